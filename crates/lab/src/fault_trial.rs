@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::cleanup::{StopSignal, Undo};
-use crate::fuse::{self, Brake};
+use crate::fuse::{self, DelayInjector};
 use crate::setting::Setting;
 use crate::stage::{LoopDevice, image};
 use crate::truth::{Truth, now_ns};
@@ -70,9 +70,14 @@ impl<'a> FaultTrial<'a> {
     }
 
     /// A disk that is slow when told to: over a file that sleeps.
-    pub fn slow_disk(&mut self, mib: usize) -> Result<(LoopDevice, Arc<Brake>)> {
+    pub fn slow_disk(&mut self, mib: usize) -> Result<(LoopDevice, Arc<DelayInjector>)> {
         let (file, slow) = fuse::serve(&mut self.undo, mib << 20)?;
         Ok((LoopDevice::over(&mut self.undo, &file, true)?, slow))
+    }
+
+    /// The victim's process.
+    pub fn pid(&self) -> Result<u32> {
+        Ok(self.victim.as_ref().context("a victim")?.pid)
     }
 
     /// Operations in flight of one worker.
@@ -173,40 +178,40 @@ impl<'a> FaultTrial<'a> {
     }
 
     /// While there is time, every 199th request that `slow` serves takes the amplitude longer.
-    pub fn slowed(&mut self, slow: &Brake) -> Result<()> {
+    pub fn slowed(&mut self, slow: &DelayInjector) -> Result<()> {
         slow.set(199, self.amplitude);
         while self.more() {
             self.stop.sleep(Duration::from_millis(50))?;
         }
         slow.set(0, Duration::ZERO);
         self.stop.sleep(self.amplitude * 2)?;
-        self.naps(slow);
+        self.delays(slow);
         Ok(())
     }
 
     /// What `slow` slept is the truth.
-    pub fn naps(&mut self, slow: &Brake) {
-        for (from, to) in slow.naps() {
+    pub fn delays(&mut self, slow: &DelayInjector) {
+        for (from, to) in slow.delays() {
             self.truth.add(from, to);
         }
     }
 
     /// What `slow` slept is all of the truth.
-    pub fn only_naps(&mut self, slow: &Brake) {
+    pub fn only_delays(&mut self, slow: &DelayInjector) {
         self.truth = Default::default();
-        self.naps(slow);
+        self.delays(slow);
     }
 
     /// While there is time, syncs on the disk of `slow` take the amplitude longer for a while.
-    pub fn slow_syncs(&mut self, slow: &Brake) -> Result<()> {
-        let (on, nap) = (self.amplitude * 4, self.amplitude);
+    pub fn slow_syncs(&mut self, slow: &DelayInjector) -> Result<()> {
+        let (on, delay) = (self.amplitude * 4, self.amplitude);
         self.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
-            slow.set_syncs(nap);
+            slow.set_syncs(delay);
             let slept = stop.sleep(on);
             slow.set_syncs(Duration::ZERO);
             slept
         })?;
-        self.only_naps(slow);
+        self.only_delays(slow);
         Ok(())
     }
 

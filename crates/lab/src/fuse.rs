@@ -32,7 +32,7 @@ const VALID: Duration = Duration::from_secs(3600);
 
 /// How slow the file is. All of it can be changed while it is served.
 #[derive(Debug, Default)]
-pub struct Brake {
+pub struct DelayInjector {
     /// Every N-th read or write sleeps; 0 = none.
     pub every: AtomicU64,
     /// How long, ns.
@@ -45,10 +45,10 @@ pub struct Brake {
     syncs_ns: AtomicU64,
     /// Requests so far that could have slept.
     requests: AtomicU64,
-    naps: Mutex<Vec<(i64, i64)>>,
+    delays: Mutex<Vec<(i64, i64)>>,
 }
 
-impl Brake {
+impl DelayInjector {
     /// Every N-th request takes this much longer.
     pub fn set(&self, every: u64, sleep: Duration) {
         self.sleep_ns.store(sleep.as_nanos() as u64, Relaxed);
@@ -56,8 +56,8 @@ impl Brake {
     }
 
     /// Every request takes this much longer while `doing` goes on.
-    pub fn during<T>(&self, nap: Duration, doing: impl FnOnce() -> T) -> T {
-        self.set(1, nap);
+    pub fn during<T>(&self, delay: Duration, doing: impl FnOnce() -> T) -> T {
+        self.set(1, delay);
         let done = doing();
         self.set(0, Duration::ZERO);
         done
@@ -68,45 +68,45 @@ impl Brake {
         self.syncs_ns.store(sleep.as_nanos() as u64, Relaxed);
     }
 
-    pub fn naps(&self) -> Vec<(i64, i64)> {
-        let naps = self.naps.lock().unwrap_or_else(PoisonError::into_inner);
-        naps.clone()
+    pub fn delays(&self) -> Vec<(i64, i64)> {
+        let delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        delays.clone()
     }
 
-    /// One request of this size passes, at once or after a nap.
+    /// One request of this size passes, at once or after a delay.
     pub fn pass(&self, bytes: usize) {
         let every = self.every.load(Relaxed);
         let small = (bytes as u64) < self.least.load(Relaxed);
         if every == 0 || small || !self.requests.fetch_add(1, Relaxed).is_multiple_of(every) {
             return;
         }
-        self.nap(self.sleep_ns.load(Relaxed));
+        self.delay(self.sleep_ns.load(Relaxed));
     }
 
-    fn nap(&self, ns: u64) {
+    fn delay(&self, ns: u64) {
         if ns == 0 {
             return;
         }
         let from = now_ns();
         std::thread::sleep(Duration::from_nanos(ns));
-        let mut naps = self.naps.lock().unwrap_or_else(PoisonError::into_inner);
-        naps.push((from, now_ns()));
+        let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        delays.push((from, now_ns()));
     }
 }
 
 /// The file system of one file.
 struct OneFile {
     data: RwLock<Vec<u8>>,
-    brake: Arc<Brake>,
+    injector: Arc<DelayInjector>,
 }
 
-/// Mounts the file system; the path of its file and its brake. It ends when it is undone.
-pub fn serve(undo: &mut Undo, bytes: usize) -> Result<(PathBuf, Arc<Brake>)> {
+/// Mounts the file system; the path of its file and its injector. It ends when it is undone.
+pub fn serve(undo: &mut Undo, bytes: usize) -> Result<(PathBuf, Arc<DelayInjector>)> {
     make_lab_dir()?;
     let at = lab_dir().join(format!("{NAME}-fuse"));
     std::fs::create_dir_all(&at)?;
-    let brake = Arc::new(Brake::default());
-    let files = OneFile { data: RwLock::new(vec![0x5a; bytes]), brake: brake.clone() };
+    let injector = Arc::new(DelayInjector::default());
+    let files = OneFile { data: RwLock::new(vec![0x5a; bytes]), injector: injector.clone() };
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName(NAME.to_owned())];
     config.acl = SessionACL::All;
@@ -119,7 +119,7 @@ pub fn serve(undo: &mut Undo, bytes: usize) -> Result<(PathBuf, Arc<Brake>)> {
         drop(session);
         let _ = std::fs::remove_dir(&place);
     });
-    Ok((at.join(FILE), brake))
+    Ok((at.join(FILE), injector))
 }
 
 impl OneFile {
@@ -208,8 +208,8 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        if !self.brake.writes_only.load(Relaxed) {
-            self.brake.pass(size as usize);
+        if !self.injector.writes_only.load(Relaxed) {
+            self.injector.pass(size as usize);
         }
         let data = self.data.read().unwrap_or_else(PoisonError::into_inner);
         let from = (offset as usize).min(data.len());
@@ -229,7 +229,7 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.brake.pass(bytes.len());
+        self.injector.pass(bytes.len());
         let mut data = self.data.write().unwrap_or_else(PoisonError::into_inner);
         let from = offset as usize;
         match data.get_mut(from..from.saturating_add(bytes.len())) {
@@ -242,7 +242,7 @@ impl Filesystem for OneFile {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.brake.nap(self.brake.syncs_ns.load(Relaxed));
+        self.injector.delay(self.injector.syncs_ns.load(Relaxed));
         reply.ok();
     }
 
@@ -257,7 +257,7 @@ impl Filesystem for OneFile {
         _: i32,
         reply: ReplyEmpty,
     ) {
-        self.brake.pass(length as usize);
+        self.injector.pass(length as usize);
         reply.ok();
     }
 

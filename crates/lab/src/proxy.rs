@@ -12,20 +12,20 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::cleanup::Undo;
-use crate::fuse::Brake;
+use crate::fuse::DelayInjector;
 
 /// How often the end is looked for.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Listens on a free port; the port and the brake. Each piece of an answer counts as one request.
-pub fn serve(undo: &mut Undo, server: &Path) -> Result<(u16, Arc<Brake>)> {
+/// Listens on a free port; the port and the injector. Each piece of an answer counts as one request.
+pub fn serve(undo: &mut Undo, server: &Path) -> Result<(u16, Arc<DelayInjector>)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("a port on loopback")?;
     listener.set_nonblocking(true)?;
     let port = listener.local_addr()?.port();
-    let (slow, over) = (Arc::new(Brake::default()), Arc::new(AtomicBool::new(false)));
-    let (brake, ended, server) = (slow.clone(), over.clone(), server.to_owned());
+    let (slow, over) = (Arc::new(DelayInjector::default()), Arc::new(AtomicBool::new(false)));
+    let (injector, ended, server) = (slow.clone(), over.clone(), server.to_owned());
     let thread = std::thread::Builder::new().name("proxy".into());
-    let thread = thread.spawn(move || listen(&listener, &server, &brake, &ended))?;
+    let thread = thread.spawn(move || listen(&listener, &server, &injector, &ended))?;
     undo.add(move || {
         over.store(true, Relaxed);
         let _ = thread.join();
@@ -33,7 +33,7 @@ pub fn serve(undo: &mut Undo, server: &Path) -> Result<(u16, Arc<Brake>)> {
     Ok((port, slow))
 }
 
-fn listen(listener: &TcpListener, server: &PathBuf, slow: &Arc<Brake>, over: &AtomicBool) {
+fn listen(listener: &TcpListener, server: &PathBuf, slow: &Arc<DelayInjector>, over: &AtomicBool) {
     while !over.load(Relaxed) {
         match listener.accept() {
             // A client that cannot be served sees its connection end.
@@ -45,7 +45,7 @@ fn listen(listener: &TcpListener, server: &PathBuf, slow: &Arc<Brake>, over: &At
 }
 
 /// Two threads for a connection; they end when either side closes it.
-fn join(client: TcpStream, server: &PathBuf, slow: &Arc<Brake>) -> std::io::Result<()> {
+fn join(client: TcpStream, server: &PathBuf, slow: &Arc<DelayInjector>) -> std::io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_nodelay(true)?;
     let server = UnixStream::connect(server)?;

@@ -55,7 +55,7 @@ pub fn trial(
 ) -> Result<Score> {
     let amplitude = Duration::from_millis(ms);
     let mut bench = FaultTrial::new(stop, taillight, amplitude, engine, fault.runtime, setting);
-    (fault.run)(&mut bench)?;
+    fault.run(&mut bench)?;
     let run = bench.end()?;
     let truth = std::mem::take(&mut bench.truth);
     drop(bench);

@@ -13,13 +13,14 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
 use crate::cleanup::{set, tool};
 use crate::fault_trial::FaultTrial;
+use crate::faults::stages::BuiltStage;
 use crate::stage::LabCgroup;
 use crate::victim::VictimOptions;
 
 /// Starts cached reads without pauses: a load that wants more CPU than it may have. Its process.
-fn cached(b: &mut FaultTrial<'_>) -> Result<u32> {
-    let disk = b.disk(64)?;
-    let mut options = b.options(disk.device.clone(), "randread");
+fn cached(trial: &mut FaultTrial<'_>) -> Result<u32> {
+    let disk = trial.disk(64)?;
+    let mut options = trial.options(disk.device.clone(), "randread");
     options.set = [
         "target.options.direct=false",
         "target.options.cache=warm",
@@ -28,19 +29,19 @@ fn cached(b: &mut FaultTrial<'_>) -> Result<u32> {
     .map(String::from)
     .to_vec();
     options.workers = 1;
-    b.start(&options)
+    trial.start(&options)
 }
 
 /// The victim's control group may run only so long in each period.
-pub fn quota(b: &mut FaultTrial<'_>) -> Result<()> {
-    let group = LabCgroup::of(&mut b.undo, "cpu")?;
-    let pid = cached(b)?;
+pub fn quota(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "cpu")?;
+    let pid = cached(trial)?;
     group.add_process(pid)?;
-    let period = b.amplitude.as_micros() + 4000;
+    let period = trial.amplitude.as_micros() + 4000;
     let set = |quota: i64| group.set("cpu.cfs_quota_us", quota);
     group.set("cpu.cfs_period_us", period)?;
-    let (on, after) = (b.amplitude * 6, b.amplitude);
-    let done = b.pulses(Duration::from_millis(200), after, |stop| {
+    let (on, after) = (trial.amplitude * 6, trial.amplitude);
+    let done = trial.pulses(Duration::from_millis(200), after, |stop| {
         set(2000)?;
         stop.sleep(on)?;
         set(-1)
@@ -50,10 +51,10 @@ pub fn quota(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// The load has real-time priority, of which its control group may use only so much in each period.
-pub fn real_time_quota(b: &mut FaultTrial<'_>) -> Result<()> {
-    let group = LabCgroup::of(&mut b.undo, "cpu")?;
-    let pid = cached(b)?;
-    let period = b.amplitude.as_micros() + 4000;
+pub fn real_time_quota(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "cpu")?;
+    let pid = cached(trial)?;
+    let period = trial.amplitude.as_micros() + 4000;
     let set = |quota: u128| group.set("cpu.rt_runtime_us", quota);
     group.set("cpu.rt_period_us", period)?;
     set(period * 9 / 10)?;
@@ -61,8 +62,8 @@ pub fn real_time_quota(b: &mut FaultTrial<'_>) -> Result<()> {
     for tid in super::stopped::threads(pid, "worker-")? {
         tool("chrt", &["-f", "-p", "10", &tid])?;
     }
-    let (on, after) = (b.amplitude * 6, b.amplitude);
-    let done = b.pulses(Duration::from_millis(200), after, |stop| {
+    let (on, after) = (trial.amplitude * 6, trial.amplitude);
+    let done = trial.pulses(Duration::from_millis(200), after, |stop| {
         set(2000)?;
         stop.sleep(on)?;
         set(period * 9 / 10)
@@ -74,18 +75,18 @@ pub fn real_time_quota(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// A neighbour that writes the victim's file, and thus has its lock now and then, loses its CPU.
-pub fn preempted_holder(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
+pub fn preempted_holder(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let at = trial.disk(64)?.mount(&mut trial.undo, "ext4")?;
     let victim = at.join("victim");
-    let mut options = b.options(victim.clone(), "randread");
+    let mut options = trial.options(victim.clone(), "randread");
     options.more = ["--size", "4MiB"].map(String::from).to_vec();
     // What serves the disk is where the victim is.
-    workqueues(b, 2)?;
-    let pid = b.start(&options)?;
+    workqueues(trial, 2)?;
+    let pid = trial.start(&options)?;
     tool("taskset", &["-a", "-c", "-p", "1", &pid.to_string()])?;
     let file = File::options().write(true).open(&victim)?;
-    let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+    let on = trial.amplitude;
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
         let over = AtomicBool::new(false);
         let writes = || -> Result<()> {
             let mut first = CpuSet::new();
@@ -112,24 +113,24 @@ pub fn preempted_holder(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// Threads of the kernel that are bound to no CPU may use these.
-pub fn workqueues(b: &mut FaultTrial<'_>, cpus: u32) -> Result<()> {
+pub fn workqueues(trial: &mut FaultTrial<'_>, cpus: u32) -> Result<()> {
     let mask = "/sys/devices/virtual/workqueue/cpumask";
     let before = std::fs::read_to_string(mask)?;
-    b.undo.add(move || drop(set(Path::new(mask), before.trim())));
+    trial.undo.add(move || drop(set(Path::new(mask), before.trim())));
     set(Path::new(mask), cpus)
 }
 
 /// Many threads of higher weight want the victim's CPU. Where the other one is busy, the kernel's
 /// thread that does the loop device's work waits among them: then it is the device that is slow.
-pub fn spinners(b: &mut FaultTrial<'_>) -> Result<()> {
-    let mut options = pinned(b)?;
+pub fn spinners(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let mut options = pinned(trial)?;
     // Each gets a slice of about 3 ms before the victim's turn comes.
-    let crowd = (b.amplitude.as_millis() as usize / 4).max(4);
+    let crowd = (trial.amplitude.as_millis() as usize / 4).max(4);
     options.threshold = Duration::from_millis(6);
-    b.start(&options)?;
-    pin(b)?;
-    let on = b.amplitude * 5;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+    trial.start(&options)?;
+    pin(trial)?;
+    let on = trial.amplitude * 5;
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
         let threads: Vec<Spinner> = (0..crowd).map(|_| Spinner::new(on)).collect::<Result<_>>()?;
         for one in &threads {
             tool("renice", &["-n", "-10", "-p", &one.tid])?;
@@ -139,104 +140,68 @@ pub fn spinners(b: &mut FaultTrial<'_>) -> Result<()> {
     })
 }
 
-/// One thread with real-time priority.
-pub fn hog(b: &mut FaultTrial<'_>) -> Result<()> {
-    let options = pinned(b)?;
-    b.start(&options)?;
-    hogged(b)
-}
-
-/// The same where io_uring's worker threads do the work.
-pub fn workers(b: &mut FaultTrial<'_>) -> Result<()> {
-    super::stopped::synced(b)?;
-    hogged(b)
-}
-
-/// io_uring's polling thread stays on the CPU that is taken; the victim may leave it.
-pub fn polling(b: &mut FaultTrial<'_>) -> Result<()> {
-    let mut options = pinned(b)?;
-    options.set.push("target.options.sqpoll=true".into());
-    options.set.push("target.options.sqpoll_cpu=0".into());
-    b.start(&options)?;
-    taken(b)
-}
-
-/// What serves the victim's loop device, a thread of the kernel, may run on the first CPU only, where the
-/// victim is not.
-pub fn loop_worker(b: &mut FaultTrial<'_>) -> Result<()> {
-    let options = pinned(b)?;
-    workqueues(b, 1)?;
-    b.start(&options)?;
-    taken_beside(b)
-}
-
 /// The thread that commits the journal may run on the first CPU only, where the victim is not.
-pub fn committer(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let mut options = b.options(at.join("victim"), "write");
-    options.more = ["--size", "4MiB", "--sync", "fsync"].map(String::from).to_vec();
-    b.start(&options)?;
-    let pid = tool("pgrep", &["-f", &format!("jbd2/{}-", disk.name)])?;
+pub fn committer(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let pid = tool("pgrep", &["-f", &format!("jbd2/{}-", built.disk()?.name)])?;
     tool("taskset", &["-c", "-p", "0", pid.trim()])?;
-    taken_beside(b)
+    taken_beside(trial)
 }
 
 /// The first CPU is taken, and the victim is on the second one.
-pub fn taken_beside(b: &mut FaultTrial<'_>) -> Result<()> {
-    let pid = b.victim.as_ref().context("a victim")?.pid;
+pub fn taken_beside(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = trial.pid()?;
     tool("taskset", &["-a", "-c", "-p", "1", &pid.to_string()])?;
-    taken(b)
+    taken(trial)
 }
 
 /// The victim's control group may use one CPU, which a thread with real-time priority takes.
-pub fn one_cpu(b: &mut FaultTrial<'_>) -> Result<()> {
-    let group = LabCgroup::of(&mut b.undo, "cpuset")?;
+pub fn one_cpu(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "cpuset")?;
     group.set("cpuset.mems", 0)?;
     group.set("cpuset.cpus", 0)?;
-    let options = pinned(b)?;
-    let pid = b.start(&options)?;
+    let options = pinned(trial)?;
+    let pid = trial.start(&options)?;
     group.add_process(pid)?;
-    taken(b)
+    taken(trial)
 }
 
 /// The victim's control group weighs next to nothing, and others want its CPU.
-pub fn light_group(b: &mut FaultTrial<'_>) -> Result<()> {
-    let group = LabCgroup::of(&mut b.undo, "cpu")?;
+pub fn light_group(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "cpu")?;
     group.set("cpu.shares", 2)?;
-    let options = pinned(b)?;
-    let pid = b.start(&options)?;
+    let options = pinned(trial)?;
+    let pid = trial.start(&options)?;
     group.add_process(pid)?;
-    spun(b)
+    spun(trial)
 }
 
 /// The victim runs only where nobody else wants to, and others do.
-pub fn idle_policy(b: &mut FaultTrial<'_>) -> Result<()> {
-    let options = pinned(b)?;
-    let pid = b.start(&options)?;
+pub fn idle_policy(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let options = pinned(trial)?;
+    let pid = trial.start(&options)?;
     tool("chrt", &["-a", "-i", "-p", "0", &pid.to_string()])?;
-    spun(b)
+    spun(trial)
 }
 
 /// A thread spins on the first CPU, where the victim is, again and again.
-fn spun(b: &mut FaultTrial<'_>) -> Result<()> {
-    pin(b)?;
-    let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+fn spun(trial: &mut FaultTrial<'_>) -> Result<()> {
+    pin(trial)?;
+    let on = trial.amplitude;
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
         Spinner::new(on)?.go();
         stop.sleep(on)
     })
 }
 
 /// A thread with real-time priority takes the first CPU, where the victim is, again and again.
-pub fn hogged(b: &mut FaultTrial<'_>) -> Result<()> {
-    pin(b)?;
-    taken(b)
+pub fn hogged(trial: &mut FaultTrial<'_>) -> Result<()> {
+    pin(trial)?;
+    taken(trial)
 }
 
-fn taken(b: &mut FaultTrial<'_>) -> Result<()> {
-    let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+pub fn taken(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let on = trial.amplitude;
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
         let one = Spinner::new(on)?;
         tool("chrt", &["-f", "-p", "50", &one.tid])?;
         one.go();
@@ -246,26 +211,26 @@ fn taken(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// The thread that finishes direct writes to a file waits for the CPU that the victim, of higher
 /// priority than who has it, does not have to wait for.
-pub fn late_completion(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
+pub fn late_completion(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = trial.disk(64)?;
+    let at = disk.mount(&mut trial.undo, "ext4")?;
     // Completions run where the I/O came from.
     set(&disk.sys("queue/rq_affinity"), 2)?;
-    let mut options = b.options(at.join("victim"), "randwrite");
+    let mut options = trial.options(at.join("victim"), "randwrite");
     options.more = ["--size", "16MiB"].map(String::from).to_vec();
-    let pid = b.start(&options)?;
+    let pid = trial.start(&options)?;
     tool("chrt", &["-a", "-f", "-p", "60", &pid.to_string()])?;
-    hogged(b)
+    hogged(trial)
 }
 
-fn pinned(b: &mut FaultTrial<'_>) -> Result<VictimOptions> {
-    let disk = b.disk(64)?;
-    Ok(b.options(disk.device.clone(), "randread"))
+fn pinned(trial: &mut FaultTrial<'_>) -> Result<VictimOptions> {
+    let disk = trial.disk(64)?;
+    Ok(trial.options(disk.device.clone(), "randread"))
 }
 
 /// Keeps the victim on the first CPU.
-fn pin(b: &FaultTrial<'_>) -> Result<()> {
-    let pid = b.victim.as_ref().context("a victim")?.pid;
+fn pin(trial: &FaultTrial<'_>) -> Result<()> {
+    let pid = trial.pid()?;
     tool("taskset", &["-a", "-c", "-p", "0", &pid.to_string()]).map(drop)
 }
 

@@ -11,39 +11,37 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::cleanup::{NAME, lab_dir, set, tool};
 use crate::fault_trial::FaultTrial;
-use crate::faults::buffered::through_cache;
-use crate::faults::filesystem::upper;
-use crate::fuse::Brake;
+use crate::faults::filesystem::started;
+use crate::faults::loads::{self, Load};
+use crate::faults::stages::{BuiltStage, EXT4, Stage, image_in};
+use crate::fuse::DelayInjector;
 use crate::stage::LabCgroup;
 use crate::trial::NotMade;
 
 const MIB: u64 = 1 << 20;
 
 /// A device with a strict limit of dirty pages becomes slow: buffered writers have to wait.
-pub fn dirty(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (at, slow) = strict(b)?;
-    let mut options = b.options(at.join("victim"), "write");
-    options.set.push("target.options.direct=false".into());
-    options.more = ["--size", "16MiB"].map(String::from).to_vec();
-    b.start(&options)?;
-    slowed_down(b, &slow)
+pub fn dirty(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (at, slow) = strict(trial)?;
+    started(trial, &at, &[loads::GROWING, loads::CACHED, loads::OF_16M])?;
+    slowed_down(trial, &slow)
 }
 
 /// The same where the victim's disk is a file there, and what serves the disk has to wait.
-pub fn lower_dirty(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (at, slow) = strict(b)?;
-    let upper = upper(b, &at, false)?;
-    let options = b.overwriting(&upper.device);
-    b.start(&options)?;
-    slowed_down(b, &slow)
+pub fn lower_dirty(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (at, slow) = strict(trial)?;
+    let upper = image_in(trial, &at, false)?;
+    let options = trial.overwriting(&upper.device);
+    trial.start(&options)?;
+    slowed_down(trial, &slow)
 }
 
 /// A file system on a slow disk with a strict limit of dirty pages.
-fn strict(b: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<Brake>)> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
+fn strict(trial: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<DelayInjector>)> {
+    let (disk, slow) = trial.slow_disk(64)?;
+    let at = disk.mount(&mut trial.undo, "ext4")?;
     let (strict, most) = (disk.sys("bdi/strict_limit"), disk.sys("bdi/max_ratio"));
-    b.undo.add(move || {
+    trial.undo.add(move || {
         let _ = set(&strict, 0);
         let _ = set(&most, 100);
     });
@@ -52,12 +50,12 @@ fn strict(b: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<Brake>)> {
     Ok((at, slow))
 }
 
-fn slowed_down(b: &mut FaultTrial<'_>, slow: &Brake) -> Result<()> {
+fn slowed_down(trial: &mut FaultTrial<'_>, slow: &DelayInjector) -> Result<()> {
     // How long a writer waits at a time depends on how fast the device was of late: one that answers in
     // twice the amplitude, for long enough, makes even a single writer wait that long.
-    let (nap, on) = (b.amplitude * 2, b.amplitude * 16);
-    b.pulses(Duration::from_millis(300), b.amplitude * 2, |stop| {
-        slow.during(nap, || stop.sleep(on))
+    let (delay, on) = (trial.amplitude * 2, trial.amplitude * 16);
+    trial.pulses(Duration::from_millis(300), trial.amplitude * 2, |stop| {
+        slow.during(delay, || stop.sleep(on))
     })
 }
 
@@ -66,18 +64,18 @@ const ROOM: u64 = 12 * MIB;
 
 /// The victim's control group has less memory than it writes: each write has to make room first,
 /// which takes long when the device that dirty pages go to is slow.
-pub fn reclaim(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(224)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let group = LabCgroup::of_memory(&mut b.undo, NAME)?;
-    let mut options = b.options(at.join("victim"), "write");
+pub fn reclaim(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = trial.slow_disk(224)?;
+    let at = disk.mount(&mut trial.undo, "ext4")?;
+    let group = LabCgroup::of_memory(&mut trial.undo, NAME)?;
+    let mut options = trial.options(at.join("victim"), "write");
     options.set.push("target.options.direct=false".into());
     // Else writeback holds the file's lock of its blocks while it reads a bitmap of the slow device,
     // and writers wait for that: a fault of another layer.
     options.set.push("target.options.layout=always".into());
     options.more = ["--size", "160MiB"].map(String::from).to_vec();
-    b.start_then(&options, |pid| group.add_process(pid))?;
-    let done = short_of_memory(b, &slow, &group);
+    trial.start_then(&options, |pid| group.add_process(pid))?;
+    let done = short_of_memory(trial, &slow, &group);
     group.limit_memory(None)?;
     match group.killed()? {
         0 => done,
@@ -88,58 +86,61 @@ pub fn reclaim(b: &mut FaultTrial<'_>) -> Result<()> {
     }
 }
 
-fn short_of_memory(b: &mut FaultTrial<'_>, slow: &Brake, group: &LabCgroup) -> Result<()> {
-    let (nap, on) = (b.amplitude / 2, b.amplitude * 8);
-    while b.more() {
+fn short_of_memory(
+    trial: &mut FaultTrial<'_>,
+    slow: &DelayInjector,
+    group: &LabCgroup,
+) -> Result<()> {
+    let (delay, on) = (trial.amplitude / 2, trial.amplitude * 8);
+    while trial.more() {
         // What it keeps in memory of the run counts as well, and grows. Setting the limit is the
         // lab's own work, on the CPU: the fault begins after it.
         group.limit_memory(Some(group.unreclaimable()? + ROOM))?;
-        b.pulse(Duration::from_millis(300), b.amplitude * 2, |stop| {
-            slow.during(nap, || stop.sleep(on))
+        trial.pulse(Duration::from_millis(300), trial.amplitude * 2, |stop| {
+            slow.during(delay, || stop.sleep(on))
         })?;
     }
     Ok(())
 }
 
 /// The victim's own memory has been swapped out, to a disk that is slow when it is needed again.
-pub fn swap(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (slow, group) = swapped(b)?;
-    let read = b.disk(64)?;
-    let options = b.options(read.device.clone(), "randread");
-    b.start_then(&options, |pid| group.add_process(pid))?;
-    dropped(b, &slow, &group, |held| held / 8)
+pub fn swap(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (slow, group) = swapped(trial)?;
+    let read = trial.disk(64)?;
+    let options = trial.options(read.device.clone(), "randread");
+    trial.start_then(&options, |pid| group.add_process(pid))?;
+    dropped(trial, &slow, &group, |held| held / 8)
 }
 
 /// A file in memory has been swapped out, to a disk that is slow when it is needed again.
-pub fn swapped_file(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (slow, group) = swapped(b)?;
+pub fn swapped_file(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (slow, group) = swapped(trial)?;
     let at = lab_dir().join("memory");
     std::fs::create_dir_all(&at)?;
     let place = at.to_string_lossy().into_owned();
     tool("mount", &["-t", "tmpfs", "tmpfs", &place])?;
-    b.undo.add(move || {
+    trial.undo.add(move || {
         let _ = tool("umount", &[&place]);
         let _ = std::fs::remove_dir(place);
     });
-    let mut options = through_cache(b.options(at.join("victim"), "randread"));
-    options.set.push("target.options.cache=keep".into());
-    options.set.push("target.options.layout=always".into());
-    options.more = ["--size", "24MiB"].map(String::from).to_vec();
+    let built = BuiltStage { path: at, ..BuiltStage::default() };
+    let load: Load = &[loads::READS, loads::CACHED, loads::KEPT, loads::LAYOUT, loads::OF_24M];
+    let mut options = loads::options(load, trial, &built)?;
     options.within = group.within();
-    b.start(&options)?;
-    dropped(b, &slow, &group, |held| held * 3 / 4)
+    trial.start(&options)?;
+    dropped(trial, &slow, &group, |held| held * 3 / 4)
 }
 
 /// Makes a slow disk take what leaves the memory of a control group.
-pub fn swapped(b: &mut FaultTrial<'_>) -> Result<(Arc<Brake>, LabCgroup)> {
-    let (disk, slow) = b.slow_disk(64)?;
+pub fn swapped(trial: &mut FaultTrial<'_>) -> Result<(Arc<DelayInjector>, LabCgroup)> {
+    let (disk, slow) = trial.slow_disk(64)?;
     let device = disk.device.to_string_lossy().into_owned();
     tool("mkswap", &[&device])?;
-    let group = LabCgroup::of_memory(&mut b.undo, NAME)?;
+    let group = LabCgroup::of_memory(&mut trial.undo, NAME)?;
     tool("swapon", &[&device])?;
-    let brake = slow.clone();
-    b.undo.add(move || {
-        brake.set(0, Duration::ZERO);
+    let injector = slow.clone();
+    trial.undo.add(move || {
+        injector.set(0, Duration::ZERO);
         let _ = tool("swapoff", &[&device]);
     });
     Ok((slow, group))
@@ -148,62 +149,57 @@ pub fn swapped(b: &mut FaultTrial<'_>) -> Result<(Arc<Brake>, LabCgroup)> {
 /// Again and again pages of a control group leave memory until it has what `limit` makes of what it cannot
 /// give back, and who needs one waits for a disk that is slow for a while.
 pub fn dropped(
-    b: &mut FaultTrial<'_>,
-    slow: &Brake,
+    trial: &mut FaultTrial<'_>,
+    slow: &DelayInjector,
     group: &LabCgroup,
     limit: impl Fn(u64) -> u64,
 ) -> Result<()> {
-    let (nap, on) = (b.amplitude, b.amplitude * 4);
-    b.pulses(Duration::from_millis(300), Duration::ZERO, |stop| {
+    let (delay, on) = (trial.amplitude, trial.amplitude * 4);
+    trial.pulses(Duration::from_millis(300), Duration::ZERO, |stop| {
         // As much as can be goes out; it may be less than asked for.
         let _ = group.limit_memory(Some(limit(group.unreclaimable()?)));
         group.limit_memory(None)?;
-        slow.during(nap, || stop.sleep(on))
+        slow.during(delay, || stop.sleep(on))
     })?;
-    b.only_naps(slow);
+    trial.only_delays(slow);
     Ok(())
 }
 
 /// Pages that were in memory are dropped; who needs one waits for the device, which is as fast as
 /// ever.
-pub fn evict(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(16)?;
-    let mut options = b.options(disk.device.clone(), "randread");
+pub fn evict(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = trial.slow_disk(16)?;
+    let mut options = trial.options(disk.device.clone(), "randread");
     options.set.push("target.options.direct=false".into());
     options.set.push("target.options.cache=keep".into());
     let ahead = disk.sys("queue/read_ahead_kb");
-    b.undo.add(move || drop(set(&ahead, 128)));
+    trial.undo.add(move || drop(set(&ahead, 128)));
     set(&disk.sys("queue/read_ahead_kb"), 0)?;
     // Held open: a block device's pages are dropped when nobody has it open.
     let device = std::fs::File::open(&disk.device)?;
     std::io::copy(&mut &device, &mut std::io::sink())?;
-    slow.set(1, b.amplitude);
-    b.start(&options)?;
+    slow.set(1, trial.amplitude);
+    trial.start(&options)?;
     let mut at = 0;
-    b.pulses(Duration::from_millis(150), Duration::ZERO, |_| {
+    trial.pulses(Duration::from_millis(150), Duration::ZERO, |_| {
         let (from, length) = (at, std::num::NonZeroU64::new(MIB / 8));
         at = (at + 5 * MIB / 8) % (15 * MIB);
         Ok(fadvise(&device, from, length, Advice::DontNeed)?)
     })?;
-    b.stop.sleep(b.amplitude * 2)?;
-    b.only_naps(&slow);
+    trial.stop.sleep(trial.amplitude * 2)?;
+    trial.only_delays(&slow);
     Ok(())
 }
 
 /// A neighbour writes the victim's file through the page cache; a direct read of what is dirty first
 /// has it written back, to a device that is slow for writes.
-pub fn dirty_file(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let victim = at.join("victim");
-    let mut options = b.options(victim.clone(), "randread");
-    options.more = ["--size", "2MiB"].map(String::from).to_vec();
-    b.start(&options)?;
+pub fn dirty_file(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let (victim, slow) = (built.victim(), built.slow()?);
     slow.writes_only.store(true, Relaxed);
     let (file, data) = (std::fs::File::options().write(true).open(&victim)?, vec![1; 64 << 10]);
-    let (on, nap, mut at) = (b.amplitude * 4, b.amplitude, 0);
-    b.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
-        slow.during(nap, || {
+    let (on, delay, mut at) = (trial.amplitude * 4, trial.amplitude, 0);
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
+        slow.during(delay, || {
             for _ in 0..4 {
                 file.write_all_at(&data, at)?;
                 at = (at + data.len() as u64) % (2 * MIB);
@@ -211,6 +207,62 @@ pub fn dirty_file(b: &mut FaultTrial<'_>) -> Result<()> {
             stop.sleep(on)
         })
     })?;
-    b.only_naps(&slow);
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// The memory of a program that syncs has been swapped out, to a disk that is slow when it is needed again.
+pub fn swap_syncs(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (slow, group) = swapped(trial)?;
+    let built = Stage::Fs(EXT4, 64).make(trial, false)?;
+    let options = loads::options(&[loads::SYNCED], trial, &built)?;
+    trial.start_then(&options, |pid| group.add_process(pid))?;
+    dropped(trial, &slow, &group, |held| held / 8)
+}
+
+/// Reads through the page cache from an image that is compressed, on a slow disk.
+pub fn compressed(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = trial.slow_disk(192)?;
+    let from = lab_dir().join("compressed");
+    std::fs::create_dir_all(&from)?;
+    let mut data = vec![0u8; 160 << 20];
+    let mut seed = 88_172_645_463_325_252_u64;
+    for page in data.chunks_mut(4096) {
+        for word in page[..2048].chunks_mut(8) {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            word.copy_from_slice(&seed.to_le_bytes());
+        }
+    }
+    std::fs::write(from.join("victim"), data)?;
+    let (source, device) = (from.to_string_lossy(), disk.device.to_string_lossy());
+    let how = ["-noappend", "-b", "4096", "-comp", "lz4", "-quiet", "-no-progress"];
+    tool("mksquashfs", &[&[&*source, &*device], &how[..]].concat())?;
+    std::fs::remove_dir_all(&from)?;
+    let at = disk.mount_made(&mut trial.undo, "squashfs")?;
+    let built = BuiltStage { path: at, ..BuiltStage::default() };
+    // Nothing has been read yet.
+    let options = loads::options(&[loads::READS, loads::CACHED, loads::KEPT], trial, &built)?;
+    trial.start(&options)?;
+    trial.slowed(&slow)
+}
+
+/// A neighbour empties the page cache of the disk that the victim reads, and the disk is slow.
+pub fn flushed_buffers(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = trial.slow_disk(16)?;
+    let built = BuiltStage { path: disk.device.clone(), ..BuiltStage::default() };
+    let options = loads::options(&[loads::READS, loads::CACHED, loads::KEPT], trial, &built)?;
+    let name = disk.device.to_string_lossy();
+    std::fs::read(&disk.device)?;
+    trial.start(&options)?;
+    let (delay, on) = (trial.amplitude, trial.amplitude * 3);
+    trial.pulses(Duration::from_millis(150), Duration::ZERO, |stop| {
+        slow.during(delay, || {
+            tool("blockdev", &["--flushbufs", &name])?;
+            stop.sleep(on)
+        })
+    })?;
+    trial.only_delays(&slow);
     Ok(())
 }

@@ -14,23 +14,23 @@ const SOURCE: &str = include_str!("pause.c");
 
 /// A thread of the load pauses in the program's own code, in turns asleep and busy. A library that
 /// is loaded beside the program does it.
-pub fn pause(b: &mut FaultTrial<'_>) -> Result<()> {
-    let library = library(&mut b.undo)?;
+pub fn pause(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let library = library(&mut trial.undo)?;
     let words = lab_dir().join(format!("{NAME}-pause"));
     std::fs::write(&words, [0; 16])?;
     let gone = words.clone();
-    b.undo.add(move || drop(std::fs::remove_file(gone)));
-    let disk = b.disk(64)?;
-    let mut options = b.options(disk.device.clone(), "randread");
+    trial.undo.add(move || drop(std::fs::remove_file(gone)));
+    let disk = trial.disk(64)?;
+    let mut options = trial.options(disk.device.clone(), "randread");
     // A second busy one would take the other CPU from everybody else.
     options.workers = 1;
     options.env =
         vec![("LD_PRELOAD", library.into()), ("TAILLIGHT_LAB_PAUSE", words.clone().into())];
     let shared = std::fs::File::options().write(true).open(&words)?;
-    b.start(&options)?;
-    let (on, mut busy) = (b.amplitude, false);
+    trial.start(&options)?;
+    let (on, mut busy) = (trial.amplitude, false);
     // Many: half of them and more come between two operations, where no I/O waits.
-    b.pulses(Duration::from_millis(40), Duration::ZERO, |stop| {
+    trial.pulses(Duration::from_millis(40), Duration::ZERO, |stop| {
         shared.write_all_at(&u64::from(busy).to_ne_bytes(), 8)?;
         let until = now_ns() + on.as_nanos() as i64;
         shared.write_all_at(&until.to_ne_bytes(), 0)?;

@@ -1,104 +1,144 @@
-//! Faults of a server and of the network to it, that leave its program as it is.
+//! Faults of servers and of the network to them: Redis, and the object store of the tests, each in a process and a
+//! network of its own.
 
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::cleanup::tool;
+use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
-use crate::faults::memory;
-use crate::faults::store::{alone, inside, mounted, redis, redis_with, shaped};
+use crate::faults::stages::{BuiltStage, EXT4, Stage};
+use crate::faults::{loads, memory, stopped};
+use crate::proxy;
 use crate::stage::LabCgroup;
 
+/// Of a server in a network of its own.
+pub const PORT: u16 = 6379;
 const GAP: Duration = Duration::from_millis(200);
 /// How long TCP waits at most before it sends again what was lost once.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Packets are lost for a while; what was lost is sent again much later.
-pub fn lost_packets(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (_, pid) = redis(&mut b.undo, b.stop)?;
-    alone(b, pid)?;
-    lossy(b, pid)
+/// A Redis server behind a proxy that holds an answer back now and then.
+pub fn slow_server(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (socket, _) = redis(&mut trial.undo, trial.stop)?;
+    let (port, slow) = proxy::serve(&mut trial.undo, &socket)?;
+    through_proxy(trial, port)?;
+    trial.slowed(&slow)
 }
 
-/// The network of a server loses all for a while.
-pub fn lossy(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
-    let rule = |what: &str| inside(pid, &["iptables", what, "INPUT", "-p", "tcp", "-j", "DROP"]);
-    let on = b.amplitude;
-    b.pulses(GAP, AGAIN, |stop| {
-        rule("-A")?;
-        let slept = stop.sleep(on);
-        rule("-D")?;
-        slept
-    })
+/// A Redis server behind a proxy is stopped for a while.
+pub fn stopped_server(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (socket, pid) = redis(&mut trial.undo, trial.stop)?;
+    let (port, _) = proxy::serve(&mut trial.undo, &socket)?;
+    through_proxy(trial, port)?;
+    stopped::stopped(trial, pid)
+}
+
+/// Starts a victim of the server on this port.
+fn through_proxy(trial: &mut FaultTrial<'_>, port: u16) -> Result<()> {
+    let address = format!("redis://127.0.0.1:{port}/0");
+    let options = loads::asking_redis(trial, address.into());
+    trial.start(&options).map(drop)
+}
+
+/// The server is busy with somebody else's script.
+pub fn busy_server(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let script = format!(
+        "local t=redis.call('TIME') local e=t[1]*1000000+t[2]+{} repeat t=redis.call('TIME') \
+         until t[1]*1000000+t[2]>=e",
+        trial.amplitude.as_micros()
+    );
+    commanded(trial, built.socket()?, &["EVAL", &script, "0"], Duration::from_millis(2))
+}
+
+/// The server sleeps.
+pub fn sleeping_server(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let how = ["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"];
+    let socket = served_by(trial, &how)?;
+    let time = trial.amplitude.as_secs_f64().to_string();
+    commanded(trial, &socket, &["DEBUG", "SLEEP", &time], Duration::from_millis(2))
 }
 
 /// The server lets all clients wait, as in a failover.
-pub fn paused_clients(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (socket, pid) = redis(&mut b.undo, b.stop)?;
-    alone(b, pid)?;
-    let time = b.amplitude.as_millis().to_string();
-    let words = ["-s".as_ref(), socket.as_os_str(), "CLIENT".as_ref(), "PAUSE".as_ref()];
-    let words = [&words[..], &[time.as_ref(), "ALL".as_ref()]].concat();
-    b.pulses(GAP, b.amplitude, |_| tool("redis-cli", &words).map(drop))
+pub fn paused_clients(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let time = trial.amplitude.as_millis().to_string();
+    let after = trial.amplitude;
+    commanded(trial, built.socket()?, &["CLIENT", "PAUSE", &time, "ALL"], after)
+}
+
+/// A Redis server is given this command again and again, whose effect lasts for `after` behind it.
+fn commanded(
+    trial: &mut FaultTrial<'_>,
+    socket: &Path,
+    command: &[&str],
+    after: Duration,
+) -> Result<()> {
+    let command = command.iter().map(OsStr::new);
+    let words: Vec<&OsStr> =
+        [OsStr::new("-s"), socket.as_os_str()].into_iter().chain(command).collect();
+    trial.pulses(GAP, after, |_| tool("redis-cli", &words).map(drop))
+}
+
+/// Starts a Redis server that is asked for this, and its victim. The server's socket.
+fn served_by(trial: &mut FaultTrial<'_>, how: &[&str]) -> Result<PathBuf> {
+    let (socket, pid) = redis_with(&mut trial.undo, trial.stop, how)?;
+    let path = format!("redis://127.0.0.1:{PORT}/0").into();
+    let server = Some((pid, socket.clone()));
+    let built = BuiltStage { path, server, ..BuiltStage::default() };
+    let options = loads::options(&[loads::ASKING], trial, &built)?;
+    trial.start(&options)?;
+    Ok(socket)
 }
 
 /// The server syncs each write before it answers, and its disk takes long over that at times.
-pub fn server_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (at, slow) = mounted(b)?;
-    let dir = at.to_string_lossy();
+pub fn server_syncs(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let files = Stage::Fs(EXT4, 128).make(trial, true)?;
+    let dir = files.path.to_string_lossy();
     let how = ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--dir", &dir];
-    let (_, pid) = redis_with(&mut b.undo, b.stop, &how)?;
-    alone(b, pid)?;
-    b.slow_syncs(&slow)
+    served_by(trial, &how)?;
+    trial.slow_syncs(files.slow()?)
 }
 
-/// The server's control group may run only so long in each period.
-pub fn limited_server(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (_, pid) = redis(&mut b.undo, b.stop)?;
-    alone(b, pid)?;
-    limited(b, pid)
-}
-
-/// A process that may run only so long in each period.
-pub fn limited(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
-    let group = LabCgroup::of(&mut b.undo, "cpu")?;
-    group.add_process(pid)?;
-    let set = |quota: i64| group.set("cpu.cfs_quota_us", quota);
-    group.set("cpu.cfs_period_us", b.amplitude.as_micros() + 1000)?;
-    let (on, after) = (b.amplitude * 6, b.amplitude);
-    let done = b.pulses(GAP, after, |stop| {
-        set(1000)?;
-        let slept = stop.sleep(on);
-        set(-1)?;
-        slept
-    });
-    set(-1)?;
-    done
+/// A server that saves all it holds before it goes on, to a disk whose syncs take long then.
+pub fn saving_server(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let files = Stage::Fs(EXT4, 128).make(trial, true)?;
+    let dir = files.path.to_string_lossy();
+    let socket = served_by(trial, &["--save", "", "--appendonly", "no", "--dir", &dir])?;
+    let (delay, slow) = (trial.amplitude, files.slow()?);
+    trial.pulses(Duration::from_millis(300), Duration::from_millis(2), |_| {
+        slow.set_syncs(delay);
+        let saved = tool("redis-cli", &["-s".as_ref(), socket.as_os_str(), "SAVE".as_ref()]);
+        slow.set_syncs(Duration::ZERO);
+        saved.map(drop)
+    })
 }
 
 /// The server's memory has been swapped out, to a disk that is slow when it is needed again.
-pub fn swapped_server(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (slow, group) = memory::swapped(b)?;
-    let (_, pid) = redis(&mut b.undo, b.stop)?;
-    group.add_process(pid)?;
-    alone(b, pid)?;
-    memory::dropped(b, &slow, &group, |held| held / 8)
+pub fn swapped_server(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (slow, group) = memory::swapped(trial)?;
+    let built = Stage::Server.make(trial, false)?;
+    group.add_process(built.server()?)?;
+    let options = loads::options(&[loads::ASKING], trial, &built)?;
+    trial.start(&options)?;
+    memory::dropped(trial, &slow, &group, |held| held / 8)
 }
 
 /// A neighbour's datagrams fill the network to the server, and packets queue behind them.
-pub fn shared_network(b: &mut FaultTrial<'_>) -> Result<()> {
+pub fn shared_network(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     const RATE: u64 = 40_000_000;
     const SENDERS: u64 = 16;
     const PIECE: u64 = 16 << 10;
-    let (_, pid) = redis(&mut b.undo, b.stop)?;
+    let pid = built.server()?;
     shaped(pid)?(RATE)?;
-    alone(b, pid)?;
     let network = std::fs::File::open(format!("/proc/{pid}/ns/net"))?;
     // Twice as much as passes in that time.
-    let each = (RATE * b.amplitude.as_millis() as u64 / 500 / SENDERS / PIECE).max(1);
+    let each = (RATE * trial.amplitude.as_millis() as u64 / 500 / SENDERS / PIECE).max(1);
     let flood = || -> Result<()> {
         let kind = Some(LinkNameSpaceType::Network);
         move_into_link_name_space(std::os::fd::AsFd::as_fd(&network), kind)?;
@@ -113,7 +153,128 @@ pub fn shared_network(b: &mut FaultTrial<'_>) -> Result<()> {
         }
         Ok(())
     };
-    b.pulses(GAP, b.amplitude * 2, |_| {
+    trial.pulses(GAP, trial.amplitude * 2, |_| {
         std::thread::scope(|scope| scope.spawn(flood).join().unwrap_or(Ok(())))
     })
+}
+
+/// The network of a server loses all for a while.
+pub fn lossy(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+    let rule = |what: &str| inside(pid, &["iptables", what, "INPUT", "-p", "tcp", "-j", "DROP"]);
+    let on = trial.amplitude;
+    trial.pulses(GAP, AGAIN, |stop| {
+        rule("-A")?;
+        let slept = stop.sleep(on);
+        rule("-D")?;
+        slept
+    })
+}
+
+/// A process that may run only so long in each period.
+pub fn limited(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "cpu")?;
+    group.add_process(pid)?;
+    let set = |quota: i64| group.set("cpu.cfs_quota_us", quota);
+    group.set("cpu.cfs_period_us", trial.amplitude.as_micros() + 1000)?;
+    let (on, after) = (trial.amplitude * 6, trial.amplitude);
+    let done = trial.pulses(GAP, after, |stop| {
+        set(1000)?;
+        let slept = stop.sleep(on);
+        set(-1)?;
+        slept
+    });
+    set(-1)?;
+    done
+}
+
+/// Sets how many bytes per second the network of a server takes.
+pub fn shaped(pid: u32) -> Result<impl Fn(u64) -> Result<()>> {
+    let rate = move |what: &str, bytes_per_s: u64| {
+        let rate = format!("{bytes_per_s}bps");
+        let limit = ["root", "tbf", "rate", &rate, "burst", "70000", "latency", "10s"];
+        inside(pid, &[&["tc", "qdisc", what, "dev", "lo"], &limit[..]].concat())
+    };
+    rate("add", 1 << 30)?;
+    Ok(move |bytes_per_s| rate("change", bytes_per_s))
+}
+
+/// A network that is slow now and then.
+pub fn narrowed(trial: &mut FaultTrial<'_>, rate: impl Fn(u64) -> Result<()>) -> Result<()> {
+    // What is saved up for a burst is spent first.
+    let slow = 1024 * 1000 / trial.amplitude.as_millis() as u64;
+    let (on, after) = (trial.amplitude * 5, trial.amplitude);
+    trial.pulses(Duration::from_millis(200), after, |stop| {
+        rate(slow)?;
+        let slept = stop.sleep(on);
+        rate(1 << 30)?;
+        slept
+    })
+}
+
+/// Runs a command in the network of the server.
+pub fn inside(pid: u32, words: &[&str]) -> Result<()> {
+    let into = inside_words(pid);
+    let into: Vec<&str> = into[1..].iter().map(String::as_str).collect();
+    tool("nsenter", &[&into[..], words].concat()).map(drop)
+}
+
+/// A command that runs another there.
+pub fn inside_words(pid: u32) -> Vec<String> {
+    ["nsenter", "-t", &pid.to_string(), "-n"].map(String::from).to_vec()
+}
+
+/// Starts a server of our own, with a network of its own; its socket and process. It ends with this process in
+/// any case.
+pub fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<(PathBuf, u32)> {
+    let dir = lab_dir();
+    let dir = dir.to_string_lossy();
+    redis_with(undo, stop, &["--save", "", "--appendonly", "no", "--dir", &dir])
+}
+
+/// The same with what it is asked for.
+pub fn redis_with(undo: &mut Undo, stop: &StopSignal, how: &[&str]) -> Result<(PathBuf, u32)> {
+    make_lab_dir()?;
+    let socket = lab_dir().join(format!("{NAME}-redis.sock"));
+    let _ = std::fs::remove_file(&socket);
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare", "-n", "redis-server", "--port"]);
+    command.arg(PORT.to_string());
+    command.args(how).arg("--unixsocket").arg(&socket);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.spawn().context("cannot start redis-server")?;
+    for _ in 0..250 {
+        if Path::new(&socket).exists() || child.try_wait()?.is_some() {
+            break;
+        }
+        stop.sleep(Duration::from_millis(20))?;
+    }
+    if child.try_wait()?.is_some() {
+        bail!("no redis-server here (Debian: redis-server)");
+    }
+    let (gone, pid) = (socket.clone(), child.id());
+    inside(pid, &["ip", "link", "set", "lo", "up"])?;
+    undo.add(move || {
+        let _ = child.kill();
+        let _ = child.wait();
+        let _ = std::fs::remove_file(gone);
+    });
+    Ok((socket, pid))
+}
+
+/// Starts the object store of the tests in a process and a network of its own; where, and the process.
+pub fn objects(trial: &mut FaultTrial<'_>) -> Result<(String, u32)> {
+    let mut command = Command::new("setpriv");
+    let server = "ip link set lo up && exec \"$0\" --serve-objects";
+    command.args(["--pdeathsig", "KILL", "unshare", "-n", "sh", "-c", server]);
+    command.arg(trial.taillight.with_file_name("taillight-lab"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("cannot start taillight-lab")?;
+    let (pid, out) = (child.id(), child.stdout.take().context("its output")?);
+    trial.undo.add(move || {
+        let _ = child.kill();
+        let _ = child.wait();
+    });
+    let mut path = String::new();
+    BufReader::new(out).read_line(&mut path)?;
+    Ok((path.trim().to_owned(), pid))
 }

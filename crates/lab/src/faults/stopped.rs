@@ -10,18 +10,15 @@ use rustix::process::Signal;
 
 use crate::cleanup::NAME;
 use crate::fault_trial::FaultTrial;
+use crate::faults::disk;
+use crate::faults::stages::BuiltStage;
 use crate::stage::LabCgroup;
 use crate::victim::signal;
 
-pub fn signals(b: &mut FaultTrial<'_>) -> Result<()> {
-    let pid = victim(b)?;
-    stopped(b, pid)
-}
-
 /// A process, again and again.
-pub fn stopped(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
-    let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), on / 10, |stop| {
+pub fn stopped(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+    let on = trial.amplitude;
+    trial.pulses(Duration::from_millis(200), on / 10, |stop| {
         signal(pid, Signal::STOP)?;
         let slept = stop.sleep(on);
         signal(pid, Signal::CONT)?;
@@ -29,43 +26,13 @@ pub fn stopped(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     })
 }
 
-/// The same where io_uring's worker threads do the work.
-pub fn workers(b: &mut FaultTrial<'_>) -> Result<()> {
-    let pid = synced(b)?;
-    stopped(b, pid)
-}
-
-/// A victim that syncs each write, which io_uring's worker threads do.
-pub fn synced(b: &mut FaultTrial<'_>) -> Result<u32> {
-    let disk = b.disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let mut options = b.options(at.join("victim"), "randwrite");
-    options.set.clear();
-    options.more = ["--size", "16MiB", "--sync", "fdatasync"].map(String::from).to_vec();
-    b.start(&options)
-}
-
-/// The same where io_uring's polling thread takes the requests.
-pub fn polled(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(64)?;
-    let mut options = b.options(disk.device.clone(), "randread");
-    options.set = vec!["target.options.sqpoll=true".into()];
-    let pid = b.start(&options)?;
-    stopped(b, pid)
-}
-
 /// Only one thread of the load stands still, frozen by a control group of its own.
-pub fn one_thread(b: &mut FaultTrial<'_>) -> Result<()> {
-    let pid = victim(b)?;
-    first_thread(b, pid)
-}
-
-/// One of the load's threads of this process.
-pub fn first_thread(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+pub fn one_thread(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let pid = trial.pid()?;
     let tid = threads(pid, "worker-")?.into_iter().next().context("a worker")?;
-    let group = LabCgroup::of(&mut b.undo, "freezer")?;
+    let group = LabCgroup::of(&mut trial.undo, "freezer")?;
     group.set("tasks", tid)?;
-    pulsed(b, &group)
+    pulsed(trial, &group)
 }
 
 /// Threads of a process whose names begin so.
@@ -78,19 +45,13 @@ pub fn threads(pid: u32, name: &str) -> Result<Vec<String>> {
     Ok(threads.map(|t| t.file_name().to_string_lossy().into_owned()).filter(called).collect())
 }
 
-/// The freezer control group.
-pub fn freezer(b: &mut FaultTrial<'_>) -> Result<()> {
-    let pid = victim(b)?;
-    frozen(b, pid)
-}
-
 /// The freezer of the hierarchy of all controllers.
-pub fn unified_freezer(b: &mut FaultTrial<'_>) -> Result<()> {
-    let pid = victim(b)?;
-    let group = LabCgroup::named(&mut b.undo, "unified", NAME)?;
+pub fn unified_freezer(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let pid = trial.pid()?;
+    let group = LabCgroup::named(&mut trial.undo, "unified", NAME)?;
     group.add_process(pid)?;
-    let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+    let on = trial.amplitude;
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
         group.set("cgroup.freeze", 1)?;
         let slept = stop.sleep(on);
         group.set("cgroup.freeze", 0)?;
@@ -99,16 +60,16 @@ pub fn unified_freezer(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// A process, by its control group, again and again.
-pub fn frozen(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
-    let group = LabCgroup::of(&mut b.undo, "freezer")?;
+pub fn frozen(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "freezer")?;
     group.add_process(pid)?;
-    pulsed(b, &group)
+    pulsed(trial, &group)
 }
 
 /// The members of a control group, again and again.
-pub fn pulsed(b: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
-    let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+pub fn pulsed(trial: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
+    let on = trial.amplitude;
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
         group.set("freezer.state", "FROZEN")?;
         let slept = stop.sleep(on);
         group.set("freezer.state", "THAWED")?;
@@ -117,11 +78,11 @@ pub fn pulsed(b: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
 }
 
 /// Its threads are held by a program that traces them, as a debugger does.
-pub fn traced(b: &mut FaultTrial<'_>) -> Result<()> {
-    let pid = victim(b)?;
+pub fn traced(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let pid = trial.pid()?;
     let threads = seized(pid)?;
-    let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+    let on = trial.amplitude;
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
         hold(&threads)?;
         let slept = stop.sleep(on);
         for tid in &threads {
@@ -165,10 +126,17 @@ fn release(threads: &[Pid]) -> Result<()> {
     Ok(())
 }
 
-fn victim(b: &mut FaultTrial<'_>) -> Result<u32> {
-    let disk = b.disk(64)?;
-    let mut options = b.options(disk.device.clone(), "randread");
-    // A stop that finds nothing in flight, as in a pause to think, slows no I/O.
-    options.set.clear();
-    b.start(&options)
+/// A limit of reads, and then a stop of the program.
+pub fn limit_and_stop(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let pid = trial.pid()?;
+    let on = trial.amplitude;
+    disk::limited(trial, pid, built.disk()?, ("read_iops", 1), |stop, limit| {
+        limit(true)?;
+        stop.sleep(on * 3)?;
+        limit(false)?;
+        signal(pid, Signal::STOP)?;
+        let slept = stop.sleep(on);
+        signal(pid, Signal::CONT)?;
+        slept
+    })
 }

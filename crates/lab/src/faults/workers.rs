@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::cleanup::{NAME, lab_dir};
 use crate::fault_trial::FaultTrial;
-use crate::fuse::Brake;
+use crate::fuse::DelayInjector;
 use crate::stage::LabCgroup;
 use crate::victim::Victim;
 
@@ -16,25 +16,25 @@ const CROWD: u32 = 8;
 /// Writes with a sync, of which each is handed to a worker thread; the ring may have one. Syncs take
 /// a quarter of the amplitude, always. Single writes find the worker free; of a crowd that comes at
 /// once all but the first wait for it.
-pub fn few(b: &mut FaultTrial<'_>) -> Result<()> {
-    crowds(b, None)
+pub fn few(trial: &mut FaultTrial<'_>) -> Result<()> {
+    crowds(trial, None)
 }
 
 /// The same where the ring may have many, but the control group no more threads.
-pub fn pids(b: &mut FaultTrial<'_>) -> Result<()> {
-    let group = LabCgroup::of(&mut b.undo, "pids")?;
-    crowds(b, Some(&group))
+pub fn pids(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "pids")?;
+    crowds(trial, Some(&group))
 }
 
-fn crowds(b: &mut FaultTrial<'_>, group: Option<&LabCgroup>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let sync = b.amplitude / 4;
+fn crowds(trial: &mut FaultTrial<'_>, group: Option<&LabCgroup>) -> Result<()> {
+    let (disk, slow) = trial.slow_disk(64)?;
+    let sync = trial.amplitude / 4;
     let times = lab_dir().join(format!("{NAME}-times"));
     let gone = times.clone();
-    b.undo.add(move || drop(std::fs::remove_file(gone)));
+    trial.undo.add(move || drop(std::fs::remove_file(gone)));
     let mut text = String::new();
     let mut at = sync * 4;
-    while at + sync * CROWD * 2 < b.runtime {
+    while at + sync * CROWD * 2 < trial.runtime {
         for n in 0..CROWD {
             writeln!(text, "{}us", (at + sync * n * 2).as_micros())?;
         }
@@ -45,7 +45,7 @@ fn crowds(b: &mut FaultTrial<'_>, group: Option<&LabCgroup>) -> Result<()> {
         at += sync * (CROWD + 4);
     }
     std::fs::write(&times, text)?;
-    let mut options = b.options(disk.device.clone(), "randwrite");
+    let mut options = trial.options(disk.device.clone(), "randwrite");
     options.depth = CROWD;
     options.workers = 1;
     let replay = format!("{{kind=\"replay\",file=\"{}\"}}", times.display());
@@ -55,22 +55,22 @@ fn crowds(b: &mut FaultTrial<'_>, group: Option<&LabCgroup>) -> Result<()> {
     slow.set_syncs(sync);
     let Some(group) = group else {
         options.set.push("target.options.io_workers=1".into());
-        b.start(&options)?;
-        return served(b, &slow);
+        trial.start(&options)?;
+        return served(trial, &slow);
     };
-    b.start_then(&options, |pid| {
+    trial.start_then(&options, |pid| {
         group.add_process(pid)?;
         let now: u64 = group.get("pids.current")?.trim().parse()?;
         group.set("pids.max", now + 1)
     })?;
-    served(b, &slow)
+    served(trial, &slow)
 }
 
 /// Waits for the victim's end; syncs are the truth.
-fn served(b: &mut FaultTrial<'_>, slow: &Brake) -> Result<()> {
-    while b.victim.as_ref().is_some_and(Victim::works) {
-        b.stop.sleep(b.amplitude)?;
+fn served(trial: &mut FaultTrial<'_>, slow: &DelayInjector) -> Result<()> {
+    while trial.victim.as_ref().is_some_and(Victim::works) {
+        trial.stop.sleep(trial.amplitude)?;
     }
-    b.naps(slow);
+    trial.delays(slow);
     Ok(())
 }

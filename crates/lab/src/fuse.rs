@@ -41,6 +41,8 @@ pub struct DelayInjector {
     pub least: AtomicU64,
     /// Reads never sleep.
     pub writes_only: AtomicBool,
+    /// Writes never sleep.
+    pub reads_only: AtomicBool,
     /// How long each sync sleeps, ns.
     syncs_ns: AtomicU64,
     /// Requests so far that could have slept.
@@ -229,7 +231,9 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.injector.pass(bytes.len());
+        if !self.injector.reads_only.load(Relaxed) {
+            self.injector.pass(bytes.len());
+        }
         let mut data = self.data.write().unwrap_or_else(PoisonError::into_inner);
         let from = offset as usize;
         match data.get_mut(from..from.saturating_add(bytes.len())) {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
-use crate::cleanup::{set, tool};
+use crate::cleanup::{NAME, set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::stages::BuiltStage;
 use crate::stage::LabCgroup;
@@ -45,6 +45,24 @@ pub fn quota(trial: &mut FaultTrial<'_>) -> Result<()> {
         set(2000)?;
         stop.sleep(on)?;
         set(-1)
+    });
+    set(-1)?;
+    done
+}
+
+/// The control group above the victim's own may run only so long in each period.
+pub fn nested_quota(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let outer = LabCgroup::of(&mut trial.undo, "cpu")?;
+    let inner = LabCgroup::named(&mut trial.undo, "cpu", &format!("{NAME}/inner"))?;
+    inner.add_process(trial.pid()?)?;
+    let set = |quota: i64| outer.set("cpu.cfs_quota_us", quota);
+    outer.set("cpu.cfs_period_us", trial.amplitude.as_micros() + 1000)?;
+    let (on, after) = (trial.amplitude * 6, trial.amplitude);
+    let done = trial.pulses(Duration::from_millis(200), after, |stop| {
+        set(1000)?;
+        let slept = stop.sleep(on);
+        set(-1)?;
+        slept
     });
     set(-1)?;
     done

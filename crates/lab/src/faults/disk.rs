@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Result;
+use rustix::fs::{Advice, fadvise};
 use rustix::thread::gettid;
 
 use crate::cleanup::{NAME, StopSignal, set, tool};
@@ -332,6 +333,54 @@ pub fn saturated(trial: &mut FaultTrial<'_>) -> Result<()> {
     }
     trial.truth.add(from, now_ns() + 10_000_000_000);
     Ok(())
+}
+
+/// Neighbours read the disk through the page cache, far ahead, and it takes long over such large reads.
+pub fn thrashed(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let (disk, slow) = (built.disk()?, built.slow()?);
+    slow.least.store(64 << 10, Relaxed);
+    let (on, delay) = (trial.amplitude * 4, trial.amplitude);
+    let over = AtomicBool::new(false);
+    let reader = |n: u64| -> Result<()> {
+        let file = std::fs::File::open(&disk.device)?;
+        let mut buffer = vec![0; 1 << 20];
+        for at in (n * 16..n * 16 + 16).map(|mib| mib * MIB).cycle() {
+            if over.load(Relaxed) {
+                return Ok(());
+            }
+            file.read_exact_at(&mut buffer, at)?;
+            fadvise(&file, at, std::num::NonZeroU64::new(MIB), Advice::DontNeed)?;
+        }
+        Ok(())
+    };
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
+        over.store(false, Relaxed);
+        slow.set(1, delay);
+        let done = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..12).map(|n| scope.spawn(move || reader(n))).collect();
+            let slept = stop.sleep(on);
+            over.store(true, Relaxed);
+            slow.set(0, Duration::ZERO);
+            readers.into_iter().try_for_each(|r| r.join().unwrap_or(Ok(())))?;
+            slept
+        });
+        done
+    })
+}
+
+/// A victim that syncs is served only when nobody else wants the disk.
+pub fn idle_syncs(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = scheduled(trial, "bfq")?;
+    let at = disk.mount(&mut trial.undo, "ext4")?;
+    slow.set(1, Duration::from_micros(200));
+    let pid = started(trial, &at, &[loads::SYNCED])?;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let tid = thread?.file_name();
+        tool("ionice", &["-c".as_ref(), "3".as_ref(), "-p".as_ref(), tid.as_os_str()])?;
+    }
+    let (on, after) = (trial.amplitude * 2, trial.amplitude);
+    trial
+        .pulses(Duration::from_millis(200), after, |stop| rival(&disk.device, 2, || stop.sleep(on)))
 }
 
 /// Direct reads by many threads while `during` runs.

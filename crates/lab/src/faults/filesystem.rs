@@ -3,18 +3,18 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
-use crate::cleanup::tool;
+use crate::cleanup::{NAME, lab_dir, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::beside::read_direct;
 use crate::faults::disk::DIRECT;
 use crate::faults::loads::{self, Load};
-use crate::faults::stages::BuiltStage;
+use crate::faults::stages::{BuiltStage, EXT4, Stage, XFS};
 use crate::fuse::{self, DelayInjector};
 
 /// Directories that the neighbour of a journal makes at once.
@@ -200,4 +200,135 @@ pub fn snapshots(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     })?;
     trial.only_delays(slow);
     Ok(())
+}
+
+/// A neighbour writes a few bytes into the victim's file where no page is in memory, and has its lock until a slow disk
+/// has read the rest of the page. Only reads are slow, and the victim writes.
+pub fn part_written(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let slow = built.slow()?;
+    slow.reads_only.store(true, Relaxed);
+    let file = File::options().write(true).open(built.victim())?;
+    let (delay, pages, mut page) = (trial.amplitude, file.metadata()?.len() / 4096, 0);
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        file.sync_all()?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        slow.set(1, delay);
+        let written = file.write_all_at(b"few", page * 4096 + 100);
+        slow.set(0, Duration::ZERO);
+        page = (page + 97) % pages;
+        Ok(written?)
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// A neighbour has the kernel compare the victim's file with a copy, to share its blocks: both are locked while a slow
+/// disk reads them. Only reads are slow, and the victim writes.
+pub fn deduplicated(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let (slow, copy) = (built.slow()?, built.path.join("copy"));
+    slow.reads_only.store(true, Relaxed);
+    std::fs::copy(built.victim(), &copy)?;
+    let (file, same) = (File::open(built.victim())?, File::open(&copy)?);
+    let (name, command) = (built.victim(), format!("dedupe {} 0 0 64k", copy.display()));
+    let name = name.to_string_lossy();
+    let delay = trial.amplitude / 2;
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        for one in [&file, &same] {
+            one.sync_all()?;
+            fadvise(one, 0, None, Advice::DontNeed)?;
+        }
+        // What differs is not shared; it has been locked and read all the same.
+        slow.during(delay, || drop(tool("xfs_io", &["-c", &command, &name])));
+        Ok(())
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// A neighbour makes the file one whose data goes through the journal, and back: it is locked, and what is dirty has to
+/// be written first.
+pub fn flagged(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let name = built.victim();
+    hold(trial, built, 0, |_, _, _| {
+        tool("chattr", &["+j".as_ref(), name.as_os_str()])?;
+        tool("chattr", &["-j".as_ref(), name.as_os_str()]).map(drop)
+    })
+}
+
+/// A neighbour takes blocks out of the middle of the file, after what is dirty behind them is on the disk, and puts
+/// them back.
+pub fn collapsed(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    hold(trial, built, 0, |file, at, length| {
+        fallocate(file, FallocateFlags::COLLAPSE_RANGE, at - length, length / 2)?;
+        Ok(fallocate(file, FallocateFlags::INSERT_RANGE, at - length, length / 2)?)
+    })
+}
+
+/// A neighbour removes a large file in many pieces and syncs: a commit of the journal has much to write. Only large
+/// writes are slow.
+pub fn unlinked(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let slow = built.slow()?;
+    slow.least.store(16 << 10, Relaxed);
+    let (name, data, delay) = (built.path.join("beside"), [1; 4096], trial.amplitude);
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        let file = File::create(&name)?;
+        for n in 0..3000 {
+            file.write_all_at(&data, n * 8192)?;
+        }
+        file.sync_all()?;
+        drop(file);
+        slow.set(1, delay);
+        std::fs::remove_file(&name)?;
+        let synced = rustix::fs::syncfs(File::open(&built.path)?);
+        slow.set(0, Duration::ZERO);
+        Ok(synced?)
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// Neighbours sync files of their own all the time, and each sync of the disk takes long for a while.
+pub fn sync_storm(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let (slow, on, delay) = (built.slow()?, trial.amplitude * 4, trial.amplitude / 2);
+    let over = AtomicBool::new(false);
+    let writer = |n: usize| -> Result<()> {
+        let file = File::create(built.path.join(format!("beside-{n}")))?;
+        let mut at = 0;
+        while !over.load(Relaxed) {
+            file.write_all_at(&[1; 512], at)?;
+            file.sync_all()?;
+            at += 512;
+        }
+        Ok(())
+    };
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
+        over.store(false, Relaxed);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..6).map(|n| scope.spawn(move || writer(n))).collect();
+            slow.set_syncs(delay);
+            let slept = stop.sleep(on);
+            slow.set_syncs(Duration::ZERO);
+            over.store(true, Relaxed);
+            writers.into_iter().try_for_each(|w| w.join().unwrap_or(Ok(())))?;
+            slept
+        })
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// The upper file system of a layer of directories is frozen; what lies below is on another one.
+pub fn frozen_upper(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let lower = Stage::Fs(EXT4, 64).make(trial, true)?.path;
+    let upper = Stage::Fs(XFS, 320).make(trial, false)?.path;
+    let at = lab_dir().join(format!("{NAME}-layers"));
+    for dir in [&upper.join("upper"), &upper.join("work"), &at] {
+        std::fs::create_dir_all(dir)?;
+    }
+    let (up, place) = (upper.display(), at.to_string_lossy().into_owned());
+    let options = format!("lowerdir={},upperdir={up}/upper,workdir={up}/work", lower.display());
+    tool("mount", &["-t", "overlay", "overlay", "-o", &options, &place])?;
+    trial.undo.add(move || drop(tool("umount", &[&place])));
+    started(trial, &at, &[loads::WRITES])?;
+    frozen(trial, &upper)
 }

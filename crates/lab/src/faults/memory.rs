@@ -1,7 +1,7 @@
 //! Faults of the page cache: writers slowed down, pages gone.
 
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -159,6 +159,36 @@ pub fn dropped(
         // As much as can be goes out; it may be less than asked for.
         let _ = group.limit_memory(Some(limit(group.unreclaimable()?)));
         group.limit_memory(None)?;
+        slow.during(delay, || stop.sleep(on))
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// Another program has the kernel drop all pages of all files (`/proc/sys/vm/drop_caches`); who needs one waits for a
+/// device that is as slow as ever.
+pub fn dropped_caches(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let slow = built.slow()?;
+    slow.set(1, trial.amplitude);
+    trial.pulses(Duration::from_millis(700), Duration::ZERO, |_| {
+        set(Path::new("/proc/sys/vm/drop_caches"), 1)
+    })?;
+    trial.stop.sleep(trial.amplitude * 2)?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// The victim's disk is a file that is read through the page cache of a lower file system; its pages are dropped, and
+/// a slow disk has to bring them again.
+pub fn buffered_image(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let lower = Stage::Fs(EXT4, 96).make(trial, true)?;
+    let disk = image_in(trial, &lower.path, false)?;
+    let options = trial.options(disk.device, "randread");
+    trial.start(&options)?;
+    let (image, slow) = (std::fs::File::open(lower.path.join("image"))?, lower.slow()?);
+    let (on, delay) = (trial.amplitude * 3, trial.amplitude);
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
+        fadvise(&image, 0, None, Advice::DontNeed)?;
         slow.during(delay, || stop.sleep(on))
     })?;
     trial.only_delays(slow);

@@ -1,4 +1,4 @@
-//! Faults inside the program: its own threads pause, asleep or busy.
+//! Faults inside the program: its own threads pause, asleep or busy, or fork; and a supervisor of its system calls.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -10,16 +10,15 @@ use crate::cleanup::{NAME, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
 use crate::truth::now_ns;
 
-const SOURCE: &str = include_str!("pause.c");
+const PAUSE: &str = include_str!("pause.c");
+const FORK: &str = include_str!("fork.c");
+const SUPERVISE: &str = include_str!("supervise.c");
 
 /// A thread of the load pauses in the program's own code, in turns asleep and busy. A library that
 /// is loaded beside the program does it.
 pub fn pause(trial: &mut FaultTrial<'_>) -> Result<()> {
-    let library = library(&mut trial.undo)?;
-    let words = lab_dir().join(format!("{NAME}-pause"));
-    std::fs::write(&words, [0; 16])?;
-    let gone = words.clone();
-    trial.undo.add(move || drop(std::fs::remove_file(gone)));
+    let library = built(&mut trial.undo, ("pause", PAUSE), &["-shared", "-fPIC", "-lpthread"])?;
+    let words = shared_words(trial, 2)?;
     let disk = trial.disk(64)?;
     let mut options = trial.options(disk.device.clone(), "randread");
     // A second busy one would take the other CPU from everybody else.
@@ -39,15 +38,86 @@ pub fn pause(trial: &mut FaultTrial<'_>) -> Result<()> {
     })
 }
 
-/// Builds the library. Where this lab was built there is a C compiler: it also links Rust.
-fn library(undo: &mut Undo) -> Result<PathBuf> {
+/// Another thread of the program, which holds 3 GiB, forks: nobody may change the memory's map meanwhile, and direct
+/// I/O to and from it waits. How long that takes is what the machine makes of it.
+pub fn forking(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let library = built(&mut trial.undo, ("fork", FORK), &["-shared", "-fPIC", "-lpthread"])?;
+    let words = shared_words(trial, 4)?;
+    let disk = trial.disk(64)?;
+    let mut options = trial.options(disk.device.clone(), "randread");
+    options.without_pauses();
+    options.env =
+        vec![("LD_PRELOAD", library.into()), ("TAILLIGHT_LAB_FORK", words.clone().into())];
+    let shared = std::fs::File::options().read(true).write(true).open(&words)?;
+    let word = |n: u64| -> Result<i64> {
+        let mut bytes = [0; 8];
+        shared.read_exact_at(&mut bytes, n * 8)?;
+        Ok(i64::from_ne_bytes(bytes))
+    };
+    trial.start(&options)?;
+    while trial.more() && word(3)? == 0 {
+        trial.stop.sleep(Duration::from_millis(10))?;
+    }
+    let mut round = 0_i64;
+    while trial.more() {
+        round += 1;
+        let before = word(2)?;
+        shared.write_all_at(&round.to_ne_bytes(), 0)?;
+        while trial.more() && word(2)? == before {
+            trial.stop.sleep(Duration::from_millis(1))?;
+        }
+        trial.truth.add(word(1)?, word(2)?);
+        trial.stop.sleep(Duration::from_millis(200))?;
+    }
+    Ok(())
+}
+
+/// A supervisor of the program's system calls, as that of a container is, lets every 199th I/O wait.
+pub fn supervised(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let launcher = built(&mut trial.undo, ("supervise", SUPERVISE), &[])?;
+    let (words, log) = (shared_words(trial, 2)?, lab_dir().join("supervised.log"));
+    let _ = std::fs::remove_file(&log);
+    let gone = log.clone();
+    trial.undo.add(move || drop(std::fs::remove_file(gone)));
+    let disk = trial.disk(64)?;
+    let mut options = trial.options(disk.device.clone(), "randread");
+    let within = [&launcher, &words, &log].map(|path| path.to_string_lossy().into_owned());
+    options.within = within.to_vec();
+    let shared = std::fs::File::options().write(true).open(&words)?;
+    trial.start(&options)?;
+    let ns = trial.amplitude.as_nanos() as u64;
+    shared.write_all_at(&ns.to_ne_bytes(), 0)?;
+    shared.write_all_at(&199_u64.to_ne_bytes(), 8)?;
+    while trial.more() {
+        trial.stop.sleep(Duration::from_millis(50))?;
+    }
+    shared.write_all_at(&0_u64.to_ne_bytes(), 8)?;
+    trial.stop.sleep(trial.amplitude * 2)?;
+    for line in std::fs::read_to_string(&log)?.lines() {
+        let (from, to) = line.split_once(' ').context("two stamps")?;
+        trial.truth.add(from.parse()?, to.parse()?);
+    }
+    Ok(())
+}
+
+/// A file of so many words of zero, for a program and this one.
+fn shared_words(trial: &mut FaultTrial<'_>, words: usize) -> Result<PathBuf> {
     make_lab_dir()?;
-    let (source, library) = (lab_dir().join("pause.c"), lab_dir().join("pause.so"));
-    let gone = [source.clone(), library.clone()];
+    let path = lab_dir().join(format!("{NAME}-words"));
+    std::fs::write(&path, vec![0; words * 8])?;
+    let gone = path.clone();
+    trial.undo.add(move || drop(std::fs::remove_file(gone)));
+    Ok(path)
+}
+
+/// Builds a program or library. Where this lab was built there is a C compiler: it also links Rust.
+fn built(undo: &mut Undo, (name, text): (&str, &str), how: &[&str]) -> Result<PathBuf> {
+    make_lab_dir()?;
+    let (source, made) = (lab_dir().join(format!("{name}.c")), lab_dir().join(name));
+    let gone = [source.clone(), made.clone()];
     undo.add(move || gone.iter().for_each(|f| drop(std::fs::remove_file(f))));
-    std::fs::write(&source, SOURCE)?;
-    let (from, to) = (source.to_string_lossy(), library.to_string_lossy());
-    let args = ["-shared", "-fPIC", "-O1", "-o", &to, &from, "-lpthread"];
-    tool("cc", &args).context("the library that pauses")?;
-    Ok(library)
+    std::fs::write(&source, text)?;
+    let (from, to) = (source.to_string_lossy(), made.to_string_lossy());
+    tool("cc", &[&["-O1", "-o", &to, &from], how].concat()).context(name.to_owned())?;
+    Ok(made)
 }

@@ -93,6 +93,21 @@ pub fn traced(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     release(&threads)
 }
 
+/// The same of only one thread of the load.
+pub fn traced_one(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let tid = threads(trial.pid()?, "worker-")?.into_iter().next().context("a worker")?;
+    let thread = [Pid::from_raw(tid.parse()?)];
+    ptrace::seize(thread[0], ptrace::Options::empty())?;
+    let on = trial.amplitude;
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+        hold(&thread)?;
+        let slept = stop.sleep(on);
+        ptrace::cont(thread[0], None)?;
+        slept
+    })?;
+    release(&thread)
+}
+
 /// The same, once and for so long.
 pub fn held_by_tracer(pid: u32, on: Duration) -> Result<()> {
     let threads = seized(pid)?;

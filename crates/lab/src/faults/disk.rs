@@ -356,15 +356,14 @@ pub fn thrashed(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     trial.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
         over.store(false, Relaxed);
         slow.set(1, delay);
-        let done = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let readers: Vec<_> = (0..12).map(|n| scope.spawn(move || reader(n))).collect();
             let slept = stop.sleep(on);
             over.store(true, Relaxed);
             slow.set(0, Duration::ZERO);
             readers.into_iter().try_for_each(|r| r.join().unwrap_or(Ok(())))?;
             slept
-        });
-        done
+        })
     })
 }
 

@@ -245,16 +245,6 @@ pub fn deduplicated(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()
     Ok(())
 }
 
-/// A neighbour makes the file one whose data goes through the journal, and back: it is locked, and what is dirty has to
-/// be written first.
-pub fn flagged(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
-    let name = built.victim();
-    hold(trial, built, 0, |_, _, _| {
-        tool("chattr", &["+j".as_ref(), name.as_os_str()])?;
-        tool("chattr", &["-j".as_ref(), name.as_os_str()]).map(drop)
-    })
-}
-
 /// A neighbour takes blocks out of the middle of the file, after what is dirty behind them is on the disk, and puts
 /// them back.
 pub fn collapsed(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {

@@ -389,7 +389,6 @@ pub const FAULTS: &[Fault] = &[
     of("polled-fuse", "file_system", Fuse, &[READS, SERVED_FILE, POLLED], Slow).only(URING),
     of("overlay-fuse-crowd", "file_system", OverlayFuse, &[READS, SERVED_FILE, MANY_THREADS], Slow),
     of("deduplicated", "file_system", Fs(XFS, 320), &[WRITES], OwnSlow(filesystem::deduplicated)),
-    of("flagged", "file_system", Fs(EXT4, 64), &[READS, OF_4M], OwnSlow(filesystem::flagged)),
     of("collapsed", "file_system", Fs(XFS, 320), &[READS, OF_4M], OwnSlow(filesystem::collapsed)),
     own("buffered-image", "device|page_cache", memory::buffered_image).blocks(),
     of("store-kernel-workers", "cpu", Fs(XFS, 320),

@@ -10,7 +10,7 @@ use crate::faults::{cpu, disk, filesystem, server, stopped};
 
 /// Whom it happens to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum Party {
     Program,
     Server,
 }
@@ -29,11 +29,11 @@ pub enum Disturb {
     /// The file system is frozen.
     Freeze,
     /// Stopped by a signal.
-    Stop(Who),
+    Stop(Party),
     /// Frozen by its control group.
-    Frozen(Who),
+    Frozen(Party),
     /// May run only so long in each period.
-    Quota(Who),
+    Quota(Party),
     /// A real-time thread takes the CPU that the program is kept on.
     Hog,
     /// The same, and the server has the other CPU.
@@ -76,7 +76,7 @@ impl Disturb {
     /// Disturbs a victim that runs.
     pub fn run(self, trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
         let program = trial.pid()?;
-        let pid = |who| if who == Who::Program { Ok(program) } else { built.server() };
+        let pid = |who| if who == Party::Program { Ok(program) } else { built.server() };
         let keep_server_on = |cpu: &str| {
             let server = built.server()?.to_string();
             tool("taskset", &["-a", "-c", "-p", cpu, &server]).map(drop)

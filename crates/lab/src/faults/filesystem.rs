@@ -14,7 +14,7 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::beside::read_direct;
 use crate::faults::disk::DIRECT;
 use crate::faults::loads::{self, Load};
-use crate::faults::stages::{BuiltStage, EXT4, Stage, XFS};
+use crate::faults::stages::{BuiltStage, EXT4, FaultStage, XFS};
 use crate::fuse::{self, DelayInjector};
 
 /// Directories that the neighbour of a journal makes at once.
@@ -309,8 +309,8 @@ pub fn sync_storm(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> 
 
 /// The upper file system of a layer of directories is frozen; what lies below is on another one.
 pub fn frozen_upper(trial: &mut FaultTrial<'_>) -> Result<()> {
-    let lower = Stage::Fs(EXT4, 64).make(trial, true)?.path;
-    let upper = Stage::Fs(XFS, 320).make(trial, false)?.path;
+    let lower = FaultStage::Fs(EXT4, 64).make(trial, true)?.path;
+    let upper = FaultStage::Fs(XFS, 320).make(trial, false)?.path;
     let at = lab_dir().join(format!("{NAME}-layers"));
     for dir in [&upper.join("upper"), &upper.join("work"), &at] {
         std::fs::create_dir_all(dir)?;

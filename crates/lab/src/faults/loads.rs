@@ -8,13 +8,13 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::server::inside_words;
 use crate::faults::stages::BuiltStage;
 use crate::victim::VictimOptions;
-use Change::{
+use LoadChange::{
     Depth, DepthAtMost, File, Flag, NoPauses, Overwrite, Rw, Server, Set, Store, Workers,
 };
 
 /// What makes a load differ from a plain run.
 #[derive(Debug, Clone, Copy)]
-pub enum Change {
+pub enum LoadChange {
     /// The file driver with this pattern: direct I/O of 4 KiB with short pauses.
     Rw(&'static str),
     /// The store that the engine is called after.
@@ -37,50 +37,50 @@ pub enum Change {
 }
 
 /// Lists of changes, applied in turn.
-pub type Load = &'static [&'static [Change]];
+pub type Load = &'static [&'static [LoadChange]];
 
-const FDATASYNC: Change = Flag("--sync", "fdatasync");
-const DSYNC: Change = Flag("--sync", "dsync");
-const MIB_4: Change = Flag("--size", "4MiB");
-const MIB_16: Change = Flag("--size", "16MiB");
+const FDATASYNC: LoadChange = Flag("--sync", "fdatasync");
+const DSYNC: LoadChange = Flag("--sync", "dsync");
+const MIB_4: LoadChange = Flag("--size", "4MiB");
+const MIB_16: LoadChange = Flag("--size", "16MiB");
 
-pub const READS: &[Change] = &[Rw("randread")];
-pub const WRITES: &[Change] = &[Rw("randwrite"), MIB_16];
+pub const READS: &[LoadChange] = &[Rw("randread")];
+pub const WRITES: &[LoadChange] = &[Rw("randwrite"), MIB_16];
 /// Direct reads and writes.
-pub const MIXED: &[Change] = &[Rw("randrw"), MIB_16];
-pub const TRIMS: &[Change] = &[Rw("trim"), Overwrite];
-pub const OVERWRITES: &[Change] = &[Rw("randwrite"), Overwrite];
+pub const MIXED: &[LoadChange] = &[Rw("randrw"), MIB_16];
+pub const TRIMS: &[LoadChange] = &[Rw("trim"), Overwrite];
+pub const OVERWRITES: &[LoadChange] = &[Rw("randwrite"), Overwrite];
 /// Reads that are not in the page cache.
-pub const COLD: &[Change] = &[Rw("randread"), DIRECT_OFF, Set("target.options.cache=drop")];
+pub const COLD: &[LoadChange] = &[Rw("randread"), DIRECT_OFF, Set("target.options.cache=drop")];
 /// Writes through the page cache to blocks that are there, each with a sync.
-pub const SYNCED: &[Change] = &[Rw("randwrite"), DIRECT_OFF, LAID, MIB_16, FDATASYNC];
+pub const SYNCED: &[LoadChange] = &[Rw("randwrite"), DIRECT_OFF, LAID, MIB_16, FDATASYNC];
 /// Direct writes, each with a sync.
-pub const DIRECT_SYNCED: &[Change] = &[Rw("randwrite"), MIB_16, FDATASYNC];
+pub const DIRECT_SYNCED: &[LoadChange] = &[Rw("randwrite"), MIB_16, FDATASYNC];
 /// Direct writes one after another, each with a sync of all.
-pub const FSYNCED: &[Change] = &[Rw("write"), MIB_4, Flag("--sync", "fsync")];
+pub const FSYNCED: &[LoadChange] = &[Rw("write"), MIB_4, Flag("--sync", "fsync")];
 /// Direct writes that are durable one by one.
-pub const DURABLE: &[Change] = &[Rw("randwrite"), MIB_16, DSYNC];
+pub const DURABLE: &[LoadChange] = &[Rw("randwrite"), MIB_16, DSYNC];
 /// The same through the page cache.
-pub const CACHED_DURABLE: &[Change] = &[Rw("randwrite"), DIRECT_OFF, LAID, MIB_16, DSYNC];
+pub const CACHED_DURABLE: &[LoadChange] = &[Rw("randwrite"), DIRECT_OFF, LAID, MIB_16, DSYNC];
 /// Writes one after another to a file that grows.
-pub const GROWING: &[Change] = &[Rw("write"), Flag("--size", "400MiB")];
-pub const GROWING_DURABLE: &[Change] = &[Rw("write"), Flag("--size", "256MiB"), DSYNC];
-pub const GROWING_SYNCS: &[Change] =
+pub const GROWING: &[LoadChange] = &[Rw("write"), Flag("--size", "400MiB")];
+pub const GROWING_DURABLE: &[LoadChange] = &[Rw("write"), Flag("--size", "256MiB"), DSYNC];
+pub const GROWING_SYNCS: &[LoadChange] =
     &[Rw("write"), DIRECT_OFF, Flag("--size", "400MiB"), FDATASYNC];
 /// Reads at a steady rate.
-pub const PACED: &[Change] = &[Rw("randread"), NoPauses, Flag("--rate", "2000/s")];
+pub const PACED: &[LoadChange] = &[Rw("randread"), NoPauses, Flag("--rate", "2000/s")];
 
-const RECORDS: Change = Set("workload.0.block_size=\"1KiB\"");
-const KEYS: Change = Set("workload.0.keys={count=2000}");
-const MANY_KEYS: Change = Set("workload.0.keys={count=20000}");
-pub const UPDATES: &[Change] = &[Store, Set("workload.0.mix={update=1}"), RECORDS, KEYS];
+const RECORDS: LoadChange = Set("workload.0.block_size=\"1KiB\"");
+const KEYS: LoadChange = Set("workload.0.keys={count=2000}");
+const MANY_KEYS: LoadChange = Set("workload.0.keys={count=20000}");
+pub const UPDATES: &[LoadChange] = &[Store, Set("workload.0.mix={update=1}"), RECORDS, KEYS];
 /// By one thread, which waits for no other writer.
-pub const UPDATES_OF_ONE: &[Change] = &[FDATASYNC, Workers(1)];
-pub const READS_AND_UPDATES: &[Change] = &[FDATASYNC, Set("workload.0.mix={get=50,update=50}")];
-pub const MOSTLY_GETS: &[Change] = &[NoPauses, Set("workload.0.mix={get=90,update=10}")];
-pub const GETS: &[Change] = &[Set("workload.0.mix={get=1}"), MANY_KEYS];
+pub const UPDATES_OF_ONE: &[LoadChange] = &[FDATASYNC, Workers(1)];
+pub const READS_AND_UPDATES: &[LoadChange] = &[FDATASYNC, Set("workload.0.mix={get=50,update=50}")];
+pub const MOSTLY_GETS: &[LoadChange] = &[NoPauses, Set("workload.0.mix={get=90,update=10}")];
+pub const GETS: &[LoadChange] = &[Set("workload.0.mix={get=1}"), MANY_KEYS];
 /// Of RocksDB, past the page cache.
-pub const DIRECT_GETS: &[Change] = &[
+pub const DIRECT_GETS: &[LoadChange] = &[
     Store,
     Set("workload.0.mix={get=1}"),
     RECORDS,
@@ -88,62 +88,62 @@ pub const DIRECT_GETS: &[Change] = &[
     Set("target.options.direct_reads=true"),
     Set("target.options.block_cache=\"1MiB\""),
 ];
-pub const SCANS: &[Change] = &[Set("workload.0.mix={scan=1}")];
+pub const SCANS: &[LoadChange] = &[Set("workload.0.mix={scan=1}")];
 /// RocksDB without a write-ahead log: a writer touches memory only, and what it waits for is the store.
-pub const SMALL_MEMTABLES: &[Change] = &[
+pub const SMALL_MEMTABLES: &[LoadChange] = &[
     Set("target.options.wal=false"),
     Set("target.options.write_buffer_size=\"256KiB\""),
     Set("target.options.options=\"max_write_buffer_number=2;\
          level0_file_num_compaction_trigger=400;level0_slowdown_writes_trigger=800;\
          level0_stop_writes_trigger=900\""),
 ];
-pub const SMALL_BUFFER: &[Change] = &[Set("target.options.write_buffer_size=\"64KiB\"")];
+pub const SMALL_BUFFER: &[LoadChange] = &[Set("target.options.write_buffer_size=\"64KiB\"")];
 
-pub const ASKING: &[Change] = &[Server];
-pub const FOUR_CONNECTIONS: &[Change] = &[Depth(16), Set("target.options.connections=4")];
+pub const ASKING: &[LoadChange] = &[Server];
+pub const FOUR_CONNECTIONS: &[LoadChange] = &[Depth(16), Set("target.options.connections=4")];
 /// All the time, four times on each of two connections.
-pub const PIPELINED: &[Change] = &[Depth(8), NoPauses, Set("target.options.connections=2")];
+pub const PIPELINED: &[LoadChange] = &[Depth(8), NoPauses, Set("target.options.connections=2")];
 
-const DIRECT_OFF: Change = Set("target.options.direct=false");
-const LAID: Change = Set("target.options.layout=always");
-pub const CACHED: &[Change] = &[DIRECT_OFF];
-pub const LAYOUT: &[Change] = &[LAID];
-pub const DROPPED: &[Change] = &[Set("target.options.cache=drop")];
-pub const KEPT: &[Change] = &[Set("target.options.cache=keep")];
-pub const WARM: &[Change] = &[Set("target.options.cache=warm")];
-pub const ALL_THE_TIME: &[Change] = &[NoPauses];
+const DIRECT_OFF: LoadChange = Set("target.options.direct=false");
+const LAID: LoadChange = Set("target.options.layout=always");
+pub const CACHED: &[LoadChange] = &[DIRECT_OFF];
+pub const LAYOUT: &[LoadChange] = &[LAID];
+pub const DROPPED: &[LoadChange] = &[Set("target.options.cache=drop")];
+pub const KEPT: &[LoadChange] = &[Set("target.options.cache=keep")];
+pub const WARM: &[LoadChange] = &[Set("target.options.cache=warm")];
+pub const ALL_THE_TIME: &[LoadChange] = &[NoPauses];
 /// Submitted by io_uring's polling thread.
-pub const POLLED: &[Change] = &[Set("target.options.sqpoll=true")];
-pub const POLLED_ON_FIRST: &[Change] =
+pub const POLLED: &[LoadChange] = &[Set("target.options.sqpoll=true")];
+pub const POLLED_ON_FIRST: &[LoadChange] =
     &[Set("target.options.sqpoll=true"), Set("target.options.sqpoll_cpu=0")];
-pub const MANY_THREADS: &[Change] = &[Workers(8), DepthAtMost(4)];
-pub const SINGLE: &[Change] = &[Workers(1), Depth(1)];
-pub const DEPTH_8: &[Change] = &[Depth(8)];
-pub const DEPTH_64: &[Change] = &[Depth(64)];
-pub const FOUR_FILES: &[Change] = &[File("files/"), Set("target.options.files=4")];
-pub const EVERY_EIGHTH: &[Change] = &[Flag("--sync", "fsync:8")];
-pub const FDATASYNCED: &[Change] = &[FDATASYNC];
-pub const PER_S_1000: &[Change] = &[NoPauses, Flag("--rate", "1000/s")];
-pub const SERVED_FILE: &[Change] =
+pub const MANY_THREADS: &[LoadChange] = &[Workers(8), DepthAtMost(4)];
+pub const SINGLE: &[LoadChange] = &[Workers(1), Depth(1)];
+pub const DEPTH_8: &[LoadChange] = &[Depth(8)];
+pub const DEPTH_64: &[LoadChange] = &[Depth(64)];
+pub const FOUR_FILES: &[LoadChange] = &[File("files/"), Set("target.options.files=4")];
+pub const EVERY_EIGHTH: &[LoadChange] = &[Flag("--sync", "fsync:8")];
+pub const FDATASYNCED: &[LoadChange] = &[FDATASYNC];
+pub const PER_S_1000: &[LoadChange] = &[NoPauses, Flag("--rate", "1000/s")];
+pub const SERVED_FILE: &[LoadChange] =
     &[Set("target.options.allow_holes=true"), Set("target.options.read_in_use=true")];
 /// Fast enough to come to what is read ahead before that is there.
-pub const SEQUENTIAL: &[Change] =
+pub const SEQUENTIAL: &[LoadChange] =
     &[Rw("read"), DIRECT_OFF, Set("workload.0.think={time=\"200us\",every=32}")];
 
-pub const IO_1K: &[Change] = &[RECORDS];
-pub const IO_64K: &[Change] = &[Set("workload.0.block_size=\"64KiB\"")];
-pub const IO_256K: &[Change] = &[Set("workload.0.block_size=\"256KiB\"")];
-pub const IO_1M: &[Change] = &[Set("workload.0.block_size=\"1MiB\"")];
-pub const OF_2M: &[Change] = &[Flag("--size", "2MiB")];
-pub const OF_4M: &[Change] = &[MIB_4];
-pub const OF_8M: &[Change] = &[Flag("--size", "8MiB")];
-pub const OF_16M: &[Change] = &[MIB_16];
-pub const OF_24M: &[Change] = &[Flag("--size", "24MiB")];
-pub const OF_64M: &[Change] = &[Flag("--size", "64MiB")];
-pub const OF_128M: &[Change] = &[Flag("--size", "128MiB")];
-pub const OF_256M: &[Change] = &[Flag("--size", "256MiB")];
-pub const OF_384M: &[Change] = &[Flag("--size", "384MiB")];
-pub const OF_1G: &[Change] = &[Flag("--size", "1GiB")];
+pub const IO_1K: &[LoadChange] = &[RECORDS];
+pub const IO_64K: &[LoadChange] = &[Set("workload.0.block_size=\"64KiB\"")];
+pub const IO_256K: &[LoadChange] = &[Set("workload.0.block_size=\"256KiB\"")];
+pub const IO_1M: &[LoadChange] = &[Set("workload.0.block_size=\"1MiB\"")];
+pub const OF_2M: &[LoadChange] = &[Flag("--size", "2MiB")];
+pub const OF_4M: &[LoadChange] = &[MIB_4];
+pub const OF_8M: &[LoadChange] = &[Flag("--size", "8MiB")];
+pub const OF_16M: &[LoadChange] = &[MIB_16];
+pub const OF_24M: &[LoadChange] = &[Flag("--size", "24MiB")];
+pub const OF_64M: &[LoadChange] = &[Flag("--size", "64MiB")];
+pub const OF_128M: &[LoadChange] = &[Flag("--size", "128MiB")];
+pub const OF_256M: &[LoadChange] = &[Flag("--size", "256MiB")];
+pub const OF_384M: &[LoadChange] = &[Flag("--size", "384MiB")];
+pub const OF_1G: &[LoadChange] = &[Flag("--size", "1GiB")];
 
 /// What the victim is started with.
 pub fn options(load: Load, trial: &FaultTrial<'_>, built: &BuiltStage) -> Result<VictimOptions> {
@@ -164,7 +164,7 @@ pub fn options(load: Load, trial: &FaultTrial<'_>, built: &BuiltStage) -> Result
     Ok(options)
 }
 
-impl Change {
+impl LoadChange {
     fn apply(self, options: &mut VictimOptions, built: &BuiltStage) {
         match self {
             Rw(_) | Store | Server | File(_) => {}

@@ -13,7 +13,7 @@ use crate::cleanup::{NAME, lab_dir, set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::filesystem::started;
 use crate::faults::loads::{self, Load};
-use crate::faults::stages::{BuiltStage, EXT4, Stage, image_in};
+use crate::faults::stages::{BuiltStage, EXT4, FaultStage, image_in};
 use crate::fuse::DelayInjector;
 use crate::stage::LabCgroup;
 use crate::trial::NotMade;
@@ -181,7 +181,7 @@ pub fn dropped_caches(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<
 /// The victim's disk is a file that is read through the page cache of a lower file system; its pages are dropped, and
 /// a slow disk has to bring them again.
 pub fn buffered_image(trial: &mut FaultTrial<'_>) -> Result<()> {
-    let lower = Stage::Fs(EXT4, 96).make(trial, true)?;
+    let lower = FaultStage::Fs(EXT4, 96).make(trial, true)?;
     let disk = image_in(trial, &lower.path, false)?;
     let options = trial.options(disk.device, "randread");
     trial.start(&options)?;
@@ -244,7 +244,7 @@ pub fn dirty_file(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> 
 /// The memory of a program that syncs has been swapped out, to a disk that is slow when it is needed again.
 pub fn swap_syncs(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (slow, group) = swapped(trial)?;
-    let built = Stage::Fs(EXT4, 64).make(trial, false)?;
+    let built = FaultStage::Fs(EXT4, 64).make(trial, false)?;
     let options = loads::options(&[loads::SYNCED], trial, &built)?;
     trial.start_then(&options, |pid| group.add_process(pid))?;
     dropped(trial, &slow, &group, |held| held / 8)

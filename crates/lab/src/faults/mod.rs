@@ -26,7 +26,7 @@ use anyhow::Result;
 use crate::fault_trial::FaultTrial;
 use disturb::Disturb;
 use loads::Load;
-use stages::Stage;
+use stages::FaultStage;
 
 /// A fault.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct Fault {
 /// How a fault is made.
 #[derive(Debug)]
 enum Making {
-    Table(Stage, Load, Disturb),
+    Table(FaultStage, Load, Disturb),
     /// Makes stage and victim, and disturbs them until the victim's end.
     Own(fn(&mut FaultTrial<'_>) -> Result<()>),
 }
@@ -68,7 +68,7 @@ const SHORT: Duration = Duration::from_millis(3500);
 const fn of(
     name: &'static str,
     layer: &'static str,
-    stage: Stage,
+    stage: FaultStage,
     load: Load,
     disturb: Disturb,
 ) -> Fault {

@@ -13,7 +13,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
-use crate::faults::stages::{BuiltStage, EXT4, Stage};
+use crate::faults::stages::{BuiltStage, EXT4, FaultStage};
 use crate::faults::{loads, memory, stopped};
 use crate::proxy;
 use crate::stage::LabCgroup;
@@ -98,7 +98,7 @@ fn served_by(trial: &mut FaultTrial<'_>, how: &[&str]) -> Result<PathBuf> {
 
 /// The server syncs each write before it answers, and its disk takes long over that at times.
 pub fn server_syncs(trial: &mut FaultTrial<'_>) -> Result<()> {
-    let files = Stage::Fs(EXT4, 128).make(trial, true)?;
+    let files = FaultStage::Fs(EXT4, 128).make(trial, true)?;
     let dir = files.path.to_string_lossy();
     let how = ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--dir", &dir];
     served_by(trial, &how)?;
@@ -107,7 +107,7 @@ pub fn server_syncs(trial: &mut FaultTrial<'_>) -> Result<()> {
 
 /// A server that saves all it holds before it goes on, to a disk whose syncs take long then.
 pub fn saving_server(trial: &mut FaultTrial<'_>) -> Result<()> {
-    let files = Stage::Fs(EXT4, 128).make(trial, true)?;
+    let files = FaultStage::Fs(EXT4, 128).make(trial, true)?;
     let dir = files.path.to_string_lossy();
     let socket = served_by(trial, &["--save", "", "--appendonly", "no", "--dir", &dir])?;
     let (delay, slow) = (trial.amplitude, files.slow()?);
@@ -122,7 +122,7 @@ pub fn saving_server(trial: &mut FaultTrial<'_>) -> Result<()> {
 /// The server's memory has been swapped out, to a disk that is slow when it is needed again.
 pub fn swapped_server(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (slow, group) = memory::swapped(trial)?;
-    let built = Stage::Server.make(trial, false)?;
+    let built = FaultStage::Server.make(trial, false)?;
     group.add_process(built.server()?)?;
     let options = loads::options(&[loads::ASKING], trial, &built)?;
     trial.start(&options)?;

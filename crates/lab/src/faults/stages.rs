@@ -25,7 +25,7 @@ pub const DATA_JOURNAL: Kind = "ext4 with data in the journal";
 
 /// What the victim works on. Sizes are in MiB.
 #[derive(Debug, Clone, Copy)]
-pub enum Stage {
+pub enum FaultStage {
     /// A disk.
     Disk(u64),
     /// A disk over a disk, so many times; disturbed is the lowest.
@@ -114,27 +114,27 @@ impl BuiltStage {
     }
 }
 
-impl Stage {
+impl FaultStage {
     /// Makes it, on a slow disk if asked for.
     pub fn make(self, trial: &mut FaultTrial<'_>, slow: bool) -> Result<BuiltStage> {
         let mut built = BuiltStage::default();
         let path = match self {
-            Stage::Disk(mib) => built.disk_of(trial, mib, slow)?.device,
-            Stage::Nested(levels, mib) => {
+            FaultStage::Disk(mib) => built.disk_of(trial, mib, slow)?.device,
+            FaultStage::Nested(levels, mib) => {
                 let lowest = built.disk_of(trial, mib, slow)?;
                 above(trial, lowest, levels)?.device
             }
-            Stage::Fs(kind, mib) => built.file_system(trial, (kind, mib), slow)?,
-            Stage::NestedFs(kind, mib) => {
+            FaultStage::Fs(kind, mib) => built.file_system(trial, (kind, mib), slow)?,
+            FaultStage::NestedFs(kind, mib) => {
                 let lowest = built.disk_of(trial, mib, slow)?;
                 let upper = above(trial, lowest, 1)?;
                 mounted(trial, &upper, kind)?
             }
-            Stage::Overlay(kind, mib) => {
+            FaultStage::Overlay(kind, mib) => {
                 let lower = built.file_system(trial, (kind, mib), slow)?;
                 overlaid(&mut trial.undo, &lower)?
             }
-            Stage::TwoDisks(data) => {
+            FaultStage::TwoDisks(data) => {
                 let disk = built.disk_of(trial, 256, slow)?;
                 let fast = trial.disk(256)?;
                 let (one, other) = (fast.device.to_string_lossy(), disk.device.to_string_lossy());
@@ -142,36 +142,36 @@ impl Stage {
                 tool("mkfs.btrfs", &how)?;
                 fast.mount_made(&mut trial.undo, "btrfs")?
             }
-            Stage::Image(kind, mib) => {
+            FaultStage::Image(kind, mib) => {
                 let lower = built.file_system(trial, (kind, mib), slow)?;
                 image_in(trial, &lower, true)?.device
             }
-            Stage::ImageFs(kind, mib, upper) => {
+            FaultStage::ImageFs(kind, mib, upper) => {
                 let lower = built.file_system(trial, (kind, mib), slow)?;
                 let disk = image_in(trial, &lower, true)?;
                 mounted(trial, &disk, upper)?
             }
-            Stage::Encrypted(mib) => {
+            FaultStage::Encrypted(mib) => {
                 let disk = built.disk_of(trial, mib, slow)?;
                 encrypted_in(trial, &disk)?
             }
-            Stage::Fuse | Stage::OverlayFuse => {
+            FaultStage::Fuse | FaultStage::OverlayFuse => {
                 let (file, injector) = fuse::serve(&mut trial.undo, 64 << 20)?;
                 built.slow = Some(injector);
                 match self {
-                    Stage::Fuse => file,
+                    FaultStage::Fuse => file,
                     _ => {
                         let lower = file.parent().context("a mount point")?;
                         overlaid_for_reading(&mut trial.undo, lower)?.join(fuse::FILE)
                     }
                 }
             }
-            Stage::Server if trial.engine == "redis" => {
+            FaultStage::Server if trial.engine == "redis" => {
                 let (socket, pid) = redis(&mut trial.undo, trial.stop)?;
                 built.server = Some((pid, socket));
                 format!("redis://127.0.0.1:{PORT}/0").into()
             }
-            Stage::Server => {
+            FaultStage::Server => {
                 let (path, pid) = objects(trial)?;
                 built.server = Some((pid, PathBuf::new()));
                 path.into()

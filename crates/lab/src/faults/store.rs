@@ -8,7 +8,7 @@ use crate::cleanup::NAME;
 use crate::fault_trial::FaultTrial;
 use crate::faults::loads::{self, Load};
 use crate::faults::memory;
-use crate::faults::stages::{BuiltStage, EXT4, Stage, XFS};
+use crate::faults::stages::{BuiltStage, EXT4, FaultStage, XFS};
 use crate::faults::stopped::{pulsed, threads};
 use crate::stage::LabCgroup;
 use crate::truth::now_ns;
@@ -39,7 +39,7 @@ fn background(trial: &mut FaultTrial<'_>, name: &str) -> Result<LabCgroup> {
 
 /// RocksDB lets writers go on slowly, for too much is left to compact: the threads that do it are frozen.
 pub fn braked(trial: &mut FaultTrial<'_>) -> Result<()> {
-    let built = Stage::Fs(EXT4, 2048).make(trial, false)?;
+    let built = FaultStage::Fs(EXT4, 2048).make(trial, false)?;
     let load: Load = &[loads::UPDATES, loads::SMALL_MEMTABLES, loads::ALL_THE_TIME];
     let mut options = loads::options(load, trial, &built)?;
     options.set.retain(|s| !s.contains("options.options"));
@@ -64,7 +64,7 @@ pub fn braked(trial: &mut FaultTrial<'_>) -> Result<()> {
 /// Reads of a store whose files are part of its memory: pages of them are dropped, and a slow disk has
 /// to bring them again.
 pub fn mapped_gets(trial: &mut FaultTrial<'_>) -> Result<()> {
-    let built = Stage::Fs(EXT4, 128).make(trial, true)?;
+    let built = FaultStage::Fs(EXT4, 128).make(trial, true)?;
     let group = LabCgroup::of_memory(&mut trial.undo, NAME)?;
     let mut options = loads::options(&[loads::UPDATES, loads::GETS], trial, &built)?;
     if trial.engine == "rocksdb" {
@@ -78,8 +78,8 @@ pub fn mapped_gets(trial: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Writers of RocksDB that sync, and only the log is on a disk whose syncs take long.
 pub fn log_disk(trial: &mut FaultTrial<'_>) -> Result<()> {
-    let log = Stage::Fs(XFS, 320).make(trial, true)?;
-    let built = Stage::Fs(EXT4, 128).make(trial, false)?;
+    let log = FaultStage::Fs(XFS, 320).make(trial, true)?;
+    let built = FaultStage::Fs(EXT4, 128).make(trial, false)?;
     let mut options = loads::options(&[loads::UPDATES, loads::FDATASYNCED], trial, &built)?;
     let at = log.path.join("log");
     options.set.push(format!("target.options.options=\"wal_dir={}\"", at.display()));

@@ -128,6 +128,9 @@ typedef struct {
    *   operations one submit takes, batches [] of those operations whose count may be above 1,
    *   stores_data true (false: reads return nothing that was written, and nothing can be lost),
    *   sync false, fields false (updates of one field), admin [] of flush compact drop_caches,
+   *   samples {} (how reports show what sample gives; left out, by the units in the names): panels [] of {title, unit,
+   *   lines []}, a line {series, words} or, of the share of hits, {series, words, misses}; unit is one of bytes
+   *   bytes_per_second per_second percent percent_of_time count times,
    *   options [] of {name, default, about, values ""}: true or false, a number, or a text. */
   tl_text (*describe)(void);
 

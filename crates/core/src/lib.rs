@@ -21,6 +21,7 @@ pub mod probe;
 pub mod progress;
 pub mod record;
 pub mod regular;
+pub mod samples;
 pub mod secret;
 pub mod stop;
 pub mod suggest;

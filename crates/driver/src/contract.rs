@@ -18,6 +18,7 @@ use taillight_core::job::BoundTarget;
 use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan, rank_name};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::SampleDisplay;
 use taillight_core::{Error, Op, Result, Stamp, Status, StopFlag};
 
 #[cfg(any(test, feature = "testing"))]
@@ -79,7 +80,12 @@ pub trait BoundDriver {
     fn options(&self) -> Result<toml::Table>;
     /// What the driver can do with these options.
     fn capabilities(&self) -> Capabilities;
-    /// Both, for the plan. Errors: as [`BoundDriver::options`].
+    /// How the target's own statistics are shown: pictures and phrases over the series of [`Target::sample`]. Series of
+    /// a driver that states none are drawn by the units in their names.
+    fn samples(&self) -> SampleDisplay {
+        SampleDisplay::default()
+    }
+    /// Options and capabilities, for the plan. Errors: as [`BoundDriver::options`].
     fn resolved(&self) -> Result<BoundTarget> {
         Ok(BoundTarget { options: self.options()?, capabilities: self.capabilities() })
     }

@@ -5,10 +5,27 @@
 use std::path::PathBuf;
 
 use taillight_core::plan::Plan;
+use taillight_core::samples::{SampleDisplay, target_prefix};
 use taillight_core::{Error, Result};
 use taillight_machine::block;
 
 use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
+use crate::registry::bind;
+
+/// How the samples of all targets of a plan are shown. Errors: `Usage` for options that no driver takes.
+pub fn sample_display(plan: &Plan) -> Result<SampleDisplay> {
+    let mut all = SampleDisplay::default();
+    for (name, target) in plan.all_targets() {
+        let own = bind(target)?.samples();
+        let own = match name {
+            Some(name) => own.named(name, &target_prefix(name)),
+            None => own,
+        };
+        all.panels.extend(own.panels);
+        all.phrases.extend(own.phrases);
+    }
+    Ok(all)
+}
 
 /// The opened targets of a plan.
 pub struct OpenTargets {
@@ -116,7 +133,7 @@ impl Target for OpenTargets {
             match &t.name {
                 None => t.target.sample(out),
                 Some(name) => t.target.sample(&mut |series, value| {
-                    out(&format!("targets.{name}.{series}"), value);
+                    out(&format!("{}{series}", target_prefix(name)), value);
                 }),
             }
         }

@@ -269,6 +269,7 @@ pub fn summary(run_id: &str) -> Summary {
         drives: Vec::new(),
         bus: None,
         store: std::collections::BTreeMap::new(),
+        store_text: None,
         cause: Some(vec![Cause {
             layer: "device".into(),
             outliers: 3,

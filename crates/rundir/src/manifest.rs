@@ -1,13 +1,19 @@
 //! `manifest.json`: what ran, where, when, and how it ended. Written first, rewritten last.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::capability::{DriverFacts, TargetKind};
 use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::samples::SampleDisplay;
 
 use crate::host::HostInfo;
 use crate::origin::RunOrigin;
 use crate::trace_info::TraceInfo;
+
+/// How samples were shown before drivers said it themselves.
+const SAMPLES_BEFORE: &str = include_str!("samples_before.json");
 
 /// The manifest. Field order is the order in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +42,9 @@ pub struct Manifest {
     /// What the driver is with the plan's options; absent in directories of versions before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<DriverFacts>,
+    /// How the driver wants its samples (`store.parquet`) shown; absent in directories of versions before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<SampleDisplay>,
     /// What the machine, device and libraries were; free form, ordered for people.
     #[serde(default)]
     pub environment: serde_json::Map<String, serde_json::Value>,
@@ -91,6 +100,7 @@ impl Manifest {
             clock,
             phases: Vec::new(),
             driver: None,
+            samples: None,
             environment: serde_json::Map::new(),
             capture: CaptureInfo::default(),
             losses: Losses::default(),
@@ -104,6 +114,14 @@ impl Manifest {
             misses: 0,
             end_to_end: None,
             files: Vec::new(),
+        }
+    }
+
+    /// How the target's samples are shown. Versions that did not write it down showed all stores alike.
+    pub fn sample_display(&self) -> Cow<'_, SampleDisplay> {
+        match &self.samples {
+            Some(stated) => Cow::Borrowed(stated),
+            None => Cow::Owned(serde_json::from_str(SAMPLES_BEFORE).unwrap_or_default()),
         }
     }
 

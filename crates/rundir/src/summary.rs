@@ -81,6 +81,9 @@ pub struct Summary {
     /// The target's own statistics while measuring, by series (`store.parquet`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub store: BTreeMap<String, StoreFigure>,
+    /// The same in one line, in the words of the driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_text: Option<String>,
     /// Why the tail is slow, largest first; null until traced.
     pub cause: Option<Vec<Cause>>,
     /// What the machine did in the measure phase; absent when it was not sampled.

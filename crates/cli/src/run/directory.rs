@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use taillight_driver::bind;
+use taillight_driver::targets::sample_display;
 
 use taillight_core::capability::TargetKind;
 use taillight_core::plan::Plan;
@@ -57,6 +58,7 @@ pub fn create(
         origin,
         command: command_line(words()),
         driver: Some(facts),
+        samples: Some(sample_display(plan)?),
         environment: environment.clone(),
         capture: CaptureInfo {
             mode: plan.capture.mode,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::{SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit};
 use taillight_core::{Error, OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
@@ -23,7 +24,7 @@ use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
 use crate::plugin::target::{PluginRequest, PluginTarget, check};
-use crate::plugin::{Plugin, PluginCarrier, PluginDescription, PluginSettings, PluginUse};
+use crate::plugin::{self, Plugin, PluginCarrier, PluginDescription, PluginSettings, PluginUse};
 pub use sql::JdbcStatements;
 use sys::Jvm;
 
@@ -361,6 +362,18 @@ impl BoundJvm {
 impl BoundDriver for BoundJvm {
     fn options(&self) -> Result<toml::Table> {
         complete(&self.options)
+    }
+    fn samples(&self) -> SampleDisplay {
+        let time = SamplePanel::new("Garbage collection", SampleUnit::PercentOfTime);
+        let heap = SamplePanel::new("Heap", SampleUnit::Bytes);
+        let collected = SampleFigure::Rise;
+        plugin::inside(SampleDisplay {
+            panels: vec![
+                time.line("jvm_gc_ms_total", "collecting"),
+                heap.line("jvm_heap_used_bytes", "used"),
+            ],
+            phrases: vec![SamplePhrase::new("jvm_gc_total", collected, "{} garbage collections")],
+        })
     }
     fn capabilities(&self) -> Capabilities {
         self.plugin.description.capabilities(&self.options.host())

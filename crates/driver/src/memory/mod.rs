@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::{SampleDisplay, SamplePanel, SampleUnit};
 use taillight_core::{Error, OpKind, Result};
 use taillight_machine::Sys;
 
@@ -42,6 +43,10 @@ impl Driver for MemoryDriver {
 impl BoundDriver for MemoryDriver {
     fn options(&self) -> Result<toml::Table> {
         Ok(toml::Table::new())
+    }
+    fn samples(&self) -> SampleDisplay {
+        let records = SamplePanel::new("Records", SampleUnit::Count).line("records", "records");
+        SampleDisplay { panels: vec![records], phrases: Vec::new() }
     }
     fn capabilities(&self) -> Capabilities {
         Capabilities {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use taillight_core::samples::{SamplePanel, SampleUnit};
+
 /// The counters.
 #[derive(Debug, Default)]
 pub struct ConnectionCounters {
@@ -22,6 +24,13 @@ impl ConnectionCounters {
     /// A connection failed under a request.
     pub fn broken(&self) {
         self.broken.fetch_add(1, Ordering::Relaxed);
+    }
+    /// How they are drawn; `driver` as in [`ConnectionCounters::show`].
+    pub fn panel(driver: &str) -> SamplePanel {
+        SamplePanel::new("Events", SampleUnit::PerSecond)
+            .line(&format!("{driver}_connections_total"), "connections made")
+            .line(&format!("{driver}_timeouts_total"), "time-outs")
+            .line(&format!("{driver}_broken_total"), "broken connections")
     }
     /// Shows all of them, each name behind that of the `driver`.
     pub fn show(&self, driver: &str, out: &mut dyn FnMut(&str, f64)) {

@@ -6,6 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
+use taillight_core::samples::SampleDisplay;
 use taillight_core::{Error, OpKind, Result, suggest};
 
 use super::PluginUse;
@@ -57,6 +58,9 @@ pub struct PluginDescription {
     pub fields: bool,
     #[serde(default)]
     admin: Vec<String>,
+    /// How its statistics are shown.
+    #[serde(default)]
+    pub samples: SampleDisplay,
     #[serde(default)]
     pub options: Vec<PluginOption>,
     /// Names of the host's own options, which stand beside these.
@@ -109,6 +113,12 @@ impl PluginDescription {
         }
         if let Some(word) = said.admin.iter().find(|a| action(a).is_none()) {
             return Err(bad("names an action that there is not").with("admin", word));
+        }
+        if let Some(text) =
+            said.samples.texts().into_iter().find(|t| t.chars().any(char::is_control))
+        {
+            return Err(bad("has words for its samples that cannot be shown")
+                .with("samples", text.escape_debug()));
         }
         for option in &said.options {
             if host.contains(&option.name.as_str()) {
@@ -294,6 +304,16 @@ mod tests {
                 r#"{"name": "x", "kind": "file", "ops": ["read"],
                     "options": [{"name": "a", "default": []}]}"#,
                 "no truth value",
+            ),
+            (
+                r#"{"name": "x", "kind": "file", "ops": ["read"],
+                    "samples": {"panels": [{"title": "a", "unit": "furlongs", "lines": []}]}}"#,
+                "a wrong one",
+            ),
+            (
+                r#"{"name": "x", "kind": "file", "ops": ["read"],
+                    "samples": {"panels": [{"title": "a\n", "unit": "bytes", "lines": []}]}}"#,
+                "cannot be shown",
             ),
         ] {
             let e = PluginDescription::parse(text, HOST).unwrap_err();

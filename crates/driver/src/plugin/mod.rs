@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::capability::Capabilities;
 use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::{SampleDisplay, SamplePanel, SampleUnit};
 use taillight_core::{Error, Result};
 
 #[cfg(any(test, feature = "testing"))]
@@ -212,11 +213,26 @@ impl Driver for PluginDriver {
     }
 }
 
+/// What a plug-in states, with what the host measured of it; where it states nothing all is drawn by unit.
+pub(crate) fn inside(mut stated: SampleDisplay) -> SampleDisplay {
+    if !stated.panels.is_empty() {
+        let panel = SamplePanel::new("Inside the store", SampleUnit::PercentOfTime);
+        stated.panels.push(panel.line(INSIDE, "calls of the store, all workers together"));
+    }
+    stated
+}
+
+/// The counter of the time that calls of the store took.
+const INSIDE: &str = "store_inside_ns_total";
+
 impl BoundDriver for PluginSettings {
     fn options(&self) -> Result<toml::Table> {
         let mut all = self.host.clone();
         all.extend(self.own.clone());
         Ok(all)
+    }
+    fn samples(&self) -> SampleDisplay {
+        inside(self.plugin.description.samples.clone())
     }
     fn capabilities(&self) -> Capabilities {
         self.plugin.description.capabilities(&self.options)

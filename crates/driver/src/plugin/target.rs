@@ -421,7 +421,7 @@ impl Target for PluginTarget {
         let inside: u64 = times.iter().map(|time| time.total()).sum();
         drop(times);
         if inside > 0 {
-            out("store_inside_ns_total", inside as f64);
+            out(super::INSIDE, inside as f64);
         }
         self.handle.sample(out);
     }

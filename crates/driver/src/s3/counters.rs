@@ -3,7 +3,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use taillight_core::samples::SampleDisplay;
+
 use crate::net::ConnectionCounters;
+
+/// How the samples are shown.
+pub fn display() -> SampleDisplay {
+    SampleDisplay { panels: vec![ConnectionCounters::panel("s3")], phrases: Vec::new() }
+}
 
 /// HTTP codes counted apart: 300 to 599.
 const FIRST: u16 = 300;

@@ -30,6 +30,7 @@ pub mod xml;
 use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::SampleDisplay;
 use taillight_core::{OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
@@ -70,6 +71,9 @@ impl Driver for S3 {
 impl BoundDriver for S3Options {
     fn options(&self) -> Result<toml::Table> {
         complete(self)
+    }
+    fn samples(&self) -> SampleDisplay {
+        counters::display()
     }
     fn capabilities(&self) -> Capabilities {
         Capabilities {

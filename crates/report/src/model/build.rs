@@ -8,7 +8,7 @@ use taillight_rundir::manifest::RunStatus;
 use taillight_rundir::summary::Distribution;
 
 use super::view::{Fact, Model, VerdictView, word};
-use super::{first, store, tables, wrong_blocks};
+use super::{first, tables, wrong_blocks};
 use crate::format;
 use crate::table::Tone;
 use crate::text::origin;
@@ -98,7 +98,7 @@ fn others(summary: &Summary) -> Vec<(&'static str, String)> {
     let drives = summary.drives.iter();
     let mut said: Vec<_> = drives.map(|d| ("Drive", format!("{}: {}", d.name, d.text))).collect();
     said.extend(summary.bus.as_ref().map(|b| ("Bus", bus_words(b))));
-    said.extend(store::words(summary).map(|text| ("Store", text)));
+    said.extend(summary.store_text.iter().map(|text| ("Store", text.clone())));
     said
 }
 

@@ -18,7 +18,6 @@ pub mod shared;
 mod sheet;
 mod short;
 mod sides;
-pub mod store;
 mod tables;
 mod view;
 mod wrong_blocks;

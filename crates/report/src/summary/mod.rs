@@ -5,6 +5,7 @@ mod changes;
 mod drives;
 mod hosts;
 mod imported;
+mod store;
 mod unmeasured;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,7 @@ use taillight_stats::Dist;
 
 use crate::analyse::dists::{LatencyDists, LatencySample, headline, merged};
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
-use crate::analyse::{Analysis, IoGroup, IoTally, STATUS_UNKNOWN, SlowestIos, host, store};
+use crate::analyse::{self, Analysis, IoGroup, IoTally, STATUS_UNKNOWN, SlowestIos, host};
 use crate::verdict::{self, saturation, wrong_data};
 
 /// The summary, verdict included. Errors: `Corrupt` when counts exceed 64 bits.
@@ -70,7 +71,8 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         verify: wrong_data::of(analysis),
         losses,
         overhead: analysis.manifest.overhead.clone(),
-        store: store::summary(&analysis.store),
+        store: analyse::store::summary(&analysis.store),
+        store_text: None,
         cause: None,
         hosts: hosts::hosts(analysis),
         host: host::summary(analysis.manifest.host.as_ref(), &analysis.machine.host),
@@ -85,6 +87,8 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
     if let Some(figures) = &analysis.imported {
         imported::apply(&mut summary, figures, &asked);
     }
+    let display = analysis.manifest.sample_display();
+    summary.store_text = store::text(&display, &summary.store, summary.totals.duration_ns);
     summary.verdict = verdict::verdict(analysis, &summary);
     Ok(summary)
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use taillight_core::capability::Capabilities;
 use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::SampleDisplay;
 use taillight_core::units::ByteSize;
 use taillight_core::{OpKind, Result};
 
@@ -60,6 +61,9 @@ impl Driver for LevelDbDriver {
 impl BoundDriver for LevelDbOptions {
     fn options(&self) -> Result<toml::Table> {
         complete(self)
+    }
+    fn samples(&self) -> SampleDisplay {
+        sample::display()
     }
     fn capabilities(&self) -> Capabilities {
         let mut can = super::capabilities(false, false, self.snapshot);

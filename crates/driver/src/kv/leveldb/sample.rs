@@ -2,6 +2,25 @@
 //!
 //! Text in, numbers out. LevelDB counts whole MiB and seconds, so small runs show little.
 
+use taillight_core::samples::{SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit};
+
+/// How the samples are shown.
+pub fn display() -> SampleDisplay {
+    let panels = vec![
+        SamplePanel::new("Compaction and flush", SampleUnit::BytesPerSecond)
+            .line("compaction_written_bytes_total", "compaction writes")
+            .line("compaction_read_bytes_total", "compaction reads"),
+        SamplePanel::new("Work put off", SampleUnit::Count).line("level0_files", "level-0 files"),
+        SamplePanel::new("Memory", SampleUnit::Bytes).line("memory_bytes", "memory"),
+    ];
+    let phrase = SamplePhrase::new;
+    let phrases = vec![
+        phrase("compaction_written_bytes_total", SampleFigure::Rise, "compaction wrote {}"),
+        phrase("level0_files", SampleFigure::Most, "at most {} level-0 files"),
+    ];
+    SampleDisplay { panels, phrases }
+}
+
 const MIB: f64 = 1_048_576.0;
 
 /// Sums over the levels of the text of `leveldb.stats`.

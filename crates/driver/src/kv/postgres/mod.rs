@@ -22,6 +22,7 @@ mod wire;
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
 use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::SampleDisplay;
 use taillight_core::{OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
@@ -68,6 +69,9 @@ impl Driver for PostgresDriver {
 impl BoundDriver for PostgresOptions {
     fn options(&self) -> Result<toml::Table> {
         complete(self)
+    }
+    fn samples(&self) -> SampleDisplay {
+        statistics::display()
     }
     fn capabilities(&self) -> Capabilities {
         Capabilities {

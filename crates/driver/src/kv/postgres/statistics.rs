@@ -3,7 +3,36 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use taillight_core::samples::{SampleDisplay, SamplePanel, SamplePhrase, SampleUnit};
+
 use super::admin::AdminLine;
+
+/// How the samples are shown.
+pub fn display() -> SampleDisplay {
+    let panels = vec![
+        SamplePanel::new("Log", SampleUnit::BytesPerSecond).line("wal_bytes_total", "log"),
+        SamplePanel::new("Events", SampleUnit::PerSecond)
+            .line("wal_syncs_total", "log syncs")
+            .line("deadlocks_total", "deadlocks"),
+        SamplePanel::new("Checkpoints", SampleUnit::PercentOfTime)
+            .line("checkpoint_write_ns_total", "writing")
+            .line("checkpoint_sync_ns_total", "syncing"),
+        SamplePanel::new("Vacuum and checkpoints", SampleUnit::Count)
+            .line("running_vacuums", "running vacuums")
+            .line("checkpoints_total", "checkpoints a second"),
+        SamplePanel::new("Lookups that hit", SampleUnit::Percent).share(
+            "block_cache_hits_total",
+            "block_cache_misses_total",
+            "block cache hits",
+        ),
+    ];
+    let hits = SamplePhrase::share(
+        "block_cache_hits_total",
+        "block_cache_misses_total",
+        "block cache hits {}",
+    );
+    SampleDisplay { panels, phrases: vec![hits] }
+}
 
 /// Settings that decide what figures mean.
 const SETTINGS: [&str; 22] = [

@@ -11,6 +11,7 @@ mod decision;
 mod options;
 mod records;
 pub mod resp;
+mod sample;
 mod session;
 mod target;
 #[cfg(any(test, feature = "testing"))]
@@ -20,6 +21,7 @@ mod wire;
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
 use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::SampleDisplay;
 use taillight_core::{Error, OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
@@ -80,6 +82,9 @@ impl Driver for RedisDriver {
 impl BoundDriver for RedisOptions {
     fn options(&self) -> Result<toml::Table> {
         complete(self)
+    }
+    fn samples(&self) -> SampleDisplay {
+        sample::display()
     }
     fn capabilities(&self) -> Capabilities {
         let mut ops = vec![

@@ -11,6 +11,7 @@ use super::admin::{self, AdminConnection, INDEX, INDEXED, KeyIdentity, KeyMark};
 use super::decision::{self, KeyDecision};
 use super::options::RedisOptions;
 use super::records::{KnownRecords, RecordForm};
+use super::sample;
 use super::session::{self, RecordLayout};
 use super::wire::{Reply, RespSocket};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
@@ -25,18 +26,6 @@ const PASSWORD: &str = "REDIS_PASSWORD";
 
 /// What a server adds to key and value of a record at least, bytes: entry, object.
 const RECORD: f64 = 40.0;
-
-/// What of INFO goes beside the latencies: its name there, ours.
-const SAMPLES: [(&str, &str); 8] = [
-    ("used_memory", "used_memory_bytes"),
-    ("used_memory_rss", "used_memory_rss_bytes"),
-    ("keyspace_hits", "keyspace_hits_total"),
-    ("keyspace_misses", "keyspace_misses_total"),
-    ("evicted_keys", "evicted_keys_total"),
-    ("expired_keys", "expired_keys_total"),
-    ("total_commands_processed", "commands_total"),
-    ("connected_clients", "connected_clients"),
-];
 
 /// What of INFO is disclosed.
 const FACTS: [&str; 5] =
@@ -384,13 +373,7 @@ impl Target for RedisTarget {
         let Some(Reply::Text(text)) = self.admin().glance(&[b"INFO"]) else {
             return;
         };
-        let text = String::from_utf8_lossy(&text);
-        for (name, value) in text.lines().filter_map(|l| l.split_once(':')) {
-            let ours = SAMPLES.iter().find(|(theirs, _)| *theirs == name);
-            if let (Some((_, ours)), Ok(value)) = (ours, value.trim().parse()) {
-                out(ours, value);
-            }
-        }
+        sample::numbers(&String::from_utf8_lossy(&text), out);
     }
     fn close(mut self: Box<Self>) -> Result<()> {
         self.end()

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, Sync, TargetPlan, WorkloadPlan};
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::SampleDisplay;
 use taillight_core::{Error, OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
@@ -68,6 +69,9 @@ impl Driver for RocksDbDriver {
 impl BoundDriver for RocksDbOptions {
     fn options(&self) -> Result<toml::Table> {
         complete(self)
+    }
+    fn samples(&self) -> SampleDisplay {
+        sample::display()
     }
     fn capabilities(&self) -> Capabilities {
         let mut can = super::capabilities(

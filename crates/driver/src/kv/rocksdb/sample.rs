@@ -2,6 +2,64 @@
 //!
 //! Text in, numbers out; which names become which series. The calls into the store are in `sys`.
 
+use taillight_core::samples::{
+    HELD_BACK, SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit,
+};
+
+/// How the samples are shown.
+pub fn display() -> SampleDisplay {
+    let panels = vec![
+        SamplePanel::new("Writes held back", SampleUnit::PercentOfTime)
+            .line(HELD_BACK, "slowed down or stopped")
+            .line("writes_stopped", "stopped when sampled"),
+        SamplePanel::new("Compaction and flush", SampleUnit::BytesPerSecond)
+            .line("compaction_written_bytes_total", "compaction writes")
+            .line("compaction_read_bytes_total", "compaction reads")
+            .line("flush_written_bytes_total", "flush writes")
+            .line("wal_bytes_total", "log"),
+        SamplePanel::new("Work put off", SampleUnit::Count)
+            .line("level0_files", "level-0 files")
+            .line("immutable_memtables", "memtables to flush")
+            .line("snapshots", "snapshots held")
+            .line("running_compactions", "running compactions")
+            .line("running_flushes", "running flushes"),
+        SamplePanel::new("Pending compaction and memory", SampleUnit::Bytes)
+            .line("pending_compaction_bytes", "pending compaction")
+            .line("memtable_bytes", "memtables")
+            .line("block_cache_bytes", "block cache"),
+        SamplePanel::new("Amplification since the store was opened", SampleUnit::Times)
+            .line("write_amplification", "write")
+            .line("space_amplification", "space, as RocksDB estimates"),
+        SamplePanel::new("Events", SampleUnit::PerSecond)
+            .line("wal_syncs_total", "log syncs")
+            .line("background_errors_total", "background errors"),
+        SamplePanel::new("Lookups that hit", SampleUnit::Percent).share(
+            "block_cache_hits_total",
+            "block_cache_misses_total",
+            "block cache hits",
+        ),
+    ];
+    let phrase = SamplePhrase::new;
+    let phrases = vec![
+        SamplePhrase::held_back(),
+        phrase("compaction_written_bytes_total", SampleFigure::Rise, "compaction wrote {}"),
+        phrase("pending_compaction_bytes", SampleFigure::Most, "at most {} pending"),
+        phrase("level0_files", SampleFigure::Most, "at most {} level-0 files"),
+        SamplePhrase::share(
+            "block_cache_hits_total",
+            "block_cache_misses_total",
+            "block cache hits {}",
+        ),
+        phrase("write_amplification", SampleFigure::Last, "write amplification {}"),
+        phrase(
+            "space_amplification",
+            SampleFigure::Last,
+            "space amplification, as RocksDB estimates, {}",
+        ),
+    ];
+    SampleDisplay { panels, phrases }
+}
+
 /// Whole-number properties, with the names of their series.
 pub const LEVELS: [(&std::ffi::CStr, &str); 13] = [
     (c"rocksdb.is-write-stopped", "writes_stopped"),

@@ -3,6 +3,23 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use taillight_core::samples::{SampleDisplay, SamplePanel, SampleUnit};
+
+/// How the samples are shown.
+pub fn display() -> SampleDisplay {
+    let panels = vec![
+        SamplePanel::new("Writes held back", SampleUnit::PercentOfTime)
+            .line("lock_wait_ns_total", "waiting for a lock, all workers together"),
+        SamplePanel::new("Log", SampleUnit::Bytes).line("log_bytes", "log to check in"),
+        SamplePanel::new("Events", SampleUnit::PerSecond)
+            .line("busy_total", "locks that were busy")
+            .line("checkpoints_total", "checkpoints"),
+        SamplePanel::new("Checkpoints", SampleUnit::PercentOfTime)
+            .line("checkpoint_write_ns_total", "writing"),
+    ];
+    SampleDisplay { panels, phrases: Vec::new() }
+}
+
 /// The counters. Touched only where a connection waits or checks in.
 #[derive(Debug, Default)]
 pub struct SqliteCounters {

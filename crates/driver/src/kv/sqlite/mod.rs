@@ -16,6 +16,7 @@ use std::time::Duration;
 use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
+use taillight_core::samples::SampleDisplay;
 use taillight_core::{OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
@@ -73,6 +74,9 @@ impl Driver for SqliteDriver {
 impl BoundDriver for SqliteOptions {
     fn options(&self) -> Result<toml::Table> {
         complete(self)
+    }
+    fn samples(&self) -> SampleDisplay {
+        counters::display()
     }
     fn capabilities(&self) -> Capabilities {
         let mut can = super::capabilities(false, false, false);

@@ -43,6 +43,8 @@ pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
     data.host = analysis.machine.host.iter().map(|t| host_line(t, analysis.start_ns)).collect();
     data.store =
         analysis.store.iter().map(|t| (t.series.clone(), t.seconds(analysis.start_ns))).collect();
+    let series: Vec<&str> = analysis.store.iter().map(|t| t.series.as_str()).collect();
+    data.store_panels = analysis.manifest.sample_display().panels_for(&series);
     data.tracks =
         tracks(&analysis.intervals, analysis.start_ns, |row| names.of(row.workload, row.op));
     if analysis.origin == Origin::CAPTURE && !analysis.outliers_only {

@@ -4,6 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taillight_core::samples::SamplePanel;
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::compare::CompareFile;
 use taillight_rundir::history::HistoryFile;
@@ -96,6 +97,8 @@ pub struct RunCharts {
     pub host: Vec<HostLine>,
     /// The target's own statistics: name, and (seconds since the start, value) of each sample.
     pub store: Vec<(String, Vec<(f64, f64)>)>,
+    /// How these are drawn.
+    pub store_panels: Vec<SamplePanel>,
     /// Response-time ceilings asked for, ns.
     pub ceilings: Vec<u64>,
 }

@@ -3,204 +3,108 @@
 use plotly::layout::{Shape, ShapeLayer, ShapeLine, ShapeType};
 use plotly::{Plot, Scatter};
 
+use taillight_core::samples::{HELD_BACK, SampleLine, SamplePanel, SampleUnit};
+
 use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::model::charts::{ChartModel, RunCharts};
-use crate::model::store::HITS;
 use crate::render::palette;
-
-/// How the samples of a series become a line.
-#[derive(Clone, Copy, PartialEq)]
-enum SampleUse {
-    /// As they are, times a factor.
-    Level(f64),
-    /// How fast a counter rises a second, times a factor.
-    Rate(f64),
-}
-
-/// One line: series, words, how.
-type Entry = (&'static str, &'static str, SampleUse);
-
-/// One picture.
-struct StorePanel {
-    title: &'static str,
-    axis: &'static str,
-    kind: AxisKind,
-    entries: &'static [Entry],
-}
-
-use SampleUse::{Level, Rate};
 
 pub const CHART: Chart = Chart {
     id: "store-time",
     title: "The store over time",
     read: "What the store says of itself, sampled once an interval, on the time axis of the \
-           latency above: writes held back (of a single run also as the shaded ground of its \
-           latency), compaction, caches. It shows what happened at the same time; the store's \
-           words, not a cause.",
+           latency above; time that it held writes back is, of a single run, also the shaded ground \
+           of its latency. It shows what happened at the same time; the store's words, not a cause.",
     draw,
 };
 
-const PANELS: [StorePanel; 8] = [
-    StorePanel {
-        title: "Writes held back",
-        axis: "% of the time",
-        kind: AxisKind::Percent,
-        entries: &[
-            // Nanoseconds a second, in per cent.
-            ("stall_ns_total", "slowed down or stopped", Rate(1e-7)),
-            ("writes_stopped", "stopped when sampled", Level(100.0)),
-            ("lock_wait_ns_total", "waiting for a lock, all workers together", Rate(1e-7)),
-        ],
-    },
-    StorePanel {
-        title: "Compaction and flush",
-        axis: "bytes/s",
-        kind: AxisKind::Bytes,
-        entries: &[
-            ("compaction_written_bytes_total", "compaction writes", Rate(1.0)),
-            ("compaction_read_bytes_total", "compaction reads", Rate(1.0)),
-            ("flush_written_bytes_total", "flush writes", Rate(1.0)),
-            ("wal_bytes_total", "log", Rate(1.0)),
-        ],
-    },
-    StorePanel {
-        title: "Work put off",
-        axis: "count",
-        kind: AxisKind::Number,
-        entries: &[
-            ("level0_files", "level-0 files", Level(1.0)),
-            ("immutable_memtables", "memtables to flush", Level(1.0)),
-            ("snapshots", "snapshots held", Level(1.0)),
-            ("running_compactions", "running compactions", Level(1.0)),
-            ("running_flushes", "running flushes", Level(1.0)),
-        ],
-    },
-    StorePanel {
-        title: "Pending compaction and memory",
-        axis: "bytes",
-        kind: AxisKind::Size,
-        entries: &[
-            ("pending_compaction_bytes", "pending compaction", Level(1.0)),
-            ("memtable_bytes", "memtables", Level(1.0)),
-            ("block_cache_bytes", "block cache", Level(1.0)),
-            ("memory_bytes", "memory", Level(1.0)),
-            ("log_bytes", "log to check in", Level(1.0)),
-        ],
-    },
-    StorePanel {
-        title: "Amplification since the store was opened",
-        axis: "times",
-        kind: AxisKind::Number,
-        entries: &[
-            ("write_amplification", "write", Level(1.0)),
-            ("space_amplification", "space, as RocksDB estimates", Level(1.0)),
-        ],
-    },
-    StorePanel {
-        title: "Events",
-        axis: "per second",
-        kind: AxisKind::Number,
-        entries: &[
-            ("wal_syncs_total", "log syncs", Rate(1.0)),
-            ("deadlocks_total", "deadlocks", Rate(1.0)),
-            ("busy_total", "locks that were busy", Rate(1.0)),
-            ("evicted_keys_total", "evicted keys", Rate(1.0)),
-            ("expired_keys_total", "expired keys", Rate(1.0)),
-            ("s3_connections_total", "connections made", Rate(1.0)),
-            ("s3_timeouts_total", "time-outs", Rate(1.0)),
-            ("s3_broken_total", "broken connections", Rate(1.0)),
-            ("background_errors_total", "background errors", Rate(1.0)),
-        ],
-    },
-    StorePanel {
-        title: "Checkpoints",
-        axis: "% of the time",
-        kind: AxisKind::Percent,
-        entries: &[
-            // Nanoseconds a second, in per cent.
-            ("checkpoint_write_ns_total", "writing", Rate(1e-7)),
-            ("checkpoint_sync_ns_total", "syncing", Rate(1e-7)),
-        ],
-    },
-    StorePanel {
-        title: "Vacuum and checkpoints",
-        axis: "count",
-        kind: AxisKind::Number,
-        entries: &[
-            ("running_vacuums", "running vacuums", Level(1.0)),
-            ("checkpoints_total", "checkpoints a second", Rate(1.0)),
-        ],
-    },
-];
-
-/// A picture per panel that has something to show, and one of the shares of hits.
+/// A picture per panel that has something to show.
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
-    let mut figures: Vec<ChartFigure> = PANELS
-        .iter()
-        .enumerate()
-        .filter_map(|(nth, panel)| panel_figure(overlay, nth, panel))
-        .collect();
-    figures.extend(hits(overlay));
-    figures
+    let panels = panels(overlay);
+    let figure = |(nth, panel)| panel_figure(overlay, nth, panel);
+    panels.iter().enumerate().filter_map(figure).collect()
 }
 
-fn panel_figure(overlay: &ChartModel, nth: usize, panel: &StorePanel) -> Option<ChartFigure> {
+/// The panels of all runs; those of one heading and unit are one, with the lines of each.
+fn panels(overlay: &ChartModel) -> Vec<SamplePanel> {
+    let mut panels: Vec<SamplePanel> = Vec::new();
+    for panel in overlay.runs.iter().flat_map(|run| &run.store_panels) {
+        let same = |p: &&mut SamplePanel| p.title == panel.title && p.unit == panel.unit;
+        match panels.iter_mut().find(same) {
+            None => panels.push(panel.clone()),
+            Some(known) => {
+                let new = panel.lines.iter().filter(|line| !known.lines.contains(line));
+                let new: Vec<SampleLine> = new.cloned().collect();
+                known.lines.extend(new);
+            }
+        }
+    }
+    panels
+}
+
+fn kind(unit: SampleUnit) -> AxisKind {
+    match unit {
+        SampleUnit::PercentOfTime | SampleUnit::Percent => AxisKind::Percent,
+        SampleUnit::Bytes => AxisKind::Size,
+        SampleUnit::BytesPerSecond => AxisKind::Bytes,
+        SampleUnit::PerSecond | SampleUnit::Count | SampleUnit::Times => AxisKind::Number,
+    }
+}
+
+fn panel_figure(overlay: &ChartModel, nth: usize, panel: &SamplePanel) -> Option<ChartFigure> {
     let mut lines = Vec::new();
     for (run, data) in overlay.runs.iter().enumerate() {
-        for (place, (series, words, how)) in panel.entries.iter().enumerate() {
-            let points = points(data, series, *how);
+        let stated = |line: &SampleLine| data.store_panels.iter().any(|p| p.lines.contains(line));
+        for (place, line) in panel.lines.iter().enumerate().filter(|(_, line)| stated(line)) {
+            let points = points_of(data, panel.unit, line);
             // A counter that never moved says nothing here.
-            let idle = *how != Level(1.0) && points.iter().all(|(_, v)| *v == 0.0);
-            let shown = !idle || panel.kind != AxisKind::Number;
+            let idle = counts(&line.series) && points.iter().all(|(_, v)| *v == 0.0);
+            let shown = !idle || kind(panel.unit) != AxisKind::Number;
             if shown && !points.is_empty() {
-                lines.push((run, place, *words, points));
+                lines.push(StoreLine { run, place, words: &line.words, points });
             }
         }
     }
-    figure(overlay, &format!("store-{nth}"), (panel.title, panel.axis), panel.kind, &lines)
+    figure(overlay, nth, panel, &lines)
 }
 
-/// Shares of lookups that the store answered from its cache.
-fn hits(overlay: &ChartModel) -> Option<ChartFigure> {
-    let mut lines = Vec::new();
-    for (run, data) in overlay.runs.iter().enumerate() {
-        for (place, (words, hits, misses)) in HITS.iter().enumerate() {
-            let (hits, misses) = (points(data, hits, Rate(1.0)), points(data, misses, Rate(1.0)));
-            let shares: Vec<(f64, f64)> = hits
-                .iter()
-                .zip(&misses)
-                .filter(|(hit, miss)| hit.1 + miss.1 > 0.0)
-                .map(|(hit, miss)| (hit.0, 100.0 * hit.1 / (hit.1 + miss.1)))
-                .collect();
-            if !shares.is_empty() {
-                lines.push((run, place, *words, shares));
-            }
-        }
-    }
-    let words = ("Lookups that hit", "%");
-    figure(overlay, "store-hits", words, AxisKind::Percent, &lines)
+/// The points of a line, in the unit of its panel.
+fn points_of(data: &RunCharts, unit: SampleUnit, line: &SampleLine) -> Vec<(f64, f64)> {
+    let Some(misses) = &line.misses else {
+        let factor = unit.factor(&line.series);
+        let points = points(data, &line.series).into_iter();
+        return points.map(|(at, value)| (at, value * factor)).collect();
+    };
+    let (hits, misses) = (points(data, &line.series), points(data, misses));
+    let both = hits.iter().zip(&misses).filter(|(hit, miss)| hit.1 + miss.1 > 0.0);
+    both.map(|(hit, miss)| (hit.0, 100.0 * hit.1 / (hit.1 + miss.1))).collect()
 }
 
-/// A line: run, place among the entries, words, points.
-type StoreLine = (usize, usize, &'static str, Vec<(f64, f64)>);
+struct StoreLine<'a> {
+    run: usize,
+    /// Among the lines of its panel.
+    place: usize,
+    words: &'a str,
+    points: Vec<(f64, f64)>,
+}
 
 fn figure(
     overlay: &ChartModel,
-    id: &str,
-    (title, axis): (&str, &str),
-    kind: AxisKind,
-    lines: &[StoreLine],
+    nth: usize,
+    panel: &SamplePanel,
+    lines: &[StoreLine<'_>],
 ) -> Option<ChartFigure> {
-    let top = lines.iter().flat_map(|l| &l.3).map(|p| p.1);
+    let top = lines.iter().flat_map(|l| &l.points).map(|p| p.1);
     let top = top.fold(0.0, f64::max);
     if lines.is_empty() {
         return None;
     }
+    let kind = kind(panel.unit);
     let mut plot = Plot::new();
-    for (run, place, words, points) in lines {
-        plot.add_trace(line(overlay, *run, (*place, words), points));
+    for drawn in lines {
+        plot.add_trace(line(overlay, drawn));
     }
     let top = match kind {
         // The time of a stall is counted when it is over: an interval may hold more than its length.
@@ -218,18 +122,16 @@ fn figure(
                 .auto_margin(false)
                 .range(vec![0.0, top * 1.08]),
         );
+    let axes = [("xaxis", AxisKind::Elapsed), ("yaxis", kind)];
+    let note = panel.note.as_ref().map_or(String::new(), |note| format!(": {note}"));
     Some(ChartFigure {
-        title: Some(format!("{title}, {axis}")),
-        ..ChartFigure::new(id, 210, [("xaxis", AxisKind::Elapsed), ("yaxis", kind)], plot, layout)
+        title: Some(format!("{}, {}{note}", panel.title, panel.unit.words())),
+        ..ChartFigure::new(format!("store-{nth}"), 210, axes, plot, layout)
     })
 }
 
-fn line(
-    overlay: &ChartModel,
-    run: usize,
-    (place, words): (usize, &str),
-    points: &[(f64, f64)],
-) -> Box<Scatter<f64, f64>> {
+fn line(overlay: &ChartModel, drawn: &StoreLine<'_>) -> Box<Scatter<f64, f64>> {
+    let StoreLine { run, place, words, ref points } = *drawn;
     let several = overlay.runs.len() > 1;
     let (colour, dash) = match several {
         true => (overlay.hue(run), place),
@@ -237,35 +139,35 @@ fn line(
     };
     let label = overlay.runs.get(run).map_or("", |r| r.label.as_str());
     let name = match several {
-        true => format!("{}, {words}", escape(label)),
-        false => words.to_owned(),
+        true => format!("{}, {}", escape(label), escape(words)),
+        false => escape(words),
     };
     style::line_over_time(&name, points.iter().copied(), (colour, palette::dash(dash)))
         .meta(format!("{run}|store {words}"))
 }
 
-/// The samples of a series as points of a line. A rate stands in the middle of its two samples, and
-/// a level from before measuring is left out.
-fn points(data: &RunCharts, series: &str, how: SampleUse) -> Vec<(f64, f64)> {
+/// Whether a series is a counter.
+fn counts(series: &str) -> bool {
+    series.ends_with("_total")
+}
+
+/// The samples of a series as points of a line: of a counter its rise a second, in the middle of two samples.
+/// A level from before measuring is left out.
+fn points(data: &RunCharts, series: &str) -> Vec<(f64, f64)> {
     let Some((_, samples)) = data.store.iter().find(|(name, _)| name == series) else {
         return Vec::new();
     };
-    match how {
-        Level(factor) => {
-            let inside = samples.iter().filter(|p| p.0 >= 0.0);
-            inside.map(|(at, value)| (*at, value * factor)).collect()
-        }
-        Rate(factor) => {
-            let steady = without_stub(samples);
-            let pairs = steady.windows(2).filter(|w| w[1].0 > w[0].0 && w[1].0 > 0.0);
-            pairs
-                .map(|w| {
-                    let per_s = (w[1].1 - w[0].1).max(0.0) / (w[1].0 - w[0].0);
-                    ((w[0].0.max(0.0) + w[1].0) / 2.0, per_s * factor)
-                })
-                .collect()
-        }
+    if !counts(series) {
+        return samples.iter().filter(|p| p.0 >= 0.0).copied().collect();
     }
+    let steady = without_stub(samples);
+    let pairs = steady.windows(2).filter(|w| w[1].0 > w[0].0 && w[1].0 > 0.0);
+    pairs
+        .map(|w| {
+            let per_s = (w[1].1 - w[0].1).max(0.0) / (w[1].0 - w[0].0);
+            ((w[0].0.max(0.0) + w[1].0) / 2.0, per_s)
+        })
+        .collect()
 }
 
 /// The ground of a picture of latency over time: darker the longer the store held writes back. Of one
@@ -286,7 +188,7 @@ const MOST_BANDS: usize = 300;
 
 /// From, to, and the share of the time that was stalled, per interval of the samples.
 fn shares(data: &RunCharts) -> Vec<(f64, f64, f64)> {
-    let stalls = data.store.iter().find(|(name, _)| name == "stall_ns_total");
+    let stalls = data.store.iter().find(|(name, _)| name == HELD_BACK);
     let samples = stalls.map_or(Vec::new(), |(_, samples)| without_stub(samples));
     let pairs = samples.windows(2).filter(|w| w[1].0 > w[0].0.max(0.0));
     pairs
@@ -364,21 +266,42 @@ fn without_stub(samples: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use taillight_core::samples::SampleDisplay;
+
     use super::*;
 
     fn overlay(of: &[(&str, &[(f64, f64)])]) -> ChartModel {
         let store = of.iter().map(|(name, p)| ((*name).to_owned(), p.to_vec()));
-        ChartModel {
-            runs: vec![RunCharts { store: store.collect(), ..RunCharts::default() }],
-            ..ChartModel::default()
-        }
+        let names: Vec<&str> = of.iter().map(|(name, _)| *name).collect();
+        let run = RunCharts {
+            store: store.collect(),
+            store_panels: stated().panels_for(&names),
+            ..RunCharts::default()
+        };
+        ChartModel { runs: vec![run], ..ChartModel::default() }
+    }
+
+    /// What a driver might state.
+    fn stated() -> SampleDisplay {
+        let held = SamplePanel::new("Writes held back", SampleUnit::PercentOfTime);
+        let hits = SamplePanel::new("Lookups that hit", SampleUnit::Percent).note("of <all>");
+        let panels = vec![
+            held.line(HELD_BACK, "slowed down or stopped"),
+            hits.share("log_hits_total", "log_misses_total", "in <b>the log"),
+        ];
+        SampleDisplay { panels, ..SampleDisplay::default() }
+    }
+
+    fn json(figure: &ChartFigure) -> serde_json::Value {
+        serde_json::to_value(&figure.plot).unwrap()
     }
 
     #[test]
     fn a_stall_that_ends_with_the_run_is_no_spike() {
         let stalls = [(0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (2.1, 1.1e9)];
         let all = overlay(&[("stall_ns_total", &stalls)]);
-        let drawn = points(&all.runs[0], "stall_ns_total", PANELS[0].entries[0].2);
+        let held = &all.runs[0].store_panels[0];
+        let drawn = points_of(&all.runs[0], held.unit, &held.lines[0]);
         assert_eq!(drawn.len(), 2);
         assert!((drawn[1].1 - 100.0).abs() < 1e-9, "{drawn:?}");
         // What is beyond the whole time stands in the picture all the same.
@@ -431,20 +354,51 @@ mod tests {
     }
 
     #[test]
-    fn counters_become_rates_and_shares() {
-        let hits = [(-0.5, 10.0), (0.5, 19.0), (1.5, 19.0)];
-        let misses = [(-0.5, 0.0), (0.5, 1.0), (1.5, 1.0)];
+    fn what_a_driver_states_is_drawn_whatever_its_series_are_called() {
         let all = overlay(&[
-            ("block_cache_hits_total", &hits),
-            ("block_cache_misses_total", &misses),
-            ("stall_ns_total", &[(0.0, 0.0), (1.0, 5e8)]),
+            ("log_hits_total", &[(-0.5, 10.0), (0.5, 19.0), (1.5, 19.0)]),
+            ("log_misses_total", &[(-0.5, 0.0), (0.5, 1.0), (1.5, 1.0)]),
+            (HELD_BACK, &[(0.0, 0.0), (1.0, 5e8)]),
         ]);
-        let stalls = points(&all.runs[0], "stall_ns_total", PANELS[0].entries[0].2);
-        assert_eq!(stalls, [(0.5, 50.0)]);
         let figures = draw(&all);
-        let ids: Vec<&str> = figures.iter().map(|f| f.id.as_str()).collect();
-        assert_eq!(ids, ["store-0", "store-hits"]);
-        let hits = serde_json::to_value(&figures[1].plot).unwrap();
+        let headings: Vec<_> = figures.iter().map(|f| f.title.as_deref().unwrap()).collect();
+        assert_eq!(headings, ["Writes held back, % of the time", "Lookups that hit, %: of <all>"]);
+        assert_eq!(json(&figures[0])["data"][0]["y"], serde_json::json!([50.0]));
+        let hits = json(&figures[1]);
         assert_eq!(hits["data"][0]["y"], serde_json::json!([90.0]));
+        assert!(!hits["data"][0]["name"].as_str().unwrap().contains("<b>"), "{hits}");
+    }
+
+    #[test]
+    fn samples_of_a_driver_that_states_nothing_are_drawn_by_their_units() {
+        let all = overlay(&[
+            ("heap_used_bytes", &[(0.0, 10.0), (1.0, 19.0)]),
+            ("gc_ms_total", &[(0.0, 0.0), (1.0, 250.0)]),
+            ("calls_total", &[(0.0, 3.0), (1.0, 3.0)]),
+        ]);
+        let figures = draw(&all);
+        let headings: Vec<_> = figures.iter().map(|f| f.title.as_deref().unwrap()).collect();
+        assert_eq!(headings, ["Time, % of the time", "Sizes, bytes"], "nothing called");
+        assert_eq!(json(&figures[0])["data"][0]["y"], serde_json::json!([25.0]));
+        assert_eq!(json(&figures[1])["data"][0]["name"], "heap used");
+    }
+
+    #[test]
+    fn runs_of_two_drivers_share_the_panels_that_both_state() {
+        let mut all = overlay(&[(HELD_BACK, &[(0.0, 0.0), (1.0, 5e8)])]);
+        let mut other =
+            overlay(&[("lock_wait_ns_total", &[(0.0, 0.0), (1.0, 1e8)])]).runs.remove(0);
+        let held = SamplePanel::new("Writes held back", SampleUnit::PercentOfTime);
+        other.store_panels = vec![
+            held.line("lock_wait_ns_total", "waiting for a lock"),
+            SamplePanel::new("Log", SampleUnit::Bytes).line("log_bytes", "log"),
+        ];
+        all.runs.push(other);
+        let figures = draw(&all);
+        let [both] = figures.as_slice() else { panic!("{}", figures.len()) };
+        let drawn = json(both);
+        let lines = drawn["data"].as_array().unwrap();
+        assert_eq!(lines.len(), 2, "{drawn}");
+        assert_ne!(lines[0]["line"]["dash"], lines[1]["line"]["dash"]);
     }
 }

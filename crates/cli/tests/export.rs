@@ -7,39 +7,17 @@ use std::process::Command;
 use crate::common::{run, scratch, summary};
 use serde_json::Value;
 
-/// Examples whose load fio cannot make, and what is said about each.
+/// Examples whose load fio cannot make on a file either, and what is said about each.
 const REFUSED: &[(&str, &str)] = &[
     ("access-skewed", "fio has no `exponential`"),
     ("arrival-bursts", "fio has no such schedule"),
     ("arrival-ramp", "fio has no such schedule"),
     ("arrival-replay", "fio has no such schedule"),
     ("arrival-steps", "fio has no such schedule"),
-    ("batch", "driver `rocksdb`"),
     ("file-reverse", "fio has no `reverse`"),
     ("file-strided", "fio has no `strided`"),
     ("file-trim", "no mix of these operations"),
-    ("filestream", "driver `filestream`"),
-    ("leveldb", "driver `leveldb`"),
-    ("memory-end-to-end", "driver `memory`"),
-    ("metadata", "driver `metadata`"),
-    ("memory-latest", "driver `memory`"),
-    ("misses", "driver `memory`"),
-    ("postgres", "driver `postgres`"),
-    ("redis", "driver `redis`"),
-    ("sqlite", "driver `sqlite`"),
-    ("rocksdb", "driver `rocksdb`"),
-    ("snapshot", "driver `rocksdb`"),
-    ("s3-mixed", "driver `s3`"),
-    ("s3-multipart", "driver `s3`"),
     ("sbk-end-to-end", "writer's stamp"),
-    ("search", "driver `sim`"),
-    ("sim", "driver `sim`"),
-    ("ycsb-a", "driver `memory`"),
-    ("ycsb-b", "driver `memory`"),
-    ("ycsb-c", "driver `memory`"),
-    ("ycsb-d", "driver `memory`"),
-    ("ycsb-e", "driver `memory`"),
-    ("ycsb-f", "driver `memory`"),
 ];
 
 /// The repository: examples name files from here.
@@ -55,6 +33,14 @@ fn examples() -> Vec<String> {
         jobs.filter_map(|p| Some(p.file_stem()?.to_str()?.to_owned())).collect();
     names.sort();
     names
+}
+
+/// The driver of an example, where it is none of fio's.
+fn driver(name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(root().join(format!("jobs/{name}.toml"))).ok()?;
+    let job: toml::Table = text.parse().ok()?;
+    let driver = job.get("target")?.get("driver")?.as_str()?;
+    (!["file", "null"].contains(&driver)).then(|| driver.to_owned())
 }
 
 /// Whether fio is here; says so if not.
@@ -73,11 +59,14 @@ fn fio_accepts_what_is_exported_and_the_rest_is_refused_by_name() {
     let (mut exported, mut refused) = (0, 0);
     for name in examples() {
         let job = format!("jobs/{name}.toml");
-        let why = REFUSED.iter().find(|(n, _)| *n == name).map(|(_, why)| why);
+        let why = match REFUSED.iter().find(|(n, _)| *n == name) {
+            Some((_, why)) => Some((*why).to_owned()),
+            None => driver(&name).map(|driver| format!("driver `{driver}`")),
+        };
         let words = ["export", &job, "--format", "fio-job"];
         let (text, err) = run(&root(), &words, if why.is_some() { 2 } else { 0 });
         if let Some(why) = why {
-            assert!(err.contains(why), "{name}: no `{why}` in:\n{err}");
+            assert!(err.contains(&why), "{name}: no `{why}` in:\n{err}");
             assert!(err.contains("hint: "), "{err}");
             assert_eq!(text, "");
             refused += 1;
@@ -95,7 +84,7 @@ fn fio_accepts_what_is_exported_and_the_rest_is_refused_by_name() {
         let said = String::from_utf8_lossy(&said).into_owned();
         assert!(parsed.status.success() && said.is_empty(), "{name}\n{said}\n{text}");
     }
-    assert_eq!(refused, REFUSED.len(), "every example in the list is there");
+    assert!(refused > REFUSED.len(), "{refused}");
     assert!(exported >= 12, "{exported}");
 }
 

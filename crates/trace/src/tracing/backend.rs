@@ -130,5 +130,5 @@ backends! {
     Bpf: crate::bpf::BpfTracing,
     Perf: crate::perf::PerfTracing,
     #[cfg(test)]
-    CpuTime: super::cpu_time::CpuTimeTracing,
+    StampPipe: super::stamp_pipe::StampPipe,
 }

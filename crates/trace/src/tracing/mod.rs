@@ -4,10 +4,10 @@
 
 mod backend;
 mod counts;
-#[cfg(test)]
-mod cpu_time;
 mod end_signal;
 pub(crate) mod quota;
+#[cfg(test)]
+mod stamp_pipe;
 pub(crate) mod standstill;
 pub(crate) mod threshold;
 

@@ -18,9 +18,11 @@ use taillight_core::probe::Token;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
 
 pub use keyed::keyed_plan;
-pub use setup::{TestSetup, TestTarget, plan, plan_for};
+pub use setup::{plan, plan_for};
 #[cfg(any(test, feature = "testing"))]
 pub use steps::{one, open, session, target};
+
+pub use crate::test_target::{TestSetup, TestTarget};
 
 use crate::contract::{Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target};
 

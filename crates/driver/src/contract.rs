@@ -21,10 +21,10 @@ use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
 use taillight_core::{Error, Op, Result, Stamp, Status, StopFlag};
 
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 pub use crate::options::OptionDoc;
 use crate::options::{NoOptions, OptionSet};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 
 /// One technology. Stateless; lives in the static list [`crate::DRIVERS`].
 pub trait Driver: Send + std::marker::Sync {

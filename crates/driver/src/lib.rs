@@ -27,6 +27,7 @@ pub mod s3;
 pub mod sim;
 pub mod space;
 pub mod targets;
+mod test_target;
 mod trial;
 
 pub use contract::{

@@ -21,13 +21,13 @@ use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Clock, Op, OpKind, Result, Stamp, Status};
 
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{
     AdminAction, BoundDriver, Completion, Driver, Geometry, OpenSpec, Session, SessionSpec,
     Submitted, Target, VirtualTime,
 };
 use crate::options::{DriverOptions, OptionSet, complete};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 use aging::{DeviceUse, UseFile};
 use model::DeviceModel;
 pub use options::{InjectedErrors, ServiceTime, SimOptions, SimulatedStall};

@@ -1,6 +1,4 @@
-//! Where and with which options the suite opens a driver, and the plans it makes of that.
-
-use std::path::Path;
+//! The plans that the suite makes of a driver's test target and capabilities.
 
 use taillight_core::capability::{Capabilities, TargetKind};
 use taillight_core::plan::{
@@ -11,41 +9,12 @@ use taillight_core::{Error, OpKind, Result};
 
 use super::keyed_plan;
 use crate::Driver;
+use crate::test_target::TestTarget;
 
 /// Bytes of a data set of blocks.
 const DATA_SET: u64 = 1 << 20;
 
-/// A place on this machine where a driver can be tested.
-pub struct TestTarget {
-    /// `target.path`.
-    pub path: String,
-    /// `[target.options]`, as text; the suite runs once with each.
-    pub options: Vec<String>,
-    /// It scans against the order of keys, where it scans.
-    pub reverse: bool,
-    /// What a run left behind there: nothing, when the driver cleans up. May hold a server.
-    pub leftovers: Box<dyn Fn() -> Vec<String>>,
-}
-
-/// The place, or why there is none on this machine.
-pub type TestSetup = std::result::Result<TestTarget, String>;
-
 impl TestTarget {
-    /// At `name` in `dir`, which is empty.
-    pub fn local(dir: &Path, name: &str, options: &[&str]) -> TestTarget {
-        let here = dir.to_owned();
-        let names = move || {
-            let entries = std::fs::read_dir(&here).into_iter().flatten().flatten();
-            entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
-        };
-        TestTarget {
-            path: format!("{}/{name}", dir.display()),
-            options: options.iter().map(|o| (*o).to_owned()).collect(),
-            reverse: true,
-            leftovers: Box::new(names),
-        }
-    }
-
     /// The target with these options, and what the driver can do with them.
     pub fn resolve(
         &self,

@@ -14,11 +14,11 @@ use taillight_machine::rights::hint;
 use taillight_machine::{BlockDevice, DeviceNumber, Sys};
 
 use crate::file::erase;
+use crate::file::existing::FileOpenSpec;
 use crate::file::facts::Facts;
 use crate::file::layout::{self, LayoutProgress};
 use crate::file::needs;
 use crate::file::options::{DevicePurge, FileOptions};
-use crate::file::regular::FileOpenSpec;
 use crate::file::sys;
 use crate::guard;
 use crate::ownership::{NamedTarget, refusal};

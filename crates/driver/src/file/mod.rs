@@ -7,6 +7,7 @@
 mod cache;
 mod device;
 mod erase;
+mod existing;
 mod facts;
 mod fill;
 mod fill_level;
@@ -35,19 +36,19 @@ use taillight_core::{Error, OpKind, Result};
 use taillight_machine::{BlockDevice, Sys};
 
 use crate::buffers::RequestLimits;
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, BoundDriver, Driver, Geometry, OpenSpec, Target};
 use crate::identity::contents;
 use crate::options::{DriverOptions, OptionSet, complete};
 use crate::ownership::{MarkedFiles, NamedTarget, refusal};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 pub(crate) use cache::drop_cached;
+use existing::FileOpenSpec;
 use facts::Facts;
 use layout::LayoutProgress;
 use needs::AccessNeeds;
 use options::{CacheState, DevicePurge, FileOptions, IoEngine};
 use path::TargetPath;
-use regular::FileOpenSpec;
 use target::{FileTarget, Guarded, IoMethod};
 use uring::RingConfig;
 use uring::setup::{RingSetup, probe_discard};

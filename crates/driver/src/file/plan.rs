@@ -1,17 +1,18 @@
 //! What each file needs before the run, and whether there is room: decided before any write.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use taillight_core::units::ByteSize;
 use taillight_core::units::readable::bytes;
 use taillight_core::{Error, Result};
 
+use crate::file::existing::{DataFile, ExistingFile, FileOpenSpec};
 use crate::file::layout;
-use crate::file::needs;
+use crate::file::needs::{self, AccessNeeds};
 use crate::file::options::LayoutPolicy;
 use crate::file::path::FileSet;
-use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec};
 use crate::file::sys;
 use crate::ownership::NamedTarget;
 use crate::path_error::free_space;
@@ -38,6 +39,43 @@ impl FilePreparation {
     }
 }
 
+/// Files that are there, not empty, not Taillight's, and that are changed: by the run, or before it.
+pub fn foreign<'a>(
+    entries: &'a [DataFile],
+    preparations: &[FilePreparation],
+    needs: &AccessNeeds,
+) -> Vec<(BorrowedFd<'a>, &'a Path)> {
+    let changed = entries
+        .iter()
+        .zip(preparations)
+        .filter(|(_, preparation)| needs.changes() || **preparation != FilePreparation::Nothing);
+    let there = changed.filter_map(|(f, _)| Some((f.existing.as_ref()?, f.path.as_path())));
+    let foreign = there.filter(|(file, _)| !file.proven && file.size() > 0);
+    foreign.map(|(file, path)| (file.fd.as_fd(), path)).collect()
+}
+
+/// How many extents a file has, where they lie apart as asked. Errors: `Unavailable` when the file system has
+/// put them together, has split them, or cannot say.
+pub fn extents_of(file: &OwnedFd, file_size: u64, extent: u64) -> Result<u64> {
+    let map = sys::extents(file.as_fd(), file_size).ok().flatten();
+    let extents = map.map(|map| map.extents);
+    extents.filter(|n| lies_apart(*n, file_size, extent)).ok_or_else(|| {
+        Error::unavailable("the file system does not keep the extents as they are asked for")
+            .with("extent_size", ByteSize(extent))
+            .with("extents", extents.map_or("unknown".to_owned(), |n| n.to_string()))
+            .hint("leave `extent_size` out, or use ext4 or XFS with more free space in one piece")
+    })
+}
+
+/// The file system cannot lay a file out in extents that lie apart.
+pub fn no_extents(path: &Path, extent: u64, e: io::Error) -> Error {
+    Error::unavailable("the file cannot be laid out in extents that lie apart")
+        .with("path", path.display())
+        .with("extent_size", ByteSize(extent))
+        .source(e)
+        .hint("it takes ext4 or XFS, an extent_size of whole blocks (4KiB), and room for twice the data")
+}
+
 /// Size of the data set when the job gives none: what is there. Errors: `Usage` when there is
 /// nothing.
 pub fn size_of_existing(entries: &[DataFile], asked: &FileOpenSpec<'_>) -> Result<u64> {
@@ -58,7 +96,7 @@ pub fn decide(
 ) -> Result<FilePreparation> {
     let needs = asked.needs;
     if let Some(extent) = asked.options.extent() {
-        return fragmented(found, (file_size, extent), asked);
+        return fragmented(found, file_size, extent, asked);
     }
     if asked.grows() {
         return Ok(FilePreparation::Truncate);
@@ -99,7 +137,7 @@ pub fn decide(
     match (empty, fills && existing.ours) {
         (0, _) => Ok(FilePreparation::Nothing),
         (_, true) => Ok(FilePreparation::Fill),
-        (_, false) if needs_data => Err(holey(found, existing, (empty, file_size), asked)),
+        (_, false) if needs_data => Err(holey(found, existing, empty, file_size, asked)),
         (_, false) => Ok(FilePreparation::Nothing),
     }
 }
@@ -117,7 +155,8 @@ pub fn lies_apart(extents: u64, len: u64, extent: u64) -> bool {
 /// have, `Refused` for a file of somebody else.
 fn fragmented(
     found: &DataFile,
-    (file_size, extent): (u64, u64),
+    file_size: u64,
+    extent: u64,
     asked: &FileOpenSpec<'_>,
 ) -> Result<FilePreparation> {
     if asked.grows() || extent > file_size {
@@ -145,7 +184,8 @@ fn fragmented(
 fn holey(
     found: &DataFile,
     existing: &ExistingFile,
-    (empty, of): (u64, u64),
+    empty: u64,
+    of: u64,
     asked: &FileOpenSpec<'_>,
 ) -> Error {
     let share = empty as f64 * 100.0 / of as f64;

@@ -14,15 +14,25 @@ use crate::file::fill_level::{self, Room};
 use crate::file::layout::{self, LayoutProgress};
 use crate::path_error::cannot;
 
+use crate::file::existing::{DataFile, ExistingFile, FileOpenSpec, lock};
 use crate::file::path::FileSet;
-use crate::file::plan::{self, FilePreparation};
-use crate::file::regular::{
-    self, DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock, no_extents,
-};
+use crate::file::plan::{self, FilePreparation, no_extents};
 use crate::guard;
 use crate::identity::FileIdentity;
 use crate::ownership::files::MarkOrigin;
 use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
+
+/// Files ready for sessions.
+pub struct PreparedFiles {
+    /// Descriptors, in order, without O_DIRECT yet.
+    pub files: Vec<OwnedFd>,
+    /// Bytes of each that are used.
+    pub file_size: u64,
+    /// What to delete in the end.
+    pub made: MarkedFiles,
+    /// Facts for the manifest.
+    pub facts: Vec<(String, String)>,
+}
 
 /// Creates, marks, sizes and fills. Errors: `Unavailable` when it cannot be done or progress says
 /// stop; what was made is then deleted.
@@ -35,7 +45,7 @@ pub fn prepare(
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
     // Since the decision, room was looked for and memory tried out.
-    let foreign = regular::foreign(&entries, preparations, &asked.needs);
+    let foreign = plan::foreign(&entries, preparations, &asked.needs);
     if let Some((_, first)) = foreign.first() {
         guard::again(foreign.iter().map(|(fd, _)| *fd), first, asked.spec.stop)?;
     }
@@ -68,9 +78,12 @@ pub fn prepare(
     let mut buffers = layout::chunk()?;
     for (n, (held, preparation)) in held.iter().zip(preparations).enumerate() {
         let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
-        let extent = asked.options.extent().unwrap_or(0);
-        let size = (file_size, extent, asked.options.tail.0);
-        perform(*preparation, held, size, seed, &mut buffers, &mut made, &mut meter)?;
+        let shape = FileShape {
+            size: file_size,
+            extent: asked.options.extent().unwrap_or(0),
+            tail: asked.options.tail.0,
+        };
+        perform(*preparation, held, &shape, seed, &mut buffers, &mut made, &mut meter)?;
     }
     let filled = held.iter().zip(preparations).filter(|(_, preparation)| preparation.fills());
     let filled: Vec<_> = filled.map(|(held, _)| held.file.as_fd()).collect();
@@ -104,7 +117,7 @@ fn fragments(
     let Some(extent) = asked.options.extent() else { return Ok(Vec::new()) };
     let mut found = 0;
     for file in files {
-        found += regular::extents_of(file, file_size, extent)?;
+        found += plan::extents_of(file, file_size, extent)?;
     }
     let mean = file_size * files.len() as u64 / found.max(1);
     Ok(vec![
@@ -285,7 +298,7 @@ fn take_over(
         // It has the size again that it had, unless the new one was asked for.
         let former = (mark.keep && !keep && !grows && size < file_size).then_some(size);
         let most = Some(size.max(file_size)).filter(|_| !grows);
-        made.take_seen(mark, (identity, existing.proven), former, most);
+        made.take_seen(mark, identity, existing.proven, former, most);
     }
     let seen = Some(identity).filter(|_| existing.proven);
     Ok(OpenFile { file: existing.fd, name, size, seen })
@@ -332,10 +345,19 @@ fn writable(
     Ok(Some(writable))
 }
 
+/// What a file is to be, in bytes.
+struct FileShape {
+    size: u64,
+    /// Of each extent, where they are to lie apart.
+    extent: u64,
+    /// Behind the data.
+    tail: u64,
+}
+
 fn perform(
     preparation: FilePreparation,
     held: &OpenFile,
-    (file_size, extent, tail): (u64, u64, u64),
+    shape: &FileShape,
     seed: u64,
     buffers: &mut Buffers,
     made: &mut MarkedFiles,
@@ -348,18 +370,18 @@ fn perform(
     if preparation == FilePreparation::Truncate {
         return ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e));
     }
-    let whole = file_size.saturating_add(tail);
+    let whole = shape.size.saturating_add(shape.tail);
     if held.size < whole {
         ftruncate(&writable, whole).map_err(|e| failed("cannot set the file's size", e))?;
     }
     if preparation == FilePreparation::Fragment {
-        let fragmented = |e| no_extents(&path, extent, e);
+        let fragmented = |e| no_extents(&path, shape.extent, e);
         ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e))?;
-        layout::apart(writable.as_fd(), file_size, extent).map_err(fragmented)?;
+        layout::apart(writable.as_fd(), shape.size, shape.extent).map_err(fragmented)?;
     }
     match preparation {
         FilePreparation::Fill | FilePreparation::Fragment => {
-            layout::write(writable.as_fd(), file_size, seed, buffers, meter)
+            layout::write(writable.as_fd(), shape.size, seed, buffers, meter)
         }
         _ => Ok(()),
     }

@@ -11,11 +11,11 @@ use taillight_core::plan::{AccessKind, BlockSize, Plan, TargetPlan, WorkloadPlan
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::file::options::{CacheState, FileOptions, IoEngine, LayoutPolicy};
 use crate::options::{DriverOptions, OptionSet, complete};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 
 /// Name of the driver.
 const NAME: &str = "filestream";

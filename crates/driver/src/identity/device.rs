@@ -108,7 +108,7 @@ impl BlockStack {
         for stat in stats {
             if FileType::from_raw_mode(stat.st_mode).is_block_device() {
                 let number = DeviceNumber::from_dev(stat.st_rdev);
-                stack.add(sys, loops, number, (0..u64::MAX, false), LEVELS);
+                stack.add(sys, loops, number, 0..u64::MAX, false, LEVELS);
             } else {
                 stack.extents.push(BlockExtent::whole(Store::file(stat)));
             }
@@ -120,7 +120,7 @@ impl BlockStack {
     /// Of the block device with this number.
     pub fn of_device(sys: &Sys, number: DeviceNumber, loops: &[ActiveLoop]) -> BlockStack {
         let mut stack = BlockStack::default();
-        stack.add(sys, loops, number, (0..u64::MAX, false), LEVELS);
+        stack.add(sys, loops, number, 0..u64::MAX, false, LEVELS);
         stack.add_beside(sys);
         stack
     }
@@ -166,7 +166,8 @@ impl BlockStack {
         sys: &Sys,
         loops: &[ActiveLoop],
         number: DeviceNumber,
-        (range, mapped): (Range<u64>, bool),
+        range: Range<u64>,
+        mapped: bool,
         levels: u32,
     ) {
         let extent = BlockExtent { mapped, ..BlockExtent::on_disk(sys, number, range) };
@@ -185,7 +186,7 @@ impl BlockStack {
             match backing.device {
                 Some(below) => {
                     self.behind.push(below);
-                    self.add(sys, loops, below, (range, false), levels - 1);
+                    self.add(sys, loops, below, range, false, levels - 1);
                 }
                 None => self
                     .extents
@@ -196,7 +197,7 @@ impl BlockStack {
         for member in disk.members() {
             self.arrays |= !disk.is_mapped();
             self.members.push(member.number);
-            self.add(sys, loops, member.number, (0..u64::MAX, true), levels - 1);
+            self.add(sys, loops, member.number, 0..u64::MAX, true, levels - 1);
         }
     }
 }

@@ -19,12 +19,12 @@ use taillight_core::progress::OnProgress;
 use taillight_core::samples::{SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit};
 use taillight_core::{Error, OpKind, Result};
 
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
 use crate::plugin::target::{PluginRequest, PluginTarget, check};
 use crate::plugin::{self, Plugin, PluginCarrier, PluginDescription, PluginSettings, PluginUse};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 pub use sql::JdbcStatements;
 use sys::Jvm;
 

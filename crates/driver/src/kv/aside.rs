@@ -137,8 +137,16 @@ impl AsidePlace {
         Ok(())
     }
 
+    fn in_database<'a>(&'a self, name: &'a Path) -> DirEntry<'a> {
+        DirEntry { dir: &self.from, name }
+    }
+
+    fn set_aside<'a>(&'a self, name: &'a OsString) -> DirEntry<'a> {
+        DirEntry { dir: &self.to, name: Path::new(name) }
+    }
+
     fn take(&mut self, from: PathBuf, to: OsString) -> io::Result<()> {
-        rename((&self.from, &from), (&self.to, Path::new(&to)))?;
+        rename(&self.in_database(&from), &self.set_aside(&to))?;
         self.moved.push((from, to));
         Ok(())
     }
@@ -149,7 +157,7 @@ impl AsidePlace {
             if from.starts_with(ARCHIVE) {
                 let _ = mkdirat(&self.from, ARCHIVE, Mode::from_raw_mode(0o755));
             }
-            if let Err(e) = rename((&self.to, Path::new(&to)), (&self.from, &from)) {
+            if let Err(e) = rename(&self.set_aside(&to), &self.in_database(&from)) {
                 left = Some(e);
             }
         }
@@ -211,13 +219,22 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
     Ok(all)
 }
 
+/// A name in an opened directory.
+struct DirEntry<'a> {
+    dir: &'a OwnedFd,
+    name: &'a Path,
+}
+
 /// Renames, and replaces nothing where the file system can promise that.
-fn rename(from: (&OwnedFd, &Path), to: (&OwnedFd, &Path)) -> io::Result<()> {
-    let moved = rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE);
+fn rename(from: &DirEntry<'_>, to: &DirEntry<'_>) -> io::Result<()> {
+    let no_replace = RenameFlags::NOREPLACE;
+    let moved = rustix::fs::renameat_with(from.dir, from.name, to.dir, to.name, no_replace);
     match moved {
         Err(Errno::INVAL | Errno::NOSYS) => {
-            match rustix::fs::statat(to.0, to.1, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?),
+            match rustix::fs::statat(to.dir, to.name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => {
+                    Ok(rustix::fs::renameat(from.dir, from.name, to.dir, to.name)?)
+                }
                 _ => Err(io::ErrorKind::AlreadyExists.into()),
             }
         }

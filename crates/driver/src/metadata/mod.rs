@@ -17,10 +17,10 @@ use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 use options::{MetadataEngine, MetadataOptions};
 use target::{DROP_CACHES, MetadataTarget, uses_rings};
 use tree::NAME;

@@ -342,7 +342,7 @@ impl FileTree {
             std::fs::create_dir(&path)
                 .map_err(|e| cannot("cannot make the directory", &path, e))?;
         }
-        let tree = FileTree::begin(spec, options, &path, (absent, confirmed));
+        let tree = FileTree::begin(spec, options, &path, absent, confirmed);
         if tree.is_err() && absent {
             // Whatever was made in it stays, with its mark.
             let _ = std::fs::remove_dir(&path);
@@ -354,7 +354,8 @@ impl FileTree {
         spec: &OpenSpec<'_>,
         options: &MetadataOptions,
         path: &Path,
-        (made_dir, confirmed): (bool, bool),
+        made_dir: bool,
+        confirmed: bool,
     ) -> Result<FileTree> {
         let seen = look(spec, options, path, confirmed)?;
         let SeenTree { dir, found: mut there, mut mark, decision, contents } = seen;

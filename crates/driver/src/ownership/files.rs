@@ -191,7 +191,8 @@ impl MarkedFiles {
     pub fn take_seen(
         &mut self,
         mark: FileMark,
-        (seen, proven): (FileIdentity, bool),
+        seen: FileIdentity,
+        proven: bool,
         former: Option<u64>,
         most: Option<u64>,
     ) {
@@ -404,7 +405,7 @@ mod tests {
                 let seen = FileIdentity::at(dir.fd(), "a").unwrap();
                 let mark = FileMark::new("a", &seen, dir.filesystem(), "r1", keep);
                 let mut files = MarkedFiles::new(dir, false, true);
-                files.take_seen(mark, (seen, proven), former, Some(8));
+                files.take_seen(mark, seen, proven, former, Some(8));
                 files.note().unwrap();
                 if changes {
                     files.changes("a");

@@ -23,11 +23,11 @@ use taillight_core::progress::OnProgress;
 use taillight_core::samples::{SampleDisplay, SamplePanel, SampleUnit};
 use taillight_core::{Error, Result};
 
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
 use crate::process::{self, DriverProgram, ProcessOptions};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 pub(crate) use carrier::PluginCarrier;
 pub use describe::PluginDescription;
 use sys::PluginLibrary;

@@ -237,7 +237,7 @@ impl S3Client {
             housekeeping.connection.hang_up();
         }
         let Housekeeping { api, connection, .. } = &mut *housekeeping;
-        let answer = self.exchange(0, (api, connection), request, timeout);
+        let answer = self.exchange(0, api, connection, request, timeout);
         housekeeping.used = Instant::now();
         answer.map_err(|why| self.error(0, why))
     }
@@ -245,8 +245,9 @@ impl S3Client {
     /// Performs one request on a connection of its own to this server. Errors: `Unavailable` when
     /// no answer comes.
     pub fn call_on(&self, server: usize, request: &S3Request<'_>) -> Result<S3Answer> {
-        let own = (&mut self.api(), &mut HttpConnection::new());
-        self.exchange(server, own, request, self.timeout()).map_err(|why| self.error(server, why))
+        let (mut api, mut own) = (self.api(), HttpConnection::new());
+        self.exchange(server, &mut api, &mut own, request, self.timeout())
+            .map_err(|why| self.error(server, why))
     }
 
     /// Sends a request to a server and waits for the whole answer; connects first where there is no
@@ -254,7 +255,8 @@ impl S3Client {
     fn exchange(
         &self,
         server: usize,
-        (api, connection): (&mut RequestWriter, &mut HttpConnection),
+        api: &mut RequestWriter,
+        connection: &mut HttpConnection,
         request: &S3Request<'_>,
         timeout: Duration,
     ) -> std::result::Result<S3Answer, NoAnswer> {
@@ -433,8 +435,8 @@ impl S3Client {
             let (mut api, mut connection) = (self.api(), HttpConnection::new());
             let one = |object: &ListedObject| {
                 let request = S3Request::new("HEAD", object.name.as_bytes());
-                let own = (&mut api, &mut connection);
-                let answer = self.exchange(0, own, &request, self.timeout());
+                let within = self.timeout();
+                let answer = self.exchange(0, &mut api, &mut connection, &request, within);
                 self.headed(answer.map_err(|why| self.error(0, why))?)
             };
             objects.iter().map(one).collect()

@@ -33,10 +33,10 @@ use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
 use taillight_core::{OpKind, Result};
 
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::TestSetup;
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::TestSetup;
 use location::PrefixLocation;
 use options::S3Options;
 

@@ -38,15 +38,16 @@ impl S3Target {
     pub fn open(spec: &OpenSpec<'_>, options: S3Options) -> Result<S3Target> {
         // A place that cannot be is told before credentials that are not there.
         PrefixLocation::parse(spec.plan.target.path.as_deref(), &options.endpoints)?;
-        let found = Credentials::find(&options.profile)?;
-        S3Target::open_as(spec, options, found)
+        let (credentials, origin) = Credentials::find(&options.profile)?;
+        S3Target::open_as(spec, options, credentials, origin)
     }
 
     /// [`S3Target::open`] with credentials already found, and where.
     pub fn open_as(
         spec: &OpenSpec<'_>,
         options: S3Options,
-        (credentials, origin): (Credentials, Origin),
+        credentials: Credentials,
+        origin: Origin,
     ) -> Result<S3Target> {
         let plan = spec.plan;
         let location = PrefixLocation::parse(plan.target.path.as_deref(), &options.endpoints)?;

@@ -74,13 +74,7 @@ pub struct DeviceUse {
 impl DeviceUse {
     /// The factor on the service time of an operation that starts at `now`, which then counts; nothing was
     /// served for `idle_ns` before.
-    pub fn factor(
-        &mut self,
-        aging: Aging,
-        (now, idle_ns): (Stamp, u64),
-        op: &Op,
-        size: u64,
-    ) -> f64 {
+    pub fn factor(&mut self, aging: Aging, now: Stamp, idle_ns: u64, op: &Op, size: u64) -> f64 {
         let time_ns = |earlier: u64| earlier as f64 + now.0 as f64;
         match op.kind {
             OpKind::Write => {
@@ -215,7 +209,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn write(used: &mut DeviceUse, aging: Aging, now: i64) -> f64 {
-        used.factor(aging, (Stamp(now), 0), &Op::block(OpKind::Write, 0, 0, MIB), 4 * MIB)
+        used.factor(aging, Stamp(now), 0, &Op::block(OpKind::Write, 0, 0, MIB), 4 * MIB)
     }
 
     #[test]
@@ -227,9 +221,9 @@ mod tests {
         let last = (0..40).map(|_| write(&mut used, aging, 0)).last().expect("many");
         assert!((last - 1.0).abs() < 1e-12);
         let discard = Op::block(OpKind::Trim, 0, 0, 2 * MIB);
-        used.factor(aging, (Stamp(0), 0), &discard, 4 * MIB);
+        used.factor(aging, Stamp(0), 0, &discard, 4 * MIB);
         assert!(used.written > 0, "half of it");
-        used.factor(aging, (Stamp(0), 0), &discard, 4 * MIB);
+        used.factor(aging, Stamp(0), 0, &discard, 4 * MIB);
         assert_eq!(write(&mut used, aging, 0), 0.25);
     }
 
@@ -243,7 +237,7 @@ mod tests {
         let aging = Aging::Drift { rise: 0.5, every: Span(1_000) };
         assert_eq!(write(&mut used, aging, 1_000), 2.25);
         let read = Op::block(OpKind::Read, 0, 0, MIB);
-        assert_eq!(used.factor(aging, (Stamp(1_000), 0), &read, 4 * MIB), 1.0);
+        assert_eq!(used.factor(aging, Stamp(1_000), 0, &read, 4 * MIB), 1.0);
     }
 
     #[test]
@@ -252,7 +246,7 @@ mod tests {
         let mut used = DeviceUse::default();
         let mut after = |idle_s: u64| {
             let op = Op::block(OpKind::Write, 0, 0, MIB);
-            used.factor(aging, (Stamp(0), idle_s * 1_000_000_000), &op, 4 * MIB)
+            used.factor(aging, Stamp(0), idle_s * 1_000_000_000, &op, 4 * MIB)
         };
         assert_eq!([after(0), after(0), after(0), after(1), after(0)], [0.5, 0.5, 1.0, 0.5, 1.0]);
         assert_eq!([after(100), after(0), after(0)], [0.5, 0.5, 1.0], "no more than all of it");
@@ -264,7 +258,7 @@ mod tests {
         let mut used = DeviceUse::default();
         let mut at = |mib: u64| {
             let op = Op::block(OpKind::Write, 0, mib * MIB, MIB);
-            used.factor(aging, (Stamp(0), 0), &op, 64 * MIB)
+            used.factor(aging, Stamp(0), 0, &op, 64 * MIB)
         };
         assert_eq!([at(0), at(1), at(2)], [1.0; 3]);
         assert_eq!([at(9), at(5), at(30), at(20)], [1.0; 4]);

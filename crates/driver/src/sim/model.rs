@@ -63,7 +63,7 @@ impl DeviceModel {
         let start = self.free_at[server].max(now);
         let busy = self.free_at.iter().max().copied().unwrap_or(start);
         let idle_ns = start.since(busy).max(0) as u64;
-        let factor = self.used.factor(self.aging, (start, idle_ns), op, self.size);
+        let factor = self.used.factor(self.aging, start, idle_ns, op, self.size);
         let own = if factor == 1.0 { own } else { (own as f64 * factor).round() as u64 };
         // At least 1 ns: without it virtual time would stand still between two operations.
         let at = self.work(start, (own + sync_ns).max(1));

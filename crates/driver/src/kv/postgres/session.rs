@@ -45,7 +45,8 @@ pub struct StatementPipeline {
 pub fn session(
     sockets: Vec<PipelinedSocket>,
     layout: TableLayout,
-    (errors, counters): (Arc<ServerErrors>, Arc<ConnectionCounters>),
+    errors: Arc<ServerErrors>,
+    counters: Arc<ConnectionCounters>,
     spec: &SessionSpec,
 ) -> Result<Pipelines<StatementPipeline>> {
     let depth = spec.depth.max(1) as usize;
@@ -68,7 +69,8 @@ fn run<'v>(
     rules: &WorkloadRules,
     scratch: &mut [u8; KEY_MAX],
     send: &mut Vec<u8>,
-    (name, key): (&str, u64),
+    name: &str,
+    key: u64,
     values: impl Iterator<Item = Option<&'v [u8]>> + Clone,
 ) {
     let mut bind = BindMessage::new(send, name, 1 + values.clone().count() as u16);
@@ -114,7 +116,7 @@ impl StatementPipeline {
         };
         let mut wanted = 0;
         for key in keys {
-            run(&self.layout.rules, &mut self.key, send, (name, key), std::iter::empty());
+            run(&self.layout.rules, &mut self.key, send, name, key, std::iter::empty());
             wanted += 1;
         }
         self.slots.pending(slot).wanted = wanted;
@@ -124,12 +126,12 @@ impl StatementPipeline {
     fn scan(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
         let count = u64::from(op.count).to_be_bytes();
         let values = std::iter::once(Some(&count[..]));
-        run(&self.layout.rules, &mut self.key, send, ("s", op.key), values);
+        run(&self.layout.rules, &mut self.key, send, "s", op.key, values);
         self.end(slot, Awaited::Rows(None), send);
     }
 
     fn delete(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
-        run(&self.layout.rules, &mut self.key, send, ("d", op.key), std::iter::empty());
+        run(&self.layout.rules, &mut self.key, send, "d", op.key, std::iter::empty());
         self.end(slot, Awaited::Written { there: true }, send);
     }
 
@@ -145,19 +147,18 @@ impl StatementPipeline {
         let values = buffer.chunks(op.size.max(1) as usize).chain(std::iter::once(&buffer[..0]));
         for (key, value) in (op.key..).zip(values).take(count as usize) {
             let value = &value[..op.size as usize];
-            let pair = (name, key);
             if !self.layout.fields {
-                run(rules, &mut self.key, send, pair, std::iter::once(Some(value)));
+                run(rules, &mut self.key, send, name, key, std::iter::once(Some(value)));
                 continue;
             }
             let one = self.names.get(usize::from(op.field)).filter(|_| op.kind == OpKind::Update);
             let Some(names) = one else {
                 let data = by_column(&self.layout.columns, value);
-                run(rules, &mut self.key, send, pair, data);
+                run(rules, &mut self.key, send, name, key, data);
                 continue;
             };
             let data = fields::fields(value).take(1).map(|field| Some(field.data));
-            run(rules, &mut self.key, send, (names[1].as_str(), key), data);
+            run(rules, &mut self.key, send, names[1].as_str(), key, data);
         }
         self.slots.give_back(slot, buffer);
         let pending = self.slots.pending(slot);

@@ -309,8 +309,8 @@ impl Target for PostgresTarget {
         let mut backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
         backends.extend(made.iter().map(|connection| connection.pid));
         let sockets = made.into_iter().map(|connection| connection.socket).collect();
-        let counts = (self.errors.clone(), self.counters.clone());
-        Ok(Box::new(session::session(sockets, layout, counts, spec)?))
+        let (errors, counters) = (self.errors.clone(), self.counters.clone());
+        Ok(Box::new(session::session(sockets, layout, errors, counters, spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         let mut admin = admin::lock(&self.admin);

@@ -37,9 +37,9 @@ pub fn open_until(
     stop: &StopFlag,
 ) -> Result<Box<dyn Target>> {
     let spec = OpenSpec { plan, run_id: "test", destroy, stop, fits: &|_| Ok(()) };
-    let credentials = (Credentials::new(ID, secret, None), "test".to_owned());
+    let credentials = Credentials::new(ID, secret, None);
     let options = S3Options::parse("s3", &plan.target.options)?;
-    Ok(Box::new(S3Target::open_as(&spec, options, credentials)?))
+    Ok(Box::new(S3Target::open_as(&spec, options, credentials, "test".to_owned())?))
 }
 
 pub fn open(plan: &Plan, destroy: Option<&str>) -> Result<Box<dyn Target>> {

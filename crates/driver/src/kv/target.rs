@@ -35,6 +35,21 @@ pub struct DatabaseSpec<'a> {
     pub log: Option<LogElsewhere>,
 }
 
+impl<'a> DatabaseSpec<'a> {
+    /// Of a store that keeps all it is given, in one directory, and is written to.
+    pub fn new(spec: &'a OpenSpec<'a>, keep: bool) -> DatabaseSpec<'a> {
+        DatabaseSpec {
+            spec,
+            keep,
+            read_only: false,
+            bounded: false,
+            snapshot: false,
+            compresses: false,
+            log: None,
+        }
+    }
+}
+
 impl DatabaseSpec<'_> {
     fn directory<'a>(&'a self, driver: &'static str, beside: Beside<'a>) -> DirectoryRequest<'a> {
         DirectoryRequest {

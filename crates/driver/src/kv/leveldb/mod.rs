@@ -18,11 +18,11 @@ use taillight_core::{OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, OpenAs, StoreEngine, StoreError, rules};
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::kv::sys::StoreApi;
 use crate::options::{DriverOptions, OptionSet, OrDefault, complete};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 use options::{LevelDbCompression, LevelDbOptions};
 use sys::{LevelDbConnection, LevelDbLibrary, LevelDbStore};
 
@@ -87,13 +87,10 @@ fn engine<'a>(
     spec: &'a OpenSpec<'a>,
 ) -> Result<(LevelDbEngine, DatabaseSpec<'a>)> {
     let ask = DatabaseSpec {
-        spec,
-        keep: options.keep,
-        read_only: false,
         bounded: options.bounded_scans,
         snapshot: options.snapshot,
         compresses: options.compression != LevelDbCompression::None,
-        log: None,
+        ..DatabaseSpec::new(spec, options.keep)
     };
     if options.snapshot {
         rules::fit_snapshot(spec.plan)?;

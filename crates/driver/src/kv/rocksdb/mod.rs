@@ -24,11 +24,11 @@ use taillight_core::{Error, OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError, rules};
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::kv::sys::StoreApi;
 use crate::options::{DriverOptions, OptionSet, complete};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 use connection::RocksDbConnection;
 use options::RocksDbOptions;
 use sys::{RocksDbConfig, RocksDbLibrary, RocksDbStore};
@@ -110,13 +110,12 @@ fn engine<'a>(
         strings.insert(0, outside::no_scans());
     }
     let ask = DatabaseSpec {
-        spec,
-        keep: options.keep,
         read_only: options.read_only,
         bounded: options.bounded_scans,
         snapshot: options.snapshot,
         compresses: options::compresses(&strings),
         log: outside::log(&strings).filter(|_| options.wal),
+        ..DatabaseSpec::new(spec, options.keep)
     };
     if options.snapshot {
         rules::fit_snapshot(spec.plan)?;

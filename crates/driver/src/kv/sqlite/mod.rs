@@ -21,10 +21,10 @@ use taillight_core::{OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
 use super::{Connection, KeyValueStore, OpenAs, RecordBatch, ScanRange, StoreEngine, StoreError};
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
+#[cfg(any(test, feature = "testing"))]
+use crate::test_target::{TestSetup, TestTarget};
 use counters::SqliteCounters;
 use options::{JournalMode, SqliteOptions, SyncLevel};
 use sys::{ConnectionRules, SqliteConnection, SqliteLibrary, SqliteStatement};
@@ -102,15 +102,7 @@ fn engine<'a>(
     options: &SqliteOptions,
     spec: &'a OpenSpec<'a>,
 ) -> Result<(SqliteEngine, DatabaseSpec<'a>)> {
-    let ask = DatabaseSpec {
-        spec,
-        keep: options.keep,
-        read_only: false,
-        bounded: false,
-        snapshot: false,
-        compresses: false,
-        log: None,
-    };
+    let ask = DatabaseSpec::new(spec, options.keep);
     let library = SqliteLibrary::load(&options.library)?;
     Ok((SqliteEngine { library, options: options.clone() }, ask))
 }

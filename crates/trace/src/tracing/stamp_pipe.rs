@@ -107,8 +107,10 @@ fn give(line: &str, ops: &mut [(u32, LayerRow)]) -> bool {
         |op: &&mut (u32, LayerRow)| op.0 == thread && (op.1.start_ns..=op.1.end_ns).contains(&at);
     let mut fitting: Vec<_> = ops.iter_mut().filter(fits).map(|(_, row)| row).collect();
     match (fitting.as_mut_slice(), what) {
-        ([row], "issue") => row.issue_ns = Some(at),
-        ([row], "done") => row.done_ns = Some(at),
+        ([row], "issue") => {
+            (row.bio_ns, row.issue_ns, row.bios) = (Some(at), Some(at), Some(1));
+        }
+        ([row], "done") => (row.done_ns, row.parts) = (Some(at), Some(1)),
         (rows, _) => {
             let several = rows.len() > 1;
             for row in rows.iter_mut().filter(|_| several) {
@@ -255,7 +257,11 @@ mod tests {
         .unwrap();
         assert!(rows.len() == 4 && rows.iter().all(|row| row.worker == Some(3)));
         for (row, (issue, done)) in rows.iter().zip(written) {
-            assert_eq!((row.issue_ns, row.done_ns), (Some(issue), Some(done)));
+            assert_eq!(
+                (row.bio_ns, row.issue_ns, row.done_ns),
+                (Some(issue), Some(issue), Some(done))
+            );
+            assert_eq!((row.bios, row.parts), (Some(1), Some(1)));
             assert_eq!(row.flags, Some(flags::QUEUED));
         }
         for row in &rows[2..] {

@@ -1,0 +1,126 @@
+//! What others state and the report knows nothing of: the samples of a driver, the stamps of a tracing source.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{START, Sample};
+use taillight_core::samples::{SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit};
+use taillight_report::attribution::Layer;
+use taillight_report::{MadeReport, ReportOptions, make};
+use taillight_rundir::layers::{LayerRow, LayerWriter};
+use taillight_rundir::store::{StoreRow, store_writer};
+use taillight_rundir::{Manifest, RunDir, fixture, names};
+
+fn sample() -> Sample {
+    Sample {
+        seconds: 1,
+        read_ns: 400_000.0,
+        write_ns: 200_000.0,
+        stalls: vec![(400_000_000, 90_000_000)],
+        ..Sample::default()
+    }
+}
+
+fn edit(path: &Path, change: impl FnOnce(&mut Manifest)) {
+    let file = path.join(names::MANIFEST);
+    let mut manifest: Manifest = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    change(&mut manifest);
+    fs::write(&file, serde_json::to_vec(&manifest).unwrap()).unwrap();
+}
+
+fn report(path: &Path) -> MadeReport {
+    make(&[path], &ReportOptions::default(), &mut |_| true).unwrap()
+}
+
+/// Rows of two series whose names no part of the report has.
+fn sampled(path: &Path) {
+    let row = |n: i64, series: &str, value: f64| StoreRow {
+        at_ns: START + n * 250_000_000,
+        series: series.into(),
+        value,
+    };
+    let both = |n: i64| {
+        [
+            row(n, "shards_moved_total", 3.0 * n as f64),
+            row(n, "quorum_wait_ns_total", 5e7 * n as f64),
+        ]
+    };
+    let dir = RunDir::open(path).unwrap();
+    store_writer(&dir).write((0..5).flat_map(both)).unwrap();
+}
+
+#[test]
+fn samples_of_an_unknown_driver_are_drawn_and_said_as_it_states() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("run");
+    common::write(&path, &sample());
+    sampled(&path);
+    let panel = SamplePanel::new("Shards & <quorum>", SampleUnit::PercentOfTime);
+    let stated = SampleDisplay {
+        panels: vec![panel.line("quorum_wait_ns_total", "waiting for a quorum")],
+        phrases: vec![SamplePhrase::new(
+            "shards_moved_total",
+            SampleFigure::Rise,
+            "{} shards moved",
+        )],
+    };
+    edit(&path, |m| m.samples = Some(stated));
+    let made = report(&path);
+    assert_eq!(made.summaries[0].store_text.as_deref(), Some("12 shards moved"));
+    let page = fs::read_to_string(made.html.unwrap()).unwrap();
+    assert!(page.contains("waiting for a quorum") && page.contains("12 shards moved"));
+    assert!(
+        page.contains("Shards &amp; &lt;quorum&gt;")
+            || page.contains("Shards &#38; &#60;quorum&#62;")
+    );
+    assert!(!page.contains("<quorum>"), "a heading is text");
+    assert!(!page.contains("shards moved a second"));
+
+    // One that states nothing has its series by their units.
+    edit(&path, |m| m.samples = Some(SampleDisplay::default()));
+    let made = report(&path);
+    assert_eq!(made.summaries[0].store_text, None);
+    let page = fs::read_to_string(made.html.unwrap()).unwrap();
+    for words in ["quorum wait", "shards moved", "Time, % of the time", "Events, per second"] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+/// The rows that a source makes which sees nothing but issue and end of block I/O.
+fn stamped(path: &Path, sample: &Sample) -> u64 {
+    let dir = RunDir::open(path).unwrap();
+    let mut writer = LayerWriter::begin(&dir);
+    let mut rows = Vec::new();
+    for worker in 0..sample.workers {
+        rows.extend(common::worker(sample, worker).iter().map(|r| LayerRow {
+            worker: Some(worker.into()),
+            op: Some(r.op),
+            offset: r.offset,
+            bio_ns: Some(r.submit.0 + 1_000),
+            issue_ns: Some(r.submit.0 + 1_000),
+            done_ns: Some(r.complete.0 - 1_000),
+            ..fixture::traced_io(r.submit.0, r.complete.0)
+        }));
+    }
+    let kept = rows.len() as u64;
+    writer.rows(rows.into_iter()).unwrap();
+    writer.commit().unwrap();
+    kept
+}
+
+#[test]
+fn stamps_of_any_source_end_in_a_verdict() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("run");
+    common::write(&path, &sample());
+    let kept = stamped(&path, &sample());
+    let trace = format!(r#"{{"mode":"all","rung":"procfs","operations":{kept},"kept":{kept}}}"#);
+    edit(&path, |m| m.trace = Some(serde_json::from_str(&trace).unwrap()));
+    let made = report(&path);
+    let found = made.explanations[0].as_ref().unwrap();
+    let device = found.layers.iter().find(|share| share.layer == Layer::Device).unwrap();
+    assert!(device.outliers > 0 && device.outliers == found.outliers, "{:?}", found.layers);
+}

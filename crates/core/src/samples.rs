@@ -29,12 +29,12 @@ impl SampleDisplay {
             panel.title.push_str(&format!(" ({name})"));
             for line in &mut panel.lines {
                 rename(&mut line.series);
-                line.misses.as_mut().map(rename);
+                line.misses.iter_mut().for_each(rename);
             }
         }
         for phrase in &mut self.phrases {
             rename(&mut phrase.series);
-            phrase.misses.as_mut().map(rename);
+            phrase.misses.iter_mut().for_each(rename);
             phrase.text.insert_str(0, &format!("{name}: "));
             if let Some(text) = &mut phrase.nothing {
                 text.insert_str(0, &format!("{name}: "));
@@ -47,9 +47,9 @@ impl SampleDisplay {
     /// by their units.
     pub fn panels_for(&self, series: &[&str]) -> Vec<SamplePanel> {
         let mut panels = self.panels.clone();
-        let stated = |name: &&&str| {
+        let stated = |name: &&str| {
             let mut lines = self.panels.iter().flat_map(|panel| &panel.lines);
-            lines.any(|line| line.series == ***name)
+            lines.any(|line| line.series == **name)
         };
         let mut prefixes: Vec<&str> = Vec::new();
         for name in series {
@@ -59,7 +59,7 @@ impl SampleDisplay {
         }
         for prefix in prefixes {
             let of_target = || series.iter().filter(|name| prefix_of(name) == prefix);
-            if of_target().find(stated).is_none() {
+            if !of_target().any(stated) {
                 let own: Vec<&str> = of_target().map(|name| &name[prefix.len()..]).collect();
                 let display = SampleDisplay { panels: by_unit(&own), phrases: Vec::new() };
                 panels.extend(match target_of(prefix) {

@@ -182,7 +182,7 @@ pub trait Target: Send + std::marker::Sync {
         Vec::new()
     }
     /// Directories on this machine, beside its path, in which it keeps data as well.
-    fn beside(&self) -> Vec<PathBuf> {
+    fn auxiliary_dirs(&self) -> Vec<PathBuf> {
         Vec::new()
     }
     /// What only targets addressed by key have.

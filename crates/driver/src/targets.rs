@@ -122,10 +122,10 @@ impl Target for OpenTargets {
     }
 
     /// The paths of the named targets, and what each target has beside its path.
-    fn beside(&self) -> Vec<PathBuf> {
+    fn auxiliary_dirs(&self) -> Vec<PathBuf> {
         let named = self.targets.iter().filter(|t| t.name.is_some());
         let paths = named.filter_map(|t| t.path.clone());
-        paths.chain(self.targets.iter().flat_map(|t| t.target.beside())).collect()
+        paths.chain(self.targets.iter().flat_map(|t| t.target.auxiliary_dirs())).collect()
     }
 
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {

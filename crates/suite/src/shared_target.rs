@@ -71,8 +71,8 @@ impl Target for TargetView {
     fn end_facts(&self) -> Vec<(String, String)> {
         self.target.end_facts()
     }
-    fn beside(&self) -> Vec<PathBuf> {
-        self.target.beside()
+    fn auxiliary_dirs(&self) -> Vec<PathBuf> {
+        self.target.auxiliary_dirs()
     }
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         self.target.keyed()

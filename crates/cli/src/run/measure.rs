@@ -56,7 +56,7 @@ pub fn run(
     let RunRequest { plan, signals, .. } = *asked;
     let feed = live.feed();
     let path = plan.target.path.as_deref().and_then(block::local);
-    let beside = target.beside();
+    let beside = target.auxiliary_dirs();
     let places = path.into_iter().map(Path::to_owned).chain(beside.iter().cloned());
     let places: Vec<PathBuf> = places.collect();
     let mut rows = RowCounting { plan, counter: None };

@@ -33,11 +33,11 @@ pub struct OpenedDevice {
 
 /// Opens the device at `path`, resolved before. Errors: `Refused` by the guard, `Usage` for sizes,
 /// `Unavailable` when it cannot be opened.
-pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
-    let FileOptions { extent_size, .. } = asked.options;
-    let changes = asked.changes_device();
-    let shared = !changes && asked.options.read_in_use;
-    if asked.options.purge != DevicePurge::None {
+pub fn open(path: &Path, request: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
+    let FileOptions { extent_size, .. } = request.options;
+    let changes = request.changes_device();
+    let shared = !changes && request.options.read_in_use;
+    if request.options.purge != DevicePurge::None {
         erase::whole_namespace(&kernel_name(path)?)?;
     }
     if extent_size.0 > 0 {
@@ -52,9 +52,9 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
         return Err(guard::in_use(path, &reason));
     }
     if changes {
-        refusal::foreign(asked.confirmed, &NamedTarget::from(path), None)?;
+        refusal::foreign(request.confirmed, &NamedTarget::from(path), None)?;
     }
-    let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
+    let asked_size = needs::asked_file_size(request.spec.plan, request.options.files)?;
     let fd = open_exclusively(path, changes, shared)?;
     let size = seek(&fd, SeekFrom::End(0)).map_err(|e| {
         Error::unavailable("cannot tell the size of the device")
@@ -67,13 +67,13 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
             .hint("allow writing first (blockdev --setrw), or choose another device"));
     }
     if !shared {
-        guard::device(fd.as_fd(), path, size, changes.then_some(asked.spec.stop))?;
+        guard::device(fd.as_fd(), path, size, changes.then_some(request.spec.stop))?;
     }
     if changes {
-        asked.still_confirmed(path, fd.as_fd())?;
+        request.still_confirmed(path, fd.as_fd())?;
     }
     let size = match asked_size {
-        None => needs::usable_size(asked.spec.plan, size)?,
+        None => needs::usable_size(request.spec.plan, size)?,
         Some(asked) if asked <= size => asked,
         Some(asked) => {
             return Err(Error::usage("the device is smaller than the job asks")
@@ -100,11 +100,11 @@ fn kernel_name(path: &Path) -> Result<String> {
 
 /// Whether the device can discard, where a share of it is to be filled: asked before it is purged. Errors:
 /// `Unavailable`.
-pub fn check_fill(opened: &OpenedDevice, asked: &FileOpenSpec<'_>) -> Result<()> {
+pub fn check_fill(opened: &OpenedDevice, request: &FileOpenSpec<'_>) -> Result<()> {
     let number = fstat(&opened.fd).map(|stat| DeviceNumber::from_dev(stat.st_rdev)).ok();
     let device = number.and_then(|number| BlockDevice::find(&Sys::default(), number));
     let most = device.and_then(|device| device.queue("discard_max_bytes"));
-    match asked.options.fill.is_asked() && most.as_deref() == Some("0") {
+    match request.options.fill.is_asked() && most.as_deref() == Some("0") {
         true => Err(cannot_discard()),
         false => Ok(()),
     }
@@ -120,15 +120,15 @@ fn cannot_discard() -> Error {
 pub fn purge(
     opened: &OpenedDevice,
     path: &Path,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Facts> {
-    let how = asked.options.purge;
+    let how = request.options.purge;
     if how == DevicePurge::None {
         return Ok(Vec::new());
     }
     let mut drive = erase::OpenDrive { fd: opened.fd.as_fd() };
-    let check = || guard::again([opened.fd.as_fd()], path, asked.spec.stop);
+    let check = || guard::again([opened.fd.as_fd()], path, request.spec.stop);
     let (method, seconds) = erase::purge(&mut drive, &kernel_name(path)?, how, &check, progress)?;
     check()?;
     Ok(vec![
@@ -142,19 +142,19 @@ pub fn purge(
 pub fn fill(
     opened: &OpenedDevice,
     path: &Path,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Facts> {
-    let level = asked.options.fill;
+    let level = request.options.fill;
     if !level.is_asked() {
         return Ok(Vec::new());
     }
-    guard::again([opened.fd.as_fd()], path, asked.spec.stop)?;
+    guard::again([opened.fd.as_fd()], path, request.spec.stop)?;
     sys::discard(opened.fd.as_fd(), 0, opened.size).map_err(|e| cannot_discard().source(e))?;
     let bytes = level.of(opened.size) / layout::CHUNK * layout::CHUNK;
     let what = "filling the device";
     let mut meter = LayoutProgress { on: progress, what, done: 0, total: bytes };
-    layout::fill(opened.fd.as_fd(), bytes, !asked.spec.plan.run.seed, &mut meter)?;
+    layout::fill(opened.fd.as_fd(), bytes, !request.spec.plan.run.seed, &mut meter)?;
     let reached = bytes as f64 * 100.0 / (opened.size as f64).max(1.0);
     Ok(vec![
         ("fill.asked".to_owned(), level.to_string()),

@@ -108,7 +108,7 @@ impl ExistingFile {
 pub fn find_files(
     file_set: &FileSet,
     dir: Option<&OwnedDirectory>,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
 ) -> Result<Vec<DataFile>> {
     let marks = by_name(dir.map_or(Ok(Vec::new()), OwnedDirectory::marks)?);
     let mut entries = Vec::with_capacity(file_set.names.len());
@@ -118,15 +118,15 @@ pub fn find_files(
             Error::usage("the file name is not UTF-8").with("path", path.display())
         })?;
         let existing = match dir {
-            Some(dir) => examine(file_set, dir, &name, &path, &marks, asked)?,
+            Some(dir) => examine(file_set, dir, &name, &path, &marks, request)?,
             None => None,
         };
         entries.push(DataFile { name, path, existing });
     }
     let there = entries.iter().filter_map(|f| f.existing.as_ref()).map(|f| f.fd.as_fd());
     let there: Vec<BorrowedFd<'_>> = there.collect();
-    let changes = asked.needs.changes().then_some(asked.spec.stop);
-    if !there.is_empty() && (changes.is_some() || !asked.options.read_in_use) {
+    let changes = request.needs.changes().then_some(request.spec.stop);
+    if !there.is_empty() && (changes.is_some() || !request.options.read_in_use) {
         guard::files(there, shown(file_set, &entries), changes)?;
     }
     Ok(entries)
@@ -157,10 +157,10 @@ fn examine(
     name: &str,
     path: &Path,
     marks: &HashMap<String, FileMark>,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
 ) -> Result<Option<ExistingFile>> {
     let failed = |what: &str, e: Errno| cannot(what, path, e);
-    let mode = if asked.needs.changes() { OFlags::RDWR } else { OFlags::RDONLY };
+    let mode = if request.needs.changes() { OFlags::RDWR } else { OFlags::RDONLY };
     // NONBLOCK: a FIFO put there meanwhile must not hang us; it is cleared again below.
     let flags = mode | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = match openat(dir.fd(), name, flags, Mode::empty()) {
@@ -180,8 +180,8 @@ fn examine(
             .with("path", path.display())
             .hint("unmount it, or name another directory: what was named is the directory"));
     }
-    if asked.needs.changes() || !asked.options.read_in_use {
-        lock(&fd, path, asked.needs.changes() && asked.shared_as().is_none())?;
+    if request.needs.changes() || !request.options.read_in_use {
+        lock(&fd, path, request.needs.changes() && request.shared_as().is_none())?;
     }
     let identity = FileIdentity::of(&fd).map_err(|e| cannot("cannot stat the file", path, e))?;
     let fs = dir.filesystem();
@@ -191,17 +191,17 @@ fn examine(
     let proven = marked.is_some_and(|mark| mark.proves(&identity, fs)) || own_and_empty(&stat);
     // What a mark does not prove counts for nothing without confirmation: a run that only reads must not
     // delete the file in the end either.
-    let mark = marked.filter(|_| proven || asked.confirmed).cloned();
-    let (ours, unfinished) = (proven || asked.confirmed, marked.is_some() && !proven);
+    let mark = marked.filter(|_| proven || request.confirmed).cloned();
+    let (ours, unfinished) = (proven || request.confirmed, marked.is_some() && !proven);
     let existing = ExistingFile { ours, proven, unfinished, fd, stat, identity, mark };
-    if asked.needs.changes() && !existing.ours {
+    if request.needs.changes() && !existing.ours {
         let named = TargetPath::Files(file_set.clone()).name();
         let target =
             NamedTarget { shown: path.display().to_string(), ..NamedTarget::of(named.display()) };
         match (marked, differs) {
-            (Some(_), _) => refusal::unfinished(asked.confirmed, &target)?,
-            (None, Some(differs)) => refusal::another(asked.confirmed, &target, &differs)?,
-            (None, None) => refusal::foreign(asked.confirmed, &target, None)?,
+            (Some(_), _) => refusal::unfinished(request.confirmed, &target)?,
+            (None, Some(differs)) => refusal::another(request.confirmed, &target, &differs)?,
+            (None, None) => refusal::foreign(request.confirmed, &target, None)?,
         }
     }
     Ok(Some(existing))

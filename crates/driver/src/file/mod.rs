@@ -142,10 +142,10 @@ impl BoundDriver for FileOptions {
 
 /// The first half of [`open`]: up to where something would be created or written.
 fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()> {
-    let (_, resolved, asked) = open_request(driver, options, spec)?;
+    let (_, resolved, request) = open_request(driver, options, spec)?;
     match resolved {
-        TargetPath::Device { path } => device::open(&path, &asked).map(drop),
-        TargetPath::Files(file_set) => regular::check(&file_set, &asked),
+        TargetPath::Device { path } => device::open(&path, &request).map(drop),
+        TargetPath::Files(file_set) => regular::check(&file_set, &request),
     }
 }
 
@@ -156,15 +156,15 @@ fn open(
     spec: &OpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Box<dyn Target>> {
-    let (engine, resolved, asked) = open_request(driver, options, spec)?;
+    let (engine, resolved, request) = open_request(driver, options, spec)?;
     let ring = (engine == IoEngine::Uring).then(|| RingSetup::probe(options)).transpose()?;
     // Before anything changes it.
-    let lost = asked.confirmed.then(|| contents::lost(&resolved.name().to_string_lossy()));
-    let mut opened = OpenedTarget::from(resolved, &asked, ring.as_ref(), progress)?;
+    let lost = request.confirmed.then(|| contents::lost(&resolved.name().to_string_lossy()));
+    let mut opened = OpenedTarget::from(resolved, &request, ring.as_ref(), progress)?;
     // A plan that only reads may lay out what is somebody else's.
-    let lost = lost.filter(|_| asked.changes_device() || opened.watched.is_some());
+    let lost = lost.filter(|_| request.changes_device() || opened.watched.is_some());
     opened.facts.extend(lost.filter(|l| !l.is_empty()).map(|l| ("lost".to_owned(), l.join("; "))));
-    opened.into_target(&asked, ring, progress).map(|t| Box::new(t) as Box<dyn Target>)
+    opened.into_target(&request, ring, progress).map(|t| Box::new(t) as Box<dyn Target>)
 }
 
 /// What is to be opened where, and whether destroying it is confirmed.
@@ -191,8 +191,8 @@ fn open_request<'a>(
     let same = |n: &str| resolved.is(n, options.files);
     let named = NamedTarget::of(name.display());
     let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
-    let asked = FileOpenSpec { spec, options, needs, confirmed };
-    Ok((method, resolved, asked))
+    let request = FileOpenSpec { spec, options, needs, confirmed };
+    Ok((method, resolved, request))
 }
 
 /// What is said of a plan whose buffers would be registered, where they cannot be.
@@ -241,30 +241,30 @@ struct OpenedTarget {
 impl OpenedTarget {
     fn from(
         resolved: TargetPath,
-        asked: &FileOpenSpec<'_>,
+        request: &FileOpenSpec<'_>,
         ring: Option<&RingSetup>,
         progress: &mut OnProgress<'_>,
     ) -> Result<OpenedTarget> {
         let uring = ring.is_some();
         match resolved {
             TargetPath::Device { path } => {
-                if asked.options.files > 1 {
+                if request.options.files > 1 {
                     return Err(Error::usage("`files` is for directories, not for devices")
                         .hint("leave `files` out"));
                 }
-                let opened = device::open(&path, asked)?;
+                let opened = device::open(&path, request)?;
                 let io = IoFacts { uring, device: true };
-                shape_fits(&[opened.fd.as_fd()], opened.size, asked, io)?;
-                device::check_fill(&opened, asked)?;
-                if asked.changes_device() {
-                    target::try_workers(asked.spec.plan, &[opened.fd.as_fd()], ring, true)?;
+                shape_fits(&[opened.fd.as_fd()], opened.size, request, io)?;
+                device::check_fill(&opened, request)?;
+                if request.changes_device() {
+                    target::try_workers(request.spec.plan, &[opened.fd.as_fd()], ring, true)?;
                 }
-                let purged = device::purge(&opened, &path, asked, progress)?;
-                let filled = device::fill(&opened, &path, asked, progress)?;
+                let purged = device::purge(&opened, &path, request, progress)?;
+                let filled = device::fill(&opened, &path, request, progress)?;
                 let stat = rustix::fs::fstat(&opened.fd)
                     .map_err(|e| Error::unavailable("cannot stat the device").source(e))?;
                 Ok(OpenedTarget {
-                    watched: Some(path).filter(|_| asked.changes_device()),
+                    watched: Some(path).filter(|_| request.changes_device()),
                     files: vec![opened.fd],
                     file_size: opened.size,
                     made: None,
@@ -277,15 +277,15 @@ impl OpenedTarget {
                 })
             }
             TargetPath::Files(file_set) => {
-                let planned = regular::plan_preparation(&file_set, asked)?;
-                let foreign = planned.foreign(&asked.needs);
+                let planned = regular::plan_preparation(&file_set, request)?;
+                let foreign = planned.foreign(&request.needs);
                 let watched = foreign.first().map(|(_, path)| path.to_path_buf());
                 let io = IoFacts { uring, device: false };
-                shape_fits(&planned.there(), planned.file_size, asked, io)?;
+                shape_fits(&planned.existing_files(), planned.file_size, request, io)?;
                 if planned.replaces() {
-                    target::try_workers(asked.spec.plan, &planned.there(), ring, false)?;
+                    target::try_workers(request.spec.plan, &planned.existing_files(), ring, false)?;
                 }
-                let ready = regular::open(&file_set, planned, asked, progress)?;
+                let ready = regular::open(&file_set, planned, request, progress)?;
                 let kind = if file_set.whole_dir { "directory" } else { "file" };
                 let mut facts = vec![("target.kind".to_owned(), kind.to_owned())];
                 facts.extend(ready.facts);
@@ -303,16 +303,16 @@ impl OpenedTarget {
 
     fn into_target(
         self,
-        asked: &FileOpenSpec<'_>,
+        request: &FileOpenSpec<'_>,
         ring: Option<RingSetup>,
         progress: &mut OnProgress<'_>,
     ) -> Result<FileTarget> {
         let OpenedTarget { files, file_size, made, watched, mut facts, device } = self;
         let is_device = made.is_none();
-        let options = asked.options;
+        let options = request.options;
         let all: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
         let io = IoFacts { uring: ring.is_some(), device: is_device };
-        let align = check_io(&all, file_size, asked, io)?;
+        let align = check_io(&all, file_size, request, io)?;
         let total = file_size * files.len() as u64;
         let mut warm = Vec::new();
         match options.cache {
@@ -358,17 +358,17 @@ impl OpenedTarget {
         facts.push(("cache.resident_at_start".to_owned(), share));
         let below = describe(&files[0], device, &mut facts);
         Ok(FileTarget {
-            shape: options.direct.then(|| needs::largest_block(asked.spec.plan)).flatten(),
+            shape: options.direct.then(|| needs::largest_block(request.spec.plan)).flatten(),
             limits: below.as_ref().and_then(RequestLimits::of),
             geometry: Geometry { files: options.files, file_size, align },
             method,
             device: is_device,
-            writable: asked.needs.changes(),
-            durability: needs::durability(asked.spec.plan),
+            writable: request.needs.changes(),
+            durability: needs::durability(request.spec.plan),
             facts,
             warm,
             made,
-            guarded: Guarded::new(watched, asked.spec.stop),
+            guarded: Guarded::new(watched, request.spec.stop),
             files,
         })
     }
@@ -385,11 +385,11 @@ struct IoFacts {
 fn shape_fits(
     files: &[BorrowedFd<'_>],
     file_size: u64,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
     io: IoFacts,
 ) -> Result<()> {
-    let align = check_io(files, file_size, asked, io)?;
-    (asked.spec.fits)(Geometry { files: asked.options.files, file_size, align })
+    let align = check_io(files, file_size, request, io)?;
+    (request.spec.fits)(Geometry { files: request.options.files, file_size, align })
 }
 
 /// Sets direct I/O, sees whether the files can do what the plan asks, and returns the alignment that it
@@ -398,11 +398,11 @@ fn shape_fits(
 fn check_io(
     files: &[BorrowedFd<'_>],
     file_size: u64,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
     io: IoFacts,
 ) -> Result<u64> {
     let IoFacts { uring, device } = io;
-    let direct = asked.options.direct;
+    let direct = request.options.direct;
     for fd in files {
         layout::set_direct(*fd, direct).map_err(|e| {
             Error::unavailable("direct I/O is not possible here")
@@ -411,13 +411,13 @@ fn check_io(
         })?;
     }
     let Some(fd) = files.first() else { return Ok(1) };
-    if uring && asked.options.iopoll {
+    if uring && request.options.iopoll {
         polled(*fd)?;
     }
-    if uring && device && asked.needs.trims {
+    if uring && device && request.needs.trims {
         probe_discard(*fd)?;
     }
-    if !(direct || device && asked.needs.trims) {
+    if !(direct || device && request.needs.trims) {
         return Ok(1);
     }
     let align = match ioctl_blksszget(fd).ok().filter(|_| device) {
@@ -425,7 +425,7 @@ fn check_io(
         None => direct_align(*fd)?,
     };
     let why = if direct { "direct I/O goes by the device's blocks" } else { "trims do" };
-    needs::aligned(asked.spec.plan, align, why)?;
+    needs::aligned(request.spec.plan, align, why)?;
     if !file_size.is_multiple_of(align) {
         return Err(Error::usage("the size of a file is not a multiple of the device's blocks")
             .with("size", file_size)

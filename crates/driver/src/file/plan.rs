@@ -78,12 +78,12 @@ pub fn no_extents(path: &Path, extent: u64, e: io::Error) -> Error {
 
 /// Size of the data set when the job gives none: what is there. Errors: `Usage` when there is
 /// nothing.
-pub fn size_of_existing(entries: &[DataFile], asked: &FileOpenSpec<'_>) -> Result<u64> {
+pub fn size_of_existing(entries: &[DataFile], request: &FileOpenSpec<'_>) -> Result<u64> {
     let sizes = entries.iter().map(|f| f.existing.as_ref().map_or(0, ExistingFile::size));
     match sizes.min().unwrap_or(0) {
         0 => Err(Error::usage("the target holds no data yet and the job gives no size")
             .hint("write how much to lay out: size = \"1GiB\" under [target], or --size 1GiB")),
-        smallest => needs::usable_size(asked.spec.plan, smallest),
+        smallest => needs::usable_size(request.spec.plan, smallest),
     }
 }
 
@@ -92,21 +92,21 @@ pub fn size_of_existing(entries: &[DataFile], asked: &FileOpenSpec<'_>) -> Resul
 pub fn decide(
     found: &DataFile,
     file_size: u64,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
 ) -> Result<FilePreparation> {
-    let needs = asked.needs;
-    if let Some(extent) = asked.options.extent() {
-        return fragmented(found, file_size, extent, asked);
+    let needs = request.needs;
+    if let Some(extent) = request.options.extent() {
+        return fragmented(found, file_size, extent, request);
     }
-    if asked.grows() {
+    if request.grows() {
         return Ok(FilePreparation::Truncate);
     }
-    let fills = match asked.options.layout {
+    let fills = match request.options.layout {
         LayoutPolicy::Auto => needs.reads || needs.trims,
         LayoutPolicy::Always => true,
         LayoutPolicy::Never => false,
     };
-    let needs_data = needs.reads && !asked.options.allow_holes;
+    let needs_data = needs.reads && !request.options.allow_holes;
     let Some(existing) = &found.existing else {
         return match (fills, needs_data) {
             (true, _) => Ok(FilePreparation::Fill),
@@ -137,7 +137,7 @@ pub fn decide(
     match (empty, fills && existing.ours) {
         (0, _) => Ok(FilePreparation::Nothing),
         (_, true) => Ok(FilePreparation::Fill),
-        (_, false) if needs_data => Err(holey(found, existing, empty, file_size, asked)),
+        (_, false) if needs_data => Err(holey(found, existing, empty, file_size, request)),
         (_, false) => Ok(FilePreparation::Nothing),
     }
 }
@@ -157,9 +157,9 @@ fn fragmented(
     found: &DataFile,
     file_size: u64,
     extent: u64,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
 ) -> Result<FilePreparation> {
-    if asked.grows() || extent > file_size {
+    if request.grows() || extent > file_size {
         return Err(Error::usage("`extent_size` needs files that are laid out, and are larger")
             .with("extent_size", ByteSize(extent))
             .with("file", ByteSize(file_size))
@@ -186,11 +186,11 @@ fn holey(
     existing: &ExistingFile,
     empty: u64,
     of: u64,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
 ) -> Error {
     let share = empty as f64 * 100.0 / of as f64;
     // A confirmation names what the job names, which may be the directory.
-    let named = NamedTarget::of(asked.spec.plan.target.path.as_deref().unwrap_or_default());
+    let named = NamedTarget::of(request.spec.plan.target.path.as_deref().unwrap_or_default());
     let (left, hint) = match existing.unfinished {
         true => (
             "a run was killed while it wrote the file, or somebody has changed it since: ",

@@ -41,13 +41,13 @@ pub fn prepare(
     preparations: &[FilePreparation],
     file_size: u64,
     mut made: MarkedFiles,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
     // Since the decision, room was looked for and memory tried out.
-    let foreign = plan::foreign(&entries, preparations, &asked.needs);
+    let foreign = plan::foreign(&entries, preparations, &request.needs);
     if let Some((_, first)) = foreign.first() {
-        guard::again(foreign.iter().map(|(fd, _)| *fd), first, asked.spec.stop)?;
+        guard::again(foreign.iter().map(|(fd, _)| *fd), first, request.spec.stop)?;
     }
     let to_fill = preparations.iter().filter(|s| s.fills()).count() as u64;
     let mut meter =
@@ -62,14 +62,14 @@ pub fn prepare(
     for (found, preparation) in entries.into_iter().zip(preparations) {
         let is_new = found.existing.is_none();
         let blocks = found.existing.as_ref().map_or(0, ExistingFile::allocated);
-        let writes = asked.needs.writes && !preparation.fills();
+        let writes = request.needs.writes && !preparation.fills();
         allocates |= writes && (*preparation == FilePreparation::Truncate || blocks < file_size);
-        let whole = file_size.saturating_add(asked.options.tail.0);
-        held.push(take_over(found, *preparation, whole, &mut made, asked)?);
+        let whole = file_size.saturating_add(request.options.tail.0);
+        held.push(take_over(found, *preparation, whole, &mut made, request)?);
         new += u32::from(is_new);
         reused += u32::from(!is_new);
     }
-    let filler = fill_file(&mut made, asked)?;
+    let filler = fill_file(&mut made, request)?;
     made.note()?;
     // All that can be told before the first of them is given up.
     for (held, preparation) in held.iter().zip(preparations) {
@@ -77,11 +77,11 @@ pub fn prepare(
     }
     let mut buffers = layout::chunk()?;
     for (n, (held, preparation)) in held.iter().zip(preparations).enumerate() {
-        let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
+        let seed = request.spec.plan.run.seed.wrapping_add(n as u64);
         let shape = FileShape {
             size: file_size,
-            extent: asked.options.extent().unwrap_or(0),
-            tail: asked.options.tail.0,
+            extent: request.options.extent().unwrap_or(0),
+            tail: request.options.tail.0,
         };
         perform(*preparation, held, &shape, seed, &mut buffers, &mut made, &mut meter)?;
     }
@@ -89,9 +89,9 @@ pub fn prepare(
     let filled: Vec<_> = filled.map(|(held, _)| held.file.as_fd()).collect();
     layout::sync(&filled, made.dir().fd().as_fd())?;
     let ready: Vec<OwnedFd> = held.into_iter().map(|held| held.file).collect();
-    let filled = filler.map(|file| fill_up(&file, &made, asked, meter.on)).transpose()?;
+    let filled = filler.map(|file| fill_up(&file, &made, request, meter.on)).transpose()?;
     made.seal()?;
-    let fragments = fragments(&ready, file_size, asked)?;
+    let fragments = fragments(&ready, file_size, request)?;
     let mut facts = vec![
         ("files.new".to_owned(), new.to_string()),
         ("files.reused".to_owned(), reused.to_string()),
@@ -101,7 +101,7 @@ pub fn prepare(
     ];
     facts.extend(filled.into_iter().flatten());
     facts.extend(fragments);
-    if asked.grows() {
+    if request.grows() {
         facts.push(("files.grows".to_owned(), true.to_string()));
     }
     Ok(PreparedFiles { files: ready, file_size, made, facts })
@@ -112,9 +112,9 @@ pub fn prepare(
 fn fragments(
     files: &[OwnedFd],
     file_size: u64,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
 ) -> Result<Vec<(String, String)>> {
-    let Some(extent) = asked.options.extent() else { return Ok(Vec::new()) };
+    let Some(extent) = request.options.extent() else { return Ok(Vec::new()) };
     let mut found = 0;
     for file in files {
         found += plan::extents_of(file, file_size, extent)?;
@@ -134,15 +134,15 @@ pub fn check_fill(
     file_set: &FileSet,
     dir: Option<&OwnedDirectory>,
     grows: u64,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
 ) -> Result<()> {
-    let level = asked.options.fill;
+    let level = request.options.fill;
     if !level.is_asked() {
         return Ok(());
     }
     let held = dir.map_or(Ok(None), fill_blocks)?.unwrap_or(0);
     let there = file_set.nearest_dir();
-    let room = Room::of(OwnedDirectory::open(there, asked.spec.stop)?.fd())?;
+    let room = Room::of(OwnedDirectory::open(there, request.spec.stop)?.fd())?;
     let then = Room {
         used: room.used.saturating_add(grows),
         available: room.available.saturating_sub(grows),
@@ -187,8 +187,8 @@ fn fills(dir: &OwnedDirectory, found: &FileIdentity) -> Result<FileMark> {
 
 /// The file of ours that fills the file system, where a level is asked for, under this run's mark. Errors: as
 /// [`check_fill`], `Unavailable` when it cannot be had.
-fn fill_file(made: &mut MarkedFiles, asked: &FileOpenSpec<'_>) -> Result<Option<OwnedFd>> {
-    if !asked.options.fill.is_asked() {
+fn fill_file(made: &mut MarkedFiles, request: &FileOpenSpec<'_>) -> Result<Option<OwnedFd>> {
+    if !request.options.fill.is_asked() {
         return Ok(None);
     }
     let path = made.dir().path().join(fill_level::NAME);
@@ -203,8 +203,8 @@ fn fill_file(made: &mut MarkedFiles, asked: &FileOpenSpec<'_>) -> Result<Option<
     let found = FileIdentity::of(&file).map_err(|e| cannot("cannot stat the file", &path, e))?;
     // What was opened, in case the name came to mean another file.
     let earlier = held.map(|_| fills(made.dir(), &found)).transpose()?;
-    let (fs, run) = (made.dir().filesystem(), asked.spec.run_id);
-    let keep = asked.options.keep || earlier.is_some_and(|mark| mark.keep);
+    let (fs, run) = (made.dir().filesystem(), request.spec.run_id);
+    let keep = request.options.keep || earlier.is_some_and(|mark| mark.keep);
     let mark = FileMark::new(fill_level::NAME, &found, fs, run, keep);
     let origin = if held.is_some() { MarkOrigin::Proven } else { MarkOrigin::Made };
     made.take(mark, origin, None, None);
@@ -216,10 +216,10 @@ fn fill_file(made: &mut MarkedFiles, asked: &FileOpenSpec<'_>) -> Result<Option<
 fn fill_up(
     file: &OwnedFd,
     made: &MarkedFiles,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Vec<(String, String)>> {
-    let level = asked.options.fill;
+    let level = request.options.fill;
     let path = made.dir().path().join(fill_level::NAME);
     let failed = |e: Errno| cannot("cannot fill the file system", &path, e);
     let stat = fstat(file).map_err(failed)?;
@@ -232,7 +232,7 @@ fn fill_up(
         let what = "filling the file system";
         let mut meter = LayoutProgress { on: progress, what, done: 0, total: bytes };
         // Numbers of its own: not the data of the first file again.
-        layout::fill(file.as_fd(), bytes, !asked.spec.plan.run.seed, &mut meter)?;
+        layout::fill(file.as_fd(), bytes, !request.spec.plan.run.seed, &mut meter)?;
     }
     Ok(vec![
         ("fill.asked".to_owned(), level.to_string()),
@@ -256,13 +256,13 @@ fn take_over(
     preparation: FilePreparation,
     file_size: u64,
     made: &mut MarkedFiles,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
 ) -> Result<OpenFile> {
-    let (keep, grows) = (asked.options.keep, asked.grows());
+    let (keep, grows) = (request.options.keep, request.grows());
     let name = found.name;
     let fs = made.dir().filesystem().clone();
     let mark_of =
-        |file: &FileIdentity, keep| FileMark::new(&name, file, &fs, asked.spec.run_id, keep);
+        |file: &FileIdentity, keep| FileMark::new(&name, file, &fs, request.spec.run_id, keep);
     let Some(existing) = found.existing else {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC;
@@ -280,10 +280,10 @@ fn take_over(
     };
     let (size, identity) = (existing.size(), existing.identity);
     // What stays anyway and is only read needs no other mark than it has, and may lie where none can be written.
-    let only_read = preparation == FilePreparation::Nothing && !asked.needs.changes();
+    let only_read = preparation == FilePreparation::Nothing && !request.needs.changes();
     let mark = match &existing.mark {
         // Rank 0 has marked it, and sees to it in the end.
-        Some(_) if asked.shared_as().is_some_and(|rank| rank > 0) => None,
+        Some(_) if request.shared_as().is_some_and(|rank| rank > 0) => None,
         Some(earlier) if only_read && existing.proven && earlier.keep => None,
         // What an earlier run was asked to keep stays; what it left by accident goes.
         Some(earlier) => Some(mark_of(&identity, earlier.keep || keep)),

@@ -27,20 +27,20 @@ use crate::ownership::{MarkedFiles, OwnedDirectory};
 pub fn open(
     file_set: &FileSet,
     decided: PreparationPlan,
-    asked: &FileOpenSpec<'_>,
+    request: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
-    decided.try_extents(file_set, asked)?;
+    decided.try_extents(file_set, request)?;
     let made_dir = decided.dir.is_none();
     let dir = match decided.dir {
         Some(dir) => dir,
-        None => make_dir(&file_set.dir, asked.spec.stop)?,
+        None => make_dir(&file_set.dir, request.spec.stop)?,
     };
-    let goes = made_dir && !asked.options.keep;
-    let made = MarkedFiles::new(dir, goes, asked.needs.changes());
+    let goes = made_dir && !request.options.keep;
+    let made = MarkedFiles::new(dir, goes, request.needs.changes());
     let PreparationPlan { entries, preparations, file_size, .. } = decided;
-    let ready = prepare(entries, &preparations, file_size, made, asked, progress)?;
-    if asked.shared_as().is_some() {
+    let ready = prepare(entries, &preparations, file_size, made, request, progress)?;
+    if request.shared_as().is_some() {
         // Laid out, it is for all ranks.
         ready.files.iter().try_for_each(|fd| lock(fd, &file_set.dir, false))?;
     }
@@ -49,8 +49,8 @@ pub fn open(
 
 /// What [`open`] finds and decides before it creates anything. Errors: `Usage`, `Refused` or
 /// `Unavailable`.
-pub fn check(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
-    plan_preparation(file_set, asked).map(drop)
+pub fn check(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Result<()> {
+    plan_preparation(file_set, request).map(drop)
 }
 
 /// What is there, and what is to be done with each file.
@@ -64,7 +64,7 @@ pub struct PreparationPlan {
 
 impl PreparationPlan {
     /// The files that exist.
-    pub fn there(&self) -> Vec<BorrowedFd<'_>> {
+    pub fn existing_files(&self) -> Vec<BorrowedFd<'_>> {
         let existing = self.entries.iter().filter_map(|found| found.existing.as_ref());
         existing.map(|existing| existing.fd.as_fd()).collect()
     }
@@ -85,11 +85,13 @@ impl PreparationPlan {
 
     /// Lays out a file of no name in extents that lie apart, before one that is there is emptied for that: as
     /// large as the file where somebody loses what is in it. Errors: as for the file itself.
-    fn try_extents(&self, file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
+    fn try_extents(&self, file_set: &FileSet, request: &FileOpenSpec<'_>) -> Result<()> {
         let all = self.entries.iter().zip(&self.preparations);
         let replaced = all.filter(|(_, p)| **p == FilePreparation::Fragment);
         let mut replaced = replaced.filter_map(|(found, _)| found.existing.as_ref()).peekable();
-        let (Some(dir), Some(extent)) = (&self.dir, asked.options.extent()) else { return Ok(()) };
+        let (Some(dir), Some(extent)) = (&self.dir, request.options.extent()) else {
+            return Ok(());
+        };
         if replaced.peek().is_none() {
             return Ok(());
         }
@@ -109,51 +111,51 @@ impl PreparationPlan {
 }
 
 /// Opens and decides; nothing is created or written. Errors: `Usage`, `Refused` or `Unavailable`.
-pub fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPlan> {
-    if asked.options.purge != DevicePurge::None {
+pub fn plan_preparation(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Result<PreparationPlan> {
+    if request.options.purge != DevicePurge::None {
         return Err(Error::refused("only a whole NVMe device can be formatted or sanitized")
             .with("path", file_set.dir.display())
             .hint("name it like /dev/nvme0n1; on files, purge by discard or zero_fill"));
     }
-    let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
+    let asked_size = needs::asked_file_size(request.spec.plan, request.options.files)?;
     let dir = if file_set.dir_absent {
         None
     } else {
-        Some(OwnedDirectory::open(&file_set.dir, asked.spec.stop)?)
+        Some(OwnedDirectory::open(&file_set.dir, request.spec.stop)?)
     };
-    let entries = find_files(file_set, dir.as_ref(), asked)?;
-    if asked.needs.changes() {
+    let entries = find_files(file_set, dir.as_ref(), request)?;
+    if request.needs.changes() {
         let undecided = vec![FilePreparation::Nothing; entries.len()];
-        check_foreign(&foreign(&entries, &undecided, &asked.needs), asked)?;
+        check_foreign(&foreign(&entries, &undecided, &request.needs), request)?;
     }
     let file_size = match asked_size {
         Some(size) => size,
-        None => size_of_existing(&entries, asked)?,
+        None => size_of_existing(&entries, request)?,
     };
     let preparations = entries
         .iter()
-        .map(|f| decide(f, file_size, asked))
+        .map(|f| decide(f, file_size, request))
         .collect::<Result<Vec<FilePreparation>>>()?;
-    if !asked.needs.changes() {
+    if !request.needs.changes() {
         // A plan that only reads changes what it lays out.
         let changed = entries.iter().zip(&preparations);
         let changed = changed.filter(|(_, p)| **p != FilePreparation::Nothing);
         let changed: Vec<_> =
             changed.filter_map(|(found, _)| Some(found.existing.as_ref()?.fd.as_fd())).collect();
         if !changed.is_empty() {
-            guard::files(changed, shown(file_set, &entries), Some(asked.spec.stop))?;
+            guard::files(changed, shown(file_set, &entries), Some(request.spec.stop))?;
         }
-        check_foreign(&foreign(&entries, &preparations, &asked.needs), asked)?;
+        check_foreign(&foreign(&entries, &preparations, &request.needs), request)?;
     }
     let grows = check_space(file_set, &entries, &preparations, file_size)?;
-    check_fill(file_set, dir.as_ref(), grows, asked)?;
+    check_fill(file_set, dir.as_ref(), grows, request)?;
     Ok(PreparationPlan { dir, entries, preparations, file_size })
 }
 
 /// What is asked of files that are somebody else's and whose loss is confirmed.
-fn check_foreign(foreign: &[(BorrowedFd<'_>, &Path)], asked: &FileOpenSpec<'_>) -> Result<()> {
+fn check_foreign(foreign: &[(BorrowedFd<'_>, &Path)], request: &FileOpenSpec<'_>) -> Result<()> {
     guard::foreign_files(foreign)?;
-    foreign.iter().try_for_each(|(fd, path)| asked.still_confirmed(path, *fd))
+    foreign.iter().try_for_each(|(fd, path)| request.still_confirmed(path, *fd))
 }
 
 fn make_dir(path: &Path, stop: &StopFlag) -> Result<OwnedDirectory> {
@@ -191,11 +193,11 @@ mod tests {
         let (stop, destroy) = (StopFlag::default(), Some(text));
         let spec =
             OpenSpec { plan: &plan, run_id: "test", destroy, stop: &stop, fits: &|_| Ok(()) };
-        let (_, TargetPath::Files(set), asked) = open_request("file", &options, &spec).unwrap()
+        let (_, TargetPath::Files(set), request) = open_request("file", &options, &spec).unwrap()
         else {
             panic!("a file")
         };
-        let planned = match plan_preparation(&set, &asked) {
+        let planned = match plan_preparation(&set, &request) {
             Ok(planned) => planned,
             Err(e) => {
                 eprintln!("skipped: what_comes_between_the_decision_and_the_layout: {e}");
@@ -208,7 +210,7 @@ mod tests {
             return;
         };
         let before = std::fs::read(&image).unwrap();
-        let opened = open(&set, planned, &asked, &mut |_| true);
+        let opened = open(&set, planned, &request, &mut |_| true);
         let device = String::from_utf8(over.stdout).unwrap();
         Command::new("losetup").args(["-d", device.trim()]).status().unwrap();
         let e = opened.err().expect("refused");

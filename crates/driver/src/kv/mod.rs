@@ -98,7 +98,7 @@ trait StoreEngine: Send + Sync + 'static {
     }
     /// Other directories in which the database in `dir` keeps data. Errors: `Unavailable` when that cannot
     /// be read.
-    fn beside(&self, _dir: &Path) -> Result<Vec<PathBuf>> {
+    fn auxiliary_dirs(&self, _dir: &Path) -> Result<Vec<PathBuf>> {
         Ok(Vec::new())
     }
     /// Whether what lies beside `dir` is the database's alone, which is closed. Errors: `Refused`, naming what

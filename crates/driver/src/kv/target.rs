@@ -81,7 +81,7 @@ impl<E: StoreEngine> KvTarget<E> {
     pub fn check(engine: &E, ask: &DatabaseSpec<'_>) -> Result<()> {
         let mut workloads = ask.spec.plan.workloads.iter();
         workloads.try_for_each(|w| WorkloadRules::of(w, ask.bounded).map(drop))?;
-        DatabaseDirectory::check(&ask.directory(E::NAME, &|dir| engine.beside(dir)))
+        DatabaseDirectory::check(&ask.directory(E::NAME, &|dir| engine.auxiliary_dirs(dir)))
     }
 
     /// Passes the guard and opens. Errors: `Usage`, `Refused` or `Unavailable`; then everything is
@@ -98,7 +98,7 @@ impl<E: StoreEngine> KvTarget<E> {
             trial::workers(plan)?;
             try_options(&engine, dir, ask.spec.run_id)
         };
-        let beside = |dir: &Path| engine.beside(dir);
+        let beside = |dir: &Path| engine.auxiliary_dirs(dir);
         let request = ask.directory(E::NAME, &beside);
         let mut directory = DatabaseDirectory::take(&request, &try_out)?;
         // Stores make and delete files by path: this one leads to no other directory.
@@ -197,7 +197,7 @@ impl<E: StoreEngine> KvTarget<E> {
             return Err(Error::internal("the database is closed while a worker uses it"));
         };
         let engine = &self.engine;
-        let beside = |dir: &Path| engine.beside(dir);
+        let beside = |dir: &Path| engine.auxiliary_dirs(dir);
         if !self.directory.keeps() {
             let outside = engine.outside(&store, self.directory.path());
             drop(store);
@@ -243,8 +243,8 @@ impl<E: StoreEngine> Target for KvTarget<E> {
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
     }
-    fn beside(&self) -> Vec<PathBuf> {
-        self.engine.beside(self.directory.path()).unwrap_or_default()
+    fn auxiliary_dirs(&self) -> Vec<PathBuf> {
+        self.engine.auxiliary_dirs(self.directory.path()).unwrap_or_default()
     }
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         Some(self)

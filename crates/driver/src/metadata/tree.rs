@@ -128,11 +128,11 @@ pub fn check(spec: &OpenSpec<'_>, options: &MetadataOptions) -> Result<()> {
     if absent {
         return room(spec.plan, path.parent().unwrap_or(&path), 0);
     }
-    look(spec, options, &path, confirmed).map(drop)
+    inspect_tree(spec, options, &path, confirmed).map(drop)
 }
 
 /// What becomes of a directory that is there.
-fn look(
+fn inspect_tree(
     spec: &OpenSpec<'_>,
     options: &MetadataOptions,
     path: &Path,
@@ -357,7 +357,7 @@ impl FileTree {
         made_dir: bool,
         confirmed: bool,
     ) -> Result<FileTree> {
-        let seen = look(spec, options, path, confirmed)?;
+        let seen = inspect_tree(spec, options, path, confirmed)?;
         let SeenTree { dir, found: mut there, mut mark, decision, contents } = seen;
         if let (OwnershipDecision::Wipe, Some(gone)) = (&decision, &mut there) {
             let layout = layout_of(gone)?;

@@ -122,7 +122,7 @@ impl S3Client {
         S3Client::at(location, options, credentials, addresses, stop)
     }
 
-    /// [`Store::new`] with the addresses of each server, at least one each.
+    /// [`S3Client::new`] with the addresses of each server, at least one each.
     pub fn at(
         location: PrefixLocation,
         options: S3Options,

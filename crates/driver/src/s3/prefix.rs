@@ -122,7 +122,7 @@ impl OwnedPrefix {
         };
         let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
         check_outer(store)?;
-        let (found, server) = look(store, names)?;
+        let (found, server) = inspect_prefix(store, names)?;
         store.check_endpoints()?;
         if let (Some(inner), false) = (&found.inner, confirmed) {
             let what = "another run's prefix lies inside this one";
@@ -435,7 +435,7 @@ struct PrefixContents {
     inner: Option<String>,
 }
 
-fn look(store: &S3Client, names: &[ObjectNaming]) -> Result<(PrefixContents, String)> {
+fn inspect_prefix(store: &S3Client, names: &[ObjectNaming]) -> Result<(PrefixContents, String)> {
     let owner = owner(store);
     let (mut contents, mut marked, mut inner) = (Contents::Empty, false, None);
     let mut all = Vec::new();

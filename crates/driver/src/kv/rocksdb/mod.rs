@@ -214,7 +214,7 @@ impl StoreEngine for RocksDbEngine {
         RocksDbStore::open(options, dir, family, true, self.options.wal).map(drop)
     }
 
-    fn beside(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+    fn auxiliary_dirs(&self, dir: &Path) -> Result<Vec<PathBuf>> {
         outside::log_dirs(dir)
     }
 

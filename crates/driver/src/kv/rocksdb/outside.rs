@@ -80,7 +80,7 @@ const LOOKS: Duration = Duration::from_millis(5);
 pub fn own_logs(dirs: Vec<PathBuf>, makes: &[PathBuf]) -> Result<OutsideFiles> {
     let mut unknown = None;
     let found = patience::wait(SETTLES, LOOKS, &StopFlag::default(), || {
-        let looked = look(&dirs, &mut unknown);
+        let looked = files_outside(&dirs, &mut unknown);
         looked.map(|files| unknown.is_none().then_some(files)).transpose()
     });
     match found {
@@ -101,7 +101,7 @@ pub fn own_logs(dirs: Vec<PathBuf>, makes: &[PathBuf]) -> Result<OutsideFiles> {
     }
 }
 
-fn look(dirs: &[PathBuf], unknown: &mut Option<PathBuf>) -> Result<Vec<OutsideFile>> {
+fn files_outside(dirs: &[PathBuf], unknown: &mut Option<PathBuf>) -> Result<Vec<OutsideFile>> {
     let open = open_files().map_err(|e| {
         cannot("cannot tell which logs the database has open", Path::new("/proc/self/fd"), e)
     })?;

@@ -13,12 +13,14 @@ use serde_json::{Value, json};
 use taillight_core::Result;
 
 pub use metrics::{METRICS, Metric, metric};
+pub use tracks::{HostTrack, host_tracks};
 
 use crate::columns::{Double, Int64, Nullable, TableWriter, Utf8, read_table, table_row};
 use crate::dir::RunDir;
 use crate::names;
 
 mod metrics;
+mod tracks;
 
 /// Rows of a row group: those that a run holds in memory.
 const GROUP_ROWS: usize = 1 << 13;

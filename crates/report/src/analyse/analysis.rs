@@ -2,6 +2,7 @@
 
 use taillight_core::OpKind;
 use taillight_rundir::bus::BusInfo;
+use taillight_rundir::host::HostTrack;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::nvme::NvmeFile;
 use taillight_rundir::origin::ImportedFile;
@@ -10,7 +11,6 @@ use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{Manifest, RunStatus};
 
 use super::group::IoGroup;
-use super::host::HostTrack;
 use super::latency::Origin;
 use super::ranks::RanksAnalysis;
 use super::requests::RequestGroup;

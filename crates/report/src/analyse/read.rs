@@ -6,6 +6,7 @@ use std::path::Path;
 use taillight_core::plan::CaptureMode;
 use taillight_core::progress::OnProgress;
 use taillight_core::{ErrorKind, Result};
+use taillight_rundir::host::host_tracks;
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::ios::IosFile;
 use taillight_rundir::origin::RunOrigin;
@@ -18,7 +19,6 @@ use super::analysis::{Analysis, IoCounts, MachineData, ReadProblem};
 use super::capture::{CapturedIos, CountingBasis};
 use super::group::IoGroup;
 use super::histograms::{self, STATUS_UNKNOWN, is_load};
-use super::host;
 use super::latency::Origin;
 use super::store::{self, StoreTrack};
 use super::{capture, damage, imported, ranks};
@@ -175,7 +175,7 @@ fn captured(
 }
 
 fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<ReadProblem>) -> Result<MachineData> {
-    let host = host::tracks(dir, span.0, span.1);
+    let host = host_tracks(dir, span.0, span.1);
     Ok(MachineData {
         host: or_trouble(host, "host_unreadable", troubles)?,
         nvme: or_trouble(dir.read(), "nvme_unreadable", troubles)?,

@@ -2,8 +2,8 @@
 //! of circumstances for the reader. No verdict rests on it: a sample is a mean over an interval that is
 //! mostly longer than the episode.
 
-use crate::analyse::host::HostTrack;
-use crate::format;
+use taillight_core::units::readable;
+use taillight_rundir::host::HostTrack;
 
 /// A metric that is worth a word when it stands out.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl<'a> Around<'a> {
                 ));
             }
         }
-        let span = format::duration_ns(length.max(0) as u64);
+        let span = readable::duration_ns(length.max(0) as u64);
         let text = || format!("samples of {span} around it: {}", said.join(", "));
         (!said.is_empty()).then(text)
     }
@@ -98,8 +98,8 @@ fn median(track: &HostTrack) -> f64 {
 /// A rough number is enough: the words around it say how much it stands out.
 fn value(value: f64, unit: &str) -> String {
     let number = match value {
-        v if v < 10.0 => format::trimmed(&format!("{v:.1}")),
-        v => format::count(v.round() as u64),
+        v if v < 10.0 => readable::trimmed(&format!("{v:.1}")),
+        v => readable::count(v.round() as u64),
     };
     match unit {
         "1/s" => format!("{number}/s"),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use taillight_core::units::readable;
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::acting;
@@ -17,7 +18,6 @@ use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::{Piece, Source};
 use super::who::{Who, called};
-use crate::format;
 
 /// Culprits of an episode that are listed, the largest of each role.
 const LISTED: usize = 3;
@@ -81,12 +81,12 @@ impl Culprit {
     pub fn did(&self) -> String {
         let who = self.who();
         let took =
-            self.time_ns.map_or(String::new(), |ns| format!(" for {}", format::duration_ns(ns)));
-        let requests = self.requests.map_or(String::new(), |n| format::counted(n, "request"));
+            self.time_ns.map_or(String::new(), |ns| format!(" for {}", readable::duration_ns(ns)));
+        let requests = self.requests.map_or(String::new(), |n| readable::counted(n, "request"));
         match self.role {
             Role::Disk => format!(
                 "{who} had {requests} of {} in the disk in front of the slowest",
-                format::bytes(self.bytes.unwrap_or(0))
+                readable::bytes(self.bytes.unwrap_or(0))
             ),
             Role::Cpu => format!("{who} had the CPU{took}"),
             Role::Kthread => format!("{who}, which acts for the I/O, was late{took}"),

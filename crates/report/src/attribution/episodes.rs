@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use taillight_core::units::readable;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
@@ -20,7 +21,6 @@ use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::Piece;
 use super::who::Who;
-use crate::format;
 
 /// What blocks a thread, for all that backend perf can tell.
 pub const CANNOT_SEE: &str = "storage, file system, lock or server, this backend cannot see which";
@@ -82,10 +82,10 @@ impl EpisodeView {
 
     /// How many outliers, and how slow, in words.
     pub fn size(&self) -> String {
-        let worst = format::duration_ns(self.worst_ns);
+        let worst = readable::duration_ns(self.worst_ns);
         match self.ios {
             1 => format!("1 outlier of {worst}"),
-            n => format!("{} outliers up to {worst}", format::count(n)),
+            n => format!("{} outliers up to {worst}", readable::count(n)),
         }
     }
     /// How sure the layer is: `sure` when nine of ten of its verdicts are, else `likely`; none without a
@@ -102,7 +102,7 @@ impl EpisodeView {
         match self.layer {
             Layer::Mixed => "the excess in several places, none with half of it".to_owned(),
             layer => {
-                let share = format::percent(self.share);
+                let share = readable::percent(self.share);
                 format!("{share} of the excess {}", layer.place())
             }
         }
@@ -189,7 +189,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     {
         said.push(format!("I/Os were queued late: {}", by.0));
     }
-    let time = |ns: u64| format::duration_ns(ns);
+    let time = |ns: u64| readable::duration_ns(ns);
     let without: u64 =
         events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns).sum();
     if without > 0 {
@@ -205,7 +205,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     if let Some(longest) = commits.iter().max() {
         said.push(format!(
             "{}, the longest {}",
-            format::counted(commits.len() as u64, "journal commit"),
+            readable::counted(commits.len() as u64, "journal commit"),
             time(*longest)
         ));
     }
@@ -252,7 +252,7 @@ fn as_always(list: &[Judged], said: &mut Vec<String>) {
             "{} of {} waited behind one that took {} {}",
             behind.count(),
             list.len(),
-            format::duration_ns(ns),
+            readable::duration_ns(ns),
             j.layer.place()
         ));
     }
@@ -266,7 +266,7 @@ fn why_unseen(info: &TraceInfo, until_ns: i64) -> String {
             "something stopped the tracing".to_owned()
         }
         TracingBackend::Perf if info.events_lost > 0 => {
-            let lost = format::counted(info.events_lost, "trace record");
+            let lost = readable::counted(info.events_lost, "trace record");
             format!("{lost} were lost in the run")
         }
         TracingBackend::Perf => "the log of context switches has a gap".to_owned(),
@@ -277,14 +277,14 @@ fn why_unseen(info: &TraceInfo, until_ns: i64) -> String {
 /// What could not be seen, and signs of why.
 fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut Vec<String>) {
     let EpisodeContext { events, info, .. } = *seen;
-    let time = |ns: u64| format::duration_ns(ns);
+    let time = |ns: u64| readable::duration_ns(ns);
     let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
     let (blocked, all): (u64, u64) =
         (sum(Phase::Blocked), list.iter().map(|j| j.phases.sum()).sum());
     if blocked * 20 >= all.max(1) {
         said.push(format!(
             "blocked in the kernel for {} of their time: {}",
-            format::percent(blocked as f64 / all.max(1) as f64),
+            readable::percent(blocked as f64 / all.max(1) as f64),
             CANNOT_SEE
         ));
     }
@@ -369,7 +369,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
             }
         }
     }
-    let time = |ns: u64| format::duration_ns(ns);
+    let time = |ns: u64| readable::duration_ns(ns);
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     for (words, ns) in reasons.into_iter().take(3) {
@@ -395,7 +395,7 @@ fn waited_for_cpu(instead: BTreeMap<(Who, bool), u64>, own: Option<u64>) -> Opti
             // Several may have had it in turn: known is the last one.
             _ => format!(", which {} had last", who.words(own)),
         };
-        format!("waited {} for a CPU{behind}", format::duration_ns(ns))
+        format!("waited {} for a CPU{behind}", readable::duration_ns(ns))
     })
 }
 
@@ -426,7 +426,7 @@ fn stamps_and_marks(list: &[Judged], events: &Events, said: &mut Vec<String>) {
         let text: Vec<String> = parts
             .iter()
             .take(3)
-            .map(|(ns, p)| format!("{} {}", p.words(), format::duration_ns(*ns)))
+            .map(|(ns, p)| format!("{} {}", p.words(), readable::duration_ns(*ns)))
             .collect();
         let dev = worst.row.as_ref().and_then(|r| r.dev.as_deref());
         let low = worst.row.as_ref().and_then(|r| r.low_dev.as_deref());
@@ -455,7 +455,7 @@ fn picture(list: &[Judged]) -> Vec<PictureRow> {
             "worker {} {} {}",
             j.slow.worker,
             j.slow.op.name(),
-            format::duration_ns(j.phases.sum())
+            readable::duration_ns(j.phases.sum())
         );
         PictureRow { label, pieces: j.pieces.clone() }
     };

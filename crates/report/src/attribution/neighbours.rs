@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use taillight_core::units::readable;
 use taillight_rundir::layers::{LayerKind, LayerRow};
 use taillight_rundir::trace_info::TraceInfo;
 
 use super::events::Events;
 use super::held_pages::{HELD, READ_AHEAD};
 use super::who::Who;
-use crate::format;
 
 /// Stands in for the name of another thread of the program itself.
 const OWN: &str = "own";
@@ -31,7 +31,7 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
     });
     let size = |rows: &[&LayerRow]| {
         let bytes: u64 = rows.iter().filter_map(|r| r.size).sum();
-        (format::counted(rows.len() as u64, "I/O"), format::bytes(bytes))
+        (readable::counted(rows.len() as u64, "I/O"), readable::bytes(bytes))
     };
     if !ahead.is_empty() {
         let (ios, bytes) = size(&ahead);
@@ -42,7 +42,7 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
         said.push(format!("a limit had held pages of the run's file back: {ios}, {bytes}"));
     }
     if !unplaced.is_empty() {
-        let parts = format::counted(unplaced.len() as u64, "part");
+        let parts = readable::counted(unplaced.len() as u64, "part");
         let (_, bytes) = size(&unplaced);
         said.push(format!("{parts} of the run's own I/Os that could not be given to one, {bytes}"));
     }

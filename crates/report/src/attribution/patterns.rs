@@ -7,6 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
+use taillight_core::units::readable;
 use taillight_rundir::layers::{LayerKind, LayerRow};
 use taillight_stats::episodes::DEFAULT_GAP_NS;
 
@@ -16,7 +17,6 @@ use super::events::Events;
 use super::judge::{Judged, Layer};
 use super::timeline::overlapping;
 use super::who::called;
-use crate::format;
 
 /// Fewer episodes make no pattern.
 const FEWEST: usize = 5;
@@ -223,9 +223,9 @@ pub fn patterns(episodes: &[EpisodeView], scale: &PatternScale) -> Vec<Pattern> 
 impl Pattern {
     /// One sentence.
     pub fn words(&self) -> String {
-        let time = |ns: u64| format::duration_ns(ns);
-        let (all, place) = (format::count(self.episodes), self.layer.place());
-        let of = format!("In {} of {all} episodes {place}", format::count(self.common));
+        let time = |ns: u64| readable::duration_ns(ns);
+        let (all, place) = (readable::count(self.episodes), self.layer.place());
+        let of = format!("In {} of {all} episodes {place}", readable::count(self.common));
         let what = match &self.alike {
             Alike::Period { period_ns } => {
                 format!("The {all} episodes {place} come every {}.", time(*period_ns))
@@ -236,8 +236,8 @@ impl Pattern {
             }
             Alike::Place { from, to } => format!(
                 "{of} the slowest I/O was in the same place: {} to {}.",
-                format::bytes(*from),
-                format::bytes(*to)
+                readable::bytes(*from),
+                readable::bytes(*to)
             ),
             Alike::Cpu { cpu } => format!("{of} it was for CPU {cpu}."),
             Alike::AfterFlush { after_ns } => format!(
@@ -253,7 +253,7 @@ impl Pattern {
 fn once_in(chance: f64) -> String {
     match (1.0 / chance.max(f64::MIN_POSITIVE)).floor() {
         runs if runs >= 1e6 => "less than 1 of 1,000,000 runs".to_owned(),
-        runs => format!("at most 1 of {} runs", format::count(runs as u64)),
+        runs => format!("at most 1 of {} runs", readable::count(runs as u64)),
     }
 }
 

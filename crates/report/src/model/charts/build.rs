@@ -2,6 +2,7 @@
 
 use taillight_core::plan::WorkloadPlan;
 use taillight_core::{Error, LatencyKind, OpKind, Percentile, Result};
+use taillight_rundir::host::HostTrack;
 use taillight_rundir::latency::NineEntry;
 use taillight_stats::slc::SBK_21_LIST;
 use taillight_stats::{Dist, Slc, needed_one_sided, percentile_curve};
@@ -13,7 +14,6 @@ use super::data::{
 use super::heat;
 use super::tracks::{fine, tracks, workload_tracks};
 use crate::analyse::dists::{LatencyDists, LatencySample, headline, headline_kind, merged};
-use crate::analyse::host::HostTrack;
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{Analysis, IoGroup, Row, SlowestIos};
 

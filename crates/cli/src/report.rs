@@ -257,7 +257,7 @@ fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>>
 /// as [`main`].
 pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     let left_out = args.without.clone();
-    if let Some(rule) = left_out.as_deref().filter(|rule| !taillight_report::is_rule(rule)) {
+    if let Some(rule) = left_out.as_deref().filter(|rule| !taillight_explain::is_rule(rule)) {
         return Err(Error::usage("no rule is called so")
             .with("rule", rule)
             .hint("explain -v names the rules that spoke"));

@@ -2,13 +2,11 @@
 //! is never changed. Called by `cli`.
 //!
 //! Each folder is one stage, and a stage uses only those before it:
-//! [`analyse`] (figures of a run directory) -> [`attribution`] (why the tail is slow), `verdict`
-//! (what is wrong with the run) -> `summary` (`summary.json`) -> [`model`] (words, tables and chart
+//! [`analyse`] (figures of a run directory) -> `verdict` (what is wrong with the run) -> `summary` (`summary.json`) -> [`model`] (words, tables and chart
 //! data) -> [`render`] (console, Markdown, CSV, JSON, page) -> [`mod@export`] (formats of other tools), [`make()`].
 //! `text` is below all.
 
 pub mod analyse;
-pub mod attribution;
 pub mod export;
 mod make;
 pub mod model;
@@ -18,7 +16,6 @@ mod text;
 mod verdict;
 
 pub use analyse::damage::{damaged, is_damage};
-pub use attribution::{is_rule, layer_did, layer_words};
 pub use make::{MadeReport, ReportOptions, at_home, check_output, make, make_counted};
 pub use model::charts::sweep;
 pub use model::charts::{JudgedWindow, RunGroup, SteadyTrack};
@@ -30,6 +27,7 @@ pub use model::{SideDetails, side_words};
 pub use render::console::{ConsoleStyle, console_text};
 pub use render::html;
 pub use summary::summarise;
+pub use taillight_explain::{layer_did, layer_words};
 pub use text::origin::tool as tool_words;
 pub use text::{by_chance, format, table, undecided};
 pub use verdict::LEVEL_CHANGED;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use taillight_core::OpKind;
 use taillight_core::units::readable::in_line;
-use taillight_report::attribution::{Culprit, SlowNow, SlowSoFar};
+use taillight_explain::{Culprit, SlowNow, SlowSoFar};
 use taillight_report::format::{bytes, count, duration_ns};
 use taillight_rundir::layers::LayerRow;
 use taillight_rundir::manifest::ClockInfo;

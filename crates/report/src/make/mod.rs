@@ -18,7 +18,6 @@ pub use output::{at_home, check_output};
 
 use crate::analyse::damage::damaged;
 use crate::analyse::{Analysis, CapturedIos, IoGroup, analyse};
-use crate::attribution::{Explanation, explain};
 use crate::model::labels;
 use crate::model::shared::about_all;
 use crate::model::{
@@ -27,6 +26,7 @@ use crate::model::{
 use crate::render::console::{self, ConsoleStyle};
 use crate::render::{TEXTS, explain_text, html};
 use crate::summary::summarise;
+use taillight_explain::{ExplainInputs, Explanation, explain};
 
 /// What is made and where.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ pub struct ReportOptions {
     /// Whether `summary.json` is written anew into each run directory; of a damaged run only where none
     /// is left from before the damage.
     pub write: bool,
-    /// A rule of attribution that is left out, to see what it is for.
+    /// A rule of `explain` that is left out, to see what it is for.
     pub left_out: Option<String>,
 }
 
@@ -188,7 +188,12 @@ fn explained(
     summary: &mut Summary,
     options: &ReportOptions,
 ) -> Result<(Option<Explanation>, Option<Error>)> {
-    match explain(dir, analysis, summary, options.left_out.as_deref()) {
+    let inputs = ExplainInputs {
+        host: &analysis.machine.host,
+        unread_samples: analysis.trouble("host_unreadable").map(|t| t.text.clone()),
+        left_out: options.left_out.as_deref(),
+    };
+    match explain(dir, summary, inputs) {
         Ok(explanation) => {
             summary.cause = explanation.as_ref().map(Explanation::causes);
             for qos in &mut summary.qos {

@@ -1,9 +1,9 @@
 //! An explanation in plain words, for the console, Markdown and the page.
 
-use crate::attribution::{CANNOT_SEE, Explanation, Layer, OutlierVerdict};
 use crate::format;
 use taillight_core::OpKind;
 use taillight_core::plan::TraceMode;
+use taillight_explain::{CANNOT_SEE, Explanation, Layer, OutlierVerdict};
 use taillight_rundir::names;
 use taillight_rundir::trace_info::TracingBackend;
 
@@ -256,11 +256,11 @@ mod tests {
             episodes: Vec::new(),
             patterns: Vec::new(),
             levels: Vec::new(),
-            coverage: crate::attribution::Coverage::default(),
+            coverage: taillight_explain::Coverage::default(),
             gone: false,
             unread_samples: None,
             ios: Vec::new(),
-            blocked: crate::attribution::Blocked::default(),
+            blocked: taillight_explain::Blocked::default(),
             begun_ns: None,
         }
     }

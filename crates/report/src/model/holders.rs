@@ -4,8 +4,8 @@ use serde::Serialize;
 use taillight_rundir::trace_info::TracingBackend;
 
 use super::{AnalysedRun, sentences};
-use crate::attribution::{Layer, LayerShare};
 use crate::format;
+use taillight_explain::{Layer, LayerShare};
 
 /// Shares of outliers by layer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use taillight_rundir::Summary;
 
 use crate::analyse::Analysis;
-use crate::attribution::Explanation;
+use taillight_explain::Explanation;
 
 /// One run with everything renderers may use.
 pub struct AnalysedRun {

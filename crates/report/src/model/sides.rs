@@ -13,9 +13,9 @@ use taillight_stats::group_episodes;
 use super::AnalysedRun;
 use crate::analyse::dists::headline_kind;
 use crate::analyse::{KEPT, SlowestIos};
-use crate::attribution::{Explanation, Phase, PhaseLevel};
 use crate::format;
 use crate::table::{Cell, Table};
+use taillight_explain::{Explanation, Phase, PhaseLevel};
 
 /// What is found out from the I/Os of two sides.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -311,7 +311,7 @@ mod tests {
     use taillight_rundir::compare::ComparedRun;
 
     use super::*;
-    use crate::attribution::Phases;
+    use taillight_explain::Phases;
 
     fn level(ns: u64, parts: &[(Phase, u64)]) -> PhaseLevel {
         let mut phases = Phases::default();

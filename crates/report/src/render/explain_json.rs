@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use taillight_rundir::trace_info::TraceInfo;
 
-use crate::attribution::{
+use taillight_explain::{
     Blocked, Culprit, EpisodeView, Explanation, Layer, LayerShare, OutlierVerdict, Pattern, Phase,
     PhaseLevel, Phases,
 };

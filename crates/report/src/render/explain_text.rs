@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::attribution::{Explanation, Phase, headline};
 use crate::format;
 use crate::model::sentences;
 use crate::table::{Cell, Table, TextPage, Tone};
+use taillight_explain::{Explanation, Phase, headline};
 
 /// Episodes listed singly.
 const EPISODES: usize = 10;

@@ -21,8 +21,8 @@ use self::messages::{
 };
 use self::tracks::{TraceSlice, Tracks, put};
 use super::{RunExport, ios, not_kept};
-use crate::attribution::{Layer, Slow, layer, time_lines};
 use crate::format::{count, counted};
+use taillight_explain::{Layer, Slow, layer, time_lines};
 
 /// See [`super::RUN_EXPORTS`].
 pub const PERFETTO: RunExport = RunExport {

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::timelines;
-use crate::attribution::Explanation;
 use crate::format;
 use crate::render::explain_text::answer;
+use taillight_explain::Explanation;
 
 /// Episodes on the page: those with a picture.
 #[derive(Serialize)]

@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use crate::attribution::{EpisodeView, Explanation, Phase, PhaseLevel};
 use crate::format;
+use taillight_explain::{EpisodeView, Explanation, Phase, PhaseLevel};
 
 const WIDTH: f64 = 900.0;
 const LABELS: f64 = 190.0;

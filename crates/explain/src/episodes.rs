@@ -1,0 +1,575 @@
+//! Outliers grouped into episodes: one stall at depth 32 is one event, not 32. Each with the layer
+//! to blame, the evidence in words, who else used the disk, and what its picture needs.
+
+pub mod around;
+pub mod culprits;
+pub mod neighbours;
+pub mod next;
+pub mod patterns;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use taillight_core::units::readable;
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
+use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
+
+use crate::episodes::around::Around;
+use crate::episodes::culprits::{Culprit, culprits};
+use crate::episodes::next::next;
+use crate::episodes::patterns::Traits;
+use crate::events::Events;
+use crate::events::context::IoContext;
+use crate::events::stacks::{self, SleepReason};
+use crate::events::who::Who;
+use crate::overlays::acting;
+use crate::time_line::phase::Phase;
+use crate::time_line::timeline::Piece;
+use crate::verdict::judge::{Judged, Layer};
+
+/// What blocks a thread, for all that backend perf can tell.
+pub const CANNOT_SEE: &str = "storage, file system, lock or server, this backend cannot see which";
+
+/// Episodes with a picture, the heaviest ones.
+const PICTURES: usize = 12;
+/// I/Os in a picture.
+const ROWS: usize = 24;
+
+/// One episode.
+#[derive(Debug, Clone)]
+pub struct EpisodeView {
+    /// Earliest submit, CLOCK_MONOTONIC ns.
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub ios: u64,
+    /// The slowest, ns.
+    pub worst_ns: u64,
+    /// The layer to blame.
+    pub layer: Layer,
+    /// Excess over the usual, all layers, ns.
+    pub excess_ns: u64,
+    /// Share of it that the layer holds, 0 to 1.
+    pub share: f64,
+    /// What was seen, most telling first.
+    pub evidence: Vec<String>,
+    /// Who stood in the way.
+    pub culprits: Vec<Culprit>,
+    /// What confirms or mends it.
+    pub next: String,
+    /// How many of its verdicts are sure.
+    pub sure: u64,
+    /// What of its slowest I/O may come again in others.
+    pub traits: Traits,
+    /// For the picture; empty when it has none.
+    pub picture: Vec<PictureRow>,
+}
+
+impl EpisodeView {
+    /// One of a layer, of which nothing is known.
+    #[cfg(test)]
+    pub fn nothing(layer: Layer) -> EpisodeView {
+        EpisodeView {
+            start_ns: 0,
+            end_ns: 0,
+            ios: 1,
+            worst_ns: 0,
+            layer,
+            excess_ns: 0,
+            share: 1.0,
+            evidence: Vec::new(),
+            culprits: Vec::new(),
+            next: String::new(),
+            sure: 0,
+            traits: Traits::default(),
+            picture: Vec::new(),
+        }
+    }
+
+    /// How many outliers, and how slow, in words.
+    pub fn size(&self) -> String {
+        let worst = readable::duration_ns(self.worst_ns);
+        match self.ios {
+            1 => format!("1 outlier of {worst}"),
+            n => format!("{} outliers up to {worst}", readable::count(n)),
+        }
+    }
+    /// How sure the layer is: `sure` when nine of ten of its verdicts are, else `likely`; none without a
+    /// layer.
+    pub fn certainty(&self) -> Option<&'static str> {
+        match self.layer {
+            Layer::Unknown | Layer::Mixed => None,
+            _ if self.sure * 10 >= self.ios * 9 => Some("sure"),
+            _ => Some("likely"),
+        }
+    }
+    /// Where most of the excess went. The share of a mixed episode is that of its largest part.
+    pub fn blame(&self) -> String {
+        match self.layer {
+            Layer::Mixed => "the excess in several places, none with half of it".to_owned(),
+            layer => {
+                let share = readable::percent(self.share);
+                format!("{share} of the excess {}", layer.place())
+            }
+        }
+    }
+}
+
+/// One I/O in a picture.
+#[derive(Debug, Clone)]
+pub struct PictureRow {
+    pub label: String,
+    pub pieces: Vec<Piece>,
+}
+
+/// What was seen beside the I/Os themselves.
+pub struct EpisodeContext<'a> {
+    /// Events of the trace.
+    pub events: &'a Events,
+    /// How it was traced.
+    pub info: &'a TraceInfo,
+    /// Samples of the machine.
+    pub around: &'a Around<'a>,
+}
+
+pub fn episodes(judged: Vec<Judged>, seen: &EpisodeContext) -> Vec<EpisodeView> {
+    let spans: Vec<(i64, i64)> =
+        judged.iter().map(|j| (j.slow.submit_ns, j.slow.complete_ns)).collect();
+    let grouped = group_episodes(&spans, DEFAULT_GAP_NS);
+    let starts: Vec<i64> = grouped.list().iter().map(|e| e.start_ns).collect();
+    let mut members: Vec<Vec<Judged>> = vec![Vec::new(); starts.len()];
+    for one in judged {
+        let place = starts.partition_point(|s| *s <= one.slow.submit_ns);
+        if let Some(list) = members.get_mut(place.saturating_sub(1)) {
+            list.push(one);
+        }
+    }
+    let mut views: Vec<EpisodeView> =
+        members.iter().filter(|list| !list.is_empty()).map(|list| view(list, seen)).collect();
+    let mut heavy: Vec<usize> = (0..views.len()).collect();
+    heavy.sort_by_key(|i| std::cmp::Reverse(views[*i].excess_ns));
+    for i in heavy.into_iter().take(PICTURES) {
+        views[i].picture = picture(&members[i]);
+    }
+    views
+}
+
+fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
+    let start_ns = list.iter().map(|j| j.slow.submit_ns).min().unwrap_or(0);
+    let end_ns = list.iter().map(|j| j.slow.complete_ns).max().unwrap_or(0);
+    let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
+    for (layer, ns) in list.iter().flat_map(|j| j.excess.iter()) {
+        *sums.entry(*layer).or_insert(0) += ns;
+    }
+    let total: u64 = sums.values().sum();
+    let most = sums.iter().max_by_key(|(_, ns)| **ns);
+    let (blamed, ns) = most.map_or((Layer::Unknown, 0), |(l, ns)| (*l, *ns));
+    let blamed = if ns.saturating_mul(2) >= total { blamed } else { Layer::Mixed };
+    let latency = |j: &Judged| j.slow.complete_ns.saturating_sub(j.slow.intended_ns).max(0) as u64;
+    let culprits = culprits(list, seen.events, (start_ns, end_ns));
+    EpisodeView {
+        start_ns,
+        end_ns,
+        ios: list.len() as u64,
+        worst_ns: list.iter().map(latency).max().unwrap_or(0),
+        layer: blamed,
+        excess_ns: total,
+        share: ns as f64 / total.max(1) as f64,
+        evidence: evidence(list, seen, (start_ns, end_ns)),
+        next: next(blamed, list.iter().all(|j| j.always), seen.info, &culprits),
+        culprits,
+        sure: list.iter().filter(|j| j.sure && j.layer == blamed).count() as u64,
+        traits: Traits::of(list, seen.events),
+        picture: Vec::new(),
+    }
+}
+
+fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<String> {
+    let EpisodeContext { events, info, .. } = *seen;
+    let mut said = Vec::new();
+    as_always(list, &mut said);
+    sleeps_and_waits(list, events, &mut said);
+    stamps_and_marks(list, events, &mut said);
+    let held = events.within(LayerKind::Held, span.0, span.1);
+    if let Some(by) = neighbours::most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1))))
+    {
+        said.push(format!("I/Os were queued late: {}", by.0));
+    }
+    let time = |ns: u64| readable::duration_ns(ns);
+    let without: u64 =
+        events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns).sum();
+    if without > 0 {
+        said.push(format!(
+            "the control group's CPU quota was spent: {} without CPU",
+            time(without)
+        ));
+    }
+    let commits: Vec<u64> = events
+        .within(LayerKind::Commit, span.0, span.1)
+        .map(|r| (r.end_ns - r.start_ns).max(0) as u64)
+        .collect();
+    if let Some(longest) = commits.iter().max() {
+        said.push(format!(
+            "{}, the longest {}",
+            readable::counted(commits.len() as u64, "journal commit"),
+            time(*longest)
+        ));
+    }
+    unseen(list, seen, span, &mut said);
+    let held: u64 = events
+        .stalls
+        .iter()
+        .filter(|(from, to, _)| *from < span.1 && *to > span.0)
+        .map(|(_, _, ns)| ns)
+        .sum();
+    if held > 0 {
+        said.push(format!(
+            "the store says it held writers back for {} in the samples around it",
+            time(held)
+        ));
+    }
+    let shared = |j: &&Judged| j.layer == Layer::PageCache && j.shared;
+    let pages = list.iter().filter(shared).count();
+    if pages > 0 {
+        said.push(format!("{pages} waited for a page that another I/O of the run was reading"));
+    }
+    neighbours::describe(events, info, span, &mut said);
+    said.extend(seen.around.words(span.0, span.1));
+    let lacking = list.iter().filter(|j| j.row.is_none()).count();
+    if lacking > 0 {
+        said.push(format!("{lacking} of them were not traced"));
+    }
+    said
+}
+
+/// That the storage is always this slow, or that I/Os waited behind a slow I/O.
+fn as_always(list: &[Judged], said: &mut Vec<String>) {
+    let always = list.iter().filter(|j| j.always).count();
+    if always > 0 {
+        said.push(format!(
+            "{always} of {} are no slower than usual: this is where their time always goes",
+            list.len()
+        ));
+    }
+    let behind = list.iter().filter(|j| j.behind_ns.is_some());
+    let longest = behind.clone().max_by_key(|j| j.behind_ns);
+    if let Some((j, ns)) = longest.and_then(|j| Some((j, j.behind_ns?))) {
+        said.push(format!(
+            "{} of {} waited behind one that took {} {}",
+            behind.count(),
+            list.len(),
+            readable::duration_ns(ns),
+            j.layer.place()
+        ));
+    }
+}
+
+/// Why there is a gap: the log of context switches has one only where it lost records; trace programs only where
+/// they did not run (what they lose when their ring is full leaves none).
+fn why_unseen(info: &TraceInfo, until_ns: i64) -> String {
+    match info.backend {
+        _ if info.stopped.as_ref().is_some_and(|s| s.at_ns < until_ns) => {
+            "something stopped the tracing".to_owned()
+        }
+        TracingBackend::Perf if info.events_lost > 0 => {
+            let lost = readable::counted(info.events_lost, "trace record");
+            format!("{lost} were lost in the run")
+        }
+        TracingBackend::Perf => "the log of context switches has a gap".to_owned(),
+        _ => "the kernel did not run the trace programs".to_owned(),
+    }
+}
+
+/// What could not be seen, and signs of why.
+fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut Vec<String>) {
+    let EpisodeContext { events, info, .. } = *seen;
+    let time = |ns: u64| readable::duration_ns(ns);
+    let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
+    let (blocked, all): (u64, u64) =
+        (sum(Phase::Blocked), list.iter().map(|j| j.phases.sum()).sum());
+    if blocked * 20 >= all.max(1) {
+        said.push(format!(
+            "blocked in the kernel for {} of their time: {}",
+            readable::percent(blocked as f64 / all.max(1) as f64),
+            CANNOT_SEE
+        ));
+    }
+    let overlap = |r: &LayerRow| (r.end_ns.min(span.1) - r.start_ns.max(span.0)).max(0) as u64;
+    let still: u64 = events.within(LayerKind::Still, span.0, span.1).map(overlap).sum();
+    if still > 0 {
+        said.push(format!(
+            "the tracer's own thread stood still for {} of it, with a CPU to be had: the program was \
+             stopped or frozen, or the machine stood still",
+            time(still)
+        ));
+    }
+    let taken = events.within(LayerKind::Stolen, span.0, span.1).filter_map(|r| r.blocked_ns);
+    let taken: u64 = taken.sum();
+    if taken > 0 {
+        said.push(format!("the hypervisor took CPUs of the run's threads for {}", time(taken)));
+    }
+    let workers: BTreeSet<u64> = list.iter().map(|j| u64::from(j.slow.worker)).collect();
+    let near = |g: &&LayerRow| g.worker.is_none_or(|w| workers.contains(&w));
+    let gaps = events.gaps.values().flatten().filter(near).filter(|g| overlap(g) > 0);
+    let tokens: BTreeSet<u64> = list.iter().filter_map(|j| j.token).collect();
+    let own = events.within(LayerKind::Gap, span.0, span.1);
+    let own = own.filter(|g| g.token.is_some_and(|t| tokens.contains(&t)));
+    if gaps.chain(own).count() > 0 {
+        said.push(format!("in a part of it nothing was seen: {}", why_unseen(info, span.1)));
+    }
+}
+
+/// What the threads waited for, with who was running instead.
+fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
+    let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut instead: BTreeMap<(Who, bool), u64> = BTreeMap::new();
+    let mut wakers: BTreeMap<Who, u64> = BTreeMap::new();
+    let mut strange: BTreeMap<String, u64> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for one in list.iter().filter(|j| j.row.is_some()) {
+        let off = IoContext::of(events, u64::from(one.slow.worker)).off;
+        let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
+        let rows = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
+        let polled = one.row.iter().flat_map(|io| acting::polled(io, events));
+        for row in rows.chain(polled).filter(|r| seen.insert((one.slow.worker, r.start_ns))) {
+            let wake = row.middle_ns.unwrap_or(match row.state {
+                Some(0) => row.start_ns,
+                _ => row.end_ns,
+            });
+            let reason = stacks::reason_of(row);
+            if let Some((SleepReason::Unknown, stack)) = reason.zip(row.stack.as_deref())
+                && wake > row.start_ns
+                && row.state != Some(0)
+            {
+                let by = Who::other(row)
+                    .map(|who| format!(", woken up by {}", who.words(events.own_pid)));
+                let shown = stacks::shown(stack) + &by.unwrap_or_default();
+                *strange.entry(shown).or_insert(0) += (wake - row.start_ns) as u64;
+            }
+            if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) = reason
+                && wake > row.start_ns
+            {
+                let mut words = words;
+                if events.store && phase == Phase::Application {
+                    let braked = row.stack.as_deref().is_some_and(stacks::sleeps_for_set_time);
+                    words = match braked {
+                        true => "held back by the store, for a time that it set",
+                        false => "asleep in the store",
+                    };
+                    // Anybody else was only interrupted when its time was over, or may have been.
+                    if !braked && row.has(flags::WOKEN_BY_OWN) {
+                        let by = Who::other(row).unwrap_or(Who::nobody("nobody"));
+                        *wakers.entry(by).or_insert(0) += 1;
+                    }
+                }
+                *reasons.entry(words).or_insert(0) += (wake - row.start_ns) as u64;
+            }
+            let waited = match row.waited_ns {
+                Some(least) if row.state != Some(0) => least,
+                _ => (row.end_ns - wake).max(0) as u64,
+            };
+            if waited > 0 {
+                let who = Who::ran(row).unwrap_or_default();
+                let robbed = row.state == Some(0);
+                *instead.entry((who, robbed)).or_insert(0) += waited;
+            }
+        }
+    }
+    let time = |ns: u64| readable::duration_ns(ns);
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    for (words, ns) in reasons.into_iter().take(3) {
+        said.push(format!("{words} ({})", time(ns)));
+    }
+    if let Some((stack, ns)) = strange.into_iter().max_by_key(|(_, ns)| *ns) {
+        said.push(format!("asleep for {}, not known what for: {stack}", time(ns)));
+    }
+    if let Some((who, _)) = wakers.into_iter().max_by_key(|(_, n)| *n) {
+        said.push(format!("mostly woken up by {}", who.words(events.own_pid)));
+    }
+    said.extend(waited_for_cpu(instead, events.own_pid));
+}
+
+/// How long threads waited for a CPU, and behind whom most of it: who, whether it took the CPU away, ns.
+fn waited_for_cpu(instead: BTreeMap<(Who, bool), u64>, own: Option<u64>) -> Option<String> {
+    let ((who, robbed), ns) = instead.into_iter().max_by_key(|(_, ns)| *ns)?;
+    (ns > 500_000).then(|| {
+        let behind = match who.name {
+            "" => String::new(),
+            name if name.starts_with("swapper") => " behind an idle CPU".to_owned(),
+            _ if robbed => format!(", taken by {}", who.words(own)),
+            // Several may have had it in turn: known is the last one.
+            _ => format!(", which {} had last", who.words(own)),
+        };
+        format!("waited {} for a CPU{behind}", readable::duration_ns(ns))
+    })
+}
+
+/// What the I/Os' own stamps and marks say.
+fn stamps_and_marks(list: &[Judged], events: &Events, said: &mut Vec<String>) {
+    let rows = || list.iter().filter_map(|j| j.row.as_ref());
+    let marked = |bit: u64| rows().filter(|r| r.has(bit)).count();
+    let marks = [
+        (flags::HELD, "had been held back before the block layer"),
+        (flags::REQUEUED, "were given back by the driver and tried again"),
+        (flags::PUNTED, "were handed to io_uring worker threads"),
+        (flags::SPLIT, "were cut by the block layer"),
+    ];
+    for (bit, words) in marks {
+        let n = marked(bit);
+        if n > 0 {
+            said.push(format!("{n} of {} I/Os {words}", list.len()));
+        }
+    }
+    let worst = list.iter().max_by_key(|j| j.phases.sum());
+    if let Some(worst) = worst.filter(|j| j.row.is_some()) {
+        let mut parts: Vec<_> = Phase::ALL
+            .into_iter()
+            .map(|p| (worst.phases.get(p), p))
+            .filter(|(ns, _)| *ns > 0)
+            .collect();
+        parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+        let text: Vec<String> = parts
+            .iter()
+            .take(3)
+            .map(|(ns, p)| format!("{} {}", p.words(), readable::duration_ns(*ns)))
+            .collect();
+        let dev = worst.row.as_ref().and_then(|r| r.dev.as_deref());
+        let low = worst.row.as_ref().and_then(|r| r.low_dev.as_deref());
+        let name = |dev: &str| events.disks.name(dev);
+        let low = low.map_or(String::new(), |d| format!(" over {}", name(d)));
+        let dev = dev.map_or(String::new(), |d| format!(" on {}{low}", name(d)));
+        said.push(format!("the slowest{dev}: {}", text.join(", ")));
+    }
+}
+
+fn held_by(stack: &str) -> String {
+    match stacks::sleep_reason(stack) {
+        SleepReason::For(_, words) | SleepReason::Lock(_, words) => words.to_owned(),
+        _ => format!("`{}`", stack.split(';').nth(1).unwrap_or(stack)),
+    }
+}
+
+/// The slowest I/Os of an episode as time lines.
+fn picture(list: &[Judged]) -> Vec<PictureRow> {
+    let mut rows: Vec<&Judged> = list.iter().filter(|j| j.row.is_some()).collect();
+    rows.sort_by_key(|j| std::cmp::Reverse(j.phases.sum()));
+    rows.truncate(ROWS);
+    rows.sort_by_key(|j| j.slow.submit_ns);
+    let line = |j: &&Judged| {
+        let label = format!(
+            "worker {} {} {}",
+            j.slow.worker,
+            j.slow.op.name(),
+            readable::duration_ns(j.phases.sum())
+        );
+        PictureRow { label, pieces: j.pieces.clone() }
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::OpKind;
+
+    use super::*;
+    use crate::events::layers::Slow;
+    use crate::time_line::timeline::Source;
+    use crate::verdict::judge::{JudgeInputs, judge};
+
+    #[test]
+    fn only_a_read_of_another_is_given_as_the_reason_for_a_page() {
+        let slow =
+            Slow { worker: 0, op: OpKind::Read, intended_ns: 0, submit_ns: 0, complete_ns: 1000 };
+        let row = LayerRow {
+            flags: Some(flags::QUEUED),
+            op: Some(OpKind::Read),
+            end_ns: 1000,
+            ..LayerRow::default()
+        };
+        let piece = Piece::new((0, 1000), Phase::PageCache, Source::Stamps);
+        let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
+        let said = |shared: bool| {
+            let judged = judge(slow, Some(row.clone()), Some(vec![piece]), &JudgeInputs::default());
+            assert_eq!(judged.layer, Layer::PageCache);
+            let list = [Judged { shared, ..judged }];
+            let seen = EpisodeContext {
+                events: &Events::default(),
+                info: &info,
+                around: &Around::default(),
+            };
+            evidence(&list, &seen, (0, 1000)).join("; ")
+        };
+        let words = "1 waited for a page that another I/O of the run was reading";
+        assert!(said(true).contains(words), "{}", said(true));
+        // Made room in memory instead, for example.
+        assert!(!said(false).contains(words), "{}", said(false));
+    }
+
+    #[test]
+    fn a_timer_is_nobody_who_wakes_up() {
+        let off = |start: i64, stack: &str, other: &str| LayerRow {
+            kind: LayerKind::OffCpu,
+            start_ns: start,
+            middle_ns: Some(start + 80),
+            end_ns: start + 90,
+            state: Some(1),
+            stack: Some(stack.into()),
+            other: Some(other.into()),
+            worker: Some(0),
+            ..LayerRow::default()
+        };
+        let said = |rows: Vec<LayerRow>| {
+            let events = Events { off: [(0, rows)].into(), store: true, ..Events::default() };
+            let slow = Slow {
+                worker: 0,
+                op: OpKind::Update,
+                intended_ns: 0,
+                submit_ns: 0,
+                complete_ns: 1000,
+            };
+            let io = LayerRow {
+                end_ns: 1000,
+                op: Some(OpKind::Update),
+                worker: Some(0),
+                ..LayerRow::default()
+            };
+            let list = [judge(slow, Some(io), None, &JudgeInputs::default())];
+            let mut said = Vec::new();
+            sleeps_and_waits(&list, &events, &mut said);
+            said.join("; ")
+        };
+        // RocksDB's brake: the kernel was in a compiler when the time was over.
+        let braked = said(vec![off(100, "do_nanosleep;hrtimer_nanosleep", "rustc")]);
+        assert!(braked.starts_with("held back by the store"), "{braked}");
+        assert!(!braked.contains("rustc"), "{braked}");
+        let lock = |who: &str, flags: Option<u64>| {
+            let slept = off(100, "futex_wait_queue;futex_wait", who);
+            said(vec![LayerRow { flags, ..slept }])
+        };
+        let own = lock("rocksdb:low", Some(flags::WOKEN_BY_OWN));
+        assert!(own.contains("mostly woken up by rocksdb:low"), "{own}");
+        // The name alone may be that of one who was interrupted.
+        for who in ["rocksdb:low", "rustc"] {
+            let said = lock(who, None);
+            assert!(said.starts_with("asleep in the store"), "{said}");
+            assert!(!said.contains("woken up"), "{said}");
+        }
+    }
+
+    #[test]
+    fn records_are_said_to_be_lost_where_some_were() {
+        let why = |json: &str| why_unseen(&serde_json::from_str(json).unwrap(), 100);
+        let programs = "the kernel did not run the trace programs";
+        assert_eq!(why(r#"{"mode":"all","rung":"bpf"}"#), programs);
+        // What finds the programs' ring full leaves no gap.
+        assert_eq!(why(r#"{"mode":"all","rung":"bpf","events_lost":7}"#), programs);
+        let lost = why(r#"{"mode":"all","rung":"perf","events_lost":1234}"#);
+        assert_eq!(lost, "1,234 trace records were lost in the run");
+        let none = why(r#"{"mode":"all","rung":"perf"}"#);
+        assert_eq!(none, "the log of context switches has a gap");
+        let stopped =
+            |at| format!(r#"{{"mode":"all","rung":"bpf","stopped":{{"at_ns":{at},"what":"x"}}}}"#);
+        assert_eq!(why(&stopped(99)), "something stopped the tracing");
+        assert_eq!(why(&stopped(101)), programs, "later");
+    }
+}

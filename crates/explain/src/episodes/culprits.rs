@@ -1,0 +1,351 @@
+//! Who or what stood in the way during an episode, as data: the thread that had the CPU, requests of
+//! others ahead in the disk, the sender of a stop signal, the holder of a lock, the limit that held back.
+//! Names, numbers and amounts are from events of the trace; the verdict does not depend on them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use taillight_core::units::readable;
+use taillight_rundir::layers::{LayerKind, LayerRow};
+
+use crate::events::Events;
+use crate::events::context::IoContext;
+use crate::events::stacks::{self, SleepReason};
+use crate::events::who::{Who, called};
+use crate::overlays::acting;
+use crate::overlays::held_pages::HELD;
+use crate::time_line::phase::Phase;
+use crate::time_line::timeline::{Piece, Source};
+use crate::verdict::judge::Judged;
+
+/// Culprits of an episode that are listed, the largest of each role.
+const LISTED: usize = 3;
+
+/// The limit on CPU time.
+pub const QUOTA: &str = "cpu quota of the run's control group";
+
+/// What a culprit did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Had requests in the disk while the slowest I/O waited for it.
+    Disk,
+    /// Had the CPU that a thread of the I/O waited for.
+    Cpu,
+    /// A thread of the kernel that acts for the I/O, and was late itself.
+    Kthread,
+    /// Woke the program up when it had been stopped or frozen.
+    Stop,
+    /// Woke up who slept over a lock, a frozen file system or a server.
+    Woke,
+    /// A control group whose limit it was.
+    Limit,
+}
+
+/// One of those who stood in the way.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Culprit {
+    pub role: Role,
+    /// Name of the thread; of a limit what it limits. The name and what follows come from one event, and
+    /// are null where they are not known.
+    pub name: String,
+    /// Thread.
+    pub tid: Option<u64>,
+    /// Its process.
+    pub pid: Option<u64>,
+    /// It is a thread of the benchmark itself: its tracer, a worker, a store inside it.
+    pub own: bool,
+    /// Command line of the process; null of a thread of the kernel, and of one that ended at once.
+    pub command: Option<String>,
+    pub cgroup: Option<String>,
+    /// Requests ahead of the slowest I/O, or beside it until it was done.
+    pub requests: Option<u64>,
+    /// Their bytes.
+    pub bytes: Option<u64>,
+    /// How long it took, of all I/Os of the episode once, ns.
+    pub time_ns: Option<u64>,
+}
+
+impl Culprit {
+    /// What to call it, with its process and control group.
+    pub fn who(&self) -> String {
+        let called = called(&self.name, self.tid, self.pid, self.own);
+        match (&self.cgroup, called.strip_suffix(')')) {
+            (Some(group), Some(called)) => format!("{called}, control group {group})"),
+            _ => called,
+        }
+    }
+
+    /// The same, and what it did.
+    pub fn did(&self) -> String {
+        let who = self.who();
+        let took =
+            self.time_ns.map_or(String::new(), |ns| format!(" for {}", readable::duration_ns(ns)));
+        let requests = self.requests.map_or(String::new(), |n| readable::counted(n, "request"));
+        match self.role {
+            Role::Disk => format!(
+                "{who} had {requests} of {} in the disk in front of the slowest",
+                readable::bytes(self.bytes.unwrap_or(0))
+            ),
+            Role::Cpu => format!("{who} had the CPU{took}"),
+            Role::Kthread => format!("{who}, which acts for the I/O, was late{took}"),
+            Role::Stop => format!("{who} let the program go on, which had stood still{took}"),
+            Role::Woke => format!("{who} ended the wait{took}"),
+            Role::Limit if self.requests.is_some() => format!("{who} held {requests} back"),
+            Role::Limit => format!("{who} was spent{took}"),
+        }
+    }
+}
+
+/// Sums while they are gathered.
+#[derive(Default)]
+struct Sums<'a> {
+    all: BTreeMap<(Role, Who<'a>), Culprit>,
+    /// The benchmark's process.
+    own: Option<u64>,
+}
+
+impl<'a> Sums<'a> {
+    fn of(&mut self, role: Role, who: Who<'a>) -> &mut Culprit {
+        let own = who.is_of(self.own);
+        let empty = || Culprit {
+            role,
+            name: who.name.to_owned(),
+            tid: who.tid,
+            pid: who.pid,
+            own,
+            command: who.command.map(str::to_owned),
+            cgroup: who.cgroup.map(str::to_owned),
+            requests: None,
+            bytes: None,
+            time_ns: None,
+        };
+        self.all.entry((role, who)).or_insert_with(empty)
+    }
+
+    fn time(&mut self, role: Role, who: Option<Who<'a>>, ns: i64) {
+        if let (Some(who), 1..) = (who.filter(|w| !w.name.starts_with("swapper/")), ns) {
+            *self.of(role, who).time_ns.get_or_insert(0) += ns.unsigned_abs();
+        }
+    }
+}
+
+/// The culprits of an episode, by role, the largest first.
+pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culprit> {
+    let mut sums = Sums { own: events.own_pid, ..Sums::default() };
+    asleep(list, events, &mut sums);
+    let mut in_way = BTreeMap::new();
+    for one in list {
+        for row in acting::linked(one, events) {
+            in_way.insert((row.pid, row.start_ns), row);
+        }
+    }
+    for row in in_way.into_values() {
+        let took: i64 = acting::doings(row, Source::Helper).iter().map(Piece::length).sum();
+        sums.time(Role::Kthread, Who::other(row), took);
+        let wake = row.middle_ns.unwrap_or(row.start_ns);
+        sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
+    }
+    disk(list, events, &mut sums);
+    let (quota_ns, limits) = limits(events, span);
+    sums.time(Role::Limit, Some(Who::nobody(QUOTA)), quota_ns as i64);
+    for (name, requests) in &limits {
+        sums.of(Role::Limit, Who::nobody(name)).requests = Some(*requests);
+    }
+    ordered(sums)
+}
+
+/// Limits of the run's own that held something back in this time: for how long the quota of CPU time did, ns, and how
+/// many requests each other one.
+pub fn limits(events: &Events, span: (i64, i64)) -> (u64, BTreeMap<String, u64>) {
+    let quota = events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns);
+    let limit = |r: &&LayerRow| {
+        let reason = stacks::reason_of(r);
+        matches!(reason, Some(SleepReason::For(Phase::Throttle, _)))
+    };
+    let held = events.within(LayerKind::Held, span.0, span.1).filter(limit);
+    let pages = events.within(LayerKind::Neighbour, span.0, span.1).filter(held_back);
+    let mut limits: BTreeMap<String, u64> = BTreeMap::new();
+    for row in held.chain(pages) {
+        let disk = row.dev.as_deref().map_or_else(|| "a disk".to_owned(), |d| events.disks.name(d));
+        *limits.entry(format!("I/O limit of the run's control group on {disk}")).or_default() += 1;
+    }
+    (quota.sum(), limits)
+}
+
+/// Whether a limit had held pages of the run's own file back.
+fn held_back(row: &&LayerRow) -> bool {
+    row.other.as_deref() == Some(HELD)
+}
+
+fn ordered(sums: Sums<'_>) -> Vec<Culprit> {
+    let mut all: Vec<Culprit> = sums.all.into_values().collect();
+    all.sort_by_key(|c| (c.role, std::cmp::Reverse((c.time_ns, c.bytes, c.requests))));
+    let mut listed: BTreeMap<Role, usize> = BTreeMap::new();
+    all.retain(|c| {
+        let n = listed.entry(c.role).or_default();
+        *n += 1;
+        *n <= LISTED
+    });
+    all
+}
+
+/// Who had the CPU, and who woke up whom.
+fn asleep<'a>(list: &'a [Judged], events: &'a Events, sums: &mut Sums<'a>) {
+    let mut rows: BTreeMap<(u64, i64), &LayerRow> = BTreeMap::new();
+    for one in list.iter().filter(|j| j.row.is_some()) {
+        let worker = u64::from(one.slow.worker);
+        let off = IoContext::of(events, worker).off;
+        let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
+        let during = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
+        let polled = one.row.iter().flat_map(|io| acting::polled(io, events));
+        rows.extend(during.chain(polled).map(|r| ((worker, r.start_ns), r)));
+    }
+    for row in rows.into_values() {
+        let wake = match row.state {
+            Some(0) => row.start_ns,
+            _ => row.middle_ns.unwrap_or(row.end_ns),
+        };
+        sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
+        let slept = wake - row.start_ns;
+        let who = Who::other(row);
+        match stacks::reason_of(row) {
+            Some(SleepReason::For(Phase::Stopped, _)) => sums.time(Role::Stop, who, slept),
+            Some(SleepReason::Lock(..) | SleepReason::For(Phase::FileSystem, _)) => {
+                sums.time(Role::Woke, who, slept)
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whose requests were in the disk when the slowest one was queued and waited.
+fn disk<'a>(list: &[Judged], events: &'a Events, sums: &mut Sums<'a>) {
+    let worst = list.iter().filter(|j| j.row.is_some()).max_by_key(|j| j.phases.sum());
+    let Some(row) = worst.and_then(|j| j.row.as_ref()) else {
+        return;
+    };
+    let (Some(from), to) = (row.bio_ns, row.done_ns.unwrap_or(row.end_ns)) else {
+        return;
+    };
+    for other in events.within(LayerKind::Neighbour, from, to).filter(|r| !held_back(r)) {
+        let Some(who) = Who::ran(other) else {
+            continue;
+        };
+        let one = sums.of(Role::Disk, who);
+        *one.requests.get_or_insert(0) += 1;
+        *one.bytes.get_or_insert(0) += other.size.unwrap_or(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::OpKind;
+
+    use super::*;
+    use crate::events::layers::Slow;
+    use crate::overlays::held_pages::READ_AHEAD;
+    use crate::verdict::judge::{JudgeInputs, judge};
+
+    fn slow() -> Judged {
+        let slow = Slow {
+            worker: 0,
+            op: OpKind::Read,
+            intended_ns: 100,
+            submit_ns: 100,
+            complete_ns: 600,
+        };
+        let row = LayerRow {
+            start_ns: 100,
+            end_ns: 600,
+            worker: Some(0),
+            bio_ns: Some(110),
+            done_ns: Some(590),
+            ..LayerRow::default()
+        };
+        judge(slow, Some(row), Some(Vec::new()), &JudgeInputs::default())
+    }
+
+    #[test]
+    fn who_took_the_cpu_of_the_polling_thread_is_named() {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::Worker,
+            worker: Some(0),
+            start_ns: 50,
+            end_ns: 450,
+            state: Some(0),
+            comm: Some("batch".into()),
+            comm_tid: Some(9),
+            comm_pid: Some(8),
+            command: Some("/bin/batch".into()),
+            ..LayerRow::default()
+        });
+        events.sort();
+        let found = culprits(&[slow()], &events, (100, 600));
+        assert_eq!((found.len(), found[0].role, found[0].tid), (1, Role::Cpu, Some(9)));
+        assert_eq!((&*found[0].name, found[0].time_ns), ("batch", Some(400)));
+        assert_eq!((found[0].pid, found[0].command.as_deref()), (Some(8), Some("/bin/batch")));
+    }
+
+    #[test]
+    fn a_name_goes_with_its_own_numbers_only() {
+        let off = |start_ns, state, comm_tid| LayerRow {
+            kind: LayerKind::OffCpu,
+            worker: Some(0),
+            start_ns,
+            end_ns: start_ns + 100,
+            middle_ns: state,
+            state: state.map(|_| 1).or(Some(0)),
+            comm: Some("batch".into()),
+            pid: Some(77),
+            comm_tid,
+            ..LayerRow::default()
+        };
+        let of = |rows: &[LayerRow]| {
+            let mut events = Events::default();
+            rows.iter().cloned().for_each(|row| events.add(row));
+            events.sort();
+            let found = culprits(&[slow()], &events, (100, 600));
+            found.iter().map(|c| (c.name.clone(), c.tid, c.time_ns)).collect::<Vec<_>>()
+        };
+        let name = || "batch".to_owned();
+        // Before there was `comm_tid` the number of a preempted thread's row was of who ran later.
+        assert_eq!(of(&[off(150, None, None)]), [(name(), None, Some(100))]);
+        assert_eq!(of(&[off(150, Some(200), None)]), [(name(), Some(77), Some(50))]);
+        // Two of one name are two.
+        let two = of(&[off(150, None, Some(5)), off(300, Some(310), Some(6))]);
+        assert_eq!(two, [(name(), Some(5), Some(100)), (name(), Some(6), Some(90))]);
+        let kernel = LayerRow { kind: LayerKind::Neighbour, size: Some(1), ..off(120, None, None) };
+        let ahead = LayerRow { comm: Some(READ_AHEAD.into()), state: None, ..kernel };
+        assert_eq!(of(&[ahead]), [(READ_AHEAD.to_owned(), None, None)], "no thread's name");
+    }
+
+    #[test]
+    fn a_request_that_began_before_and_is_under_way_counts() {
+        let other = |start_ns, end_ns| LayerRow {
+            kind: LayerKind::Neighbour,
+            start_ns,
+            end_ns,
+            size: Some(4096),
+            comm: Some("backup".into()),
+            comm_tid: Some(9),
+            cgroup: Some("/backup".into()),
+            ..LayerRow::default()
+        };
+        let mut events = Events::default();
+        [other(10, 400), other(20, 90), other(300, 320), other(900, 950)]
+            .into_iter()
+            .for_each(|row| events.add(row));
+        events.sort();
+        let list = [slow()];
+        let found = culprits(&list, &events, (100, 600));
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].requests, found[0].bytes, found[0].tid),
+            (Some(2), Some(8192), Some(9))
+        );
+        assert_eq!(found[0].cgroup.as_deref(), Some("/backup"));
+    }
+}

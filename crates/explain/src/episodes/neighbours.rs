@@ -1,0 +1,204 @@
+//! Who else used the disks of a run, as sentences for an episode: other processes, the program's own other
+//! threads (a store's flushes and compactions), the kernel's reading ahead; and parts of the run's own I/Os
+//! of which only the thread is known. Also which of them may have woken a thread that slept in a store.
+
+use std::collections::BTreeMap;
+
+use taillight_core::units::readable;
+use taillight_rundir::layers::{LayerKind, LayerRow};
+use taillight_rundir::trace_info::TraceInfo;
+
+use crate::events::Events;
+use crate::events::who::Who;
+use crate::overlays::held_pages::{HELD, READ_AHEAD};
+
+/// Stands in for the name of another thread of the program itself.
+const OWN: &str = "own";
+/// Stands in for the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
+const UNPLACED: &str = "unplaced";
+
+/// Who else used the disk. What the kernel read ahead for the run is nobody else's.
+pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
+    let (ahead, others): (Vec<&LayerRow>, Vec<&LayerRow>) = events
+        .within(LayerKind::Neighbour, span.0, span.1)
+        .partition(|r| r.comm.as_deref() == Some(READ_AHEAD));
+    let (held, others) = marked(others, HELD);
+    let (unplaced, others) = marked(others, UNPLACED);
+    let (own, others) = marked(others, OWN);
+    let (kernel, others): (Vec<&LayerRow>, _) = others.into_iter().partition(|r| {
+        // What is written back, and what a file system has its workers send, may be the run's own.
+        r.comm.as_deref().is_some_and(|name| name.starts_with("kworker/"))
+    });
+    let size = |rows: &[&LayerRow]| {
+        let bytes: u64 = rows.iter().filter_map(|r| r.size).sum();
+        (readable::counted(rows.len() as u64, "I/O"), readable::bytes(bytes))
+    };
+    if !ahead.is_empty() {
+        let (ios, bytes) = size(&ahead);
+        said.push(format!("the kernel read ahead for the run's own reads: {ios}, {bytes}"));
+    }
+    if !held.is_empty() {
+        let (ios, bytes) = size(&held);
+        said.push(format!("a limit had held pages of the run's file back: {ios}, {bytes}"));
+    }
+    if !unplaced.is_empty() {
+        let parts = readable::counted(unplaced.len() as u64, "part");
+        let (_, bytes) = size(&unplaced);
+        said.push(format!("{parts} of the run's own I/Os that could not be given to one, {bytes}"));
+    }
+    if !own.is_empty() {
+        let (ios, bytes) = size(&own);
+        let who = busiest(&own, events.own_pid);
+        said.push(format!("{ios} of the program's own other threads on the disk, {bytes}{who}"));
+    }
+    if !kernel.is_empty() {
+        let (ios, bytes) = size(&kernel);
+        said.push(format!("{ios} by workers of the kernel, for the run or for others, {bytes}"));
+    }
+    if others.is_empty() {
+        if kernel.is_empty()
+            && info.whole()
+            && info.disks_watched == Some(true)
+            && !events.gone
+            && all_seen(events, info)
+        {
+            said.push("nobody else used the disk".to_owned());
+        }
+        return;
+    }
+    let (ios, bytes) = size(&others);
+    let who = busiest(&others, events.own_pid);
+    said.push(format!("{ios} of others on the disk, {bytes}{who}"));
+}
+
+/// Whether the end of each I/O of others was seen: an I/O whose end was not may have been under way at any time.
+fn all_seen(events: &Events, info: &TraceInfo) -> bool {
+    let rows = events.other.get(&LayerKind::Neighbour).map_or(&[][..], Vec::as_slice);
+    let seen = events.beside + rows.iter().filter(|r| is_beside(r)).count() as u64;
+    let open = events.beside_open || rows.iter().any(is_open);
+    seen >= info.neighbours && !open && !events.gaps.contains_key(&u64::MAX)
+}
+
+/// Whether an I/O beside the run's was none of its own parts.
+pub fn is_beside(row: &LayerRow) -> bool {
+    row.other.as_deref() != Some(UNPLACED)
+}
+
+/// Whether the end of an I/O of others is not known: runs made before ends were looked for have stamps of the
+/// queueing only.
+pub fn is_open(row: &LayerRow) -> bool {
+    row.comm.as_deref() != Some(READ_AHEAD) && row.end_ns <= row.start_ns
+}
+
+/// Those with a word beside the name, and the rest.
+fn marked<'a>(rows: Vec<&'a LayerRow>, word: &str) -> (Vec<&'a LayerRow>, Vec<&'a LayerRow>) {
+    rows.into_iter().partition(|r| r.other.as_deref() == Some(word))
+}
+
+/// Whose I/Os were most of these.
+fn busiest(rows: &[&LayerRow], own_pid: Option<u64>) -> String {
+    let by = rows.iter().filter_map(|r| Some((Who::ran(r)?.words(own_pid), r.size?.max(1))));
+    most(by).map_or(String::new(), |(who, _)| format!(", most by {who}"))
+}
+
+/// The name with the largest sum.
+pub fn most(list: impl Iterator<Item = (String, u64)>) -> Option<(String, u64)> {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    list.for_each(|(name, n)| *sums.entry(name).or_insert(0) += n);
+    sums.into_iter().max_by_key(|(_, n)| *n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I/Os on the disk by these threads, with a word beside the name, as they are described.
+    fn described(rows: &[(&str, Option<&str>)]) -> Vec<String> {
+        described_of(rows, r#"{"mode":"outliers","rung":"bpf","disks_watched":true}"#)
+    }
+
+    fn described_of(rows: &[(&str, Option<&str>)], info: &str) -> Vec<String> {
+        let info: TraceInfo = serde_json::from_str(info).unwrap();
+        let row = |(comm, other): &(&str, Option<&str>)| LayerRow {
+            kind: LayerKind::Neighbour,
+            start_ns: 10,
+            end_ns: 10,
+            size: Some(4096),
+            comm: Some((*comm).into()),
+            other: other.map(Into::into),
+            ..LayerRow::default()
+        };
+        let mut events = Events::default();
+        events.other.insert(LayerKind::Neighbour, rows.iter().map(row).collect());
+        let mut said = Vec::new();
+        describe(&events, &info, (0, 100), &mut said);
+        said
+    }
+
+    #[test]
+    fn reading_ahead_for_the_run_is_nobody_elses() {
+        let said =
+            |names: &[&str]| described(&names.iter().map(|n| (*n, None)).collect::<Vec<_>>());
+        let ahead = "the kernel read ahead for the run's own reads: 2 I/Os, 8.00 KiB";
+        assert_eq!(said(&["readahead", "readahead"]), [ahead, "nobody else used the disk"]);
+        assert_eq!(
+            said(&["readahead", "backup", "readahead"]),
+            [ahead, "1 I/O of others on the disk, 4.00 KiB, most by backup"]
+        );
+        assert_eq!(said(&[]), ["nobody else used the disk"]);
+        for info in [
+            r#"{"mode":"all","rung":"bpf","disks_watched":false}"#,
+            r#"{"mode":"all","rung":"bpf"}"#,
+        ] {
+            assert!(described_of(&[], info).is_empty(), "nobody looked: {info}");
+        }
+        let kernel = "1 I/O by workers of the kernel, for the run or for others, 4.00 KiB";
+        assert_eq!(said(&["kworker/u8:2"]), [kernel]);
+    }
+
+    #[test]
+    fn nobody_else_is_said_only_where_each_end_was_seen() {
+        let says = |end_ns: i64, counted: u64| {
+            let info = format!(
+                r#"{{"mode":"outliers","rung":"bpf","disks_watched":true,"neighbours":{counted}}}"#
+            );
+            let info: TraceInfo = serde_json::from_str(&info).unwrap();
+            let row = LayerRow {
+                kind: LayerKind::Neighbour,
+                start_ns: 10,
+                end_ns,
+                size: Some(4096),
+                comm: Some("backup".into()),
+                ..LayerRow::default()
+            };
+            let mut events = Events::default();
+            events.other.insert(LayerKind::Neighbour, vec![row]);
+            let mut said = Vec::new();
+            describe(&events, &info, (100, 200), &mut said);
+            said.join("")
+        };
+        assert_eq!(says(50, 1), "nobody else used the disk");
+        assert_eq!(says(10, 1), "", "when it was done is not known");
+        assert_eq!(says(50, 2), "", "another one was never seen to end");
+        assert!(says(150, 1).contains("most by backup"), "queued before, still in flight");
+    }
+
+    #[test]
+    fn a_stores_own_threads_are_not_others() {
+        // LevelDB's thread has the name of the program that it is in.
+        let rows = [
+            ("taillight", Some("own")),
+            ("taillight", None),
+            ("worker-0", Some("unplaced")),
+            ("iou-wrk-77", Some("unplaced")),
+        ];
+        assert_eq!(
+            described(&rows),
+            [
+                "2 parts of the run's own I/Os that could not be given to one, 8.00 KiB",
+                "1 I/O of the program's own other threads on the disk, 4.00 KiB, most by taillight",
+                "1 I/O of others on the disk, 4.00 KiB, most by taillight"
+            ]
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! What to do next about a verdict: about whoever was seen in the way, by name; else one line for each layer, the
+//! measurement that confirms it or the setting that mends it.
+
+use taillight_core::plan::TraceMode;
+use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
+
+use crate::episodes::culprits::{Culprit, QUOTA, Role};
+use crate::explanation::Explanation;
+use crate::verdict::judge::Layer;
+
+/// What others have in the disk counts from here on: less is soon done.
+const IN_FRONT: (u64, u64) = (1 << 20, 32);
+
+/// Of an episode of a layer, who or what was in the way of just that.
+pub fn foremost(layer: Layer, culprits: &[Culprit]) -> Option<&Culprit> {
+    let kernel = |c: &Culprit| {
+        ["kworker/", "ksoftirqd/", "swapper/"].iter().any(|name| c.name.starts_with(name))
+    };
+    let fits = |c: &&Culprit| match (layer, c.role) {
+        (Layer::Device | Layer::BlockQueue | Layer::PageCache, Role::Disk) => {
+            c.bytes >= Some(IN_FRONT.0) || c.requests >= Some(IN_FRONT.1)
+        }
+        (Layer::Cpu, Role::Limit) => c.name == QUOTA,
+        (Layer::Throttle, Role::Limit) => c.name != QUOTA,
+        (Layer::FileSystem, Role::Woke) => !c.own && !kernel(c),
+        (Layer::Cpu, Role::Cpu) | (Layer::Stopped, Role::Stop) => true,
+        _ => false,
+    };
+    let weight = |c: &&Culprit| (c.role == Role::Limit, c.bytes, c.time_ns);
+    culprits.iter().filter(fits).max_by_key(weight)
+}
+
+/// The line about who was in the way.
+fn about(it: &Culprit) -> String {
+    let who = it.who();
+    match it.role {
+        Role::Disk if it.own => format!(
+            "{who} shares the disk with the load: fewer or slower background writes, or a disk of its own"
+        ),
+        Role::Disk => format!(
+            "stop {who}, or give it less of the disk (io.weight or io.max of its control group, ionice), and \
+             run again: only what stays then is the drive's"
+        ),
+        Role::Cpu if it.own => format!(
+            "{who} took it: give this program more CPUs; of the tracer, a trace.threshold that fewer I/Os \
+             exceed takes less"
+        ),
+        Role::Limit if it.name == QUOTA => {
+            "raise cpu.max of the run's control group (cpu.stat there counts), or ask less of the CPU".to_owned()
+        }
+        Role::Limit => format!("{}: raise or lift it (io.max; blkio.throttle.* in version 1)", it.name),
+        Role::Stop => format!("{who} let it go on, and most likely had stopped it: see why it does"),
+        Role::Woke => format!("the wait ended with {who}: see what it holds or answers"),
+        Role::Cpu | Role::Kthread => format!(
+            "keep {who} off the CPUs of the load (taskset, cpuset, a lower weight), and run again"
+        ),
+    }
+}
+
+/// The culprit of the layer that most outliers are blamed on, and what to do next, in one or two sentences.
+pub fn headline(it: &Explanation) -> Vec<String> {
+    let Some(top) = it.layers.first().map(|share| share.layer) else { return Vec::new() };
+    let of_layer = || it.episodes.iter().filter(|e| e.layer == top);
+    let Some(heavy) = of_layer().max_by_key(|e| e.excess_ns) else { return Vec::new() };
+    let named = of_layer().filter_map(|e| Some((e, foremost(top, &e.culprits)?)));
+    let Some((episode, one)) = named.clone().max_by_key(|(e, _)| e.excess_ns) else {
+        return vec![format!("Next: {}.", heavy.next)];
+    };
+    let same = named.filter(|(_, c)| (c.role, &c.name) == (one.role, &one.name)).count();
+    let all = of_layer().count();
+    vec![
+        format!("In the way: {}, foremost in {same} of {all} such episodes.", one.did()),
+        format!("Next: {}.", episode.next),
+    ]
+}
+
+/// The line for an episode of a layer; `always` where its I/Os are no slower than usual. Where nothing was seen it
+/// depends on how the run was traced.
+pub fn next(layer: Layer, always: bool, info: &TraceInfo, culprits: &[Culprit]) -> String {
+    match foremost(layer, culprits).filter(|_| !always) {
+        Some(one) => about(one),
+        None => of_layer(layer, always, info).to_owned(),
+    }
+}
+
+fn of_layer(layer: Layer, always: bool, info: &TraceInfo) -> &'static str {
+    if always {
+        return "the ceiling is below what this storage usually takes: raise it, or try a smaller queue \
+                depth, a smaller block size or other storage";
+    }
+    match layer {
+        Layer::Schedule => {
+            "the load is more than the storage takes: lower arrival.rate or raise queue_depth; \
+             a [search] in the job finds the rate it holds"
+        }
+        Layer::Application => {
+            "see what the program does there: `perf record -g -t TID`; %steal and %soft in the samples \
+             around it tell a CPU that was taken away from below"
+        }
+        Layer::Stopped => {
+            "find who stops it: a debugger, a job control shell, `cgroup.freeze` or freezer.state of its \
+             control group; `perf trace -e signal:*` names the sender"
+        }
+        Layer::Cpu => {
+            "give the threads a CPU of their own (cpuset, isolcpus, `taskset` for who had it), and look \
+             at cpu.max and cpu.stat of its control group; what the hypervisor took, only the host can give"
+        }
+        Layer::FileSystem => {
+            "the journal, a lock, a freeze or a file server: the same load on the raw device tells; for a \
+             journal look at its size and device and at who syncs beside it"
+        }
+        Layer::PageCache => {
+            "use direct I/O to see the storage alone; else vm.dirty_bytes and vm.dirty_background_bytes, \
+             memory.high of its control group, and who else writes the file"
+        }
+        Layer::Throttle => {
+            "a limit did this: io.max, io.latency and io.cost of its control group \
+             (blkio.throttle.* in version 1), wbt_lat_usec of the queue"
+        }
+        Layer::BlockQueue => {
+            "more is in flight than the queue takes: nr_requests and scheduler below \
+             /sys/block/DISK/queue, and the load of those ahead"
+        }
+        Layer::Device => {
+            "read the drive's own log (NVMe: `taillight drive`, OCP latency monitor) and run the same load \
+             alone, and as `fio`: the time is spent below the driver"
+        }
+        Layer::Completion => {
+            "see which CPU takes the interrupt (/proc/interrupts, rq_affinity of the queue), and run with \
+             trace.mode = \"all\""
+        }
+        Layer::IoUring => {
+            "more worker threads (target.options.io_workers), or I/O that needs none: direct, to \
+             blocks that are allocated, without a sync after each write"
+        }
+        Layer::Server => {
+            "look at the server: its CPU, its own slow log, and `ss -ti` for retransmissions; the same \
+             load on its host leaves out the network"
+        }
+        Layer::Store => {
+            "the store holds its writers back: its own counters beside this time (report, store), write \
+             buffers, background threads, compaction"
+        }
+        Layer::Mixed => {
+            "several causes at once: look at the time lines of the slowest ones in the report"
+        }
+        Layer::Unknown => unseen(info),
+    }
+}
+
+/// The line where nothing was seen: a run that saw less than this machine can show is run again.
+fn unseen(info: &TraceInfo) -> &'static str {
+    match (info.backend, info.mode) {
+        (TracingBackend::TracePoints, TraceMode::All) => {
+            "everything that can be seen here was traced: the evidence says what was not seen"
+        }
+        (TracingBackend::TracePoints, _) => {
+            "run again with trace.mode = \"all\"; what stays unknown says why in the evidence"
+        }
+        _ => {
+            "run again with trace points, which see every layer: `taillight doctor --trace` says what \
+             they lack here"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_neighbour_with_much_in_front_is_told_by_name() {
+        let neighbour = |bytes, own| Culprit {
+            role: Role::Disk,
+            name: if own { "trace" } else { "backup" }.to_owned(),
+            tid: Some(812),
+            pid: Some(812),
+            own,
+            command: None,
+            cgroup: Some("/system.slice/backup.service".to_owned()),
+            requests: Some(3),
+            bytes: Some(bytes),
+            time_ns: None,
+        };
+        let info: TraceInfo = serde_json::from_str(r#"{"mode":"all","rung":"bpf"}"#).unwrap();
+        let of = |layer, bytes| next(layer, false, &info, &[neighbour(bytes, false)]);
+        let much = of(Layer::Device, 80 << 20);
+        assert!(
+            much.starts_with("stop backup (pid 812, control group /system.slice/backup.service)")
+        );
+        assert!(of(Layer::Device, 4096).contains("drive's own log"), "soon done");
+        assert!(of(Layer::Stopped, 80 << 20).contains("who stops it"), "another matter");
+        let did = neighbour(80 << 20, false).did();
+        assert!(
+            did.ends_with("had 3 requests of 80.0 MiB in the disk in front of the slowest"),
+            "{did}"
+        );
+        assert!(neighbour(80 << 20, true).who().starts_with("Taillight's own tracer (pid 812"));
+    }
+
+    #[test]
+    fn nobody_is_told_to_do_what_was_done() {
+        let of = |json: &str| of_layer(Layer::Unknown, false, &serde_json::from_str(json).unwrap());
+        assert!(!of(r#"{"mode":"all","rung":"bpf"}"#).contains("run again"));
+        assert!(of(r#"{"mode":"outliers","rung":"bpf"}"#).contains("trace.mode = \"all\""));
+        let less = of(r#"{"mode":"all","rung":"perf"}"#);
+        assert!(less.contains("doctor --trace") && !less.contains("root"), "{less}");
+    }
+}

@@ -1,0 +1,233 @@
+//! Patterns that are there, and such that chance makes as well.
+
+use super::*;
+use crate::episodes::culprits::Culprit;
+
+const SECOND: i64 = 1_000_000_000;
+
+fn at(starts: &[i64]) -> Vec<EpisodeView> {
+    let one = |start_ns: &i64| EpisodeView {
+        start_ns: *start_ns,
+        end_ns: *start_ns + SECOND / 1000,
+        ..EpisodeView::nothing(Layer::Device)
+    };
+    starts.iter().map(one).collect()
+}
+
+fn kinds(list: &[EpisodeView], scale: &PatternScale) -> Vec<Alike> {
+    patterns(list, scale).into_iter().map(|p| p.alike).collect()
+}
+
+/// Starts without any order: a linear congruence.
+fn apart(n: u64) -> Vec<i64> {
+    let mut state = 7u64;
+    let mut starts: Vec<i64> = (0..n)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 24) as i64
+        })
+        .collect();
+    starts.sort_unstable();
+    starts
+}
+
+#[test]
+fn only_what_comes_regularly_has_a_period() {
+    let scale = PatternScale { spacing_ns: 1_000_000, ..PatternScale::default() };
+    let every = |n: i64| (0..n).map(|i| i * 5 * SECOND + i % 3 * SECOND / 10).collect::<Vec<_>>();
+    let found = kinds(&at(&every(10)), &scale);
+    assert!(
+        matches!(found[..], [Alike::Period { period_ns: 5_000_000_000..=5_200_000_000 }]),
+        "{found:?}"
+    );
+    // Of four distances chance makes as many alike in 1 of 124 runs; where two layers are looked at, in twice as many.
+    assert_eq!(kinds(&at(&every(5)), &scale).len(), 1);
+    let other = at(&apart(5)).into_iter().map(|e| EpisodeView { layer: Layer::Store, ..e });
+    let both: Vec<EpisodeView> = at(&every(5)).into_iter().chain(other).collect();
+    assert_eq!(kinds(&both, &scale), []);
+    assert_eq!(kinds(&at(&apart(40)), &scale), []);
+    // One I/O every four seconds: what comes with every one has the load's own beat.
+    let slow = PatternScale { spacing_ns: 4 * SECOND, ..PatternScale::default() };
+    assert_eq!(kinds(&at(&every(10)), &slow), []);
+    // Each begins when the one before is over.
+    let mut long = at(&every(10));
+    long.iter_mut().for_each(|e| e.end_ns = e.start_ns + 49 * SECOND / 10);
+    assert_eq!(kinds(&long, &scale), []);
+}
+
+fn with(traits: impl Fn(u64) -> Traits, n: u64, layer: Layer) -> Vec<EpisodeView> {
+    let mut list = at(&apart(n));
+    for (i, one) in list.iter_mut().enumerate() {
+        (one.traits, one.layer) = (traits(i as u64), layer);
+    }
+    list
+}
+
+/// Usual I/Os over 1 GiB, threads on eight CPUs, a flush each second, at any time after one.
+fn usual() -> PatternScale {
+    PatternScale {
+        places: (0..4096).map(|i| i << 18).collect(),
+        cpus: (0..8).map(|cpu| (cpu, 100)).collect(),
+        after_flush: [(OpKind::Write, (0..4096).map(|i| i * (SECOND / 4096)).collect())].into(),
+        ..PatternScale::default()
+    }
+}
+
+fn same(i: u64) -> Traits {
+    Traits {
+        place: Some(((500 << 20) + i * 4096, (500 << 20) + (i + 1) * 4096)),
+        cpu: Some(3),
+        after_flush: Some((OpKind::Write, 5_000_000 + i as i64 * 1000)),
+    }
+}
+
+#[test]
+fn what_chance_makes_as_well_is_no_pattern() {
+    let place = Alike::Place { from: 500 << 20, to: (500 << 20) + 7 * 4096 };
+    let after = Alike::AfterFlush { after_ns: 5_004_000 };
+    assert_eq!(kinds(&with(same, 8, Layer::Device), &usual()), [place, after]);
+    assert_eq!(kinds(&with(same, 8, Layer::Cpu), &usual()), [Alike::Cpu { cpu: 3 }]);
+    let other = |i: u64| Traits {
+        place: Some((i * (100 << 20), i * (100 << 20) + 4096)),
+        cpu: Some(i),
+        after_flush: Some((OpKind::Write, i as i64 * 150_000_000)),
+    };
+    for layer in [Layer::Device, Layer::Cpu] {
+        assert_eq!(kinds(&with(other, 8, layer), &usual()), []);
+    }
+    // Usual I/Os are there as well, threads have one CPU, and every write comes
+    // so long after a flush.
+    let few = PatternScale {
+        places: (0..4096).map(|i| if i == 0 { 1 << 30 } else { 500 << 20 }).collect(),
+        cpus: [(3, 800)].into(),
+        after_flush: [(OpKind::Write, vec![5_100_000; 4096])].into(),
+        ..PatternScale::default()
+    };
+    let few = PatternScale { places: few.places.iter().rev().copied().collect(), ..few };
+    for layer in [Layer::Device, Layer::Cpu] {
+        assert_eq!(kinds(&with(same, 8, layer), &few), []);
+        assert_eq!(kinds(&with(same, 8, layer), &PatternScale::default()), [], "nothing is known");
+    }
+}
+
+#[test]
+fn a_pattern_is_told_with_how_often_chance_makes_it() {
+    let found = patterns(&with(same, 5, Layer::Device), &usual());
+    let place = found.iter().find(|p| matches!(p.alike, Alike::Place { .. })).unwrap();
+    assert!((1e-9..=CHANCE).contains(&place.chance), "{}", place.chance);
+    assert!(place.words().contains("(by chance in "), "{}", place.words());
+    // The same is looked for in more layers: chance has more of them.
+    let more: Vec<EpisodeView> =
+        [Layer::Device, Layer::Cpu].into_iter().flat_map(|layer| with(same, 5, layer)).collect();
+    let again = patterns(&more, &usual());
+    let again = again.iter().find(|p| matches!(p.alike, Alike::Place { .. })).unwrap();
+    assert!((again.chance / place.chance - 2.0).abs() < 1e-9);
+    assert_eq!(once_in(0.01), "at most 1 of 100 runs");
+    assert_eq!(once_in(0.0), "less than 1 of 1,000,000 runs");
+}
+
+#[test]
+fn keys_and_objects_are_in_no_place() {
+    let row = |size| LayerRow { offset: Some(0), size: Some(size), ..LayerRow::default() };
+    assert_eq!(place_of(OpKind::Get, &row(0)), None);
+    assert_eq!(place_of(OpKind::Put, &row(4096)), None);
+    assert_eq!(place_of(OpKind::Fsync, &row(0)), None);
+    assert_eq!(place_of(OpKind::Read, &row(4096)), Some((0, 4096)));
+}
+
+fn culprit_of(role: Role, name: &str) -> Culprit {
+    Culprit {
+        role,
+        name: name.to_owned(),
+        tid: None,
+        pid: Some(8),
+        own: false,
+        command: None,
+        cgroup: None,
+        requests: Some(1),
+        bytes: None,
+        time_ns: None,
+    }
+}
+
+#[test]
+fn a_limit_that_is_always_on_is_no_pattern() {
+    let mut list = at(&apart(6));
+    for one in &mut list {
+        one.culprits = vec![culprit_of(Role::Limit, QUOTA)];
+    }
+    let (first, last) = (list[0].start_ns, list[5].end_ns);
+    let step = (last - first) / 100;
+    let moments: Vec<_> = (0..100).map(|i| (first + i * step, first + (i + 1) * step)).collect();
+    let of = |spent: &[(i64, i64)]| {
+        let mut events = Events::default();
+        spent.iter().for_each(|(start_ns, end_ns)| {
+            events.add(LayerRow {
+                kind: LayerKind::CpuQuota,
+                start_ns: *start_ns,
+                end_ns: *end_ns,
+                blocked_ns: Some(1000),
+                ..LayerRow::default()
+            });
+        });
+        events.sort();
+        kinds(&list, &PatternScale::default().with_presence(&list, &moments, &events))
+    };
+    assert_eq!(of(&moments), []);
+    let then: Vec<_> = list.iter().map(|e| (e.start_ns, e.end_ns)).collect();
+    assert_eq!(of(&then), [Alike::Culprit { name: QUOTA.to_owned(), pid: Some(8), own: false }]);
+}
+
+#[test]
+fn who_is_always_there_is_no_pattern() {
+    let mut list = at(&apart(6));
+    for one in &mut list {
+        one.culprits = vec![culprit_of(Role::Disk, "backup")];
+        one.worst_ns = 1_000_000;
+    }
+    let neighbour = |start_ns, end_ns| LayerRow {
+        kind: LayerKind::Neighbour,
+        start_ns,
+        end_ns,
+        comm: Some("backup".into()),
+        ..LayerRow::default()
+    };
+    let (first, last) = (list[0].start_ns, list[5].end_ns);
+    let of = |rows: &[LayerRow]| {
+        let mut events = Events::default();
+        rows.iter().cloned().for_each(|row| events.add(row));
+        events.sort();
+        let step = (last - first) / 100;
+        let moments: Vec<_> = (0..100).map(|i| (first + i * step, first + i * step + 1)).collect();
+        kinds(&list, &PatternScale::default().with_presence(&list, &moments, &events))
+    };
+    let always: Vec<LayerRow> = (0..1000)
+        .map(|i| {
+            let step = (last - first) / 1000;
+            neighbour(first + i * step, first + (i + 1) * step)
+        })
+        .collect();
+    assert_eq!(of(&always), []);
+    let then: Vec<LayerRow> = list.iter().map(|e| neighbour(e.start_ns, e.end_ns)).collect();
+    assert_eq!(of(&then), [Alike::Culprit { name: "backup".to_owned(), pid: Some(8), own: false }]);
+}
+
+/// Seen in a run of durable writes: each begins as soon as the one before is flushed, the slow ones as all others.
+#[test]
+fn the_beat_of_a_load_that_syncs_is_no_pattern() {
+    let then = |i: u64| Traits {
+        after_flush: Some((OpKind::Write, 32_800 + i as i64 % 5 * 1000)),
+        ..Traits::default()
+    };
+    let list = with(then, 9, Layer::Device);
+    let of = |usual: Vec<i64>| {
+        let after_flush = [(OpKind::Write, usual)].into();
+        kinds(&list, &PatternScale { after_flush, ..PatternScale::default() })
+    };
+    assert_eq!(of((0..1000).map(|i| 30_000 + i * 10).collect()), []);
+    let told = of((0..1000).map(|i| 1_000_000 + i * 10_000).collect());
+    assert!(matches!(told[..], [Alike::AfterFlush { .. }]), "{told:?}");
+    assert_eq!(of(vec![9_000_000; USUAL_MIN - 1]), [], "too few say nothing of what is usual");
+}

@@ -1,0 +1,61 @@
+//! What is known about an I/O beside its own stamps.
+
+use taillight_rundir::layers::LayerRow;
+
+use crate::events::Events;
+use crate::events::rounds::BlockRound;
+use crate::time_line::phase::Phases;
+
+/// What is known beside the I/O's own stamps.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct IoContext<'a> {
+    /// Everything, for what other threads did meanwhile.
+    pub all: Option<&'a Events>,
+    /// The worker's stretches off the CPU, by time, not overlapping.
+    pub off: &'a [LayerRow],
+    /// The worker's direct reclaims, by time.
+    pub reclaim: &'a [LayerRow],
+    /// Events were lost or threads not watched: time without an event is not known to be on CPU.
+    pub blind: bool,
+    /// Only when threads ran was seen: nothing below the system call.
+    pub threads_only: bool,
+    /// Times in which nothing was seen: of this worker, and of all.
+    pub gaps: [&'a [LayerRow]; 2],
+    /// The program has a store in it, which sleeps in the program's own threads.
+    pub store: bool,
+    /// What such I/Os usually take, once that is known.
+    pub usual: Option<Phases>,
+    /// Another I/O of the run read the page that this one wanted, and had it then.
+    pub page_ns: Option<i64>,
+    /// Its earlier rounds of parts, by time.
+    pub earlier: &'a [BlockRound],
+    /// What the io_uring worker thread that did it left off the CPU, by time.
+    pub worker_off: &'a [LayerRow],
+    /// The lowest device that was seen of it is made of others; none where that is not known.
+    pub stacked: Option<bool>,
+}
+
+impl<'a> IoContext<'a> {
+    /// Whether a rule is left out.
+    pub fn without(&self, rule: &str) -> bool {
+        self.all.is_some_and(|all| all.without(rule))
+    }
+
+    /// What is known beside an I/O of this worker.
+    pub fn of(events: &'a Events, worker: u64) -> IoContext<'a> {
+        IoContext {
+            all: Some(events),
+            off: events.off.get(&worker).map_or(&[], Vec::as_slice),
+            reclaim: events.reclaim.get(&worker).map_or(&[], Vec::as_slice),
+            blind: events.blind,
+            threads_only: events.threads_only,
+            gaps: [worker, u64::MAX].map(|w| events.gaps.get(&w).map_or(&[][..], Vec::as_slice)),
+            store: events.store,
+            usual: None,
+            page_ns: None,
+            earlier: &[],
+            worker_off: &[],
+            stacked: None,
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! Reads `layers.parquet` and the slow rows of `ios.parquet` into what attribution works with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use taillight_core::{OpKind, Result};
+use taillight_rundir::ios::{ColumnSet, read_ios};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags, read_layer_times, read_layers};
+use taillight_rundir::store::read_store;
+use taillight_rundir::{RunDir, names};
+use taillight_stats::episodes::{DEFAULT_GAP_NS, group_episodes};
+
+use crate::episodes::patterns::{after_flush_ns, place_of};
+use crate::events::Events;
+use crate::events::context::IoContext;
+use crate::events::disks::Disks;
+use crate::events::rounds::{BlockRound, all_rounds_known};
+use crate::time_line::phase::Phases;
+use crate::time_line::phases::pieces;
+use crate::time_line::timeline::lengths;
+use crate::verdict::rules::only_possible;
+
+/// Traced I/Os whose phases are kept for the usual times and the stacked picture. Of more, every second,
+/// fourth, ... is taken, so that they are from the whole run and from all workers.
+const PHASED_MAX: usize = 1 << 20;
+/// Slow I/Os looked at singly.
+pub const SLOW_MAX: usize = 1 << 18;
+
+/// Worker and submit of I/Os.
+pub type IoKeys = BTreeSet<(u64, i64)>;
+
+/// One I/O slower than its threshold, as measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slow {
+    pub worker: u16,
+    pub op: OpKind,
+    /// When the schedule wanted it, or submit.
+    pub intended_ns: i64,
+    pub submit_ns: i64,
+    pub complete_ns: i64,
+}
+
+/// A traced I/O, reduced to its phases.
+#[derive(Debug, Clone, Copy)]
+pub struct PhasedIo {
+    pub op: OpKind,
+    /// Complete - submit, ns.
+    pub service_ns: u64,
+    /// Of the random sample, which is taken without regard to latency.
+    pub sample: bool,
+    /// It had block I/O of its own.
+    pub block: bool,
+    /// Where the time went.
+    pub phases: Phases,
+}
+
+/// How well I/Os were matched with what was seen below.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Coverage {
+    pub traced: u64,
+    /// With every part seen from queue to completion.
+    pub matched: u64,
+    /// Seen in part: some completion was not seen, or not when each of many parts was done; or some part may
+    /// have been another's. Not counted in `matched`.
+    pub unsplit: u64,
+    /// Of these, such without a part that was surely theirs: the page cache may have had them whole.
+    pub unclear: u64,
+    /// Without block I/O of their own: cached, buffered, or not matched.
+    pub without: u64,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub struct TracedRun {
+    pub events: Events,
+    /// Every `stride`th traced I/O.
+    pub phased: Vec<PhasedIo>,
+    stride: u64,
+    /// Evenly spaced over the run, each as long as the usual episode of slow I/Os.
+    pub moments: Vec<(i64, i64)>,
+    /// Where I/Os of the random sample among these were, bytes.
+    pub places: Vec<u64>,
+    /// How long after a flush of the disk those began, by kind of operation, ns.
+    pub after_flush: BTreeMap<OpKind, Vec<i64>>,
+    /// Traced I/Os above their threshold, by (worker, submit).
+    pub slow: BTreeMap<(u64, i64), TracedIoRow>,
+    pub coverage: Coverage,
+}
+
+/// A traced I/O.
+#[derive(Debug)]
+pub struct TracedIoRow {
+    pub row: LayerRow,
+    /// Its earlier rounds of parts, by time.
+    pub earlier: Vec<BlockRound>,
+}
+
+/// Rows of earlier rounds come right before their I/O's.
+#[derive(Debug, Default)]
+pub struct RoundsBefore(Vec<(Option<u64>, BlockRound)>);
+
+impl RoundsBefore {
+    /// The earlier rounds of an I/O; none where the row is one of these.
+    pub fn of(&mut self, row: &LayerRow) -> Option<Vec<BlockRound>> {
+        if row.kind == LayerKind::Round {
+            self.0.push((row.token, BlockRound::earlier(row)));
+            return None;
+        }
+        let own = self.0.drain(..).filter(|(token, _)| *token == row.token);
+        Some(own.map(|(_, round)| round).collect())
+    }
+}
+
+/// How much could be seen at all.
+#[derive(Debug, Clone, Copy)]
+pub struct Visibility {
+    /// See [`Events::blind`].
+    pub blind: bool,
+    /// See [`Events::threads_only`].
+    pub threads_only: bool,
+}
+
+/// Reads `layers.parquet`, which had `kept` I/Os when it was written. Rows of `slow` I/Os are kept whole.
+/// Errors: `Corrupt` when the file is damaged.
+pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Result<TracedRun> {
+    let mut loaded = TracedRun::empty(kept);
+    loaded.events.blind = sight.blind;
+    loaded.events.threads_only = sight.threads_only;
+    loaded.events.store = dir.manifest().driver_facts().in_process;
+    // Who watched has no part in what was watched.
+    let own = dir.manifest().process.as_ref().filter(|_| !dir.manifest().origin.is_watched());
+    loaded.events.own_pid = own.map(|own| own.pid.into());
+    loaded.events.disks = Disks::of(dir);
+    loaded.events.stalls = stalls(dir)?;
+    let measured = measured_from(dir);
+    let (mut sorted, mut rounds) = (false, RoundsBefore::default());
+    let path = dir.file(names::LAYERS);
+    let times = AskedTimes::of(&path, slow)?;
+    loaded.moments.clone_from(&times.moments);
+    read_layers(&path, &mut |rows| {
+        for row in rows {
+            if !row.kind.is_io() {
+                match times.need(&row) {
+                    true => loaded.events.add(row),
+                    false => loaded.events.pass_over(&row),
+                }
+                continue;
+            }
+            let Some(own) = rounds.of(&row) else { continue };
+            loaded.events.gone = false;
+            if !sorted {
+                // I/Os come after all events.
+                loaded.events.sort();
+                sorted = true;
+            }
+            if row.start_ns < measured {
+                continue;
+            }
+            let key = (row.worker.unwrap_or(u64::MAX), row.start_ns);
+            if let Some(io) = loaded.io(row, own).filter(|_| slow.contains(&key)) {
+                loaded.slow.insert(key, io);
+            }
+        }
+        Ok(())
+    })?;
+    if !sorted {
+        loaded.events.sort();
+    }
+    Ok(loaded)
+}
+
+/// Times of traced I/Os, in which events are asked for. What lies between them is not kept in memory: a long run has
+/// many events and few slow I/Os.
+struct AskedTimes {
+    all: Vec<(i64, i64)>,
+    /// See [`TracedRun::moments`].
+    moments: Vec<(i64, i64)>,
+}
+
+/// So much around a slow I/O belongs to its story, and around any other one, ns.
+const AROUND_SLOW_NS: i64 = 1_000_000_000;
+const AROUND_NS: i64 = 1_000_000;
+
+/// Moments of a run that are looked at.
+const MOMENTS: i64 = 256;
+
+fn moments((from, to): (i64, i64), length: Option<i64>) -> Vec<(i64, i64)> {
+    let step = (to.saturating_sub(from) / MOMENTS).max(1);
+    let at = |i| from + i * step;
+    length.map_or(Vec::new(), |ns| (0..MOMENTS).map(|i| (at(i), at(i) + ns)).collect())
+}
+
+impl AskedTimes {
+    /// Errors: `Corrupt` when the file is damaged.
+    fn of(path: &Path, slow: &IoKeys) -> Result<AskedTimes> {
+        let (mut times, mut slow_times) = (Vec::<(i64, i64)>::new(), Vec::new());
+        let mut span = (i64::MAX, i64::MIN);
+        read_layer_times(path, &mut |rows| {
+            for row in rows.iter().filter(|row| row.kind == LayerKind::Io) {
+                let key = (row.worker.unwrap_or(u64::MAX), row.start_ns);
+                let slow = slow.contains(&key);
+                let around = if slow { AROUND_SLOW_NS } else { AROUND_NS };
+                span = (span.0.min(row.start_ns), span.1.max(row.end_ns));
+                slow_times.extend(slow.then_some((row.start_ns, row.end_ns)));
+                let (from, to) = (row.start_ns - around, row.end_ns + around);
+                // A worker's I/Os come in order.
+                match times.last_mut().filter(|last| last.0 <= from && from <= last.1) {
+                    Some(last) => last.1 = last.1.max(to),
+                    None => times.push((from, to)),
+                }
+            }
+            Ok(())
+        })?;
+        let episodes = group_episodes(&slow_times, DEFAULT_GAP_NS);
+        let mut lengths: Vec<_> = episodes.list().iter().map(|e| e.span_ns() as i64).collect();
+        lengths.sort_unstable();
+        let moments = moments(span, lengths.get(lengths.len() / 2).copied());
+        times.extend(&moments);
+        times.sort_unstable();
+        times.dedup_by(|later, kept| {
+            let touch = later.0 <= kept.1;
+            kept.1 = if touch { kept.1.max(later.1) } else { kept.1 };
+            touch
+        });
+        Ok(AskedTimes { all: times, moments })
+    }
+
+    fn need(&self, row: &LayerRow) -> bool {
+        let first = self.all.partition_point(|(_, to)| *to < row.start_ns);
+        let during = self.all.get(first).is_some_and(|(from, _)| *from <= row.end_ns);
+        // When a disk was flushed last is asked at any time.
+        during || matches!(row.kind, LayerKind::Flush | LayerKind::Gap)
+    }
+}
+
+/// What a store says of holding its writers back, from sample to sample.
+fn stalls(dir: &RunDir) -> Result<Vec<(i64, i64, u64)>> {
+    let Some(path) = dir.existing(names::STORE) else {
+        return Ok(Vec::new());
+    };
+    let rows = read_store(&path)?;
+    let counted = rows.iter().filter(|r| &*r.series == "stall_ns_total");
+    let points: Vec<(i64, f64)> = counted.map(|r| (r.at_ns, r.value)).collect();
+    let rises = points.windows(2).map(|w| (w[0].0, w[1].0, (w[1].1 - w[0].1).max(0.0) as u64));
+    Ok(rises.filter(|(_, _, ns)| *ns > 0).collect())
+}
+
+/// Start of the measure phase.
+pub fn measured_from(dir: &RunDir) -> i64 {
+    let mut phases = dir.manifest().phases.iter();
+    let measure = phases.find(|p| p.name == "measure");
+    measure.map_or(i64::MIN, |p| p.start_ns)
+}
+
+impl Coverage {
+    fn count(&mut self, row: &LayerRow) {
+        self.traced += 1;
+        let unclear = row.has(flags::UNCLEAR);
+        match (row.bios, row.parts) {
+            (None | Some(0), _) if unclear => {
+                self.unsplit += 1;
+                self.unclear += 1;
+            }
+            (None | Some(0), _) => self.without += 1,
+            (bios, parts) if parts < bios || unclear => self.unsplit += 1,
+            _ => self.matched += 1,
+        }
+    }
+}
+
+impl TracedRun {
+    /// Before the first row, and all there is where the file with `kept` I/Os is gone.
+    pub fn empty(kept: u64) -> TracedRun {
+        let mut loaded = TracedRun { stride: 1, ..TracedRun::default() };
+        loaded.events.gone = kept > 0;
+        loaded
+    }
+
+    /// Takes an I/O up, and gives it back as it may be judged; none where it is not known what it did.
+    pub fn io(&mut self, mut row: LayerRow, mut earlier: Vec<BlockRound>) -> Option<TracedIoRow> {
+        only_possible(&mut row, &mut earlier);
+        if !all_rounds_known(&row, &earlier) {
+            // No verdict is sure without the others.
+            row.flags = row.flags.map(|f| f | flags::UNCLEAR);
+        }
+        self.coverage.count(&row);
+        let op = row.op?;
+        let worker = row.worker.unwrap_or(u64::MAX);
+        if (self.coverage.traced - 1).is_multiple_of(self.stride) {
+            let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, worker) };
+            let pieces = pieces(&row, &context);
+            if self.places.len() < PHASED_MAX && row.has(flags::SAMPLE) {
+                self.places.extend(place_of(op, &row).map(|(at, _)| at));
+                let after = after_flush_ns(&self.events, row.start_ns);
+                self.after_flush.entry(op).or_default().extend(after);
+            }
+            self.phased(PhasedIo {
+                op,
+                service_ns: row.end_ns.saturating_sub(row.start_ns).max(0) as u64,
+                sample: row.has(flags::SAMPLE),
+                block: row.has_block_io(),
+                phases: lengths(&pieces),
+            });
+        }
+        Some(TracedIoRow { row, earlier })
+    }
+
+    fn phased(&mut self, io: PhasedIo) {
+        self.phased.push(io);
+        if self.phased.len() < PHASED_MAX {
+            return;
+        }
+        let mut index = 0;
+        self.phased.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+        self.stride *= 2;
+    }
+}
+
+/// The measured I/Os above their threshold (response time in a rate-limited run), in file order,
+/// and how many more there are. Errors: `Corrupt` when `ios.parquet` is damaged.
+pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec<Slow>, u64)> {
+    let (mut slow, mut more) = (Vec::new(), 0);
+    let Some(path) = dir.existing(names::IOS) else {
+        return Ok((slow, more));
+    };
+    let columns = ColumnSet::PHASE
+        | ColumnSet::WORKER
+        | ColumnSet::OP
+        | ColumnSet::INTENDED
+        | ColumnSet::SUBMIT
+        | ColumnSet::COMPLETE
+        | ColumnSet::STATUS;
+    read_ios(&path, columns, &mut |batch| {
+        for i in 0..batch.rows {
+            let (op, submit_ns, complete_ns) = (batch.op(i), batch.submit(i), batch.complete(i));
+            let intended_ns = batch.intended(i).unwrap_or(submit_ns).min(submit_ns);
+            let response = complete_ns.saturating_sub(intended_ns).max(0) as u64;
+            let above = thresholds.get(&op).is_some_and(|t| response > *t);
+            if !above || !batch.status(i).is_ok() || batch.phase_name(i) == "warmup" {
+                continue;
+            }
+            if slow.len() >= SLOW_MAX {
+                more += 1;
+                continue;
+            }
+            slow.push(Slow { worker: batch.worker(i), op, intended_ns, submit_ns, complete_ns });
+        }
+        Ok(())
+    })?;
+    Ok((slow, more))
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::fixture;
+    use taillight_rundir::layers::LayerWriter;
+
+    use super::*;
+
+    #[test]
+    fn what_may_have_had_other_parts_is_seen_in_part() {
+        let mut coverage = Coverage::default();
+        for (bios, parts, bits) in [(0, 0, 0), (0, 0, 256), (1, 1, 0), (2, 1, 0), (1, 1, 256)] {
+            coverage.count(&LayerRow {
+                bios: Some(bios),
+                parts: Some(parts),
+                flags: Some(bits),
+                ..LayerRow::default()
+            });
+        }
+        let expected = Coverage { traced: 5, matched: 1, unsplit: 3, unclear: 1, without: 1 };
+        assert_eq!(coverage, expected);
+    }
+
+    /// The measure phase begins, ns.
+    const BEGUN: i64 = 1_000_000_000;
+
+    #[test]
+    fn moments_are_as_long_as_the_usual_episode() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        // Ten of 1 ms, one after the other, are one episode.
+        let begins: Vec<i64> = (0..10).map(|i| BEGUN + i * 1_000_000).collect();
+        let mut writer = LayerWriter::begin(&dir);
+        let ios = begins.iter().map(|at| fixture::traced_io(*at, at + 1_000_000));
+        writer.rows(ios).unwrap();
+        writer.commit().unwrap();
+        let slow: IoKeys = begins.iter().map(|at| (0, *at)).collect();
+        let times = AskedTimes::of(&dir.file(names::LAYERS), &slow).unwrap();
+        assert_eq!(times.moments.len(), MOMENTS as usize);
+        assert!(times.moments.iter().all(|(from, to)| to - from == 10_000_000));
+    }
+
+    /// An I/O of a worker in so many rounds before its last one, and of how many there are rows.
+    fn in_rounds(token: u64, rounds: u64, rows: u64) -> Vec<LayerRow> {
+        let start_ns = BEGUN + token as i64 * 1000;
+        let round = |i| LayerRow {
+            kind: LayerKind::Round,
+            start_ns: start_ns + i as i64,
+            end_ns: start_ns + i as i64 + 1,
+            token: Some(token),
+            ..LayerRow::default()
+        };
+        let io = LayerRow {
+            bios: Some(rounds + 1),
+            parts: Some(rounds + 1),
+            rounds: Some(rounds),
+            token: Some(token),
+            ..fixture::traced_io(start_ns, start_ns + 900)
+        };
+        (0..rows).map(round).chain([io]).collect()
+    }
+
+    /// The second of two workers has half of the I/Os, before and after places are given up.
+    #[test]
+    fn phases_are_kept_of_the_whole_run() {
+        let mut loaded = TracedRun::empty(1);
+        let all = 5 * PHASED_MAX as i64 / 2;
+        for i in 0..all {
+            let worker = u64::from(i >= all / 2);
+            let row = fixture::traced_io(i, i + 1 + worker as i64);
+            loaded.io(LayerRow { worker: Some(worker), ..row }, Vec::new());
+        }
+        let (kept, stride) = (loaded.phased.len(), loaded.stride);
+        assert_eq!((kept as i64, stride), ((all + 3) / 4, 4));
+        let second = loaded.phased.iter().filter(|io| io.service_ns == 2).count();
+        assert_eq!(second, kept / 2);
+    }
+
+    #[test]
+    fn rounds_go_with_their_io_and_without_one_of_them_it_is_seen_in_part() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        let mut writer = LayerWriter::begin(&dir);
+        let all = [
+            in_rounds(1, 2, 2),
+            in_rounds(2, 0, 0),
+            in_rounds(3, 3, 2),
+            // Of an I/O that is not there.
+            in_rounds(4, 1, 1).into_iter().take(1).collect(),
+            in_rounds(5, 1, 1),
+        ];
+        // Row groups end anywhere: here each has one row.
+        for row in all.into_iter().flatten() {
+            writer.rows(std::iter::once(row)).unwrap();
+        }
+        writer.commit().unwrap();
+        let sight = Visibility { blind: false, threads_only: false };
+        let keys = [1, 2, 3, 5].map(|token| (0, BEGUN + token * 1000));
+        let loaded = layers(&dir, 5, &keys.into(), sight).unwrap();
+        assert!(!loaded.events.gone);
+        let found: Vec<(i64, Vec<i64>, bool)> = loaded
+            .slow
+            .values()
+            .map(|t| {
+                let unclear = t.row.has(flags::UNCLEAR);
+                let begins = t.earlier.iter().map(|r| r.bio - BEGUN);
+                (t.row.start_ns - BEGUN, begins.collect(), unclear)
+            })
+            .collect();
+        let expected = [
+            (1000, vec![1000, 1001], false),
+            (2000, vec![], false),
+            (3000, vec![3000, 3001], true),
+            (5000, vec![5000], false),
+        ];
+        assert_eq!(found, expected);
+        let coverage = loaded.coverage;
+        assert_eq!((coverage.matched, coverage.unsplit), (3, 1));
+    }
+}

@@ -1,0 +1,533 @@
+//! What a sleeping thread waits for, read from the kernel functions it sleeps in.
+
+use taillight_rundir::layers::LayerRow;
+
+use crate::time_line::phase::Phase;
+
+/// What a stack says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SleepReason {
+    /// A wait of a phase, with the reason in words.
+    For(Phase, &'static str),
+    /// A wait for a lock in the kernel, explained by what the lock's holder does; or a wait of which no more is
+    /// known than the part of the kernel that the thread sleeps in.
+    Lock(Phase, &'static str),
+    /// The thread waits for its own I/O; its stamps say more.
+    OwnIo,
+    Unknown,
+}
+
+/// Bits of a thread's state: stopped by a signal, held by its tracer (include/linux/sched.h).
+const TASK_STOPPED: u64 = 4;
+const TASK_TRACED: u64 = 8;
+const STOPPED_WORDS: &str = "the program was stopped by a signal";
+const TRACED_WORDS: &str = "the program was held by a debugger or tracer (ptrace: gdb, strace)";
+
+/// Waits for a commit of ext4's journal, of XFS's log, of btrfs.
+const JOURNAL: &[&str] = &[
+    "jbd2_",
+    "wait_transaction",
+    "add_transaction_credits",
+    "start_this_handle",
+    "__jbd2_",
+    "do_get_write_access",
+    "ext4_journal",
+];
+const ROOM: [&str; 7] = [
+    "__jbd2_log_wait_for_space",
+    "wait_transaction",
+    "add_transaction_credits",
+    "start_this_handle",
+    "do_get_write_access",
+    "xlog_grant_head",
+    "wait_current_trans",
+];
+const XFS_LOG: &[&str] = &["xlog_", "xfs_log", "xfs_trans", "xfs_buf_"];
+const BTRFS_COMMIT: &[&str] =
+    &["btrfs_commit_", "wait_current_trans", "wait_for_commit", "btrfs_sync_log"];
+/// Waits for pages that are on their way to the disk, and from it.
+const WRITEBACK: &[&str] = &[
+    "folio_wait_writeback",
+    "__filemap_fdatawait",
+    "filemap_fdatawait",
+    "writeback_wait",
+    "wb_wait_for",
+];
+const PAGES: &[&str] =
+    &["folio_wait_bit", "filemap_update_page", "wait_on_page", "__folio_lock", "folio_lock"];
+
+/// Waits for a block that the file system keeps for itself: an inode, a bitmap, a directory.
+const BUFFERS: &[&str] = &[
+    "__sync_dirty_buffer",
+    "fsync_buffers_list",
+    "__lock_buffer",
+    "__wait_on_buffer",
+    "__bh_read",
+    "bh_uptodate_or_lock",
+];
+/// Waits for a queue that somebody has closed to set something.
+const FROZEN_QUEUE: &[&str] = &["__bio_queue_enter", "blk_queue_enter", "bio_queue_enter"];
+
+/// Beginnings of function names, more telling ones first: the first that occurs in a stack decides.
+/// First what can stand below anything else (a stop, a limit, memory), then parts of the kernel, and at
+/// the end the system calls that mean a wait by themselves.
+const KNOWN: &[(&[&str], Phase, &str)] = &[
+    (
+        &["ptrace_stop", "ptrace_do_notify", "ptrace_notify", "do_jobctl_trap"],
+        Phase::Stopped,
+        TRACED_WORDS,
+    ),
+    (&["do_signal_stop"], Phase::Stopped, STOPPED_WORDS),
+    (
+        &["seccomp_do_user_notification", "__seccomp_filter"],
+        Phase::Stopped,
+        "the system call was held for a program that supervises it (seccomp)",
+    ),
+    (
+        &["__refrigerator", "do_freezer_trap", "get_signal"],
+        Phase::Stopped,
+        "the program was frozen",
+    ),
+    (
+        &["rq_qos_wait", "wbt_wait", "ioc_rqos_throttle", "iolatency_", "blk_iolatency"],
+        Phase::Throttle,
+        "held back by writeback throttling or an I/O cost limit",
+    ),
+    (
+        &["blkcg_maybe_throttle", "blk_throtl", "throtl_"],
+        Phase::Throttle,
+        "held back by a control group's I/O limit",
+    ),
+    (
+        &["blk_mq_get_tag", "blk_mq_get_request"],
+        Phase::Tags,
+        "no free request in the device's queue",
+    ),
+    (
+        FROZEN_QUEUE,
+        Phase::Tags,
+        "the device's queue was closed, as while its scheduler or a limit is being set",
+    ),
+    (
+        &["do_swap_page", "swap_read", "swapin_", "read_swap_cache"],
+        Phase::PageCache,
+        "waiting for a page of its own memory that had been swapped out",
+    ),
+    (
+        &[
+            "reclaim_throttle",
+            "try_to_free",
+            "shrink_",
+            "try_charge",
+            "mem_cgroup_",
+            "__alloc_pages_direct",
+            "try_to_compact",
+            "compact_zone",
+            "out_of_memory",
+            "drain_all_pages",
+        ],
+        Phase::PageCache,
+        "making room in memory",
+    ),
+    (&["request_wait_answer", "fuse_"], Phase::FileSystem, "waiting for the FUSE server"),
+    (
+        &["nfs_", "nfs4_", "rpc_", "cifs_", "smb2_", "ceph_", "p9_"],
+        Phase::FileSystem,
+        "waiting for the file server",
+    ),
+    (
+        &["percpu_rwsem_wait", "sb_start_write", "__percpu_down_read", "freeze_super"],
+        Phase::FileSystem,
+        "the file system was frozen",
+    ),
+    (
+        &["balance_dirty_pages"],
+        Phase::PageCache,
+        "too many dirty pages: the kernel slows writers down",
+    ),
+    (
+        &["fanotify_"],
+        Phase::FileSystem,
+        "waiting for a program that is asked before each access, as a virus scanner is",
+    ),
+    (JOURNAL, Phase::FileSystem, "waiting for the journal"),
+    (XFS_LOG, Phase::FileSystem, "waiting for the XFS log"),
+    (BTRFS_COMMIT, Phase::FileSystem, "waiting for a transaction of btrfs"),
+    (&["dquot_"], Phase::FileSystem, "waiting for the quota file"),
+    (BUFFERS, Phase::FileSystem, "waiting for a block of the file system's own"),
+    (WRITEBACK, Phase::PageCache, "waiting for writeback"),
+    (PAGES, Phase::PageCache, "waiting for a page that another I/O reads"),
+    (
+        &[
+            "tcp_",
+            "udp_",
+            "inet_",
+            "unix_",
+            "sk_",
+            "sock_",
+            "__sys_recv",
+            "__sys_send",
+            "__sys_connect",
+            "ep_poll",
+            "do_epoll_",
+            "do_sys_poll",
+            "do_poll",
+            "do_select",
+            "core_sys_select",
+        ],
+        Phase::Server,
+        "waiting for the server or the network",
+    ),
+    (
+        &[
+            "futex_",
+            "__futex",
+            "hrtimer_nanosleep",
+            "do_nanosleep",
+            "pipe_",
+            "anon_pipe_",
+            "eventfd_",
+            "sigsuspend",
+        ],
+        Phase::Application,
+        "asleep in the program itself",
+    ),
+];
+
+/// Locks of the kernel, in whatever part of it.
+const LOCKS: &[&str] = &[
+    "rwsem_down",
+    "__mutex_lock",
+    "mutex_lock",
+    "down_read",
+    "down_write",
+    "__down",
+    "inode_lock",
+    "lock_two_",
+    "inode_dio_wait",
+    "__wait_on_freeing_inode",
+];
+
+/// Parts of the kernel, known by the innermost function: a thread that sleeps in such a part, or for a lock of it,
+/// waits for what the part does.
+const PARTS: &[(&[&str], Phase, &str)] = &[
+    (
+        &["blk_", "__blk_", "bio_", "__bio_", "submit_bio", "__submit_bio", "elv_", "elevator_"],
+        Phase::Queue,
+        "waiting in the block layer",
+    ),
+    (
+        &["do_user_addr_fault", "handle_mm_fault", "lock_mm_", "lock_vma", "gup_", "__gup_"],
+        Phase::Application,
+        "waiting for the map of its own memory",
+    ),
+    (
+        &["io_uring_", "__do_sys_io_uring", "io_submit_", "io_wq_"],
+        Phase::IoWorker,
+        "waiting for another thread of io_uring",
+    ),
+    (
+        &[
+            "ext4_",
+            "xfs_",
+            "btrfs_",
+            "f2fs_",
+            "generic_",
+            "iomap_",
+            "filemap_",
+            "blkdev_",
+            "vfs_",
+            "__fsnotify",
+            "fsnotify",
+            "security_",
+            "ksys_",
+            "do_fsync",
+            "io_read",
+            "io_write",
+            "io_fsync",
+        ],
+        Phase::FileSystem,
+        "asleep in the file system",
+    ),
+];
+
+/// File systems: a thread that sleeps in a function of theirs waits for a lock of theirs.
+const FILE_SYSTEMS: &[&str] = &["ext4_", "xfs_", "btrfs_", "f2fs_", "generic_file_"];
+
+/// Waits for the thread's own I/O.
+const OWN: &[&str] = &[
+    "io_cqring_wait",
+    "iomap_dio",
+    "__iomap_dio",
+    "blkdev_direct_IO",
+    "__blkdev_",
+    "submit_bio_wait",
+    "bio_await",
+    "io_schedule",
+    "blk_io_schedule",
+];
+
+/// What a thread of the kernel that serves a loop device is in.
+const LOOP: &[&str] = &["loop_", "lo_"];
+
+/// A stack for people: what is below the scheduler, shortened.
+pub fn shown(stack: &str) -> String {
+    let waits = |f: &&str| !f.starts_with("schedule") && *f != "io_schedule";
+    let names: Vec<&str> = stack.split(';').filter(waits).take(4).collect();
+    format!("`{}`", names.join(" < "))
+}
+
+/// Whether a function in a stack begins with one of these.
+fn has(stack: &str, names: &[&str]) -> bool {
+    stack.split(';').any(|f| names.iter().any(|n| f.starts_with(n)))
+}
+
+/// Why a thread slept: its state says how it was stopped, else its stack. None where neither says anything.
+pub fn reason_of(row: &LayerRow) -> Option<SleepReason> {
+    match row.state {
+        Some(state) if state & TASK_TRACED != 0 => {
+            Some(SleepReason::For(Phase::Stopped, TRACED_WORDS))
+        }
+        Some(state) if state & TASK_STOPPED != 0 => {
+            Some(SleepReason::For(Phase::Stopped, STOPPED_WORDS))
+        }
+        _ => row.stack.as_deref().map(sleep_reason),
+    }
+}
+
+/// Reads a stack (functions separated by `;`, innermost first).
+pub fn sleep_reason(stack: &str) -> SleepReason {
+    if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(stack, names)) {
+        return SleepReason::For(*phase, words);
+    }
+    let innermost = innermost(stack);
+    let part = part(stack);
+    if has(stack, LOCKS) || FILE_SYSTEMS.iter().any(|n| innermost.starts_with(n)) {
+        let phase = part.map_or(Phase::FileSystem, |(_, phase, _)| *phase);
+        return SleepReason::Lock(phase, "waiting for a lock in the kernel");
+    }
+    if own_io_first(stack) {
+        return SleepReason::OwnIo;
+    }
+    part.map_or(SleepReason::Unknown, |(_, phase, words)| SleepReason::Lock(*phase, words))
+}
+
+/// Whether a wait for its own I/O is further in than any part of the kernel: a direct read that waits for the map of its
+/// memory is in the function of direct reads as well, and has no I/O yet.
+fn own_io_first(stack: &str) -> bool {
+    let begins = |f: &str, names: &[&str]| names.iter().any(|n| f.starts_with(n));
+    let mut functions = stack.split(';').filter(|f| !f.starts_with("schedule"));
+    let telling = |f: &&str| begins(f, OWN) || PARTS.iter().any(|(names, ..)| begins(f, names));
+    functions.find(telling).is_some_and(|f| begins(f, OWN))
+}
+
+/// The innermost function of a sleep that tells something: before it there are often the scheduler's.
+fn innermost(stack: &str) -> &str {
+    let waits = |f: &&str| !f.starts_with("schedule") && !f.starts_with("wait_");
+    stack.split(';').find(waits).unwrap_or_default()
+}
+
+/// The part of the kernel that a stack is in.
+fn part(stack: &str) -> Option<&'static (&'static [&'static str], Phase, &'static str)> {
+    let of = |f: &str| PARTS.iter().find(|(names, ..)| names.iter().any(|n| f.starts_with(n)));
+    stack.split(';').find_map(of)
+}
+
+/// Whether a thread waits until what is dirty in the page cache is written back, before its own direct
+/// I/O; of a read whatever it waits for that is written is not its own.
+pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
+    let direct = ["kiocb_", "iomap_dio", "__iomap_dio", "blkdev_direct", "generic_file_direct"];
+    has(stack, WRITEBACK) && (reads || has(stack, &direct))
+}
+
+/// Whether a thread waits for a lock: the kernel's own kinds, or a lock that its file system has a function for.
+pub fn waits_for_lock(stack: &str) -> bool {
+    let f = innermost(stack);
+    let named = f.starts_with("lock_") || f.ends_with("lock") && !f.ends_with("block");
+    let named = named || f.contains("_lock_");
+    matches!(sleep_reason(stack), SleepReason::Lock(..)) && (has(stack, LOCKS) || named)
+}
+
+/// Whether a thread waits for pages, whose own way to or from the disk says why they are late.
+pub fn waits_for_pages(stack: &str) -> bool {
+    waits_first_for(stack, &[WRITEBACK, PAGES])
+}
+
+/// The same of a block that the file system keeps for itself, which another thread reads or writes.
+pub fn waits_for_buffers(stack: &str) -> bool {
+    waits_first_for(stack, &[BUFFERS])
+}
+
+/// Whether somebody else ends a wait of a phase: who makes a commit, or what pages and blocks wait for.
+pub fn passed_on(stack: &str, phase: Phase) -> bool {
+    match phase {
+        Phase::FileSystem => waits_for_commit(stack) || waits_for_buffers(stack),
+        Phase::PageCache => waits_for_pages(stack) && !waits_for_writeback(stack, false),
+        _ => false,
+    }
+}
+
+/// Whether the most telling of the known functions is one of these.
+fn waits_first_for(stack: &str, any: &[&[&str]]) -> bool {
+    let first = KNOWN.iter().find(|(names, ..)| has(stack, names));
+    first.is_some_and(|(names, ..)| any.contains(names))
+}
+
+/// Whether a thread waits for a queue that is closed: why it is, the one who closed it knows.
+pub fn waits_for_closed_queue(stack: &str) -> bool {
+    has(stack, FROZEN_QUEUE)
+}
+
+/// Whether a thread waits for a commit that another one makes for the whole file system.
+pub fn waits_for_commit(stack: &str) -> bool {
+    [JOURNAL, XFS_LOG, BTRFS_COMMIT].iter().any(|names| has(stack, names))
+}
+
+/// Whether a thread waits for a write of XFS's log, which whoever came first has sent.
+pub fn waits_for_log_write(stack: &str) -> bool {
+    has(stack, &["xlog_wait_on_iclog", "xlog_force_lsn"])
+}
+
+/// Whether a thread is taking requests from io_uring's queue.
+pub fn in_submission(stack: &str) -> bool {
+    has(stack, &["io_submit_sqes"])
+}
+
+/// Whether a thread sleeps over an I/O that it does itself while it gives a batch to io_uring.
+pub fn sleeps_in_submission(stack: &str) -> bool {
+    in_submission(stack) && sleep_reason(stack) == SleepReason::OwnIo
+}
+
+/// Whether a thread waits for a commit of ext4, or for a block that a commit is writing; not for room in the journal.
+pub fn waits_for_journal(stack: &str) -> bool {
+    has(stack, JOURNAL)
+        && (!waits_for_room_in_journal(stack) || has(stack, &["do_get_write_access"]))
+}
+
+/// Whether a thread waits until a journal takes up what it is about to change: the journal is full, or closed
+/// for a commit.
+pub fn waits_for_room_in_journal(stack: &str) -> bool {
+    has(stack, &ROOM)
+}
+
+/// Whether a thread of the kernel runs the queue of a block device.
+pub fn runs_queues(stack: &str) -> bool {
+    has(stack, &["blk_mq_run_work", "blk_mq_requeue_work", "blk_flush_"])
+}
+
+/// Whether this thread of the kernel serves a loop device.
+pub fn serves_loop(stack: &str) -> bool {
+    has(stack, LOOP)
+}
+
+/// Whether a thread sleeps for a time that it has set itself.
+pub fn sleeps_for_set_time(stack: &str) -> bool {
+    stack.split(';').any(|f| f.contains("nanosleep"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_pages_waits_for_somebody_else() {
+        let waits = [
+            "io_schedule;folio_wait_writeback;ext4_sync_file",
+            "io_schedule;folio_wait_bit_common;filemap_read",
+        ];
+        assert!(waits.iter().all(|stack| waits_for_pages(stack)));
+        let others = [
+            "io_schedule;folio_wait_bit_common;do_swap_page;handle_mm_fault",
+            "io_schedule_timeout;balance_dirty_pages;ext4_buffered_write_iter",
+        ];
+        assert!(!others.iter().any(|stack| waits_for_pages(stack)));
+        assert!(waits_for_buffers("__sync_dirty_buffer;ext4_write_inode;ext4_fsync_nojournal"));
+        assert!(!waits_for_buffers("jbd2_log_wait_commit;ext4_sync_file"));
+    }
+
+    #[test]
+    fn a_debugger_is_no_signal() {
+        let words = |state, stack: Option<&str>| {
+            let stack = stack.map(Into::into);
+            match reason_of(&LayerRow { state: Some(state), stack, ..LayerRow::default() }) {
+                Some(SleepReason::For(Phase::Stopped, words)) => words,
+                other => panic!("{other:?}"),
+            }
+        };
+        let traced = "schedule;ptrace_stop;ptrace_do_notify;get_signal";
+        assert_eq!(words(8, Some(traced)), TRACED_WORDS);
+        assert_eq!(words(4, Some("schedule;do_signal_stop;get_signal")), STOPPED_WORDS);
+        // Where the kernel has no function of its own for a stop, and where no stack was seen.
+        assert_eq!(words(4, Some("schedule;get_signal")), STOPPED_WORDS);
+        assert_eq!((words(0x108, None), words(4, None)), (TRACED_WORDS, STOPPED_WORDS));
+        // Where no state was.
+        assert_eq!(words(1, Some(traced)), TRACED_WORDS);
+        assert_eq!(words(1, Some("schedule;get_signal")), "the program was frozen");
+    }
+
+    #[test]
+    fn locks_have_names_of_file_systems() {
+        let locks = [
+            "btrfs_inode_lock;btrfs_sync_file",
+            "xfs_ilock;xfs_file_read_iter",
+            "wait_extent_bit;lock_extent;btrfs_read_folio",
+            "btrfs_tree_lock_nested;btrfs_search_slot",
+            "rwsem_down_write_slowpath;ext4_write",
+        ];
+        assert!(locks.iter().all(|stack| waits_for_lock(stack)));
+        let others = ["ext4_wait_block_bitmap;ext4_map", "btrfs_cow_block;btrfs_search_slot"];
+        assert!(!others.iter().any(|stack| waits_for_lock(stack)));
+    }
+
+    #[test]
+    fn stacks_of_the_kernel_are_understood() {
+        let cases = [
+            ("io_schedule;blk_mq_get_tag;__blk_mq_alloc_requests", Phase::Tags),
+            ("percpu_rwsem_wait;__percpu_down_read;vfs_write", Phase::FileSystem),
+            ("request_wait_answer;__fuse_simple_request;fuse_direct_io", Phase::FileSystem),
+            ("jbd2_log_wait_commit;ext4_sync_file;do_fsync", Phase::FileSystem),
+            ("io_schedule_timeout;balance_dirty_pages;ext4_buffered_write_iter", Phase::PageCache),
+            ("do_signal_stop;get_signal;arch_do_signal_or_restart", Phase::Stopped),
+            ("__refrigerator;get_signal", Phase::Stopped),
+            ("io_schedule;rq_qos_wait;wbt_wait", Phase::Throttle),
+            ("futex_wait_queue;futex_wait", Phase::Application),
+            ("schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg", Phase::Server),
+            ("schedule_hrtimeout_range;do_epoll_wait;__x64_sys_epoll_wait", Phase::Server),
+            ("start_this_handle;jbd2__journal_start;__ext4_journal_start_sb", Phase::FileSystem),
+            ("io_schedule;folio_wait_bit_common;do_swap_page;handle_mm_fault", Phase::PageCache),
+            ("wait_current_trans;start_transaction;btrfs_file_write_iter", Phase::FileSystem),
+            ("io_schedule;folio_wait_writeback;kiocb_write_and_wait", Phase::PageCache),
+            ("__sync_dirty_buffer;ext4_write_inode;ext4_sync_file", Phase::FileSystem),
+            ("bit_wait_io;__lock_buffer;jbd2_journal_get_write_access", Phase::FileSystem),
+            ("fanotify_handle_event;fsnotify;__fsnotify_parent;vfs_read", Phase::FileSystem),
+            // As Linux 6.18 has it for a read that a supervisor has not answered yet.
+            (
+                "seccomp_do_user_notification.isra.0;__seccomp_filter;syscall_trace_enter;do_syscall_64",
+                Phase::Stopped,
+            ),
+        ];
+        for (stack, phase) in cases {
+            assert!(matches!(sleep_reason(stack), SleepReason::For(p, _) if p == phase), "{stack}");
+        }
+        assert_eq!(sleep_reason("io_cqring_wait;__do_sys_io_uring_enter"), SleepReason::OwnIo);
+        assert_eq!(sleep_reason("io_schedule;__iomap_dio_rw"), SleepReason::OwnIo);
+        assert_eq!(sleep_reason("something_new"), SleepReason::Unknown);
+        let locks = [
+            ("ext4_buffered_write_iter;vfs_write", Phase::FileSystem),
+            ("rwsem_down_write_slowpath;x", Phase::FileSystem),
+            ("blkdev_common_ioctl;blkdev_ioctl;__x64_sys_ioctl", Phase::FileSystem),
+            ("new_hook;security_file_permission;vfs_read", Phase::FileSystem),
+            ("down_read;lock_mm_and_find_vma;do_user_addr_fault", Phase::Application),
+            // As Linux 6.18 has it while another thread of the program forks.
+            (
+                "__gup_longterm_locked;gup_fast_fallback;iov_iter_extract_pages;bio_iov_iter_get_pages;\
+                 iomap_dio_bio_iter;__iomap_dio_rw;iomap_dio_rw;ext4_file_read_iter;vfs_read",
+                Phase::Application,
+            ),
+            ("__mutex_lock;blk_mq_something;submit_bio;ext4_file_read_iter", Phase::Queue),
+        ];
+        for (lock, phase) in locks {
+            assert!(matches!(sleep_reason(lock), SleepReason::Lock(p, _) if p == phase), "{lock}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Explains the outliers of a run: reads the trace, judges each slow I/O, groups them.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::host::HostTrack;
+use taillight_rundir::layers::LayerKind;
+use taillight_rundir::summary::Summary;
+use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
+use taillight_rundir::{RunDir, names};
+
+use crate::episodes::around;
+use crate::episodes::patterns::{PatternScale, patterns};
+use crate::episodes::{EpisodeContext, EpisodeView, episodes};
+use crate::events::Events;
+use crate::events::context::IoContext;
+use crate::events::layers::{PhasedIo, Slow, TracedIoRow, Visibility};
+use crate::events::{layers, pages};
+use crate::explanation::{Blocked, Explanation, PhaseLevel, shares};
+use crate::overlays::followers;
+use crate::time_line::phase::{Phase, Phases};
+use crate::time_line::timeline::Piece;
+use crate::time_line::{phases, workers};
+use crate::verdict::backlog;
+use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
+
+/// Percentiles that are shown as stacks of phases.
+const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
+
+/// What is known of a run beside its trace.
+#[derive(Debug, Clone, Default)]
+pub struct ExplainInputs<'a> {
+    /// Samples of the machine.
+    pub host: &'a [HostTrack],
+    /// Why these could not be read, if so.
+    pub unread_samples: Option<String>,
+    /// A rule that is not applied.
+    pub left_out: Option<&'a str>,
+}
+
+/// Explains the outliers of a run; `None` when it was not traced. Errors: `Corrupt` when a file is damaged.
+pub fn explain(
+    dir: &RunDir,
+    summary: &Summary,
+    inputs: ExplainInputs<'_>,
+) -> Result<Option<Explanation>> {
+    let Some(info) = dir.manifest().trace.clone() else {
+        return Ok(None);
+    };
+    if dir.manifest().capture.kept > 0 && dir.existing(names::IOS).is_none() {
+        return Err(Error::corrupt("ios.parquet is missing: which I/Os were slow is not known"));
+    }
+    let OutlierThresholds { ns: thresholds, percentiles, given } = thresholds(dir, summary);
+    let (slow, more) = layers::slow_ios(dir, &thresholds)?;
+    let (loaded, mut judged) = judge_all(dir, &info, slow, &thresholds, inputs.left_out)?;
+    backlog::inherit(&mut judged);
+    let ios: Vec<_> = judged.iter().map(|j| j.verdict).collect();
+    let layers = shares(judged.iter().map(|j| &j.verdict), more);
+    let blocked = blocked(&judged);
+    let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
+    let around = around::Around::watching(inputs.host);
+    let seen = EpisodeContext { events: &loaded.events, info: &info, around: &around };
+    let episodes = episodes(judged, &seen);
+    Ok(Some(Explanation {
+        thresholds,
+        percentiles,
+        given,
+        outliers: ios.len() as u64 + more,
+        lacking: lacking + more,
+        layers,
+        blocked,
+        begun_ns: Some(layers::measured_from(dir)).filter(|ns| *ns != i64::MIN),
+        levels: levels(&loaded.phased, summary),
+        coverage: loaded.coverage,
+        gone: loaded.events.gone,
+        unread_samples: inputs.unread_samples,
+        ios,
+        patterns: patterns(&episodes, &pattern_scale(dir, summary, &loaded, &episodes)),
+        episodes,
+        info,
+    }))
+}
+
+/// I/Os of a traced run, and where the time of each went, as far as it was traced; none of another run. Errors: `Corrupt`
+/// when a file is damaged.
+pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Piece>)>> {
+    let Some(info) = &dir.manifest().trace else {
+        return Ok(Vec::new());
+    };
+    let (_, judged) = judge_all(dir, info, ios, &BTreeMap::new(), None)?;
+    Ok(judged.into_iter().map(|j| (j.slow, j.pieces)).collect())
+}
+
+/// Judges I/Os by what was seen of them, and of those that they waited for.
+fn judge_all(
+    dir: &RunDir,
+    info: &TraceInfo,
+    slow: Vec<Slow>,
+    thresholds: &BTreeMap<OpKind, u64>,
+    left_out: Option<&str>,
+) -> Result<(layers::TracedRun, Vec<Judged>)> {
+    let threads_only = info.backend == TracingBackend::Perf;
+    let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
+    let sight =
+        Visibility { blind: !threads_only && (!watched || info.events_lost > 0), threads_only };
+    let keys = slow.iter().map(|s| (u64::from(s.worker), s.submit_ns)).collect();
+    let mut loaded = match dir.existing(names::LAYERS) {
+        Some(_) => layers::layers(dir, info.kept, &keys, sight)?,
+        None => layers::TracedRun::empty(info.kept),
+    };
+    loaded.events.left_out = left_out.map(str::to_owned);
+    let base = Baseline::of(&loaded.phased);
+    let events = &loaded.events;
+    let pages = pages::Pages::of(dir, loaded.slow.values().map(|t| &t.row));
+    let traced = &mut loaded.slow;
+    let mut judged: Vec<Judged> = slow
+        .into_iter()
+        .map(|slow| {
+            let threshold_ns = thresholds.get(&slow.op).copied();
+            let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
+            let found = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
+            match found {
+                None => judge(slow, None, None, &by),
+                Some(found) => judge_traced(slow, found, events, &pages, &by),
+            }
+        })
+        .collect();
+    followers::follow(&mut judged, events, |slow, row, pieces| {
+        let threshold_ns = thresholds.get(&slow.op).copied();
+        let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
+        judge(slow, row, Some(pieces), &by)
+    });
+    Ok((loaded, judged))
+}
+
+/// How the run usually is.
+fn pattern_scale(
+    dir: &RunDir,
+    summary: &Summary,
+    loaded: &layers::TracedRun,
+    episodes: &[EpisodeView],
+) -> PatternScale {
+    let places = if placed(dir) { loaded.places.clone() } else { Vec::new() };
+    let spacing_ns = summary.totals.duration_ns / summary.totals.count.max(1);
+    let scale = PatternScale {
+        after_flush: loaded.after_flush.clone(),
+        ..PatternScale::of(places, spacing_ns as i64, &loaded.events)
+    };
+    let whole = |info: &TraceInfo| info.events_forgotten + info.events_lost == 0;
+    match dir.manifest().trace.as_ref().is_some_and(whole) {
+        true => scale.with_presence(episodes, &loaded.moments, &loaded.events),
+        false => scale,
+    }
+}
+
+/// Whether the offset of an I/O says where it was, and the load draws it at random.
+fn placed(dir: &RunDir) -> bool {
+    let manifest = dir.manifest();
+    let random = manifest.plan.workloads.iter().all(|w| w.access.kind.draws());
+    random && manifest.driver_facts().single_file
+}
+
+/// Judges a slow I/O by what was seen of it.
+pub(super) fn judge_traced(
+    slow: Slow,
+    found: TracedIoRow,
+    events: &Events,
+    pages: &pages::Pages,
+    by: &JudgeInputs<'_>,
+) -> Judged {
+    let TracedIoRow { row, earlier } = found;
+    let page_ns = pages.read_by_another(&row);
+    let beside = IoContext::of(events, u64::from(slow.worker));
+    let worker_off = workers::own_events(&row, LayerKind::Worker, &beside);
+    let context = IoContext {
+        usual: by.base.map(|base| base.get(slow.op)),
+        page_ns,
+        earlier: &earlier,
+        worker_off: &worker_off,
+        stacked: row.low_dev.as_deref().or(row.dev.as_deref()).map(|dev| events.disks.stacked(dev)),
+        ..beside
+    };
+    let pieces = phases::pieces(&row, &context);
+    let by = JudgeInputs { context: Some(&context), ..*by };
+    Judged { shared: page_ns.is_some(), ..judge(slow, Some(row), Some(pieces), &by) }
+}
+
+/// From which latency on an I/O is to be explained.
+struct OutlierThresholds {
+    ns: BTreeMap<OpKind, u64>,
+    /// Which percentile that is, where it was not given.
+    percentiles: BTreeMap<OpKind, String>,
+    given: bool,
+}
+
+fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
+    let given = dir.manifest().plan.outlier_ns();
+    let mut found = OutlierThresholds {
+        ns: BTreeMap::new(),
+        percentiles: BTreeMap::new(),
+        given: given.is_some(),
+    };
+    // A read-modify-write is traced, and explained, by its parts.
+    for (op, totals) in summary.ops.iter().filter(|(op, _)| **op != OpKind::Rmw) {
+        if let Some(ns) = given {
+            found.ns.insert(*op, ns);
+            continue;
+        }
+        let latency = totals.latencies.main();
+        let mut list = latency.percentiles.iter().filter(|p| p.ns.is_some());
+        let best = list.clone().find(|p| p.p == "99.9");
+        if let Some((p, ns)) =
+            best.or_else(|| list.rfind(|p| p.resolved)).and_then(|p| Some((p.p.clone(), p.ns?)))
+        {
+            found.ns.insert(*op, ns);
+            found.percentiles.insert(*op, p);
+        }
+    }
+    found
+}
+
+fn blocked(judged: &[Judged]) -> Blocked {
+    let mut sums = Blocked::default();
+    for one in judged.iter().filter(|j| j.layer == Layer::Unknown) {
+        let blocked = one.phases.get(Phase::Blocked);
+        if blocked > one.phases.get(Phase::Unobserved) {
+            sums.outliers += 1;
+            sums.time_ns += one.phases.sum();
+            sums.blocked_ns += blocked;
+        }
+    }
+    sums
+}
+
+/// Mean phases of the traced I/Os within 5 % of each percentile's latency.
+fn levels(phased: &[PhasedIo], summary: &Summary) -> Vec<PhaseLevel> {
+    let mut levels = Vec::new();
+    for (op, totals) in &summary.ops {
+        for p in LEVELS {
+            let known = totals.latencies.service.percentiles.iter().find(|it| it.p == p);
+            let Some(ns) = known.and_then(|it| it.ns) else {
+                continue;
+            };
+            let near = |u: &&PhasedIo| u.op == *op && u.service_ns.abs_diff(ns) <= ns / 20;
+            let mut level = PhaseLevel { op: *op, p, ns, ios: 0, phases: Phases::default() };
+            for one in phased.iter().filter(near) {
+                level.ios += 1;
+                for (sum, more) in level.phases.0.iter_mut().zip(one.phases.0) {
+                    *sum += more;
+                }
+            }
+            if level.ios > 0 {
+                level.phases.0.iter_mut().for_each(|sum| *sum /= level.ios);
+                levels.push(level);
+            }
+        }
+    }
+    levels
+}

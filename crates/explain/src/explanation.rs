@@ -1,0 +1,172 @@
+//! Why the tail is slow: what attribution found, for the model and the renderers.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use taillight_core::OpKind;
+use taillight_rundir::summary::Cause;
+use taillight_rundir::trace_info::TraceInfo;
+
+use crate::episodes::EpisodeView;
+use crate::episodes::patterns::Pattern;
+use crate::events::layers::Coverage;
+use crate::time_line::phase::Phases;
+use crate::verdict::judge::{Layer, OutlierVerdict};
+
+/// Everything said about the causes of one run's tail.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    /// How it was traced.
+    pub info: TraceInfo,
+    /// From which latency on an I/O is an outlier, by kind of operation, ns.
+    pub thresholds: BTreeMap<OpKind, u64>,
+    /// The percentiles they are, where they were not given.
+    pub percentiles: BTreeMap<OpKind, String>,
+    /// Whether the thresholds were given, not computed.
+    pub given: bool,
+    /// Outliers in `ios.parquet`.
+    pub outliers: u64,
+    /// Of them without evidence.
+    pub lacking: u64,
+    /// By layer, most I/Os first.
+    pub layers: Vec<LayerShare>,
+    /// Outliers that belong together, by time.
+    pub episodes: Vec<EpisodeView>,
+    /// What several of them have in common.
+    pub patterns: Vec<Pattern>,
+    /// Where the time goes at some percentiles.
+    pub levels: Vec<PhaseLevel>,
+    /// How well I/Os were matched.
+    pub coverage: Coverage,
+    /// I/Os were traced, and there is none of them in the run directory.
+    pub gone: bool,
+    /// Why the samples of the machine cannot be read, if so.
+    pub unread_samples: Option<String>,
+    /// Every outlier with its verdict, in file order.
+    pub ios: Vec<OutlierVerdict>,
+    /// Outliers that were blocked in the kernel, without being seen by what.
+    pub blocked: Blocked,
+    /// Begin of the measure phase, CLOCK_MONOTONIC ns; none in old runs.
+    pub begun_ns: Option<i64>,
+}
+
+/// Outliers whose excess was spent blocked in the kernel, with a backend that sees no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct Blocked {
+    pub outliers: u64,
+    /// Their time from submit to completion, ns.
+    pub time_ns: u64,
+    /// Of it blocked, ns.
+    pub blocked_ns: u64,
+}
+
+/// A layer's part in the outliers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LayerShare {
+    pub layer: Layer,
+    /// Outliers blamed on it.
+    pub outliers: u64,
+    /// Their excess in this layer, ns.
+    pub excess_ns: u64,
+    /// Of them sure; the others are likely, where the layer is a named one.
+    pub sure: u64,
+}
+
+impl LayerShare {
+    /// Of them named, but not sure.
+    pub fn likely(&self) -> u64 {
+        match self.layer {
+            Layer::Unknown | Layer::Mixed => 0,
+            _ => self.outliers - self.sure,
+        }
+    }
+}
+
+/// Mean phases of the traced I/Os around one percentile.
+#[derive(Debug, Clone)]
+pub struct PhaseLevel {
+    pub op: OpKind,
+    /// The percentile.
+    pub p: &'static str,
+    /// Its latency, ns.
+    pub ns: u64,
+    /// I/Os that were averaged.
+    pub ios: u64,
+    /// Mean lengths, ns.
+    pub phases: Phases,
+}
+
+impl Explanation {
+    /// For `summary.json`.
+    pub fn causes(&self) -> Vec<Cause> {
+        self.layers.iter().map(cause).collect()
+    }
+
+    /// The same of the outliers of these workers whose response took longer than `ns`.
+    pub fn causes_over(&self, ns: u64, workers: &Range<u32>) -> Vec<Cause> {
+        let over = |v: &&OutlierVerdict| {
+            let response = v.slow.complete_ns.saturating_sub(v.slow.intended_ns).max(0) as u64;
+            response > ns && workers.contains(&v.slow.worker.into())
+        };
+        shares(self.ios.iter().filter(over), 0).iter().map(cause).collect()
+    }
+}
+
+fn cause(share: &LayerShare) -> Cause {
+    Cause {
+        layer: share.layer.name().to_owned(),
+        outliers: share.outliers,
+        excess_ns: share.excess_ns,
+        sure: share.sure == share.outliers,
+    }
+}
+
+/// Outliers by layer, most first; `more` are without a verdict.
+pub(super) fn shares<'a>(
+    verdicts: impl Iterator<Item = &'a OutlierVerdict>,
+    more: u64,
+) -> Vec<LayerShare> {
+    let mut count = ShareCount::default();
+    verdicts.for_each(|one| count.add(one));
+    count.unjudged(more);
+    count.list()
+}
+
+/// Outliers, counted by layer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ShareCount(BTreeMap<Layer, LayerShare>);
+
+impl ShareCount {
+    fn of(&mut self, layer: Layer) -> &mut LayerShare {
+        let empty = LayerShare { layer, outliers: 0, excess_ns: 0, sure: 0 };
+        self.0.entry(layer).or_insert(empty)
+    }
+
+    pub fn add(&mut self, one: &OutlierVerdict) {
+        let share = self.of(one.layer);
+        share.outliers += 1;
+        share.excess_ns += one.excess_ns;
+        share.sure += u64::from(one.sure);
+    }
+
+    /// So many have no verdict.
+    pub fn unjudged(&mut self, more: u64) {
+        if more > 0 {
+            self.of(Layer::Unknown).outliers += more;
+        }
+    }
+
+    /// Most first.
+    fn list(&self) -> Vec<LayerShare> {
+        let mut list: Vec<LayerShare> = self.0.values().copied().collect();
+        list.sort_by_key(|s| (std::cmp::Reverse(s.outliers), s.layer));
+        list
+    }
+
+    /// The same, as in `summary.json`.
+    pub fn causes(&self) -> Vec<Cause> {
+        self.list().iter().map(cause).collect()
+    }
+}

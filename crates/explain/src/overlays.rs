@@ -1,0 +1,154 @@
+//! The table of what replaces a wait in a time line by what was waited for, in the order in which it is applied: first
+//! what other threads did for the I/O, then what other I/Os of the run did that this one waited for. Each verdict
+//! names the rules that its layer's time is from; to see what a rule is for, `taillight explain --without RULE` leaves it out.
+
+pub mod acting;
+pub mod commits;
+pub mod followers;
+pub mod held_pages;
+pub mod stolen;
+
+use taillight_rundir::layers::LayerRow;
+
+use crate::events::context::IoContext;
+use crate::overlays::acting::{
+    completers, givers_to_driver, pollers, served, served_by_program, stops,
+};
+use crate::overlays::commits::{committers, journal_writes};
+use crate::overlays::followers::OtherIos;
+use crate::overlays::held_pages::{blocks_held_back, lower_held_back, pages_held_back};
+use crate::time_line::phase::Phase::{self, *};
+use crate::time_line::timeline::{Piece, by_phase, recut};
+use crate::verdict::judge::{Layer, layer};
+
+/// A rule: what it finds takes the place of pieces of these phases.
+pub struct Overlay<F> {
+    /// Stable name in outputs.
+    name: &'static str,
+    over: &'static [Phase],
+    find: F,
+}
+
+/// Finds in the line of an I/O what threads did for it meanwhile.
+type ByThreads = fn(&[Piece], &LayerRow, &IoContext<'_>) -> Vec<Piece>;
+/// Finds what the I/O of a number waited for that is another I/O's.
+type ByOthers = fn(usize, &OtherIos<'_>) -> Vec<Piece>;
+
+const fn rule<F>(name: &'static str, over: &'static [Phase], find: F) -> Overlay<F> {
+    Overlay { name, over, find }
+}
+
+/// What may be no more than the program itself not going on.
+const PROGRAM: &[Phase] = &[Submit, Completion, Cpu, Application, IoWorker, Unobserved];
+/// What may be no more than the thread not being at this I/O yet, or not having told of its end.
+const NOT_BEGUN: &[Phase] = &[Submit, Completion, Unobserved];
+
+/// What may be no more than that nobody was seen to do anything for the I/O.
+const UNTOLD: &[Phase] = &[Submit, Completion, Application, IoWorker, Unobserved];
+
+static THREADS: [Overlay<ByThreads>; 13] = [
+    rule("server", UNTOLD, served_by_program),
+    rule("completion-thread", &[Completion, Unobserved], completers),
+    rule("stolen-cpu", &[Completion], stolen::waits),
+    rule("disk-server", &[Device], served),
+    rule("limit-below", &[Device, LowerQueue], lower_held_back),
+    rule("polling-thread", NOT_BEGUN, pollers),
+    rule("pages", &[PageCache, Unobserved], pages_held_back),
+    rule("blocks-held-back", &[FileSystem], blocks_held_back),
+    rule("committer", &[FileSystem], committers),
+    rule("journal-write", &[FileSystem], journal_writes),
+    // The journal's writes wait for whoever serves the disk, too.
+    rule("journal-disk-server", &[Device], served),
+    rule("dispatch", &[Queue], givers_to_driver),
+    rule("stopped", PROGRAM, stops),
+];
+
+static OTHERS: [Overlay<ByOthers>; 5] = [
+    rule("lock-of-another", followers::FOR_ANOTHER, followers::waits_for_holder),
+    rule("pages-of-another", followers::FOR_ANOTHER, followers::waits_for_pages),
+    rule("turn", followers::FOR_ANOTHER, followers::waits_for_turn),
+    rule("few-workers", &[IoWorker], followers::waits_for_held_worker),
+    rule("batch", NOT_BEGUN, followers::waits_for_submission),
+];
+
+/// Names of all rules, by number.
+fn names() -> impl Iterator<Item = &'static str> {
+    THREADS.iter().map(|r| r.name).chain(OTHERS.iter().map(|r| r.name))
+}
+
+/// Whether a rule is called so.
+pub fn is_rule(name: &str) -> bool {
+    names().any(|known| known == name)
+}
+
+/// Puts what threads did for the I/O into its time line.
+pub fn by_threads(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut line = line;
+    for (number, rule) in THREADS.iter().enumerate().filter(|(_, r)| !context.without(r.name)) {
+        let found = (rule.find)(&by_phase(&line), io, context);
+        line = rule.put(line, found, number);
+    }
+    line
+}
+
+/// The line of an I/O with what it waited for that is another I/O's: of a further `pass` only what is no wait for yet
+/// another one.
+pub fn by_others(i: usize, all: &OtherIos<'_>, pass: u32) -> Vec<Piece> {
+    let mut line = all.judged[i].pieces.clone();
+    for (number, rule) in OTHERS.iter().enumerate().filter(|(_, r)| !all.events.without(r.name)) {
+        let mut found = (rule.find)(i, all);
+        let same = rule.over == followers::FOR_ANOTHER;
+        found.retain(|wait| !same || pass == 0 || !followers::FOR_ANOTHER.contains(&wait.phase));
+        line = rule.put(line, found, THREADS.len() + number);
+    }
+    line
+}
+
+impl<F> Overlay<F> {
+    fn put(&self, line: Vec<Piece>, found: Vec<Piece>, number: usize) -> Vec<Piece> {
+        if found.is_empty() {
+            return line;
+        }
+        let rule = Some(number as u8);
+        let found: Vec<Piece> = found.into_iter().map(|p| Piece { rule, ..p }).collect();
+        recut(&line, &found, |p| self.over.contains(&p.phase))
+    }
+}
+
+/// Which rules spoke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RuleSet(u32);
+
+impl RuleSet {
+    /// Those that a layer's time in a line is from.
+    pub fn of(line: &[Piece], blamed: Layer) -> RuleSet {
+        let spoke = line.iter().filter(|p| layer(p.phase) == blamed).filter_map(|p| p.rule);
+        RuleSet(spoke.fold(0, |set, rule| set | 1 << rule))
+    }
+
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        names().enumerate().filter(move |(i, _)| self.0 & 1 << i != 0).map(|(_, name)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time_line::timeline::Source;
+
+    #[test]
+    fn a_verdict_names_the_rules_that_its_layers_time_is_from() {
+        let all: Vec<&str> = names().collect();
+        let mut once = all.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert!(once.len() == all.len() && all.len() <= 32, "a number for each name");
+        let piece = |from, to, phase| Piece::new((from, to), phase, Source::Stamps);
+        let line = vec![piece(0, 10, Submit), piece(10, 90, Device), piece(90, 100, Completion)];
+        let line = THREADS[3].put(line, vec![piece(20, 80, Cpu), piece(92, 95, Cpu)], 3);
+        let spoke = |blamed| RuleSet::of(&line, blamed).names().collect::<Vec<_>>();
+        assert_eq!(spoke(Layer::Cpu), ["disk-server"]);
+        assert!(spoke(Layer::Device).is_empty(), "its own stamps");
+        assert_eq!(line.len(), 5, "a completion is none of the rule's phases");
+    }
+}

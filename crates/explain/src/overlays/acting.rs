@@ -1,0 +1,247 @@
+//! Rules of `overlays` that find what a thread did that an I/O waited for: the whole program stopped; a thread of
+//! the kernel that completes the I/O, or serves a loop device, and itself waited for a CPU or slept. Such
+//! threads are found by following the wake-up of the I/O's own thread back; what merely ran at the same time is
+//! never blamed.
+
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+
+use crate::events::Events;
+use crate::events::context::IoContext;
+use crate::events::stacks::{self, SleepReason};
+use crate::time_line::phase::Phase;
+use crate::time_line::timeline::{AT_ONCE, Piece, Source, overlapping};
+use crate::verdict::judge::Judged;
+
+/// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
+const IDLE: u64 = 0x402;
+/// A thread of the kernel is woken up for an I/O this soon after the stamp before it, ns. An interrupt of
+/// the program's thread that wakes up another one counts as the program's own wake-up: hence so short.
+const SOON: i64 = 20_000;
+
+/// When a program had the I/O that serves it (FUSE), from its first request to the last answer: by whichever thread
+/// the I/O went there, its own or one that it was handed to.
+pub fn served_by_program(_: &[Piece], io: &LayerRow, _: &IoContext<'_>) -> Vec<Piece> {
+    let stamps = io.served_ns.zip(io.answered_ns).filter(|(from, to)| from < to);
+    let had = |time| Piece::new(time, Phase::FileSystem, Source::Stamps);
+    stamps.map(had).into_iter().collect()
+}
+
+/// The waits of the threads that serve the disk and tell of its completions.
+pub fn served(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut served = servers_of_loop(line, io, context);
+    served.extend(soft_interrupts(line, io, context));
+    served
+}
+
+/// When the program was stopped or frozen, as its threads' sleeps say.
+pub fn stops(_: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let of = |list| overlapping(list, io.start_ns, io.end_ns);
+    let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+    let stopped = |r: &&LayerRow| {
+        let reason = stacks::reason_of(r);
+        r.state != Some(0) && matches!(reason, Some(SleepReason::For(Phase::Stopped, _)))
+    };
+    let stop = |r: &LayerRow| {
+        let time = (r.start_ns, r.middle_ns.unwrap_or(r.end_ns));
+        Piece::new(time, Phase::Stopped, Source::OwnSleep)
+    };
+    asleep.filter(stopped).map(stop).collect()
+}
+
+/// What the kernel's threads did that told the I/O's own thread of its completion, before they did.
+pub fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let late = line.iter().filter(|p| matches!(p.phase, Phase::Completion | Phase::Unobserved));
+    let mut waits = Vec::new();
+    for piece in late {
+        let of = |list| overlapping(list, piece.from, io.end_ns);
+        for told in [context.off, context.worker_off].into_iter().flat_map(of) {
+            let wake = told.middle_ns.unwrap_or(told.end_ns);
+            for row in helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid) {
+                // It went on at once to what woke the waiting thread up.
+                if row.end_ns <= wake && wake - row.end_ns < AT_ONCE {
+                    waits.extend(doings(row, Source::Helper));
+                }
+            }
+        }
+        // Who waits for several I/Os may be awake for another one when this one is told.
+        let went_on = [Some(piece.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
+        let late = helpers(context, piece.from, io.end_ns).filter(|row| {
+            let work = row.other.as_deref().is_some_and(|name| name.starts_with("kworker/"));
+            let at_once = |at: i64| (0..AT_ONCE).contains(&(at - row.end_ns));
+            piece.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
+        });
+        for row in late {
+            // It may have lost its CPU several times on the way.
+            let same = helpers(context, piece.from, row.end_ns).filter(|r| r.pid == row.pid);
+            let lost = same.flat_map(|r| doings(r, tie(r, io, context)));
+            let lost: Vec<Piece> = lost.filter(|wait| wait.phase == Phase::Cpu).collect();
+            let within = |w: &Piece| (w.to.min(piece.to) - w.from.max(piece.from)).max(0);
+            if lost.iter().map(within).sum::<i64>() * 2 >= piece.length() {
+                waits.extend(lost);
+            }
+        }
+    }
+    waits
+}
+
+/// What io_uring's polling thread waited for.
+pub fn pollers(_: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let rows = context.all.into_iter().flat_map(|all| polled(io, all));
+    rows.flat_map(|row| doings(row, Source::Helper)).collect()
+}
+
+/// What the polling thread of io_uring left off the CPU, which takes the requests of this I/O's thread
+/// from the queue and tells it of their ends.
+pub fn polled<'a>(
+    io: &LayerRow,
+    events: &'a Events,
+) -> impl Iterator<Item = &'a LayerRow> + use<'a> {
+    let worker = io.worker;
+    let rows = events.within(LayerKind::Worker, io.start_ns, io.end_ns);
+    rows.filter(move |r| r.token.is_none() && r.worker.is_some() && r.worker == worker)
+}
+
+/// What the threads did that serve the loop device of an I/O: its own program woke them up, or they were
+/// in the loop device's functions.
+pub fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    if !io.dev.as_deref().is_some_and(|dev| dev.starts_with("7:")) {
+        return Vec::new();
+    }
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::Device) {
+        for row in helpers(context, piece.from, piece.to) {
+            let woken = row.middle_ns.unwrap_or(row.start_ns);
+            let soon = (0..SOON).contains(&(woken - piece.from));
+            // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
+            let next = woken <= piece.from && ends_with(row, piece, AT_ONCE);
+            let for_it = row.has(flags::WOKEN_BY_OWN) && (soon || next);
+            // Another one of its kind passed the work on, and when it ran this was done at once.
+            let late = (row.end_ns - woken.max(piece.from)) * 2 >= piece.to - piece.from;
+            let passed_on = ends_with(row, piece, AT_ONCE) && late && unbound(row);
+            if for_it || passed_on || row.stack.as_deref().is_some_and(stacks::serves_loop) {
+                waits.extend(doings(row, tie(row, io, context)));
+            }
+        }
+    }
+    // A file served over FUSE is a part of such a device.
+    waits.retain(|wait| wait.phase != Phase::FileSystem || io.has(flags::LOWER));
+    waits
+}
+
+/// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
+/// the device's time, and when it ran they were told at once.
+pub fn soft_interrupts(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::Device) {
+        let rows = helpers(context, piece.from, piece.to).filter(|row| {
+            let late = (row.end_ns - woken(row).max(piece.from)) * 2 >= piece.to - piece.from;
+            let soft = row.other.as_deref().is_some_and(|name| name.starts_with("ksoftirqd/"));
+            soft && late && ends_with(row, piece, AT_ONCE / 5)
+        });
+        waits.extend(
+            rows.map(|row| Piece::new((woken(row), row.end_ns), Phase::Cpu, tie(row, io, context))),
+        );
+    }
+    waits
+}
+
+/// Whether a thread came back to the CPU no longer than this before the end of a piece, ns.
+fn ends_with(row: &LayerRow, piece: &Piece, before: i64) -> bool {
+    (0..before).contains(&(piece.to - row.end_ns))
+}
+
+/// How it is known that a thread of the kernel acted for an I/O: the program woke it up, or it woke up the program;
+/// else from the time alone.
+fn tie(row: &LayerRow, io: &LayerRow, context: &IoContext<'_>) -> Source {
+    let of = |list| overlapping(list, io.start_ns, io.end_ns);
+    let mut own = [context.off, context.worker_off].into_iter().flat_map(of);
+    let tied = row.has(flags::WOKEN_BY_OWN) || own.any(|off| off.waker_pid == row.pid);
+    if tied { Source::Helper } else { Source::Inferred }
+}
+
+pub fn woken(row: &LayerRow) -> i64 {
+    row.middle_ns.unwrap_or(row.end_ns)
+}
+
+/// Whether a thread of the kernel is of a work queue that is bound to no CPU, as a loop device's is.
+fn unbound(row: &LayerRow) -> bool {
+    row.other.as_deref().is_some_and(|name| name.starts_with("kworker/u"))
+}
+
+/// Requests that a thread of the kernel gives to the driver (flushes, a queue that is run again) wait
+/// with it for its CPU: the program woke it up, or it does nothing else, and when it ran they were issued
+/// at once.
+pub fn givers_to_driver(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::Queue) {
+        let rows = helpers(context, piece.from, piece.to);
+        let gives = rows.filter(|r| r.has(flags::WOKEN_BY_OWN) || runs_queues(r));
+        for row in gives.filter(|r| ends_with(r, piece, AT_ONCE)) {
+            let late = doings(row, tie(row, io, context)).into_iter();
+            waits.extend(late.filter(|wait| wait.phase == Phase::Cpu));
+        }
+    }
+    waits
+}
+
+/// Whether a thread of the kernel is one of those that run the queues of block devices: kblockd's, bound
+/// to a CPU and of high priority (block/blk-core.c, kernel/workqueue.c).
+fn runs_queues(row: &LayerRow) -> bool {
+    let name = row.other.as_deref().unwrap_or_default();
+    let kblockd = name.strip_prefix("kworker/").is_some_and(|n| {
+        n.trim_end_matches(char::is_alphabetic) != n && !n.starts_with('u') && n.ends_with('H')
+    });
+    kblockd || row.stack.as_deref().is_some_and(stacks::runs_queues)
+}
+
+/// Threads of the kernel that acted for a slow I/O and were late themselves.
+pub fn linked<'a>(one: &Judged, events: &'a Events) -> Vec<&'a LayerRow> {
+    let Some(io) = &one.row else {
+        return Vec::new();
+    };
+    let context = IoContext::of(events, u64::from(one.slow.worker));
+    let asleep = overlapping(context.off, io.start_ns, io.end_ns);
+    let wakers: Vec<u64> = asleep.filter_map(|r| r.waker_pid).collect();
+    let rows = helpers(&context, io.start_ns, io.end_ns);
+    let told = |r: &&LayerRow| r.pid.is_some_and(|pid| wakers.contains(&pid));
+    let serves = |r: &&LayerRow| {
+        r.has(flags::WOKEN_BY_OWN) || r.stack.as_deref().is_some_and(stacks::serves_loop)
+    };
+    rows.filter(|r| told(r) || serves(r)).collect()
+}
+
+pub fn helpers<'a>(
+    context: &IoContext<'a>,
+    from: i64,
+    to: i64,
+) -> impl Iterator<Item = &'a LayerRow> + use<'a> {
+    let all = context.all.into_iter();
+    all.flat_map(move |all| all.within(LayerKind::Kthread, from, to))
+}
+
+/// What such a thread waited for, and then for a CPU.
+pub fn doings(row: &LayerRow, source: Source) -> Vec<Piece> {
+    if row.state == Some(0) {
+        return vec![Piece::new((row.start_ns, row.end_ns), Phase::Cpu, source)];
+    }
+    let wake = row.middle_ns.unwrap_or(row.end_ns);
+    let mut waits = vec![Piece::new((wake, row.end_ns), Phase::Cpu, source)];
+    let stack = row.stack.as_deref().filter(|_| row.state != Some(IDLE));
+    let phase = match stack.map(|stack| (stacks::sleep_reason(stack), stack)) {
+        Some((SleepReason::For(phase, _), stack)) if !stacks::passed_on(stack, phase) => {
+            Some((phase, source))
+        }
+        Some((SleepReason::For(phase, _) | SleepReason::Lock(phase, _), _)) => {
+            Some((phase, Source::Holder))
+        }
+        // I/O of its own that it makes for another one, as a sync behind a write.
+        Some((SleepReason::OwnIo, _)) => Some((Phase::Device, Source::Holder)),
+        _ => None,
+    };
+    let slept = phase.map(|(phase, source)| Piece::new((row.start_ns, wake), phase, source));
+    waits.splice(0..0, slept);
+    waits
+}
+
+#[cfg(test)]
+mod tests;

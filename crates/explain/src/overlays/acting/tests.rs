@@ -1,0 +1,345 @@
+//! Threads that act for made-up I/Os.
+
+use super::*;
+use crate::overlays::by_threads;
+use crate::overlays::commits::{FEW_BYTES, FEW_ENTRIES};
+
+fn asleep(kind: LayerKind, times: (i64, i64, i64), stack: &str) -> LayerRow {
+    LayerRow {
+        kind,
+        start_ns: times.0,
+        middle_ns: Some(times.1),
+        end_ns: times.2,
+        state: Some(1),
+        stack: Some(stack.into()),
+        ..LayerRow::default()
+    }
+}
+
+fn kworker(times: (i64, i64, i64), state: u64, stack: &str) -> LayerRow {
+    LayerRow { state: Some(state), pid: Some(77), ..asleep(LayerKind::Kthread, times, stack) }
+}
+
+fn lengths(line: &[Piece]) -> Vec<(i64, Phase)> {
+    line.iter().map(|p| (p.to - p.from, p.phase)).collect()
+}
+
+fn cut(line: &[(i64, i64, Phase)], off: LayerRow, helpers: Vec<LayerRow>) -> Vec<(i64, Phase)> {
+    let mut events = Events::default();
+    helpers.into_iter().for_each(|row| events.add(row));
+    events.sort();
+    let off = [LayerRow { waker_pid: Some(77), ..off }];
+    let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
+    let io =
+        LayerRow { end_ns: 1_000, worker: Some(3), dev: Some("7:1".into()), ..LayerRow::default() };
+    let line =
+        line.iter().map(|(from, to, phase)| Piece::new((*from, *to), *phase, Source::Stamps));
+    lengths(&by_threads(line.collect(), &io, &context))
+}
+
+#[test]
+fn who_tells_of_a_completion_may_wait_for_a_cpu_or_a_journal() {
+    use Phase::*;
+    let line = [(0, 100, Device), (100, 900, Completion), (900, 1000, Cpu)];
+    let off = || asleep(LayerKind::OffCpu, (0, 900, 1000), "io_cqring_wait");
+    let idle = kworker((-500, 110, 890), IDLE, "worker_thread;kthread");
+    let expected = vec![(100, Device), (10, Completion), (780, Cpu), (10, Completion), (100, Cpu)];
+    assert_eq!(cut(&line, off(), vec![idle.clone()]), expected);
+    let expected_late = expected.clone();
+    let journal = kworker((120, 880, 890), 2, "wait_transaction_locked;ext4_end_io_rsv_work");
+    let expected = vec![
+        (100, Device),
+        (20, Completion),
+        (760, FileSystem),
+        (10, Cpu),
+        (10, Completion),
+        (100, Cpu),
+    ];
+    assert_eq!(cut(&line, off(), vec![journal]), expected);
+    let other = LayerRow { pid: Some(78), ..idle };
+    assert_eq!(cut(&line, off(), vec![other.clone()]).len(), 3, "not who woke it up");
+    let late = LayerRow { other: Some("kworker/0:1".into()), ..other };
+    assert_eq!(cut(&line, off(), vec![late]), expected_late, "and then it was told at once");
+    let sync = kworker((110, 880, 890), 2, "submit_bio_wait;blkdev_issue_flush");
+    let it = cut(&line, off(), vec![sync]);
+    assert_eq!(it[..3], [(100, Device), (10, Completion), (770, Device)]);
+}
+
+#[test]
+fn a_server_had_the_io_whichever_thread_took_it_there() {
+    use Phase::*;
+    let io = LayerRow {
+        end_ns: 1_000,
+        served_ns: Some(50),
+        answered_ns: Some(950),
+        flags: Some(flags::PUNTED | flags::QUEUED),
+        ..LayerRow::default()
+    };
+    let piece = |from, to, phase| Piece::new((from, to), phase, Source::Silence);
+    let line = vec![piece(0, 30, Submit), piece(30, 1_000, Unobserved)];
+    let line = by_threads(line, &io, &IoContext::default());
+    let expected = [(30, Submit), (20, Unobserved), (900, FileSystem), (50, Unobserved)];
+    assert_eq!(lengths(&line), expected);
+    assert_eq!(line[2].source, Source::Stamps);
+}
+
+#[test]
+fn a_worker_of_the_kernel_may_lose_its_cpu_several_times() {
+    use Phase::*;
+    let line = [(0, 100, Device), (100, 900, Completion), (900, 1000, Cpu)];
+    let off = || asleep(LayerKind::OffCpu, (0, 900, 1000), "io_cqring_wait");
+    let robbed = |from, to| LayerRow {
+        pid: Some(78),
+        other: Some("kworker/1:2".into()),
+        ..kworker((from, from, to), 0, "iomap_dio_complete_work")
+    };
+    let it = cut(&line, off(), vec![robbed(120, 400), robbed(450, 700), robbed(720, 890)]);
+    let cpu = |list: &[(i64, Phase)]| -> i64 {
+        list.iter().filter(|(_, p)| *p == Cpu).map(|(ns, _)| ns).sum()
+    };
+    assert_eq!(cpu(&it), 280 + 250 + 170 + 100);
+    assert_eq!(cpu(&cut(&line, off(), vec![robbed(720, 890)])), 100, "a small part of it");
+}
+
+#[test]
+fn a_polling_thread_of_io_uring_waits_for_a_cpu_or_a_limit() {
+    use Phase::*;
+    let line = [(0, 500, Unobserved), (500, 700, Device), (700, 1000, Completion)];
+    let off = || asleep(LayerKind::OffCpu, (0, 990, 1000), "io_cqring_wait");
+    let row = |times, state, stack| LayerRow {
+        state: Some(state),
+        worker: Some(3),
+        ..asleep(LayerKind::Worker, times, stack)
+    };
+    let robbed = row((-50, -50, 480), 0, "io_sq_thread");
+    let again = row((600, 600, 950), 0, "io_sq_thread");
+    let waits = vec![(480, Cpu), (20, Unobserved), (200, Device), (250, Cpu), (50, Completion)];
+    assert_eq!(cut(&line, off(), vec![robbed.clone(), again]), waits);
+    let limited =
+        row((10, 470, 480), 2, "blkcg_maybe_throttle_current;io_submit_sqes;io_sq_thread");
+    let waits = vec![
+        (10, Unobserved),
+        (460, Throttle),
+        (10, Cpu),
+        (20, Unobserved),
+        (200, Device),
+        (300, Completion),
+    ];
+    assert_eq!(cut(&line, off(), vec![limited]), waits);
+    let other = LayerRow { worker: Some(4), ..robbed.clone() };
+    assert_eq!(cut(&line, off(), vec![other]).len(), 3, "polls for another thread");
+    let handed = LayerRow { token: Some(9), ..robbed };
+    assert_eq!(cut(&line, off(), vec![handed]).len(), 3, "did another I/O");
+}
+
+#[test]
+fn a_stopped_program_waits_for_nothing_else() {
+    use Phase::*;
+    let line = [(0, 100, Submit), (100, 700, IoWorker), (700, 800, Device), (800, 1000, Server)];
+    let off = || asleep(LayerKind::OffCpu, (50, 750, 760), "do_signal_stop;get_signal");
+    let expected = vec![(50, Submit), (650, Stopped), (100, Device), (200, Server)];
+    assert_eq!(cut(&line, off(), Vec::new()), expected);
+}
+
+#[test]
+fn a_request_waits_for_the_cpu_of_who_gives_it_to_the_driver() {
+    use Phase::*;
+    let line = [(0, 10, Submit), (10, 950, Queue), (950, 1000, Device)];
+    let off = || asleep(LayerKind::OffCpu, (5, 995, 1000), "blkdev_issue_flush");
+    let kblockd = kworker((-50, 12, 940), IDLE, "worker_thread");
+    let own = LayerRow { flags: Some(flags::WOKEN_BY_OWN), ..kblockd.clone() };
+    let expected = vec![(10, Submit), (2, Queue), (928, Cpu), (10, Queue), (50, Device)];
+    assert_eq!(cut(&line, off(), vec![own]), expected);
+    assert_eq!(cut(&line, off(), vec![kblockd]).len(), 3, "woken by whatever else");
+}
+
+#[test]
+fn kblockd_needs_nobody_to_wake_it_up() {
+    use Phase::*;
+    let line = [(0, 10, Submit), (10, 950, Queue), (950, 1000, Device)];
+    let off = || asleep(LayerKind::OffCpu, (5, 995, 1000), "blkdev_issue_flush");
+    let called = |name: &str| LayerRow {
+        other: Some(name.into()),
+        ..kworker((-50, 12, 940), IDLE, "worker_thread")
+    };
+    let expected = vec![(10, Submit), (2, Queue), (928, Cpu), (10, Queue), (50, Device)];
+    assert_eq!(cut(&line, off(), vec![called("kworker/0:1H")]), expected);
+    for other in ["kworker/0:1", "kworker/u4:1", "kswapd0", "kworker/u9:1H"] {
+        assert_eq!(cut(&line, off(), vec![called(other)]).len(), 3, "{other}");
+    }
+}
+
+#[test]
+fn a_commit_waits_for_the_cpu_of_its_thread_and_for_the_flush() {
+    use Phase::*;
+    let line = [(0, 10, Submit), (10, 900, FileSystem), (900, 1000, Cpu)];
+    let off = || asleep(LayerKind::OffCpu, (10, 900, 1000), "jbd2_log_wait_commit");
+    let starved = kworker((20, 25, 500), 1, "kjournald2;kthread");
+    let flush = LayerRow {
+        kind: LayerKind::Flush,
+        start_ns: 520,
+        end_ns: 890,
+        dev: Some("7:1".into()),
+        ..LayerRow::default()
+    };
+    let expected = vec![
+        (10, Submit),
+        (15, FileSystem),
+        (475, Cpu),
+        (20, FileSystem),
+        (370, Device),
+        (10, FileSystem),
+        (100, Cpu),
+    ];
+    assert_eq!(cut(&line, off(), vec![starved.clone(), flush.clone()]), expected);
+    let full = asleep(LayerKind::OffCpu, (10, 900, 1000), "__jbd2_log_wait_for_space");
+    assert_eq!(cut(&line, full, vec![flush])[1], (890, FileSystem), "no sync was asked for");
+    let other = LayerRow { pid: Some(78), ..starved.clone() };
+    assert_eq!(cut(&line, off(), vec![other]).len(), 3, "another thread");
+    let writes = kworker((20, 880, 885), 2, "jbd2_journal_commit_transaction;kjournald2");
+    let server = LayerRow {
+        pid: Some(79),
+        other: Some("kworker/u8:1".into()),
+        ..kworker((-50, 30, 870), IDLE, "worker_thread")
+    };
+    let it = cut(&line, off(), vec![writes.clone(), server]);
+    assert_eq!(it[..3], [(10, Submit), (20, FileSystem), (840, Cpu)], "the loop's");
+    assert_eq!(cut(&line, off(), vec![writes.clone()])[1], (870, FileSystem));
+    let gives = LayerRow {
+        pid: Some(80),
+        other: Some("kworker/0:1H".into()),
+        ..kworker((-50, 60, 870), IDLE, "worker_thread")
+    };
+    let it = cut(&line, off(), vec![writes, gives]);
+    assert_eq!(it[1..3], [(50, FileSystem), (810, Cpu)], "who gives the disk its writes");
+    let lock = asleep(LayerKind::OffCpu, (10, 900, 1000), "rwsem_down_read_slowpath");
+    assert_eq!(cut(&line, lock, vec![starved]).len(), 3, "no commit");
+}
+
+#[test]
+fn a_commit_of_few_entries_waits_for_the_disk_where_one_write_takes_long() {
+    use Phase::*;
+    const LONG: i64 = 9_000_000;
+    let line = [(0, 10, Submit), (10, LONG, FileSystem), (LONG, LONG + 100, Cpu)];
+    let write = |from, to, size| LayerRow {
+        kind: LayerKind::Neighbour,
+        start_ns: from,
+        end_ns: to,
+        size: Some(size),
+        dev: Some("7:1".into()),
+        comm: Some("jbd2/loop1-8".into()),
+        flags: Some(1 << 12 | 1),
+        ..LayerRow::default()
+    };
+    let of_commit = |from| LayerRow { kind: LayerKind::Commit, ..write(from, LONG - 10, 0) };
+    let few = || vec![write(20, 30, 4096), write(40, LONG - 20, 4096), of_commit(15)];
+    let cut_by = |stack, rows: Vec<LayerRow>| {
+        let off = asleep(LayerKind::OffCpu, (10, LONG, LONG + 100), stack);
+        cut(&line, off, rows)
+    };
+    let commit = "jbd2_log_wait_commit;ext4_sync_file";
+    assert_eq!(cut_by(commit, few())[2], (LONG - 60, Device));
+    let block = "do_get_write_access;ext4_map_blocks";
+    assert_eq!(cut_by(block, few())[2], (LONG - 60, Device));
+    let other = |change: &dyn Fn(&mut LayerRow)| {
+        let mut rows = few();
+        rows.iter_mut().for_each(change);
+        cut_by(commit, rows).len()
+    };
+    assert_eq!(other(&|row| row.comm = Some("tar".into())), 3, "of whoever else");
+    assert_eq!(other(&|row| row.flags = Some(1)), 3, "data");
+    assert_eq!(other(&|row| row.dev = Some("7:2".into())), 3, "another disk's");
+    assert_eq!(cut_by("__jbd2_log_wait_for_space", few()).len(), 3, "waits for room");
+    assert_eq!(cut_by("xlog_wait_on_iclog;xfs_log_force_seq", few()).len(), 3, "no journal");
+    let more = [few(), vec![write(50, 60, 1024); FEW_ENTRIES]].concat();
+    assert_eq!(cut_by(commit, more).len(), 3, "there was much to write");
+    let crowded = [few(), vec![write(30, LONG - 10, FEW_BYTES)]].concat();
+    assert_eq!(cut_by(commit, crowded).len(), 3, "behind others");
+    let beside =
+        |from, to| LayerRow { comm: Some("backup".into()), ..write(from, to, 2 * FEW_BYTES) };
+    let quick = [few(), vec![beside(50, 60); FEW_ENTRIES]].concat();
+    assert_eq!(cut_by(commit, quick)[2], (LONG - 60, Device), "others are soon served");
+    let queue = vec![beside(50, LONG / 11); 3];
+    assert_eq!(cut_by(commit, [few(), queue].concat()).len(), 3, "quick, but many at a time");
+    let busy = [few(), vec![beside(50, LONG / 2)]].concat();
+    assert_eq!(cut_by(commit, busy).len(), 3, "others are not");
+    let begun = [few(), vec![of_commit(-90), write(-80, 5, FEW_BYTES)]].concat();
+    assert_eq!(cut_by(commit, begun).len(), 3, "and most of it was done before");
+    assert_eq!(cut_by(commit, few()[..2].to_vec()).len(), 3, "no commit that was seen");
+    let half = LONG / 3;
+    let short = vec![write(20, half, 4096), write(half, 2 * half, 4096), of_commit(15)];
+    assert_eq!(cut_by(commit, short).len(), 3, "no single one");
+    let starved = kworker((20, 25, LONG - 40), 1, "kjournald2;kthread");
+    let it = cut_by(commit, [few(), vec![starved]].concat());
+    assert_eq!(it[2], (LONG - 65, Cpu), "whose CPU was not to be had is not the disk's");
+}
+
+#[test]
+fn who_finishes_an_io_and_waits_for_the_log_of_xfs_waits_for_the_disk() {
+    use Phase::*;
+    const LONG: i64 = 9_000_000;
+    let line = [(0, 10, Submit), (10, 50, Device), (50, LONG, Completion)];
+    let wait = kworker((60, LONG - 30, LONG - 20), 2, "xlog_wait_on_iclog;xfs_file_fsync");
+    let write = |from, size| LayerRow {
+        kind: LayerKind::Neighbour,
+        start_ns: from,
+        end_ns: LONG - 40,
+        size: Some(size),
+        dev: Some("7:1".into()),
+        comm: Some("kworker/1:6".into()),
+        flags: Some(1 << 12 | 1),
+        ..LayerRow::default()
+    };
+    let cut_off = |wait: &LayerRow, writes: Vec<LayerRow>| {
+        let off = asleep(LayerKind::OffCpu, (5, LONG - 20, LONG), "io_cqring_wait");
+        let parts = cut(&line, off, [vec![wait.clone()], writes].concat());
+        parts.into_iter().max().expect("parts")
+    };
+    let cut_by = |writes: Vec<LayerRow>| cut_off(&wait, writes);
+    assert_eq!(cut_by(vec![write(70, 4096)]), (LONG - 110, Device));
+    assert_eq!(cut_by(vec![write(70, 32 << 10)]).1, FileSystem, "a whole buffer");
+    assert_eq!(cut_by(vec![write(LONG / 2 + 1_000, 4096)]).1, FileSystem, "not most of it");
+    assert_eq!(cut_by(vec![]).1, FileSystem, "nothing was on the disk");
+    let changed = |change: &dyn Fn(&mut LayerRow)| {
+        let mut row = write(70, 4096);
+        change(&mut row);
+        cut_by(vec![row]).1
+    };
+    assert_eq!(changed(&|row| row.size = Some(0)), FileSystem, "a flush");
+    assert_eq!(changed(&|row| row.flags = Some(1)), FileSystem, "data");
+    assert_eq!(changed(&|row| row.dev = Some("7:2".into())), FileSystem, "another disk's");
+    assert_eq!(changed(&|row| row.comm = Some("jbd2/loop1-8".into())), FileSystem, "ext4's");
+    let much = vec![LayerRow { end_ns: LONG / 4, ..write(70, 32 << 10) }; 4];
+    let much = [much, vec![write(LONG / 4, 4096)]].concat();
+    assert_eq!(cut_by(much).1, FileSystem, "most of it was done before");
+    let another = LayerRow { pid: Some(78), ..wait.clone() };
+    assert_ne!(cut_off(&another, vec![write(70, 4096)]).1, Device, "who did not tell of it");
+}
+
+#[test]
+fn the_thread_that_serves_a_loop_device_may_wait_for_a_cpu() {
+    use Phase::*;
+    let line = [(0, 10, Submit), (10, 990, Device), (990, 1000, Completion)];
+    let off = || asleep(LayerKind::OffCpu, (5, 995, 1000), "io_schedule;blkdev_direct_IO");
+    let own = LayerRow {
+        flags: Some(flags::WOKEN_BY_OWN),
+        ..kworker((-50, 12, 900), IDLE, "worker_thread")
+    };
+    let expected = vec![(10, Submit), (2, Device), (888, Cpu), (90, Device), (10, Completion)];
+    assert_eq!(cut(&line, off(), vec![own.clone()]), expected);
+    let strange = LayerRow { flags: None, ..own.clone() };
+    assert_eq!(cut(&line, off(), vec![strange.clone()]).len(), 3, "of whatever else");
+    let named = |name: &str| LayerRow { other: Some(name.into()), ..strange.clone() };
+    assert_eq!(cut(&line, off(), vec![named("kworker/u8:1")]), expected, "passed on");
+    assert_eq!(cut(&line, off(), vec![named("ksoftirqd/0")]), expected, "tells of the end");
+    assert_eq!(cut(&line, off(), vec![named("kworker/1:1")]).len(), 3);
+    let io = LayerRow { end_ns: 1_000, ..LayerRow::default() };
+    let tied = |row: LayerRow| tie(&row, &io, &IoContext::default());
+    assert_eq!(tied(named("kworker/u8:1")), Source::Inferred);
+    assert_eq!(tied(own), Source::Helper, "the program woke it up");
+    let fuse = kworker((20, 980, 985), 1, "request_wait_answer;fuse_direct_io;lo_rw_aio");
+    let sum = |list: &[(i64, Phase)]| -> i64 {
+        list.iter().filter(|(_, p)| *p == Device).map(|(ns, _)| ns).sum()
+    };
+    assert!(sum(&cut(&line, off(), vec![fuse])) > 960, "a file of FUSE is the device");
+}

@@ -1,0 +1,173 @@
+//! What an I/O that waits for a commit of the file system waits for: the committing thread, or the disk.
+//! Concluded from the thread that ended the wait and from what was on the disk meanwhile, so that a verdict
+//! that rests on it is never sure.
+
+use taillight_rundir::layers::{LayerKind, LayerRow};
+
+use crate::events::context::IoContext;
+use crate::events::stacks;
+use crate::overlays::acting::{
+    doings, givers_to_driver, helpers, servers_of_loop, soft_interrupts, woken,
+};
+use crate::overlays::held_pages::is_metadata_write;
+use crate::time_line::phase::Phase;
+use crate::time_line::timeline::{AT_ONCE, Piece, Source, overlapping};
+
+/// What the thread that commits for a file system waited for (a CPU, or the device that flushes its cache) before it
+/// woke up the thread that waits for the commit.
+pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
+        let of = |list| overlapping(list, piece.from, piece.to);
+        let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+        for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_commit)) {
+            let wake = told.middle_ns.unwrap_or(told.end_ns);
+            let rows = || helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
+            // What it writes waits for whoever serves the disk.
+            let writes = rows().filter(|r| r.state != Some(0)).map(|r| {
+                let time = (r.start_ns.max(told.start_ns), woken(r).min(wake));
+                Piece::new(time, Phase::Device, Source::Inferred)
+            });
+            let writes: Vec<Piece> = writes.filter(|p| p.from < p.to).collect();
+            let served = servers_of_loop(&writes, io, context).into_iter();
+            let served = served.chain(soft_interrupts(&writes, io, context));
+            let queued = writes.iter().map(|p| Piece { phase: Phase::Queue, ..*p });
+            let served = served.chain(givers_to_driver(&queued.collect::<Vec<_>>(), io, context));
+            let late = rows().flat_map(|row| doings(row, Source::Helper)).chain(served);
+            let late = late.filter(|wait| wait.phase == Phase::Cpu);
+            waits.extend(late.map(|wait| Piece { to: wait.to.min(wake), ..wait }));
+            // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
+            if !told.stack.as_deref().is_some_and(stacks::waits_for_room_in_journal) {
+                waits.extend(flushes(told.start_ns, wake, io, context));
+            }
+        }
+    }
+    waits
+}
+
+/// What of waits for a commit of ext4 or for XFS's log, which is neither another thread's wait for a CPU nor a flush,
+/// was one slow write of the journal's.
+pub fn journal_writes(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut waits = Vec::new();
+    let long = |p: &&Piece| p.phase == Phase::FileSystem && p.to - p.from >= AT_ONCE;
+    for piece in line.iter().filter(long) {
+        let of = |list| overlapping(list, piece.from, io.end_ns);
+        let own = || [context.off, context.worker_off].into_iter().flat_map(of);
+        let asleep = own().filter(|r| r.start_ns < piece.to);
+        for told in asleep.chain(own().flat_map(|told| who_told(told, piece, context))) {
+            let journal = told.stack.as_deref().and_then(Journal::waited_for);
+            let wait = (told.start_ns, told.middle_ns.unwrap_or(told.end_ns));
+            waits.extend(journal.and_then(|it| journal_write(wait, it, io, context)));
+        }
+    }
+    waits
+}
+
+/// The kernel's threads that woke an I/O's own up, and did something else all the time of a piece.
+fn who_told<'a>(
+    told: &LayerRow,
+    piece: &Piece,
+    context: &IoContext<'a>,
+) -> impl Iterator<Item = &'a LayerRow> + use<'a> {
+    let (piece, by) = (*piece, told.waker_pid);
+    let rows = helpers(context, piece.from, piece.to).filter(move |r| by.is_some() && r.pid == by);
+    rows.filter(move |r| r.start_ns <= piece.from && woken(r) >= piece.to)
+}
+
+/// Of whose journal a write is, and how much its commit writes at most if it is a small one: what others have on the
+/// disk meanwhile included.
+struct Journal {
+    sends: fn(&LayerRow) -> bool,
+    few_bytes: u64,
+    /// Its commits are traced.
+    has_commits: bool,
+}
+
+/// Writes of a small commit at most.
+pub const FEW_ENTRIES: usize = 16;
+/// Bytes of a small commit of ext4 at most.
+pub const FEW_BYTES: u64 = 64 << 10;
+const EXT4: Journal = Journal { sends: is_of_jbd2, few_bytes: FEW_BYTES, has_commits: true };
+/// One buffer of its log has 32 KiB.
+const XFS: Journal = Journal { sends: is_of_xfs_log, few_bytes: 16 << 10, has_commits: false };
+
+impl Journal {
+    /// Of a thread that sleeps there.
+    fn waited_for(stack: &str) -> Option<&'static Journal> {
+        match stacks::waits_for_journal(stack) {
+            true => Some(&EXT4),
+            false => stacks::waits_for_log_write(stack).then_some(&XFS),
+        }
+    }
+}
+
+/// Who sends the log is any thread; xfsaild writes what the log is for.
+fn is_of_xfs_log(row: &LayerRow) -> bool {
+    let others = ["jbd2/", "xfsaild/"];
+    let comm = row.comm.as_deref().unwrap_or_default();
+    row.size.is_some_and(|bytes| bytes > 0) && !others.iter().any(|name| comm.starts_with(name))
+}
+
+fn is_of_jbd2(row: &LayerRow) -> bool {
+    row.comm.as_deref().is_some_and(|comm| comm.starts_with("jbd2/"))
+}
+
+/// The one write of the journal that took most of such a wait, where the commit had little to write and others little
+/// in flight: not how much there is takes long then, but the disk. How long it was queued is not known.
+fn journal_write(
+    (from, to): (i64, i64),
+    journal: &Journal,
+    io: &LayerRow,
+    context: &IoContext<'_>,
+) -> Option<Piece> {
+    let all = context.all?;
+    let own = |r: &&LayerRow| match (io.dev.as_deref(), r.dev.as_deref()) {
+        (Some(one), Some(other)) => all.disks.same(one, other),
+        _ => all.disks.single(),
+    };
+    let rows = |from, to| all.within(LayerKind::Neighbour, from, to).filter(own);
+    let entry = |r: &&LayerRow| is_metadata_write(r) && (journal.sends)(r);
+    let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
+    let longest = rows(from, to).filter(entry).max_by_key(within)?;
+    if within(&longest) * 2 < to - from || longest.other.is_some() {
+        return None;
+    }
+    // What of the commit was on the disk before the wait counts as well.
+    let under_way = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns).filter(own);
+    let begun = under_way.map(|r| r.start_ns).min();
+    if begun.is_none() && journal.has_commits {
+        return None;
+    }
+    let begun = begun.unwrap_or(from).min(longest.start_ns);
+    let (mut writes, mut bytes, mut others) = (0, 0, 0);
+    // Where what others ask for is soon done, and is little in all, the disk is not busy with it.
+    let soon = |r: &LayerRow| !entry(&r) && (r.end_ns - r.start_ns) * 10 < to - from;
+    for row in rows(begun, longest.end_ns) {
+        match soon(row) {
+            true => others += row.end_ns - row.start_ns,
+            false => (writes, bytes) = (writes + 1, bytes + row.size.unwrap_or(0)),
+        }
+        if writes > FEW_ENTRIES || bytes > journal.few_bytes || others * 4 > to - from {
+            return None;
+        }
+    }
+    let time = (longest.start_ns.max(from), longest.end_ns.min(to));
+    Some(Piece::new(time, Phase::Device, Source::Inferred))
+}
+
+/// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a
+/// single one.
+fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let Some(all) = context.all else {
+        return Vec::new();
+    };
+    let disks = io.dev.as_deref().and_then(|dev| all.disks.flushed_for(dev));
+    let own = |r: &&LayerRow| match (&disks, r.dev.as_deref()) {
+        (Some(disks), Some(dev)) => disks.contains(&dev),
+        _ => all.disks.single(),
+    };
+    let rows = all.within(LayerKind::Flush, from, to).filter(own);
+    let within = rows.filter(|r| r.start_ns >= from && r.end_ns <= to);
+    let device = |r: &LayerRow| Piece::new((r.start_ns, r.end_ns), Phase::Device, Source::Inferred);
+    within.map(device).collect()
+}

@@ -1,0 +1,342 @@
+//! Hands causes from one I/O of the load to another that waited for it: for a lock in the kernel that the
+//! first held, in the write group of a store, whose leader works for all, for pages or the log that the
+//! first had sent to the disk, or for the thread that was busy with the first (a worker of io_uring, or the
+//! thread that submits a batch).
+//!
+//! The I/O that was waited for is found from the thread that ended the wait, of pages from the block I/O
+//! that ended then; where that thread had several I/Os in flight, nothing is handed on. An inherited
+//! verdict is never sure.
+
+use std::collections::BTreeMap;
+
+use taillight_core::OpKind;
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+
+use crate::events::Events;
+use crate::events::layers::Slow;
+use crate::events::stacks::{self, SleepReason};
+use crate::overlays::by_others;
+use crate::time_line::phase::Phase;
+use crate::time_line::timeline::{AT_ONCE, Piece, Source, by_phase, overlapping};
+use crate::verdict::judge::Judged;
+
+/// The smallest block of a file system, which may be a part of its own, bytes.
+const SMALLEST_BLOCK: u64 = 1024;
+/// How often what leaders inherited themselves is handed on.
+const PASSES: u32 = 4;
+
+/// The slow I/Os of a run, as what one of them waited for is looked for among the others.
+pub struct OtherIos<'a> {
+    pub judged: &'a [Judged],
+    pub events: &'a Events,
+    index: &'a Index,
+}
+
+/// Where to find an I/O that was waited for.
+struct Index {
+    /// By completion.
+    order: Vec<usize>,
+    /// The same of each worker.
+    workers: BTreeMap<u64, Vec<usize>>,
+    /// By the time at which a thread began them.
+    begun: BTreeMap<u64, Vec<(i64, usize)>>,
+    tokens: BTreeMap<u64, usize>,
+    disk: DiskParts,
+}
+
+impl Index {
+    fn of(judged: &[Judged]) -> Index {
+        let mut order: Vec<usize> = (0..judged.len()).collect();
+        order.sort_by_key(|i| judged[*i].slow.complete_ns);
+        let mut workers: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for i in &order {
+            workers.entry(u64::from(judged[*i].slow.worker)).or_default().push(*i);
+        }
+        let tokens = judged.iter().enumerate();
+        let tokens = tokens.filter_map(|(i, j)| Some((j.row.as_ref()?.token?, i))).collect();
+        let (begun, disk) = (begun_by_thread(judged), DiskParts::of(judged));
+        Index { order, workers, begun, tokens, disk }
+    }
+}
+
+/// Replaces waits for another slow I/O of the load by what the other I/O waited for meanwhile, and has the waiting I/O
+/// judged again by `judge`.
+pub fn follow(
+    judged: &mut [Judged],
+    events: &Events,
+    judge: impl Fn(Slow, Option<LayerRow>, Vec<Piece>) -> Judged,
+) {
+    let index = Index::of(judged);
+    // Who leads is mostly done before who follows, and so has what it inherits itself. Further passes hand on
+    // only what is no wait for another I/O.
+    for pass in 0..PASSES {
+        let mut changed = false;
+        for i in index.order.iter().copied() {
+            let pieces = by_others(i, &OtherIos { judged, events, index: &index }, pass);
+            if pieces == judged[i].pieces {
+                continue;
+            }
+            let again = judge(judged[i].slow, judged[i].row.clone(), pieces);
+            judged[i] = Judged { shared: judged[i].shared, ..again };
+            changed = true;
+        }
+        if !changed {
+            break;
+        }
+    }
+}
+
+/// What may be no more than another I/O not going on.
+pub const FOR_ANOTHER: &[Phase] = &[Phase::Store, Phase::FileSystem, Phase::PageCache];
+
+fn on_disk(phase: Phase) -> bool {
+    matches!(phase, Phase::Device | Phase::LowerDevice)
+}
+
+/// What says why an I/O does not go on.
+fn tells(phase: Phase) -> bool {
+    use Phase::*;
+    !matches!(phase, Submit | Application | Store | Completion | Blocked | Unobserved)
+}
+
+/// What an I/O waited for meanwhile that held a lock, or led the write group of a store.
+pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let OtherIos { judged, events, index } = *all;
+    let one = &judged[i];
+    let own = u64::from(one.slow.worker);
+    let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
+    let mut waits = Vec::new();
+    for piece in by_phase(&one.pieces).iter().filter(|p| FOR_ANOTHER.contains(&p.phase)) {
+        for asleep in overlapping(off, piece.from, piece.to).filter(|r| r.state != Some(0)) {
+            let (Some(wake), Some(by)) = (asleep.middle_ns, asleep.waker.filter(|w| *w != own))
+            else {
+                continue;
+            };
+            let Some(leader) = index.workers.get(&by).and_then(|of| in_flight(of, judged, wake))
+            else {
+                continue;
+            };
+            waits.extend(meanwhile(leader, asleep.start_ns.max(piece.from), wake.min(piece.to)));
+        }
+    }
+    waits
+}
+
+/// When I/Os had parts at a disk, before any of them inherited such times.
+struct DiskParts {
+    /// By I/O.
+    times: Vec<Vec<(i64, i64)>>,
+    /// Their ends, and whose, by time.
+    ends: Vec<(i64, usize)>,
+}
+
+impl DiskParts {
+    fn of(judged: &[Judged]) -> DiskParts {
+        let times = judged.iter().map(|one| {
+            let line = by_phase(&one.pieces);
+            line.iter().filter(|p| on_disk(p.phase)).map(|p| (p.from, p.to)).collect()
+        });
+        let times: Vec<Vec<(i64, i64)>> = times.collect();
+        let each = times.iter().enumerate();
+        let mut ends: Vec<(i64, usize)> =
+            each.flat_map(|(i, parts)| parts.iter().map(move |(_, to)| (*to, i))).collect();
+        ends.sort_unstable();
+        DiskParts { times, ends }
+    }
+
+    /// For how long an I/O had parts there in a time.
+    fn within(&self, i: usize, from: i64, to: i64) -> i64 {
+        self.times[i].iter().map(|(f, t)| ((*t).min(to) - (*f).max(from)).max(0)).sum()
+    }
+}
+
+/// What an I/O waited for in a time.
+fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Piece> {
+    let told = leader.pieces.iter().filter(|p| tells(p.phase));
+    let within =
+        move |p: &Piece| Piece::new((p.from.max(from), p.to.min(to)), p.phase, Source::Holder);
+    told.map(within).filter(|p| p.from < p.to)
+}
+
+/// Times in which an I/O waited for pages, for a block or the log of the file system's own, or for what another worker
+/// thread of io_uring had, and what the I/O waited for that they belonged to: one whose way to the disk ended
+/// just before.
+pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let OtherIos { judged, events, index: Index { disk, .. } } = *all;
+    let one = &judged[i];
+    let waits = |p: &Piece| matches!(p.phase, Phase::PageCache | Phase::FileSystem);
+    let Some(io) = one.row.as_ref().filter(|_| one.pieces.iter().any(waits)) else {
+        return Vec::new();
+    };
+    let own = u64::from(one.slow.worker);
+    let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
+    let handed = events.within(LayerKind::Worker, io.start_ns, io.end_ns);
+    let handed = handed.filter(|r| r.token.is_some() && r.token == io.token);
+    let asleep = overlapping(off, io.start_ns, io.end_ns).chain(handed);
+    let mut waits = Vec::new();
+    let theirs = |s: &str| {
+        stacks::waits_for_pages(s) || stacks::waits_for_buffers(s) || stacks::waits_for_log_write(s)
+    };
+    for row in asleep {
+        let pages = row.stack.as_deref().is_some_and(theirs);
+        let log = row.stack.as_deref().is_some_and(stacks::waits_for_log_write);
+        let Some(wake) = row.middle_ns.filter(|_| pages || behind_worker(row)) else { continue };
+        let until = disk.ends.partition_point(|(done, _)| *done <= wake);
+        let near = disk.ends[..until].iter().rev().take_while(|(done, _)| wake - done < AT_ONCE);
+        let mut near = near.map(|(_, of)| *of).filter(|of| *of != i);
+        // A flush of the disk is in the lines of all who wait for it.
+        let longest = |of: &usize| disk.within(*of, row.start_ns, wake);
+        let leader = match pages {
+            true if log => near.filter(|of| writes(&judged[*of])).max_by_key(longest),
+            true => near.next().or_else(|| sent_together((row.start_ns, wake), i, disk, judged)),
+            false => near.filter(|of| handed_over(&judged[*of])).max_by_key(longest),
+        };
+        if let Some(leader) = leader {
+            waits.extend(meanwhile(&judged[leader], row.start_ns, wake));
+        }
+    }
+    waits
+}
+
+/// Whose parts were at the disk when a page was done, and ended soon after: an I/O that sent pages of others with its
+/// own, of which the last says when it is done.
+fn sent_together(
+    (from, wake): (i64, i64),
+    i: usize,
+    disk: &DiskParts,
+    judged: &[Judged],
+) -> Option<usize> {
+    let after = disk.ends.partition_point(|(done, _)| *done <= wake);
+    let near = disk.ends[after..].iter().take_while(|(done, _)| done - wake < AT_ONCE);
+    let near = near.map(|(_, of)| *of).filter(|of| *of != i && sends_for_others(&judged[*of]));
+    let at_disk = |of: &usize| disk.times[*of].iter().any(|(f, t)| *f <= wake && wake < *t);
+    let covered =
+        |of: &usize| -> i64 { meanwhile(&judged[*of], from, wake).map(|p| p.length()).sum() };
+    near.filter(at_disk).filter(|of| covered(of) * 2 >= wake - from).max_by_key(covered)
+}
+
+/// Whether a write had more parts than its own data can be.
+fn sends_for_others(one: &Judged) -> bool {
+    let more = |io: &LayerRow| {
+        let parts = io.bios.unwrap_or(0).saturating_sub(u64::from(io.has(flags::FLUSH)));
+        let own = io.size.unwrap_or(0).div_ceil(SMALLEST_BLOCK);
+        !io.has(flags::SPLIT) && own > 0 && parts > own
+    };
+    writes(one) && one.row.as_ref().is_some_and(more)
+}
+
+/// Times before a worker thread of io_uring began an I/O that was handed to it, in which such a thread slept over
+/// another I/O of the same ring, and what that I/O waited for.
+pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let OtherIos { judged, events, index: Index { tokens, .. } } = *all;
+    let one = &judged[i];
+    let Some(io) = one.row.as_ref().filter(|io| io.token.is_some()) else {
+        return Vec::new();
+    };
+    let handed = io.punt_ns.filter(|_| io.has(flags::PUNTED)).or(io.sync_punt_ns);
+    let Some(from) = handed else { return Vec::new() };
+    let own = [LayerKind::Worker, LayerKind::Reclaim, LayerKind::Round].into_iter();
+    let own = own.flat_map(|kind| events.within(kind, from, io.end_ns));
+    let own = own.filter(|r| r.token == io.token).map(|r| r.start_ns);
+    let seen = own.chain(io.bio_ns).chain(io.held_ns).filter(|at| *at >= from);
+    let begun = seen.min().unwrap_or(io.end_ns);
+    let asleep = events.within(LayerKind::Worker, from, begun);
+    let asleep = asleep.filter(|r| r.token != io.token && r.state != Some(0));
+    let behind = asleep.filter_map(|r| {
+        let leader = &judged[*tokens.get(&r.token?)?];
+        let until = r.middle_ns.unwrap_or(r.end_ns).min(begun);
+        let same_ring = leader.slow.worker == one.slow.worker;
+        same_ring.then(|| meanwhile(leader, r.start_ns.max(from), until))
+    });
+    behind.flatten().collect()
+}
+
+/// The same where that I/O was not at the disk: few workers with ordinary I/Os there are a lack of workers; what holds
+/// those back is not.
+pub fn waits_for_held_worker(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let mut turns = waits_for_turn(i, all);
+    turns.retain(|wait| !on_disk(wait.phase));
+    turns
+}
+
+/// Slow I/Os by when their thread began them.
+fn begun_by_thread(judged: &[Judged]) -> BTreeMap<u64, Vec<(i64, usize)>> {
+    let mut begun: BTreeMap<u64, Vec<(i64, usize)>> = BTreeMap::new();
+    for (i, one) in judged.iter().enumerate() {
+        if let Some(at) = one.row.as_ref().and_then(|row| row.enter_ns) {
+            begun.entry(u64::from(one.slow.worker)).or_default().push((at, i));
+        }
+    }
+    begun.values_mut().for_each(|list| list.sort_unstable());
+    begun
+}
+
+/// Times in which the load's thread, while it gave a batch to io_uring, slept over another I/O of the batch, which it
+/// did itself, and what that I/O waited for: those behind it have not begun, and those before it are told of together
+/// with the last. It is the slow I/O that the thread began last, just before it slept, or the slow I/O whose way to the
+/// disk ended just before the thread was woken up.
+pub fn waits_for_submission(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let OtherIos { judged, events, index: Index { begun, disk, .. } } = *all;
+    let own = u64::from(judged[i].slow.worker);
+    let (Some(io), Some(of)) = (judged[i].row.as_ref(), begun.get(&own)) else {
+        return Vec::new();
+    };
+    let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
+    let gives = |r: &&LayerRow| r.stack.as_deref().is_some_and(stacks::sleeps_in_submission);
+    let handed = |of: usize, at: i64| {
+        let row = judged[of].row.as_ref();
+        row.and_then(|r| r.punt_ns.or(r.sync_punt_ns)).is_some_and(|punt| punt <= at)
+    };
+    let mut waits = Vec::new();
+    for asleep in overlapping(off, io.start_ns, io.end_ns).filter(gives) {
+        let (from, wake) = (asleep.start_ns, asleep.middle_ns.unwrap_or(asleep.end_ns));
+        let with_worker = handed(i, from) && io.cqe_ns.is_none_or(|told| told >= wake);
+        let before = &of[..of.partition_point(|(at, _)| *at <= from)];
+        let Some((at, leader)) = before.last().copied().filter(|(_, leader)| *leader != i) else {
+            continue;
+        };
+        let ended = |end: i64| (0..AT_ONCE).contains(&(wake - end));
+        let its = from - at < AT_ONCE || disk.times[leader].iter().any(|(_, to)| ended(*to));
+        if its && !with_worker && !handed(leader, from) {
+            waits.extend(meanwhile(&judged[leader], from, wake));
+        }
+    }
+    waits
+}
+
+fn writes(one: &Judged) -> bool {
+    one.slow.op.request() != OpKind::Read
+}
+
+/// Whether a worker thread of io_uring had an I/O, or its sync.
+fn handed_over(one: &Judged) -> bool {
+    one.row.as_ref().is_some_and(|io| io.has(flags::PUNTED) || io.sync_punt_ns.is_some())
+}
+
+/// Whether a worker thread of io_uring slept for something of the file system's (a lock, a commit, an entry of its
+/// cache) until another such thread was done with it.
+fn behind_worker(row: &LayerRow) -> bool {
+    let Some(stack) = row.stack.as_deref() else { return false };
+    let lock = matches!(stacks::sleep_reason(stack), SleepReason::Lock(Phase::FileSystem, _));
+    row.kind == LayerKind::Worker
+        && row.other.as_deref().is_some_and(|name| name.starts_with("iou-wrk-"))
+        && (lock || stacks::waits_for_commit(stack))
+}
+
+/// The I/O of a worker that was in flight then, or that had just ended, where it was a single one: a lock is also
+/// given on by what the thread does next.
+fn in_flight<'a>(of: &[usize], judged: &'a [Judged], at: i64) -> Option<&'a Judged> {
+    let since = |at: i64| {
+        let first = of.partition_point(|i| judged[*i].slow.complete_ns < at);
+        of[first..].iter().map(|i| &judged[*i])
+    };
+    let single = |mut list: Vec<&'a Judged>| list.pop().filter(|_| list.is_empty());
+    let then: Vec<&Judged> = since(at).filter(|j| j.slow.submit_ns <= at).collect();
+    if !then.is_empty() {
+        return single(then);
+    }
+    single(since(at - AT_ONCE).take_while(|j| j.slow.complete_ns < at).collect())
+}
+
+#[cfg(test)]
+mod tests;

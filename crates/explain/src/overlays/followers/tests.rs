@@ -1,0 +1,264 @@
+//! Made-up I/Os that wait for others.
+
+use super::*;
+use crate::verdict::judge::{JudgeInputs, Layer, judge};
+
+fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
+    let slow = Slow {
+        worker,
+        op: OpKind::Update,
+        intended_ns: submit,
+        submit_ns: submit,
+        complete_ns: complete,
+    };
+    again(slow, None, vec![Piece::new((submit, complete), phase, Source::Stamps)])
+}
+
+fn again(slow: Slow, row: Option<LayerRow>, pieces: Vec<Piece>) -> Judged {
+    judge(slow, row, Some(pieces), &JudgeInputs::default())
+}
+
+/// Worker 1 was asleep, and this one woke it up.
+fn woken_by(worker: u64) -> Events {
+    let mut events = Events::default();
+    events.add(LayerRow {
+        kind: LayerKind::OffCpu,
+        worker: Some(1),
+        start_ns: 10,
+        middle_ns: Some(950),
+        end_ns: 960,
+        state: Some(1),
+        waker: Some(worker),
+        ..LayerRow::default()
+    });
+    events
+}
+
+/// The worker thread of io_uring that had token 7 slept in `stack` until it was woken up by this thread.
+fn worker_asleep(woken_by: &str, stack: &str) -> Events {
+    let mut events = Events::default();
+    events.add(LayerRow {
+        kind: LayerKind::Worker,
+        start_ns: 10,
+        middle_ns: Some(9_000_100),
+        end_ns: 9_000_200,
+        state: Some(2),
+        token: Some(7),
+        other: Some(woken_by.into()),
+        stack: Some(stack.into()),
+        ..LayerRow::default()
+    });
+    events
+}
+
+/// What an I/O of worker 1 is blamed on that slept in `stack`, in this phase, while one of worker 0 was
+/// held back and then in the device until `done`.
+fn behind(stack: &str, phase: Phase, done: i64) -> Layer {
+    behind_parts(stack, phase, done, 1)
+}
+
+/// The same where that one sent so many parts.
+fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
+    let mut events = Events::default();
+    events.add(LayerRow {
+        kind: LayerKind::OffCpu,
+        worker: Some(1),
+        start_ns: 10,
+        middle_ns: Some(9_000_100),
+        end_ns: 9_000_200,
+        state: Some(2),
+        stack: Some(stack.into()),
+        ..LayerRow::default()
+    });
+    let row = LayerRow { start_ns: 5, end_ns: 9_001_000, worker: Some(1), ..LayerRow::default() };
+    let mut leader = io(0, 0, 9_002_000, Phase::Throttle);
+    leader.pieces = vec![
+        Piece::new((0, done - 100), Phase::Throttle, Source::Stamps),
+        Piece::new((done - 100, done), Phase::Device, Source::Stamps),
+    ];
+    let flags = Some(flags::FLUSH);
+    let sent = LayerRow { bios: Some(parts), size: Some(4096), flags, ..LayerRow::default() };
+    let leader = again(leader.slow, Some(sent), leader.pieces);
+    let follower = io(1, 5, 9_001_000, phase);
+    let mut list = vec![again(follower.slow, Some(row), follower.pieces), leader];
+    follow(&mut list, &events, again);
+    list[0].layer
+}
+
+#[test]
+fn who_waits_for_pages_of_another_waits_for_what_that_one_waits_for() {
+    let layer =
+        |done| behind("io_schedule;folio_wait_writeback;ext4_sync_file", Phase::PageCache, done);
+    assert_eq!(layer(9_000_000), Layer::Throttle);
+    assert_eq!(layer(9_000_150), Layer::PageCache, "its pages were done later");
+    assert_eq!(layer(5_000_000), Layer::PageCache, "and long before");
+    let together = |done, parts| {
+        let stack = "io_schedule;folio_wait_writeback;ext4_sync_file";
+        behind_parts(stack, Phase::PageCache, done, parts)
+    };
+    assert_eq!(together(9_000_150, 9), Layer::Throttle, "pages of both were sent together");
+    assert_eq!(together(9_000_250, 9), Layer::PageCache, "which began to be done later");
+    assert_eq!(together(9_000_150, 5), Layer::PageCache, "its own blocks and a flush");
+}
+
+#[test]
+fn who_waits_for_a_block_of_the_file_system_waits_for_who_writes_it() {
+    let inode = "__sync_dirty_buffer;ext4_write_inode;ext4_fsync_nojournal";
+    let layer = |done| behind(inode, Phase::FileSystem, done);
+    assert_eq!(layer(9_000_000), Layer::Throttle);
+    assert_eq!(layer(9_000_150), Layer::FileSystem, "written by somebody else");
+    let lock = behind("rwsem_down_write_slowpath;ext4_write", Phase::FileSystem, 9_000_000);
+    assert_eq!(lock, Layer::FileSystem, "nothing that goes to the disk");
+    let log = "xlog_wait_on_iclog;xfs_log_force_seq;xfs_file_fsync";
+    assert_eq!(behind(log, Phase::FileSystem, 9_000_000), Layer::Throttle);
+}
+
+#[test]
+fn who_waits_for_the_worker_of_another_one_waits_for_what_that_one_waits_for() {
+    let phases = |begun: i64, token: u64, handed: u64| {
+        let mut events = Events::default();
+        let asleep = |token, start_ns, end_ns| LayerRow {
+            kind: LayerKind::Worker,
+            start_ns,
+            end_ns,
+            state: Some(2),
+            token: Some(token),
+            ..LayerRow::default()
+        };
+        events.add(asleep(7, 10, 9_000_000));
+        events.add(asleep(8, begun, 9_500_000));
+        events.sort();
+        let row = |token, end_ns| LayerRow {
+            start_ns: 5,
+            end_ns,
+            token: Some(token),
+            punt_ns: Some(8),
+            flags: Some(flags::PUNTED * handed),
+            ..LayerRow::default()
+        };
+        let judged = |one: Judged, token| {
+            let row = row(token, one.slow.complete_ns);
+            again(one.slow, Some(row), one.pieces)
+        };
+        let leader = judged(io(0, 5, 9_000_100, Phase::Device), token);
+        let mut list = vec![judged(io(0, 5, 9_500_000, Phase::PageCache), 8), leader];
+        follow(&mut list, &events, again);
+        list[0].pieces.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
+    };
+    let (own, device) = (Phase::PageCache, Phase::Device);
+    assert_eq!(phases(9_200_000, 7, 1), [(5, own), (8_999_990, device), (500_000, own)]);
+    assert_eq!(phases(1_000_010, 7, 1), [(5, own), (1_000_000, device), (8_499_990, own)]);
+    assert_eq!(phases(9_200_000, 6, 1), [(9_499_995, own)], "over an I/O that nobody knows");
+    assert_eq!(phases(9_200_000, 7, 0), [(9_499_995, own)], "it was never handed to a worker");
+}
+
+#[test]
+fn who_waits_for_another_worker_of_the_ring_waits_for_what_that_one_waits_for() {
+    let layer = |woken_by: &str, stack: &str| {
+        let events = worker_asleep(woken_by, stack);
+        let row = LayerRow { start_ns: 5, end_ns: 9_001_000, ..LayerRow::default() };
+        let row = LayerRow { token: Some(7), ..row };
+        let own = io(0, 5, 9_001_000, Phase::FileSystem);
+        let mut leader = io(0, 0, 9_000_000, Phase::Device);
+        leader.row = Some(LayerRow { flags: Some(flags::PUNTED), ..LayerRow::default() });
+        let mut list = vec![again(own.slow, Some(row), own.pieces), leader];
+        follow(&mut list, &events, again);
+        list[0].layer
+    };
+    let entry = "squashfs_cache_get;squashfs_readahead;filemap_read;io_wq_worker";
+    assert_eq!(layer("iou-wrk-9", entry), Layer::Device);
+    let commit = "wait_log_commit;btrfs_sync_log;btrfs_sync_file;io_fsync;io_wq_worker";
+    assert_eq!(layer("iou-wrk-9", commit), Layer::Device);
+    assert_eq!(layer("kworker/0:1", entry), Layer::FileSystem, "woken by whatever else");
+    assert_eq!(layer("iou-wrk-9", "request_wait_answer;fuse_read"), Layer::FileSystem);
+}
+
+#[test]
+fn what_the_thread_does_itself_holds_up_the_rest_of_its_batch() {
+    let layers = |stack: &str, handed: u64| {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::OffCpu,
+            worker: Some(0),
+            start_ns: 100,
+            middle_ns: Some(8_900_000),
+            end_ns: 8_900_100,
+            state: Some(2),
+            stack: Some(stack.into()),
+            ..LayerRow::default()
+        });
+        events.sort();
+        let one = |enter: i64, phase| {
+            let row = LayerRow {
+                enter_ns: Some(enter),
+                end_ns: 9_000_000,
+                punt_ns: Some(30).filter(|_| handed == 1),
+                ..LayerRow::default()
+            };
+            let one = io(0, 0, 9_000_000, phase);
+            again(one.slow, Some(row), one.pieces)
+        };
+        let mut list = vec![
+            one(10, Phase::Completion),
+            one(20, Phase::Throttle),
+            one(8_950_000, Phase::Unobserved),
+        ];
+        follow(&mut list, &events, again);
+        list.iter().map(|one| one.layer).collect::<Vec<_>>()
+    };
+    let sync = "submit_bio_wait;blkdev_issue_flush;xfs_file_fsync;io_write;io_submit_sqes";
+    assert_eq!(layers(sync, 0), [Layer::Throttle; 3]);
+    let own = [Layer::Completion, Layer::Throttle, Layer::Unknown];
+    assert_eq!(layers("submit_bio_wait;blkdev_issue_flush;xfs_file_fsync", 0), own);
+    let lock = "rwsem_down_write_slowpath;ext4_buffered_write_iter;io_submit_sqes";
+    assert_eq!(layers(lock, 0), own, "not over an I/O");
+    assert_eq!(layers(sync, 1), own, "io_uring's workers had it");
+}
+
+#[test]
+fn of_several_with_parts_at_the_disk_who_had_them_there_for_longest_leads() {
+    let commit = "wait_log_commit;btrfs_sync_log;btrfs_sync_file;io_wq_worker";
+    let events = worker_asleep("iou-wrk-9", commit);
+    let row = LayerRow { start_ns: 5, end_ns: 9_001_000, ..LayerRow::default() };
+    let own = io(0, 5, 9_001_000, Phase::FileSystem);
+    // It waits for the same commit, and the last thing in it was a flush.
+    let mut other = io(0, 0, 9_000_900, Phase::FileSystem);
+    let (from, to) = (0, 8_999_000);
+    other.pieces = vec![
+        Piece::new((from, to), Phase::FileSystem, Source::Stamps),
+        Piece::new((to, 9_000_000), Phase::Device, Source::Stamps),
+        Piece::new((9_000_000, 9_000_900), Phase::FileSystem, Source::Stamps),
+    ];
+    let handed = || Some(LayerRow { sync_punt_ns: Some(6), ..LayerRow::default() });
+    other.row = handed();
+    let row = LayerRow { token: Some(7), ..row };
+    let layer = |handed: Option<LayerRow>| {
+        let leader = Judged { row: handed, ..io(0, 4, 9_000_050, Phase::Device) };
+        let own = again(own.slow, Some(row.clone()), own.pieces.clone());
+        let mut list = vec![own, other.clone(), leader];
+        follow(&mut list, &events, again);
+        list[0].layer
+    };
+    assert_eq!(layer(handed()), Layer::Device);
+    assert_eq!(layer(None), Layer::FileSystem, "no worker of io_uring had it");
+}
+
+#[test]
+fn who_waits_for_a_leader_waits_for_what_that_one_waits_for() {
+    let leader = || io(0, 0, 1000, Phase::Device);
+    let mut list = vec![io(1, 5, 1010, Phase::Store), leader()];
+    follow(&mut list, &woken_by(0), again);
+    assert_eq!((list[0].layer, list[0].sure, list[0].excess_ns), (Layer::Device, false, 940));
+    let mut list = vec![io(1, 5, 1010, Phase::Store), io(0, 0, 945, Phase::Device)];
+    follow(&mut list, &woken_by(0), again);
+    assert_eq!(list[0].layer, Layer::Device, "woken by what that thread did next");
+    let mut list = vec![io(1, 5, 1010, Phase::Store), leader()];
+    follow(&mut list, &woken_by(2), again);
+    assert_eq!(list[0].layer, Layer::Store, "woken by another thread");
+    let mut list = vec![io(1, 5, 1010, Phase::Store), leader(), leader()];
+    follow(&mut list, &woken_by(0), again);
+    assert_eq!(list[0].layer, Layer::Store, "which of two is not known");
+    let mut list = vec![io(1, 5, 1010, Phase::Store), io(0, 0, 1000, Phase::Unobserved)];
+    follow(&mut list, &woken_by(0), again);
+    assert_eq!(list[0].layer, Layer::Store, "nobody knows what that one did");
+}

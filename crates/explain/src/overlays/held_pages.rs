@@ -1,0 +1,278 @@
+//! Pages of the run's file that an I/O waited for, and that came late from the disk: a limit held them
+//! back, the kernel was reading them ahead, or another program was reading them.
+//!
+//! Block I/O of the page cache belongs to no single I/O; here it is set beside a wait that ended when the
+//! block I/O did. That the I/O waited for these pages is concluded from the times, so that a verdict that
+//! rests on it is never sure.
+
+use taillight_core::OpKind;
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+
+use crate::events::context::IoContext;
+use crate::events::stacks;
+use crate::time_line::phase::Phase;
+use crate::time_line::timeline::{AT_ONCE, Piece, Source, overlapping};
+
+/// Who waits for blocks of a file system is woken up this soon after they are done, ns.
+const SOON: i64 = AT_ONCE / 5;
+/// Threads in whose time the kernel tells of completions.
+const KERNEL: [&str; 3] = ["ksoftirqd/", "kworker/", "swapper/"];
+/// Stands beside the name of who queued pages that a limit had held back.
+pub const HELD: &str = "held";
+/// The same beside what else a limit had held back: blocks of the file system's own, I/O of others.
+const LIMIT: &str = "limit";
+/// The name that tracing gives to the kernel's reading ahead for the run's own reads.
+pub const READ_AHEAD: &str = "readahead";
+
+fn inferred(time: (i64, i64), phase: Phase) -> Piece {
+    Piece::new(time, phase, Source::Inferred)
+}
+
+/// What waits for pages were, where that was seen.
+pub fn pages_held_back(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let Some(all) = context.all else {
+        return Vec::new();
+    };
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| waits_for_pages(p, io, context)) {
+        let another = |r: &LayerRow| {
+            let begun = r.start_ns - io.start_ns < AT_ONCE;
+            piece.phase == Phase::Unobserved && begun && read_by_another(r)
+        };
+        let rows = all.within(LayerKind::Neighbour, piece.from, piece.to).filter(|r| {
+            // Pages may be had just before the end of all that were read with them is stamped.
+            let earliest = if another(r) { -AT_ONCE / 5 } else { 0 };
+            (earliest..AT_ONCE).contains(&(piece.to - r.end_ns))
+        });
+        for row in rows {
+            if row.other.as_deref() == Some(HELD) {
+                waits.push(inferred((piece.from, row.start_ns), Phase::Throttle));
+            } else if row.comm.as_deref() == Some(READ_AHEAD) {
+                waits.push(inferred((row.start_ns.max(piece.from), row.end_ns), Phase::Device));
+            } else if another(row) {
+                waits.push(inferred((row.start_ns.max(io.start_ns), row.end_ns), Phase::PageCache));
+            }
+        }
+    }
+    waits
+}
+
+/// Waits for blocks of a file system's own that the kernel ended as soon as something was done that a limit had held
+/// back. Who waits for a lock, or is woken up by a program, waits for that, whatever it waits for itself.
+pub fn blocks_held_back(line: &[Piece], _: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let Some(all) = context.all else {
+        return Vec::new();
+    };
+    let blocks = |r: &&LayerRow| {
+        let stack = r.stack.as_deref().unwrap_or_default();
+        let by = r.other.as_deref().unwrap_or_default();
+        (stacks::waits_for_buffers(stack) || stacks::waits_for_commit(stack))
+            && !stacks::waits_for_lock(stack)
+            && KERNEL.iter().any(|thread| by.starts_with(thread))
+    };
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
+        let of = |list| overlapping(list, piece.from, piece.to);
+        let asleep = [context.off, context.worker_off].into_iter().flat_map(of).filter(blocks);
+        for (from, wake) in asleep.filter_map(|r| Some((r.start_ns.max(piece.from), r.middle_ns?)))
+        {
+            let held = all.within(LayerKind::Neighbour, from, wake).filter(|r| {
+                let own = r.other.as_deref() == Some(LIMIT) && is_metadata_write(r);
+                (own || r.other.as_deref() == Some(HELD)) && (0..SOON).contains(&(wake - r.end_ns))
+            });
+            waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
+        }
+    }
+    waits
+}
+
+/// A request to the disk below reaches it when a limit lets go of the request. No stamp says when the request was made:
+/// soon after the I/O's own disk had its request, or after the thread that serves that disk had a CPU again.
+pub fn lower_held_back(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut waits = Vec::new();
+    let below = |p: &&Piece| matches!(p.phase, Phase::Device | Phase::LowerQueue);
+    for piece in line.iter().filter(below).filter(|_| io.has(flags::LOWER_HELD)) {
+        let held = context.all.into_iter();
+        let held = held.flat_map(|all| all.within(LayerKind::Held, piece.from, piece.to));
+        let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
+        let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= piece.to).max();
+        waits.extend(let_go.map(|at| inferred((piece.from, at), Phase::Throttle)));
+    }
+    waits
+}
+
+/// Whether a file system wrote something of its own, or had the disk's cache flushed (REQ_META and REQ_PREFLUSH,
+/// include/linux/blk_types.h).
+pub fn is_metadata_write(row: &LayerRow) -> bool {
+    const WRITE: u64 = 1;
+    const META_OR_FLUSH: u64 = 1 << 12 | 1 << 18;
+    row.flags.is_some_and(|f| f & WRITE != 0 && f & META_OR_FLUSH != 0)
+}
+
+/// Whether this is another program's read of the disk.
+fn read_by_another(row: &LayerRow) -> bool {
+    const OPERATION: u64 = 0xff;
+    row.other.is_none() && row.flags.is_some_and(|f| f & OPERATION == 0)
+}
+
+/// Whether a thread slept there until pages came or went, or a read of io_uring did nothing that was seen.
+fn waits_for_pages(piece: &Piece, io: &LayerRow, context: &IoContext<'_>) -> bool {
+    if piece.phase == Phase::Unobserved {
+        return !io.has_block_io() && io.op.is_some_and(|op| op.request() == OpKind::Read);
+    }
+    let of = |list| overlapping(list, piece.from, piece.to);
+    let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+    piece.phase == Phase::PageCache
+        && asleep.any(|r| r.stack.as_deref().is_some_and(stacks::waits_for_pages))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Events;
+    use crate::time_line::timeline::spans;
+
+    fn found(stack: &str, comm: &str, mark: Option<&str>, end: i64) -> Vec<(i64, i64, Phase)> {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::Neighbour,
+            start_ns: 9_000_000,
+            end_ns: end,
+            comm: Some(comm.into()),
+            other: mark.map(Into::into),
+            ..LayerRow::default()
+        });
+        events.sort();
+        let asleep = [LayerRow {
+            start_ns: 10,
+            end_ns: 9_900_000,
+            state: Some(2),
+            stack: Some(stack.into()),
+            ..LayerRow::default()
+        }];
+        let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
+        let line = [Piece::new((10, 9_900_000), Phase::PageCache, Source::Stamps)];
+        let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Write), ..LayerRow::default() };
+        spans(&pages_held_back(&line, &io, &context))
+    }
+
+    #[test]
+    fn a_read_of_io_uring_may_wait_for_pages_that_another_program_reads() {
+        let found = |flags: u64, start: i64| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Neighbour,
+                start_ns: start,
+                end_ns: 9_800_000,
+                flags: Some(flags),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            let piece = |from, to| Piece::new((from, to), Phase::Unobserved, Source::Silence);
+            let line = [piece(10, 5_000_000), piece(5_100_000, 9_900_000)];
+            let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Read), ..LayerRow::default() };
+            spans(&pages_held_back(&line, &io, &context))
+        };
+        assert_eq!(found(1 << 19, -50), [(0, 9_800_000, Phase::PageCache)]);
+        assert!(found(1, -50).is_empty(), "a write");
+        assert!(found(1 << 19, 6_000_000).is_empty(), "begun much later");
+    }
+
+    #[test]
+    fn pages_that_were_held_back_or_read_ahead_say_what_the_wait_was() {
+        let wait = "io_schedule;folio_wait_bit_common;folio_wait_writeback;ext4_sync_file";
+        let held = found(wait, "kworker/0:1", Some(HELD), 9_800_000);
+        assert_eq!(held, [(10, 9_000_000, Phase::Throttle)]);
+        let ahead =
+            found("io_schedule;folio_wait_bit_common;filemap_read", READ_AHEAD, None, 9_800_000);
+        assert_eq!(ahead, [(9_000_000, 9_800_000, Phase::Device)]);
+        assert!(found(wait, "kworker/0:1", None, 9_800_000).is_empty(), "writeback of anybody");
+        assert!(found(wait, "kworker/0:1", Some(HELD), 9_990_000).is_empty(), "done later");
+        let dirty = "io_schedule_timeout;balance_dirty_pages";
+        assert!(
+            found(dirty, "kworker/0:1", Some(HELD), 9_800_000).is_empty(),
+            "not for these pages"
+        );
+    }
+
+    #[test]
+    fn parts_below_may_be_held_back_by_a_limit() {
+        let held_in = |phase: Phase, flags: u64, (dev, token, end_ns): (&str, u64, i64)| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Held,
+                end_ns,
+                dev: Some(dev.into()),
+                token: Some(token),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            let line = [Piece::new((10, 900), phase, Source::Stamps)];
+            let io = LayerRow {
+                end_ns: 1_000,
+                flags: Some(flags),
+                dev: Some("7:1".into()),
+                token: Some(7),
+                ..LayerRow::default()
+            };
+            spans(&lower_held_back(&line, &io, &context))
+        };
+        let held = |dev: &str, token, end_ns| {
+            held_in(Phase::Device, flags::LOWER_HELD, (dev, token, end_ns))
+        };
+        assert_eq!(held("7:0", 7, 800), [(10, 800, Phase::Throttle)]);
+        let queued = held_in(Phase::LowerQueue, flags::LOWER_HELD, ("7:0", 7, 800));
+        assert_eq!(queued, [(10, 800, Phase::Throttle)], "the last of several");
+        assert!(held_in(Phase::Device, flags::LOWER, ("7:0", 7, 800)).is_empty(), "nothing was");
+        assert!(held("7:1", 7, 800).is_empty(), "of its own disk: before it was there");
+        assert!(held("7:0", 8, 800).is_empty(), "another I/O's");
+        assert!(held("7:0", 7, 950).is_empty(), "later");
+    }
+
+    #[test]
+    fn blocks_of_the_file_system_may_be_held_back_by_a_limit() {
+        const META: u64 = 1 << 12 | 1;
+        let found_of = |flags: u64, waker: &str, stack: &str, mark: &str, wake: i64| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Neighbour,
+                start_ns: 9_000_000,
+                end_ns: 9_100_000,
+                comm: Some("kworker/0:1".into()),
+                flags: Some(flags),
+                other: Some(mark.into()),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let asleep = [LayerRow {
+                start_ns: 10,
+                middle_ns: Some(wake),
+                end_ns: wake + 100,
+                state: Some(2),
+                other: Some(waker.into()),
+                stack: Some(stack.into()),
+                ..LayerRow::default()
+            }];
+            let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
+            // It begins with a wait for something else.
+            let line = [Piece::new((5, wake), Phase::FileSystem, Source::Stamps)];
+            spans(&blocks_held_back(&line, &LayerRow::default(), &context))
+        };
+        let found_by =
+            |waker: &str, stack: &str, mark: &str, wake| found_of(META, waker, stack, mark, wake);
+        let found = |stack: &str, mark: &str, wake| found_by("ksoftirqd/1", stack, mark, wake);
+        let supers = "write_all_supers;btrfs_sync_log;btrfs_sync_file";
+        assert_eq!(found(supers, LIMIT, 9_100_050), [(10, 9_000_000, Phase::Throttle)]);
+        assert!(found(supers, "own", 9_100_050).is_empty(), "no limit");
+        let flush = found_of(1 << 18 | 1, "swapper/0", supers, LIMIT, 9_100_050);
+        assert_eq!(flush, [(10, 9_000_000, Phase::Throttle)]);
+        let data = found_of(1, "ksoftirqd/1", supers, LIMIT, 9_100_050);
+        assert!(data.is_empty(), "anybody's data");
+        assert!(found("io_cqring_wait", LIMIT, 9_100_050).is_empty(), "whose worker waits");
+        assert!(found_by("backup", supers, LIMIT, 9_100_050).is_empty(), "a program let it go on");
+        assert!(found(supers, LIMIT, 9_900_000).is_empty(), "done long before");
+        assert!(found("rwsem_down_write_slowpath;ext4_write", LIMIT, 9_100_050).is_empty());
+    }
+}

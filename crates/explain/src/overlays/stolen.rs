@@ -1,0 +1,75 @@
+//! Wake-ups that came late because a hypervisor had taken the CPU that the thread came back to: an idle CPU
+//! is told that an I/O is done while the hypervisor runs something else on it, and the sleeping thread is
+//! woken up when the CPU is back. CPU time taken from a running thread is an event of that thread.
+
+use taillight_rundir::layers::{LayerKind, LayerRow};
+
+use crate::events::context::IoContext;
+use crate::time_line::phase::Phase;
+use crate::time_line::timeline::{Piece, Source, overlapping};
+
+/// Parts of late completions in which the CPU was not there: at least half of each, at its end.
+pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let Some(all) = context.all else {
+        return Vec::new();
+    };
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::Completion) {
+        let of = |list| overlapping(list, piece.from, io.end_ns);
+        let woken = |r: &&LayerRow| r.state != Some(0) && r.end_ns >= piece.to && r.cpu.is_some();
+        let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+        let Some(told) = asleep.find(woken) else { continue };
+        let mut taken = all.within(LayerKind::Stolen, told.end_ns, told.end_ns);
+        let here = taken.find(|r| r.cpu == told.cpu).and_then(|r| r.blocked_ns);
+        let (length, taken) = (piece.to - piece.from, here.unwrap_or(0) as i64);
+        if taken.saturating_mul(2) >= length {
+            let time = (piece.to - taken.min(length), piece.to);
+            waits.push(Piece::new(time, Phase::Cpu, Source::OwnSleep));
+        }
+    }
+    waits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Events;
+    use crate::time_line::timeline::recut;
+
+    #[test]
+    fn an_idle_cpu_that_was_taken_is_no_late_completion() {
+        let phases = |cpu, ns| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Stolen,
+                start_ns: 50,
+                end_ns: 1_000,
+                cpu: Some(cpu),
+                blocked_ns: Some(ns),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let off = [LayerRow {
+                start_ns: 10,
+                middle_ns: Some(900),
+                end_ns: 910,
+                state: Some(2),
+                cpu: Some(1),
+                ..LayerRow::default()
+            }];
+            let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
+            let piece = |from, to, phase| Piece::new((from, to), phase, Source::Stamps);
+            let line = vec![piece(0, 100, Phase::Device), piece(100, 900, Phase::Completion)];
+            let io = LayerRow { end_ns: 950, ..LayerRow::default() };
+            let waits = waits(&line, &io, &context);
+            let line = recut(&line, &waits, |p| p.phase == Phase::Completion);
+            line.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
+        };
+        let late = [(100, Phase::Device), (800, Phase::Completion)];
+        let taken = [(100, Phase::Device), (100, Phase::Completion), (700, Phase::Cpu)];
+        assert_eq!(phases(1, 700), taken);
+        assert_eq!(phases(1, 5_000), [(100, Phase::Device), (800, Phase::Cpu)]);
+        assert_eq!(phases(1, 300), late, "less than half");
+        assert_eq!(phases(0, 700), late, "another CPU");
+    }
+}

@@ -1,0 +1,170 @@
+//! Judges the slow I/Os of a run that still goes on: the verdicts of [`explain`](crate::explain()), each on
+//! what was seen until a look after its I/O ended. The report judges all again with the usual times of the
+//! whole run and the lateness behind a schedule, so that its verdicts may differ.
+
+use taillight_rundir::layers::{LayerRow, flags};
+use taillight_rundir::summary::Cause;
+
+use crate::episodes::culprits::{Culprit, Role, culprits};
+use crate::events::layers::{RoundsBefore, Slow, TracedIoRow, TracedRun};
+use crate::events::pages::Pages;
+use crate::explain::judge_traced;
+use crate::explanation::ShareCount;
+use crate::verdict::judge::{Baseline, JudgeInputs, Layer, OutlierVerdict};
+
+/// Events are kept so long, ns: an I/O that took longer is judged by what is left of them.
+const KEPT_NS: i64 = 60_000_000_000;
+
+/// The slow I/Os of a run so far, by layer.
+#[derive(Debug)]
+pub struct SlowSoFar {
+    seen: TracedRun,
+    threshold_ns: Option<u64>,
+    /// Slow ones of the last look: what they waited for may have been seen since.
+    waiting: Vec<TracedIoRow>,
+    /// When the last I/O ended, ns.
+    newest_ns: i64,
+    layers: ShareCount,
+    /// What was judged, where somebody asks for each.
+    told: Option<Vec<SlowNow>>,
+}
+
+/// A slow I/O as it is judged while the run goes on.
+#[derive(Debug, Clone)]
+pub struct SlowNow {
+    pub verdict: OutlierVerdict,
+    /// Who stood in the way.
+    pub culprits: Vec<Culprit>,
+}
+
+impl SlowNow {
+    /// Who stood in the way where the time went, the first of them.
+    pub fn culprit(&self) -> Option<&Culprit> {
+        let roles: &[Role] = match self.verdict.layer {
+            Layer::Cpu => &[Role::Cpu],
+            Layer::Stopped => &[Role::Stop],
+            Layer::Throttle => &[Role::Limit],
+            Layer::Device | Layer::BlockQueue => &[Role::Disk, Role::Kthread],
+            Layer::FileSystem | Layer::PageCache => &[Role::Woke, Role::Kthread, Role::Disk],
+            Layer::Completion | Layer::IoUring => &[Role::Kthread, Role::Cpu],
+            _ => &[],
+        };
+        let of = |role: &Role| self.culprits.iter().find(|culprit| culprit.role == *role);
+        roles.iter().find_map(of)
+    }
+}
+
+impl SlowSoFar {
+    /// Of a run whose I/Os are slow from this latency on, ns; without one, all that tracing keeps for
+    /// being slow are. `store`: the program has a store in it.
+    pub fn new(threshold_ns: Option<u64>, store: bool) -> SlowSoFar {
+        let mut seen = TracedRun::empty(0);
+        seen.events.store = store;
+        SlowSoFar {
+            seen,
+            threshold_ns,
+            waiting: Vec::new(),
+            newest_ns: 0,
+            layers: ShareCount::default(),
+            told: None,
+        }
+    }
+
+    /// The same, of which every verdict is asked for with [`SlowSoFar::judged`].
+    pub fn telling(self) -> SlowSoFar {
+        SlowSoFar { told: Some(Vec::new()), ..self }
+    }
+
+    /// What was judged since it was asked for last.
+    pub fn judged(&mut self) -> Vec<SlowNow> {
+        self.told.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes up what was seen since the last look, and judges the slow I/Os of that look. `more` were slow,
+    /// and there was too much to see them. I/Os before `measured_ns` do not count.
+    pub fn look(&mut self, rows: Vec<LayerRow>, more: u64, measured_ns: i64) -> Vec<Cause> {
+        if measured_ns != i64::MAX {
+            self.layers.unjudged(more);
+        }
+        let (ios, events): (Vec<LayerRow>, Vec<LayerRow>) =
+            rows.into_iter().partition(|r| r.kind.is_io());
+        events.into_iter().for_each(|event| self.seen.events.add(event));
+        self.seen.events.sort();
+        self.judge();
+        let mut rounds = RoundsBefore::default();
+        for row in ios {
+            let Some(own) = rounds.of(&row) else { continue };
+            self.newest_ns = self.newest_ns.max(row.end_ns);
+            let counts = row.start_ns >= measured_ns && self.is_slow(&row);
+            self.waiting.extend(self.seen.io(row, own).filter(|_| counts));
+        }
+        self.seen.events.forget(self.newest_ns - KEPT_NS);
+        self.layers.causes()
+    }
+
+    fn is_slow(&self, io: &LayerRow) -> bool {
+        match self.threshold_ns {
+            Some(ns) => io.end_ns.saturating_sub(io.start_ns) > ns as i64,
+            None => !io.has(flags::SAMPLE),
+        }
+    }
+
+    fn judge(&mut self) {
+        let base = Baseline::of(&self.seen.phased);
+        let by = JudgeInputs { base: Some(&base), context: None, threshold_ns: self.threshold_ns };
+        let waiting = std::mem::take(&mut self.waiting);
+        for found in waiting {
+            let Some(op) = found.row.op else { continue };
+            let slow = Slow {
+                worker: found.row.worker.unwrap_or(u64::MAX) as u16,
+                op,
+                intended_ns: found.row.start_ns,
+                submit_ns: found.row.start_ns,
+                complete_ns: found.row.end_ns,
+            };
+            let events = &self.seen.events;
+            let judged = judge_traced(slow, found, events, &Pages::default(), &by);
+            self.layers.add(&judged);
+            if let Some(told) = &mut self.told {
+                let verdict = judged.verdict;
+                let span = (slow.submit_ns, slow.complete_ns);
+                let culprits = culprits(&[judged], events, span);
+                told.push(SlowNow { verdict, culprits });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::fixture;
+
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn causes(list: &[Cause]) -> Vec<(&str, u64)> {
+        list.iter().map(|c| (c.layer.as_str(), c.outliers)).collect()
+    }
+
+    #[test]
+    fn slow_ios_are_judged_a_look_later_and_those_of_the_warmup_not() {
+        let mut so_far = SlowSoFar::new(Some(1_000_000), false);
+        let fast = |i: i64| fixture::traced_io(SECOND + i * 1000, SECOND + i * 1000 + 900);
+        let slow = |at: i64| fixture::traced_io(at, at + 5_000_000);
+        let mut rows: Vec<LayerRow> = (0..100).map(fast).collect();
+        rows.extend([slow(SECOND / 2), slow(2 * SECOND)]);
+        assert!(so_far.look(rows, 0, SECOND).is_empty(), "the next look may know more");
+        let found = so_far.look(Vec::new(), 0, SECOND);
+        assert_eq!(causes(&found).iter().map(|(_, n)| n).sum::<u64>(), 1, "{found:?}");
+        assert_eq!(so_far.look(Vec::new(), 0, SECOND), found, "each once");
+    }
+
+    #[test]
+    fn what_was_too_much_to_see_counts_as_unknown() {
+        let mut so_far = SlowSoFar::new(Some(100), false);
+        assert!(so_far.look(Vec::new(), 9, i64::MAX).is_empty(), "of the warm-up");
+        let found = so_far.look(Vec::new(), 7, 0);
+        assert_eq!(causes(&found), [("unknown", 7)]);
+    }
+}

@@ -1,0 +1,325 @@
+//! The part of a time line that an I/O spends in the block layer and below: one round of block I/Os that
+//! were in flight together, from the first queued to the last done. An fdatasync or a lookup in a store
+//! makes several rounds, one after another; where there are very many, the trace has not kept all. What
+//! the thread did before, between and after rounds is in `phases`.
+
+use taillight_core::OpKind;
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+
+use crate::events::context::IoContext;
+use crate::events::rounds::BlockRound;
+use crate::events::stacks::{self, SleepReason};
+use crate::overlays::acting;
+use crate::time_line::phase::Phase;
+use crate::time_line::timeline::{AT_ONCE, Source, TimeLine, overlapping, stretch};
+
+/// One round. `doing` is the thread that queues it, and did the one before as well where it goes `on`;
+/// `next` is what came after it, if anything is known to; `sure` that all rounds are known.
+pub fn round(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    round: &BlockRound,
+    (on, sure, next): (bool, bool, Option<i64>),
+    doing: &IoContext<'_>,
+) {
+    let held = round.held.is_some();
+    if on {
+        told_of_completion(line, round.bio, doing);
+    }
+    if sure {
+        before(line, io, round, on, doing);
+    } else {
+        stretch(line, round.bio, Phase::Submit, true, doing);
+    }
+    if let Some(phase) = for_others(io, round, doing) {
+        return line.to(round.done.unwrap_or(line.end), phase, Source::Inferred);
+    }
+    let queued = round.alloc.or(round.issue);
+    let last = round.last.unwrap_or(round.bio);
+    let last = queued.map_or(last, |q| last.min(q.max(round.bio)));
+    if held {
+        line.to(last, Phase::Throttle, held_source(io, doing));
+    } else {
+        stretch(line, last, Phase::Submit, false, doing);
+    }
+    if let Some(alloc) = round.alloc {
+        queued_until(line, io, (alloc, Phase::Tags), doing);
+    }
+    if let Some(issue) = round.issue {
+        // The flag is the operation's. Its last write is the one that follows a flush: of an fdatasync's data and
+        // its flush the data goes first, and never waits for one.
+        if round.ends && io.has(flags::FLUSH) {
+            flushed_before(line, io, round, issue, doing);
+        }
+        queued_until(line, io, (issue, Phase::Queue), doing);
+    }
+    let Some(done) = round.done else {
+        if let Some(came) = page_came(line.at, io, round, doing) {
+            return line.to(came, Phase::Device, Source::Stamps);
+        }
+        return unseen(line, io, next.unwrap_or(io.end_ns));
+    };
+    let flushes = round.issue.is_none() && io.has(flags::FLUSH);
+    if flushes && flush(line, io, round, done, doing) {
+        return;
+    }
+    if round.issue.is_none() && !flushes {
+        // Issue was not seen: queue and device cannot be told apart.
+        line.to(done, Phase::Unobserved, Source::Silence);
+    } else if round.ends {
+        device(line, io, done, doing);
+    } else {
+        line.to(done, Phase::Device, device_source(io, doing));
+    }
+}
+
+/// What parts were for that a thread itself sent to the disk, but are not its own data, as its sleep says: what is
+/// dirty in the page cache is written back before a direct read or write of the same place goes on; entries
+/// of a full journal are brought to where they belong.
+fn for_others(io: &LayerRow, round: &BlockRound, doing: &IoContext<'_>) -> Option<Phase> {
+    let to = round.done.unwrap_or(io.end_ns);
+    let reads = io.op.is_some_and(|op| op.request() == OpKind::Read);
+    let most = |waits: &dyn Fn(&str) -> bool| {
+        let asleep = overlapping(doing.off, round.bio, to);
+        let asleep = asleep.filter(|r| r.stack.as_deref().is_some_and(waits));
+        let slept = asleep.map(|r| (r.end_ns.min(to) - r.start_ns.max(round.bio)).max(0));
+        slept.sum::<i64>() * 2 >= (to - round.bio).max(1)
+    };
+    if most(&|s| stacks::waits_for_writeback(s, reads)) {
+        return Some(Phase::PageCache);
+    }
+    most(&stacks::waits_for_room_in_journal).then_some(Phase::FileSystem)
+}
+
+/// A flush is done when the device's is that the block layer sent for it, and maybe for others. It
+/// waits while the device is busy with another one, and for the kernel thread that sends the next. False
+/// where the flushes of its disk were never seen, as in runs made before they were looked for: all of it is
+/// the device's. Where some were seen and nobody knows of which disk this one is, nothing is known.
+fn flush(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    round: &BlockRound,
+    done: i64,
+    doing: &IoContext<'_>,
+) -> bool {
+    let Some(flushes) = flushes(io, round.bio, done, doing) else {
+        return false;
+    };
+    let Some(flushes) = flushes else {
+        line.to(done, Phase::Unobserved, Source::Silence);
+        return true;
+    };
+    let sent = flushes.iter().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
+    if let Some(sent) = sent {
+        flushing(line, &flushes, sent, device_source(io, doing));
+    }
+    // The rest is its end being told, one after another: short, or nobody saw why.
+    let told = sent.is_some() && done - line.at < AT_ONCE;
+    match told {
+        true => line.to(done, Phase::Device, device_source(io, doing)),
+        false => line.to(done, Phase::Unobserved, Source::Silence),
+    }
+    true
+}
+
+/// The flushes of an I/O's disk that ended in a time and were under way in it; of none where nobody saw any, of
+/// an unknown number where nobody knows the disk.
+fn flushes<'a>(
+    io: &LayerRow,
+    from: i64,
+    to: i64,
+    doing: &IoContext<'a>,
+) -> Option<Option<Vec<&'a LayerRow>>> {
+    let (Some(all), Some(dev)) = (doing.all, io.dev.as_deref()) else {
+        return None;
+    };
+    let Some(disks) = all.disks.flushed_for(dev) else {
+        return Some(None);
+    };
+    if disks.is_empty() {
+        return None;
+    }
+    let own = |r: &&LayerRow| r.dev.as_deref().is_some_and(|d| disks.contains(&d));
+    let rows = all.within(LayerKind::Flush, from, to).filter(own);
+    Some(Some(rows.filter(|r| r.end_ns <= to).collect()))
+}
+
+/// The disk does one flush at a time: until the flush that was `sent` is done, it is busy with those of others, too.
+fn flushing(line: &mut TimeLine, flushes: &[&LayerRow], sent: &LayerRow, source: Source) {
+    for row in flushes.iter().filter(|r| r.dev == sent.dev && r.end_ns <= sent.end_ns) {
+        line.to(row.start_ns, Phase::Queue, source);
+        line.to(row.end_ns, Phase::Device, source);
+    }
+}
+
+/// A write that is to come after all that the disk's cache holds is issued as soon as the cache has been flushed
+/// for it (REQ_PREFLUSH, block/blk-flush.c).
+fn flushed_before(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    round: &BlockRound,
+    issue: i64,
+    doing: &IoContext<'_>,
+) {
+    let Some(Some(flushes)) = flushes(io, round.bio, issue, doing) else { return };
+    let sent = flushes.iter().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
+    if let Some(sent) = sent.filter(|r| issue - r.end_ns < AT_ONCE) {
+        // Of several parts it may have been for another one.
+        let source = if io.bios == Some(1) { device_source(io, doing) } else { Source::Inferred };
+        flushing(line, &flushes, sent, source);
+    }
+}
+
+/// After an earlier round: the thread is told of it.
+fn told_of_completion(line: &mut TimeLine, to: i64, doing: &IoContext<'_>) {
+    let first = overlapping(doing.off, line.at, to).next();
+    if let Some(row) = first.filter(|r| r.start_ns <= line.at && r.state != Some(0)) {
+        stretch(line, row.end_ns.min(to), Phase::Completion, false, doing);
+    }
+}
+
+/// In the block queue. Requests wait in the plug of the thread that submits them, its own or io_uring's polling
+/// thread, while that is preempted: that is no matter of the queue. (Going to sleep sends them on.)
+fn queued_until(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    (to, phase): (i64, Phase),
+    doing: &IoContext<'_>,
+) {
+    let to = to.clamp(line.at, line.end);
+    // Held back by a limit before a request is had at all.
+    let limit = |r: &&LayerRow| {
+        let wait = stacks::reason_of(r);
+        r.state != Some(0) && matches!(wait, Some(SleepReason::For(Phase::Throttle, _)))
+    };
+    for held in overlapping(doing.off, line.at, to).filter(limit) {
+        line.to(held.start_ns.min(to), phase, Source::Stamps);
+        let wake = held.middle_ns.unwrap_or(held.end_ns).min(to);
+        line.to(wake, Phase::Throttle, Source::OwnSleep);
+    }
+    let from = line.at;
+    let robbed = overlapping(doing.off, from, to)
+        .chain(submitter_for(io, (from, to), doing))
+        .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < AT_ONCE)
+        .max_by_key(|r| r.end_ns);
+    if let Some(robbed) = robbed {
+        line.to(robbed.start_ns, phase, Source::Stamps);
+        line.to(robbed.end_ns, Phase::Cpu, Source::OwnSleep);
+    }
+    line.to(to, phase, Source::Stamps);
+}
+
+/// The times off the CPU of io_uring's polling thread while it submitted requests, where that may have taken long.
+fn submitter_for<'a>(
+    io: &LayerRow,
+    (from, to): (i64, i64),
+    doing: &IoContext<'a>,
+) -> impl Iterator<Item = &'a LayerRow> {
+    let all = doing.all.filter(|_| to - from >= AT_ONCE / 5).into_iter();
+    let polls = all.flat_map(|all| acting::polled(io, all));
+    polls.filter(move |r| {
+        let submits = r.stack.as_deref().is_some_and(stacks::in_submission);
+        submits && r.end_ns > from && r.start_ns < to
+    })
+}
+
+/// From what came before to the first part in the block layer; `on`: what came before was block I/O.
+fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &IoContext<'_>) {
+    if round.held.is_none_or(|h| h > round.bio) {
+        return stretch(line, round.bio, Phase::Submit, false, b);
+    }
+    let off = || overlapping(b.off, line.at, round.bio);
+    let asleep = off().filter(|r| r.state != Some(0)).last();
+    let asleep = asleep.filter(|r| r.end_ns >= round.bio && line.begun());
+    if let Some(row) = asleep {
+        // It was taken away, at the earliest, when the thread went to sleep over it.
+        stretch(line, row.start_ns, Phase::Submit, false, b);
+        line.to(round.bio, Phase::Throttle, held_source(io, b));
+    } else if on {
+        stretch(line, round.bio, Phase::Submit, false, b);
+    } else {
+        // Another thread queued it. When it was taken away is not stamped: after all that a worker was seen to do
+        // before; of a thread's own first part the way there is a matter of microseconds.
+        let room = overlapping(b.reclaim, line.at, round.bio);
+        let seen = off().chain(room).map(|r| r.end_ns).filter(|_| line.begun()).max();
+        let taken = seen.unwrap_or(io.enter_ns.unwrap_or(io.start_ns));
+        stretch(line, taken.min(round.bio), Phase::Submit, false, b);
+        line.to(round.bio, Phase::Throttle, held_source(io, b));
+    }
+}
+
+/// When the page came that the thread slept for, of parts that were not all seen done: the others may be what
+/// was read ahead with it, which nobody waits for.
+fn page_came(from: i64, io: &LayerRow, round: &BlockRound, doing: &IoContext<'_>) -> Option<i64> {
+    let reads =
+        io.op.is_some_and(|op| matches!(op.request(), OpKind::Read | OpKind::Get | OpKind::Scan));
+    let done = io.done_ns.filter(|at| round.issue.is_some() && reads && *at > from)?;
+    let woken_by_it = |r: &LayerRow| {
+        let for_page = r.stack.as_deref().is_some_and(stacks::waits_for_pages);
+        for_page && r.middle_ns.is_some_and(|wake| (0..AT_ONCE).contains(&(wake - done)))
+    };
+    overlapping(doing.off, from, io.end_ns).any(woken_by_it).then_some(done)
+}
+
+/// The completion was not seen.
+fn unseen(line: &mut TimeLine, io: &LayerRow, to: i64) {
+    let from = line.at;
+    if let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
+        && wake > from
+        && run >= wake
+        && run <= to
+    {
+        line.to(wake, Phase::Unobserved, Source::Silence);
+        line.to(run, Phase::Cpu, Source::OwnSleep);
+    }
+    line.to(to, Phase::Unobserved, Source::Silence);
+}
+
+/// In the device, or in the one below it.
+fn device(line: &mut TimeLine, io: &LayerRow, done: i64, doing: &IoContext<'_>) {
+    let source = device_source(io, doing);
+    if let (Some(issue), Some(low)) = (io.low_issue_ns, io.low_done_ns)
+        && issue >= line.at
+        && low >= issue
+        && low <= done
+    {
+        let queued = io.low_bio_ns.unwrap_or(issue).min(issue);
+        let held = io.has(flags::LOWER_HELD);
+        match held {
+            true => line.to(queued, Phase::Throttle, Source::Inferred),
+            false => line.to(queued, Phase::Device, source),
+        }
+        line.to(issue, Phase::LowerQueue, Source::Stamps);
+        let lowest = if stacked(doing) { Source::Inferred } else { Source::Stamps };
+        line.to(low, Phase::LowerDevice, lowest);
+    }
+    line.to(done, Phase::Device, source);
+}
+
+/// Of a device that is made of others only what the lowest one did is seen.
+fn device_source(io: &LayerRow, doing: &IoContext<'_>) -> Source {
+    let below = io.has(flags::LOWER) || stacked(doing);
+    if below { Source::Inferred } else { Source::Stamps }
+}
+
+fn stacked(doing: &IoContext<'_>) -> bool {
+    doing.stacked.unwrap_or(false)
+}
+
+/// A limit that let go of an I/O was seen, unless a worker had brought the I/O there: since when is not stamped then.
+/// When a disk below was asked for something is not known: what a limit lets go there is not looked at.
+fn held_source(io: &LayerRow, doing: &IoContext<'_>) -> Source {
+    let handed = io.has(flags::PUNTED) || io.sync_punt_ns.is_some();
+    if let_go_by_limit(io, doing) && !handed { Source::Stamps } else { Source::Inferred }
+}
+
+/// Whether a limit let go of an I/O.
+pub fn let_go_by_limit(io: &LayerRow, doing: &IoContext<'_>) -> bool {
+    let rows = doing.all.into_iter();
+    let mut held = rows.flat_map(|all| all.within(LayerKind::Held, io.start_ns, io.end_ns));
+    held.any(|h| {
+        let own = h.token.is_none() || h.token == io.token;
+        let reason = h.stack.as_deref().map(stacks::sleep_reason);
+        own && h.dev == io.dev && matches!(reason, Some(SleepReason::For(Phase::Throttle, _)))
+    })
+}

@@ -1,0 +1,144 @@
+//! Cuts one traced I/O into phases that sum to its latency, to the nanosecond, from its stamps and its
+//! thread's intervals off the CPU. What cannot be told apart is `Unobserved`, never guessed. Layers are
+//! blamed in `judge`.
+
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+
+use super::{blocks, gaps, threads, workers};
+use crate::events::context::IoContext;
+use crate::events::rounds;
+use crate::overlays;
+use crate::time_line::phase::Phase;
+use crate::time_line::timeline::{Piece, Source, TimeLine, overlapping, stretch};
+
+/// The time line of one traced I/O.
+pub fn pieces(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let line = if context.threads_only {
+        threads::time_line(io, context)
+    } else {
+        traced_line(io, context)
+    };
+    let line = gaps::without_conclusions(line, io, context);
+    if context.threads_only { line } else { overlays::by_threads(line, io, context) }
+}
+
+fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut line = TimeLine::of(io);
+    let punt = io.punt_ns.filter(|_| io.has(flags::PUNTED));
+    let mut handed = [punt, io.sync_punt_ns].into_iter().flatten().peekable();
+    let rounds = rounds::rounds(io, context.earlier);
+    let sure = rounds::all_rounds_known(io, context.earlier);
+    if rounds.is_empty() && handed.peek().is_none() {
+        without_block_io(&mut line, io, context);
+        return line.pieces();
+    }
+    let [own, room] = [LayerKind::Worker, LayerKind::Reclaim].map(|kind| match handed.peek() {
+        Some(_) => workers::own_events(io, kind, context),
+        None => Vec::new(),
+    });
+    let worker = IoContext { off: &own, reclaim: &room, ..*context };
+    let mut doing = context;
+    for (i, round) in rounds.iter().enumerate() {
+        let mut on = i > 0;
+        while let Some(at) = handed.next_if(|at| *at <= round.bio) {
+            hand_over(&mut line, io, (at, i > 0), context, &worker);
+            (doing, on) = (&worker, false);
+        }
+        let next = rounds.get(i + 1).map(|r| r.bio);
+        let next = next.or(handed.peek().copied());
+        blocks::round(&mut line, io, round, (on, sure, next), doing);
+    }
+    let mut idle = rounds.is_empty();
+    for at in handed {
+        hand_over(&mut line, io, (at, !rounds.is_empty()), context, &worker);
+        (doing, idle) = (&worker, true);
+    }
+    if idle {
+        workers::without_block_io(&mut line, io, doing);
+    } else {
+        workers::after_parts(&mut line, io.cqe_ns.unwrap_or(io.end_ns), &worker);
+    }
+    after_completion(&mut line, io, io.end_ns, context);
+    line.pieces()
+}
+
+/// An I/O, or the sync of a write, goes to an io_uring worker thread; `rounds`: after block I/O.
+fn hand_over(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    (at, rounds): (i64, bool),
+    context: &IoContext<'_>,
+    worker: &IoContext<'_>,
+) {
+    if io.has(flags::PUNTED) && io.punt_ns.is_some_and(|punt| punt < at) {
+        workers::until_sync(line, at, rounds, worker);
+    }
+    if line.at == io.start_ns {
+        stretch(line, at, Phase::Submit, false, context);
+    } else {
+        after_completion(line, io, at, context);
+    }
+    let next = io.sync_punt_ns.filter(|next| *next > at);
+    workers::wait_for_worker(line, io, next, worker, context);
+}
+
+/// An I/O without block I/O of its own.
+fn without_block_io(line: &mut TimeLine, io: &LayerRow, context: &IoContext<'_>) {
+    let queued = io.has(flags::QUEUED);
+    if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
+        stretch(line, from, Phase::Submit, false, context);
+        line.to(to, Phase::FileSystem, Source::Stamps);
+        return after_completion(line, io, io.end_ns, context);
+    }
+    if let Some(page) = context.page_ns {
+        stretch(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, context);
+        line.to(page, Phase::PageCache, Source::Inferred);
+        return after_completion(line, io, io.end_ns, context);
+    }
+    // A thread with several in flight slept: this one was not done at once, and what the thread
+    // did meanwhile was not for it.
+    let elsewhere = io.has(flags::PUNTED) || (queued && io.blocked_ns.is_some_and(|ns| ns > 0));
+    stretch(line, io.end_ns, Phase::Submit, elsewhere, context);
+}
+
+/// From the device's answer to the program. A thread that waits is told of it and woken up, then it
+/// runs: from there on, and when it was not waiting at all, time on the CPU is the program's own.
+fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, context: &IoContext<'_>) {
+    let from = line.at;
+    if to <= from {
+        return;
+    }
+    match overlapping(context.off, from, to).next() {
+        Some(row) if row.start_ns <= from && row.state != Some(0) => {
+            stretch(line, row.end_ns.min(to), Phase::Completion, false, context);
+        }
+        Some(_) => {}
+        None => {
+            if let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
+                && wake >= from
+                && run >= wake
+                && run <= to
+            {
+                line.to(wake, Phase::Completion, Source::Silence);
+                line.to(run, Phase::Cpu, Source::OwnSleep);
+            }
+        }
+    }
+    let elsewhere =
+        io.has(flags::QUEUED) && short_sleeps_ns(io, context) * 4 > (to - from).unsigned_abs();
+    stretch(line, to, Phase::Application, elsewhere, context);
+}
+
+/// How long the thread slept during this I/O in stretches too short for events. One that has several
+/// in flight takes whatever has come when it wakes up: this one had not, and nothing says why.
+fn short_sleeps_ns(io: &LayerRow, context: &IoContext<'_>) -> u64 {
+    let within = |at: i64| at.clamp(io.start_ns, io.end_ns);
+    let slept = overlapping(context.off, io.start_ns, io.end_ns)
+        .filter(|r| r.state != Some(0))
+        .map(|r| within(r.middle_ns.unwrap_or(r.end_ns)) - within(r.start_ns));
+    let known: i64 = slept.sum();
+    io.blocked_ns.map_or(0, |all| all.saturating_sub(known.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests;

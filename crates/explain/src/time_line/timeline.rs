@@ -1,0 +1,257 @@
+//! Builds the time line of one I/O: pieces without gaps, with the thread's off-CPU intervals put into them.
+//! Which stamps bound which piece is in `phases` and the files it calls.
+
+use taillight_rundir::layers::LayerRow;
+
+use crate::events::context::IoContext;
+use crate::events::stacks::{self, SleepReason};
+use crate::time_line::phase::{Phase, Phases};
+
+/// How it is known what a piece of a time line was. A verdict's certainty follows from it (`rules::sure`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Between stamps of the I/O's own way.
+    Stamps,
+    /// A sleep or a wait for a CPU of the I/O's own thread, both ends seen, with a reason of its own.
+    OwnSleep,
+    /// A sleep that another one ends: for a lock, a commit, pages of others.
+    Holder,
+    /// A wait for a CPU, or a sleep with a reason of its own, of a thread that wake-ups tie to the I/O.
+    Helper,
+    /// Concluded from what ended or was under way at the same time.
+    Inferred,
+    /// Nothing was seen at that time.
+    Silence,
+}
+
+impl Source {
+    /// Whether the phase was seen, not concluded.
+    pub fn is_seen(self) -> bool {
+        matches!(self, Source::Stamps | Source::OwnSleep | Source::Helper)
+    }
+}
+
+/// A piece of an I/O's time line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// From, CLOCK_MONOTONIC ns.
+    pub from: i64,
+    pub to: i64,
+    pub phase: Phase,
+    pub source: Source,
+    /// Number of the rule that put it there, see `overlays`; none of the I/O's own stamps and sleeps.
+    pub rule: Option<u8>,
+}
+
+impl Piece {
+    pub fn new((from, to): (i64, i64), phase: Phase, source: Source) -> Piece {
+        Piece { from, to, phase, source, rule: None }
+    }
+
+    pub fn length(&self) -> i64 {
+        self.to - self.from
+    }
+
+    /// Whether another piece goes on with the same.
+    fn goes_on(&self, other: &Piece) -> bool {
+        let same = |p: &Piece| (p.phase, p.source, p.rule);
+        same(self) == same(other)
+    }
+}
+
+/// Builds a time line without gaps.
+pub struct TimeLine {
+    pieces: Vec<Piece>,
+    /// How far it is.
+    pub at: i64,
+    /// Where it must end.
+    pub end: i64,
+}
+
+impl TimeLine {
+    /// At the begin of an I/O.
+    pub fn of(io: &LayerRow) -> TimeLine {
+        TimeLine { pieces: Vec::with_capacity(8), at: io.start_ns, end: io.end_ns }
+    }
+
+    /// Whether anything is behind it.
+    pub fn begun(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    pub fn pieces(self) -> Vec<Piece> {
+        self.pieces
+    }
+
+    /// What was built; the rest of the I/O is `rest`, of which nothing was seen.
+    pub fn end(mut self, rest: Phase) -> Vec<Piece> {
+        self.to(self.end, rest, Source::Silence);
+        self.pieces
+    }
+
+    /// Everything up to `to` is `phase`.
+    pub fn to(&mut self, to: i64, phase: Phase, source: Source) {
+        let to = to.clamp(self.at, self.end);
+        put(&mut self.pieces, Piece::new((self.at, to), phase, source));
+        self.at = to;
+    }
+}
+
+/// A thread that goes on at once after it came back to the CPU, ns.
+pub const AT_ONCE: i64 = 1_000_000;
+
+pub fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
+    let first = rows.partition_point(|r| r.end_ns <= from);
+    rows[first..].iter().take_while(move |r| r.start_ns < to)
+}
+
+/// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`.
+pub fn stretch(
+    line: &mut TimeLine,
+    to: i64,
+    base: Phase,
+    elsewhere: bool,
+    context: &IoContext<'_>,
+) {
+    let to = to.clamp(line.at, line.end);
+    let idle = if context.blind || elsewhere { Phase::Unobserved } else { base };
+    for off in overlapping(context.off, line.at, to) {
+        busy(line, off.start_ns.min(to), idle, context);
+        let back = off.end_ns.min(to);
+        if off.state == Some(0) {
+            line.to(back, Phase::Cpu, Source::OwnSleep);
+            continue;
+        }
+        let Some(wake) = woken_ns(off) else {
+            line.to(back, Phase::Unobserved, Source::Silence);
+            continue;
+        };
+        let (phase, source) = sleep_phase(off, base, context);
+        line.to(wake.min(to), phase, source);
+        line.to(back, Phase::Cpu, Source::OwnSleep);
+    }
+    busy(line, to, idle, context);
+}
+
+/// Whether this is the name of a CPU that has nothing to do.
+fn is_idle_cpu(name: &str) -> bool {
+    name.starts_with("swapper/")
+}
+
+/// When a sleeping thread was woken up. A wake-up that was not seen was only just before, where the
+/// CPU had nothing else to do; else nobody knows for how long the thread then waited for it.
+fn woken_ns(off: &LayerRow) -> Option<i64> {
+    off.middle_ns.or_else(|| off.comm.as_deref().is_some_and(is_idle_cpu).then_some(off.end_ns))
+}
+
+/// On the CPU: making room in memory, or what the stretch is about.
+fn busy(line: &mut TimeLine, to: i64, idle: Phase, context: &IoContext<'_>) {
+    for reclaim in overlapping(context.reclaim, line.at, to) {
+        line.to(reclaim.start_ns.min(to), idle, Source::Silence);
+        line.to(reclaim.end_ns.min(to), Phase::PageCache, Source::OwnSleep);
+    }
+    line.to(to, idle, Source::Silence);
+}
+
+/// What a sleeping thread waited for.
+pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> (Phase, Source) {
+    let stack = off.stack.as_deref().unwrap_or_default();
+    match stacks::reason_of(off) {
+        Some(SleepReason::Lock(phase, _)) => {
+            (lock_holder_phase(off, context).unwrap_or(phase), Source::Holder)
+        }
+        Some(SleepReason::For(Phase::Application, _)) if context.store => {
+            (Phase::Store, Source::Holder)
+        }
+        Some(SleepReason::For(phase, _)) if stacks::passed_on(stack, phase) => {
+            (phase, Source::Holder)
+        }
+        Some(SleepReason::For(phase, _)) => (phase, Source::OwnSleep),
+        // Its own I/O was done: nobody had told it yet.
+        Some(SleepReason::OwnIo) if matches!(base, Phase::Completion | Phase::Application) => {
+            (Phase::Completion, Source::Silence)
+        }
+        _ => (Phase::Unobserved, Source::Silence),
+    }
+}
+
+/// What a waiter for a lock waited for: what who held it was asleep for, for at least half of the
+/// time. Who let go of it woke the waiter up. Where an idle CPU passed the wake-up on, or nobody was seen
+/// to wake it up, nobody knows who that was: then another thread of the load that was asleep for so long.
+fn lock_holder_phase(off: &LayerRow, context: &IoContext<'_>) -> Option<Phase> {
+    let (from, to) = (off.start_ns, off.middle_ns?);
+    let threads = &context.all?.off;
+    if let Some(waker) = off.waker {
+        return main_sleep(threads.get(&waker)?, from, to);
+    }
+    let passed_on = off.other.as_deref().is_none_or(is_idle_cpu);
+    let mut others = threads.iter().filter(|(worker, _)| Some(**worker) != off.worker);
+    passed_on.then(|| others.find_map(|(_, rows)| main_sleep(rows, from, to)))?
+}
+
+/// What a thread was asleep for, for at least half of a time.
+fn main_sleep(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
+    let mut sums = Phases::default();
+    for row in overlapping(rows, from, to).filter(|r| r.state != Some(0)) {
+        let until = row.middle_ns.unwrap_or(row.end_ns).min(to);
+        if let Some(SleepReason::For(phase, _)) = stacks::reason_of(row) {
+            sums.0[phase as usize] += (until - row.start_ns.max(from)).max(0) as u64;
+        }
+    }
+    let most = Phase::ALL.into_iter().max_by_key(|p| sums.get(*p))?;
+    (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
+}
+
+/// Appends a piece, as a part of the last one where it goes on with the same.
+fn put(line: &mut Vec<Piece>, piece: Piece) {
+    match line.last_mut() {
+        _ if piece.to <= piece.from => {}
+        Some(last) if last.goes_on(&piece) => last.to = piece.to,
+        _ => line.push(piece),
+    }
+}
+
+/// A line without its sources: what follows of the same phase is one piece, of the first one's source.
+pub fn by_phase(line: &[Piece]) -> Vec<Piece> {
+    let mut out: Vec<Piece> = Vec::with_capacity(line.len());
+    for piece in line {
+        match out.last_mut() {
+            Some(last) if last.phase == piece.phase => last.to = piece.to,
+            _ => out.push(*piece),
+        }
+    }
+    out
+}
+
+/// Replaces what `may` be something else by `times`, where these lie; of times that overlap, the first to begin
+/// counts.
+pub fn recut(line: &[Piece], times: &[Piece], may: impl Fn(&Piece) -> bool) -> Vec<Piece> {
+    let mut out: Vec<Piece> = Vec::with_capacity(line.len() + 2);
+    for piece in line {
+        let mut at = piece.from;
+        while may(piece) && at < piece.to {
+            let next = times.iter().filter(|t| t.to > at && t.from < piece.to);
+            let Some(next) = next.min_by_key(|t| (t.from.max(at), t.from)) else { break };
+            let (from, to) = (next.from.max(at), next.to.min(piece.to));
+            put(&mut out, Piece { from: at, to: from, ..*piece });
+            put(&mut out, Piece { from, to, ..*next });
+            at = to;
+        }
+        put(&mut out, Piece { from: at, ..*piece });
+    }
+    out
+}
+
+pub fn lengths(pieces: &[Piece]) -> Phases {
+    let mut phases = Phases::default();
+    for piece in pieces {
+        phases.0[piece.phase as usize] += (piece.to - piece.from) as u64;
+    }
+    phases
+}
+
+/// Times and phases, for tests of what does not depend on the sources.
+#[cfg(test)]
+pub fn spans(pieces: &[Piece]) -> Vec<(i64, i64, Phase)> {
+    pieces.iter().map(|p| (p.from, p.to, p.phase)).collect()
+}

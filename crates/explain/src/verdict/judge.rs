@@ -1,0 +1,528 @@
+//! From phases to a verdict: what each phase usually takes, what it took more, which layer holds
+//! the excess.
+//!
+//! Rule: an I/O belongs to the layer with at least half of its excess over the usual times of its
+//! kind of operation; without one it is "mixed"; time that was not seen counts for "unknown".
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use taillight_core::OpKind;
+use taillight_rundir::layers::LayerRow;
+
+use crate::events::context::IoContext;
+use crate::events::layers::{PhasedIo, Slow};
+use crate::overlays::RuleSet;
+use crate::time_line::phase::{Phase, Phases};
+use crate::time_line::timeline::{Piece, lengths};
+use crate::verdict::rules::{self, Grounds};
+
+/// Where a slow I/O's time went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// It waited behind its schedule before it was started.
+    Schedule,
+    /// The program: its own queue, its code, system call on the CPU.
+    Application,
+    /// The program was stopped or frozen.
+    Stopped,
+    /// No CPU for a runnable thread.
+    Cpu,
+    /// File system: journal, locks, freeze, FUSE server.
+    FileSystem,
+    /// Page cache: dirty throttling, writeback, reclaim.
+    PageCache,
+    /// A limit: cgroup or QoS.
+    Throttle,
+    /// Block queue: waiting for a request, plug, I/O scheduler.
+    BlockQueue,
+    /// The device, or its driver and what is below.
+    Device,
+    Completion,
+    /// No io_uring worker thread was free.
+    IoUring,
+    /// A store's server, or the network to it.
+    Server,
+    /// A store inside the program: it held writers back, or let them wait for each other.
+    Store,
+    /// Several layers, none with half of the excess.
+    Mixed,
+    Unknown,
+}
+
+impl Layer {
+    /// Stable word in outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::Schedule => "schedule",
+            Layer::Application => "application",
+            Layer::Stopped => "stopped",
+            Layer::Cpu => "cpu",
+            Layer::FileSystem => "file_system",
+            Layer::PageCache => "page_cache",
+            Layer::Throttle => "throttle",
+            Layer::BlockQueue => "block_queue",
+            Layer::Device => "device",
+            Layer::Completion => "completion",
+            Layer::IoUring => "io_uring",
+            Layer::Server => "server",
+            Layer::Store => "store",
+            Layer::Mixed => "mixed",
+            Layer::Unknown => "unknown",
+        }
+    }
+    /// Its name for people, the same in tables and sentences.
+    pub fn words(self) -> &'static str {
+        match self {
+            Layer::Schedule => "schedule",
+            Layer::Application => "the program",
+            Layer::Stopped => "stopped",
+            Layer::Cpu => "waiting for a CPU",
+            Layer::FileSystem => "file system",
+            Layer::PageCache => "page cache",
+            Layer::Throttle => "held back",
+            Layer::BlockQueue => "block queue",
+            Layer::Device => "device",
+            Layer::Completion => "completion",
+            Layer::IoUring => "io_uring worker",
+            Layer::Server => "server and network",
+            Layer::Store => "store",
+            Layer::Mixed => "several",
+            Layer::Unknown => "unknown",
+        }
+    }
+    /// Every layer.
+    const ALL: [Layer; 15] = [
+        Layer::Schedule,
+        Layer::Application,
+        Layer::Stopped,
+        Layer::Cpu,
+        Layer::FileSystem,
+        Layer::PageCache,
+        Layer::Throttle,
+        Layer::BlockQueue,
+        Layer::Device,
+        Layer::Completion,
+        Layer::IoUring,
+        Layer::Server,
+        Layer::Store,
+        Layer::Mixed,
+        Layer::Unknown,
+    ];
+    /// Where time went, after "61 % of the excess ...".
+    pub fn place(self) -> &'static str {
+        match self {
+            Layer::Schedule => "behind earlier I/Os of the same worker",
+            Layer::Application => "in the program or its system call",
+            Layer::Stopped => "while the program was stopped or frozen",
+            Layer::Cpu => "waiting for a CPU",
+            Layer::FileSystem => "in the file system",
+            Layer::PageCache => "waiting for the page cache",
+            Layer::Throttle => "held back by an I/O limit",
+            Layer::BlockQueue => "in the block queue",
+            Layer::Device => "in the device or below",
+            Layer::Completion => "between the device and the program",
+            Layer::IoUring => "waiting for an io_uring worker thread",
+            Layer::Server => "in the server or the network",
+            Layer::Store => "in the store",
+            Layer::Mixed => "in several places",
+            Layer::Unknown => "unexplained",
+        }
+    }
+    /// What it did, after "N I/Os ...".
+    pub fn did(self) -> &'static str {
+        match self {
+            Layer::Schedule => "were started late, behind earlier I/Os of the same worker",
+            Layer::Application => {
+                "spent it in the program itself, or in the system call on the CPU"
+            }
+            Layer::Stopped => "waited while the program was stopped or frozen",
+            Layer::Cpu => "waited for a CPU",
+            Layer::FileSystem => "waited in the file system",
+            Layer::PageCache => "waited for the page cache (writeback, dirty pages, memory)",
+            Layer::Throttle => "were held back by an I/O limit",
+            Layer::BlockQueue => "waited in the block queue, before the driver took them",
+            Layer::Device => "waited for the device or below",
+            Layer::Completion => "were done in the device, but the program was told late",
+            Layer::IoUring => "waited for an io_uring worker thread",
+            Layer::Server => "waited for the server or the network",
+            Layer::Store => "waited in the store: held back, or behind its other threads",
+            Layer::Mixed => "lost it in several places, none with half of it",
+            Layer::Unknown => "cannot be explained: what happened was not seen",
+        }
+    }
+}
+
+/// The name for people of a layer that outputs name so; as it stands where no layer has that name.
+pub fn layer_words(name: &str) -> &str {
+    let layer = Layer::ALL.into_iter().find(|layer| layer.name() == name);
+    layer.map_or(name, |layer| layer.words())
+}
+
+/// What a layer that outputs name so did, after "N I/Os ..."; its name where none is called so.
+pub fn layer_did(name: &str) -> &str {
+    let layer = Layer::ALL.into_iter().find(|layer| layer.name() == name);
+    layer.map_or(name, |layer| layer.did())
+}
+
+pub fn layer(phase: Phase) -> Layer {
+    match phase {
+        Phase::Submit | Phase::Application => Layer::Application,
+        Phase::FileSystem => Layer::FileSystem,
+        Phase::PageCache => Layer::PageCache,
+        Phase::Throttle => Layer::Throttle,
+        Phase::Tags | Phase::Queue | Phase::LowerQueue => Layer::BlockQueue,
+        Phase::Device | Phase::LowerDevice => Layer::Device,
+        Phase::Completion => Layer::Completion,
+        Phase::Cpu => Layer::Cpu,
+        Phase::Stopped => Layer::Stopped,
+        Phase::IoWorker => Layer::IoUring,
+        Phase::Server => Layer::Server,
+        Phase::Store => Layer::Store,
+        Phase::Blocked | Phase::Unobserved => Layer::Unknown,
+    }
+}
+
+/// Fewest I/Os that make a usual time.
+const FEWEST: usize = 20;
+
+/// Fewest I/Os beside the page cache that make a usual time of such.
+const FEWEST_MISSES: usize = 5;
+
+/// What each phase usually takes, by kind of operation: its median.
+#[derive(Debug, Clone, Default)]
+pub struct Baseline(BTreeMap<OpKind, Times>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    usual: Phases,
+    /// The usual latency, ns.
+    service_ns: u64,
+    /// Where most are answered by the page cache: those that were not.
+    missed: Option<Phases>,
+}
+
+impl Baseline {
+    /// From the sample; from all traced I/Os where the sample is small.
+    pub fn of(usual: &[PhasedIo]) -> Baseline {
+        let mut by_op: BTreeMap<OpKind, Vec<&PhasedIo>> = BTreeMap::new();
+        for one in usual {
+            by_op.entry(one.op).or_default().push(one);
+        }
+        let times = |list: Vec<&PhasedIo>| {
+            let sample: Vec<&PhasedIo> = list.iter().copied().filter(|u| u.sample).collect();
+            let sample = if sample.len() >= FEWEST { &sample } else { &list };
+            let missed: Vec<&PhasedIo> = list.iter().copied().filter(|u| u.block).collect();
+            let hits = sample.iter().filter(|u| !u.block).count() * 2 > sample.len();
+            let mut services: Vec<u64> = sample.iter().map(|u| u.service_ns).collect();
+            let middle = services.len() / 2;
+            Times {
+                usual: medians(sample),
+                service_ns: *services.select_nth_unstable(middle).1,
+                missed: (hits && missed.len() >= FEWEST_MISSES).then(|| medians(&missed)),
+            }
+        };
+        Baseline(by_op.into_iter().map(|(op, l)| (op, times(l))).collect())
+    }
+
+    /// The usual times of a kind of operation.
+    pub fn get(&self, op: OpKind) -> Phases {
+        self.0.get(&op).copied().unwrap_or_default().usual
+    }
+
+    /// The usual latency of a kind of operation, ns.
+    pub fn service_ns(&self, op: OpKind) -> u64 {
+        self.0.get(&op).map_or(0, |times| times.service_ns)
+    }
+
+    /// The usual times of a read that the page cache cannot answer, where it answers most.
+    fn missed(&self, op: OpKind) -> Option<Phases> {
+        self.0.get(&op)?.missed
+    }
+}
+
+fn medians(list: &[&PhasedIo]) -> Phases {
+    let mut phases = Phases::default();
+    for (i, median) in phases.0.iter_mut().enumerate() {
+        let mut values: Vec<u64> = list.iter().map(|u| u.phases.0[i]).collect();
+        let middle = values.len() / 2;
+        *median = *values.select_nth_unstable(middle).1;
+    }
+    phases
+}
+
+/// The verdict on one slow I/O.
+#[derive(Debug, Clone, Copy)]
+pub struct OutlierVerdict {
+    pub slow: Slow,
+    /// Its row in the trace: [`LayerRow::token`].
+    pub token: Option<u64>,
+    /// The layer to blame.
+    pub layer: Layer,
+    /// Its excess, ns.
+    pub excess_ns: u64,
+    /// Seen at work, with every stamp (see `rules::sure`); else a named layer is only likely.
+    pub sure: bool,
+    /// The rules that the layer's time is from, beside the I/O's own stamps and sleeps.
+    pub rules: RuleSet,
+    /// Such I/Os usually take longer than the threshold: the layer is where the time always goes.
+    pub always: bool,
+    /// How long an earlier I/O of the same worker took, ns, where this I/O waited behind it and has its cause.
+    pub behind_ns: Option<u64>,
+    /// Where its service time went; all 0 without evidence.
+    pub phases: Phases,
+}
+
+/// A verdict with what it rests on.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    pub verdict: OutlierVerdict,
+    /// As traced; absent when there is no evidence.
+    pub row: Option<LayerRow>,
+    /// Where its service time went, as a time line.
+    pub pieces: Vec<Piece>,
+    /// It waited for a page that another traced I/O read.
+    pub shared: bool,
+    /// Excess over the usual, by layer, ns.
+    pub excess: Vec<(Layer, u64)>,
+}
+
+impl OutlierVerdict {
+    /// `sure` or `likely`; none without a layer.
+    pub fn certainty(&self) -> Option<&'static str> {
+        match self.layer {
+            Layer::Unknown | Layer::Mixed => None,
+            _ if self.sure => Some("sure"),
+            _ => Some("likely"),
+        }
+    }
+}
+
+impl Deref for Judged {
+    type Target = OutlierVerdict;
+    fn deref(&self) -> &OutlierVerdict {
+        &self.verdict
+    }
+}
+
+fn reads(op: OpKind) -> bool {
+    matches!(op.request(), OpKind::Read | OpKind::Get | OpKind::Scan)
+}
+
+/// What judges a slow I/O.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct JudgeInputs<'a> {
+    pub base: Option<&'a Baseline>,
+    /// What is known beside its stamps; none without evidence.
+    pub context: Option<&'a IoContext<'a>>,
+    /// From which latency on it counts as slow, ns.
+    pub threshold_ns: Option<u64>,
+}
+
+/// Judges one slow I/O. `pieces` is none without evidence.
+pub fn judge(
+    slow: Slow,
+    row: Option<LayerRow>,
+    pieces: Option<Vec<Piece>>,
+    by: &JudgeInputs<'_>,
+) -> Judged {
+    let nothing = Baseline::default();
+    let base = by.base.unwrap_or(&nothing);
+    let phases = pieces.as_deref().map(lengths);
+    let service = slow.complete_ns.saturating_sub(slow.submit_ns).max(0) as u64;
+    let late = slow.submit_ns.saturating_sub(slow.intended_ns).max(0) as u64;
+    let usual_ns = base.service_ns(slow.op);
+    // Where half of them are above the threshold, a part beyond the usual is noise: the question is
+    // where the time goes.
+    let always = by.threshold_ns.is_some_and(|ns| usual_ns > ns);
+    let usual = if always { Phases::default() } else { base.get(slow.op) };
+    let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
+    sums.insert(Layer::Schedule, late);
+    match &phases {
+        Some(phases) => {
+            let block = row.as_ref().is_some_and(|r| r.has_block_io());
+            let missed = base.missed(slow.op).filter(|_| block && reads(slow.op) && !always);
+            for phase in Phase::ALL {
+                let more = phases.get(phase).saturating_sub(usual.get(phase));
+                // What such a read usually takes is the price of not being in the page cache.
+                let price = missed.map_or(0, |m| m.get(phase).saturating_sub(usual.get(phase)));
+                let price = if phase == Phase::Unobserved { 0 } else { price.min(more) };
+                *sums.entry(Layer::PageCache).or_insert(0) += price;
+                *sums.entry(layer(phase)).or_insert(0) += more - price;
+            }
+        }
+        None => {
+            sums.insert(Layer::Unknown, service.saturating_sub(usual.sum()));
+        }
+    }
+    let mut excess: Vec<(Layer, u64)> = sums.into_iter().filter(|(_, ns)| *ns > 0).collect();
+    excess.sort_by_key(|(layer, ns)| (std::cmp::Reverse(*ns), *layer));
+    let total: u64 = excess.iter().map(|(_, ns)| ns).sum();
+    let (layer, excess_ns) = match excess.first() {
+        Some((layer, ns)) if always || ns.saturating_mul(2) >= total => (*layer, *ns),
+        Some(_) => (Layer::Mixed, total),
+        None => (Layer::Unknown, 0),
+    };
+    let grounds = Grounds {
+        row: row.as_ref(),
+        pieces: pieces.as_deref().unwrap_or_default(),
+        excess: (excess_ns, total),
+        latency: (late + service, if always { 0 } else { usual_ns }),
+    };
+    let sure = rules::sure(layer, &grounds, by.context);
+    let verdict = OutlierVerdict {
+        slow,
+        token: row.as_ref().and_then(|r| r.token),
+        layer,
+        excess_ns,
+        sure,
+        rules: RuleSet::of(pieces.as_deref().unwrap_or_default(), layer),
+        always,
+        behind_ns: None,
+        phases: phases.unwrap_or_default(),
+    };
+    Judged { verdict, row, pieces: pieces.unwrap_or_default(), shared: false, excess }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::layers::flags;
+
+    use super::*;
+    use crate::time_line::timeline::Source;
+
+    fn slow(intended: i64) -> Slow {
+        Slow {
+            worker: 0,
+            op: OpKind::Read,
+            intended_ns: intended,
+            submit_ns: 1000,
+            complete_ns: 2000,
+        }
+    }
+
+    fn phases(list: &[(Phase, u64)]) -> Phases {
+        let mut phases = Phases::default();
+        list.iter().for_each(|(p, ns)| phases.0[*p as usize] = *ns);
+        phases
+    }
+
+    fn line(list: &[(Phase, u64)]) -> Option<Vec<Piece>> {
+        let mut at = 0;
+        let piece = |(phase, ns): &(Phase, u64)| {
+            let from = at;
+            at += *ns as i64;
+            Piece::new((from, at), *phase, Source::Stamps)
+        };
+        Some(list.iter().map(piece).collect())
+    }
+
+    fn base() -> Baseline {
+        let usual = PhasedIo {
+            op: OpKind::Read,
+            service_ns: 100,
+            sample: true,
+            block: true,
+            phases: phases(&[(Phase::Device, 90), (Phase::Submit, 10)]),
+        };
+        Baseline::of(&[usual; 30])
+    }
+
+    fn row() -> Option<LayerRow> {
+        Some(LayerRow {
+            bios: Some(1),
+            parts: Some(1),
+            alloc_ns: Some(1),
+            issue_ns: Some(1),
+            ..LayerRow::default()
+        })
+    }
+
+    fn judged_by(
+        slow: Slow,
+        row: Option<LayerRow>,
+        pieces: Option<Vec<Piece>>,
+        base: &Baseline,
+    ) -> Judged {
+        let context = IoContext::default();
+        let by = JudgeInputs { base: Some(base), context: Some(&context), threshold_ns: None };
+        judge(slow, row, pieces, &by)
+    }
+
+    #[test]
+    fn where_all_are_slow_the_question_is_where_the_time_goes() {
+        let base = base();
+        let context = IoContext::default();
+        let by =
+            |ns| JudgeInputs { base: Some(&base), context: Some(&context), threshold_ns: Some(ns) };
+        // 90 of usually 90 in the device, and 25 more without a CPU.
+        let it = line(&[(Phase::Device, 90), (Phase::Cpu, 25), (Phase::Submit, 10)]);
+        let slow = Slow { complete_ns: 1125, ..slow(1000) };
+        let judged = judge(slow, row(), it.clone(), &by(20));
+        assert_eq!((judged.layer, judged.excess_ns, judged.always), (Layer::Device, 90, true));
+        let judged = judge(slow, row(), it, &by(120));
+        assert_eq!((judged.layer, judged.always), (Layer::Cpu, false));
+        assert!(!judged.sure, "a ripple of the usual latency");
+    }
+
+    #[test]
+    fn the_layer_with_the_excess_is_named() {
+        let it = line(&[(Phase::Device, 100), (Phase::Queue, 890), (Phase::Submit, 10)]);
+        let judged = judged_by(slow(1000), row(), it, &base());
+        assert_eq!((judged.layer, judged.excess_ns), (Layer::BlockQueue, 890));
+        assert!(judged.sure);
+    }
+
+    #[test]
+    fn a_cache_miss_is_no_fault_of_the_device() {
+        let usual = |block: bool, device: u64| PhasedIo {
+            op: OpKind::Read,
+            service_ns: device + 10,
+            sample: !block,
+            block,
+            phases: phases(&[(Phase::Device, device), (Phase::Submit, 10)]),
+        };
+        let mut all = vec![usual(false, 0); 100];
+        all.extend([usual(true, 500); 9]);
+        let base = Baseline::of(&all);
+        let miss = line(&[(Phase::Device, 520), (Phase::Submit, 10)]);
+        let judged = judged_by(slow(1000), row(), miss, &base);
+        assert_eq!((judged.layer, judged.excess_ns), (Layer::PageCache, 500));
+        let stall = line(&[(Phase::Device, 5000), (Phase::Submit, 10)]);
+        let judged = judged_by(slow(1000), row(), stall, &base);
+        assert_eq!((judged.layer, judged.excess_ns), (Layer::Device, 4500));
+    }
+
+    #[test]
+    fn one_that_may_have_had_other_parts_is_never_sure() {
+        let it = line(&[(Phase::Cpu, 990), (Phase::Submit, 10)]);
+        let cached = |flags| LayerRow {
+            bios: Some(0),
+            parts: Some(0),
+            flags: Some(flags),
+            ..LayerRow::default()
+        };
+        let judged = |flags| judged_by(slow(1000), Some(cached(flags)), it.clone(), &base());
+        assert!(judged(flags::QUEUED).sure);
+        let unclear = judged(flags::QUEUED | flags::UNCLEAR);
+        assert_eq!((unclear.layer, unclear.sure), (Layer::Cpu, false));
+    }
+
+    #[test]
+    fn no_majority_is_mixed_and_no_evidence_unknown() {
+        let it = line(&[(Phase::Device, 390), (Phase::Queue, 300), (Phase::Cpu, 310)]);
+        assert_eq!(judged_by(slow(1000), row(), it, &base()).layer, Layer::Mixed);
+        let blind = judged_by(slow(1000), None, None, &base());
+        assert_eq!((blind.layer, blind.sure), (Layer::Unknown, false));
+    }
+
+    #[test]
+    fn lateness_belongs_to_the_schedule_with_or_without_evidence() {
+        let it = line(&[(Phase::Device, 990), (Phase::Submit, 10)]);
+        assert_eq!(judged_by(slow(-9000), row(), it, &base()).layer, Layer::Schedule);
+        assert_eq!(judged_by(slow(-9000), None, None, &base()).layer, Layer::Schedule);
+    }
+}

@@ -1,0 +1,318 @@
+//! Rules that hold for every verdict, as pure functions of one traced I/O: stamps in an impossible order
+//! are dropped before a time line is made, and a verdict is sure only on the evidence stated here.
+
+use taillight_core::OpKind;
+use taillight_rundir::layers::{LayerRow, flags};
+
+use crate::events::context::IoContext;
+use crate::events::rounds::BlockRound;
+use crate::events::stacks;
+use crate::time_line::blocks;
+use crate::time_line::timeline::{Piece, overlapping};
+use crate::verdict::judge::{Layer, layer};
+
+/// Requests that are submitted together share the stamp of their making: it may be from before the I/O
+/// itself was begun, by so much, ns. What is merged into a request may be much younger.
+const SHARED_NS: i64 = 1_000_000;
+
+/// Takes stamps out of an I/O that cannot be in this order, and says whether there were any: then the
+/// I/O counts as seen in part. Nothing is done before its request was made and issued, and no stamp is
+/// from before the I/O's begin or after its end.
+pub fn only_possible(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) -> bool {
+    let (from, to) = (io.start_ns, io.end_ns);
+    let before = earlier.len();
+    let shared = if io.has(flags::MERGED) { to - from + i64::from(u32::MAX) } else { SHARED_NS };
+    earlier.retain(|r| possible(r, from, to, shared));
+    let last = BlockRound {
+        bio: io.bio_ns.unwrap_or(from),
+        last: io.bio_last_ns,
+        alloc: io.alloc_ns,
+        issue: io.issue_ns,
+        done: io.done_ns,
+        held: io.held_ns,
+        ends: true,
+    };
+    let mut broken = earlier.len() < before;
+    if !possible(&last, from, to, shared) {
+        (io.bio_last_ns, io.alloc_ns, io.issue_ns, io.done_ns) = (None, None, None, None);
+        io.bio_ns = io.bio_ns.filter(|at| (from..=to).contains(at));
+        io.held_ns = io.held_ns.filter(|at| (from..=to).contains(at));
+        broken = true;
+    }
+    let (first, last) = (io.bio_ns.unwrap_or(from), io.done_ns.unwrap_or(to));
+    // Requests that are let go together share their stamps, which may be from just before.
+    let low = [io.low_bio_ns, io.low_issue_ns];
+    if !low.into_iter().all(|stamp| in_order([stamp, None, io.low_done_ns], first, last)) {
+        (io.low_bio_ns, io.low_alloc_ns, io.low_issue_ns, io.low_done_ns) =
+            (None, None, None, None);
+        broken = true;
+    }
+    for stamp in [&mut io.enter_ns, &mut io.cqe_ns, &mut io.punt_ns, &mut io.sync_punt_ns] {
+        if stamp.is_some_and(|at| !(from..=to).contains(&at)) {
+            *stamp = None;
+            broken = true;
+        }
+    }
+    if broken {
+        io.flags = Some(io.flags.unwrap_or(0) | flags::UNCLEAR);
+    }
+    broken
+}
+
+/// Whether the stamps of a round can be: queued, then made, then issued, then done, all within the I/O.
+fn possible(round: &BlockRound, from: i64, to: i64, shared: i64) -> bool {
+    let stamp = |s: Option<i64>| s.filter(|at| *at != 0);
+    let made = stamp(round.alloc).map(|at| if at >= from - shared { at.max(from) } else { at });
+    // With requests that share a stamp, the first part may seem queued after it was made.
+    in_order([Some(round.bio), None, stamp(round.done)], from, to)
+        && in_order([made, stamp(round.issue), stamp(round.done)], from, to)
+        && in_order([Some(round.bio), stamp(round.last), None], from, to)
+}
+
+/// Stamps that are there, in this order, within a time.
+fn in_order(stamps: [Option<i64>; 3], from: i64, to: i64) -> bool {
+    let mut at = from;
+    stamps.into_iter().flatten().all(|stamp| {
+        let fine = stamp >= at && stamp <= to;
+        at = stamp;
+        fine
+    })
+}
+
+/// What a verdict on an I/O is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Grounds<'a> {
+    pub row: Option<&'a LayerRow>,
+    pub pieces: &'a [Piece],
+    /// Excess of the blamed layer and of all, ns.
+    pub excess: (u64, u64),
+    /// Latency and what it usually is, ns.
+    pub latency: (u64, u64),
+}
+
+/// Whether a verdict is sure: all stamps of the I/O were seen and can be, the layer holds three quarters
+/// of an excess that is no ripple of the usual latency, and it was seen at work, not concluded from
+/// silence. How often such a verdict is wrong is measured (docs/explain.md).
+pub fn sure(blamed: Layer, grounds: &Grounds<'_>, context: Option<&IoContext<'_>>) -> bool {
+    let (own, all) = grounds.excess;
+    let (latency, usual) = grounds.latency;
+    let most = own.saturating_mul(4) >= all.saturating_mul(3) && all > 0;
+    let stands_out = latency >= usual.saturating_mul(2);
+    if !most || !stands_out {
+        return false;
+    }
+    if blamed == Layer::Schedule {
+        return true;
+    }
+    let (Some(row), Some(context)) = (grounds.row, context) else {
+        return false;
+    };
+    // Where only threads were watched no stamp of the I/O itself was seen.
+    let whole = row.bios.is_some() && row.parts >= row.bios && !row.has(flags::UNCLEAR);
+    whole && seen_at_work(blamed, row, grounds.pieces, context)
+}
+
+/// Whether three quarters of the layer's time were seen to be just that, and nothing else stands behind it.
+fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
+    match blamed {
+        // What remains when nothing else was seen, or only who waited for whom.
+        Layer::Application | Layer::Completion | Layer::IoUring | Layer::Store => return false,
+        Layer::Schedule | Layer::Mixed | Layer::Unknown => return false,
+        Layer::BlockQueue => {
+            let stamped = row.alloc_ns.is_some() && row.issue_ns.is_some();
+            let held = row.has(flags::HELD) || blocks::let_go_by_limit(row, context);
+            if !stamped || held || queue_was_closed(row, context) {
+                return false;
+            }
+        }
+        Layer::PageCache => {
+            let reads = row.op.is_some_and(|op| op.request() == OpKind::Read);
+            // A read that missed: its own way to the disk was stamped.
+            if context.page_ns.is_some() || row.has_block_io() && reads {
+                return context.page_ns.is_none();
+            }
+        }
+        _ => {}
+    }
+    let (mut all, mut seen) = (0, 0);
+    for piece in pieces.iter().filter(|p| layer(p.phase) == blamed) {
+        all += piece.length();
+        seen += if piece.source.is_seen() { piece.length() } else { 0 };
+    }
+    all > 0 && seen * 4 >= all * 3
+}
+
+/// Whether the thread that brought the I/O to the queue found the queue closed, while a limit, a scheduler or
+/// something else was being set.
+fn queue_was_closed(row: &LayerRow, context: &IoContext<'_>) -> bool {
+    let of = |list| overlapping(list, row.start_ns, row.end_ns);
+    let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+    asleep.any(|r| r.stack.as_deref().is_some_and(stacks::waits_for_closed_queue))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use taillight_core::OpKind;
+
+    use super::*;
+    use crate::time_line::phase::Phase;
+    use crate::time_line::phases;
+    use crate::time_line::timeline::{Source, lengths};
+
+    fn stamps() -> impl Strategy<Value = LayerRow> {
+        let stamp = || proptest::option::of(-5_000_000i64..9_000_000);
+        (
+            [stamp(), stamp(), stamp(), stamp(), stamp()],
+            [stamp(), stamp(), stamp(), stamp()],
+            0i64..8_000_000,
+        )
+            .prop_map(|(own, low, length)| LayerRow {
+                op: Some(OpKind::Read),
+                end_ns: length,
+                flags: Some(flags::LOWER),
+                bios: Some(1),
+                parts: Some(1),
+                bio_ns: own[0],
+                alloc_ns: own[1],
+                issue_ns: own[2],
+                done_ns: own[3],
+                cqe_ns: own[4],
+                low_bio_ns: low[0],
+                low_alloc_ns: low[1],
+                low_issue_ns: low[2],
+                low_done_ns: low[3],
+                ..LayerRow::default()
+            })
+    }
+
+    proptest! {
+        /// Whatever the stamps: what is left is in order, once is enough, time lines keep their
+        /// length, and what was not in order is never sure.
+        #[test]
+        fn impossible_stamps_never_make_a_sure_verdict(row in stamps()) {
+            let (mut io, mut earlier) = (row.clone(), Vec::new());
+            let broken = only_possible(&mut io, &mut earlier);
+            let made = row.alloc_ns.zip(row.done_ns).is_some_and(|(a, d)| d < a.max(0));
+            prop_assert!(!made || broken, "done before it was made");
+            let outside = [row.bio_ns, row.issue_ns, row.done_ns, row.cqe_ns, row.low_done_ns];
+            let outside = outside.into_iter().flatten().any(|s| s != 0 && !(0..=row.end_ns).contains(&s));
+            prop_assert!(!outside || broken, "a stamp outside of the I/O");
+            let pieces = phases::pieces(&io, &IoContext::default());
+            prop_assert_eq!(lengths(&pieces).sum(), io.end_ns as u64);
+            let again = only_possible(&mut io.clone(), &mut earlier);
+            prop_assert!(!again);
+            if broken {
+                let grounds = Grounds {
+                    row: Some(&io),
+                    pieces: &pieces,
+                    excess: (100, 100),
+                    latency: (100, 1),
+                };
+                for phase in Phase::ALL {
+                    prop_assert!(!sure(layer(phase), &grounds, Some(&IoContext::default())));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_shares_its_stamp_with_others_is_possible() {
+        let row = |alloc: i64| LayerRow {
+            end_ns: 9_000_000,
+            bio_ns: Some(10),
+            alloc_ns: Some(alloc),
+            issue_ns: Some(20),
+            done_ns: Some(100),
+            ..LayerRow::default()
+        };
+        let broken = |alloc| only_possible(&mut row(alloc), &mut Vec::new());
+        assert!(!broken(15) && !broken(5) && !broken(-50_000));
+        assert!(broken(30), "issued before it was made");
+        assert!(broken(-2_000_000), "of an earlier life of the request");
+    }
+
+    #[test]
+    fn what_a_limit_lets_go_together_below_shares_its_stamps() {
+        let mut io = LayerRow {
+            end_ns: 99_840_923,
+            bio_ns: Some(3_108),
+            done_ns: Some(99_809_850),
+            low_bio_ns: Some(99_743_491),
+            low_issue_ns: Some(99_739_245),
+            low_done_ns: Some(99_797_742),
+            ..LayerRow::default()
+        };
+        assert!(!only_possible(&mut io, &mut Vec::new()));
+    }
+
+    #[test]
+    fn three_quarters_of_the_layers_time_were_seen_where_it_is_sure() {
+        let row = LayerRow {
+            end_ns: 9_000_000,
+            bios: Some(1),
+            parts: Some(1),
+            issue_ns: Some(100),
+            done_ns: Some(1_000_000),
+            ..LayerRow::default()
+        };
+        let is_sure = |to| {
+            let pieces = [
+                Piece::new((100, 1_000_000), Phase::Device, Source::Stamps),
+                Piece::new((1_000_000, to), Phase::Device, Source::Holder),
+            ];
+            let grounds =
+                Grounds { row: Some(&row), pieces: &pieces, excess: (100, 100), latency: (100, 1) };
+            sure(Layer::Device, &grounds, Some(&IoContext::default()))
+        };
+        assert!(is_sure(1_000_000) && is_sure(1_330_000) && !is_sure(1_340_000));
+    }
+
+    #[test]
+    fn who_finds_a_queue_closed_does_not_know_for_what() {
+        let row = LayerRow {
+            end_ns: 9_000_000,
+            bios: Some(1),
+            parts: Some(1),
+            bio_ns: Some(100),
+            alloc_ns: Some(8_000_000),
+            issue_ns: Some(8_000_100),
+            done_ns: Some(8_900_000),
+            ..LayerRow::default()
+        };
+        let is_sure = |stack: &str| {
+            let asleep = [LayerRow {
+                start_ns: 200,
+                end_ns: 7_999_000,
+                state: Some(2),
+                stack: Some(stack.into()),
+                ..LayerRow::default()
+            }];
+            let context = IoContext { worker_off: &asleep, ..IoContext::default() };
+            let pieces = phases::pieces(&row, &context);
+            let grounds =
+                Grounds { row: Some(&row), pieces: &pieces, excess: (90, 100), latency: (100, 1) };
+            sure(Layer::BlockQueue, &grounds, Some(&context))
+        };
+        assert!(is_sure("io_schedule;blk_mq_get_tag;blk_mq_submit_bio"));
+        assert!(!is_sure("__bio_queue_enter;blk_mq_submit_bio;io_wq_worker"));
+    }
+
+    #[test]
+    fn earlier_rounds_that_cannot_be_are_taken_out() {
+        let round = |bio, issue, done| BlockRound {
+            bio,
+            last: None,
+            alloc: None,
+            issue: Some(issue),
+            done: Some(done),
+            held: None,
+            ends: false,
+        };
+        let mut io = LayerRow { end_ns: 1000, ..LayerRow::default() };
+        let mut rounds = vec![round(10, 20, 30), round(40, 60, 50), round(900, 950, 1001)];
+        assert!(only_possible(&mut io, &mut rounds));
+        assert_eq!(rounds.len(), 1);
+        assert!(io.has(flags::UNCLEAR));
+    }
+}

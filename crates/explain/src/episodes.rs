@@ -1,10 +1,10 @@
 //! Outliers grouped into episodes: one stall at depth 32 is one event, not 32. Each with the layer
 //! to blame, the evidence in words, who else used the disk, and what its picture needs.
 
-pub mod around;
+pub mod advice;
 pub mod culprits;
+pub mod host_signs;
 pub mod neighbours;
-pub mod next;
 pub mod patterns;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,17 +14,17 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
-use crate::episodes::around::Around;
+use crate::episodes::advice::next;
 use crate::episodes::culprits::{Culprit, culprits};
-use crate::episodes::next::next;
-use crate::episodes::patterns::Traits;
+use crate::episodes::host_signs::HostSigns;
+use crate::episodes::patterns::OutlierFeatures;
 use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::stacks::{self, SleepReason};
 use crate::events::who::Who;
-use crate::overlays::acting;
+use crate::overlays::thread_waits;
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::Piece;
+use crate::time_line::segments::Segment;
 use crate::verdict::judge::{Judged, Layer};
 
 /// What blocks a thread, for all that backend perf can tell.
@@ -59,7 +59,7 @@ pub struct EpisodeView {
     /// How many of its verdicts are sure.
     pub sure: u64,
     /// What of its slowest I/O may come again in others.
-    pub traits: Traits,
+    pub features: OutlierFeatures,
     /// For the picture; empty when it has none.
     pub picture: Vec<PictureRow>,
 }
@@ -80,7 +80,7 @@ impl EpisodeView {
             culprits: Vec::new(),
             next: String::new(),
             sure: 0,
-            traits: Traits::default(),
+            features: OutlierFeatures::default(),
             picture: Vec::new(),
         }
     }
@@ -118,7 +118,7 @@ impl EpisodeView {
 #[derive(Debug, Clone)]
 pub struct PictureRow {
     pub label: String,
-    pub pieces: Vec<Piece>,
+    pub segments: Vec<Segment>,
 }
 
 /// What was seen beside the I/Os themselves.
@@ -128,7 +128,7 @@ pub struct EpisodeContext<'a> {
     /// How it was traced.
     pub info: &'a TraceInfo,
     /// Samples of the machine.
-    pub around: &'a Around<'a>,
+    pub around: &'a HostSigns<'a>,
 }
 
 pub fn episodes(judged: Vec<Judged>, seen: &EpisodeContext) -> Vec<EpisodeView> {
@@ -178,7 +178,7 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
         next: next(blamed, list.iter().all(|j| j.always), seen.info, &culprits),
         culprits,
         sure: list.iter().filter(|j| j.sure && j.layer == blamed).count() as u64,
-        traits: Traits::of(list, seen.events),
+        features: OutlierFeatures::of(list, seen.events),
         picture: Vec::new(),
     }
 }
@@ -329,7 +329,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
         let off = IoContext::of(events, u64::from(one.slow.worker)).off;
         let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
         let rows = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
-        let polled = one.row.iter().flat_map(|io| acting::polled(io, events));
+        let polled = one.row.iter().flat_map(|io| thread_waits::sqpoll_thread_rows(io, events));
         for row in rows.chain(polled).filter(|r| seen.insert((one.slow.worker, r.start_ns))) {
             let wake = row.middle_ns.unwrap_or(match row.state {
                 Some(0) => row.start_ns,
@@ -462,7 +462,7 @@ fn picture(list: &[Judged]) -> Vec<PictureRow> {
             j.slow.op.name(),
             readable::duration_ns(j.phases.sum())
         );
-        PictureRow { label, pieces: j.pieces.clone() }
+        PictureRow { label, segments: j.segments.clone() }
     };
     rows.iter().map(line).collect()
 }
@@ -473,7 +473,7 @@ mod tests {
 
     use super::*;
     use crate::events::layers::Slow;
-    use crate::time_line::timeline::Source;
+    use crate::time_line::segments::Source;
     use crate::verdict::judge::{JudgeInputs, judge};
 
     #[test]
@@ -486,16 +486,17 @@ mod tests {
             end_ns: 1000,
             ..LayerRow::default()
         };
-        let piece = Piece::new((0, 1000), Phase::PageCache, Source::Stamps);
+        let segment = Segment::new((0, 1000), Phase::PageCache, Source::Stamps);
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
         let said = |shared: bool| {
-            let judged = judge(slow, Some(row.clone()), Some(vec![piece]), &JudgeInputs::default());
+            let judged =
+                judge(slow, Some(row.clone()), Some(vec![segment]), &JudgeInputs::default());
             assert_eq!(judged.layer, Layer::PageCache);
             let list = [Judged { shared, ..judged }];
             let seen = EpisodeContext {
                 events: &Events::default(),
                 info: &info,
-                around: &Around::default(),
+                around: &HostSigns::default(),
             };
             evidence(&list, &seen, (0, 1000)).join("; ")
         };

@@ -9,7 +9,7 @@ use taillight_rundir::summary::Summary;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_rundir::{RunDir, names};
 
-use crate::episodes::around;
+use crate::episodes::host_signs;
 use crate::episodes::patterns::{PatternScale, patterns};
 use crate::episodes::{EpisodeContext, EpisodeView, episodes};
 use crate::events::Events;
@@ -17,9 +17,9 @@ use crate::events::context::IoContext;
 use crate::events::layers::{PhasedIo, Slow, TracedIoRow, Visibility};
 use crate::events::{layers, pages};
 use crate::explanation::{Blocked, Explanation, PhaseLevel, shares};
-use crate::overlays::followers;
+use crate::overlays::other_ios;
 use crate::time_line::phase::{Phase, Phases};
-use crate::time_line::timeline::Piece;
+use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
 use crate::verdict::backlog;
 use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
@@ -58,7 +58,7 @@ pub fn explain(
     let layers = shares(judged.iter().map(|j| &j.verdict), more);
     let blocked = blocked(&judged);
     let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
-    let around = around::Around::watching(inputs.host);
+    let around = host_signs::HostSigns::watching(inputs.host);
     let seen = EpisodeContext { events: &loaded.events, info: &info, around: &around };
     let episodes = episodes(judged, &seen);
     Ok(Some(Explanation {
@@ -83,12 +83,12 @@ pub fn explain(
 
 /// I/Os of a traced run, and where the time of each went, as far as it was traced; none of another run. Errors: `Corrupt`
 /// when a file is damaged.
-pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Piece>)>> {
+pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Segment>)>> {
     let Some(info) = &dir.manifest().trace else {
         return Ok(Vec::new());
     };
     let (_, judged) = judge_all(dir, info, ios, &BTreeMap::new(), None)?;
-    Ok(judged.into_iter().map(|j| (j.slow, j.pieces)).collect())
+    Ok(judged.into_iter().map(|j| (j.slow, j.segments)).collect())
 }
 
 /// Judges I/Os by what was seen of them, and of those that they waited for.
@@ -125,10 +125,10 @@ fn judge_all(
             }
         })
         .collect();
-    followers::follow(&mut judged, events, |slow, row, pieces| {
+    other_ios::follow(&mut judged, events, |slow, row, segments| {
         let threshold_ns = thresholds.get(&slow.op).copied();
         let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
-        judge(slow, row, Some(pieces), &by)
+        judge(slow, row, Some(segments), &by)
     });
     Ok((loaded, judged))
 }
@@ -180,9 +180,9 @@ pub(super) fn judge_traced(
         stacked: row.low_dev.as_deref().or(row.dev.as_deref()).map(|dev| events.disks.stacked(dev)),
         ..beside
     };
-    let pieces = phases::pieces(&row, &context);
+    let segments = phases::segments(&row, &context);
     let by = JudgeInputs { context: Some(&context), ..*by };
-    Judged { shared: page_ns.is_some(), ..judge(slow, Some(row), Some(pieces), &by) }
+    Judged { shared: page_ns.is_some(), ..judge(slow, Some(row), Some(segments), &by) }
 }
 
 /// From which latency on an I/O is to be explained.

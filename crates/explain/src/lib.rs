@@ -13,8 +13,8 @@ mod so_far;
 mod time_line;
 mod verdict;
 
+pub use episodes::advice::headline;
 pub use episodes::culprits::Culprit;
-pub use episodes::next::headline;
 pub use episodes::patterns::Pattern;
 pub use episodes::{CANNOT_SEE, EpisodeView};
 pub use events::layers::{Coverage, Slow};
@@ -23,5 +23,5 @@ pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
 pub use overlays::is_rule;
 pub use so_far::{SlowNow, SlowSoFar};
 pub use time_line::phase::{Phase, Phases};
-pub use time_line::timeline::Piece;
+pub use time_line::segments::Segment;
 pub use verdict::judge::{Layer, OutlierVerdict, layer, layer_did, layer_words};

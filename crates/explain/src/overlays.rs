@@ -2,26 +2,27 @@
 //! what other threads did for the I/O, then what other I/Os of the run did that this one waited for. Each verdict
 //! names the rules that its layer's time is from; to see what a rule is for, `taillight explain --without RULE` leaves it out.
 
-pub mod acting;
 pub mod commits;
-pub mod followers;
 pub mod held_pages;
+pub mod other_ios;
 pub mod stolen;
+pub mod thread_waits;
 
 use taillight_rundir::layers::LayerRow;
 
 use crate::events::context::IoContext;
-use crate::overlays::acting::{
-    completers, givers_to_driver, pollers, served, served_by_program, stops,
-};
-use crate::overlays::commits::{committers, journal_writes};
-use crate::overlays::followers::OtherIos;
+use crate::overlays::commits::{commit_thread_waits, journal_writes};
 use crate::overlays::held_pages::{blocks_held_back, lower_held_back, pages_held_back};
+use crate::overlays::other_ios::OtherIos;
+use crate::overlays::thread_waits::{
+    completion_thread_waits, disk_server_waits, dispatch_waits, server_waits, sqpoll_waits,
+    stop_sleeps,
+};
 use crate::time_line::phase::Phase::{self, *};
-use crate::time_line::timeline::{Piece, by_phase, recut};
+use crate::time_line::segments::{Segment, by_phase, overlay};
 use crate::verdict::judge::{Layer, layer};
 
-/// A rule: what it finds takes the place of pieces of these phases.
+/// A rule: what it finds takes the place of segments of these phases.
 pub struct Overlay<F> {
     /// Stable name in outputs.
     name: &'static str,
@@ -30,9 +31,9 @@ pub struct Overlay<F> {
 }
 
 /// Finds in the line of an I/O what threads did for it meanwhile.
-type ByThreads = fn(&[Piece], &LayerRow, &IoContext<'_>) -> Vec<Piece>;
+type ByThreads = fn(&[Segment], &LayerRow, &IoContext<'_>) -> Vec<Segment>;
 /// Finds what the I/O of a number waited for that is another I/O's.
-type ByOthers = fn(usize, &OtherIos<'_>) -> Vec<Piece>;
+type ByOthers = fn(usize, &OtherIos<'_>) -> Vec<Segment>;
 
 const fn rule<F>(name: &'static str, over: &'static [Phase], find: F) -> Overlay<F> {
     Overlay { name, over, find }
@@ -47,28 +48,28 @@ const NOT_BEGUN: &[Phase] = &[Submit, Completion, Unobserved];
 const UNTOLD: &[Phase] = &[Submit, Completion, Application, IoWorker, Unobserved];
 
 static THREADS: [Overlay<ByThreads>; 13] = [
-    rule("server", UNTOLD, served_by_program),
-    rule("completion-thread", &[Completion, Unobserved], completers),
+    rule("server", UNTOLD, server_waits),
+    rule("completion-thread", &[Completion, Unobserved], completion_thread_waits),
     rule("stolen-cpu", &[Completion], stolen::waits),
-    rule("disk-server", &[Device], served),
+    rule("disk-server", &[Device], disk_server_waits),
     rule("limit-below", &[Device, LowerQueue], lower_held_back),
-    rule("polling-thread", NOT_BEGUN, pollers),
+    rule("polling-thread", NOT_BEGUN, sqpoll_waits),
     rule("pages", &[PageCache, Unobserved], pages_held_back),
     rule("blocks-held-back", &[FileSystem], blocks_held_back),
-    rule("committer", &[FileSystem], committers),
+    rule("committer", &[FileSystem], commit_thread_waits),
     rule("journal-write", &[FileSystem], journal_writes),
     // The journal's writes wait for whoever serves the disk, too.
-    rule("journal-disk-server", &[Device], served),
-    rule("dispatch", &[Queue], givers_to_driver),
-    rule("stopped", PROGRAM, stops),
+    rule("journal-disk-server", &[Device], disk_server_waits),
+    rule("dispatch", &[Queue], dispatch_waits),
+    rule("stopped", PROGRAM, stop_sleeps),
 ];
 
 static OTHERS: [Overlay<ByOthers>; 5] = [
-    rule("lock-of-another", followers::FOR_ANOTHER, followers::waits_for_holder),
-    rule("pages-of-another", followers::FOR_ANOTHER, followers::waits_for_pages),
-    rule("turn", followers::FOR_ANOTHER, followers::waits_for_turn),
-    rule("few-workers", &[IoWorker], followers::waits_for_held_worker),
-    rule("batch", NOT_BEGUN, followers::waits_for_submission),
+    rule("lock-of-another", other_ios::FOR_ANOTHER, other_ios::waits_for_holder),
+    rule("pages-of-another", other_ios::FOR_ANOTHER, other_ios::waits_for_pages),
+    rule("turn", other_ios::FOR_ANOTHER, other_ios::waits_for_turn),
+    rule("few-workers", &[IoWorker], other_ios::waits_for_held_worker),
+    rule("batch", NOT_BEGUN, other_ios::waits_for_submission),
 ];
 
 /// Names of all rules, by number.
@@ -82,7 +83,7 @@ pub fn is_rule(name: &str) -> bool {
 }
 
 /// Puts what threads did for the I/O into its time line.
-pub fn by_threads(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn by_threads(line: Vec<Segment>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let mut line = line;
     for (number, rule) in THREADS.iter().enumerate().filter(|(_, r)| !context.without(r.name)) {
         let found = (rule.find)(&by_phase(&line), io, context);
@@ -93,25 +94,25 @@ pub fn by_threads(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> V
 
 /// The line of an I/O with what it waited for that is another I/O's: of a further `pass` only what is no wait for yet
 /// another one.
-pub fn by_others(i: usize, all: &OtherIos<'_>, pass: u32) -> Vec<Piece> {
-    let mut line = all.judged[i].pieces.clone();
+pub fn by_others(i: usize, all: &OtherIos<'_>, pass: u32) -> Vec<Segment> {
+    let mut line = all.judged[i].segments.clone();
     for (number, rule) in OTHERS.iter().enumerate().filter(|(_, r)| !all.events.without(r.name)) {
         let mut found = (rule.find)(i, all);
-        let same = rule.over == followers::FOR_ANOTHER;
-        found.retain(|wait| !same || pass == 0 || !followers::FOR_ANOTHER.contains(&wait.phase));
+        let same = rule.over == other_ios::FOR_ANOTHER;
+        found.retain(|wait| !same || pass == 0 || !other_ios::FOR_ANOTHER.contains(&wait.phase));
         line = rule.put(line, found, THREADS.len() + number);
     }
     line
 }
 
 impl<F> Overlay<F> {
-    fn put(&self, line: Vec<Piece>, found: Vec<Piece>, number: usize) -> Vec<Piece> {
+    fn put(&self, line: Vec<Segment>, found: Vec<Segment>, number: usize) -> Vec<Segment> {
         if found.is_empty() {
             return line;
         }
         let rule = Some(number as u8);
-        let found: Vec<Piece> = found.into_iter().map(|p| Piece { rule, ..p }).collect();
-        recut(&line, &found, |p| self.over.contains(&p.phase))
+        let found: Vec<Segment> = found.into_iter().map(|p| Segment { rule, ..p }).collect();
+        overlay(&line, &found, |p| self.over.contains(&p.phase))
     }
 }
 
@@ -121,7 +122,7 @@ pub struct RuleSet(u32);
 
 impl RuleSet {
     /// Those that a layer's time in a line is from.
-    pub fn of(line: &[Piece], blamed: Layer) -> RuleSet {
+    pub fn of(line: &[Segment], blamed: Layer) -> RuleSet {
         let spoke = line.iter().filter(|p| layer(p.phase) == blamed).filter_map(|p| p.rule);
         RuleSet(spoke.fold(0, |set, rule| set | 1 << rule))
     }
@@ -134,7 +135,7 @@ impl RuleSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time_line::timeline::Source;
+    use crate::time_line::segments::Source;
 
     #[test]
     fn a_verdict_names_the_rules_that_its_layers_time_is_from() {
@@ -143,9 +144,10 @@ mod tests {
         once.sort_unstable();
         once.dedup();
         assert!(once.len() == all.len() && all.len() <= 32, "a number for each name");
-        let piece = |from, to, phase| Piece::new((from, to), phase, Source::Stamps);
-        let line = vec![piece(0, 10, Submit), piece(10, 90, Device), piece(90, 100, Completion)];
-        let line = THREADS[3].put(line, vec![piece(20, 80, Cpu), piece(92, 95, Cpu)], 3);
+        let segment = |from, to, phase| Segment::new((from, to), phase, Source::Stamps);
+        let line =
+            vec![segment(0, 10, Submit), segment(10, 90, Device), segment(90, 100, Completion)];
+        let line = THREADS[3].put(line, vec![segment(20, 80, Cpu), segment(92, 95, Cpu)], 3);
         let spoke = |blamed| RuleSet::of(&line, blamed).names().collect::<Vec<_>>();
         assert_eq!(spoke(Layer::Cpu), ["disk-server"]);
         assert!(spoke(Layer::Device).is_empty(), "its own stamps");

@@ -1,9 +1,9 @@
-//! Where the time of one I/O went: from its stamps and its thread's events to pieces that sum to its latency.
+//! Where the time of one I/O went: from its stamps and its thread's events to segments that sum to its latency.
 
 pub mod blocks;
 pub mod gaps;
 pub mod phase;
 pub mod phases;
+pub mod segments;
 pub mod threads;
-pub mod timeline;
 pub mod workers;

@@ -13,10 +13,10 @@ use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::stacks::{self, SleepReason};
 use crate::events::who::{Who, called};
-use crate::overlays::acting;
 use crate::overlays::held_pages::HELD;
+use crate::overlays::thread_waits;
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{Piece, Source};
+use crate::time_line::segments::{Segment, Source};
 use crate::verdict::judge::Judged;
 
 /// Culprits of an episode that are listed, the largest of each role.
@@ -137,12 +137,13 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
     asleep(list, events, &mut sums);
     let mut in_way = BTreeMap::new();
     for one in list {
-        for row in acting::linked(one, events) {
+        for row in thread_waits::helper_threads(one, events) {
             in_way.insert((row.pid, row.start_ns), row);
         }
     }
     for row in in_way.into_values() {
-        let took: i64 = acting::doings(row, Source::Helper).iter().map(Piece::length).sum();
+        let took: i64 =
+            thread_waits::wait_segments(row, Source::Helper).iter().map(Segment::length).sum();
         sums.time(Role::Kthread, Who::other(row), took);
         let wake = row.middle_ns.unwrap_or(row.start_ns);
         sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
@@ -199,7 +200,7 @@ fn asleep<'a>(list: &'a [Judged], events: &'a Events, sums: &mut Sums<'a>) {
         let off = IoContext::of(events, worker).off;
         let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
         let during = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
-        let polled = one.row.iter().flat_map(|io| acting::polled(io, events));
+        let polled = one.row.iter().flat_map(|io| thread_waits::sqpoll_thread_rows(io, events));
         rows.extend(during.chain(polled).map(|r| ((worker, r.start_ns), r)));
     }
     for row in rows.into_values() {

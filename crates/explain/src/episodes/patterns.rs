@@ -15,7 +15,7 @@ use crate::episodes::EpisodeView;
 use crate::episodes::culprits::{QUOTA, Role, limits};
 use crate::events::Events;
 use crate::events::who::called;
-use crate::time_line::timeline::overlapping;
+use crate::time_line::segments::overlapping;
 use crate::verdict::judge::{Judged, Layer};
 
 /// Fewer episodes make no pattern.
@@ -37,7 +37,7 @@ const SAME_NS: i64 = 200_000;
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Pattern {
     pub layer: Layer,
-    pub alike: Alike,
+    pub alike: CommonFactor,
     /// Episodes of the layer.
     pub episodes: u64,
     /// Of them such that have it in common.
@@ -49,7 +49,7 @@ pub struct Pattern {
 /// In what episodes are alike.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Alike {
+pub enum CommonFactor {
     /// They come regularly.
     Period { period_ns: u64 },
     /// The same one stood in the way.
@@ -70,7 +70,7 @@ pub enum Alike {
 
 /// What of an episode's slowest I/O may come again.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Traits {
+pub struct OutlierFeatures {
     /// Where it was, bytes.
     pub place: Option<(u64, u64)>,
     /// CPU that its thread waited longest for.
@@ -79,7 +79,7 @@ pub struct Traits {
     pub after_flush: Option<(OpKind, i64)>,
 }
 
-/// What such traits are held against: how the run usually is.
+/// What such features are held against: how the run usually is.
 #[derive(Debug, Clone, Default)]
 pub struct PatternScale {
     /// Where usual I/Os were, bytes, in order; none where a place says nothing: of keys and objects, of several
@@ -96,16 +96,16 @@ pub struct PatternScale {
     pub presence: BTreeMap<(Role, String), f64>,
 }
 
-impl Traits {
+impl OutlierFeatures {
     /// Of the slowest I/O of an episode.
-    pub fn of(list: &[Judged], events: &Events) -> Traits {
+    pub fn of(list: &[Judged], events: &Events) -> OutlierFeatures {
         let worst = list.iter().filter(|j| j.row.is_some()).max_by_key(|j| j.phases.sum());
         let Some((one, row)) = worst.and_then(|j| Some((j, j.row.as_ref()?))) else {
-            return Traits::default();
+            return OutlierFeatures::default();
         };
         let off = events.off.get(&u64::from(one.slow.worker)).map_or(&[][..], Vec::as_slice);
         let waits = overlapping(off, row.start_ns, row.end_ns).filter(|r| r.cpu.is_some());
-        Traits {
+        OutlierFeatures {
             place: place_of(one.slow.op, row),
             cpu: waits.max_by_key(|r| waited(r)).and_then(|r| r.cpu),
             after_flush: after_flush_ns(events, row.start_ns).map(|ns| (one.slow.op, ns)),
@@ -227,20 +227,20 @@ impl Pattern {
         let (all, place) = (readable::count(self.episodes), self.layer.place());
         let of = format!("In {} of {all} episodes {place}", readable::count(self.common));
         let what = match &self.alike {
-            Alike::Period { period_ns } => {
+            CommonFactor::Period { period_ns } => {
                 format!("The {all} episodes {place} come every {}.", time(*period_ns))
             }
-            Alike::Culprit { name, pid, own } => {
+            CommonFactor::Culprit { name, pid, own } => {
                 let who = called(name, None, *pid, *own);
                 format!("{of} the same one stood in the way: {who}.")
             }
-            Alike::Place { from, to } => format!(
+            CommonFactor::Place { from, to } => format!(
                 "{of} the slowest I/O was in the same place: {} to {}.",
                 readable::bytes(*from),
                 readable::bytes(*to)
             ),
-            Alike::Cpu { cpu } => format!("{of} it was for CPU {cpu}."),
-            Alike::AfterFlush { after_ns } => format!(
+            CommonFactor::Cpu { cpu } => format!("{of} it was for CPU {cpu}."),
+            CommonFactor::AfterFlush { after_ns } => format!(
                 "{of} the slowest I/O began {} after a flush of the disk's cache.",
                 time(*after_ns)
             ),
@@ -258,7 +258,7 @@ fn once_in(chance: f64) -> String {
 }
 
 /// What was found, in how many episodes, and how often chance makes it at most.
-type Found = Option<(Alike, u64, f64)>;
+type Found = Option<(CommonFactor, u64, f64)>;
 
 /// The distance of episodes that come regularly: three quarters of the distances differ from the middle one by a
 /// tenth at most. By chance each next one comes at any time after the one before is over, all alike; whatever their
@@ -284,7 +284,7 @@ fn period(list: &[&EpisodeView], spacing_ns: i64) -> Found {
     // The largest probability of an interval of that width there, over all means.
     let p = (free / (free + width)).powf(free / width) * width / (free + width);
     let period_ns = middle.unsigned_abs();
-    Some((Alike::Period { period_ns }, list.len() as u64, chance(gaps.len(), near, p)))
+    Some((CommonFactor::Period { period_ns }, list.len() as u64, chance(gaps.len(), near, p)))
 }
 
 /// The culprit that is the largest of its role in four of five episodes, and is not there at any time anyway.
@@ -311,7 +311,7 @@ fn culprit(list: &[&EpisodeView], presence: &BTreeMap<(Role, String), f64>) -> F
     let mut processes: Vec<_> = all.map(|c| (c.pid, c.own)).collect();
     processes.dedup();
     let (pid, own) = if let [one] = processes[..] { one } else { (None, false) };
-    Some((Alike::Culprit { name: name.to_owned(), pid, own }, n, chance))
+    Some((CommonFactor::Culprit { name: name.to_owned(), pid, own }, n, chance))
 }
 
 /// The narrowest part that four of five slowest I/Os lie in, where that is narrow and usual I/Os lie elsewhere.
@@ -320,7 +320,7 @@ fn place(list: &[&EpisodeView], usual: &[u64]) -> Found {
     if usual.len() < USUAL_MIN {
         return None;
     }
-    let mut places: Vec<(u64, u64)> = list.iter().filter_map(|e| e.traits.place).collect();
+    let mut places: Vec<(u64, u64)> = list.iter().filter_map(|e| e.features.place).collect();
     places.sort_unstable();
     let need = (list.len() * 4).div_ceil(5);
     let width = |w: &&[(u64, u64)]| w.iter().map(|p| p.1).max().unwrap_or(0) - w[0].0;
@@ -332,7 +332,7 @@ fn place(list: &[&EpisodeView], usual: &[u64]) -> Found {
     let p = (most + 1) as f64 / (usual.len() + 1) as f64;
     let fits = (to - from).saturating_mul(NARROW) <= *reach;
     let chance = chance(list.len(), need, p);
-    fits.then_some((Alike::Place { from, to }, need as u64, chance))
+    fits.then_some((CommonFactor::Place { from, to }, need as u64, chance))
 }
 
 /// The CPU that four of five waited for, where threads usually come back to others as well.
@@ -342,18 +342,18 @@ fn cpu(list: &[&EpisodeView], usual: &BTreeMap<u64, u64>) -> Found {
         return None;
     }
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-    for cpu in list.iter().filter_map(|e| e.traits.cpu) {
+    for cpu in list.iter().filter_map(|e| e.features.cpu) {
         *counts.entry(cpu).or_default() += 1;
     }
     let (cpu, n) = counts.into_iter().max_by_key(|(_, n)| *n)?;
     let most = usual.values().max().copied().unwrap_or(0);
     let chance = chance(list.len(), n, (most + 1) as f64 / (all + 1) as f64);
-    (n * 5 >= list.len() * 4).then_some((Alike::Cpu { cpu }, n as u64, chance))
+    (n * 5 >= list.len() * 4).then_some((CommonFactor::Cpu { cpu }, n as u64, chance))
 }
 
 /// The time after a flush at which four of five began, where usual I/Os of the same operations rarely do.
 fn after_flush(list: &[&EpisodeView], usual: &BTreeMap<OpKind, Vec<i64>>) -> Found {
-    let seen: Vec<(OpKind, i64)> = list.iter().filter_map(|e| e.traits.after_flush).collect();
+    let seen: Vec<(OpKind, i64)> = list.iter().filter_map(|e| e.features.after_flush).collect();
     let mut times: Vec<i64> = seen.iter().map(|(_, ns)| *ns).collect();
     times.sort_unstable();
     let middle = *times.get(times.len() / 2)?;
@@ -367,7 +367,7 @@ fn after_flush(list: &[&EpisodeView], usual: &BTreeMap<OpKind, Vec<i64>>) -> Fou
     let n = near(&times);
     let chance = chance(list.len(), n, shares?.into_iter().fold(0.0, f64::max));
     let after_ns = middle.unsigned_abs();
-    (n * 5 >= list.len() * 4).then_some((Alike::AfterFlush { after_ns }, n as u64, chance))
+    (n * 5 >= list.len() * 4).then_some((CommonFactor::AfterFlush { after_ns }, n as u64, chance))
 }
 
 /// At most how likely so many of all fall together with one of them by chance, each with the probability `p`.

@@ -16,9 +16,9 @@ use crate::events::context::IoContext;
 use crate::events::disks::Disks;
 use crate::events::rounds::{BlockRound, all_rounds_known};
 use crate::time_line::phase::Phases;
-use crate::time_line::phases::pieces;
-use crate::time_line::timeline::lengths;
-use crate::verdict::rules::only_possible;
+use crate::time_line::phases::segments;
+use crate::time_line::segments::lengths;
+use crate::verdict::rules::drop_impossible_stamps;
 
 /// Traced I/Os whose phases are kept for the usual times and the stacked picture. Of more, every second,
 /// fourth, ... is taken, so that they are from the whole run and from all workers.
@@ -278,7 +278,7 @@ impl TracedRun {
 
     /// Takes an I/O up, and gives it back as it may be judged; none where it is not known what it did.
     pub fn io(&mut self, mut row: LayerRow, mut earlier: Vec<BlockRound>) -> Option<TracedIoRow> {
-        only_possible(&mut row, &mut earlier);
+        drop_impossible_stamps(&mut row, &mut earlier);
         if !all_rounds_known(&row, &earlier) {
             // No verdict is sure without the others.
             row.flags = row.flags.map(|f| f | flags::UNCLEAR);
@@ -288,7 +288,7 @@ impl TracedRun {
         let worker = row.worker.unwrap_or(u64::MAX);
         if (self.coverage.traced - 1).is_multiple_of(self.stride) {
             let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, worker) };
-            let pieces = pieces(&row, &context);
+            let segments = segments(&row, &context);
             if self.places.len() < PHASED_MAX && row.has(flags::SAMPLE) {
                 self.places.extend(place_of(op, &row).map(|(at, _)| at));
                 let after = after_flush_ns(&self.events, row.start_ns);
@@ -299,7 +299,7 @@ impl TracedRun {
                 service_ns: row.end_ns.saturating_sub(row.start_ns).max(0) as u64,
                 sample: row.has(flags::SAMPLE),
                 block: row.has_block_io(),
-                phases: lengths(&pieces),
+                phases: lengths(&segments),
             });
         }
         Some(TracedIoRow { row, earlier })

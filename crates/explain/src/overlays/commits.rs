@@ -6,36 +6,40 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use crate::events::context::IoContext;
 use crate::events::stacks;
-use crate::overlays::acting::{
-    doings, givers_to_driver, helpers, servers_of_loop, soft_interrupts, woken,
-};
 use crate::overlays::held_pages::is_metadata_write;
+use crate::overlays::thread_waits::{
+    dispatch_waits, helpers, loop_worker_waits, softirq_waits, wait_segments, woken,
+};
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{AT_ONCE, Piece, Source, overlapping};
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
 
 /// What the thread that commits for a file system waited for (a CPU, or the device that flushes its cache) before it
 /// woke up the thread that waits for the commit.
-pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn commit_thread_waits(
+    line: &[Segment],
+    io: &LayerRow,
+    context: &IoContext<'_>,
+) -> Vec<Segment> {
     let mut waits = Vec::new();
-    for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
-        let of = |list| overlapping(list, piece.from, piece.to);
+    for segment in line.iter().filter(|p| p.phase == Phase::FileSystem) {
+        let of = |list| overlapping(list, segment.from, segment.to);
         let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
         for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_commit)) {
             let wake = told.middle_ns.unwrap_or(told.end_ns);
-            let rows = || helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
+            let rows = || helpers(context, segment.from, wake).filter(|r| r.pid == told.waker_pid);
             // What it writes waits for whoever serves the disk.
             let writes = rows().filter(|r| r.state != Some(0)).map(|r| {
                 let time = (r.start_ns.max(told.start_ns), woken(r).min(wake));
-                Piece::new(time, Phase::Device, Source::Inferred)
+                Segment::new(time, Phase::Device, Source::Inferred)
             });
-            let writes: Vec<Piece> = writes.filter(|p| p.from < p.to).collect();
-            let served = servers_of_loop(&writes, io, context).into_iter();
-            let served = served.chain(soft_interrupts(&writes, io, context));
-            let queued = writes.iter().map(|p| Piece { phase: Phase::Queue, ..*p });
-            let served = served.chain(givers_to_driver(&queued.collect::<Vec<_>>(), io, context));
-            let late = rows().flat_map(|row| doings(row, Source::Helper)).chain(served);
+            let writes: Vec<Segment> = writes.filter(|p| p.from < p.to).collect();
+            let served = loop_worker_waits(&writes, io, context).into_iter();
+            let served = served.chain(softirq_waits(&writes, io, context));
+            let queued = writes.iter().map(|p| Segment { phase: Phase::Queue, ..*p });
+            let served = served.chain(dispatch_waits(&queued.collect::<Vec<_>>(), io, context));
+            let late = rows().flat_map(|row| wait_segments(row, Source::Helper)).chain(served);
             let late = late.filter(|wait| wait.phase == Phase::Cpu);
-            waits.extend(late.map(|wait| Piece { to: wait.to.min(wake), ..wait }));
+            waits.extend(late.map(|wait| Segment { to: wait.to.min(wake), ..wait }));
             // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
             if !told.stack.as_deref().is_some_and(stacks::waits_for_room_in_journal) {
                 waits.extend(flushes(told.start_ns, wake, io, context));
@@ -47,14 +51,14 @@ pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec
 
 /// What of waits for a commit of ext4 or for XFS's log, which is neither another thread's wait for a CPU nor a flush,
 /// was one slow write of the journal's.
-pub fn journal_writes(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn journal_writes(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
-    let long = |p: &&Piece| p.phase == Phase::FileSystem && p.to - p.from >= AT_ONCE;
-    for piece in line.iter().filter(long) {
-        let of = |list| overlapping(list, piece.from, io.end_ns);
+    let long = |p: &&Segment| p.phase == Phase::FileSystem && p.to - p.from >= WAKEUP_WINDOW_NS;
+    for segment in line.iter().filter(long) {
+        let of = |list| overlapping(list, segment.from, io.end_ns);
         let own = || [context.off, context.worker_off].into_iter().flat_map(of);
-        let asleep = own().filter(|r| r.start_ns < piece.to);
-        for told in asleep.chain(own().flat_map(|told| who_told(told, piece, context))) {
+        let asleep = own().filter(|r| r.start_ns < segment.to);
+        for told in asleep.chain(own().flat_map(|told| who_told(told, segment, context))) {
             let journal = told.stack.as_deref().and_then(Journal::waited_for);
             let wait = (told.start_ns, told.middle_ns.unwrap_or(told.end_ns));
             waits.extend(journal.and_then(|it| journal_write(wait, it, io, context)));
@@ -63,15 +67,16 @@ pub fn journal_writes(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) ->
     waits
 }
 
-/// The kernel's threads that woke an I/O's own up, and did something else all the time of a piece.
+/// The kernel's threads that woke an I/O's own up, and did something else all the time of a segment.
 fn who_told<'a>(
     told: &LayerRow,
-    piece: &Piece,
+    segment: &Segment,
     context: &IoContext<'a>,
 ) -> impl Iterator<Item = &'a LayerRow> + use<'a> {
-    let (piece, by) = (*piece, told.waker_pid);
-    let rows = helpers(context, piece.from, piece.to).filter(move |r| by.is_some() && r.pid == by);
-    rows.filter(move |r| r.start_ns <= piece.from && woken(r) >= piece.to)
+    let (segment, by) = (*segment, told.waker_pid);
+    let rows =
+        helpers(context, segment.from, segment.to).filter(move |r| by.is_some() && r.pid == by);
+    rows.filter(move |r| r.start_ns <= segment.from && woken(r) >= segment.to)
 }
 
 /// Of whose journal a write is, and how much its commit writes at most if it is a small one: what others have on the
@@ -119,7 +124,7 @@ fn journal_write(
     journal: &Journal,
     io: &LayerRow,
     context: &IoContext<'_>,
-) -> Option<Piece> {
+) -> Option<Segment> {
     let all = context.all?;
     let own = |r: &&LayerRow| match (io.dev.as_deref(), r.dev.as_deref()) {
         (Some(one), Some(other)) => all.disks.same(one, other),
@@ -152,12 +157,12 @@ fn journal_write(
         }
     }
     let time = (longest.start_ns.max(from), longest.end_ns.min(to));
-    Some(Piece::new(time, Phase::Device, Source::Inferred))
+    Some(Segment::new(time, Phase::Device, Source::Inferred))
 }
 
 /// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a
 /// single one.
-fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -168,6 +173,7 @@ fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Pi
     };
     let rows = all.within(LayerKind::Flush, from, to).filter(own);
     let within = rows.filter(|r| r.start_ns >= from && r.end_ns <= to);
-    let device = |r: &LayerRow| Piece::new((r.start_ns, r.end_ns), Phase::Device, Source::Inferred);
+    let device =
+        |r: &LayerRow| Segment::new((r.start_ns, r.end_ns), Phase::Device, Source::Inferred);
     within.map(device).collect()
 }

@@ -11,10 +11,10 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use crate::events::context::IoContext;
 use crate::events::stacks;
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{AT_ONCE, Piece, Source, overlapping};
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
 
 /// Who waits for blocks of a file system is woken up this soon after they are done, ns.
-const SOON: i64 = AT_ONCE / 5;
+const SHORT_WAKEUP_NS: i64 = WAKEUP_WINDOW_NS / 5;
 /// Threads in whose time the kernel tells of completions.
 const KERNEL: [&str; 3] = ["ksoftirqd/", "kworker/", "swapper/"];
 /// Stands beside the name of who queued pages that a limit had held back.
@@ -24,31 +24,31 @@ const LIMIT: &str = "limit";
 /// The name that tracing gives to the kernel's reading ahead for the run's own reads.
 pub const READ_AHEAD: &str = "readahead";
 
-fn inferred(time: (i64, i64), phase: Phase) -> Piece {
-    Piece::new(time, phase, Source::Inferred)
+fn inferred(time: (i64, i64), phase: Phase) -> Segment {
+    Segment::new(time, phase, Source::Inferred)
 }
 
 /// What waits for pages were, where that was seen.
-pub fn pages_held_back(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn pages_held_back(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
     };
     let mut waits = Vec::new();
-    for piece in line.iter().filter(|p| waits_for_pages(p, io, context)) {
+    for segment in line.iter().filter(|p| waits_for_pages(p, io, context)) {
         let another = |r: &LayerRow| {
-            let begun = r.start_ns - io.start_ns < AT_ONCE;
-            piece.phase == Phase::Unobserved && begun && read_by_another(r)
+            let begun = r.start_ns - io.start_ns < WAKEUP_WINDOW_NS;
+            segment.phase == Phase::Unobserved && begun && read_by_another(r)
         };
-        let rows = all.within(LayerKind::Neighbour, piece.from, piece.to).filter(|r| {
+        let rows = all.within(LayerKind::Neighbour, segment.from, segment.to).filter(|r| {
             // Pages may be had just before the end of all that were read with them is stamped.
-            let earliest = if another(r) { -AT_ONCE / 5 } else { 0 };
-            (earliest..AT_ONCE).contains(&(piece.to - r.end_ns))
+            let earliest = if another(r) { -WAKEUP_WINDOW_NS / 5 } else { 0 };
+            (earliest..WAKEUP_WINDOW_NS).contains(&(segment.to - r.end_ns))
         });
         for row in rows {
             if row.other.as_deref() == Some(HELD) {
-                waits.push(inferred((piece.from, row.start_ns), Phase::Throttle));
+                waits.push(inferred((segment.from, row.start_ns), Phase::Throttle));
             } else if row.comm.as_deref() == Some(READ_AHEAD) {
-                waits.push(inferred((row.start_ns.max(piece.from), row.end_ns), Phase::Device));
+                waits.push(inferred((row.start_ns.max(segment.from), row.end_ns), Phase::Device));
             } else if another(row) {
                 waits.push(inferred((row.start_ns.max(io.start_ns), row.end_ns), Phase::PageCache));
             }
@@ -59,7 +59,7 @@ pub fn pages_held_back(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -
 
 /// Waits for blocks of a file system's own that the kernel ended as soon as something was done that a limit had held
 /// back. Who waits for a lock, or is woken up by a program, waits for that, whatever it waits for itself.
-pub fn blocks_held_back(line: &[Piece], _: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn blocks_held_back(line: &[Segment], _: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -71,14 +71,16 @@ pub fn blocks_held_back(line: &[Piece], _: &LayerRow, context: &IoContext<'_>) -
             && KERNEL.iter().any(|thread| by.starts_with(thread))
     };
     let mut waits = Vec::new();
-    for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
-        let of = |list| overlapping(list, piece.from, piece.to);
+    for segment in line.iter().filter(|p| p.phase == Phase::FileSystem) {
+        let of = |list| overlapping(list, segment.from, segment.to);
         let asleep = [context.off, context.worker_off].into_iter().flat_map(of).filter(blocks);
-        for (from, wake) in asleep.filter_map(|r| Some((r.start_ns.max(piece.from), r.middle_ns?)))
+        for (from, wake) in
+            asleep.filter_map(|r| Some((r.start_ns.max(segment.from), r.middle_ns?)))
         {
             let held = all.within(LayerKind::Neighbour, from, wake).filter(|r| {
                 let own = r.other.as_deref() == Some(LIMIT) && is_metadata_write(r);
-                (own || r.other.as_deref() == Some(HELD)) && (0..SOON).contains(&(wake - r.end_ns))
+                (own || r.other.as_deref() == Some(HELD))
+                    && (0..SHORT_WAKEUP_NS).contains(&(wake - r.end_ns))
             });
             waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
         }
@@ -88,15 +90,15 @@ pub fn blocks_held_back(line: &[Piece], _: &LayerRow, context: &IoContext<'_>) -
 
 /// A request to the disk below reaches it when a limit lets go of the request. No stamp says when the request was made:
 /// soon after the I/O's own disk had its request, or after the thread that serves that disk had a CPU again.
-pub fn lower_held_back(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn lower_held_back(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
-    let below = |p: &&Piece| matches!(p.phase, Phase::Device | Phase::LowerQueue);
-    for piece in line.iter().filter(below).filter(|_| io.has(flags::LOWER_HELD)) {
+    let below = |p: &&Segment| matches!(p.phase, Phase::Device | Phase::LowerQueue);
+    for segment in line.iter().filter(below).filter(|_| io.has(flags::LOWER_HELD)) {
         let held = context.all.into_iter();
-        let held = held.flat_map(|all| all.within(LayerKind::Held, piece.from, piece.to));
+        let held = held.flat_map(|all| all.within(LayerKind::Held, segment.from, segment.to));
         let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
-        let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= piece.to).max();
-        waits.extend(let_go.map(|at| inferred((piece.from, at), Phase::Throttle)));
+        let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= segment.to).max();
+        waits.extend(let_go.map(|at| inferred((segment.from, at), Phase::Throttle)));
     }
     waits
 }
@@ -116,13 +118,13 @@ fn read_by_another(row: &LayerRow) -> bool {
 }
 
 /// Whether a thread slept there until pages came or went, or a read of io_uring did nothing that was seen.
-fn waits_for_pages(piece: &Piece, io: &LayerRow, context: &IoContext<'_>) -> bool {
-    if piece.phase == Phase::Unobserved {
+fn waits_for_pages(segment: &Segment, io: &LayerRow, context: &IoContext<'_>) -> bool {
+    if segment.phase == Phase::Unobserved {
         return !io.has_block_io() && io.op.is_some_and(|op| op.request() == OpKind::Read);
     }
-    let of = |list| overlapping(list, piece.from, piece.to);
+    let of = |list| overlapping(list, segment.from, segment.to);
     let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
-    piece.phase == Phase::PageCache
+    segment.phase == Phase::PageCache
         && asleep.any(|r| r.stack.as_deref().is_some_and(stacks::waits_for_pages))
 }
 
@@ -130,7 +132,7 @@ fn waits_for_pages(piece: &Piece, io: &LayerRow, context: &IoContext<'_>) -> boo
 mod tests {
     use super::*;
     use crate::events::Events;
-    use crate::time_line::timeline::spans;
+    use crate::time_line::segments::spans;
 
     fn found(stack: &str, comm: &str, mark: Option<&str>, end: i64) -> Vec<(i64, i64, Phase)> {
         let mut events = Events::default();
@@ -151,7 +153,7 @@ mod tests {
             ..LayerRow::default()
         }];
         let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
-        let line = [Piece::new((10, 9_900_000), Phase::PageCache, Source::Stamps)];
+        let line = [Segment::new((10, 9_900_000), Phase::PageCache, Source::Stamps)];
         let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Write), ..LayerRow::default() };
         spans(&pages_held_back(&line, &io, &context))
     }
@@ -169,8 +171,8 @@ mod tests {
             });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let piece = |from, to| Piece::new((from, to), Phase::Unobserved, Source::Silence);
-            let line = [piece(10, 5_000_000), piece(5_100_000, 9_900_000)];
+            let segment = |from, to| Segment::new((from, to), Phase::Unobserved, Source::Silence);
+            let line = [segment(10, 5_000_000), segment(5_100_000, 9_900_000)];
             let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Read), ..LayerRow::default() };
             spans(&pages_held_back(&line, &io, &context))
         };
@@ -209,7 +211,7 @@ mod tests {
             });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let line = [Piece::new((10, 900), phase, Source::Stamps)];
+            let line = [Segment::new((10, 900), phase, Source::Stamps)];
             let io = LayerRow {
                 end_ns: 1_000,
                 flags: Some(flags),
@@ -257,7 +259,7 @@ mod tests {
             }];
             let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
             // It begins with a wait for something else.
-            let line = [Piece::new((5, wake), Phase::FileSystem, Source::Stamps)];
+            let line = [Segment::new((5, wake), Phase::FileSystem, Source::Stamps)];
             spans(&blocks_held_back(&line, &LayerRow::default(), &context))
         };
         let found_by =

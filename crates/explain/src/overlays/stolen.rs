@@ -6,25 +6,25 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use crate::events::context::IoContext;
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{Piece, Source, overlapping};
+use crate::time_line::segments::{Segment, Source, overlapping};
 
 /// Parts of late completions in which the CPU was not there: at least half of each, at its end.
-pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
     };
     let mut waits = Vec::new();
-    for piece in line.iter().filter(|p| p.phase == Phase::Completion) {
-        let of = |list| overlapping(list, piece.from, io.end_ns);
-        let woken = |r: &&LayerRow| r.state != Some(0) && r.end_ns >= piece.to && r.cpu.is_some();
+    for segment in line.iter().filter(|p| p.phase == Phase::Completion) {
+        let of = |list| overlapping(list, segment.from, io.end_ns);
+        let woken = |r: &&LayerRow| r.state != Some(0) && r.end_ns >= segment.to && r.cpu.is_some();
         let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
         let Some(told) = asleep.find(woken) else { continue };
         let mut taken = all.within(LayerKind::Stolen, told.end_ns, told.end_ns);
         let here = taken.find(|r| r.cpu == told.cpu).and_then(|r| r.blocked_ns);
-        let (length, taken) = (piece.to - piece.from, here.unwrap_or(0) as i64);
+        let (length, taken) = (segment.to - segment.from, here.unwrap_or(0) as i64);
         if taken.saturating_mul(2) >= length {
-            let time = (piece.to - taken.min(length), piece.to);
-            waits.push(Piece::new(time, Phase::Cpu, Source::OwnSleep));
+            let time = (segment.to - taken.min(length), segment.to);
+            waits.push(Segment::new(time, Phase::Cpu, Source::OwnSleep));
         }
     }
     waits
@@ -34,7 +34,7 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piec
 mod tests {
     use super::*;
     use crate::events::Events;
-    use crate::time_line::timeline::recut;
+    use crate::time_line::segments::overlay;
 
     #[test]
     fn an_idle_cpu_that_was_taken_is_no_late_completion() {
@@ -58,11 +58,11 @@ mod tests {
                 ..LayerRow::default()
             }];
             let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
-            let piece = |from, to, phase| Piece::new((from, to), phase, Source::Stamps);
-            let line = vec![piece(0, 100, Phase::Device), piece(100, 900, Phase::Completion)];
+            let segment = |from, to, phase| Segment::new((from, to), phase, Source::Stamps);
+            let line = vec![segment(0, 100, Phase::Device), segment(100, 900, Phase::Completion)];
             let io = LayerRow { end_ns: 950, ..LayerRow::default() };
             let waits = waits(&line, &io, &context);
-            let line = recut(&line, &waits, |p| p.phase == Phase::Completion);
+            let line = overlay(&line, &waits, |p| p.phase == Phase::Completion);
             line.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
         };
         let late = [(100, Phase::Device), (800, Phase::Completion)];

@@ -9,78 +9,80 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use crate::events::context::IoContext;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason};
-use crate::overlays::acting;
+use crate::overlays::thread_waits;
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{AT_ONCE, Source, TimeLine, overlapping, stretch};
+use crate::time_line::segments::{
+    Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states, overlapping,
+};
 
-/// One round. `doing` is the thread that queues it, and did the one before as well where it goes `on`;
+/// One round. `actor` is the thread that queues it, and did the one before as well where it goes `on`;
 /// `next` is what came after it, if anything is known to; `sure` that all rounds are known.
 pub fn round(
     line: &mut TimeLine,
     io: &LayerRow,
     round: &BlockRound,
     (on, sure, next): (bool, bool, Option<i64>),
-    doing: &IoContext<'_>,
+    actor: &IoContext<'_>,
 ) {
     let held = round.held.is_some();
     if on {
-        told_of_completion(line, round.bio, doing);
+        told_of_completion(line, round.bio, actor);
     }
     if sure {
-        before(line, io, round, on, doing);
+        before(line, io, round, on, actor);
     } else {
-        stretch(line, round.bio, Phase::Submit, true, doing);
+        append_thread_states(line, round.bio, Phase::Submit, true, actor);
     }
-    if let Some(phase) = for_others(io, round, doing) {
+    if let Some(phase) = for_others(io, round, actor) {
         return line.to(round.done.unwrap_or(line.end), phase, Source::Inferred);
     }
     let queued = round.alloc.or(round.issue);
     let last = round.last.unwrap_or(round.bio);
     let last = queued.map_or(last, |q| last.min(q.max(round.bio)));
     if held {
-        line.to(last, Phase::Throttle, held_source(io, doing));
+        line.to(last, Phase::Throttle, held_source(io, actor));
     } else {
-        stretch(line, last, Phase::Submit, false, doing);
+        append_thread_states(line, last, Phase::Submit, false, actor);
     }
     if let Some(alloc) = round.alloc {
-        queued_until(line, io, (alloc, Phase::Tags), doing);
+        queued_until(line, io, (alloc, Phase::Tags), actor);
     }
     if let Some(issue) = round.issue {
         // The flag is the operation's. Its last write is the one that follows a flush: of an fdatasync's data and
         // its flush the data goes first, and never waits for one.
         if round.ends && io.has(flags::FLUSH) {
-            flushed_before(line, io, round, issue, doing);
+            flushed_before(line, io, round, issue, actor);
         }
-        queued_until(line, io, (issue, Phase::Queue), doing);
+        queued_until(line, io, (issue, Phase::Queue), actor);
     }
     let Some(done) = round.done else {
-        if let Some(came) = page_came(line.at, io, round, doing) {
+        if let Some(came) = page_came(line.at, io, round, actor) {
             return line.to(came, Phase::Device, Source::Stamps);
         }
         return unseen(line, io, next.unwrap_or(io.end_ns));
     };
     let flushes = round.issue.is_none() && io.has(flags::FLUSH);
-    if flushes && flush(line, io, round, done, doing) {
+    if flushes && flush(line, io, round, done, actor) {
         return;
     }
     if round.issue.is_none() && !flushes {
         // Issue was not seen: queue and device cannot be told apart.
         line.to(done, Phase::Unobserved, Source::Silence);
     } else if round.ends {
-        device(line, io, done, doing);
+        device(line, io, done, actor);
     } else {
-        line.to(done, Phase::Device, device_source(io, doing));
+        line.to(done, Phase::Device, device_source(io, actor));
     }
 }
 
 /// What parts were for that a thread itself sent to the disk, but are not its own data, as its sleep says: what is
 /// dirty in the page cache is written back before a direct read or write of the same place goes on; entries
 /// of a full journal are brought to where they belong.
-fn for_others(io: &LayerRow, round: &BlockRound, doing: &IoContext<'_>) -> Option<Phase> {
+fn for_others(io: &LayerRow, round: &BlockRound, actor: &IoContext<'_>) -> Option<Phase> {
     let to = round.done.unwrap_or(io.end_ns);
     let reads = io.op.is_some_and(|op| op.request() == OpKind::Read);
     let most = |waits: &dyn Fn(&str) -> bool| {
-        let asleep = overlapping(doing.off, round.bio, to);
+        let asleep = overlapping(actor.off, round.bio, to);
         let asleep = asleep.filter(|r| r.stack.as_deref().is_some_and(waits));
         let slept = asleep.map(|r| (r.end_ns.min(to) - r.start_ns.max(round.bio)).max(0));
         slept.sum::<i64>() * 2 >= (to - round.bio).max(1)
@@ -100,9 +102,9 @@ fn flush(
     io: &LayerRow,
     round: &BlockRound,
     done: i64,
-    doing: &IoContext<'_>,
+    actor: &IoContext<'_>,
 ) -> bool {
-    let Some(flushes) = flushes(io, round.bio, done, doing) else {
+    let Some(flushes) = flushes(io, round.bio, done, actor) else {
         return false;
     };
     let Some(flushes) = flushes else {
@@ -111,12 +113,12 @@ fn flush(
     };
     let sent = flushes.iter().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
     if let Some(sent) = sent {
-        flushing(line, &flushes, sent, device_source(io, doing));
+        flushing(line, &flushes, sent, device_source(io, actor));
     }
     // The rest is its end being told, one after another: short, or nobody saw why.
-    let told = sent.is_some() && done - line.at < AT_ONCE;
+    let told = sent.is_some() && done - line.at < WAKEUP_WINDOW_NS;
     match told {
-        true => line.to(done, Phase::Device, device_source(io, doing)),
+        true => line.to(done, Phase::Device, device_source(io, actor)),
         false => line.to(done, Phase::Unobserved, Source::Silence),
     }
     true
@@ -128,9 +130,9 @@ fn flushes<'a>(
     io: &LayerRow,
     from: i64,
     to: i64,
-    doing: &IoContext<'a>,
+    actor: &IoContext<'a>,
 ) -> Option<Option<Vec<&'a LayerRow>>> {
-    let (Some(all), Some(dev)) = (doing.all, io.dev.as_deref()) else {
+    let (Some(all), Some(dev)) = (actor.all, io.dev.as_deref()) else {
         return None;
     };
     let Some(disks) = all.disks.flushed_for(dev) else {
@@ -159,22 +161,22 @@ fn flushed_before(
     io: &LayerRow,
     round: &BlockRound,
     issue: i64,
-    doing: &IoContext<'_>,
+    actor: &IoContext<'_>,
 ) {
-    let Some(Some(flushes)) = flushes(io, round.bio, issue, doing) else { return };
+    let Some(Some(flushes)) = flushes(io, round.bio, issue, actor) else { return };
     let sent = flushes.iter().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
-    if let Some(sent) = sent.filter(|r| issue - r.end_ns < AT_ONCE) {
+    if let Some(sent) = sent.filter(|r| issue - r.end_ns < WAKEUP_WINDOW_NS) {
         // Of several parts it may have been for another one.
-        let source = if io.bios == Some(1) { device_source(io, doing) } else { Source::Inferred };
+        let source = if io.bios == Some(1) { device_source(io, actor) } else { Source::Inferred };
         flushing(line, &flushes, sent, source);
     }
 }
 
 /// After an earlier round: the thread is told of it.
-fn told_of_completion(line: &mut TimeLine, to: i64, doing: &IoContext<'_>) {
-    let first = overlapping(doing.off, line.at, to).next();
+fn told_of_completion(line: &mut TimeLine, to: i64, actor: &IoContext<'_>) {
+    let first = overlapping(actor.off, line.at, to).next();
     if let Some(row) = first.filter(|r| r.start_ns <= line.at && r.state != Some(0)) {
-        stretch(line, row.end_ns.min(to), Phase::Completion, false, doing);
+        append_thread_states(line, row.end_ns.min(to), Phase::Completion, false, actor);
     }
 }
 
@@ -184,7 +186,7 @@ fn queued_until(
     line: &mut TimeLine,
     io: &LayerRow,
     (to, phase): (i64, Phase),
-    doing: &IoContext<'_>,
+    actor: &IoContext<'_>,
 ) {
     let to = to.clamp(line.at, line.end);
     // Held back by a limit before a request is had at all.
@@ -192,15 +194,15 @@ fn queued_until(
         let wait = stacks::reason_of(r);
         r.state != Some(0) && matches!(wait, Some(SleepReason::For(Phase::Throttle, _)))
     };
-    for held in overlapping(doing.off, line.at, to).filter(limit) {
+    for held in overlapping(actor.off, line.at, to).filter(limit) {
         line.to(held.start_ns.min(to), phase, Source::Stamps);
         let wake = held.middle_ns.unwrap_or(held.end_ns).min(to);
         line.to(wake, Phase::Throttle, Source::OwnSleep);
     }
     let from = line.at;
-    let robbed = overlapping(doing.off, from, to)
-        .chain(submitter_for(io, (from, to), doing))
-        .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < AT_ONCE)
+    let robbed = overlapping(actor.off, from, to)
+        .chain(submitter_for(io, (from, to), actor))
+        .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < WAKEUP_WINDOW_NS)
         .max_by_key(|r| r.end_ns);
     if let Some(robbed) = robbed {
         line.to(robbed.start_ns, phase, Source::Stamps);
@@ -213,10 +215,10 @@ fn queued_until(
 fn submitter_for<'a>(
     io: &LayerRow,
     (from, to): (i64, i64),
-    doing: &IoContext<'a>,
+    actor: &IoContext<'a>,
 ) -> impl Iterator<Item = &'a LayerRow> {
-    let all = doing.all.filter(|_| to - from >= AT_ONCE / 5).into_iter();
-    let polls = all.flat_map(|all| acting::polled(io, all));
+    let all = actor.all.filter(|_| to - from >= WAKEUP_WINDOW_NS / 5).into_iter();
+    let polls = all.flat_map(|all| thread_waits::sqpoll_thread_rows(io, all));
     polls.filter(move |r| {
         let submits = r.stack.as_deref().is_some_and(stacks::in_submission);
         submits && r.end_ns > from && r.start_ns < to
@@ -226,39 +228,39 @@ fn submitter_for<'a>(
 /// From what came before to the first part in the block layer; `on`: what came before was block I/O.
 fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &IoContext<'_>) {
     if round.held.is_none_or(|h| h > round.bio) {
-        return stretch(line, round.bio, Phase::Submit, false, b);
+        return append_thread_states(line, round.bio, Phase::Submit, false, b);
     }
     let off = || overlapping(b.off, line.at, round.bio);
     let asleep = off().filter(|r| r.state != Some(0)).last();
     let asleep = asleep.filter(|r| r.end_ns >= round.bio && line.begun());
     if let Some(row) = asleep {
         // It was taken away, at the earliest, when the thread went to sleep over it.
-        stretch(line, row.start_ns, Phase::Submit, false, b);
+        append_thread_states(line, row.start_ns, Phase::Submit, false, b);
         line.to(round.bio, Phase::Throttle, held_source(io, b));
     } else if on {
-        stretch(line, round.bio, Phase::Submit, false, b);
+        append_thread_states(line, round.bio, Phase::Submit, false, b);
     } else {
         // Another thread queued it. When it was taken away is not stamped: after all that a worker was seen to do
         // before; of a thread's own first part the way there is a matter of microseconds.
         let room = overlapping(b.reclaim, line.at, round.bio);
         let seen = off().chain(room).map(|r| r.end_ns).filter(|_| line.begun()).max();
         let taken = seen.unwrap_or(io.enter_ns.unwrap_or(io.start_ns));
-        stretch(line, taken.min(round.bio), Phase::Submit, false, b);
+        append_thread_states(line, taken.min(round.bio), Phase::Submit, false, b);
         line.to(round.bio, Phase::Throttle, held_source(io, b));
     }
 }
 
 /// When the page came that the thread slept for, of parts that were not all seen done: the others may be what
 /// was read ahead with it, which nobody waits for.
-fn page_came(from: i64, io: &LayerRow, round: &BlockRound, doing: &IoContext<'_>) -> Option<i64> {
+fn page_came(from: i64, io: &LayerRow, round: &BlockRound, actor: &IoContext<'_>) -> Option<i64> {
     let reads =
         io.op.is_some_and(|op| matches!(op.request(), OpKind::Read | OpKind::Get | OpKind::Scan));
     let done = io.done_ns.filter(|at| round.issue.is_some() && reads && *at > from)?;
     let woken_by_it = |r: &LayerRow| {
         let for_page = r.stack.as_deref().is_some_and(stacks::waits_for_pages);
-        for_page && r.middle_ns.is_some_and(|wake| (0..AT_ONCE).contains(&(wake - done)))
+        for_page && r.middle_ns.is_some_and(|wake| (0..WAKEUP_WINDOW_NS).contains(&(wake - done)))
     };
-    overlapping(doing.off, from, io.end_ns).any(woken_by_it).then_some(done)
+    overlapping(actor.off, from, io.end_ns).any(woken_by_it).then_some(done)
 }
 
 /// The completion was not seen.
@@ -276,8 +278,8 @@ fn unseen(line: &mut TimeLine, io: &LayerRow, to: i64) {
 }
 
 /// In the device, or in the one below it.
-fn device(line: &mut TimeLine, io: &LayerRow, done: i64, doing: &IoContext<'_>) {
-    let source = device_source(io, doing);
+fn device(line: &mut TimeLine, io: &LayerRow, done: i64, actor: &IoContext<'_>) {
+    let source = device_source(io, actor);
     if let (Some(issue), Some(low)) = (io.low_issue_ns, io.low_done_ns)
         && issue >= line.at
         && low >= issue
@@ -290,32 +292,32 @@ fn device(line: &mut TimeLine, io: &LayerRow, done: i64, doing: &IoContext<'_>) 
             false => line.to(queued, Phase::Device, source),
         }
         line.to(issue, Phase::LowerQueue, Source::Stamps);
-        let lowest = if stacked(doing) { Source::Inferred } else { Source::Stamps };
+        let lowest = if stacked(actor) { Source::Inferred } else { Source::Stamps };
         line.to(low, Phase::LowerDevice, lowest);
     }
     line.to(done, Phase::Device, source);
 }
 
 /// Of a device that is made of others only what the lowest one did is seen.
-fn device_source(io: &LayerRow, doing: &IoContext<'_>) -> Source {
-    let below = io.has(flags::LOWER) || stacked(doing);
+fn device_source(io: &LayerRow, actor: &IoContext<'_>) -> Source {
+    let below = io.has(flags::LOWER) || stacked(actor);
     if below { Source::Inferred } else { Source::Stamps }
 }
 
-fn stacked(doing: &IoContext<'_>) -> bool {
-    doing.stacked.unwrap_or(false)
+fn stacked(actor: &IoContext<'_>) -> bool {
+    actor.stacked.unwrap_or(false)
 }
 
 /// A limit that let go of an I/O was seen, unless a worker had brought the I/O there: since when is not stamped then.
 /// When a disk below was asked for something is not known: what a limit lets go there is not looked at.
-fn held_source(io: &LayerRow, doing: &IoContext<'_>) -> Source {
+fn held_source(io: &LayerRow, actor: &IoContext<'_>) -> Source {
     let handed = io.has(flags::PUNTED) || io.sync_punt_ns.is_some();
-    if let_go_by_limit(io, doing) && !handed { Source::Stamps } else { Source::Inferred }
+    if let_go_by_limit(io, actor) && !handed { Source::Stamps } else { Source::Inferred }
 }
 
 /// Whether a limit let go of an I/O.
-pub fn let_go_by_limit(io: &LayerRow, doing: &IoContext<'_>) -> bool {
-    let rows = doing.all.into_iter();
+pub fn let_go_by_limit(io: &LayerRow, actor: &IoContext<'_>) -> bool {
+    let rows = actor.all.into_iter();
     let mut held = rows.flat_map(|all| all.within(LayerKind::Held, io.start_ns, io.end_ns));
     held.any(|h| {
         let own = h.token.is_none() || h.token == io.token;

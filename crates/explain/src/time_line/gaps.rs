@@ -4,28 +4,32 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use crate::events::context::IoContext;
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{Piece, Source, overlapping, recut};
+use crate::time_line::segments::{Segment, Source, overlapping, overlay};
 
 /// What was only concluded: nothing else was seen at that time.
-fn concluded(piece: &Piece) -> bool {
-    piece.source == Source::Silence && piece.phase != Phase::Unobserved
+fn is_from_silence(segment: &Segment) -> bool {
+    segment.source == Source::Silence && segment.phase != Phase::Unobserved
 }
 
 /// Takes the conclusions out of a time line where there was nothing to conclude from. Of a thread that could
 /// have run and came back unseen it is known that it waited for a CPU, if not for how long: what it then did
 /// on it is the usual.
-pub fn without_conclusions(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn drop_conclusions(
+    line: Vec<Segment>,
+    io: &LayerRow,
+    context: &IoContext<'_>,
+) -> Vec<Segment> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
     let own = context.all.map(|all| all.within(LayerKind::Gap, io.start_ns, io.end_ns));
     let own = own.into_iter().flatten().filter(|gap| gap.token == io.token);
     let gaps = context.gaps.into_iter().flat_map(of).chain(own);
     let (could, not): (Vec<&LayerRow>, Vec<&LayerRow>) = gaps.partition(|g| g.state == Some(0));
-    let times = |list: &[&LayerRow], phase| -> Vec<Piece> {
-        let time = |g: &&LayerRow| Piece::new((g.start_ns, g.end_ns), phase, Source::Silence);
+    let times = |list: &[&LayerRow], phase| -> Vec<Segment> {
+        let time = |g: &&LayerRow| Segment::new((g.start_ns, g.end_ns), phase, Source::Silence);
         list.iter().map(time).collect()
     };
-    let line = recut(&line, &times(&not, Phase::Unobserved), concluded);
-    recut(&line, &times(&could, Phase::Cpu), |piece| piece.source == Source::Silence)
+    let line = overlay(&line, &times(&not, Phase::Unobserved), is_from_silence);
+    overlay(&line, &times(&could, Phase::Cpu), |segment| segment.source == Source::Silence)
 }
 
 #[cfg(test)]
@@ -37,9 +41,9 @@ mod tests {
         LayerRow { start_ns: from, end_ns: to, ..LayerRow::default() }
     }
 
-    fn piece(from: i64, to: i64, phase: Phase) -> Piece {
+    fn segment(from: i64, to: i64, phase: Phase) -> Segment {
         let stamped = phase == Phase::Device;
-        Piece::new((from, to), phase, if stamped { Source::Stamps } else { Source::Silence })
+        Segment::new((from, to), phase, if stamped { Source::Stamps } else { Source::Silence })
     }
 
     #[test]
@@ -52,35 +56,35 @@ mod tests {
             ..gap(10, 40)
         });
         events.sort();
-        let line = vec![piece(0, 100, Phase::IoWorker)];
-        let pieces = |token| {
+        let line = vec![segment(0, 100, Phase::IoWorker)];
+        let segments = |token| {
             let io = LayerRow { token: Some(token), worker: Some(0), ..gap(0, 100) };
-            without_conclusions(line.clone(), &io, &IoContext::of(&events, 0)).len()
+            drop_conclusions(line.clone(), &io, &IoContext::of(&events, 0)).len()
         };
-        assert_eq!((pieces(7), pieces(8)), (3, 1));
+        assert_eq!((segments(7), segments(8)), (3, 1));
     }
 
     #[test]
     fn who_could_have_run_and_came_back_unseen_waited_for_a_cpu() {
         let line = vec![
-            piece(0, 100, Phase::Submit),
-            piece(100, 200, Phase::Device),
-            piece(200, 300, Phase::Unobserved),
+            segment(0, 100, Phase::Submit),
+            segment(100, 200, Phase::Device),
+            segment(200, 300, Phase::Unobserved),
         ];
         let could = |from, to| LayerRow { state: Some(0), ..gap(from, to) };
         let own = merged(vec![gap(20, 50), could(50, 90), could(150, 280)]);
         assert_eq!(own.len(), 3, "of different kinds");
         let context = IoContext { gaps: [&own, &[]], ..IoContext::default() };
         let expected = [
-            piece(0, 20, Phase::Submit),
-            piece(20, 50, Phase::Unobserved),
-            piece(50, 90, Phase::Cpu),
-            piece(90, 100, Phase::Submit),
-            piece(100, 200, Phase::Device),
-            piece(200, 280, Phase::Cpu),
-            piece(280, 300, Phase::Unobserved),
+            segment(0, 20, Phase::Submit),
+            segment(20, 50, Phase::Unobserved),
+            segment(50, 90, Phase::Cpu),
+            segment(90, 100, Phase::Submit),
+            segment(100, 200, Phase::Device),
+            segment(200, 280, Phase::Cpu),
+            segment(280, 300, Phase::Unobserved),
         ];
-        assert_eq!(without_conclusions(line, &gap(0, 300), &context), expected);
+        assert_eq!(drop_conclusions(line, &gap(0, 300), &context), expected);
         let both = merged(vec![could(10, 40), gap(30, 60)]);
         assert_eq!(both, [gap(10, 60)], "where they overlap less is known");
     }
@@ -88,25 +92,25 @@ mod tests {
     #[test]
     fn only_conclusions_are_taken_back_and_the_sum_stays() {
         let line = vec![
-            piece(0, 100, Phase::Submit),
-            piece(100, 200, Phase::Device),
-            piece(200, 300, Phase::Completion),
+            segment(0, 100, Phase::Submit),
+            segment(100, 200, Phase::Device),
+            segment(200, 300, Phase::Completion),
         ];
         let io = gap(0, 300);
         let own = merged(vec![gap(15, 40), gap(10, 20)]);
         assert_eq!(own, [gap(10, 40)]);
         let all = [gap(90, 250)];
         let context = |own, all| IoContext { gaps: [own, all], ..IoContext::default() };
-        assert_eq!(without_conclusions(line.clone(), &io, &context(&[], &[])), line);
+        assert_eq!(drop_conclusions(line.clone(), &io, &context(&[], &[])), line);
         let expected = [
-            piece(0, 10, Phase::Submit),
-            piece(10, 40, Phase::Unobserved),
-            piece(40, 90, Phase::Submit),
-            piece(90, 100, Phase::Unobserved),
-            piece(100, 200, Phase::Device),
-            piece(200, 250, Phase::Unobserved),
-            piece(250, 300, Phase::Completion),
+            segment(0, 10, Phase::Submit),
+            segment(10, 40, Phase::Unobserved),
+            segment(40, 90, Phase::Submit),
+            segment(90, 100, Phase::Unobserved),
+            segment(100, 200, Phase::Device),
+            segment(200, 250, Phase::Unobserved),
+            segment(250, 300, Phase::Completion),
         ];
-        assert_eq!(without_conclusions(line, &io, &context(&own, &all)), expected);
+        assert_eq!(drop_conclusions(line, &io, &context(&own, &all)), expected);
     }
 }

@@ -9,20 +9,20 @@ use crate::events::context::IoContext;
 use crate::events::rounds;
 use crate::overlays;
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{Piece, Source, TimeLine, overlapping, stretch};
+use crate::time_line::segments::{Segment, Source, TimeLine, append_thread_states, overlapping};
 
 /// The time line of one traced I/O.
-pub fn pieces(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn segments(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let line = if context.threads_only {
         threads::time_line(io, context)
     } else {
         traced_line(io, context)
     };
-    let line = gaps::without_conclusions(line, io, context);
+    let line = gaps::drop_conclusions(line, io, context);
     if context.threads_only { line } else { overlays::by_threads(line, io, context) }
 }
 
-fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let mut line = TimeLine::of(io);
     let punt = io.punt_ns.filter(|_| io.has(flags::PUNTED));
     let mut handed = [punt, io.sync_punt_ns].into_iter().flatten().peekable();
@@ -30,36 +30,36 @@ fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let sure = rounds::all_rounds_known(io, context.earlier);
     if rounds.is_empty() && handed.peek().is_none() {
         without_block_io(&mut line, io, context);
-        return line.pieces();
+        return line.segments();
     }
     let [own, room] = [LayerKind::Worker, LayerKind::Reclaim].map(|kind| match handed.peek() {
         Some(_) => workers::own_events(io, kind, context),
         None => Vec::new(),
     });
     let worker = IoContext { off: &own, reclaim: &room, ..*context };
-    let mut doing = context;
+    let mut actor = context;
     for (i, round) in rounds.iter().enumerate() {
         let mut on = i > 0;
         while let Some(at) = handed.next_if(|at| *at <= round.bio) {
             hand_over(&mut line, io, (at, i > 0), context, &worker);
-            (doing, on) = (&worker, false);
+            (actor, on) = (&worker, false);
         }
         let next = rounds.get(i + 1).map(|r| r.bio);
         let next = next.or(handed.peek().copied());
-        blocks::round(&mut line, io, round, (on, sure, next), doing);
+        blocks::round(&mut line, io, round, (on, sure, next), actor);
     }
     let mut idle = rounds.is_empty();
     for at in handed {
         hand_over(&mut line, io, (at, !rounds.is_empty()), context, &worker);
-        (doing, idle) = (&worker, true);
+        (actor, idle) = (&worker, true);
     }
     if idle {
-        workers::without_block_io(&mut line, io, doing);
+        workers::without_block_io(&mut line, io, actor);
     } else {
         workers::after_parts(&mut line, io.cqe_ns.unwrap_or(io.end_ns), &worker);
     }
     after_completion(&mut line, io, io.end_ns, context);
-    line.pieces()
+    line.segments()
 }
 
 /// An I/O, or the sync of a write, goes to an io_uring worker thread; `rounds`: after block I/O.
@@ -74,7 +74,7 @@ fn hand_over(
         workers::until_sync(line, at, rounds, worker);
     }
     if line.at == io.start_ns {
-        stretch(line, at, Phase::Submit, false, context);
+        append_thread_states(line, at, Phase::Submit, false, context);
     } else {
         after_completion(line, io, at, context);
     }
@@ -86,19 +86,19 @@ fn hand_over(
 fn without_block_io(line: &mut TimeLine, io: &LayerRow, context: &IoContext<'_>) {
     let queued = io.has(flags::QUEUED);
     if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
-        stretch(line, from, Phase::Submit, false, context);
+        append_thread_states(line, from, Phase::Submit, false, context);
         line.to(to, Phase::FileSystem, Source::Stamps);
         return after_completion(line, io, io.end_ns, context);
     }
     if let Some(page) = context.page_ns {
-        stretch(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, context);
+        append_thread_states(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, context);
         line.to(page, Phase::PageCache, Source::Inferred);
         return after_completion(line, io, io.end_ns, context);
     }
     // A thread with several in flight slept: this one was not done at once, and what the thread
     // did meanwhile was not for it.
     let elsewhere = io.has(flags::PUNTED) || (queued && io.blocked_ns.is_some_and(|ns| ns > 0));
-    stretch(line, io.end_ns, Phase::Submit, elsewhere, context);
+    append_thread_states(line, io.end_ns, Phase::Submit, elsewhere, context);
 }
 
 /// From the device's answer to the program. A thread that waits is told of it and woken up, then it
@@ -110,7 +110,7 @@ fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, context: &IoCon
     }
     match overlapping(context.off, from, to).next() {
         Some(row) if row.start_ns <= from && row.state != Some(0) => {
-            stretch(line, row.end_ns.min(to), Phase::Completion, false, context);
+            append_thread_states(line, row.end_ns.min(to), Phase::Completion, false, context);
         }
         Some(_) => {}
         None => {
@@ -126,7 +126,7 @@ fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, context: &IoCon
     }
     let elsewhere =
         io.has(flags::QUEUED) && short_sleeps_ns(io, context) * 4 > (to - from).unsigned_abs();
-    stretch(line, to, Phase::Application, elsewhere, context);
+    append_thread_states(line, to, Phase::Application, elsewhere, context);
 }
 
 /// How long the thread slept during this I/O in stretches too short for events. One that has several

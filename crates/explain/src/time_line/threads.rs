@@ -6,10 +6,10 @@ use taillight_rundir::layers::{LayerRow, flags};
 
 use crate::events::context::IoContext;
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{Piece, Source, TimeLine, overlapping};
+use crate::time_line::segments::{Segment, Source, TimeLine, overlapping};
 
 /// The time line of such an I/O.
-pub fn time_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn time_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let mut line = TimeLine::of(io);
     // With several in flight a running thread may be busy with any of them.
     let queued = io.has(flags::QUEUED);
@@ -53,10 +53,10 @@ mod tests {
 
     fn lengths(io: &LayerRow, list: &[LayerRow]) -> Vec<(i64, Phase)> {
         let context = IoContext { off: list, threads_only: true, ..IoContext::default() };
-        let pieces = time_line(io, &context);
-        let sum: i64 = pieces.iter().map(|p| p.to - p.from).sum();
+        let segments = time_line(io, &context);
+        let sum: i64 = segments.iter().map(|p| p.to - p.from).sum();
         assert_eq!(sum, io.end_ns - io.start_ns);
-        pieces.iter().map(|p| (p.to - p.from, p.phase)).collect()
+        segments.iter().map(|p| (p.to - p.from, p.phase)).collect()
     }
 
     #[test]

@@ -8,7 +8,9 @@ use crate::events::context::IoContext;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{AT_ONCE, Source, TimeLine, overlapping, sleep_phase, stretch};
+use crate::time_line::segments::{
+    Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states, overlapping, sleep_phase,
+};
 
 /// What the worker that did this very I/O left of a kind, by time: `LayerKind::Worker` its stretches off
 /// the CPU, `LayerKind::Reclaim` its direct reclaims.
@@ -26,24 +28,24 @@ pub fn wait_for_worker(
     line: &mut TimeLine,
     io: &LayerRow,
     next: Option<i64>,
-    doing: &IoContext<'_>,
+    actor: &IoContext<'_>,
     thread: &IoContext<'_>,
 ) {
-    let stretches = doing.off.iter().chain(doing.reclaim);
+    let stretches = actor.off.iter().chain(actor.reclaim);
     let first = stretches.map(|r| r.start_ns).filter(|from| *from >= line.at).min();
     let known = [io.held_ns, io.bio_ns, first].into_iter().flatten();
     let known = known
-        .chain(doing.earlier.iter().map(BlockRound::first_seen))
+        .chain(actor.earlier.iter().map(BlockRound::first_seen))
         .filter(|at| *at >= line.at && next.is_none_or(|next| *at < next))
         .min();
     let told = next.or(io.cqe_ns).filter(|at| *at >= line.at);
     let begun = known.into_iter().chain(told).min().unwrap_or(io.end_ns);
-    if doing.blind {
+    if actor.blind {
         return line.to(begun, Phase::Unobserved, Source::Silence);
     }
     let late = known.is_none().then(|| woken_late(line.at, told?, thread)).flatten();
     let begun = late.map_or(begun, |(wake, _)| wake);
-    let blockers = blockers(line.at, begun, io, doing);
+    let blockers = blockers(line.at, begun, io, actor);
     let sum: i64 = blockers.iter().map(|(from, to, _)| to - from).sum();
     if sum * 2 >= begun - line.at {
         for (from, to, phase) in &blockers {
@@ -52,13 +54,13 @@ pub fn wait_for_worker(
         }
     }
     // A worker that did it unseen is not one that was waited for: others must have been seen at work.
-    let busy = sum + busy_ns(line.at, begun, io, doing);
+    let busy = sum + busy_ns(line.at, begun, io, actor);
     let by_others = busy * 2 >= begun - line.at;
-    let held = doing.earlier.iter().filter_map(|r| r.held).chain(io.held_ns);
+    let held = actor.earlier.iter().filter_map(|r| r.held).chain(io.held_ns);
     if !by_others && io.has(flags::HELD) && held.into_iter().any(|at| known == Some(at)) {
         // The worker gave it to a limit before, at a time that has no stamp: after what kept workers from it at first.
         for (from, to, phase) in blockers {
-            if from - line.at >= AT_ONCE {
+            if from - line.at >= WAKEUP_WINDOW_NS {
                 break;
             }
             line.to(from, Phase::IoWorker, Source::Silence);
@@ -66,7 +68,7 @@ pub fn wait_for_worker(
         }
         return;
     }
-    let waited = known.is_some() || begun - line.at < AT_ONCE || by_others;
+    let waited = known.is_some() || begun - line.at < WAKEUP_WINDOW_NS || by_others;
     line.to(begun, if waited { Phase::IoWorker } else { Phase::Unobserved }, Source::Silence);
     if let Some((_, ran)) = late {
         line.to(ran, Phase::Cpu, Source::OwnSleep);
@@ -74,10 +76,10 @@ pub fn wait_for_worker(
 }
 
 /// How long workers were seen to be at other I/Os, together.
-fn busy_ns(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> i64 {
+fn busy_ns(from: i64, to: i64, io: &LayerRow, actor: &IoContext<'_>) -> i64 {
     let kinds = [LayerKind::Worker, LayerKind::Reclaim].into_iter();
     let rows =
-        kinds.flat_map(|kind| doing.all.into_iter().flat_map(move |a| a.within(kind, from, to)));
+        kinds.flat_map(|kind| actor.all.into_iter().flat_map(move |a| a.within(kind, from, to)));
     let others = rows.filter(|r| r.token.is_some() && r.token != io.token);
     others.map(|r| r.end_ns.min(to) - r.start_ns.max(from)).sum()
 }
@@ -90,15 +92,15 @@ fn woken_late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<(i64, i64)
         Some(0) => row.start_ns,
         _ => row.middle_ns?,
     };
-    let at_once = row.end_ns <= told && told - row.end_ns < AT_ONCE;
+    let at_once = row.end_ns <= told && told - row.end_ns < WAKEUP_WINDOW_NS;
     at_once.then_some((wake.max(from), row.end_ns))
 }
 
 /// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os, room made in
 /// memory for them, or a CPU that was not to be had.
-fn blockers(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
+fn blockers(from: i64, to: i64, io: &LayerRow, actor: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
     let others = |kind| {
-        let rows = doing.all.map(|all| all.within(kind, from, to));
+        let rows = actor.all.map(|all| all.within(kind, from, to));
         rows.into_iter().flatten().filter(|r| r.token != io.token)
     };
     let mut waits: Vec<(i64, i64, Phase)> = Vec::new();
@@ -114,7 +116,7 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> Vec<(i6
         {
             // As long as such I/Os always take: then it is not this one that is to blame, but that
             // there are so few workers.
-            let usual = doing.usual.map_or(0, |u| u.get(phase));
+            let usual = actor.usual.map_or(0, |u| u.get(phase));
             if (wake - row.start_ns).max(0) as u64 > usual.saturating_mul(2) {
                 waits.push((row.start_ns, wake, phase));
             }
@@ -149,13 +151,13 @@ fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i
 /// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell the thread that
 /// waits for the I/O. A worker that sleeps on for pages waits for those of others as well, a worker that sleeps for
 /// a lock waits for the lock's holder.
-fn told_of_completion(line: &mut TimeLine, doing: &IoContext<'_>) {
-    let asleep = doing.off.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
+fn told_of_completion(line: &mut TimeLine, actor: &IoContext<'_>) {
+    let asleep = actor.off.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
     if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
         if let Some(wake) = row.middle_ns {
             let stack = row.stack.as_deref().unwrap_or_default();
             let (phase, source) = match stack {
-                _ if stacks::waits_for_lock(stack) => sleep_phase(row, Phase::Completion, doing),
+                _ if stacks::waits_for_lock(stack) => sleep_phase(row, Phase::Completion, actor),
                 _ if stacks::waits_for_pages(stack) => (Phase::PageCache, Source::Holder),
                 _ => (Phase::Completion, Source::Silence),
             };
@@ -169,31 +171,31 @@ fn told_of_completion(line: &mut TimeLine, doing: &IoContext<'_>) {
 
 /// After its own parts the worker may sleep on until then, for what it needs of others: a commit that another thread
 /// does.
-pub fn after_parts(line: &mut TimeLine, until: i64, doing: &IoContext<'_>) {
-    told_of_completion(line, doing);
-    off_cpu(line, until, Phase::Completion, doing);
+pub fn after_parts(line: &mut TimeLine, until: i64, actor: &IoContext<'_>) {
+    told_of_completion(line, actor);
+    off_cpu(line, until, Phase::Completion, actor);
 }
 
 /// The worker is done with the write of an I/O whose sync is handed over next: what it left off the CPU until
 /// `next` was for the write.
-pub fn until_sync(line: &mut TimeLine, next: i64, rounds: bool, doing: &IoContext<'_>) {
-    if rounds { after_parts(line, next, doing) } else { off_cpu(line, next, Phase::Submit, doing) }
+pub fn until_sync(line: &mut TimeLine, next: i64, rounds: bool, actor: &IoContext<'_>) {
+    if rounds { after_parts(line, next, actor) } else { off_cpu(line, next, Phase::Submit, actor) }
 }
 
 /// Up to the end of the worker's last stretch off the CPU that began before `until`.
-fn off_cpu(line: &mut TimeLine, until: i64, base: Phase, doing: &IoContext<'_>) {
-    if let Some(last) = overlapping(doing.off, line.at, until).last() {
-        stretch(line, last.end_ns.min(until), base, false, doing);
+fn off_cpu(line: &mut TimeLine, until: i64, base: Phase, actor: &IoContext<'_>) {
+    if let Some(last) = overlapping(actor.off, line.at, until).last() {
+        append_thread_states(line, last.end_ns.min(until), base, false, actor);
     }
 }
 
 /// An I/O that the worker did without block I/O: its sleeps say what for.
-pub fn without_block_io(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
-    let kinds = [doing.off, doing.reclaim];
+pub fn without_block_io(line: &mut TimeLine, io: &LayerRow, actor: &IoContext<'_>) {
+    let kinds = [actor.off, actor.reclaim];
     let last = kinds.iter().filter_map(|rows| rows.last()).map(|r| r.end_ns);
     let until = io.cqe_ns.or(last.max()).unwrap_or(line.at);
     let seen = kinds.iter().any(|rows| overlapping(rows, line.at, until).next().is_some());
     if seen || io.cqe_ns.is_some() {
-        stretch(line, until, Phase::Submit, false, doing);
+        append_thread_states(line, until, Phase::Submit, false, actor);
     }
 }

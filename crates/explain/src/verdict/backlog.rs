@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::events::layers::Slow;
     use crate::time_line::phase::Phase;
-    use crate::time_line::timeline::{Piece, Source};
+    use crate::time_line::segments::{Segment, Source};
     use crate::verdict::judge::{JudgeInputs, judge};
 
     fn io(intended: i64, submit: i64, complete: i64) -> Judged {
@@ -74,8 +74,8 @@ mod tests {
             submit_ns: submit,
             complete_ns: complete,
         };
-        let piece = Piece::new((submit, complete), Phase::Device, Source::Stamps);
-        judge(slow, Some(Default::default()), Some(vec![piece]), &JudgeInputs::default())
+        let segment = Segment::new((submit, complete), Phase::Device, Source::Stamps);
+        judge(slow, Some(Default::default()), Some(vec![segment]), &JudgeInputs::default())
     }
 
     #[test]

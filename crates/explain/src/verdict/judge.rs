@@ -16,8 +16,8 @@ use crate::events::context::IoContext;
 use crate::events::layers::{PhasedIo, Slow};
 use crate::overlays::RuleSet;
 use crate::time_line::phase::{Phase, Phases};
-use crate::time_line::timeline::{Piece, lengths};
-use crate::verdict::rules::{self, Grounds};
+use crate::time_line::segments::{Segment, lengths};
+use crate::verdict::rules::{self, Evidence};
 
 /// Where a slow I/O's time went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -283,7 +283,7 @@ pub struct Judged {
     /// As traced; absent when there is no evidence.
     pub row: Option<LayerRow>,
     /// Where its service time went, as a time line.
-    pub pieces: Vec<Piece>,
+    pub segments: Vec<Segment>,
     /// It waited for a page that another traced I/O read.
     pub shared: bool,
     /// Excess over the usual, by layer, ns.
@@ -322,16 +322,16 @@ pub struct JudgeInputs<'a> {
     pub threshold_ns: Option<u64>,
 }
 
-/// Judges one slow I/O. `pieces` is none without evidence.
+/// Judges one slow I/O. `segments` is none without evidence.
 pub fn judge(
     slow: Slow,
     row: Option<LayerRow>,
-    pieces: Option<Vec<Piece>>,
+    segments: Option<Vec<Segment>>,
     by: &JudgeInputs<'_>,
 ) -> Judged {
     let nothing = Baseline::default();
     let base = by.base.unwrap_or(&nothing);
-    let phases = pieces.as_deref().map(lengths);
+    let phases = segments.as_deref().map(lengths);
     let service = slow.complete_ns.saturating_sub(slow.submit_ns).max(0) as u64;
     let late = slow.submit_ns.saturating_sub(slow.intended_ns).max(0) as u64;
     let usual_ns = base.service_ns(slow.op);
@@ -366,25 +366,25 @@ pub fn judge(
         Some(_) => (Layer::Mixed, total),
         None => (Layer::Unknown, 0),
     };
-    let grounds = Grounds {
+    let evidence = Evidence {
         row: row.as_ref(),
-        pieces: pieces.as_deref().unwrap_or_default(),
+        segments: segments.as_deref().unwrap_or_default(),
         excess: (excess_ns, total),
         latency: (late + service, if always { 0 } else { usual_ns }),
     };
-    let sure = rules::sure(layer, &grounds, by.context);
+    let sure = rules::sure(layer, &evidence, by.context);
     let verdict = OutlierVerdict {
         slow,
         token: row.as_ref().and_then(|r| r.token),
         layer,
         excess_ns,
         sure,
-        rules: RuleSet::of(pieces.as_deref().unwrap_or_default(), layer),
+        rules: RuleSet::of(segments.as_deref().unwrap_or_default(), layer),
         always,
         behind_ns: None,
         phases: phases.unwrap_or_default(),
     };
-    Judged { verdict, row, pieces: pieces.unwrap_or_default(), shared: false, excess }
+    Judged { verdict, row, segments: segments.unwrap_or_default(), shared: false, excess }
 }
 
 #[cfg(test)]
@@ -392,7 +392,7 @@ mod tests {
     use taillight_rundir::layers::flags;
 
     use super::*;
-    use crate::time_line::timeline::Source;
+    use crate::time_line::segments::Source;
 
     fn slow(intended: i64) -> Slow {
         Slow {
@@ -410,14 +410,14 @@ mod tests {
         phases
     }
 
-    fn line(list: &[(Phase, u64)]) -> Option<Vec<Piece>> {
+    fn line(list: &[(Phase, u64)]) -> Option<Vec<Segment>> {
         let mut at = 0;
-        let piece = |(phase, ns): &(Phase, u64)| {
+        let segment = |(phase, ns): &(Phase, u64)| {
             let from = at;
             at += *ns as i64;
-            Piece::new((from, at), *phase, Source::Stamps)
+            Segment::new((from, at), *phase, Source::Stamps)
         };
-        Some(list.iter().map(piece).collect())
+        Some(list.iter().map(segment).collect())
     }
 
     fn base() -> Baseline {
@@ -444,12 +444,12 @@ mod tests {
     fn judged_by(
         slow: Slow,
         row: Option<LayerRow>,
-        pieces: Option<Vec<Piece>>,
+        segments: Option<Vec<Segment>>,
         base: &Baseline,
     ) -> Judged {
         let context = IoContext::default();
         let by = JudgeInputs { base: Some(base), context: Some(&context), threshold_ns: None };
-        judge(slow, row, pieces, &by)
+        judge(slow, row, segments, &by)
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::events::context::IoContext;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks;
 use crate::time_line::blocks;
-use crate::time_line::timeline::{Piece, overlapping};
+use crate::time_line::segments::{Segment, overlapping};
 use crate::verdict::judge::{Layer, layer};
 
 /// Requests that are submitted together share the stamp of their making: it may be from before the I/O
@@ -18,7 +18,7 @@ const SHARED_NS: i64 = 1_000_000;
 /// Takes stamps out of an I/O that cannot be in this order, and says whether there were any: then the
 /// I/O counts as seen in part. Nothing is done before its request was made and issued, and no stamp is
 /// from before the I/O's begin or after its end.
-pub fn only_possible(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) -> bool {
+pub fn drop_impossible_stamps(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) -> bool {
     let (from, to) = (io.start_ns, io.end_ns);
     let before = earlier.len();
     let shared = if io.has(flags::MERGED) { to - from + i64::from(u32::MAX) } else { SHARED_NS };
@@ -81,9 +81,9 @@ fn in_order(stamps: [Option<i64>; 3], from: i64, to: i64) -> bool {
 
 /// What a verdict on an I/O is made from.
 #[derive(Debug, Clone, Copy)]
-pub struct Grounds<'a> {
+pub struct Evidence<'a> {
     pub row: Option<&'a LayerRow>,
-    pub pieces: &'a [Piece],
+    pub segments: &'a [Segment],
     /// Excess of the blamed layer and of all, ns.
     pub excess: (u64, u64),
     /// Latency and what it usually is, ns.
@@ -93,9 +93,9 @@ pub struct Grounds<'a> {
 /// Whether a verdict is sure: all stamps of the I/O were seen and can be, the layer holds three quarters
 /// of an excess that is no ripple of the usual latency, and it was seen at work, not concluded from
 /// silence. How often such a verdict is wrong is measured (docs/explain.md).
-pub fn sure(blamed: Layer, grounds: &Grounds<'_>, context: Option<&IoContext<'_>>) -> bool {
-    let (own, all) = grounds.excess;
-    let (latency, usual) = grounds.latency;
+pub fn sure(blamed: Layer, evidence: &Evidence<'_>, context: Option<&IoContext<'_>>) -> bool {
+    let (own, all) = evidence.excess;
+    let (latency, usual) = evidence.latency;
     let most = own.saturating_mul(4) >= all.saturating_mul(3) && all > 0;
     let stands_out = latency >= usual.saturating_mul(2);
     if !most || !stands_out {
@@ -104,16 +104,21 @@ pub fn sure(blamed: Layer, grounds: &Grounds<'_>, context: Option<&IoContext<'_>
     if blamed == Layer::Schedule {
         return true;
     }
-    let (Some(row), Some(context)) = (grounds.row, context) else {
+    let (Some(row), Some(context)) = (evidence.row, context) else {
         return false;
     };
     // Where only threads were watched no stamp of the I/O itself was seen.
     let whole = row.bios.is_some() && row.parts >= row.bios && !row.has(flags::UNCLEAR);
-    whole && seen_at_work(blamed, row, grounds.pieces, context)
+    whole && seen_at_work(blamed, row, evidence.segments, context)
 }
 
 /// Whether three quarters of the layer's time were seen to be just that, and nothing else stands behind it.
-fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
+fn seen_at_work(
+    blamed: Layer,
+    row: &LayerRow,
+    segments: &[Segment],
+    context: &IoContext<'_>,
+) -> bool {
     match blamed {
         // What remains when nothing else was seen, or only who waited for whom.
         Layer::Application | Layer::Completion | Layer::IoUring | Layer::Store => return false,
@@ -135,9 +140,9 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
         _ => {}
     }
     let (mut all, mut seen) = (0, 0);
-    for piece in pieces.iter().filter(|p| layer(p.phase) == blamed) {
-        all += piece.length();
-        seen += if piece.source.is_seen() { piece.length() } else { 0 };
+    for segment in segments.iter().filter(|p| layer(p.phase) == blamed) {
+        all += segment.length();
+        seen += if segment.source.is_seen() { segment.length() } else { 0 };
     }
     all > 0 && seen * 4 >= all * 3
 }
@@ -158,7 +163,7 @@ mod tests {
     use super::*;
     use crate::time_line::phase::Phase;
     use crate::time_line::phases;
-    use crate::time_line::timeline::{Source, lengths};
+    use crate::time_line::segments::{Source, lengths};
 
     fn stamps() -> impl Strategy<Value = LayerRow> {
         let stamp = || proptest::option::of(-5_000_000i64..9_000_000);
@@ -192,25 +197,25 @@ mod tests {
         #[test]
         fn impossible_stamps_never_make_a_sure_verdict(row in stamps()) {
             let (mut io, mut earlier) = (row.clone(), Vec::new());
-            let broken = only_possible(&mut io, &mut earlier);
+            let broken = drop_impossible_stamps(&mut io, &mut earlier);
             let made = row.alloc_ns.zip(row.done_ns).is_some_and(|(a, d)| d < a.max(0));
             prop_assert!(!made || broken, "done before it was made");
             let outside = [row.bio_ns, row.issue_ns, row.done_ns, row.cqe_ns, row.low_done_ns];
             let outside = outside.into_iter().flatten().any(|s| s != 0 && !(0..=row.end_ns).contains(&s));
             prop_assert!(!outside || broken, "a stamp outside of the I/O");
-            let pieces = phases::pieces(&io, &IoContext::default());
-            prop_assert_eq!(lengths(&pieces).sum(), io.end_ns as u64);
-            let again = only_possible(&mut io.clone(), &mut earlier);
+            let segments = phases::segments(&io, &IoContext::default());
+            prop_assert_eq!(lengths(&segments).sum(), io.end_ns as u64);
+            let again = drop_impossible_stamps(&mut io.clone(), &mut earlier);
             prop_assert!(!again);
             if broken {
-                let grounds = Grounds {
+                let evidence = Evidence {
                     row: Some(&io),
-                    pieces: &pieces,
+                    segments: &segments,
                     excess: (100, 100),
                     latency: (100, 1),
                 };
                 for phase in Phase::ALL {
-                    prop_assert!(!sure(layer(phase), &grounds, Some(&IoContext::default())));
+                    prop_assert!(!sure(layer(phase), &evidence, Some(&IoContext::default())));
                 }
             }
         }
@@ -226,7 +231,7 @@ mod tests {
             done_ns: Some(100),
             ..LayerRow::default()
         };
-        let broken = |alloc| only_possible(&mut row(alloc), &mut Vec::new());
+        let broken = |alloc| drop_impossible_stamps(&mut row(alloc), &mut Vec::new());
         assert!(!broken(15) && !broken(5) && !broken(-50_000));
         assert!(broken(30), "issued before it was made");
         assert!(broken(-2_000_000), "of an earlier life of the request");
@@ -243,7 +248,7 @@ mod tests {
             low_done_ns: Some(99_797_742),
             ..LayerRow::default()
         };
-        assert!(!only_possible(&mut io, &mut Vec::new()));
+        assert!(!drop_impossible_stamps(&mut io, &mut Vec::new()));
     }
 
     #[test]
@@ -257,13 +262,17 @@ mod tests {
             ..LayerRow::default()
         };
         let is_sure = |to| {
-            let pieces = [
-                Piece::new((100, 1_000_000), Phase::Device, Source::Stamps),
-                Piece::new((1_000_000, to), Phase::Device, Source::Holder),
+            let segments = [
+                Segment::new((100, 1_000_000), Phase::Device, Source::Stamps),
+                Segment::new((1_000_000, to), Phase::Device, Source::Holder),
             ];
-            let grounds =
-                Grounds { row: Some(&row), pieces: &pieces, excess: (100, 100), latency: (100, 1) };
-            sure(Layer::Device, &grounds, Some(&IoContext::default()))
+            let evidence = Evidence {
+                row: Some(&row),
+                segments: &segments,
+                excess: (100, 100),
+                latency: (100, 1),
+            };
+            sure(Layer::Device, &evidence, Some(&IoContext::default()))
         };
         assert!(is_sure(1_000_000) && is_sure(1_330_000) && !is_sure(1_340_000));
     }
@@ -289,10 +298,14 @@ mod tests {
                 ..LayerRow::default()
             }];
             let context = IoContext { worker_off: &asleep, ..IoContext::default() };
-            let pieces = phases::pieces(&row, &context);
-            let grounds =
-                Grounds { row: Some(&row), pieces: &pieces, excess: (90, 100), latency: (100, 1) };
-            sure(Layer::BlockQueue, &grounds, Some(&context))
+            let segments = phases::segments(&row, &context);
+            let evidence = Evidence {
+                row: Some(&row),
+                segments: &segments,
+                excess: (90, 100),
+                latency: (100, 1),
+            };
+            sure(Layer::BlockQueue, &evidence, Some(&context))
         };
         assert!(is_sure("io_schedule;blk_mq_get_tag;blk_mq_submit_bio"));
         assert!(!is_sure("__bio_queue_enter;blk_mq_submit_bio;io_wq_worker"));
@@ -311,7 +324,7 @@ mod tests {
         };
         let mut io = LayerRow { end_ns: 1000, ..LayerRow::default() };
         let mut rounds = vec![round(10, 20, 30), round(40, 60, 50), round(900, 950, 1001)];
-        assert!(only_possible(&mut io, &mut rounds));
+        assert!(drop_impossible_stamps(&mut io, &mut rounds));
         assert_eq!(rounds.len(), 1);
         assert!(io.has(flags::UNCLEAR));
     }

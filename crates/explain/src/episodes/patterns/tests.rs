@@ -14,7 +14,7 @@ fn at(starts: &[i64]) -> Vec<EpisodeView> {
     starts.iter().map(one).collect()
 }
 
-fn kinds(list: &[EpisodeView], scale: &PatternScale) -> Vec<Alike> {
+fn kinds(list: &[EpisodeView], scale: &PatternScale) -> Vec<CommonFactor> {
     patterns(list, scale).into_iter().map(|p| p.alike).collect()
 }
 
@@ -39,7 +39,7 @@ fn only_what_comes_regularly_has_a_period() {
     let every = |n: i64| (0..n).map(|i| i * 5 * SECOND + i % 3 * SECOND / 10).collect::<Vec<_>>();
     let found = kinds(&at(&every(10)), &scale);
     assert!(
-        matches!(found[..], [Alike::Period { period_ns: 5_000_000_000..=5_200_000_000 }]),
+        matches!(found[..], [CommonFactor::Period { period_ns: 5_000_000_000..=5_200_000_000 }]),
         "{found:?}"
     );
     // Of four distances chance makes as many alike in 1 of 124 runs; where two layers are looked at, in twice as many.
@@ -57,10 +57,10 @@ fn only_what_comes_regularly_has_a_period() {
     assert_eq!(kinds(&long, &scale), []);
 }
 
-fn with(traits: impl Fn(u64) -> Traits, n: u64, layer: Layer) -> Vec<EpisodeView> {
+fn with(features: impl Fn(u64) -> OutlierFeatures, n: u64, layer: Layer) -> Vec<EpisodeView> {
     let mut list = at(&apart(n));
     for (i, one) in list.iter_mut().enumerate() {
-        (one.traits, one.layer) = (traits(i as u64), layer);
+        (one.features, one.layer) = (features(i as u64), layer);
     }
     list
 }
@@ -75,8 +75,8 @@ fn usual() -> PatternScale {
     }
 }
 
-fn same(i: u64) -> Traits {
-    Traits {
+fn same(i: u64) -> OutlierFeatures {
+    OutlierFeatures {
         place: Some(((500 << 20) + i * 4096, (500 << 20) + (i + 1) * 4096)),
         cpu: Some(3),
         after_flush: Some((OpKind::Write, 5_000_000 + i as i64 * 1000)),
@@ -85,11 +85,11 @@ fn same(i: u64) -> Traits {
 
 #[test]
 fn what_chance_makes_as_well_is_no_pattern() {
-    let place = Alike::Place { from: 500 << 20, to: (500 << 20) + 7 * 4096 };
-    let after = Alike::AfterFlush { after_ns: 5_004_000 };
+    let place = CommonFactor::Place { from: 500 << 20, to: (500 << 20) + 7 * 4096 };
+    let after = CommonFactor::AfterFlush { after_ns: 5_004_000 };
     assert_eq!(kinds(&with(same, 8, Layer::Device), &usual()), [place, after]);
-    assert_eq!(kinds(&with(same, 8, Layer::Cpu), &usual()), [Alike::Cpu { cpu: 3 }]);
-    let other = |i: u64| Traits {
+    assert_eq!(kinds(&with(same, 8, Layer::Cpu), &usual()), [CommonFactor::Cpu { cpu: 3 }]);
+    let other = |i: u64| OutlierFeatures {
         place: Some((i * (100 << 20), i * (100 << 20) + 4096)),
         cpu: Some(i),
         after_flush: Some((OpKind::Write, i as i64 * 150_000_000)),
@@ -115,14 +115,14 @@ fn what_chance_makes_as_well_is_no_pattern() {
 #[test]
 fn a_pattern_is_told_with_how_often_chance_makes_it() {
     let found = patterns(&with(same, 5, Layer::Device), &usual());
-    let place = found.iter().find(|p| matches!(p.alike, Alike::Place { .. })).unwrap();
+    let place = found.iter().find(|p| matches!(p.alike, CommonFactor::Place { .. })).unwrap();
     assert!((1e-9..=CHANCE).contains(&place.chance), "{}", place.chance);
     assert!(place.words().contains("(by chance in "), "{}", place.words());
     // The same is looked for in more layers: chance has more of them.
     let more: Vec<EpisodeView> =
         [Layer::Device, Layer::Cpu].into_iter().flat_map(|layer| with(same, 5, layer)).collect();
     let again = patterns(&more, &usual());
-    let again = again.iter().find(|p| matches!(p.alike, Alike::Place { .. })).unwrap();
+    let again = again.iter().find(|p| matches!(p.alike, CommonFactor::Place { .. })).unwrap();
     assert!((again.chance / place.chance - 2.0).abs() < 1e-9);
     assert_eq!(once_in(0.01), "at most 1 of 100 runs");
     assert_eq!(once_in(0.0), "less than 1 of 1,000,000 runs");
@@ -177,7 +177,10 @@ fn a_limit_that_is_always_on_is_no_pattern() {
     };
     assert_eq!(of(&moments), []);
     let then: Vec<_> = list.iter().map(|e| (e.start_ns, e.end_ns)).collect();
-    assert_eq!(of(&then), [Alike::Culprit { name: QUOTA.to_owned(), pid: Some(8), own: false }]);
+    assert_eq!(
+        of(&then),
+        [CommonFactor::Culprit { name: QUOTA.to_owned(), pid: Some(8), own: false }]
+    );
 }
 
 #[test]
@@ -211,15 +214,18 @@ fn who_is_always_there_is_no_pattern() {
         .collect();
     assert_eq!(of(&always), []);
     let then: Vec<LayerRow> = list.iter().map(|e| neighbour(e.start_ns, e.end_ns)).collect();
-    assert_eq!(of(&then), [Alike::Culprit { name: "backup".to_owned(), pid: Some(8), own: false }]);
+    assert_eq!(
+        of(&then),
+        [CommonFactor::Culprit { name: "backup".to_owned(), pid: Some(8), own: false }]
+    );
 }
 
 /// Seen in a run of durable writes: each begins as soon as the one before is flushed, the slow ones as all others.
 #[test]
 fn the_beat_of_a_load_that_syncs_is_no_pattern() {
-    let then = |i: u64| Traits {
+    let then = |i: u64| OutlierFeatures {
         after_flush: Some((OpKind::Write, 32_800 + i as i64 % 5 * 1000)),
-        ..Traits::default()
+        ..OutlierFeatures::default()
     };
     let list = with(then, 9, Layer::Device);
     let of = |usual: Vec<i64>| {
@@ -228,6 +234,6 @@ fn the_beat_of_a_load_that_syncs_is_no_pattern() {
     };
     assert_eq!(of((0..1000).map(|i| 30_000 + i * 10).collect()), []);
     let told = of((0..1000).map(|i| 1_000_000 + i * 10_000).collect());
-    assert!(matches!(told[..], [Alike::AfterFlush { .. }]), "{told:?}");
+    assert!(matches!(told[..], [CommonFactor::AfterFlush { .. }]), "{told:?}");
     assert_eq!(of(vec![9_000_000; USUAL_MIN - 1]), [], "too few say nothing of what is usual");
 }

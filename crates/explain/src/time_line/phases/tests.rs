@@ -6,7 +6,7 @@ use taillight_rundir::layers::LayerKind;
 use super::*;
 use crate::events::Events;
 use crate::events::rounds::BlockRound;
-use crate::time_line::timeline::lengths;
+use crate::time_line::segments::lengths;
 
 mod blocks;
 
@@ -52,10 +52,10 @@ fn round(bio: i64, alloc: i64, issue: i64, done: i64) -> BlockRound {
 }
 
 fn all(io: &LayerRow, context: &IoContext<'_>) -> Vec<(u64, Phase)> {
-    let pieces = pieces(io, context);
-    assert_eq!(lengths(&pieces).sum(), (io.end_ns - io.start_ns) as u64);
-    let length = |p: &Piece| ((p.to - p.from) as u64, p.phase);
-    pieces.iter().map(length).collect()
+    let segments = segments(io, context);
+    assert_eq!(lengths(&segments).sum(), (io.end_ns - io.start_ns) as u64);
+    let length = |p: &Segment| ((p.to - p.from) as u64, p.phase);
+    segments.iter().map(length).collect()
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
 fn a_worker_that_waits_for_a_cpu_after_its_flush_is_no_late_completion() {
     let all_of = |events: &Events| {
         let both = LayerRow { token: Some(7), sync_punt_ns: Some(1050), wake_ns: None, ..io() };
-        lengths(&pieces(&both, &IoContext::of(events, 0)))
+        lengths(&segments(&both, &IoContext::of(events, 0)))
     };
     let mut events = Events::default();
     let slept = LayerRow {
@@ -176,7 +176,7 @@ fn behind_a_worker_the_write_waits_for_what_that_one_waits_for() {
         worker(Some(6), 1020, Some(1900), 1910, room),
     ];
     events.other.insert(LayerKind::Worker, rows);
-    let it = lengths(&pieces(&punted(Some(1960)), &IoContext::of(&events, 0)));
+    let it = lengths(&segments(&punted(Some(1960)), &IoContext::of(&events, 0)));
     let expected = [
         (Phase::PageCache, 880),
         (Phase::Cpu, 10 + 20),
@@ -197,7 +197,7 @@ fn a_write_waits_for_its_worker_no_longer_than_until_it_is_done() {
     // The program's thread is told of it and has no CPU either.
     let asleep = off(1020, Some(1410), 1990, "io_cqring_wait");
     events.off.insert(0, vec![asleep]);
-    let it = lengths(&pieces(&punted(Some(1405)), &IoContext::of(&events, 0)));
+    let it = lengths(&segments(&punted(Some(1405)), &IoContext::of(&events, 0)));
     assert_eq!(it.get(Phase::Cpu), 385 + 580);
     assert_eq!(it.get(Phase::IoWorker), 5 + 5);
 }
@@ -216,7 +216,7 @@ fn a_worker_that_makes_room_in_memory_on_the_cpu_is_in_the_page_cache() {
         events.other.insert(LayerKind::Reclaim, vec![room(token)]);
         let robbed = worker(Some(token), 1200, None, 1300, "shrink_lruvec");
         events.other.insert(LayerKind::Worker, vec![robbed]);
-        let it = lengths(&pieces(&punted(Some(1950)), &IoContext::of(&events, 0)));
+        let it = lengths(&segments(&punted(Some(1950)), &IoContext::of(&events, 0)));
         let both = (it.get(Phase::PageCache), it.get(Phase::Cpu));
         assert_eq!(both, (700, 100), "its own or another's: {token}");
     }
@@ -233,7 +233,7 @@ fn who_waits_for_a_lock_waits_for_what_its_holder_waits_for() {
         let mut events = Events::default();
         events.off.insert(0, vec![waiter]);
         events.off.insert(1, vec![off(1000, Some(1080), 1085, holder)]);
-        lengths(&pieces(&io(), &IoContext::of(&events, 0)))
+        lengths(&segments(&io(), &IoContext::of(&events, 0)))
     };
     let reclaims = waits("swapper/1", "reclaim_throttle;try_to_free_pages");
     assert_eq!(reclaims.get(Phase::PageCache), 80);
@@ -252,7 +252,7 @@ fn a_thread_that_dozed_was_not_busy_with_what_had_not_come() {
         ..io()
     };
     let application =
-        |io: LayerRow| lengths(&pieces(&io, &IoContext::default())).get(Phase::Application);
+        |io: LayerRow| lengths(&segments(&io, &IoContext::default())).get(Phase::Application);
     assert_eq!(application(queued(10)), 200);
     assert_eq!(application(queued(700)), 0);
 }
@@ -266,7 +266,7 @@ fn a_wake_up_that_went_unseen_is_known_where_the_cpu_was_free() {
             ..off(1010, None, 1060, "request_wait_answer;fuse_read")
         };
         let context = IoContext { off: &[row], ..IoContext::default() };
-        lengths(&pieces(&io(), &context))
+        lengths(&segments(&io(), &context))
     };
     assert_eq!(asleep("swapper/1").get(Phase::FileSystem), 50);
     assert_eq!(asleep("rustc").get(Phase::FileSystem), 0);
@@ -292,7 +292,7 @@ fn a_sleep_is_named_by_its_stack() {
         off(1820, None, 1870, "exit_to_user_mode_loop"),
     ];
     let context = IoContext { off: &events, ..IoContext::default() };
-    let lengths = lengths(&pieces(&io(), &context));
+    let lengths = lengths(&segments(&io(), &context));
     assert_eq!(lengths.get(Phase::FileSystem), 40);
     assert_eq!(lengths.get(Phase::Cpu), 10 + 50);
     assert_eq!(lengths.sum(), 1000);
@@ -342,9 +342,9 @@ proptest! {
         for (blind, all) in [(false, None), (true, None), (false, Some(&seen)), (true, Some(&seen))] {
             let context =
                 IoContext { off: &events, blind, earlier: &earlier, all, ..IoContext::default() };
-            let pieces = pieces(&io, &context);
-            prop_assert_eq!(lengths(&pieces).sum(), 1000);
-            prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));
+            let segments = segments(&io, &context);
+            prop_assert_eq!(lengths(&segments).sum(), 1000);
+            prop_assert!(segments.windows(2).all(|w| w[0].to == w[1].from));
         }
     }
 }
@@ -372,7 +372,7 @@ fn a_worker_is_not_blamed_while_the_thread_that_is_told_has_no_cpu() {
     events.add(worker(Some(6), 1_000_000, Some(9_900_000), 9_900_100, "submit_bio_wait"));
     let off = asleep(9_940_000);
     let context = IoContext { off: &off, all: Some(&events), ..IoContext::default() };
-    let waited = lengths(&pieces(&io, &context));
+    let waited = lengths(&segments(&io, &context));
     assert!(waited.get(IoWorker) > 8_900_000, "{waited:?}");
 }
 
@@ -392,7 +392,7 @@ fn a_worker_whose_first_part_is_held_back_is_told_of_nothing() {
     };
     let mut events = Events::default();
     events.add(worker(Some(7), 1030, Some(1805), 1810, "submit_bio_wait;blkdev_issue_flush"));
-    let it = lengths(&pieces(&io, &IoContext::of(&events, 0)));
+    let it = lengths(&segments(&io, &IoContext::of(&events, 0)));
     assert_eq!((it.get(Phase::Throttle), it.get(Phase::Completion)), (670, 5));
 }
 
@@ -423,7 +423,7 @@ fn what_the_worker_slept_for_before_the_sync_was_handed_over_is_told() {
         let mut context = IoContext::of(&events, 0);
         let own = [off(1_030_000, Some(8_970_000), 8_990_000, "io_cqring_wait")];
         context.off = &own;
-        let it = lengths(&pieces(&handed_over_twice(0), &context));
+        let it = lengths(&segments(&handed_over_twice(0), &context));
         [Phase::FileSystem, Phase::Cpu, Phase::Completion].map(|p| it.get(p))
     };
     assert_eq!(waits(2, "percpu_rwsem_wait;io_write"), [7_880_000, 70_000, 20_000]);
@@ -434,7 +434,7 @@ fn what_the_worker_slept_for_before_the_sync_was_handed_over_is_told() {
 fn a_thread_without_cpu_hands_the_sync_over_late() {
     let robbed = [LayerRow { state: Some(0), ..off(1_200_000, None, 8_990_000, "task_work_run") }];
     let context = IoContext { off: &robbed, ..IoContext::default() };
-    let it = lengths(&pieces(&handed_over_twice(0), &context));
+    let it = lengths(&segments(&handed_over_twice(0), &context));
     assert_eq!((it.get(Phase::Cpu), it.get(Phase::IoWorker)), (7_790_000, 190_000 + 10_000));
 }
 
@@ -442,12 +442,12 @@ fn a_thread_without_cpu_hands_the_sync_over_late() {
 fn a_limit_that_has_a_part_of_a_worker_is_no_wait_for_the_worker() {
     let held =
         LayerRow { sync_punt_ns: None, held_ns: Some(9_010_000), ..handed_over_twice(flags::HELD) };
-    let it = lengths(&pieces(&held, &IoContext::default()));
+    let it = lengths(&segments(&held, &IoContext::default()));
     assert_eq!((it.get(Phase::Throttle), it.get(Phase::IoWorker)), (8_000_000, 0));
     // Others kept the workers from it for most of that time.
     let mut events = Events::default();
     events.add(worker(Some(6), 1_000_000, Some(8_900_000), 8_900_100, "submit_bio_wait"));
-    let it = lengths(&pieces(&held, &IoContext::of(&events, 0)));
+    let it = lengths(&segments(&held, &IoContext::of(&events, 0)));
     assert_eq!((it.get(Phase::Throttle), it.get(Phase::IoWorker)), (0, 8_000_000));
 }
 
@@ -459,7 +459,7 @@ fn what_a_worker_waited_for_before_a_limit_took_it_is_no_limit() {
         let mut events = Events::default();
         let row = worker(Some(7), 1_020_000, None, 8_900_000, "task_work_run");
         events.add(LayerRow { kind, state: Some(state), ..row });
-        let it = lengths(&pieces(&held, &IoContext::of(&events, 0)));
+        let it = lengths(&segments(&held, &IoContext::of(&events, 0)));
         [Phase::Cpu, Phase::PageCache, Phase::Throttle].map(|p| it.get(p))
     };
     assert_eq!(line(LayerKind::Worker, 0), [7_880_000, 0, 110_000], "it had no CPU");

@@ -185,17 +185,17 @@ fn layer_slices(dir: &RunDir, chosen: &ChosenIos) -> Result<BTreeMap<Layer, Vec<
     });
     sums::believed(dir, names::LAYERS)?;
     let mut layers: BTreeMap<Layer, Vec<TraceSlice>> = BTreeMap::new();
-    for (io, pieces) in time_lines(dir, slow.collect())? {
+    for (io, segments) in time_lines(dir, slow.collect())? {
         let annotations = vec![
             numbered("worker", io.worker.into()),
             text("op", io.op.name().to_owned()),
             numbered("submit_ns", io.submit_ns.max(0) as u64),
         ];
-        for piece in pieces {
-            layers.entry(layer(piece.phase)).or_default().push(TraceSlice {
-                from: piece.from,
-                to: piece.to,
-                name: piece.phase.words(),
+        for segment in segments {
+            layers.entry(layer(segment.phase)).or_default().push(TraceSlice {
+                from: segment.from,
+                to: segment.to,
+                name: segment.phase.words(),
                 categories: vec!["layer"],
                 annotations: annotations.clone(),
             });

@@ -109,7 +109,7 @@ pub fn episode(e: &EpisodeView) -> Option<String> {
     for (i, row) in e.picture.iter().enumerate() {
         let y = HEAD + ROW * i as f64;
         label(&mut out, LABELS - 6.0, y + 10.0, "end", &row.label);
-        for p in &row.pieces {
+        for p in &row.segments {
             let ns = (p.to - p.from).max(0) as u64;
             bar(&mut out, x(p.from), y, x(p.to) - x(p.from), p.phase, ns);
         }
@@ -152,7 +152,7 @@ fn stack(out: &mut String, level: &PhaseLevel, y: f64) {
 pub fn legend(it: &Explanation) -> Vec<(&'static str, &'static str)> {
     let used = |phase: &Phase| {
         let mut rows = it.episodes.iter().flat_map(|e| e.picture.iter());
-        rows.any(|r| r.pieces.iter().any(|p| p.phase == *phase))
+        rows.any(|r| r.segments.iter().any(|p| p.phase == *phase))
             || it.levels.iter().any(|l| l.phases.get(*phase) > 0)
     };
     let phases = Phase::ALL.into_iter().filter(used);

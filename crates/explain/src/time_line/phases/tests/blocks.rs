@@ -257,7 +257,7 @@ fn in_the_plug_of_a_polling_thread_without_a_cpu_nothing_waits_for_the_queue() {
         let mut events = Events::default();
         events.add(LayerRow { kind: LayerKind::Worker, worker: Some(polls), token, ..row });
         let context = IoContext { all: Some(&events), ..IoContext::default() };
-        let line = pieces(&queued, &context);
+        let line = segments(&queued, &context);
         lengths(&line).get(Queue)
     };
     let (submits, all) = ("blk_start_plug;io_submit_sqes;io_sq_thread", (3 * MS - 1150) as u64);

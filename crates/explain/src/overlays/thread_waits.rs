@@ -9,32 +9,32 @@ use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{AT_ONCE, Piece, Source, overlapping};
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
 use crate::verdict::judge::Judged;
 
 /// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
 const IDLE: u64 = 0x402;
 /// A thread of the kernel is woken up for an I/O this soon after the stamp before it, ns. An interrupt of
 /// the program's thread that wakes up another one counts as the program's own wake-up: hence so short.
-const SOON: i64 = 20_000;
+const SHORT_WAKEUP_NS: i64 = 20_000;
 
 /// When a program had the I/O that serves it (FUSE), from its first request to the last answer: by whichever thread
 /// the I/O went there, its own or one that it was handed to.
-pub fn served_by_program(_: &[Piece], io: &LayerRow, _: &IoContext<'_>) -> Vec<Piece> {
+pub fn server_waits(_: &[Segment], io: &LayerRow, _: &IoContext<'_>) -> Vec<Segment> {
     let stamps = io.served_ns.zip(io.answered_ns).filter(|(from, to)| from < to);
-    let had = |time| Piece::new(time, Phase::FileSystem, Source::Stamps);
+    let had = |time| Segment::new(time, Phase::FileSystem, Source::Stamps);
     stamps.map(had).into_iter().collect()
 }
 
 /// The waits of the threads that serve the disk and tell of its completions.
-pub fn served(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
-    let mut served = servers_of_loop(line, io, context);
-    served.extend(soft_interrupts(line, io, context));
+pub fn disk_server_waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+    let mut served = loop_worker_waits(line, io, context);
+    served.extend(softirq_waits(line, io, context));
     served
 }
 
 /// When the program was stopped or frozen, as its threads' sleeps say.
-pub fn stops(_: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn stop_sleeps(_: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
     let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
     let stopped = |r: &&LayerRow| {
@@ -43,40 +43,44 @@ pub fn stops(_: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> 
     };
     let stop = |r: &LayerRow| {
         let time = (r.start_ns, r.middle_ns.unwrap_or(r.end_ns));
-        Piece::new(time, Phase::Stopped, Source::OwnSleep)
+        Segment::new(time, Phase::Stopped, Source::OwnSleep)
     };
     asleep.filter(stopped).map(stop).collect()
 }
 
 /// What the kernel's threads did that told the I/O's own thread of its completion, before they did.
-pub fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn completion_thread_waits(
+    line: &[Segment],
+    io: &LayerRow,
+    context: &IoContext<'_>,
+) -> Vec<Segment> {
     let late = line.iter().filter(|p| matches!(p.phase, Phase::Completion | Phase::Unobserved));
     let mut waits = Vec::new();
-    for piece in late {
-        let of = |list| overlapping(list, piece.from, io.end_ns);
+    for segment in late {
+        let of = |list| overlapping(list, segment.from, io.end_ns);
         for told in [context.off, context.worker_off].into_iter().flat_map(of) {
             let wake = told.middle_ns.unwrap_or(told.end_ns);
-            for row in helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid) {
+            for row in helpers(context, segment.from, wake).filter(|r| r.pid == told.waker_pid) {
                 // It went on at once to what woke the waiting thread up.
-                if row.end_ns <= wake && wake - row.end_ns < AT_ONCE {
-                    waits.extend(doings(row, Source::Helper));
+                if row.end_ns <= wake && wake - row.end_ns < WAKEUP_WINDOW_NS {
+                    waits.extend(wait_segments(row, Source::Helper));
                 }
             }
         }
         // Who waits for several I/Os may be awake for another one when this one is told.
-        let went_on = [Some(piece.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
-        let late = helpers(context, piece.from, io.end_ns).filter(|row| {
+        let went_on = [Some(segment.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
+        let late = helpers(context, segment.from, io.end_ns).filter(|row| {
             let work = row.other.as_deref().is_some_and(|name| name.starts_with("kworker/"));
-            let at_once = |at: i64| (0..AT_ONCE).contains(&(at - row.end_ns));
-            piece.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
+            let at_once = |at: i64| (0..WAKEUP_WINDOW_NS).contains(&(at - row.end_ns));
+            segment.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
         });
         for row in late {
             // It may have lost its CPU several times on the way.
-            let same = helpers(context, piece.from, row.end_ns).filter(|r| r.pid == row.pid);
-            let lost = same.flat_map(|r| doings(r, tie(r, io, context)));
-            let lost: Vec<Piece> = lost.filter(|wait| wait.phase == Phase::Cpu).collect();
-            let within = |w: &Piece| (w.to.min(piece.to) - w.from.max(piece.from)).max(0);
-            if lost.iter().map(within).sum::<i64>() * 2 >= piece.length() {
+            let same = helpers(context, segment.from, row.end_ns).filter(|r| r.pid == row.pid);
+            let lost = same.flat_map(|r| wait_segments(r, tie(r, io, context)));
+            let lost: Vec<Segment> = lost.filter(|wait| wait.phase == Phase::Cpu).collect();
+            let within = |w: &Segment| (w.to.min(segment.to) - w.from.max(segment.from)).max(0);
+            if lost.iter().map(within).sum::<i64>() * 2 >= segment.length() {
                 waits.extend(lost);
             }
         }
@@ -85,14 +89,14 @@ pub fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec
 }
 
 /// What io_uring's polling thread waited for.
-pub fn pollers(_: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
-    let rows = context.all.into_iter().flat_map(|all| polled(io, all));
-    rows.flat_map(|row| doings(row, Source::Helper)).collect()
+pub fn sqpoll_waits(_: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+    let rows = context.all.into_iter().flat_map(|all| sqpoll_thread_rows(io, all));
+    rows.flat_map(|row| wait_segments(row, Source::Helper)).collect()
 }
 
 /// What the polling thread of io_uring left off the CPU, which takes the requests of this I/O's thread
 /// from the queue and tells it of their ends.
-pub fn polled<'a>(
+pub fn sqpoll_thread_rows<'a>(
     io: &LayerRow,
     events: &'a Events,
 ) -> impl Iterator<Item = &'a LayerRow> + use<'a> {
@@ -103,23 +107,23 @@ pub fn polled<'a>(
 
 /// What the threads did that serve the loop device of an I/O: its own program woke them up, or they were
 /// in the loop device's functions.
-pub fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn loop_worker_waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     if !io.dev.as_deref().is_some_and(|dev| dev.starts_with("7:")) {
         return Vec::new();
     }
     let mut waits = Vec::new();
-    for piece in line.iter().filter(|p| p.phase == Phase::Device) {
-        for row in helpers(context, piece.from, piece.to) {
+    for segment in line.iter().filter(|p| p.phase == Phase::Device) {
+        for row in helpers(context, segment.from, segment.to) {
             let woken = row.middle_ns.unwrap_or(row.start_ns);
-            let soon = (0..SOON).contains(&(woken - piece.from));
+            let soon = (0..SHORT_WAKEUP_NS).contains(&(woken - segment.from));
             // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
-            let next = woken <= piece.from && ends_with(row, piece, AT_ONCE);
+            let next = woken <= segment.from && ends_with(row, segment, WAKEUP_WINDOW_NS);
             let for_it = row.has(flags::WOKEN_BY_OWN) && (soon || next);
             // Another one of its kind passed the work on, and when it ran this was done at once.
-            let late = (row.end_ns - woken.max(piece.from)) * 2 >= piece.to - piece.from;
-            let passed_on = ends_with(row, piece, AT_ONCE) && late && unbound(row);
+            let late = (row.end_ns - woken.max(segment.from)) * 2 >= segment.to - segment.from;
+            let passed_on = ends_with(row, segment, WAKEUP_WINDOW_NS) && late && unbound(row);
             if for_it || passed_on || row.stack.as_deref().is_some_and(stacks::serves_loop) {
-                waits.extend(doings(row, tie(row, io, context)));
+                waits.extend(wait_segments(row, tie(row, io, context)));
             }
         }
     }
@@ -130,24 +134,26 @@ pub fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -
 
 /// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
 /// the device's time, and when it ran they were told at once.
-pub fn soft_interrupts(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn softirq_waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
-    for piece in line.iter().filter(|p| p.phase == Phase::Device) {
-        let rows = helpers(context, piece.from, piece.to).filter(|row| {
-            let late = (row.end_ns - woken(row).max(piece.from)) * 2 >= piece.to - piece.from;
+    for segment in line.iter().filter(|p| p.phase == Phase::Device) {
+        let rows = helpers(context, segment.from, segment.to).filter(|row| {
+            let late = (row.end_ns - woken(row).max(segment.from)) * 2 >= segment.to - segment.from;
             let soft = row.other.as_deref().is_some_and(|name| name.starts_with("ksoftirqd/"));
-            soft && late && ends_with(row, piece, AT_ONCE / 5)
+            soft && late && ends_with(row, segment, WAKEUP_WINDOW_NS / 5)
         });
         waits.extend(
-            rows.map(|row| Piece::new((woken(row), row.end_ns), Phase::Cpu, tie(row, io, context))),
+            rows.map(|row| {
+                Segment::new((woken(row), row.end_ns), Phase::Cpu, tie(row, io, context))
+            }),
         );
     }
     waits
 }
 
-/// Whether a thread came back to the CPU no longer than this before the end of a piece, ns.
-fn ends_with(row: &LayerRow, piece: &Piece, before: i64) -> bool {
-    (0..before).contains(&(piece.to - row.end_ns))
+/// Whether a thread came back to the CPU no longer than this before the end of a segment, ns.
+fn ends_with(row: &LayerRow, segment: &Segment, before: i64) -> bool {
+    (0..before).contains(&(segment.to - row.end_ns))
 }
 
 /// How it is known that a thread of the kernel acted for an I/O: the program woke it up, or it woke up the program;
@@ -171,13 +177,13 @@ fn unbound(row: &LayerRow) -> bool {
 /// Requests that a thread of the kernel gives to the driver (flushes, a queue that is run again) wait
 /// with it for its CPU: the program woke it up, or it does nothing else, and when it ran they were issued
 /// at once.
-pub fn givers_to_driver(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn dispatch_waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
-    for piece in line.iter().filter(|p| p.phase == Phase::Queue) {
-        let rows = helpers(context, piece.from, piece.to);
+    for segment in line.iter().filter(|p| p.phase == Phase::Queue) {
+        let rows = helpers(context, segment.from, segment.to);
         let gives = rows.filter(|r| r.has(flags::WOKEN_BY_OWN) || runs_queues(r));
-        for row in gives.filter(|r| ends_with(r, piece, AT_ONCE)) {
-            let late = doings(row, tie(row, io, context)).into_iter();
+        for row in gives.filter(|r| ends_with(r, segment, WAKEUP_WINDOW_NS)) {
+            let late = wait_segments(row, tie(row, io, context)).into_iter();
             waits.extend(late.filter(|wait| wait.phase == Phase::Cpu));
         }
     }
@@ -195,7 +201,7 @@ fn runs_queues(row: &LayerRow) -> bool {
 }
 
 /// Threads of the kernel that acted for a slow I/O and were late themselves.
-pub fn linked<'a>(one: &Judged, events: &'a Events) -> Vec<&'a LayerRow> {
+pub fn helper_threads<'a>(one: &Judged, events: &'a Events) -> Vec<&'a LayerRow> {
     let Some(io) = &one.row else {
         return Vec::new();
     };
@@ -220,12 +226,12 @@ pub fn helpers<'a>(
 }
 
 /// What such a thread waited for, and then for a CPU.
-pub fn doings(row: &LayerRow, source: Source) -> Vec<Piece> {
+pub fn wait_segments(row: &LayerRow, source: Source) -> Vec<Segment> {
     if row.state == Some(0) {
-        return vec![Piece::new((row.start_ns, row.end_ns), Phase::Cpu, source)];
+        return vec![Segment::new((row.start_ns, row.end_ns), Phase::Cpu, source)];
     }
     let wake = row.middle_ns.unwrap_or(row.end_ns);
-    let mut waits = vec![Piece::new((wake, row.end_ns), Phase::Cpu, source)];
+    let mut waits = vec![Segment::new((wake, row.end_ns), Phase::Cpu, source)];
     let stack = row.stack.as_deref().filter(|_| row.state != Some(IDLE));
     let phase = match stack.map(|stack| (stacks::sleep_reason(stack), stack)) {
         Some((SleepReason::For(phase, _), stack)) if !stacks::passed_on(stack, phase) => {
@@ -238,7 +244,7 @@ pub fn doings(row: &LayerRow, source: Source) -> Vec<Piece> {
         Some((SleepReason::OwnIo, _)) => Some((Phase::Device, Source::Holder)),
         _ => None,
     };
-    let slept = phase.map(|(phase, source)| Piece::new((row.start_ns, wake), phase, source));
+    let slept = phase.map(|(phase, source)| Segment::new((row.start_ns, wake), phase, source));
     waits.splice(0..0, slept);
     waits
 }

@@ -11,11 +11,11 @@ fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
         submit_ns: submit,
         complete_ns: complete,
     };
-    again(slow, None, vec![Piece::new((submit, complete), phase, Source::Stamps)])
+    again(slow, None, vec![Segment::new((submit, complete), phase, Source::Stamps)])
 }
 
-fn again(slow: Slow, row: Option<LayerRow>, pieces: Vec<Piece>) -> Judged {
-    judge(slow, row, Some(pieces), &JudgeInputs::default())
+fn again(slow: Slow, row: Option<LayerRow>, segments: Vec<Segment>) -> Judged {
+    judge(slow, row, Some(segments), &JudgeInputs::default())
 }
 
 /// Worker 1 was asleep, and this one woke it up.
@@ -72,15 +72,15 @@ fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
     });
     let row = LayerRow { start_ns: 5, end_ns: 9_001_000, worker: Some(1), ..LayerRow::default() };
     let mut leader = io(0, 0, 9_002_000, Phase::Throttle);
-    leader.pieces = vec![
-        Piece::new((0, done - 100), Phase::Throttle, Source::Stamps),
-        Piece::new((done - 100, done), Phase::Device, Source::Stamps),
+    leader.segments = vec![
+        Segment::new((0, done - 100), Phase::Throttle, Source::Stamps),
+        Segment::new((done - 100, done), Phase::Device, Source::Stamps),
     ];
     let flags = Some(flags::FLUSH);
     let sent = LayerRow { bios: Some(parts), size: Some(4096), flags, ..LayerRow::default() };
-    let leader = again(leader.slow, Some(sent), leader.pieces);
+    let leader = again(leader.slow, Some(sent), leader.segments);
     let follower = io(1, 5, 9_001_000, phase);
-    let mut list = vec![again(follower.slow, Some(row), follower.pieces), leader];
+    let mut list = vec![again(follower.slow, Some(row), follower.segments), leader];
     follow(&mut list, &events, again);
     list[0].layer
 }
@@ -138,12 +138,12 @@ fn who_waits_for_the_worker_of_another_one_waits_for_what_that_one_waits_for() {
         };
         let judged = |one: Judged, token| {
             let row = row(token, one.slow.complete_ns);
-            again(one.slow, Some(row), one.pieces)
+            again(one.slow, Some(row), one.segments)
         };
         let leader = judged(io(0, 5, 9_000_100, Phase::Device), token);
         let mut list = vec![judged(io(0, 5, 9_500_000, Phase::PageCache), 8), leader];
         follow(&mut list, &events, again);
-        list[0].pieces.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
+        list[0].segments.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
     };
     let (own, device) = (Phase::PageCache, Phase::Device);
     assert_eq!(phases(9_200_000, 7, 1), [(5, own), (8_999_990, device), (500_000, own)]);
@@ -161,7 +161,7 @@ fn who_waits_for_another_worker_of_the_ring_waits_for_what_that_one_waits_for() 
         let own = io(0, 5, 9_001_000, Phase::FileSystem);
         let mut leader = io(0, 0, 9_000_000, Phase::Device);
         leader.row = Some(LayerRow { flags: Some(flags::PUNTED), ..LayerRow::default() });
-        let mut list = vec![again(own.slow, Some(row), own.pieces), leader];
+        let mut list = vec![again(own.slow, Some(row), own.segments), leader];
         follow(&mut list, &events, again);
         list[0].layer
     };
@@ -196,7 +196,7 @@ fn what_the_thread_does_itself_holds_up_the_rest_of_its_batch() {
                 ..LayerRow::default()
             };
             let one = io(0, 0, 9_000_000, phase);
-            again(one.slow, Some(row), one.pieces)
+            again(one.slow, Some(row), one.segments)
         };
         let mut list = vec![
             one(10, Phase::Completion),
@@ -224,17 +224,17 @@ fn of_several_with_parts_at_the_disk_who_had_them_there_for_longest_leads() {
     // It waits for the same commit, and the last thing in it was a flush.
     let mut other = io(0, 0, 9_000_900, Phase::FileSystem);
     let (from, to) = (0, 8_999_000);
-    other.pieces = vec![
-        Piece::new((from, to), Phase::FileSystem, Source::Stamps),
-        Piece::new((to, 9_000_000), Phase::Device, Source::Stamps),
-        Piece::new((9_000_000, 9_000_900), Phase::FileSystem, Source::Stamps),
+    other.segments = vec![
+        Segment::new((from, to), Phase::FileSystem, Source::Stamps),
+        Segment::new((to, 9_000_000), Phase::Device, Source::Stamps),
+        Segment::new((9_000_000, 9_000_900), Phase::FileSystem, Source::Stamps),
     ];
     let handed = || Some(LayerRow { sync_punt_ns: Some(6), ..LayerRow::default() });
     other.row = handed();
     let row = LayerRow { token: Some(7), ..row };
     let layer = |handed: Option<LayerRow>| {
         let leader = Judged { row: handed, ..io(0, 4, 9_000_050, Phase::Device) };
-        let own = again(own.slow, Some(row.clone()), own.pieces.clone());
+        let own = again(own.slow, Some(row.clone()), own.segments.clone());
         let mut list = vec![own, other.clone(), leader];
         follow(&mut list, &events, again);
         list[0].layer

@@ -20,7 +20,7 @@ fn kworker(times: (i64, i64, i64), state: u64, stack: &str) -> LayerRow {
     LayerRow { state: Some(state), pid: Some(77), ..asleep(LayerKind::Kthread, times, stack) }
 }
 
-fn lengths(line: &[Piece]) -> Vec<(i64, Phase)> {
+fn lengths(line: &[Segment]) -> Vec<(i64, Phase)> {
     line.iter().map(|p| (p.to - p.from, p.phase)).collect()
 }
 
@@ -33,7 +33,7 @@ fn cut(line: &[(i64, i64, Phase)], off: LayerRow, helpers: Vec<LayerRow>) -> Vec
     let io =
         LayerRow { end_ns: 1_000, worker: Some(3), dev: Some("7:1".into()), ..LayerRow::default() };
     let line =
-        line.iter().map(|(from, to, phase)| Piece::new((*from, *to), *phase, Source::Stamps));
+        line.iter().map(|(from, to, phase)| Segment::new((*from, *to), *phase, Source::Stamps));
     lengths(&by_threads(line.collect(), &io, &context))
 }
 
@@ -75,8 +75,8 @@ fn a_server_had_the_io_whichever_thread_took_it_there() {
         flags: Some(flags::PUNTED | flags::QUEUED),
         ..LayerRow::default()
     };
-    let piece = |from, to, phase| Piece::new((from, to), phase, Source::Silence);
-    let line = vec![piece(0, 30, Submit), piece(30, 1_000, Unobserved)];
+    let segment = |from, to, phase| Segment::new((from, to), phase, Source::Silence);
+    let line = vec![segment(0, 30, Submit), segment(30, 1_000, Unobserved)];
     let line = by_threads(line, &io, &IoContext::default());
     let expected = [(30, Submit), (20, Unobserved), (900, FileSystem), (50, Unobserved)];
     assert_eq!(lengths(&line), expected);

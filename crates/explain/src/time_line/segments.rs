@@ -1,5 +1,5 @@
-//! Builds the time line of one I/O: pieces without gaps, with the thread's off-CPU intervals put into them.
-//! Which stamps bound which piece is in `phases` and the files it calls.
+//! Builds the time line of one I/O: segments without gaps, with the thread's off-CPU intervals put into them.
+//! Which stamps bound which segment is in `phases` and the files it calls.
 
 use taillight_rundir::layers::LayerRow;
 
@@ -7,7 +7,7 @@ use crate::events::context::IoContext;
 use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::{Phase, Phases};
 
-/// How it is known what a piece of a time line was. A verdict's certainty follows from it (`rules::sure`).
+/// How it is known what a segment of a time line was. A verdict's certainty follows from it (`rules::sure`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Between stamps of the I/O's own way.
@@ -31,9 +31,9 @@ impl Source {
     }
 }
 
-/// A piece of an I/O's time line.
+/// A segment of an I/O's time line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct Segment {
     /// From, CLOCK_MONOTONIC ns.
     pub from: i64,
     pub to: i64,
@@ -43,25 +43,25 @@ pub struct Piece {
     pub rule: Option<u8>,
 }
 
-impl Piece {
-    pub fn new((from, to): (i64, i64), phase: Phase, source: Source) -> Piece {
-        Piece { from, to, phase, source, rule: None }
+impl Segment {
+    pub fn new((from, to): (i64, i64), phase: Phase, source: Source) -> Segment {
+        Segment { from, to, phase, source, rule: None }
     }
 
     pub fn length(&self) -> i64 {
         self.to - self.from
     }
 
-    /// Whether another piece goes on with the same.
-    fn goes_on(&self, other: &Piece) -> bool {
-        let same = |p: &Piece| (p.phase, p.source, p.rule);
+    /// Whether another segment goes on with the same.
+    fn goes_on(&self, other: &Segment) -> bool {
+        let same = |p: &Segment| (p.phase, p.source, p.rule);
         same(self) == same(other)
     }
 }
 
 /// Builds a time line without gaps.
 pub struct TimeLine {
-    pieces: Vec<Piece>,
+    segments: Vec<Segment>,
     /// How far it is.
     pub at: i64,
     /// Where it must end.
@@ -71,34 +71,34 @@ pub struct TimeLine {
 impl TimeLine {
     /// At the begin of an I/O.
     pub fn of(io: &LayerRow) -> TimeLine {
-        TimeLine { pieces: Vec::with_capacity(8), at: io.start_ns, end: io.end_ns }
+        TimeLine { segments: Vec::with_capacity(8), at: io.start_ns, end: io.end_ns }
     }
 
     /// Whether anything is behind it.
     pub fn begun(&self) -> bool {
-        !self.pieces.is_empty()
+        !self.segments.is_empty()
     }
 
-    pub fn pieces(self) -> Vec<Piece> {
-        self.pieces
+    pub fn segments(self) -> Vec<Segment> {
+        self.segments
     }
 
     /// What was built; the rest of the I/O is `rest`, of which nothing was seen.
-    pub fn end(mut self, rest: Phase) -> Vec<Piece> {
+    pub fn end(mut self, rest: Phase) -> Vec<Segment> {
         self.to(self.end, rest, Source::Silence);
-        self.pieces
+        self.segments
     }
 
     /// Everything up to `to` is `phase`.
     pub fn to(&mut self, to: i64, phase: Phase, source: Source) {
         let to = to.clamp(self.at, self.end);
-        put(&mut self.pieces, Piece::new((self.at, to), phase, source));
+        put(&mut self.segments, Segment::new((self.at, to), phase, source));
         self.at = to;
     }
 }
 
 /// A thread that goes on at once after it came back to the CPU, ns.
-pub const AT_ONCE: i64 = 1_000_000;
+pub const WAKEUP_WINDOW_NS: i64 = 1_000_000;
 
 pub fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
     let first = rows.partition_point(|r| r.end_ns <= from);
@@ -106,7 +106,7 @@ pub fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item 
 }
 
 /// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`.
-pub fn stretch(
+pub fn append_thread_states(
     line: &mut TimeLine,
     to: i64,
     base: Phase,
@@ -202,22 +202,22 @@ fn main_sleep(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
     (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
 }
 
-/// Appends a piece, as a part of the last one where it goes on with the same.
-fn put(line: &mut Vec<Piece>, piece: Piece) {
+/// Appends a segment, as a part of the last one where it goes on with the same.
+fn put(line: &mut Vec<Segment>, segment: Segment) {
     match line.last_mut() {
-        _ if piece.to <= piece.from => {}
-        Some(last) if last.goes_on(&piece) => last.to = piece.to,
-        _ => line.push(piece),
+        _ if segment.to <= segment.from => {}
+        Some(last) if last.goes_on(&segment) => last.to = segment.to,
+        _ => line.push(segment),
     }
 }
 
-/// A line without its sources: what follows of the same phase is one piece, of the first one's source.
-pub fn by_phase(line: &[Piece]) -> Vec<Piece> {
-    let mut out: Vec<Piece> = Vec::with_capacity(line.len());
-    for piece in line {
+/// A line without its sources: what follows of the same phase is one segment, of the first one's source.
+pub fn by_phase(line: &[Segment]) -> Vec<Segment> {
+    let mut out: Vec<Segment> = Vec::with_capacity(line.len());
+    for segment in line {
         match out.last_mut() {
-            Some(last) if last.phase == piece.phase => last.to = piece.to,
-            _ => out.push(*piece),
+            Some(last) if last.phase == segment.phase => last.to = segment.to,
+            _ => out.push(*segment),
         }
     }
     out
@@ -225,33 +225,37 @@ pub fn by_phase(line: &[Piece]) -> Vec<Piece> {
 
 /// Replaces what `may` be something else by `times`, where these lie; of times that overlap, the first to begin
 /// counts.
-pub fn recut(line: &[Piece], times: &[Piece], may: impl Fn(&Piece) -> bool) -> Vec<Piece> {
-    let mut out: Vec<Piece> = Vec::with_capacity(line.len() + 2);
-    for piece in line {
-        let mut at = piece.from;
-        while may(piece) && at < piece.to {
-            let next = times.iter().filter(|t| t.to > at && t.from < piece.to);
+pub fn overlay(
+    line: &[Segment],
+    times: &[Segment],
+    may: impl Fn(&Segment) -> bool,
+) -> Vec<Segment> {
+    let mut out: Vec<Segment> = Vec::with_capacity(line.len() + 2);
+    for segment in line {
+        let mut at = segment.from;
+        while may(segment) && at < segment.to {
+            let next = times.iter().filter(|t| t.to > at && t.from < segment.to);
             let Some(next) = next.min_by_key(|t| (t.from.max(at), t.from)) else { break };
-            let (from, to) = (next.from.max(at), next.to.min(piece.to));
-            put(&mut out, Piece { from: at, to: from, ..*piece });
-            put(&mut out, Piece { from, to, ..*next });
+            let (from, to) = (next.from.max(at), next.to.min(segment.to));
+            put(&mut out, Segment { from: at, to: from, ..*segment });
+            put(&mut out, Segment { from, to, ..*next });
             at = to;
         }
-        put(&mut out, Piece { from: at, ..*piece });
+        put(&mut out, Segment { from: at, ..*segment });
     }
     out
 }
 
-pub fn lengths(pieces: &[Piece]) -> Phases {
+pub fn lengths(segments: &[Segment]) -> Phases {
     let mut phases = Phases::default();
-    for piece in pieces {
-        phases.0[piece.phase as usize] += (piece.to - piece.from) as u64;
+    for segment in segments {
+        phases.0[segment.phase as usize] += (segment.to - segment.from) as u64;
     }
     phases
 }
 
 /// Times and phases, for tests of what does not depend on the sources.
 #[cfg(test)]
-pub fn spans(pieces: &[Piece]) -> Vec<(i64, i64, Phase)> {
-    pieces.iter().map(|p| (p.from, p.to, p.phase)).collect()
+pub fn spans(segments: &[Segment]) -> Vec<(i64, i64, Phase)> {
+    segments.iter().map(|p| (p.from, p.to, p.phase)).collect()
 }

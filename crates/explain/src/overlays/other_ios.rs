@@ -17,7 +17,7 @@ use crate::events::layers::Slow;
 use crate::events::stacks::{self, SleepReason};
 use crate::overlays::by_others;
 use crate::time_line::phase::Phase;
-use crate::time_line::timeline::{AT_ONCE, Piece, Source, by_phase, overlapping};
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping};
 use crate::verdict::judge::Judged;
 
 /// The smallest block of a file system, which may be a part of its own, bytes.
@@ -64,7 +64,7 @@ impl Index {
 pub fn follow(
     judged: &mut [Judged],
     events: &Events,
-    judge: impl Fn(Slow, Option<LayerRow>, Vec<Piece>) -> Judged,
+    judge: impl Fn(Slow, Option<LayerRow>, Vec<Segment>) -> Judged,
 ) {
     let index = Index::of(judged);
     // Who leads is mostly done before who follows, and so has what it inherits itself. Further passes hand on
@@ -72,11 +72,11 @@ pub fn follow(
     for pass in 0..PASSES {
         let mut changed = false;
         for i in index.order.iter().copied() {
-            let pieces = by_others(i, &OtherIos { judged, events, index: &index }, pass);
-            if pieces == judged[i].pieces {
+            let segments = by_others(i, &OtherIos { judged, events, index: &index }, pass);
+            if segments == judged[i].segments {
                 continue;
             }
-            let again = judge(judged[i].slow, judged[i].row.clone(), pieces);
+            let again = judge(judged[i].slow, judged[i].row.clone(), segments);
             judged[i] = Judged { shared: judged[i].shared, ..again };
             changed = true;
         }
@@ -94,20 +94,20 @@ fn on_disk(phase: Phase) -> bool {
 }
 
 /// What says why an I/O does not go on.
-fn tells(phase: Phase) -> bool {
+fn is_cause(phase: Phase) -> bool {
     use Phase::*;
     !matches!(phase, Submit | Application | Store | Completion | Blocked | Unobserved)
 }
 
 /// What an I/O waited for meanwhile that held a lock, or led the write group of a store.
-pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index } = *all;
     let one = &judged[i];
     let own = u64::from(one.slow.worker);
     let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
     let mut waits = Vec::new();
-    for piece in by_phase(&one.pieces).iter().filter(|p| FOR_ANOTHER.contains(&p.phase)) {
-        for asleep in overlapping(off, piece.from, piece.to).filter(|r| r.state != Some(0)) {
+    for segment in by_phase(&one.segments).iter().filter(|p| FOR_ANOTHER.contains(&p.phase)) {
+        for asleep in overlapping(off, segment.from, segment.to).filter(|r| r.state != Some(0)) {
             let (Some(wake), Some(by)) = (asleep.middle_ns, asleep.waker.filter(|w| *w != own))
             else {
                 continue;
@@ -116,7 +116,11 @@ pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
             else {
                 continue;
             };
-            waits.extend(meanwhile(leader, asleep.start_ns.max(piece.from), wake.min(piece.to)));
+            waits.extend(overlap_of(
+                leader,
+                asleep.start_ns.max(segment.from),
+                wake.min(segment.to),
+            ));
         }
     }
     waits
@@ -133,7 +137,7 @@ struct DiskParts {
 impl DiskParts {
     fn of(judged: &[Judged]) -> DiskParts {
         let times = judged.iter().map(|one| {
-            let line = by_phase(&one.pieces);
+            let line = by_phase(&one.segments);
             line.iter().filter(|p| on_disk(p.phase)).map(|p| (p.from, p.to)).collect()
         });
         let times: Vec<Vec<(i64, i64)>> = times.collect();
@@ -151,21 +155,21 @@ impl DiskParts {
 }
 
 /// What an I/O waited for in a time.
-fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Piece> {
-    let told = leader.pieces.iter().filter(|p| tells(p.phase));
+fn overlap_of(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Segment> {
+    let told = leader.segments.iter().filter(|p| is_cause(p.phase));
     let within =
-        move |p: &Piece| Piece::new((p.from.max(from), p.to.min(to)), p.phase, Source::Holder);
+        move |p: &Segment| Segment::new((p.from.max(from), p.to.min(to)), p.phase, Source::Holder);
     told.map(within).filter(|p| p.from < p.to)
 }
 
 /// Times in which an I/O waited for pages, for a block or the log of the file system's own, or for what another worker
 /// thread of io_uring had, and what the I/O waited for that they belonged to: one whose way to the disk ended
 /// just before.
-pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index: Index { disk, .. } } = *all;
     let one = &judged[i];
-    let waits = |p: &Piece| matches!(p.phase, Phase::PageCache | Phase::FileSystem);
-    let Some(io) = one.row.as_ref().filter(|_| one.pieces.iter().any(waits)) else {
+    let waits = |p: &Segment| matches!(p.phase, Phase::PageCache | Phase::FileSystem);
+    let Some(io) = one.row.as_ref().filter(|_| one.segments.iter().any(waits)) else {
         return Vec::new();
     };
     let own = u64::from(one.slow.worker);
@@ -182,7 +186,8 @@ pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
         let log = row.stack.as_deref().is_some_and(stacks::waits_for_log_write);
         let Some(wake) = row.middle_ns.filter(|_| pages || behind_worker(row)) else { continue };
         let until = disk.ends.partition_point(|(done, _)| *done <= wake);
-        let near = disk.ends[..until].iter().rev().take_while(|(done, _)| wake - done < AT_ONCE);
+        let near =
+            disk.ends[..until].iter().rev().take_while(|(done, _)| wake - done < WAKEUP_WINDOW_NS);
         let mut near = near.map(|(_, of)| *of).filter(|of| *of != i);
         // A flush of the disk is in the lines of all who wait for it.
         let longest = |of: &usize| disk.within(*of, row.start_ns, wake);
@@ -192,7 +197,7 @@ pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
             false => near.filter(|of| handed_over(&judged[*of])).max_by_key(longest),
         };
         if let Some(leader) = leader {
-            waits.extend(meanwhile(&judged[leader], row.start_ns, wake));
+            waits.extend(overlap_of(&judged[leader], row.start_ns, wake));
         }
     }
     waits
@@ -207,11 +212,11 @@ fn sent_together(
     judged: &[Judged],
 ) -> Option<usize> {
     let after = disk.ends.partition_point(|(done, _)| *done <= wake);
-    let near = disk.ends[after..].iter().take_while(|(done, _)| done - wake < AT_ONCE);
+    let near = disk.ends[after..].iter().take_while(|(done, _)| done - wake < WAKEUP_WINDOW_NS);
     let near = near.map(|(_, of)| *of).filter(|of| *of != i && sends_for_others(&judged[*of]));
     let at_disk = |of: &usize| disk.times[*of].iter().any(|(f, t)| *f <= wake && wake < *t);
     let covered =
-        |of: &usize| -> i64 { meanwhile(&judged[*of], from, wake).map(|p| p.length()).sum() };
+        |of: &usize| -> i64 { overlap_of(&judged[*of], from, wake).map(|p| p.length()).sum() };
     near.filter(at_disk).filter(|of| covered(of) * 2 >= wake - from).max_by_key(covered)
 }
 
@@ -227,7 +232,7 @@ fn sends_for_others(one: &Judged) -> bool {
 
 /// Times before a worker thread of io_uring began an I/O that was handed to it, in which such a thread slept over
 /// another I/O of the same ring, and what that I/O waited for.
-pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index: Index { tokens, .. } } = *all;
     let one = &judged[i];
     let Some(io) = one.row.as_ref().filter(|io| io.token.is_some()) else {
@@ -246,14 +251,14 @@ pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
         let leader = &judged[*tokens.get(&r.token?)?];
         let until = r.middle_ns.unwrap_or(r.end_ns).min(begun);
         let same_ring = leader.slow.worker == one.slow.worker;
-        same_ring.then(|| meanwhile(leader, r.start_ns.max(from), until))
+        same_ring.then(|| overlap_of(leader, r.start_ns.max(from), until))
     });
     behind.flatten().collect()
 }
 
 /// The same where that I/O was not at the disk: few workers with ordinary I/Os there are a lack of workers; what holds
 /// those back is not.
-pub fn waits_for_held_worker(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+pub fn waits_for_held_worker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let mut turns = waits_for_turn(i, all);
     turns.retain(|wait| !on_disk(wait.phase));
     turns
@@ -275,7 +280,7 @@ fn begun_by_thread(judged: &[Judged]) -> BTreeMap<u64, Vec<(i64, usize)>> {
 /// did itself, and what that I/O waited for: those behind it have not begun, and those before it are told of together
 /// with the last. It is the slow I/O that the thread began last, just before it slept, or the slow I/O whose way to the
 /// disk ended just before the thread was woken up.
-pub fn waits_for_submission(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+pub fn waits_for_submission(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index: Index { begun, disk, .. } } = *all;
     let own = u64::from(judged[i].slow.worker);
     let (Some(io), Some(of)) = (judged[i].row.as_ref(), begun.get(&own)) else {
@@ -295,10 +300,11 @@ pub fn waits_for_submission(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
         let Some((at, leader)) = before.last().copied().filter(|(_, leader)| *leader != i) else {
             continue;
         };
-        let ended = |end: i64| (0..AT_ONCE).contains(&(wake - end));
-        let its = from - at < AT_ONCE || disk.times[leader].iter().any(|(_, to)| ended(*to));
+        let ended = |end: i64| (0..WAKEUP_WINDOW_NS).contains(&(wake - end));
+        let its =
+            from - at < WAKEUP_WINDOW_NS || disk.times[leader].iter().any(|(_, to)| ended(*to));
         if its && !with_worker && !handed(leader, from) {
-            waits.extend(meanwhile(&judged[leader], from, wake));
+            waits.extend(overlap_of(&judged[leader], from, wake));
         }
     }
     waits
@@ -335,7 +341,7 @@ fn in_flight<'a>(of: &[usize], judged: &'a [Judged], at: i64) -> Option<&'a Judg
     if !then.is_empty() {
         return single(then);
     }
-    single(since(at - AT_ONCE).take_while(|j| j.slow.complete_ns < at).collect())
+    single(since(at - WAKEUP_WINDOW_NS).take_while(|j| j.slow.complete_ns < at).collect())
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ static SIGNS: [Sign; 8] = [
 
 /// Samples of a run that may be worth a word, in the order of [`SIGNS`].
 #[derive(Debug, Default)]
-pub struct Around<'a>(Vec<Watched<'a>>);
+pub struct HostSigns<'a>(Vec<Watched<'a>>);
 
 /// One metric of one thing.
 #[derive(Debug)]
@@ -46,9 +46,9 @@ struct Watched<'a> {
     usual: f64,
 }
 
-impl<'a> Around<'a> {
+impl<'a> HostSigns<'a> {
     /// Those of the run's samples that can be a sign.
-    pub fn watching(tracks: &'a [HostTrack]) -> Around<'a> {
+    pub fn watching(tracks: &'a [HostTrack]) -> HostSigns<'a> {
         let place = |t: &HostTrack| {
             let same = |s: &Sign| s.source == t.metric.source && s.metric == t.metric.name;
             SIGNS.iter().position(same)
@@ -61,7 +61,7 @@ impl<'a> Around<'a> {
             usual: median(track),
             track,
         });
-        Around(watched.collect())
+        HostSigns(watched.collect())
     }
 
     /// What stands out in the samples that touch a window of time, CLOCK_MONOTONIC ns.
@@ -131,7 +131,7 @@ mod tests {
             track("psi", "cpu_some", &[80.0, 80.0, 85.0, 80.0, 80.0]),
             track("memory", "allocstall/s", &[0.0, 0.0, 12.0, 0.0, 0.0]),
         ];
-        let around = Around::watching(&tracks);
+        let around = HostSigns::watching(&tracks);
         let said = around.words(2 * S + 100, 2 * S + 200).unwrap();
         assert_eq!(
             said,
@@ -140,13 +140,13 @@ mod tests {
         );
         assert_eq!(around.words(3 * S + 1, 4 * S - 1), None, "a calm second");
         assert!(around.words(3 * S - 1, 3 * S + 1).is_some(), "both touched");
-        assert_eq!(Around::default().words(0, S), None);
+        assert_eq!(HostSigns::default().words(0, S), None);
     }
 
     #[test]
     fn stolen_time_is_said_also_when_it_is_usual() {
         let tracks = [track("cpu", "%steal", &[30.0, 31.0, 29.0])];
-        let around = Around::watching(&tracks);
+        let around = HostSigns::watching(&tracks);
         assert!(around.words(0, 10).unwrap().contains("30 % (usually 30 %)"));
     }
 }

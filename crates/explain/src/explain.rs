@@ -52,7 +52,10 @@ pub fn explain(
     }
     let OutlierThresholds { ns: thresholds, percentiles, given } = thresholds(dir, summary);
     let (slow, more) = layers::slow_ios(dir, &thresholds)?;
-    let (loaded, mut judged) = judge_all(dir, &info, slow, &thresholds, inputs.left_out)?;
+    let mut loaded = load(dir, &info, &slow)?;
+    loaded.events.left_out = inputs.left_out.map(str::to_owned);
+    let traced = std::mem::take(&mut loaded.slow);
+    let mut judged = judge_loaded(dir, &loaded, traced, &slow, &thresholds);
     backlog::inherit(&mut judged);
     let ios: Vec<_> = judged.iter().map(|j| j.verdict).collect();
     let layers = shares(judged.iter().map(|j| &j.verdict), more);
@@ -87,50 +90,56 @@ pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Segment
     let Some(info) = &dir.manifest().trace else {
         return Ok(Vec::new());
     };
-    let (_, judged) = judge_all(dir, info, ios, &BTreeMap::new(), None)?;
+    let mut loaded = load(dir, info, &ios)?;
+    let traced = std::mem::take(&mut loaded.slow);
+    let judged = judge_loaded(dir, &loaded, traced, &ios, &BTreeMap::new());
     Ok(judged.into_iter().map(|j| (j.slow, j.segments)).collect())
 }
 
-/// Judges I/Os by what was seen of them, and of those that they waited for.
-fn judge_all(
-    dir: &RunDir,
-    info: &TraceInfo,
-    slow: Vec<Slow>,
-    thresholds: &BTreeMap<OpKind, u64>,
-    left_out: Option<&str>,
-) -> Result<(layers::TracedRun, Vec<Judged>)> {
+/// Reads what was traced of a run, with the rows of these slow I/Os. Errors: `Corrupt` when the file is damaged.
+fn load(dir: &RunDir, info: &TraceInfo, slow: &[Slow]) -> Result<layers::TracedRun> {
     let threads_only = info.backend == TracingBackend::Perf;
     let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
     let sight =
         Visibility { blind: !threads_only && (!watched || info.events_lost > 0), threads_only };
     let keys = slow.iter().map(|s| (u64::from(s.worker), s.submit_ns)).collect();
-    let mut loaded = match dir.existing(names::LAYERS) {
-        Some(_) => layers::layers(dir, info.kept, &keys, sight)?,
-        None => layers::TracedRun::empty(info.kept),
-    };
-    loaded.events.left_out = left_out.map(str::to_owned);
+    match dir.existing(names::LAYERS) {
+        Some(_) => layers::layers(dir, info.kept, &keys, sight),
+        None => Ok(layers::TracedRun::empty(info.kept)),
+    }
+}
+
+/// Judges slow I/Os by what was `traced` of them, and of those that they waited for.
+fn judge_loaded(
+    dir: &RunDir,
+    loaded: &layers::TracedRun,
+    mut traced: BTreeMap<(u64, i64), TracedIoRow>,
+    slow: &[Slow],
+    thresholds: &BTreeMap<OpKind, u64>,
+) -> Vec<Judged> {
     let base = Baseline::of(&loaded.phased);
     let events = &loaded.events;
-    let pages = pages::Pages::of(dir, loaded.slow.values().map(|t| &t.row));
-    let traced = &mut loaded.slow;
-    let mut judged: Vec<Judged> = slow
-        .into_iter()
-        .map(|slow| {
-            let threshold_ns = thresholds.get(&slow.op).copied();
-            let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
-            let found = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
-            match found {
-                None => judge(slow, None, None, &by),
-                Some(found) => judge_traced(slow, found, events, &pages, &by),
-            }
-        })
-        .collect();
+    let pages = pages::Pages::of(dir, traced.values().map(|t| &t.row));
+    let judged = slow.iter().map(|slow| {
+        let threshold_ns = thresholds.get(&slow.op).copied();
+        let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
+        match traced.remove(&(u64::from(slow.worker), slow.submit_ns)) {
+            None => judge(*slow, None, None, &by),
+            Some(found) => judge_traced(*slow, found, events, &pages, &by),
+        }
+    });
+    let mut judged: Vec<Judged> = judged.collect();
     other_ios::follow(&mut judged, events, |slow, row, segments| {
         let threshold_ns = thresholds.get(&slow.op).copied();
         let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
-        judge(slow, row, Some(segments), &by)
+        let beside = IoContext::of(events, u64::from(slow.worker));
+        let asleep = |row| workers::own_events(row, LayerKind::Worker, &beside);
+        let worker_off = row.as_ref().map(asleep).unwrap_or_default();
+        let page_ns = row.as_ref().and_then(|row| pages.read_by_another(row));
+        let context = IoContext { page_ns, worker_off: &worker_off, ..beside };
+        judge(slow, row, Some(segments), &JudgeInputs { context: Some(&context), ..by })
     });
-    Ok((loaded, judged))
+    judged
 }
 
 /// How the run usually is.

@@ -4,8 +4,8 @@
 //! thread that submits a batch).
 //!
 //! The I/O that was waited for is found from the thread that ended the wait, of pages from the block I/O
-//! that ended then; where that thread had several I/Os in flight, nothing is handed on. An inherited
-//! verdict is never sure.
+//! that ended then; where that thread had several I/Os in flight, nothing is handed on. Time that is another I/O's
+//! makes no verdict sure, but for what a worker thread of the same ring was seen to sleep for.
 
 use std::collections::BTreeMap;
 
@@ -156,9 +156,19 @@ impl DiskParts {
 
 /// What an I/O waited for in a time.
 fn overlap_of(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Segment> {
+    overlap_from(leader, (from, to), |_| Source::Holder)
+}
+
+/// The same, with the source that another one's segment has for who waits for it.
+fn overlap_from(
+    leader: &Judged,
+    (from, to): (i64, i64),
+    source: impl Fn(Source) -> Source,
+) -> impl Iterator<Item = Segment> {
     let told = leader.segments.iter().filter(|p| is_cause(p.phase));
-    let within =
-        move |p: &Segment| Segment::new((p.from.max(from), p.to.min(to)), p.phase, Source::Holder);
+    let within = move |p: &Segment| {
+        Segment::new((p.from.max(from), p.to.min(to)), p.phase, source(p.source))
+    };
     told.map(within).filter(|p| p.from < p.to)
 }
 
@@ -251,9 +261,15 @@ pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
         let leader = &judged[*tokens.get(&r.token?)?];
         let until = r.middle_ns.unwrap_or(r.end_ns).min(begun);
         let same_ring = leader.slow.worker == one.slow.worker;
-        same_ring.then(|| overlap_of(leader, r.start_ns.max(from), until))
+        let wait = (r.start_ns.max(from), until);
+        same_ring.then(|| overlap_from(leader, wait, of_worker))
     });
     behind.flatten().collect()
+}
+
+/// The worker thread's own sleep was seen, and the ring ties it to the I/O that it had yet to begin.
+fn of_worker(leader: Source) -> Source {
+    if leader == Source::OwnSleep { Source::Helper } else { Source::Holder }
 }
 
 /// The same where that I/O was not at the disk: few workers with ordinary I/Os there are a lack of workers; what holds

@@ -153,6 +153,33 @@ fn who_waits_for_the_worker_of_another_one_waits_for_what_that_one_waits_for() {
 }
 
 #[test]
+fn what_a_worker_of_the_ring_was_seen_to_sleep_for_is_seen() {
+    let sources = |of: Source| {
+        let mut events = worker_asleep("fsfreeze", "percpu_rwsem_wait;io_write;io_wq_worker");
+        events.sort();
+        let row = |token| LayerRow {
+            start_ns: 5,
+            end_ns: 9_100_000,
+            token: Some(token),
+            punt_ns: Some(8),
+            flags: Some(flags::PUNTED),
+            ..LayerRow::default()
+        };
+        let mut leader = io(0, 5, 9_000_200, Phase::PageCache);
+        leader.segments.iter_mut().for_each(|s| s.source = of);
+        leader.row = Some(row(7));
+        let own = io(0, 5, 9_100_000, Phase::FileSystem);
+        let mut list = vec![again(own.slow, Some(row(8)), own.segments), leader];
+        follow(&mut list, &events, again);
+        let phase = |s: &&Segment| s.phase == Phase::PageCache;
+        list[0].segments.iter().filter(phase).map(|s| s.source).collect::<Vec<_>>()
+    };
+    assert_eq!(sources(Source::OwnSleep), [Source::Helper]);
+    assert_eq!(sources(Source::Stamps), [Source::Holder]);
+    assert_eq!(sources(Source::Inferred), [Source::Holder]);
+}
+
+#[test]
 fn who_waits_for_another_worker_of_the_ring_waits_for_what_that_one_waits_for() {
     let layer = |woken_by: &str, stack: &str| {
         let events = worker_asleep(woken_by, stack);

@@ -7,11 +7,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::{setup, tool};
 
-/// Pages that have a table of scores, each with the flag of the lab that prints it.
-const PAGES: [(&str, &str); 2] =
-    [("crates/lab/RESULTS.md", "--matrix"), ("docs/explain.md", "--overview")];
+/// Pages that have a table of scores, each with the flag of the lab that prints it, and the marks around it.
+const PAGES: [(&str, &str, (&str, &str)); 3] = [
+    ("crates/lab/RESULTS.md", "--matrix", (BEGIN, END)),
+    ("docs/explain.md", "--overview", (BEGIN, END)),
+    ("crates/lab/RESULTS.md", "--rule-table", (RULES_BEGIN, RULES_END)),
+];
 const BEGIN: &str = "<!-- lab: written by `cargo xtask lab --write`; do not edit -->";
 const END: &str = "<!-- lab end -->";
+const RULES_BEGIN: &str = "<!-- rules: written by `cargo xtask lab --pages`; do not edit -->";
+const RULES_END: &str = "<!-- rules end -->";
 
 /// Scores of the code as it is, part of the source: whoever makes some kinds again adds to them.
 const RESULTS: &str = "crates/lab/present.jsonl";
@@ -40,11 +45,11 @@ pub fn main(args: &[&str]) -> Result<bool> {
     let rest: Vec<&str> = args.iter().copied().filter(|a| !own.contains(a)).collect();
     let fine = pages || lab(&rest).status().context("the lab")?.success();
     if pages || args.contains(&"--write") {
-        for (name, flag) in PAGES {
+        for (name, flag, (begin, end)) in PAGES {
             let table = tool::output(&mut lab(&[flag]))?;
             let path = tool::root().join(name);
             let page = std::fs::read_to_string(&path)?;
-            std::fs::write(&path, put(&page, BEGIN, END, &table)?)?;
+            std::fs::write(&path, put(&page, begin, end, &table)?)?;
         }
     }
     Ok(fine)

@@ -113,7 +113,7 @@ pub struct ExplainArgs {
     /// As JSON, for programs: every outlier with its layer.
     #[arg(long)]
     pub json: bool,
-    /// Leave a rule out, to see what it is for.
+    /// Leave a rule out, to see what it is for; `each`: as JSON, what changes without each of them.
     #[arg(long, value_name = "RULE", hide = true)]
     pub without: Option<String>,
 }

@@ -257,6 +257,9 @@ fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>>
 /// as [`main`].
 pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     let left_out = args.without.clone();
+    if left_out.as_deref() == Some(EACH_RULE) {
+        return without_each(&args.run);
+    }
     if let Some(rule) = left_out.as_deref().filter(|rule| !taillight_explain::is_rule(rule)) {
         return Err(Error::usage("no rule is called so")
             .with("rule", rule)
@@ -297,6 +300,19 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
         None => output::note("no pictures: the run directory cannot be written"),
     }
     Ok(exit)
+}
+
+/// Instead of a rule's name: every one of them, one after another.
+const EACH_RULE: &str = "each";
+
+/// What the verdicts of a run are without each rule. Errors: as [`explain`].
+fn without_each(run: &Path) -> Result<Exit> {
+    let Some((all, effects)) = taillight_explain::without_each(&RunDir::open(run)?)? else {
+        return Err(untraced(run));
+    };
+    let value = taillight_report::render::explain_json::without_each(&all, &effects);
+    output::text(&format!("{value}\n"))?;
+    Ok(Exit::Ok)
 }
 
 /// Somebody else's run, or a copy on a medium that is read only, is read all the same.

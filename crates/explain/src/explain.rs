@@ -17,12 +17,12 @@ use crate::events::context::IoContext;
 use crate::events::layers::{PhasedIo, Slow, TracedIoRow, Visibility};
 use crate::events::{layers, pages};
 use crate::explanation::{Blocked, Explanation, PhaseLevel, shares};
-use crate::overlays::other_ios;
+use crate::overlays::{self, other_ios};
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
 use crate::verdict::backlog;
-use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
+use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict, judge};
 
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
@@ -82,6 +82,39 @@ pub fn explain(
         episodes,
         info,
     }))
+}
+
+/// What the verdicts of a run are without one rule.
+#[derive(Debug, Clone)]
+pub struct RuleEffect {
+    pub rule: &'static str,
+    /// Those of other layer or certainty than with all rules.
+    pub changed: Vec<OutlierVerdict>,
+}
+
+/// The verdicts of a run, and what each rule is for: those that are others without it. The run's summary must have been
+/// made. `None` when the run was not traced. Errors: `Corrupt` when a file is damaged.
+pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<RuleEffect>)>> {
+    let (Some(info), Some(summary)) = (&dir.manifest().trace, dir.read::<Summary>()?) else {
+        return Ok(None);
+    };
+    let thresholds = thresholds(dir, &summary).ns;
+    let (slow, _) = layers::slow_ios(dir, &thresholds)?;
+    let mut loaded = load(dir, info, &slow)?;
+    let mut verdicts = |left_out: Option<&str>| -> Vec<OutlierVerdict> {
+        loaded.events.left_out = left_out.map(str::to_owned);
+        let mut judged = judge_loaded(dir, &loaded, loaded.slow.clone(), &slow, &thresholds);
+        backlog::inherit(&mut judged);
+        judged.iter().map(|j| j.verdict).collect()
+    };
+    let all = verdicts(None);
+    let effect = |rule| {
+        let without = verdicts(Some(rule)).into_iter().zip(&all);
+        let changed = without.filter(|(one, was)| (one.layer, one.sure) != (was.layer, was.sure));
+        RuleEffect { rule, changed: changed.map(|(one, _)| one).collect() }
+    };
+    let effects = overlays::names().map(effect).collect();
+    Ok(Some((all, effects)))
 }
 
 /// I/Os of a traced run, and where the time of each went, as far as it was traced; none of another run. Errors: `Corrupt`

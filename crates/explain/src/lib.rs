@@ -18,7 +18,7 @@ pub use episodes::culprits::Culprit;
 pub use episodes::patterns::Pattern;
 pub use episodes::{CANNOT_SEE, EpisodeView};
 pub use events::layers::{Coverage, Slow};
-pub use explain::{ExplainInputs, explain, time_lines};
+pub use explain::{ExplainInputs, RuleEffect, explain, time_lines, without_each};
 pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
 pub use overlays::is_rule;
 pub use so_far::{SlowNow, SlowSoFar};

@@ -73,7 +73,7 @@ static OTHERS: [Overlay<ByOthers>; 5] = [
 ];
 
 /// Names of all rules, by number.
-fn names() -> impl Iterator<Item = &'static str> {
+pub fn names() -> impl Iterator<Item = &'static str> {
     THREADS.iter().map(|r| r.name).chain(OTHERS.iter().map(|r| r.name))
 }
 

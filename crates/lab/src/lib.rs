@@ -11,6 +11,7 @@ pub mod fault_trial;
 pub mod faults;
 pub mod fuse;
 pub mod proxy;
+pub mod rules;
 pub mod score;
 pub mod setting;
 pub mod stage;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use taillight_lab::cleanup::{LabLock, StopSignal};
 use taillight_lab::faults::{FAULTS, Fault, find};
+use taillight_lab::rules;
 use taillight_lab::score::{Score, matrix, overview, read};
 use taillight_lab::setting::Setting;
 use taillight_lab::trial::{self, NotMade};
@@ -21,7 +22,7 @@ const TRIES: u32 = 3;
 #[command(name = "taillight-lab")]
 struct LabArgs {
     /// The program under test.
-    #[arg(required_unless_present_any = ["list", "serve_objects"])]
+    #[arg(required_unless_present_any = ["list", "serve_objects", "rule_table"])]
     taillight: Option<PathBuf>,
     /// Only these faults, separated by commas.
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = fault)]
@@ -58,6 +59,12 @@ struct LabArgs {
     /// Only print what these scores say together, for users.
     #[arg(long, conflicts_with = "matrix")]
     overview: bool,
+    /// Only score each rule of explain on the run directories kept here, as lines of JSON.
+    #[arg(long, value_name = "DIR", requires = "taillight")]
+    rules: Option<PathBuf>,
+    /// Only print what the scores of the rules in the source say.
+    #[arg(long)]
+    rule_table: bool,
 }
 
 impl LabArgs {
@@ -159,6 +166,16 @@ fn run() -> Result<bool> {
     if args.list {
         let faults = FAULTS.iter();
         faults.for_each(|f| println!("{} ({})", f.name, f.layer));
+        return Ok(true);
+    }
+    if let Some((kept, taillight)) = args.rules.as_deref().zip(args.taillight.as_deref()) {
+        for score in rules::measure(taillight, kept)? {
+            println!("{}", serde_json::to_string(&score)?);
+        }
+        return Ok(true);
+    }
+    if args.rule_table {
+        print!("{}", rules::table()?);
         return Ok(true);
     }
     let fine = match &args.taillight {

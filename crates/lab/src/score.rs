@@ -54,6 +54,13 @@ pub struct MatchCounts {
 /// An outlier is injected when the fault was in force for at least this part of its time.
 const SHARE: (i64, i64) = (1, 2);
 
+/// Whether an outlier of `explain --json` is an injected one. Errors: it has no stamps.
+pub fn is_injected(io: &Value, truth: &Truth) -> Result<bool> {
+    let stamp = |name: &str| io[name].as_i64().with_context(|| format!("no {name}: {io}"));
+    let (from, to) = (stamp("intended_ns")?, stamp("complete_ns")?);
+    Ok(truth.covered_ns(from, to) * SHARE.1 >= (to - from) * SHARE.0)
+}
+
 impl Score {
     /// Asks explain about a run and compares.
     pub fn of(taillight: &Path, run: &Path, truth: &Truth) -> Result<Score> {
@@ -69,10 +76,7 @@ impl Score {
             unsplit: count("unsplit"),
         });
         for io in value["ios"].as_array().into_iter().flatten() {
-            let stamp = |name: &str| io[name].as_i64().with_context(|| format!("no {name}: {io}"));
-            let (from, to) = (stamp("intended_ns")?, stamp("complete_ns")?);
-            let covered = truth.covered_ns(from, to);
-            let injected = covered * SHARE.1 >= (to - from) * SHARE.0;
+            let injected = is_injected(io, truth)?;
             let layer = io["layer"].as_str().unwrap_or("unknown").to_owned();
             if injected && io["sure"].as_bool() == Some(true) {
                 *score.sure.entry(layer.clone()).or_default() += 1;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The clock of every stamp: CLOCK_MONOTONIC, ns.
 pub fn now_ns() -> i64 {
@@ -59,6 +59,18 @@ impl Truth {
         sum
     }
 
+    /// Reads what [`Truth::write`] wrote, with the layer that was to be blamed. Errors: a line is none of these.
+    pub fn read(path: &Path) -> Result<(Truth, String)> {
+        let (mut truth, mut layer) = (Truth::default(), String::new());
+        for line in std::fs::read_to_string(path).context("the truth file")?.lines() {
+            let line: Value = serde_json::from_str(line).context("the truth file")?;
+            let stamp = |name: &str| line[name].as_i64().with_context(|| format!("no {name}"));
+            truth.add(stamp("start_ns")?, stamp("end_ns")?);
+            line["layer"].as_str().context("no layer")?.clone_into(&mut layer);
+        }
+        Ok((truth, layer))
+    }
+
     /// Writes one JSON line per window.
     pub fn write(&self, path: &Path, kind: &str, layer: &str) -> Result<()> {
         let mut out = std::fs::File::create(path).context("the truth file")?;
@@ -78,6 +90,18 @@ impl Truth {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut truth = Truth::default();
+        truth.add(10, 20);
+        truth.add(50, 60);
+        let file = std::env::temp_dir().join(format!("taillight-lab-truth-{}", std::process::id()));
+        truth.write(&file, "tags", "block_queue").expect("written");
+        let (back, layer) = Truth::read(&file).expect("read");
+        let _ = std::fs::remove_file(&file);
+        assert_eq!((back.windows, layer.as_str()), (truth.windows, "block_queue"));
+    }
 
     #[test]
     fn overlaps_count_once() {

@@ -88,7 +88,7 @@ pub struct TracedRun {
 }
 
 /// A traced I/O.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TracedIoRow {
     pub row: LayerRow,
     /// Its earlier rounds of parts, by time.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use taillight_rundir::trace_info::TraceInfo;
 
 use taillight_explain::{
     Blocked, Culprit, EpisodeView, Explanation, Layer, LayerShare, OutlierVerdict, Pattern, Phase,
-    PhaseLevel, Phases,
+    PhaseLevel, Phases, RuleEffect,
 };
 
 /// Lengths by phase, ns; phases of no length are left out.
@@ -112,6 +112,13 @@ struct ExplainedOutlier {
     /// It waited behind an earlier one of its worker, whose cause this is and which took so long, ns.
     behind_ns: Option<u64>,
     phases: PhaseLengths,
+}
+
+/// All verdicts of a run, and by rule those that are others without it.
+pub fn without_each(all: &[OutlierVerdict], effects: &[RuleEffect]) -> Value {
+    let list = |ios: &[OutlierVerdict]| ios.iter().map(outlier).collect::<Vec<_>>();
+    let without: BTreeMap<_, _> = effects.iter().map(|e| (e.rule, list(&e.changed))).collect();
+    json!({ "ios": list(all), "without": without })
 }
 
 /// JSON Schema of the explanation.

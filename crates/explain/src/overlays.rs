@@ -47,19 +47,18 @@ const NOT_BEGUN: &[Phase] = &[Submit, Completion, Unobserved];
 /// What may be no more than that nobody was seen to do anything for the I/O.
 const UNTOLD: &[Phase] = &[Submit, Completion, Application, IoWorker, Unobserved];
 
-static THREADS: [Overlay<ByThreads>; 13] = [
+static THREADS: [Overlay<ByThreads>; 12] = [
     rule("server", UNTOLD, server_waits),
     rule("completion-thread", &[Completion, Unobserved], completion_thread_waits),
     rule("stolen-cpu", &[Completion], stolen::waits),
-    rule("disk-server", &[Device], disk_server_waits),
     rule("limit-below", &[Device, LowerQueue], lower_held_back),
     rule("polling-thread", NOT_BEGUN, sqpoll_waits),
     rule("pages", &[PageCache, Unobserved], pages_held_back),
     rule("blocks-held-back", &[FileSystem], blocks_held_back),
     rule("committer", &[FileSystem], commit_thread_waits),
     rule("journal-write", &[FileSystem], journal_writes),
-    // The journal's writes wait for whoever serves the disk, too.
-    rule("journal-disk-server", &[Device], disk_server_waits),
+    // After those that find times of the device: the journal's writes wait for whoever serves the disk, too.
+    rule("disk-server", &[Device], disk_server_waits),
     rule("dispatch", &[Queue], dispatch_waits),
     rule("stopped", PROGRAM, stop_sleeps),
 ];
@@ -147,7 +146,7 @@ mod tests {
         let segment = |from, to, phase| Segment::new((from, to), phase, Source::Stamps);
         let line =
             vec![segment(0, 10, Submit), segment(10, 90, Device), segment(90, 100, Completion)];
-        let line = THREADS[3].put(line, vec![segment(20, 80, Cpu), segment(92, 95, Cpu)], 3);
+        let line = THREADS[9].put(line, vec![segment(20, 80, Cpu), segment(92, 95, Cpu)], 9);
         let spoke = |blamed| RuleSet::of(&line, blamed).names().collect::<Vec<_>>();
         assert_eq!(spoke(Layer::Cpu), ["disk-server"]);
         assert!(spoke(Layer::Device).is_empty(), "its own stamps");

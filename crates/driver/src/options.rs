@@ -79,7 +79,11 @@ fn docs<T: DriverOptions>() -> Vec<OptionDoc> {
             name,
         }
     };
-    defaults.into_iter().map(doc).collect()
+    // What is written only where it is given has no default there.
+    let described = schema["properties"].as_object().into_iter().flatten();
+    let absent = described.filter(|(name, _)| !defaults.contains_key(*name));
+    let absent: Vec<_> = absent.map(|(name, _)| (name.clone(), "none".to_owned().into())).collect();
+    defaults.into_iter().chain(absent).map(doc).collect()
 }
 
 fn one_line(text: &str) -> String {

@@ -23,6 +23,7 @@ mod sync;
 mod sys;
 mod target;
 mod uring;
+mod ways;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -82,6 +83,7 @@ impl Driver for File {
                 all.extend(more.map(text));
             }
         }
+        all.push("direct = false\nengine = \"mmap\"\nfiles = 2".to_owned());
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         Ok(TestTarget::local(dir, "", &all))
     }
@@ -94,9 +96,12 @@ impl BoundDriver for FileOptions {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
-            max_depth: if self.engine == IoEngine::Sync { 1 } else { MAX_DEPTH },
+            max_depth: match self.ways().iter().all(|way| way.engine.blocks()) {
+                true => 1,
+                false => MAX_DEPTH,
+            },
             direct: self.direct,
-            drops_cache: !self.direct,
+            drops_cache: self.ways().iter().any(|way| !way.direct),
             sync: true,
             stores_data: true,
             guarded: true,
@@ -174,7 +179,8 @@ fn open_request<'a>(
     spec: &'a OpenSpec<'a>,
 ) -> Result<(IoEngine, TargetPath, FileOpenSpec<'a>)> {
     let needs = AccessNeeds::of(spec.plan);
-    let method = choose(options, &needs)?;
+    let method = choose(options, &AccessNeeds::of(&ways::shared(spec.plan, options)))?;
+    ways::check(spec.plan, options)?;
     let target = &spec.plan.target;
     let path = target.path.as_deref().filter(|p| !p.is_empty());
     let path = path.ok_or_else(|| {
@@ -209,8 +215,8 @@ fn choose(options: &FileOptions, uses: &AccessNeeds) -> Result<IoEngine> {
         IoEngine::Auto => IoEngine::Sync,
         given => given,
     };
-    if engine == IoEngine::Sync && uses.depth > 1 {
-        return Err(Error::usage("engine = \"sync\" has no queue")
+    if engine.blocks() && uses.depth > 1 {
+        return Err(Error::usage("engine = \"sync\" or \"mmap\" has no queue")
             .with("queue_depth", uses.depth)
             .hint("use --set target.options.engine=uring, or more workers instead of depth"));
     }
@@ -327,7 +333,12 @@ impl OpenedTarget {
         cache::advise(&files, options.read_ahead)?;
         let resident = cache::resident_share(&files, file_size);
         let files = Arc::new(files);
-        let method = ring.map_or(IoMethod::Sync, |setup| {
+        let ways = ways::Ways::open(asked, &files, is_device)?;
+        let align = align.max(ways.align);
+        facts.extend(ways.facts());
+        let mapped = options.engine == IoEngine::Mmap;
+        let blocking = if mapped { IoMethod::Mmap } else { IoMethod::Sync };
+        let method = ring.map_or(blocking, |setup| {
             IoMethod::Uring(RingConfig {
                 files: Arc::clone(&files),
                 setup,
@@ -338,27 +349,17 @@ impl OpenedTarget {
         facts.push(("size.used".to_owned(), total.to_string()));
         facts.push(("io.direct".to_owned(), options.direct.to_string()));
         facts.push(("io.align".to_owned(), align.to_string()));
-        match &method {
-            IoMethod::Sync => facts.push(("io.engine".to_owned(), "sync".to_owned())),
-            IoMethod::Uring(shared) => {
-                let ring = format!("uring {}", shared.setup.describe());
-                facts.push(("io.engine".to_owned(), ring));
-                if options.fixed_buffers && !shared.setup.fixed_buffers {
-                    let why = "no: this process may lock a limited amount of memory only";
-                    facts.push((UNREGISTERED.to_owned(), why.to_owned()));
-                }
-                let batch = match shared.submit_batch {
-                    u32::MAX => "what is due".to_owned(),
-                    n => n.to_string(),
-                };
-                facts.push(("io.submit_batch".to_owned(), batch));
-            }
-        }
+        facts.extend(method_facts(&method, options));
         let share = resident.map_or("unknown".to_owned(), |s| format!("{:.2} %", s * 100.0));
         facts.push(("cache.resident_at_start".to_owned(), share));
         let below = describe(&files[0], device, &mut facts);
         Ok(FileTarget {
-            shape: options.direct.then(|| needs::largest_block(request.spec.plan)).flatten(),
+            shape: options
+                .ways()
+                .iter()
+                .any(|way| way.direct)
+                .then(|| needs::largest_block(request.spec.plan))
+                .flatten(),
             limits: below.as_ref().and_then(RequestLimits::of),
             geometry: Geometry { files: options.files, file_size, align },
             method,
@@ -369,9 +370,34 @@ impl OpenedTarget {
             warm,
             made,
             guarded: Guarded::new(watched, request.spec.stop),
+            held: Arc::strong_count(&files),
+            ways,
             files,
         })
     }
+}
+
+/// How I/O is issued, for the manifest.
+fn method_facts(method: &IoMethod, options: &FileOptions) -> Facts {
+    let mut facts = Facts::new();
+    match method {
+        IoMethod::Sync => facts.push(("io.engine".to_owned(), "sync".to_owned())),
+        IoMethod::Mmap => facts.push(("io.engine".to_owned(), "mmap".to_owned())),
+        IoMethod::Uring(shared) => {
+            let ring = format!("uring {}", shared.setup.describe());
+            facts.push(("io.engine".to_owned(), ring));
+            if options.fixed_buffers && !shared.setup.fixed_buffers {
+                let why = "no: this process may lock a limited amount of memory only";
+                facts.push((UNREGISTERED.to_owned(), why.to_owned()));
+            }
+            let batch = match shared.submit_batch {
+                u32::MAX => "what is due".to_owned(),
+                n => n.to_string(),
+            };
+            facts.push(("io.submit_batch".to_owned(), batch));
+        }
+    }
+    facts
 }
 
 /// By what I/O goes, and to what.
@@ -425,7 +451,9 @@ fn check_io(
         None => direct_align(*fd)?,
     };
     let why = if direct { "direct I/O goes by the device's blocks" } else { "trims do" };
-    needs::aligned(request.spec.plan, align, why)?;
+    let by_block =
+        if direct { &ways::shared(request.spec.plan, request.options) } else { request.spec.plan };
+    needs::aligned(by_block, align, why)?;
     if !file_size.is_multiple_of(align) {
         return Err(Error::usage("the size of a file is not a multiple of the device's blocks")
             .with("size", file_size)

@@ -1,6 +1,6 @@
 //! `[target.options]` of driver `file`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,15 @@ pub enum IoEngine {
     Sync,
     /// `io_uring`, one ring per worker.
     Uring,
+    /// Copies to and from a shared mapping; an I/O error of the device ends the process (SIGBUS).
+    Mmap,
+}
+
+impl IoEngine {
+    /// Each operation is done when the call returns.
+    pub fn blocks(self) -> bool {
+        matches!(self, IoEngine::Sync | IoEngine::Mmap)
+    }
 }
 
 /// What the page cache holds of the target when the run starts.
@@ -134,8 +143,8 @@ const KEPT_NAMES: &str = ".taillight-";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileOptions {
-    /// How I/O is issued: pread/pwrite one at a time, or io_uring with one ring per worker; auto
-    /// takes uring when a queue is deeper than 1, in all runs of a sweep when one of them has such a queue.
+    /// How I/O is issued: pread/pwrite one at a time, io_uring with one ring per worker, or copies to and from a
+    /// mapping (mmap: buffered, one at a time; an I/O error ends the process); auto takes uring when a queue is deeper than 1, in all runs of a sweep when one of them has such a queue.
     pub engine: IoEngine,
     /// Bypass the page cache (O_DIRECT); sizes and offsets must then fit the device's blocks.
     pub direct: bool,
@@ -199,9 +208,48 @@ pub struct FileOptions {
     /// writes, syncs, FUSE); too few and I/O waits for a thread.
     #[schemars(title = "0 to 4096, 0 = the kernel's limit")]
     pub io_workers: u32,
+    /// uring: every so many-th operation is handed to a kernel thread at once instead of being tried first
+    /// (IOSQE_ASYNC); 0 = none.
+    #[schemars(title = "0 to 4096")]
+    #[serde(skip_serializing_if = "is_zero")]
+    pub force_async: u32,
+    /// How single workloads issue their I/O, by name, where it is not as above: `reader = { direct = false, engine =
+    /// "sync" }`. Fields: engine, direct, fixed_buffers, registered_files, submit_batch, force_async, iopoll,
+    /// sqpoll, sqpoll_cpu.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "String", title = "a table by workload")]
+    pub workloads: BTreeMap<String, WorkloadIo>,
     /// A plan that writes begins with an empty file and appends; set by `filestream` alone.
     #[serde(skip)]
     pub grows: bool,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// How one workload issues its I/O; what is absent is as for the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkloadIo {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<IoEngine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direct: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fixed_buffers: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registered_files: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submit_batch: Option<SubmitBatch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force_async: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iopoll: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sqpoll: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sqpoll_cpu: Option<i32>,
 }
 
 impl Default for FileOptions {
@@ -228,12 +276,43 @@ impl Default for FileOptions {
             sqpoll: false,
             sqpoll_cpu: -1,
             io_workers: 0,
+            force_async: 0,
+            workloads: BTreeMap::new(),
             grows: false,
         }
     }
 }
 
 impl FileOptions {
+    /// The options of a workload: those of the target, with its own engine, direct I/O and ring.
+    pub fn of_workload(&self, name: &str) -> FileOptions {
+        let mut own = FileOptions { workloads: BTreeMap::new(), ..self.clone() };
+        let Some(io) = self.workloads.get(name) else { return own };
+        if io.engine.is_some_and(IoEngine::blocks) {
+            let plain = FileOptions::default();
+            (own.submit_batch, own.io_workers, own.force_async) = (plain.submit_batch, 0, 0);
+            (own.iopoll, own.sqpoll, own.sqpoll_cpu) = (false, false, plain.sqpoll_cpu);
+        }
+        own.engine = io.engine.unwrap_or(own.engine);
+        own.direct = io.direct.unwrap_or(own.direct);
+        own.fixed_buffers = io.fixed_buffers.unwrap_or(own.fixed_buffers);
+        own.registered_files = io.registered_files.unwrap_or(own.registered_files);
+        own.submit_batch = io.submit_batch.unwrap_or(own.submit_batch);
+        own.force_async = io.force_async.unwrap_or(own.force_async);
+        own.iopoll = io.iopoll.unwrap_or(own.iopoll);
+        own.sqpoll = io.sqpoll.unwrap_or(own.sqpoll);
+        own.sqpoll_cpu = io.sqpoll_cpu.unwrap_or(own.sqpoll_cpu);
+        own
+    }
+
+    /// How I/O may be issued: as all do it, and as workloads of their own way.
+    pub fn ways(&self) -> Vec<FileOptions> {
+        let own = self.workloads.keys().map(|name| self.of_workload(name));
+        std::iter::once(FileOptions { workloads: BTreeMap::new(), ..self.clone() })
+            .chain(own)
+            .collect()
+    }
+
     /// The size of extents that files are to be laid out in, if they are.
     pub fn extent(&self) -> Option<u64> {
         Some(self.extent_size.0).filter(|n| *n > 0 && self.layout != LayoutPolicy::Never)
@@ -287,7 +366,13 @@ impl DriverOptions for FileOptions {
         if self.iopoll && !self.direct {
             return clash("iopoll", "iopoll = true polls the device and needs direct = true");
         }
-        if self.engine == IoEngine::Sync && (self.iopoll || self.sqpoll) {
+        if self.engine == IoEngine::Mmap && self.direct {
+            return clash(
+                "engine",
+                "engine = \"mmap\" is the page cache, which direct = true bypasses",
+            );
+        }
+        if self.engine.blocks() && (self.iopoll || self.sqpoll) {
             return clash(
                 if self.iopoll { "iopoll" } else { "sqpoll" },
                 "iopoll and sqpoll belong to engine = \"uring\"",
@@ -301,7 +386,7 @@ impl DriverOptions for FileOptions {
                     .with("most", MOST_BATCHED)
                     .hint("0 hands over everything that is due"));
             }
-            if self.engine == IoEngine::Sync {
+            if self.engine.blocks() {
                 return clash("submit_batch", "submit_batch belongs to engine = \"uring\"");
             }
         }
@@ -312,13 +397,18 @@ impl DriverOptions for FileOptions {
                 .with("most", MOST_BATCHED)
                 .hint("0 leaves the limit to the kernel"));
         }
-        if self.engine == IoEngine::Sync && self.io_workers > 0 {
-            return clash("io_workers", "io_workers belongs to engine = \"uring\"");
+        if self.engine.blocks() && (self.io_workers > 0 || self.force_async > 0) {
+            return clash("io_workers", "io_workers and force_async belong to engine = \"uring\"");
         }
         if self.sqpoll_cpu < -1 || (self.sqpoll_cpu >= 0 && !self.sqpoll) {
             return clash("sqpoll_cpu", "sqpoll_cpu is a CPU number and needs sqpoll = true");
         }
-        Ok(())
+        // What the page cache holds is of the whole target.
+        self.workloads.keys().try_for_each(|name| {
+            let (cache, read_ahead) = (CacheState::Drop, ReadAhead::Auto);
+            let own = FileOptions { cache, read_ahead, ..self.of_workload(name) };
+            own.check().map_err(|e| e.with("workload", name))
+        })
     }
 }
 

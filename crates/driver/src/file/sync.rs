@@ -1,4 +1,4 @@
-//! Engine `sync`: one call per operation, done when it returns.
+//! Engines `sync` and `mmap`: one call or copy per operation, done when it returns.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -11,11 +11,14 @@ use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status}
 
 use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, Submitted};
+use crate::file::sys::SharedMap;
 use crate::file::{cache, sys};
 
 /// One worker's handle.
 pub struct SyncSession {
     pub files: Arc<Vec<OwnedFd>>,
+    /// Of each file its mapping, with engine `mmap`: reads and writes are copies.
+    pub maps: Vec<SharedMap>,
     pub buffers: Buffers,
     /// RWF_DSYNC, RWF_SYNC or none.
     pub write_flags: ReadWriteFlags,
@@ -28,6 +31,18 @@ impl SyncSession {
         let Some(fd) = self.files.get(usize::from(op.target)) else {
             return Err(Error::internal("no such file in the target").with("file", op.target));
         };
+        let buffer = self.buffers.slot(slot).get_mut(..op.size as usize);
+        if let (Some(map), OpKind::Read | OpKind::Write, Some(buffer)) =
+            (self.maps.get(usize::from(op.target)), op.kind, buffer.as_deref())
+        {
+            let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
+            if op.kind == OpKind::Read {
+                let buffer = &mut self.buffers.slot(slot)[..op.size as usize];
+                return Ok(map.read(op.offset, buffer).map(|()| op.size).map_err(errno));
+            }
+            let written = map.write(op.offset, buffer, !self.write_flags.is_empty());
+            return Ok(written.map(|()| op.size).map_err(errno));
+        }
         let buffer = self.buffers.slot(slot).get_mut(..op.size as usize);
         Ok(match (op.kind, buffer) {
             (OpKind::Read, Some(buffer)) => pread(fd, buffer, op.offset).map(|n| n as u64),
@@ -93,6 +108,10 @@ impl Session for SyncSession {
     }
 
     fn drop_cached(&mut self, file: u16, offset: u64, len: u64) -> Result<()> {
+        self.maps
+            .get(usize::from(file))
+            .map_or(Ok(()), |map| map.forget(offset, len))
+            .map_err(|e| Error::target("cannot drop mapped data").source(e))?;
         cache::drop_part(&self.files[usize::from(file)], offset, len, self.device)
     }
 

@@ -67,6 +67,80 @@ impl Drop for Mapping {
     }
 }
 
+/// A file mapped for reads and writes of one worker.
+#[derive(Debug)]
+pub struct SharedMap {
+    base: *mut core::ffi::c_void,
+    len: u64,
+}
+
+// SAFETY: the mapping belongs to the process; a session, which owns it, is used by one thread at a time.
+unsafe impl Send for SharedMap {}
+
+impl SharedMap {
+    /// Maps the first `len` bytes of `fd`.
+    pub fn new(fd: impl AsFd, len: u64, writable: bool) -> io::Result<SharedMap> {
+        let size = usize::try_from(len).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+        let may = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a new mapping at an address the kernel chooses; it is never turned into a reference.
+        let base = unsafe { mmap(std::ptr::null_mut(), size, may, MapFlags::SHARED, fd, 0)? };
+        Ok(SharedMap { base, len })
+    }
+
+    /// Where `len` bytes at `offset` begin. Errors: `EINVAL` beyond the end.
+    fn at(&self, offset: u64, len: usize) -> io::Result<*mut core::ffi::c_void> {
+        match offset.checked_add(len as u64).is_some_and(|end| end <= self.len) {
+            // SAFETY: within the mapping.
+            true => Ok(unsafe { self.base.add(offset as usize) }),
+            false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    }
+
+    /// Copies out of the file. Errors: `EINVAL` beyond the end.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let from = self.at(offset, into.len())?;
+        // SAFETY: both ranges are mapped and lie apart; the bytes are the file's, whoever else writes them, and
+        // nothing is decided by them.
+        unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copies into the file, and waits until it is on the device if asked. Errors: `EINVAL` beyond the end, those
+    /// of msync.
+    pub fn write(&self, offset: u64, from: &[u8], durable: bool) -> io::Result<()> {
+        let to = self.at(offset, from.len())?;
+        // SAFETY: as in `read`; who writes has a writable mapping, since its plan writes.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.cast::<u8>(), from.len()) };
+        let within = offset as usize % PAGE;
+        let synced = durable.then(|| {
+            let len = from.len() + within;
+            // SAFETY: whole pages of our mapping, from the one that holds `offset` on.
+            unsafe { rustix::mm::msync(to.sub(within), len, rustix::mm::MsyncFlags::SYNC) }
+        });
+        synced.transpose().map(drop).map_err(io::Error::from)
+    }
+
+    /// Gives up the pages of a part, so that the cache may drop them.
+    pub fn forget(&self, offset: u64, len: u64) -> io::Result<()> {
+        let begin = offset.next_multiple_of(PAGE as u64).min(self.len);
+        let end = offset.saturating_add(len).min(self.len);
+        if begin >= end {
+            return Ok(());
+        }
+        let at = self.at(begin, (end - begin) as usize)?;
+        let advice = rustix::mm::Advice::LinuxDontNeed;
+        // SAFETY: a shared mapping of a file loses nothing: the next access brings the page in again.
+        unsafe { rustix::mm::madvise(at, (end - begin) as usize, advice) }.map_err(io::Error::from)
+    }
+}
+
+impl Drop for SharedMap {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly the mapping made in `new`.
+        let _ = unsafe { munmap(self.base, self.len as usize) };
+    }
+}
+
 /// `cachestat` has the same number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
 

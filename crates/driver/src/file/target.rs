@@ -17,9 +17,10 @@ use crate::file::fill::RandomBytes;
 
 use crate::buffers::{self, BlockShape, Buffers, RequestLimits};
 use crate::file::sync::SyncSession;
-use crate::file::sys::{self, Mapping};
+use crate::file::sys::{self, Mapping, SharedMap};
 use crate::file::uring::setup::RingSetup;
 use crate::file::uring::{RingConfig, UringSession};
+use crate::file::ways::Ways;
 use crate::guard;
 use crate::ownership::MarkedFiles;
 use crate::trial;
@@ -27,6 +28,8 @@ use crate::trial;
 /// How sessions issue I/O.
 pub enum IoMethod {
     Sync,
+    /// A mapping of each session.
+    Mmap,
     /// `io_uring`.
     Uring(RingConfig),
 }
@@ -121,6 +124,10 @@ pub struct FileTarget {
     pub geometry: Geometry,
     /// How sessions issue I/O.
     pub method: IoMethod,
+    /// Of workloads that do it in a way of their own.
+    pub ways: Ways,
+    /// How often `files` are held while there is no session.
+    pub held: usize,
     /// It is a block device.
     pub device: bool,
     pub writable: bool,
@@ -143,6 +150,23 @@ impl FileTarget {
             Some(Sync::Sync) => ReadWriteFlags::SYNC,
             _ => ReadWriteFlags::empty(),
         }
+    }
+
+    /// A mapping of each file, which is as large as the run says.
+    fn maps(&self, files: &[OwnedFd]) -> Result<Vec<SharedMap>> {
+        let size = self.geometry.file_size;
+        let one = |fd: &OwnedFd| {
+            // What only grows by writes could not be mapped.
+            if self.writable && !self.device && rustix::fs::fstat(fd)?.st_size < size as i64 {
+                rustix::fs::ftruncate(fd, size)?;
+            }
+            SharedMap::new(fd, size, self.writable)
+        };
+        files.iter().map(one).collect::<std::io::Result<_>>().map_err(|e| {
+            Error::unavailable("cannot map the files of the target")
+                .source(e)
+                .hint("use options.engine = \"sync\"")
+        })
     }
 
     fn purge(&self) -> Result<()> {
@@ -171,18 +195,26 @@ impl Target for FileTarget {
     }
 
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        let own = if matches!(self.method, IoMethod::Uring(_)) { 2 } else { 1 };
-        let _held = self.guarded.first_look(&self.files, own)?;
+        let _held = self.guarded.first_look(&self.files, self.held)?;
         let mut buffers = memory_of(spec)?;
         // Touches every page: what is got is seen in `session_facts`.
         RandomBytes::new(spec.seed).fill(buffers.all());
         let write_flags = self.write_flags(spec.worker);
-        match &self.method {
-            IoMethod::Sync if spec.depth > 1 => Err(Error::usage("engine = \"sync\" has no queue")
-                .with("queue_depth", spec.depth)
-                .hint("set options.engine = \"uring\", or more workers instead of depth")),
-            IoMethod::Sync => Ok(Box::new(SyncSession {
-                files: Arc::clone(&self.files),
+        let way = self.ways.of(spec.workload);
+        let (method, files) =
+            way.map_or((&self.method, &self.files), |way| (&way.method, &way.files));
+        match method {
+            IoMethod::Sync | IoMethod::Mmap if spec.depth > 1 => {
+                Err(Error::usage("engine = \"sync\" has no queue")
+                    .with("queue_depth", spec.depth)
+                    .hint("set options.engine = \"uring\", or more workers instead of depth"))
+            }
+            IoMethod::Sync | IoMethod::Mmap => Ok(Box::new(SyncSession {
+                maps: match method {
+                    IoMethod::Mmap => self.maps(files)?,
+                    _ => Vec::new(),
+                },
+                files: Arc::clone(files),
                 buffers,
                 write_flags,
                 device: self.device,

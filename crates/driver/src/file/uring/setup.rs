@@ -31,6 +31,8 @@ pub struct RingSetup {
     pub registered_files: bool,
     /// Worker threads of a ring at most; 0 leaves it to the kernel.
     pub io_workers: u32,
+    /// Every so many-th operation goes to one of them at once; 0 = none.
+    pub force_async: u32,
 }
 
 /// Idle time after which a submitting kernel thread sleeps.
@@ -50,6 +52,7 @@ impl RingSetup {
             fixed_buffers: options.fixed_buffers && registers_buffers(),
             registered_files: options.registered_files,
             io_workers: options.io_workers,
+            force_async: options.force_async,
         };
         let older = RingSetup { no_array: false, ..wanted };
         let old = RingSetup { deferred: false, ..older };
@@ -87,6 +90,9 @@ impl RingSetup {
         let mut on: Vec<String> = flags.iter().filter(|f| f.0).map(|f| f.1.into()).collect();
         if self.io_workers > 0 {
             on.push(format!("io_workers={}", self.io_workers));
+        }
+        if self.force_async > 0 {
+            on.push(format!("force_async={}", self.force_async));
         }
         on.join(" ")
     }

@@ -77,6 +77,8 @@ pub struct Ring {
     unsubmitted: u32,
     /// Pushed or in the kernel, completion not yet seen.
     in_flight: u32,
+    /// Operations since the last one that was handed to a kernel thread.
+    prepared: u32,
 }
 
 impl Ring {
@@ -116,6 +118,7 @@ impl Ring {
             enter_flags,
             unsubmitted: 0,
             in_flight: 0,
+            prepared: 0,
         })
     }
 
@@ -137,7 +140,19 @@ impl Ring {
     /// When the slot or file does not exist or `len` exceeds the buffer: a bug of the caller.
     #[inline]
     pub fn push(&mut self, entry: RingOp, slot_ref: SlotRef, user_data: u64) -> bool {
-        let sqe = self.entry(entry, slot_ref).user_data(user_data);
+        let mut sqe = self.entry(entry, slot_ref).user_data(user_data);
+        if self.setup.force_async > 0 {
+            self.prepared += 1;
+            if self.prepared == self.setup.force_async {
+                self.prepared = 0;
+                let fixed = if self.setup.registered_files {
+                    squeue::Flags::FIXED_FILE
+                } else {
+                    squeue::Flags::empty()
+                };
+                sqe = sqe.flags(squeue::Flags::ASYNC | fixed);
+            }
+        }
         // SAFETY: `entry` points reads and writes at the slot's buffer with a checked length; the
         // buffer stays mapped while anything is in flight (see Drop). Files are held by the Arc.
         let pushed = unsafe { self.uring.submission().push(&sqe).is_ok() };

@@ -20,6 +20,7 @@ use taillight_rundir::manifest::PhaseInfo;
 
 use crate::recorder::{InFlightAtEnd, IntervalStats, OpStats, Timeline, WorkerMessage};
 
+use crate::steady::SteadyWatch;
 pub use closed::{ClosedInterval, ClosedOp, Collected, IntervalLog};
 use closed::{IntervalSpan, WorkloadPart};
 
@@ -121,6 +122,8 @@ pub struct Collector {
     told_overtime: bool,
     /// At the end of the last closed interval.
     backlog: Option<u64>,
+    /// Where the plan ends once it is steady.
+    steady: Option<SteadyWatch>,
     collected: Collected,
 }
 
@@ -152,6 +155,7 @@ impl Collector {
             next: BTreeMap::new(),
             told_overtime: false,
             backlog: None,
+            steady: SteadyWatch::of(plan),
             collected: Collected::new(plan, log),
         }
     }
@@ -159,6 +163,16 @@ impl Collector {
     /// Whether some worker has not finished.
     pub fn any_running(&self) -> bool {
         self.running.iter().any(|r| *r)
+    }
+
+    /// Whether the run is to end because it is steady.
+    pub fn is_steady(&self) -> bool {
+        self.steady.as_ref().is_some_and(SteadyWatch::is_reached)
+    }
+
+    /// A fact for the manifest of a run that ends once it is steady.
+    pub fn steady_fact(&self) -> Option<(String, String)> {
+        Some(("run.steady".to_owned(), self.steady.as_ref()?.told()))
     }
 
     /// Takes a worker's message, `now`.
@@ -337,6 +351,7 @@ impl Collector {
         }
         self.backlog = closed.backlog;
         let view = self.view(Arc::new(closed), false);
+        self.steady.iter_mut().for_each(|steady| steady.take(&view.closed, view.elapsed_ns));
         observers.iter_mut().for_each(|o| o.interval(&view));
     }
 

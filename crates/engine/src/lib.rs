@@ -17,6 +17,7 @@ pub mod run;
 pub mod schedule;
 mod simulate;
 mod splitmix;
+mod steady;
 mod stream;
 #[cfg(test)]
 mod testing;

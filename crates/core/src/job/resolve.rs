@@ -206,6 +206,7 @@ fn run(table: RunTable, default_name: String, default_duration: Option<Span>) ->
         interval: table.interval.unwrap_or(defaults.interval),
         drain_timeout: table.drain_timeout.unwrap_or(defaults.drain_timeout),
         idle_timeout: table.idle_timeout,
+        steady: table.steady,
         before: table.before.unwrap_or_default(),
         repeat: table.repeat.unwrap_or(defaults.repeat),
         share: table.share.unwrap_or_default(),

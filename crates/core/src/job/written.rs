@@ -14,7 +14,8 @@ use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use super::sweep::SweepTable;
 use crate::plan::{
     CapturePlan, GatePlan, IoPriority, Keys, Payload, PreRunStep, QosPlan, ReplayPlan, Scan,
-    SearchPlan, Sync, TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkShare, WorkerRamp,
+    SearchPlan, SteadyEnd, Sync, TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkShare,
+    WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
@@ -146,6 +147,9 @@ pub struct RunTable {
     pub drain_timeout: Option<Span>,
     /// Ends the run when no operation was complete for this long. Default: it waits.
     pub idle_timeout: Option<Span>,
+    /// Ends the run once a figure of its intervals is steady, if that is sooner: the rule of fio's `steadystate`, like
+    /// { figure = "iops", rule = "deviation", limit = 0.05, window = "30s" }. Default: none.
+    pub steady: Option<SteadyEnd>,
     /// Steps after the records are loaded and before the load of the run begins: a list of `flush`,
     /// `compact` and `drop_caches`. Each is a phase of its own, and refused at once where the
     /// driver cannot do it. Default: none.

@@ -26,7 +26,8 @@ pub struct Access {
     /// Length of the extent. Default: to the end of the data set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<ByteSize>,
-    /// Distance between the starts of two blocks in a row; for `strided`.
+    /// Distance between the starts of two blocks in a row; for `strided`. For `sequential` with `run_length`: of two
+    /// runs of so many blocks, and what lies between them is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stride: Option<ByteSize>,
     /// For `random`: each block once per pass (true) or any block any time (false).
@@ -61,8 +62,8 @@ pub struct Access {
     /// Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scatter: bool,
-    /// For patterns that draw: so many operations of a worker follow each other from each place that is drawn.
-    /// Default: 1.
+    /// For patterns that draw: so many operations of a worker follow each other from each place that is drawn; for
+    /// `sequential` with a `stride`: from each multiple of it. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_length: Option<u32>,
     /// For patterns that draw: so many percent of a worker's operations of a kind begin where its last one of that

@@ -14,6 +14,7 @@ mod priority;
 mod ranks;
 mod replay;
 mod search;
+mod steady;
 mod verified;
 mod workload;
 
@@ -33,6 +34,7 @@ pub use priority::{IoClass, IoPriority};
 pub use ranks::{OwnPath, RankPlace, WorkShare, rank_name};
 pub use replay::{ReplayOps, ReplayPlan, TraceFit, TraceOp, TraceTiming};
 pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
+pub use steady::{SteadyEnd, SteadyEndRule, SteadyFigure};
 pub use verified::LEDGER_ENTRY;
 pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Sync, WorkloadPlan};
 
@@ -118,6 +120,9 @@ pub struct RunPlan {
     /// Ends when no operation was complete for this long; absent = it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Span>,
+    /// Ends once a figure is steady, if that is sooner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady: Option<SteadyEnd>,
     /// Steps between load and run, each a phase of its own; not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<PreRunStep>,
@@ -145,6 +150,7 @@ impl Default for RunPlan {
             interval: Span(1_000_000_000),
             drain_timeout: Span(30_000_000_000),
             idle_timeout: None,
+            steady: None,
             before: Vec::new(),
             repeat: 1,
             share: WorkShare::Own,

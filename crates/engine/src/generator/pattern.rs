@@ -153,7 +153,7 @@ impl AccessPattern {
         place: WorkerIndex,
     ) -> Result<AccessPattern> {
         let drawn = AccessPattern::plain(seed, w, extent, place)?;
-        Ok(match SequentialRuns::of(w, extent) {
+        Ok(match SequentialRuns::of(w, extent).filter(|_| w.access.kind.draws()) {
             Some(runs) => AccessPattern::Runs(Box::new(runs(drawn))),
             None => drawn,
         })

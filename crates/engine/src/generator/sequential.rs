@@ -17,6 +17,8 @@ pub struct Sequential {
     align: u64,
     file_size: u64,
     stride: u64,
+    /// Ascending in runs: bytes of each, from every `stride` on; 0 = it goes through.
+    run: u64,
     /// Next offset (ascending), or one past the next block (descending).
     at: u64,
     /// Strided: start of the current lap.
@@ -42,7 +44,20 @@ impl Sequential {
         let stride = w.access.stride.map_or(extent.largest, |s| s.0).max(1);
         let at = if w.access.kind == AccessKind::Reverse { end } else { start };
         let (kind, align, file_size) = (w.access.kind, extent.align, extent.file_size);
-        Ok(Sequential { kind, start, end, align, file_size, stride, at, lap: start, passes: 1 })
+        let runs = w.access.run_length.filter(|_| w.access.stride.is_some());
+        let run = runs.map_or(0, |n| u64::from(n).saturating_mul(extent.largest));
+        Ok(Sequential {
+            kind,
+            start,
+            end,
+            align,
+            file_size,
+            stride,
+            run,
+            at,
+            lap: start,
+            passes: 1,
+        })
     }
 
     /// Passes over the slice that have begun.
@@ -90,6 +105,10 @@ impl Sequential {
     #[inline]
     fn up(&mut self, size: u64) -> u64 {
         let mut at = self.in_one_file(self.at, size);
+        if self.run > 0 {
+            let within = (at - self.start) % self.stride;
+            at += if within + size > self.run { self.stride - within } else { 0 };
+        }
         if at + size > self.end {
             at = self.in_one_file(self.start, size);
             self.passes += 1;

@@ -87,6 +87,11 @@ fn sequential_is_contiguous_per_worker_and_wraps() {
     p.workloads[0].access.kind = AccessKind::Strided;
     p.workloads[0].access.stride = Some(ByteSize(8192));
     assert_eq!(offsets(&p, shape(16384), place(0, 1), 5), [0, 8192, 4096, 12288, 0]);
+    // Runs of two blocks, and as much left out between them.
+    p.workloads[0].access.kind = AccessKind::Sequential;
+    p.workloads[0].access.stride = Some(ByteSize(16384));
+    p.workloads[0].access.run_length = Some(2);
+    assert_eq!(offsets(&p, shape(32768), place(0, 1), 6), [0, 4096, 16384, 20480, 0, 4096]);
 }
 
 #[test]

@@ -42,6 +42,14 @@ impl LoadEnd {
         }
     }
 
+    /// Ends everybody once it is `time`, where a run may end so.
+    pub fn end_run_if(&self, time: bool) {
+        if time {
+            self.run_over.iter().for_each(|over| over.store(true, Ordering::Release));
+            self.over.store(true, Ordering::Release);
+        }
+    }
+
     /// Set once such a worker is to end; none where it ends by itself alone.
     pub fn over(&self, measured: bool) -> Option<&AtomicBool> {
         if measured { self.run_over.as_ref() } else { Some(&self.over) }

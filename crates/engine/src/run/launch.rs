@@ -122,7 +122,7 @@ fn load_with<B: Probes>(
         abort: AtomicBool::new(false),
         load: LoadEnd::new(
             worker_specs.iter().filter(|s| s.measured).count(),
-            plan.workloads.iter().any(|w| w.ends_run),
+            plan.workloads.iter().any(|w| w.ends_run) || plan.run.steady.is_some(),
         ),
         idle: IdleEnd::new(plan.run.idle_timeout, worker_specs.len()),
         spin: SpinShare::here(plan.workers() as usize),
@@ -269,7 +269,7 @@ fn run_simulated<B: Probes>(
         requested: &requested,
         abort: &shared.abort,
         // The event loop sees for itself when nothing measured is left, or who ends the run.
-        load_over: None,
+        load_over: shared.load.over(true),
     };
     let mut idle = None;
     let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
@@ -277,13 +277,15 @@ fn run_simulated<B: Probes>(
         messages.try_iter().for_each(|m| collector.accept(m, time.now()));
         phase.at(time.now() >= timeline.measure, observers);
         collector.settle(time.now(), observers);
+        shared.load.end_run_if(collector.is_steady());
     });
     messages.try_iter().for_each(|m| collector.accept(m, time.now()));
     let cpu_s = cpu_s() - cpu;
+    let session_facts = collector.steady_fact().into_iter().collect();
     let collected = collector.into_collected(observers);
     let error = result.err().or(idle).or(gave_up(&ends));
     let error = error.or(target.close().err());
-    Ok(loaded(timeline, collected, ends, error, cpu_s))
+    Ok(LoadResult { session_facts, ..loaded(timeline, collected, ends, error, cpu_s) })
 }
 
 /// Opens a worker's session, and its end of tracing. Errors: those of the target and of tracing.

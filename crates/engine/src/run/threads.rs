@@ -264,6 +264,7 @@ fn collect<B: Probes>(
         }
         samples.due(&**target);
         collector.settle(now(), observers);
+        shared.load.end_run_if(collector.is_steady());
         idle = idle.or_else(|| shared.idle.look(now(), &shared.abort));
         if stop.stopped() {
             give_up = give_up.min(now().plus(ASKED_DRAIN_NS + STUCK_NS));
@@ -287,7 +288,7 @@ fn collect<B: Probes>(
     }
     ends.sort_unstable_by_key(|(number, _)| *number);
     let ends: Vec<WorkerEnd> = ends.into_iter().map(|(_, end)| end).collect();
-    let mut session_facts = Vec::new();
+    let mut session_facts: Vec<_> = collector.steady_fact().into_iter().collect();
     if stuck {
         error = error
             .or_else(|| Some(Error::target("a worker is stuck inside an I/O and was given up")));
@@ -300,7 +301,7 @@ fn collect<B: Probes>(
         error = error.or(gave_up(&ends));
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
-            session_facts = target.end_facts();
+            session_facts.extend(target.end_facts());
             observers.iter_mut().for_each(|observer| observer.closing());
             let closing = close_target(target, &shared, error.is_some(), stop, observers);
             error = error.or(closing.err());

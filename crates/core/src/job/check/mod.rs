@@ -204,6 +204,14 @@ fn run(run: &RunPlan) -> Checked {
         "run.interval",
         format!("a window of {} is too short to report", run.interval),
         "use at least 1ms; every I/O is kept anyway",
+    )?;
+    need(
+        run.steady.is_none_or(|steady| {
+            steady.limit > 0.0 && steady.limit.is_finite() && steady.window.0 >= 2 * run.interval.0
+        }),
+        "run.steady",
+        "its limit is not above zero, or its window shorter than two intervals",
+        "write steady = { figure = \"iops\", rule = \"deviation\", limit = 0.05, window = \"30s\" }",
     )
 }
 

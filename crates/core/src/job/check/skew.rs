@@ -72,7 +72,7 @@ fn runs(a: &Access, field: &dyn Fn(&str) -> String) -> Checked {
     let some = a.run_length.is_some() || !a.sequential_percent.is_empty();
     let name = if a.run_length.is_some() { "run_length" } else { "sequential_percent" };
     ensure(
-        !some || a.kind.draws(),
+        !some || a.kind.draws() || (a.stride.is_some() && a.sequential_percent.is_empty()),
         &field(name),
         "access in order is a sequence already",
         "leave it out, or use a pattern that draws, like random",
@@ -83,6 +83,7 @@ fn runs(a: &Access, field: &dyn Fn(&str) -> String) -> Checked {
         "it is zero, or above 100 percent",
         "write run_length = 8, or sequential_percent = { read = 90 }",
     )?;
+    let some = some && a.kind.draws();
     let walks = a.walks.is_some() || a.files != FileOrder::Sequence;
     ensure(
         !walks || a.kind == AccessKind::Sequential || (some && a.files == FileOrder::Sequence),

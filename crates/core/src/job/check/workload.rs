@@ -142,10 +142,16 @@ fn pattern(a: &Access, block_size: &BlockSize, field: &dyn Fn(&str) -> String) -
             format!("{s} is shorter than a block, so blocks overlap"),
             format!("use at least {}", ByteSize(block_size.max())),
         )?,
+        (AccessKind::Sequential, Some(s)) => ensure(
+            matches!(block_size, BlockSize::Fixed(b) if a.run_length.is_some_and(|n| b.0.saturating_mul(n.into()) <= s.0)),
+            &stride,
+            format!("a sequence with a stride has runs of blocks of one size, which fit into {s}"),
+            "give run_length and one block_size, or use kind = \"strided\"",
+        )?,
         (_, Some(_)) => ensure(
             false,
             &stride,
-            "only strided access has a stride",
+            "only strided access has a stride, and sequential access with a run_length",
             "use kind = \"strided\", or leave the stride out",
         )?,
         _ => {}

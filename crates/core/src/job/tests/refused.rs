@@ -66,6 +66,14 @@ const WORKLOAD: &[(&str, &str)] = &[
     ),
     ("access = \"strided\"", "workload.0.access.stride: strided access needs"),
     ("access = { stride = \"8KiB\" }", "workload.0.access.stride: only strided"),
+    (
+        "access = { kind = \"sequential\", stride = \"8KiB\", run_length = 4 }",
+        "workload.0.access.stride: a sequence with a stride has runs",
+    ),
+    (
+        "access = { kind = \"sequential\", run_length = 4 }",
+        "workload.0.access.run_length: access in order",
+    ),
     ("access = { kind = \"sequential\", cover = true }", "workload.0.access.cover: only random"),
     (
         "access = { cover = true }\nblock_size = [{ size = \"4KiB\", weight = 1 }]",

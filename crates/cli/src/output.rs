@@ -6,7 +6,9 @@
 //! standard error.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use taillight_core::units::readable::visible;
@@ -28,6 +30,28 @@ pub struct Voice {
 }
 
 static VOICE: OnceLock<Voice> = OnceLock::new();
+/// What a command line of fio asks of its output: its JSON, and the file that it goes to.
+static AS_FIO: OnceLock<(bool, Option<PathBuf>)> = OnceLock::new();
+
+/// Speaks as a command line of fio asks: its JSON (`json`), into a file where it names one.
+pub fn speak_as_fio(json: bool, file: Option<PathBuf>) {
+    let _ = AS_FIO.set((json, file));
+}
+
+/// Adds text to the file that a command line of fio names; whether there is one.
+fn to_file(text: &str) -> Result<bool> {
+    let Some((_, Some(path))) = AS_FIO.get() else { return Ok(false) };
+    if voice().silent {
+        return Ok(true);
+    }
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    let begun = BEGUN.swap(true, Ordering::Relaxed);
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.create(true).write(true).append(begun).truncate(!begun).open(path);
+    opened.and_then(|mut file| file.write_all(text.as_bytes())).map(|()| true).map_err(|e| {
+        Error::unavailable("cannot write the output").with("--output", path.display()).source(e)
+    })
+}
 
 /// Decides how this process speaks; the first decision counts.
 pub fn speak(voice: Voice) {
@@ -36,7 +60,9 @@ pub fn speak(voice: Voice) {
 
 /// How this process speaks.
 pub fn voice() -> Voice {
-    VOICE.get().copied().unwrap_or_default()
+    let voice = VOICE.get().copied().unwrap_or_default();
+    let fio = AS_FIO.get().is_some_and(|(json, _)| *json).then_some(JsonForm::Fio);
+    Voice { json: voice.json.or(fio), ..voice }
 }
 
 /// Whether standard error is a terminal that can redraw a line.
@@ -65,7 +91,11 @@ pub fn text(text: &str) -> Result<()> {
 pub fn json(value: &impl Serialize) -> Result<()> {
     let pretty = serde_json::to_string_pretty(value)
         .map_err(|e| Error::internal("the answer cannot be written as JSON").source(e))?;
-    text(&(pretty + "\n"))
+    let pretty = pretty + "\n";
+    if voice().json == Some(JsonForm::Fio) && to_file(&pretty)? {
+        return Ok(());
+    }
+    text(&pretty)
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<()> {
@@ -90,11 +120,28 @@ pub fn result(text: &str) {
     }
     restore();
     if json.is_none() {
+        // It is kept for whoever reads the file; that it cannot be written is told once, by the run.
+        let _ = to_file(&format!("{}\n", plain(text)));
         let mut out = io::stdout().lock();
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     } else if !quiet {
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
+}
+
+/// Without colours.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut coloured = false;
+    for c in text.chars() {
+        match c {
+            '\u{1b}' => coloured = true,
+            'm' if coloured => coloured = false,
+            _ if coloured => {}
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Writes one line while something else goes on. Words that do not fit go on below, indented; what stands

@@ -187,6 +187,17 @@ fn a_command_line_of_fio_runs_and_answers_as_fio() {
         (&job["write"]["total_ios"], &job["job options"]["rw"]),
         (&0.into(), &"randread".into())
     );
+    // Its own words say the form, and the file that it goes to.
+    let own =
+        format!("run --output own -- fio --name=a {words} --output-format=json --output=fio.json");
+    let (out, _) = run(dir.path(), &own.split(' ').collect::<Vec<_>>(), 0);
+    let text = std::fs::read_to_string(dir.path().join("fio.json")).expect("the file");
+    let answer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((out.as_str(), &answer["jobs"][0]["read"]["total_ios"]), ("", &200.into()));
+    let own = format!("run --output text -- fio --name=a {words} --output=fio.log");
+    let (out, _) = run(dir.path(), &own.split(' ').collect::<Vec<_>>(), 0);
+    let log = std::fs::read_to_string(dir.path().join("fio.log")).expect("the file");
+    assert!(out.lines().all(|line| log.contains(line)) && log.contains("200"), "{log}");
     let script =
         format!("#!/bin/sh\n# two jobs\nsudo fio -name=a {words} \\\n  --name=b --rw=write\n");
     std::fs::write(dir.path().join("job.sh"), script).expect("written");
@@ -283,4 +294,18 @@ fn each_file_of_each_job_is_synced_in_the_end() {
         // What is synced in the end is measured, not drained.
         assert!(syncs.is_none() || measure["end_ns"] == drain["end_ns"], "{name}: {phases}");
     }
+}
+
+/// `steadystate` was refused.
+#[test]
+fn a_job_ends_once_it_is_steady() {
+    let dir = scratch();
+    let steady = "ss=iops:90%\nss_dur=2\ntime_based\nruntime=60\nrate_iops=500";
+    std::fs::write(dir.path().join("a.fio"), format!("[a]\nioengine=null\nsize=1m\n{steady}\n"))
+        .expect("written");
+    run_line(dir.path(), "run a.fio --output out", 0);
+    let done = summary(dir.path(), "out")["measured_s"].as_f64();
+    assert!(done.is_none_or(|seconds| seconds < 30.0), "{done:?}");
+    let text = manifest(dir.path(), "out").to_string();
+    assert!(text.contains("run.steady") && text.contains("reached after"), "{text}");
 }

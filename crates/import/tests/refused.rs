@@ -34,7 +34,7 @@ fn paths_ends_and_cpus_without_equivalent() {
     for (lines, parts) in [
         ("rw=write\nend_fsync=1\nloops=2", vec!["`end_fsync`", "more than one pass", "a.fio:4"]),
         (
-            "exitall\n[b]\nsize=1m\nnew_group",
+            "exitall\nnumjobs=2\n[b]\nsize=1m\nnew_group",
             vec!["`exitall` in [a]", "exit_what=stonewall", "a.fio:1"],
         ),
         ("exitall\nexit_what=all\n[b]\nsize=1m\nstonewall", vec!["never runs", "a.fio:1"]),
@@ -53,7 +53,6 @@ fn paths_ends_and_cpus_without_equivalent() {
         ("rw=randread:8\nrw_sequencer=identical", vec!["at one place"]),
         ("rw=randread:x", vec!["`:x` is no number of I/Os"]),
         ("rw=randread\npercentage_random=101", vec!["it is a percentage"]),
-        ("rw=write\nfill_device=1", vec!["until the file system is full"]),
         ("filename=f\nioscheduler=noop", vec!["`noop`, which Taillight does not change"]),
         ("numjobs=1k\ndirectory=/tmp:/var/tmp", vec!["`directory`", "plain number"]),
         ("prio=8", vec!["from 0, the highest, to 7"]),
@@ -85,14 +84,18 @@ fn options_without_equivalent() {
             "rw=write\nend_syncfs=1",
             vec!["`end_syncfs`", "sync of the whole file system", "a.fio:4"],
         ),
-        ("latency_target=5000", vec!["queue depth while running"]),
+        ("latency_target=5000", vec!["queue depth while running", "taillight search JOB"]),
+        ("read_iolog=x.log", vec!["a recorded trace", "--replay LOG"]),
+        ("flow=8", vec!["the share of I/O between sections", "rate_iops"]),
+        ("cmdprio_percentage=20", vec!["the priority of the load", "two sections side by side"]),
         ("rw=read:-12k", vec!["on the way back", "`:-8KiB` reads every block once"]),
         ("bs=4k-8k", vec!["unknown unit"]),
         ("rw=read:8k\nbsrange=4k-8k", vec!["a step between blocks of several sizes"]),
         ("rw=trimwrite", vec!["trim before each write"]),
         ("rw=sideways", vec!["`sideways` is not known", "randrw"]),
         ("ioengine=rbd", vec!["`rbd` talks to a server or cluster", "io_uring"]),
-        ("ioengine=mmap", vec!["`mmap` copies to and from a mapping"]),
+        ("ioengine=mmap\ndirect=1", vec!["mmap with direct=1"]),
+        ("ioengine=windowsaio", vec!["`windowsaio` is of Windows"]),
         ("ioengine=odd", vec!["`odd` has no equivalent"]),
         ("size=50%", vec!["a percentage needs a file or device that is there"]),
         ("bs=128m", vec!["`bs` in [a]: a block of 128MiB does not fit", "a.fio:3"]),
@@ -104,10 +107,9 @@ fn options_without_equivalent() {
         ("lockfile=exclusive", vec!["`lockfile`", "run at the same time"]),
         ("wait_for=b", vec!["only [b] is waited for"]),
         ("startdelay=1-3", vec!["drawn from a range"]),
-        ("zonemode=strided", vec!["zone by zone"]),
         ("bs=4k,8k\nba=4k\nrw=randrw", vec!["alignment of their own blocks only"]),
         ("bs=4k\nba=4k,8k\nrw=randrw", vec!["alignment of their own blocks only"]),
-        ("rate_iops=100,0\nrw=rw", vec!["only one of reads and writes"]),
+        ("rate_iops=100,0\nrw=rw", vec!["a rate of one direction alone", "without time_based"]),
         ("rw=write\nsync=1\nfsync=1", vec!["only one of sync"]),
         ("verify=odd\nrw=write", vec!["only checks of the content"]),
         ("random_distribution=zoned_abs:1/1m\nrw=randread", vec!["`zoned_abs`"]),
@@ -139,6 +141,30 @@ fn options_without_equivalent() {
         }
     }
     assert!(refused("[a]\nrw=read\n").contains("no size is given"));
+    let filled = refused("[a]\nrw=write\nfill_device=1\n");
+    assert!(filled.contains("until the file system is full"), "{filled}");
+}
+
+#[test]
+fn zones_and_steady_states_without_equivalent() {
+    for (lines, parts) in [
+        ("zonemode=strided", vec!["zonesize is missing"]),
+        ("zonemode=zbd", vec!["at their write pointers"]),
+        ("zonesize=64k", vec!["without zonemode=strided or zbd fio refuses it too"]),
+        ("zonemode=strided\nzonesize=6k\nzoneskip=2k", vec!["no whole blocks"]),
+        (
+            "zonemode=strided\nzonesize=64k\nrw=randread",
+            vec!["in order are expressed zone by zone"],
+        ),
+        ("steadystate=iops\nsteadystate_duration=10", vec!["it needs a limit"]),
+        ("ss=iops:5%\nss_dur=1", vec!["shorter than two checks"]),
+        ("ss=iops:5%\nss_dur=9\n[b]\nsize=1m", vec!["fio judges each by itself"]),
+    ] {
+        let said = refused(&section(lines));
+        for part in parts {
+            assert!(said.contains(part), "{lines}: {said}");
+        }
+    }
 }
 
 #[test]
@@ -146,8 +172,8 @@ fn sections_that_need_two_targets() {
     let two = |more: &str| {
         format!("[a]\nsize=1m\nfilename=x\nrw=read\nruntime=1\ntime_based\n[b]\nsize=1m\n{more}\n")
     };
-    let said = refused(&two("filename=x\nruntime=1\ntime_based\ndirect=1"));
-    assert!(said.contains("[a] and [b] run side by side but differ in direct"), "{said}");
+    let said = refused(&two("filename=x\nruntime=1\ntime_based\npre_read=1"));
+    assert!(said.contains("[a] and [b] run side by side but differ in pre_read"), "{said}");
     assert!(said.contains("a.fio:7") && said.contains("stonewall"), "{said}");
     assert!(refused(&two("filename=x\nioengine=null")).contains("differ in ioengine"));
     // What is verified is on one target.
@@ -156,11 +182,6 @@ fn sections_that_need_two_targets() {
     assert!(refused(&verified).contains("where what was written is verified"), "{verified}");
     assert_eq!(import(&two("filename=y\nstonewall"), "a.fio").expect("two jobs").len(), 2);
     assert_eq!(import(&two("filename=y\nwait_for=a"), "a.fio").expect("two jobs").len(), 2);
-    // What differs is said at once.
-    let said = refused(&two("filename=x\nioengine=io_uring\ndirect=1"));
-    for part in ["for 2 reasons", "differ in direct", "differ in ioengine"] {
-        assert!(said.contains(part), "{part}: {said}");
-    }
     // One is measured from its second second on, the other begins then.
     let text = two("filename=y\nruntime=1\ntime_based\nramp_time=2\nstartdelay=1");
     let job = &import(&text, "a.fio").expect("understood")[0].toml;

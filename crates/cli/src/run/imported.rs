@@ -35,6 +35,11 @@ pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
         return Ok(None);
     };
     let jobs = (format.import)(&source.text, &source.name)?;
+    if format.name == "fio" {
+        let asked = taillight_import::fio::front_end(&source.text);
+        asked.notes.iter().for_each(|note| output::note(note));
+        output::speak_as_fio(asked.json, asked.output.map(Into::into));
+    }
     taillight_import::fio::check_needs(jobs.iter().flat_map(|job| &job.needs))?;
     import::tell(&jobs, &source.name);
     let named = jobs.into_iter().map(|job| NamedJob {

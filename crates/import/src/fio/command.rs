@@ -12,6 +12,19 @@ use super::around::Surroundings;
 pub struct NamedText {
     pub name: String,
     pub text: String,
+    /// fio refuses it where it writes (`--readonly`).
+    pub readonly: bool,
+}
+
+/// What a command line asks of fio's output.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct FrontEnd {
+    /// fio's JSON.
+    pub json: bool,
+    /// The file that it goes to.
+    pub output: Option<String>,
+    /// Of options that print something else in fio.
+    pub notes: Vec<String>,
 }
 
 /// Options that no word of their own follows (of a job: `FIO_OPT_STR_SET`).
@@ -20,12 +33,20 @@ const SWITCHES: &str = "thread time_based group_reporting new_group stonewall wa
 
 /// Options of fio's front end, which change only what it prints.
 const FRONT_END: &str = "output output-format eta eta-newline eta-interval status-interval terse-version max-jobs \
-                         alloc-size aux-path debug idle-prof bandwidth-log latency-log minimal append-terse \
-                         warnings-fatal readonly";
+                         alloc-size aux-path debug idle-prof bandwidth-log latency-log warnings-fatal readonly section";
 
-/// Options that make fio do something else than to run all jobs here.
-const OTHER_MODES: &str = "client server section remote-config showcmd parse-only trigger trigger-file \
-                           trigger-timeout trigger-remote profile merge-blktrace-only";
+/// Options that make fio do something else than to run jobs here, and what does it.
+#[rustfmt::skip]
+const OTHER_MODES: &[(&str, &str)] = &[
+    ("client server remote-config", "several hosts run one job by `mpirun taillight-mpi run` (docs/scale.md)"),
+    ("showcmd", "`taillight run ... --print-plan` shows what would run"),
+    ("parse-only", "`taillight import FILE --dry-run` says whether it can run, and what becomes of each option"),
+    ("minimal append-terse", "terse output is not written; --output-format=json is"),
+    ("trigger trigger-file trigger-timeout trigger-remote", "no command is started by a run"),
+    ("profile", "write the options of the profile as a job file"),
+    ("merge-blktrace-only", "`taillight run --path FILE --replay TRACE` replays one (docs/replay.md)"),
+    ("crctest cpuclock-test memcpytest enghelp cmdhelp help version", "it runs no job"),
+];
 
 /// Whether a text calls fio, and is no job file.
 pub fn looks_like(text: &str) -> bool {
@@ -92,9 +113,15 @@ fn command(words: &[String], place: &str, around: &Surroundings<'_>) -> Result<V
             None if !listed(SWITCHES, name) => left.next_if(|next| !next.starts_with('-')).cloned(),
             value => value,
         };
-        if listed(OTHER_MODES, name) {
-            let what = format!("`{word}` of fio's command line has no equivalent");
-            return Err(Error::usage(what).with("at", place));
+        if let Some((_, hint)) = OTHER_MODES.iter().find(|(names, _)| listed(names, name)) {
+            let what = format!("`{word}` of fio's command line makes it do something else");
+            return Err(Error::usage(what).with("at", place).hint(*hint));
+        }
+        if name == "output-format"
+            && value.as_deref().is_some_and(|v| v.split(',').any(|f| f == "terse"))
+        {
+            let what = format!("`{word}`: terse output is not written");
+            return Err(Error::usage(what).with("at", place).hint("use --output-format=json"));
         }
         line.take(name, value.as_deref());
     }
@@ -113,6 +140,9 @@ struct CommandLine {
     own: String,
     /// Job files.
     files: Vec<String>,
+    /// Sections of them that run, where they are named.
+    sections: Vec<String>,
+    readonly: bool,
 }
 
 impl CommandLine {
@@ -120,6 +150,8 @@ impl CommandLine {
         match (name, value) {
             ("name", Some("global")) => self.own.push_str("[global]\n"),
             ("name", value) => self.own.push_str(&format!("[{}]\n", value.unwrap_or_default())),
+            ("section", Some(section)) => self.sections.push(section.to_owned()),
+            ("readonly", _) => self.readonly = true,
             _ if listed(FRONT_END, name) => {}
             _ => {
                 let to = if self.own.is_empty() { &mut self.global } else { &mut self.own };
@@ -135,7 +167,8 @@ impl CommandLine {
         let with_global = |text: &str| format!("{heading}{}{text}", self.global);
         let mut made = Vec::new();
         if !self.own.is_empty() {
-            made.push(NamedText { name: place.to_owned(), text: with_global(&self.own) });
+            let (text, readonly) = (with_global(&self.own), self.readonly);
+            made.push(NamedText { name: place.to_owned(), text, readonly });
         }
         for name in self.files {
             let text = (around.text)(&name).map_err(|e| {
@@ -143,7 +176,8 @@ impl CommandLine {
                 Error::usage(what).with("at", place).source(e)
             })?;
             // Lines keep their numbers where nothing stands before them.
-            made.push(NamedText { name, text: with_global(&text) });
+            let text = with_global(&only(&self.sections, &text));
+            made.push(NamedText { name, text, readonly: self.readonly });
         }
         match made.is_empty() {
             false => Ok(made),
@@ -152,6 +186,58 @@ impl CommandLine {
                 .hint("fio runs `--name=NAME` with options behind it, or a job file")),
         }
     }
+}
+
+/// A job file without the sections that are not named; its lines keep their numbers.
+fn only(sections: &[String], text: &str) -> String {
+    if sections.is_empty() {
+        return text.to_owned();
+    }
+    let mut kept = true;
+    let line = |line: &str| {
+        let heading = line.trim().strip_prefix('[').and_then(|rest| rest.split(']').next());
+        if let Some(name) = heading {
+            kept = name == "global" || sections.iter().any(|section| section == name);
+        }
+        if kept { format!("{line}\n") } else { "\n".to_owned() }
+    };
+    text.lines().map(line).collect()
+}
+
+/// What the commands of a text ask of fio's output; the last one counts.
+pub fn front_end(text: &str) -> FrontEnd {
+    let mut asked = FrontEnd::default();
+    if !looks_like(text) {
+        return asked;
+    }
+    let commands = joined(text).into_iter().filter_map(|(_, line)| words(&line).ok());
+    for words in commands.filter(|words| words.iter().any(|word| called(word))) {
+        let mut words = words.iter().peekable();
+        while let Some(word) = words.next() {
+            let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else {
+                continue;
+            };
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                None if ["output", "output-format", "status-interval"].contains(&option) => {
+                    (option, words.next().cloned().unwrap_or_default())
+                }
+                None => (option, String::new()),
+            };
+            match name {
+                "output-format" => asked.json = value.split(',').any(|form| form.starts_with("json")),
+                "output" if !value.is_empty() => asked.output = Some(value),
+                "status-interval" => asked.notes.push(
+                    "`--status-interval` prints nothing here: --tui and --live show the run while it goes on, and its \
+                     directory has every interval"
+                        .to_owned(),
+                ),
+                "idle-prof" => asked.notes.push("`--idle-prof` prints nothing here".to_owned()),
+                _ => {}
+            }
+        }
+    }
+    asked
 }
 
 /// Lines with those that a backslash ends joined to the next, and the number of the first; without comments.

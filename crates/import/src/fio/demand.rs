@@ -34,6 +34,8 @@ pub struct SectionRate {
     pub poisson: bool,
     /// Share of reads, when both directions have a rate of their own.
     pub shares: Option<(u64, u64)>,
+    /// It is of this operation alone; the other one goes as fast as it can.
+    pub only: Option<OpKind>,
 }
 
 /// How much and when.
@@ -106,6 +108,10 @@ fn slower(
     let (Some(rate), Some(think)) = (rate, think) else {
         return (rate, think);
     };
+    if rate.only.is_some() {
+        let what = "pauses beside a rate of one direction cannot be expressed";
+        return (Some(rate), r.wrong("thinktime", what, None));
+    }
     let per_second = match (rate.bytes, &pattern.block) {
         (false, _) => rate.amount,
         (true, BlockSize::Fixed(size)) => rate.amount / size.0.max(1),
@@ -278,12 +284,13 @@ fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<SectionRate> {
     if amounts.iter().all(|n| *n == 0) {
         return None;
     }
-    if amounts.contains(&0) {
-        return r.wrong_but(
+    let parts = pattern.mix.iter().zip(&amounts).filter(|(_, amount)| **amount > 0);
+    let only = parts.map(|(part, _)| part.op).next().filter(|_| amounts.contains(&0));
+    if only.is_some() {
+        r.note_if(
             name,
-            "a rate for only one of reads and writes cannot be expressed",
-            "make them two sections that run side by side",
-            None,
+            "the direction without a rate goes as fast as it can; here each is a workload of its own, with iodepth in \
+             flight, where fio's job has them together",
         );
     }
     // fio paces each direction by itself, so the rates decide the mix and rwmixread does not.
@@ -299,11 +306,13 @@ fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<SectionRate> {
         (_, [reads, writes]) => Some((*reads, *writes)),
         _ => None,
     };
+    let shares = shares.filter(|_| only.is_none());
     Some(SectionRate {
         amount: amounts.iter().fold(0, |sum, n| sum.saturating_add(*n)),
         bytes,
         poisson,
         shares,
+        only,
     })
 }
 

@@ -40,9 +40,17 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
     let ring = match word("engine") {
         "sync" => false,
         "uring" => true,
+        "mmap" => false,
         _ => deep || on("iopoll") || on("sqpoll"),
     };
-    out.set("ioengine", if ring { "io_uring" } else { "psync" });
+    let blocking = if word("engine") == "mmap" { "mmap" } else { "psync" };
+    out.set("ioengine", if ring { "io_uring" } else { blocking });
+    if option("workloads").is_some() {
+        out.lacks("target.options.workloads", "its sections would need an engine each");
+    }
+    if option("force_async").and_then(toml::Value::as_integer).is_some_and(|n| n > 0) {
+        out.lacks("target.options.force_async", "leave it out");
+    }
     out.set("direct", u8::from(on("direct")));
     match word("cache") {
         "keep" => out.set("invalidate", 0),

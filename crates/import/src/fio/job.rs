@@ -14,7 +14,9 @@ use taillight_core::{Error, OpKind, Result};
 use super::layout::{self, TargetLayout, WorkloadExtent};
 use super::pattern::{DrawnRuns, OffsetOrder};
 use super::section::{ExitScope, JobSection};
+use super::steady;
 use super::target::FioEngine;
+use super::ways;
 use crate::ImportedJob;
 
 /// Makes the job of a group. What does not fit into one job goes to `wrong`. Errors: `Internal`.
@@ -41,8 +43,10 @@ pub fn job(
     }
     let mut job = JobFile { run: run(group, &name, &mut notes, wrong), ..JobFile::default() };
     let apart = group.len() > 1 && !end_together(group);
-    for (section, (target, extents)) in group.iter().zip(workloads.values()) {
+    let mut own_names = BTreeMap::new();
+    for (number, (section, (target, extents))) in group.iter().zip(workloads.values()).enumerate() {
         let of = of_section(section, extents, &mut taken_names);
+        own_names.insert(number, of.iter().filter_map(|(_, w)| w.name.clone()).collect::<Vec<_>>());
         job.workload.extend(of.into_iter().map(|(workers, mut w)| {
             w.target.clone_from(target);
             let alone = group.len() == 1 && section.clones == 1;
@@ -62,7 +66,8 @@ pub fn job(
                     .to_owned(),
             );
         }
-        let plan = target(&of, &layout);
+        let named = |n: &usize| own_names.get(n).cloned().unwrap_or_default();
+        let plan = target(&of, &layout, &sections.iter().map(named).collect::<Vec<_>>());
         match name {
             None => job.target = plan,
             Some(name) => _ = job.targets.insert(name, plan),
@@ -219,7 +224,10 @@ fn run(
         let name = &first.name;
         notes.push(format!("one seed serves all sections: that of [{name}]"));
     }
+    let steady = steady::of_group(group, wrong);
     let mut run = RunTable {
+        steady: steady.map(|steady| steady.end),
+        interval: steady.map(|steady| steady.interval).filter(|i| *i != Span(1_000_000_000)),
         name: Some(name.to_owned()),
         seed: group.iter().find_map(|s| s.seed),
         duration: first.demand.end.runtime.filter(|_| end_together(group) || group.len() == 1),
@@ -325,17 +333,19 @@ fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
 
 /// What the kernel is told of the order of reads, where all sections agree.
 fn read_ahead(group: &[&JobSection]) -> Option<&'static str> {
-    let first = group.first()?.read_ahead;
-    first.filter(|_| group.iter().all(|s| s.read_ahead == first))
+    // What is direct reads nothing ahead.
+    let mut told = group.iter().filter(|s| !s.target.direct).map(|s| s.read_ahead);
+    let first = told.next()??;
+    told.all(|other| other == Some(first)).then_some(first)
 }
 
-fn target(group: &[&JobSection], layout: &TargetLayout) -> TargetPlan {
+fn target(group: &[&JobSection], layout: &TargetLayout, names: &[Vec<String>]) -> TargetPlan {
     let size = layout.size.map(ByteSize);
     let spec = &group[0].target;
     if spec.engine == FioEngine::Null {
         return TargetPlan { driver: "null".to_owned(), size, ..TargetPlan::default() };
     }
-    let mut options = spec.options.clone();
+    let mut options = ways::shared(group, names);
     if let Some(order) = read_ahead(group) {
         options.insert("read_ahead".to_owned(), order.into());
     }
@@ -447,6 +457,11 @@ fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
         OffsetOrder::Sequential => Access::from(AccessKind::Sequential),
         OffsetOrder::Reverse => Access::from(AccessKind::Reverse),
         OffsetOrder::Strided(step) => strided(*step),
+        OffsetOrder::Zoned { blocks, step } => Access {
+            stride: Some(ByteSize(*step)),
+            run_length: Some(*blocks),
+            ..AccessKind::Sequential.into()
+        },
         OffsetOrder::Files(files) => Access { files: *files, ..AccessKind::Sequential.into() },
         OffsetOrder::Walks(walks) => {
             Access { walks: Some(*walks), ..AccessKind::Sequential.into() }
@@ -455,7 +470,8 @@ fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
         OffsetOrder::Skewed(table) => (**table).clone(),
     };
     let runs = &section.pattern.runs;
-    (access.run_length, access.sequential_percent) = (runs.length, runs.percent.clone());
+    access.run_length = access.run_length.or(runs.length);
+    access.sequential_percent = runs.percent.clone();
     // Where blocks are drawn, those that go on have a place in each file.
     let places = section.target.walks.max(section.target.count);
     let walks = Some(places).filter(|n| *n > 1 && *runs != DrawnRuns::default());

@@ -89,12 +89,9 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
             _ => None,
         };
         let side_by_side = own(&a.files).is_some() && own(&a.files) == own(&b.files);
-        if a.engine != b.engine {
-            wrong.push(differ(first, other, "ioengine"));
-        }
-        if a.options != b.options {
-            const OPTIONS: &str = "direct, invalidate, pre_read, overwrite, unlink, iodepth_batch or an option of the ring";
-            wrong.push(differ(first, other, OPTIONS));
+        let warm = |t: &TargetSpec| t.options.get("cache").and_then(|v| v.as_str()) == Some("warm");
+        if warm(a) != warm(b) {
+            wrong.push(differ(first, other, "pre_read, of what they share"));
         }
         if a.files != b.files && !side_by_side {
             wrong.push(differ(

@@ -20,17 +20,20 @@ mod payload;
 mod read;
 mod section;
 mod spread;
+mod steady;
 mod target;
 mod value;
 mod variables;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 
 use crate::{ImportedJob, all_of};
 pub use around::{Existing, MACHINE, Surroundings};
 use command::NamedText;
+pub use command::{FrontEnd, front_end};
 pub use export::export;
 pub use lex::OptionRow;
 use lex::RawSection;
@@ -48,7 +51,10 @@ pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
 pub fn import_in(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Vec<ImportedJob>> {
     let files = match command::looks_like(text) {
         true => command::script(text, file, around)?,
-        false => vec![NamedText { name: file.to_owned(), text: text.to_owned() }],
+        false => {
+            let (name, text) = (file.to_owned(), text.to_owned());
+            vec![NamedText { name, text, readonly: false }]
+        }
     };
     of_files(&files, around)
 }
@@ -56,11 +62,19 @@ pub fn import_in(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Ve
 fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<ImportedJob>> {
     let (mut wrong, mut jobs) = (Vec::new(), Vec::new());
     let (mut taken, mut made) = (BTreeSet::new(), BTreeMap::new());
-    for NamedText { name, text } in files {
+    for NamedText { name, text, readonly } in files {
         let sections = lex::sections(text, name, around, &mut wrong)?;
         let mut groups = groups(&sections, around, &mut made, &mut wrong);
         demand::delays_of_groups(&mut groups);
         exits(&mut groups, &mut wrong);
+        let writes = |s: &&JobSection| s.pattern.mix.iter().any(|part| part.op != OpKind::Read);
+        if let Some(section) = groups.iter().flatten().find(writes).filter(|_| *readonly) {
+            let what = format!(
+                "[{}] writes, which --readonly forbids; fio refuses this too",
+                section.name
+            );
+            wrong.push(Error::usage(what).with("at", &section.place).hint("leave one of them out"));
+        }
         for group in groups {
             jobs.push(job::job(name, &group, &mut taken, &mut wrong)?);
         }
@@ -73,6 +87,7 @@ fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<Import
 fn exits(groups: &mut [Vec<JobSection>], wrong: &mut Vec<Error>) {
     let exits = groups.iter().flatten().any(|section| section.exits_all);
     groups.iter_mut().flatten().for_each(|section| section.exits_all = exits);
+    groups.iter_mut().for_each(|group| alone_in_groups(group));
     let earlier = groups.iter().rev().skip(1).flatten();
     let mut all = earlier.filter(|s| s.exits_all && s.exit_scope == ExitScope::All);
     if let Some(section) = all.next() {
@@ -82,6 +97,21 @@ fn exits(groups: &mut [Vec<JobSection>], wrong: &mut Vec<Error>) {
         );
         let hint = "write exit_what=stonewall, or leave out what comes after it";
         wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+    }
+}
+
+/// Jobs that `new_group` keeps apart end nobody else with `exitall` where each group has one job.
+fn alone_in_groups(group: &mut [JobSection]) {
+    let scoped = |s: &JobSection| s.exits_all && s.exit_scope == ExitScope::Group;
+    let single = group.iter().skip(1).all(|s| s.new_group) && group.iter().all(|s| s.clones == 1);
+    if group.len() > 1 && single && group.iter().all(scoped) {
+        for section in group.iter_mut() {
+            section.exits_all = false;
+            let name = &section.name;
+            section.notes.push(format!(
+                "[{name}]: exitall ends its own group, of which it is the only job, in fio as here"
+            ));
+        }
     }
 }
 
@@ -106,7 +136,8 @@ fn groups(
                 section.cpus.rotate_left(number % cpus);
             }
             let devices = spread::by_device(section, wrong);
-            parts.extend(devices.into_iter().flat_map(spread::by_job));
+            let jobs = devices.into_iter().flat_map(spread::by_job);
+            parts.extend(jobs.flat_map(|job| spread::by_direction(job, wrong)));
         }
         let before = groups.last().map_or(&[][..], Vec::as_slice);
         let begins = parts.first().is_none_or(|first| begins_group(first, before, wrong));

@@ -22,6 +22,11 @@ pub enum OffsetOrder {
     Reverse,
     /// Ascending, with the starts of two blocks so far apart.
     Strided(u64),
+    /// Ascending, so many blocks from every so many bytes on (`zonemode=strided`).
+    Zoned {
+        blocks: u32,
+        step: u64,
+    },
     /// The files of a job in turns, or drawn, each in sequence.
     Files(FileOrder),
     /// The same file so many times side by side, in turns.
@@ -107,6 +112,7 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     let align = align(r, &block, &directions, random);
     let files = file_order(r, count, random);
     let walks = target::same_file(r);
+    let zones = strided_zones(r, &block, random || !modifier.is_empty() || mix.len() > 1);
     let runs = match random {
         true => runs(r, modifier, &mix, count),
         false => {
@@ -116,6 +122,12 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     };
     let order = match (random, modifier) {
         (true, _) => random_order(r, &block, align),
+        (false, "") if zones.is_some() && (walks > 1 || count > 1) => r.wrong(
+            "zonemode",
+            "zones of several files cannot be expressed",
+            OffsetOrder::Sequential,
+        ),
+        (false, "") if let Some((blocks, step)) = zones => OffsetOrder::Zoned { blocks, step },
         (false, "") if walks > 1 => OffsetOrder::Walks(walks),
         (false, "") if count > 1 && files != FileOrder::Sequence => OffsetOrder::Files(files),
         (false, "") => OffsetOrder::Sequential,
@@ -229,6 +241,54 @@ fn runs(r: &SectionReader<'_>, modifier: &str, mix: &[MixPart], count: u32) -> D
         );
     }
     runs
+}
+
+/// `zonemode=strided`: `zonesize` bytes in order, then `zoneskip` left out, round and round (`setup_strided_zone_mode`
+/// of fio's io_u.c; tried with fio 3.33): blocks of each zone, and how far apart zones begin.
+fn strided_zones(r: &SectionReader<'_>, block: &BlockSize, other: bool) -> Option<(u32, u64)> {
+    const NAME: &str = "zonemode";
+    const SIZES: [&str; 3] = ["zonesize", "zonerange", "zoneskip"];
+    match r.raw(NAME).unwrap_or("none") {
+        "none" => {
+            for name in SIZES {
+                if r.size(name).is_some_and(|size| size.0 > 0) {
+                    r.wrong(name, "without zonemode=strided or zbd fio refuses it too", ());
+                }
+            }
+            return None;
+        }
+        "strided" => {}
+        _ => {
+            return r.wrong(
+                NAME,
+                "it has no equivalent; zones of a zoned device are written at their write pointers",
+                None,
+            );
+        }
+    }
+    let [size, range, skip] = SIZES.map(|name| r.size(name).map_or(0, |size| size.0));
+    let range = if range == 0 { size } else { range };
+    let bytes = match block {
+        BlockSize::Fixed(block) => block.0.max(1),
+        _ => return r.wrong(NAME, "zones of blocks of several sizes cannot be expressed", None),
+    };
+    if size == 0 {
+        return r.wrong(NAME, "zonesize is missing; fio refuses this too", None);
+    }
+    if other {
+        return r.wrong(NAME, "only reads, or writes, in order are expressed zone by zone", None);
+    }
+    if size > range || !size.is_multiple_of(bytes) || !(range + skip).is_multiple_of(bytes) {
+        return r.wrong(
+            "zonesize",
+            "zones that are no whole blocks, or overlap, cannot be expressed",
+            None,
+        );
+    }
+    match u32::try_from(size / bytes) {
+        Ok(blocks) => Some((blocks, range.saturating_add(skip))),
+        Err(_) => r.wrong("zonesize", "too many blocks", None),
+    }
 }
 
 /// A sequence with a step between blocks: `read:8k` leaves 8k out, `read:-8k` with blocks of 4k goes back.
@@ -376,6 +436,9 @@ fn range(r: &SectionReader<'_>, direction: Direction) -> Option<BlockSize> {
         if min == max {
             return Ok(Some(BlockSize::Fixed(ByteSize(min))));
         }
+        if r.boolean("bs_unaligned", false) {
+            return Ok(Some(unaligned(min, max)));
+        }
         if rest == 0 {
             let (min, max) = (ByteSize(min), ByteSize(max));
             let range = SizeRange { min, max, step: min, spread: SizeSpread::Uniform };
@@ -391,6 +454,21 @@ fn range(r: &SectionReader<'_>, direction: Direction) -> Option<BlockSize> {
         Ok(Some(BlockSize::Split(multiples.chain([part(max, rest)]).collect())))
     });
     parsed.flatten()
+}
+
+/// `bs_unaligned`: any size from `min` on, and `max` for each drawn above it. Of more sizes than can be written one by
+/// one so many, evenly apart.
+fn unaligned(min: u64, max: u64) -> BlockSize {
+    let span = max - min;
+    let sizes = span.min(MOST_SIZES);
+    let weight = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+    // Each stands for as many bytes of the draw, in units that fit.
+    let unit = (max / u64::from(u32::MAX)).max(1);
+    let each = (span / sizes).max(1);
+    let part =
+        |size, bytes: u64| BlockSizePart { size: ByteSize(size), weight: weight(bytes / unit) };
+    let below = (0..sizes).map(|n| part(min + span * n / sizes, each));
+    BlockSize::Split(below.chain([part(max, min)]).collect())
 }
 
 fn random_order(r: &SectionReader<'_>, block: &BlockSize, align: Option<u64>) -> OffsetOrder {

@@ -15,6 +15,18 @@ use super::options::OPTIONS;
 use super::value::{self, Direction, KbBase, Parsed};
 use crate::effect::Effect;
 
+/// What does it, of refused options.
+#[rustfmt::skip]
+const HINTS: [(&str, &str); 6] = [
+    ("read_iolog", "`taillight run --path FILE --replay LOG` replays the log itself (docs/replay.md)"),
+    ("latency_target", "`taillight search JOB --queue-depth 1..128 --ceiling 500us@99.9` finds the largest depth that keeps \
+      it (docs/search.md): take the lines out, and give them there"),
+    ("create_only", "take the line out: files that are read are laid out before the run, and stay"),
+    ("flow", "give the sections rates of that ratio instead (rate_iops)"),
+    ("lockmem", "run it in a control group with less memory (systemd-run -p MemoryMax=1G ...)"),
+    ("cmdprio_percentage", "make two sections side by side, each with its prio and prioclass"),
+];
+
 /// Reads options of one section.
 pub struct SectionReader<'a> {
     section: &'a RawSection,
@@ -60,7 +72,10 @@ impl<'a> SectionReader<'a> {
             };
             match (effect.refuses(line.value.as_deref().unwrap_or("1")), effect) {
                 (Some(changes), _) => {
-                    let what = format!("it has no equivalent; it would change {changes}");
+                    // Of several reasons none has a hint.
+                    let instead = HINTS.iter().find(|(name, _)| line.name == *name);
+                    let instead = instead.map_or(String::new(), |(_, hint)| format!("; {hint}"));
+                    let what = format!("it has no equivalent; it would change {changes}{instead}");
                     let hint = "take the line out if that does not matter";
                     self.wrong_but(line.name, &what, hint, ());
                 }

@@ -12,6 +12,7 @@ use super::lex::{OptionRow, RawSection};
 use super::pattern::{self, OffsetPattern};
 use super::payload;
 use super::read::SectionReader;
+use super::steady::{self, SectionSteady};
 use super::target::{self, FilePlacement, FioEngine, TargetSpec};
 use super::value;
 
@@ -69,6 +70,8 @@ pub struct JobSection {
     pub priority: (Option<i32>, Option<IoPriority>),
     /// Seed, when every run is to be the same.
     pub seed: Option<u64>,
+    /// Ends once it is steady.
+    pub steady: Option<SectionSteady>,
     /// Percentiles of the report.
     pub percentiles: Option<Vec<Percentile>>,
     /// Its options, with what becomes of each.
@@ -128,7 +131,9 @@ pub fn section(
         exit_scope: exit_scope(&r),
         clones,
         depth: depth(&r, &target),
-        sync: sync(&r, &pattern),
+        sync: sync(&r, &pattern).filter(|sync| {
+            target.engine != FioEngine::Mmap || !matches!(sync, Sync::Sync | Sync::Dsync)
+        }),
         read_ahead: read_ahead(&r, &pattern, &target),
         end_fsync: end_fsync(&r, &pattern, &demand.end, &target),
         payload: payload(&r, &pattern),
@@ -136,6 +141,7 @@ pub fn section(
         cpus: cpus(&r, clones),
         priority: priority(&r),
         seed: seed(&r),
+        steady: steady::steady(&r),
         percentiles: percentiles(&r),
         target,
         pattern,
@@ -237,7 +243,7 @@ fn depth(r: &SectionReader<'_>, target: &TargetSpec) -> u32 {
         0 => r.wrong("iodepth", "0 does nothing", 1),
         depth => depth,
     };
-    if depth > 1 && target.engine == FioEngine::Sync {
+    if depth > 1 && matches!(target.engine, FioEngine::Sync | FioEngine::Mmap) {
         r.note_if(
             "iodepth",
             "fio's blocking engines do one operation at a time whatever it says; so does this job",

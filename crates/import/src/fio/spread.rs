@@ -1,8 +1,8 @@
 //! Sections of which fio shares out something: jobs among several directories, I/Os among several devices. Each part
 //! becomes a section of its own, with a target of its own, that runs beside the others.
 
-use taillight_core::Error;
-use taillight_core::plan::BlockSize;
+use taillight_core::plan::{BlockSize, MixPart};
+use taillight_core::{Error, OpKind};
 
 use super::lex::{JobNumbers, OptionLine, RawSection};
 use super::names;
@@ -43,7 +43,9 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
         return vec![section];
     };
     let dir = |files: &Vec<String>| files.first().map(|path| names::directory_of(path).to_owned());
-    let apart = paths.iter().any(|files| dir(files) != dir(&paths[0]));
+    let paced = |section: &JobSection| section.demand.rate.is_some_and(|rate| rate.only.is_some());
+    let by_direction = section.clones > 1 && paced(&section);
+    let apart = by_direction || paths.iter().any(|files| dir(files) != dir(&paths[0]));
     if !apart || section.verify || section.clones > MOST_PARTS {
         return vec![section];
     }
@@ -64,6 +66,51 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
     paths.iter().enumerate().map(part).collect()
 }
 
+/// The parts of a section with a rate of one direction alone: reads and writes side by side, of which the other goes as
+/// fast as it can (`rate_ddir` of fio's io_u.c; tried with fio 3.33).
+pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection> {
+    let Some(rate) = section.demand.rate else { return vec![section] };
+    let Some(only) = rate.only else { return vec![section] };
+    if section.verify || !section.demand.end.time_based {
+        let what = format!(
+            "`rate` in [{}]: a rate of one direction alone, with verify or without time_based, cannot be expressed",
+            section.part_of.as_ref().unwrap_or(&section.name)
+        );
+        let hint = "write time_based=1 and runtime, or give both directions a rate";
+        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+    }
+    let part = |(number, of): (usize, &MixPart)| {
+        let mut part = section.clone();
+        part.part_of = section.part_of.clone().or(Some(section.name.clone()));
+        part.name = format!("{}-{}", section.name, of.op.name());
+        part.pattern.mix = vec![of.clone()];
+        part.demand.rate = Some(rate).filter(|_| of.op == only);
+        if let BlockSize::ByOp(sizes) = &section.pattern.block
+            && let Some(own) = sizes.get(&of.op)
+        {
+            part.pattern.block = own.clone();
+        }
+        // Both are on the same files.
+        if let FilePlacement::Own(paths) = &section.target.files
+            && let [paths] = paths.as_slice()
+        {
+            part.target.files = match paths.as_slice() {
+                [one] => FilePlacement::Named(one.clone()),
+                _ => FilePlacement::Several(paths.clone()),
+            };
+        }
+        if of.op != OpKind::Write {
+            (part.sync, part.end_fsync, part.payload) = (None, false, None);
+        }
+        if number > 0 {
+            (part.stonewall, part.waits_for, part.notes, part.options) = Default::default();
+            part.target.needs.clear();
+        }
+        part
+    };
+    section.pattern.mix.iter().enumerate().map(part).collect()
+}
+
 /// Targets that one section may become.
 const MOST_PARTS: u32 = 128;
 
@@ -79,12 +126,12 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
     };
     let (demand, end) = (&section.demand, &section.demand.end);
     let whole = |n: Option<u64>| n.is_none_or(|n| n.is_multiple_of(count));
-    if !u64::from(section.depth).is_multiple_of(count) {
+    if u64::from(section.depth) < count {
         let what = format!(
             "of {count} devices or directories one after the other is asked, with {} in flight, which cannot be expressed",
             section.depth
         );
-        bad(&what, "make a section of each, or give an iodepth that divides by their number");
+        bad(&what, "make a section of each, or give an iodepth of their number at least");
     } else if demand.think.is_some()
         || !whole(demand.rate.map(|r| r.amount))
         || !whole(end.operations)
@@ -99,7 +146,9 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
         let mut part = section.clone();
         part.part_of = section.part_of.clone().or(Some(section.name.clone()));
         part.name = format!("{}-{number}", section.name);
-        part.depth = (u64::from(section.depth) / count).max(1) as u32;
+        // What is left goes to the first ones.
+        let more = u64::from((number as u64) < u64::from(section.depth) % count);
+        part.depth = (u64::from(section.depth) / count + more).max(1) as u32;
         part.target.files = FilePlacement::Named(path.clone());
         part.target.count = 1;
         part.target.size = section.target.size.map(|size| size / count);
@@ -117,7 +166,7 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
     };
     let mut parts: Vec<JobSection> = paths.iter().enumerate().map(part).collect();
     parts[0].notes.push(format!(
-        "[{}]: of its {count} devices or directories each has a workload of its own, with an equal share of what is in \
+        "[{}]: of its {count} devices or directories each has a workload of its own, with its share of what is in \
          flight; in fio a job goes round them, so that a slow one holds the others up",
         section.name
     ));

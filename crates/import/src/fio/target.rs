@@ -23,6 +23,8 @@ pub const RING_SWITCHES: [(&str, &str); 4] = [
 pub enum FioEngine {
     /// One blocking call at a time.
     Sync,
+    /// One copy at a time, to or from a mapping.
+    Mmap,
     /// A ring with a queue.
     Uring,
     Null,
@@ -245,8 +247,12 @@ fn there(
         FilePlacement::Several(paths) | FilePlacement::Apart(paths) => {
             let sizes: Vec<Option<u64>> = paths.iter().map(bytes_of).collect();
             let equal = sizes.iter().all(|size| *size == sizes[0]);
-            if !equal && r.line("size").is_none() && !sized {
-                r.wrong("filename", "files of different sizes in turns cannot be expressed", ());
+            // Devices that each have a workload, as long as it takes, are all that they are.
+            let apart =
+                matches!(spec.files, FilePlacement::Apart(_)) && r.boolean("time_based", false);
+            if !equal && r.line("size").is_none() && !sized && !apart {
+                let what = "files of different sizes in turns cannot be expressed";
+                r.wrong_but("filename", what, "write time_based=1 and runtime, or a size", ());
             }
             sizes.into_iter().try_fold(0, |sum, size| size.filter(|_| equal).map(|size| sum + size))
         }
@@ -293,9 +299,13 @@ fn filled(r: &SectionReader<'_>, spec: &TargetSpec) {
         }
         _ => false,
     };
-    match device && r.line("size").is_none() {
-        true => r.note_if(NAME, "the device is full at its end"),
-        false => r.wrong_but(
+    match (device && r.line("size").is_none(), r.line("size").is_some()) {
+        (true, _) => r.note_if(NAME, "the device is full at its end"),
+        (_, true) => r.note_if(
+            NAME,
+            "size ends it first, where so much fits; a file system that is full before fails the run here, and ends it in fio",
+        ),
+        _ => r.wrong_but(
             NAME,
             "a file that grows until the file system is full cannot be expressed",
             "give a size, or name a device without one",
@@ -385,14 +395,24 @@ fn engine(r: &SectionReader<'_>, direct: bool) -> (FioEngine, bool) {
             FioEngine::Uring
         }
         "null" => FioEngine::Null,
+        "mmap" if direct => {
+            return r.wrong(
+                "ioengine",
+                "mmap with direct=1, which syncs each copy, cannot be expressed",
+                (FioEngine::Mmap, false),
+            );
+        }
+        "mmap" => {
+            r.note_if("sync", "what is copied into a mapping is not written by calls, so that it changes nothing, in fio as here");
+            FioEngine::Mmap
+        }
         other => {
             let what = match UNDRIVEN.iter().find(|(names, _)| names.split(' ').any(|n| n == other))
             {
                 Some((_, why)) => format!("`{other}` {why}"),
                 None => format!("`{other}` has no equivalent; it would change how I/O is done"),
             };
-            let hint =
-                "known: psync, sync, pvsync, pvsync2, vsync, libaio, io_uring, posixaio, null";
+            let hint = "known: psync, sync, pvsync, pvsync2, vsync, mmap, libaio, io_uring, posixaio, null";
             return r.wrong_but("ioengine", &what, hint, (FioEngine::Sync, false));
         }
     };
@@ -400,11 +420,9 @@ fn engine(r: &SectionReader<'_>, direct: bool) -> (FioEngine, bool) {
 }
 
 /// Engines of fio that are not driven here: names, and what they are.
-const UNDRIVEN: [(&str, &str); 9] = [
-    (
-        "mmap",
-        "copies to and from a mapping: each page that is absent is a fault, not an operation of a given size",
-    ),
+const UNDRIVEN: [(&str, &str); 10] = [
+    ("windowsaio", "is of Windows; fio refuses it here too"),
+    ("solarisaio", "is of Solaris; fio refuses it here too"),
     ("splice", "moves pages by pipes"),
     ("libpmem dev-dax pmemblk", "drives persistent memory by loads and stores"),
     (
@@ -420,7 +438,7 @@ const UNDRIVEN: [(&str, &str); 9] = [
     ),
     (
         "filecreate filestat filedelete dircreate dirstat dirdelete",
-        "measures operations on names, not reads and writes",
+        "measures operations on names, not reads and writes; Taillight's driver `metadata` does (`taillight drivers metadata`)",
     ),
     ("cpuio exec e4defrag falloc ftruncate", "does no reads and writes"),
 ];
@@ -438,7 +456,12 @@ fn options(r: &SectionReader<'_>, engine: FioEngine, direct: bool, overwrite: bo
     let ring = engine == FioEngine::Uring;
     let mut options = toml::Table::new();
     let mut set = |name: &str, value: toml::Value| options.insert(name.to_owned(), value);
-    set("engine", if ring { "uring" } else { "sync" }.into());
+    let name = match engine {
+        FioEngine::Uring => "uring",
+        FioEngine::Mmap => "mmap",
+        FioEngine::Sync | FioEngine::Null => "sync",
+    };
+    set("engine", name.into());
     set("direct", direct.into());
     set("cache", cache.into());
     if overwrite {
@@ -458,6 +481,9 @@ fn options(r: &SectionReader<'_>, engine: FioEngine, direct: bool, overwrite: bo
     }
     if let Some(cpu) = r.small_integer("sqthread_poll_cpu") {
         set("sqpoll_cpu", i64::from(cpu).into());
+    }
+    if let Some(every) = r.small_integer("force_async").filter(|n| ring && *n > 0) {
+        set("force_async", i64::from(every.min(MOST_BATCHED)).into());
     }
     if let Some(batch) = r.small_integer("iodepth_batch").filter(|_| ring) {
         set("submit_batch", i64::from(batch.min(MOST_BATCHED)).into());

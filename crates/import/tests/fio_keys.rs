@@ -1,0 +1,121 @@
+//! Keys of fio that were refused once: what each becomes, and what is said of it.
+
+use taillight_import::fio::{front_end, import};
+
+/// The only job of a text.
+fn job(text: &str) -> (String, String) {
+    let mut jobs = import(text, "a.fio").expect(text);
+    assert_eq!(jobs.len(), 1, "{text}");
+    let job = jobs.remove(0);
+    let line = |line: &&str| !line.starts_with('#');
+    let toml: Vec<&str> = job.toml.lines().filter(line).collect();
+    (toml.join("\n"), job.notes.join("\n"))
+}
+
+fn has(text: &str, parts: &[&str]) {
+    let (toml, notes) = job(text);
+    for part in parts {
+        assert!(
+            toml.contains(part) || notes.contains(part),
+            "{text}: no {part} in\n{toml}\n{notes}"
+        );
+    }
+}
+
+#[test]
+fn sections_side_by_side_on_one_file_have_a_way_each() {
+    let text = "[global]\nfilename=f\nsize=1m\n[direct]\ndirect=1\nioengine=libaio\niodepth=8\n[cached]\nrw=write\n\
+                ioengine=psync\n[alike]\nioengine=sync\n";
+    let (toml, _) = job(text);
+    // What is in the cache is of those that use it.
+    let [target, workloads] = ["[target.options]", "[target.options.workloads"]
+        .map(|from| toml.split(from).nth(1).unwrap_or_default().to_owned());
+    assert!(target.contains("direct = false") && target.contains("engine = \"sync\""), "{toml}");
+    assert!(workloads.starts_with(".direct]\n") && workloads.contains("direct = true"), "{toml}");
+    assert!(!toml.contains("workloads.cached") && !toml.contains("workloads.alike"), "{toml}");
+}
+
+#[test]
+fn a_rate_of_one_direction_leaves_the_other_free() {
+    let text = "[a]\nrw=randrw\nsize=1m\nrate=,1m\ntime_based\nruntime=2\nfsync=4\n";
+    let (toml, notes) = job(text);
+    let [reads, writes] = ["name = \"a-read\"", "name = \"a-write\""].map(|name| {
+        let rest = toml.split(name).nth(1).expect(name);
+        rest.split("[[workload]]").next().unwrap_or_default().to_owned()
+    });
+    assert!(!reads.contains("arrival") && !reads.contains("sync"), "{reads}");
+    assert!(writes.contains("rate = \"1MiB/s\"") && writes.contains("fsync:4"), "{writes}");
+    assert!(toml.contains("section = \"a\"") && toml.contains("path = \"a.0.0\""), "{toml}");
+    assert!(notes.contains("goes as fast as it can"), "{notes}");
+    // Jobs with files of their own have two workloads each.
+    let (toml, _) = job("[a]\nrw=rw\nsize=1m\nnumjobs=2\nrate_iops=9,\ntime_based\nruntime=2\n");
+    assert_eq!(toml.matches("[[workload]]").count(), 4, "{toml}");
+    assert!(toml.contains("a.1.0"), "{toml}");
+}
+
+#[test]
+fn a_run_ends_once_it_is_steady() {
+    let steady = "ss=iops:10%\nss_dur=30s\nss_ramp=10s\ntime_based\nruntime=5m\n";
+    let rule = [
+        "figure = \"iops\"",
+        "rule = \"deviation\"",
+        "limit = 0.1",
+        "window = \"30s\"",
+        "ramp = \"10s\"",
+    ];
+    has(&format!("[a]\nsize=1m\n{steady}"), &rule);
+    has(
+        &format!("[global]\ngroup_reporting\nsize=1m\n{steady}[a]\n[b]\n"),
+        &["window = \"30s\"", "duration = \"5min\""],
+    );
+    has(&format!("[a]\nsize=1m\nnumjobs=4\n{steady}"), &["in fio each by itself"]);
+    has("[a]\nsize=1m\nss=iops:10%\n", &["without steadystate_duration it ends nothing"]);
+    has("[a]\nsize=1m\nss_dur=10\n", &["rule = \"slope\"", "limit = 0.0001"]);
+}
+
+#[test]
+fn zones_sizes_and_engines() {
+    let zones = "zonemode=strided\nzonesize=64k\nzoneskip=192k\n";
+    has(&format!("[a]\nsize=1m\n{zones}"), &["stride = \"256KiB\"", "run_length = 16"]);
+    has(
+        "[a]\nsize=1m\nioengine=mmap\niodepth=4\nsync=1\nrw=write\n",
+        &["engine = \"mmap\"", "changes nothing"],
+    );
+    has("[a]\nsize=1m\nioengine=io_uring\nforce_async=4\n", &["force_async = 4"]);
+    let (toml, _) = job("[a]\nsize=1m\nrw=randread\nbsrange=1k-2k\nbs_unaligned\n");
+    assert!(toml.contains("1025B") && toml.contains("align = \"1KiB\""), "{toml}");
+    has("[a]\nsize=1m\nrw=write\nfill_device=1\n", &["size ends it first"]);
+    has(
+        "[a]\nsize=1m\nrw=write\ndedupe_percentage=50\ndedupe_mode=working_set\n",
+        &["drawn from all of them"],
+    );
+    has("[a]\nsize=1m\nexitall\n[b]\nnew_group\nsize=1m\n", &["the only job"]);
+    let devices = "[a]\nfilename=x/f:y/f:z/f\nsize=3m\ndirect=1\nioengine=libaio\niodepth=8\n";
+    let (toml, _) = job(devices);
+    let depths: Vec<_> = toml.lines().filter(|l| l.starts_with("queue_depth")).collect();
+    assert_eq!(depths, ["queue_depth = 3", "queue_depth = 3", "queue_depth = 2"]);
+}
+
+#[test]
+fn a_command_line_says_what_is_written_where() {
+    let asked = front_end(
+        "fio --name=a --output-format=normal,json+ --output out.json --status-interval=1",
+    );
+    assert!(
+        asked.json && asked.output.as_deref() == Some("out.json") && asked.notes.len() == 1,
+        "{asked:?}"
+    );
+    assert!(!front_end("fio --name=a --output=x").json);
+    assert_eq!(front_end("[a]\ndescription=fio --output=x\n"), front_end(""));
+    for (words, part) in [
+        ("--client=h", "makes it do something else"),
+        ("--minimal", "makes it do something else"),
+        ("--output-format=terse", "terse output is not written"),
+        ("--readonly", "[a] writes, which --readonly forbids"),
+    ] {
+        let said =
+            import(&format!("fio {words} --name=a --rw=write --size=1m"), "x").expect_err(words);
+        assert!(said.to_string().contains(part), "{words}: {said}");
+    }
+    import("fio --readonly --name=a --rw=read --size=1m", "x").expect("it only reads");
+}

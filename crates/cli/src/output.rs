@@ -40,11 +40,11 @@ pub fn speak_as_fio(json: bool, file: Option<PathBuf>) {
 
 /// Adds text to the file that a command line of fio names; whether there is one.
 fn to_file(text: &str) -> Result<bool> {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
     let Some((_, Some(path))) = AS_FIO.get() else { return Ok(false) };
     if voice().silent {
         return Ok(true);
     }
-    static BEGUN: AtomicBool = AtomicBool::new(false);
     let begun = BEGUN.swap(true, Ordering::Relaxed);
     let mut options = std::fs::OpenOptions::new();
     let opened = options.create(true).write(true).append(begun).truncate(!begun).open(path);

@@ -333,7 +333,7 @@ impl OpenedTarget {
         cache::advise(&files, options.read_ahead)?;
         let resident = cache::resident_share(&files, file_size);
         let files = Arc::new(files);
-        let ways = ways::Ways::open(asked, &files, is_device)?;
+        let ways = ways::Ways::open(request, &files, is_device)?;
         let align = align.max(ways.align);
         facts.extend(ways.facts());
         let mapped = options.engine == IoEngine::Mmap;

@@ -8,10 +8,10 @@ use rustix::fs::{Mode, OFlags, fcntl_getfl, ioctl_blksszget, open};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
+use super::existing::FileOpenSpec;
 use super::facts::Facts;
 use super::needs::{self, AccessNeeds};
 use super::options::{FileOptions, IoEngine};
-use super::regular::FileOpenSpec;
 use super::target::IoMethod;
 use super::uring::RingConfig;
 use super::uring::setup::RingSetup;
@@ -61,8 +61,12 @@ pub fn check(plan: &Plan, options: &FileOptions) -> Result<()> {
 
 impl Ways {
     /// Opens the files once more where a way needs it. Errors: as for the target itself.
-    pub fn open(asked: &FileOpenSpec<'_>, files: &Arc<Vec<OwnedFd>>, device: bool) -> Result<Ways> {
-        let (plan, options) = (asked.spec.plan, asked.options);
+    pub fn open(
+        request: &FileOpenSpec<'_>,
+        files: &Arc<Vec<OwnedFd>>,
+        device: bool,
+    ) -> Result<Ways> {
+        let (plan, options) = (request.spec.plan, request.options);
         let mut ways = Ways { each: Vec::new(), told: Vec::new(), align: 1 };
         let mut other: Option<Arc<Vec<OwnedFd>>> = None;
         for (number, w) in plan.workloads.iter().enumerate() {

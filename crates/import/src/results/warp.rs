@@ -224,19 +224,20 @@ fn whole_row(source: &mut ResultSource<'_>) -> Result<Option<String>> {
 
 /// Fields between tabs; a quoted one may have tabs, and two quotes for one (RFC 4180).
 fn fields(row: &str) -> Vec<String> {
-    let mut all = vec![String::new()];
+    let (mut all, mut field) = (Vec::new(), String::new());
     let (mut quoted, mut chars) = (false, row.chars().peekable());
     while let Some(c) = chars.next() {
         match c {
             '"' if quoted && chars.peek() == Some(&'"') => {
                 chars.next();
-                all.last_mut().map(|field| field.push('"'));
+                field.push('"');
             }
             '"' => quoted = !quoted,
-            '\t' if !quoted => all.push(String::new()),
-            c => drop(all.last_mut().map(|field| field.push(c))),
+            '\t' if !quoted => all.push(std::mem::take(&mut field)),
+            c => field.push(c),
         }
     }
+    all.push(field);
     all
 }
 

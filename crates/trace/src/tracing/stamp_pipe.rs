@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use taillight_core::plan::Plan;
-use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
+use taillight_core::probe::{Probe, ProbeContext, Probes, Token};
 use taillight_core::{Error, Op, Result, Stamp};
 use taillight_machine::Sys;
 use taillight_rundir::RunDir;
@@ -127,7 +127,7 @@ pub struct ThreadProbes(ThreadOps);
 impl Probes for ThreadProbes {
     type Probe = ThreadProbe;
 
-    fn probe(&self, seat: ProbeSeat) -> Result<ThreadProbe> {
+    fn probe(&self, seat: ProbeContext) -> Result<ThreadProbe> {
         let begun = vec![LayerRow::default(); seat.depth as usize];
         Ok(ThreadProbe { ops: self.0.clone(), thread: own_thread(), seat, begun })
     }
@@ -140,7 +140,7 @@ fn own_thread() -> u32 {
 pub struct ThreadProbe {
     ops: ThreadOps,
     thread: u32,
-    seat: ProbeSeat,
+    seat: ProbeContext,
     /// By slot.
     begun: Vec<LayerRow>,
 }
@@ -186,7 +186,7 @@ mod tests {
         type Output = Vec<(i64, i64)>;
 
         fn run<P: Probes>(self, probes: Arc<P>) -> Vec<(i64, i64)> {
-            let seat = ProbeSeat { worker: 3, first_slot: 8, depth: 2 };
+            let seat = ProbeContext { worker: 3, first_slot: 8, depth: 2 };
             let mut probe = probes.probe(seat).unwrap();
             let block = |n: u64| Op::block(OpKind::Read, 0, n * 4096, 4096);
             let now = || MonoClock.now();

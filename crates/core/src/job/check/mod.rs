@@ -205,7 +205,7 @@ fn run(run: &RunPlan) -> Checked {
         format!("a window of {} is too short to report", run.interval),
         "use at least 1ms; every I/O is kept anyway",
     )?;
-    need(
+    ensure(
         run.steady.is_none_or(|steady| {
             steady.limit > 0.0 && steady.limit.is_finite() && steady.window.0 >= 2 * run.interval.0
         }),

@@ -89,6 +89,11 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
         return Err(Error::usage("a stream is one rank's own")
             .hint("leave run.share out: each rank then has a stream of its own"));
     }
+    if plan.run.steady.is_some() {
+        return Err(Error::usage("each rank would be steady at another time")
+            .with("at", "run.steady")
+            .hint("leave run.steady out and give the run a duration"));
+    }
     check_shared(plan)?;
     // What can be wrong with the command is told before a directory is made.
     let destroy = confirmation::listed(request.destroy)?;

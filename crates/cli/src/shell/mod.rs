@@ -16,7 +16,7 @@ use crate::args::{Cli, CompletionsArgs, HelpArgs, ManArgs};
 use crate::output;
 
 /// Below the options of every page.
-const ENDING: &str = include_str!("shell/ending.man");
+const ENDING: &str = include_str!("ending.man");
 
 /// `taillight completions SHELL`. Errors: `Unavailable` when standard output cannot be written.
 pub fn completions(args: &CompletionsArgs) -> Result<Exit> {

@@ -1,7 +1,7 @@
 //! House rules as a check: what clippy does not know. Also runs as a test, so that plain
 //! `cargo test` finds a breach. Exceptions are lists with reasons, here and nowhere else.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -72,7 +72,30 @@ pub fn check() -> Result<TidyReport> {
             check_source(&name, &text, &mut found);
         }
     }
+    found.breaches.extend(unnamed_tests(&root, &tool::files()?));
     Ok(found)
+}
+
+/// Files of integration tests that no binary has as a module: where a crate names its binaries, cargo does not look for
+/// others, and such a file would never be compiled.
+fn unnamed_tests(root: &Path, files: &[PathBuf]) -> Vec<String> {
+    let unnamed = |path: &&PathBuf| {
+        let (Some(dir), Some(name)) = (path.parent(), path.file_stem()) else { return false };
+        let rust = path.extension().is_some_and(|e| e == "rs");
+        let binaries = ["main.rs", "machine.rs"].map(|binary| dir.join(binary));
+        if !rust || !dir.ends_with("tests") || binaries.contains(path) {
+            return false;
+        }
+        let texts =
+            binaries.map(|file| std::fs::read_to_string(root.join(file)).unwrap_or_default());
+        let module = format!("mod {};", name.to_string_lossy());
+        !texts[0].is_empty() && !texts.iter().any(|text| text.lines().any(|line| line == module))
+    };
+    files
+        .iter()
+        .filter(unnamed)
+        .map(|path| format!("{}: in no test binary", path.display()))
+        .collect()
 }
 
 fn listed(list: &[(&str, &str)], name: &str) -> bool {

@@ -5,3 +5,4 @@ mod common;
 mod golden;
 mod rates;
 mod reports;
+mod stated;

@@ -1,14 +1,12 @@
 //! What others state and the report knows nothing of: the samples of a driver, the stamps of a tracing source.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{START, Sample};
+use crate::common::{self, START, Sample};
 use taillight_core::samples::{SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit};
-use taillight_report::attribution::Layer;
+use taillight_explain::Layer;
 use taillight_report::{MadeReport, ReportOptions, make};
 use taillight_rundir::layers::{LayerRow, LayerWriter};
 use taillight_rundir::store::{StoreRow, store_writer};

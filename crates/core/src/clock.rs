@@ -1,6 +1,8 @@
-//! The one clock: CLOCK_MONOTONIC in nanoseconds, and a virtual one with the same face.
+//! Time as all crates stamp it: points on CLOCK_MONOTONIC in nanoseconds, or on virtual time.
 //!
-//! The worker is generic over [`Clock`], so real and simulated time share every line of code.
+//! Workers are generic over [`Clock`], so that real and simulated time share every line of code; theirs are `TscClock` and
+//! `SimClock` of `engine`. Here are the plain clock, which all others read, and the counter of virtual time, which the
+//! driver `sim` holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -42,7 +44,7 @@ impl Clock for MonoClock {
     }
 }
 
-/// CLOCK_REALTIME in nanoseconds since the epoch, for manifests only.
+/// CLOCK_REALTIME in nanoseconds since the epoch, for manifests, names and ids, never for a stamp or a duration.
 pub fn realtime_ns() -> i64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     t.tv_sec * 1_000_000_000 + t.tv_nsec

@@ -1,4 +1,5 @@
-//! Good texts of servers, drives, analyzers and earlier runs to begin from.
+//! Texts of other programs and of earlier runs that a campaign begins from: whole and right, one list for each reader that
+//! has no file of its kind in the repository.
 
 /// Properties of YCSB.
 pub const YCSB: &[&str] = &[
@@ -49,7 +50,7 @@ pub const RESP: &[&str] = &[
 pub const POSTGRES: &[&str] = &[
     "1\0\0\0\x042\0\0\0\x04C\0\0\0\x0dUPDATE 1\0Z\0\0\0\x05I",
     "D\0\0\0\x0f\0\x01\0\0\0\x05helloC\0\0\0\x0dSELECT 1\0",
-    "E\0\0\0\x1bSERROR\0C42P01\0Mno\0\0Z\0\0\0\x05I",
+    "E\0\0\0\x17SERROR\0C42P01\0Mno\0\0Z\0\0\0\x05I",
     "R\0\0\0\x08\0\0\0\0S\0\0\0\x0dssl\0off\0\0K\0\0\0\x0c\0\0\0\x07\0\0\0\x08",
 ];
 
@@ -65,7 +66,7 @@ pub const NVME: &[&str] = &[
 
 /// Tables of bus analyzers, by the mapping of docs/bus-mapping.toml.
 pub const BUS: &[&str] = &[
-    "Start,End,Opcode,SLBA,NLB,QID\n1.000001,1.000101,Read,0x100,7,1\n2.5,2.6,Write,512,0,1\n",
+    "Start Time,Response Time,Opcode,SLBA,NLB,NSID\n1000001,100,Read,0x100,7,1\n2500000,100,Write,512,0,1\n",
     "\"Start\";\"Opcode\"\n\"1,000.5\";\"0x02\"\n",
 ];
 

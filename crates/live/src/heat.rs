@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use taillight_stats::grid::{cell_of, edge_of};
 
-/// Most columns; even.
+/// Most columns; even, so that two become one.
 const COLUMNS: usize = 240;
-/// Most rows shown.
+/// Most rows of a picture; cells of latency are added up to fit.
 const ROWS: usize = 84;
 
-/// Latencies of one kind of operation over time.
+/// Main latencies of one operation of a workload over the measure phase.
 #[derive(Debug, Clone)]
 pub struct GrowingHeat {
     column_ns: u64,
@@ -26,7 +26,7 @@ impl GrowingHeat {
         GrowingHeat { column_ns: column_ns.max(1), columns: Vec::new() }
     }
 
-    /// Adds latencies (value in ns, and count) at `at_ns` since the start.
+    /// Adds latencies (value in ns, and count) at `at_ns` since the start of the measure phase.
     pub fn add(&mut self, at_ns: u64, values: impl Iterator<Item = (u64, u64)>) {
         while at_ns / self.column_ns >= COLUMNS as u64 {
             self.halve();

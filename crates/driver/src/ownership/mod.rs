@@ -5,7 +5,7 @@
 //! in an object, in a key. A regular file has an entry in the sidecar of its directory
 //! ([`FileMark`]). What a mark allows is decided in [`OwnershipMark::decide`]; the refusals are in
 //! [`refusal`]. Drivers ask before anything is created or written, and when a run ends. Whether a
-//! target is in use by something else is not asked here but in `guard`.
+//! target is in use is asked in `guard`, and of a database, by its lock, in `kv::directory`.
 
 pub mod content;
 pub mod files;

@@ -28,8 +28,9 @@ pub fn filesystem_uuid(fd: impl AsFd) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The process that holds a lock of fcntl(2) on any part of an open file, or -1 where no process but a
-/// descriptor does. It is asked on all file systems alike, of locks of this process too. Errors: as fcntl(2).
+/// The process that holds a lock of fcntl(2) on any part of an open file; none where nobody does, -1 where a descriptor
+/// holds it and no process. Asked as an open file description (`F_OFD_GETLK`), so that locks of this process are seen,
+/// too. Called by `kv::directory`. Errors: as fcntl(2).
 pub fn lock_holder(fd: impl AsFd) -> io::Result<Option<i32>> {
     let mut lock = libc::flock {
         l_type: libc::F_WRLCK as _,

@@ -1,8 +1,9 @@
-//! Random bytes at memory speed: two pools of different prime lengths, combined.
+//! Random bytes at memory speed: two pools, combined, whose lengths are different primes of 24-byte words.
 //!
 //! Byte `i` of a block is `a[i + x] ^ b[i + y]`, `x` and `y` from the block's id. The pools stay in
-//! the second-level cache; their lengths share no factor, so that a block repeats only after
-//! 44 MB and compressors find nothing. The pools are the same in every process: what belongs to an
+//! the second-level cache; a pair of offsets comes round only after 44 MB, so that compressors
+//! find nothing. Two ids may begin at one place; what keeps their blocks apart are the stamps that `Content`, the caller,
+//! writes over these bytes. The pools are the same in every process: what belongs to an
 //! id can be made again to see where stored bytes differ.
 
 use rand::{Rng as _, SeedableRng};
@@ -80,7 +81,7 @@ impl NoisePool {
         NoiseOffsets { a: place(drawn & 0xFFFF_FFFF, FIRST), b: place(drawn >> 32, SECOND) }
     }
 
-    /// Fills the block from `place` on, and moves it to where the next block goes on: neighbours in
+    /// For blocks whose bytes need not be made again: fills the block from `place` on, and moves it to where the next block goes on: neighbours in
     /// the pools are neighbours in memory, which is what makes short blocks cheap.
     #[inline]
     pub fn walk(&self, block: &mut [u8], place: &mut NoiseOffsets) {

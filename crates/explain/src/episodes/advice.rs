@@ -8,7 +8,7 @@ use crate::episodes::culprits::{Culprit, QUOTA, Role};
 use crate::explanation::Explanation;
 use crate::verdict::judge::Layer;
 
-/// What others have in the disk counts from here on: less is soon done.
+/// Bytes, or requests, from which on others in the disk count: less is soon done.
 const IN_FRONT: (u64, u64) = (1 << 20, 32);
 
 /// Of an episode of a layer, who or what was in the way of just that.
@@ -148,7 +148,7 @@ fn of_layer(layer: Layer, always: bool, info: &TraceInfo) -> &'static str {
     }
 }
 
-/// The line where nothing was seen: a run that saw less than this machine can show is run again.
+/// The line where nothing was seen, by how the run was traced.
 fn unseen(info: &TraceInfo) -> &'static str {
     match (info.backend, info.mode) {
         (TracingBackend::TracePoints, TraceMode::All) => {

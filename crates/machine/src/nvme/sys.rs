@@ -38,7 +38,8 @@ const _: () = assert!(size_of::<PassthruCommand>() == 72);
 struct Passthru(PassthruCommand);
 
 // SAFETY: the opcode is the one of `struct nvme_passthru_cmd`, which `PassthruCommand` mirrors (its size is
-// checked above); the pointer is to that struct, and the kernel writes inside it only.
+// checked above); the pointer is to that struct, and the kernel writes inside it and the buffer that it
+// names only.
 unsafe impl Ioctl for Passthru {
     type Output = AdminReply;
     const IS_MUTATING: bool = true;
@@ -82,7 +83,8 @@ pub fn namespace(device: impl AsFd) -> rustix::io::Result<u32> {
     unsafe { ioctl(device, NamespaceId) }
 }
 
-/// Sends a command; the drive fills `data`. Errors: what the kernel says, such as missing rights.
+/// Sends a command; the drive fills `data`. A command that the drive refuses is no error but
+/// a status of the reply. Errors: what the kernel says, such as missing rights.
 pub fn send(
     device: impl AsFd,
     ask: &AdminCommand,

@@ -1,7 +1,8 @@
 //! What a terminal shows of runs: the answer, at most 80 columns wide, colour only when asked.
 //!
-//! The order: what ran on what, the sentence, the figures, who held the slow ones; tables and facts of
-//! the page come behind them for those who want detail. Where the page is, says the caller.
+//! The order: what ran on what, the verdict with the first sentence of each reason, wrong blocks, the figures, hosts, one
+//! sentence on what held the slow I/Os, facts that are good or bad news. With `detail`: all of each. The caller is `make`,
+//! which adds where the page is.
 
 use taillight_rundir::Summary;
 
@@ -17,7 +18,7 @@ use crate::table::{Cell, Table, TextPage, Tone};
 pub struct ConsoleStyle {
     /// ANSI colours; leave them off elsewhere.
     pub colour: bool,
-    /// Tables and facts of the page, too.
+    /// Everything: reasons whole, all tables and facts of the page.
     pub detail: bool,
 }
 
@@ -36,7 +37,8 @@ fn single(run: &AnalysedRun, style: ConsoleStyle) -> String {
     let verdict = &model.verdict;
     page.headed(verdict.word, verdict.tone, &verdict.text);
     reasons(&mut page, verdict.further(), style);
-    // Wrong data is the answer to a run that verifies: its places stand before every figure.
+    // Wrong data is the answer to a run that verifies: its places stand before every figure, and
+    // with detail among the tables.
     if let Some(wrong) = model.table(WRONG_BLOCKS).filter(|_| !style.detail) {
         page.table(wrong);
     }

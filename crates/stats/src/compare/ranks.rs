@@ -6,7 +6,8 @@ use statrs::distribution::{ContinuousCDF, Normal};
 const COUNTED: usize = 30;
 
 /// How likely ranks at least so far apart are where both sides are alike, two-sided. Without ties and up to
-/// 30 values a side exactly, else by the normal distribution with the correction for ties. None where a
+/// 30 values a side exactly, else by the normal distribution with corrections for ties and
+/// continuity. Stands beside the intervals of `compare`; no verdict depends on it. None where a
 /// side is empty.
 #[must_use]
 pub fn mann_whitney(base: &[f64], new: &[f64]) -> Option<f64> {

@@ -1,6 +1,6 @@
-//! The charts of a page: which are shown, in which figures, order and size, each figure as JSON. A figure
-//! has at most eight lines: where there are more, there is one figure for each operation, and where an
-//! operation has more runs than that, several. `plots` draws.
+//! The charts of a page: which are shown, in which figures, order and size, each figure as JSON; `plots` draws. Charts of
+//! [`BY_LINE`] and `in-flight` are parted where a figure would have more than eight lines: by operation, then by runs.
+//! Callers: the report and the live view.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ pub struct ChartView {
     pub figures: Vec<FigureView>,
     /// Tables of the frame that belong below it.
     tables: Vec<Table>,
-    /// Figures that are open; the others are too high to be, unless they are asked for.
+    /// How many of `figures` are open, from the first on.
     open: usize,
 }
 
@@ -42,13 +42,14 @@ pub struct FigureView {
 
 /// Pixels of figures that a chart of several runs has open.
 const OPEN_HEIGHT: usize = 1_000;
-/// Figures that it has open where few charts were chosen.
+/// With chosen charts: a chart of up to so many figures is open whole.
 const FEW_FIGURES: usize = 6;
 /// Height of one of several small figures.
 const SMALL: usize = 380;
 
 /// The charts that have something to show; of these ids only, where some are given. Each takes the
-/// tables of the frame that belong to it. The first one is open as far as it fits.
+/// tables of the frame that belong to it. Of one run all figures are open; of several the first chart, as far as it fits
+/// into [`OPEN_HEIGHT`], and with `ids` each of up to [`FEW_FIGURES`] figures.
 pub fn chart_views(
     overlay: &ChartModel,
     ids: Option<&[&str]>,
@@ -211,7 +212,7 @@ fn part(overlay: &ChartModel, name: &str, runs: &[usize]) -> ChartModel {
     ChartModel { runs, sides: overlay.sides.clone(), ..ChartModel::default() }
 }
 
-/// The chart below which a table of the frame stands. Runs have a place of their own.
+/// The chart below which a table of the frame stands; the table of points stays in the frame.
 fn place(table: &str) -> &str {
     match table {
         "points" => "",
@@ -316,6 +317,7 @@ fn packed(text: &str) -> String {
 }
 
 impl FigureView {
+    /// Compresses `json` where it is long. A page that is a file does it last; the live view reads `json` as it is.
     pub fn pack(&mut self) {
         self.packed = self.json.len() > PACKED_FROM;
         if self.packed {

@@ -36,7 +36,7 @@ pub fn layout(entries: usize) -> Layout {
         .font(Font::new().size(13))
 }
 
-/// Lines that a reader tells apart: no figure has more.
+/// Lines that a reader tells apart: charts with more are parted.
 pub const MOST_LINES: usize = 8;
 /// How many lines each of several figures has with at most so many, as even as they come: ten with eight are
 /// five and five.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use taillight_core::OpKind;
-use taillight_core::plan::{MixPart, Plan, ReplayPlan, TraceTiming};
+use taillight_core::plan::{MixPart, Plan, ReplayPlan, TraceFit, TraceTiming};
 use taillight_report::differing;
 use taillight_rundir::compare::{Comparable, ComparableVerdict};
 use taillight_rundir::summary::VerdictStatus;
@@ -74,8 +74,15 @@ fn replays(these: &[&SideRun], those: &[&SideRun]) -> bool {
             RunDir::open(Path::new(&replay.file)).ok().map(|it| it.manifest().run_id.clone());
         !part
             && replay.timing == TraceTiming::Recorded
+            && replay.fit == TraceFit::Refuse
             && recorded.is_some_and(|id| those.iter().any(|run| run.manifest.run_id == id))
     };
+    let counts = |runs: &[&SideRun]| {
+        runs.iter().map(|run| run.summary.totals.count).collect::<BTreeSet<u64>>()
+    };
+    if counts(these) != counts(those) {
+        return false;
+    }
     these.iter().all(|run| match run.manifest.plan.workloads.as_slice() {
         [only] => only.trace.as_ref().is_some_and(is_recorded),
         _ => false,

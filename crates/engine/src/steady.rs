@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
+use taillight_core::OpKind;
 use taillight_core::plan::{Plan, SteadyEnd, SteadyEndRule, SteadyFigure};
+use taillight_rundir::intervals::IntervalRow;
 
 use crate::collector::ClosedInterval;
 
@@ -14,6 +16,7 @@ pub struct SteadyWatch {
     /// Of each workload whether it counts.
     measured: Vec<bool>,
     window: usize,
+    interval_ns: u64,
     values: VecDeque<f64>,
     /// When it was, since the start of the measure phase, ns; and what of the window was compared with the limit.
     reached: Option<(u64, f64)>,
@@ -27,14 +30,25 @@ impl SteadyWatch {
         let asked = plan.run.steady?;
         let window = asked.window.0.div_ceil(plan.run.interval.0.max(1)).max(2) as usize;
         let measured = plan.workloads.iter().map(|w| w.measured).collect();
-        let values = VecDeque::with_capacity(window);
-        Some(SteadyWatch { asked, measured, window, values, reached: None, last: None })
+        let values = VecDeque::new();
+        let interval_ns = plan.run.interval.0;
+        Some(SteadyWatch {
+            asked,
+            measured,
+            window,
+            interval_ns,
+            values,
+            reached: None,
+            last: None,
+        })
     }
 
     /// Takes a closed interval, which ends so long after the start of the measure phase.
     pub fn take(&mut self, closed: &ClosedInterval, elapsed_ns: u64) {
         let begins = elapsed_ns.saturating_sub(closed.length_ns);
-        if !closed.measured || self.reached.is_some() || begins < self.asked.ramp.0 {
+        // The last one, where the run ended within it, is of another length.
+        let whole = closed.length_ns.abs_diff(self.interval_ns) <= self.interval_ns / 10;
+        if !closed.measured || !whole || self.reached.is_some() || begins < self.asked.ramp.0 {
             return;
         }
         self.push(self.figure(closed), elapsed_ns);
@@ -62,16 +76,20 @@ impl SteadyWatch {
 
     fn figure(&self, closed: &ClosedInterval) -> f64 {
         let counts = |w: u16| self.measured.get(usize::from(w)).copied().unwrap_or(false);
-        let rows = || closed.ops.iter().map(|op| &op.row).filter(|row| counts(row.workload));
+        let data = |op: OpKind| op != OpKind::Fsync;
+        let rows = || {
+            let all = closed.ops.iter().map(|op| &op.row);
+            all.filter(|row| counts(row.workload) && data(row.op))
+        };
+        let good = |row: &IntervalRow| row.ops - row.errors.min(row.ops);
         let seconds = closed.length_ns.max(1) as f64 / 1e9;
         match self.asked.figure {
-            SteadyFigure::Iops => rows().map(|row| row.ops).sum::<u64>() as f64 / seconds,
+            SteadyFigure::Iops => rows().map(good).sum::<u64>() as f64 / seconds,
             SteadyFigure::Bandwidth => rows().map(|row| row.bytes).sum::<u64>() as f64 / seconds,
             SteadyFigure::Latency => {
-                let good = || rows().map(|row| (row.ops - row.errors.min(row.ops)) as f64);
                 let sum: f64 =
-                    rows().zip(good()).map(|(row, n)| row.mean_ns.unwrap_or(0.0) * n).sum();
-                sum / good().sum::<f64>().max(1.0)
+                    rows().map(|row| row.mean_ns.unwrap_or(0.0) * good(row) as f64).sum();
+                sum / (rows().map(good).sum::<u64>() as f64).max(1.0)
             }
         }
     }
@@ -126,7 +144,11 @@ mod tests {
 
     fn steady_at(rule: SteadyEndRule, limit: f64, values: &[f64]) -> Option<usize> {
         let mut watch = watch(rule, limit);
-        values.iter().enumerate().for_each(|(n, v)| watch.push(*v, n as u64));
+        for (n, value) in values.iter().enumerate() {
+            if !watch.is_reached() {
+                watch.push(*value, n as u64);
+            }
+        }
         watch.reached.map(|(at, _)| at as usize)
     }
 

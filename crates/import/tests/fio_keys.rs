@@ -33,6 +33,13 @@ fn sections_side_by_side_on_one_file_have_a_way_each() {
     assert!(target.contains("direct = false") && target.contains("engine = \"sync\""), "{toml}");
     assert!(workloads.starts_with(".direct]\n") && workloads.contains("direct = true"), "{toml}");
     assert!(!toml.contains("workloads.cached") && !toml.contains("workloads.alike"), "{toml}");
+    // What only the first has is not the others'.
+    let ring = "[global]\nfilename=f\nsize=1m\ndirect=1\nioengine=io_uring\niodepth=8\nrw=randread\n";
+    let (toml, _) = job(&format!("{ring}[polled]\nhipri=1\nsqthread_poll=1\niodepth_batch=4\n[irq]\n"));
+    let irq = toml.split("[target.options.workloads.irq]").nth(1).expect("a way of its own");
+    for line in ["iopoll = false", "sqpoll = false", "submit_batch = \"auto\""] {
+        assert!(irq.contains(line), "{line}: {toml}");
+    }
 }
 
 #[test]
@@ -47,6 +54,9 @@ fn a_rate_of_one_direction_leaves_the_other_free() {
     assert!(writes.contains("rate = \"1MiB/s\"") && writes.contains("fsync:4"), "{writes}");
     assert!(toml.contains("section = \"a\"") && toml.contains("path = \"a.0.0\""), "{toml}");
     assert!(notes.contains("goes as fast as it can"), "{notes}");
+    let capped = "[a]\nrw=randrw\nrwmixread=95\nsize=1m\nrate_iops=,9\ntime_based\nruntime=2\n";
+    let refused = import(capped, "a.fio").expect_err("the mix decides there").to_string();
+    assert!(refused.contains("half and half"), "{refused}");
     // Jobs with files of their own have two workloads each.
     let (toml, _) = job("[a]\nrw=rw\nsize=1m\nnumjobs=2\nrate_iops=9,\ntime_based\nruntime=2\n");
     assert_eq!(toml.matches("[[workload]]").count(), 4, "{toml}");

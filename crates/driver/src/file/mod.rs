@@ -111,7 +111,9 @@ impl BoundDriver for FileOptions {
         }
     }
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
-        let Ok(engine) = choose(self, &AccessNeeds::of(plan)) else { return Vec::new() };
+        let Ok(engine) = choose(self, &AccessNeeds::of(&ways::shared(plan, self))) else {
+            return Vec::new();
+        };
         let mut notes = Vec::new();
         if self.engine == IoEngine::Auto {
             let name = if engine == IoEngine::Uring { "uring" } else { "sync" };
@@ -263,7 +265,8 @@ impl OpenedTarget {
                 shape_fits(&[opened.fd.as_fd()], opened.size, request, io)?;
                 device::check_fill(&opened, request)?;
                 if request.changes_device() {
-                    target::try_workers(request.spec.plan, &[opened.fd.as_fd()], ring, true)?;
+                    let plan = &ways::shared(request.spec.plan, request.options);
+                    target::try_workers(plan, &[opened.fd.as_fd()], ring, true)?;
                 }
                 let purged = device::purge(&opened, &path, request, progress)?;
                 let filled = device::fill(&opened, &path, request, progress)?;
@@ -289,7 +292,8 @@ impl OpenedTarget {
                 let io = IoFacts { uring, device: false };
                 shape_fits(&planned.existing_files(), planned.file_size, request, io)?;
                 if planned.replaces() {
-                    target::try_workers(request.spec.plan, &planned.existing_files(), ring, false)?;
+                    let plan = &ways::shared(request.spec.plan, request.options);
+                    target::try_workers(plan, &planned.existing_files(), ring, false)?;
                 }
                 let ready = regular::open(&file_set, planned, request, progress)?;
                 let kind = if file_set.whole_dir { "directory" } else { "file" };
@@ -415,6 +419,7 @@ fn shape_fits(
     io: IoFacts,
 ) -> Result<()> {
     let align = check_io(files, file_size, request, io)?;
+    let align = align.max(ways::fits(request, files, file_size, io.device)?);
     (request.spec.fits)(Geometry { files: request.options.files, file_size, align })
 }
 

@@ -1,7 +1,7 @@
 //! Workloads that issue their I/O in a way of their own on the files of their target: another engine, direct or not,
 //! another ring. fio's job files have such sections side by side on one file.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, ioctl_blksszget, open};
@@ -12,9 +12,9 @@ use super::existing::FileOpenSpec;
 use super::facts::Facts;
 use super::needs::{self, AccessNeeds};
 use super::options::{FileOptions, IoEngine};
-use super::target::IoMethod;
+use super::target::{self, IoMethod};
 use super::uring::RingConfig;
-use super::uring::setup::RingSetup;
+use super::uring::setup::{RingSetup, probe_discard};
 
 /// How one workload issues its I/O.
 pub struct WorkloadWay {
@@ -59,6 +59,55 @@ pub fn check(plan: &Plan, options: &FileOptions) -> Result<()> {
     Ok(())
 }
 
+/// Whether each workload with a way of its own can go it on what is there: asked before any of it is given up, as
+/// [`super::check_io`] of the others. The largest alignment. Errors: as [`Ways::open`].
+pub fn fits(
+    request: &FileOpenSpec<'_>,
+    files: &[BorrowedFd<'_>],
+    file_size: u64,
+    device: bool,
+) -> Result<u64> {
+    let (plan, options) = (request.spec.plan, request.options);
+    let Some(first) = files.first() else { return Ok(1) };
+    let mut most = 1;
+    for (number, w) in plan.workloads.iter().enumerate() {
+        if !options.workloads.contains_key(&w.name) {
+            continue;
+        }
+        let (own, part) = (options.of_workload(&w.name), alone(plan, number));
+        let files = Arc::new(vec![again(*first, own.direct).map_err(cannot_open)?]);
+        let fd = files[0].as_fd();
+        let align = if own.direct { aligned(&part, fd, device)? } else { 1 };
+        if !file_size.is_multiple_of(align) {
+            return Err(Error::usage(
+                "the size of a file is not a multiple of the device's blocks",
+            )
+            .with("size", file_size)
+            .with("block", align)
+            .hint("give a size that is a multiple of the block"));
+        }
+        most = most.max(align);
+        let needs = AccessNeeds::of(&part);
+        let ring = match method(&own, super::choose(&own, &needs)?, &files, device)? {
+            IoMethod::Uring(ring) => Some(ring.setup),
+            _ => None,
+        };
+        if ring.is_some() && device && needs.trims {
+            probe_discard(fd)?;
+        }
+        target::try_workers(&part, &[fd], ring.as_ref(), device)?;
+    }
+    Ok(most)
+}
+
+/// The alignment of direct I/O, which the blocks of this part of the plan keep. Errors: `Usage`.
+fn aligned(part: &Plan, fd: BorrowedFd<'_>, device: bool) -> Result<u64> {
+    let logical = ioctl_blksszget(fd).ok().filter(|_| device);
+    let align = logical.map_or_else(|| super::direct_align(fd), |n| Ok(n.into()))?;
+    needs::aligned(part, align, "direct I/O goes by the device's blocks")?;
+    Ok(align)
+}
+
 impl Ways {
     /// Opens the files once more where a way needs it. Errors: as for the target itself.
     pub fn open(
@@ -78,16 +127,16 @@ impl Ways {
             let files = match (own.direct == options.direct, &other) {
                 (true, _) => Arc::clone(files),
                 (false, Some(files)) => Arc::clone(files),
-                (false, None) => Arc::clone(other.insert(Arc::new(again(files, own.direct)?))),
+                (false, None) => {
+                    let again = files.iter().map(|fd| again(fd.as_fd(), own.direct));
+                    let again = again.collect::<rustix::io::Result<_>>().map_err(cannot_open)?;
+                    Arc::clone(other.insert(Arc::new(again)))
+                }
             };
             if own.direct
                 && let Some(fd) = files.first()
             {
-                let logical = ioctl_blksszget(fd).ok().filter(|_| device);
-                let align =
-                    logical.map_or_else(|| super::direct_align(fd.as_fd()), |n| Ok(n.into()))?;
-                needs::aligned(&part, align, "direct I/O goes by the device's blocks")?;
-                ways.align = ways.align.max(align);
+                ways.align = ways.align.max(aligned(&part, fd.as_fd(), device)?);
             }
             let engine = super::choose(&own, &AccessNeeds::of(&part))?;
             let method = method(&own, engine, &files, device)?;
@@ -138,17 +187,16 @@ fn method(
     }))
 }
 
-/// The same files by descriptors of their own, which have another state of direct I/O.
-fn again(files: &[OwnedFd], direct: bool) -> Result<Vec<OwnedFd>> {
-    let one = |fd: &OwnedFd| -> rustix::io::Result<OwnedFd> {
-        let mut flags = fcntl_getfl(fd)? & OFlags::ACCMODE;
-        flags |= OFlags::CLOEXEC;
-        flags.set(OFlags::DIRECT, direct);
-        open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(fd)), flags, Mode::empty())
-    };
-    files.iter().map(one).collect::<rustix::io::Result<_>>().map_err(|e| {
-        Error::unavailable("cannot open the files once more for a workload with other direct I/O")
-            .source(e)
-            .hint("give all workloads of the target the same `direct`")
-    })
+/// The same file by a descriptor of its own, which has another state of direct I/O.
+fn again(fd: BorrowedFd<'_>, direct: bool) -> rustix::io::Result<OwnedFd> {
+    let mut flags = fcntl_getfl(fd)? & OFlags::ACCMODE;
+    flags |= OFlags::CLOEXEC;
+    flags.set(OFlags::DIRECT, direct);
+    open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, Mode::empty())
+}
+
+fn cannot_open(e: rustix::io::Errno) -> Error {
+    Error::unavailable("cannot open the files once more for a workload with other direct I/O")
+        .source(e)
+        .hint("give all workloads of the target the same `direct`")
 }

@@ -105,9 +105,15 @@ impl Sequential {
     #[inline]
     fn up(&mut self, size: u64) -> u64 {
         let mut at = self.in_one_file(self.at, size);
-        if self.run > 0 {
+        // A gap may end before the end of a file, and the next file may begin in a gap.
+        while self.run > 0 && at + size <= self.end {
             let within = (at - self.start) % self.stride;
-            at += if within + size > self.run { self.stride - within } else { 0 };
+            let gap = if within + size > self.run { self.stride - within } else { 0 };
+            let next = self.in_one_file(at + gap, size);
+            if next == at {
+                break;
+            }
+            at = next;
         }
         if at + size > self.end {
             at = self.in_one_file(self.start, size);

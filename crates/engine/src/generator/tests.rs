@@ -92,6 +92,16 @@ fn sequential_is_contiguous_per_worker_and_wraps() {
     p.workloads[0].access.stride = Some(ByteSize(16384));
     p.workloads[0].access.run_length = Some(2);
     assert_eq!(offsets(&p, shape(32768), place(0, 1), 6), [0, 4096, 16384, 20480, 0, 4096]);
+    // A run begins near the end of a file: its block does not cross into the next one.
+    p.workloads[0].access.stride = Some(ByteSize(3 * 4096 - 1024));
+    p.workloads[0].access.align = ByteSize(1024);
+    p.workloads[0].access.run_length = Some(1);
+    let files = Geometry { files: 2, file_size: 3 * 4096 + 1024, align: 1024 };
+    let mut g = Generator::new(&p, &p.workloads[0], files, place(0, 1), None).unwrap();
+    for _ in 0..50 {
+        let op = g.next();
+        assert!(op.target < 2 && op.offset + op.size <= files.file_size, "{op:?}");
+    }
 }
 
 #[test]

@@ -275,7 +275,12 @@ fn words(line: &str) -> std::result::Result<Vec<String>, String> {
             (c, None) if c.is_whitespace() => words.extend(word.take()),
             ('#', None) if word.is_none() => break,
             // What is printed where does not change the load.
-            ('>' | '|', None) => break,
+            ('>' | '|', None) => {
+                // `2>` names what is printed, and is no word.
+                let descriptor = |w: &String| c == '>' && w.bytes().all(|b| b.is_ascii_digit());
+                word = word.filter(|w| !descriptor(w));
+                break;
+            }
             ('&' | ';', None) => match chars.as_str().trim() {
                 rest if rest.is_empty() || rest.starts_with('>') => break,
                 _ => return Err(format!("`{line}` holds several commands")),
@@ -313,6 +318,8 @@ mod tests {
         );
         assert_eq!(single[0].text, "[global]\ndirect=1\niodepth=8\nthread\n[t]\nrw=randread\n");
         assert_eq!(single[0].name, "a.sh:3");
+        let printed = made("fio --size=1m --name=a --rw=read 2>&1 | tee log\n");
+        assert_eq!(printed, made("fio --size=1m --name=a --rw=read\n"));
         let two = made("fio --size=1m --name=a --rw=read --name=b --rw=write > out.txt 2>&1\n");
         assert_eq!(two[0].text, "[global]\nsize=1m\n[a]\nrw=read\n[b]\nrw=write\n");
         assert_eq!(

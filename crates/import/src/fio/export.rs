@@ -345,7 +345,9 @@ fn mix(w: &WorkloadPlan, out: &mut SectionText) -> Result<Option<u64>> {
         ("rw", false) => "rw".to_owned(),
         _ => format!("{prefix}{word}"),
     };
-    let run = w.access.run_length.map_or(String::new(), |n| format!(":{n}"));
+    // Of a sequence fio's number is a gap in bytes.
+    let run = w.access.run_length.filter(|_| w.access.kind.draws());
+    let run = run.map_or(String::new(), |n| format!(":{n}"));
     out.set("rw", format!("{kind}{run}"));
     if word != "rw" {
         return Ok(None);
@@ -363,6 +365,10 @@ fn access(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionText) {
     let number = |n: Option<f64>| n.unwrap_or_default();
     let mut distribution = None;
     match a.kind {
+        AccessKind::Sequential if a.stride.is_some() => out.cannot(
+            "access",
+            "runs of a sequence with gaps between them; write zonemode=strided by hand",
+        ),
         AccessKind::Sequential => {}
         AccessKind::Random => out.set("norandommap", u8::from(!a.cover)),
         AccessKind::Zipf => distribution = Some(format!("zipf:{}", number(a.theta))),

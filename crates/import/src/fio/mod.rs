@@ -75,6 +75,12 @@ fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<Import
             );
             wrong.push(Error::usage(what).with("at", &section.place).hint("leave one of them out"));
         }
+        // fio extends no file then.
+        for section in
+            groups.iter_mut().flatten().filter(|s| *readonly && !s.target.options.is_empty())
+        {
+            section.target.options.insert("layout".to_owned(), "never".into());
+        }
         for group in groups {
             jobs.push(job::job(name, &group, &mut taken, &mut wrong)?);
         }

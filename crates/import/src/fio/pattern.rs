@@ -278,7 +278,10 @@ fn strided_zones(r: &SectionReader<'_>, block: &BlockSize, other: bool) -> Optio
     if other {
         return r.wrong(NAME, "only reads, or writes, in order are expressed zone by zone", None);
     }
-    if size > range || !size.is_multiple_of(bytes) || !(range + skip).is_multiple_of(bytes) {
+    if size > range
+        || !size.is_multiple_of(bytes)
+        || !range.saturating_add(skip).is_multiple_of(bytes)
+    {
         return r.wrong(
             "zonesize",
             "zones that are no whole blocks, or overlap, cannot be expressed",

@@ -26,7 +26,7 @@ pub fn steady(r: &SectionReader<'_>) -> Option<SectionSteady> {
         return None;
     };
     let interval = r.time("steadystate_check_interval", SECOND).unwrap_or(Span(SECOND));
-    if window.0 < 2 * interval.0 {
+    if window.0 / 2 < interval.0 {
         return r.wrong("steadystate_duration", "it is shorter than two checks", None);
     }
     let end = match r.line(NAME) {

@@ -3,7 +3,8 @@
 
 use super::section::JobSection;
 
-/// Options that a workload may have for itself.
+/// Options that a workload may have for itself. A section that does not have one of a ring has its default, and not that of
+/// the section whose options are the target's.
 const OWN: [&str; 9] = [
     "force_async",
     "engine",
@@ -15,6 +16,17 @@ const OWN: [&str; 9] = [
     "sqpoll",
     "sqpoll_cpu",
 ];
+
+/// What an option of a ring is where a section does not have it.
+fn of_nothing(name: &str) -> Option<toml::Value> {
+    match name {
+        "iopoll" | "sqpoll" => Some(false.into()),
+        "sqpoll_cpu" => Some((-1).into()),
+        "force_async" => Some(0.into()),
+        "submit_batch" => Some("auto".into()),
+        _ => None,
+    }
+}
 
 /// `[target.options]` of sections, each with the names of its workloads.
 pub fn shared(group: &[&JobSection], names: &[Vec<String>]) -> toml::Table {
@@ -43,7 +55,11 @@ pub fn shared(group: &[&JobSection], names: &[Vec<String>]) -> toml::Table {
     let common = own(base);
     let mut workloads = toml::Table::new();
     for (section, names) in group.iter().zip(names) {
-        let own = own(section);
+        let mut own = own(section);
+        if own.get("engine") == Some(&"uring".into()) {
+            let absent = common.keys().filter(|name| !section.target.options.contains_key(*name));
+            own.extend(absent.filter_map(|name| Some((name.clone(), of_nothing(name)?))));
+        }
         if own != common {
             workloads.extend(names.iter().map(|name| (name.clone(), own.clone().into())));
         }

@@ -14,7 +14,7 @@ mod workload;
 use crate::Error;
 use crate::capability::{Capabilities, TargetKind};
 use crate::error::ErrorKind;
-use crate::plan::{CaptureMode, Plan, RunPlan, TraceMode, WorkloadPlan, least_capture};
+use crate::plan::{CaptureMode, Plan, RunPlan, SteadyEnd, TraceMode, WorkloadPlan, least_capture};
 use crate::probe::MAX_SLOTS;
 use crate::units::ByteSize;
 
@@ -207,11 +207,21 @@ fn run(run: &RunPlan) -> Checked {
     )?;
     ensure(
         run.steady.is_none_or(|steady| {
-            steady.limit > 0.0 && steady.limit.is_finite() && steady.window.0 >= 2 * run.interval.0
+            steady.limit > 0.0 && steady.limit.is_finite() && steady.window.0 / 2 >= run.interval.0
         }),
         "run.steady",
         "its limit is not above zero, or its window shorter than two intervals",
         "write steady = { figure = \"iops\", rule = \"deviation\", limit = 0.05, window = \"30s\" }",
+    )?;
+    let reachable = |steady: SteadyEnd| match run.duration {
+        Some(time) => steady.ramp.0.saturating_add(steady.window.0) <= time.0,
+        None => true,
+    };
+    ensure(
+        run.steady.is_none_or(reachable),
+        "run.steady",
+        "its ramp and window are longer than the run, which would never be steady",
+        "give the run a longer duration, or steady a shorter window",
     )
 }
 

@@ -92,6 +92,12 @@ fn runs(a: &Access, field: &dyn Fn(&str) -> String) -> Checked {
         "use kind = \"sequential\", or leave it out",
     )?;
     ensure(
+        !walks || a.run_length.is_none() || a.stride.is_none(),
+        &field("stride"),
+        "a sequence of runs with gaps has no walks, and no files in turns",
+        "leave the stride out, or walks and files",
+    )?;
+    ensure(
         a.walks.is_none_or(|walks| {
             (1..=u32::from(u16::MAX)).contains(&walks) && a.files == FileOrder::Sequence
         }),

@@ -145,6 +145,7 @@ pub struct SamplePanel {
     /// What a reader has to know of it, behind the heading.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Its lines, in the order of the legend.
     pub lines: Vec<SampleLine>,
 }
 
@@ -181,6 +182,7 @@ impl SamplePanel {
 /// One line of a picture: a level as it is, a counter as its rise a second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleLine {
+    /// Name of the series in `store.parquet`.
     pub series: String,
     /// In the legend.
     pub words: String,
@@ -254,10 +256,12 @@ impl SampleUnit {
 /// One part of the line that sums samples up; left out where there is nothing to say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SamplePhrase {
+    /// Name of the series in `store.parquet`.
     pub series: String,
     /// The counter of misses, of a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<String>,
+    /// Which figure of the series.
     pub figure: SampleFigure,
     /// The words, with `{}` for the figure.
     pub text: String,

@@ -34,8 +34,10 @@ fn sections_side_by_side_on_one_file_have_a_way_each() {
     assert!(workloads.starts_with(".direct]\n") && workloads.contains("direct = true"), "{toml}");
     assert!(!toml.contains("workloads.cached") && !toml.contains("workloads.alike"), "{toml}");
     // What only the first has is not the others'.
-    let ring = "[global]\nfilename=f\nsize=1m\ndirect=1\nioengine=io_uring\niodepth=8\nrw=randread\n";
-    let (toml, _) = job(&format!("{ring}[polled]\nhipri=1\nsqthread_poll=1\niodepth_batch=4\n[irq]\n"));
+    let ring =
+        "[global]\nfilename=f\nsize=1m\ndirect=1\nioengine=io_uring\niodepth=8\nrw=randread\n";
+    let (toml, _) =
+        job(&format!("{ring}[polled]\nhipri=1\nsqthread_poll=1\niodepth_batch=4\n[irq]\n"));
     let irq = toml.split("[target.options.workloads.irq]").nth(1).expect("a way of its own");
     for line in ["iopoll = false", "sqpoll = false", "submit_batch = \"auto\""] {
         assert!(irq.contains(line), "{line}: {toml}");

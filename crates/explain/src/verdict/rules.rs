@@ -8,7 +8,7 @@ use crate::events::context::IoContext;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks;
 use crate::time_line::blocks;
-use crate::time_line::segments::{Segment, overlapping};
+use crate::time_line::segments::{Segment, Source, overlapping};
 use crate::verdict::judge::{Layer, layer};
 
 /// Requests that are submitted together share the stamp of their making: it may be from before the I/O
@@ -133,8 +133,14 @@ fn seen_at_work(
         Layer::PageCache => {
             let reads = row.op.is_some_and(|op| op.request() == OpKind::Read);
             // A read that missed: its own way to the disk was stamped.
-            if context.page_ns.is_some() || row.has_block_io() && reads {
-                return context.page_ns.is_none();
+            if context.page_ns.is_some() {
+                return false;
+            }
+            // What was taken from another I/O, or inferred, is no part of that way.
+            let taken = |p: &Segment| matches!(p.source, Source::Holder | Source::Inferred);
+            let mut of_layer = segments.iter().filter(|p| layer(p.phase) == blamed);
+            if row.has_block_io() && reads && !of_layer.any(taken) {
+                return true;
             }
         }
         _ => {}

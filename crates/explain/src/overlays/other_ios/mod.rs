@@ -255,8 +255,10 @@ pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let own = own.filter(|r| r.token == io.token).map(|r| r.start_ns);
     let seen = own.chain(io.bio_ns).chain(io.held_ns).filter(|at| *at >= from);
     let begun = seen.min().unwrap_or(io.end_ns);
-    let asleep = events.within(LayerKind::Worker, from, begun);
-    let asleep = asleep.filter(|r| r.token != io.token && r.state != Some(0));
+    let others = || events.within(LayerKind::Worker, from, begun).filter(|r| r.token != io.token);
+    // One that waited for a CPU, or did nothing, may be the one that was to begin this I/O.
+    let clear = others().all(|r| r.state != Some(0) && r.token.is_some());
+    let asleep = others().filter(|r| r.state != Some(0));
     let behind = asleep.filter_map(|r| {
         let leader = &judged[*tokens.get(&r.token?)?];
         let until = r.middle_ns.unwrap_or(r.end_ns).min(begun);
@@ -264,7 +266,13 @@ pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
         let wait = (r.start_ns.max(from), until);
         same_ring.then(|| overlap_from(leader, wait, of_worker))
     });
-    behind.flatten().collect()
+    let mut behind: Vec<Segment> = behind.flatten().collect();
+    let first = behind.first().map(|wait| wait.phase);
+    if !clear || behind.iter().any(|wait| Some(wait.phase) != first) {
+        let seen = behind.iter_mut().filter(|wait| wait.source == Source::Helper);
+        seen.for_each(|wait| wait.source = Source::Holder);
+    }
+    behind
 }
 
 /// The worker thread's own sleep was seen, and the ring ties it to the I/O that it had yet to begin.

@@ -6,7 +6,7 @@
 //! standard error.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,9 +33,23 @@ static VOICE: OnceLock<Voice> = OnceLock::new();
 /// What a command line of fio asks of its output: its JSON, and the file that it goes to.
 static AS_FIO: OnceLock<(bool, Option<PathBuf>)> = OnceLock::new();
 
-/// Speaks as a command line of fio asks: its JSON (`json`), into a file where it names one.
-pub fn speak_as_fio(json: bool, file: Option<PathBuf>) {
+/// Speaks as a command line of fio asks: its JSON (`json`), into a file where it names one. Errors: `Unavailable` where
+/// that file cannot be written.
+pub fn speak_as_fio(json: bool, file: Option<PathBuf>) -> Result<()> {
+    if let Some(path) = &file {
+        let new = !path.exists();
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        opened.map_err(|e| unwritable(path, e))?;
+        if new {
+            let _ = std::fs::remove_file(path);
+        }
+    }
     let _ = AS_FIO.set((json, file));
+    Ok(())
+}
+
+fn unwritable(path: &Path, e: io::Error) -> Error {
+    Error::unavailable("cannot write the output").with("--output", path.display()).source(e)
 }
 
 /// Adds text to the file that a command line of fio names; whether there is one.
@@ -48,9 +62,10 @@ fn to_file(text: &str) -> Result<bool> {
     let begun = BEGUN.swap(true, Ordering::Relaxed);
     let mut options = std::fs::OpenOptions::new();
     let opened = options.create(true).write(true).append(begun).truncate(!begun).open(path);
-    opened.and_then(|mut file| file.write_all(text.as_bytes())).map(|()| true).map_err(|e| {
-        Error::unavailable("cannot write the output").with("--output", path.display()).source(e)
-    })
+    opened
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map(|()| true)
+        .map_err(|e| unwritable(path, e))
 }
 
 /// Decides how this process speaks; the first decision counts.

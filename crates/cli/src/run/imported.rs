@@ -38,7 +38,7 @@ pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
     if format.name == "fio" {
         let asked = taillight_import::fio::front_end(&source.text);
         asked.notes.iter().for_each(|note| output::note(note));
-        output::speak_as_fio(asked.json, asked.output.map(Into::into));
+        output::speak_as_fio(asked.json, asked.output.map(Into::into))?;
     }
     taillight_import::fio::check_needs(jobs.iter().flat_map(|job| &job.needs))?;
     import::tell(&jobs, &source.name);

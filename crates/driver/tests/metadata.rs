@@ -211,7 +211,7 @@ fn a_killed_run_is_cleaned_up() {
     let tmp = scratch();
     let dir = tmp.path().join("files");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "makes_files_until_it_is_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "metadata::makes_files_until_it_is_killed", "--ignored", "--nocapture"])
         .env(KILLED_IN, &dir)
         .stdout(Stdio::piped())
         .spawn()

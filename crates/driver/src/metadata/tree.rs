@@ -248,14 +248,15 @@ fn survey(dir: &OwnedDirectory, layout: Option<&FileLayout>) -> Result<TreeConte
             }
         }
         for (nth, name) in leaves {
-            let leaf = open_below(&here, &name, &dir.path().join(&at))?;
-            let Some(layout) = layout else { continue };
+            let leaf = there_below(&here, &name, &dir.path().join(&at))?;
+            let (Some(leaf), Some(layout)) = (leaf, layout) else { continue };
             if let Some(name) = all.add(&leaf, layout, nth as usize, &dir.path().join(&at))? {
                 return stranger(at.join(layout.leaf(nth)).join(name));
             }
         }
         let Some(next) = next else { break };
-        here = open_below(&here, &next, &dir.path().join(&at))?;
+        let Some(below) = there_below(&here, &next, &dir.path().join(&at))? else { break };
+        here = below;
         at.push(next);
     }
     all.files.sort_unstable();
@@ -319,16 +320,27 @@ fn reopen(dir: impl AsFd, path: &Path) -> Result<OwnedFd> {
         .map_err(|e| cannot("cannot open the directory", path, e))
 }
 
-fn open_below(dir: impl AsFd, name: &str, path: &Path) -> Result<OwnedFd> {
-    openat(dir, name, DIRECTORY, Mode::empty())
-        .map_err(|e| cannot("cannot open the directory", &path.join(name), e))
+/// Opens a directory; none where it is not there, as another run may have removed it.
+fn there_below(dir: impl AsFd, name: &str, path: &Path) -> Result<Option<OwnedFd>> {
+    match openat(dir, name, DIRECTORY, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(None),
+        opened => {
+            opened.map(Some).map_err(|e| cannot("cannot open the directory", &path.join(name), e))
+        }
+    }
 }
 
 /// Makes a directory where it is not there, for its owner alone, and opens it.
 fn make_below(dir: impl AsFd, name: &str, path: &Path) -> Result<OwnedFd> {
-    match mkdirat(&dir, name, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => open_below(dir, name, path),
-        Err(e) => Err(cannot("cannot make the directory", &path.join(name), e)),
+    loop {
+        match mkdirat(&dir, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(cannot("cannot make the directory", &path.join(name), e)),
+        }
+        // Another run that gives way may remove it between the two.
+        if let Some(made) = there_below(&dir, name, path)? {
+            return Ok(made);
+        }
     }
 }
 
@@ -365,7 +377,11 @@ impl FileTree {
             let leaves = open_leaves(&dir, &layout)?;
             alone(&leaves, path)?;
             let claimed = DatabaseMark { last_run: spec.run_id.to_owned(), ..gone.clone() };
-            dir.exchange(Some(gone), &claimed)?;
+            if let Err(e) = dir.exchange(Some(gone), &claimed) {
+                // The run that has it removed these, and they were made once more.
+                let _ = remove_dirs(&dir, &layout, &mut |_, _| Ok(()));
+                return Err(e);
+            }
             *gone = claimed;
             remove_all(&dir, &layout)?;
         }
@@ -502,24 +518,28 @@ fn open_leaves(dir: &OwnedDirectory, layout: &FileLayout) -> Result<Vec<LeafDire
 
 /// Removes all that is the driver's, the directories that hold files too.
 fn remove_all(dir: &OwnedDirectory, layout: &FileLayout) -> Result<()> {
+    remove_dirs(dir, layout, &mut |leaf, nth| remove_in(leaf, layout, nth, dir.path()))
+}
+
+/// Removes the directories that hold files where they are empty, each after something was done in it.
+fn remove_dirs(
+    dir: &OwnedDirectory,
+    layout: &FileLayout,
+    first: &mut dyn FnMut(&OwnedFd, usize) -> Result<()>,
+) -> Result<()> {
     let mut levels = vec![reopen(dir.fd(), dir.path())?];
     for _ in 0..layout.depth {
         let Some(parent) = levels.last() else { break };
-        if statat(parent, &*layout.level(), AtFlags::SYMLINK_NOFOLLOW).is_err() {
-            break;
-        }
-        levels.push(open_below(parent, &layout.level(), dir.path())?);
+        let Some(level) = there_below(parent, &layout.level(), dir.path())? else { break };
+        levels.push(level);
     }
     let failed = |e: Errno| cannot("cannot remove a directory of the run", dir.path(), e);
     let lowest = levels.last().filter(|_| levels.len() as u32 == layout.depth + 1);
     if let Some(parent) = lowest {
         for nth in 0..layout.leaves() {
             let name = layout.leaf(nth);
-            if statat(parent, &*name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
-                continue;
-            }
-            let leaf = open_below(parent, &name, dir.path())?;
-            remove_in(&leaf, layout, nth as usize, dir.path())?;
+            let Some(leaf) = there_below(parent, &name, dir.path())? else { continue };
+            first(&leaf, nth as usize)?;
             match unlinkat(parent, &*name, AtFlags::REMOVEDIR) {
                 // Somebody else's files are in it: they are named later.
                 Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => {}

@@ -13,12 +13,14 @@ use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetK
 use taillight_core::plan::TargetPlan;
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, Op, OpKind, Result, Status, StopFlag};
+use taillight_core::{Error, Op, OpKind, Result, StopFlag};
 use taillight_driver::conformance::{TestCase, assert_kept, keyed_plan, plan_for, target};
-use taillight_driver::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, ServerAddress};
+use taillight_driver::net::{
+    Frame, PipelineProtocol, PipelinedSocket, Pipelines, ServerAddress, SlotTable,
+};
 use taillight_driver::{
     BoundDriver, Completion, Driver, DriverOptions, Geometry, KeyedTarget, NoOptions, OpenSpec,
-    Session, SessionSpec, Submitted, Target,
+    Session, SessionSpec, Target,
 };
 
 /// Of a request: kind, key, bytes that follow. Of a reply: whether the key was there, bytes that follow.
@@ -32,19 +34,10 @@ struct EchoTarget {
     records: AtomicU64,
 }
 
-#[derive(Clone, Copy)]
-struct EchoRequest {
-    token: Token,
-    slot: u32,
-    kind: OpKind,
-    size: u64,
-}
-
 struct EchoProtocol {
-    buffers: Vec<Vec<u8>>,
-    /// Of each connection.
-    sent: Vec<VecDeque<EchoRequest>>,
-    in_flight: u32,
+    slots: SlotTable,
+    /// Of each connection the slots that it owes a reply to.
+    sent: Vec<VecDeque<u32>>,
 }
 
 fn frame(kind: u8, key: u64, value: &[u8], out: &mut Vec<u8>) {
@@ -115,9 +108,8 @@ impl Target for EchoTarget {
         let sockets = (0..spec.depth.min(2)).map(|_| self.connect()).collect::<Result<Vec<_>>>()?;
         let depth = spec.depth as usize;
         let protocol = EchoProtocol {
-            buffers: vec![vec![0; spec.buffer_size as usize]; depth],
+            slots: SlotTable::new(spec),
             sent: sockets.iter().map(|_| VecDeque::with_capacity(depth)).collect(),
-            in_flight: 0,
         };
         Ok(Box::new(Pipelines::new(sockets, protocol, "echo", depth)?))
     }
@@ -154,26 +146,17 @@ impl KeyedTarget for EchoTarget {
 }
 
 impl PipelineProtocol for EchoProtocol {
-    fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        &mut self.buffers[slot as usize]
+    fn slots(&mut self) -> &mut SlotTable {
+        &mut self.slots
     }
-    fn request(
-        &mut self,
-        op: &Op,
-        slot: u32,
-        token: Token,
-        send: &mut Vec<u8>,
-    ) -> Result<Submitted> {
-        if self.in_flight as usize == self.buffers.len() {
-            return Ok(Submitted::Full);
-        }
+    fn request(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) -> Result<()> {
         let size = if op.kind.writes() && op.kind != OpKind::Delete { op.size } else { 0 };
-        let value = &self.buffers[slot as usize][..size as usize];
-        frame(op.kind as u8, op.key, value, send);
+        frame(op.kind as u8, op.key, &self.slots.buffer(slot)[..size as usize], send);
+        let pending = self.slots.pending(slot);
+        (pending.left, pending.wanted, pending.moved) = (1, 1, size);
         let at = taillight_driver::net::of_slot(slot, self.sent.len());
-        self.sent[at].push_back(EchoRequest { token, slot, kind: op.kind, size });
-        self.in_flight += 1;
-        Ok(Submitted::Queued)
+        self.sent[at].push_back(slot);
+        Ok(())
     }
     fn take(
         &mut self,
@@ -186,26 +169,13 @@ impl PipelineProtocol for EchoProtocol {
             Frame::Needs(n) => return Frame::Needs(n),
             Frame::Broken => return Frame::Broken,
         };
-        let Some(asked) = self.sent[at].pop_front() else { return Frame::Broken };
-        self.in_flight -= 1;
-        let completion = match (found, asked.kind) {
-            (false, _) => Completion::failed(asked.token, Status::NOT_FOUND),
-            (true, OpKind::Get) => {
-                self.buffers[asked.slot as usize][..value.len()].copy_from_slice(value);
-                Completion::ok(asked.token, value.len() as u64)
-            }
-            (true, _) => Completion::ok(asked.token, asked.size),
-        };
-        Frame::Whole(Ok(Some(completion)), used)
+        let Some(slot) = self.sent[at].pop_front() else { return Frame::Broken };
+        self.slots.land(slot, value);
+        self.slots.pending(slot).count = u32::from(found);
+        Frame::Whole(Ok(self.slots.replied(slot)), used)
     }
-    fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
-    fn lose(&mut self, status: Status, failed: &mut Vec<Completion>) {
-        self.in_flight = 0;
-        for asked in self.sent.iter_mut().flat_map(|sent| sent.drain(..)) {
-            failed.push(Completion::failed(asked.token, status));
-        }
+    fn forget(&mut self) {
+        self.sent.iter_mut().for_each(VecDeque::clear);
     }
 }
 

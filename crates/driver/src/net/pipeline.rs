@@ -9,30 +9,24 @@ use taillight_core::probe::Token;
 use taillight_core::{Clock, Error, MonoClock, Op, Result, Stamp, Status};
 
 use super::readiness::{ReadinessLoop, left};
+use super::slots::SlotTable;
 use super::socket::{Frame, PipelinedSocket, RECEIVE_WAIT};
 use crate::contract::{Completion, Session, Submitted};
 
 /// What a driver makes of operations and replies; a session with it is a [`Pipelines`].
 pub trait PipelineProtocol {
-    /// As [`Session::buffer`].
-    fn buffer(&mut self, slot: u32) -> &mut [u8];
-    /// As [`Session::submit`]: the requests of the operation go into `send`.
-    fn request(
-        &mut self,
-        op: &Op,
-        slot: u32,
-        token: Token,
-        send: &mut Vec<u8>,
-    ) -> Result<Submitted>;
-    /// As [`Session::submit_many`].
+    /// The slots of the session.
+    fn slots(&mut self) -> &mut SlotTable;
+    /// As [`Session::submit`], of an operation that has its slot: its requests go into `send`.
+    fn request(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) -> Result<()>;
+    /// As [`Session::submit_many`], likewise.
     fn request_many(
         &mut self,
         op: &Op,
         _keys: &[u64],
         _slot: u32,
-        _token: Token,
         _send: &mut Vec<u8>,
-    ) -> Result<Submitted> {
+    ) -> Result<()> {
         Err(Error::internal(format!("this protocol has no {} of drawn keys", op.kind.name())))
     }
     /// The reply at the start of `bytes`, which came over connection `at`, and the completion of its operation if it
@@ -43,10 +37,8 @@ pub trait PipelineProtocol {
         bytes: &[u8],
         send: &mut Vec<u8>,
     ) -> Frame<io::Result<Option<Completion>>>;
-    /// Operations in flight.
-    fn in_flight(&self) -> u32;
-    /// Ends everything in flight with `status`: the connections are gone.
-    fn lose(&mut self, status: Status, failed: &mut Vec<Completion>);
+    /// Forgets which replies are to come: the connections are gone.
+    fn forget(&mut self);
 }
 
 /// The pipelines of a session, with the protocol that they speak.
@@ -94,7 +86,26 @@ impl<P: PipelineProtocol> Pipelines<P> {
         self.lost = Some(e.to_string());
         let errno = e.raw_os_error();
         let status = Status(errno.unwrap_or(Errno::CONNRESET.raw_os_error()));
-        self.protocol.lose(status, &mut self.failed);
+        self.protocol.slots().lose(status, &mut self.failed);
+        self.protocol.forget();
+    }
+
+    /// Takes the slot and collects the requests of its operation.
+    #[inline]
+    fn queue(
+        &mut self,
+        op: &Op,
+        slot: u32,
+        token: Token,
+        request: impl FnOnce(&mut P, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<Submitted> {
+        let (protocol, send) = self.outlet(slot)?;
+        if !protocol.slots().occupy(op, slot, token)? {
+            return Ok(Submitted::Full);
+        }
+        request(protocol, send)?;
+        protocol.slots().started();
+        Ok(Submitted::Queued)
     }
 
     /// Sends what it can and takes the replies that are there, or the first that come until `until`.
@@ -126,17 +137,15 @@ impl<P: PipelineProtocol> Pipelines<P> {
 
 impl<P: PipelineProtocol> Session for Pipelines<P> {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        self.protocol.buffer(slot)
+        self.protocol.slots().buffer(slot)
     }
 
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        let (protocol, send) = self.outlet(slot)?;
-        protocol.request(op, slot, token, send)
+        self.queue(op, slot, token, |protocol, send| protocol.request(op, slot, send))
     }
 
     fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
-        let (protocol, send) = self.outlet(slot)?;
-        protocol.request_many(op, keys, slot, token, send)
+        self.queue(op, slot, token, |protocol, send| protocol.request_many(op, keys, slot, send))
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -153,7 +162,7 @@ impl<P: PipelineProtocol> Session for Pipelines<P> {
         loop {
             let wait = out.len() - before < min as usize;
             if self.lost.is_none()
-                && self.protocol.in_flight() > 0
+                && self.protocol.slots().in_flight() > 0
                 && let Err(e) = self.turn(wait, until, out)
             {
                 self.lose(&e);
@@ -161,7 +170,7 @@ impl<P: PipelineProtocol> Session for Pipelines<P> {
             out.append(&mut self.failed);
             let enough = out.len() - before >= min as usize;
             if enough
-                || self.protocol.in_flight() == 0
+                || self.protocol.slots().in_flight() == 0
                 || until.is_some_and(|until| MonoClock.now() >= until)
             {
                 return Ok(());

@@ -6,13 +6,12 @@ use std::io;
 use std::sync::Arc;
 
 use taillight_core::keys::KEY_MAX;
-use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Status};
 
 use super::errors::ServerErrors;
 use super::messages::{self, BindMessage, PgMessage};
 use super::statements::TableLayout;
-use crate::contract::{Completion, SessionSpec, Submitted};
+use crate::contract::{Completion, SessionSpec};
 use crate::kv::{fields, rules::WorkloadRules};
 use crate::net::{
     ConnectionCounters, Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot,
@@ -105,7 +104,6 @@ impl StatementPipeline {
         self.slots.pending(slot).left = 1;
         let connections = self.awaited.len();
         self.awaited[of_slot(slot, connections)].push_back((slot, awaited));
-        self.slots.started();
     }
 
     fn get(&mut self, field: u16, keys: impl Iterator<Item = u64>, slot: u32, send: &mut Vec<u8>) {
@@ -224,20 +222,11 @@ impl StatementPipeline {
 }
 
 impl PipelineProtocol for StatementPipeline {
-    fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        self.slots.buffer(slot)
+    fn slots(&mut self) -> &mut SlotTable {
+        &mut self.slots
     }
 
-    fn request(
-        &mut self,
-        op: &Op,
-        slot: u32,
-        token: Token,
-        send: &mut Vec<u8>,
-    ) -> Result<Submitted> {
-        if !self.slots.occupy(op, slot, token)? {
-            return Ok(Submitted::Full);
-        }
+    fn request(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) -> Result<()> {
         let keys = op.key..op.key + u64::from(op.count.max(1));
         match op.kind {
             OpKind::Get => self.get(op.field, keys, slot, send),
@@ -249,25 +238,15 @@ impl PipelineProtocol for StatementPipeline {
                 return Err(Error::internal(what));
             }
         }
-        Ok(Submitted::Queued)
+        Ok(())
     }
 
-    fn request_many(
-        &mut self,
-        op: &Op,
-        keys: &[u64],
-        slot: u32,
-        token: Token,
-        send: &mut Vec<u8>,
-    ) -> Result<Submitted> {
+    fn request_many(&mut self, op: &Op, keys: &[u64], slot: u32, send: &mut Vec<u8>) -> Result<()> {
         if op.kind != OpKind::Get {
             return Err(Error::internal("driver `postgres` has drawn keys for gets only"));
         }
-        if !self.slots.occupy(op, slot, token)? {
-            return Ok(Submitted::Full);
-        }
         self.get(op.field, keys.iter().copied().take(op.count as usize), slot, send);
-        Ok(Submitted::Queued)
+        Ok(())
     }
 
     fn take(
@@ -283,13 +262,8 @@ impl PipelineProtocol for StatementPipeline {
         }
     }
 
-    fn in_flight(&self) -> u32 {
-        self.slots.in_flight()
-    }
-
-    fn lose(&mut self, status: Status, failed: &mut Vec<Completion>) {
+    fn forget(&mut self) {
         self.counters.broken();
-        self.slots.lose(status, failed);
         self.awaited.iter_mut().for_each(VecDeque::clear);
     }
 }

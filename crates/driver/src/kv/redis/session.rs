@@ -9,11 +9,10 @@ use std::io;
 use std::sync::Arc;
 
 use taillight_core::keys::KEY_MAX;
-use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Status};
 
 use super::resp::{self, RespValue};
-use crate::contract::{Completion, SessionSpec, Submitted};
+use crate::contract::{Completion, SessionSpec};
 use crate::kv::{fields, rules::WorkloadRules, written::SessionKeys};
 use crate::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot};
 
@@ -76,20 +75,11 @@ pub fn session(
 }
 
 impl PipelineProtocol for Pipeline {
-    fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        self.slots.buffer(slot)
+    fn slots(&mut self) -> &mut SlotTable {
+        &mut self.slots
     }
 
-    fn request(
-        &mut self,
-        op: &Op,
-        slot: u32,
-        token: Token,
-        send: &mut Vec<u8>,
-    ) -> Result<Submitted> {
-        if !self.slots.occupy(op, slot, token)? {
-            return Ok(Submitted::Full);
-        }
+    fn request(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) -> Result<()> {
         match op.kind {
             OpKind::Get => self.get(op, slot, send),
             OpKind::Insert | OpKind::Put | OpKind::Update => {
@@ -103,27 +93,15 @@ impl PipelineProtocol for Pipeline {
                 return Err(Error::internal(what));
             }
         }
-        self.slots.started();
-        Ok(Submitted::Queued)
+        Ok(())
     }
 
-    fn request_many(
-        &mut self,
-        op: &Op,
-        keys: &[u64],
-        slot: u32,
-        token: Token,
-        send: &mut Vec<u8>,
-    ) -> Result<Submitted> {
+    fn request_many(&mut self, op: &Op, keys: &[u64], slot: u32, send: &mut Vec<u8>) -> Result<()> {
         if op.kind != OpKind::Get {
             return Err(Error::internal("driver `redis` has batches of gets only"));
         }
-        if !self.slots.occupy(op, slot, token)? {
-            return Ok(Submitted::Full);
-        }
         self.get_many(op, keys.iter().copied().take(op.count as usize), slot, send);
-        self.slots.started();
-        Ok(Submitted::Queued)
+        Ok(())
     }
 
     fn take(
@@ -139,12 +117,7 @@ impl PipelineProtocol for Pipeline {
         }
     }
 
-    fn in_flight(&self) -> u32 {
-        self.slots.in_flight()
-    }
-
-    fn lose(&mut self, status: Status, failed: &mut Vec<Completion>) {
-        self.slots.lose(status, failed);
+    fn forget(&mut self) {
         self.replies.iter_mut().for_each(VecDeque::clear);
     }
 }

@@ -131,6 +131,14 @@ impl<'a> ResultSource<'a> {
         self.damaged(format!("the result is cut short: {missing}"))
     }
 
+    /// JSON that a reader has put together from lines and that cannot be read: cut short, or damaged (`what`).
+    pub fn bad_json(&self, what: &str, e: serde_json::Error) -> Error {
+        match e.is_eof() {
+            true => self.cut("the JSON does not end").source(e),
+            false => self.damaged(what).with("because", e),
+        }
+    }
+
     /// What the result says of its unit holds. Errors: `Usage` where `--unit` says another.
     pub fn says_unit(&self, own: ResultUnit) -> Result<()> {
         match self.unit {

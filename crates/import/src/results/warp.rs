@@ -86,7 +86,7 @@ pub fn read_table(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let spans = "from the begin of the request, behind warp's own limiter, to its last byte";
     let mut found = foreign(source, spans, facts.notes());
     found.ended_ns = first_ns.saturating_add(every.span().1 - BASE_NS);
-    let workers = u32::from(facts.workers.count());
+    let workers = u32::from(facts.workers.count);
     found.workloads = ForeignWorkload::only(source.file, workers, 0, every.ops(0));
     found.rows = every.any().then(|| {
         every.rows(Box::new(move |source, sink| {
@@ -132,11 +132,7 @@ struct RequestOwners {
 
 impl RequestOwners {
     fn of(&mut self, row: &RequestRow, source: &ResultSource<'_>) -> Result<u16> {
-        if !self.clients.contains_key(&row.client) {
-            self.clients.insert(row.client.clone(), HashMap::new());
-        }
-        let threads = self.clients.get_mut(&row.client);
-        let Some(threads) = threads else { return Ok(0) };
+        let threads = self.clients.entry(row.client.clone()).or_default();
         if let Some(known) = threads.get(&row.thread) {
             return Ok(*known);
         }
@@ -145,10 +141,6 @@ impl RequestOwners {
             next.checked_add(1).ok_or_else(|| source.damaged("there are too many threads"))?;
         threads.insert(row.thread, next);
         Ok(next)
-    }
-
-    fn count(&self) -> u16 {
-        self.count
     }
 }
 
@@ -187,21 +179,21 @@ impl RequestRow {
 type RowSink<'a> = dyn FnMut(RequestRow, &ResultSource<'_>) -> Result<()> + 'a;
 
 fn rows(source: &mut ResultSource<'_>, each: &mut RowSink<'_>) -> Result<()> {
-    let mut names: Vec<String> = Vec::new();
+    let damaged = "the row of warp's table is damaged";
+    let mut columns = None;
     while let Some(line) = whole_row(source)? {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
         let fields = fields(&line);
-        if names.is_empty() {
-            names = fields;
-            continue;
+        let wrong = |column| source.damaged(damaged).with("column", column);
+        match &columns {
+            None => columns = Some(TableColumns::of(&fields).map_err(wrong)?),
+            Some(columns) => {
+                let row = columns.request(&fields).map_err(wrong)?;
+                each(row, source)?;
+            }
         }
-        let row = TableRow { names: &names, fields: &fields };
-        let row = row.request().map_err(|column| {
-            source.damaged("the row of warp's table is damaged").with("column", column)
-        })?;
-        each(row, source)?;
     }
     Ok(())
 }
@@ -241,44 +233,59 @@ fn fields(row: &str) -> Vec<String> {
     all
 }
 
-struct TableRow<'a> {
-    names: &'a [String],
-    fields: &'a [String],
+/// Where the columns that are read stand, which differs by version; the last three are not in all of them.
+struct TableColumns {
+    thread: usize,
+    op: usize,
+    objects: usize,
+    bytes: usize,
+    start: usize,
+    end: usize,
+    error: Option<usize>,
+    client: Option<usize>,
+    duration: Option<usize>,
 }
 
-impl<'a> TableRow<'a> {
-    /// None where the table has no such column. Errors: the column, where this row does not have it.
-    fn text(&self, name: &'static str) -> Result<Option<&'a str>, &'static str> {
-        let Some(at) = self.names.iter().position(|known| known == name) else { return Ok(None) };
-        self.fields.get(at).map(|field| Some(field.as_str())).ok_or(name)
+impl TableColumns {
+    /// Errors: the column that is missing.
+    fn of(names: &[String]) -> Result<TableColumns, &'static str> {
+        let at = |name: &str| names.iter().position(|known| known == name);
+        let needs = |name: &'static str| at(name).ok_or(name);
+        Ok(TableColumns {
+            thread: needs("thread")?,
+            op: needs("op")?,
+            objects: needs("n_objects")?,
+            bytes: needs("bytes")?,
+            start: needs("start")?,
+            end: needs("end")?,
+            error: at("error"),
+            client: at("client_id"),
+            duration: at("duration_ns"),
+        })
     }
 
-    fn parsed<T: std::str::FromStr>(&self, name: &'static str) -> Result<T, &'static str> {
-        self.text(name)?.and_then(|text| text.parse().ok()).ok_or(name)
-    }
-
-    fn time(&self, name: &'static str) -> Result<i64, &'static str> {
-        self.text(name)?.and_then(moment).ok_or(name)
-    }
-
-    /// Errors: the column that is missing or damaged.
-    fn request(&self) -> Result<RequestRow, &'static str> {
-        let (start_ns, end_ns) = (self.time("start")?, self.time("end")?);
+    /// Errors: the column that is missing or damaged in this row.
+    fn request(&self, fields: &[String]) -> Result<RequestRow, &'static str> {
+        let text = |at: usize, name| fields.get(at).map(String::as_str).ok_or(name);
+        let other = |at: Option<usize>, name| at.map_or(Ok(""), |at| text(at, name));
+        let number = |at, name| text(at, name)?.parse::<u64>().map_err(|_| name);
+        let time = |at, name| text(at, name).and_then(|text| moment(text).ok_or(name));
+        let (start_ns, end_ns) = (time(self.start, "start")?, time(self.end, "end")?);
         // The duration is by a clock that nobody sets, the times are not.
-        let duration_ns = match self.text("duration_ns")? {
-            Some(_) => self.parsed("duration_ns")?,
+        let duration_ns = match self.duration {
+            Some(at) => text(at, "duration_ns")?.parse().map_err(|_| "duration_ns")?,
             None => end_ns - start_ns,
         };
         if !(0..=LAST_NS).contains(&duration_ns) {
             return Err("duration_ns");
         }
         Ok(RequestRow {
-            client: self.text("client_id")?.unwrap_or_default().to_owned(),
-            thread: self.parsed("thread")?,
-            op: self.text("op")?.ok_or("op")?.to_owned(),
-            objects: self.parsed("n_objects")?,
-            bytes: self.parsed("bytes")?,
-            failed: !self.text("error")?.unwrap_or_default().is_empty(),
+            client: other(self.client, "client_id")?.to_owned(),
+            thread: text(self.thread, "thread")?.parse().map_err(|_| "thread")?,
+            op: text(self.op, "op")?.to_owned(),
+            objects: number(self.objects, "n_objects")?,
+            bytes: number(self.bytes, "bytes")?,
+            failed: !other(self.error, "error")?.is_empty(),
             start_ns,
             duration_ns,
         })
@@ -319,10 +326,8 @@ pub fn read_aggregates(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         text.push_str(line);
         text.push('\n');
     }
-    let all: WarpAggregates = serde_json::from_str(&text).map_err(|e| match e.is_eof() {
-        true => source.cut("the JSON does not end").source(e),
-        false => source.damaged("the JSON of warp is damaged").source(e),
-    })?;
+    let all: WarpAggregates = serde_json::from_str(&text)
+        .map_err(|e| source.bad_json("the JSON of warp is damaged", e))?;
     let mut notes = vec![
         "percentiles of warp's JSON are averages over 10 s and clients, and are not read: keep every request with --full"
             .to_owned(),

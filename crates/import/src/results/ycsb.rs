@@ -110,10 +110,7 @@ fn measurement(line: &str) -> Option<Option<Measurement>> {
 }
 
 fn from_json(json: &str, source: &ResultSource<'_>) -> Result<Vec<Measurement>> {
-    let damaged = |e: serde_json::Error| match e.is_eof() {
-        true => source.cut("the JSON does not end").source(e),
-        false => source.damaged("the JSON of YCSB is damaged").with("because", e),
-    };
+    let damaged = |e| source.bad_json("the JSON of YCSB is damaged", e);
     if json.starts_with('[') {
         return serde_json::from_str(json).map_err(damaged);
     }

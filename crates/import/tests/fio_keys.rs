@@ -38,9 +38,14 @@ fn sections_side_by_side_on_one_file_have_a_way_each() {
         "[global]\nfilename=f\nsize=1m\ndirect=1\nioengine=io_uring\niodepth=8\nrw=randread\n";
     let (toml, _) =
         job(&format!("{ring}[polled]\nhipri=1\nsqthread_poll=1\niodepth_batch=4\n[irq]\n"));
-    let irq = toml.split("[target.options.workloads.irq]").nth(1).expect("a way of its own");
-    for line in ["iopoll = false", "sqpoll = false", "submit_batch = \"auto\""] {
-        assert!(irq.contains(line), "{line}: {toml}");
+    assert!(!toml.contains("workloads.irq"), "as the target says: {toml}");
+    let [of_all, polled] = ["[target.options]", "[target.options.workloads.polled]"].map(|from| {
+        let rest = toml.split(from).nth(1).expect(from);
+        rest.split("\n[").next().unwrap_or_default().to_owned()
+    });
+    for line in ["iopoll = true", "sqpoll = true", "submit_batch = 4"] {
+        let name = line.split(" =").next().unwrap_or_default();
+        assert!(polled.contains(line) && !of_all.contains(name), "{line}: {toml}");
     }
 }
 

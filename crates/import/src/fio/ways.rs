@@ -3,8 +3,7 @@
 
 use super::section::JobSection;
 
-/// Options that a workload may have for itself. A section that does not have one of a ring has its default, and not that of
-/// the section whose options are the target's.
+/// Options that a workload may have for itself.
 const OWN: [&str; 9] = [
     "force_async",
     "engine",
@@ -16,17 +15,6 @@ const OWN: [&str; 9] = [
     "sqpoll",
     "sqpoll_cpu",
 ];
-
-/// What an option of a ring is where a section does not have it.
-fn of_nothing(name: &str) -> Option<toml::Value> {
-    match name {
-        "iopoll" | "sqpoll" => Some(false.into()),
-        "sqpoll_cpu" => Some((-1).into()),
-        "force_async" => Some(0.into()),
-        "submit_batch" => Some("auto".into()),
-        _ => None,
-    }
-}
 
 /// `[target.options]` of sections, each with the names of its workloads.
 pub fn shared(group: &[&JobSection], names: &[Vec<String>]) -> toml::Table {
@@ -52,15 +40,14 @@ pub fn shared(group: &[&JobSection], names: &[Vec<String>]) -> toml::Table {
         let each = OWN.iter().filter_map(|name| Some(((*name).to_owned(), of.get(*name)?.clone())));
         each.collect()
     };
-    let common = own(base);
+    // What some do not have is no option of the target: those would inherit it.
+    let all_have = |name: &str| group.iter().all(|s| s.target.options.contains_key(name));
+    let is_own = |name: &str| OWN.contains(&name);
+    options.retain(|name, _| !is_own(name) || all_have(name));
     let mut workloads = toml::Table::new();
     for (section, names) in group.iter().zip(names) {
-        let mut own = own(section);
-        if own.get("engine") == Some(&"uring".into()) {
-            let absent = common.keys().filter(|name| !section.target.options.contains_key(*name));
-            own.extend(absent.filter_map(|name| Some((name.clone(), of_nothing(name)?))));
-        }
-        if own != common {
+        let own = own(section);
+        if own.iter().any(|(name, value)| options.get(name) != Some(value)) {
             workloads.extend(names.iter().map(|name| (name.clone(), own.clone().into())));
         }
     }

@@ -39,10 +39,11 @@ fn parse(text: &str, device: DeviceNumber) -> Option<DiskCounters> {
 }
 
 /// Kinds of request, by the letter in the names of their columns, and where their counters begin
-/// (count, merged, sectors, ms).
+/// (count, merged, sectors, ms). Flushes have a count and ms alone, and are apart in `values`.
 const KINDS: [(char, usize); 3] = [('r', 0), ('w', 4), ('d', 11)];
 
-/// What a disk did between two readings. Nothing when its counters went back: another device.
+/// What a disk did between two readings. A kind of request whose counters went back (another device) has no values; if
+/// that is so of reads or writes, there are no `aqu-sz` and `%util` either.
 pub(crate) fn values(
     before: &DiskCounters,
     now: &DiskCounters,
@@ -75,7 +76,7 @@ pub(crate) fn values(
             out.put(NAME, "f_await", item, waited / flushes);
         }
     }
-    if let (Some(busy), Some(weighted)) = (ms(9), ms(10)) {
+    if let (Some(_), Some(_), Some(busy), Some(weighted)) = (count(0), count(4), ms(9), ms(10)) {
         out.rate(NAME, "aqu-sz", item, weighted / 1000.0);
         out.rate(NAME, "%util", item, busy / 10.0);
     }
@@ -86,13 +87,16 @@ struct SampledDisk {
     number: DeviceNumber,
     name: Arc<str>,
     before: Option<DiskCounters>,
+    /// A reading did not have it; stays set when it comes back.
     gone: bool,
 }
 
 /// The disks below the target.
 pub(crate) struct DiskSource {
     list: Vec<SampledDisk>,
+    /// When the source was made.
     readable: bool,
+    /// As many counters as the last line had: `missing` says by it what the kernel does not count.
     fields: usize,
 }
 
@@ -216,6 +220,7 @@ mod tests {
         let (_, values) = sampled(AFTER, BEFORE);
         assert_eq!(of(&values, "r/s"), None);
         assert_eq!(of(&values, "w/s"), Some(0.0));
+        assert_eq!((of(&values, "%util"), of(&values, "aqu-sz")), (None, None));
     }
 
     #[test]

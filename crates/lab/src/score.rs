@@ -20,7 +20,7 @@ pub struct Score {
     pub engine: String,
     /// How strong it was, ms.
     pub ms: u64,
-    /// What else went on; empty for nothing.
+    /// What else went on beside the fault (`setting::Setting`); empty for a clean machine.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub setting: String,
     /// When it was made, and by which code; empty for first results.
@@ -37,7 +37,7 @@ pub struct Score {
     pub sure: BTreeMap<String, u64>,
     /// Outliers that were not injected, by blamed layer.
     pub others: BTreeMap<String, u64>,
-    /// Where each I/O has block I/O of its own: how many were seen how well.
+    /// How I/Os were matched with block I/O; `None` for faults under whose load an I/O need not have any of its own.
     pub seen: Option<MatchCounts>,
 }
 
@@ -115,7 +115,7 @@ impl Score {
         blamed.iter().filter(|(l, _)| !fine(l)).map(|(_, n)| n).sum()
     }
 
-    /// The same with another's counts.
+    /// Adds another's counts, and when it was made; `add` does one map.
     fn take_in(&mut self, other: &Score) {
         if !self.made.split("; ").any(|made| made == other.made) {
             let comma = if self.made.is_empty() { "" } else { "; " };
@@ -159,7 +159,8 @@ fn percent(n: u64, of: u64) -> String {
     }
 }
 
-/// Layers in which a machine is slow by itself: its CPUs are shared, and so is what serves its disks.
+/// Layers in which a machine is slow by itself: its CPUs are shared, and so is what serves its disks. In runs without a
+/// fault (`settings`) a verdict on them is not counted as blamed on what nobody spoiled.
 const NATURAL: [&str; 2] = ["cpu", "device"];
 
 /// Scores from lines of JSON. Errors: a line is none.
@@ -167,7 +168,8 @@ pub fn read(lines: &str) -> Result<Vec<Score>> {
     Ok(lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
-/// The table for users in Markdown: all scores together, beside all first results. Errors: as [`read`].
+/// The table for users in Markdown: one row that sums all scores, whatever their fault and setting, beside one of all
+/// first results. Errors: as [`read`].
 pub fn overview(scores: &[Score]) -> Result<String> {
     let mut out = String::from(
         "| results | injected outliers | right | wrong | sure | of these wrong |\n\
@@ -190,8 +192,8 @@ pub fn overview(scores: &[Score]) -> Result<String> {
     Ok(out)
 }
 
-/// Scores as tables in Markdown: one row per fault and engine, first results, then what they say together.
-/// Errors: as [`read`].
+/// Scores as tables in Markdown. The table by fault and engine, and the sums below it, are of runs without a `setting`
+/// alone; the table by setting has the others. First results come last. Errors: as [`read`].
 pub fn matrix(scores: &[Score]) -> Result<String> {
     let first = read(FIRST)?;
     let (quiet, other): (Vec<Score>, Vec<Score>) =
@@ -252,7 +254,8 @@ fn not_made(rows: &Kinds<'_>) -> String {
     }
 }
 
-/// How often what is called sure, and likely, is wrong: of all verdicts, and the mean over kinds.
+/// How often verdicts that blame a layer are wrong, those called sure and the rest, which are called likely: of all
+/// verdicts, and the mean over kinds.
 fn calibration(rows: &Kinds<'_>) -> String {
     let mut out = String::from(
         "\n| called | verdicts | right | wrong | wrong, mean over kinds (95 % interval) |\n\
@@ -280,7 +283,8 @@ fn calibration(rows: &Kinds<'_>) -> String {
     out
 }
 
-/// What is said where nothing was done, and where something else went on beside a fault.
+/// One row per setting, the clean machine too: the verdicts of its runs without a fault (`truth` is none), then of
+/// those with one.
 fn settings(quiet: &[Score], other: &[Score]) -> String {
     let mut out = String::from(
         "\n| setting | clean runs | outliers | unknown or mixed | blamed on what nobody spoiled \

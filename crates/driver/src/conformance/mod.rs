@@ -1,9 +1,9 @@
 //! The rules of the contract as checks that any driver can be run through.
 //!
-//! Which checks apply follows from the driver's capabilities, and where it is opened from
-//! `test_target` or the user. Nothing here measures. Callers: the tests of this crate, and `taillight drivers
-//! --check`. A target addressed by key is given records first; where a check reads or writes a block, it then gets or
-//! inserts a record.
+//! Which checks apply follows from the driver's capabilities. The place where the target is opened comes from the
+//! driver (`Driver::test_target`) or from the user. Nothing here measures. Callers: the tests of this crate, and
+//! `taillight drivers --check`. A target addressed by key is given records first; where a check reads or writes a
+//! block, it then gets or inserts a record.
 
 mod claims;
 mod keyed;
@@ -29,7 +29,7 @@ use crate::contract::{Completion, Driver, OpenSpec, Session, SessionSpec, Submit
 /// A driver with a plan to open it by.
 pub struct TestCase<'a> {
     pub driver: &'a dyn Driver,
-    /// The plan; [`plan`] makes one.
+    /// The plan: [`plan`] makes one of blocks, [`keyed_plan`] of records, [`plan_for`] what fits capabilities.
     pub plan: Plan,
     /// What `--destroy` would say.
     pub destroy: Option<&'a str>,
@@ -40,7 +40,7 @@ pub struct TestCase<'a> {
 pub enum CheckResult {
     /// The driver keeps the rule.
     Kept,
-    /// The rule is not for this driver.
+    /// The check was run and found that the rule is not for this driver: why.
     NotForIt(&'static str),
     /// The driver breaks the rule.
     Broken(String),
@@ -63,16 +63,20 @@ impl<E: std::fmt::Display> From<E> for BrokenRule {
     }
 }
 
+/// What a step of a check gives, or the rule that it finds broken.
 type Tested<T> = Result<T, BrokenRule>;
+/// How a whole check ends; `Err` counts as [`CheckResult::Broken`].
 type Checked = Tested<CheckResult>;
 type Check = fn(&CheckContext<'_>) -> Checked;
 
-/// Reads of a target that a check is for.
+/// On which targets a check is run, by what their reads see; elsewhere it is left out. Each target is of one kind:
+/// `Snapshot` where its capabilities say so, else `Newest`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
     Any,
-    /// It reads what it wrote.
+    /// What was written last.
     Newest,
+    /// What was there when the session began.
     Snapshot,
 }
 use Reads::{Any, Newest, Snapshot};
@@ -103,8 +107,9 @@ const CHECKS: [(&str, Check, Reads); 22] = [
     ("reads stay as they were at the start", claims::snapshot, Snapshot),
 ];
 
-/// Runs every check and tells `each` its rule, before with no outcome and then with it. Errors: when the target
-/// cannot be opened or closed at all.
+/// Runs every check that fits the target's `Reads` and tells `each` its rule, first without a result and then with one;
+/// `each` is not told of the other checks. A target addressed by key is given records before, which is told as one
+/// more rule. Errors: when the target cannot be opened or closed, or records cannot be stored.
 pub fn run(
     case: &TestCase<'_>,
     each: &mut dyn FnMut(&'static str, Option<&CheckResult>),
@@ -152,7 +157,7 @@ pub fn assert_kept(case: &TestCase<'_>) {
     assert!(outcomes.is_empty(), "{name}: {outcomes:#?}");
 }
 
-/// An opened target and what the checks ask about it.
+/// An opened target and what the checks ask about it; `b`, for bench, in every check.
 struct CheckContext<'a> {
     case: &'a TestCase<'a>,
     caps: Capabilities,
@@ -169,10 +174,11 @@ impl CheckContext<'_> {
     fn block(&self) -> u64 {
         self.case.plan.workloads.iter().map(|w| w.block_size.max()).max().unwrap_or(4096)
     }
+    /// Whether the target can do `kind`, or what [`CheckContext::kind`] puts in its place.
     fn can(&self, kind: OpKind) -> bool {
         self.caps.ops.contains(&self.kind(kind))
     }
-    /// The operation that stands for `kind` on this target.
+    /// On a target addressed by key what gets a record for `Read`, what inserts one for `Write`; else `kind` itself.
     fn kind(&self, kind: OpKind) -> OpKind {
         match kind {
             OpKind::Read if self.caps.keyed() => self.caps.getting(),
@@ -256,7 +262,7 @@ fn options(b: &CheckContext<'_>) -> Checked {
     target.options = resolve(&target)?;
     ensure(resolve(&target)? == target.options, || "resolved options resolve otherwise".into())?;
     for doc in b.case.driver.options() {
-        // One that is written only where it is given says "none".
+        // An option whose default is given as "none" is absent until the user writes it.
         let absent = doc.default == "none";
         ensure(absent || target.options.contains_key(&doc.name), || {
             format!("`{}` has no default", doc.name)

@@ -25,7 +25,8 @@ pub fn drop_cached(files: &[OwnedFd]) -> Result<()> {
     Ok(())
 }
 
-/// Tells the kernel the order of reads. Errors: `Unavailable` when it takes no advice.
+/// Tells the kernel in which order reads come, as fadvise; nothing for `Auto`. Errors: `Unavailable` when it takes no
+/// advice.
 pub fn advise(files: &[OwnedFd], order: ReadAhead) -> Result<()> {
     let advice = match order {
         ReadAhead::Auto => return Ok(()),
@@ -37,7 +38,8 @@ pub fn advise(files: &[OwnedFd], order: ReadAhead) -> Result<()> {
 }
 
 /// Drops what the cache holds of a part of a file while the run goes on, as posix_fadvise(2) does: pages that
-/// are still dirty are only begun to be written back and stay. Of a device they are waited for, as by BLKFLSBUF.
+/// are still dirty are only begun to be written back and stay. Of a `device` they are waited for before (fdatasync of
+/// the whole), so that they go as well: as BLKFLSBUF does, which is not called.
 /// Errors: `Target`.
 pub fn drop_part(fd: &OwnedFd, offset: u64, len: u64, device: bool) -> Result<()> {
     let failed = |e: rustix::io::Errno| Error::target("cannot drop cached data").source(e);
@@ -47,8 +49,8 @@ pub fn drop_part(fd: &OwnedFd, offset: u64, len: u64, device: bool) -> Result<()
     fadvise(fd, offset, NonZeroU64::new(len), Advice::DontNeed).map_err(failed)
 }
 
-/// Reads everything in, then maps it: mapped pages are not reclaimed as idle. Errors: `Unavailable`
-/// when a file cannot be read whole.
+/// Reads the first `len` bytes of each file in, then maps them, every page touched (MAP_POPULATE): mapped pages are
+/// not reclaimed as idle. Nothing is locked. Errors: `Unavailable` when a file cannot be read whole or the user stops.
 pub fn warm(
     files: &[OwnedFd],
     len: u64,
@@ -74,7 +76,8 @@ pub fn warm(
     Ok(maps)
 }
 
-/// Share of the files' first `len` bytes in the cache, 0 to 1; `None` where it cannot be told.
+/// Share of the first `len` bytes of each file in the cache, 0 to 1: by cachestat, before Linux 6.5 by a map and mincore.
+/// `None` where neither works.
 pub fn resident_share(files: &[OwnedFd], len: u64) -> Option<f64> {
     let pages = len.div_ceil(PAGE as u64) as f64 * files.len() as f64;
     let mut resident = 0;

@@ -12,16 +12,17 @@ pub struct WorkloadRules {
     pub format: KeyFormat,
     /// Scans run in descending key order.
     pub reverse: bool,
-    /// Scans are told their end, as far as the key numbers tell it.
+    /// Scans are told the key at which they end (`stop`), and not only how many records they read.
     pub bounded: bool,
-    /// Every write is durable before it returns, not only those that carry a sync.
+    /// Every single write is made durable before it returns (sync = dsync or sync), not only those that carry a sync.
     pub durable: bool,
-    /// Reads come from a snapshot that each session takes.
+    /// Reads come from a snapshot that each session takes; off until the target turns it on (`options.snapshot`).
     pub snapshot: bool,
 }
 
 impl WorkloadRules {
-    /// Of a workload. Errors: `Usage` when its keys cannot be made, or cannot be bounded.
+    /// Of a workload, with `snapshot` off: the target turns it on. Errors: `Usage` when its keys cannot be made, or
+    /// when it scans `bounded` over keys that do not sort as their numbers do.
     pub fn of(w: &WorkloadPlan, bounded: bool) -> Result<WorkloadRules> {
         let keys = w.keys.clone().unwrap_or_default();
         let scans = w.mix.iter().any(|part| part.op == OpKind::Scan);
@@ -44,8 +45,8 @@ impl WorkloadRules {
         })
     }
 
-    /// The end of a scan of `count` records from key number `key`: see [`super::ScanRange::stop`].
-    /// `None` where the numbers end.
+    /// The key that ends a scan of `count` records from key number `key`: upwards the first one behind them, downwards
+    /// the last of them ([`super::ScanRange::stop`]). `None` where scans are not `bounded` or the numbers end.
     pub fn stop<'k>(&self, key: u64, count: u32, out: &'k mut [u8; KEY_MAX]) -> Option<&'k [u8]> {
         let count = u64::from(count.max(1));
         let end = match (self.bounded, self.reverse) {
@@ -73,8 +74,8 @@ pub fn reads(w: &WorkloadPlan) -> bool {
     ops.any(|op| matches!(op, OpKind::Get | OpKind::Scan))
 }
 
-/// Whether reads that see no write of the run make sense in it. Errors: `Usage` when something in
-/// the plan needs reads that do see them, or when nothing reads.
+/// Whether reads that see no write of the run make sense in it. Errors: `Usage` when something in the plan needs reads
+/// that do see them (verification inline, read-modify-writes, inserts, puts), or when nothing gets or scans.
 pub fn fit_snapshot(plan: &Plan) -> Result<()> {
     let with = |op: OpKind| {
         let mut all = plan.workloads.iter();
@@ -108,7 +109,7 @@ pub fn fit_snapshot(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// A library without the functions of snapshots.
+/// The error (`Unavailable`) for a store's library that lacks `function`, with which a snapshot is taken.
 pub fn no_snapshots(store: &str, function: &str) -> Error {
     Error::unavailable(format!("this {store} has no snapshots"))
         .with("missing", format!("{function} or its companions"))
@@ -122,7 +123,8 @@ pub fn changes(plan: &Plan) -> (bool, bool) {
     (ops.any(OpKind::writes), removes)
 }
 
-/// The form of the keys and values of the first workload, in one line: what a later run compares.
+/// The form of keys and values in one line: the ownership mark keeps it, and a later run compares it with its own. The
+/// first workload stands for all, since a plan must give all of them the same.
 pub fn form(plan: &Plan) -> String {
     let first = plan.workloads.first();
     let keys = first.and_then(|w| w.keys.clone()).unwrap_or_default();

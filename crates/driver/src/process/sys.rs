@@ -2,6 +2,7 @@
 //!
 //! The other side is a foreign program, which may write anything at any time. So words are atomics, entries are
 //! copied out by volatile reads of types for which all bytes are valid, and no place is computed from what it wrote.
+//! An end is an entry of the second ring: the completion of one operation, as the program writes it (`PluginDone`).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -13,7 +14,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::plugin::sys::{PluginDone, PluginOp};
 
-/// A word of the shared memory; those that an operation touches are each on cache lines of their own (`sdk/taillight_process.h`).
+/// A word of the shared memory. Each tail and each flag of sleep is on cache lines of its own; the CPU of a side shares
+/// those of its flag (`sdk/taillight_process.h`).
 #[derive(Debug, Clone, Copy)]
 #[repr(usize)]
 pub enum RingWord {
@@ -21,7 +23,7 @@ pub enum RingWord {
     OpTail = 0,
     /// The program sleeps until there is a further operation.
     OpWaiting = 128,
-    /// The CPU on which the program woke, or woke the host, last, plus 1; 0 where that is not known.
+    /// The program's CPU, plus 1, when it last woke up or woke the host; 0 where that is not known.
     ProgramCpu = 132,
     /// Ends that the program has written.
     DoneTail = 256,
@@ -49,13 +51,14 @@ pub struct RingMemory {
 unsafe impl Send for RingMemory {}
 
 impl RingMemory {
-    /// Bytes in front of the slots: whole pages.
+    /// Bytes of words and rings, in whole pages. The slots (keys and values of operations) lie behind them in the same
+    /// file and are mapped elsewhere (`Buffers::shared`).
     pub fn len(entries: u32) -> usize {
         (ENTRIES_AT + 2 * ENTRY * entries as usize).next_multiple_of(ENTRIES_AT)
     }
 
-    /// Maps the rings of `entries` entries each, a power of two, at the front of `fd`, which has at least
-    /// [`RingMemory::len`] bytes and is sealed against shrinking. Errors: the system's.
+    /// Maps the rings of `entries` entries each at the front of `fd`. `entries` is a power of two (asserted); `fd` has at
+    /// least [`RingMemory::len`] bytes and is sealed against shrinking (not looked at). Errors: the system's.
     pub fn new(fd: impl AsFd, entries: u32) -> io::Result<RingMemory> {
         assert!(entries.is_power_of_two(), "{entries} entries");
         let len = RingMemory::len(entries);

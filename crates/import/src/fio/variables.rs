@@ -5,8 +5,8 @@ use super::value;
 
 type Replaced<T> = Result<T, String>;
 
-/// A line with `${NAME}` and keywords replaced, where it has any. An absent variable is empty. Errors: what is
-/// wrong, in words.
+/// A line with `${NAME}` replaced, and behind its first `=` keywords too; `None` where that changes nothing. An absent
+/// variable is empty. Errors: what is wrong, in words.
 pub fn replaced(
     line: &str,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -22,7 +22,7 @@ pub fn replaced(
             replaced = replaced.replace(keyword, &number.to_string());
         }
     }
-    // fio asks bc(1) only then: `50%` and `/dev/sda` are no sums.
+    // fio asks bc(1) only where a keyword was replaced and a sign is there: `50%` and `/dev/sda` are no sums.
     if replaced != value && replaced.contains(['+', '-', '*', '/']) {
         replaced = sum(&replaced)
             .ok_or_else(|| format!("`{line}`: `{replaced}` is no sum of whole numbers"))?
@@ -32,6 +32,7 @@ pub fn replaced(
     Ok(Some(filled).filter(|filled| filled != line))
 }
 
+/// With variables of the environment. Errors: a `${` without a `}`.
 fn filled(line: &str, environment: &dyn Fn(&str) -> Option<String>) -> Replaced<String> {
     let (mut filled, mut rest) = (String::new(), line);
     while let Some((before, after)) = rest.split_once("${") {
@@ -72,7 +73,8 @@ fn cpus() -> Option<u64> {
     Some(value::cpus(text.trim()).ok()?.len() as u64)
 }
 
-/// A sum of whole numbers as bc(1) gives it: `+ - * /` and brackets, division rounded down.
+/// A sum of whole numbers as bc(1) gives it: `+ - * /` and brackets, division rounded towards zero. Blanks are left
+/// aside; a minus in front of a number is not understood.
 fn sum(text: &str) -> Option<i64> {
     let mut left: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).rev().collect();
     let value = terms(&mut left)?;

@@ -1,10 +1,11 @@
-//! A run as fio's JSON, by the renderer that `run --output-format=json` uses.
+//! A run as fio's JSON, by the renderer that `run --output-format=json` uses, from its manifest and the `summary.json`
+//! that it has; nothing is computed anew.
 
 use super::summary_json::pretty;
 use super::{RunExport, summary};
 use crate::render::fio_json::fio_json;
 
-/// See [`super::RUN_EXPORTS`].
+/// A line of [`super::RUN_EXPORTS`]; the fields are explained at [`RunExport`].
 pub const FIO_JSON: RunExport = RunExport {
     name: "fio-json",
     about: "A run as fio's JSON: what `taillight run --output-format=json` prints",

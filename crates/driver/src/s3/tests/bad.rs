@@ -1,4 +1,5 @@
-//! Bad input and bad servers: one clear error before the run, a status in it.
+//! Bad input and bad servers: before the run they give one clear error, during the run a status. `ObjectServer` is MinIO
+//! where that is there and can only be killed; `FaultyServer`, our own, also makes single faults.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -103,7 +104,7 @@ fn stand_in(answer: &'static [u8]) -> (String, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let path = format!("http://{}/bench/p/", listener.local_addr().unwrap());
     let serve = move || {
-        // Housekeeping's connection, then the session's.
+        // Housekeeping's connection (the driver's own, beside the load: a list and the owner mark), then the session's.
         for n in 0..2 {
             let mut peer = accept(&listener);
             if n == 0 {
@@ -191,7 +192,7 @@ fn trouble_in_the_run_is_counted_and_passes() {
         let target = open(&plan, None).unwrap();
         let mut s = session(target.as_ref(), 1000, 1);
         assert!(put(s.as_mut(), 1, 1000).status.is_ok());
-        // The third from now on.
+        // Only the third of the following requests; the fourth is served again.
         store.inject(fault, store.asked() + 3);
         let op = Op::keyed(kind, 1, 1000);
         let seen: Vec<_> = (0..4).map(|_| one(s.as_mut(), &op).status).collect();
@@ -240,6 +241,7 @@ fn connections_that_ended_while_idle_are_not_used() {
     server.join().unwrap();
 }
 
+/// Where the target cannot be cleaned up, the error says what is left: the owner mark alone, or objects.
 #[test]
 fn leftovers_are_told_apart() {
     for (key, wanted) in [(None, "only the owner mark"), (Some(1), "objects under")] {
@@ -258,6 +260,7 @@ fn leftovers_are_told_apart() {
     }
 }
 
+/// A listing goes upwards and has at most 1000 keys: scans in reverse or of more are refused before anybody is asked.
 #[test]
 fn scans_that_no_listing_gives_are_refused() {
     for scan in ["reverse", "max"] {

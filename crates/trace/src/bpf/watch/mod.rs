@@ -1,6 +1,7 @@
 //! Watching programs that others started: the trace programs follow their threads, tell of each slow operation, and
 //! count all of them. A second kind of subject of the same tracer: what is kept goes through the same collector's
-//! types into the same files. Called by `cli` for `taillight watch`.
+//! types into the same files. Called by `cli` for `taillight watch`. An operation of a watched program is named a call
+//! in types here: a system call, an entry of an io_uring, a page fault.
 
 mod calls;
 mod files;
@@ -43,13 +44,13 @@ const OFF_NS: u64 = 250_000;
 
 /// What is asked of watching.
 pub struct WatchedRequest<'a> {
-    /// Who is told once a second what was seen since.
+    /// Who is told once a second what was seen since the last time.
     pub watch: TraceWatch,
     /// From which latency on an operation is kept, ns.
     pub slow_ns: u64,
-    /// Directory for a file of what memory should not hold.
+    /// Directory of the file into which kept operations and events go when they take too much memory.
     pub spill: &'a Path,
-    /// Memory and file for operations at most, bytes.
+    /// Kept operations at most, bytes in memory and in that file together; those beyond are lost, and counted.
     pub keep: usize,
 }
 
@@ -71,7 +72,7 @@ pub struct WatchResult {
     pub slow: u64,
     /// Files of these, by the numbers in the column `target`.
     pub files: Vec<SeenFile>,
-    /// CPU time of the trace programs while they were measured, as a share of that time.
+    /// CPU time of the trace programs as a share of one CPU, in the windows in which the kernel counted it.
     pub programs_share: Option<f64>,
     /// Operations and threads that found no room in the programs' memory.
     pub no_room: u64,
@@ -124,12 +125,14 @@ impl Watching {
         self.programs.watch.as_ref().ok_or_else(|| Error::internal("nothing is watched"))
     }
 
-    /// Watches a process, and from now on its children. Errors: `Unavailable` when there are too many.
+    /// Watches a process with all its threads, and the processes that it forks from now on. Errors: `Unavailable` when
+    /// there are too many processes; threads beyond [`WATCHED_THREADS`] are counted by [`Watching::no_room`].
     pub fn add(&self, pid: u32) -> Result<()> {
         self.maps()?.add(pid)
     }
 
-    /// Watches a process no more: it had ended before it was watched, and nobody sees that again.
+    /// Watches a process no more. Only for one that had ended before [`Watching::add`]: its end is not seen any more, and
+    /// whoever got its number next would be watched.
     pub fn remove(&self, pid: u32) {
         if let Ok(maps) = self.maps() {
             maps.remove(pid);
@@ -157,8 +160,9 @@ impl Watching {
         OpKind::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// Calls that read, calls that wrote, and syncs that were seen: of the first two the kernel keeps its own
-    /// counts, the last ones no sync passes by. And page faults: others of them never show.
+    /// How many of each were seen: calls that read, calls that wrote, syncs, page faults. Of reads and writes the kernel
+    /// keeps counts to compare with; syncs are counted only where none can be missed; page faults can be missed, and
+    /// nothing tells how many.
     pub fn counted(&self) -> [u64; 4] {
         let count = |which| self.programs.counters.get(which).load(Relaxed);
         [C_READS, C_WRITES, C_SYNCS, C_FAULTS].map(count)

@@ -13,7 +13,7 @@ fn count(summary: &Value, op: &str) -> u64 {
 fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
     let dir = scratch();
     let args = "suite ycsb --workload e,f,d,a --driver memory --records 500 --operations 2000 \
-                --threads 2 --set run.seed=3 --output out -p dataintegrity=true -p fieldcount=3";
+                --threads 2 --set run.seed=3 --output out -p dataintegrity=true -p fieldcount=12";
     let (out, _) = run_line(dir.path(), args, 0);
     let points = out.lines().filter(|l| !l.starts_with(' ') && l.contains(" of 6"));
     let steps: Vec<&str> = points.filter_map(|l| l.split(' ').next()).collect();

@@ -185,12 +185,12 @@ fn updates_keep_the_values_and_every_read_is_checked() {
     let done = run(&plan(
         "operations = 20000",
         "[[workload]]\nworkers = 2\nmix = { get = 40, update = 30, rmw = 20, insert = 10 }\n\
-         block_size = \"100B\"\nvalue = { fields = 10, write_all = false, integrity = true }\n\
+         block_size = \"100B\"\nvalue = { fields = 12, write_all = false, integrity = true }\n\
          access = \"scrambled\"\npayload = \"text\"\nkeys = { count = 500 }\n",
     ));
     assert!(done.outcome.errors.is_empty(), "{:?}", done.outcome.errors);
     for (key, value) in &done.stored {
-        assert_eq!(fields(value).count(), 10);
+        assert_eq!(fields(value).count(), 12);
         for field in fields(value) {
             let name = std::str::from_utf8(field.name).unwrap();
             assert_eq!(field.data, text(key, name, 100).as_bytes());

@@ -103,19 +103,32 @@ pub struct Values {
 }
 
 impl Values {
-    /// Bytes a stored field takes with `size` bytes of data: two lengths of 4 bytes, name, data.
+    /// Bytes that stored field number `field` takes with `size` bytes of data: two lengths of 4 bytes, name, data.
     /// A value of one field is its data alone.
-    pub fn field_bytes(&self, size: u64) -> u64 {
+    #[inline]
+    pub fn field_bytes(&self, field: u16, size: u64) -> u64 {
         if self.fields == 1 {
             return size;
         }
-        let digits = u64::from((self.fields - 1).max(1).ilog10()) + 1;
-        8 + self.prefix.len() as u64 + digits + size
+        8 + self.prefix.len() as u64 + digits(field) + size
     }
-    /// Bytes a whole stored value takes at most when each field has `size` bytes.
+    /// Bytes a whole stored value takes when each field has `size` bytes.
     pub fn value_bytes(&self, size: u64) -> u64 {
-        u64::from(self.fields) * self.field_bytes(size)
+        (0..self.fields as u16).map(|field| self.field_bytes(field, size)).sum()
     }
+    /// How many bytes stored fields of `size` bytes take, each number once: names differ by their digits.
+    pub fn field_sizes(&self, size: u64) -> Vec<u64> {
+        let mut sizes: Vec<u64> =
+            (0..self.fields as u16).map(|field| self.field_bytes(field, size)).collect();
+        sizes.dedup();
+        sizes
+    }
+}
+
+/// Digits of a decimal number.
+#[inline]
+fn digits(number: u16) -> u64 {
+    u64::from(number.max(1).ilog10()) + 1
 }
 
 impl Default for Values {

@@ -193,7 +193,8 @@ fn distinct_sizes(w: &WorkloadPlan) -> Option<Vec<u64>> {
     let one = sizes.first().copied().filter(|_| sizes.len() == 1);
     if let Some(values) = w.value.as_ref().filter(|v| v.fields > 1) {
         // The whole value, or one of its fields.
-        sizes = vec![values.value_bytes(one?), values.field_bytes(one?)];
+        sizes = vec![values.value_bytes(one?)];
+        sizes.extend(values.field_sizes(one?));
     }
     if one.is_some() && w.mix.iter().any(|m| m.op == OpKind::Rmw) {
         // It reads the whole value and writes it, or one of its fields.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rand::{Rng as _, SeedableRng};
-use taillight_core::plan::{Access, AccessKind, Plan, ScanSpread, WorkloadPlan};
+use taillight_core::plan::{Access, AccessKind, Plan, ScanSpread, Values, WorkloadPlan};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result};
 
 use super::dist::{DistributionSpec, ItemDistribution, ScanLengths, ZoneShare};
@@ -48,8 +48,8 @@ pub struct KeyGenerator {
     bytes_left: u64,
     read_all: bool,
     write_all: bool,
-    /// Bytes a field takes besides its data; 0 for a value of one piece.
-    field_extra: u64,
+    /// Fields of a value, and how many bytes each takes.
+    values: Values,
     /// Data bytes of each field of the value drawn last.
     drawn: Vec<u32>,
 }
@@ -134,8 +134,8 @@ impl KeyGenerator {
             bytes_left: u64::MAX,
             read_all: values.read_all || values.fields == 1,
             write_all: values.write_all || values.fields == 1,
-            field_extra: values.field_bytes(0),
             drawn: Vec::with_capacity(values.fields as usize),
+            values,
             lane: space.lane(place.index),
             fills: w.passes.is_some() && !reads && space.lane(place.index).is_some(),
             space,
@@ -204,7 +204,7 @@ impl KeyGenerator {
             self.value_size()
         } else {
             self.drawn.clear();
-            self.field_size()
+            self.field_size(field)
         };
         Op { field, ..Op::keyed(kind, key, size) }
     }
@@ -216,15 +216,15 @@ impl KeyGenerator {
             return self.sizes.draw(&mut self.rng, OpKind::Put);
         }
         self.drawn.clear();
-        (0..self.fields).map(|_| self.field_size()).sum()
+        (0..self.fields).map(|field| self.field_size(field)).sum()
     }
 
-    /// Bytes one more field takes.
+    /// Bytes that field number `field` takes, one more of the value that is drawn.
     #[inline]
-    fn field_size(&mut self) -> u64 {
+    fn field_size(&mut self, field: u16) -> u64 {
         let size = self.sizes.draw(&mut self.rng, OpKind::Put);
         self.drawn.push(size as u32);
-        self.field_extra + size
+        self.values.field_bytes(field, size)
     }
 
     /// Whether it only fills its lane, and has.

@@ -248,6 +248,23 @@ fn a_device_is_filled_to_the_level_asked_for() {
     assert!(rest.iter().all(|b| *b == 0), "discarded");
 }
 
+/// What is spilled onto the disk that is measured would be measured too, also where the target is the device itself.
+#[test]
+fn the_capture_is_not_spilled_to_the_disk_under_test() {
+    let Some(disk) = TestDisk::new("the_capture_is_not_spilled_to_the_disk_under_test", 32, true)
+    else {
+        return;
+    };
+    let Some(mounted) = mounted("the_capture_is_not_spilled", &disk, "rw") else { return };
+    let dir = scratch();
+    let line = format!(
+        "run --driver file --path {} --rw randread --ops 8 --set capture.dir={}",
+        disk.device, mounted.at
+    );
+    let (_, err) = common::run_line(dir.path(), &line, 2);
+    assert!(err.contains("capture.dir lies on a disk under test"), "{err}");
+}
+
 /// The disk of the results fills in the middle of a suite: what is complete is kept, and it goes on once
 /// there is room.
 #[test]

@@ -15,6 +15,7 @@ mod ranked;
 mod ranked_end;
 mod served;
 mod signals;
+mod spill;
 mod sweep;
 pub mod sys;
 mod targets;
@@ -33,7 +34,6 @@ use taillight_driver::identity::contents;
 use taillight_driver::space::record_bytes;
 use taillight_driver::{Target, bind};
 use taillight_engine::preload;
-use taillight_engine::run::check_spill;
 use taillight_engine::schedule::Schedules;
 use taillight_engine::trace;
 use taillight_live::{LiveEnd, LiveFeed, PlaceInSeries, RunFacts};
@@ -223,7 +223,7 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
 
 /// Whether the files that the plan names can be used: a wrong name must not cost a layout.
 fn check_named_files(plan: &Plan) -> Result<()> {
-    check_spill(plan)?;
+    spill::check(plan, &Sys::default())?;
     for workload in &plan.workloads {
         Schedules::new(workload, plan.run.seed, 0)?;
     }

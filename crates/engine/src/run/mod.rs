@@ -12,7 +12,6 @@ mod streams;
 mod threads;
 mod verify;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use taillight_capture::PoolReport;
@@ -166,35 +165,6 @@ pub(crate) fn load_only(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> R
     }
     let time = loaded.measure_end.since(loaded.measure_start).max(1) as u64;
     Ok((loaded.collected.measured_ops(), time))
-}
-
-/// Whether the spill directory is there and not on the device under test. Errors: `Usage` when it is
-/// on that device; `Unavailable` when it cannot be used.
-pub fn check_spill(plan: &Plan) -> Result<()> {
-    let Some(dir) = &plan.capture.dir else {
-        return Ok(());
-    };
-    let rights = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-    let usable = match Path::new(dir).is_dir() {
-        true => rustix::fs::access(dir.as_str(), rights).map_err(std::io::Error::from),
-        false => Err(std::io::ErrorKind::NotADirectory.into()),
-    };
-    usable.map_err(|e| {
-        let e = Error::unavailable("capture.dir cannot be used").with("path", dir).source(e);
-        e.hint("name an existing directory that can be written, or leave capture.dir out")
-    })?;
-    let device = |p: &Path| {
-        let known = p.ancestors().find(|a| a.exists() && !a.as_os_str().is_empty());
-        rustix::fs::stat(known.unwrap_or(Path::new("."))).map(|s| s.st_dev).ok()
-    };
-    let paths = plan.all_targets().filter_map(|(_, target)| target.path.as_deref());
-    let mut same = paths.filter(|path| device(Path::new(dir)) == device(Path::new(path)));
-    same.next().map_or(Ok(()), |path| {
-        Err(Error::usage("capture.dir lies on the device under test")
-            .with("capture.dir", dir)
-            .with("target.path", path)
-            .hint("spill to another device, or leave capture.dir out"))
-    })
 }
 
 fn outcome(

@@ -15,6 +15,7 @@ use hdrhistogram::serialization::interval_log::{
     IntervalLogIterator, IntervalLogWriterBuilder, LogEntry,
 };
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use taillight_core::plan::tag_text;
 use taillight_core::{Error, LatencyKind, OpKind, Result};
 
 use crate::atomic::{TempFile, cannot};
@@ -26,7 +27,7 @@ use crate::names;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HistTag {
     pub phase: String,
-    /// Name of the workload; characters that a tag cannot hold become `_`.
+    /// Name of the workload, as [`tag_text`] gives it.
     pub workload: String,
     pub op: OpKind,
     pub kind: LatencyKind,
@@ -34,11 +35,10 @@ pub struct HistTag {
 
 impl HistTag {
     fn text(&self) -> String {
-        let clean = |s: &str| s.replace(['/', ',', ' ', '\r', '\n'], "_");
         format!(
             "{}/{}/{}/{}",
-            clean(&self.phase),
-            clean(&self.workload),
+            tag_text(&self.phase),
+            tag_text(&self.workload),
             self.op.name(),
             self.kind.name()
         )

@@ -36,7 +36,9 @@ pub use replay::{ReplayOps, ReplayPlan, TraceFit, TraceOp, TraceTiming};
 pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use steady::{SteadyEnd, SteadyEndRule, SteadyFigure};
 pub use verified::LEDGER_ENTRY;
-pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Sync, WorkloadPlan};
+pub use workload::{
+    BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Sync, WorkloadPlan, tag_text,
+};
 
 use crate::percentile::Percentile;
 use crate::units::{ByteSize, Span};
@@ -361,7 +363,11 @@ impl Plan {
     pub fn is_series(&self) -> bool {
         self.search.is_some() || self.run.repeat > 1
     }
-    /// Workers over all workloads.
+    /// The workload whose name is `tag` in the tags of a histogram log ([`tag_text`]).
+    pub fn tagged(&self, tag: &str) -> Option<u16> {
+        let place = self.workloads.iter().position(|w| tag_text(&w.name) == tag)?;
+        u16::try_from(place).ok()
+    }
     /// The numbers of the workers of a workload, as records have them; none for another name.
     pub fn workers_of(&self, workload: &str) -> Option<Range<u32>> {
         let mut first = 0u32;
@@ -374,6 +380,7 @@ impl Plan {
         }
         None
     }
+    /// Workers over all workloads.
     pub fn workers(&self) -> u32 {
         self.workloads.iter().map(|w| w.workers).sum()
     }

@@ -107,10 +107,8 @@ fn window(start_ns: i64, spans: impl Iterator<Item = (i64, u64)>) -> TimeWindow 
 }
 
 /// The log names workloads with some characters replaced.
-fn workload_index(manifest: &Manifest, name: &str) -> Result<u16> {
-    let clean = |s: &str| s.replace(['/', ',', ' ', '\r', '\n'], "_");
-    let place = manifest.plan.workloads.iter().position(|w| clean(&w.name) == name);
-    place.map(|i| i as u16).ok_or_else(|| {
+pub(super) fn workload_index(manifest: &Manifest, name: &str) -> Result<u16> {
+    manifest.plan.tagged(name).ok_or_else(|| {
         Error::corrupt("the histogram log names a workload that the plan does not have")
             .with("workload", name)
     })

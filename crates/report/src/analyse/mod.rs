@@ -20,7 +20,7 @@ pub mod store;
 pub use analysis::{Analysis, IoCounts, MachineData, ReadProblem};
 pub use capture::{CaptureCounter, CapturedIos};
 pub use group::{IoGroup, IoTally, Lateness};
-pub use histograms::{STATUS_UNKNOWN, tallies};
+pub use histograms::{STATUS_UNKNOWN, is_load, tallies};
 pub use ranks::{RankAnalysis, RanksAnalysis};
 pub use read::analyse;
 pub use requests::RequestGroup;

@@ -9,14 +9,23 @@ use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::{RunDir, names};
 use taillight_stats::Dist;
 
+use super::analysis::ReadProblem;
+use super::histograms::workload_index;
 use super::ranks::RankAnalysis;
+use super::read::or_trouble;
 
 /// Phase, workload, operation, number of the interval.
 type Key = (String, u16, OpKind, i64);
 type Values = BTreeMap<u64, u64>;
 
-/// The rows of all ranks as those of one run, by workload, operation and time. Errors: as the ranks' histograms.
-pub fn merged(dir: &RunDir, ranks: &[RankAnalysis]) -> Result<Vec<IntervalRow>> {
+/// The rows of all ranks as those of one run, by workload, operation and time. Where a rank's histogram log is damaged,
+/// that is a trouble, and no row has percentiles. Errors: as the ranks' histograms, damage apart.
+pub fn merged(
+    dir: &RunDir,
+    ranks: &[RankAnalysis],
+    troubles: &mut Vec<ReadProblem>,
+) -> Result<Vec<IntervalRow>> {
+    let mut whole = true;
     let length =
         ranks.iter().flat_map(|r| &r.intervals).map(|r| r.length_ns).max().unwrap_or(1).max(1);
     let mut rows: BTreeMap<Key, IntervalRow> = BTreeMap::new();
@@ -35,9 +44,10 @@ pub fn merged(dir: &RunDir, ranks: &[RankAnalysis]) -> Result<Vec<IntervalRow>> 
                 None => drop(rows.insert(key, row.clone())),
             }
         }
-        histograms(dir, rank, &number, &mut values)?;
+        let read = histograms(dir, rank, &number, &mut values).map(|()| true);
+        whole &= or_trouble(read, "histograms_unreadable", troubles)?;
     }
-    let several = ranks.len() > 1;
+    let several = ranks.len() > 1 && whole;
     let rows = rows.into_iter().map(|(key, mut row)| {
         if let Some([service, response]) = values.get(&key).filter(|_| several) {
             percentiles(&mut row, service, response);
@@ -59,16 +69,14 @@ fn histograms(
     if !path.is_file() {
         return Ok(());
     }
-    let workloads = &rank.manifest.plan.workloads;
     each_histogram(&path, &rank.manifest.clock, &mut |entry| {
         let which = match entry.tag.kind {
             LatencyKind::Service => 0,
             LatencyKind::Response => 1,
             _ => return Ok(()),
         };
-        let workload = workloads.iter().position(|w| w.name == entry.tag.workload);
-        let Some(workload) = workload else { return Ok(()) };
-        let key = (entry.tag.phase, workload as u16, entry.tag.op, number(entry.start_ns));
+        let workload = workload_index(&rank.manifest, &entry.tag.workload)?;
+        let key = (entry.tag.phase, workload, entry.tag.op, number(entry.start_ns));
         let sum = &mut values.entry(key).or_default()[which];
         for step in entry.histogram.iter_recorded() {
             *sum.entry(step.value_iterated_to()).or_default() += step.count_since_last_iteration();

@@ -141,6 +141,7 @@ fn put_together(
             origin: a.origin,
         })
         .collect();
+    let intervals = rank_intervals::merged(dir, &ranks, &mut troubles)?;
     Ok(Analysis {
         status,
         groups: groups(&ranks)?,
@@ -150,11 +151,11 @@ fn put_together(
         outliers_only: parts.iter().any(|a| a.outliers_only),
         start_ns,
         duration_ns: end_ns.unwrap_or(start_ns).saturating_sub(start_ns).max(0) as u64,
-        intervals: rank_intervals::merged(dir, &ranks)?,
+        intervals,
         machine: MachineData::default(),
         counts,
         troubles,
-        verify: verify(parts.iter().filter_map(|a| a.verify.as_ref())),
+        verify: verify(&all),
         store: Vec::new(),
         files: dir.files()?,
         job: dir.job()?,
@@ -251,22 +252,26 @@ fn troubles(all: &[(RankEntry, Analysis)]) -> Vec<ReadProblem> {
     words.collect()
 }
 
-fn verify<'a>(mut all: impl Iterator<Item = &'a VerifyReport>) -> Option<VerifyReport> {
-    let mut sum = all.next()?.clone();
-    for one in all {
-        sum.checked += one.checked;
-        sum.wrong += one.wrong;
+/// What was verified in all ranks. The pass after the run is complete where that of every rank is.
+fn verify(all: &[(RankEntry, Analysis)]) -> Option<VerifyReport> {
+    let found = all.iter().filter_map(|(entry, a)| {
+        let mut own = a.verify.clone()?;
+        let first = a.manifest.plan.workers().saturating_mul(entry.rank) as u16;
+        own.findings.iter_mut().for_each(|f| f.worker = f.worker.map(|w| w.saturating_add(first)));
+        Some(own)
+    });
+    found.reduce(|mut sum, one| {
+        sum.add(&one);
         sum.ledger += one.ledger;
-        sum.findings.extend(one.findings.iter().cloned());
-        let (a, b) = (&mut sum.unchecked, &one.unchecked);
-        a.unwritten += b.unwritten;
-        a.overlapped += b.overlapped;
-        a.uncertain += b.uncertain;
-        a.cut += b.cut;
-        a.unreadable += b.unreadable;
-        sum.kinds.add(&one.kinds);
-    }
-    Some(sum)
+        if let (Some(of), Some(pass)) = (&mut sum.pass, one.pass) {
+            of.blocks += pass.blocks;
+            of.duration_ns = of.duration_ns.max(pass.duration_ns);
+            of.caches_dropped &= pass.caches_dropped;
+            of.complete &= pass.complete;
+        }
+        sum.pass = sum.pass.or(one.pass);
+        sum
+    })
 }
 
 /// The manifest of the whole run: what the ranks did, added up. Workers are those of all ranks.
@@ -282,7 +287,7 @@ pub fn merged_manifest<'a>(
     all.phases = phases(parts.clone());
     all.capture = CaptureInfo { kept: 0, used: None, degraded: None, path: None, ..all.capture };
     all.losses = Losses::default();
-    all.schedule = None;
+    (all.schedule, all.end_to_end) = (None, None);
     (all.misses, all.overhead.cpu_s) = (0, None);
     for part in parts {
         all.capture.kept += part.capture.kept;
@@ -347,4 +352,25 @@ fn phases<'a>(parts: impl Iterator<Item = &'a Manifest>) -> Vec<PhaseInfo> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::fixture;
+    use taillight_rundir::manifest::EndToEndInfo;
+
+    use super::*;
+
+    /// The manifest of the whole run holds a sum already: made again, it is the same.
+    #[test]
+    fn what_ranks_did_is_added_up_once() {
+        let end_to_end = Some(EndToEndInfo { written: 5, verified: 4, ..EndToEndInfo::default() });
+        let part = Manifest { end_to_end, ..fixture::manifest("a") };
+        let whole = merged_manifest(&part, [&part, &part].into_iter());
+        let again = merged_manifest(&whole, [&part, &part].into_iter());
+        for it in [whole, again] {
+            let sum = it.end_to_end.unwrap();
+            assert_eq!((sum.written, sum.verified), (10, 8));
+        }
+    }
 }

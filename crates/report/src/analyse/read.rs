@@ -223,7 +223,7 @@ fn files(dir: &RunDir, ios: u64, intervals: Option<u64>) -> Result<Vec<FileEntry
 }
 
 /// Turns a damaged file into a trouble; any other error stands.
-fn or_trouble<T: Default>(
+pub(super) fn or_trouble<T: Default>(
     result: Result<T>,
     code: &'static str,
     troubles: &mut Vec<ReadProblem>,

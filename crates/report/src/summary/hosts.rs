@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::LatencyKind;
 use taillight_rundir::Summary;
+use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::scale::{AgainstOthers, HostFigures, HostStall, HostsSummary, MergedFigures};
 use taillight_stats::compare::{Bounded, LogDifference, holm};
 use taillight_stats::group_episodes;
@@ -12,7 +13,7 @@ use taillight_stats::group_episodes;
 use super::IoSet;
 use crate::analyse::dists::headline;
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
-use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis};
+use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis, is_load};
 use crate::format;
 
 /// Chance of calling a host slower that is not.
@@ -199,7 +200,8 @@ fn strip(analysis: &Analysis, ranks: &[&RankAnalysis]) -> (Vec<f64>, u64) {
     let columns = analysis.duration_ns.div_ceil(interval).max(1);
     let width = interval * columns.div_ceil(STRIP);
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-    for row in ranks.iter().flat_map(|r| &r.intervals).filter(|r| !r.op.is_part()) {
+    let measured = |r: &&IntervalRow| !r.op.is_part() && !is_load(&analysis.manifest, r.workload);
+    for row in ranks.iter().flat_map(|r| &r.intervals).filter(measured) {
         let middle = row.start_ns.saturating_add((row.length_ns / 2) as i64);
         let since = middle.saturating_sub(analysis.start_ns).max(0) as u64;
         *counts.entry(since / width).or_default() += row.ops.saturating_sub(row.errors);

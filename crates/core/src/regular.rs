@@ -4,14 +4,21 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Opens a file to be read. Errors: the system's; that it is no regular file.
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
-    match fs::metadata(&path)?.is_file() {
-        true => File::open(path),
+    let regular = |meta: fs::Metadata| match meta.is_file() {
+        true => Ok(()),
         false => Err(io::Error::other("it is no regular file")),
-    }
+    };
+    regular(fs::metadata(&path)?)?;
+    // A pipe that took its place since is not waited for.
+    let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(no_wait).open(path)?;
+    regular(file.metadata()?)?;
+    Ok(file)
 }
 
 /// Reads a whole file. Errors: as [`open`].

@@ -146,7 +146,12 @@ impl SweepTable {
                     |a: &str, b: &str| a.strip_prefix(b).is_some_and(|r| r.starts_with('.'));
                 other.path == path || below(path, &other.path) || below(&other.path, path)
             };
-            if OWN.contains(&path) || path == "sweep" || path.starts_with("sweep.") {
+            let owned = |own: &&str| {
+                let rest = own.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));
+                let has = |value: &toml::Value| rest.is_some_and(|r| value.get(r).is_some());
+                *own == path || field.values.iter().any(has)
+            };
+            if OWN.iter().any(owned) || path == "sweep" || path.starts_with("sweep.") {
                 return wrong(path, "the series gives it to each run", "leave it out of the sweep");
             }
             if self.loops[..i].iter().any(inside) {
@@ -330,6 +335,7 @@ mod tests {
             ("", "run.output=a,b", "gives it to each run"),
             ("", "run.repeat=3,1", "gives it to each run"),
             ("", "sweep.order=a,b", "gives it to each run"),
+            ("[sweep]\nrun = [{ name = \"a\" }]\n", "run.seed=1", "gives it to each run"),
             ("[sweep]\nworkload.0 = [{}]\n", "workload.0.queue_depth=1", "twice"),
             ("[sweep]\nworkload.0.queue_depth = 4\n", "run.seed=1", "list"),
             ("[sweep]\nworkload.0.queue_depth = []\n", "run.seed=1", "empty"),

@@ -78,7 +78,7 @@ impl JobFile {
                         target.retain(|field, value| {
                             defaults.and_then(|d| d.get(field)) != Some(value)
                         });
-                        section(&format!("{name}.{of}"), target, &mut text);
+                        section(&format!("{name}.{}", key(of)), target, &mut text);
                     }
                 }
                 toml::Value::Table(table) => {
@@ -104,8 +104,17 @@ fn section(name: &str, table: &toml::Table, text: &mut String) {
     lines(&format!("[{name}]"), plain, text);
     for (inner, value) in table {
         if let Some(inner_table) = value.as_table() {
-            section(&format!("{name}.{inner}"), inner_table, text);
+            section(&format!("{name}.{}", key(inner)), inner_table, text);
         }
+    }
+}
+
+/// A key as TOML has it: bare, or quoted where a dot or blank is part of it.
+fn key(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match !name.is_empty() && name.chars().all(bare) {
+        true => name.to_owned(),
+        false => toml::Value::from(name).to_string(),
     }
 }
 
@@ -115,7 +124,7 @@ fn lines<'a>(
     values: impl Iterator<Item = (&'a String, &'a toml::Value)>,
     text: &mut String,
 ) {
-    let lines: Vec<String> = values.map(|(k, v)| format!("{k} = {v}\n")).collect();
+    let lines: Vec<String> = values.map(|(k, v)| format!("{} = {v}\n", key(k))).collect();
     if lines.is_empty() {
         return;
     }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{KeyFormat, KeyNaming};
+use crate::op::OpKind;
 use crate::units::ByteSize;
 
 /// What writes carry; written as one word where the kind says all.
@@ -116,6 +117,17 @@ impl Values {
     pub fn value_bytes(&self, size: u64) -> u64 {
         (0..self.fields as u16).map(|field| self.field_bytes(field, size)).sum()
     }
+    /// Mean bytes of an operation on a value of several fields with `size` bytes of data each.
+    pub fn mean_bytes(&self, op: OpKind, size: f64) -> f64 {
+        let whole = self.value_bytes(0) as f64 + f64::from(self.fields) * size;
+        let part = |all: bool| if all { whole } else { whole / f64::from(self.fields) };
+        match op.as_record() {
+            OpKind::Get | OpKind::Scan => part(self.read_all),
+            OpKind::Update => part(self.write_all),
+            OpKind::Rmw => whole + part(self.write_all),
+            _ => whole,
+        }
+    }
     /// How many bytes stored fields of `size` bytes take, each number once: names differ by their digits.
     pub fn field_sizes(&self, size: u64) -> Vec<u64> {
         let mut sizes: Vec<u64> =
@@ -206,4 +218,23 @@ pub enum VerifyMode {
     Inline,
     /// In a pass over everything written, after the run.
     After,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_value_are_those_of_its_fields_and_their_names() {
+        let values = Values { fields: 12, write_all: false, ..Values::default() };
+        // Two lengths, `field7`, and `field11`.
+        assert_eq!([7, 11].map(|n| values.field_bytes(n, 100)), [114, 115]);
+        assert_eq!(values.value_bytes(100), 10 * 114 + 2 * 115);
+        assert_eq!(values.field_sizes(100), [114, 115]);
+        let whole = values.value_bytes(100) as f64;
+        assert_eq!(values.mean_bytes(OpKind::Insert, 100.0), whole);
+        assert_eq!(values.mean_bytes(OpKind::Get, 100.0), whole);
+        assert_eq!(values.mean_bytes(OpKind::Update, 100.0), whole / 12.0);
+        assert_eq!(values.mean_bytes(OpKind::Rmw, 100.0), whole + whole / 12.0);
+    }
 }

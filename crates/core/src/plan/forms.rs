@@ -145,14 +145,16 @@ impl<'de> de::Visitor<'de> for BlockSizeVisitor {
             };
         }
         match (t.file, t.min, t.max, t.step) {
-            (Some(file), None, None, None) => Ok(Err(file)),
+            (Some(file), None, None, None) if t.spread.is_none() => Ok(Err(file)),
             (None, Some(min), Some(max), Some(step)) => Ok(Ok(BlockSize::Range(SizeRange {
                 min,
                 max,
                 step,
                 spread: t.spread.unwrap_or_default(),
             }))),
-            (Some(_), ..) => Err(de::Error::custom("a file of sizes has no min, max or step")),
+            (Some(_), ..) => {
+                Err(de::Error::custom("a file of sizes has no min, max, step or spread"))
+            }
             (None, None, ..) => Err(de::Error::missing_field("min")),
             (None, _, None, _) => Err(de::Error::missing_field("max")),
             (None, _, _, None) => Err(de::Error::missing_field("step")),

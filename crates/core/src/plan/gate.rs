@@ -88,7 +88,7 @@ impl FromStr for GateFigure {
         let (op, figure) =
             text.split_once(':').ok_or_else(|| refused("write it like read:p99.9"))?;
         let op = OpKind::from_name(op).ok_or_else(|| refused("there is no such operation"))?;
-        let figure = match figure.strip_prefix('p').map(str::parse::<Percentile>) {
+        let figure = match figure.strip_prefix('p').map(Percentile::asked) {
             Some(Ok(p)) if p != Percentile::MAX => Figure::Percentile(p),
             _ if figure == "iops" => Figure::Rate,
             _ => return Err(refused("the figure is iops or a percentile below p100")),
@@ -116,7 +116,17 @@ mod tests {
             let figure: GateFigure = text.parse().expect(text);
             assert_eq!(figure.to_string(), text);
         }
-        for bad in ["p99", "read:p", "read:p100", "read:p0", "jump:p99", "read:mean", "read", ""] {
+        for bad in [
+            "p99",
+            "read:p",
+            "read:p100",
+            "read:p0",
+            "jump:p99",
+            "read:mean",
+            "read",
+            "",
+            "read:p99.9999999999",
+        ] {
             assert!(bad.parse::<GateFigure>().is_err(), "{bad}");
         }
     }

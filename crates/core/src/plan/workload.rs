@@ -108,6 +108,11 @@ pub struct WorkloadPlan {
     pub io_priority: Option<IoPriority>,
 }
 
+/// A name as tags of a histogram log have it: characters that a tag cannot hold become `_`.
+pub fn tag_text(name: &str) -> String {
+    name.replace(['/', ',', ' ', '\r', '\n'], "_")
+}
+
 impl WorkloadPlan {
     /// One worker at depth 1 that does `op` in random blocks of `size` as fast as it goes: where
     /// programs begin that make plans without a job file.
@@ -164,19 +169,19 @@ impl WorkloadPlan {
         begin..end.min(measured_ns)
     }
 
-    /// Mean bytes of an operation: its block, or the records of its batch.
+    /// Mean bytes of an operation: its block, or the records of its batch with all their fields.
     pub fn mean_bytes(&self) -> f64 {
-        let mean = match &self.block_size {
-            BlockSize::ByOp(sizes) => {
-                let weights: f64 = self.mix.iter().map(|part| f64::from(part.weight)).sum();
-                let bytes = |part: &MixPart| {
-                    sizes.get(&part.op).map_or(0.0, BlockSize::mean) * f64::from(part.weight)
-                };
-                self.mix.iter().map(bytes).sum::<f64>() / weights.max(1.0)
-            }
-            sizes => sizes.mean(),
+        let several = self.value.as_ref().filter(|values| values.fields > 1);
+        let of = |part: &MixPart| {
+            let size = match &self.block_size {
+                BlockSize::ByOp(sizes) => sizes.get(&part.op).map_or(0.0, BlockSize::mean),
+                sizes => sizes.mean(),
+            };
+            several.map_or(size, |values| values.mean_bytes(part.op, size))
         };
-        mean * f64::from(self.batch)
+        let weights: f64 = self.mix.iter().map(|part| f64::from(part.weight)).sum();
+        let sum: f64 = self.mix.iter().map(|part| of(part) * f64::from(part.weight)).sum();
+        sum / weights.max(1.0) * f64::from(self.batch)
     }
 }
 

@@ -329,7 +329,7 @@ quantity!(
     ByteSize,
     "ByteSize",
     "a size with a unit, like \"4KiB\" or \"10GB\"",
-    r"^[0-9][0-9_]*(\.[0-9]+)? *(B|[KMGT]iB|[kMGT]B)$"
+    r"^[0-9][0-9_]*(\.[0-9]+)? *(B|[KMGTP]iB|[kMGTP]B)$"
 );
 quantity!(
     Span,
@@ -341,7 +341,7 @@ quantity!(
     Rate,
     "Rate",
     "a rate, like \"1000/s\" or \"100MiB/s\"",
-    r"^[0-9][0-9_]*(\.[0-9]+)? *(B|[KMGT]iB|[kMGT]B)? */ *(ns|us|ms|s|min|h)$"
+    r"^[0-9][0-9_]*(\.[0-9]+)? *(B|[KMGTP]iB|[kMGTP]B)? */ *(ns|us|ms|s|min|h)$"
 );
 
 #[cfg(test)]

@@ -139,6 +139,8 @@ fn block_sizes_by_operation() {
     let w = &plan.workloads[0];
     assert_eq!((w.block_size.min(), w.block_size.max(), w.access.align.0), (4096, 24576, 4096));
     assert_eq!(w.mean_bytes(), (3.0 * 4096.0 + 16384.0) / 4.0);
+    let beside = resolve(&workload("block_size = { file = \"x\", spread = \"log\" }")).unwrap_err();
+    assert!(beside.to_string().contains("no min, max, step or spread"), "{beside}");
     // As a plan is kept.
     let kept = serde_json::to_string(&w.block_size).unwrap();
     assert_eq!(serde_json::from_str::<BlockSize>(&kept).unwrap(), w.block_size);

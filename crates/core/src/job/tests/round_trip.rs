@@ -11,6 +11,17 @@ fn again(plan: &Plan) -> Plan {
         .unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
+#[test]
+fn names_with_dots_stay_one_name() {
+    let text =
+        "[targets.\"db.log\"]\ndriver = \"file\"\n[targets.\"db.log\".options]\n\"a.b\" = 1\n";
+    let job: JobFile = toml::from_str(text).unwrap();
+    let written = job.to_toml().unwrap();
+    let again: JobFile = toml::from_str(&written).unwrap();
+    assert_eq!(again.targets.keys().collect::<Vec<_>>(), ["db.log"], "{written}");
+    assert!(written.contains("\"a.b\" = 1"), "{written}");
+}
+
 fn block_size() -> impl Strategy<Value = String> {
     prop_oneof![
         (0u32..8).prop_map(|k| format!("\"{}KiB\"", 1u32 << k)),

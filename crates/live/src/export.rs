@@ -119,22 +119,18 @@ fn intervals(dir: &RunDir) -> Result<BTreeMap<i64, Vec<ClosedOp>>> {
         }
     }
     let Some(log) = log else { return Ok(all) };
-    let workload = |name: &str| {
-        let clean = |s: &str| s.replace(['/', ',', ' ', '\r', '\n'], "_");
-        let mut workloads = manifest.plan.workloads.iter();
-        workloads.position(|w| clean(&w.name) == name).and_then(|i| u16::try_from(i).ok())
-    };
     each_histogram(&log, &manifest.clock, &mut |entry| {
         if entry.tag.phase != "measure" {
             return Ok(());
         }
-        let workload = workload(&entry.tag.workload);
+        let workload = manifest.plan.tagged(&entry.tag.workload);
         let near = entry.start_ns - NEAR_NS..=entry.start_ns + NEAR_NS;
-        let mut found = all
+        let found = all
             .range_mut(near)
             .flat_map(|(_, ops)| ops)
             .filter(|op| Some(op.row.workload) == workload && op.row.op == entry.tag.op);
-        let op = found.next().ok_or_else(|| {
+        let nearest = found.min_by_key(|op| op.row.start_ns.abs_diff(entry.start_ns));
+        let op = nearest.ok_or_else(|| {
             Error::corrupt("the histogram log has an interval that intervals.parquet has not")
                 .with("path", dir.path().display())
         })?;

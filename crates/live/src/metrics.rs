@@ -244,8 +244,8 @@ fn load_families(model: &LiveModel) -> Vec<Family> {
         let mut labels = vec![("at", ceiling.at.to_string())];
         labels.extend(ceiling.workload.clone().map(|name| ("workload", name)));
         labels.extend(ceiling.fanout.map(|n| ("fanout", n.to_string())));
-        asked = asked.with(labels.clone(), seconds);
         labels.push(("ceiling", format!("{seconds:?}")));
+        asked = asked.with(labels.clone(), seconds);
         if let Some(kept) = so_far.share() {
             share = share.with(labels, kept);
         }

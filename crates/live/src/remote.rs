@@ -112,9 +112,12 @@ pub fn remote_write(dir: &RunDir, url: &str) -> Result<RemoteWritten> {
     let own = [("job", "taillight"), ("instance", dir.manifest().run_id.as_str())];
     let (mut batch, mut done, mut failed) = (RunBatch::default(), RemoteWritten::default(), None);
     replay(dir, &mut |families, at_s| {
+        if failed.is_some() {
+            return;
+        }
         let at_ms = (at_s * 1e3).round() as i64;
         families.iter().for_each(|family| batch.put(family, &own, at_ms));
-        if batch.samples >= BATCH && failed.is_none() {
+        if batch.samples >= BATCH {
             failed = std::mem::take(&mut batch).send(&endpoint, &mut done).err();
         }
     })?;

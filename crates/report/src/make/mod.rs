@@ -9,7 +9,6 @@ use taillight_core::progress::OnProgress;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_rundir::compare::CompareFile;
-use taillight_rundir::summary::Reason;
 use taillight_rundir::{RunDir, Summary, atomic, names};
 
 use output::OutputPlace;
@@ -26,6 +25,7 @@ use crate::model::{
 use crate::render::console::{self, ConsoleStyle};
 use crate::render::{TEXTS, explain_text, html};
 use crate::summary::summarise;
+use crate::verdict::add_trouble;
 use taillight_explain::{ExplainInputs, Explanation, explain};
 
 /// What is made and where.
@@ -206,10 +206,8 @@ fn explained(
             Ok((explanation, None))
         }
         Err(e) if e.kind() == ErrorKind::Corrupt => {
-            summary.verdict.reasons.push(Reason {
-                code: "layers_unreadable".to_owned(),
-                text: format!("{e}. Why the tail is slow is unknown."),
-            });
+            let text = format!("{e}. Why the tail is slow is unknown.");
+            add_trouble(summary, "layers_unreadable", text);
             Ok((None, Some(e)))
         }
         Err(e) => Err(e),

@@ -115,8 +115,14 @@ fn sentence(text: &str) -> &str {
 
 /// The same of a warning that runs share, with the run whose figures it gives.
 fn shortened(text: &str) -> String {
-    let (said, whose) =
-        text.split_at(text.rfind(" (").filter(|_| text.ends_with(SIMILAR)).unwrap_or(text.len()));
+    // The bracket that the text ends with; a label in it may have brackets of its own.
+    let opens = |at: &usize| {
+        let (open, close) = (text[*at..].matches('(').count(), text[*at..].matches(')').count());
+        open == close
+    };
+    let ends = text.ends_with(SIMILAR);
+    let at = text.rmatch_indices(" (").map(|(at, _)| at).filter(|_| ends).find(opens);
+    let (said, whose) = text.split_at(at.unwrap_or(text.len()));
     format!("{}{whose}", sentence(said))
 }
 
@@ -197,6 +203,10 @@ mod tests {
         assert_eq!(
             shortened("Busy. Wait. (a; the others say it with other figures.)"),
             "Busy. (a; the others say it with other figures.)"
+        );
+        assert_eq!(
+            shortened("Busy. Wait. (name (2); the others say it with other figures.)"),
+            "Busy. (name (2); the others say it with other figures.)"
         );
         assert_eq!(shortened("Busy (90 %). Wait."), "Busy (90 %).");
     }

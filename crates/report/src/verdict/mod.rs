@@ -9,5 +9,7 @@ pub mod wrong_data;
 
 pub use basis::{asked_for, main, unmeasured, unsampled, whole_ops};
 pub use changes::LEVEL_CHANGED;
-pub use rules::{CEILING_FAILED, CEILING_UNDECIDED, IMPORTED, is_own, leads, placeholder, verdict};
+pub use rules::{
+    CEILING_FAILED, CEILING_UNDECIDED, IMPORTED, add_trouble, is_own, leads, placeholder, verdict,
+};
 pub use wrong_data::WRONG_DATA;

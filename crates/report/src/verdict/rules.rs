@@ -140,6 +140,18 @@ pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
     Verdict { status, text: answer_of(summary, status, &reasons), reasons }
 }
 
+/// Adds what went wrong after the verdict was made: as if it had been known then.
+pub fn add_trouble(summary: &mut Summary, code: &str, text: String) {
+    let mut verdict = std::mem::replace(&mut summary.verdict, placeholder());
+    if weight(verdict.status) < weight(VerdictStatus::Warned) {
+        verdict.status = VerdictStatus::Warned;
+    }
+    verdict.reasons.push(reason(code, text));
+    verdict.reasons.sort_by_key(|r| !is_damage(&r.code));
+    verdict.text = answer_of(summary, verdict.status, &verdict.reasons);
+    summary.verdict = verdict;
+}
+
 /// How bad a status is.
 fn weight(status: VerdictStatus) -> u8 {
     match status {

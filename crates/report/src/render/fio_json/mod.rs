@@ -22,7 +22,8 @@ pub fn fio_json<'a>(runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>)
         if began == 0 {
             began = manifest.clock.realtime_ns / 1_000_000;
         }
-        let workloads = summary.workloads.iter().zip(&manifest.plan.workloads);
+        let planned = |name: &str| manifest.plan.workloads.iter().find(|w| w.name == name);
+        let workloads = summary.workloads.iter().filter_map(|w| Some((w, planned(&w.name)?)));
         let writes = |w: &&WorkloadPlan| w.mix.iter().any(|part| part.op == OpKind::Write);
         let writers = manifest.plan.workloads.iter().filter(writes).count();
         jobs.extend(workloads.map(|of| job(group, of, summary, writers)));

@@ -243,7 +243,7 @@ impl Ranks {
             },
         };
         let words = self.collect(step, word, patience)?;
-        let verdict = (rank == 0).then(|| self.verdict(step, &words));
+        let verdict = (rank == 0).then(|| self.verdict(&words));
         let told = self.tell(step, verdict.as_ref(), patience)?;
         match verdict.or(told) {
             Some(StepVerdict::Stop { exit, text, hint }) => {
@@ -260,7 +260,7 @@ impl Ranks {
         }
     }
 
-    fn verdict<T>(&self, step: &str, words: &Agreed<Word<T>>) -> StepVerdict {
+    fn verdict<T>(&self, words: &Agreed<Word<T>>) -> StepVerdict {
         let no = words.iter().filter_map(|(_, word)| match word {
             Word::No { exit, text, hint } => Some((*exit, text, hint)),
             Word::Yes(_) => None,
@@ -281,10 +281,11 @@ impl Ranks {
         if self.lost.is_empty() {
             return StepVerdict::Go;
         }
-        let who: Vec<String> = self.lost.iter().map(|lost| lost.rank.to_string()).collect();
+        let one = |lost: &LostRank| format!("rank {} (in: {})", lost.rank, lost.step);
+        let who: Vec<String> = self.lost.iter().map(one).collect();
         StepVerdict::Stop {
             exit: Exit::Unavailable.code(),
-            text: format!("nothing was heard of rank {} in time (in: {step})", who.join(", ")),
+            text: format!("nothing was heard in time of {}", who.join(", ")),
             hint: Some(
                 "see whether its host and process are alive; nothing was measured".to_owned(),
             ),
@@ -339,7 +340,7 @@ mod tests {
             Some(ranks.agree("targets", Ok(1), patience).unwrap_err().to_string())
         });
         for text in ended.into_iter().flatten() {
-            assert!(text.contains("rank 2 in time"), "{text}");
+            assert!(text.contains("in time of rank 2 (in: targets)"), "{text}");
         }
     }
 

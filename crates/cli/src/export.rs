@@ -153,7 +153,7 @@ impl<W: Write> Write for Reader<W> {
 /// Sends a run's metrics to a server. Errors: `Usage` without one.
 fn send(args: &ExportArgs) -> Result<Exit> {
     let url = args.output.as_deref().and_then(Path::to_str).unwrap_or_default();
-    let sent = taillight_live::remote_write(&RunDir::open(&args.of)?, url)?;
+    let sent = taillight_live::remote_write(&opened(&args.of)?, url)?;
     output::line(&format!(
         "sent: {}, {}",
         counted(sent.samples, "sample"),

@@ -35,7 +35,8 @@ pub fn joined(words: Vec<OsString>, cli: &Command) -> Vec<OsString> {
 /// The flag with an optional value that this word is.
 fn switch<'a>(command: &'a Command, word: &OsString) -> Option<&'a Arg> {
     let long = word.to_str()?.strip_prefix("--")?;
-    let optional = |arg: &&Arg| arg.get_num_args().is_some_and(|n| n.min_values() == 0);
+    let optional =
+        |arg: &&Arg| arg.get_num_args().is_some_and(|n| n.min_values() == 0 && n.max_values() > 0);
     command.get_arguments().filter(optional).find(|arg| arg.get_long() == Some(long))
 }
 
@@ -106,6 +107,11 @@ mod tests {
             ("taillight suite --live host:x:1 ycsb", "taillight suite --live=host:x:1 ycsb"),
             ("taillight run --trace slow", "taillight run --trace=slow"),
             ("taillight run -- --trace all", "taillight run -- --trace all"),
+            (
+                "taillight compare --json 20260101 20260102",
+                "taillight compare --json 20260101 20260102",
+            ),
+            ("taillight run --print-plan nightly", "taillight run --print-plan nightly"),
             ("taillight doctor --trace --path d", "taillight doctor --trace --path d"),
         ] {
             assert_eq!(of(line), same);

@@ -163,8 +163,8 @@ fn clock(ns: u64, interval_ns: u64) -> String {
     let digits: usize = match interval_ns {
         0..10_000_000 => 3,
         10_000_000..100_000_000 => 2,
-        100_000_000..900_000_000 => 1,
-        _ => 0,
+        900_000_000.. if interval_ns.is_multiple_of(1_000_000_000) => 0,
+        _ => 1,
     };
     let whole = ns.is_multiple_of(interval_ns.max(1));
     let digits = if whole { digits } else { digits.max(1) };
@@ -241,6 +241,7 @@ mod tests {
     fn times_are_as_fine_as_the_intervals() {
         const S: u64 = 1_000_000_000;
         assert_eq!(clock(3 * S, S), "3 s");
+        assert_eq!(clock(3 * S / 2, 3 * S / 2), "1.5 s");
         assert_eq!(clock(2_290_000_000, S), "2.3 s");
         assert_eq!(clock(3 * S, S / 10), "3.0 s");
         assert_eq!(clock(3 * S, S / 1000), "3.000 s");

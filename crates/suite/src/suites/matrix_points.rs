@@ -41,7 +41,7 @@ fn id(phase: &SuitePhase, (number, round): (usize, u32), values: &[String]) -> S
         text.split('-').filter(|part| !part.is_empty()).map(str::to_owned).collect()
     };
     let mut words: Vec<String> = phase.target.iter().flat_map(|t| cleaned(&t.name)).collect();
-    words.push(phase.name.clone());
+    words.extend(cleaned(&phase.name));
     words.extend(values.iter().flat_map(|text| cleaned(text)));
     let end = match phase.rounds > 1 || phase.steady.is_some() {
         true => format!("-round-{round}"),

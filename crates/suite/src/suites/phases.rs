@@ -4,7 +4,7 @@
 //! in `phases_words`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -219,9 +219,19 @@ pub(super) fn prepare(
 }
 
 impl PhasesSuite {
-    /// Errors: `Usage` when a phase goes over one that does not come before it.
+    /// Errors: `Usage` when a phase goes over one that does not come before it, or leaves the suite's directory.
     pub fn check(&self) -> Result<()> {
         for (at, phase) in self.phases.iter().enumerate() {
+            let parts = |text: &str| {
+                let all: Vec<Component<'_>> = Path::new(text).components().collect();
+                all.iter().all(|c| matches!(c, Component::Normal(_))).then_some(all.len())
+            };
+            if parts(&phase.name) != Some(1) || parts(&phase.dir).is_none() {
+                return Err(Error::usage("a phase stays in the directory of its suite")
+                    .with("phase", &phase.name)
+                    .with("dir", &phase.dir)
+                    .hint("give it a plain name and a `dir` below, without .. and no / in front"));
+            }
             let before = |name: &String| self.phases[..at].iter().any(|p| p.name == *name);
             if phase.over.as_ref().is_some_and(|over| !before(over)) || before(&phase.name) {
                 return Err(Error::usage(

@@ -125,9 +125,17 @@ fn unescape(text: &str, at: &str) -> Result<String> {
             Some('f') => out.push('\u{c}'),
             Some('u') => {
                 let digits: String = chars.by_ref().take(4).collect();
-                let code = u32::from_str_radix(&digits, 16).ok();
-                let code = code.filter(|_| digits.len() == 4).and_then(char::from_u32);
-                out.push(code.ok_or_else(|| {
+                let mut code = u16::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 4);
+                let mut units = Vec::from_iter(code);
+                // The first of a pair, as UTF-16 has characters beyond the first 65,536.
+                if code.is_some_and(|code| (0xd800..0xdc00).contains(&code)) {
+                    let second: String = chars.by_ref().take(6).collect();
+                    let second = second.strip_prefix("\\u").filter(|digits| digits.len() == 4);
+                    code = second.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+                    units.extend(code);
+                }
+                let character = code.and_then(|_| String::from_utf16(&units).ok());
+                out.push_str(&character.ok_or_else(|| {
                     Error::usage("an escape that is no character")
                         .with("escape", format!("\\u{digits}"))
                         .with("at", at)
@@ -147,12 +155,18 @@ mod tests {
 
     #[test]
     fn files_are_read_as_java_does() {
-        let text =
-            "# comment\n! another\n\n  a = 1 \nb:2\nc 3\nd\ne=x\\\n   y\\\\\nf\\=g=h\\u0041\\t.\n";
+        let text = "# comment\n! another\n\n  a = 1 \nb:2\nc 3\nd\ne=x\\\n   y\\\\\nf\\=g=h\\u0041\\t.\ni=\\uD83D\\uDE00\n";
         let p = Properties::parse(text, "f").unwrap();
         let all: Vec<_> = p.iter().map(|(n, v)| (n, v.text.as_str())).collect();
-        let expected =
-            [("a", "1"), ("b", "2"), ("c", "3"), ("d", ""), ("e", "xy\\"), ("f=g", "hA\t.")];
+        let expected = [
+            ("a", "1"),
+            ("b", "2"),
+            ("c", "3"),
+            ("d", ""),
+            ("e", "xy\\"),
+            ("f=g", "hA\t."),
+            ("i", "\u{1f600}"),
+        ];
         assert_eq!(all, expected);
         assert_eq!(p.get("e").unwrap().at, "f:8");
         assert!(Properties::parse("a=\\u12", "f").is_err());

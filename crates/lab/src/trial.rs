@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::cleanup::{StopSignal, lab_dir};
+use crate::cleanup::StopSignal;
 use crate::fault_trial::FaultTrial;
 use crate::faults::Fault;
 use crate::score::Score;
@@ -42,7 +42,7 @@ impl std::fmt::Display for NotMade {
 
 impl std::error::Error for NotMade {}
 
-/// Makes one trial. Its run directory stays below [`lab_dir`] until the next one or a sweep; `keep`
+/// Makes one trial. Its run directory stays below [`lab_dir`](crate::cleanup::lab_dir) until the next one or a sweep; `keep`
 /// copies it.
 pub fn trial(
     stop: &StopSignal,
@@ -77,6 +77,5 @@ pub fn trial(
             &[Path::new("-rT"), &run, &to.join(format!("{}-{engine}-{ms}", fault.name))],
         )?;
     }
-    let _ = std::fs::remove_dir_all(lab_dir().join("run"));
     Ok(score)
 }

@@ -251,28 +251,111 @@ fn walk(path: &Path, clock: &ClockInfo, visit: &mut Walk<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Cookie of a compressed V2 histogram, and bytes of the plain header.
-const COMPRESSED: u32 = 0x1c84_9304 | 0x10;
+/// Cookies of packed histograms: compressed and plain, of the versions 0, 1 and 2 of the format.
+const COOKIES: [(u32, u32); 3] =
+    [(0x1c84_9309, 0x1c84_9308), (0x1c84_9302, 0x1c84_9301), (0x1c84_9304, 0x1c84_9303)];
+/// Bits of a cookie that say how wide a count is, and not which version it is.
+const WORD_BITS: u32 = 0xf0;
+/// Bytes of the plain header; of version 0, which has no length of what follows, no ratio and no offset.
 const PLAIN_HEADER: usize = 40;
+const PLAIN_HEADER_V0: usize = 32;
 /// Most bytes a histogram may unpack to: five digits over all of u64 need less.
 const PLAIN_MAX: u64 = 64 << 20;
 
 /// Unpacks a histogram of a log; none for what is damaged. The lengths inside are checked before the decoder believes
-/// them.
+/// them. Logs of versions before ours have other cookies and counts of one width.
 pub fn decode(text: &str) -> Option<Histogram<u64>> {
     let packed = base64::engine::general_purpose::STANDARD.decode(text).ok()?;
-    let field = |bytes: &[u8], at: usize| {
-        let bytes = bytes.get(at..at + 4)?;
-        bytes.try_into().ok().map(u32::from_be_bytes)
-    };
-    if field(&packed, 0)? != COMPRESSED || field(&packed, 4)? as usize != packed.len() - 8 {
+    let cookie = word(&packed, 0)? & !WORD_BITS;
+    let version = COOKIES.iter().position(|(compressed, _)| *compressed == cookie)?;
+    if word(&packed, 4)? as usize != packed.len() - 8 {
         return None;
     }
     let mut plain = Vec::new();
     flate2::read::ZlibDecoder::new(&packed[8..]).take(PLAIN_MAX).read_to_end(&mut plain).ok()?;
-    let payload = field(&plain, 4)? as usize;
-    if payload.checked_add(PLAIN_HEADER)? != plain.len() {
+    if word(&plain, 0)? & !WORD_BITS != COOKIES[version].1 {
         return None;
     }
-    Deserializer::new().deserialize(&mut plain.as_slice()).ok()
+    let whole = || Some(PLAIN_HEADER.checked_add(word(&plain, 4)? as usize)? == plain.len());
+    match version {
+        0 => counted(&plain, 4, PLAIN_HEADER_V0),
+        _ if whole() != Some(true) => None,
+        // What it is shifted by is never written to a log.
+        1 if word(&plain, 8)? != 0 => None,
+        1 => counted(&plain, 12, PLAIN_HEADER),
+        _ => Deserializer::new().deserialize(&mut plain.as_slice()).ok(),
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// A plain histogram of version 0 or 1: digits and bounds at `at`, and from `from` on counts of one width. Their places
+/// are those of `AbstractHistogram.valueFromIndex`.
+fn counted(plain: &[u8], at: usize, from: usize) -> Option<Histogram<u64>> {
+    let long = |at: usize| plain.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
+    let (digits, lowest, highest) = (word(plain, at)?, long(at + 4)?, long(at + 12)?);
+    let width = ((word(plain, 0)? & WORD_BITS) >> 4) as usize;
+    let counts = plain.get(from..)?;
+    if ![2, 4, 8].contains(&width) || counts.len() % width != 0 {
+        return None;
+    }
+    let digits = u8::try_from(digits).ok().filter(|digits| *digits <= 5)?;
+    let mut found = Histogram::new_with_bounds(lowest, highest, digits).ok()?;
+    let half = (2 * 10u64.pow(digits.into())).next_power_of_two() / 2;
+    for (index, bytes) in counts.chunks(width).enumerate() {
+        let count = bytes.iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+        if count == 0 {
+            continue;
+        }
+        let index = index as u64;
+        // The first two halves are as wide as each other, every later one twice as wide.
+        let (bucket, sub) = match index / half {
+            0 => (0, index),
+            of => (of - 1, index % half + half),
+        };
+        let shift = u32::try_from(bucket).ok()?.checked_add(lowest.max(1).ilog2())?;
+        let value = u128::from(sub).checked_shl(shift).filter(|_| shift < u64::BITS)?;
+        found.record_n(u64::try_from(value).ok()?, count).ok()?;
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Intervals that jHiccup 2.0.1 (version 0), 2.0.6 (version 1) and 2.0.7 (version 2) wrote, with most and count as
+    /// HdrHistogram 2.2.2 reads them.
+    const LOGGED: [(&str, u64, u64); 3] = [
+        (
+            "HISTiQAAAG542pNpmdzBwMDAxAAGfgoMDMxuBjsWQLgMTI+gDFYozQmlOaA0M5Rmg9LsUJoFjc+GZg4rmjkwdUxo\
+             fG4obQeldaG0LJTmR1PvCKXVIRQjzL2BUFoYTT0jwyjABkbDZTSeR8FofI+CEQ4AUBEGxA==",
+            3_047_423,
+            738,
+        ),
+        (
+            "HISTIgAAAFd42pNpmazIwMAYxgABTBDKT4GBgdnNYMcCBvsPUBkeBkYGZqA8MwMbAzsDC5DFBCTZgJCDQY1BjkGL\
+             QZRBlUEPCB8zWDCYMxgDZZkZhgJgHDibAY8JB/A=",
+            2_801_663,
+            724,
+        ),
+        (
+            "HISTFAAAAEV42pNpmSzMwMCgyAABTBDKT4GBgdnNYMcCBvsPEBEJISEuATEZMQ4uASkhIR4nrxg9v2lMaxhvMekI\
+             LGZkKmcCAEf2CsI=",
+            2_768_895,
+            741,
+        ),
+    ];
+
+    #[test]
+    fn histograms_of_every_version_of_the_format_are_read() {
+        for (packed, most, count) in LOGGED {
+            let found = decode(packed).unwrap();
+            assert_eq!((found.max(), found.len()), (most, count));
+            let cut = &packed[..packed.len() - 4];
+            assert!(decode(cut).is_none());
+        }
+    }
 }

@@ -106,6 +106,7 @@ fn target_of(prefix: &str) -> Option<&str> {
 fn by_unit(series: &[&str]) -> Vec<SamplePanel> {
     let all = [
         ("Time", SampleUnit::PercentOfTime),
+        ("Durations", SampleUnit::Milliseconds),
         ("Traffic", SampleUnit::BytesPerSecond),
         ("Events", SampleUnit::PerSecond),
         ("Sizes", SampleUnit::Bytes),
@@ -205,6 +206,11 @@ pub enum SampleUnit {
     Count,
     /// A factor.
     Times,
+    /// A level that is a time.
+    Milliseconds,
+    /// One that a later version knows.
+    #[serde(other)]
+    Other,
 }
 
 impl SampleUnit {
@@ -218,6 +224,8 @@ impl SampleUnit {
             SampleUnit::PerSecond => "per second",
             SampleUnit::Count => "count",
             SampleUnit::Times => "times",
+            SampleUnit::Milliseconds => "ms",
+            SampleUnit::Other => "of a unit that this version does not know",
         }
     }
 
@@ -229,6 +237,8 @@ impl SampleUnit {
             SampleUnit::PercentOfTime if time("_us") => 1e-4,
             SampleUnit::PercentOfTime if time("_ms") => 0.1,
             SampleUnit::PercentOfTime => 100.0,
+            SampleUnit::Milliseconds if time("_ns") => 1e-6,
+            SampleUnit::Milliseconds if time("_us") => 1e-3,
             _ => 1.0,
         }
     }
@@ -240,11 +250,10 @@ impl SampleUnit {
             name if name.ends_with("_bytes") && counter.is_some() => SampleUnit::BytesPerSecond,
             name if name.ends_with("_bytes_per_s") => SampleUnit::BytesPerSecond,
             name if name.ends_with("_bytes") => SampleUnit::Bytes,
-            name if counter.is_some()
-                && ["_ns", "_us", "_ms"].iter().any(|u| name.ends_with(u)) =>
-            {
-                SampleUnit::PercentOfTime
-            }
+            name if ["_ns", "_us", "_ms"].iter().any(|u| name.ends_with(u)) => match counter {
+                Some(_) => SampleUnit::PercentOfTime,
+                None => SampleUnit::Milliseconds,
+            },
             _ if counter.is_some() => SampleUnit::PerSecond,
             name if name.ends_with("_per_s") => SampleUnit::PerSecond,
             name if name.ends_with("_amplification") => SampleUnit::Times,
@@ -314,6 +323,10 @@ mod tests {
         for (series, unit, factor) in [
             ("stall_ns_total", SampleUnit::PercentOfTime, 1e-7),
             ("gc_ms_total", SampleUnit::PercentOfTime, 0.1),
+            // They were counts.
+            ("oldest_read_ns", SampleUnit::Milliseconds, 1e-6),
+            ("last_fork_us", SampleUnit::Milliseconds, 1e-3),
+            ("lag_ms", SampleUnit::Milliseconds, 1.0),
             ("wal_bytes_total", SampleUnit::BytesPerSecond, 1.0),
             ("delayed_write_bytes_per_s", SampleUnit::BytesPerSecond, 1.0),
             ("heap_used_bytes", SampleUnit::Bytes, 1.0),
@@ -325,6 +338,9 @@ mod tests {
             assert_eq!(unit.factor(series), factor, "{series}");
         }
         assert_eq!(SampleUnit::PercentOfTime.factor("writes_stopped"), 100.0);
+        // A unit of a later version made the whole run unreadable.
+        let later: SampleUnit = serde_json::from_str("\"furlongs\"").unwrap();
+        assert_eq!(later, SampleUnit::Other);
     }
 
     #[test]

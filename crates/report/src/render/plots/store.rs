@@ -50,6 +50,7 @@ fn kind(unit: SampleUnit) -> AxisKind {
         SampleUnit::Bytes => AxisKind::Size,
         SampleUnit::BytesPerSecond => AxisKind::Bytes,
         SampleUnit::PerSecond | SampleUnit::Count | SampleUnit::Times => AxisKind::Number,
+        SampleUnit::Milliseconds | SampleUnit::Other => AxisKind::Number,
     }
 }
 

@@ -99,6 +99,7 @@ pub fn latency() -> Latency {
             quantile: Quantile {
                 ns: Some(110),
                 observed_ns: Some(110),
+                bin: None,
                 lo_ns: Some(105),
                 hi_ns: Some(140),
                 resolved: true,
@@ -115,6 +116,7 @@ pub fn latency() -> Latency {
             quantile: Quantile {
                 ns: None,
                 observed_ns: Some(9_000),
+                bin: None,
                 lo_ns: None,
                 hi_ns: None,
                 resolved: false,

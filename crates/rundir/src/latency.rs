@@ -27,7 +27,7 @@ pub struct Latency {
     /// Where the percentiles come from.
     pub source: LatencySource,
     /// Largest relative error of percentiles and nines: 0 from the capture, 0.001 from a
-    /// histogram of three digits.
+    /// histogram of three digits. Of another tool's counts by bins: half of a bin.
     pub error: f64,
     /// Asked percentiles, ascending.
     pub percentiles: Vec<PercentileEntry>,
@@ -79,6 +79,9 @@ pub struct Quantile {
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_ns: Option<u64>,
+    /// The bin that it lies in, ns; only where another tool gave counts by bins. `ns` is then the middle of the bin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bin: Option<LatencyBin>,
     /// Lower bound, ns; null when that bound does not exist.
     pub lo_ns: Option<u64>,
     /// Upper bound, ns; null when that bound does not exist.
@@ -105,6 +108,35 @@ pub struct Quantile {
     /// Present when one episode holds more than half of the I/Os above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub episodes: Option<EpisodesEntry>,
+}
+
+/// A range of latencies of which another tool counted the I/Os.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyBin {
+    /// Least, ns.
+    pub lo_ns: u64,
+    /// Most, ns.
+    pub hi_ns: u64,
+}
+
+impl LatencyBin {
+    /// Half of it as a share of its middle from which on it is told as a range.
+    const WIDE: f64 = 0.01;
+
+    /// The value that stands for it, ns: its middle.
+    pub fn middle_ns(&self) -> u64 {
+        self.lo_ns + (self.hi_ns - self.lo_ns).div_ceil(2)
+    }
+
+    /// How far a value of it may be from its middle, as a share of that.
+    pub fn error(&self) -> f64 {
+        (self.hi_ns - self.lo_ns) as f64 / 2.0 / self.middle_ns().max(1) as f64
+    }
+
+    /// Whether its middle alone would say more than is known.
+    pub fn is_wide(&self) -> bool {
+        self.error() > Self::WIDE
+    }
 }
 
 /// One percentile.

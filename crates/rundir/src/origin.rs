@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, OpKind, Result};
 
+use crate::latency::LatencyBin;
 use crate::{Manifest, RunDir, names};
 
 /// Where the figures of a run come from.
@@ -67,6 +68,16 @@ pub struct ImportSource {
     pub fidelity: Fidelity,
     /// What a latency of the tool spans, in words: "from issue to completion (clat)".
     pub spans: String,
+}
+
+impl ImportSource {
+    /// Before what its latencies span, where they begin when the schedule wanted the operation.
+    pub const SCHEDULED: &str = "from the time that the schedule wanted";
+
+    /// Whether its latencies are response times.
+    pub fn is_scheduled(&self) -> bool {
+        self.spans.starts_with(Self::SCHEDULED)
+    }
 }
 
 /// What a result of another tool knows of latencies; the least of its workloads. From most to least.
@@ -137,15 +148,30 @@ pub struct ImportedLatency {
     pub percentiles: Vec<ImportedPercentile>,
     /// Counts by bins, ascending, empty ones left out.
     pub bins: Vec<ImportedBin>,
+    /// What its percentiles are whole multiples of, ns: the tool cut off what was less. Absent where it is 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ns: Option<u64>,
 }
 
 impl ImportedLatency {
+    /// With outer bins that end at the least and the most, where the tool tells them: a value beyond is in no bin.
+    pub fn within_extremes(mut self) -> ImportedLatency {
+        if let (Some(first), Some(min)) = (self.bins.first_mut(), self.min_ns) {
+            first.lo_ns = first.lo_ns.max(min).min(first.hi_ns);
+        }
+        if let (Some(last), Some(max)) = (self.bins.last_mut(), self.max_ns) {
+            last.hi_ns = last.hi_ns.min(max).max(last.lo_ns);
+        }
+        self
+    }
+
     /// Of bins alone, in any order: least and most are the edges of the outer bins, the mean is of their middles.
     pub fn from_bins(mut bins: Vec<ImportedBin>) -> ImportedLatency {
         bins.retain(|bin| bin.count > 0);
         bins.sort_by_key(|bin| bin.lo_ns);
         let count = bins.iter().fold(0u64, |sum, bin| sum.saturating_add(bin.count));
-        let sum: f64 = bins.iter().map(|bin| bin.middle_ns() as f64 * bin.count as f64).sum();
+        let sum: f64 =
+            bins.iter().map(|bin| bin.range().middle_ns() as f64 * bin.count as f64).sum();
         ImportedLatency {
             count,
             min_ns: bins.first().map(|bin| bin.lo_ns),
@@ -174,14 +200,9 @@ pub struct ImportedBin {
 }
 
 impl ImportedBin {
-    /// The value that stands for the bin, ns: its middle.
-    pub fn middle_ns(&self) -> u64 {
-        self.lo_ns + (self.hi_ns - self.lo_ns).div_ceil(2)
-    }
-
-    /// How far a value of the bin may be from its middle, as a share of it.
-    pub fn error(&self) -> f64 {
-        (self.hi_ns - self.lo_ns) as f64 / 2.0 / self.middle_ns().max(1) as f64
+    /// The range alone.
+    pub fn range(&self) -> LatencyBin {
+        LatencyBin { lo_ns: self.lo_ns, hi_ns: self.hi_ns }
     }
 }
 

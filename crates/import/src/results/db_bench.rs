@@ -182,20 +182,14 @@ impl DbHistogram {
     fn latency(&self) -> ImportedLatency {
         let said = |name: &str| self.said.get(name).map(|us| us * 1e3);
         let (min, max) = (said("Min").map(|ns| ns as u64), said("Max").map(|ns| ns as u64));
-        let mut bins = self.bins.clone();
-        if let (Some(first), Some(min)) = (bins.first_mut(), min) {
-            first.lo_ns = first.lo_ns.max(min).min(first.hi_ns);
-        }
-        if let (Some(last), Some(max)) = (bins.last_mut(), max) {
-            last.hi_ns = last.hi_ns.min(max).max(last.lo_ns);
-        }
         ImportedLatency {
             min_ns: min,
             max_ns: max,
             mean_ns: said("Average"),
             stddev_ns: said("StdDev"),
-            ..ImportedLatency::from_bins(bins)
+            ..ImportedLatency::from_bins(self.bins.clone())
         }
+        .within_extremes()
     }
 }
 

@@ -9,14 +9,14 @@ use super::dists::{LatencyDists, LatencySample};
 use super::group::{IoGroup, IoTally};
 use super::slowest::SlowestIos;
 
-/// A group for each job and operation that has bins; each bin counts as its middle. `span` is the measure phase.
+/// A group for each job and operation that has bins; each bin counts as its end, within which its I/Os are for sure.
+/// `span` is the measure phase.
 /// Errors: `Corrupt` for counts beyond 64 bits and bins that are not ascending.
 pub fn groups(figures: &ImportedFile, span: (i64, i64)) -> Result<Vec<IoGroup>> {
     let mut groups = Vec::new();
     for (index, workload) in figures.workloads.iter().enumerate() {
         for (op, it) in workload.ops.iter().filter(|(_, it)| !it.latency.bins.is_empty()) {
-            let pairs =
-                it.latency.bins.iter().map(|bin: &ImportedBin| (bin.middle_ns(), bin.count));
+            let pairs = it.latency.bins.iter().map(|bin: &ImportedBin| (bin.hi_ns, bin.count));
             let dist = Dist::from_sorted_pairs(pairs).map_err(|e| {
                 Error::corrupt("the bins of the imported run are no distribution").source(e)
             })?;

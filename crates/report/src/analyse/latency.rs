@@ -104,6 +104,7 @@ fn quantile(sample: &LatencySample, it: &Estimate, slowest: Option<&SlowestIos>)
     Quantile {
         ns: it.value,
         observed_ns: sample.percentile(&it.pct),
+        bin: None,
         lo_ns: it.lo,
         hi_ns: it.hi,
         bound_ns: it.bound,

@@ -96,7 +96,7 @@ fn throughput(summary: &Summary) -> String {
 fn tail(op: OpKind, ops: usize, totals: &Totals) -> Option<String> {
     let it = card_value("p99", totals)?;
     let (latency, kind) = asked_for(totals);
-    let time = format::duration_ns(it.ns);
+    let time = it.within();
     let of = match (ops, op) {
         (1, _) => "I/Os".to_owned(),
         (_, OpKind::Fsync) => "fsyncs".to_owned(),
@@ -109,8 +109,9 @@ fn tail(op: OpKind, ops: usize, totals: &Totals) -> Option<String> {
     Some(match it.own {
         false => format!("99 % of {of} within {time}{kind}"),
         true => format!(
-            "in this run 99 % of {of} within {time}{kind} ({} are too few to say so of the storage)",
-            format::counted(latency.count, "I/O")
+            "in this run 99 % of {of} within {time}{kind} ({} {} too few to say so of the storage)",
+            format::counted(latency.count, "I/O"),
+            if latency.count == 1 { "is" } else { "are" }
         ),
     })
 }

@@ -7,7 +7,7 @@ use taillight_core::{LatencyKind, OpKind, Percentile};
 use taillight_rundir::Summary;
 use taillight_rundir::compare::{CompareFile, CompareVerdict, ComparedFigure};
 use taillight_rundir::history::{HistoryFile, HistoryTrack};
-use taillight_rundir::latency::{Latency, LatencySource, Quantile};
+use taillight_rundir::latency::{Latency, LatencyBin, LatencySource, Quantile};
 use taillight_rundir::summary::{QosStatus, Totals};
 
 pub use super::answer::{answer, answer_of};
@@ -58,9 +58,29 @@ const CARDS: [(&str, &str); 5] = [
 /// A value of one run.
 pub(super) struct CardValue {
     pub ns: u64,
+    /// Least and most that it may be: two of a wide bin of another tool.
+    ends: (u64, u64),
     note: String,
     /// It is of this run alone.
     pub own: bool,
+}
+
+impl CardValue {
+    fn new(ns: u64, bin: Option<LatencyBin>, note: String, own: bool) -> CardValue {
+        let ends = bin.filter(LatencyBin::is_wide).map_or((ns, ns), |bin| (bin.lo_ns, bin.hi_ns));
+        CardValue { ns, ends, note, own }
+    }
+
+    /// `1.20 ms`, or `1.20 to 3.60 ms` of a wide bin.
+    fn shown(&self) -> String {
+        let (lo, hi) = self.ends;
+        range(&format::duration_ns(lo), &format::duration_ns(hi))
+    }
+
+    /// So long at most.
+    pub fn within(&self) -> String {
+        format::duration_ns(self.ends.1)
+    }
 }
 
 /// The cards of these runs, each with its name.
@@ -169,7 +189,7 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
             ..CardLine::default()
         },
         [(_, one)] => CardLine {
-            value: format::duration_ns(one.ns),
+            value: one.shown(),
             note: one.note.clone(),
             own: one.own,
             ..CardLine::default()
@@ -180,7 +200,7 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
                 0 => String::new(),
                 n => format!("; {n} of {} have too few I/Os", known.len()),
             };
-            let (least, most) = (format::duration_ns(lo.ns), format::duration_ns(hi.ns));
+            let (least, most) = (format::duration_ns(lo.ends.0), format::duration_ns(hi.ends.1));
             let which = match least == most {
                 true if known.len() < runs.len() => ALIKE_KNOWN.to_owned(),
                 true => ALIKE.to_owned(),
@@ -208,7 +228,7 @@ pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
     let Some(pct) = id.strip_prefix('p').and_then(|p| p.parse::<Percentile>().ok()) else {
         let note = format!("of {}", format::counted(latency.count, "I/O"));
         let ns = observed.map(|o| o.max_ns).or(latency.max_ns)?;
-        return Some(CardValue { ns, note, own: false });
+        return Some(CardValue::new(ns, None, note, false));
     };
     let found = quantile(latency, &pct);
     let own_ns = match (observed, id) {
@@ -217,10 +237,11 @@ pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
         (Some(observed), _) => observed.p99_9_ns,
         (None, _) => found.and_then(|q| q.observed_ns)?,
     };
+    let bin = found.and_then(|q| q.bin);
     let found = found.filter(|q| q.resolved);
     Some(match found.and_then(|q| Some((q, q.ns?))) {
-        Some((q, ns)) => CardValue { ns, note: interval(q), own: false },
-        None => CardValue { ns: own_ns, note: own(latency.count, &pct), own: true },
+        Some((q, ns)) => CardValue::new(ns, bin, interval(q), false),
+        None => CardValue::new(own_ns, bin, own(latency.count, &pct), true),
     })
 }
 
@@ -248,10 +269,8 @@ pub fn figures(runs: &[(&str, &Summary)]) -> Table {
             };
             let value = |(id, _): &(&str, &str)| match card_value(id, totals) {
                 None => Cell::toned("unknown", Tone::Dim),
-                Some(it) if it.own => {
-                    Cell::toned(format!("{} *", format::duration_ns(it.ns)), Tone::Dim)
-                }
-                Some(it) => Cell::new(format::duration_ns(it.ns)),
+                Some(it) if it.own => Cell::toned(format!("{} *", it.shown()), Tone::Dim),
+                Some(it) => Cell::new(it.shown()),
             };
             let cells = [Cell::new(name), Cell::new(rate)].into_iter();
             table.rows.push(cells.chain(CARDS.iter().skip(1).map(value)).collect());
@@ -274,7 +293,7 @@ pub fn p99(totals: &Totals) -> Option<String> {
 }
 
 fn marked(it: &CardValue) -> String {
-    format!("{}{}", format::duration_ns(it.ns), if it.own { " *" } else { "" })
+    format!("{}{}", it.shown(), if it.own { " *" } else { "" })
 }
 
 /// What is known of a percentile, asked for as a nine or by itself.

@@ -2,7 +2,7 @@
 
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Summary;
-use taillight_rundir::latency::{Latency, Quantile};
+use taillight_rundir::latency::{Latency, LatencySource, Quantile};
 use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 
 use super::{AnalysedRun, hosts, wrong_blocks};
@@ -193,7 +193,8 @@ fn latency(summary: &Summary) -> Option<Table> {
         }
     }
     let dashes = table.rows.iter().flatten().any(|c| c.text == UNRESOLVED);
-    table.note = dashes.then(|| format!("{UNRESOLVED}  too few I/Os to tell"));
+    let why = if imported(summary) { ", or not in the result" } else { "" };
+    table.note = dashes.then(|| format!("{UNRESOLVED}  too few I/Os to tell{why}"));
     Some(table)
 }
 
@@ -203,7 +204,10 @@ fn latency_row(label: String, latency: &Latency, shown: &[&str]) -> Vec<Cell> {
     for p in shown {
         // What was not asked for stays empty; a dash is for too few I/Os.
         let it = latency.percentiles.iter().find(|it| it.p == *p);
-        row.push(it.map_or(Cell::default(), |it| time(it.ns.map(|ns| ns as f64))));
+        row.push(it.map_or(Cell::default(), |it| match wide(it) {
+            Some(range) => Cell::new(range),
+            None => time(it.ns.map(|ns| ns as f64)),
+        }));
     }
     row.push(time(latency.max_ns.map(|ns| ns as f64)));
     row
@@ -211,8 +215,10 @@ fn latency_row(label: String, latency: &Latency, shown: &[&str]) -> Vec<Cell> {
 
 /// `1.90 ms`, its interval, or what it needs.
 fn estimate(it: &Quantile, totals: &Totals) -> Cell {
+    let imported = asked_for(totals).0.source == LatencySource::Imported;
     let Some(ns) = it.ns.filter(|_| it.resolved) else {
         let words = match it.needs {
+            n if imported && counted(totals) >= n => "not in the result".to_owned(),
             u64::MAX => "unresolved".to_owned(),
             n => {
                 format!("unresolved, needs {}", ios(n.max(it.interval_needs.unwrap_or(0)), totals))
@@ -221,7 +227,7 @@ fn estimate(it: &Quantile, totals: &Totals) -> Cell {
         return Cell::toned(words, Tone::Dim);
     };
     let mark = if is_marked(it, totals) { " *" } else { "" };
-    let value = format::duration_ns(ns);
+    let value = wide(it).unwrap_or_else(|| format::duration_ns(ns));
     let at = |ns: u64| format::duration_ns(ns);
     Cell::new(match (it.lo_ns, it.hi_ns, it.bound_ns) {
         (Some(lo), Some(hi), _) if same(lo, hi) => format!("{value}{mark}"),
@@ -234,9 +240,15 @@ fn estimate(it: &Quantile, totals: &Totals) -> Cell {
         (lo, None, _) => match (it.interval_needs, lo) {
             (Some(n), _) => format!("{value} (interval needs {}){mark}", ios(n, totals)),
             (None, Some(lo)) => format!("{value} (from {}){mark}", at(lo)),
+            (None, None) if imported => value,
             (None, None) => format!("{value} (no interval){mark}"),
         },
     })
+}
+
+/// The bin that a value lies in, where another tool's bin is wide and the value resolved.
+fn wide(it: &Quantile) -> Option<String> {
+    it.bin.filter(|bin| it.resolved && bin.is_wide()).map(|bin| between(bin.lo_ns, bin.hi_ns))
 }
 
 /// I/Os of the latency that the tables show.
@@ -312,15 +324,23 @@ fn estimates(
 }
 
 fn nines(summary: &Summary) -> Option<Table> {
-    let table = Table::of_words("nines", "Nines, with 95 % interval", &["share"]);
+    let title = if imported(summary) { "Nines" } else { "Nines, with 95 % interval" };
+    let table = Table::of_words("nines", title, &["share"]);
     Some(estimates(table, &sets(summary), nine_rows))
 }
 
 fn percentiles(summary: &Summary) -> Option<Table> {
-    let mut table = Table::of_words("percentiles", "Percentiles, with 95 % interval", &["share"]);
+    let title = if imported(summary) { "Percentiles" } else { "Percentiles, with 95 % interval" };
+    let mut table = Table::of_words("percentiles", title, &["share"]);
     table.detail = true;
-    table.note = Some("Nearest rank over all successful I/Os.".to_owned());
+    let note = "Nearest rank over all successful I/Os.";
+    table.note = (!imported(summary)).then(|| note.to_owned());
     Some(estimates(table, &sets(summary), percentile_rows))
+}
+
+/// Whether percentiles are those that another tool gives.
+fn imported(summary: &Summary) -> bool {
+    summary.totals.latencies.service.source == LatencySource::Imported
 }
 
 fn nine_rows(latency: &Latency) -> Vec<(String, &Quantile)> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::{LatencyMap, OpKind, Percentile};
 use taillight_rundir::latency::{
-    Latency, LatencySource, NineEntry, ObservedLatency, PercentileEntry, Quantile,
+    Latency, LatencyBin, LatencySource, NineEntry, ObservedLatency, PercentileEntry, Quantile,
 };
 use taillight_rundir::origin::{
     ImportedBin, ImportedFile, ImportedLatency, ImportedOp, ImportedWorkload,
@@ -137,7 +137,7 @@ fn described(it: &ImportedLatency, asked: &AskedPercentiles) -> Latency {
 
 /// The tool's value at a percentile: its own, else the middle of the bin that holds it.
 fn value(it: &ImportedLatency, p: &Percentile) -> Option<u64> {
-    said(it, p).or_else(|| bin_of(it, p).map(ImportedBin::middle_ns))
+    said(it, p).or_else(|| bin_of(it, p).map(|bin| bin.middle_ns()))
 }
 
 /// A percentile that the tool gives itself.
@@ -146,20 +146,38 @@ fn said(it: &ImportedLatency, p: &Percentile) -> Option<u64> {
     it.percentiles.iter().find(|given| same(&given.p)).map(|found| found.ns)
 }
 
-fn bin_of<'a>(it: &'a ImportedLatency, p: &Percentile) -> Option<&'a ImportedBin> {
-    let (rank, mut below) = (p.rank(it.bins.iter().map(|b| b.count).sum()), 0);
-    it.bins.iter().find(|bin| {
-        below += bin.count;
-        below >= rank
-    })
+/// The bin of the value at a percentile: that of the tool's own value reaches to the next that it tells apart.
+fn known_bin(it: &ImportedLatency, p: &Percentile) -> Option<LatencyBin> {
+    match said(it, p) {
+        Some(ns) => it
+            .step_ns
+            .map(|step| LatencyBin { lo_ns: ns, hi_ns: ns.saturating_add(step.saturating_sub(1)) }),
+        None => bin_of(it, p),
+    }
 }
 
-/// How far a percentile may be off, as a share of it: where it is the tool's own, that is not known. None for one
-/// that the run is too short for.
+/// Between which values it lies: of bins that overlap, as those of several jobs may, from where so many may be reached
+/// to where they are.
+fn bin_of(it: &ImportedLatency, p: &Percentile) -> Option<LatencyBin> {
+    let rank = p.rank(it.bins.iter().map(|b| b.count).sum());
+    let reached = |edge: &dyn Fn(&ImportedBin) -> u64| {
+        let mut edges: Vec<(u64, u64)> = it.bins.iter().map(|b| (edge(b), b.count)).collect();
+        edges.sort_unstable();
+        let mut below = 0;
+        edges.into_iter().find_map(|(edge, count)| {
+            below += count;
+            (below >= rank).then_some(edge)
+        })
+    };
+    Some(LatencyBin { lo_ns: reached(&|b| b.lo_ns)?, hi_ns: reached(&|b| b.hi_ns)? })
+}
+
+/// How far a percentile may be off, as a share of it: where it is the tool's own, in no steps, that is not known. None
+/// for one that the run is too short for.
 fn error(it: &ImportedLatency, p: &Percentile) -> Option<f64> {
     let resolved = it.count >= needed_one_sided(p).unwrap_or(u64::MAX);
-    let bin = bin_of(it, p).filter(|_| resolved && said(it, p).is_none());
-    bin.map(ImportedBin::error)
+    let bin = known_bin(it, p).filter(|_| resolved);
+    bin.map(|bin| bin.error())
 }
 
 /// How the operations depended on each other is not known, so that no interval is given.
@@ -169,6 +187,7 @@ fn quantile(it: &ImportedLatency, p: &Percentile) -> Quantile {
     Quantile {
         ns: value.filter(|_| resolved),
         observed_ns: value,
+        bin: known_bin(it, p),
         lo_ns: None,
         hi_ns: None,
         resolved,
@@ -211,6 +230,9 @@ mod tests {
             [at("50"), at("51"), at("99"), at("99.5")].map(Option::unwrap),
             [101, 202, 202, 908]
         );
+        let bin = |p: &str| quantile(&it, &p.parse().unwrap()).bin.unwrap();
+        assert_eq!((bin("51").lo_ns, bin("51").hi_ns, bin("51").is_wide()), (200, 203, false));
+        assert!(LatencyBin { lo_ns: 1000, hi_ns: 1999 }.is_wide());
     }
 
     #[test]

@@ -35,8 +35,11 @@ pub fn origin(origin: &RunOrigin, error: f64) -> Option<String> {
             foreign(program)
         ),
         RunOrigin::Imported(source) => format!(
-            "Not measured by Taillight: imported from {} of {}, which {}; latencies are {}. {} and the cost of \
-             measuring are not in it.",
+            "{} from {} of {}, which {}; latencies are {}. {} and the cost of measuring are not in it.",
+            match source.tool.as_str() {
+                "taillight" => "Not this run's own files: imported",
+                _ => "Not measured by Taillight: imported",
+            },
             foreign(&source.file),
             tool(source),
             known(source.fidelity, error),
@@ -63,15 +66,19 @@ pub fn overhead(origin: &RunOrigin) -> Option<&'static str> {
     }
 }
 
+/// From here on the bin itself is told.
+const WIDE: f64 = 0.01;
+
 fn known(fidelity: Fidelity, error: f64) -> String {
     match fidelity {
         Fidelity::EveryIo => "has every I/O".to_owned(),
         Fidelity::Bins if error == 0.0 => {
             "has counts by bins and percentiles of its own".to_owned()
         }
-        Fidelity::Bins => {
+        Fidelity::Bins if error < WIDE => {
             format!("has counts by bins: a percentile may be {:.1} % off", 100.0 * error)
         }
+        Fidelity::Bins => "has counts by bins: a percentile is the bin that it lies in".to_owned(),
         Fidelity::Percentiles => "has some percentiles and no distribution".to_owned(),
         Fidelity::Averages => "has means only, so that there is no percentile".to_owned(),
     }

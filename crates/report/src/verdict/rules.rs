@@ -5,6 +5,7 @@
 
 use taillight_core::plan::{AccessKind, Plan, Sync, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
+use taillight_rundir::origin::Fidelity;
 use taillight_rundir::summary::{
     Qos, QosStatus, Reason, RequestCheck, Summary, Totals, Verdict, VerdictStatus,
 };
@@ -502,12 +503,16 @@ fn few(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)
     let three = main(totals).nines.iter().find(|n| n.k == 3);
     let needs = three.map(|n| n.needs.max(n.interval_needs.unwrap_or(0)));
     let needs = needs.filter(|n| *n < u64::MAX).unwrap_or(2_995);
-    let text = format!(
-        "Only {} {}s were measured: 99.9 % needs {}. Run longer for a tail.",
-        format::count(count),
-        op.name(),
-        format::count(needs)
-    );
+    let were = if count == 1 { "was" } else { "were" };
+    let (count, needs) = (format::counted(count, op.name()), format::count(needs));
+    let text = match analysis.manifest.origin.imported() {
+        // Without percentiles more of them would not tell a tail either.
+        Some(source) if source.fidelity == Fidelity::Averages => return None,
+        Some(_) => format!("Only {count} in the result: 99.9 % needs {needs}."),
+        None => {
+            format!("Only {count} {were} measured: 99.9 % needs {needs}. Run longer for a tail.")
+        }
+    };
     Some((VerdictStatus::Warned, reason("few_ios", text)))
 }
 

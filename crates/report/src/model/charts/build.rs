@@ -136,7 +136,8 @@ impl<'a> SeriesNames<'a> {
 fn series(all: &mut Vec<LatencySeries>, analysis: &Analysis, group: &IoGroup, name: &str) {
     let latencies = &group.latencies;
     let headline = headline_kind(latencies);
-    let window_ns = analysis.window_ns(std::iter::once(group));
+    let window_ns =
+        told_window(analysis, group).unwrap_or_else(|| analysis.window_ns(std::iter::once(group)));
     let mut known: Vec<_> = latencies.iter().filter(|(_, d)| !d.is_empty()).collect();
     known.sort_by_key(|(kind, _)| *kind != headline);
     for (kind, sample) in known {
@@ -146,6 +147,13 @@ fn series(all: &mut Vec<LatencySeries>, analysis: &Analysis, group: &IoGroup, na
         let of = (group.op, name, window_ns);
         all.push(series_of(analysis, of, (kind, main), (sample, slowest)));
     }
+}
+
+/// The time in which another tool's rate gives its operations: its workloads may have been one after another.
+fn told_window(analysis: &Analysis, group: &IoGroup) -> Option<u64> {
+    let workload = analysis.imported.as_ref()?.workloads.get(usize::from(group.workload))?;
+    let told = workload.ops.get(&group.op).filter(|op| op.iops > 0.0)?;
+    Some((told.latency.count as f64 / told.iops * 1e9) as u64)
 }
 
 fn series_of(

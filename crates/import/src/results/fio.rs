@@ -14,7 +14,7 @@ use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit
 
 const VERSION: &str = "\"fio version\"";
 /// Values from here on lie in fio's last bin, ns.
-const CAPPED_NS: u64 = 17_000_000_000;
+const CAPPED_NS: u64 = 17_045_651_456;
 
 type Options = BTreeMap<String, String>;
 
@@ -29,11 +29,16 @@ struct FioResult {
     global: Options,
     #[serde(default)]
     jobs: Vec<FioJob>,
+    /// In the place of jobs, of `fio --client`.
+    #[serde(default)]
+    client_stats: Vec<FioJob>,
 }
 
 #[derive(Deserialize)]
 struct FioJob {
     jobname: String,
+    #[serde(default)]
+    hostname: String,
     #[serde(default)]
     groupid: u32,
     #[serde(default)]
@@ -46,13 +51,18 @@ struct FioJob {
     write: Option<FioDirection>,
     trim: Option<FioDirection>,
     sync: Option<FioDirection>,
+    /// All of them in one (`unified_rw_reporting`).
+    mixed: Option<FioDirection>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct FioDirection {
     io_bytes: u64,
-    bw_bytes: f64,
+    /// KiB/s.
+    bw: f64,
+    /// Not before fio 3.2.
+    bw_bytes: Option<f64>,
     iops: f64,
     /// ms.
     runtime: u64,
@@ -68,8 +78,9 @@ struct FioLatency {
     max: u64,
     mean: f64,
     stddev: f64,
+    /// Not before fio 3.7.
     #[serde(rename = "N")]
-    count: u64,
+    count: Option<u64>,
     percentile: BTreeMap<String, u64>,
     bins: BTreeMap<String, u64>,
 }
@@ -85,13 +96,13 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let (text, file) = (source.text()?, source.file);
     let mut notes = Vec::new();
     let mut result = last_result(&text, &mut notes).map_err(|e| e.with("path", file))?;
+    let jobs = jobs(&mut result);
     let Some((tool, version)) = written_by(&result.version) else {
         return Err(Error::corrupt("results of this version of fio are in other units")
             .with("path", file)
             .with("version", &result.version)
             .hint("results of fio 3 and later are read"));
     };
-    let jobs = std::mem::take(&mut result.jobs);
     // Without `group_reporting` each of several jobs has the name of its section, and its `numjobs`.
     let mut named: BTreeMap<String, u32> = BTreeMap::new();
     jobs.iter().for_each(|job| *named.entry(job.jobname.clone()).or_default() += 1);
@@ -109,6 +120,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             n => format!("{}-{n}", job.jobname),
         };
         let made = workload(name, job, &result.global, &mut spans, &mut notes);
+        let made = made.map_err(|e| e.with("path", file).with("job", &job.jobname))?;
         let alone = named[&job.jobname] == 1;
         workloads.extend(made.map(|w| match alone {
             true => w,
@@ -145,6 +157,23 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         ..ForeignResult::default()
     };
     found.run(source)
+}
+
+/// What `fio --client` calls the sum of its clients.
+const ALL_CLIENTS: &str = "All clients";
+
+/// The jobs of a result, or those of each client; of several clients with the host in the name.
+fn jobs(result: &mut FioResult) -> Vec<FioJob> {
+    let (mut all, own) =
+        (std::mem::take(&mut result.client_stats), std::mem::take(&mut result.jobs));
+    if all.iter().any(|job| job.jobname != ALL_CLIENTS) {
+        all.retain(|job| job.jobname != ALL_CLIENTS);
+    }
+    let first = all.first().map(|job| job.hostname.clone());
+    if all.iter().any(|job| Some(&job.hostname) != first.as_ref()) {
+        all.iter_mut().for_each(|job| job.jobname = format!("{}-{}", job.jobname, job.hostname));
+    }
+    own.into_iter().chain(all).collect()
 }
 
 /// The tool and its version; none for fio before 3. Taillight writes the same format for dashboards.
@@ -193,108 +222,163 @@ fn damaged(text: &str, begin: usize, e: &serde_json::Error) -> Error {
         .hint("let fio end by itself and write with --output FILE")
 }
 
-/// A job that did anything; none else.
+/// A job that did anything; none else. Errors: `Corrupt` for figures that no job has.
 fn workload(
     name: String,
     job: &FioJob,
     global: &Options,
     spans: &mut Vec<&'static str>,
     notes: &mut Vec<String>,
-) -> Option<ForeignWorkload> {
+) -> Result<Option<ForeignWorkload>> {
     let option = |key: &str| job.options.get(key).or_else(|| global.get(key));
     let number = |key: &str| option(key).and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
-    let directions = [
-        (OpKind::Read, &job.read),
-        (OpKind::Write, &job.write),
-        (OpKind::Trim, &job.trim),
-        (OpKind::Fsync, &job.sync),
-    ];
+    let rw = option("rw").or_else(|| option("readwrite"));
+    let directions = directions(job, rw, notes);
     let mut ops = BTreeMap::new();
-    let longest = directions.iter().filter_map(|(_, d)| Some(d.as_ref()?.runtime)).max();
-    for (kind, direction) in directions {
-        let Some(direction) = direction.as_ref().filter(|d| d.total_ios > 0) else { continue };
-        let (latency, what) = latency(direction);
+    let longest = directions.iter().map(|(_, d)| d.runtime).max().unwrap_or(0);
+    for (kind, direction) in directions.into_iter().filter(|(_, d)| d.total_ios > 0) {
+        let (latency, what) = latency(kind, direction)?;
         if !spans.contains(&what) {
             spans.push(what);
         }
         if latency.max_ns.is_some_and(|max| max > CAPPED_NS) {
             notes.push(format!("{name}: fio counts all from 17 s on in one bin"));
         }
-        // Syncs have no time of their own: they came while the job's others did.
-        let ms = if direction.runtime > 0 { direction.runtime } else { longest.unwrap_or(0) };
-        let duration_ns = match ms {
-            0 if direction.iops > 0.0 => (direction.total_ios as f64 / direction.iops * 1e9) as u64,
-            ms => ms.saturating_mul(1_000_000),
-        };
-        let rate = || direction.total_ios as f64 * 1e3 / ms.max(1) as f64;
-        ops.insert(
-            kind,
-            ImportedOp {
-                count: direction.total_ios,
-                errors: if kind == OpKind::Fsync {
-                    0
-                } else {
-                    job.total_err.min(direction.total_ios)
-                },
-                bytes: direction.io_bytes,
-                duration_ns,
-                iops: if direction.iops > 0.0 { direction.iops } else { rate() },
-                bytes_per_s: direction.bw_bytes,
-                latency,
-            },
-        );
+        let errors = job.total_err.min(direction.total_ios);
+        let errors = if kind == OpKind::Fsync { 0 } else { errors };
+        ops.insert(kind, direction.imported(errors, longest, latency)?);
     }
-    let largest = ops.values().max_by_key(|op: &&ImportedOp| op.bytes)?;
-    let block = (largest.bytes / largest.count.max(1)).max(1);
-    Some(ForeignWorkload {
-        random: option("rw")
-            .or_else(|| option("readwrite"))
-            .is_some_and(|rw| rw.starts_with("rand")),
+    let Some(largest) = ops.values().max_by_key(|op: &&ImportedOp| op.bytes) else {
+        return Ok(None);
+    };
+    Ok(Some(ForeignWorkload {
+        random: rw.is_some_and(|rw| rw.starts_with("rand")),
         workers: number("numjobs").max(1),
         depth: number("iodepth").max(1),
-        block,
+        block: (largest.bytes / largest.count.max(1)).max(1),
         figures: ImportedWorkload { name, group: job.groupid, ops },
-    })
+    }))
 }
 
-/// The whole latency where its percentiles are known, else that from issue to completion.
-fn latency(direction: &FioDirection) -> (ImportedLatency, &'static str) {
-    let known =
-        |it: &&FioLatency| it.count > 0 && !(it.percentile.is_empty() && it.bins.is_empty());
-    let (lat, clat) = (direction.lat_ns.as_ref(), direction.clat_ns.as_ref());
-    let (it, what) = match (lat.filter(known), clat.filter(|c| c.count > 0)) {
-        (Some(lat), _) => (lat.clone(), "from the start of submission to completion (lat)"),
-        (None, Some(clat)) => {
-            (clat.clone(), "from issue to completion (clat), submission left out")
-        }
-        (None, None) => {
-            (lat.cloned().unwrap_or_default(), "from the start of submission to completion (lat)")
+/// What a job tells by direction. One for all of them stands as what the job was asked for, else as reads.
+fn directions<'a>(
+    job: &'a FioJob,
+    rw: Option<&String>,
+    notes: &mut Vec<String>,
+) -> Vec<(OpKind, &'a FioDirection)> {
+    let told = [
+        (OpKind::Read, &job.read),
+        (OpKind::Write, &job.write),
+        (OpKind::Trim, &job.trim),
+        (OpKind::Fsync, &job.sync),
+    ];
+    let told: Vec<_> = told.into_iter().filter_map(|(op, d)| Some((op, d.as_ref()?))).collect();
+    let none = told.iter().all(|(op, d)| *op == OpKind::Fsync || d.total_ios == 0);
+    let Some(mixed) = job.mixed.as_ref().filter(|d| none && d.total_ios > 0) else { return told };
+    let op = match rw.map(|rw| rw.trim_start_matches("rand")) {
+        Some("write") => OpKind::Write,
+        Some("trim") => OpKind::Trim,
+        Some("read") => OpKind::Read,
+        _ => {
+            let name = &job.jobname;
+            notes.push(format!(
+                "{name}: reads and writes are counted together (unified_rw_reporting), and stand as reads"
+            ));
+            OpKind::Read
         }
     };
-    let some = it.count > 0;
-    let mut percentiles: Vec<ImportedPercentile> =
-        it.percentile.iter().map(|(p, ns)| ImportedPercentile { p: short(p), ns: *ns }).collect();
-    let order = |p: &ImportedPercentile| p.p.parse::<f64>().unwrap_or(0.0);
-    percentiles.sort_by(|a, b| order(a).total_cmp(&order(b)));
-    // Nine nines and more are printed as 100.000000, twice.
-    percentiles.retain(|p| p.p != "100" && p.p != "0");
-    let mut bins: Vec<ImportedBin> =
-        it.bins.iter().filter_map(|(ns, count)| Some(bin(ns.parse().ok()?, *count))).collect();
-    bins.retain(|bin| bin.count > 0);
-    bins.sort_by_key(|bin| bin.lo_ns);
-    if !bins.is_empty() {
-        percentiles.clear();
+    told.into_iter().filter(|(op, _)| *op == OpKind::Fsync).chain([(op, mixed)]).collect()
+}
+
+impl FioDirection {
+    /// `longest` is the job's, ms: syncs have no time of their own, they came while the job's others did. Errors:
+    /// `Corrupt` for a rate below zero.
+    fn imported(&self, errors: u64, longest: u64, latency: ImportedLatency) -> Result<ImportedOp> {
+        let ms = if self.runtime > 0 { self.runtime } else { longest };
+        let duration_ns = match ms {
+            0 if self.iops > 0.0 => (self.total_ios as f64 / self.iops * 1e9) as u64,
+            ms => ms.saturating_mul(1_000_000),
+        };
+        let bytes_per_s = self.bw_bytes.unwrap_or(self.bw * 1024.0);
+        if self.iops < 0.0 || bytes_per_s < 0.0 {
+            return Err(Error::corrupt("a rate of fio's below zero"));
+        }
+        let rate = || self.total_ios as f64 * 1e3 / ms.max(1) as f64;
+        Ok(ImportedOp {
+            count: self.total_ios,
+            errors,
+            bytes: self.io_bytes,
+            duration_ns,
+            iops: if self.iops > 0.0 { self.iops } else { rate() },
+            bytes_per_s,
+            latency,
+        })
     }
-    let latency = ImportedLatency {
-        count: it.count,
-        min_ns: some.then_some(it.min),
-        max_ns: some.then_some(it.max),
-        mean_ns: some.then_some(it.mean),
-        stddev_ns: some.then_some(it.stddev),
-        percentiles,
-        bins,
+}
+
+const LAT: &str = "from the start of submission to completion (lat)";
+const CLAT: &str = "from issue to completion (clat), submission left out";
+const SYNC: &str = "of a sync the whole call";
+const NOT_TAKEN: &str = "not in it";
+
+/// The whole latency where its percentiles are known, else that from issue to completion. Errors: `Corrupt` for
+/// figures that do not belong together.
+fn latency(op: OpKind, direction: &FioDirection) -> Result<(ImportedLatency, &'static str)> {
+    let taken = |it: &&FioLatency| it.count.is_some_and(|n| n > 0) || it.max > 0;
+    let known = |it: &&FioLatency| !(it.percentile.is_empty() && it.bins.is_empty());
+    let lat = direction.lat_ns.as_ref().filter(taken);
+    let clat = direction.clat_ns.as_ref().filter(taken);
+    let (it, what) = match (lat.filter(known), clat, lat) {
+        (Some(lat), _, _) | (None, None, Some(lat)) => (lat, LAT),
+        (None, Some(clat), _) => (clat, CLAT),
+        (None, None, None) => return Ok((ImportedLatency::default(), NOT_TAKEN)),
     };
-    (latency, what)
+    let what = if op == OpKind::Fsync { SYNC } else { what };
+    Ok((it.imported(direction.total_ios)?, what))
+}
+
+impl FioLatency {
+    /// `ios`: those of the direction, which fio does not repeat in early versions.
+    fn imported(&self, ios: u64) -> Result<ImportedLatency> {
+        let wrong = |what: &str| Err(Error::corrupt(what).with("count", self.count.unwrap_or(ios)));
+        if self.mean < 0.0 || self.stddev < 0.0 || self.min > self.max {
+            return wrong("latencies of fio below zero, or a least one above the most");
+        }
+        let mut percentiles: Vec<ImportedPercentile> = self
+            .percentile
+            .iter()
+            .map(|(p, ns)| ImportedPercentile { p: short(p), ns: *ns })
+            .collect();
+        let order = |p: &ImportedPercentile| p.p.parse::<f64>().unwrap_or(0.0);
+        percentiles.sort_by(|a, b| order(a).total_cmp(&order(b)));
+        // Nine nines and more are printed as 100.000000, twice; early versions fill up with 0.00.
+        percentiles.retain(|p| p.p != "100" && p.p != "0");
+        if percentiles.windows(2).any(|two| two[0].ns > two[1].ns) {
+            return wrong("percentiles of fio that do not ascend");
+        }
+        let bins: Option<Vec<ImportedBin>> =
+            self.bins.iter().map(|(ns, count)| Some(bin(ns.parse().ok()?, *count))).collect();
+        let Some(bins) = bins else { return wrong("a bin of fio that is no number") };
+        let counted = ImportedLatency::from_bins(bins);
+        let count = self.count.unwrap_or(ios);
+        if !counted.bins.is_empty() {
+            percentiles.clear();
+            if counted.count != count {
+                return wrong("the bins of fio do not add up to the count");
+            }
+        }
+        let latency = ImportedLatency {
+            count,
+            min_ns: Some(self.min),
+            max_ns: Some(self.max),
+            mean_ns: Some(self.mean),
+            stddev_ns: Some(self.stddev),
+            percentiles,
+            bins: counted.bins,
+            step_ns: None,
+        };
+        Ok(latency.within_extremes())
+    }
 }
 
 /// `99.900000` as `99.9`.
@@ -305,14 +389,15 @@ fn short(p: &str) -> String {
     }
 }
 
-/// The bin of which fio prints the middle: 64 bins an octave, exact below 128 ns.
+/// The bin of which fio prints the middle: 64 bins an octave, exact below 128 ns. The last has all beyond.
 fn bin(middle: u64, count: u64) -> ImportedBin {
     if middle < 128 {
         return ImportedBin { lo_ns: middle, hi_ns: middle, count };
     }
     let width = 1u64 << (middle.ilog2() - 6);
     let lo_ns = middle & !(width - 1);
-    ImportedBin { lo_ns, hi_ns: lo_ns + width - 1, count }
+    let hi_ns = if middle > CAPPED_NS { u64::MAX } else { lo_ns + (width - 1) };
+    ImportedBin { lo_ns, hi_ns, count }
 }
 
 #[cfg(test)]
@@ -337,7 +422,59 @@ mod tests {
             [(100, 100), (136, 137), (200, 201), (87_040, 88_063)]
         );
         for v in [137, 201, 87_552] {
-            assert_eq!(bin(v, 1).middle_ns(), v);
+            assert_eq!(bin(v, 1).range().middle_ns(), v);
+        }
+    }
+
+    /// fio 3.1 repeats no count beside latencies and has its bandwidth in KiB/s alone: its percentiles were lost.
+    #[test]
+    fn early_versions_are_read_with_what_they_have() {
+        let early = JOB.replace("\"N\":2,", "").replace("\"bw_bytes\":8192", "\"bw\":8");
+        let early =
+            early.replace(",\"bins\":{\"100\":1,\"201\":1}", "").replace("fio-3.33", "fio-3.1");
+        let early = early.replace("\"99.900000\":201", "\"99.900000\":201,\"0.00\":0,\"0.00\":0");
+        let run = read(&early, "a.json").unwrap();
+        let op = &run.figures.workloads[0].ops[&OpKind::Read];
+        assert_eq!((op.latency.count, op.bytes_per_s), (2, 8192.0));
+        let given: Vec<u64> = op.latency.percentiles.iter().map(|p| p.ns).collect();
+        assert_eq!(given, [100, 201]);
+    }
+
+    #[test]
+    fn the_sum_of_clients_is_no_client() {
+        let job = JOB.split_once("\"jobs\":[").unwrap().1.trim_end_matches("]}");
+        let of = |name: &str, host: &str| {
+            let named = format!("\"jobname\":\"{name}\",\"hostname\":\"{host}\"");
+            job.replace("\"jobname\":\"a\"", &named)
+        };
+        let with = |clients: &[String]| {
+            let text = format!(
+                "{{\"fio version\":\"fio-3.33\",\"client_stats\":[{}]}}",
+                clients.join(",")
+            );
+            let run = read(&text, "a.json").unwrap_or_else(|e| panic!("{e}: {text}"));
+            run.figures.workloads.iter().map(|w| w.name.clone()).collect::<Vec<_>>()
+        };
+        let (one, two, all) = (of("a", "x"), of("a", "y"), of(ALL_CLIENTS, "y"));
+        assert_eq!(with(&[one.clone(), two, all.clone()]), ["a-x", "a-y"]);
+        assert_eq!(with(&[one]), ["a"]);
+        assert_eq!(with(&[all]), [ALL_CLIENTS]);
+    }
+
+    #[test]
+    fn bins_end_at_the_least_and_the_most_and_the_last_has_all_beyond() {
+        let run = read(JOB, "a.json").unwrap();
+        let bins = &run.figures.workloads[0].ops[&OpKind::Read].latency.bins;
+        assert_eq!((bins[0].lo_ns, bins[1].hi_ns), (100, 201));
+        let slow = JOB.replace("\"max\":203", "\"max\":40000000000");
+        let slow = slow
+            .replace("\"201\":1}}", "\"17112760320\":1}}")
+            .replace("\"201\":1", "\"17112760320\":1");
+        let run = read(&slow, "a.json").unwrap();
+        let bins = &run.figures.workloads[0].ops[&OpKind::Read].latency.bins;
+        assert_eq!((bins[1].lo_ns, bins[1].hi_ns), (CAPPED_NS, 40_000_000_000));
+        for bad in [("\"201\":1}", "\"201\":2}"), ("\"min\":100", "\"min\":999")] {
+            assert!(read(&JOB.replace(bad.0, bad.1), "a.json").is_err(), "{bad:?}");
         }
     }
 

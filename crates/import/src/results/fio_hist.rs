@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use taillight_core::{OpKind, Result};
 use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp};
 
-use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
+use super::fio_log::LogSpan;
+use super::{
+    ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
+};
 
 /// Bins of fio; `log_hist_coarseness` joins neighbours, 2, 4, 8, ... at a time.
 const BINS: usize = 1856;
@@ -39,7 +42,7 @@ struct HistSums {
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Ns)?;
     let mut sums: BTreeMap<OpKind, HistSums> = BTreeMap::new();
-    let (mut width, mut last_ms) = (None, 0);
+    let (mut width, mut span) = (None, LogSpan::default());
     while let Some(line) = source.next_line()? {
         if line.is_empty() {
             continue;
@@ -59,7 +62,12 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             2 => OpKind::Trim,
             _ => return Err(source.damaged("the direction is not 0, 1 or 2")),
         };
-        last_ms = last_ms.max(row[0]);
+        span.add(
+            i64::try_from(row[0])
+                .ok()
+                .filter(|ms| *ms <= LAST_NS / 1_000_000)
+                .ok_or_else(|| source.damaged("the time is beyond any run"))?,
+        );
         let sum = sums.entry(op).or_default();
         sum.bins.resize(row.len() - BEFORE, 0);
         let mut ios = 0u64;
@@ -70,7 +78,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         sum.bytes = sum.bytes.saturating_add(ios.saturating_mul(row[2]));
         sum.sizes.insert(row[2]);
     }
-    let duration_ns = last_ms.max(1).saturating_mul(1_000_000);
+    let duration_ns = span.duration_ns(true);
     let block = sums.values().find_map(|sum| sum.sizes.first().copied()).unwrap_or(0);
     let several = sums.values().any(|sum| sum.sizes.len() > 1);
     let joined = width.unwrap_or(1);
@@ -79,6 +87,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         tool: "fio",
         driver: "file",
         name: name_of(source.file),
+        ended_ns: span.ended_ns(),
         spans: "from issue to completion (clat), submission left out".to_owned(),
         workloads: ForeignWorkload::only(source.file, 1, block, ops),
         notes: match several {

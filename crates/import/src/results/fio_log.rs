@@ -49,7 +49,19 @@ struct LogRow {
 }
 
 pub fn looks_like(head: &str) -> bool {
-    head.lines().take(FIRST_LINES).any(|line| parse(line).is_ok())
+    head.lines().take(FIRST_LINES).any(has_columns)
+}
+
+/// Whether a line has as many whole numbers as a row, good ones or not, with the direction at its place.
+fn has_columns(line: &str) -> bool {
+    let number = |text: &str| {
+        let digits = text.trim().trim_start_matches('-');
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    let fields: Vec<&str> = line.split(',').collect();
+    (4..=8).contains(&fields.len())
+        && fields[..4].iter().all(|field| number(field))
+        && [2, 3].iter().any(|at| matches!(fields[*at].trim(), "0" | "1" | "2"))
 }
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
@@ -86,6 +98,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         driver: "file",
         name: name_of(source.file),
         spans: spans.to_owned(),
+        ended_ns: found.span.ended_ns(),
         workloads: ForeignWorkload::only(source.file, 1, block, ops),
         notes,
         rows,
@@ -127,14 +140,53 @@ struct FoundRows {
     windows: Option<bool>,
     /// By operation: rows, bytes, sum of values.
     sums: BTreeMap<OpKind, (u64, u64, f64)>,
-    last_ms: i64,
+    span: LogSpan,
+}
+
+/// From which moment to which a log of fio is, ms. It counts from the job's begin, or by a clock (`log_unix_epoch`,
+/// `log_alternate_epoch`).
+#[derive(Default)]
+pub(super) struct LogSpan {
+    first: i64,
+    /// Between the first two moments.
+    step: Option<i64>,
+    last: i64,
+    begun: bool,
+}
+
+impl LogSpan {
+    /// Later than any job is long, ms: a moment since 1970.
+    const EPOCH_MS: i64 = 100_000_000_000;
+
+    pub fn add(&mut self, ms: i64) {
+        if !self.begun {
+            (self.first, self.begun) = (ms, true);
+        }
+        if self.step.is_none() && ms != self.first {
+            self.step = Some((ms - self.first).abs());
+        }
+        self.last = self.last.max(ms);
+    }
+
+    /// Rows with `windows` are the end of one each, so that the first began a window before.
+    pub fn duration_ns(&self, windows: bool) -> u64 {
+        let since = self.last.saturating_sub(self.first);
+        let alone = if self.first < Self::EPOCH_MS { self.first } else { 0 };
+        let window = if windows { self.step.unwrap_or(alone).min(self.first) } else { 0 };
+        u64::try_from(since.saturating_add(window)).unwrap_or(0).max(1).saturating_mul(1_000_000)
+    }
+
+    /// The end, ns since 1970; 0 where it is not told.
+    pub fn ended_ns(&self) -> i64 {
+        if self.first < Self::EPOCH_MS { 0 } else { self.last.saturating_mul(1_000_000) }
+    }
 }
 
 impl FoundRows {
     fn add(&mut self, row: &LogRow, latency: bool) {
         let sum = self.sums.entry(row.op).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(row.size), sum.2 + row.value as f64);
-        self.last_ms = self.last_ms.max(row.time_ms);
+        self.span.add(row.time_ms);
         if latency && row.size > 0 {
             self.every.add((0, 0), &record(row));
         }
@@ -149,12 +201,12 @@ impl FoundRows {
     ) -> BTreeMap<OpKind, ImportedOp> {
         if windows {
             notes.push(
-                "the log holds averages of windows (log_avg_msec), each counted once here: how many I/Os a window had is \
-                 not in it, and there is no percentile of I/Os"
+                "the log holds averages of windows (log_avg_msec; with log_max_value the most of each), each counted once \
+                 here: how many I/Os a window had is not in it, and there is no percentile of I/Os"
                     .to_owned(),
             );
         }
-        let duration_ns = (self.last_ms.max(1) as u64).saturating_mul(1_000_000);
+        let duration_ns = self.span.duration_ns(windows);
         let seconds = duration_ns as f64 / 1e9;
         let op = |(op, (rows, bytes, sum)): (&OpKind, &(u64, u64, f64))| {
             let mean = sum / (*rows).max(1) as f64;
@@ -255,6 +307,21 @@ fn parse(line: &str) -> std::result::Result<LogRow, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of a log by the clock (`log_unix_epoch`) the run took 56 years.
+    #[test]
+    fn a_log_is_as_long_as_its_rows_whatever_they_count_from() {
+        for from in [0, 1_700_000_000_000] {
+            let mut span = LogSpan::default();
+            [500, 500, 1000, 1500, 2000].iter().for_each(|ms| span.add(from + ms));
+            assert_eq!(span.duration_ns(true), 2_000_000_000, "{from}");
+            assert_eq!(span.duration_ns(false), 1_500_000_000, "{from}");
+            assert_eq!(span.ended_ns() > 0, from > 0);
+        }
+        let mut one = LogSpan::default();
+        one.add(700);
+        assert_eq!((one.duration_ns(true), one.duration_ns(false)), (700_000_000, 1_000_000));
+    }
 
     #[test]
     fn columns_are_told_apart() {

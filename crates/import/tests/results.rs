@@ -38,6 +38,8 @@ const GOOD: &[(&str, Fidelity, u64)] = &[
     ("sbk.csv", Fidelity::Percentiles, 12_051_987),
     ("warp.tsv", Fidelity::EveryIo, 41),
     ("warp.json", Fidelity::Averages, 12_000),
+    ("own-ios.csv", Fidelity::EveryIo, 24),
+    ("own-points.csv", Fidelity::Percentiles, 24),
 ];
 
 #[test]

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_core::{LatencyKind, OpKind, Result};
 use taillight_rundir::histlog::{HistTag, OWN_COMMENT, decode};
-use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload};
+use taillight_rundir::origin::{
+    ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload,
+};
 
 use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of, ycsb};
 
@@ -27,6 +29,8 @@ type HistSubject = (String, OpKind, LatencyKind);
 struct LogSums {
     /// First and last value, in the unit of the log, and count.
     bins: BTreeMap<HistSubject, BTreeMap<(u64, u64), u64>>,
+    /// Begin of the first interval and end of the last, s.
+    spans: BTreeMap<HistSubject, (f64, f64)>,
     held: usize,
     /// Tags that name no operation of ours.
     unnamed: BTreeSet<String>,
@@ -94,6 +98,8 @@ impl LogSums {
         let Some(subject) = self.subject(tag) else { return Ok(()) };
         self.from = Some(self.from.map_or(start, |from| from.min(start)));
         self.to = self.to.max(start + length);
+        let span = self.spans.entry(subject.clone()).or_insert((start, start));
+        *span = (span.0.min(start), span.1.max(start + length));
         let bins = self.bins.entry(subject).or_default();
         let before = bins.len();
         for step in histogram.iter_recorded() {
@@ -148,19 +154,28 @@ impl LogSums {
                 "the log does not tell which operations these were: they stand as reads".into(),
             );
         }
-        // What a run shows first: of a schedule the response, else the service.
-        let kind = match self.bins.keys().any(|(.., kind)| *kind == LatencyKind::Response) {
-            true => LatencyKind::Response,
-            false => LatencyKind::Service,
-        };
+        // What a run shows first: of operations with a schedule the response, else the service.
+        let scheduled: BTreeSet<(String, OpKind)> = self
+            .bins
+            .keys()
+            .filter(|(.., kind)| *kind == LatencyKind::Response)
+            .map(|(workload, op, _)| (workload.clone(), *op))
+            .collect();
         let kinds: BTreeSet<LatencyKind> = self.bins.keys().map(|(.., kind)| *kind).collect();
+        let of: BTreeSet<(&String, OpKind)> = self.bins.keys().map(|(w, op, _)| (w, *op)).collect();
+        let all_scheduled = of.len() == scheduled.len();
         if kinds.len() > 1 {
-            notes.push(format!("of several kinds of latency {} is read", kind.name()));
+            notes.push("of several kinds of latency the response is read, else the service".into());
         }
-        let seconds = (self.to - self.from.unwrap_or(0.0)).max(0.0);
         let mut workloads: BTreeMap<String, BTreeMap<OpKind, ImportedOp>> = BTreeMap::new();
         for ((workload, op, of), bins) in std::mem::take(&mut self.bins) {
+            let kind = match scheduled.contains(&(workload.clone(), op)) {
+                true => LatencyKind::Response,
+                false => LatencyKind::Service,
+            };
             if of == kind {
+                let span = self.spans.get(&(workload.clone(), op, of)).copied().unwrap_or_default();
+                let seconds = (span.1 - span.0).max(0.0);
                 workloads.entry(workload).or_default().insert(op, imported(bins, ns, seconds));
             }
         }
@@ -179,11 +194,11 @@ impl LogSums {
         ForeignResult {
             tool,
             driver: tool,
-            spans: match kind {
-                LatencyKind::Response => "from the time that the schedule wanted",
-                _ => "what the writer of the log recorded",
-            }
-            .to_owned(),
+            spans: match (all_scheduled, scheduled.is_empty()) {
+                (true, _) => ImportSource::SCHEDULED.to_owned(),
+                (false, true) => "what the writer of the log recorded".to_owned(),
+                (false, false) => format!("{}, where there was one", ImportSource::SCHEDULED),
+            },
             name: name_of(source.file),
             ended_ns: ((self.origin() + self.to) * 1e9) as i64,
             workloads: workloads.into_iter().map(workload).collect(),

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use taillight_core::{OpKind, Result};
-use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile};
+use taillight_rundir::origin::{
+    ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile,
+};
 
 use super::source::figure;
 use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
@@ -24,8 +26,15 @@ pub fn looks_like(head: &str) -> bool {
     head.lines().any(|line| is_header(line.trim()))
 }
 
+const COLUMNS: [&str; 4] = ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"];
+
 fn is_header(line: &str) -> bool {
-    line.split_whitespace().eq(["Value", "Percentile", "TotalCount", "1/(1-Percentile)"])
+    line.split_whitespace().eq(COLUMNS) || is_csv(line)
+}
+
+/// The header of HdrHistogram's own CSV, which has no lines after its rows.
+fn is_csv(line: &str) -> bool {
+    line.split(',').map(|name| name.trim_matches('"')).eq(COLUMNS)
 }
 
 /// Where a line stands.
@@ -50,6 +59,9 @@ struct Spectrum {
     percentiles: Vec<ImportedPercentile>,
     uncorrected: bool,
     wrk2: bool,
+    csv: bool,
+    /// The last row is that of all values.
+    whole: bool,
     /// Requests, s, and requests a second.
     requests: u64,
     seconds: f64,
@@ -62,6 +74,13 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let mut spectrum = Spectrum::default();
     while let Some(line) = source.whole_line()? {
         spectrum.line(&line).map_err(|why| source.damaged(why))?;
+    }
+    if spectrum.csv {
+        if !spectrum.whole {
+            return Err(source.cut("there is no row of all values"));
+        }
+        let ns = source.asked_ns("HdrHistogram's text has no place for it")?;
+        return spectrum.run(source, ns as f64);
     }
     let said = |name: &str| spectrum.footer.get(name);
     // The Python port writes the name without a blank.
@@ -93,6 +112,7 @@ impl Spectrum {
             return match self.part {
                 SpectrumPart::Around => {
                     self.part = SpectrumPart::Rows;
+                    self.csv = is_csv(line);
                     Ok(())
                 }
                 SpectrumPart::Uncorrected => Ok(()),
@@ -110,14 +130,19 @@ impl Spectrum {
     /// `value percentile count 1/(1-percentile)`; the last column is left out, or infinite, in the last row.
     fn row(&mut self, line: &str) -> std::result::Result<(), &'static str> {
         const BAD: &str = "no row of a percentile distribution";
-        let fields: Vec<&str> = line.split_whitespace().collect();
+        let fields: Vec<&str> = match self.csv {
+            true => line.split(',').collect(),
+            false => line.split_whitespace().collect(),
+        };
         let ([value, p, count] | [value, p, count, _]) = fields.as_slice() else { return Err(BAD) };
         let number =
             |text: &str| text.parse::<f64>().ok().filter(|v| (0.0..1e18).contains(v)).ok_or(BAD);
         let row = (number(value)?, count.parse::<u64>().map_err(|_| BAD)?);
-        if number(p)? > 1.0 {
+        let share = number(p)?;
+        if share > 1.0 {
             return Err(BAD);
         }
+        self.whole = share == 1.0;
         let before = self.rows.last().copied().unwrap_or_default();
         if row.0 < before.0 || row.1 < before.1 {
             return Err("values and counts of the rows do not ascend");
@@ -205,7 +230,7 @@ impl Spectrum {
             );
         }
         let (tool, spans) = match self.wrk2 {
-            true => ("wrk2", "from the time that the schedule wanted"),
+            true => ("wrk2", ImportSource::SCHEDULED),
             false => ("hdrhistogram", "what the writer of the text recorded"),
         };
         ForeignResult {
@@ -237,11 +262,12 @@ impl Spectrum {
                 below = Some((hi_ns, *all));
             }
         }
+        let counted = ImportedLatency::from_bins(bins);
         ImportedLatency {
-            mean_ns: said("Mean"),
+            mean_ns: said("Mean").or(counted.mean_ns),
             stddev_ns: said("StdDeviation"),
             percentiles: self.percentiles.clone(),
-            ..ImportedLatency::from_bins(bins)
+            ..counted
         }
     }
 }

@@ -7,6 +7,7 @@ mod fio_hist;
 mod fio_log;
 mod hdr_log;
 mod hgrm;
+mod own;
 mod sbk_csv;
 mod source;
 mod unpacked;
@@ -27,7 +28,7 @@ use taillight_rundir::origin::{
 };
 
 pub use every_io::ForeignRows;
-pub use source::{ResultSource, ResultUnit};
+pub use source::{ResultSource, ResultUnit, unreadable};
 pub use unpacked::unpacked;
 
 /// A result of another tool as a run directory has it.
@@ -77,6 +78,9 @@ pub const RESULTS: &[ResultFormat] = &[
     format("CSV of SBK", sbk_csv::looks_like, sbk_csv::read),
     format("requests of warp --full", warp::looks_like_table, warp::read_table),
     format("JSON of warp", warp::looks_like_aggregates, warp::read_aggregates),
+    format("every I/O of a run of Taillight", own::looks_like_ios, own::read_ios),
+    format("table of a run of Taillight", own::looks_like_points, own::read_points),
+    format("summary of a run of Taillight", own::looks_like_summary, own::read_summary),
     format("log of histograms of fio", fio_hist::looks_like, fio_hist::read),
     format("log of latencies, bandwidth or IOPS of fio", fio_log::looks_like, fio_log::read),
 ];
@@ -94,6 +98,7 @@ pub const HEAD: usize = 64 << 10;
 
 /// The format of a result, by how its text begins; none for everything unknown.
 pub fn detect(head: &str) -> Option<&'static ResultFormat> {
+    let head = head.trim_start_matches(source::BOM);
     RESULTS.iter().find(|format| (format.looks_like)(head))
 }
 
@@ -154,6 +159,10 @@ impl ForeignResult {
         if ios > MOST_OPERATIONS {
             let what = "the result counts more operations than any run does";
             let e = Error::corrupt(what).with("path", from.file).with("operations", ios);
+            return Err(e.hint("look for a number that is damaged"));
+        }
+        if let Some(what) = ops().find_map(beyond) {
+            let e = Error::corrupt(format!("{what} that no run has")).with("path", from.file);
             return Err(e.hint("look for a number that is damaged"));
         }
         let says = |op: &ImportedOp| op.count > 0 || op.iops > 0.0 || op.bytes_per_s > 0.0;
@@ -270,6 +279,20 @@ fn workload(w: &ForeignWorkload) -> serde_json::Value {
         },
         "arrival": {"kind": "burst"}, "sync": "none", "payload": {"kind": "random"}, "cpus": []
     })
+}
+
+/// A figure that is no number, below zero or beyond any run.
+fn beyond(op: &ImportedOp) -> Option<&'static str> {
+    let good = |v: f64| v.is_finite() && v >= 0.0;
+    if !good(op.iops) || !good(op.bytes_per_s) {
+        return Some("a rate");
+    }
+    let it = &op.latency;
+    let whole = [it.min_ns, it.max_ns].into_iter().flatten();
+    let whole = whole.chain(it.percentiles.iter().map(|p| p.ns));
+    let far = whole.chain(it.bins.iter().map(|bin| bin.hi_ns)).any(|ns| ns > LAST_NS as u64);
+    let known = [it.mean_ns, it.stddev_ns].into_iter().flatten().all(good);
+    (far || !known).then_some("a latency")
 }
 
 fn fidelity(latency: &ImportedLatency) -> Fidelity {

@@ -164,10 +164,15 @@ impl SbkRow<'_, '_> {
         let of = |name: &str| self.number(name).map(|value| value * ns);
         Ok(ImportedLatency {
             count,
-            min_ns: Some(of("MinLatency")? as u64),
+            // Not in the first versions.
+            min_ns: match self.names.contains(&"MinLatency") {
+                true => Some(of("MinLatency")? as u64),
+                false => None,
+            },
             max_ns: Some(of("MaxLatency")? as u64),
             mean_ns: Some(of("AvgLatency")?),
             percentiles: percentiles.into_iter().map(|(_, p)| p).collect(),
+            step_ns: Some(ns as u64).filter(|step| *step > 1),
             ..ImportedLatency::default()
         })
     }

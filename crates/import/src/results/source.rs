@@ -8,6 +8,8 @@ use taillight_core::{Error, Result};
 
 /// Longest line, bytes: a packed histogram of five digits has less.
 const LONGEST_LINE: u64 = 8 << 20;
+/// What programs of Windows put before a text.
+pub const BOM: &str = "\u{feff}";
 /// Longest result that is read as a whole, bytes.
 const LARGEST: u64 = 1 << 30;
 
@@ -83,6 +85,9 @@ impl<'a> ResultSource<'a> {
             Ok(0) => return Ok(None),
             Ok(_) => self.line += 1,
             Err(e) => return Err(self.unreadable(e)),
+        }
+        if self.line == 1 && self.held.starts_with(BOM.as_bytes()) {
+            self.held.drain(..BOM.len());
         }
         if self.held.len() as u64 == LONGEST_LINE && self.held.last() != Some(&b'\n') {
             return Err(self.damaged("the line is too long").with("bytes at most", LONGEST_LINE));
@@ -161,14 +166,42 @@ impl<'a> ResultSource<'a> {
     }
 
     fn unreadable(&self, e: std::io::Error) -> Error {
-        let error = Error::unavailable("cannot read the file").with("path", self.file);
-        error.with("after line", self.line).source(e)
+        unreadable(self.file, e).with("after line", self.line)
+    }
+}
+
+/// A result that cannot be read: what unpacks it says so of one that is damaged or cut short, the system of all else.
+pub fn unreadable(file: impl Display, e: std::io::Error) -> Error {
+    match e.raw_os_error() {
+        Some(_) => Error::unavailable("cannot read the file").with("path", file).source(e),
+        None => {
+            Error::corrupt("the packed file is damaged or cut short").with("path", file).source(e)
+        }
     }
 }
 
 /// A number that a tool prints of what it measured: finite, and not below zero.
 pub fn figure(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
+}
+
+/// Fields of a row; a quoted one may have separators, and two quotes for one (RFC 4180).
+pub fn fields(row: &str, separator: char) -> Vec<String> {
+    let (mut all, mut field) = (Vec::new(), String::new());
+    let (mut quoted, mut chars) = (false, row.chars().peekable());
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                field.push('"');
+            }
+            '"' => quoted = !quoted,
+            c if c == separator && !quoted => all.push(std::mem::take(&mut field)),
+            c => field.push(c),
+        }
+    }
+    all.push(field);
+    all
 }
 
 #[cfg(test)]
@@ -183,6 +216,7 @@ mod tests {
     fn lines_come_with_their_place_and_are_bounded() {
         let mut it = source(b"a \r\n\xff\nc");
         assert_eq!(it.next_line().unwrap(), Some("a"));
+        assert_eq!(source("\u{feff}a\n".as_bytes()).next_line().unwrap(), Some("a"));
         let error = it.next_line().unwrap_err().to_string();
         assert!(error.contains("not text") && error.contains("line: 2"), "{error}");
         assert_eq!(it.next_line().unwrap(), Some("c"));

@@ -11,6 +11,7 @@ use taillight_core::{OpKind, Record, Result, Stamp, Status};
 use taillight_rundir::origin::ImportedOp;
 
 use super::every_io::{BASE_NS, EveryIo};
+use super::source::fields;
 use super::{
     ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
 };
@@ -185,7 +186,7 @@ fn rows(source: &mut ResultSource<'_>, each: &mut RowSink<'_>) -> Result<()> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let fields = fields(&line);
+        let fields = fields(&line, '\t');
         let wrong = |column| source.damaged(damaged).with("column", column);
         match &columns {
             None => columns = Some(TableColumns::of(&fields).map_err(wrong)?),
@@ -212,25 +213,6 @@ fn whole_row(source: &mut ResultSource<'_>) -> Result<Option<String>> {
         }
     }
     Ok(Some(row))
-}
-
-/// Fields between tabs; a quoted one may have tabs, and two quotes for one (RFC 4180).
-fn fields(row: &str) -> Vec<String> {
-    let (mut all, mut field) = (Vec::new(), String::new());
-    let (mut quoted, mut chars) = (false, row.chars().peekable());
-    while let Some(c) = chars.next() {
-        match c {
-            '"' if quoted && chars.peek() == Some(&'"') => {
-                chars.next();
-                field.push('"');
-            }
-            '"' => quoted = !quoted,
-            '\t' if !quoted => all.push(std::mem::take(&mut field)),
-            c => field.push(c),
-        }
-    }
-    all.push(field);
-    all
 }
 
 /// Where the columns that are read stand, which differs by version; the last three are not in all of them.

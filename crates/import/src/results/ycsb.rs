@@ -164,7 +164,7 @@ fn run(
         notes.push("reads and updates include those of read-modify-writes".into());
     }
     let spans = match intended {
-        true => "from the intended begin, in whole us",
+        true => "from the time that the schedule wanted, in whole us",
         false => "from the begin of the call, in whole us",
     };
     foreign(source, spans, ops, 0, notes).run(source)
@@ -209,13 +209,19 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
     percentiles.sort_by(|a, b| a.0.total_cmp(&b.0));
     // Counts by ms add up to all; a series of means does not.
     let counted = of.numbered.iter().fold(0.0, |sum, (_, n)| sum + n);
-    let bins: Vec<ImportedBin> = match count > 0 && counted == count as f64 {
+    // Those of other programs with YCSB's words may be of another unit: they are beyond the highest latency.
+    let highest = of.numbered.iter().filter(|(_, n)| *n > 0.0).map(|(ms, _)| *ms).max();
+    let beyond = us("MaxLatency(us)").is_some_and(|max| highest > Some(max / 1_000_000));
+    let bins: Vec<ImportedBin> = match count > 0 && counted == count as f64 && !beyond {
         true => of.numbered.iter().filter(|(_, n)| *n > 0.0).map(|(ms, n)| bin(*ms, *n)).collect(),
         false => {
             if !of.numbered.is_empty() {
-                notes.push(format!(
-                    "{name}: means over time (measurementtype=timeseries) are not read"
-                ));
+                notes.push(match beyond && counted == count as f64 {
+                    true => format!("{name}: counts by latency are in no known unit, and not read"),
+                    false => {
+                        format!("{name}: means over time (measurementtype=timeseries) are not read")
+                    }
+                });
             }
             Vec::new()
         }
@@ -231,6 +237,8 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
         stddev_ns: value("LatencyVariance(us)").map(|us2| us2.max(0.0).sqrt() * 1e3),
         percentiles: percentiles.into_iter().map(|(_, p)| p).collect(),
         bins,
+        // Only its own histogram, which counts by ms, has a variance.
+        step_ns: Some(value("LatencyVariance(us)").map_or(1_000, |_| 1_000_000)),
     }
 }
 

@@ -1,0 +1,319 @@
+//! What `taillight export` writes of a run, back as a run: every I/O (`ios-csv`), the table of a run or a series (`csv`),
+//! the summary (`json`). Its histograms (`hdr`) are [`super::hdr_log`]'s, fio's JSON is [`super::fio`]'s.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_rundir::Summary;
+use taillight_rundir::latency::{Latency, Quantile};
+use taillight_rundir::origin::{
+    ImportSource, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
+};
+use taillight_rundir::points::PERCENTILES;
+use taillight_rundir::summary::Totals;
+
+use super::every_io::EveryIo;
+use super::source::{fields, figure};
+use super::{
+    ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
+};
+
+/// First columns of every I/O, and of the table.
+const IOS: &str = "phase,workload,worker,op,target,offset_bytes,key,size_bytes,";
+const POINTS: &str = "series,point,run,round,role,status,";
+/// Phases whose I/Os are the run's.
+const MEASURED: [&str; 2] = ["measure", "drain"];
+/// Rows of a table at most.
+const MOST_ROWS: usize = 100_000;
+
+pub fn looks_like_ios(head: &str) -> bool {
+    head.starts_with(IOS)
+}
+
+pub fn looks_like_points(head: &str) -> bool {
+    head.starts_with(POINTS)
+}
+
+pub fn looks_like_summary(head: &str) -> bool {
+    head.starts_with('{')
+        && ["\"taillight\"", "\"run_id\"", "\"verdict\""].iter().all(|it| head.contains(it))
+}
+
+fn foreign(source: &ResultSource<'_>, kind: &str) -> ForeignResult {
+    let spans = match kind {
+        "response" => ImportSource::SCHEDULED,
+        _ => "from submission to completion",
+    };
+    ForeignResult {
+        tool: "taillight",
+        driver: "taillight",
+        name: name_of(source.file),
+        spans: spans.to_owned(),
+        ..ForeignResult::default()
+    }
+}
+
+/// Workloads of a file, numbered as they come.
+#[derive(Default)]
+struct SeenWorkloads(Vec<u16>);
+
+impl SeenWorkloads {
+    fn of(&mut self, number: u16) -> u16 {
+        let known = self.0.iter().position(|it| *it == number).unwrap_or_else(|| {
+            self.0.push(number);
+            self.0.len() - 1
+        });
+        known as u16
+    }
+}
+
+pub fn read_ios(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    source.says_unit(ResultUnit::Ns)?;
+    let (mut every, mut seen) = (EveryIo::default(), SeenWorkloads::default());
+    let (mut scheduled, mut workers) = (false, BTreeMap::<u16, u16>::new());
+    ios(source, &mut |(workload, worker), record| {
+        let workload = seen.of(workload);
+        let most = workers.entry(workload).or_default();
+        *most = (*most).max(worker);
+        scheduled |= record.intended.is_some();
+        every.add((workload, worker), record);
+        Ok(())
+    })?;
+    let mut found = foreign(source, if scheduled { "response" } else { "service" });
+    found.workloads = (0..)
+        .zip(&seen.0)
+        .map(|(index, number)| {
+            let ops = every.ops(index);
+            let largest = ops.values().max_by_key(|op: &&ImportedOp| op.bytes);
+            let block = largest.map_or(0, |op| op.bytes / op.count.max(1));
+            let figures = ImportedWorkload { name: format!("w{number}"), group: 0, ops };
+            let workers = workers.get(&index).map_or(0, |most| u32::from(*most) + 1);
+            ForeignWorkload { figures, random: false, workers, depth: 0, block }
+        })
+        .collect();
+    found.rows = every.any().then(|| {
+        every.rows(Box::new(|source, sink| {
+            let mut seen = SeenWorkloads::default();
+            ios(source, &mut |(workload, worker), record| sink((seen.of(workload), worker), record))
+        }))
+    });
+    found.run(source)
+}
+
+fn ios(
+    source: &mut ResultSource<'_>,
+    each: &mut dyn FnMut((u16, u16), &Record) -> Result<()>,
+) -> Result<()> {
+    let columns = source.whole_line()?.map_or(0, |head| head.split(',').count());
+    while let Some(line) = source.whole_line()? {
+        let fields: Vec<&str> = line.split(',').collect();
+        if fields.len() != columns {
+            return Err(source.damaged("the row has not as many columns as the header"));
+        }
+        if !MEASURED.contains(&fields[0]) {
+            continue;
+        }
+        let (owner, record) = io(&fields).ok_or_else(|| {
+            source.damaged("no row of I/Os of Taillight, or times beyond any run")
+        })?;
+        each(owner, &record)?;
+    }
+    Ok(())
+}
+
+/// A row, in the order of `ios.parquet`.
+fn io(fields: &[&str]) -> Option<((u16, u16), Record)> {
+    let [
+        _,
+        workload,
+        worker,
+        op,
+        target,
+        offset,
+        key,
+        size,
+        moved,
+        count,
+        intended,
+        origin,
+        submit,
+        issued,
+        first,
+        complete,
+        sync_ns,
+        retries,
+        status,
+        ..,
+    ] = fields
+    else {
+        return None;
+    };
+    fn known<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
+        if text.is_empty() { Some(None) } else { Some(Some(text.parse().ok()?)) }
+    }
+    let stamp = |text: &str| {
+        let ns: i64 = text.parse().ok()?;
+        (0..=LAST_NS).contains(&ns).then_some(Stamp(ns))
+    };
+    let maybe = |text: &str| if text.is_empty() { Some(None) } else { stamp(text).map(Some) };
+    let record = Record {
+        op: OpKind::from_name(op)?,
+        target: target.parse().ok()?,
+        offset: known(offset)?,
+        key: known(key)?,
+        size: size.parse().ok()?,
+        moved: known(moved)?,
+        count: known(count)?,
+        intended: maybe(intended)?,
+        origin: maybe(origin)?,
+        submit: stamp(submit)?,
+        issued: maybe(issued)?,
+        first: maybe(first)?,
+        complete: stamp(complete)?,
+        sync_ns: known(sync_ns)?,
+        retries: known(retries)?,
+        status: Status(status.parse().ok()?),
+    };
+    let forward = record.complete >= record.submit;
+    forward.then_some(((workload.parse().ok()?, worker.parse().ok()?), record))
+}
+
+pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    source.says_unit(ResultUnit::Ns)?;
+    let head = source.whole_line()?.unwrap_or_default();
+    let names = fields(&head, ',');
+    let mut workloads: Vec<ForeignWorkload> = Vec::new();
+    let (mut kind, mut run) = (String::new(), String::new());
+    while let Some(line) = source.whole_line()? {
+        let row = fields(&line, ',');
+        if row.len() != names.len() {
+            return Err(source.damaged("the row has not as many columns as the header"));
+        }
+        let text = |name: &str| {
+            let at = names.iter().position(|known| known == name);
+            let text = at.and_then(|at| row.get(at)).map(String::as_str);
+            text.ok_or_else(|| source.damaged("a column is missing").with("column", name))
+        };
+        let number = |name: &str| match text(name)? {
+            "" => Ok(None),
+            it => figure(it).map(Some).ok_or_else(|| {
+                source.damaged("a figure that is no number").with("column", name).with("it", it)
+            }),
+        };
+        let op = OpKind::from_name(text("op")?)
+            .ok_or_else(|| source.damaged("no operation of Taillight").with("column", "op"))?;
+        if op.is_part() {
+            continue;
+        }
+        if kind.is_empty() {
+            kind = text("latency")?.to_owned();
+        }
+        let (of, name) = (text("run")?.to_owned(), text("workload")?.to_owned());
+        let op_figures = point(&number)?;
+        // Runs are one after another.
+        let group = workloads.last().map_or(0, |w| w.figures.group);
+        let group = if run.is_empty() || run == of { group } else { group + 1 };
+        match workloads.last_mut().filter(|w| w.figures.group == group && w.figures.name == name) {
+            Some(w) => drop(w.figures.ops.insert(op, op_figures)),
+            None => {
+                let figures =
+                    ImportedWorkload { name, group, ops: BTreeMap::from([(op, op_figures)]) };
+                workloads.push(ForeignWorkload {
+                    figures,
+                    random: false,
+                    workers: 0,
+                    depth: 0,
+                    block: 0,
+                });
+            }
+        }
+        run = of;
+        if workloads.len() > MOST_ROWS {
+            return Err(source.damaged("there are too many rows"));
+        }
+    }
+    if workloads.last().is_some_and(|w| w.figures.group > 0) {
+        for w in &mut workloads {
+            w.figures.name = format!("{}-{}", w.figures.name, w.figures.group + 1);
+        }
+    }
+    ForeignResult { workloads, ..foreign(source, &kind) }.run(source)
+}
+
+/// The figures of a row, by the names of its columns.
+fn point(number: &dyn Fn(&str) -> Result<Option<f64>>) -> Result<ImportedOp> {
+    let mut percentiles = Vec::new();
+    for (name, p) in PERCENTILES {
+        let ns = number(&format!("{name}_ns"))?;
+        percentiles.extend(ns.map(|ns| ImportedPercentile { p: p.to_owned(), ns: ns as u64 }));
+    }
+    let whole = |name: &str| number(name).map(|n| n.unwrap_or(0.0) as u64);
+    let (count, errors) = (whole("ops")?, whole("errors")?);
+    Ok(ImportedOp {
+        count,
+        errors,
+        bytes: whole("bytes")?,
+        duration_ns: whole("duration_ns")?,
+        iops: number("iops")?.unwrap_or(0.0),
+        bytes_per_s: number("bytes_per_s")?.unwrap_or(0.0),
+        latency: ImportedLatency {
+            count: count.saturating_sub(errors),
+            max_ns: number("max_ns")?.map(|ns| ns as u64),
+            mean_ns: number("mean_ns")?,
+            percentiles,
+            ..ImportedLatency::default()
+        },
+    })
+}
+
+pub fn read_summary(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    source.says_unit(ResultUnit::Ns)?;
+    let mut text = String::new();
+    while let Some(line) = source.next_line()? {
+        text.push_str(line);
+        text.push('\n');
+    }
+    let summary: Summary = serde_json::from_str(&text)
+        .map_err(|e| source.bad_json("the summary of Taillight is damaged", e))?;
+    let kind = summary.ops.values().next().map_or("service", |t| t.latencies.main_kind().name());
+    let workload = |(done, group): (&taillight_rundir::summary::WorkloadSummary, u32)| {
+        let ops = done.ops.iter().filter(|(op, _)| !op.is_part());
+        let ops = ops.map(|(op, totals)| (*op, imported(totals))).collect();
+        let figures = ImportedWorkload { name: done.name.clone(), group, ops };
+        ForeignWorkload { figures, random: false, workers: 0, depth: 0, block: 0 }
+    };
+    ForeignResult {
+        version: Some(summary.taillight.clone()),
+        workloads: summary.workloads.iter().map(|done| workload((done, 0))).collect(),
+        ..foreign(source, kind)
+    }
+    .run(source)
+}
+
+fn imported(totals: &Totals) -> ImportedOp {
+    ImportedOp {
+        count: totals.count,
+        errors: totals.errors,
+        bytes: totals.bytes,
+        duration_ns: totals.duration_ns,
+        iops: totals.iops,
+        bytes_per_s: totals.bytes_per_s,
+        latency: latency(totals.latencies.main()),
+    }
+}
+
+fn latency(it: &Latency) -> ImportedLatency {
+    // One that its I/Os, dependent as they were, could not resolve would look resolved.
+    let value = |q: &Quantile| q.ns.or(q.observed_ns.filter(|_| it.count < q.needs));
+    let given = it.percentiles.iter();
+    let given = given.filter_map(|p| Some(ImportedPercentile { p: p.p.clone(), ns: value(p)? }));
+    ImportedLatency {
+        count: it.count,
+        min_ns: it.min_ns,
+        max_ns: it.max_ns,
+        mean_ns: it.mean_ns,
+        stddev_ns: it.stddev_ns,
+        percentiles: given.collect(),
+        ..ImportedLatency::default()
+    }
+}

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
-use taillight_core::OpKind;
 use taillight_core::plan::{MixPart, Plan, ReplayPlan, TraceFit, TraceTiming};
+use taillight_core::{LatencyKind, OpKind};
 use taillight_report::differing;
 use taillight_rundir::compare::{Comparable, ComparableVerdict};
 use taillight_rundir::summary::VerdictStatus;
@@ -46,6 +46,7 @@ pub fn judge(base: &[&SideRun], new: &[&SideRun]) -> Comparable {
             "one side replays what the other recorded: operations and their times are the same"
                 .to_owned(),
         ),
+        false if is_foreign(a) || is_foreign(b) => found.foreign_mix(a, b),
         false => found.load(&a.manifest.plan, &b.manifest.plan),
     }
     let all: Vec<&SideRun> = base.iter().chain(new).copied().collect();
@@ -142,7 +143,7 @@ impl Objections {
             self.add(ComparableVerdict::Yes, text);
         }
         for op in common {
-            let kinds = all.iter().map(|run| run.summary.ops[&op].latencies.main_kind());
+            let kinds = all.iter().map(|run| kind_of(run, op));
             if several(kinds.clone()) {
                 let kinds: BTreeSet<&str> = kinds.map(|kind| kind.name()).collect();
                 let kinds: Vec<&str> = kinds.into_iter().collect();
@@ -166,9 +167,39 @@ impl Objections {
             let text = format!("a latency is not the same in all runs ({said})");
             self.add(ComparableVerdict::Yes, text);
         }
+        for run in all.iter().filter(|run| is_foreign(run)) {
+            let errors = run.summary.ops.values().map(|totals| totals.latencies.main().error);
+            let most = errors.fold(0.0, f64::max);
+            if most > WIDE_BIN {
+                let text = format!(
+                    "a percentile of {} is the middle of its bin, up to {:.0} % off",
+                    run.manifest.run_id,
+                    100.0 * most
+                );
+                self.add(ComparableVerdict::Yes, text);
+            }
+        }
         if several(all.iter().map(|run| run.manifest.clock.source == "virtual")) {
             let text = "the time of some runs is virtual, of others real".to_owned();
             self.add(ComparableVerdict::No, text);
+        }
+    }
+
+    /// What was done, where a result of another tool does not tell what was asked.
+    fn foreign_mix(&mut self, a: &SideRun, b: &SideRun) {
+        let ops: BTreeSet<OpKind> =
+            a.summary.ops.keys().chain(b.summary.ops.keys()).copied().collect();
+        for op in ops.into_iter().filter(|op| !op.is_part() && *op != OpKind::Fsync) {
+            let (one, other) = (share_of(a, op), share_of(b, op));
+            if (one - other).abs() > OTHER_MIX {
+                let text = format!(
+                    "the sides have another mix: {} is {:.0} % of one and {:.0} % of the other",
+                    op.name(),
+                    100.0 * one,
+                    100.0 * other
+                );
+                self.add(ComparableVerdict::Doubtful, text);
+            }
         }
     }
 
@@ -199,6 +230,30 @@ impl Objections {
     }
 }
 
+/// From here on bins of another tool are told, as a share of a value.
+const WIDE_BIN: f64 = 0.01;
+/// Shares of operations that differ by less are those of chance: another tool tells what was done, not what was asked.
+const OTHER_MIX: f64 = 0.05;
+
+fn is_foreign(run: &SideRun) -> bool {
+    run.manifest.origin.imported().is_some()
+}
+
+/// What the latencies of an operation are.
+fn kind_of(run: &SideRun, op: OpKind) -> LatencyKind {
+    match run.manifest.origin.imported() {
+        Some(source) if source.is_scheduled() => LatencyKind::Response,
+        _ => run.summary.ops[&op].latencies.main_kind(),
+    }
+}
+
+/// Share of an operation in what a run did.
+fn share_of(run: &SideRun, op: OpKind) -> f64 {
+    let whole = run.summary.ops.iter().filter(|(op, _)| !op.is_part());
+    let all: u64 = whole.map(|(_, totals)| totals.count).sum();
+    run.summary.ops.get(&op).map_or(0.0, |totals| totals.count as f64 / all.max(1) as f64)
+}
+
 /// Share of each operation in a mix, in millionths.
 fn shares(mix: &[MixPart]) -> BTreeMap<OpKind, u64> {
     let all: u64 = mix.iter().map(|part| u64::from(part.weight)).sum();
@@ -218,6 +273,10 @@ pub fn differs<'a>(runs: impl Iterator<Item = &'a SideRun>) -> Option<String> {
 fn differing_names(runs: &[&SideRun]) -> Vec<String> {
     let manifests: Vec<&Manifest> = runs.iter().map(|run| &run.manifest).collect();
     let mut names = differing(&manifests);
+    if runs.iter().any(|run| is_foreign(run)) {
+        // How long it was and what it did stand in the place of what was asked.
+        names.retain(|name| name != "run.duration" && !name.ends_with(".mix"));
+    }
     let environments: Vec<Value> =
         manifests.iter().map(|m| Value::Object(m.environment.clone())).collect();
     // What another tool did not say is no difference.

@@ -105,7 +105,9 @@ impl RunFigure for GateFigure {
         let totals = run.summary.ops.get(&self.op);
         match (self.figure, self.value(run), totals) {
             (Figure::Percentile(_), Some(value), Some(totals)) => {
-                totals.latencies.main().error + TICK_NS / value.max(TICK_NS)
+                let bin = self.quantile(run).and_then(|q| q.bin);
+                let error = bin.map_or(totals.latencies.main().error, |bin| bin.error());
+                error + TICK_NS / value.max(TICK_NS)
             }
             _ => 0.0,
         }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use taillight_core::units::readable::in_line;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, ErrorKind, Result};
 use taillight_import::results::{self, HEAD, ResultFormat, ResultSource, ResultUnit};
 use taillight_report::ReportOptions;
 use taillight_rundir::{RunDir, check_is_dir, sums};
@@ -13,22 +13,22 @@ use taillight_suite::runner::DEFAULT_PARENT;
 
 use crate::output;
 
-/// The run directory that `path` names: itself, or the one that a result of another tool is made into. Errors:
-/// `Unavailable` for nothing and for a file that is no such result; `Corrupt` for a damaged one.
+/// The run directory that `path` names: itself, or the one that a result of another tool is made into. Errors: `Usage`
+/// for what is neither, and for a damaged result; `Unavailable` for nothing.
 pub fn run_of(path: &Path, unit: Option<ResultUnit>) -> Result<PathBuf> {
     match path.is_file() {
         true => imported(path, unit, None),
-        false => Ok(path.to_owned()),
+        false => check_is_dir(path).map(|()| path.to_owned()),
     }
 }
 
 /// Makes the run directory `to` of a result, else one beside other runs that is found again by the file's
 /// content. Errors: as [`run_of`], and those of a directory that is in use.
 pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Result<PathBuf> {
-    let Some(format) = format_of(file)? else {
+    let Some(format) = format_of(file).map_err(as_usage)? else {
         return Err(match check_is_dir(file) {
             Err(_) if std::fs::metadata(file).is_ok_and(|it| it.len() == 0) => {
-                Error::corrupt("the file is empty").with("path", file.display())
+                Error::usage("the file is empty").with("path", file.display())
             }
             Err(e) => {
                 let known: Vec<&str> = results::RESULTS.iter().map(|f| f.about).collect();
@@ -39,11 +39,8 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
         });
     };
     let (name, crc32) = (file.to_string_lossy(), sums::crc32_of(file)?);
-    let source = || {
-        let input = opened(file).map_err(|e| unreadable(file, e))?;
-        Ok(ResultSource::new(&name, crc32.clone(), input).in_unit(unit))
-    };
-    let run = (format.read)(&mut source()?)?;
+    let source = || Ok(ResultSource::new(&name, crc32.clone(), opened(file)?).in_unit(unit));
+    let run = (format.read)(&mut source()?).map_err(as_usage)?;
     run.notes.iter().for_each(|note| output::note(&format!("{}: {note}", in_line(file.display()))));
     let own = || format!("{DEFAULT_PARENT}/{}-{}", run.manifest.plan.run.name, run.manifest.run_id);
     let dir = to.map_or_else(|| PathBuf::from(own()), Path::to_owned);
@@ -77,15 +74,30 @@ pub fn is_result(file: &Path) -> bool {
 /// The format of a file by how it begins.
 fn format_of(file: &Path) -> Result<Option<&'static ResultFormat>> {
     let mut head = Vec::new();
-    let mut read = || opened(file)?.take(HEAD as u64).read_to_end(&mut head);
-    read().map_err(|e| unreadable(file, e))?;
+    let read = opened(file)?.take(HEAD as u64).read_to_end(&mut head);
+    read.map_err(|e| results::unreadable(file.display(), e))?;
     Ok(results::detect(&String::from_utf8_lossy(&head)))
 }
 
-fn opened(file: &Path) -> std::io::Result<Box<dyn BufRead>> {
-    results::unpacked(BufReader::new(File::open(file)?))
+/// Errors: `Usage` for what is no regular file: a pipe would wait for a writer.
+fn opened(file: &Path) -> Result<Box<dyn BufRead>> {
+    let unreadable = |e| results::unreadable(file.display(), e);
+    if !std::fs::metadata(file).map_err(unreadable)?.is_file() {
+        return Err(
+            Error::usage("a result is a file, and this is none").with("path", file.display())
+        );
+    }
+    let input = File::open(file).map_err(unreadable)?;
+    results::unpacked(BufReader::new(input)).map_err(unreadable)
 }
 
-fn unreadable(file: &Path, e: std::io::Error) -> Error {
-    Error::unavailable("cannot read the file").with("path", file.display()).source(e)
+/// A damaged result is a wrong file on the command line, and no run directory that went bad.
+fn as_usage(e: Error) -> Error {
+    match e.kind() {
+        ErrorKind::Corrupt => {
+            let hint = e.hint_text().unwrap_or("give the result as the tool wrote it, whole");
+            Error::usage(e.to_string()).hint(hint)
+        }
+        _ => e,
+    }
 }

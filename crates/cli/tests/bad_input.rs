@@ -294,7 +294,7 @@ fn other_commands_refuse_too() {
     run(dir.path(), &["schema", "summary", "--markdown"], 2);
     let (_, err) = run(dir.path(), &["report", "absent"], 4);
     assert!(err.contains("no run directory"), "{err}");
-    let (_, err) = run(dir.path(), &["report", "."], 4);
+    let (_, err) = run(dir.path(), &["report", "."], 2);
     assert!(err.contains("no manifest.json"), "{err}");
     run(dir.path(), &["report"], 2);
     run(dir.path(), &["rnu"], 2);

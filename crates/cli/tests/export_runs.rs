@@ -229,7 +229,7 @@ fn what_cannot_be_exported_is_refused_with_the_reason() {
         ("export off --format ios-csv", 2, "kept no single I/Os"),
         ("export off --format perfetto", 2, "kept no single I/Os"),
         ("export series --format hdr", 2, "a series has several runs"),
-        ("export empty --format json", 4, "no manifest.json"),
+        ("export empty --format json", 2, "no manifest.json"),
         ("export none --format json", 4, "no run directory of this name"),
         ("export job.toml --format hdr", 2, "this is a file"),
         ("export fio.json --format json", 2, "import RESULT --as-run DIR"),

@@ -2,6 +2,7 @@
 
 mod ab;
 mod bad_input;
+mod bad_results;
 mod common;
 mod compare;
 mod compare_page;
@@ -28,6 +29,7 @@ mod plugin;
 mod process;
 mod prometheus;
 mod prompt;
+mod real_tools;
 mod replay;
 mod runs;
 mod screen;

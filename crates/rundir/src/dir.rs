@@ -247,7 +247,7 @@ fn is_new(path: &Path) -> Result<bool> {
     }
 }
 
-/// Errors: `Unavailable` where nothing is at `path`, or a file where a directory is wanted.
+/// Errors: `Unavailable` where nothing is at `path`; `Usage` where a file is.
 pub fn check_is_dir(path: &Path) -> Result<()> {
     fs::metadata(path).map_err(|e| not_a_run(path, e)).and_then(|found| match found.is_dir() {
         true => Ok(()),
@@ -256,15 +256,19 @@ pub fn check_is_dir(path: &Path) -> Result<()> {
 }
 
 fn not_a_run(path: &Path, e: io::Error) -> Error {
-    let what = match e.kind() {
-        _ if path.is_dir() => "the directory holds no manifest.json, so it is no run directory",
-        io::ErrorKind::NotFound => "there is no run directory of this name",
-        io::ErrorKind::NotADirectory => "this is a file, no run directory",
-        _ => "the run directory cannot be opened",
+    let error = match e.kind() {
+        // What was named is there, and is something else.
+        _ if path.is_dir() => {
+            Error::usage("the directory holds no manifest.json, so it is no run directory")
+        }
+        io::ErrorKind::NotADirectory => Error::usage("this is a file, no run directory"),
+        io::ErrorKind::NotFound => {
+            Error::unavailable("there is no run directory of this name").source(e)
+        }
+        _ => Error::unavailable("the run directory cannot be opened").source(e),
     };
-    Error::unavailable(what)
+    error
         .with("path", path.display())
-        .source(e)
         .hint("give the directory that `taillight run` printed as its output")
 }
 

@@ -1,0 +1,182 @@
+//! Files that are no result of another tool, or a damaged one: told with their place, and nothing is kept.
+
+use std::path::{Path, PathBuf};
+
+use crate::common::{run, run_line, scratch, unwrapped};
+
+/// What fio 3.33 wrote.
+fn fio() -> String {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/src/render/fio_json/fio.json");
+    std::fs::read_to_string(file).expect("a result of fio")
+}
+
+fn sample(name: &str) -> Vec<u8> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../import/tests/results");
+    std::fs::read(dir.join(name)).expect("a sample")
+}
+
+/// The file is refused by every command that takes results, in these words, and leaves nothing behind.
+fn refused(dir: &Path, file: &str, words: &str) {
+    for line in [
+        format!("report {file}"),
+        format!("import {file} --as-run kept"),
+        format!("compare {file} {file}"),
+    ] {
+        let (out, err) = run_line(dir, &line, 2);
+        let err = unwrapped(&err);
+        assert!(out.is_empty() && err.contains(words) && err.contains(file), "{line}: {err}");
+        assert!(!err.contains("os error"), "{line}: {err}");
+    }
+    assert!(!dir.join("kept").exists() && !dir.join("taillight-runs").exists(), "{file}");
+}
+
+#[test]
+fn a_damaged_result_of_fio_is_told_with_its_line() {
+    let dir = scratch();
+    let good = fio();
+    let with = |whole: &str, bad: &str| {
+        assert!(good.contains(whole), "{whole}");
+        good.replacen(whole, bad, 1)
+    };
+    let count = "\"total_ios\" : ";
+    let max = "\"max\" : ";
+    for (file, text, words) in [
+        ("cut.json", good[..good.len() / 2].to_owned(), "cut short (line: "),
+        ("nan.json", with("\"runtime\" : ", "\"runtime\" : NaN"), "damaged (line: "),
+        ("minus.json", with("\"io_bytes\" : ", "\"io_bytes\" : -"), "damaged (line: "),
+        ("many.json", with(count, &format!("{count}99999999999999999999")), "damaged (line: "),
+        (
+            "far.json",
+            good.replace(max, "\"max\" : 5000000000000000000, \"was\" : "),
+            "that no run has",
+        ),
+        ("slow.json", good.replace("\"mean\" : ", "\"mean\" : -"), "below zero"),
+        ("none.json", "{\"fio version\" : \"fio-3.33\", \"jobs\" : []}".to_owned(), "no operation"),
+        (
+            "deep.json",
+            format!("{{\"fio version\" : \"fio-3.33\", \"jobs\" : {}", "[".repeat(99_999)),
+            "damaged (line: 1",
+        ),
+        ("old.json", with("fio-3.33", "fio-2.21"), "in other units"),
+    ] {
+        std::fs::write(dir.path().join(file), text).expect("written");
+        refused(dir.path(), file, words);
+    }
+}
+
+#[test]
+fn a_damaged_list_or_histogram_is_told_with_its_line() {
+    let dir = scratch();
+    let at = dir.path();
+    for (file, bytes, words) in [
+        ("cut_clat.1.log", sample("fio_clat.1.log"), "cut short"),
+        ("cut.hdr", sample("ycsb-READ.hdr"), "cut short"),
+        ("cut.csv", sample("sbk.csv"), "cut short"),
+        ("cut.tsv", sample("warp.tsv"), "cut short"),
+        ("cut-raw.txt", sample("ycsb-raw.txt"), "cut short"),
+    ] {
+        std::fs::write(at.join(file), &bytes[..bytes.len() - 5]).expect("written");
+        refused(at, file, words);
+    }
+    let log = "1, 500, 0, 4096, 0\n";
+    for (file, row) in [
+        ("minus_lat.1.log", "2, -500, 0, 4096, 0\n"),
+        ("far_lat.1.log", "2, 99999999999999999999, 0, 4096, 0\n"),
+        ("way_lat.1.log", "2, 500, 7, 4096, 0\n"),
+        ("word_lat.1.log", "2, fast, 0, 4096, 0\n"),
+    ] {
+        std::fs::write(at.join(file), format!("{log}{row}")).expect("written");
+        refused(at, file, "line: 2");
+    }
+    // A first row that is bad is one of a log all the same.
+    std::fs::write(at.join("first_lat.1.log"), "2, -500, 0, 4096, 0\n").expect("written");
+    refused(at, "first_lat.1.log", "line: 1");
+}
+
+#[test]
+fn a_packed_result_that_is_cut_short_is_told() {
+    let dir = scratch();
+    let at = dir.path();
+    std::fs::write(at.join("a.json"), fio()).expect("written");
+    let gzip = std::process::Command::new("gzip").args(["-c", "a.json"]).current_dir(at).output();
+    let packed = gzip.expect("gzip").stdout;
+    std::fs::write(at.join("a.gz"), &packed).expect("written");
+    run_line(at, "import a.gz --as-run whole", 0);
+    std::fs::write(at.join("a.gz"), &packed[..packed.len() / 2]).expect("written");
+    refused(at, "a.gz", "damaged or cut short");
+}
+
+#[test]
+fn what_is_no_result_and_no_run_is_told() {
+    let dir = scratch();
+    let at = dir.path();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(at.join(name), bytes).expect("written");
+    write("empty.json", b"");
+    write("brace.json", b"{}");
+    write("zeros", &[0; 4096]);
+    write("words.txt", b"seven, eight, nine, ten\n");
+    std::fs::create_dir(at.join("folder")).expect("made");
+    let pipe = std::process::Command::new("mkfifo").arg(at.join("pipe")).status();
+    assert!(pipe.expect("mkfifo").success());
+    refused(at, "empty.json", "the file is empty");
+    for file in ["brace.json", "zeros", "words.txt"] {
+        refused(at, file, "this is a file, no run directory");
+    }
+    for (line, words) in [
+        ("report folder", "no manifest.json"),
+        ("compare folder folder", "no run in it"),
+        ("import folder --as-run kept", "a result is a file, and this is none"),
+        ("export folder --format json", "no manifest.json"),
+        ("report pipe", "this is a file, no run directory"),
+        ("import pipe --as-run kept", "a result is a file, and this is none"),
+        ("report /dev/zero", "this is a file, no run directory"),
+        ("import /dev/zero --as-run kept", "a result is a file, and this is none"),
+    ] {
+        let (_, err) = run_line(at, line, 2);
+        let err = unwrapped(&err);
+        assert!(err.contains(words) && !err.contains("os error"), "{line}: {err}");
+    }
+    assert!(!at.join("kept").exists());
+}
+
+/// fio prints its warnings into the same file, and editors of Windows put a mark before a text and other ends of lines.
+#[test]
+fn text_around_a_result_and_other_ends_of_lines_are_none_of_it() {
+    let dir = scratch();
+    let at = dir.path();
+    let count = |run: &PathBuf| {
+        let text = std::fs::read_to_string(run.join("summary.json")).expect("a summary");
+        let summary: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        summary["totals"]["count"].clone()
+    };
+    let ycsb = String::from_utf8(sample("ycsb.txt")).expect("text");
+    let sbk = String::from_utf8(sample("sbk.csv")).expect("text");
+    let db_bench = String::from_utf8(sample("db_bench-histogram.txt")).expect("text");
+    for (name, plain, unit) in [
+        ("fio", fio(), None),
+        ("ycsb", ycsb, None),
+        ("sbk", sbk, None),
+        ("db_bench", db_bench, None),
+        ("hgrm", String::from_utf8(sample("plain.hgrm")).expect("text"), Some("us")),
+        ("raw", String::from_utf8(sample("ycsb-raw.txt")).expect("text"), None),
+        ("lines", String::from_utf8(sample("ycsb-lines.json")).expect("text"), None),
+    ] {
+        let windows = format!("\u{feff}{}", plain.replace('\n', "\r\n"));
+        let around = format!("fio: a warning {{ of sorts }}\n{plain}\nand a word after it\n");
+        let mut files = vec![("plain", plain), ("windows", windows)];
+        if name == "fio" {
+            files.push(("around", around));
+        }
+        let mut counts = Vec::new();
+        for (kind, text) in files {
+            let file = format!("{name}-{kind}");
+            std::fs::write(at.join(&file), text).expect("written");
+            let kept = format!("kept-{file}");
+            let mut words = vec!["import", file.as_str(), "--as-run", kept.as_str()];
+            words.extend(unit.iter().flat_map(|unit| ["--unit", unit]));
+            run(at, &words, 0);
+            counts.push(count(&at.join(&kept)));
+        }
+        assert!(counts.windows(2).all(|two| two[0] == two[1]), "{name}: {counts:?}");
+    }
+}

@@ -48,8 +48,13 @@ const TESTS: &[Requirement] = &[
     need("psql", "postgresql", "driver postgres: tests"),
     need("libsqlite3.so.0", "libsqlite3-0", "driver sqlite: tests"),
     need("javac", "default-jdk-headless", "driver jvm: tests"),
-    need("mvn", "maven", "driver jvm: jars for tests"),
-    need("db_bench", "rocksdb-tools", "paired comparisons with RocksDB's own benchmark"),
+    need("mvn", "maven", "driver jvm, results of YCSB and HdrHistogram: jars for tests"),
+    need(
+        "db_bench",
+        "rocksdb-tools",
+        "paired comparisons with RocksDB's own benchmark; its results",
+    ),
+    need("blktrace", "blktrace", "traces that it writes and reads"),
     need("openssl", "openssl", "tests of TLS: certificates"),
     need("mandoc", "mandoc", "tests of the manual pages"),
     need("chromium", "chromium", "tests of pages: what stands where"),
@@ -129,8 +134,12 @@ pub fn main(args: &[&str]) -> Result<bool> {
     Ok(true)
 }
 
-/// Jars that tests of the driver `jvm` use, in Maven's local repository.
-const JARS: [&str; 2] = ["site.ycsb:core:0.17.0", "org.xerial:sqlite-jdbc:3.45.3.0"];
+/// Jars that tests of the driver `jvm` and of results of other tools use, in Maven's local repository.
+const JARS: [&str; 3] = [
+    "site.ycsb:core:0.17.0",
+    "org.xerial:sqlite-jdbc:3.45.3.0",
+    "org.hdrhistogram:HdrHistogram:2.2.2",
+];
 
 fn jars() -> Result<()> {
     let Some(mvn) = tool::which("mvn") else {

@@ -40,6 +40,7 @@ const ALLOWED_SKIPS: &[AllowedSkip] = &[
     ("no /dev/fuse here", 0, || lacks("/dev/fuse")),
     ("no disk that root may open", 0, no_disk_opens),
     ("no /dev/shm", 0, || lacks("/dev/shm")),
+    ("blktrace may not trace here", 0, locked_down),
     ("control group", 0, || lacks("/sys/fs/cgroup/blkio")),
     ("no direct I/O in", 0, || no_disk(&tool::target_dir())),
     ("/ is not on a block device", 0, || no_disk(Path::new("/"))),
@@ -64,6 +65,11 @@ fn no_rights() -> bool {
     let mask = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
     let mask = mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok());
     mask.is_none_or(|mask| mask & SYS_ADMIN == 0)
+}
+
+/// Whether the kernel keeps what it traces from root, or does not say.
+fn locked_down() -> bool {
+    no_loops() || !says("/sys/kernel/security/lockdown", "[none] integrity confidentiality")
 }
 
 fn no_bpf() -> bool {

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::common::traced::TestDisk;
 use crate::common::{run_line, scratch, taillight, text};
@@ -147,6 +148,192 @@ fn a_trace_is_described_without_being_run() {
     let problems: Vec<_> = validator.iter_errors(&found).collect();
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(found["rate"]["dispersion"][2]["index"], 0.0);
+}
+
+#[test]
+fn a_stall_in_the_middle_shows_in_the_responses_and_not_in_the_arrivals() {
+    let dir = scratch();
+    let at = dir.path();
+    msr(at, "t.csv", 1000);
+    let job = "[target]\ndriver = \"sim\"\nsize = \"64MiB\"\n[target.options]\n\
+               stalls = [{ start = \"300ms\", length = \"300ms\" }]\n\
+               [[workload]]\nqueue_depth = 1\ntrace = { file = \"t.csv\" }\n";
+    std::fs::write(at.join("job.toml"), job).unwrap();
+    run_line(at, "run job.toml --output a", 0);
+    let (csv, _) = run_line(at, "export a --format ios-csv", 0);
+    let head: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    let column = |name: &str| head.iter().position(|it| *it == name).unwrap();
+    let [intended, submit, complete] = ["intended_ns", "submit_ns", "complete_ns"].map(column);
+    let mut rows: Vec<[i64; 3]> = Vec::new();
+    for line in csv.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        rows.push([intended, submit, complete].map(|at| fields[at].parse().unwrap()));
+    }
+    assert_eq!(rows.len(), 1000);
+    // Each is due when the trace has it, to the nanosecond, and the sum of the stall's delays is not in it.
+    assert!(rows.iter().zip(0..).all(|(row, i)| row[0] - rows[0][0] == i * 1_000_000));
+    let over =
+        |of: &dyn Fn(&[i64; 3]) -> i64| rows.iter().filter(|row| of(row) > 1_000_000).count();
+    assert_eq!(over(&|row| row[2] - row[1]), 1, "the time of service has it once");
+    let late = over(&|row| row[2] - row[0]);
+    assert!((300..=340).contains(&late), "the response of {late} that were due in it");
+    let most = rows.iter().map(|row| row[2] - row[0]).max().unwrap();
+    assert!((299_000_000..=301_000_000).contains(&most), "{most}");
+}
+
+/// Kind, offset, size and due time since the first of every operation that a replay on `sim` does.
+fn done_of(dir: &Path, file: &str) -> Vec<(String, u64, u64, i64)> {
+    let _ = std::fs::remove_dir_all(dir.join("done"));
+    run_line(dir, &format!("run --driver sim --size 64MiB --replay {file} --output done"), 0);
+    let (csv, _) = run_line(dir, "export done --format ios-csv", 0);
+    let mut lines = csv.lines();
+    let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    let at = |name: &str| head.iter().position(|it| *it == name).expect(name);
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |name: &str| fields[at(name)].parse::<i64>().unwrap_or_default();
+        let (offset, size) = (number("offset_bytes") as u64, number("size_bytes") as u64);
+        (fields[at("op")].to_owned(), offset, size, number("intended_ns"))
+    };
+    let mut rows: Vec<_> = lines.map(row).collect();
+    rows.sort_by_key(|row| row.3);
+    let first = rows.first().map_or(0, |row| row.3);
+    rows.iter_mut().for_each(|row| row.3 -= first);
+    rows
+}
+
+#[test]
+fn a_log_that_fio_writes_is_replayed_as_it_stands_in_it() {
+    let test = "a_log_that_fio_writes_is_replayed_as_it_stands_in_it";
+    let dir = scratch();
+    let at = dir.path();
+    let fio = |line: &str| {
+        let done = Command::new("fio").args(line.split(' ')).current_dir(at).output();
+        done.inspect_err(|e| println!("skipped: {test}: no fio: {e}")).ok()
+    };
+    let write = "--name=a --ioengine=psync --filename=data --size=4m --bs=4k --rw=randrw --rate_iops=500 \
+                 --number_ios=200 --fsync=16 --write_iolog=v3.log";
+    let Some(done) = fio(write) else { return };
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let log = std::fs::read_to_string(at.join("v3.log")).unwrap();
+    assert!(log.starts_with("fio version 3 iolog\n"), "{log}");
+    // Version 2 has waits in the place of stamps; fio itself takes it.
+    let mut old = "fio version 2 iolog\n".to_owned();
+    let mut wanted = Vec::new();
+    for line in log.lines().skip(1) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (us, rest) = (words[0].parse::<i64>().unwrap(), words[1..].join(" "));
+        if let [_, _, op, offset, size] = words[..] {
+            let offset: u64 = if op == "sync" { 0 } else { offset.parse().unwrap() };
+            let size: u64 = if op == "sync" { 0 } else { size.parse().unwrap() };
+            let op = if op == "sync" { "fsync" } else { op };
+            wanted.push((op.to_owned(), offset, size, us * 1000));
+            writeln!(old, "{} wait {} 0", words[1], us / 1000).unwrap();
+        }
+        writeln!(old, "{rest}").unwrap();
+    }
+    let first = wanted[0].3;
+    wanted.iter_mut().for_each(|row| row.3 -= first);
+    assert!(wanted.len() >= 200, "{wanted:?}");
+    assert_eq!(done_of(at, "v3.log"), wanted);
+    std::fs::write(at.join("v2.log"), old).unwrap();
+    let read =
+        "--name=r --ioengine=psync --replay_no_stall=1 --read_iolog=v2.log --output-format=json";
+    let Some(done) = fio(read) else { return };
+    let fio: Value = serde_json::from_slice(&done.stdout).expect(&text(&done.stdout));
+    let of = |name: &str| fio["jobs"][0][name]["total_ios"].as_u64().unwrap();
+    let again = done_of(at, "v2.log");
+    let moved = |ops: &[(String, u64, u64, i64)]| ops.iter().filter(|op| op.0 != "fsync").count();
+    assert_eq!(moved(&again) as u64, of("read") + of("write"));
+    let places = |ops: &[(String, u64, u64, i64)]| {
+        ops.iter().map(|op| (op.0.clone(), op.1, op.2)).collect::<Vec<_>>()
+    };
+    assert_eq!(places(&again), places(&wanted));
+}
+
+/// A record of blktrace: time, sector, bytes, action.
+fn blktrace(ns: u64, sector: u64, bytes: u32, action: u32) -> Vec<u8> {
+    let mut record = [0x6561_7407u32.to_ne_bytes(), 1u32.to_ne_bytes()].concat();
+    record.extend([ns, sector].map(u64::to_ne_bytes).concat());
+    record.extend([bytes, action, 4711, 8 << 20 | 1, 0, 0].map(u32::to_ne_bytes).concat());
+    record
+}
+
+/// What blkparse calls queued: kind, offset, size and time since the first, ns.
+fn queued(test: &str, dir: &Path, name: &str) -> Option<Vec<(String, u64, u64, i64)>> {
+    let words = ["-i", name, "-q", "-f", "%a %T %t %S %N %d\n"];
+    let done = Command::new("blkparse").args(words).current_dir(dir).output();
+    let done = done.inspect_err(|e| println!("skipped: {test}: no blkparse: {e}")).ok()?;
+    let said = text(&done.stdout);
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let ["Q", s, ns, sector, bytes, kind] = fields[..] else { return None };
+        let number = |text: &str| text.parse::<i64>().unwrap_or_default();
+        let op = if kind.contains('W') { "write" } else { "read" };
+        let time = number(s) * 1_000_000_000 + number(ns);
+        Some((op.to_owned(), number(sector) as u64 * 512, number(bytes) as u64, time))
+    };
+    let mut rows: Vec<_> = said.lines().filter_map(row).filter(|row| row.2 > 0).collect();
+    let first = rows.first().map_or(0, |row| row.3);
+    rows.iter_mut().for_each(|row| row.3 -= first);
+    Some(rows)
+}
+
+#[test]
+fn blkparse_reads_in_a_trace_what_a_replay_does() {
+    let test = "blkparse_reads_in_a_trace_what_a_replay_does";
+    let dir = scratch();
+    let at = dir.path();
+    let mut bytes = Vec::new();
+    for i in 0..200u64 {
+        let way = 1 << (16 + u32::from(i % 3 == 0));
+        bytes.extend(blktrace(5 + i * i * 1000, i * 7919 % 1000 * 8, 4096, 1 | way));
+        bytes.extend(blktrace(5 + i * i * 1000 + 400, i * 7919 % 1000 * 8, 4096, 8 | way));
+    }
+    std::fs::write(at.join("t.blktrace.0"), bytes).unwrap();
+    let Some(wanted) = queued(test, at, "t") else { return };
+    assert_eq!(wanted.len(), 200);
+    assert_eq!(done_of(at, "t.blktrace.0"), wanted);
+}
+
+#[test]
+fn what_blktrace_writes_of_a_loop_device_is_a_trace() {
+    let test = "what_blktrace_writes_of_a_loop_device_is_a_trace";
+    let Some(disk) = TestDisk::new(test, 8, false) else { return };
+    let dir = scratch();
+    let at = dir.path();
+    // Its files of the kernel are in a file system that may not be mounted.
+    let traced = format!(
+        "mount -t debugfs none /sys/kernel/debug 2>/dev/null; exec blktrace -d {} -o t -w 3",
+        disk.device
+    );
+    let blktrace = Command::new("unshare")
+        .args(["-m", "sh", "-c", &traced])
+        .current_dir(at)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let line = format!(
+        "run --path {} --size 8MiB --rw randread --bs 4KiB --ops 100 --output a",
+        disk.device
+    );
+    run_line(at, &line, 0);
+    let done = blktrace.wait_with_output().unwrap();
+    let said = text(&done.stderr);
+    if said.contains("not permitted") || said.contains("not found") {
+        println!(
+            "skipped: {test}: blktrace may not trace here: {}",
+            said.lines().next().unwrap_or("")
+        );
+        return;
+    }
+    assert!(done.status.success(), "{said}");
+    let Some(wanted) = queued(test, at, "t") else { return };
+    assert!(wanted.len() >= 100, "{said}");
+    assert_eq!(json(at, "trace t.blktrace.0 --json")["operations"], wanted.len());
+    assert_eq!(done_of(at, "t.blktrace.0"), wanted);
 }
 
 /// A load on `sim`: the times of its service, and a rate at which it is far from its end.

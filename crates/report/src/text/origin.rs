@@ -35,13 +35,14 @@ pub fn origin(origin: &RunOrigin, error: f64) -> Option<String> {
             foreign(program)
         ),
         RunOrigin::Imported(source) => format!(
-            "{} from {} of {}, which {}; latencies are {}. {} and the cost of measuring are not in it.",
-            match source.tool.as_str() {
-                "taillight" => "Not this run's own files: imported",
-                _ => "Not measured by Taillight: imported",
+            "{}, which {}; latencies are {}. {} and the cost of measuring are not in it.",
+            match (source.tool.as_str(), foreign(&source.file)) {
+                ("taillight", file) =>
+                    format!("Imported from {file}, an export of {}", tool(source)),
+                (_, file) => {
+                    format!("Not measured by Taillight: imported from {file} of {}", tool(source))
+                }
             },
-            foreign(&source.file),
-            tool(source),
             known(source.fidelity, error),
             source.spans,
             match source.fidelity {

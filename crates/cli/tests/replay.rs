@@ -240,7 +240,8 @@ fn a_log_that_fio_writes_is_replayed_as_it_stands_in_it() {
     let read =
         "--name=r --ioengine=psync --replay_no_stall=1 --read_iolog=v2.log --output-format=json";
     let Some(done) = fio(read) else { return };
-    let fio: Value = serde_json::from_slice(&done.stdout).expect(&text(&done.stdout));
+    let fio: Value = serde_json::from_slice(&done.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", text(&done.stdout)));
     let of = |name: &str| fio["jobs"][0][name]["total_ios"].as_u64().unwrap();
     let again = done_of(at, "v2.log");
     let moved = |ops: &[(String, u64, u64, i64)]| ops.iter().filter(|op| op.0 != "fsync").count();

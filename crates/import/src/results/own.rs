@@ -12,7 +12,7 @@ use taillight_rundir::origin::{
 use taillight_rundir::points::PERCENTILES;
 use taillight_rundir::summary::Totals;
 
-use super::every_io::EveryIo;
+use super::every_io::{EveryIo, IoSink};
 use super::source::{fields, figure};
 use super::{
     ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
@@ -100,10 +100,7 @@ pub fn read_ios(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     found.run(source)
 }
 
-fn ios(
-    source: &mut ResultSource<'_>,
-    each: &mut dyn FnMut((u16, u16), &Record) -> Result<()>,
-) -> Result<()> {
+fn ios(source: &mut ResultSource<'_>, each: &mut IoSink<'_>) -> Result<()> {
     let columns = source.whole_line()?.map_or(0, |head| head.split(',').count());
     while let Some(line) = source.whole_line()? {
         let fields: Vec<&str> = line.split(',').collect();

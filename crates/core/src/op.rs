@@ -68,11 +68,13 @@ pub enum OpKind {
     Rmdir,
     /// List a directory.
     Readdir,
+    /// Of a program that is watched: wait for another of its threads. No job asks for it.
+    Wait,
 }
 
 impl OpKind {
     /// Every kind, in the order of their discriminants.
-    pub const ALL: [OpKind; 22] = [
+    pub const ALL: [OpKind; 23] = [
         OpKind::Read,
         OpKind::Write,
         OpKind::Trim,
@@ -95,6 +97,7 @@ impl OpKind {
         OpKind::Mkdir,
         OpKind::Rmdir,
         OpKind::Readdir,
+        OpKind::Wait,
     ];
     /// The name in outputs.
     pub fn name(self) -> &'static str {
@@ -121,6 +124,7 @@ impl OpKind {
             OpKind::Mkdir => "mkdir",
             OpKind::Rmdir => "rmdir",
             OpKind::Readdir => "readdir",
+            OpKind::Wait => "wait",
         }
     }
     pub fn from_name(name: &str) -> Option<OpKind> {
@@ -146,11 +150,11 @@ impl OpKind {
             other => other,
         }
     }
-    /// Whether it is part of an operation that has a row of its own. No total adds parts, no mix
-    /// draws them and no driver knows them.
+    /// Whether it is part of an operation that has a row of its own, or no operation on storage but a wait for one. No
+    /// total adds them, no mix draws them and no driver knows them.
     #[inline]
     pub fn is_part(self) -> bool {
-        self.request() != self
+        self.request() != self || self == OpKind::Wait
     }
     /// What it is to a record, where files are records by number: a created file is an inserted record.
     #[inline]
@@ -180,6 +184,7 @@ impl OpKind {
                 | OpKind::Mkdir
                 | OpKind::Rmdir
                 | OpKind::Readdir
+                | OpKind::Wait
         )
     }
     /// Whether the operation changes stored data.

@@ -162,9 +162,28 @@ fn judge_loaded(
         }
     });
     let mut judged: Vec<Judged> = judged.collect();
-    other_ios::follow(&mut judged, events, |slow, row, segments| {
-        let threshold_ns = thresholds.get(&slow.op).copied();
-        let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
+    let own = judged.len();
+    let beside = |one: &TracedIoRow| {
+        let by = JudgeInputs { base: Some(&base), ..JudgeInputs::default() };
+        Some(judge_traced(one.slow()?, one.clone(), events, &pages, &by))
+    };
+    judged.extend(loaded.beside.iter().filter_map(beside));
+    follow(&mut judged, events, &pages, &base, &|op| thresholds.get(&op).copied());
+    judged.truncate(own);
+    judged
+}
+
+/// Hands causes on among slow I/Os, each of which is judged again then.
+pub(super) fn follow(
+    judged: &mut [Judged],
+    events: &Events,
+    pages: &pages::Pages,
+    base: &Baseline,
+    threshold_ns: &dyn Fn(OpKind) -> Option<u64>,
+) {
+    other_ios::follow(judged, events, |slow, row, segments| {
+        let threshold_ns = threshold_ns(slow.op);
+        let by = JudgeInputs { base: Some(base), context: None, threshold_ns };
         let beside = IoContext::of(events, u64::from(slow.worker));
         let asleep = |row| workers::own_events(row, LayerKind::Worker, &beside);
         let worker_off = row.as_ref().map(asleep).unwrap_or_default();
@@ -172,7 +191,6 @@ fn judge_loaded(
         let context = IoContext { page_ns, worker_off: &worker_off, ..beside };
         judge(slow, row, Some(segments), &JudgeInputs { context: Some(&context), ..by })
     });
-    judged
 }
 
 /// How the run usually is.

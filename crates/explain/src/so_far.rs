@@ -2,18 +2,23 @@
 //! what was seen until a look after its I/O ended. The report judges all again with the usual times of the
 //! whole run and the lateness behind a schedule, so that its verdicts may differ.
 
+use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};
 use taillight_rundir::summary::Cause;
 
 use crate::episodes::culprits::{Culprit, Role, culprits};
-use crate::events::layers::{RoundsBefore, Slow, TracedIoRow, TracedRun};
+use crate::events::layers::{RoundsBefore, TracedIoRow, TracedRun};
 use crate::events::pages::Pages;
-use crate::explain::judge_traced;
+use crate::explain::{follow, judge_traced};
 use crate::explanation::ShareCount;
-use crate::verdict::judge::{Baseline, JudgeInputs, Layer, OutlierVerdict};
+use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict};
 
 /// Events are kept so long, ns: an I/O that took longer is judged by what is left of them.
 const KEPT_NS: i64 = 60_000_000_000;
+
+/// An I/O waits for another one that ended so long before, ns, at most; of so many.
+const LEADING_NS: i64 = 10_000_000_000;
+const LEADING: usize = 1024;
 
 /// The slow I/Os of a run so far, by layer.
 #[derive(Debug)]
@@ -22,6 +27,9 @@ pub struct SlowSoFar {
     threshold_ns: Option<u64>,
     /// Slow ones of the last look: what they waited for may have been seen since.
     waiting: Vec<TracedIoRow>,
+    /// Others, for which slow ones may have waited, and such ones and slow ones that were judged.
+    beside: Vec<TracedIoRow>,
+    led: Vec<Judged>,
     /// When the last I/O ended, ns.
     newest_ns: i64,
     layers: ShareCount,
@@ -41,6 +49,7 @@ impl SlowNow {
     /// Who stood in the way where the time went, the first of them.
     pub fn culprit(&self) -> Option<&Culprit> {
         let roles: &[Role] = match self.verdict.layer {
+            _ if self.verdict.slow.op == OpKind::Wait => &[Role::Woke],
             Layer::Cpu => &[Role::Cpu],
             Layer::Stopped => &[Role::Stop],
             Layer::Throttle => &[Role::Limit],
@@ -64,6 +73,8 @@ impl SlowSoFar {
             seen,
             threshold_ns,
             waiting: Vec::new(),
+            beside: Vec::new(),
+            led: Vec::new(),
             newest_ns: 0,
             layers: ShareCount::default(),
             told: None,
@@ -96,38 +107,56 @@ impl SlowSoFar {
             let Some(own) = rounds.of(&row) else { continue };
             self.newest_ns = self.newest_ns.max(row.end_ns);
             let counts = row.start_ns >= measured_ns && self.is_slow(&row);
-            self.waiting.extend(self.seen.io(row, own).filter(|_| counts));
+            let beside = row.has(flags::BESIDE);
+            let Some(io) = self.seen.io(row, own) else { continue };
+            if counts {
+                self.waiting.push(io);
+            } else if beside {
+                self.beside.push(io);
+            }
         }
         self.seen.events.forget(self.newest_ns - KEPT_NS);
+        let horizon = self.newest_ns - LEADING_NS;
+        self.led.retain(|one| one.slow.complete_ns >= horizon);
         self.layers.causes()
     }
 
     fn is_slow(&self, io: &LayerRow) -> bool {
         match self.threshold_ns {
             Some(ns) => io.end_ns.saturating_sub(io.start_ns) > ns as i64,
-            None => !io.has(flags::SAMPLE),
+            None => !io.has(flags::SAMPLE) && !io.has(flags::BESIDE),
         }
     }
 
     fn judge(&mut self) {
         let base = Baseline::of(&self.seen.phased);
         let by = JudgeInputs { base: Some(&base), context: None, threshold_ns: self.threshold_ns };
-        let waiting = std::mem::take(&mut self.waiting);
-        for found in waiting {
-            let Some(op) = found.row.op else { continue };
-            let slow = Slow {
-                worker: found.row.worker.unwrap_or(u64::MAX) as u16,
-                op,
-                intended_ns: found.row.start_ns,
-                submit_ns: found.row.start_ns,
-                complete_ns: found.row.end_ns,
-            };
-            let events = &self.seen.events;
-            let judged = judge_traced(slow, found, events, &Pages::default(), &by);
+        let (events, pages) = (&self.seen.events, Pages::default());
+        let judge =
+            |found: TracedIoRow| Some(judge_traced(found.slow()?, found, events, &pages, &by));
+        let new: Vec<Judged> =
+            std::mem::take(&mut self.waiting).into_iter().filter_map(judge).collect();
+        let own = new.len();
+        let beside = std::mem::take(&mut self.beside).into_iter().filter_map(judge);
+        let mut all: Vec<Judged> = new.into_iter().chain(beside).collect();
+        // Only who waits for a thread is judged by what others were.
+        let waits = all.iter().any(|one| one.slow.op == OpKind::Wait);
+        let added = all.len();
+        if waits {
+            all.append(&mut self.led);
+            follow(&mut all, events, &pages, &base, &|_| self.threshold_ns);
+            self.led = all.split_off(added);
+        }
+        if self.told.is_some() {
+            let room = LEADING.saturating_sub(self.led.len());
+            self.led.extend(all.iter().take(room).cloned());
+        }
+        all.truncate(own);
+        for judged in all {
             self.layers.add(&judged);
             if let Some(told) = &mut self.told {
                 let verdict = judged.verdict;
-                let span = (slow.submit_ns, slow.complete_ns);
+                let span = (verdict.slow.submit_ns, verdict.slow.complete_ns);
                 let culprits = culprits(&[judged], events, span);
                 told.push(SlowNow { verdict, culprits });
             }

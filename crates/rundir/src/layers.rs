@@ -142,6 +142,10 @@ pub mod flags {
     pub const QUEUED: u64 = 1 << 17;
     /// Of a thread off the CPU: one of the same program woke it up, and no interrupt did.
     pub const WOKEN_BY_OWN: u64 = 1 << 18;
+    /// Not slow itself: kept because another thread of the program that is watched may have waited for it.
+    pub const BESIDE: u64 = 1 << 19;
+    /// Of a wait for another thread: for a lock that this one held.
+    pub const LOCK: u64 = 1 << 20;
 }
 
 table_row! {

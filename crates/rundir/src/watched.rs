@@ -35,6 +35,27 @@ pub struct WatchedFile {
     pub programs_share: Option<f64>,
     /// Operations and threads that found no room in the memory of the programs, and were not watched.
     pub no_room: u64,
+    /// Waits of its threads for each other, as long as `slower_ns` or longer.
+    #[serde(default)]
+    pub waits: WatchedWaits,
+}
+
+/// Waits of threads for other threads of their program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchedWaits {
+    /// For a thread that was in an operation meanwhile, or itself waited for one that was: those in `ios.parquet` of
+    /// kind `wait`, so are the next ones.
+    pub carried: u64,
+    /// For a lock whose holder was in no operation, and did not wait for the world outside.
+    pub locks: u64,
+    /// For whatever else, which may be something to do: none of these is an outlier.
+    pub others: u64,
+    /// The longest of those others, ns, who waited, and who ended the wait; 0 and empty without one.
+    pub longest_other_ns: u64,
+    pub longest_other: String,
+    pub longest_other_ended_by: String,
+    /// Waits beyond those that can be looked at.
+    pub lost: u64,
 }
 
 /// Operations of one kind.

@@ -481,7 +481,9 @@ NOINLINE bool pages_of_run(struct bio *bio)
 {
 	struct page_place b;
 
-	return cached(bio, &b) && of_run(b.mapping);
+	if (!cached(bio, &b))
+		return 0;
+	return cfg_watch ? !!map_lookup(&mappings, &b.mapping) : of_run(b.mapping);
 }
 
 /* The thread of the load whose operations the running thread submits: itself, or the one that it polls

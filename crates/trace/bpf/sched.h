@@ -60,9 +60,39 @@ INLINE struct cpu *cpu_here(void)
 	return map_lookup(&cpus, &cpu);
 }
 
+/* A thread that is watched waited for another one of its program, or for a lock. */
+INLINE void waited(struct thread *t, struct asleep *a, u32 index, struct task_struct *next,
+		   u64 off, u64 now)
+{
+	struct event *e;
+
+	if (!(a->what & (W_LOCK | W_WAIT)) || !(t->by & BY_OWN) ||
+	    (!(t->by & ~BY_OWN) && !(a->what & W_LOCK)))
+		return;
+	e = event(K_WAIT, index);
+	if (!e)
+		return;
+	e->start = off;
+	e->middle = t->wake;
+	e->end = now;
+	e->a = a->what;
+	e->b = a->where;
+	who_is(&e->who, next);
+	e->other = t->by_whom;
+	e->waker = t->by & ~BY_OWN;
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
+/* From which time on a sleep is told that is no operation; never where nobody waits for the thread, and it for nobody. */
+INLINE u64 told_from(struct thread *t, struct asleep *a)
+{
+	return a->wakes || t->by & BY_OWN ? counter(C_SLOW_NS) / BESIDE : ~0ull;
+}
+
 INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 		   struct task_struct *next, u64 now)
 {
+	struct asleep *a = cfg_watch ? map_lookup(&sleepers, &index) : 0;
 	u64 off = t->off, wake = t->wake;
 	struct cpu *here;
 	struct event *e;
@@ -83,12 +113,18 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	t->last_in = now;
 	if (now - off < cfg_off_ns)
 		return;
+	if (a && a->what) {
+		if (now - off < told_from(t, a))
+			return;
+		waited(t, a, index, next, off, now);
+	}
 	here = cpu_here();
 	if (here)
 		here->entered = now;
 	e = event(K_OFF, index);
 	if (!e)
 		return;
+	e->pad = a ? a->what : 0;
 	e->start = off;
 	e->middle = wake;
 	e->end = now;
@@ -315,7 +351,7 @@ int sched_switch(u64 *ctx)
 			now = now ? now : ktime_ns();
 			enters(t, index, prev, next, now);
 			if (cfg_watch)
-				call_enters(t, now);
+				call_enters(t, index, now);
 		} else if (next->flags & PF_IO_WORKER) {
 			worker_enters(prev, next, now ? now : ktime_ns());
 		}
@@ -364,6 +400,21 @@ INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i
 		*i = 0;
 }
 
+/* The running thread of a program that is watched ends a sleep of another one: it gets a place, its index from 1 on, and
+ * from now on it is looked at what it does itself. */
+INLINE u32 wakes(struct task_struct *task)
+{
+	u32 pid = task->pid, index;
+	struct asleep *a = thread_of(pid, &index) ? map_lookup(&sleepers, &index) : 0;
+
+	if (!a || !(a->what & (W_LOCK | W_WAIT)) || !seat(current_task(), &index))
+		return 0;
+	a = map_lookup(&sleepers, &index);
+	if (a)
+		a->wakes = 1;
+	return index + 1;
+}
+
 /* Here runs who wakes up; the wake-up itself may be left to an interrupt of another CPU. Of threads of the
  * kernel that is not told apart from an interrupt of this program's thread, which would take a look at the
  * stack each time: who reads `own` asks that it came at once after a stamp of the I/O. */
@@ -386,6 +437,8 @@ int sched_waking(u64 *ctx)
 	sleeper(task, &t, &i);
 	if (t) {
 		t->by = waker(&t->by_whom, t->off);
+		if (cfg_watch && t->by & BY_OWN)
+			t->by |= wakes(task);
 	} else if (i) {
 		i->waker = waker(&i->by_whom, i->off) & ~BY_OWN;
 	}

@@ -198,6 +198,7 @@ enum kinds {
 	K_KTHREAD = 9,
 	K_STOLEN = 10,
 	K_CALL = 11, /* an operation of a program that is watched: see `struct told` */
+	K_WAIT = 12, /* a thread of such a program waited for another one */
 };
 
 struct event {

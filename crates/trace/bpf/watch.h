@@ -14,6 +14,12 @@ enum what {
 	W_LENGTH = 0x40, /* its third one how many bytes */
 	W_AT = 0x80,     /* its fourth one where in the file */
 	W_ON = 0x100,    /* it goes on in the file where the last one ended */
+	W_LOCK = 0x200,  /* it waits for a lock of the program's, whose holder ends the wait */
+	W_FUTEX = 0x400, /* it may: its second and third argument say */
+	W_WAIT = 0x800,  /* it waits for another thread, or for something to do */
+	W_IDLE = 0x1000, /* it waits for the world outside */
+	W_PAUSE = 0x2000, /* it waits for time alone */
+	W_ASLEEP = W_LOCK | W_FUTEX | W_WAIT | W_IDLE | W_PAUSE, /* no operation on storage */
 };
 #define SYSCALLS 512
 struct {
@@ -36,7 +42,22 @@ enum marks {
 	M_KNOWN = 32,  /* `result` is what the kernel gave */
 	M_TIMED = 64,  /* its end was seen, or a return to the CPU in it */
 	M_MERGED = 128, /* it may be several calls of the same words */
+	M_BESIDE = 256, /* told for those that may have waited for it */
 };
+
+/* Of a thread that is watched: what it sleeps for where that is no operation, and whether it ever ended such a sleep
+ * of another one. What it does itself is of interest then: others wait for it. */
+struct asleep {
+	u32 what; /* W_ASLEEP */
+	u32 wakes;
+	u64 where; /* the lock, an address in its program */
+};
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, struct asleep);
+} sleepers SEC(".maps");
 
 /* An operation that is watched, beside its slot. */
 struct call {
@@ -76,6 +97,14 @@ struct {
 	__type(key, u64);
 	__type(value, u64);
 } requested SEC(".maps");
+
+/* Mappings of files that are written or synced: whoever waits for their pages waits for one of the program. */
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, SLOTS);
+	__type(key, u64);
+	__type(value, u32);
+} mappings SEC(".maps");
 
 struct {
 	__uint(type, MAP_QUEUE);
@@ -182,10 +211,13 @@ INLINE u32 place_of_ns(u64 ns)
 
 /* The first operations are all told, of later ones that are not slow one in so many: usual times. */
 enum { LEARN = 512, EVERY = 1024 };
+/* What takes this part of a slow one is told of a thread that others wait for. */
+enum { BESIDE = 4 };
 
 /* Whether it is told: not, for its latency, as one of a sample. */
-INLINE u32 tally(struct call *c, u64 ns)
+INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 {
+	struct asleep *a = map_lookup(&sleepers, &worker);
 	u32 base = (c->op & 15) * PLACES, which = C_CALLS;
 	u64 *n = map_lookup(&counters, &which), nth;
 
@@ -213,6 +245,10 @@ INLINE u32 tally(struct call *c, u64 ns)
 	nth = n ? __sync_fetch_and_add(n, 1) : 1;
 	if (ns >= counter(C_SLOW_NS))
 		return 1;
+	if (a && a->wakes && ns >= counter(C_SLOW_NS) / BESIDE) {
+		c->marks |= M_BESIDE;
+		return 1;
+	}
 	if (nth >= LEARN && nth % EVERY)
 		return 0;
 	c->marks |= M_SAMPLE;
@@ -251,7 +287,7 @@ NOINLINE int finish(u32 at, u32 worker, u64 end)
 		t->pad = 0;
 	ns = end > c->begin ? end - c->begin : 0;
 	end = c->begin + ns;
-	if (tally(c, ns)) {
+	if (tally(c, worker, ns)) {
 		if (s->seen_part == s->token && s->rounds) {
 			more = ring_reserve(&ring, sizeof(*more), 0);
 			if (more) {
@@ -293,6 +329,7 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 {
 	u32 pid = task->pid;
 	struct thread *t = thread_of(pid, index);
+	struct asleep *a;
 
 	if (t)
 		return t;
@@ -306,6 +343,9 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 	__builtin_memset(t, 0, sizeof(*t));
 	t->pid = pid;
 	t->depth = 1;
+	a = map_lookup(&sleepers, index);
+	if (a)
+		a->what = a->wakes = 0;
 	map_update(&tids, &pid, index, 0);
 	return t;
 }
@@ -347,11 +387,18 @@ INLINE struct call *begin(struct task_struct *task, struct thread *t, u32 worker
 }
 
 /* Which file; false where it is none that storage has. */
-enum { MODE_KIND = 0170000, MODE_FILE = 0100000, MODE_DIR = 0040000, MODE_BLOCK = 0060000 };
+enum { MODE_KIND = 0170000, MODE_FILE = 0100000, MODE_DIR = 0040000, MODE_BLOCK = 0060000,
+       MODE_PIPE = 0010000 };
+INLINE u32 kind_of_file(u64 file, u64 *inode)
+{
+	*inode = file ? (u64)READ(struct file, file, f_inode) : 0;
+	return *inode ? READ(struct inode, *inode, i_mode) & MODE_KIND : 0;
+}
+
 INLINE bool file_is(struct call *c, u64 file)
 {
-	u64 inode = file ? (u64)READ(struct file, file, f_inode) : 0;
-	u32 kind = inode ? READ(struct inode, inode, i_mode) & MODE_KIND : 0;
+	u64 inode;
+	u32 kind = kind_of_file(file, &inode);
 
 	if (kind != MODE_FILE && kind != MODE_BLOCK && kind != MODE_DIR)
 		return 0;
@@ -487,6 +534,8 @@ NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
 	c->mapping = seen.mapping;
 	c->inode = seen.inode;
 	c->dev = seen.dev;
+	if (seen.mapping && c->op)
+		map_update(&mappings, &seen.mapping, &index, 0);
 	if (w->what & W_LENGTH)
 		c->size = w->args[2];
 	if (w->what & W_AT)
@@ -544,9 +593,57 @@ NOINLINE int call_here(u64 now, bool fault)
 	/* Or an interrupt's, which has nothing to do with the thread. */
 	if (w.nr == NR_FAULT && !fault)
 		return NR_FAULT;
-	if (w.what)
+	if (w.what & W_OP)
 		open(me, &w, now);
 	return 0;
+}
+
+/* What a sleep is that is no operation. A futex's second argument says what is done with it, and its third one the
+ * value that it has: 2 is by convention (glibc, Rust, Go) a lock that somebody waits for. musl's condition variables have
+ * it as well, in the frame of who waits. */
+enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_LOCK_PI2 = 13, FUTEX_WORD = 127 };
+enum { CONTENDED = 2, FRAME = 512 };
+INLINE u32 sleep_of(struct task_struct *task, struct whereabouts *w)
+{
+	u32 word = w->args[1] & FUTEX_WORD;
+	u64 inode;
+
+	if (w->what & W_OP) {
+		/* Of what is no file of storage: of a pipe, and of what has no kind of its own, an eventfd. */
+		if (!(w->what & W_FD))
+			return 0;
+		switch (kind_of_file(file_of_fd(task, w->args[0]), &inode)) {
+		case 0: case MODE_PIPE:
+			return W_WAIT;
+		case MODE_FILE: case MODE_BLOCK: case MODE_DIR:
+			return 0;
+		}
+		return W_IDLE;
+	}
+	if (!(w->what & W_FUTEX))
+		return w->what & W_ASLEEP;
+	if (word == FUTEX_LOCK_PI || word == FUTEX_LOCK_PI2)
+		return W_LOCK;
+	if ((word == FUTEX_WAIT || word == FUTEX_WAIT_BITSET) && (u32)w->args[2] == CONTENDED &&
+	    w->args[0] - w->sp >= FRAME)
+		return W_LOCK;
+	return W_WAIT;
+}
+
+/* A thread that is in no operation sleeps. Whether it is followed until it comes back. */
+NOINLINE bool falls_asleep(struct task_struct *prev, struct whereabouts *w, u64 state)
+{
+	u32 what = state ? sleep_of(prev, w) : 0, index;
+	struct asleep *a;
+	struct thread *t;
+
+	t = what ? seat(prev, &index) : thread_of(prev->pid, &index);
+	a = t ? map_lookup(&sleepers, &index) : 0;
+	if (!a)
+		return 0;
+	a->what = what;
+	a->where = w->args[0];
+	return what || a->wakes;
 }
 
 /* A watched thread leaves the CPU. Whether it is followed until it comes back. */
@@ -562,17 +659,22 @@ NOINLINE bool call_leaves(struct task_struct *prev, u64 state, u64 now)
 	if (w.nr == NR_FAULT && !(state & SLEEPS_SURELY))
 		w.what = 0;
 	t = thread_of(pid, &index);
-	if ((!t || !goes_on(t, index, &w)) && w.what) {
+	if ((!t || !goes_on(t, index, &w)) && w.what & W_OP) {
 		open(prev, &w, now);
 		t = thread_of(pid, &index);
 	}
-	return t && (t->pad || t->current);
+	if (t && (t->pad || t->current))
+		return 1;
+	return falls_asleep(prev, &w, state);
 }
 
-INLINE void call_enters(struct thread *t, u64 now)
+INLINE void call_enters(struct thread *t, u32 index, u64 now)
 {
+	struct asleep *a = map_lookup(&sleepers, &index);
 	struct call *c = open_call(t);
 
+	if (a)
+		a->what = 0;
 	if (c) {
 		c->last = now;
 		c->marks |= M_TIMED;

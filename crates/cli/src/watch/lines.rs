@@ -11,6 +11,7 @@ use taillight_rundir::manifest::ClockInfo;
 use taillight_trace::watch::{KnownCalls, lower_edge};
 
 use super::counts::Second;
+use super::waits::called;
 use crate::output;
 
 /// Slow operations of a second that have a line of their own.
@@ -72,11 +73,7 @@ impl WatchLines {
         let slow = &one.verdict.slow;
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let call = known.get(slow.worker, slow.submit_ns);
-        let who = call.map_or_else(String::new, |call| {
-            let comm = call.facts.who.comm;
-            let name = String::from_utf8_lossy(&comm);
-            format!("{}[{}]", name.trim_end_matches('\0'), call.facts.who.tid)
-        });
+        let who = call.map_or_else(String::new, |call| called(&call.facts.who));
         let file = call.and_then(|call| known.files.get(call.file?)).map(|file| file.words());
         let size = call.filter(|_| slow.op as u8 <= 1).and_then(|call| call.size);
         let layer = one.verdict.layer.words();
@@ -92,7 +89,7 @@ impl WatchLines {
             size.map_or("-".to_owned(), bytes),
             duration_ns(latency(one)),
             layer,
-            one.culprit().map(named).unwrap_or_default(),
+            one.culprit().map(|who| named(who, slow.op)).unwrap_or_default(),
         ])
     }
 
@@ -141,8 +138,9 @@ fn latency(one: &SlowNow) -> u64 {
     slow.complete_ns.saturating_sub(slow.submit_ns).max(0) as u64
 }
 
-fn named(culprit: &Culprit) -> String {
-    match culprit.pid {
+fn named(culprit: &Culprit, op: OpKind) -> String {
+    match culprit.tid.filter(|_| op == OpKind::Wait).or(culprit.pid) {
+        Some(tid) if op == OpKind::Wait => format!("(for {}[{tid}])", in_line(&culprit.name)),
         Some(pid) => format!("({}, pid {pid})", in_line(&culprit.name)),
         None => format!("({})", in_line(&culprit.name)),
     }

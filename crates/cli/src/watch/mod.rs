@@ -6,6 +6,7 @@ mod lines;
 mod plan;
 mod subject;
 mod sys;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::os::linux::net::SocketAddrExt as _;
@@ -22,7 +23,7 @@ use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
 use taillight_machine::Sys;
 use taillight_report::format;
 use taillight_rundir::layers::LayerRow;
-use taillight_rundir::watched::{WatchedFile, WatchedOp, write_counts};
+use taillight_rundir::watched::{WatchedFile, WatchedOp, WatchedWaits, write_counts};
 use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION, sums};
 use taillight_suite::runner::DEFAULT_PARENT;
 use taillight_trace::Environment;
@@ -435,11 +436,15 @@ impl ActiveWatch {
         // What was told last, and once more for the verdicts on it.
         told.try_iter().for_each(|(rows, more)| lines.seen(rows, more));
         lines.seen(Vec::new(), 0);
+        let waits = waits::of(result.waits);
+        if waits.carried + waits.locks > 0 {
+            kinds.push(OpKind::Wait);
+        }
         manifest.plan = plan::plan(&manifest.plan.run.name, asked, &kinds, ns)?;
         if ops.iter().any(|op| op.whole) {
             write_counts(&dir, &manifest.clock, &counts.whole(&ops, &kinds))?;
         }
-        said(&ops, &result, asked.slower_ns, missing);
+        said(&ops, &result, &waits, asked.slower_ns, missing);
         let seen = ops.iter().map(|op| op.seen).sum();
         manifest.phases.iter_mut().for_each(|p| (p.end_ns, p.ios) = (Some(now), seen));
         manifest.status = RunStatus::Complete;
@@ -459,6 +464,7 @@ impl ActiveWatch {
             detach_ns: result.detached_in.as_nanos() as u64,
             programs_share: result.programs_share,
             no_room: result.no_room,
+            waits,
         };
         manifest.trace = Some(result.info);
         dir.write(&file)?;
@@ -469,9 +475,15 @@ impl ActiveWatch {
 }
 
 /// What was seen and what it cost, after the lines.
-fn said(ops: &[WatchedOp], result: &WatchResult, slower_ns: u64, missing: bool) {
+fn said(
+    ops: &[WatchedOp],
+    result: &WatchResult,
+    waits: &WatchedWaits,
+    slower_ns: u64,
+    missing: bool,
+) {
     let slower = format::duration_ns(slower_ns);
-    let slow: u64 = ops.iter().map(|op| op.slow).sum();
+    let slow = ops.iter().map(|op| op.slow).sum::<u64>() + waits.carried + waits.locks;
     let untimed: u64 = ops.iter().map(|op| op.untimed).sum();
     let lost = result.info.ios_lost + result.info.events_lost + result.no_room;
     if ops.is_empty() {
@@ -494,6 +506,7 @@ fn said(ops: &[WatchedOp], result: &WatchResult, slower_ns: u64, missing: bool) 
             result.slow
         ));
     }
+    waits::words(waits).into_iter().for_each(|text| output::note(&text));
     for op in ops.iter().filter(|op| !op.whole) {
         let kernel = op.kernel.map_or(String::new(), |n| format!(" of about {n} calls"));
         output::note(&format!(

@@ -216,6 +216,9 @@ fn asleep<'a>(list: &'a [Judged], events: &'a Events, sums: &mut Sums<'a>) {
             Some(SleepReason::Lock(..) | SleepReason::For(Phase::FileSystem, _)) => {
                 sums.time(Role::Woke, who, slept)
             }
+            Some(SleepReason::For(Phase::Application, _)) if row.flags.is_some() => {
+                sums.time(Role::Woke, who, slept)
+            }
             _ => {}
         }
     }

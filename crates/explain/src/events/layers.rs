@@ -84,6 +84,8 @@ pub struct TracedRun {
     pub after_flush: BTreeMap<OpKind, Vec<i64>>,
     /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), TracedIoRow>,
+    /// Others, for which slow ones may have waited.
+    pub beside: Vec<TracedIoRow>,
     pub coverage: Coverage,
 }
 
@@ -93,6 +95,19 @@ pub struct TracedIoRow {
     pub row: LayerRow,
     /// Its earlier rounds of parts, by time.
     pub earlier: Vec<BlockRound>,
+}
+
+impl TracedIoRow {
+    /// As measured, where nobody else measured it; none where it is not known what it did.
+    pub fn slow(&self) -> Option<Slow> {
+        Some(Slow {
+            worker: self.row.worker.unwrap_or(u64::MAX) as u16,
+            op: self.row.op?,
+            intended_ns: self.row.start_ns,
+            submit_ns: self.row.start_ns,
+            complete_ns: self.row.end_ns,
+        })
+    }
 }
 
 /// Rows of earlier rounds come right before their I/O's.
@@ -157,8 +172,12 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
                 continue;
             }
             let key = (row.worker.unwrap_or(u64::MAX), row.start_ns);
-            if let Some(io) = loaded.io(row, own).filter(|_| slow.contains(&key)) {
+            let beside = row.has(flags::BESIDE);
+            let Some(io) = loaded.io(row, own) else { continue };
+            if slow.contains(&key) {
                 loaded.slow.insert(key, io);
+            } else if beside && loaded.beside.len() < SLOW_MAX {
+                loaded.beside.push(io);
             }
         }
         Ok(())

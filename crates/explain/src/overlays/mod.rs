@@ -63,12 +63,13 @@ static THREADS: [Overlay<ByThreads>; 12] = [
     rule("stopped", PROGRAM, stop_sleeps),
 ];
 
-static OTHERS: [Overlay<ByOthers>; 5] = [
+static OTHERS: [Overlay<ByOthers>; 6] = [
     rule("lock-of-another", other_ios::FOR_ANOTHER, other_ios::waits_for_holder),
     rule("pages-of-another", other_ios::FOR_ANOTHER, other_ios::waits_for_pages),
     rule("turn", other_ios::FOR_ANOTHER, other_ios::waits_for_turn),
     rule("few-workers", &[IoWorker], other_ios::waits_for_held_worker),
     rule("batch", NOT_BEGUN, other_ios::waits_for_submission),
+    rule("waker", &[Application], other_ios::waits_for_waker),
 ];
 
 /// Names of all rules, by number.

@@ -209,7 +209,8 @@ impl Baseline {
     /// From the sample; from all traced I/Os where the sample is small.
     pub fn of(usual: &[PhasedIo]) -> Baseline {
         let mut by_op: BTreeMap<OpKind, Vec<&PhasedIo>> = BTreeMap::new();
-        for one in usual {
+        // A wait is told for being one: there are no usual ones.
+        for one in usual.iter().filter(|one| one.op != OpKind::Wait) {
             by_op.entry(one.op).or_default().push(one);
         }
         let times = |list: Vec<&PhasedIo>| {

@@ -63,7 +63,7 @@ fn throughput(summary: &Summary) -> Table {
         "Throughput",
         &["", "I/Os", "IOPS", "bandwidth", "in flight", "failed"],
     );
-    let parts = summary.ops.keys().any(|op| op.is_part());
+    let parts = summary.ops.keys().any(|op| op.request() != *op);
     let parts = parts
         .then(|| "rmw_get and rmw_update are the parts of rmw: no total adds them.".to_owned());
     let notes: Vec<String> = parts.into_iter().chain(drained(summary)).collect();

@@ -29,7 +29,7 @@ pub fn of_op(op: OpKind) -> &'static str {
         OpKind::Rmw | OpKind::Readdir => HUES[5],
         OpKind::Stat => HUES[6],
         OpKind::RmwGet | OpKind::Rmdir => HUES[7],
-        OpKind::RmwUpdate => HUES[8],
+        OpKind::RmwUpdate | OpKind::Wait => HUES[8],
     }
 }
 

@@ -244,7 +244,7 @@ impl SummaryBuilder<'_> {
     /// What the target was asked, where read-modify-writes were made of it.
     fn requests(&self) -> Result<BTreeMap<OpKind, Totals>> {
         let groups = &self.analysis.groups;
-        let parts = groups.iter().filter(|g| g.op.is_part()).map(|g| g.op.request());
+        let parts = groups.iter().filter(|g| g.op.request() != g.op).map(|g| g.op.request());
         let of = |request: OpKind| {
             let all: Vec<&IoGroup> = groups.iter().filter(|g| g.op.request() == request).collect();
             Ok((request, self.totals(&IoSet::of(&all)?, self.analysis.duration_ns)))

@@ -301,7 +301,7 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols, threads: &SeenThreads)
         ..LayerRow::default()
     };
     match e.kind {
-        TraceEventKind::Off | TraceEventKind::Kthread => {
+        TraceEventKind::Off | TraceEventKind::Kthread | TraceEventKind::Wait => {
             row.kind = LayerKind::OffCpu;
             off_cpu(&mut row, e);
             row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);

@@ -253,6 +253,8 @@ pub enum TraceEventKind {
     Kthread,
     /// A hypervisor took a CPU.
     Stolen,
+    /// A thread that is watched waited for another one. It becomes an operation, and no row of its own.
+    Wait = 11,
 }
 
 /// A thread as an event saw it: name and numbers of one moment. Zeros where that is not known.
@@ -286,6 +288,8 @@ pub struct TraceEvent {
     pub frames: usize,
     /// Thread of the load that woke it up, from 1 on; 0 for others.
     pub waker: u32,
+    /// Of a thread that is watched, what it slept for outside of operations; see `watch::calls`.
+    pub asleep: u32,
     /// Where it was written.
     pub cpu: u32,
     pub stack: [u64; FRAMES],
@@ -319,6 +323,7 @@ impl TraceEvent {
             8 => TraceEventKind::Flush,
             9 => TraceEventKind::Kthread,
             10 => TraceEventKind::Stolen,
+            12 => TraceEventKind::Wait,
             _ => return None,
         };
         let mut stack = [0; FRAMES];
@@ -337,6 +342,7 @@ impl TraceEvent {
             other: who(80)?,
             dev: half(112)?,
             waker: half(120)?,
+            asleep: half(124)?,
             cpu: half(116)? >> 16,
             frames: ((half(116)? & 0xffff) as usize / 8).min(FRAMES),
             stack,
@@ -362,6 +368,7 @@ impl TraceEvent {
         put(112, &self.dev.to_ne_bytes());
         put(116, &((self.cpu << 16) | (self.frames as u32 * 8)).to_ne_bytes());
         put(120, &self.waker.to_ne_bytes());
+        put(124, &self.asleep.to_ne_bytes());
         let stack = self.stack.iter().enumerate();
         stack.for_each(|(i, frame)| put(HEAD + i * 8, &frame.to_ne_bytes()));
         bytes

@@ -85,7 +85,7 @@ impl TraceTail {
     fn slow(&self, (io, _): &IoWithRounds<'_>) -> bool {
         match self.threshold_ns {
             Some(ns) => io.complete.saturating_sub(io.submit) > ns as i64,
-            None => io.flags & flags::SAMPLE as u32 == 0,
+            None => u64::from(io.flags) & (flags::SAMPLE | flags::BESIDE) == 0,
         }
     }
 }

@@ -126,6 +126,67 @@ pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     waits
 }
 
+/// What a wait for another thread of a program that is watched was for: what the thread that ended the wait waited for
+/// meanwhile, in slow I/Os and in waits of its own; beside these what it was seen asleep for, or without a CPU.
+pub fn waits_for_waker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
+    let OtherIos { judged, events, index } = *all;
+    let one = &judged[i];
+    let own = u64::from(one.slow.worker);
+    let mut waits = Vec::new();
+    if one.slow.op != OpKind::Wait {
+        return waits;
+    }
+    let off = |worker| events.off.get(&worker).map_or(&[][..], Vec::as_slice);
+    let asleep = overlapping(off(own), one.slow.submit_ns, one.slow.complete_ns);
+    for wait in asleep.filter(|r| r.state != Some(0)) {
+        let (Some(wake), Some(by)) = (wait.middle_ns, wait.waker.filter(|w| *w != own)) else {
+            continue;
+        };
+        let (from, to) = (wait.start_ns, wake);
+        let of = index.workers.get(&by).map_or(&[][..], Vec::as_slice);
+        let first = of.partition_point(|i| judged[*i].slow.complete_ns <= from);
+        // Those of one thread end in the order in which they began, but for those of a ring.
+        let leaders = of[first..].iter().map(|i| &judged[*i]).filter(|j| j.slow.submit_ns < to);
+        let leaders: Vec<&Judged> = leaders.take(LEADERS).collect();
+        for leader in &leaders {
+            waits.extend(all_of(leader, from, to));
+        }
+        let apart = |r: &&LayerRow| {
+            let within =
+                |j: &&Judged| j.slow.submit_ns < r.end_ns && r.start_ns < j.slow.complete_ns;
+            !leaders.iter().any(within)
+        };
+        for row in overlapping(off(by), from, to).filter(apart) {
+            let until = row.middle_ns.filter(|_| row.state != Some(0)).unwrap_or(row.end_ns);
+            let phase = match stacks::reason_of(row) {
+                _ if row.state == Some(0) => Some(Phase::Cpu),
+                Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => Some(phase),
+                Some(SleepReason::OwnIo | SleepReason::Unknown) | None => Some(Phase::Unobserved),
+            };
+            let times = (row.start_ns.max(from), until.min(to));
+            let told = phase.filter(|p| !is_own_work(*p) && times.0 < times.1);
+            waits.extend(told.map(|phase| Segment::new(times, phase, Source::Holder)));
+        }
+    }
+    waits
+}
+
+/// Operations of the thread that ended a wait, at most.
+const LEADERS: usize = 4096;
+
+/// What is the program's own, whoever waits for it.
+fn is_own_work(phase: Phase) -> bool {
+    matches!(phase, Phase::Submit | Phase::Application | Phase::Store)
+}
+
+/// Where the time of an I/O went, for one who waited for its thread: also what was not seen.
+fn all_of(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Segment> {
+    let told = leader.segments.iter().filter(|p| !is_own_work(p.phase));
+    let within =
+        move |p: &Segment| Segment::new((p.from.max(from), p.to.min(to)), p.phase, Source::Holder);
+    told.map(within).filter(|p| p.from < p.to)
+}
+
 /// When I/Os had parts at a disk, before any of them inherited such times.
 struct DiskParts {
     /// By I/O.

@@ -1,5 +1,6 @@
 //! Which system calls are operations, in one table: the programs are told from it, and lines and records name a call
-//! by it. What is not in it (futex, epoll_wait, nanosleep, sockets) is idle or the program's own business.
+//! by it. In a second one those in which a thread sleeps for another one of its program, for time, or for the world
+//! outside: these are no operations, but others of the program may wait for it meanwhile.
 
 use taillight_core::OpKind;
 
@@ -51,6 +52,60 @@ const CALLS: &[(u32, &str, OpKind, u32)] = &[
     (263, "unlinkat", OpKind::Delete, 0),
 ];
 
+/// It sleeps for a lock; for what its arguments say; for another thread, or for something to do; for the world outside;
+/// for time alone.
+pub const LOCK: u32 = 0x200;
+const FUTEX: u32 = 0x400;
+pub const WAIT: u32 = 0x800;
+pub const IDLE: u32 = 0x1000;
+const PAUSE: u32 = 0x2000;
+
+/// Number (x86-64), what it sleeps for.
+const SLEEPS: &[(u32, u32)] = &[
+    // futex, futex_wait, futex_waitv
+    (202, FUTEX),
+    (455, WAIT),
+    (449, WAIT),
+    // flock and fcntl, which sleeps only for a lock; semop, semtimedop.
+    (73, LOCK),
+    (65, WAIT),
+    (220, WAIT),
+    (72, LOCK),
+    // nanosleep, clock_nanosleep
+    (35, PAUSE),
+    (230, PAUSE),
+    // pause, rt_sigtimedwait, rt_sigsuspend, wait4, waitid
+    (34, IDLE),
+    (128, IDLE),
+    (130, IDLE),
+    (61, IDLE),
+    (247, IDLE),
+    // poll, ppoll, select, pselect6, epoll_wait, epoll_pwait, epoll_pwait2
+    (7, IDLE),
+    (271, IDLE),
+    (23, IDLE),
+    (270, IDLE),
+    (232, IDLE),
+    (281, IDLE),
+    (441, IDLE),
+    // accept, accept4, connect, recvfrom, recvmsg, recvmmsg, sendto, sendmsg
+    (43, IDLE),
+    (288, IDLE),
+    (42, IDLE),
+    (45, IDLE),
+    (47, IDLE),
+    (299, IDLE),
+    (44, IDLE),
+    (46, IDLE),
+    // io_getevents, io_pgetevents, io_uring_enter: what is waited for is told by itself.
+    (208, IDLE),
+    (333, IDLE),
+    (426, IDLE),
+];
+
+/// In place of a number: a wait for a lock, and for another thread.
+pub const WAITS: u32 = 4000;
+
 /// Numbers that stand for no system call, see `NR_*` of the programs.
 const FAULT: u32 = 1000;
 const RING: u32 = 2000;
@@ -58,7 +113,9 @@ const AIO: u32 = 3000;
 
 /// What the programs are told of each call.
 pub fn for_programs() -> impl Iterator<Item = (u32, u32)> {
-    CALLS.iter().map(|(number, _, op, arguments)| (*number, (*op as u32 + 1) | arguments))
+    let calls =
+        CALLS.iter().map(|(number, _, op, arguments)| (*number, (*op as u32 + 1) | arguments));
+    calls.chain(SLEEPS.iter().copied())
 }
 
 /// What to call an operation.
@@ -66,6 +123,8 @@ pub fn name(number: u32) -> &'static str {
     match number {
         FAULT => "page fault",
         AIO => "libaio",
+        _ if number == WAITS + LOCK => "lock",
+        _ if number >= WAITS => "wait",
         _ if number >= RING => match number - RING {
             1 | 4 | 22 => "io_uring read",
             2 | 5 | 23 => "io_uring write",
@@ -94,6 +153,10 @@ mod tests {
         for (i, call) in CALLS.iter().enumerate() {
             assert!(call.0 < SYSCALLS && (call.2 as u32) < 0x1f, "{}", call.1);
             assert!(CALLS[..i].iter().all(|c| c.0 != call.0 && c.1 != call.1), "{}", call.1);
+        }
+        for (i, sleep) in SLEEPS.iter().enumerate() {
+            assert!(sleep.0 < SYSCALLS && CALLS.iter().all(|c| c.0 != sleep.0), "{}", sleep.0);
+            assert!(SLEEPS[..i].iter().all(|s| s.0 != sleep.0), "{}", sleep.0);
         }
         assert_eq!(name(75), "fdatasync");
         assert_eq!(name(RING + 22), "io_uring read");

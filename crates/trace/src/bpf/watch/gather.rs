@@ -11,15 +11,15 @@ use aya::sys::{Stats, enable_stats};
 use taillight_core::{Clock, MonoClock};
 use taillight_machine::Sys;
 use taillight_machine::block::{BlockDevice, DeviceNumber};
-use taillight_rundir::layers::flags;
 
 use super::files::SeenFiles;
 use super::maps::FOUND_DISKS;
 use super::told::{CallFacts, ToldCall, is_call};
+use super::waits::{WaitCounts, Waits};
 use crate::bpf::collect::{CollectedTrace, EVENTS_MAX};
 use crate::bpf::forget::NeededTimes;
 use crate::bpf::kept::EVENTS_HELD;
-use crate::bpf::layout::{C_CALLS, TraceEvent};
+use crate::bpf::layout::{C_CALLS, C_SLOW_NS, EarlierRounds, TraceEvent};
 use crate::bpf::programs::{EventRing, LoadedPrograms};
 use crate::bpf::symbols::KernelSymbols;
 use crate::bpf::tail::TraceTail;
@@ -92,6 +92,8 @@ pub struct WatchedRun {
     /// CPU time of the programs per operation, ns; and as a share of one CPU.
     pub program_ns: Option<f64>,
     pub programs_share: Option<f64>,
+    /// Waits of threads for others.
+    pub waits: WaitCounts,
 }
 
 /// Gathers until it is told to stop.
@@ -103,13 +105,14 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
     let mut cost = WatchCost::new(programs);
     let (mut lost, mut batch) = (0, TracedBatch::empty());
     let (mut needed, mut forgot) = (NeededTimes::default(), Instant::now());
+    let mut waits = Waits::default();
     loop {
         let last = stop.load(Relaxed);
         cost.step(last);
         all.threads.settle();
         while let Some(item) = ring.next() {
             if !is_call(&item) {
-                take_event(&mut all, &item);
+                take_event(&mut all, &item, &mut waits);
                 continue;
             }
             let Some(told) = ToldCall::parse(&item) else {
@@ -121,16 +124,22 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
                 lost += 1;
                 continue;
             }
-            if u64::from(told.io.flags) & flags::SAMPLE == 0 {
+            waits.operation(&told.io);
+            if told.facts.slow {
                 let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
                 known.note(&told.io, told.facts);
             }
-            if !batch.has_room() {
-                let full = std::mem::replace(&mut batch, TracedBatch::empty());
-                needed.add(&full);
-                all.ios.push(full);
+            keep_io(&mut batch, &mut all, &mut needed, (told.io, &told.rounds));
+        }
+        let until = if last { i64::MAX } else { MonoClock.now().0 };
+        let slow_ns = cost.programs.counters.get(C_SLOW_NS).load(Relaxed);
+        for (io, facts) in waits.decided(until, slow_ns) {
+            if all.ios.bytes() > keep {
+                lost += 1;
+                continue;
             }
-            batch.push(told.io, &told.rounds);
+            known.lock().unwrap_or_else(PoisonError::into_inner).note(&io, facts);
+            keep_io(&mut batch, &mut all, &mut needed, (io, &EarlierRounds::default()));
         }
         if let Some(part) = batch.take_part() {
             needed.add(&part);
@@ -151,15 +160,41 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
             all.threads_unknown = all.threads.end();
             let (program_ns, programs_share) = cost.finish();
             let disks_watched = disks.all_looked_at();
-            return WatchedRun { trace: all, lost, disks_watched, program_ns, programs_share };
+            let waits = waits.counts();
+            return WatchedRun {
+                trace: all,
+                lost,
+                disks_watched,
+                program_ns,
+                programs_share,
+                waits,
+            };
         }
         tail.look(&all);
         std::thread::sleep(PAUSE);
     }
 }
 
-fn take_event(all: &mut CollectedTrace, item: &[u8]) {
-    match TraceEvent::parse(item) {
+fn keep_io(
+    batch: &mut TracedBatch,
+    all: &mut CollectedTrace,
+    needed: &mut NeededTimes,
+    (io, rounds): (TracedIo, &EarlierRounds),
+) {
+    if !batch.has_room() {
+        let full = std::mem::replace(batch, TracedBatch::empty());
+        needed.add(&full);
+        all.ios.push(full);
+    }
+    batch.push(io, rounds);
+}
+
+fn take_event(all: &mut CollectedTrace, item: &[u8], waits: &mut Waits) {
+    let event = TraceEvent::parse(item);
+    if event.as_ref().is_some_and(|event| waits.event(event)) {
+        return;
+    }
+    match event {
         Some(event) if all.events.len() < EVENTS_MAX => {
             all.threads.note(&event.who);
             all.threads.note(&event.other);

@@ -40,6 +40,8 @@ impl WatchMaps {
             ("free_threads", WATCHED_THREADS as u32),
             ("syscalls", SYSCALLS),
             ("tallies", (KINDS * PLACES) as u32),
+            ("mappings", SLOTS as u32),
+            ("sleepers", WATCHED_THREADS as u32),
             ("threads", WATCHED_THREADS as u32),
             ("tids", WATCHED_THREADS as u32),
         ];

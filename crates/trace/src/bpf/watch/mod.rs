@@ -9,6 +9,7 @@ mod gather;
 mod maps;
 mod sources;
 mod told;
+mod waits;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +29,9 @@ pub use gather::{KnownCalls, WatchedCall};
 pub use maps::WATCHED_THREADS;
 pub(super) use maps::WatchMaps;
 pub use told::{CallFacts, CallTally, lower_edge};
+pub use waits::{LongestWait, WaitCounts};
+
+pub use super::layout::ThreadSeen;
 
 use self::gather::{WatchInputs, WatchedRun};
 use super::layout::{
@@ -79,6 +83,8 @@ pub struct WatchResult {
     /// How long it took to load and attach the programs, and to take them away.
     pub attached_in: Duration,
     pub detached_in: Duration,
+    /// Waits of threads for others of their program.
+    pub waits: WaitCounts,
 }
 
 impl Watching {
@@ -194,7 +200,7 @@ impl Watching {
     }
 
     /// Ends watching and writes `layers.parquet` and `ios.parquet`, where the kinds of operation are workloads in
-    /// this order. Errors: `Unavailable` when a file cannot be written.
+    /// this order, after them waits. Errors: `Unavailable` when a file cannot be written.
     pub fn finish(self, dir: &RunDir, workloads: &[OpKind]) -> Result<WatchResult> {
         drop(self.stop);
         let run = self
@@ -227,7 +233,8 @@ impl Watching {
         drop(self.programs);
         let detached_in = detaching.elapsed();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let slow = sources::write_ios(dir, &run.trace, &known, workloads)?;
+        let workloads = [workloads, &[OpKind::Wait]].concat();
+        let slow = sources::write_ios(dir, &run.trace, &known, &workloads)?;
         let files = known.files.list().to_vec();
         session::write(dir, run.trace, &self.symbols)?;
         Ok(WatchResult {
@@ -238,6 +245,7 @@ impl Watching {
             no_room,
             attached_in: self.attached_in,
             detached_in,
+            waits: run.waits,
         })
     }
 }

@@ -35,7 +35,7 @@ pub fn write_ios(
     let mut last = None;
     let order = trace.ios.order(|_| ()).map_err(lost)?;
     let written = trace.ios.in_order(order, |io, _| {
-        if u64::from(io.flags) & flags::SAMPLE != 0 {
+        if u64::from(io.flags) & (flags::SAMPLE | flags::BESIDE) != 0 {
             return Ok(());
         }
         let workload = workloads.iter().position(|op| *op == io.op).unwrap_or(0) as u16;

@@ -24,6 +24,7 @@ const QUEUED: u32 = 1;
 const UNSURE: u32 = 2;
 const SAMPLE: u32 = 8;
 const FAILED: u32 = 16;
+const BESIDE: u32 = 256;
 
 /// What is known of an operation beside what tracing knows of every I/O.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,9 +88,12 @@ impl ToldCall {
         (io.offset, io.size) = (word(bytes, 136), word(bytes, 144));
         (io.wake, io.run) = (word(bytes, 16), word(bytes, 24));
         (io.blocked, io.waited, io.robbed) = (word(bytes, 32), word(bytes, 40), word(bytes, 48));
-        for (mark, flag) in
-            [(QUEUED, flags::QUEUED), (UNSURE, flags::UNCLEAR), (SAMPLE, flags::SAMPLE)]
-        {
+        for (mark, flag) in [
+            (QUEUED, flags::QUEUED),
+            (UNSURE, flags::UNCLEAR),
+            (SAMPLE, flags::SAMPLE),
+            (BESIDE, flags::BESIDE),
+        ] {
             io.flags |= if marks & mark != 0 { flag as u32 } else { 0 };
         }
         io.bios = settled(&io);
@@ -111,7 +115,7 @@ impl ToldCall {
             inode: word(bytes, 160),
             errno: if marks & FAILED != 0 { -(word(bytes, 184) as i64) as i32 } else { 0 },
             unsure: marks & UNSURE != 0,
-            slow: marks & SAMPLE == 0,
+            slow: marks & (SAMPLE | BESIDE) == 0,
         };
         Some(ToldCall { io, rounds, facts })
     }

@@ -1,0 +1,314 @@
+//! Waits of watched threads for other threads of their program, and which of them are told: a wait in which the other
+//! thread was in a slow operation itself, or waited for one that was, and a wait for a lock. Who sleeps because there
+//! is nothing to do sleeps in the same calls: all other waits are counted, and no more.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use taillight_core::OpKind;
+use taillight_core::probe::Token;
+use taillight_rundir::layers::flags;
+
+use super::calls::{IDLE, LOCK, WAITS};
+use super::told::CallFacts;
+use crate::bpf::layout::{OperationSlot, ThreadSeen, TraceEvent, TraceEventKind};
+use crate::bpf::traced_io::{TracedIo, read_slot};
+
+/// An operation of the other thread may be told so much after the wait that it ended, ns.
+const LATE_NS: i64 = 1_000_000_000;
+/// What threads did is known for so long, ns, and so many times of each, at most.
+const KEPT_NS: i64 = 60_000_000_000;
+const KEPT: usize = 4096;
+/// Waits that are yet to be decided.
+const PENDING: usize = 65_536;
+/// How many threads one after another are looked at.
+const HOPS: u32 = 4;
+
+/// What a thread was seen to do in a time.
+#[derive(Debug, Clone, Copy)]
+enum Doing {
+    /// An operation.
+    Operation,
+    /// It waited for another thread.
+    Wait(u16),
+    /// It waited for the world outside.
+    Idle,
+}
+
+type Times = VecDeque<((i64, i64), Doing)>;
+
+/// A wait that has ended.
+#[derive(Debug, Clone, Copy)]
+struct EndedWait {
+    worker: u16,
+    /// The thread that ended it, where it has a number.
+    by: Option<u16>,
+    whose: ThreadSeen,
+    by_whom: ThreadSeen,
+    /// Asleep, woken up, back on the CPU.
+    at: (i64, i64, i64),
+    lock: bool,
+}
+
+/// The longest of the waits that are not told one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongestWait {
+    pub ns: u64,
+    pub whose: ThreadSeen,
+    pub by_whom: ThreadSeen,
+}
+
+/// How many waits for other threads there were, of those as long as a slow operation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitCounts {
+    /// For a thread that was in an operation, or waited for one that was.
+    pub carried: u64,
+    /// For a lock whose holder was in none.
+    pub locks: u64,
+    /// For whatever else: another thread, or something to do.
+    pub others: u64,
+    pub longest_other: Option<LongestWait>,
+    /// More than can be looked at.
+    pub lost: u64,
+}
+
+/// Waits under way to be told.
+#[derive(Debug, Default)]
+pub struct Waits {
+    times: BTreeMap<u16, Times>,
+    pending: VecDeque<EndedWait>,
+    counts: WaitCounts,
+    tokens: u64,
+}
+
+impl Waits {
+    pub fn counts(&self) -> WaitCounts {
+        self.counts
+    }
+
+    /// An operation of a thread, with its begin and end.
+    pub fn operation(&mut self, io: &TracedIo) {
+        self.put(io.worker, (io.submit, io.complete), Doing::Operation);
+    }
+
+    /// Any other event. Whether it is a wait, which is no row of the trace.
+    pub fn event(&mut self, event: &TraceEvent) -> bool {
+        let (from, wake, to) = (event.start as i64, event.middle as i64, event.end as i64);
+        let wake = if wake > from { wake } else { to };
+        let worker = event.worker as u16;
+        match event.kind {
+            TraceEventKind::Off if event.asleep & IDLE != 0 => {
+                self.put(worker, (from, wake), Doing::Idle);
+                false
+            }
+            TraceEventKind::Wait => {
+                let by = event.waker.checked_sub(1).map(|by| by as u16);
+                if let Some(by) = by {
+                    self.put(worker, (from, wake), Doing::Wait(by));
+                }
+                if self.pending.len() >= PENDING {
+                    self.counts.lost += 1;
+                    return true;
+                }
+                self.pending.push_back(EndedWait {
+                    worker,
+                    by,
+                    whose: event.who,
+                    by_whom: event.other,
+                    at: (from, wake, to),
+                    lock: event.a & u64::from(LOCK) != 0,
+                });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn put(&mut self, worker: u16, (from, to): (i64, i64), doing: Doing) {
+        let times = self.times.entry(worker).or_default();
+        while times.len() >= KEPT || times.front().is_some_and(|((_, end), _)| to - end > KEPT_NS) {
+            times.pop_front();
+        }
+        times.push_back(((from, to), doing));
+    }
+
+    /// Those of which it is known by now what the other thread did, from `slow_ns` on; all of them at the end.
+    pub fn decided(&mut self, now: i64, slow_ns: u64) -> Vec<(TracedIo, CallFacts)> {
+        let due = |wait: &EndedWait| now.saturating_sub(wait.at.2) >= LATE_NS;
+        let mut told = Vec::new();
+        while let Some(wait) = self.pending.pop_front_if(|wait| due(wait)) {
+            let ns = (wait.at.2 - wait.at.0).max(0) as u64;
+            if ns < slow_ns {
+                continue;
+            }
+            let (from, wake, _) = wait.at;
+            let length = (wake - from).max(1);
+            let covered = wait.by.map_or(0, |by| self.covered(by, (from, wake), HOPS));
+            let idle = wait.by.map_or(0, |by| self.idle(by, (from, wake), HOPS));
+            if covered * 4 >= length * 3 {
+                self.counts.carried += 1;
+            } else if wait.lock && idle * 2 < length {
+                self.counts.locks += 1;
+            } else {
+                self.counts.others += 1;
+                let longest = LongestWait { ns, whose: wait.whose, by_whom: wait.by_whom };
+                let longer = self.counts.longest_other.is_none_or(|before| before.ns < ns);
+                self.counts.longest_other =
+                    if longer { Some(longest) } else { self.counts.longest_other };
+                continue;
+            }
+            self.tokens += 1;
+            told.push(told_wait(&wait, self.tokens));
+        }
+        told
+    }
+
+    /// For how long a thread was in operations in a time, itself or by way of those that it waited for.
+    fn covered(&self, worker: u16, time: (i64, i64), hops: u32) -> i64 {
+        union(self.parts(worker, time, hops, &|doing| matches!(doing, Doing::Operation)))
+    }
+
+    /// For how long it waited for the world outside.
+    fn idle(&self, worker: u16, time: (i64, i64), hops: u32) -> i64 {
+        union(self.parts(worker, time, hops, &|doing| matches!(doing, Doing::Idle)))
+    }
+
+    fn parts(
+        &self,
+        worker: u16,
+        (from, to): (i64, i64),
+        hops: u32,
+        of: &dyn Fn(Doing) -> bool,
+    ) -> Vec<(i64, i64)> {
+        let mut parts = Vec::new();
+        for ((begin, end), doing) in self.times.get(&worker).into_iter().flatten() {
+            let part = ((*begin).max(from), (*end).min(to));
+            match doing {
+                _ if part.0 >= part.1 => {}
+                Doing::Wait(by) if hops > 1 => parts.extend(self.parts(*by, part, hops - 1, of)),
+                doing if of(*doing) => parts.push(part),
+                _ => {}
+            }
+        }
+        parts
+    }
+}
+
+/// How long times are together.
+fn union(mut times: Vec<(i64, i64)>) -> i64 {
+    times.sort_unstable();
+    let mut until = i64::MIN;
+    times.into_iter().fold(0, |sum, (from, to)| {
+        let more = (to - from.max(until)).max(0);
+        until = until.max(to);
+        sum + more
+    })
+}
+
+/// Tokens of waits, beside those of operations, which have places in the programs' memory.
+const TOKENS: u64 = 1 << 61;
+
+/// A wait as an operation of its own.
+fn told_wait(wait: &EndedWait, number: u64) -> (TracedIo, CallFacts) {
+    let (from, wake, to) = wait.at;
+    let mut io = read_slot(&OperationSlot::default(), Token(0));
+    io.worker = wait.worker;
+    io.op = OpKind::Wait;
+    (io.submit, io.complete) = (from, to);
+    (io.wake, io.run) = (wake as u64, to as u64);
+    (io.blocked, io.waited) = ((wake - from).max(0) as u64, (to - wake).max(0) as u64);
+    io.flags = if wait.lock { flags::LOCK as u32 } else { 0 };
+    io.token = TOKENS | number;
+    let facts = CallFacts {
+        who: wait.whose,
+        number: WAITS + if wait.lock { LOCK } else { 0 },
+        descriptor: u64::MAX,
+        dev: 0,
+        inode: 0,
+        errno: 0,
+        unsure: false,
+        slow: true,
+    };
+    (io, facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::layout::EVENT_BYTES;
+
+    const MS: i64 = 1_000_000;
+
+    fn event(
+        kind: u8,
+        worker: u8,
+        (from, to): (i64, i64),
+        waker: u8,
+        asleep: u32,
+        a: u32,
+    ) -> TraceEvent {
+        let mut bytes = vec![0u8; EVENT_BYTES];
+        let mut put =
+            |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        put(0, u64::from(kind) | u64::from(worker) << 32);
+        put(8, (from * MS) as u64);
+        put(16, (to * MS) as u64);
+        put(24, (to * MS + 1000) as u64);
+        put(32, a.into());
+        put(120, u64::from(waker) | u64::from(asleep) << 32);
+        TraceEvent::parse(&bytes).expect("an event")
+    }
+
+    fn waited(waits: &mut Waits, worker: u8, time: (i64, i64), by: u8, lock: bool) {
+        let what = if lock { LOCK } else { 0x800 };
+        assert!(waits.event(&event(12, worker, time, by + 1, what, what)));
+    }
+
+    fn operation(waits: &mut Waits, worker: u16, (from, to): (i64, i64)) {
+        let mut io = read_slot(&OperationSlot::default(), Token(0));
+        (io.worker, io.submit, io.complete) = (worker, from * MS, to * MS);
+        waits.operation(&io);
+    }
+
+    /// Threads whose waits are told.
+    fn told(waits: &mut Waits) -> Vec<u16> {
+        waits.decided(i64::MAX, 10_000_000).iter().map(|(io, _)| io.worker).collect()
+    }
+
+    #[test]
+    fn who_waits_for_a_slow_operation_of_another_is_told_over_several_threads() {
+        let mut waits = Waits::default();
+        operation(&mut waits, 0, (100, 150));
+        waited(&mut waits, 1, (102, 150), 0, false);
+        waited(&mut waits, 2, (104, 150), 1, false);
+        // Longer than what the other one was in: it had nothing to do.
+        waited(&mut waits, 3, (10, 150), 0, false);
+        // Another one that was woken by who had not been in an operation.
+        waited(&mut waits, 4, (100, 150), 9, false);
+        assert_eq!(told(&mut waits), [1, 2]);
+        let counts = waits.counts();
+        assert_eq!((counts.carried, counts.locks, counts.others), (2, 0, 2));
+        assert_eq!(counts.longest_other.map(|w| w.ns / 1_000_000), Some(140));
+    }
+
+    #[test]
+    fn a_lock_is_told_unless_its_holder_waited_for_the_world_outside() {
+        let mut waits = Waits::default();
+        waited(&mut waits, 1, (100, 150), 0, true);
+        waits.event(&event(1, 5, (90, 149), 0, IDLE, 0));
+        waited(&mut waits, 2, (100, 150), 5, true);
+        waited(&mut waits, 3, (149, 155), 0, true);
+        assert_eq!(told(&mut waits), [1]);
+        assert_eq!(waits.counts().others, 1, "one queue for a socket; the third was not slow");
+    }
+
+    #[test]
+    fn nobody_waits_for_himself_for_ever() {
+        let mut waits = Waits::default();
+        waited(&mut waits, 1, (100, 150), 2, false);
+        waited(&mut waits, 2, (100, 150), 1, false);
+        assert!(told(&mut waits).is_empty());
+        waited(&mut waits, 1, (200, 250), 2, false);
+        assert!(waits.decided(251 * MS, 10_000_000).is_empty(), "the other one may be told yet");
+        assert_eq!(waits.counts().others, 2);
+    }
+}

@@ -12,3 +12,4 @@ mod rights;
 mod stacked;
 mod trace_trouble;
 mod watch;
+mod watch_waits;

@@ -11,7 +11,7 @@ use taillight_lab::cleanup::Undo;
 use taillight_lab::stage::LabCgroup;
 
 /// Why nobody can be watched here, if so.
-fn cannot() -> Option<String> {
+pub fn cannot() -> Option<String> {
     static WHY: OnceLock<Option<String>> = OnceLock::new();
     let tried = || {
         if let Err(e) = Command::new("fio").arg("--version").output() {

@@ -35,6 +35,13 @@ pub struct WatchedFile {
     pub programs_share: Option<f64>,
     /// Operations and threads that found no room in the memory of the programs, and were not watched.
     pub no_room: u64,
+    /// Operations in `ios.parquet` that were not slow, recorded to be replayed; paths in `files` are hashed then, unless
+    /// names were asked for.
+    #[serde(default)]
+    pub recorded: u64,
+    /// What was left out because the trace programs took more than was allowed, in words.
+    #[serde(default)]
+    pub left_out: Vec<String>,
     /// Waits of its threads for each other, as long as `slower_ns` or longer.
     #[serde(default)]
     pub waits: WatchedWaits,
@@ -96,7 +103,8 @@ pub struct CountedInterval {
 }
 
 impl CountedInterval {
-    fn histogram(&self) -> Result<Histogram<u64>> {
+    /// As a histogram. Errors: `Internal` where latencies do not fit.
+    pub fn histogram(&self) -> Result<Histogram<u64>> {
         let bad = || Error::internal("latencies do not fit into a histogram");
         let mut histogram = Histogram::new(3).map_err(|_| bad())?;
         for (ns, n) in &self.latencies {
@@ -105,7 +113,8 @@ impl CountedInterval {
         Ok(histogram)
     }
 
-    fn row(&self, histogram: &Histogram<u64>) -> IntervalRow {
+    /// As a row of the intervals.
+    pub fn row(&self, histogram: &Histogram<u64>) -> IntervalRow {
         let at = |q: f64| (!histogram.is_empty()).then(|| histogram.value_at_quantile(q));
         let ops: u64 = self.latencies.iter().map(|(_, n)| n).sum();
         IntervalRow {

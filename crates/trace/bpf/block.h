@@ -82,6 +82,8 @@ INLINE void neighbour(struct bio *bio, u32 pid, bool ours, bool reads_ahead)
 
 	if (!watched(disk_of(bio->bi_bdev->bd_disk)))
 		return;
+	if (cfg_watch && counter(C_LEFT_OUT) & LEFT_OUT_OTHERS)
+		return;
 	of_load = ours && !reads_ahead && loads(pid);
 	if (!of_load)
 		count(C_NEIGHBOURS);

@@ -238,8 +238,13 @@ enum counters {
 	C_ENDED_READS = 15, /* calls that threads had made, as the kernel counts them, that ended */
 	C_ENDED_WRITES = 16,
 	C_FAULTS = 17, /* page faults among the operations */
+	C_RECORD = 18, /* no count: operations are told that are not slow, too */
+	C_LEFT_OUT = 19, /* no count: LEFT_OUT_* that are too dear */
 	C_COUNTERS = 32,
 };
+
+/* In `C_LEFT_OUT`: waits of threads for each other; I/O of others on the same disks. */
+enum { LEFT_OUT_WAITS = 1, LEFT_OUT_OTHERS = 2 };
 
 struct {
 	__uint(type, MAP_ARRAY);

@@ -43,6 +43,7 @@ enum marks {
 	M_TIMED = 64,  /* its end was seen, or a return to the CPU in it */
 	M_MERGED = 128, /* it may be several calls of the same words */
 	M_BESIDE = 256, /* told for those that may have waited for it */
+	M_RECORD = 512, /* told for nothing else but to be replayed */
 };
 
 /* Of a thread that is watched: what it sleeps for where that is no operation, and whether it ever ended such a sleep
@@ -249,10 +250,11 @@ INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 		c->marks |= M_BESIDE;
 		return 1;
 	}
-	if (nth >= LEARN && nth % EVERY)
-		return 0;
-	c->marks |= M_SAMPLE;
-	return 1;
+	if (nth < LEARN || nth % EVERY == 0)
+		c->marks |= M_SAMPLE;
+	else if (counter(C_RECORD))
+		c->marks |= M_RECORD;
+	return !!(c->marks & (M_SAMPLE | M_RECORD));
 }
 
 INLINE void tell_all(struct told *told, struct call *c, struct slot *s, struct thread *t,
@@ -665,7 +667,7 @@ NOINLINE bool call_leaves(struct task_struct *prev, u64 state, u64 now)
 	}
 	if (t && (t->pad || t->current))
 		return 1;
-	return falls_asleep(prev, &w, state);
+	return counter(C_LEFT_OUT) & LEFT_OUT_WAITS ? 0 : falls_asleep(prev, &w, state);
 }
 
 INLINE void call_enters(struct thread *t, u32 index, u64 now)

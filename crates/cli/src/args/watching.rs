@@ -49,6 +49,20 @@ pub struct WatchArgs {
     /// Run directory, new or empty [default: taillight-runs/PROGRAM-UTC].
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// Record every operation that is seen, not only slow ones: the run directory can be replayed (docs/replay.md). Paths are
+    /// hashed.
+    #[arg(long)]
+    pub record: bool,
+    /// Record paths as they are.
+    #[arg(long, requires = "record")]
+    pub names: bool,
+    /// Most that the trace programs may take of a CPU, like 2%: what costs most is left out where they take more.
+    #[arg(long, value_name = "SHARE", help_heading = FURTHER)]
+    pub max_cost: Option<String>,
+    /// Show what is seen as a page for browsers and /metrics for Prometheus, on loopback unless an address is given.
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "", help_heading = FURTHER)]
+    pub live: Option<String>,
     /// Memory and disk for slow operations at most; what comes then is counted only [default: 1GiB].
     #[arg(long, value_name = "SIZE", help_heading = FURTHER)]
     pub keep: Option<String>,

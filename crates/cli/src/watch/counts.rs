@@ -120,20 +120,30 @@ impl Counts {
         for ((from, to), second) in &self.intervals {
             for (op, tally) in second.iter().filter(|(op, _)| whole(op)) {
                 let Some(workload) = workloads.iter().position(|it| it == op) else { continue };
-                all.push(CountedInterval {
-                    start_ns: *from,
-                    length_ns: (to - from).max(1) as u64,
-                    workload: workload as u16,
-                    name: op.name().to_owned(),
-                    op: *op,
-                    latencies: tally.places.iter().map(|(p, n)| (middle(*p), *n)).collect(),
-                    bytes: tally.bytes,
-                    errors: tally.failed,
-                    sum_ns: tally.sum_ns,
-                });
+                all.push(interval_of((*from, *to), workload as u16, *op, tally));
             }
         }
         all
+    }
+}
+
+/// What a kind of operation did from one time to another, ns.
+pub fn interval_of(
+    (from, to): (i64, i64),
+    workload: u16,
+    op: OpKind,
+    tally: &CallTally,
+) -> CountedInterval {
+    CountedInterval {
+        start_ns: from,
+        length_ns: (to - from).max(1) as u64,
+        workload,
+        name: op.name().to_owned(),
+        op,
+        latencies: tally.places.iter().map(|(p, n)| (middle(*p), *n)).collect(),
+        bytes: tally.bytes,
+        errors: tally.failed,
+        sum_ns: tally.sum_ns,
     }
 }
 

@@ -11,6 +11,7 @@ use taillight_rundir::manifest::ClockInfo;
 use taillight_trace::watch::{KnownCalls, lower_edge};
 
 use super::counts::Second;
+use super::live::WatchLive;
 use super::waits::called;
 use crate::output;
 
@@ -27,6 +28,8 @@ pub struct WatchLines {
     titled: bool,
     /// None where that is not fixed.
     slower_ns: Option<u64>,
+    /// Who shows the same in a browser.
+    pub shown: Option<WatchLive>,
 }
 
 impl WatchLines {
@@ -37,7 +40,7 @@ impl WatchLines {
         slower_ns: Option<u64>,
     ) -> WatchLines {
         let so_far = SlowSoFar::new(slower_ns.map(|ns| ns.saturating_sub(1)), false).telling();
-        WatchLines { so_far, known, clock, aside, titled: false, slower_ns }
+        WatchLines { so_far, known, clock, aside, titled: false, slower_ns, shown: None }
     }
 
     fn say(&self, text: &str) {
@@ -49,7 +52,8 @@ impl WatchLines {
 
     /// Takes up what was seen, and writes what that tells of the operations before.
     pub fn seen(&mut self, rows: Vec<LayerRow>, more: u64) {
-        self.so_far.look(rows, more, i64::MIN);
+        let causes = self.so_far.look(rows, more, i64::MIN);
+        self.shown.iter().for_each(|live| live.slow(causes.clone()));
         let mut judged = self.so_far.judged();
         judged.sort_by_key(|j| j.verdict.slow.complete_ns);
         let hidden = judged.len().saturating_sub(LINES_MAX) as u64 + more;

@@ -3,7 +3,9 @@
 
 mod counts;
 mod lines;
+mod live;
 mod plan;
+mod record;
 mod subject;
 mod sys;
 mod waits;
@@ -34,6 +36,7 @@ use crate::run::{Signals, ceiling_parts, directory};
 use crate::{outcome, output, problem, report};
 use counts::{Counts, io_of};
 use lines::WatchLines;
+use live::WatchLive;
 use subject::{Started, Subject, started_at};
 
 /// Operations that take as long are explained, ns.
@@ -93,6 +96,10 @@ pub struct Asked {
     length: Option<Duration>,
     ceiling: Option<AskedCeiling>,
     keep: u64,
+    /// Paths of a record are hashed.
+    hashed: bool,
+    /// Share of a CPU.
+    max_cost: Option<f64>,
 }
 
 impl Asked {
@@ -113,6 +120,8 @@ impl Asked {
                 op,
             }),
             keep: keep.map_or(KEEP, |k| k.0),
+            hashed: args.record && !args.names,
+            max_cost: args.max_cost.as_deref().map(cost_share).transpose()?,
         })
     }
 }
@@ -130,6 +139,16 @@ fn share(text: &str) -> Result<f64> {
         Error::usage("the slowest part is a share of at most 10%")
             .with("--top", text)
             .hint("like --top 0.1%")
+    })
+}
+
+/// A share of a CPU.
+fn cost_share(text: &str) -> Result<f64> {
+    let number = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
+    number.filter(|n| *n > 0.0 && *n <= 100.0).map(|n| n / 100.0).ok_or_else(|| {
+        Error::usage("what it may cost is a share of a CPU")
+            .with("--max-cost", text)
+            .hint("like --max-cost 2%")
     })
 }
 
@@ -157,6 +176,8 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         slow_ns: asked.slower_ns,
         spill: dir.path(),
         keep: usize::try_from(asked.keep).unwrap_or(usize::MAX),
+        record: args.record,
+        max_cost: asked.max_cost,
     };
     let watching = match Watching::start(request, &sys) {
         Ok(watching) => watching,
@@ -184,11 +205,16 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let clock = manifest.clock.clone();
     let slower_ns = asked.top.is_none().then_some(asked.slower_ns);
     let mut lines = WatchLines::new(watch.watching.known(), clock, aside, slower_ns);
+    let live = args.live.as_deref().map(|address| WatchLive::start(address, &manifest, &dir));
+    lines.shown = live.transpose()?;
     let why = watch.go_on(&asked, &signals, &told, &mut lines);
     output::note(&format!("watching ended: {why}"));
     let (started, exit_code) = (watch.started.take(), watch.exit_code);
     let reported =
         watch.end(dir, manifest, &asked, &told, &mut lines).and_then(|kept| shown(&kept, aside));
+    if let Some(live) = lines.shown.take() {
+        live.end(reported.is_ok(), &path);
+    }
     let exit_code = exit_code.or_else(|| waited(started?, &signals));
     let exit = match reported {
         Ok(exit) => signals.exit().unwrap_or(exit),
@@ -373,6 +399,9 @@ impl ActiveWatch {
             if asked.length.is_some_and(|length| began.elapsed() >= length) {
                 return "the time of --for is over";
             }
+            if self.watching.is_too_dear() {
+                return "it cost more than --max-cost, with all left out that can be";
+            }
             if let Some(why) = self.over(&mut empty) {
                 return why;
             }
@@ -381,6 +410,9 @@ impl ActiveWatch {
                 let now = MonoClock.now().0;
                 let second = self.counts.close(now, &self.watching);
                 lines.second(now, now - at_ns, &second);
+                if let Some(live) = &mut lines.shown {
+                    live.second((at_ns, now), &second, &self.ops(asked));
+                }
                 at_ns = now;
                 self.follow_up();
                 if let Some(top) = asked.top {
@@ -403,6 +435,17 @@ impl ActiveWatch {
         self.counts.all().values().filter_map(|tally| tally.above(top)).min()
     }
 
+    /// Each kind of operation so far, and whether all of it was seen.
+    fn ops(&self, asked: &Asked) -> Vec<WatchedOp> {
+        let live: Vec<[u64; 2]> = self.watching.pids().into_iter().map(io_of).collect();
+        let ended = self.watching.of_ended();
+        let kernel = live.iter().fold(ended, |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+        match self.watching.no_room() {
+            0 => self.counts.ops(self.watching.counted(), kernel, asked.slower_ns),
+            _ => self.counts.ops_of_a_part(kernel, asked.slower_ns),
+        }
+    }
+
     /// Ends watching and finishes the run directory.
     fn end(
         mut self,
@@ -415,13 +458,7 @@ impl ActiveWatch {
         let now = MonoClock.now().0;
         self.counts.close(now, &self.watching);
         let asked = &Asked { slower_ns: self.slower_ns, ..asked.clone() };
-        let live: Vec<[u64; 2]> = self.watching.pids().into_iter().map(io_of).collect();
-        let ended = self.watching.of_ended();
-        let kernel = live.iter().fold(ended, |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
-        let ops = match self.watching.no_room() {
-            0 => self.counts.ops(self.watching.counted(), kernel, asked.slower_ns),
-            _ => self.counts.ops_of_a_part(kernel, asked.slower_ns),
-        };
+        let ops = self.ops(asked);
         let mut kinds: Vec<OpKind> = ops.iter().map(|op| op.op).collect();
         // What nothing is known of decides no ceiling.
         let asked_of = asked.ceiling.as_ref().and_then(|ceiling| ceiling.op);
@@ -444,6 +481,7 @@ impl ActiveWatch {
         if ops.iter().any(|op| op.whole) {
             write_counts(&dir, &manifest.clock, &counts.whole(&ops, &kinds))?;
         }
+        record::words(dir.path(), &result).into_iter().for_each(|text| output::note(&text));
         said(&ops, &result, &waits, asked.slower_ns, missing);
         let seen = ops.iter().map(|op| op.seen).sum();
         manifest.phases.iter_mut().for_each(|p| (p.end_ns, p.ios) = (Some(now), seen));
@@ -459,7 +497,9 @@ impl ActiveWatch {
             exit_code,
             slower_ns: asked.slower_ns,
             ops,
-            files: result.files.iter().map(|file| file.words()).collect(),
+            files: record::files(&result.files, asked.hashed),
+            recorded: result.recorded,
+            left_out: result.left_out.iter().map(|part| part.words().to_owned()).collect(),
             attach_ns: result.attached_in.as_nanos() as u64,
             detach_ns: result.detached_in.as_nanos() as u64,
             programs_share: result.programs_share,
@@ -505,6 +545,9 @@ fn said(
             "of {slow} operations of {slower} or longer {} were kept",
             result.slow
         ));
+    }
+    for part in &result.left_out {
+        output::note(&format!("left out on the way, for --max-cost: {}", part.words()));
     }
     waits::words(waits).into_iter().for_each(|text| output::note(&text));
     for op in ops.iter().filter(|op| !op.whole) {

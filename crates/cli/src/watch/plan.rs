@@ -11,18 +11,30 @@ use taillight_rundir::origin::RunOrigin;
 use super::Asked;
 use crate::run::directory;
 
+/// A plan with these kinds of operation in place of its own; without ceilings, which are judged at the end.
+pub fn with_kinds(plan: &Plan, ops: &[OpKind]) -> Result<Plan> {
+    let mut plan = plan.clone();
+    let all: serde_json::Result<_> =
+        ops.iter().map(|op| serde_json::from_value(workload(op))).collect();
+    plan.workloads =
+        all.map_err(|e| Error::internal("a program that is watched has no plan").source(e))?;
+    plan.qos.ceilings.clear();
+    Ok(plan)
+}
+
+fn workload(op: &OpKind) -> serde_json::Value {
+    json!({
+        "name": op.name(), "workers": 1, "queue_depth": 0, "mix": { op.name(): 1 },
+        "block_size": "0B",
+        "access": {
+            "kind": "random", "align": "0B", "offset": "0B", "cover": false
+        },
+        "arrival": {"kind": "burst"}, "sync": "none", "payload": {"kind": "random"}, "cpus": []
+    })
+}
+
 /// The plan of these kinds of operation.
 pub fn plan(name: &str, asked: &Asked, ops: &[OpKind], ns: u64) -> Result<Plan> {
-    let workload = |op: &OpKind| {
-        json!({
-            "name": op.name(), "workers": 1, "queue_depth": 0, "mix": { op.name(): 1 },
-            "block_size": "0B",
-            "access": {
-                "kind": "random", "align": "0B", "offset": "0B", "cover": false
-            },
-            "arrival": {"kind": "burst"}, "sync": "none", "payload": {"kind": "random"}, "cpus": []
-        })
-    };
     let mut qos = json!({ "nines": 5 });
     if let Some(ceiling) = &asked.ceiling {
         // Always of a kind: one that was not seen, or not whole, decides nothing, and no other one stands for it.

@@ -1,11 +1,13 @@
 //! Runs of our own: the measured I/Os of `ios.parquet`, and its lines as `taillight export --format ios-csv`
 //! writes them. An operation is due when it was intended, else when it was submitted; ns, bytes. A disk is
-//! the number of a workload.
+//! the number of a workload; of a program that was watched the number of a file, and what is on no file's bytes is left
+//! out.
 
 use std::path::Path;
 
 use taillight_core::plan::TraceOp;
 use taillight_core::{Error, OpKind};
+use taillight_rundir::RunDir;
 use taillight_rundir::ios::{ColumnSet, IosFile};
 
 use super::{
@@ -63,8 +65,11 @@ fn operation(kind: OpKind, offset: Option<u64>, size: u64) -> Result<TraceOp, St
 }
 
 fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
+    let watched = path.parent().and_then(|dir| RunDir::open(dir).ok());
+    let watched = watched.is_some_and(|dir| dir.manifest().origin.is_watched());
     let wanted = ColumnSet::PHASE
         | ColumnSet::WORKLOAD
+        | ColumnSet::TARGET
         | ColumnSet::OP
         | ColumnSet::OFFSET
         | ColumnSet::SIZE
@@ -75,8 +80,14 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
     let read = IosFile::open(path).map_err(damaged)?.read(wanted, &mut |batch| {
         for i in (0..batch.rows).filter(|i| batch.phase_name(*i) == MEASURE) {
             let row = batch.row(i);
-            if stream.0 != row.workload {
-                stream = (row.workload, row.workload.to_string());
+            let moves = row.op == OpKind::Fsync || (row.size > 0 && !row.op.keyed());
+            if watched && !moves {
+                rows.leave_out();
+                continue;
+            }
+            let of = if watched { row.target } else { row.workload };
+            if stream.0 != of {
+                stream = (of, of.to_string());
             }
             let taken = operation(row.op, row.offset, row.size).map_err(TraceFault::from);
             let stamp = row.intended.unwrap_or(row.submit).0;

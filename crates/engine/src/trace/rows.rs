@@ -114,6 +114,11 @@ impl<'a> TraceRows<'a> {
         self.over
     }
 
+    /// A row that is no operation on a file's bytes is left out.
+    pub fn leave_out(&mut self) {
+        self.skipped += 1;
+    }
+
     /// Takes a row, if it is wanted. Errors: it is of another disk than the others, far before one above it,
     /// or one too many.
     pub fn push(&mut self, row: &TraceRow<'_>) -> Result<(), TraceFault> {

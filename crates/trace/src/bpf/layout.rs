@@ -47,6 +47,10 @@ pub const C_ENDED_READS: usize = 15;
 pub const C_ENDED_WRITES: usize = 16;
 /// Page faults among the operations.
 pub const C_FAULTS: usize = 17;
+/// No count: operations are told that are not slow, too.
+pub const C_RECORD: usize = 18;
+/// No count: what is left out for being too dear, see `LEFT_OUT_*` of the programs.
+pub const C_LEFT_OUT: usize = 19;
 /// I/Os on the disks under test that are none of the load's: others', the program's own other threads',
 /// what the kernel reads ahead.
 pub const C_NEIGHBOURS: usize = 3;

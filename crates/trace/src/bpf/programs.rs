@@ -422,6 +422,14 @@ impl LoadedPrograms {
         let infos = ebpf.programs().filter_map(|(_, p)| p.info().ok());
         Some(infos.map(|i| i.run_time().as_nanos() as u64).sum())
     }
+
+    /// The same of those whose name begins so.
+    pub fn spent_by(&self, prefix: &str) -> Option<u64> {
+        let ebpf = self.ebpf.lock().ok()?;
+        let own = ebpf.programs().filter(|(name, _)| name.starts_with(prefix));
+        let infos = own.filter_map(|(_, p)| p.info().ok());
+        Some(infos.map(|i| i.run_time().as_nanos() as u64).sum())
+    }
 }
 
 /// An error with its causes, on one line.

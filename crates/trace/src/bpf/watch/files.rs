@@ -154,7 +154,17 @@ mod tests {
     fn facts(inode: u64, descriptor: u64) -> CallFacts {
         let who = ThreadSeen { pid: std::process::id(), ..ThreadSeen::default() };
         let dev = 8 << 20 | 1;
-        CallFacts { who, number: 0, descriptor, dev, inode, errno: 0, unsure: false, slow: true }
+        CallFacts {
+            who,
+            number: 0,
+            descriptor,
+            dev,
+            inode,
+            errno: 0,
+            unsure: false,
+            slow: true,
+            plain: false,
+        }
     }
 
     #[test]

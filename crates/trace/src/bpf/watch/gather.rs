@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use aya::sys::{Stats, enable_stats};
-use taillight_core::{Clock, MonoClock};
+use taillight_core::{Clock, MonoClock, OpKind, Record, Stamp, Status};
 use taillight_machine::Sys;
 use taillight_machine::block::{BlockDevice, DeviceNumber};
 
+use super::cost::{WatchCost, WatchPart};
 use super::files::SeenFiles;
 use super::maps::FOUND_DISKS;
 use super::told::{CallFacts, ToldCall, is_call};
@@ -19,7 +19,7 @@ use super::waits::{WaitCounts, Waits};
 use crate::bpf::collect::{CollectedTrace, EVENTS_MAX};
 use crate::bpf::forget::NeededTimes;
 use crate::bpf::kept::EVENTS_HELD;
-use crate::bpf::layout::{C_CALLS, C_SLOW_NS, EarlierRounds, TraceEvent};
+use crate::bpf::layout::{C_RECORD, C_SLOW_NS, EarlierRounds, TraceEvent};
 use crate::bpf::programs::{EventRing, LoadedPrograms};
 use crate::bpf::symbols::KernelSymbols;
 use crate::bpf::tail::TraceTail;
@@ -30,9 +30,6 @@ use crate::tracing::TraceWatch;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Operations of which it is known who did them.
 const KNOWN_MAX: usize = 1 << 20;
-/// Window in which the kernel counts the time of the programs, and from one to the next.
-const COUNTED: Duration = Duration::from_millis(100);
-const COUNT_EVERY: Duration = Duration::from_secs(2);
 
 /// How long events are kept whatever happens, for operations under way, ns; and how often others are forgotten.
 const UNDER_WAY_NS: i64 = 60_000_000_000;
@@ -80,6 +77,10 @@ pub struct WatchInputs {
     pub watch: TraceWatch,
     pub spill: PathBuf,
     pub keep: usize,
+    /// Most that the programs may take of a CPU.
+    pub max_cost: Option<f64>,
+    /// Set where they take more, whatever is left out.
+    pub too_dear: Arc<AtomicBool>,
 }
 
 /// What was gathered.
@@ -92,115 +93,213 @@ pub struct WatchedRun {
     /// CPU time of the programs per operation, ns; and as a share of one CPU.
     pub program_ns: Option<f64>,
     pub programs_share: Option<f64>,
+    /// What was left out for being too dear.
+    pub left_out: Vec<WatchPart>,
     /// Waits of threads for others.
     pub waits: WaitCounts,
+    /// Every operation that was seen and was not slow, where that was asked for.
+    pub record: Vec<RecordedCall>,
+}
+
+/// An operation that was not slow, as it can be replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordedCall {
+    pub worker: u16,
+    pub op: OpKind,
+    pub file: u16,
+    pub errno: u16,
+    pub offset: u64,
+    pub size: u64,
+    pub submit: i64,
+    pub complete: i64,
+}
+
+impl RecordedCall {
+    fn of(io: &TracedIo, facts: &CallFacts, file: Option<u16>) -> RecordedCall {
+        RecordedCall {
+            worker: io.worker,
+            op: io.op,
+            file: file.unwrap_or(0),
+            errno: u16::try_from(facts.errno).unwrap_or(0),
+            offset: io.offset,
+            size: io.size,
+            submit: io.submit,
+            complete: io.complete,
+        }
+    }
+
+    pub fn record(&self) -> Record {
+        Record {
+            op: self.op,
+            target: self.file,
+            offset: (self.op as u8 <= 1).then_some(self.offset),
+            size: self.size,
+            submit: Stamp(self.submit),
+            complete: Stamp(self.complete),
+            status: if self.errno > 0 { Status::errno(self.errno.into()) } else { Status::OK },
+            ..Record::default()
+        }
+    }
 }
 
 /// Gathers until it is told to stop.
 pub fn gather(inputs: WatchInputs) -> WatchedRun {
-    let WatchInputs { programs, symbols, mut ring, known, stop, watch, spill, keep } = inputs;
-    let mut all = CollectedTrace::new(Some(&spill));
+    let WatchInputs { programs, symbols, mut ring, known, stop, watch, spill, keep, .. } = inputs;
+    let (max_cost, too_dear) = (inputs.max_cost, inputs.too_dear);
     let mut tail = TraceTail::new(watch, symbols, None);
+    let recording = programs.counters.get(C_RECORD).load(Relaxed) != 0;
+    let mut kept = Gathered {
+        all: CollectedTrace::new(Some(&spill)),
+        batch: TracedBatch::empty(),
+        needed: NeededTimes::default(),
+        known,
+        waits: Waits::default(),
+        record: recording.then(Vec::new),
+        lost: 0,
+        keep,
+    };
     let mut disks = FoundDisks::new(&programs);
-    let mut cost = WatchCost::new(programs);
-    let (mut lost, mut batch) = (0, TracedBatch::empty());
-    let (mut needed, mut forgot) = (NeededTimes::default(), Instant::now());
-    let mut waits = Waits::default();
+    let mut cost = WatchCost::new(programs, max_cost);
+    let mut forgot = Instant::now();
     loop {
         let last = stop.load(Relaxed);
         cost.step(last);
-        all.threads.settle();
+        too_dear.fetch_or(cost.is_too_dear(), Relaxed);
+        kept.all.threads.settle();
         while let Some(item) = ring.next() {
-            if !is_call(&item) {
-                take_event(&mut all, &item, &mut waits);
-                continue;
+            if is_call(&item) {
+                kept.take_call(&item, &mut disks);
+            } else {
+                kept.take_event(&item);
             }
-            let Some(told) = ToldCall::parse(&item) else {
-                lost += 1;
-                continue;
-            };
-            disks.found(told.io.dev);
-            if all.ios.bytes() > keep {
-                lost += 1;
-                continue;
-            }
-            waits.operation(&told.io);
-            if told.facts.slow {
-                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-                known.note(&told.io, told.facts);
-            }
-            keep_io(&mut batch, &mut all, &mut needed, (told.io, &told.rounds));
         }
-        let until = if last { i64::MAX } else { MonoClock.now().0 };
         let slow_ns = cost.programs.counters.get(C_SLOW_NS).load(Relaxed);
-        for (io, facts) in waits.decided(until, slow_ns) {
-            if all.ios.bytes() > keep {
-                lost += 1;
-                continue;
-            }
-            known.lock().unwrap_or_else(PoisonError::into_inner).note(&io, facts);
-            keep_io(&mut batch, &mut all, &mut needed, (io, &EarlierRounds::default()));
-        }
-        if let Some(part) = batch.take_part() {
-            needed.add(&part);
-            all.ios.push(part);
-        }
-        if all.events.held.len() > EVENTS_HELD && forgot.elapsed() > FORGET_EVERY {
+        kept.take_waits(if last { i64::MAX } else { MonoClock.now().0 }, slow_ns);
+        kept.hand_over();
+        if kept.all.events.held.len() > EVENTS_HELD && forgot.elapsed() > FORGET_EVERY {
             forgot = Instant::now();
-            let forgets = all.events.len() >= EVENTS_MAX / 2;
-            let horizon = if forgets { MonoClock.now().0 - UNDER_WAY_NS } else { i64::MAX };
-            all.make_room(forgets.then_some(&mut needed), horizon, tail.told());
+            kept.make_room(&mut tail);
         }
-        if all.ios.spill(tail.batches()).is_some() {
+        if kept.all.ios.spill(tail.batches()).is_some() {
             tail.one_gone();
         }
         if last {
-            all.ios.push(batch);
-            tail.now(&all);
-            all.threads_unknown = all.threads.end();
+            kept.all.ios.push(kept.batch);
+            tail.now(&kept.all);
+            kept.all.threads_unknown = kept.all.threads.end();
+            let left_out = cost.left_out();
             let (program_ns, programs_share) = cost.finish();
-            let disks_watched = disks.all_looked_at();
-            let waits = waits.counts();
             return WatchedRun {
-                trace: all,
-                lost,
-                disks_watched,
+                trace: kept.all,
+                lost: kept.lost,
+                disks_watched: disks.all_looked_at() && !left_out.contains(&WatchPart::Others),
+                left_out,
                 program_ns,
                 programs_share,
-                waits,
+                waits: kept.waits.counts(),
+                record: kept.record.unwrap_or_default(),
             };
         }
-        tail.look(&all);
+        tail.look(&kept.all);
         std::thread::sleep(PAUSE);
     }
 }
 
-fn keep_io(
-    batch: &mut TracedBatch,
-    all: &mut CollectedTrace,
-    needed: &mut NeededTimes,
-    (io, rounds): (TracedIo, &EarlierRounds),
-) {
-    if !batch.has_room() {
-        let full = std::mem::replace(batch, TracedBatch::empty());
-        needed.add(&full);
-        all.ios.push(full);
-    }
-    batch.push(io, rounds);
+/// What is gathered, while it is.
+struct Gathered {
+    all: CollectedTrace,
+    batch: TracedBatch,
+    needed: NeededTimes,
+    known: Arc<Mutex<KnownCalls>>,
+    waits: Waits,
+    /// Where all operations are asked for.
+    record: Option<Vec<RecordedCall>>,
+    lost: u64,
+    keep: usize,
 }
 
-fn take_event(all: &mut CollectedTrace, item: &[u8], waits: &mut Waits) {
-    let event = TraceEvent::parse(item);
-    if event.as_ref().is_some_and(|event| waits.event(event)) {
-        return;
-    }
-    match event {
-        Some(event) if all.events.len() < EVENTS_MAX => {
-            all.threads.note(&event.who);
-            all.threads.note(&event.other);
-            all.events.held.push(event);
+impl Gathered {
+    fn take_call(&mut self, item: &[u8], disks: &mut FoundDisks) {
+        let Some(told) = ToldCall::parse(item) else {
+            self.lost += 1;
+            return;
+        };
+        disks.found(told.io.dev);
+        if let Some(record) = self.record.as_mut().filter(|_| !told.facts.slow) {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = known.files.number(&told.facts);
+            if (record.len() + 1) * size_of::<RecordedCall>() <= self.keep {
+                record.push(RecordedCall::of(&told.io, &told.facts, file));
+            } else {
+                self.lost += 1;
+            }
         }
-        _ => all.events_lost += 1,
+        if told.facts.plain {
+            return;
+        }
+        if self.is_full() {
+            self.lost += 1;
+            return;
+        }
+        self.waits.operation(&told.io);
+        if told.facts.slow {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.note(&told.io, told.facts);
+        }
+        self.keep_io(told.io, &told.rounds);
+    }
+
+    fn take_event(&mut self, item: &[u8]) {
+        let event = TraceEvent::parse(item);
+        if event.as_ref().is_some_and(|event| self.waits.event(event)) {
+            return;
+        }
+        match event {
+            Some(event) if self.all.events.len() < EVENTS_MAX => {
+                self.all.threads.note(&event.who);
+                self.all.threads.note(&event.other);
+                self.all.events.held.push(event);
+            }
+            _ => self.all.events_lost += 1,
+        }
+    }
+
+    /// Takes up waits of which it is known what they were for.
+    fn take_waits(&mut self, now: i64, slow_ns: u64) {
+        for (io, facts) in self.waits.decided(now, slow_ns) {
+            if self.is_full() {
+                self.lost += 1;
+                continue;
+            }
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).note(&io, facts);
+            self.keep_io(io, &EarlierRounds::default());
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.all.ios.bytes() > self.keep
+    }
+
+    fn keep_io(&mut self, io: TracedIo, rounds: &EarlierRounds) {
+        if !self.batch.has_room() {
+            let full = std::mem::replace(&mut self.batch, TracedBatch::empty());
+            self.needed.add(&full);
+            self.all.ios.push(full);
+        }
+        self.batch.push(io, rounds);
+    }
+
+    fn hand_over(&mut self) {
+        if let Some(part) = self.batch.take_part() {
+            self.needed.add(&part);
+            self.all.ios.push(part);
+        }
+    }
+
+    fn make_room(&mut self, tail: &mut TraceTail) {
+        let forgets = self.all.events.len() >= EVENTS_MAX / 2;
+        let horizon = if forgets { MonoClock.now().0 - UNDER_WAY_NS } else { i64::MAX };
+        self.all.make_room(forgets.then_some(&mut self.needed), horizon, tail.told());
     }
 }
 
@@ -241,56 +340,5 @@ impl FoundDisks {
 
     fn all_looked_at(&self) -> bool {
         (1..=FOUND_DISKS).contains(&self.disks.len())
-    }
-}
-
-/// What the programs cost, by the kernel's count in windows.
-struct WatchCost {
-    programs: Arc<LoadedPrograms>,
-    /// Open: the count, operations and time at its begin.
-    open: Option<(std::os::fd::OwnedFd, u64, u64, Instant)>,
-    next: Instant,
-    ns: u64,
-    operations: u64,
-    time: Duration,
-}
-
-impl WatchCost {
-    fn new(programs: Arc<LoadedPrograms>) -> WatchCost {
-        let next = Instant::now() + COUNTED;
-        WatchCost { programs, open: None, next, ns: 0, operations: 0, time: Duration::ZERO }
-    }
-
-    fn calls(&self) -> u64 {
-        self.programs.counters.get(C_CALLS).load(Relaxed)
-    }
-
-    fn step(&mut self, last: bool) {
-        let now = Instant::now();
-        if now < self.next && !last {
-            return;
-        }
-        let Some((fd, ns, calls, since)) = self.open.take() else {
-            if let (false, Ok(fd), Some(ns)) =
-                (last, enable_stats(Stats::RunTime), self.programs.spent_ns())
-            {
-                self.open = Some((fd, ns, self.calls(), Instant::now()));
-            }
-            self.next = now + COUNTED;
-            return;
-        };
-        if let Some(spent) = self.programs.spent_ns() {
-            self.ns += spent.saturating_sub(ns);
-            self.operations += self.calls().saturating_sub(calls);
-            self.time += since.elapsed();
-        }
-        drop(fd);
-        self.next = now + COUNT_EVERY;
-    }
-
-    fn finish(self) -> (Option<f64>, Option<f64>) {
-        let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
-        let ns = self.ns as f64;
-        (of(ns, self.operations as f64), of(ns, self.time.as_nanos() as f64))
     }
 }

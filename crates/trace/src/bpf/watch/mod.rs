@@ -4,6 +4,7 @@
 //! in types here: a system call, an entry of an io_uring, a page fault.
 
 mod calls;
+mod cost;
 mod files;
 mod gather;
 mod maps;
@@ -11,7 +12,9 @@ mod sources;
 mod told;
 mod waits;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -24,6 +27,7 @@ use taillight_rundir::RunDir;
 use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingBackend};
 
 pub use calls::{JUDGED, kind_of_call, name as call_name};
+pub use cost::WatchPart;
 pub use files::SeenFile;
 pub use gather::{KnownCalls, WatchedCall};
 pub use maps::WATCHED_THREADS;
@@ -36,7 +40,7 @@ pub use super::layout::ThreadSeen;
 use self::gather::{WatchInputs, WatchedRun};
 use super::layout::{
     C_BEGAN, C_CALLS, C_ENDED_READS, C_ENDED_WRITES, C_FAULTS, C_LOST, C_NEIGHBOURS, C_NO_ROOM,
-    C_READS, C_SLOW_NS, C_SYNCS, C_WRITES,
+    C_READS, C_RECORD, C_SLOW_NS, C_SYNCS, C_WRITES,
 };
 use super::programs::{self, LoadedPrograms, ProgramConfig};
 use super::session;
@@ -56,6 +60,10 @@ pub struct WatchedRequest<'a> {
     pub spill: &'a Path,
     /// Kept operations at most, bytes in memory and in that file together; those beyond are lost, and counted.
     pub keep: usize,
+    /// Operations that are not slow go into `ios.parquet` as well, to be replayed.
+    pub record: bool,
+    /// Most that the trace programs may take, as a share of a CPU.
+    pub max_cost: Option<f64>,
 }
 
 /// Watching, under way.
@@ -65,6 +73,7 @@ pub struct Watching {
     known: Arc<Mutex<KnownCalls>>,
     stop: EndSignal,
     thread: JoinHandle<WatchedRun>,
+    too_dear: Arc<AtomicBool>,
     /// How long loading and attaching took.
     pub attached_in: Duration,
 }
@@ -72,8 +81,11 @@ pub struct Watching {
 /// What watching left beside the files.
 pub struct WatchResult {
     pub info: TraceInfo,
-    /// Slow operations, those in `ios.parquet`.
+    /// Slow operations, those in `ios.parquet`, and others there that were recorded.
     pub slow: u64,
+    pub recorded: u64,
+    /// How many of these were on each file that has any, by number.
+    pub by_file: BTreeMap<u16, u64>,
     /// Files of these, by the numbers in the column `target`.
     pub files: Vec<SeenFile>,
     /// CPU time of the trace programs as a share of one CPU, in the windows in which the kernel counted it.
@@ -85,6 +97,8 @@ pub struct WatchResult {
     pub detached_in: Duration,
     /// Waits of threads for others of their program.
     pub waits: WaitCounts,
+    /// What was left out for being too dear.
+    pub left_out: Vec<WatchPart>,
 }
 
 impl Watching {
@@ -108,8 +122,10 @@ impl Watching {
         let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let boot = boot.tv_sec as u64 * 1_000_000_000 + boot.tv_nsec as u64;
         counters.get(C_BEGAN).store(boot, Relaxed);
+        counters.get(C_RECORD).store(request.record.into(), Relaxed);
         let attached_in = began.elapsed();
         let (stop, known) = (EndSignal::default(), Arc::default());
+        let too_dear = Arc::new(AtomicBool::new(false));
         let inputs = WatchInputs {
             programs: programs.clone(),
             symbols: symbols.clone(),
@@ -119,12 +135,14 @@ impl Watching {
             watch: request.watch,
             spill: PathBuf::from(request.spill),
             keep: request.keep,
+            max_cost: request.max_cost,
+            too_dear: Arc::clone(&too_dear),
         };
         let thread = std::thread::Builder::new()
             .name("trace".to_owned())
             .spawn(move || gather::gather(inputs))
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        Ok(Watching { programs, symbols, known, stop, thread, attached_in })
+        Ok(Watching { programs, symbols, known, stop, thread, too_dear, attached_in })
     }
 
     fn maps(&self) -> Result<&WatchMaps> {
@@ -185,6 +203,11 @@ impl Watching {
         self.programs.counters.get(C_SLOW_NS).store(slow_ns, Relaxed);
     }
 
+    /// The programs take more than was allowed, whatever is left out.
+    pub fn is_too_dear(&self) -> bool {
+        self.too_dear.load(Relaxed)
+    }
+
     /// Operations that are kept, with what is known beside their stamps.
     pub fn known(&self) -> Arc<Mutex<KnownCalls>> {
         self.known.clone()
@@ -234,18 +257,24 @@ impl Watching {
         let detached_in = detaching.elapsed();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let workloads = [workloads, &[OpKind::Wait]].concat();
-        let slow = sources::write_ios(dir, &run.trace, &known, &workloads)?;
+        let mut by_file = BTreeMap::new();
+        run.record.iter().for_each(|r| *by_file.entry(r.file).or_insert(0) += 1);
+        let recorded = run.record.len() as u64;
+        let rows = sources::write_ios(dir, &run.trace, &known, run.record, &workloads)?;
         let files = known.files.list().to_vec();
         session::write(dir, run.trace, &self.symbols)?;
         Ok(WatchResult {
             info,
-            slow,
+            slow: rows - recorded,
+            recorded,
+            by_file,
             files,
             programs_share: run.programs_share,
             no_room,
             attached_in: self.attached_in,
             detached_in,
             waits: run.waits,
+            left_out: run.left_out,
         })
     }
 }

@@ -25,6 +25,7 @@ const UNSURE: u32 = 2;
 const SAMPLE: u32 = 8;
 const FAILED: u32 = 16;
 const BESIDE: u32 = 256;
+const RECORD: u32 = 512;
 
 /// What is known of an operation beside what tracing knows of every I/O.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,8 @@ pub struct CallFacts {
     pub unsure: bool,
     /// Told for being slow.
     pub slow: bool,
+    /// Told for nothing else but to be replayed.
+    pub plain: bool,
 }
 
 impl CallFacts {
@@ -115,7 +118,8 @@ impl ToldCall {
             inode: word(bytes, 160),
             errno: if marks & FAILED != 0 { -(word(bytes, 184) as i64) as i32 } else { 0 },
             unsure: marks & UNSURE != 0,
-            slow: marks & (SAMPLE | BESIDE) == 0,
+            slow: marks & (SAMPLE | BESIDE | RECORD) == 0,
+            plain: marks & RECORD != 0,
         };
         Some(ToldCall { io, rounds, facts })
     }

@@ -20,6 +20,9 @@ const KEPT_NS: i64 = 60_000_000_000;
 const KEPT: usize = 4096;
 /// Waits that are yet to be decided.
 const PENDING: usize = 65_536;
+/// So many operations of the other thread stand behind a wait, at most: over more of them it is for a job that the
+/// thread had, as who joins it waits for, and for no operation.
+const BEHIND: usize = 8;
 /// How many threads one after another are looked at.
 const HOPS: u32 = 4;
 
@@ -144,7 +147,8 @@ impl Waits {
             let length = (wake - from).max(1);
             let covered = wait.by.map_or(0, |by| self.covered(by, (from, wake), HOPS));
             let idle = wait.by.map_or(0, |by| self.idle(by, (from, wake), HOPS));
-            if covered * 4 >= length * 3 {
+            let enough = covered * 4 >= length * 3;
+            if enough && (wait.lock || self.few(&wait, length)) {
                 self.counts.carried += 1;
             } else if wait.lock && idle * 2 < length {
                 self.counts.locks += 1;
@@ -165,6 +169,18 @@ impl Waits {
     /// For how long a thread was in operations in a time, itself or by way of those that it waited for.
     fn covered(&self, worker: u16, time: (i64, i64), hops: u32) -> i64 {
         union(self.parts(worker, time, hops, &|doing| matches!(doing, Doing::Operation)))
+    }
+
+    /// Whether few operations cover a wait.
+    fn few(&self, wait: &EndedWait, length: i64) -> bool {
+        let operations = |by| {
+            let time = (wait.at.0, wait.at.1);
+            self.parts(by, time, HOPS, &|doing| matches!(doing, Doing::Operation))
+        };
+        let mut parts = wait.by.map_or_else(Vec::new, operations);
+        parts.sort_unstable_by_key(|(from, to)| from - to);
+        parts.truncate(BEHIND);
+        union(parts) * 4 >= length * 3
     }
 
     /// For how long it waited for the world outside.
@@ -227,6 +243,7 @@ fn told_wait(wait: &EndedWait, number: u64) -> (TracedIo, CallFacts) {
         errno: 0,
         unsure: false,
         slow: true,
+        plain: false,
     };
     (io, facts)
 }
@@ -299,6 +316,16 @@ mod tests {
         waited(&mut waits, 3, (149, 155), 0, true);
         assert_eq!(told(&mut waits), [1]);
         assert_eq!(waits.counts().others, 1, "one queue for a socket; the third was not slow");
+    }
+
+    #[test]
+    fn who_joins_a_thread_waits_for_no_operation_of_it() {
+        let mut waits = Waits::default();
+        (0..20).for_each(|i| operation(&mut waits, 0, (100 * i, 100 * i + 99)));
+        waited(&mut waits, 1, (0, 2000), 0, false);
+        waited(&mut waits, 2, (1400, 2000), 0, false);
+        waited(&mut waits, 3, (0, 2000), 0, true);
+        assert_eq!(told(&mut waits), [2, 3]);
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! Waits inside a program that is watched: each is blamed on the program, or led to the I/O behind it, or is none.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::traced::open_place;
+use crate::common::{binary, ended, json, skipped};
+use crate::watch::cannot;
+use serde_json::Value;
+use taillight_lab::cleanup::{Undo, tool};
+use taillight_lab::stage::LabCgroup;
+
+/// A control group in which reads of a directory's disk are slow.
+fn slow_reads(undo: &mut Undo, dir: &Path) -> anyhow::Result<LabCgroup> {
+    let group = LabCgroup::named(undo, "blkio", "taillight-lab-waits")?;
+    let device = tool("findmnt", &["-no", "MAJ:MIN", "-T", &dir.to_string_lossy()])?;
+    group.set("blkio.throttle.read_iops_device", format!("{} 15", device.trim()))?;
+    Ok(group)
+}
+
+/// Layers of the lines on waits, by the name of the thread that waited.
+fn layers(lines: &str) -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in lines.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (Some(who), Some("lock" | "wait")) = (words.get(1), words.get(2).copied()) else {
+            continue;
+        };
+        let Some((name, _)) = who.split_once('[') else { continue };
+        // Time, unit, no size, then the layer.
+        let layer = words.iter().skip(6).take(2).copied().collect::<Vec<_>>().join(" ");
+        let layer = layer.trim_end_matches(',').to_owned();
+        all.entry(name.to_owned()).or_default().push(layer);
+    }
+    all
+}
+
+#[test]
+fn waits_lead_to_the_program_or_to_the_io_behind_them() {
+    let name = "waits_lead_to_the_program_or_to_the_io_behind_them";
+    let dir = open_place();
+    let program = dir.path().join("waits");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/waits.c");
+    let built =
+        Command::new("cc").args(["-O1", "-o"]).arg(&program).args([source, "-lpthread"]).status();
+    let no_compiler = (!built.is_ok_and(|s| s.success())).then(|| "no C compiler".to_owned());
+    if skipped(name, no_compiler.or_else(cannot)) {
+        return;
+    }
+    let mut undo = Undo::default();
+    let group = match slow_reads(&mut undo, dir.path()) {
+        Ok(group) => group,
+        Err(e) => {
+            skipped(name, Some(format!("{e:#}")));
+            return;
+        }
+    };
+    std::fs::write(dir.path().join("data"), vec![7; 256 << 10]).expect("written");
+    tool("sync", &["-f", &dir.path().to_string_lossy()]).expect("on the disk");
+    let within = group.within();
+    let out = Command::new(&within[0])
+        .args(&within[1..])
+        .arg(binary())
+        .args(["watch", "--slower", "30ms", "--output", "out", "--", "./waits", "data"])
+        .current_dir(dir.path())
+        .output()
+        .expect("it starts");
+    let (_, err) = ended(&out, 0);
+    let found = layers(&err);
+    let all = |kind: &str, words: &[&str], least: usize| {
+        let layers = found.get(kind).cloned().unwrap_or_default();
+        let right = layers.iter().filter(|l| words.contains(&l.as_str())).count();
+        // On a busy machine a wait for a CPU may be most of one.
+        assert!(right >= least && right * 2 > layers.len(), "{kind}: {layers:?}\n{err}");
+    };
+    for kind in ["sleeper", "inheriting", "file-lock"] {
+        all(kind, &["the program"], 3);
+    }
+    all("spinner", &["the program", "waiting for"], 3);
+    for kind in ["reader", "commit", "stall", "pipe", "chain-2", "chain-3"] {
+        all(kind, &["held back"], 1);
+    }
+    // Nothing to do is no outlier: no news, a queue for what comes from outside, a thread that is joined.
+    for kind in ["no-news", "queue", "waits", "other"] {
+        assert!(!found.contains_key(kind), "{kind}: {:?}\n{err}", found.get(kind));
+    }
+    let watched: Value = json(&dir.path().join("out/watched.json"));
+    let waits = &watched["waits"];
+    assert!(waits["carried"].as_u64() >= Some(8) && waits["locks"].as_u64() >= Some(9), "{waits}");
+    assert!(waits["others"].as_u64() >= Some(2), "{waits}");
+    assert!(err.contains("the program, not the storage"), "{err}");
+}

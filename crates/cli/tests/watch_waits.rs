@@ -12,11 +12,14 @@ use taillight_lab::cleanup::{Undo, tool};
 use taillight_lab::stage::LabCgroup;
 
 /// A control group in which reads of a directory's disk are slow.
-fn slow_reads(undo: &mut Undo, dir: &Path) -> anyhow::Result<LabCgroup> {
-    let group = LabCgroup::named(undo, "blkio", "taillight-lab-waits")?;
-    let device = tool("findmnt", &["-no", "MAJ:MIN", "-T", &dir.to_string_lossy()])?;
-    group.set("blkio.throttle.read_iops_device", format!("{} 15", device.trim()))?;
-    Ok(group)
+fn slow_reads(undo: &mut Undo, dir: &Path) -> Result<LabCgroup, String> {
+    let group = LabCgroup::named(undo, "blkio", "taillight-lab-waits");
+    let device = tool("findmnt", &["-no", "MAJ:MIN", "-T", &dir.to_string_lossy()]);
+    let limited = group.and_then(|group| {
+        group.set("blkio.throttle.read_iops_device", format!("{} 15", device?.trim()))?;
+        Ok(group)
+    });
+    limited.map_err(|e| format!("{e:#}"))
 }
 
 /// Layers of the lines on waits, by the name of the thread that waited.
@@ -52,7 +55,7 @@ fn waits_lead_to_the_program_or_to_the_io_behind_them() {
     let group = match slow_reads(&mut undo, dir.path()) {
         Ok(group) => group,
         Err(e) => {
-            skipped(name, Some(format!("{e:#}")));
+            skipped(name, Some(e));
             return;
         }
     };

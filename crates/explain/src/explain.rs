@@ -47,9 +47,7 @@ pub fn explain(
     let Some(info) = dir.manifest().trace.clone() else {
         return Ok(None);
     };
-    if dir.manifest().capture.kept > 0 && dir.existing(names::IOS).is_none() {
-        return Err(Error::corrupt("ios.parquet is missing: which I/Os were slow is not known"));
-    }
+    has_ios(dir)?;
     let OutlierThresholds { ns: thresholds, percentiles, given } = thresholds(dir, summary);
     let (slow, more) = layers::slow_ios(dir, &thresholds)?;
     let mut loaded = load(dir, &info, &slow)?;
@@ -84,6 +82,13 @@ pub fn explain(
     }))
 }
 
+fn has_ios(dir: &RunDir) -> Result<()> {
+    match dir.manifest().capture.kept > 0 && dir.existing(names::IOS).is_none() {
+        true => Err(Error::corrupt("ios.parquet is missing: which I/Os were slow is not known")),
+        false => Ok(()),
+    }
+}
+
 /// What the verdicts of a run are without one rule.
 #[derive(Debug, Clone)]
 pub struct RuleEffect {
@@ -98,6 +103,7 @@ pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<Rul
     let (Some(info), Some(summary)) = (&dir.manifest().trace, dir.read::<Summary>()?) else {
         return Ok(None);
     };
+    has_ios(dir)?;
     let thresholds = thresholds(dir, &summary).ns;
     let (slow, _) = layers::slow_ios(dir, &thresholds)?;
     let mut loaded = load(dir, info, &slow)?;

@@ -167,6 +167,7 @@ impl SlowSoFar {
 #[cfg(test)]
 mod tests {
     use taillight_rundir::fixture;
+    use taillight_rundir::layers::LayerKind;
 
     use super::*;
 
@@ -187,6 +188,44 @@ mod tests {
         let found = so_far.look(Vec::new(), 0, SECOND);
         assert_eq!(causes(&found).iter().map(|(_, n)| n).sum::<u64>(), 1, "{found:?}");
         assert_eq!(so_far.look(Vec::new(), 0, SECOND), found, "each once");
+    }
+
+    #[test]
+    fn a_wait_is_judged_by_an_operation_of_an_earlier_look() {
+        let mut so_far = SlowSoFar::new(Some(1_000_000), false).telling();
+        let ms = 1_000_000;
+        let leader = fixture::traced_io(SECOND, SECOND + 50 * ms);
+        let by = leader.worker;
+        so_far.look(vec![leader], 0, i64::MIN);
+        so_far.look(Vec::new(), 0, i64::MIN);
+        let led = so_far.judged().pop().expect("judged").verdict.layer;
+        let asleep = LayerRow {
+            kind: LayerKind::OffCpu,
+            worker: Some(7),
+            start_ns: SECOND + ms,
+            middle_ns: Some(SECOND + 50 * ms),
+            end_ns: SECOND + 51 * ms,
+            state: Some(1),
+            stack: Some("futex_do_wait;__futex_wait;do_futex".into()),
+            waker: by,
+            ..LayerRow::default()
+        };
+        let wait = LayerRow {
+            worker: Some(7),
+            op: Some(OpKind::Wait),
+            start_ns: asleep.start_ns,
+            end_ns: asleep.end_ns,
+            bios: Some(0),
+            parts: Some(0),
+            flags: Some(0),
+            token: Some(99),
+            ..LayerRow::default()
+        };
+        so_far.look(vec![asleep, wait], 0, i64::MIN);
+        so_far.look(Vec::new(), 0, i64::MIN);
+        let found: Vec<Layer> = so_far.judged().iter().map(|one| one.verdict.layer).collect();
+        assert_eq!(found, [led]);
+        assert_ne!(led, Layer::Application);
     }
 
     #[test]

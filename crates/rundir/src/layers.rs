@@ -366,6 +366,15 @@ impl LayerRow {
         self.flags.is_some_and(|flags| flags & flag != 0)
     }
 
+    /// When a thread off the CPU could have run again: it was preempted, or woken up; where a wake-up was not seen, no
+    /// earlier than it did run.
+    pub fn runnable_ns(&self) -> i64 {
+        match self.state {
+            Some(0) => self.start_ns,
+            _ => self.middle_ns.unwrap_or(self.end_ns),
+        }
+    }
+
     /// Whether parts of it were seen in the block layer. Backend perf sees none of any I/O.
     pub fn has_block_io(&self) -> bool {
         self.bios.is_some_and(|parts| parts > 0)
@@ -403,6 +412,20 @@ impl LayerRow {
 mod tests {
     use super::*;
     use crate::fixture;
+
+    #[test]
+    fn a_sleeper_of_unseen_wake_up_waited_for_no_cpu() {
+        let off = |state, middle_ns| LayerRow {
+            start_ns: 10,
+            end_ns: 90,
+            state: Some(state),
+            middle_ns,
+            ..LayerRow::default()
+        };
+        assert_eq!(off(0, None).runnable_ns(), 10, "preempted");
+        assert_eq!(off(2, Some(70)).runnable_ns(), 70);
+        assert_eq!(off(2, None).runnable_ns(), 90);
+    }
 
     #[test]
     fn every_kind_and_column_is_in_the_docs() {

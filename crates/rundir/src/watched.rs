@@ -28,7 +28,10 @@ pub struct WatchedFile {
     /// Files of the operations in `ios.parquet`, by the numbers of its column `target`; the first stands for those
     /// that are not known.
     pub files: Vec<String>,
-    /// Loading and attaching the trace programs took so long, and taking them away, ns.
+    /// Loading the trace programs took so long, which touches nobody, ns.
+    #[serde(default)]
+    pub load_ns: u64,
+    /// Attaching them, and taking them away, ns. (In runs without `load_ns` loading is in the first.)
     pub attach_ns: u64,
     pub detach_ns: u64,
     /// CPU time of the trace programs, as a share of one CPU; null where the kernel did not measure it.

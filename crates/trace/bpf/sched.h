@@ -378,7 +378,7 @@ INLINE u32 waker(struct who *w, u64 since)
 
 /* Who of this program sleeps and is not yet said to wake up: a thread of the load in `t`, else one of
  * its io_uring worker threads in `i`, or neither. */
-INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i)
+INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i, u32 *at)
 {
 	u32 index;
 
@@ -388,6 +388,7 @@ INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i
 		return;
 	*t = thread_of(task->pid, &index);
 	if (*t) {
+		*at = index;
 		if (!(*t)->off || (*t)->wake)
 			*t = 0;
 		return;
@@ -402,12 +403,11 @@ INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i
 
 /* The running thread of a program that is watched ends a sleep of another one: it gets a place, its index from 1 on, and
  * from now on it is looked at what it does itself. */
-INLINE u32 wakes(struct task_struct *task)
+INLINE u32 wakes(struct asleep *a)
 {
-	u32 pid = task->pid, index;
-	struct asleep *a = thread_of(pid, &index) ? map_lookup(&sleepers, &index) : 0;
+	u32 index;
 
-	if (!a || !(a->what & (W_LOCK | W_WAIT)) || !seat(current_task(), &index))
+	if (!(a->what & (W_LOCK | W_WAIT)) || !seat(current_task(), &index))
 		return 0;
 	a = map_lookup(&sleepers, &index);
 	if (a)
@@ -425,7 +425,9 @@ int sched_waking(u64 *ctx)
 	struct kthread *k = kthread_of(task);
 	u64 ids = current_pid_tgid();
 	struct thread *t;
+	struct asleep *a;
 	struct idle *i;
+	u32 index = 0;
 
 	if (k) {
 		if (k->pid == (u32)task->pid && k->off && !k->wake) {
@@ -434,11 +436,15 @@ int sched_waking(u64 *ctx)
 		}
 		return 0;
 	}
-	sleeper(task, &t, &i);
+	sleeper(task, &t, &i, &index);
 	if (t) {
+		a = cfg_watch ? map_lookup(&sleepers, &index) : 0;
+		/* Who ends a sleep that nobody is told of is nobody's concern, and takes a look at the stack. */
+		if (a && a->what && ktime_ns() - t->off < counter(C_SLOW_NS) / BESIDE)
+			return 0;
 		t->by = waker(&t->by_whom, t->off);
-		if (cfg_watch && t->by & BY_OWN)
-			t->by |= wakes(task);
+		if (a && a->what && t->by & BY_OWN)
+			t->by |= wakes(a);
 	} else if (i) {
 		i->waker = waker(&i->by_whom, i->off) & ~BY_OWN;
 	}
@@ -451,8 +457,9 @@ int sched_wakeup(u64 *ctx)
 	struct task_struct *task = (void *)ctx[0];
 	struct thread *t;
 	struct idle *i;
+	u32 index = 0;
 
-	sleeper(task, &t, &i);
+	sleeper(task, &t, &i, &index);
 	if (t)
 		t->wake = ktime_ns();
 	else if (i)

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use taillight_core::latency::LatencyMap;
 use taillight_core::{OpKind, Result, Stamp};
+use taillight_engine::Observer as _;
 use taillight_engine::collector::{ClosedInterval, ClosedOp, IntervalView};
-use taillight_engine::{Observer as _, recorder::InFlightAtEnd};
 use taillight_live::{LiveEnd, LiveFeed, LiveOptions, LiveServer, RunFacts};
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::summary::Cause;
@@ -90,7 +90,6 @@ impl WatchLive {
             start: Stamp(from),
             length_ns,
             ops: closed,
-            in_flight: vec![InFlightAtEnd::default(); KINDS.len()],
             ..ClosedInterval::default()
         };
         self.index += 1;
@@ -131,6 +130,7 @@ fn counts_of(row: &IntervalRow, count: u64) -> IntervalRow {
         workload: row.workload,
         op: row.op,
         ops: count,
+        bytes: row.bytes,
         max_ns: row.max_ns,
         ..IntervalRow::default()
     }

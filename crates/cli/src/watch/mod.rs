@@ -348,9 +348,10 @@ impl ActiveWatch {
     fn announce(&self, path: &std::path::Path) {
         self.watching.missing().iter().for_each(|m| output::note(m));
         output::note(&format!(
-            "watching {} ({}); attached in {} ms; run directory: {}",
+            "watching {} ({}); loaded in {} ms, attached in {} ms; run directory: {}",
             in_line(self.subject.words()),
             self.pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+            self.watching.loaded_in.as_millis(),
             self.watching.attached_in.as_millis(),
             in_line(path.display())
         ));
@@ -500,6 +501,7 @@ impl ActiveWatch {
             files: record::files(&result.files, asked.hashed),
             recorded: result.recorded,
             left_out: result.left_out.iter().map(|part| part.words().to_owned()).collect(),
+            load_ns: result.loaded_in.as_nanos() as u64,
             attach_ns: result.attached_in.as_nanos() as u64,
             detach_ns: result.detached_in.as_nanos() as u64,
             programs_share: result.programs_share,

@@ -145,7 +145,7 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
         let took: i64 =
             thread_waits::wait_segments(row, Source::Helper).iter().map(Segment::length).sum();
         sums.time(Role::Kthread, Who::other(row), took);
-        let wake = row.middle_ns.unwrap_or(row.start_ns);
+        let wake = row.runnable_ns();
         sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
     }
     disk(list, events, &mut sums);
@@ -204,10 +204,7 @@ fn asleep<'a>(list: &'a [Judged], events: &'a Events, sums: &mut Sums<'a>) {
         rows.extend(during.chain(polled).map(|r| ((worker, r.start_ns), r)));
     }
     for row in rows.into_values() {
-        let wake = match row.state {
-            Some(0) => row.start_ns,
-            _ => row.middle_ns.unwrap_or(row.end_ns),
-        };
+        let wake = row.runnable_ns();
         sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
         let slept = wake - row.start_ns;
         let who = Who::other(row);

@@ -101,7 +101,9 @@ fn woken_late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<(i64, i64)
 fn blockers(from: i64, to: i64, io: &LayerRow, actor: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
     let others = |kind| {
         let rows = actor.all.map(|all| all.within(kind, from, to));
-        rows.into_iter().flatten().filter(|r| r.token != io.token)
+        // Whose rows have a worker and no token polls for that worker's ring, and takes no I/O from here.
+        let polls = |r: &&LayerRow| r.token.is_none() && r.worker.is_some();
+        rows.into_iter().flatten().filter(move |r| r.token != io.token && !polls(r))
     };
     let mut waits: Vec<(i64, i64, Phase)> = Vec::new();
     for row in others(LayerKind::Worker) {
@@ -197,5 +199,32 @@ pub fn without_block_io(line: &mut TimeLine, io: &LayerRow, actor: &IoContext<'_
     let seen = kinds.iter().any(|rows| overlapping(rows, line.at, until).next().is_some());
     if seen || io.cqe_ns.is_some() {
         append_thread_states(line, until, Phase::Submit, false, actor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Events;
+
+    #[test]
+    fn who_polls_for_a_ring_keeps_no_worker_busy() {
+        let blocked = |worker: Option<u64>| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Worker,
+                worker,
+                start_ns: 100,
+                end_ns: 900,
+                state: Some(0),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            let io = LayerRow { end_ns: 1000, token: Some(5), ..LayerRow::default() };
+            blockers(0, 1000, &io, &context).iter().map(|(from, to, _)| to - from).sum::<i64>()
+        };
+        assert_eq!(blocked(None), 800, "a worker without work waited for a CPU");
+        assert_eq!(blocked(Some(3)), 0, "a thread that polls");
     }
 }

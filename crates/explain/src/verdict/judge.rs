@@ -337,8 +337,9 @@ pub fn judge(
     let late = slow.submit_ns.saturating_sub(slow.intended_ns).max(0) as u64;
     let usual_ns = base.service_ns(slow.op);
     // Where half of them are above the threshold, a part beyond the usual is noise: the question is
-    // where the time goes.
-    let always = by.threshold_ns.is_some_and(|ns| usual_ns > ns);
+    // where the time goes. One that took twice as long is slow in any case.
+    let ordinary = late.saturating_add(service) < usual_ns.saturating_mul(2);
+    let always = ordinary && by.threshold_ns.is_some_and(|ns| usual_ns > ns);
     let usual = if always { Phases::default() } else { base.get(slow.op) };
     let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
     sums.insert(Layer::Schedule, late);
@@ -467,6 +468,11 @@ mod tests {
         let judged = judge(slow, row(), it, &by(120));
         assert_eq!((judged.layer, judged.always), (Layer::Cpu, false));
         assert!(!judged.sure, "a ripple of the usual latency");
+        // Slow even here: what it took beyond the usual is the question.
+        let it = line(&[(Phase::Device, 90), (Phase::Cpu, 900), (Phase::Submit, 10)]);
+        let slow = Slow { complete_ns: 2000, ..slow };
+        let judged = judge(slow, row(), it, &by(20));
+        assert_eq!((judged.layer, judged.excess_ns, judged.always), (Layer::Cpu, 900, false));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use rustix::fs::MemfdFlags;
 use taillight_core::probe::{Probe, ProbeContext, Token};
 use taillight_core::{Clock, MonoClock, Op, OpKind, Stamp};
 
+use super::heartbeat;
 use super::layout::{SLOTS, THREADS};
 use super::probe::{BpfProbe, BpfProbeShared};
 use super::programs::LoadedPrograms;
@@ -126,7 +127,9 @@ pub fn probe_ns(shared: &BpfProbeShared) -> Option<f64> {
         BpfProbeShared { full, spare, counts: Arc::new(TraceCounts::default()), ..shared.clone() };
     let again = || drop(spare_in.send(TracedBatch::touched()));
     again();
-    let seat = ProbeContext { worker: THREADS as u16 - 1, first_slot: SLOTS as u32 - 1, depth: 1 };
+    // The last place of all is the collector's, which runs already.
+    let worker = heartbeat::COLLECTOR_INDEX as u16 - 1;
+    let seat = ProbeContext { worker, first_slot: SLOTS as u32 - 1, depth: 1 };
     let mut probe = BpfProbe::new(&shared, seat);
     let (mut place, mut generation) = (0u64, 0);
     let mut window = |probed: bool| {

@@ -6,7 +6,7 @@
 //! it.) Look-ups have a thread of their own: `/proc/PID/cmdline` takes locks and memory of that process, and
 //! hangs with it while storage stalls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,8 +42,10 @@ pub struct SeenThreads {
     asked: Option<Sender<ThreadSeen>>,
     answers: Receiver<(ThreadSeen, ProcessFacts)>,
     unanswered: u64,
-    /// Threads that found the queue full.
+    /// Threads that found the queue full, or were too many.
     missed: u64,
+    /// The latter, by number and begin.
+    beyond: BTreeSet<(u32, u64)>,
 }
 
 impl SeenThreads {
@@ -61,12 +63,25 @@ impl SeenThreads {
         };
         let thread = std::thread::Builder::new().name("trace-names".to_owned()).spawn(body);
         let asked = thread.ok().map(|_| asked);
-        SeenThreads { known: BTreeMap::new(), asked, answers, unanswered: 0, missed: 0 }
+        SeenThreads {
+            known: BTreeMap::new(),
+            asked,
+            answers,
+            unanswered: 0,
+            missed: 0,
+            beyond: BTreeSet::new(),
+        }
     }
 
     /// Has a thread looked up, once; never waits.
     pub fn note(&mut self, seen: &ThreadSeen) {
-        if seen.tid == 0 || self.known.len() >= THREADS_MAX || self.known.contains_key(seen) {
+        if seen.tid == 0 || self.known.contains_key(seen) {
+            return;
+        }
+        if self.known.len() >= THREADS_MAX {
+            // Each once, as long as that can be told.
+            let new = self.beyond.len() < THREADS_MAX && self.beyond.insert((seen.tid, seen.start));
+            self.missed += u64::from(new);
             return;
         }
         self.known.insert(*seen, ProcessFacts::default());
@@ -214,6 +229,19 @@ mod tests {
         assert_eq!((unknown, facts), (QUEUE as u64 + 11, ProcessFacts::default()));
         // Lets the thread go.
         drop(std::fs::OpenOptions::new().write(true).open(&pipe));
+    }
+
+    #[test]
+    fn threads_beyond_what_is_kept_are_counted_once() {
+        let home = tempfile::tempdir().unwrap();
+        let mut threads = SeenThreads::begin(Sys::at(home.path()));
+        threads.asked = None;
+        for round in 0..2 {
+            for tid in 1..=THREADS_MAX as u32 + 5 {
+                threads.note(&ThreadSeen { tid, ..seen("x", 0) });
+            }
+            assert_eq!(threads.missed, THREADS_MAX as u64 + 5, "{round}");
+        }
     }
 
     #[test]

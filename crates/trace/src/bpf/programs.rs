@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use aya::maps::{HashMap, Map, MapData, RingBuf};
 use aya::programs::BtfTracePoint;
@@ -171,6 +172,8 @@ pub struct LoadedPrograms {
     /// Of other programs that are watched.
     pub(super) watch: Option<WatchMaps>,
     pub info: Vec<ProgramInfo>,
+    /// How long it took to attach them.
+    pub attached_in: Duration,
 }
 
 /// A program that comes and goes.
@@ -194,12 +197,16 @@ pub fn load(
     let btf = types(sys)?;
     let mut ebpf = opened(config, symbols, &btf)?;
     let (mut info, mut ready, mut issue) = (Vec::new(), Vec::new(), IssueStamps::Missing);
+    // All are loaded before the first one is attached: from then on they cost something.
+    let mut loaded = Vec::new();
     for program in PROGRAMS {
         let (now, later) = program.attached(config);
-        if !now && !later {
-            continue;
+        if now || later {
+            loaded.push((program, now, prepare(&mut ebpf, program, &btf)));
         }
-        let mut done = prepare(&mut ebpf, program, &btf);
+    }
+    let attaching = Instant::now();
+    for (program, now, mut done) in loaded {
         if now {
             done = done.and_then(|()| attach(&mut ebpf, program.name)).map(|link| {
                 if program.name == ISSUE {
@@ -220,7 +227,10 @@ pub fn load(
             .with("why", why)
             .hint(hint(&Sys::default(), &TRACING)));
     }
-    share(ebpf, config.watch, ready, info, issue)
+    let attached_in = attaching.elapsed();
+    let (mut programs, ring) = share(ebpf, config.watch, ready, info, issue)?;
+    programs.attached_in = attached_in;
+    Ok((programs, ring))
 }
 
 pub(super) fn types(sys: &Sys) -> Result<Btf> {
@@ -465,6 +475,7 @@ fn share(
         ready: Mutex::new(ready),
         issue: Mutex::new(issue),
         info,
+        attached_in: Duration::ZERO,
     };
     Ok((programs, RingBuf::try_from(ring).map_err(unusable)?))
 }

@@ -130,7 +130,7 @@ pub fn place_of(op: OpKind, row: &LayerRow) -> Option<(u64, u64)> {
 
 /// How long a thread waited for the CPU that it came back to, ns.
 fn waited(row: &LayerRow) -> i64 {
-    row.end_ns - row.middle_ns.unwrap_or(row.start_ns)
+    row.end_ns - row.runnable_ns()
 }
 
 impl PatternScale {

@@ -289,3 +289,62 @@ fn who_waits_for_a_leader_waits_for_what_that_one_waits_for() {
     follow(&mut list, &woken_by(0), again);
     assert_eq!(list[0].layer, Layer::Store, "nobody knows what that one did");
 }
+
+/// A wait of worker 1 from 10 to 960, which worker 0 ended at 950.
+fn wait(worker: u16) -> Judged {
+    let one = io(worker, 10, 960, Phase::Application);
+    again(Slow { op: OpKind::Wait, ..one.slow }, None, one.segments)
+}
+
+#[test]
+fn a_wait_for_a_thread_is_a_wait_for_what_it_was_in() {
+    let layers = |leaders: Vec<Judged>, events: &Events| {
+        let mut list = leaders;
+        list.push(wait(1));
+        follow(&mut list, events, again);
+        let last = list.pop().expect("the wait");
+        assert!(!last.sure);
+        (last.layer, last.excess_ns)
+    };
+    let events = woken_by(0);
+    let device = |from, to| io(0, from, to, Phase::Device);
+    assert_eq!(layers(vec![device(0, 940)], &events), (Layer::Device, 930));
+    // Several, one after another; what lies between is the program's.
+    let both = vec![device(0, 300), device(310, 900)];
+    assert_eq!(layers(both, &events), (Layer::Device, 880));
+    assert_eq!(layers(vec![device(0, 100)], &events), (Layer::Application, 860));
+    assert_eq!(layers(vec![io(2, 0, 940, Phase::Device)], &events).0, Layer::Application);
+    let unseen = vec![io(0, 0, 940, Phase::Unobserved)];
+    assert_eq!(layers(unseen, &events).0, Layer::Unknown, "not the program's");
+    let code = vec![io(0, 0, 940, Phase::Submit)];
+    assert_eq!(layers(code, &events).0, Layer::Application);
+}
+
+#[test]
+fn a_wait_leads_over_the_waits_of_others_and_to_who_has_no_cpu() {
+    let mut events = woken_by(2);
+    let off = |worker, waker, state, from, to| LayerRow {
+        kind: LayerKind::OffCpu,
+        worker: Some(worker),
+        start_ns: from,
+        middle_ns: Some(to).filter(|_| state != 0),
+        end_ns: to,
+        state: Some(state),
+        waker,
+        ..LayerRow::default()
+    };
+    events.add(off(2, Some(3), 1, 15, 940));
+    events.sort();
+    let one = io(2, 15, 940, Phase::Application);
+    let middle = again(Slow { op: OpKind::Wait, ..one.slow }, None, one.segments);
+    let mut list = vec![io(3, 0, 935, Phase::Throttle), middle.clone(), wait(1)];
+    follow(&mut list, &events, again);
+    assert_eq!(list.iter().map(|j| j.layer).collect::<Vec<_>>(), [Layer::Throttle; 3]);
+    // The holder of a lock was in nothing, but could not run.
+    let mut events = woken_by(2);
+    events.add(off(2, None, 0, 20, 900));
+    events.sort();
+    let mut list = vec![wait(1)];
+    follow(&mut list, &events, again);
+    assert_eq!((list[0].layer, list[0].excess_ns), (Layer::Cpu, 880));
+}

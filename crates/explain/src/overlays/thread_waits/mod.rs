@@ -114,7 +114,7 @@ pub fn loop_worker_waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_
     let mut waits = Vec::new();
     for segment in line.iter().filter(|p| p.phase == Phase::Device) {
         for row in helpers(context, segment.from, segment.to) {
-            let woken = row.middle_ns.unwrap_or(row.start_ns);
+            let woken = row.runnable_ns();
             let soon = (0..SHORT_WAKEUP_NS).contains(&(woken - segment.from));
             // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
             let next = woken <= segment.from && ends_with(row, segment, WAKEUP_WINDOW_NS);

@@ -1,10 +1,11 @@
-//! Which files watched operations were on: a number for each, and its path while the program has it open. What hangs
-//! with the storage is not asked: links of `/proc` and what it says of descriptors.
+//! Which files watched operations were on: a number for each, and its path while the program has it open. Look-ups have a
+//! thread of their own: `/proc` waits for locks of the program's memory, which the program may hold while storage stalls.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use taillight_machine::Sys;
 use taillight_machine::block::{BlockDevice, DeviceNumber};
 
@@ -15,6 +16,9 @@ use crate::bpf::layout::device;
 const FILES_MAX: usize = 4096;
 /// Descriptors of a process that are looked at.
 const DESCRIPTORS_MAX: usize = 4096;
+/// Files that wait to be looked up, and how long the end waits for that.
+const QUEUE: usize = 1024;
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Of a file that was not found it is asked again after this time.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -44,22 +48,65 @@ pub struct SeenFiles {
     list: Vec<SeenFile>,
     numbers: BTreeMap<(u32, u64), u16>,
     asked: BTreeMap<u16, Instant>,
-    sys: Sys,
+    /// What to look up; none when nobody does.
+    questions: Option<Sender<(u16, CallFacts)>>,
+    answers: Receiver<(u16, Option<PathBuf>)>,
+    unanswered: u64,
 }
 
 impl Default for SeenFiles {
     fn default() -> SeenFiles {
-        let unknown = SeenFile { dev: 0, inode: 0, path: None };
-        SeenFiles {
-            list: vec![unknown],
-            numbers: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            sys: Sys::default(),
-        }
+        SeenFiles::begin(Sys::default())
     }
 }
 
 impl SeenFiles {
+    /// Starts the thread that looks up.
+    fn begin(sys: Sys) -> SeenFiles {
+        let (asked, questions) = bounded::<(u16, CallFacts)>(QUEUE);
+        let (answer, answers) = unbounded();
+        let body = move || {
+            for (number, facts) in questions {
+                if answer.send((number, find(&facts, &sys))).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("trace-files".to_owned()).spawn(body);
+        SeenFiles {
+            list: vec![SeenFile { dev: 0, inode: 0, path: None }],
+            numbers: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            questions: thread.ok().map(|_| asked),
+            answers,
+            unanswered: 0,
+        }
+    }
+
+    /// Takes what was looked up since.
+    pub fn settle(&mut self) {
+        while let Ok((number, path)) = self.answers.try_recv() {
+            self.answered(number, path);
+        }
+    }
+
+    /// Waits for what was asked last, not for long.
+    pub fn end(&mut self) {
+        self.questions = None;
+        let until = Instant::now() + PATIENCE;
+        while self.unanswered > 0 {
+            let Ok((number, path)) = self.answers.recv_deadline(until) else { break };
+            self.answered(number, path);
+        }
+    }
+
+    fn answered(&mut self, number: u16, path: Option<PathBuf>) {
+        self.unanswered -= 1;
+        if let Some(file) = self.list.get_mut(usize::from(number)).filter(|_| path.is_some()) {
+            file.path = path;
+        }
+    }
+
     pub fn list(&self) -> &[SeenFile] {
         &self.list
     }
@@ -69,7 +116,7 @@ impl SeenFiles {
         self.list.get(usize::from(number)).filter(|_| number > 0)
     }
 
-    /// The number of an operation's file; none where it has none, or there are too many.
+    /// The number of an operation's file; none where it has none, or there are too many. Never waits.
     pub fn number(&mut self, facts: &CallFacts) -> Option<u16> {
         if facts.dev == 0 && facts.inode == 0 {
             return None;
@@ -89,40 +136,34 @@ impl SeenFiles {
         let recently = self.asked.get(&number).is_some_and(|at| at.elapsed() < AGAIN);
         if !known && !recently {
             self.asked.insert(number, Instant::now());
-            let path = self.find(facts);
-            if let Some(file) = self.list.get_mut(usize::from(number)) {
-                file.path = path;
-            }
+            let question = |asked: &Sender<_>| asked.try_send((number, facts.clone())).is_ok();
+            self.unanswered += u64::from(self.questions.as_ref().is_some_and(question));
         }
         Some(number)
     }
+}
 
-    fn find(&self, facts: &CallFacts) -> Option<PathBuf> {
-        if facts.inode == 0 {
-            let number = DeviceNumber { major: facts.dev >> 20, minor: facts.dev & 0xf_ffff };
-            return Some(PathBuf::from(format!(
-                "/dev/{}",
-                BlockDevice::find(&self.sys, number)?.name
-            )));
-        }
-        let home = self.sys.path(&format!("proc/{}", facts.who.pid));
-        let mounts = std::fs::read_to_string(home.join("mountinfo")).unwrap_or_default();
-        let is = |fd: &str| {
-            let info = std::fs::read_to_string(home.join("fdinfo").join(fd)).unwrap_or_default();
-            let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
-            value("ino:").is_some_and(|inode| inode.trim().parse() == Ok(facts.inode))
-                && value("mnt_id:")
-                    .is_some_and(|id| device_of(&mounts, id.trim()) == device(facts.dev))
-        };
-        let link = |fd: &str| std::fs::read_link(home.join("fd").join(fd)).ok();
-        let own = facts.descriptor.to_string();
-        if is(&own) {
-            return link(&own);
-        }
-        let all = std::fs::read_dir(home.join("fd")).ok()?.flatten().take(DESCRIPTORS_MAX);
-        let open = all.filter_map(|entry| entry.file_name().into_string().ok()).find(|fd| is(fd));
-        open.and_then(|fd| link(&fd)).or_else(|| mapped(&home.join("maps"), facts.dev, facts.inode))
+fn find(facts: &CallFacts, sys: &Sys) -> Option<PathBuf> {
+    if facts.inode == 0 {
+        let number = DeviceNumber { major: facts.dev >> 20, minor: facts.dev & 0xf_ffff };
+        return Some(PathBuf::from(format!("/dev/{}", BlockDevice::find(sys, number)?.name)));
     }
+    let home = sys.path(&format!("proc/{}", facts.who.pid));
+    let mounts = std::fs::read_to_string(home.join("mountinfo")).unwrap_or_default();
+    let is = |fd: &str| {
+        let info = std::fs::read_to_string(home.join("fdinfo").join(fd)).unwrap_or_default();
+        let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+        value("ino:").is_some_and(|inode| inode.trim().parse() == Ok(facts.inode))
+            && value("mnt_id:").is_some_and(|id| device_of(&mounts, id.trim()) == device(facts.dev))
+    };
+    let link = |fd: &str| std::fs::read_link(home.join("fd").join(fd)).ok();
+    let own = facts.descriptor.to_string();
+    if is(&own) {
+        return link(&own);
+    }
+    let all = std::fs::read_dir(home.join("fd")).ok()?.flatten().take(DESCRIPTORS_MAX);
+    let open = all.filter_map(|entry| entry.file_name().into_string().ok()).find(|fd| is(fd));
+    open.and_then(|fd| link(&fd)).or_else(|| mapped(&home.join("maps"), facts.dev, facts.inode))
 }
 
 /// The device of a mount's file system, of lines that begin with its number, its parent's, and the device.
@@ -182,18 +223,15 @@ mod tests {
         let number = |text: &str| text.parse::<u32>().expect("a number");
         let dev = number(major) << 20 | number(minor);
         let facts = |inode, fd| CallFacts { dev, ..facts(inode, fd) };
-        let mut files = SeenFiles::default();
+        let path_of = |facts: &CallFacts| find(facts, &Sys::default());
         let elsewhere = CallFacts { dev: dev + 1, ..facts(inode, u64::MAX) };
-        let elsewhere = files.number(&elsewhere).expect("a number");
-        assert_eq!(
-            files.get(elsewhere).and_then(|f| f.path.clone()),
-            None,
-            "the inode of another device"
-        );
+        assert_eq!(path_of(&elsewhere), None, "the inode of another device");
+        let mut files = SeenFiles::default();
         let number = files.number(&facts(inode, u64::MAX)).expect("a number");
-        assert_eq!(files.get(number).and_then(|f| f.path.clone()), Some(path.clone()));
-        assert_eq!(files.number(&facts(inode, 0)), Some(number), "the same one");
         let other = files.number(&facts(u64::MAX, 0)).expect("a number");
+        assert_eq!(files.number(&facts(inode, 0)), Some(number), "the same one");
+        files.end();
+        assert_eq!(files.get(number).and_then(|f| f.path.clone()), Some(path.clone()));
         assert_eq!(
             files.get(other).map(SeenFile::words).as_deref(),
             Some(format!("inode 18446744073709551615 on {place}").as_str())
@@ -208,5 +246,29 @@ mod tests {
         let maps = home.path().join("maps");
         assert_eq!(mapped(&maps, 8 << 20 | 1, inode), Some(path));
         assert_eq!(mapped(&maps, 8 << 20 | 2, inode), None, "the inode of another device");
+    }
+
+    /// A program that holds the lock of its memory holds up whoever reads its maps.
+    #[test]
+    fn a_look_up_that_hangs_holds_nobody_up() {
+        let home = tempfile::tempdir().expect("a directory");
+        let own = home.path().join(format!("proc/{}", std::process::id()));
+        std::fs::create_dir_all(own.join("fd")).expect("made");
+        let pipe = own.join("mountinfo");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|s| s.success()));
+        let (done, ended) = std::sync::mpsc::channel();
+        let sys = Sys::at(home.path());
+        std::thread::spawn(move || {
+            let mut files = SeenFiles::begin(sys);
+            let all: Vec<_> = (0..2000).map(|inode| files.number(&facts(inode + 7, 3))).collect();
+            files.settle();
+            files.end();
+            done.send(all.iter().flatten().count()).expect("somebody waits");
+        });
+        let numbered = ended.recv_timeout(Duration::from_secs(60)).expect("it goes on");
+        assert_eq!(numbered, 2000);
+        // Lets the thread go.
+        drop(std::fs::OpenOptions::new().write(true).open(&pipe));
     }
 }

@@ -166,6 +166,7 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
         cost.step(last);
         too_dear.fetch_or(cost.is_too_dear(), Relaxed);
         kept.all.threads.settle();
+        kept.known.lock().unwrap_or_else(PoisonError::into_inner).files.settle();
         while let Some(item) = ring.next() {
             if is_call(&item) {
                 kept.take_call(&item, &mut disks);
@@ -184,6 +185,7 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
             tail.one_gone();
         }
         if last {
+            kept.known.lock().unwrap_or_else(PoisonError::into_inner).files.end();
             kept.all.ios.push(kept.batch);
             tail.now(&kept.all);
             kept.all.threads_unknown = kept.all.threads.end();

@@ -74,7 +74,8 @@ pub struct Watching {
     stop: EndSignal,
     thread: JoinHandle<WatchedRun>,
     too_dear: Arc<AtomicBool>,
-    /// How long loading and attaching took.
+    /// How long it took to load the programs, which touches nobody, and to attach them.
+    pub loaded_in: Duration,
     pub attached_in: Duration,
 }
 
@@ -92,7 +93,8 @@ pub struct WatchResult {
     pub programs_share: Option<f64>,
     /// Operations and threads that found no room in the programs' memory.
     pub no_room: u64,
-    /// How long it took to load and attach the programs, and to take them away.
+    /// How long it took to load the programs, to attach them, and to take them away.
+    pub loaded_in: Duration,
     pub attached_in: Duration,
     pub detached_in: Duration,
     /// Waits of threads for others of their program.
@@ -123,7 +125,8 @@ impl Watching {
         let boot = boot.tv_sec as u64 * 1_000_000_000 + boot.tv_nsec as u64;
         counters.get(C_BEGAN).store(boot, Relaxed);
         counters.get(C_RECORD).store(request.record.into(), Relaxed);
-        let attached_in = began.elapsed();
+        let attached_in = programs.attached_in;
+        let loaded_in = began.elapsed().saturating_sub(attached_in);
         let (stop, known) = (EndSignal::default(), Arc::default());
         let too_dear = Arc::new(AtomicBool::new(false));
         let inputs = WatchInputs {
@@ -142,7 +145,7 @@ impl Watching {
             .name("trace".to_owned())
             .spawn(move || gather::gather(inputs))
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        Ok(Watching { programs, symbols, known, stop, thread, too_dear, attached_in })
+        Ok(Watching { programs, symbols, known, stop, thread, too_dear, attached_in, loaded_in })
     }
 
     fn maps(&self) -> Result<&WatchMaps> {
@@ -271,6 +274,7 @@ impl Watching {
             files,
             programs_share: run.programs_share,
             no_room,
+            loaded_in: self.loaded_in,
             attached_in: self.attached_in,
             detached_in,
             waits: run.waits,

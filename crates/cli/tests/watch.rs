@@ -206,6 +206,9 @@ fn who_cannot_be_watched_is_refused_in_clear_words() {
         ("watch --pid 1 --op pread64 --ceiling 1ms@99", 2, "--op read is of all"),
         ("watch --pid 1 --op openat --ceiling 1ms@99", 2, "no ceiling can be decided"),
         ("watch --cgroup /no/such/group", 4, "no such control group"),
+        ("watch --pid 1 --max-cost 2", 2, "a share of a CPU"),
+        ("watch --pid 1 --names", 2, "--record"),
+        ("watch --pid 1 --live=no:such:port", 2, "no address to serve"),
     ] {
         let (_, err) = common::run_line(dir.path(), words, code);
         assert!(err.contains(said), "{words}: {err}");

@@ -194,7 +194,13 @@ mod tests {
     fn a_wait_is_judged_by_an_operation_of_an_earlier_look() {
         let mut so_far = SlowSoFar::new(Some(1_000_000), false).telling();
         let ms = 1_000_000;
-        let leader = fixture::traced_io(SECOND, SECOND + 50 * ms);
+        let leader = LayerRow {
+            bio_ns: Some(SECOND + 10),
+            alloc_ns: Some(SECOND + 20),
+            issue_ns: Some(SECOND + 30),
+            done_ns: Some(SECOND + 49 * ms),
+            ..fixture::traced_io(SECOND, SECOND + 50 * ms)
+        };
         let by = leader.worker;
         so_far.look(vec![leader], 0, i64::MIN);
         so_far.look(Vec::new(), 0, i64::MIN);
@@ -225,7 +231,7 @@ mod tests {
         so_far.look(Vec::new(), 0, i64::MIN);
         let found: Vec<Layer> = so_far.judged().iter().map(|one| one.verdict.layer).collect();
         assert_eq!(found, [led]);
-        assert_ne!(led, Layer::Application);
+        assert_eq!(led, Layer::Device);
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub struct WatchLive {
 }
 
 impl WatchLive {
-    /// Begins. Errors: `Usage` and `Unavailable` for an address that cannot be had.
-    pub fn start(address: &str, manifest: &Manifest, dir: &RunDir) -> Result<WatchLive> {
+    /// Begins to serve. Errors: `Usage` and `Unavailable` for an address that cannot be had.
+    pub fn start(address: &str) -> Result<WatchLive> {
         let address = Some(address.to_owned()).filter(|a| !a.is_empty());
         let server = LiveServer::start(&LiveOptions { address, linger: Duration::ZERO })?;
         let at = server.address();
@@ -51,8 +51,13 @@ impl WatchLive {
                 "warning: everybody who reaches that address can read it; it has no password",
             );
         }
-        let mut feed = server.feed();
-        feed.begin(RunFacts {
+        let feed = server.feed();
+        Ok(WatchLive { server, feed, index: 0, elapsed_ns: 0, seen: 0 })
+    }
+
+    /// Watching begins. Errors: `Internal` where kinds of operation are no plan.
+    pub fn begin(mut self, manifest: &Manifest, dir: &RunDir) -> Result<WatchLive> {
+        self.feed.begin(RunFacts {
             run_id: manifest.run_id.clone(),
             about: taillight_report::model::about::about(manifest),
             host: Some(rustix::system::uname().nodename().to_string_lossy().into_owned()),
@@ -60,8 +65,8 @@ impl WatchLive {
             series: None,
             dir: dir.path().to_owned(),
         });
-        feed.phase("measure");
-        Ok(WatchLive { server, feed, index: 0, elapsed_ns: 0, seen: 0 })
+        self.feed.phase("measure");
+        Ok(self)
     }
 
     /// What a second had, from and to, ns.

@@ -6,6 +6,7 @@ mod lines;
 mod live;
 mod plan;
 mod record;
+mod said;
 mod subject;
 mod sys;
 mod waits;
@@ -23,13 +24,12 @@ use taillight_core::units::readable::in_line;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
 use taillight_machine::Sys;
-use taillight_report::format;
 use taillight_rundir::layers::LayerRow;
-use taillight_rundir::watched::{WatchedFile, WatchedOp, WatchedWaits, write_counts};
+use taillight_rundir::watched::{WatchedFile, WatchedOp, write_counts};
 use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION, sums};
 use taillight_suite::runner::DEFAULT_PARENT;
 use taillight_trace::Environment;
-use taillight_trace::watch::{JUDGED, WatchResult, WatchedRequest, Watching, kind_of_call};
+use taillight_trace::watch::{JUDGED, WatchedRequest, Watching, kind_of_call};
 
 use crate::args::WatchArgs;
 use crate::run::{Signals, ceiling_parts, directory};
@@ -166,6 +166,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let (tell, told) = channel();
     let signals = Signals::install(false)?;
     let _only = Alone::with(&subject.pids())?;
+    let live = args.live.as_deref().map(WatchLive::start).transpose()?;
     let path = directory::series_directory(args.output.as_deref(), &name, false)?;
     let environment = Environment::before(&sys, None);
     let mut manifest = plan::manifest(first, subject.words(), &path);
@@ -205,8 +206,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let clock = manifest.clock.clone();
     let slower_ns = asked.top.is_none().then_some(asked.slower_ns);
     let mut lines = WatchLines::new(watch.watching.known(), clock, aside, slower_ns);
-    let live = args.live.as_deref().map(|address| WatchLive::start(address, &manifest, &dir));
-    lines.shown = live.transpose()?;
+    lines.shown = live.map(|live| live.begin(&manifest, &dir)).transpose()?;
     let why = watch.go_on(&asked, &signals, &told, &mut lines);
     output::note(&format!("watching ended: {why}"));
     let (started, exit_code) = (watch.started.take(), watch.exit_code);
@@ -350,7 +350,7 @@ impl ActiveWatch {
         output::note(&format!(
             "watching {} ({}); loaded in {} ms, attached in {} ms; run directory: {}",
             in_line(self.subject.words()),
-            self.pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+            listed(&self.pids),
             self.watching.loaded_in.as_millis(),
             self.watching.attached_in.as_millis(),
             in_line(path.display())
@@ -483,7 +483,7 @@ impl ActiveWatch {
             write_counts(&dir, &manifest.clock, &counts.whole(&ops, &kinds))?;
         }
         record::words(dir.path(), &result).into_iter().for_each(|text| output::note(&text));
-        said(&ops, &result, &waits, asked.slower_ns, missing);
+        said::after(&ops, &result, &waits, asked.slower_ns, missing);
         let seen = ops.iter().map(|op| op.seen).sum();
         manifest.phases.iter_mut().for_each(|p| (p.end_ns, p.ios) = (Some(now), seen));
         manifest.status = RunStatus::Complete;
@@ -516,78 +516,13 @@ impl ActiveWatch {
     }
 }
 
-/// What was seen and what it cost, after the lines.
-fn said(
-    ops: &[WatchedOp],
-    result: &WatchResult,
-    waits: &WatchedWaits,
-    slower_ns: u64,
-    missing: bool,
-) {
-    let slower = format::duration_ns(slower_ns);
-    let slow = ops.iter().map(|op| op.slow).sum::<u64>() + waits.carried + waits.locks;
-    let untimed: u64 = ops.iter().map(|op| op.untimed).sum();
-    let lost = result.info.ios_lost + result.info.events_lost + result.no_room;
-    if ops.is_empty() {
-        output::note("no I/O was seen: the program blocked in no call that reads, writes or syncs");
-    } else if slow == 0 && result.slow == 0 {
-        // Nobody is acquitted by what was not seen.
-        output::note(&match lost == 0 && untimed == 0 && !missing {
-            true => format!(
-                "none of the operations seen took {slower} or longer: a longer wait of the program was none of \
-                 those seen"
-            ),
-            false => format!(
-                "none of the operations seen whole took {slower} or longer; others were not seen to their end or \
-                 were lost: whether the storage was slow is not known"
-            ),
-        });
-    } else if slow > result.slow {
-        output::note(&format!(
-            "of {slow} operations of {slower} or longer {} were kept",
-            result.slow
-        ));
-    }
-    for part in &result.left_out {
-        output::note(&format!("left out on the way, for --max-cost: {}", part.words()));
-    }
-    waits::words(waits).into_iter().for_each(|text| output::note(&text));
-    for op in ops.iter().filter(|op| !op.whole) {
-        let kernel = op.kernel.map_or(String::new(), |n| format!(" of about {n} calls"));
-        output::note(&format!(
-            "{}: {} seen{kernel}, those that blocked; no percentiles of a part",
-            op.op.name(),
-            op.seen
-        ));
-    }
-    for op in ops.iter().filter(|op| op.untimed > 0) {
-        output::note(&format!(
-            "{}: of {} the latency is not known (their end, or whether each was one call, was not seen)",
-            op.op.name(),
-            op.untimed
-        ));
-    }
-    for op in ops.iter().filter(|op| op.unknown > 0) {
-        output::note(&format!(
-            "{}: of {} it is not known whether they failed and what they moved",
-            op.op.name(),
-            op.unknown
-        ));
-    }
-    let share = result
-        .programs_share
-        .map(|share| format!("; trace programs took {:.2} % of a CPU", share * 100.0));
-    output::note(&format!(
-        "detached in {} ms{}",
-        result.detached_in.as_millis(),
-        share.unwrap_or_default()
-    ));
-    if result.no_room > 0 {
-        output::note(&format!(
-            "{} operations or threads found no room and were not watched",
-            result.no_room
-        ));
-    }
+/// Numbers of processes, the first few of many.
+fn listed(pids: &[u32]) -> String {
+    const NAMED: usize = 8;
+    let named: Vec<String> = pids.iter().take(NAMED).map(u32::to_string).collect();
+    let more = pids.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    named.join(", ") + &more
 }
 
 /// Held by the one who watches a process.

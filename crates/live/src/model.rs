@@ -203,7 +203,7 @@ impl LiveModel {
     }
 
     /// Age of the oldest I/O in flight, ns: of a stall at least, now; else at the end of the last
-    /// interval. None before the first interval, and when the load is over.
+    /// interval. None before the first interval, where nobody counts those in flight, and when the load is over.
     pub fn oldest_ns(&self) -> Option<u64> {
         if self.end.is_some() || self.work.is_some() {
             return None;
@@ -211,7 +211,7 @@ impl LiveModel {
         let stalled = self.stalled.map(|since| MonoClock.now().since(since).max(0) as u64);
         let last = self.last.as_ref().filter(|view| !view.provisional);
         let closed = last.map(|view| view.closed.in_flight.iter().map(|f| f.oldest_ns).max());
-        stalled.or(closed.map(Option::unwrap_or_default))
+        stalled.or(closed.flatten())
     }
 
     /// Age of an I/O for which everything waits, ns: a worker is stuck in it, or it has been in flight

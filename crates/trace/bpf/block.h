@@ -80,7 +80,9 @@ INLINE void neighbour(struct bio *bio, u32 pid, bool ours, bool reads_ahead)
 	u64 key = address(bio);
 	bool of_load;
 
-	if (!watched(disk_of(bio->bi_bdev->bd_disk)))
+	/* Before its disk was found, what a limit held back of a watched file is told all the same. */
+	if (!watched(disk_of(bio->bi_bdev->bd_disk)) &&
+	    (!cfg_watch || ours || !pages_of_run(bio) || !let_go()))
 		return;
 	if (cfg_watch && counter(C_LEFT_OUT) & LEFT_OUT_OTHERS)
 		return;

@@ -234,10 +234,13 @@ pub trait VirtualTime: Send + std::marker::Sync {
 /// What a session needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionSpec {
-    /// Worker number over all workloads.
+    /// Worker number over all workloads of the run, which may have more of them than the plan that the target was
+    /// opened with, or fewer: it names the worker, and finds nothing in that plan.
     pub worker: u16,
-    /// Index of its workload in the plan: key naming, fields and scans are there.
+    /// Index of its workload in the plan that the target was opened with: key naming, fields and scans are there.
     pub workload: u16,
+    /// Its number among the workers of its workload.
+    pub index: u16,
     /// What is read must be placed in the slot's buffer (verification, end-to-end stamps); else
     /// the driver may leave it wherever its store returns it, but must touch every byte's length.
     pub keep: bool,

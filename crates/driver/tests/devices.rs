@@ -9,12 +9,12 @@ use crate::support::{
     self, Ask, BLOCK, MIB, TestLoopDevice, UndoOnDrop, fact, op, open, run, session,
 };
 use taillight_core::op::SyncKind;
-use taillight_core::plan::BlockSize;
+use taillight_core::plan::{BlockSize, Sync};
 use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
 use taillight_driver::conformance::{self, TestCase, one};
-use taillight_driver::{AdminAction, Submitted};
+use taillight_driver::{AdminAction, SessionSpec, Submitted};
 
 const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
 const ENGINES: [(&str, u32); 3] = [("sync", 1), ("uring", 1), ("uring", 32)];
@@ -38,6 +38,45 @@ fn conforms(path: &Path, destroy: bool) {
 fn contract_on_a_device() {
     let disk = or_skip!(TestLoopDevice::new(16));
     conforms(&disk.device, true);
+}
+
+/// A run with several targets or points has other worker numbers than the plan that a target was opened with.
+#[test]
+fn writes_are_as_durable_as_their_workload_says_whatever_its_worker_is_called() {
+    let disk = or_skip!(TestLoopDevice::new(16));
+    let name = disk.device.file_name().unwrap().to_str().unwrap().to_owned();
+    // Flush requests that ended: the 16th figure.
+    let flushes = || {
+        let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+        stat.split_whitespace().nth(15).map(|n| n.parse::<u64>().unwrap())
+    };
+    if flushes().is_none() {
+        return eprintln!("skipped: this kernel counts no flushes");
+    }
+    for (engine, ..) in [ENGINES[0], ENGINES[1]] {
+        let options = format!("engine = \"{engine}\"\ndirect = true");
+        let ask = Ask { options: &options, ..Ask::new(&disk.device, &[OpKind::Write]) };
+        let mut plan = Ask { destroy: Some(&disk.device), ..ask }.plan();
+        plan.workloads.push(plan.workloads[0].clone());
+        plan.workloads[1].sync = Sync::Dsync;
+        let target = open(&plan, Some(&disk.device), "t").unwrap();
+        for (worker, workload, durable) in [(7, 1, true), (0, 1, true), (1, 0, false)] {
+            let spec = SessionSpec {
+                worker,
+                workload,
+                index: 0,
+                keep: true,
+                depth: 1,
+                buffer_size: BLOCK,
+                seed: 1,
+            };
+            let mut session = target.session(&spec).unwrap();
+            let before = flushes();
+            assert!(one(session.as_mut(), &op(OpKind::Write, 0)).status.is_ok());
+            assert_eq!(flushes() > before, durable, "{engine}: worker {worker} of {workload}");
+        }
+        target.close().unwrap();
+    }
 }
 
 #[test]

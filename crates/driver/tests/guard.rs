@@ -298,6 +298,7 @@ fn what_a_plan_that_only_reads_lays_out_is_guarded_like_what_is_written() {
     let spec = taillight_driver::SessionSpec {
         worker: 0,
         workload: 0,
+        index: 0,
         keep: false,
         depth: 1,
         buffer_size: 4096,
@@ -333,6 +334,7 @@ fn what_came_between_the_look_and_the_first_write() {
     let spec = taillight_driver::SessionSpec {
         worker: 0,
         workload: 0,
+        index: 0,
         keep: false,
         depth: 1,
         buffer_size: 4096,

@@ -38,9 +38,51 @@ fn refused(plan: &Plan, destroy: Option<&Path>) -> Error {
 }
 
 fn session(target: &dyn Target, worker: u16) -> Box<dyn Session> {
-    let spec =
-        SessionSpec { worker, workload: 0, keep: true, depth: 1, buffer_size: SIZE, seed: 1 };
+    let spec = SessionSpec {
+        worker,
+        workload: 0,
+        index: worker,
+        keep: true,
+        depth: 1,
+        buffer_size: SIZE,
+        seed: 1,
+    };
     target.session(&spec).unwrap()
+}
+
+/// A run with several targets has more workers than the plan that one of them was opened with.
+#[test]
+fn a_worker_has_the_lane_of_its_number_in_its_workload() {
+    let tmp = scratch();
+    let mut plan =
+        plan(&tmp.path().join("d"), "directories = \"per-worker\"\n", &[OpKind::Mkdir], 0);
+    plan.workloads[0].workers = 2;
+    let target = open(&plan).unwrap();
+    let made: Vec<Vec<PathBuf>> = [(1, 0), (0, 1)]
+        .map(|(worker, index)| {
+            let before = directories(tmp.path());
+            let spec = SessionSpec {
+                worker,
+                workload: 0,
+                index,
+                keep: true,
+                depth: 1,
+                buffer_size: SIZE,
+                seed: 1,
+            };
+            let mut session = target.session(&spec).unwrap();
+            assert!(one(session.as_mut(), &Op::keyed(OpKind::Mkdir, 0, SIZE)).status.is_ok());
+            directories(tmp.path()).into_iter().filter(|d| !before.contains(d)).collect()
+        })
+        .into();
+    let last = |n: usize| made[n][0].to_string_lossy().ends_with(&format!("{n}"));
+    assert!(last(0) && last(1), "{made:?}");
+    target.close().unwrap();
+}
+
+fn directories(dir: &Path) -> Vec<PathBuf> {
+    let below = fs::read_dir(dir).unwrap().flatten().map(|e| e.path()).filter(|p| p.is_dir());
+    below.flat_map(|d| std::iter::once(d.clone()).chain(directories(&d))).collect()
 }
 
 /// Does an operation on each of these numbers; the statuses.

@@ -106,6 +106,7 @@ impl PreloadLoop {
         let mut session = target.session(&SessionSpec {
             worker: 0,
             workload: 0,
+            index: 0,
             keep: false,
             depth,
             buffer_size: buffer_size(w),

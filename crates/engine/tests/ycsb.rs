@@ -376,8 +376,15 @@ fn a_lost_key_is_no_miss() {
          block_size = \"10B\"\nkeys = { count = 100 }\n",
     );
     let done = run_on(&plan, |store| {
-        let spec =
-            SessionSpec { worker: 0, workload: 0, keep: false, depth: 1, buffer_size: 10, seed: 1 };
+        let spec = SessionSpec {
+            worker: 0,
+            workload: 0,
+            index: 0,
+            keep: false,
+            depth: 1,
+            buffer_size: 10,
+            seed: 1,
+        };
         let mut session = store.session(&spec).unwrap();
         let lose = Op::keyed(OpKind::Delete, 99, 0);
         session.submit(&lose, 0, Token(1)).unwrap();

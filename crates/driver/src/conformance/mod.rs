@@ -190,6 +190,7 @@ impl CheckContext<'_> {
         let spec = SessionSpec {
             worker: 0,
             workload: 0,
+            index: 0,
             keep: true,
             depth: self.depth(),
             buffer_size: self.block(),

@@ -31,7 +31,8 @@ pub fn open(plan: &Plan, destroy: Option<&str>, run_id: &str) -> Result<Box<dyn 
 
 /// A session of the first worker.
 pub fn session(target: &dyn Target, buffer_size: u64, depth: u32) -> Box<dyn Session> {
-    let spec = SessionSpec { worker: 0, workload: 0, keep: true, depth, buffer_size, seed: 1 };
+    let spec =
+        SessionSpec { worker: 0, workload: 0, index: 0, keep: true, depth, buffer_size, seed: 1 };
     target.session(&spec).unwrap()
 }
 

@@ -51,10 +51,9 @@ pub fn largest_block(plan: &Plan) -> Option<BlockShape> {
     plan.workloads.iter().map(of).max_by_key(|shape| (shape.block, shape.slots))
 }
 
-/// The durability of each worker's writes, by worker number.
+/// The durability of each workload's writes.
 pub fn durability(plan: &Plan) -> Vec<Sync> {
-    let each = |w: &WorkloadPlan| std::iter::repeat_n(w.sync, w.workers as usize);
-    plan.workloads.iter().flat_map(each).collect()
+    plan.workloads.iter().map(|w| w.sync).collect()
 }
 
 /// Size of each file when the job gives the total. Errors: `Usage` when it does not divide.

@@ -49,11 +49,12 @@ pub fn try_workers(
     let mut memory = Vec::new();
     let mut rings = Vec::new();
     for (workload, w) in plan.workloads.iter().enumerate() {
-        for _ in 0..w.workers {
+        for index in 0..w.workers {
             let worker = (memory.len() + rings.len()) as u16;
             let spec = SessionSpec {
                 worker,
                 workload: workload as u16,
+                index: index as u16,
                 keep: false,
                 depth: w.queue_depth,
                 buffer_size: w.block_size.max(),
@@ -131,6 +132,7 @@ pub struct FileTarget {
     /// It is a block device.
     pub device: bool,
     pub writable: bool,
+    /// Of each workload's writes.
     pub durability: Vec<Sync>,
     /// Facts for the manifest.
     pub facts: Facts,
@@ -144,11 +146,13 @@ pub struct FileTarget {
 }
 
 impl FileTarget {
-    fn write_flags(&self, worker: u16) -> ReadWriteFlags {
-        match self.durability.get(usize::from(worker)) {
-            Some(Sync::Dsync) => ReadWriteFlags::DSYNC,
-            Some(Sync::Sync) => ReadWriteFlags::SYNC,
-            _ => ReadWriteFlags::empty(),
+    /// Errors: `Internal` for a workload that the target was not opened with.
+    fn write_flags(&self, workload: u16) -> Result<ReadWriteFlags> {
+        match self.durability.get(usize::from(workload)) {
+            Some(Sync::Dsync) => Ok(ReadWriteFlags::DSYNC),
+            Some(Sync::Sync) => Ok(ReadWriteFlags::SYNC),
+            Some(Sync::None | Sync::Fdatasync(_) | Sync::Fsync(_)) => Ok(ReadWriteFlags::empty()),
+            None => Err(Error::internal("a session of no workload")),
         }
     }
 
@@ -199,7 +203,7 @@ impl Target for FileTarget {
         let mut buffers = memory_of(spec)?;
         // Touches every page: what is got is seen in `session_facts`.
         RandomBytes::new(spec.seed).fill(buffers.all());
-        let write_flags = self.write_flags(spec.worker);
+        let write_flags = self.write_flags(spec.workload)?;
         let way = self.ways.of(spec.workload);
         let (method, files) =
             way.map_or((&self.method, &self.files), |way| (&way.method, &way.files));

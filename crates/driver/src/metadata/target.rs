@@ -27,8 +27,6 @@ pub struct MetadataTarget {
     records: AtomicU64,
     /// First number of the plan.
     start: u64,
-    /// Of each workload: the number of its first worker.
-    first_worker: Vec<u16>,
     cold: bool,
     warm_reads: bool,
     /// Counted once in the end.
@@ -45,17 +43,10 @@ impl MetadataTarget {
         }
         let tree = FileTree::open(spec, options)?;
         let start = plan.workloads.first().and_then(|w| w.keys.as_ref()).map_or(0, |k| k.start);
-        let mut next = 0u16;
-        let first_worker = plan.workloads.iter().map(|w| {
-            let first = next;
-            next = next.saturating_add(w.workers as u16);
-            first
-        });
         let reads = |op: OpKind| matches!(op.as_record(), OpKind::Get | OpKind::Stat);
         Ok(MetadataTarget {
             records: AtomicU64::new(tree.found.without_gap(start)),
             start,
-            first_worker: first_worker.collect(),
             cold: plan.run.before.contains(&PreRunStep::DropCaches),
             warm_reads: plan.workloads.iter().any(|w| w.mix.iter().any(|part| reads(part.op))),
             files: Arc::new(SharedFiles::new(tree, options.sync, plan)),
@@ -100,8 +91,7 @@ impl Target for MetadataTarget {
         Geometry::keyed()
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        let first = self.first_worker.get(usize::from(spec.workload)).copied().unwrap_or(0);
-        let lane = usize::from(spec.worker.saturating_sub(first));
+        let lane = usize::from(spec.index);
         let files = Arc::clone(&self.files);
         match self.rings {
             true => Ok(Box::new(RingSession::new(files, lane, spec)?)),

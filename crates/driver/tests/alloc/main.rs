@@ -112,8 +112,15 @@ fn allocations(driver: &dyn Driver, can: &Capabilities, plan: &Plan, fields: u32
     };
     let target: Box<dyn Target> =
         driver.bind(&plan.target).unwrap().open(&spec, &mut |_| true).unwrap();
-    let spec =
-        SessionSpec { worker: 0, workload: 0, keep: true, depth: 1, buffer_size: SIZE, seed: 1 };
+    let spec = SessionSpec {
+        worker: 0,
+        workload: 0,
+        index: 0,
+        keep: true,
+        depth: 1,
+        buffer_size: SIZE,
+        seed: 1,
+    };
     let mut handle = target.session(&spec).unwrap();
     let time = target.virtual_time();
     let (session, time) = (handle.as_mut(), time.as_deref());

@@ -64,8 +64,15 @@ fn counted(plan: &Plan, size: u64, rounds: u64, kinds: &[OpKind]) -> Vec<f64> {
     };
     let driver = taillight_driver::bind(&spec.plan.target).unwrap();
     let target = driver.open(&spec, &mut |_| true).unwrap();
-    let spec =
-        SessionSpec { worker: 0, workload: 0, keep: true, depth: 1, buffer_size: size, seed: 1 };
+    let spec = SessionSpec {
+        worker: 0,
+        workload: 0,
+        index: 0,
+        keep: true,
+        depth: 1,
+        buffer_size: size,
+        seed: 1,
+    };
     let mut session = target.session(&spec).unwrap();
     let s = session.as_mut();
     let mut run = |kind: OpKind, rounds: u64| {

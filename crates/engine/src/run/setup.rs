@@ -52,6 +52,7 @@ pub fn worker_specs(
                 session: SessionSpec {
                     worker,
                     workload: w as u16,
+                    index: index as u16,
                     keep: keeps_data(plan, workload),
                     depth: workload.queue_depth,
                     buffer_size: buffer_size(workload),

@@ -57,6 +57,7 @@ pub fn pass(
     let mut session = target.session(&SessionSpec {
         worker: how.worker,
         workload: 0,
+        index: 0,
         keep: true,
         depth,
         buffer_size: largest,

@@ -118,6 +118,7 @@ fn spec(load: &Load, generator: Generator, payload: Filler) -> WorkerSpec {
         session: SessionSpec {
             worker: 0,
             workload: 0,
+            index: 0,
             keep: false,
             depth: 1,
             buffer_size: 100,

@@ -84,41 +84,214 @@ impl JdbcStatements {
     }
 }
 
-/// Why a text is more than an operation on records of `table`.
+/// What is not proved to be an operation on records of one table: quoted texts, comments, second statements, variables,
+/// calls by the escapes of JDBC.
+const MARKS: [&str; 9] = [";", "--", "/*", "'", "#", "\\", "{", "}", "@"];
+/// Words that lead to other tables, or to more than records. `from` and `into` may stand where the form of the
+/// operation has them.
+const ELSEWHERE: &[&str] = &[
+    "select",
+    "insert",
+    "upsert",
+    "merge",
+    "delete",
+    "truncate",
+    "drop",
+    "alter",
+    "create",
+    "grant",
+    "call",
+    "exec",
+    "execute",
+    "from",
+    "into",
+    "using",
+    "union",
+    "intersect",
+    "except",
+    "minus",
+    "with",
+    "table",
+    "apply",
+    "lateral",
+    "procedure",
+    "lock",
+];
+/// What may stand before a parenthesis: words of SQL, and functions that change nothing.
+const BEFORE_PARENTHESIS: &[&str] = &[
+    "values",
+    "value",
+    "in",
+    "and",
+    "or",
+    "not",
+    "where",
+    "on",
+    "by",
+    "top",
+    "set",
+    "limit",
+    "when",
+    "then",
+    "else",
+    "between",
+    "conflict",
+    "key",
+    "case",
+    "select",
+    "cast",
+    "convert",
+    "coalesce",
+    "lower",
+    "upper",
+    "length",
+    "concat",
+    "hex",
+    "unhex",
+    "encode",
+    "decode",
+    "substring",
+    "to_json",
+    "to_jsonb",
+    "json_object",
+];
+/// What may stand between the verb and the table, or before `into` and `from`.
+const MODIFIERS: &[&str] = &[
+    "or",
+    "replace",
+    "ignore",
+    "abort",
+    "fail",
+    "rollback",
+    "low_priority",
+    "high_priority",
+    "delayed",
+    "quick",
+];
+
+/// A word, a name (without its quotes) or a sign.
+struct SqlToken {
+    text: String,
+    /// A word of the language, unless it is a name.
+    word: bool,
+    quoted: bool,
+}
+
+impl SqlToken {
+    fn is(&self, word: &str) -> bool {
+        !self.quoted && self.text == word
+    }
+    fn among(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.is(word))
+    }
+}
+
+/// A text in lower case by its tokens; parts of a name with dots are one. `None` for quotes around anything but a plain name.
+fn tokens(sql: &str) -> Option<Vec<SqlToken>> {
+    let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let mut all: Vec<SqlToken> = Vec::new();
+    let lower = sql.to_lowercase();
+    let mut rest = lower.trim_start();
+    let mut joins = false;
+    while let Some(first) = rest.chars().next() {
+        let close = match first {
+            '"' | '`' => Some(first),
+            '[' => Some(']'),
+            _ => None,
+        };
+        let (text, quoted, length) = match close {
+            Some(close) => {
+                let inside = &rest[1..1 + rest[1..].find(close)?];
+                (inside, true, inside.len() + 2)
+            }
+            None if plain(first) => {
+                let end = rest.find(|c| !plain(c)).unwrap_or(rest.len());
+                (&rest[..end], false, end)
+            }
+            None => (&rest[..first.len_utf8()], false, first.len_utf8()),
+        };
+        if quoted && (text.is_empty() || !text.chars().all(plain)) || text.starts_with('$') {
+            return None;
+        }
+        let word = quoted || plain(first);
+        match all.last_mut().filter(|_| joins || text == ".") {
+            Some(name) => {
+                name.text.push_str(text);
+                name.quoted = true;
+            }
+            None => all.push(SqlToken { text: text.to_owned(), word, quoted }),
+        }
+        joins = text == ".";
+        rest = rest[length..].trim_start();
+    }
+    Some(all)
+}
+
+/// Why a text is not proved to be an operation on records of `table` alone. Its form is known word by word up to
+/// behind the table, and behind that nothing leads to another one.
 fn beyond(op: OpKind, sql: &str, table: &str) -> Option<&'static str> {
+    let sql = sql.trim_end().trim_end_matches(';');
+    if MARKS.iter().any(|mark| sql.contains(mark)) {
+        return Some("it has a second statement, a comment, a text or a variable in it");
+    }
+    let Some(all) = tokens(sql) else {
+        return Some("it has quotes around what is no plain name");
+    };
     let verbs: &[&str] = match op {
         OpKind::Get | OpKind::Scan => &["select"],
         OpKind::Insert => &["insert", "replace", "upsert"],
         OpKind::Update => &["update"],
         _ => &["delete"],
     };
-    let marks = [";", "--", "/*", "'"];
-    if marks.iter().any(|mark| sql.trim_end().trim_end_matches(';').contains(mark)) {
-        return Some("it has a second statement, a comment or a text in it");
-    }
-    let other = |c: char| !(c.is_alphanumeric() || "_$.\"`[],".contains(c));
-    let apart = sql.replace(',', " , ").to_lowercase();
-    let words: Vec<&str> = apart.split(other).filter(|w| !w.is_empty()).collect();
-    if words.first().is_none_or(|verb| !verbs.contains(verb)) {
+    if all.first().is_none_or(|verb| !verb.among(verbs)) {
         return Some("it begins with another word than its operation does");
     }
-    let own = |word: &str| word.replace(['"', '`', '[', ']'], "") == table.to_lowercase();
-    // What stands behind these names a table; an upsert's own update names none.
-    let mut names = 0;
-    for (n, word) in words.iter().enumerate() {
-        let upsert = op == OpKind::Insert && *word == "update";
-        if matches!(*word, "from" | "into" | "join" | "update") && !upsert {
-            let next = words.get(n + 1);
-            if next.is_none_or(|next| !own(next)) || words.get(n + 2) == Some(&",") {
-                return Some("it names another table");
-            }
-            names += 1;
-        }
+    let Some(at) = own_table(op, &all, table) else {
+        return Some("it names another table, several or none");
+    };
+    let (head, tail) = (&all[1..at], &all[at + 1..]);
+    // `from` or `into` is the last of the head.
+    let lead = head.len().saturating_sub(usize::from(op != OpKind::Update));
+    let elsewhere = |t: &SqlToken| t.among(ELSEWHERE) || !t.quoted && t.text.ends_with("join");
+    let upsert = |n: usize| n > 0 && tail[n - 1].among(&["do", "key", "for"]);
+    let updates = |(n, t): (usize, &SqlToken)| t.among(&["update", "replace"]) && !upsert(n);
+    if head[..lead].iter().chain(tail).any(elsewhere) || tail.iter().enumerate().any(updates) {
+        return Some("it has a word that leads beyond the table");
     }
-    match names {
-        1 => None,
-        _ => Some("it names no table, or several"),
+    let called =
+        |pair: &[SqlToken]| pair[1].is("(") && pair[0].word && !pair[0].among(BEFORE_PARENTHESIS);
+    // The columns of an insert stand in parentheses behind the table.
+    let columns = usize::from(op == OpKind::Insert && tail.first().is_some_and(|t| t.is("(")));
+    if head.windows(2).chain(tail[columns..].windows(2)).any(called) {
+        return Some("it calls a function that may do more");
     }
+    None
+}
+
+/// Where the own table stands, in a text of the form that the operation has: nothing but a name for it and what its
+/// records are chosen by follows.
+fn own_table(op: OpKind, all: &[SqlToken], table: &str) -> Option<usize> {
+    let position = |word| all.iter().position(|t| t.is(word)).map(|n| n + 1);
+    let modified = || (1..all.len()).find(|n| !all[*n].among(MODIFIERS));
+    let at = match op {
+        OpKind::Get | OpKind::Scan => position("from")?,
+        OpKind::Update => modified()?,
+        OpKind::Insert => modified().filter(|n| all[*n].is("into"))? + 1,
+        _ => modified().filter(|n| all[*n].is("from"))? + 1,
+    };
+    let own = table.to_lowercase().replace(['"', '`', '[', ']'], "");
+    all.get(at).filter(|name| name.word && name.text == own)?;
+    let follows: &[&str] = match op {
+        OpKind::Insert => &["(", "values", "value", "set", "default"],
+        OpKind::Update => &["set"],
+        _ => &["where", "order", "limit", "fetch", "offset", "for", "group", "having", "returning"],
+    };
+    let may_end = !matches!(op, OpKind::Insert | OpKind::Update);
+    let good = |n: usize| all.get(n).map_or(may_end, |t| t.among(follows));
+    let named = at + 1 + usize::from(all.get(at + 1).is_some_and(|t| t.is("as")));
+    // Another name for it, before what follows.
+    let alias = || all.get(named).is_some_and(|t| t.word) && op != OpKind::Insert;
+    (good(at + 1) || alias() && good(named + 1)).then_some(at)
 }
 
 #[cfg(test)]
@@ -136,6 +309,35 @@ mod tests {
         let upsert = "INSERT INTO \"taillight\" VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET value = excluded.value";
         assert_eq!(beyond(OpKind::Insert, upsert, "taillight"), None);
         for (op, sql) in [
+            (OpKind::Get, "select a, \"b\" from Taillight where id = ?;"),
+            (OpKind::Get, "SELECT t.value FROM taillight AS t WHERE t.id = ? FOR UPDATE"),
+            (OpKind::Scan, "SELECT TOP (?) value FROM [taillight] WHERE id >= ? ORDER BY id"),
+            (
+                OpKind::Scan,
+                "SELECT value FROM taillight t WHERE id >= ? ORDER BY id, value LIMIT ?",
+            ),
+            (
+                OpKind::Insert,
+                "INSERT OR REPLACE INTO taillight (id, value) VALUES (?, CAST(? AS jsonb))",
+            ),
+            (OpKind::Insert, "REPLACE INTO `taillight` VALUES (?, ?)"),
+            (
+                OpKind::Insert,
+                "INSERT INTO taillight (id, v) VALUES (?, ?) ON DUPLICATE KEY UPDATE v = VALUES(v)",
+            ),
+            (
+                OpKind::Update,
+                "UPDATE LOW_PRIORITY taillight t SET t.a = ?, t.b = ? WHERE t.id IN (?)",
+            ),
+            (OpKind::Delete, "DELETE FROM taillight t WHERE t.id = ?"),
+        ] {
+            assert_eq!(beyond(op, sql, "taillight"), None, "{sql}");
+        }
+        assert_eq!(
+            beyond(OpKind::Get, "SELECT v FROM \"x\".taillight WHERE id = ?", "x.taillight"),
+            None
+        );
+        for (op, sql) in [
             (OpKind::Get, "DELETE FROM taillight WHERE id = ?"),
             (OpKind::Get, "SELECT value FROM users WHERE id = ?"),
             (OpKind::Get, "SELECT value FROM taillight JOIN users WHERE id = ?"),
@@ -144,6 +346,31 @@ mod tests {
             (OpKind::Update, "UPDATE taillight SET value = ? WHERE id = ?; DROP TABLE users"),
             (OpKind::Delete, "DELETE FROM taillight WHERE id IN (SELECT id FROM users)"),
             (OpKind::Delete, "DROP TABLE taillight"),
+            (OpKind::Update, "UPDATE taillight t, users u SET u.x = ?"),
+            (OpKind::Update, "UPDATE taillight AS t, users SET users.x = ?"),
+            (OpKind::Update, "UPDATE taillight STRAIGHT_JOIN users SET users.x = ?"),
+            (OpKind::Update, "UPDATE taillight NATURAL JOIN users SET x = ?"),
+            (OpKind::Update, "UPDATE taillight SET value = u.x FROM users u WHERE u.id = ?"),
+            (OpKind::Update, "UPDATE taillight SET value = (TABLE users)"),
+            (OpKind::Update, "UPDATE other.taillight SET value = ? WHERE id = ?"),
+            (OpKind::Update, "UPDATE \"taillight\".\"users\" SET value = ? WHERE id = ?"),
+            (OpKind::Update, "UPDATE \"taillight, users\" SET value = ?"),
+            (OpKind::Update, "UPDATE taillight /*! , users */ SET value = ?"),
+            (OpKind::Update, "UPDATE taillight SET value = lo_unlink(?) WHERE id = ?"),
+            (OpKind::Delete, "DELETE u FROM taillight t, users u WHERE t.id = u.id"),
+            (OpKind::Delete, "DELETE FROM users, taillight USING taillight, users WHERE id = ?"),
+            (OpKind::Delete, "DELETE FROM taillight USING users WHERE users.id = ?"),
+            (OpKind::Delete, "WITH gone AS (DELETE FROM users) DELETE FROM taillight"),
+            (OpKind::Insert, "MERGE INTO taillight USING users ON (id = ?)"),
+            (OpKind::Insert, "INSERT INTO taillight SELECT * FROM users WHERE id = ?"),
+            (OpKind::Insert, "INSERT ALL INTO taillight VALUES (?) INTO users VALUES (?)"),
+            (OpKind::Insert, "INSERT INTO taillight t, users VALUES (?)"),
+            (OpKind::Get, "SELECT value FROM taillight t, users WHERE id = ?"),
+            (OpKind::Get, "SELECT value INTO users FROM taillight WHERE id = ?"),
+            (OpKind::Get, "SELECT value FROM taillight UNION SELECT x FROM users"),
+            (OpKind::Get, "SELECT \"pg_terminate_backend\"(?) FROM taillight"),
+            (OpKind::Get, "SELECT $$x$$ FROM taillight"),
+            (OpKind::Get, "{call drop_all(?)}"),
         ] {
             assert!(beyond(op, sql, "taillight").is_some(), "{sql}");
         }

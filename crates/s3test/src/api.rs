@@ -56,6 +56,7 @@ pub fn answer(buckets: &mut Buckets, request: &HttpRequest) -> HttpReply {
     let ask = S3Call { request, key, query };
     match (request.method.as_str(), ask.key.is_empty()) {
         ("GET", true) if ask.value("list-type") == Some("2") => list(bucket, &ask),
+        ("GET", true) if ask.has("uploads") => list_uploads(bucket, &ask),
         ("POST", true) if ask.has("delete") => delete_many(bucket, request),
         ("GET" | "HEAD", false) if ask.query.is_empty() => get(bucket, &ask),
         ("PUT", false) if ask.has("uploadId") => put_part(bucket, &ask),
@@ -219,6 +220,22 @@ fn begin(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
     HttpReply::xml(
         200,
         &format!("<InitiateMultipartUploadResult>{xml}</InitiateMultipartUploadResult>"),
+    )
+}
+
+fn list_uploads(bucket: &Bucket, ask: &S3Call<'_>) -> HttpReply {
+    let prefix = ask.value("prefix").unwrap_or_default();
+    let found = bucket.uploads.iter().filter(|(_, upload)| upload.key.starts_with(prefix));
+    let found = found.map(|(id, upload)| {
+        let (key, id) = (text::escaped(&upload.key), text::escaped(id));
+        format!("<Upload><Key>{key}</Key><UploadId>{id}</UploadId></Upload>")
+    });
+    let xml = found.collect::<String>();
+    HttpReply::xml(
+        200,
+        &format!(
+            "<ListMultipartUploadsResult>{xml}<IsTruncated>false</IsTruncated></ListMultipartUploadsResult>"
+        ),
     )
 }
 

@@ -130,6 +130,12 @@ impl FaultyServer {
         buckets.entry(BUCKET.to_owned()).or_default().objects.insert(name.to_owned(), object);
     }
 
+    /// Names of the objects whose uploads are unfinished.
+    pub fn unfinished(&self) -> Vec<String> {
+        let buckets = lock(&self.shared.buckets);
+        buckets.values().flat_map(|b| b.uploads.values()).map(|u| u.key.clone()).collect()
+    }
+
     /// What an object holds.
     pub fn object(&self, name: &str) -> Option<Vec<u8>> {
         let buckets = lock(&self.shared.buckets);

@@ -11,6 +11,7 @@ mod counters;
 pub mod credentials;
 mod endpoints;
 mod location;
+mod lost;
 mod multipart;
 mod naming;
 mod options;

@@ -1,5 +1,5 @@
-//! An upload in parts as one operation: create, the parts one after the other, complete; abort
-//! when one of them fails, so that nothing is left behind.
+//! An upload in parts as one operation: create, the parts one after the other, complete; abort when one of them fails.
+//! What no answer says is at an end is remembered, and aborted when the load is over: no listing of objects shows it.
 
 use quick_xml::escape::escape;
 use taillight_core::Status;
@@ -33,6 +33,17 @@ pub struct MultipartUpload {
     sum: String,
     /// Why it is aborted.
     failed: Option<Status>,
+    /// The store has said that nothing of it is left.
+    over: bool,
+}
+
+/// An upload that may be left in the store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LostUpload {
+    /// Name of the object that it was to be.
+    pub name: String,
+    /// As a query has it; none where no answer told it.
+    pub id: Option<String>,
 }
 
 impl MultipartUpload {
@@ -50,7 +61,14 @@ impl MultipartUpload {
     pub fn reset(&mut self) {
         self.step = UploadStep::None;
         self.failed = None;
+        self.over = false;
+        self.id.clear();
         self.list.clear();
+    }
+    /// What is left of it as it is now. `name`: of its object.
+    pub fn lost(&self, name: impl FnOnce() -> String) -> Option<LostUpload> {
+        let id = Some(self.id.clone()).filter(|id| !id.is_empty());
+        (self.active() && !self.over).then(|| LostUpload { name: name(), id })
     }
     fn range(&self, part: u64) -> (usize, usize) {
         let from = (part - 1) * self.part;
@@ -113,7 +131,8 @@ pub(super) fn answered(slot: &mut S3Slot, api: &RequestWriter) -> Option<Status>
     let S3Slot { connection, upload, .. } = slot;
     let good = (200..300).contains(&connection.reply.code);
     let text = std::str::from_utf8(&connection.text).unwrap_or("");
-    let failed = match connection.reply.code {
+    let code = connection.reply.code;
+    let failed = match code {
         404 => Status::NOT_FOUND,
         _ => Status::STORE,
     };
@@ -125,7 +144,11 @@ pub(super) fn answered(slot: &mut S3Slot, api: &RequestWriter) -> Option<Status>
             }
             None => return Some(Status::STORE),
         },
-        UploadStep::None | UploadStep::Create => return Some(failed),
+        UploadStep::None | UploadStep::Create => {
+            // Who fails in the midst of it may have begun one.
+            upload.over = !matches!(code, 500 | 502 | 504);
+            return Some(failed);
+        }
         UploadStep::Part(n) if good => {
             let etag = &connection.reply.etag;
             let _ = write!(upload.list, "<Part><ETag>{}</ETag>", escape(etag.as_str()));
@@ -140,8 +163,14 @@ pub(super) fn answered(slot: &mut S3Slot, api: &RequestWriter) -> Option<Status>
             }
         }
         // An error can come with code 200: the store began its answer before it knew.
-        UploadStep::Complete if good && !text.contains("<Error>") => return Some(Status::OK),
-        UploadStep::Abort => return Some(upload.failed.unwrap_or(Status::STORE)),
+        UploadStep::Complete if good && !text.contains("<Error>") => {
+            upload.over = true;
+            return Some(Status::OK);
+        }
+        UploadStep::Abort => {
+            upload.over = good || code == 404;
+            return Some(upload.failed.unwrap_or(Status::STORE));
+        }
         UploadStep::Part(_) | UploadStep::Complete => {
             upload.failed = Some(failed);
             UploadStep::Abort

@@ -14,6 +14,7 @@ use taillight_core::{Error, Result};
 
 use super::client::{ListedObject, ObjectHead, S3Client};
 use super::location::PrefixLocation;
+use super::lost;
 use super::naming::ObjectNaming;
 use super::request::S3Request;
 use super::tags::{self, PutTags};
@@ -65,17 +66,20 @@ pub struct PrefixDecision {
     goes: Vec<ListedObject>,
     /// The killed run that made them.
     killed: Option<String>,
+    /// Whatever is under the prefix may go.
+    confirmed: bool,
 }
 
 impl OwnedPrefix {
-    /// Asks the guard and writes the owner object. `names`: of every workload. Errors: `Refused` by
-    /// the guard, `Unavailable` when the store refuses.
+    /// Asks the guard and writes the owner object. `names`: of every workload. The prefix, what the server calls
+    /// itself, and what became of uploads that were unfinished. Errors: `Refused` by the guard, `Unavailable` when the
+    /// store refuses; what goes may be deleted in part then, which the error says.
     pub fn take(
         store: &S3Client,
         spec: &OpenSpec<'_>,
         names: &[ObjectNaming],
-    ) -> Result<(OwnedPrefix, String)> {
-        let PrefixDecision { text: before, server, mut mark, decision, goes, killed } =
+    ) -> Result<(OwnedPrefix, String, Option<String>)> {
+        let PrefixDecision { text: before, server, mut mark, decision, goes, killed, confirmed } =
             OwnedPrefix::decide(store, spec, names)?;
         if let OwnershipDecision::Reuse(kept) = decision {
             mark = kept;
@@ -99,12 +103,19 @@ impl OwnedPrefix {
         let begun = first.as_ref().map_or_else(|| Ok(text.clone()), PrefixMark::bytes)?;
         store.create(&begun)?;
         let agreed = store.check_same_store(&owner(store), &begun);
+        agreed.map_err(|e| undo(store, before.as_deref(), e))?;
         // What a killed run left, or the user gave up, goes once it is known to be the one store.
-        agreed
-            .and_then(|()| store.delete(&goes).map(drop))
-            .and_then(|()| first.map_or(Ok(()), |_| store.renew(&text)))
-            .map_err(|e| undo(store, before.as_deref(), e))?;
-        Ok((owned, server))
+        let replaces = first.is_some() || confirmed;
+        store
+            .delete(&goes)
+            .and_then(|_| first.map_or(Ok(()), |_| store.renew(&text)))
+            .map_err(|e| in_part(store, before.as_deref(), goes.len(), e))?;
+        let ours = |name: &str| confirmed || names.iter().any(|naming| naming.could_be(name));
+        let unfinished = replaces.then(|| match lost::abort_unfinished(store, ours) {
+            Some(aborted) => format!("{aborted} aborted"),
+            None => "unknown: the store does not list them".to_owned(),
+        });
+        Ok((owned, server, unfinished.filter(|what| what != "0 aborted")))
     }
 
     /// Looks at the prefix and asks the guard; nothing is changed. Errors: as [`OwnedPrefix::take`].
@@ -150,7 +161,8 @@ impl OwnedPrefix {
         }
         let mark = PrefixMark::new(identity(store), spec.run_id, store.options.keep, form);
         let decision = PrefixMark::decide(&mark, before, contents, confirmed, &named)?;
-        Ok(PrefixDecision { text: found.text, server, mark, decision, goes, killed: made_by })
+        let text = found.text;
+        Ok(PrefixDecision { text, server, mark, decision, goes, killed: made_by, confirmed })
     }
 
     /// Records known to be there.
@@ -421,6 +433,20 @@ fn undo(store: &S3Client, before: Option<&[u8]>, why: Error) -> Error {
             why.with("leftovers", format!("the owner mark {}{SIDECAR}", store.location.shown()))
         }
     }
+}
+
+/// As [`undo`], after objects that were to go may have gone: the mark that comes back vouches for no records.
+fn in_part(store: &S3Client, before: Option<&[u8]>, goes: usize, why: Error) -> Error {
+    if goes == 0 {
+        return undo(store, before, why);
+    }
+    let mark = before.and_then(|text| PrefixMark::parse(text).ok());
+    let empty = mark.and_then(|mark| PrefixMark { records: 0, ..mark }.bytes().ok());
+    let shown = store.location.shown();
+    undo(store, empty.as_deref().or(before), why).with(
+        "deleted",
+        format!("some or all of the {goes} objects under {shown} that were to give way"),
+    )
 }
 
 /// What is under the prefix.

@@ -245,6 +245,9 @@ impl S3Session {
             let etag = if known { slot.connection.reply.etag.as_str() } else { "" };
             self.shared.prefix.tags[self.workload].note(job.op.key, etag);
         }
+        if let Some(lost) = slot.upload.lost(|| self.shared.names[self.workload].name(job.op.key)) {
+            self.shared.lost.note(lost);
+        }
         slot.upload.reset();
         slot.scan.reset();
         slot.ended = MonoClock.now();
@@ -307,6 +310,17 @@ impl S3Session {
         out.append(&mut self.ready);
         self.in_flight -= n;
         n
+    }
+}
+
+/// Uploads that the load was ended in.
+impl Drop for S3Session {
+    fn drop(&mut self) {
+        let name = |key| self.shared.names[self.workload].name(key);
+        for slot in &self.slots {
+            let lost = slot.job.and_then(|job| slot.upload.lost(|| name(job.op.key)));
+            lost.into_iter().for_each(|lost| self.shared.lost.note(lost));
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::client::S3Client;
 use super::counters::S3Counters;
 use super::credentials::{Credentials, Origin};
 use super::location::PrefixLocation;
+use super::lost::LostUploads;
 use super::naming::ObjectNaming;
 use super::options::{PARTS_MAX, S3Options};
 use super::prefix::OwnedPrefix;
@@ -24,6 +25,7 @@ pub struct S3Shared {
     /// Bytes of the smallest object, by workload.
     pub smallest: Vec<u64>,
     pub counts: S3Counters,
+    pub lost: LostUploads,
 }
 
 /// The target.
@@ -55,7 +57,7 @@ impl S3Target {
         let names = names.collect::<Result<Vec<_>>>()?;
         let smallest = check(plan, &options)?;
         let store = S3Client::new(location, options, credentials, spec.stop)?;
-        let (prefix, server) = OwnedPrefix::take(&store, spec, &names)?;
+        let (prefix, server, unfinished) = OwnedPrefix::take(&store, spec, &names)?;
         let mut facts = vec![
             ("target.kind".to_owned(), "bucket prefix".to_owned()),
             ("s3.place".to_owned(), store.location.shown()),
@@ -64,6 +66,7 @@ impl S3Target {
         let addresses = (0..store.servers()).map(|n| store.address(n).to_string());
         facts.push(("s3.addresses".to_owned(), addresses.collect::<Vec<_>>().join(" ")));
         facts.push(("s3.server".to_owned(), server));
+        facts.extend(unfinished.map(|what| ("s3.unfinished_uploads".to_owned(), what)));
         Ok(S3Target {
             shared: Arc::new(S3Shared {
                 store,
@@ -71,6 +74,7 @@ impl S3Target {
                 names,
                 smallest,
                 counts: S3Counters::default(),
+                lost: LostUploads::default(),
             }),
             facts,
             closed: false,
@@ -81,7 +85,9 @@ impl S3Target {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        self.shared.prefix.leave(&self.shared.store, &self.shared.names)
+        let S3Shared { store, prefix, names, lost, .. } = &*self.shared;
+        let aborted = lost.abort(store);
+        prefix.leave(store, names).and(aborted)
     }
 }
 
@@ -155,7 +161,8 @@ impl Target for S3Target {
             // What a store acknowledged is durable as far as it says anything about it.
             AdminAction::Flush => Ok(()),
             AdminAction::Purge => {
-                let S3Shared { store, prefix, names, .. } = &*self.shared;
+                let S3Shared { store, prefix, names, lost, .. } = &*self.shared;
+                lost.abort(store)?;
                 let foreign = prefix.purge(store, names)?;
                 prefix.note(store, 0)?;
                 foreign.told()

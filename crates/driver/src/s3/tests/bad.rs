@@ -309,3 +309,55 @@ fn a_server_without_virtual_hosts_is_not_written_to() {
     assert!(e.hint_text().unwrap().contains("MINIO_DOMAIN"));
     assert_eq!(server.join().unwrap(), 0, "nothing is asked after the list");
 }
+
+/// An upload in parts whose answer never comes, at whichever of its requests.
+#[test]
+fn uploads_that_were_lost_are_aborted_at_the_end() {
+    let size = 11 << 20;
+    for keep in [false, true] {
+        for (fault, every) in [
+            (ServerFault::Slow(Duration::from_millis(900)), 1),
+            (ServerFault::Cut, 2),
+            (ServerFault::Cut, 5),
+        ] {
+            let server = FaultyServer::start(ServerSettings::default());
+            let options = format!("timeout = \"500ms\"\npart_size = \"5MiB\"\nkeep = {keep}");
+            let target = open(&plan(&server.path("p/"), &options, size, 1), None).unwrap();
+            let mut s = session(target.as_ref(), size, 1);
+            server.inject(fault, every);
+            let c = put(s.as_mut(), 1, size);
+            server.inject(fault, u64::MAX);
+            assert!(!c.status.is_ok(), "{c:?}");
+            if let ServerFault::Slow(by) = fault {
+                std::thread::sleep(2 * by);
+            }
+            // The last answer was lost when all was done.
+            let left = server.unfinished().len();
+            assert_eq!(left, usize::from(every < 5), "{fault:?} at {every}");
+            drop(s);
+            target.close().unwrap();
+            assert!(server.unfinished().is_empty(), "{fault:?} at {every}, keep {keep}");
+        }
+    }
+}
+
+#[test]
+fn uploads_that_a_killed_run_left_go_with_its_objects() {
+    let server = FaultyServer::start(ServerSettings::default());
+    let size = 11 << 20;
+    let options = "timeout = \"500ms\"\npart_size = \"5MiB\"";
+    let plan = plan(&server.path("p/"), options, size, 1);
+    let target = open(&plan, None).unwrap();
+    let mut s = session(target.as_ref(), size, 1);
+    server.inject(ServerFault::Cut, 2);
+    assert!(put(s.as_mut(), 1, size).status > Status::OK);
+    server.inject(ServerFault::Cut, u64::MAX);
+    drop(s);
+    // Killed: nothing of its end happens.
+    std::mem::forget(target);
+    assert_eq!(server.unfinished().len(), 1);
+    let target = open(&plan, None).unwrap();
+    assert!(server.unfinished().is_empty());
+    target.close().unwrap();
+    assert!(server.names("p/").is_empty());
+}

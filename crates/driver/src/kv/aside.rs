@@ -20,6 +20,8 @@ use crate::path_error::cannot;
 
 /// What the names of such directories begin with.
 const ASIDE: &str = ".taillight-aside-";
+/// What names the other files of a database of RocksDB or LevelDB.
+const CURRENT: &str = "CURRENT";
 /// Where RocksDB puts old logs.
 const ARCHIVE: &str = "archive";
 
@@ -59,10 +61,35 @@ impl SetAside {
         Ok(aside)
     }
 
-    /// Deletes them. Errors: `Unavailable`, when some are left.
-    pub fn delete(mut self) -> Result<()> {
-        let places = std::mem::take(&mut self.places);
-        places.into_iter().try_for_each(AsidePlace::delete)
+    /// Deletes them. Errors: `Unavailable`: where not even the first could be deleted, all are held as before, else as
+    /// many are gone as can be, and the error names where the others are.
+    pub fn delete(&mut self) -> Result<()> {
+        let (mut gone, mut failed) = (0, None);
+        for place in &mut self.places {
+            if let Err(e) = place.delete(&mut gone) {
+                if gone == 0 {
+                    return Err(cannot(
+                        "cannot delete the database that gave way",
+                        &place.held(),
+                        e,
+                    )
+                    .hint("nothing of it is lost; see who may change its files (ls -l, lsattr)"));
+                }
+                failed.get_or_insert((e, Vec::new())).1.push(place.held().display().to_string());
+            }
+        }
+        self.places.clear();
+        failed.map_or(Ok(()), |(e, left)| {
+            Err(Error::unavailable("the database that gave way is deleted in part only")
+                .with("leftovers", left.join(" and "))
+                .source(e)
+                .hint("what is left is no database any more: delete it; see who may change it (ls -l, lsattr)"))
+        })
+    }
+
+    /// Whether nothing is held any more.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
     }
 
     /// Puts them back where they were. Errors: `Unavailable`, naming where those are that have no place any
@@ -170,18 +197,27 @@ impl AsidePlace {
         })
     }
 
-    fn delete(mut self) -> Result<()> {
-        let failed = |path: &Path, name: &str, e: Errno| {
-            cannot("cannot delete the database that gave way", &path.join(name), e)
-        };
+    /// The directory in which its files are.
+    fn held(&self) -> PathBuf {
+        self.path.join(&self.name)
+    }
+
+    /// Deletes as many as can be, and counts them in `gone`; stops where the very first of all stays.
+    fn delete(&mut self, gone: &mut u64) -> io::Result<()> {
         // What names the others goes first: with it there, all are.
-        self.moved.sort_by_key(|(_, name)| name != "CURRENT");
-        for (_, name) in std::mem::take(&mut self.moved) {
-            let gone = unlinkat(&self.to, name.as_os_str(), AtFlags::empty());
-            gone.map_err(|e| failed(&self.path, &self.name, e))?;
+        self.moved.sort_by_key(|(_, name)| name != CURRENT);
+        let mut failed = None;
+        for (_, name) in &self.moved {
+            match unlinkat(&self.to, name.as_os_str(), AtFlags::empty()) {
+                Ok(()) => *gone += 1,
+                Err(e) if *gone == 0 => return Err(e.into()),
+                Err(e) => {
+                    failed.get_or_insert(e);
+                }
+            }
         }
-        unlinkat(&self.from, self.name.as_str(), AtFlags::REMOVEDIR)
-            .map_err(|e| failed(&self.path, &self.name, e))
+        let removed = unlinkat(&self.from, self.name.as_str(), AtFlags::REMOVEDIR);
+        Ok(failed.map_or(removed, Err)?)
     }
 }
 
@@ -240,6 +276,11 @@ fn rename(from: &DirEntry<'_>, to: &DirEntry<'_>) -> io::Result<()> {
         }
         moved => Ok(moved?),
     }
+}
+
+/// Whether what was set aside in this directory may still be a whole database.
+pub fn is_whole(aside: &Path) -> bool {
+    aside.join(CURRENT).exists() || aside.join(super::sqlite::FILE).exists()
 }
 
 /// A directory with a database that a killed run set aside.
@@ -309,6 +350,40 @@ mod tests {
         fs::remove_dir(db.join(".taillight-aside-r1")).unwrap();
         aside().delete().unwrap();
         assert_eq!(tree(tmp.path()), ["db/thesis", "logs/000007.sst"]);
+    }
+
+    /// A file that has become a directory stands for one that cannot be deleted.
+    #[test]
+    fn what_cannot_all_be_deleted_is_said_and_kept_whole_where_it_can_be() {
+        let (tmp, db, logs) = place();
+        let before = tree(tmp.path());
+        let aside =
+            || SetAside::of("rocksdb", &db, &db, std::slice::from_ref(&logs), "r1").unwrap();
+        let to = db.join(".taillight-aside-r1");
+        let block = |name: &str| {
+            fs::rename(to.join(name), to.join("held")).unwrap();
+            fs::create_dir(to.join(name)).unwrap();
+        };
+        let mut held = aside();
+        block("CURRENT");
+        let e = held.delete().unwrap_err();
+        assert!(e.hint_text().unwrap().contains("nothing of it is lost"), "{e}");
+        fs::remove_dir(to.join("CURRENT")).unwrap();
+        fs::rename(to.join("held"), to.join("CURRENT")).unwrap();
+        held.put_back().unwrap();
+        assert_eq!(tree(tmp.path()), before);
+        let mut held = aside();
+        block("000005.sst");
+        let e = held.delete().unwrap_err();
+        let says = e.to_string();
+        assert!(says.contains("in part") && says.contains(to.to_str().unwrap()), "{says}");
+        assert!(held.is_empty() && !is_whole(&to));
+        drop(held);
+        // The logs beside it went all the same.
+        assert_eq!(
+            tree(tmp.path()),
+            ["db/.taillight-aside-r1/held", "db/thesis", "logs/000007.sst"]
+        );
     }
 
     #[test]

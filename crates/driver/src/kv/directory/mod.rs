@@ -251,11 +251,15 @@ impl DatabaseDirectory {
         }
     }
 
-    /// The new database is in use: the one that gave way goes. Errors: `Unavailable` when it cannot be
-    /// deleted.
+    /// The new database is in use: the one that gave way goes. Errors: `Unavailable` when it cannot be deleted; it can be
+    /// put back where nothing of it is gone.
     pub fn settled(&mut self) -> Result<()> {
-        let former = self.owned.as_mut().and_then(|owned| owned.former.take());
-        former.map_or(Ok(()), |former| former.files.delete())
+        let Some(former) = self.owned.as_mut().map(|owned| &mut owned.former) else {
+            return Ok(());
+        };
+        let done = former.as_mut().map_or(Ok(()), |former| former.files.delete());
+        former.take_if(|former| former.files.is_empty());
+        done
     }
 
     /// Errors: `Target` when files are in the directory that are named like the store's, and are not: it
@@ -449,13 +453,17 @@ fn existing(
         for logs in (request.beside)(&aside)? {
             left.extend(aside::left_behind(&logs)?.map(|aside| aside.display().to_string()));
         }
-        return Err(Error::refused(
-            "a killed run has left the database that was to give way to its own",
-        )
-        .with("path", left.join(" and "))
-        .hint(
-            "move all files back to the directory above them, or delete them if nobody needs them",
-        ));
+        let (what, hint) = match aside::is_whole(&aside) {
+            true => (
+                "a run has left the database that was to give way to its own",
+                "move all files back to the directory above them, or delete them if nobody needs them",
+            ),
+            false => (
+                "a run has deleted a part of the database that was to give way to its own",
+                "delete what is left of it: it is no database any more",
+            ),
+        };
+        return Err(Error::refused(what).with("path", left.join(" and ")).hint(hint));
     }
     aside::archive_is_its_own(dir.fd(), path)?;
     let found = dir.database()?;

@@ -1,6 +1,7 @@
 //! Driver `redis` against a real server on a unix socket, started and ended by each test.
 #![allow(clippy::unwrap_used)]
 
+mod hashes;
 mod left;
 
 use std::io::{Read, Write};
@@ -8,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use taillight_core::plan::{BlockSize, Keys, Plan, Values};
+use taillight_core::plan::{BlockSize, Keys, Plan};
 use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, Op, OpKind, Result, Status, StopFlag};
@@ -247,30 +248,11 @@ fn records_that_a_server_cannot_keep_are_refused_before_anything_goes() {
 }
 
 #[test]
-fn records_of_fields_are_hashes() {
-    let server = or_skip!(TemporaryRedis::start(&[]));
-    let mut plan = server.plan("", 1, false);
-    plan.workloads[0].value = Some(Values { fields: 2, ..Values::default() });
-    let target = open(&plan, None).unwrap();
-    let mut s = session(target.as_ref(), 1);
-    let name = |i: u32| format!("{}{i}", Values::default().prefix);
-    let mut at = 0;
-    for i in 0..2 {
-        let name = name(i);
-        let buffer = &mut s.buffer(0)[at..];
-        let bytes = taillight_driver::kv::fields::write(buffer, name.as_bytes(), 3).unwrap();
-        buffer[bytes - 3..bytes].fill(b'a' + i as u8);
-        at += bytes;
-    }
-    let written = s.buffer(0)[..at].to_vec();
-    assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 7, at as u64)).status.is_ok());
-    s.buffer(0).fill(0);
-    let c = one(s.as_mut(), &Op::keyed(OpKind::Get, 7, 0));
-    assert_eq!(c.moved, at as u64);
-    assert_eq!(&s.buffer(0)[..at], written);
-    drop(s);
-    target.close().unwrap();
-    assert_eq!(server.cli(&["DBSIZE"]), "0");
+fn a_rank_past_the_last_number_of_a_database_is_refused() {
+    let redis = taillight_driver::find("redis").unwrap();
+    assert_eq!(redis.rank_path("redis://127.0.0.1:6379/2", 3).unwrap(), "redis://127.0.0.1:6379/5");
+    let e = redis.rank_path(&format!("redis://127.0.0.1:6379/{}", u32::MAX), 1).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Usage, "{e}");
 }
 
 #[test]

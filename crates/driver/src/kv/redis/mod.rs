@@ -61,7 +61,9 @@ impl Driver for RedisDriver {
             .with("path", path)
             .hint("name the server as redis://HOST:PORT/DB"));
         }
-        address.db += rank;
+        address.db = address.db.checked_add(rank).ok_or_else(|| {
+            Error::usage("no database has so large a number").with("path", path).with("rank", rank)
+        })?;
         Ok(address.shown())
     }
     #[cfg(any(test, feature = "testing"))]

@@ -29,6 +29,10 @@ pub struct RecordLayout {
     pub names: Vec<String>,
 }
 
+/// Deletes a hash that has so many fields.
+const TAKE_BACK: &[u8] =
+    b"if redis.call('HLEN', KEYS[1]) == tonumber(ARGV[1]) then return redis.call('DEL', KEYS[1]) end return 0";
+
 /// What a reply is to.
 #[derive(Debug, Clone, Copy)]
 enum ExpectedReply {
@@ -39,6 +43,8 @@ enum ExpectedReply {
     Named(Option<u16>),
     /// A write that says nothing worth knowing, or nil when the key is not there.
     Written,
+    /// An update of so many fields of the hash of this key: how many of them are new.
+    Updated(u64, u32),
     /// DEL: how many were there.
     Removed,
     /// Keys from the index.
@@ -213,18 +219,34 @@ impl Pipeline {
                 resp::part(send, b"XX");
             }
         } else {
-            resp::command(send, 2 + 2 * fields::fields(value).count());
+            let count = fields::fields(value).count();
+            resp::command(send, 2 + 2 * count);
             resp::part(send, b"HSET");
             self.key(op.key, send);
             for field in fields::fields(value) {
                 resp::part(send, field.name);
                 resp::part(send, field.data);
             }
+            if op.kind == OpKind::Update {
+                return self.expect(slot, ExpectedReply::Updated(op.key, count as u32));
+            }
         }
         self.expect(slot, ExpectedReply::Written);
         if op.kind != OpKind::Update {
             self.index(op, slot, send);
         }
+    }
+
+    /// Removes what an update has made of a record that was not there: HSET knows no condition as SET does. What has
+    /// more fields by now was inserted meanwhile, and stays.
+    fn take_back(&mut self, key: u64, fields: u32, slot: u32, send: &mut Vec<u8>) {
+        resp::command(send, 5);
+        resp::part(send, b"EVAL");
+        resp::part(send, TAKE_BACK);
+        resp::part(send, b"1");
+        self.key(key, send);
+        resp::number(send, u64::from(fields));
+        self.expect(slot, ExpectedReply::Written);
     }
 
     /// Values of one piece, side by side in `buffer`.
@@ -323,6 +345,12 @@ impl Pipeline {
             (ExpectedReply::Written, RespValue::Nil)
             | (ExpectedReply::Removed, RespValue::Number(0)) => {
                 self.slots.pending(slot).status = Status::NOT_FOUND;
+            }
+            (ExpectedReply::Updated(key, fields), RespValue::Number(new)) => {
+                if new > 0 && new == i64::from(fields) {
+                    self.slots.pending(slot).status = Status::NOT_FOUND;
+                    self.take_back(key, fields, slot, send);
+                }
             }
             (ExpectedReply::Value, RespValue::Nil)
             | (ExpectedReply::Written, RespValue::Simple(_) | RespValue::Number(_))

@@ -203,6 +203,26 @@ fn a_table_that_somebody_put_in_the_place_is_left_alone() {
     assert_eq!(server.psql("SELECT obj_description('taillight'::regclass) IS NULL"), "t");
 }
 
+/// Between the look at a table that may go and its end, another one can come to stand under its name.
+#[test]
+fn a_table_that_took_the_place_of_the_one_to_go_stays() {
+    let server = or_skip!(start(&["fsync=off"]));
+    let mut plan = plan(&server, "", 1);
+    plan.target.destroy = true;
+    let name = format!("{}/postgres#public.taillight", server.address());
+    server.psql("CREATE TABLE taillight (old text)");
+    std::thread::scope(|scope| {
+        let replaces = "BEGIN; DROP TABLE taillight; CREATE TABLE taillight (thesis text); \
+                        INSERT INTO taillight VALUES ('mine'); SELECT pg_sleep(2); COMMIT";
+        scope.spawn(|| server.psql(replaces));
+        std::thread::sleep(Duration::from_millis(700));
+        let e = refusal(&plan, Some(&name));
+        assert!(e.kind() == ErrorKind::Refused && e.message().contains("replaced"), "{e}");
+    });
+    assert_eq!(server.psql("SELECT thesis FROM taillight"), "mine");
+    open(&plan, Some(&name)).unwrap().close().unwrap();
+}
+
 /// A statement on the table waits as long as it takes, but for a stop; then the server is told.
 #[test]
 fn a_statement_that_is_given_up_is_cancelled() {

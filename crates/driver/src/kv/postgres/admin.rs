@@ -47,6 +47,8 @@ pub type TableMark = OwnershipMark<TableIdentity>;
 pub struct FoundTable {
     pub mark: Option<TableMark>,
     pub contents: Contents,
+    /// None where nothing stands there.
+    pub oid: Option<u32>,
 }
 
 /// A server asked outside the measured loop.
@@ -325,13 +327,15 @@ impl AdminLine {
         );
         let rows = self.ask(&sql)?;
         let Some(row) = rows.into_iter().next() else {
-            return Ok(FoundTable { mark: None, contents: Contents::Empty });
+            return Ok(FoundTable { mark: None, contents: Contents::Empty, oid: None });
         };
         let mut row = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || row.next().unwrap_or_default();
         let (oid, kind, comment, columns) = (next(), next(), next(), next());
-        let foreign =
-            |why: String| Ok(FoundTable { mark: None, contents: Contents::Foreign(Some(why)) });
+        let number = oid.parse().ok();
+        let foreign = |why: String| {
+            Ok(FoundTable { mark: None, contents: Contents::Foreign(Some(why)), oid: number })
+        };
         if kind != "r" {
             return foreign(format!("{} is no plain table", self.table));
         }
@@ -344,24 +348,40 @@ impl AdminLine {
         if mark.identity.columns != columns {
             return foreign(format!("{} has other columns than Taillight gave it", self.table));
         }
-        Ok(FoundTable { mark: Some(mark), contents: Contents::Records })
+        Ok(FoundTable { mark: Some(mark), contents: Contents::Records, oid: number })
     }
 
-    /// Makes the table with `mark`, in place of what is there where that is to go: both or nothing. Errors:
-    /// `Refused` when another run was faster, `Unavailable`.
-    pub fn create(&mut self, wipe: bool, create: &str, mark: &mut TableMark) -> Result<()> {
+    /// Makes the table with `mark`, in place of the one with the OID `goes`: both or nothing. Errors: `Refused` when
+    /// another run was faster, or another table stands there by now; `Unavailable`.
+    pub fn create(&mut self, goes: Option<u32>, create: &str, mark: &mut TableMark) -> Result<()> {
         let table = self.qualified();
-        self.transaction(|admin| admin.try_create(wipe, &table, create, mark))
+        self.transaction(|admin| admin.try_create(goes, &table, create, mark))
+    }
+
+    /// Errors: `Refused` where another table than the one with this OID stands under the name.
+    fn is_same(&mut self, oid: u32) -> Result<()> {
+        let now = self.found()?.oid;
+        if now == Some(oid) {
+            return Ok(());
+        }
+        Err(Error::refused("the table was replaced since it was looked at")
+            .with("table", self.named().shown)
+            .hint("look what is there now, and give the command again"))
     }
 
     fn try_create(
         &mut self,
-        wipe: bool,
+        goes: Option<u32>,
         table: &str,
         create: &str,
         mark: &mut TableMark,
     ) -> Result<()> {
-        if wipe {
+        if let Some(oid) = goes {
+            // Locked, the name means one table until the transaction ends; before that there may be none to lock.
+            self.is_same(oid)?;
+            let mode = TableLock::All.mode();
+            self.ask_patiently(&format!("LOCK TABLE {table} IN {mode} MODE"))?;
+            self.is_same(oid)?;
             self.ask_patiently(&format!("DROP TABLE {table}"))?;
         }
         match self.try_within(create, self.server.timeout)? {

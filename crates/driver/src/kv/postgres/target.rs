@@ -87,9 +87,12 @@ impl Reached {
         Ok(Reached { options, layouts, admin, new, confirmed })
     }
 
-    /// What becomes of the table that is there; nothing is changed. Errors: `Refused` when Taillight did not make
-    /// it, `Unavailable` when the records of the plan do not fit.
-    fn decide(&mut self, spec: &OpenSpec<'_>) -> Result<OwnershipDecision<TableIdentity>> {
+    /// What becomes of the table that is there, and its OID; nothing is changed. Errors: `Refused` when Taillight did not
+    /// make it, `Unavailable` when the records of the plan do not fit.
+    fn decide(
+        &mut self,
+        spec: &OpenSpec<'_>,
+    ) -> Result<(OwnershipDecision<TableIdentity>, Option<u32>)> {
         let found = self.admin.found()?;
         let (mark, named) = (found.mark.as_ref(), self.admin.named());
         let decision = TableMark::decide(&self.new, mark, found.contents, self.confirmed, &named)?;
@@ -106,7 +109,7 @@ impl Reached {
             let free = free.saturating_add(goes);
             space::fits(spec.plan, have, free, |w| space::record_bytes(w) + ROW)?;
         }
-        Ok(decision)
+        Ok((decision, found.oid))
     }
 
     /// Bytes free where the server keeps its data; none where that is not on this machine, or not shown.
@@ -127,7 +130,7 @@ impl PostgresTarget {
     /// as it was.
     pub fn open(options: &PostgresOptions, spec: &OpenSpec<'_>) -> Result<PostgresTarget> {
         let mut at = Reached::to(options, spec)?;
-        let decision = at.decide(spec)?;
+        let (decision, there) = at.decide(spec)?;
         let Reached { options, layouts, mut admin, mut new, .. } = at;
         let (table, counters) = (admin.qualified(), ConnectionCounters::default());
         let mut facts = vec![
@@ -152,8 +155,8 @@ impl PostgresTarget {
             OwnershipDecision::Reuse(kept) => kept,
             other => {
                 let first = layouts.first().ok_or_else(|| Error::internal("no workload"))?;
-                let wipe = other == OwnershipDecision::Wipe;
-                admin.create(wipe, &first.create(&table), &mut new)?;
+                let goes = there.filter(|_| other == OwnershipDecision::Wipe);
+                admin.create(goes, &first.create(&table), &mut new)?;
                 new
             }
         };

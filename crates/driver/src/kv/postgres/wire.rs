@@ -125,25 +125,11 @@ impl PgServer {
 
     /// As [`PgServer::connect`], in less time. Errors: as there.
     pub fn connect_within(&self, timeout: Duration, stop: &StopFlag) -> Result<PgConnection> {
-        let lost = |e| self.lost(e);
         let timeout = timeout.min(self.timeout);
         let deadline = Deadline::within(timeout, stop);
-        let socket = PipelinedSocket::connect(&self.address.server, timeout, stop).map_err(lost)?;
+        let socket = self.reach(timeout, stop, &deadline)?;
         let private = self.tls.is_some() || matches!(self.address.server, ServerAddress::Unix(_));
         let mut made = PgConnection { socket, pid: 0, secret: [0; 4], private };
-        if let Some(tls) = &self.tls {
-            messages::ask_tls(&mut made.socket.out);
-            let answer = made.socket.answer(&deadline, |bytes| match bytes.first() {
-                Some(byte) => Frame::Whole(*byte, 1),
-                None => Frame::Needs(1),
-            });
-            if answer.map_err(lost)? != b'S' {
-                return Err(Error::unavailable("the server takes no TLS connections")
-                    .with("server", self.address.shown())
-                    .hint("set `ssl = on` in its postgresql.conf, or leave options.tls out"));
-            }
-            made.socket = made.socket.secure(tls).map_err(lost)?;
-        }
         let mut settings = vec![
             ("user", self.user.as_str()),
             ("database", self.address.database.as_str()),
@@ -156,15 +142,39 @@ impl PgServer {
         Ok(made)
     }
 
-    /// Asks the server to end the statement of a connection that is given up, as far as it can be asked.
+    /// A connection on which nothing was said yet, encrypted where the options ask for it. Errors: `Unavailable`.
+    fn reach(
+        &self,
+        timeout: Duration,
+        stop: &StopFlag,
+        deadline: &Deadline<'_>,
+    ) -> Result<PipelinedSocket> {
+        let lost = |e| self.lost(e);
+        let server = &self.address.server;
+        let mut socket = PipelinedSocket::connect(server, timeout, stop).map_err(lost)?;
+        let Some(tls) = &self.tls else { return Ok(socket) };
+        messages::ask_tls(&mut socket.out);
+        let answer = socket.answer(deadline, |bytes| match bytes.first() {
+            Some(byte) => Frame::Whole(*byte, 1),
+            None => Frame::Needs(1),
+        });
+        if answer.map_err(lost)? != b'S' {
+            return Err(Error::unavailable("the server takes no TLS connections")
+                .with("server", self.address.shown())
+                .hint("set `ssl = on` in its postgresql.conf, or leave options.tls out"));
+        }
+        socket.secure(tls).map_err(lost)
+    }
+
+    /// Asks the server to end the statement of a connection that is given up, as far as it can be asked. The secret goes
+    /// as the statements did.
     pub fn cancel(&self, given_up: &PgConnection) {
         let stop = StopFlag::default();
-        let Ok(mut socket) = PipelinedSocket::connect(&self.address.server, CANCEL, &stop) else {
-            return;
-        };
+        let deadline = Deadline::within(CANCEL, &stop);
+        let Ok(mut socket) = self.reach(CANCEL, &stop, &deadline) else { return };
         messages::cancel(&mut socket.out, given_up.pid, given_up.secret);
         // No answer but the end of the connection.
-        let end = socket.answer(&Deadline::within(CANCEL, &stop), |_| Frame::<()>::Needs(1));
+        let end = socket.answer(&deadline, |_| Frame::<()>::Needs(1));
         drop(end);
     }
 

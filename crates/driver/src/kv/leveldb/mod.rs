@@ -6,6 +6,8 @@ pub mod options;
 mod sample;
 mod sys;
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use taillight_core::samples::SampleDisplay;
 use taillight_core::units::ByteSize;
 use taillight_core::{OpKind, Result};
 
+use super::numbers::StoreFile;
 use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, OpenAs, StoreEngine, StoreError, rules};
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
@@ -120,6 +123,22 @@ impl StoreEngine for LevelDbEngine {
     }
 }
 
+/// Makes logs and their names durable. A log that goes meanwhile is in a table, which LevelDB has synced.
+fn sync_earlier_logs(dir: &Path) -> io::Result<()> {
+    let sync = |path: &Path| match File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        file => file?.sync_all(),
+    };
+    for entry in std::fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let kind = name.to_str().and_then(|name| StoreFile::of(LevelDbEngine::NAME, name));
+        if matches!(kind, Some(StoreFile::Log(_))) {
+            sync(&dir.join(name))?;
+        }
+    }
+    sync(dir)
+}
+
 impl LevelDbEngine {
     fn facts(&self) -> Vec<(String, String)> {
         let o = &self.options;
@@ -149,7 +168,8 @@ impl KeyValueStore for LevelDbStore {
         Ok(LevelDbConnection::new(Arc::clone(self), snapshot))
     }
     fn make_durable(&self) -> Result<(), StoreError> {
-        LevelDbStore::make_durable(self)
+        self.sync_log()?;
+        sync_earlier_logs(&self.dir).map_err(|e| StoreError(format!("syncing earlier logs: {e}")))
     }
     fn compact(&self) -> Result<(), StoreError> {
         LevelDbStore::compact(self);

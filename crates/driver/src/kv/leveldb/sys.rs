@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::{self, null_mut};
 use std::sync::Arc;
 
@@ -165,6 +165,8 @@ pub struct LevelDbStore {
     raw: Obj,
     /// Dropped after the database is closed.
     _options: LevelDbConfig,
+    /// Where it is.
+    pub dir: PathBuf,
     /// What the manifest says about it.
     pub facts: Vec<(String, String)>,
 }
@@ -189,7 +191,13 @@ impl LevelDbStore {
         // SAFETY: the options outlive the database, see the struct; the path is copied.
         let raw = unsafe { (library.api.open)(options.raw, path.as_ptr(), &mut error) };
         library.fault(error).map_err(|f| f.on_open(dir))?;
-        Ok(LevelDbStore { library: Arc::clone(library), raw, _options: options, facts: Vec::new() })
+        Ok(LevelDbStore {
+            library: Arc::clone(library),
+            raw,
+            _options: options,
+            dir: dir.to_owned(),
+            facts: Vec::new(),
+        })
     }
 
     pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
@@ -198,8 +206,9 @@ impl LevelDbStore {
         unsafe { copy_and_free((api.property)(self.raw, name.as_ptr()), api.free) }
     }
 
-    /// Everything written so far is durable: an empty write with a sync makes its log so.
-    pub fn make_durable(&self) -> Result<(), StoreError> {
+    /// The current log is durable, by an empty write with a sync. Earlier logs are not: LevelDB closes them without one
+    /// (`MakeRoomForWrite`, db/db_impl.cc).
+    pub fn sync_log(&self) -> Result<(), StoreError> {
         let api = &self.library.api;
         let mut error = null_mut();
         // SAFETY: the database is open; both objects live for the call.

@@ -1,12 +1,13 @@
 //! Room for a database: where it is, and where its log is.
 
-use std::fs::Metadata;
+use std::fs::{DirEntry, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use taillight_core::Result;
 
 use super::directory::DirectoryRequest;
+use super::numbers::StoreFile;
 use crate::ownership::{DirectoryIdentity, OwnershipDecision};
 use crate::path_error::{cannot, free_space};
 use crate::space;
@@ -30,7 +31,7 @@ pub fn check(
     let (have, goes) = match decision {
         OwnershipDecision::Create => (0, 0),
         OwnershipDecision::Reuse(mark) => (mark.records, 0),
-        OwnershipDecision::Wipe => (0, allocated(path)?),
+        OwnershipDecision::Wipe => (0, allocated(request.driver, path, false)?),
     };
     let there = path.parent().filter(|_| absent).unwrap_or(path);
     let free = free_space(there)?.saturating_add(goes);
@@ -40,7 +41,8 @@ pub fn check(
     let Some(log) = request.log else { return Ok(()) };
     let there = if log.dir.is_dir() { Some(log.dir.as_path()) } else { log.dir.parent() };
     let Some(there) = there else { return Ok(()) };
-    let goes = if have == 0 && there == log.dir { allocated(there)? } else { 0 };
+    let wiped = *decision == OwnershipDecision::Wipe && there == log.dir;
+    let goes = if wiped { allocated(request.driver, there, true)? } else { 0 };
     let free = free_space(there)?.saturating_add(goes);
     if free >= log.enough {
         return Ok(());
@@ -49,10 +51,33 @@ pub fn check(
         .map_err(|e| e.with("directory of the log", log.dir.display()))
 }
 
-/// Bytes that the files in a directory take.
-fn allocated(dir: &Path) -> Result<u64> {
+/// Bytes that files take which go with a database in this directory: those that are named as its store names its own.
+fn allocated(driver: &str, dir: &Path, logs_only: bool) -> Result<u64> {
     let failed = |e| cannot("cannot list the directory", dir, e);
     let entries = std::fs::read_dir(dir).map_err(failed)?.flatten();
-    let files = entries.filter_map(|entry| entry.metadata().ok()).filter(Metadata::is_file);
+    let goes = |entry: &DirEntry| {
+        let kind = entry.file_name().to_str().and_then(|name| StoreFile::of(driver, name));
+        kind.is_some_and(|kind| !logs_only || matches!(kind, StoreFile::Log(_)))
+    };
+    let files = entries.filter(goes).filter_map(|entry| entry.metadata().ok());
+    let files = files.filter(Metadata::is_file);
     Ok(files.map(|file| file.blocks().saturating_mul(512)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_goes_makes_room() {
+        let tmp = tempfile::tempdir().unwrap();
+        for name in ["CURRENT", "000004.sst", "000005.log", "thesis.pdf", "000006.pdf"] {
+            std::fs::write(tmp.path().join(name), vec![1; 1 << 20]).unwrap();
+        }
+        let size = |name: &str| tmp.path().join(name).metadata().unwrap().blocks() * 512;
+        let log = size("000005.log");
+        let all = log + size("CURRENT") + size("000004.sst");
+        assert_eq!(allocated("rocksdb", tmp.path(), false).unwrap(), all);
+        assert_eq!(allocated("rocksdb", tmp.path(), true).unwrap(), log);
+    }
 }

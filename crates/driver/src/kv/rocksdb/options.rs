@@ -366,8 +366,13 @@ pub fn newest(dir: &Path) -> io::Result<Option<String>> {
         Err(e) => return absent(e),
     };
     let names = entries.into_iter().filter_map(|e| e.file_name().into_string().ok());
-    match names.filter(|n| n.starts_with("OPTIONS-") && !n.contains("dbtmp")).max() {
-        Some(name) => std::fs::read_to_string(dir.join(name)).map(Some).or_else(absent),
+    // Numbers have six digits until they need more.
+    let numbered = names.filter_map(|name| {
+        let number = name.strip_prefix("OPTIONS-")?.parse::<u64>().ok()?;
+        Some((number, name))
+    });
+    match numbered.max() {
+        Some((_, name)) => std::fs::read_to_string(dir.join(name)).map(Some).or_else(absent),
         None => Ok(None),
     }
 }
@@ -399,6 +404,16 @@ mod tests {
 
     fn parse(text: &str) -> Result<RocksDbOptions> {
         RocksDbOptions::parse("rocksdb", &text.parse().unwrap())
+    }
+
+    #[test]
+    fn the_newest_options_are_those_of_the_largest_number() {
+        let tmp = tempfile::tempdir().unwrap();
+        for name in ["OPTIONS-000007", "OPTIONS-999999", "OPTIONS-1000000", "OPTIONS-1000005.dbtmp"]
+        {
+            std::fs::write(tmp.path().join(name), name).unwrap();
+        }
+        assert_eq!(newest(tmp.path()).unwrap().as_deref(), Some("OPTIONS-1000000"));
     }
 
     #[test]

@@ -50,9 +50,24 @@ pub fn is_asked(strings: &[(&'static str, String)]) -> bool {
 /// Where the log will be, if elsewhere, and how large it grows before its records are in tables: one write
 /// buffer (`write_buffer_size`, include/rocksdb/options.h).
 pub fn log(strings: &[(&'static str, String)]) -> Option<LogElsewhere> {
-    let buffer = said(strings, "write_buffer_size").and_then(|size| size.parse().ok());
+    let buffer = said(strings, "write_buffer_size").and_then(size);
     let dir = PathBuf::from(said(strings, "wal_dir")?);
     Some(LogElsewhere { dir, enough: buffer.unwrap_or(64 << 20) })
+}
+
+/// A size of an option string as RocksDB reads it: a number, and a letter for its power of 1024 (`ParseUint64`,
+/// util/string_util.cc).
+fn size(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, letter) = text.split_at(digits);
+    let shift = match letter.chars().next().map(|c| c.to_ascii_lowercase()) {
+        Some('k') => 10,
+        Some('m') => 20,
+        Some('g') => 30,
+        Some('t') => 40,
+        _ => 0,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Directories for logs or messages that are not there yet: RocksDB makes them.
@@ -263,6 +278,17 @@ fn is_messages(name: &str) -> bool {
 mod tests {
     use super::*;
     use taillight_core::ErrorKind;
+
+    #[test]
+    fn sizes_are_read_as_rocksdb_reads_them() {
+        let enough = |buffer: &str| {
+            let text = format!("wal_dir=/l;write_buffer_size={buffer}");
+            log(&[("options", text)]).unwrap().enough
+        };
+        for (text, bytes) in [("1G", 1 << 30), ("64m", 64 << 20), ("8K", 8192), ("4096", 4096)] {
+            assert_eq!(enough(text), bytes, "{text}");
+        }
+    }
 
     #[test]
     fn the_log_is_where_the_options_file_says() {

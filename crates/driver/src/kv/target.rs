@@ -174,7 +174,10 @@ impl<E: StoreEngine> KvTarget<E> {
             OpenAs::New => OpenAs::Existing,
             how => how,
         };
-        self.reopen(how, |_| forget_pages(self.directory.path()))
+        self.reopen(how, |outside| {
+            forget_pages(self.directory.path())?;
+            outside.files.iter().try_for_each(|file| forget(&file.path))
+        })
     }
 
     fn purge(&self) -> Result<()> {
@@ -307,9 +310,14 @@ fn forget_pages(dir: &Path) -> Result<()> {
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if entry.file_type().map_err(failed)?.is_file() {
-            let file = std::fs::File::open(entry.path()).map_err(failed)?;
-            drop_cached(&[file.into()]).map_err(|e| e.with("path", dir.display()))?;
+            forget(&entry.path())?;
         }
     }
     Ok(())
+}
+
+fn forget(path: &Path) -> Result<()> {
+    let failed = |e| cannot("cannot drop the database from the page cache", path, e);
+    let file = std::fs::File::open(path).map_err(failed)?;
+    drop_cached(&[file.into()]).map_err(|e| e.with("path", path.display()))
 }

@@ -54,7 +54,9 @@ pub trait Driver: Send + std::marker::Sync {
     /// A device has the same name on each host. Errors: `Usage` where a path cannot have a number.
     fn rank_path(&self, path: &str, rank: u32) -> Result<String> {
         let device = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
-        if device || path.starts_with("/dev/") {
+        // What lies in memory there is files as elsewhere.
+        let named = path.starts_with("/dev/") && !path.starts_with("/dev/shm/");
+        if device || named {
             return Ok(path.to_owned());
         }
         let name = rank_name(rank);

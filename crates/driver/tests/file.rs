@@ -539,3 +539,53 @@ fn purge_punches_files() {
     drop(s);
     target.close().unwrap();
 }
+
+#[test]
+fn files_have_the_tail_that_is_asked_for_however_they_were_laid_out() {
+    let tmp = scratch();
+    let dir = tmp.path().join("set/");
+    let file = dir.join("taillight-0.dat");
+    let length = || std::fs::metadata(&file).unwrap().len();
+    let opened = |options: &str, size: Option<u64>| {
+        let ask = Ask { size, options, ..Ask::new(&dir, READ) };
+        ask.open().map(|target| (target.geometry().file_size, target.close().unwrap()).0)
+    };
+    opened("keep = true", Some(4 * MIB)).unwrap();
+    assert_eq!(length(), 4 * MIB);
+    // Its data is there, its tail is not.
+    opened("keep = true\ntail = \"8KiB\"", Some(4 * MIB)).unwrap();
+    assert_eq!(length(), 4 * MIB + 8192);
+    assert_eq!(opened("keep = true\ntail = \"8KiB\"", None).unwrap(), 4 * MIB);
+    assert_eq!(length(), 4 * MIB + 8192);
+    std::fs::remove_dir_all(&dir).unwrap();
+    match opened("keep = true\ntail = \"8KiB\"\nextent_size = \"64KiB\"", Some(4 * MIB)) {
+        Ok(_) => assert_eq!(length(), 4 * MIB + 8192),
+        Err(e) => eprintln!("skipped: {e}"),
+    }
+}
+
+#[test]
+fn what_only_a_ring_can_do_is_done_by_one_and_has_its_limits() {
+    let tmp = scratch();
+    let path = tmp.path().join("a");
+    let engine = |options: &str| {
+        let ask = Ask { size: Some(MIB), options, ..Ask::new(&path, WRITE) };
+        ask.open().map(|target| (fact(target.as_ref(), "io.engine"), target.close().unwrap()).0)
+    };
+    assert_eq!(engine("").unwrap(), "sync");
+    for asks in ["submit_batch = 4", "io_workers = 2", "force_async = 3"] {
+        assert!(engine(asks).unwrap().starts_with("uring"), "{asks}");
+        let e = engine(&format!("engine = \"sync\"\n{asks}")).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Usage, "{asks}: {e}");
+    }
+    for wrong in ["force_async = 4097", "names = [\"taillight-fill.dat\"]"] {
+        assert_eq!(engine(wrong).unwrap_err().kind(), ErrorKind::Usage, "{wrong}");
+    }
+}
+
+#[test]
+fn ranks_have_files_of_their_own_in_memory_and_share_the_names_of_devices() {
+    let driver = taillight_driver::find("file").unwrap();
+    assert_eq!(driver.rank_path("/dev/shm/a", 1).unwrap(), "/dev/shm/a.rank-0001");
+    assert_eq!(driver.rank_path("/dev/nvme9n9", 1).unwrap(), "/dev/nvme9n9");
+}

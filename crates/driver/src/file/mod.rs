@@ -213,7 +213,7 @@ pub const UNREGISTERED: &str = "io.fixed_buffers";
 /// Which engine, and what it cannot do.
 fn choose(options: &FileOptions, uses: &AccessNeeds) -> Result<IoEngine> {
     let engine = match options.engine {
-        IoEngine::Auto if uses.depth > 1 || options.iopoll || options.sqpoll => IoEngine::Uring,
+        IoEngine::Auto if uses.depth > 1 || options.asks_ring() => IoEngine::Uring,
         IoEngine::Auto => IoEngine::Sync,
         given => given,
     };

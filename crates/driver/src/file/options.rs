@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
-use super::fill_level::FillLevel;
+use super::fill_level::{self, FillLevel};
 use crate::options::DriverOptions;
 
 /// How I/O is issued.
@@ -177,7 +177,7 @@ pub struct FileOptions {
     /// Fill the file system of the files up to this share with a file of random data beside them, which is
     /// deleted at the end as the others are: "80%", 0% = as it is. Of a device: discard the range of the run
     /// and write this first share of it.
-    #[schemars(with = "String", title = "0% to 99%")]
+    #[schemars(with = "String", title = "0% to 99.9%")]
     pub fill: FillLevel,
     /// Lay the data out in extents of this size, each apart from the next on the disk, by taking every other
     /// one out of an allocation twice as large (ext4, XFS); 0 = as the file system does.
@@ -313,6 +313,12 @@ impl FileOptions {
             .collect()
     }
 
+    /// Whether something is asked of a ring that no other way of I/O has: `auto` is a ring then.
+    pub fn asks_ring(&self) -> bool {
+        let batch = matches!(self.submit_batch, SubmitBatch::At(_));
+        self.iopoll || self.sqpoll || batch || self.io_workers > 0 || self.force_async > 0
+    }
+
     /// The size of extents that files are to be laid out in, if they are.
     pub fn extent(&self) -> Option<u64> {
         Some(self.extent_size.0).filter(|n| *n > 0 && self.layout != LayoutPolicy::Never)
@@ -330,7 +336,7 @@ impl FileOptions {
         let mut seen = BTreeSet::new();
         for name in &self.names {
             let plain = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0']);
-            if !plain || name.starts_with(KEPT_NAMES) {
+            if !plain || name.starts_with(KEPT_NAMES) || name == fill_level::NAME {
                 return wrong(format!("`{name}` is no name for a file of the data set"));
             }
             if !seen.insert(name) {
@@ -390,12 +396,14 @@ impl DriverOptions for FileOptions {
                 return clash("submit_batch", "submit_batch belongs to engine = \"uring\"");
             }
         }
-        if self.io_workers > MOST_BATCHED {
-            return Err(Error::usage("`io_workers` is larger than any queue")
-                .of_field("io_workers")
-                .with("io_workers", self.io_workers)
-                .with("most", MOST_BATCHED)
-                .hint("0 leaves the limit to the kernel"));
+        for (name, n) in [("io_workers", self.io_workers), ("force_async", self.force_async)] {
+            if n > MOST_BATCHED {
+                return Err(Error::usage(format!("`{name}` is larger than any queue"))
+                    .of_field(name)
+                    .with(name, n)
+                    .with("most", MOST_BATCHED)
+                    .hint("0, the default, leaves it to the kernel"));
+            }
         }
         if self.engine.blocks() && (self.io_workers > 0 || self.force_async > 0) {
             return clash("io_workers", "io_workers and force_async belong to engine = \"uring\"");

@@ -80,6 +80,7 @@ pub fn no_extents(path: &Path, extent: u64, e: io::Error) -> Error {
 /// nothing.
 pub fn size_of_existing(entries: &[DataFile], request: &FileOpenSpec<'_>) -> Result<u64> {
     let sizes = entries.iter().map(|f| f.existing.as_ref().map_or(0, ExistingFile::size));
+    let sizes = sizes.map(|size| size.saturating_sub(request.options.tail.0));
     match sizes.min().unwrap_or(0) {
         0 => Err(Error::usage("the target holds no data yet and the job gives no size")
             .hint("write how much to lay out: size = \"1GiB\" under [target], or --size 1GiB")),
@@ -90,6 +91,22 @@ pub fn size_of_existing(entries: &[DataFile], request: &FileOpenSpec<'_>) -> Res
 /// What one file needs. Errors: `Usage` for a file that is too small, `Refused` for holes that
 /// would be read.
 pub fn decide(
+    found: &DataFile,
+    file_size: u64,
+    request: &FileOpenSpec<'_>,
+) -> Result<FilePreparation> {
+    let decided = of_data(found, file_size, request)?;
+    let whole = file_size.saturating_add(request.options.tail.0);
+    let lacks = |file: &ExistingFile| file.ours && file.size() < whole;
+    // Its data is there, and the end behind it is not.
+    match found.existing.as_ref().is_some_and(lacks) && decided == FilePreparation::Nothing {
+        true => Ok(FilePreparation::Resize),
+        false => Ok(decided),
+    }
+}
+
+/// What the data of one file needs. Errors: as [`decide`].
+fn of_data(
     found: &DataFile,
     file_size: u64,
     request: &FileOpenSpec<'_>,
@@ -231,6 +248,7 @@ pub fn check_space(
     entries: &[DataFile],
     preparations: &[FilePreparation],
     file_size: u64,
+    tail: u64,
 ) -> Result<u64> {
     let allocated = |f: &DataFile| f.existing.as_ref().map_or(0, ExistingFile::allocated);
     let needed: u64 = entries
@@ -244,7 +262,7 @@ pub fn check_space(
         .fold(0, u64::saturating_add);
     let mut changed = entries.iter().zip(preparations);
     if let Some((file, _)) = changed.find(|(_, p)| **p != FilePreparation::Nothing) {
-        largest(file_size, &file.path)?;
+        largest(file_size.saturating_add(tail), &file.path)?;
     }
     if needed == 0 {
         return Ok(0);

@@ -378,6 +378,7 @@ fn perform(
         let fragmented = |e| no_extents(&path, shape.extent, e);
         ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e))?;
         layout::apart(writable.as_fd(), shape.size, shape.extent).map_err(fragmented)?;
+        ftruncate(&writable, whole).map_err(|e| failed("cannot set the file's size", e))?;
     }
     match preparation {
         FilePreparation::Fill | FilePreparation::Fragment => {

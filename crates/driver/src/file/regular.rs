@@ -147,7 +147,7 @@ pub fn plan_preparation(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Resul
         }
         check_foreign(&foreign(&entries, &preparations, &request.needs), request)?;
     }
-    let grows = check_space(file_set, &entries, &preparations, file_size)?;
+    let grows = check_space(file_set, &entries, &preparations, file_size, request.options.tail.0)?;
     check_fill(file_set, dir.as_ref(), grows, request)?;
     Ok(PreparationPlan { dir, entries, preparations, file_size })
 }

@@ -14,7 +14,9 @@ pub fn expanded(written: &str) -> Result<String> {
                 .of_field("classpath")
                 .with("part", part)
         };
-        let Some(dir) = part.strip_suffix('*') else {
+        // As `java` takes it: a star behind a slash, or alone.
+        let dir = part.strip_suffix('*').filter(|dir| dir.is_empty() || dir.ends_with('/'));
+        let Some(dir) = dir else {
             if !Path::new(part).exists() {
                 return Err(wrong("is not there"));
             }
@@ -76,9 +78,12 @@ mod tests {
             format!("{at}:{at}/a.jar:{at}/b.jar")
         );
         std::fs::create_dir(dir.path().join("none")).unwrap();
-        for (part, says) in
-            [("none/*", "holds no jar"), ("gone/*", "cannot be read"), ("x.jar", "is not there")]
-        {
+        for (part, says) in [
+            ("none/*", "holds no jar"),
+            ("gone/*", "cannot be read"),
+            ("x.jar", "is not there"),
+            ("b*", "is not there"),
+        ] {
             let e = expanded(&format!("{at}/{part}")).unwrap_err();
             assert!(e.message().contains(says), "{e}");
         }

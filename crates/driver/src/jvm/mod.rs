@@ -107,7 +107,7 @@ impl DriverOptions for JvmOptions {
 
 /// Plug-ins as which binding and database stand, by what they say of themselves.
 static KNOWN: Mutex<Vec<(String, &'static Plugin)>> = Mutex::new(Vec::new());
-/// The VM, with what it is and how it was started.
+/// The VM, with what it is, and its library and how it was started.
 static STARTED: Mutex<Option<(&'static Jvm, String, Vec<String>)>> = Mutex::new(None);
 
 impl JvmOptions {
@@ -200,26 +200,17 @@ impl JvmOptions {
         let library = classpath::libjvm(&self.jvm)?;
         // Signals stay ours.
         let mut args = vec!["-Xrs".to_owned(), pauses::argument()];
+        let asked = |args: &[String]| [std::slice::from_ref(&library), args].concat();
         args.push(format!("-Djava.class.path={}", classpath::expanded(&self.classpath)?));
         args.extend(self.jvm_args.iter().cloned());
         let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((jvm, about, with)) = &*started {
-            return match *with == args {
-                true => Ok((jvm, about.clone())),
-                false => {
-                    Err(Error::usage("a process has one JVM, and it runs with other arguments")
-                        .with("it runs with", with.join(" "))
-                        .with("asked", args.join(" "))
-                        .hint(
-                            "give all targets of the driver `jvm` the same classpath and jvm_args",
-                        ))
-                }
-            };
+            return same_vm(with, &asked(&args)).map(|()| (*jvm, about.clone()));
         }
         let (jvm, about) = Jvm::start(&library, &args)?;
         pauses::begin();
         let jvm: &'static Jvm = Box::leak(Box::new(jvm));
-        *started = Some((jvm, about.clone(), args));
+        *started = Some((jvm, about.clone(), asked(&args)));
         Ok((jvm, about))
     }
 
@@ -262,6 +253,17 @@ impl JvmOptions {
         }
         Ok(())
     }
+}
+
+/// Errors: `Usage` where the VM that runs is another one, or runs with other arguments.
+fn same_vm(with: &[String], asked: &[String]) -> Result<()> {
+    if with == asked {
+        return Ok(());
+    }
+    Err(Error::usage("a process has one JVM, and it is another one or runs with other arguments")
+        .with("it runs with", with.join(" "))
+        .with("asked", asked.join(" "))
+        .hint("give all targets of the driver `jvm` the same jvm, classpath and jvm_args"))
 }
 
 /// The class that bindings extend.
@@ -404,6 +406,20 @@ impl BoundDriver for BoundJvm {
         target.end_facts = end_facts;
         pauses::since();
         Ok(Box::new(target))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn another_vm_is_refused_as_other_arguments_are() {
+        let asked = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let runs = asked(&["/jdk-17/lib/server/libjvm.so", "-Xmx1g"]);
+        assert!(super::same_vm(&runs, &runs).is_ok());
+        for other in [["/jdk-21/lib/server/libjvm.so", "-Xmx1g"], [&runs[0], "-Xmx2g"]] {
+            let e = super::same_vm(&runs, &asked(&other)).unwrap_err();
+            assert!(e.hint_text().unwrap().contains("same jvm"), "{e}");
+        }
     }
 }
 

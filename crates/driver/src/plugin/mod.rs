@@ -71,8 +71,8 @@ pub struct Plugin {
     pub description: PluginDescription,
 }
 
-/// Those that were loaded, by the name that they were asked for.
-static LOADED: Mutex<Vec<(String, &'static Plugin)>> = Mutex::new(Vec::new());
+/// Those that were loaded, by whether they are programs and the name that they were asked for.
+static LOADED: Mutex<Vec<((bool, String), &'static Plugin)>> = Mutex::new(Vec::new());
 
 impl Plugin {
     /// Loads a library once. Errors: `Usage` without a name, `Unavailable` when it cannot be used.
@@ -82,7 +82,7 @@ impl Plugin {
                 .of_field("library")
                 .hint("name it: --set target.options.library=./mine.so; docs/stores.md says what there is"));
         }
-        Plugin::once(name, || {
+        Plugin::once(false, name, || {
             let library = PluginLibrary::load(name)?;
             let described = library.describe();
             let parse = |text: String| PluginDescription::parse(&text, PluginOptions::NAMES);
@@ -94,7 +94,7 @@ impl Plugin {
     /// Starts a program once, and again when it ended. Errors: `Usage` when it is none that serves operations.
     pub fn start(options: &ProcessOptions) -> Result<&'static Plugin> {
         let patience = Duration::from_nanos(options.patience.0);
-        let plugin = Plugin::once(&options.command, || {
+        let plugin = Plugin::once(true, &options.command, || {
             let (program, text) = DriverProgram::start(&options.command, patience)?;
             let described = PluginDescription::parse(&text, ProcessOptions::NAMES);
             // The job names a program that is no driver: nothing was touched.
@@ -111,17 +111,23 @@ impl Plugin {
         Ok(plugin)
     }
 
-    fn once(name: &str, make: impl FnOnce() -> Result<Plugin>) -> Result<&'static Plugin> {
+    fn once(
+        apart: bool,
+        name: &str,
+        make: impl FnOnce() -> Result<Plugin>,
+    ) -> Result<&'static Plugin> {
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         loaded.retain(|(_, plugin)| match &plugin.carrier {
             PluginCarrier::Library(_) => true,
             PluginCarrier::Program(program) => program.is_alive(),
         });
-        if let Some((_, plugin)) = loaded.iter().find(|(known, _)| known == name) {
+        if let Some((_, plugin)) =
+            loaded.iter().find(|((kind, known), _)| *kind == apart && known == name)
+        {
             return Ok(plugin);
         }
         let plugin: &'static Plugin = Box::leak(Box::new(make()?));
-        loaded.push((name.to_owned(), plugin));
+        loaded.push(((apart, name.to_owned()), plugin));
         Ok(plugin)
     }
 }

@@ -11,6 +11,11 @@ use crate::contract::{Completion, OpenSpec};
 /// Every claimed action works and loses nothing (but for the purge, which comes last); every
 /// other one is refused as unavailable.
 pub(super) fn admin(b: &CheckContext<'_>) -> Checked {
+    let reads = b.caps.keyed() && b.caps.stores_data;
+    if reads {
+        // Whatever earlier checks have left there.
+        put(b, b.session()?.as_mut(), 0, 1)?;
+    }
     for action in AdminAction::ALL {
         let done = b.target.admin(action);
         if !b.caps.admin.contains(&action) {
@@ -19,7 +24,7 @@ pub(super) fn admin(b: &CheckContext<'_>) -> Checked {
             continue;
         }
         done.map_err(|e| format!("{action:?}: {e}"))?;
-        if b.caps.keyed() && b.caps.stores_data {
+        if reads {
             let mut session = b.session()?;
             let read = get(b, session.as_mut(), 0)?;
             let expected = match action {

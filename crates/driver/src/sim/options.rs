@@ -136,7 +136,10 @@ impl DriverOptions for SimOptions {
                 return bad("service", "service.from is over to");
             }
             ServiceTime::Clumps { share, length, .. }
-                if !(share > 0.0 && length >= 1.0 && share / (1.0 - share) / length <= 1.0) =>
+                if !(share > 0.0
+                    && share < 1.0
+                    && length >= 1.0
+                    && share / (1.0 - share) / length <= 1.0) =>
             {
                 let why = "service.share must lie between 0 and 1, and service.length be 1 or more, and \
                            so large that stretches of that share can be apart";
@@ -155,5 +158,26 @@ impl DriverOptions for SimOptions {
             return bad("stalls", "a stall's period must be longer than its length");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_all_or_more_is_none() {
+        let parsed = |share: &str| {
+            let text = format!(
+                "service = {{ kind = \"clumps\", common = \"1us\", from = \"2us\", to = \"3us\", \
+                 share = {share}, length = 4.0 }}"
+            );
+            SimOptions::parse("sim", &text.parse().unwrap())
+        };
+        assert!(parsed("0.5").is_ok());
+        for share in ["0.0", "1.0", "1.5", "-0.5"] {
+            let e = parsed(share).unwrap_err();
+            assert!(e.to_string().contains("between 0 and 1"), "{share}: {e}");
+        }
     }
 }

@@ -300,10 +300,14 @@ impl Session for RingSession {
         self.flush()?;
         let min = min.min(self.in_flight);
         let mut done = self.reap(out)?;
+        if done == 0 && min == 0 && self.in_flight > 0 && self.ring.needs_call() {
+            self.ring.collect().map_err(failed)?;
+            done += self.reap(out)?;
+        }
         while done < min {
             let left = until.map(|until| until.since(MonoClock.now()).max(0) as u64);
             match left {
-                Some(0) => self.flush()?,
+                Some(0) => self.ring.collect().map_err(failed)?,
                 // The next call of an operation has to begin when the one before it ends.
                 left => self.ring.wait(1, left).map_err(failed)?,
             }

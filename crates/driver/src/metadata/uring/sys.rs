@@ -42,6 +42,9 @@ pub enum RingCall {
     Mkdir,
 }
 
+/// Asks io_uring_enter(2) for what is finished.
+const ENTER_GETEVENTS: u32 = 1;
+
 /// Memory of a slot that the kernel reads or writes.
 struct SlotMemory {
     path: PathBuffer,
@@ -68,7 +71,8 @@ fn how(flags: OFlags, mode: u32, resolve: ResolveFlags) -> OpenHow {
 /// A ring for one thread with so many entries.
 fn ring(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
-    builder.dontfork().setup_coop_taskrun().setup_single_issuer();
+    // What is finished shows with the next call of this thread; the flag says that there is something.
+    builder.dontfork().setup_coop_taskrun().setup_taskrun_flag().setup_single_issuer();
     match builder.build(entries) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries),
         made => made,
@@ -195,6 +199,20 @@ impl CallRing {
         self.hand_over(want, timeout_ns)
     }
 
+    /// Whether completions are waiting in the kernel that only a call brings out.
+    #[inline]
+    pub fn needs_call(&mut self) -> bool {
+        self.uring.submission().taskrun()
+    }
+
+    /// Hands over what was pushed and brings out what is finished, without waiting.
+    pub fn collect(&mut self) -> io::Result<()> {
+        let pushed = self.uring.submission().len() as u32;
+        // SAFETY: no argument but counts; what was pushed is as `push` says.
+        let taken = unsafe { self.uring.submitter().enter::<()>(pushed, 0, ENTER_GETEVENTS, None) };
+        self.handed_over(taken)
+    }
+
     fn hand_over(&mut self, want: usize, timeout_ns: Option<u64>) -> io::Result<()> {
         let time = timeout_ns
             .map(|ns| Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32));
@@ -204,6 +222,10 @@ impl CallRing {
             }
             _ => self.uring.submit_and_wait(want),
         };
+        self.handed_over(taken)
+    }
+
+    fn handed_over(&mut self, taken: io::Result<usize>) -> io::Result<()> {
         // What is left in the queue was not taken.
         self.unsubmitted = self.uring.submission().len() as u32;
         match taken {

@@ -30,6 +30,12 @@ pub fn probe(path: &Path) -> io::Result<DirectIoLimits> {
             return Ok(direct);
         }
         let file = open(path, OFlags::RDONLY | OFlags::DIRECT)?;
+        if meta.is_file() && meta.len() == 0 {
+            // Reads at its end move nothing, and are not asked for their alignment. Its neighbours may be.
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            let unknown = "the file is empty, and nothing beside it tells which alignment it needs";
+            return probe(dir.unwrap_or(Path::new("."))).map_err(|_| io::Error::other(unknown));
+        }
         return tried(|buffer| file.read_at(buffer, 0).map(|_| ()));
     }
     let file = open(path, OFlags::RDWR | OFlags::TMPFILE | OFlags::DIRECT)?;

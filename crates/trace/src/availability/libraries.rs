@@ -55,7 +55,8 @@ fn find_in(name: &str, dir: &Path) -> Option<FoundLibrary> {
         .map(|e| e.path())
         .collect();
     files.sort();
-    let path = files.first()?.canonicalize().ok()?;
+    // A link that leads nowhere is passed over.
+    let path = files.iter().find_map(|file| file.canonicalize().ok())?;
     let file = path.file_name()?.to_string_lossy().into_owned();
     let version =
         file.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('.')).map(str::to_owned);
@@ -77,5 +78,9 @@ mod tests {
         let found = find("libstore", &dirs).unwrap();
         assert_eq!(found.version.as_deref(), Some("7.8.3"));
         assert!(find("libother", &dirs).is_none());
+        std::os::unix::fs::symlink("gone", at("libbroken.so")).unwrap();
+        assert!(find("libbroken", &dirs).is_none());
+        std::fs::write(at("libbroken.so.7"), "").unwrap();
+        assert_eq!(find("libbroken", &dirs).unwrap().version.as_deref(), Some("7"));
     }
 }

@@ -38,6 +38,8 @@ fn blkio(text: &str) -> Option<u64> {
 #[derive(Debug, Default)]
 pub(crate) struct TaskSource {
     before: BTreeMap<String, ThreadTimes>,
+    /// The last reading had not all threads: one that it lacks may be an old one.
+    partial: bool,
     accounted: bool,
     lacks: Option<String>,
     cut: bool,
@@ -46,7 +48,10 @@ pub(crate) struct TaskSource {
 impl TaskSource {
     fn read(&mut self, sys: &Sys) -> BTreeMap<String, ThreadTimes> {
         let mut names = sys.names("/proc/self/task");
-        self.cut |= names.len() > THREADS_MAX;
+        // Those that were looked at before first: a place that becomes free is taken by one that ran unseen.
+        names.sort_by_cached_key(|name| !self.before.contains_key(name));
+        self.partial = names.len() > THREADS_MAX;
+        self.cut |= self.partial;
         names.truncate(THREADS_MAX);
         let accounted = self.accounted;
         let read = |name: String| {
@@ -71,6 +76,7 @@ impl HostSource for TaskSource {
         if out.is_none() {
             self.accounted = sys.number("/proc/sys/kernel/task_delayacct") == Some(1);
         }
+        let partial = self.partial;
         let now = self.read(sys);
         if now.values().all(|t| t.sched.is_none()) {
             self.lacks =
@@ -81,9 +87,9 @@ impl HostSource for TaskSource {
             return;
         };
         // A new thread began at zero; what a thread did after its last reading is not seen.
-        let was = |name: &String| {
-            before.get(name).copied().unwrap_or(ThreadTimes { sched: Some((0, 0)), blkio: Some(0) })
-        };
+        let new = ThreadTimes { sched: Some((0, 0)), blkio: Some(0) };
+        let new = if partial { ThreadTimes::default() } else { new };
+        let was = |name: &String| before.get(name).copied().unwrap_or(new);
         let (mut run, mut wait, mut io) = (None, None, None);
         let add = |sum: &mut Option<f64>, n: u64| *sum = Some(sum.unwrap_or(0.0) + n as f64);
         for (name, thread) in &self.before {
@@ -153,6 +159,26 @@ mod tests {
         assert_eq!(of(&values, "blkio"), Some(110.0));
         assert_eq!(of(&values, "threads"), Some(2.0));
         assert_eq!(tasks.missing(), None);
+    }
+
+    #[test]
+    fn a_thread_that_was_not_looked_at_before_has_not_done_all_in_one_window() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path();
+        let task = |n: usize| format!("proc/self/task/{n}/schedstat");
+        for n in 10_000..10_000 + THREADS_MAX + 8 {
+            put(root, &task(n), "9000000000 9000000000 3\n");
+        }
+        let mut tasks = TaskSource::default();
+        let values = two(&mut tasks, root, || {
+            for n in 10_000..10_008 {
+                std::fs::remove_dir_all(root.join(format!("proc/self/task/{n}"))).unwrap();
+            }
+            put(root, &task(10_008), "9004000000 9002000000 9\n");
+        });
+        assert_eq!(of(&values, "run"), Some(2.0));
+        assert_eq!(of(&values, "wait"), Some(1.0));
+        assert!(tasks.missing().unwrap().contains("only the first"));
     }
 
     #[test]

@@ -51,7 +51,10 @@ pub fn parse(text: &str) -> Result<Logs> {
 /// A number, also where it stands in quotes, with its unit or in hexadecimal, as some versions print it.
 fn number(value: &Value) -> Option<u64> {
     match value {
-        Value::Number(n) => n.as_u64().or_else(|| n.as_f64().map(|f| f as u64)),
+        Value::Number(n) => {
+            let whole = |f: &f64| *f >= 0.0;
+            n.as_u64().or_else(|| n.as_f64().filter(whole).map(|f| f as u64))
+        }
         Value::String(text) => match text.strip_prefix("0x") {
             Some(hex) => {
                 let end = hex.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(hex.len());
@@ -189,6 +192,15 @@ mod tests {
 
     const ERRORS: &str = r#"{"errors":[{"error_count":3,"sqid":1,"cmdid":2,
         "status_field":"0x4004(INVALID)","lba":9,"nsid":1},{"error_count":0}]}"#;
+
+    #[test]
+    fn a_number_below_zero_is_none() {
+        assert_eq!(number(&serde_json::json!(-1)), None);
+        assert_eq!(number(&serde_json::json!(-0.5)), None);
+        assert_eq!(number(&serde_json::json!(4.5e3)), Some(4500));
+        let e = parse(&SMART.replace("\"temperature\":301", "\"temperature\":-1")).unwrap_err();
+        assert!(e.to_string().contains("temperature"), "{e}");
+    }
 
     #[test]
     fn each_log_is_read() {

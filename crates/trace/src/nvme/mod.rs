@@ -9,6 +9,7 @@ pub mod json;
 pub mod ocp;
 pub mod pages;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, Result};
@@ -77,12 +78,14 @@ impl Drives {
     pub fn after(self) -> Option<NvmeFile> {
         let again = |(path, mut drive): (PathBuf, NvmeDrive)| {
             if drive.before.is_some() {
-                drive.missing.clear();
                 match open(&path).and_then(|d| read(&d, &mut drive)) {
                     Ok(logs) => drive.after = Some(logs),
                     Err(e) => drive.missing.push(format!("after the run: {e}")),
                 }
             }
+            // What lacks before and after is said once.
+            let mut said = BTreeSet::new();
+            drive.missing.retain(|what| said.insert(what.clone()));
             drive
         };
         let drives: Vec<NvmeDrive> = self.list.into_iter().map(again).collect();

@@ -2,12 +2,18 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{plan, run, run_until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::common::{self, plan, run, run_until};
 use taillight_core::Percentile;
-use taillight_core::plan::{Arrival, CaptureMode, MixPart, Sync};
+use taillight_core::plan::{Arrival, CaptureMode, MixPart, Sync, VerifyMode};
 use taillight_core::units::{ByteSize, Span};
-use taillight_core::{OpKind, Record, Status};
-use taillight_engine::StopReason;
+use taillight_core::{Error, OpKind, Record, Result, Status};
+use taillight_driver::{
+    AdminAction, Geometry, OpenSpec, Session, SessionSpec, Target, VirtualTime,
+};
+use taillight_engine::{StopFlag, StopReason};
 use taillight_stats::Dist;
 
 fn percentile(ios: &[Record], of: fn(&Record) -> u64, p: &str) -> u64 {
@@ -321,4 +327,66 @@ fn a_stop_request_is_seen_soon_by_operations_that_complete_at_once() {
     let done = run_until(&p, Some(2)).unwrap();
     assert_eq!(done.outcome.reason, StopReason::Stopped);
     assert!(start.elapsed().as_secs() < 30);
+}
+
+/// A target that tells whether it was closed.
+struct ClosingTarget {
+    inner: Box<dyn Target>,
+    sessions: bool,
+    closed: Arc<AtomicBool>,
+}
+
+impl Target for ClosingTarget {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        match self.sessions || spec.worker == 0 {
+            true => self.inner.session(spec),
+            false => Err(Error::unavailable("no session")),
+        }
+    }
+    fn admin(&self, action: AdminAction) -> Result<()> {
+        self.inner.admin(action)
+    }
+    fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
+        self.inner.virtual_time()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        self.closed.store(true, Ordering::Relaxed);
+        self.inner.close()
+    }
+}
+
+#[test]
+fn a_load_that_cannot_begin_closes_its_target() {
+    for driver in ["sim", "null"] {
+        for sessions in [true, false] {
+            let mut plan = common::plan(driver, "");
+            plan.workloads[0].workers = 2;
+            if sessions {
+                (plan.verify.mode, plan.verify.run) = (VerifyMode::Inline, Some("/nowhere".into()));
+            }
+            let bound = taillight_driver::bind(&plan.target).unwrap();
+            plan.target.options = bound.options().unwrap();
+            let stop = StopFlag::default();
+            let spec = OpenSpec {
+                plan: &plan,
+                run_id: "t",
+                destroy: None,
+                stop: &stop,
+                fits: &|_| Ok(()),
+            };
+            let inner = bound.open(&spec, &mut |_| true).unwrap();
+            let closed = Arc::<AtomicBool>::default();
+            let target = ClosingTarget { inner, sessions, closed: closed.clone() };
+            let dir = tempfile::tempdir().unwrap();
+            let id = common::fresh_id();
+            let place = (id.as_str(), &*dir.path().join("run"));
+            let ran =
+                common::run_on(Box::new(target), &plan, place, &stop, &mut Default::default());
+            assert!(ran.is_err(), "{driver}");
+            assert!(closed.load(Ordering::Relaxed), "{driver}, sessions {sessions}");
+        }
+    }
 }

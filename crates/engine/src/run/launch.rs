@@ -18,7 +18,7 @@ use taillight_rundir::{RunDir, TableWriter};
 
 use super::ending::{IdleEnd, LoadEnd, gave_up, loaded};
 use super::setup::worker_specs;
-use super::{EngineRequest, LoadResult, StopFlag, captures, cpu_s, threads};
+use super::{EngineRequest, LoadResult, StopFlag, captures, closed, cpu_s, threads};
 use crate::clock::DisciplinedClock;
 use crate::collector::{Collector, IntervalLog, Observer, SPARE_INTERVALS};
 use crate::keyspace::KeySpace;
@@ -99,9 +99,14 @@ fn load_with<B: Probes>(
     probes: Arc<B>,
 ) -> Result<LoadResult> {
     let space = keyspace(plan, target.as_ref());
-    let worker_specs = worker_specs(plan, target.as_ref(), space.as_ref())?;
     let LoadOf { run_id, output, loaded } = run;
-    let verify = super::verify::prepare(plan, target.geometry(), run_id, loaded)?;
+    let prepared = worker_specs(plan, target.as_ref(), space.as_ref()).and_then(|specs| {
+        Ok((specs, super::verify::prepare(plan, target.geometry(), run_id, loaded)?))
+    });
+    let (worker_specs, verify) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(closed(target, error)),
+    };
     let path = output.as_ref().map(|output| output.dir.path());
     let (capture, pool, no_capture) =
         match captures(plan).then(|| capture(plan, run_id, path, worker_specs.len())) {
@@ -249,16 +254,20 @@ fn run_simulated<B: Probes>(
 ) -> Result<LoadResult> {
     let timeline = timeline(&shared.plan, time.now());
     let clock = SimClock::new(time.clone());
-    let mut workers = Vec::new();
-    for spec in worker_specs {
+    let worker = |spec: WorkerSpec| {
         let ends_run = shared.plan.workloads[usize::from(spec.workload)].ends_run;
         let handles = worker_handles(&shared, target.as_ref(), &spec)?;
         let worker = build_worker(&shared, spec, timeline, handles, clock.clone());
-        workers.push(SimulatedWorker::new(worker, ends_run));
-    }
+        Ok(SimulatedWorker::new(worker, ends_run))
+    };
+    let workers: Result<Vec<_>> = worker_specs.into_iter().map(worker).collect();
     let RunContext { messages, spare_in, stop, logs, observers } = context;
-    // Virtual time begins at zero in each process, whenever that is.
-    threads::agreed_start(observers)?;
+    // Virtual time begins at zero in each process, whenever that is. Without it no session is left.
+    let begun = workers.and_then(|workers| threads::agreed_start(observers).map(|_| workers));
+    let workers = match begun {
+        Ok(workers) => workers,
+        Err(error) => return Err(closed(target, error)),
+    };
     let thresholds = shared.thresholds.clone();
     let mut collector =
         Collector::new(&shared.plan, timeline, spare_in, thresholds, logs.intervals);

@@ -131,7 +131,10 @@ pub fn run_probed<B: Probes>(
     mut request: EngineRequest<'_>,
     probes: Arc<B>,
 ) -> Result<EngineOutcome> {
-    let overhead = crate::calibrate::calibrate(request.plan, &*target)?;
+    let overhead = match crate::calibrate::calibrate(request.plan, &*target) {
+        Ok(overhead) => overhead,
+        Err(error) => return Err(closed(target, error)),
+    };
     let mut facts = target.facts();
     for w in &request.plan.workloads {
         let trace = w.trace.as_ref().map(crate::trace::words);
@@ -139,11 +142,7 @@ pub fn run_probed<B: Probes>(
     }
     let before = match before::run(&*target, &mut request) {
         Ok(phases) => phases,
-        Err(error) => {
-            // The reason matters more than how closing went.
-            let _ = target.close();
-            return Err(error);
-        }
+        Err(error) => return Err(closed(target, error)),
     };
     let mut loaded = launch::load(target, &mut request, probes)?;
     let capture = loaded.capture.take();
@@ -155,6 +154,12 @@ pub fn run_probed<B: Probes>(
         capture.into_iter().for_each(CaptureDir::persist);
     }
     Ok(outcome)
+}
+
+/// The reason why there is no load, with the target closed: it matters more than how closing went.
+fn closed(target: Box<dyn Target>, why: Error) -> Error {
+    let _ = target.close();
+    why
 }
 
 /// Load generation without a run directory, for calibration: measured operations and their time.

@@ -61,7 +61,7 @@ pub fn run<B: Probes>(
     for (number, spec) in worker_specs.into_iter().enumerate() {
         let (start_in, start) = mpsc::channel::<Timeline>();
         starts.push(start_in);
-        let (shared, target) = (shared.clone(), target.clone());
+        let (shared, held) = (shared.clone(), target.clone());
         let (ready, ended) = (ready_in.clone(), ended_in.clone());
         let stop = context.stop.raw();
         let body = move || {
@@ -70,7 +70,7 @@ pub fn run<B: Probes>(
             let messages = shared.channels.messages.clone();
             let report = ended.clone();
             let all = AssertUnwindSafe(|| {
-                run_worker(&shared, &**target, spec, origin, &stop, &ready, start).map(
+                run_worker(&shared, &**held, spec, origin, &stop, &ready, start).map(
                     |(result, end)| {
                         shared.load.left(end.measured, ends_run);
                         if result.is_err() || end.target_lost {
@@ -89,13 +89,13 @@ pub fn run<B: Probes>(
                 let _ = ended.send(WorkerEnded { number, result: Err(bug()), end: None });
             }
         };
-        let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
-        let thread = thread.map_err(|e| {
-            Error::unavailable("cannot start a thread")
-                .source(e)
-                .hint("ask for fewer workers, or raise the limit on processes (ulimit -u)")
-        });
-        threads.push(thread?);
+        match spawn(number, body) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                nobody_starts(starts, threads, target);
+                return Err(error);
+            }
+        }
     }
     drop((ready_in, ended_in));
     let answers = (0..threads.len()).map(|_| {
@@ -126,6 +126,18 @@ pub fn run<B: Probes>(
         collect(shared, target, WorkerThreads { threads, ended }, timeline, samples, context)?;
     session_facts.append(&mut loaded.session_facts);
     Ok(LoadResult { counter: origin.is_some(), session_facts, ..loaded })
+}
+
+fn spawn(
+    number: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<std::thread::JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
+    thread.map_err(|e| {
+        Error::unavailable("cannot start a thread")
+            .source(e)
+            .hint("ask for fewer workers, or raise the limit on processes (ulimit -u)")
+    })
 }
 
 /// The workers see their start signal gone and leave; then the target is closed.

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{ended, scratch, start_measuring, summary, taillight};
+use crate::common::{ended, scratch, start_measuring, summary, taillight, witnessed};
 use postgres_server::PostgresServer;
 use taillight_s3test::Certs;
 
@@ -38,6 +38,7 @@ fn passwords_are_proved_over_tls_and_without() {
     let home = scratch();
     let dir = home.path();
     run_as(dir, server.port, "bench", "right", "--output plain", 0);
+    assert_eq!(witnessed(&summary(dir, "plain")), [1.0], "scans of the table's index");
     for (user, password) in [("bench", "wrong"), ("nobody", "right")] {
         let said = run_as(dir, server.port, user, password, "--output no", 4);
         assert!(said.contains("does not accept the password"), "{said}");

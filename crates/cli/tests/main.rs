@@ -45,5 +45,6 @@ mod sweep;
 mod tracing;
 mod verify;
 mod verify_inline;
+mod witness;
 mod words;
 mod ycsb;

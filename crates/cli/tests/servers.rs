@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{
     ended, has_library, run_job, scratch, signal, start_as, start_measuring, summary, taillight,
+    witnessed,
 };
 use serde_json::Value;
 use taillight_s3test::{
@@ -98,6 +99,8 @@ fn redis_workload(server: &TestServer, operations: u32, workload: &str) -> Value
     let summary = summary(server.dir.path(), "out");
     assert_eq!(summary["totals"]["count"], operations);
     assert_eq!(summary["totals"]["errors"], 0);
+    let ratios = witnessed(&summary);
+    assert!(ratios.len() >= 2 && ratios.iter().all(|ratio| *ratio == 1.0), "{summary:#}");
     summary
 }
 

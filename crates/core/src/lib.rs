@@ -26,6 +26,7 @@ pub mod secret;
 pub mod stop;
 pub mod suggest;
 pub mod units;
+pub mod witness;
 
 pub use clock::{Clock, MonoClock, Stamp};
 pub use error::{Error, ErrorKind, Result};

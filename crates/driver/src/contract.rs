@@ -19,6 +19,7 @@ use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan, rank_name};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
+use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, Op, Result, Stamp, Status, StopFlag};
 
 pub use crate::options::OptionDoc;
@@ -195,6 +196,11 @@ pub trait Target: Send + std::marker::Sync {
     /// interval from the collector's thread, never from a worker. Counters are totals since the
     /// target was opened and end in `_total`; everything else is a level.
     fn sample(&self, _out: &mut dyn FnMut(&str, f64)) {}
+    /// Counters that somebody else keeps of its operations or bytes, as they stand now: asked once before the load
+    /// and once when every session is gone. They are the same both times, in their order.
+    fn witness(&self) -> Vec<WitnessCount> {
+        Vec::new()
+    }
     /// The event queue of a target that runs on virtual time.
     fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
         None

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use taillight_core::plan::Plan;
 use taillight_core::samples::{SampleDisplay, target_prefix};
+use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, Result};
 use taillight_machine::block;
 
@@ -137,6 +138,28 @@ impl Target for OpenTargets {
                 }),
             }
         }
+    }
+
+    /// What two targets share, such as a disk, is one counter that the workloads of both raise.
+    fn witness(&self) -> Vec<WitnessCount> {
+        let mut all: Vec<WitnessCount> = Vec::new();
+        for (number, t) in self.targets.iter().enumerate() {
+            let places = (0u16..).zip(&self.places).filter(|(_, place)| place.target == number);
+            let workloads: Vec<u16> = places.map(|(workload, _)| workload).collect();
+            for count in t.target.witness() {
+                let same = |it: &&mut WitnessCount| {
+                    (&it.source, it.unit, &it.ops) == (&count.source, count.unit, &count.ops)
+                };
+                match all.iter_mut().find(same) {
+                    Some(it) => {
+                        it.workloads.get_or_insert_default().extend(&workloads);
+                        (it.less, it.more) = (it.less.or(count.less), it.more.or(count.more));
+                    }
+                    None => all.push(WitnessCount { workloads: Some(workloads.clone()), ..count }),
+                }
+            }
+        }
+        all
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -12,6 +12,7 @@ pub mod block;
 pub mod cgroup;
 pub mod cpu;
 pub mod exports;
+pub mod io_counters;
 pub mod loops;
 pub mod memory;
 pub mod mounts;

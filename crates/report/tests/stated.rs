@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{self, START, Sample};
+use taillight_core::OpKind;
 use taillight_core::samples::{SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit};
+use taillight_core::witness::{Witness, WitnessUnit};
 use taillight_explain::Layer;
 use taillight_report::{MadeReport, ReportOptions, make};
 use taillight_rundir::layers::{LayerRow, LayerWriter};
@@ -121,4 +123,39 @@ fn stamps_of_any_source_end_in_a_verdict() {
     let found = made.explanations[0].as_ref().unwrap();
     let device = found.layers.iter().find(|share| share.layer == Layer::Device).unwrap();
     assert!(device.outliers > 0 && device.outliers == found.outliers, "{:?}", found.layers);
+}
+
+/// What a kernel's counter of reads said of a run that counted a GiB.
+fn witness(witnessed: u64) -> Witness {
+    Witness {
+        source: "/proc/diskstats of vda, bytes read".into(),
+        unit: WitnessUnit::Bytes,
+        ops: vec![OpKind::Read],
+        counted: 1 << 30,
+        witnessed,
+        uncertain: 0,
+        own: None,
+        less: None,
+        more: None,
+        shared: true,
+    }
+}
+
+#[test]
+fn a_witness_that_nothing_explains_is_a_warning() {
+    for (witnessed, explained) in [(1 << 30, true), (3 << 30, true), (1 << 29, false)] {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("run");
+        common::write(&path, &sample());
+        edit(&path, |manifest| manifest.witness = vec![witness(witnessed)]);
+        let made = report(&path);
+        let summary = &made.summaries[0];
+        let it = &summary.witness[0];
+        let ratio = witnessed as f64 / (1u64 << 30) as f64;
+        assert_eq!((it.explained, it.ratio), (explained, Some(ratio)));
+        let warned = summary.verdict.reasons.iter().any(|reason| reason.code == "witness");
+        assert_eq!(warned, !explained, "{:?}", summary.verdict);
+        let page = fs::read_to_string(path.join(names::REPORT)).unwrap();
+        assert!(page.contains("vda, bytes read: "), "{witnessed}");
+    }
 }

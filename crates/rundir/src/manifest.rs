@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::capability::{DriverFacts, TargetKind};
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::samples::SampleDisplay;
+use taillight_core::witness::Witness;
 
 use crate::host::HostInfo;
 use crate::origin::RunOrigin;
@@ -80,6 +81,9 @@ pub struct Manifest {
     /// What became of the blocks of an end-to-end stream, warm-up included; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_to_end: Option<EndToEndInfo>,
+    /// Counters that others keep of the same operations and bytes, beside the run's own; absent where nobody counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub witness: Vec<Witness>,
     /// Size and checksum of every file that holds what was measured, to notice later damage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileSum>,
@@ -113,6 +117,7 @@ impl Manifest {
             schedule: None,
             misses: 0,
             end_to_end: None,
+            witness: Vec::new(),
             files: Vec::new(),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taillight_core::witness::Witness;
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
 
 use crate::bus::BusInfo;
@@ -84,6 +85,9 @@ pub struct Summary {
     /// The same in one line, in the words of the driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_text: Option<String>,
+    /// What others counted of the same operations and bytes, beside the run's own count; absent where nobody counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub witness: Vec<WitnessSummary>,
     /// Why the tail is slow, largest first; null until traced.
     pub cause: Option<Vec<Cause>>,
     /// What the machine did in the measure phase; absent when it was not sampled.
@@ -104,6 +108,21 @@ pub struct Summary {
 
 /// Most entries in one list of outliers.
 pub const OUTLIERS_MAX: usize = 1000;
+
+/// A count that somebody else kept too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WitnessSummary {
+    /// Both counts, and what explains that they differ.
+    #[serde(flatten)]
+    pub counts: Witness,
+    /// Witnessed over counted; absent where nothing was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Whether what is known explains the difference; a warning where it does not.
+    pub explained: bool,
+    /// The same in words.
+    pub text: String,
+}
 
 /// The answer in words.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

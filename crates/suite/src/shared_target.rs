@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, Result};
 use taillight_driver::{
     AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, VirtualTime,
@@ -79,6 +80,9 @@ impl Target for TargetView {
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
         self.target.sample(out);
+    }
+    fn witness(&self) -> Vec<WitnessCount> {
+        self.target.witness()
     }
     fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
         self.target.virtual_time()

@@ -80,6 +80,7 @@ pub fn conclude(
     manifest.clock.source = outcome.clock;
     manifest.misses = outcome.misses;
     manifest.end_to_end = outcome.end_to_end;
+    manifest.witness.clone_from(&outcome.witness);
     let saved = sums::file_sums(&run.dir).and_then(|files| {
         manifest.files = files;
         run.dir.write_manifest(&manifest)

@@ -83,6 +83,13 @@ pub fn summary(dir: &Path, run: &str) -> Value {
     json(&dir.join(run).join("summary.json"))
 }
 
+/// What others counted over what the run did; nothing of it may be unexplained.
+pub fn witnessed(summary: &Value) -> Vec<f64> {
+    let all = summary["witness"].as_array().cloned().unwrap_or_default();
+    assert!(all.iter().all(|it| it["explained"] == true), "{all:#?}");
+    all.iter().filter_map(|it| it["ratio"].as_f64()).collect()
+}
+
 pub fn manifest(dir: &Path, run: &str) -> Value {
     json(&dir.join(run).join("manifest.json"))
 }

@@ -24,6 +24,7 @@ mod sys;
 mod target;
 mod uring;
 mod ways;
+mod witness;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -53,6 +54,7 @@ use path::TargetPath;
 use target::{FileTarget, Guarded, IoMethod};
 use uring::RingConfig;
 use uring::setup::{RingSetup, probe_discard};
+use witness::FileWitness;
 
 /// Deepest queue of a worker: its token slots.
 const MAX_DEPTH: u32 = 4096;
@@ -357,6 +359,7 @@ impl OpenedTarget {
         let share = resident.map_or("unknown".to_owned(), |s| format!("{:.2} %", s * 100.0));
         facts.push(("cache.resident_at_start".to_owned(), share));
         let below = describe(&files[0], device, &mut facts);
+        let cached = options.ways().iter().any(|way| !way.direct);
         Ok(FileTarget {
             shape: options
                 .ways()
@@ -375,6 +378,7 @@ impl OpenedTarget {
             made,
             guarded: Guarded::new(watched, request.spec.stop),
             held: Arc::strong_count(&files),
+            witness: FileWitness::new(&files, cached),
             ways,
             files,
         })

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FallocateFlags, fallocate, fsync};
 use rustix::io::ReadWriteFlags;
 use taillight_core::plan::{Plan, Sync};
+use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, Result, StopFlag};
 use taillight_machine::Sys;
 
@@ -21,6 +22,7 @@ use crate::file::sys::{self, Mapping, SharedMap};
 use crate::file::uring::setup::RingSetup;
 use crate::file::uring::{RingConfig, UringSession};
 use crate::file::ways::Ways;
+use crate::file::witness::FileWitness;
 use crate::guard;
 use crate::ownership::MarkedFiles;
 use crate::trial;
@@ -143,6 +145,7 @@ pub struct FileTarget {
     /// Keeps a warmed cache in use.
     pub warm: Vec<Mapping>,
     pub guarded: Guarded,
+    pub witness: FileWitness,
 }
 
 impl FileTarget {
@@ -247,6 +250,10 @@ impl Target for FileTarget {
 
     fn session_facts(&self) -> Facts {
         buffers::facts(self.shape, self.limits, &Sys::default())
+    }
+
+    fn witness(&self) -> Vec<WitnessCount> {
+        self.witness.counts()
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
+use taillight_core::witness::WitnessCount;
 use taillight_core::{OpKind, Result};
 
 pub use fault::StoreError;
@@ -83,6 +84,11 @@ impl OutsideFiles {
     }
 }
 
+/// Operations that store or remove records, and those that look single ones up.
+const WRITES: [OpKind; 5] =
+    [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Delete, OpKind::RmwUpdate];
+const READS: [OpKind; 2] = [OpKind::Get, OpKind::RmwGet];
+
 /// A store's library with the options of the run: opens and destroys databases.
 trait StoreEngine: Send + Sync + 'static {
     /// An opened database.
@@ -135,6 +141,10 @@ trait KeyValueStore: Send + Sync + 'static {
     fn facts(&self, _out: &mut Vec<(String, String)>) {}
     /// Statistics now; see [`crate::Target::sample`].
     fn sample(&self, _out: &mut dyn FnMut(&str, f64)) {}
+    /// Its counters of what it was asked; see [`crate::Target::witness`].
+    fn witness(&self) -> Vec<WitnessCount> {
+        Vec::new()
+    }
 }
 
 /// One worker's access to a store. Allocates nothing per operation in our code.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use taillight_core::plan::Plan;
+use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, Result};
 
 use super::directory::{Beside, DatabaseDirectory, DirectoryRequest};
@@ -256,6 +257,9 @@ impl<E: StoreEngine> Target for KvTarget<E> {
         if let Ok(store) = self.store() {
             store.sample(out);
         }
+    }
+    fn witness(&self) -> Vec<WitnessCount> {
+        self.store().map_or_else(|_| Vec::new(), |store| store.witness())
     }
     fn close(mut self: Box<Self>) -> Result<()> {
         self.end()

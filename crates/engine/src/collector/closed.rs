@@ -171,6 +171,24 @@ fn whole(ops: &Ops) -> impl Iterator<Item = &OpStats> {
     kinds.filter(|(kind, _)| !kind.is_part()).filter_map(|(_, op)| op.as_deref())
 }
 
+/// What a workload did of one kind of operation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LoadCount {
+    pub ops: u64,
+    pub records: u64,
+    pub bytes: u64,
+    pub failed: u64,
+}
+
+impl LoadCount {
+    fn add(&mut self, part: &OpStats) {
+        self.ops += part.ops;
+        self.records += part.records().unwrap_or(part.ops);
+        self.bytes += part.bytes;
+        self.failed += part.failed();
+    }
+}
+
 /// Everything the run directory and the outcome need.
 pub struct Collected {
     /// Where closed intervals go; nowhere in a calibration.
@@ -181,6 +199,8 @@ pub struct Collected {
     pub warmup_ops: u64,
     /// Warm-up operations that completed in the measure phase.
     pub stragglers: u64,
+    /// What each workload did of each kind, warm-up included.
+    pub whole: Vec<[LoadCount; OpKind::ALL.len()]>,
     /// Workloads that are load only.
     pub(super) load: Vec<bool>,
 }
@@ -192,14 +212,16 @@ impl Collected {
             totals: plan.workloads.iter().map(|_| Ops::default()).collect(),
             warmup_ops: 0,
             stragglers: 0,
+            whole: vec![Default::default(); plan.workloads.len()],
             load: plan.workloads.iter().map(|w| !w.measured).collect(),
         }
     }
 
     pub(super) fn add_totals<'a>(&mut self, measured: bool, parts: impl Iterator<Item = &'a Ops>) {
-        for (total, part) in self.totals.iter_mut().zip(parts) {
+        for ((total, part), whole) in self.totals.iter_mut().zip(parts).zip(&mut self.whole) {
             for ((mine, theirs), kind) in total.iter_mut().zip(part.iter()).zip(OpKind::ALL) {
                 let Some(theirs) = theirs else { continue };
+                whole[kind as usize].add(theirs);
                 if !measured {
                     let ops = if kind.is_part() { 0 } else { theirs.ops + theirs.failed() };
                     self.warmup_ops += ops;

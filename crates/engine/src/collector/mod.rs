@@ -21,7 +21,7 @@ use taillight_rundir::manifest::PhaseInfo;
 use crate::recorder::{InFlightAtEnd, IntervalStats, OpStats, Timeline, WorkerMessage};
 
 use crate::steady::SteadyWatch;
-pub use closed::{ClosedInterval, ClosedOp, Collected, IntervalLog};
+pub use closed::{ClosedInterval, ClosedOp, Collected, IntervalLog, LoadCount};
 use closed::{IntervalSpan, WorkloadPart};
 
 /// Workers may be so late before anybody is told: usual I/Os in flight are done by then.

@@ -8,6 +8,7 @@ use taillight_core::units::Span;
 use taillight_core::{Error, Stamp};
 
 use super::LoadResult;
+use super::witness::WitnessReadings;
 use crate::collector::Collected;
 use crate::idle::{Idle, IdleWatch};
 use crate::recorder::Timeline;
@@ -112,6 +113,7 @@ pub fn loaded(
         verify: None,
         samples: None,
         session_facts: Vec::new(),
+        witness: WitnessReadings::default(),
         counter: false,
     }
 }

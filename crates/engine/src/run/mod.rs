@@ -11,6 +11,7 @@ mod setup;
 mod streams;
 mod threads;
 mod verify;
+mod witness;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use taillight_capture::dir::CaptureDir;
 pub use taillight_core::StopFlag;
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probes};
+use taillight_core::witness::Witness;
 use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
 use taillight_rundir::manifest::{
@@ -31,6 +33,7 @@ use taillight_rundir::{RunDir, TableWriter, manifest::ClockInfo};
 use crate::collector::{Collected, Observer};
 use crate::worker::WorkerEnd;
 pub(crate) use setup::{buffer_size, whole_values};
+use witness::WitnessReadings;
 
 /// What a run needs.
 pub struct EngineRequest<'a> {
@@ -89,6 +92,8 @@ pub struct EngineOutcome {
     pub verify: Option<VerifyReport>,
     /// Facts the target disclosed.
     pub target_facts: Vec<(String, String)>,
+    /// What others counted of the load.
+    pub witness: Vec<Witness>,
 }
 
 /// Everything that load generation left behind, before files are written.
@@ -113,6 +118,8 @@ struct LoadResult {
     samples: Option<TableWriter<StoreRow>>,
     /// What the target said of its sessions.
     session_facts: Vec<(String, String)>,
+    /// Counters of others around the load.
+    witness: WitnessReadings,
     /// The workers read the CPU's counter.
     counter: bool,
 }
@@ -194,6 +201,9 @@ fn outcome(
         let ends = loaded.ends.iter().filter(|e| e.measured);
         ends.map(f).sum::<u64>()
     };
+    // A worker that never came back has at least the I/O it is stuck in.
+    let unfinished = sum(|e| e.unfinished)
+        + u64::from(request.plan.workers()).saturating_sub(loaded.ends.len() as u64);
     EngineOutcome {
         reason,
         error: None,
@@ -209,9 +219,7 @@ fn outcome(
         losses: Losses {
             ios: sum(|e| e.capture.lost),
             out_of_range: loaded.collected.beyond(),
-            // A worker that never came back has at least the I/O it is stuck in.
-            unfinished: sum(|e| e.unfinished)
-                + u64::from(request.plan.workers()).saturating_sub(loaded.ends.len() as u64),
+            unfinished,
             ..Losses::default()
         },
         overhead,
@@ -219,6 +227,7 @@ fn outcome(
         unsaved: None,
         verify: loaded.verify.as_ref().map(|v| v.report()),
         target_facts,
+        witness: loaded.witness.compare(request.plan, &loaded.collected, unfinished),
     }
 }
 

@@ -15,6 +15,7 @@ use super::launch::{
     PhaseNotifier, RunContext, SharedParts, build_worker, timeline, worker_handles,
 };
 use super::samples::Samples;
+use super::witness::WitnessReadings;
 use super::{LoadResult, StopFlag, cpu_s, now};
 use crate::clock::{ClockPair, TscClock};
 use crate::collector::{Collector, Observer};
@@ -116,14 +117,15 @@ pub fn run<B: Probes>(
         let left = BASELINE_NS - now().since(origin.at()).clamp(0, BASELINE_NS);
         std::thread::sleep(Duration::from_nanos(left as u64));
     }
+    let witness = WitnessReadings::before(&**target);
     let mut samples = Samples::first(&**target, context.logs.store.take());
     let timeline = timeline(&shared.plan, begin.unwrap_or_else(|| now().plus(LEAD_NS)));
     samples.begin(&timeline);
     for start in starts {
         let _ = start.send(timeline);
     }
-    let mut loaded =
-        collect(shared, target, WorkerThreads { threads, ended }, timeline, samples, context)?;
+    let parts = LoadParts { workers: WorkerThreads { threads, ended }, samples, witness };
+    let mut loaded = collect(shared, target, timeline, parts, context)?;
     session_facts.append(&mut loaded.session_facts);
     Ok(LoadResult { counter: origin.is_some(), session_facts, ..loaded })
 }
@@ -241,13 +243,19 @@ fn prioritise(spec: &WorkerSpec) -> Result<()> {
 /// A sleep of the collector that is longer than an interval and this was no sleep of its own.
 const STOOD_STILL_NS: u64 = 250_000_000;
 
+/// What goes on beside the load, or is read around it.
+struct LoadParts {
+    workers: WorkerThreads,
+    samples: Samples,
+    witness: WitnessReadings,
+}
+
 /// Collects intervals until every worker has ended, or is given up as stuck.
 fn collect<B: Probes>(
     shared: Arc<SharedParts<B>>,
     target: Arc<Box<dyn Target>>,
-    workers: WorkerThreads,
     timeline: Timeline,
-    mut samples: Samples,
+    LoadParts { workers, mut samples, mut witness }: LoadParts,
     context: RunContext<'_, '_>,
 ) -> Result<LoadResult> {
     let RunContext { messages, spare_in, stop, logs, observers } = context;
@@ -313,6 +321,7 @@ fn collect<B: Probes>(
         error = error.or(gave_up(&ends));
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
+            witness.after(&*target);
             session_facts.extend(target.end_facts());
             observers.iter_mut().for_each(|observer| observer.closing());
             let closing = close_target(target, &shared, error.is_some(), stop, observers);
@@ -322,7 +331,7 @@ fn collect<B: Probes>(
     let collected = collector.into_collected(observers);
     let samples = samples.into_writer();
     let loaded = loaded(timeline, collected, ends, error, cpu_s);
-    Ok(LoadResult { samples, stood_still_ns, session_facts, ..loaded })
+    Ok(LoadResult { samples, stood_still_ns, session_facts, witness, ..loaded })
 }
 
 /// Notes what the target holds now, checks it where the plan says so, and closes it. A target that

@@ -289,6 +289,8 @@ pub fn merged_manifest<'a>(
     all.losses = Losses::default();
     (all.schedule, all.end_to_end) = (None, None);
     (all.misses, all.overhead.cpu_s) = (0, None);
+    // Ranks may share what counted: each has its own in its directory.
+    all.witness.clear();
     for part in parts {
         all.capture.kept += part.capture.kept;
         all.capture.used = add(all.capture.used, part.capture.used);

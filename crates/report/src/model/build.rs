@@ -36,6 +36,8 @@ impl Model {
 
 /// The rate asked for and reached.
 pub const RATE: &str = "Rate";
+/// What others counted of the same.
+pub const WITNESS: &str = "Witness";
 /// What has no place in a picture matters beside the pictures only.
 const PICTURES: &str = "Pictures";
 /// Shortest run whose CPU time is said as a share of its time, s.
@@ -87,6 +89,9 @@ fn facts(summary: &Summary) -> Vec<Fact> {
     }
     for (label, text) in others(summary) {
         fact(label, text, Tone::Plain);
+    }
+    for it in &summary.witness {
+        fact(WITNESS, it.text.clone(), if it.explained { Tone::Plain } else { Tone::Warn });
     }
     let own = overhead(summary);
     fact("Overhead", own, Tone::Plain);

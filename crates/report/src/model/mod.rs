@@ -22,7 +22,7 @@ mod tables;
 mod view;
 mod wrong_blocks;
 
-pub use build::RATE;
+pub use build::{RATE, WITNESS};
 pub use context::{ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
 pub use differs::{differences, differing};
 pub use explanation::sentences;

@@ -8,8 +8,8 @@ use taillight_rundir::Summary;
 
 use crate::model::shared::{SIMILAR, about_all, own_reasons, shared_warnings};
 use crate::model::{
-    AnalysedRun, Fact, HOSTS, Model, RATE, WRONG_BLOCKS, about, differences, first, overview,
-    sentences,
+    AnalysedRun, Fact, HOSTS, Model, RATE, WITNESS, WRONG_BLOCKS, about, differences, first,
+    overview, sentences,
 };
 use crate::table::{Cell, Table, TextPage, Tone};
 
@@ -56,14 +56,43 @@ fn single(run: &AnalysedRun, style: ConsoleStyle) -> String {
     match style.detail {
         true => details(&mut page, &model),
         // What was lost, or proven, is never left to the details.
-        false => facts(&mut page, model.facts.iter().filter(|fact| is_told(fact)), 0),
+        false => {
+            facts(&mut page, model.facts.iter().filter(|fact| is_told(fact)), 0);
+            witnesses(&mut page, &run.summary);
+        }
     }
     page.text
 }
 
+/// Ratios of what others counted to what the run did, in one line.
+fn witnesses(page: &mut TextPage, summary: &Summary) {
+    let mut parts: Vec<String> = Vec::new();
+    let mut of = None;
+    for it in &summary.witness {
+        let (who, what) = it.counts.source.split_once(", ").unwrap_or((&it.counts.source, ""));
+        let ratio = it.ratio.map_or("none".to_owned(), |ratio| format!("{ratio:.3}"));
+        let named = if of == Some(who) { what.to_owned() } else { it.counts.source.clone() };
+        let mark = if it.counts.is_equal() { "" } else { " *" };
+        parts.push(format!("{named} {ratio}{mark}"));
+        of = Some(who);
+    }
+    if parts.is_empty() {
+        return;
+    }
+    page.labelled("Witness  ", &parts.join(", "), Tone::Plain);
+    if summary.witness.iter().any(|it| it.explained && !it.counts.is_equal()) {
+        page.indented(
+            "* of what this run counted; the report says what explains the rest",
+            Tone::Dim,
+        );
+    }
+}
+
 /// Whether a fact is good or bad news that the verdict does not have already.
 fn is_told(fact: &Fact) -> bool {
-    matches!(fact.tone, Tone::Good | Tone::Warn | Tone::Bad) && fact.label != RATE
+    // What a witness says stands in one line of its own, or among the reasons.
+    let elsewhere = [RATE, WITNESS].contains(&fact.label);
+    matches!(fact.tone, Tone::Good | Tone::Warn | Tone::Bad) && !elsewhere
 }
 
 fn facts<'a>(page: &mut TextPage, facts: impl Iterator<Item = &'a Fact>, width: usize) {

@@ -7,6 +7,7 @@ mod hosts;
 mod imported;
 mod store;
 mod unmeasured;
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,6 +74,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         overhead: analysis.manifest.overhead.clone(),
         store: analyse::store::summary(&analysis.store),
         store_text: None,
+        witness: analysis.manifest.witness.iter().map(witness::judged).collect(),
         cause: None,
         hosts: hosts::hosts(analysis),
         host: host::summary(analysis.manifest.host.as_ref(), &analysis.machine.host),

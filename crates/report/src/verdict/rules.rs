@@ -61,6 +61,7 @@ const RULES: &[Rule] = &[
     ceiling_failed,
     ceiling_undecided,
     changed,
+    unwitnessed,
     lost,
     foreign,
     early,
@@ -251,6 +252,14 @@ fn time(check: &Qos) -> String {
         let [ios, time] = [ios, time].map(format::percent);
         format!(" ({ios} of them, {time} of the workers' time)")
     })
+}
+
+/// Somebody else counted something else, and nothing explains it.
+fn unwitnessed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let told = summary.witness.iter().filter(|it| !it.explained).map(|it| it.text.as_str());
+    let told = told.collect::<Vec<_>>().join("; ");
+    let text = format!("Another counter does not agree with what this run counted: {told}.");
+    (!told.is_empty()).then(|| (VerdictStatus::Warned, reason("witness", text)))
 }
 
 fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {

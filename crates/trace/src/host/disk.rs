@@ -2,45 +2,17 @@
 
 use std::sync::Arc;
 
-use taillight_machine::DeviceNumber;
-use taillight_machine::Sys;
+use taillight_machine::io_counters::DiskCounters;
+use taillight_machine::{DeviceNumber, Sys};
 
 use super::{HostSource, SampleOutput, window};
 
 const NAME: &str = "disk";
 
-/// Counters of a disk, in the order of the kernel's iostats documentation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DiskCounters {
-    name: String,
-    /// As many as the kernel has: 11, with discards 15, with flushes 17.
-    fields: Vec<u64>,
-}
-
-impl DiskCounters {
-    fn at(&self, i: usize) -> Option<u64> {
-        self.fields.get(i).copied()
-    }
-}
-
-/// The line of one disk.
-fn parse(text: &str, device: DeviceNumber) -> Option<DiskCounters> {
-    text.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let number = |w: Option<&str>| w?.parse::<u32>().ok();
-        if number(words.next())? != device.major || number(words.next())? != device.minor {
-            return None;
-        }
-        Some(DiskCounters {
-            name: words.next()?.to_owned(),
-            fields: words.map_while(|w| w.parse().ok()).collect(),
-        })
-    })
-}
-
 /// Kinds of request, by the letter in the names of their columns, and where their counters begin
 /// (count, merged, sectors, ms). Flushes have a count and ms alone, and are apart in `values`.
-const KINDS: [(char, usize); 3] = [('r', 0), ('w', 4), ('d', 11)];
+const KINDS: [(char, usize); 3] =
+    [('r', DiskCounters::READS), ('w', DiskCounters::WRITES), ('d', DiskCounters::DISCARDS)];
 
 /// What a disk did between two readings. A kind of request whose counters went back (another device) has no values; if
 /// that is so of reads or writes, there are no `aqu-sz` and `%util` either.
@@ -105,7 +77,7 @@ impl DiskSource {
     pub fn new(sys: &Sys, numbers: Vec<DeviceNumber>) -> DiskSource {
         let text = sys.text("/proc/diskstats").unwrap_or_default();
         let known = |number: &DeviceNumber| {
-            let counters = parse(&text, *number)?;
+            let counters = DiskCounters::of(&text, *number)?;
             Some(SampledDisk {
                 number: *number,
                 name: counters.name.as_str().into(),
@@ -143,7 +115,7 @@ impl HostSource for DiskSource {
         }
         let text = sys.text("/proc/diskstats").unwrap_or_default();
         for disk in &mut self.list {
-            let now = parse(&text, disk.number);
+            let now = DiskCounters::of(&text, disk.number);
             disk.gone |= now.is_none();
             self.fields = now.as_ref().map_or(self.fields, |n| n.fields.len());
             let name = disk.name.clone();

@@ -16,7 +16,10 @@ use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
 use taillight_core::units::ByteSize;
+use taillight_core::witness::{WitnessCount, WitnessUnit};
 use taillight_core::{OpKind, Result};
+use taillight_machine::Sys;
+use taillight_machine::io_counters::ProcessIo;
 
 use super::numbers::StoreFile;
 use super::target::{DatabaseSpec, KvTarget};
@@ -194,5 +197,14 @@ impl KeyValueStore for LevelDbStore {
             out("compaction_read_bytes_total", sum.read_bytes);
             out("compaction_written_bytes_total", sum.written_bytes);
         }
+    }
+    /// It counts no operation. What is put goes through write calls, into its log.
+    fn witness(&self) -> Vec<WitnessCount> {
+        let puts = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::RmwUpdate];
+        let count = |io: ProcessIo| WitnessCount {
+            more: Some("keys, the log's own bytes, compaction"),
+            ..WitnessCount::new("/proc/self/io, written", WitnessUnit::Bytes, &puts, io.passed)
+        };
+        ProcessIo::here(&Sys::default()).map(count).into_iter().collect()
     }
 }

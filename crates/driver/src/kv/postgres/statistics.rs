@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use taillight_core::OpKind;
 use taillight_core::samples::{SampleDisplay, SamplePanel, SamplePhrase, SampleUnit};
+use taillight_core::witness::{WitnessCount, WitnessUnit};
 
 use super::admin::AdminLine;
 
@@ -107,6 +110,8 @@ const DATABASE: &str = "SELECT xact_commit AS commits_total, xact_rollback AS ro
 /// What is asked each time.
 pub struct StatisticsQueries {
     all: Vec<String>,
+    /// What the server counted of the table's rows.
+    counts: String,
     /// What the counters said when the target was opened.
     base: Mutex<BTreeMap<String, f64>>,
 }
@@ -131,7 +136,11 @@ impl StatisticsQueries {
             all.push(WAL_SYNCS.to_owned());
         }
         all.push(if version >= 170_000 { CHECKPOINTS_17 } else { CHECKPOINTS }.to_owned());
-        StatisticsQueries { all, base: Mutex::default() }
+        let counts = format!(
+            "SELECT n_tup_ins + n_tup_upd, n_tup_del, coalesce(idx_scan, 0) + seq_scan FROM \
+             pg_stat_all_tables WHERE relid = to_regclass({table})"
+        );
+        StatisticsQueries { all, counts, base: Mutex::default() }
     }
 
     /// The statistics now; counters are since the first call.
@@ -153,4 +162,49 @@ impl StatisticsQueries {
             }
         }
     }
+
+    /// What the server counted of the table, once the workers' processes there are gone: each tells what it counted when
+    /// it ends. `lookups`: operations that begin a scan of the table's index, where each is one statement.
+    pub fn witness(
+        &self,
+        admin: &mut AdminLine,
+        backends: &[u32],
+        lookups: Option<&[OpKind]>,
+    ) -> Vec<WitnessCount> {
+        let pids = backends.iter().map(u32::to_string).chain(["0".to_owned()]);
+        let pids = pids.collect::<Vec<_>>().join(", ");
+        let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({pids})");
+        for _ in 0..PATIENCE {
+            match admin.glance(&alive).map(first) {
+                Some(Some(count)) if count != "0" => std::thread::sleep(PAUSE),
+                _ => break,
+            }
+        }
+        let row = admin.glance(&self.counts).and_then(|rows| rows.into_iter().next());
+        let row: Option<Vec<u64>> =
+            row.map(|row| row.iter().filter_map(|cell| cell.as_ref()?.parse().ok()).collect());
+        let Some([stored, deleted, looked_up]) = row.as_deref() else { return Vec::new() };
+        let of = |what: &str, unit, ops: &[OpKind], value: u64| {
+            let source = format!("pg_stat_all_tables, {what}");
+            WitnessCount { shared: true, ..WitnessCount::new(source, unit, ops, value) }
+        };
+        let puts = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::RmwUpdate];
+        let deletes = of("rows deleted", WitnessUnit::Records, &[OpKind::Delete], *deleted);
+        let mut all = vec![
+            of("rows inserted and updated", WitnessUnit::Records, &puts, *stored),
+            WitnessCount { less: Some("a key that is absent is not deleted"), ..deletes },
+        ];
+        let scans = lookups.map(|ops| of("scans begun", WitnessUnit::Operations, ops, *looked_up));
+        all.extend(scans);
+        all
+    }
+}
+
+/// How often, and for how long each time, the workers' processes of the server are waited for.
+const PATIENCE: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The first value of an answer.
+fn first(rows: Vec<Vec<Option<String>>>) -> Option<String> {
+    rows.into_iter().next()?.into_iter().next()?
 }

@@ -1,15 +1,17 @@
 //! A table of a server as a target: sessions, administration, statistics, clean-up.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use taillight_core::plan::{Plan, WorkloadPlan};
-use taillight_core::{Error, Result, StopFlag};
+use taillight_core::witness::WitnessCount;
+use taillight_core::{Error, OpKind, Result, StopFlag};
 
 use super::address::PgAddress;
 use super::admin::{self, AdminLine, TableIdentity, TableLock, TableMark};
 use super::errors::ServerErrors;
-use super::options::PostgresOptions;
+use super::options::{InsertRule, PostgresOptions};
 use super::session;
 use super::statements::TableLayout;
 use super::statistics::{self, StatisticsQueries};
@@ -45,6 +47,10 @@ pub struct PostgresTarget {
     spare: Mutex<Vec<PgConnection>>,
     /// Processes of the server that serve the workers.
     backends: Mutex<Vec<u32>>,
+    /// The load has been there, or is.
+    begun: AtomicBool,
+    /// Each operation is one statement.
+    single: bool,
     closed: bool,
 }
 
@@ -177,6 +183,8 @@ impl PostgresTarget {
             errors: Arc::default(),
             spare: Mutex::new(spare),
             backends: Mutex::default(),
+            begun: AtomicBool::new(false),
+            single: spec.plan.workloads.iter().all(|w| w.batch <= 1),
             closed: false,
         })
     }
@@ -202,6 +210,21 @@ impl PostgresTarget {
                 Err(e) => return Err(server.failed(e)),
             }
         }
+    }
+
+    /// Operations that look into the table's index by a scan; a plain insert does it without one.
+    fn lookups(&self) -> &'static [OpKind] {
+        const ALL: [OpKind; 8] = [
+            OpKind::Get,
+            OpKind::RmwGet,
+            OpKind::Update,
+            OpKind::RmwUpdate,
+            OpKind::Delete,
+            OpKind::Scan,
+            OpKind::Put,
+            OpKind::Insert,
+        ];
+        if self.options.inserts == InsertRule::Plain { &ALL[..7] } else { &ALL }
     }
 
     /// Drops the table that this run made; what was kept before stays.
@@ -358,6 +381,13 @@ impl Target for PostgresTarget {
         });
         self.errors.show(out);
         self.statistics.sample(&mut admin::lock(&self.admin), out);
+    }
+    fn witness(&self) -> Vec<WitnessCount> {
+        let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Before the load the workers are there, and have done nothing.
+        let gone = if self.begun.swap(true, Ordering::Relaxed) { &backends[..] } else { &[] };
+        let lookups = self.single.then_some(self.lookups());
+        self.statistics.witness(&mut admin::lock(&self.admin), gone, lookups)
     }
     fn close(mut self: Box<Self>) -> Result<()> {
         self.end()

@@ -1,6 +1,8 @@
 //! A server's own statistics for the samples: numbers out of the text of INFO, and how they are shown.
 
+use taillight_core::OpKind;
 use taillight_core::samples::{SampleDisplay, SamplePanel, SamplePhrase, SampleUnit};
+use taillight_core::witness::{WitnessCount, WitnessUnit};
 
 /// What of INFO goes beside the latencies: its name there, ours.
 const SAMPLES: [(&str, &str); 8] = [
@@ -34,6 +36,37 @@ pub fn display() -> SampleDisplay {
     SampleDisplay { panels, phrases: vec![found] }
 }
 
+/// Commands that look records up, store and delete them, each one for an operation.
+const LOOKUPS: [&str; 4] = ["get", "mget", "hmget", "hgetall"];
+const STORES: [&str; 3] = ["set", "mset", "hset"];
+const DELETES: [&str; 1] = ["del"];
+
+/// How often the server was asked for what operations ask, by the text of INFO commandstats. `scans`: the load has
+/// scans, which look their records up as well.
+pub fn commands(stats: &str, scans: bool) -> Vec<WitnessCount> {
+    let calls = |names: &[&str]| -> u64 {
+        let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
+        let known = lines.filter(|(name, _)| names.contains(name));
+        let calls = known.filter_map(|(_, all)| {
+            all.split(',').find_map(|part| part.strip_prefix("calls="))?.trim().parse::<u64>().ok()
+        });
+        calls.sum()
+    };
+    let of = |names: &[&str], ops: &[OpKind]| {
+        let source = format!("INFO commandstats, calls of {}", names.join(", "));
+        let count = WitnessCount::new(source, WitnessUnit::Operations, ops, calls(names));
+        WitnessCount { shared: true, ..count }
+    };
+    let puts = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::RmwUpdate];
+    let gets = [OpKind::Get, OpKind::RmwGet, OpKind::Scan];
+    let empty = scans.then_some("a scan that finds no key looks nothing up");
+    vec![
+        WitnessCount { less: empty, ..of(&LOOKUPS, &gets) },
+        of(&STORES, &puts),
+        of(&DELETES, &[OpKind::Delete]),
+    ]
+}
+
 /// The numbers in the text of INFO.
 pub fn numbers(info: &str, out: &mut dyn FnMut(&str, f64)) {
     for (name, value) in info.lines().filter_map(|l| l.split_once(':')) {
@@ -41,5 +74,21 @@ pub fn numbers(info: &str, out: &mut dyn FnMut(&str, f64)) {
         if let (Some((_, ours)), Ok(value)) = (ours, value.trim().parse()) {
             out(ours, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_commands_are_those_of_operations() {
+        let stats = "# Commandstats\r\ncmdstat_get:calls=5,usec=9,usec_per_call=1.80\r\n\
+                     cmdstat_mget:calls=2,usec=1\r\ncmdstat_hset:calls=3,usec=1\r\n\
+                     cmdstat_getrange:calls=70,usec=1\r\n";
+        let found = commands(stats, false);
+        assert_eq!(found.iter().map(|c| c.value).collect::<Vec<_>>(), [7, 3, 0]);
+        assert!(found.iter().all(|c| c.less.is_none()));
+        assert!(commands(stats, true)[0].less.is_some());
     }
 }

@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use taillight_core::plan::{Plan, WorkloadPlan};
-use taillight_core::{Error, ErrorKind, Result, StopFlag};
+use taillight_core::witness::WitnessCount;
+use taillight_core::{Error, ErrorKind, OpKind, Result, StopFlag};
 
 use super::address::DatabaseAddress;
 use super::admin::{self, AdminConnection, INDEX, INDEXED, KeyIdentity, KeyMark};
@@ -47,6 +48,8 @@ pub struct RedisTarget {
     facts: Vec<(String, String)>,
     /// Made before anything was deleted.
     sockets: Mutex<Vec<RespSocket>>,
+    /// Whether the plan scans; none where an operation is not one command, so that nobody counts the same.
+    scans: Option<bool>,
     closed: bool,
 }
 
@@ -150,6 +153,7 @@ impl RedisTarget {
             mark,
             facts,
             sockets: Mutex::new(sockets),
+            scans: one_command_each(spec.plan),
             closed: false,
         })
     }
@@ -263,6 +267,18 @@ fn check_connections(plan: &Plan, options: &RedisOptions) -> Result<()> {
     }
 }
 
+/// Whether the plan scans, where each operation is one command: several records with fields are asked for one by one.
+fn one_command_each(plan: &Plan) -> Option<bool> {
+    let fields = |w: &WorkloadPlan| w.value.as_ref().is_some_and(|value| value.fields > 1);
+    let several = |w: &WorkloadPlan| fields(w) && (w.batch > 1 || has(w, OpKind::Scan));
+    let has_scans = plan.workloads.iter().any(|w| has(w, OpKind::Scan));
+    (!plan.workloads.iter().any(several)).then_some(has_scans)
+}
+
+fn has(w: &WorkloadPlan, op: OpKind) -> bool {
+    w.mix.iter().any(|part| part.op == op)
+}
+
 /// How each workload's records are stored.
 fn layouts(plan: &Plan, options: &RedisOptions) -> Result<Vec<RecordLayout>> {
     let layout = |w| -> Result<RecordLayout> {
@@ -374,6 +390,13 @@ impl Target for RedisTarget {
             return;
         };
         sample::numbers(&String::from_utf8_lossy(&text), out);
+    }
+    fn witness(&self) -> Vec<WitnessCount> {
+        let Some(scans) = self.scans else { return Vec::new() };
+        match self.admin().glance(&[b"INFO", b"commandstats"]) {
+            Some(Reply::Text(text)) => sample::commands(&String::from_utf8_lossy(&text), scans),
+            _ => Vec::new(),
+        }
     }
     fn close(mut self: Box<Self>) -> Result<()> {
         self.end()

@@ -20,6 +20,7 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, Sync, TargetPlan, WorkloadPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
+use taillight_core::witness::{WitnessCount, WitnessUnit};
 use taillight_core::{Error, OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
@@ -301,5 +302,16 @@ impl KeyValueStore for RocksDbStore {
         {
             sample::counters(&text, out);
         }
+    }
+    fn witness(&self) -> Vec<WitnessCount> {
+        let records = WitnessUnit::Records;
+        let writes = self.sequence().map(|number| {
+            WitnessCount::new("RocksDB's sequence numbers", records, &super::WRITES, number)
+        });
+        let text = self.counts.then(|| self.statistics()).flatten();
+        let reads = text.and_then(|text| sample::keys_read(&text)).map(|keys| {
+            WitnessCount::new("RocksDB's statistics, keys read", records, &super::READS, keys)
+        });
+        writes.into_iter().chain(reads).collect()
     }
 }

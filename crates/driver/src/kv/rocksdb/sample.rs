@@ -169,6 +169,18 @@ pub fn counters(statistics: &str, out: &mut dyn FnMut(&str, f64)) {
     }
 }
 
+/// Keys that gets asked for, one by one or several at once.
+pub fn keys_read(statistics: &str) -> Option<u64> {
+    let counter = |name: &str| {
+        let mut lines = statistics.lines().filter_map(|line| line.split_once(" COUNT : "));
+        lines.find(|(counter, _)| *counter == name)?.1.trim().parse::<u64>().ok()
+    };
+    Some(
+        counter("rocksdb.number.keys.read")?
+            + counter("rocksdb.number.multiget.keys.read").unwrap_or(0),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -90,6 +90,7 @@ functions! {
         statistics_level: "rocksdb_options_set_statistics_level" (Obj, c_int);
         perf_level: "rocksdb_set_perf_level" (c_int);
         info_log_level: "rocksdb_options_set_info_log_level" (Obj, c_int);
+        sequence: "rocksdb_get_latest_sequence_number" (Obj) -> u64;
         snapshot: "rocksdb_create_snapshot" (Obj) -> Obj;
         snapshot_release: "rocksdb_release_snapshot" (Obj, Obj);
         read_snapshot: "rocksdb_readoptions_set_snapshot" (Obj, Obj);
@@ -293,6 +294,12 @@ impl RocksDbStore {
     /// Counters as text, when they are on.
     pub fn statistics(&self) -> Option<String> {
         self.options.statistics()
+    }
+
+    /// The number of the last write: RocksDB gives each record that is written or deleted one.
+    pub fn sequence(&self) -> Option<u64> {
+        // SAFETY: the database is open; returns a number.
+        self.library.api.sequence.map(|sequence| unsafe { sequence(self.raw) })
     }
 
     /// A property of the column family.

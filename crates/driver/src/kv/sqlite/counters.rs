@@ -31,6 +31,9 @@ pub struct SqliteCounters {
     pub given_up: AtomicU64,
     checkpoints: AtomicU64,
     checkpoint_ns: AtomicU64,
+    /// What SQLite itself counted on connections that are gone: rows changed, and lookups begun.
+    pub changes: AtomicU64,
+    pub lookups: AtomicU64,
 }
 
 impl SqliteCounters {

@@ -10,6 +10,7 @@ mod options;
 mod sys;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
+use taillight_core::witness::{WitnessCount, WitnessUnit};
 use taillight_core::{OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
@@ -271,6 +273,23 @@ impl KeyValueStore for SqliteStore {
         out("log_bytes", self.bytes("-wal"));
         out("database_bytes", self.bytes(""));
     }
+    /// Of connections that are gone, as those of the workers are when the load is over.
+    fn witness(&self) -> Vec<WitnessCount> {
+        let of = |what: &str, unit, ops: &[OpKind], counter: &AtomicU64| {
+            WitnessCount::new(what, unit, ops, counter.load(Ordering::Relaxed))
+        };
+        let changes = of(
+            "sqlite3_total_changes",
+            WitnessUnit::Records,
+            &super::WRITES,
+            &self.counters.changes,
+        );
+        let runs = "sqlite3_stmt_status, runs of the lookup";
+        vec![
+            WitnessCount { less: Some("a key that is absent is not deleted"), ..changes },
+            of(runs, WitnessUnit::Operations, &super::READS, &self.counters.lookups),
+        ]
+    }
 }
 
 /// The statements of a connection, in the order of their texts.
@@ -296,7 +315,7 @@ struct SqliteAccess {
     always: bool,
     /// As the options say, and of a write that is durable.
     levels: [SyncLevel; 2],
-    _store: Arc<SqliteStore>,
+    store: Arc<SqliteStore>,
 }
 
 impl SqliteAccess {
@@ -321,7 +340,7 @@ impl SqliteAccess {
         };
         let levels = [options.synchronous, options.synchronous.max(options.durable())];
         let always = levels[0] == levels[1];
-        Ok(SqliteAccess { statements, connection, durable: always, always, levels, _store: store })
+        Ok(SqliteAccess { statements, connection, durable: always, always, levels, store })
     }
 
     /// Sets whether the next writes are durable.
@@ -349,6 +368,14 @@ impl SqliteAccess {
             statement.column(0, &mut found);
             seen += 1;
         }
+    }
+}
+
+impl Drop for SqliteAccess {
+    fn drop(&mut self) {
+        let counters = &self.store.counters;
+        counters.changes.fetch_add(self.connection.changes(), Ordering::Relaxed);
+        counters.lookups.fetch_add(self.statements.get.runs(), Ordering::Relaxed);
     }
 }
 

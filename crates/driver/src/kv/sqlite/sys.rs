@@ -26,6 +26,8 @@ const SOURCE: LibrarySource = LibrarySource {
 const OK: c_int = 0;
 const ROW: c_int = 100;
 const DONE: c_int = 101;
+/// `SQLITE_STMTSTATUS_RUN`.
+const STATUS_RUN: c_int = 6;
 const FULL: c_int = 13;
 const IOERR: c_int = 10;
 const CANTOPEN: c_int = 14;
@@ -80,6 +82,8 @@ table! {
     system_errno: "sqlite3_system_errno" (Obj) -> c_int;
     busy_handler: "sqlite3_busy_handler" (Obj, Option<BusyHandler>, *mut c_void) -> c_int;
     wal_hook: "sqlite3_wal_hook" (Obj, Option<WalHook>, *mut c_void) -> *mut c_void;
+    total_changes: "sqlite3_total_changes" (Obj) -> c_int;
+    statement_status: "sqlite3_stmt_status" (Obj, c_int, c_int) -> c_int;
     checkpoint: "sqlite3_wal_checkpoint_v2" (Obj, *const c_char, c_int, *mut c_int, *mut c_int) -> c_int;
 }
 
@@ -315,6 +319,12 @@ impl SqliteConnection {
         self.check(code)
     }
 
+    /// Rows that it inserted, updated or deleted since it was opened: SQLite's own count.
+    pub fn changes(&self) -> u64 {
+        // SAFETY: the connection is open; returns a number.
+        u64::from(unsafe { (self.library.api.total_changes)(self.raw) } as u32)
+    }
+
     /// Takes what a statement left when it ended: `Err` in the connection's words.
     #[inline]
     pub fn end(&self, statement: &mut SqliteStatement, code: c_int) -> Result<(), StoreError> {
@@ -341,6 +351,13 @@ pub struct SqliteStatement {
 unsafe impl Send for SqliteStatement {}
 
 impl SqliteStatement {
+    /// How often it was begun: SQLite's own count.
+    pub fn runs(&self) -> u64 {
+        // SAFETY: the statement is compiled; returns a number and changes nothing with 0.
+        let runs = unsafe { (self.library.api.statement_status)(self.raw, STATUS_RUN, 0) };
+        u64::from(runs as u32)
+    }
+
     /// Binds bytes, which must stay until the statement is reset: the callers step and reset it in the same call.
     #[inline]
     pub fn bind(&mut self, nth: c_int, bytes: &[u8]) {

@@ -16,22 +16,37 @@ use crate::sys::{AlignedBlock, BLOCK, BareRing, O_DIRECT};
 /// Turns of the loop between two looks at the clock.
 const TURNS_PER_LOOK: u32 = 256;
 
-/// `bare-ring FILE DEPTH SECONDS [direct]`: prints one JSON line.
+/// `bare-ring FILE DEPTH SECONDS BATCH [direct]`: prints one JSON line.
 pub fn main(args: &[&str]) -> Result<()> {
-    let (file, depth, seconds, direct) = match args {
-        [file, depth, seconds] => (file, depth, seconds, false),
-        [file, depth, seconds, "direct"] => (file, depth, seconds, true),
-        _ => bail!("bare-ring FILE DEPTH SECONDS [direct]"),
+    let (file, depth, seconds, batch, direct) = match args {
+        [file, depth, seconds, batch] => (file, depth, seconds, batch, false),
+        [file, depth, seconds, batch, "direct"] => (file, depth, seconds, batch, true),
+        _ => bail!("bare-ring FILE DEPTH SECONDS BATCH [direct]"),
     };
-    let depth: u16 = depth.parse().context("DEPTH")?;
+    let shape = RingShape {
+        depth: depth.parse().context("DEPTH")?,
+        batch: batch.parse().context("BATCH")?,
+        direct,
+    };
     let seconds: u64 = seconds.parse().context("SECONDS")?;
-    let (ios, took) = read(Path::new(file), depth, Duration::from_secs(seconds), direct)?;
+    let (ios, took) = read(Path::new(file), shape, Duration::from_secs(seconds))?;
     bare::print(ios, took);
     Ok(())
 }
 
+/// The few parameters of the loop.
+#[derive(Clone, Copy)]
+struct RingShape {
+    /// Requests in flight.
+    depth: u16,
+    /// Requests that one call hands over at most.
+    batch: u16,
+    direct: bool,
+}
+
 /// Reads for that long; how many and how long it took.
-fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f64)> {
+fn read(path: &Path, shape: RingShape, time: Duration) -> Result<(u64, f64)> {
+    let RingShape { depth, batch, direct } = shape;
     let mut options = OpenOptions::new();
     options.read(true);
     if direct {
@@ -39,7 +54,7 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
     }
     let file = options.open(path).with_context(|| path.display().to_string())?;
     let blocks = file.metadata()?.len() / u64::from(BLOCK);
-    ensure!(blocks > 0 && depth > 0, "nothing to read");
+    ensure!(blocks > 0 && depth > 0 && batch > 0, "nothing to read");
     let mut ring = BareRing::new(&file, u32::from(depth)).context("io_uring")?;
     let mut free: Vec<u16> = (0..depth).collect();
     let mut random = seed();
@@ -47,9 +62,16 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
     let start = Instant::now();
     while start.elapsed() < time {
         for _ in 0..TURNS_PER_LOOK {
+            let mut queued = 0;
             while let Some(slot) = free.pop() {
                 let offset = bare::below(&mut random, blocks) * u64::from(BLOCK);
                 ring.push(slot, offset)?;
+                queued += 1;
+                // The last ones go with the call that waits.
+                if queued == batch && !free.is_empty() {
+                    ring.hand_over()?;
+                    queued = 0;
+                }
             }
             ring.turn(&mut free)?;
             ios += free.len() as u64;
@@ -98,11 +120,13 @@ mod tests {
     fn reads_a_file_or_says_why_not() {
         let path = std::env::temp_dir().join(format!("taillight-bare-{}", std::process::id()));
         std::fs::write(&path, vec![7_u8; 64 * 4096]).unwrap();
-        let got = read(&path, 4, Duration::from_millis(20), false);
-        std::fs::remove_file(&path).unwrap();
-        match got {
-            Ok((ios, took)) => assert!(ios > 0 && took > 0.0),
-            Err(why) => println!("skipped: bare ring: {why:#}"),
+        for batch in [1, 3, 4] {
+            let shape = RingShape { depth: 4, batch, direct: false };
+            match read(&path, shape, Duration::from_millis(20)) {
+                Ok((ios, took)) => assert!(ios > 0 && took > 0.0),
+                Err(why) => println!("skipped: bare ring: {why:#}"),
+            }
         }
+        std::fs::remove_file(&path).unwrap();
     }
 }

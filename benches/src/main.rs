@@ -36,7 +36,7 @@ const HELP: &str = "\
 taillight-bench [CASE...] [--pairs N] [--seconds N] [--dry]   run cases (all without a name)
 taillight-bench list                                          what there is
 taillight-bench pages                                         makes RESULTS.md from the results
-taillight-bench bare-ring FILE DEPTH SECONDS [direct]         the bare loop alone, JSON
+taillight-bench bare-ring FILE DEPTH SECONDS BATCH [direct]   the bare loop alone, JSON; BATCH requests a call
 taillight-bench bare-sync FILE SECONDS                        the same with plain preads
 taillight-bench bare-leveldb DIR fill|read|compact RECORDS BYTES   a bare loop on LevelDB
 taillight-bench bare-sqlite DIR fill|read RECORDS BYTES       a bare loop on SQLite

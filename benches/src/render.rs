@@ -18,11 +18,24 @@ const COLUMNS: &[(&str, &str)] = &[
     ("ns_per_io", "ns an I/O"),
     ("cpu_ns", "CPU ns an I/O"),
     ("mean_ns", "mean ns"),
+    (IN_FLIGHT, "rate x mean latency"),
     ("p50_ns", "p50 ns"),
     ("p99_ns", "p99 ns"),
     ("all_cpu_ns", "whole process, CPU ns an I/O"),
     ("foreign", "foreign cores"),
 ];
+
+/// Operations in flight on average for which the latencies account (Little's law): of what is in flight beyond it, a
+/// percentile beside it knows nothing.
+const IN_FLIGHT: &str = "in_flight";
+
+/// A figure of a round; none where it has none.
+fn of_round(round: &Value, name: &str) -> Option<f64> {
+    match name {
+        IN_FLIGHT => Some(round["iops"].as_f64()? * round["mean_ns"].as_f64()? / 1e9),
+        _ => round.get(name).map(figure),
+    }
+}
 
 /// The tables of one result, as kept in `benches/results/`.
 pub fn markdown(kept: &Value) -> String {
@@ -57,7 +70,7 @@ fn figure(value: &Value) -> f64 {
 
 fn arms(arms: &[Value], text: &mut String) {
     let rounds = |arm: &Value, name: &str| -> Vec<f64> {
-        list(&arm["rounds"]).iter().filter_map(|r| r.get(name).map(figure)).collect()
+        list(&arm["rounds"]).iter().filter_map(|r| of_round(r, name)).collect()
     };
     let has = |name: &str| arms.iter().any(|arm| !rounds(arm, name).is_empty());
     let columns: Vec<_> = COLUMNS.iter().filter(|(name, _)| has(name)).collect();

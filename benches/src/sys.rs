@@ -151,6 +151,10 @@ impl BareRing {
         self.in_flight += 1;
         Ok(())
     }
+    /// Hands over what is queued, and waits for nothing.
+    pub fn hand_over(&mut self) -> io::Result<()> {
+        self.ring.submit().map(drop)
+    }
     /// Hands over what is queued, waits for at least one, returns the slots that are free again.
     pub fn turn(&mut self, free: &mut Vec<u16>) -> io::Result<()> {
         self.ring.submit_and_wait(1)?;

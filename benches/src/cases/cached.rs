@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{at_rest, bare, bare_arm, fio_arm, own_arm};
+use super::{at_rest, bare, bare_words, best_bare_arm, fio_arm, own_arm};
 use crate::files::{self, PinnedFile};
 use crate::pairs::{self, Bound, Comparison};
 use crate::{BenchSetup, fio};
@@ -54,13 +54,15 @@ pub fn sync(setup: &BenchSetup) -> Result<Comparison> {
 pub fn uring(setup: &BenchSetup) -> Result<Comparison> {
     let (file, held) = prepare()?;
     let mut report = Comparison::titled("Page-cached 4 KiB reads, 32 in flight");
+    let (bare_ring, found) = best_bare_arm(&file, 32, false, setup)?;
+    report.notes.push(found);
     report.arms = pairs::run(
         setup.pairs,
         vec![
             own_arm("taillight uring", words(&file, "uring", 32, setup)),
             fio_arm("fio io_uring", fio::CACHED_URING_32, Some(&file), setup),
             fio_arm("fio batched", fio::CACHED_URING_32_BEST, Some(&file), setup),
-            bare_arm(&file, 32, false, setup),
+            bare_ring,
         ],
     )?;
     held.check()?;
@@ -89,7 +91,6 @@ pub fn uring(setup: &BenchSetup) -> Result<Comparison> {
 pub fn prepare() -> Result<(PathBuf, PinnedFile)> {
     let file = files::laid_out("cached.bin", MIB)?;
     let held = PinnedFile::new(&file)?;
-    let warm = BenchSetup { pairs: 1, seconds: 3 };
-    pairs::run(1, vec![bare_arm(&file, 32, false, &warm)])?;
+    pairs::run(1, vec![bare("bare ring", bare_words(&file, 32, 32, false, 3))])?;
     Ok((file, held))
 }

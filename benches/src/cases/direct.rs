@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{at_rest, bare_arm, fio_arm, own_arm};
+use super::{at_rest, best_bare_arm, fio_arm, own_arm};
 use crate::pairs::{self, Bound, BoundCheck, Comparison};
 use crate::{BenchSetup, child, files, fio};
 
@@ -24,14 +24,11 @@ fn case(setup: &BenchSetup, depth: u32, template: &str) -> Result<Comparison> {
     let file = prepare()?;
     let words = words(&file, depth, setup);
     let mut report = Comparison::titled(&format!("Direct 4 KiB reads on the disk, depth {depth}"));
-    report.arms = pairs::run(
-        setup.pairs,
-        vec![
-            own_arm("taillight uring", words),
-            fio_arm("fio io_uring", template, Some(&file), setup),
-            bare_arm(&file, depth, true, setup),
-        ],
-    )?;
+    let (bare_ring, found) = best_bare_arm(&file, depth, true, setup)?;
+    let peer = fio_arm("fio io_uring", template, Some(&file), setup);
+    report.arms =
+        pairs::run(setup.pairs, vec![own_arm("taillight uring", words), peer, bare_ring])?;
+    report.notes.push(found);
     let (own, other) = ("taillight uring", "fio io_uring");
     report.ratio("iops", own, other, Bound::None)?;
     report.ratio("iops", own, "bare ring", Bound::None)?;

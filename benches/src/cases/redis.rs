@@ -141,8 +141,8 @@ const NOTE: &str = "The number in a name is the connections, all of one worker \
      process on both sides, from the command to the page. The server has the other core. \
      redis-benchmark stamps a command when it writes it to the socket: what a client waits \
      before in its own loop is in none of its latencies, and connections times pipeline is \
-     more than its rate times its mean latency. Taillight's begin before, with the draw, so \
-     that all in flight are in them. sent_p50_ns and sent_p99_ns are Taillight's from the end of \
+     more than its rate times its mean latency, which stands beside the percentiles. \
+     Taillight's begin before, with the draw, so that all in flight are in them. sent_p50_ns and sent_p99_ns are Taillight's from the end of \
      the call that sent it, which leaves that call out, over redis-benchmark's, which begin \
      before it. The ends differ too: theirs is before a reply is read, rounded up to 8 us.";
 

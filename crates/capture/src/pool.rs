@@ -15,17 +15,20 @@ use crate::chunk::Header;
 use crate::convert::{ChunkFiles, ChunkStore};
 use crate::sys::ChunkMapping;
 
-/// Chunks kept ready per worker.
+/// Chunks kept ready per worker, as long as they are worth it: see [`ChunkSizes`].
 const READY_PER_WORKER: usize = 3;
 
 /// Chunks beyond the first of each worker made before the start, at most.
 const READY_AT_START: usize = 8;
 
-/// So many chunks for each worker, whoever takes them, have a quarter of the size, and as many half of it: making
-/// memory and giving it back costs a short run more than all else it does (4 us a page of a virtual machine).
-const SMALLER_PER_WORKER: u64 = 8;
-/// Workers that count for this: each chunk is a mapping, of which a process has 65,530.
-const SMALLER_WORKERS: u64 = 64;
+/// Memory of the first chunks of all workers together, for each CPU: 25 ms of what a CPU can fill. Making memory and
+/// giving it back costs a short run more than all else it does (4 us a page of a virtual machine).
+const FIRST_PER_CPU: u64 = 8 << 20;
+/// Most and fewest bytes of a worker's first chunk.
+const FIRST_CHUNK: std::ops::RangeInclusive<u64> = 64 << 10..=CAPTURE_CHUNK / 4;
+/// What a few operations need at least: usual records, and a head.
+const LEAST_CHUNK: u64 = 16 << 10;
+const RECORD_BYTES: u64 = 32;
 
 /// How often the keeper looks whether it is to end; each look costs the machine under test a wake-up.
 const LOOK_AROUND: Duration = Duration::from_millis(250);
@@ -112,20 +115,56 @@ pub struct ChunkKey {
     pub seq: u32,
 }
 
+/// How large chunks are: the first small, later ones in proportion to what is used already, so that memory and time
+/// grow with workers and I/Os without a step. A process has 65,530 mappings, and each chunk is one.
+#[derive(Debug, Clone, Copy)]
+struct ChunkSizes {
+    first: u64,
+    largest: u64,
+    workers: u64,
+}
+
+impl ChunkSizes {
+    /// For chunks of `largest` bytes at most and this many operations, where that is known.
+    fn new(largest: u64, workers: u64, cpus: u64, operations: Option<u64>) -> ChunkSizes {
+        let workers = workers.max(1);
+        let share = FIRST_PER_CPU * cpus.max(1) / workers;
+        let first = (1 << share.max(1).ilog2()).clamp(*FIRST_CHUNK.start(), *FIRST_CHUNK.end());
+        let enough = operations.map_or(first, |n| {
+            (n / workers).saturating_mul(RECORD_BYTES).clamp(LEAST_CHUNK, first).next_power_of_two()
+        });
+        ChunkSizes { first: first.min(enough).min(largest), largest, workers }
+    }
+
+    /// The next chunk, when `used` bytes are in chunks.
+    fn next(&self, used: u64) -> u64 {
+        // Few workers keep to small chunks longer; many would need too many mappings.
+        let patience = (1024 / self.workers).clamp(1, 4);
+        let grown = used / self.workers / patience;
+        (1 << grown.max(1).ilog2()).clamp(self.first, self.largest)
+    }
+
+    /// Chunks to keep ready: three for each worker, or what all CPUs fill in 75 ms.
+    fn ready(&self, cpus: u64) -> usize {
+        let most = READY_PER_WORKER as u64 * FIRST_PER_CPU * cpus.max(1) / self.first;
+        (READY_PER_WORKER as u64 * self.workers).min(most) as usize
+    }
+}
+
 struct PoolState {
     dir: PathBuf,
     made: AtomicU64,
-    workers: u64,
     budget: u64,
-    /// Bytes of the largest chunk.
-    chunk: u64,
+    sizes: ChunkSizes,
+    /// Bytes in memory now, and at most so far.
     used: AtomicU64,
+    most: AtomicU64,
+    spilled: AtomicU64,
     reserve: u64,
     exhausted: AtomicBool,
     /// Memory or the spill directory failed: no more is made. A spent budget alone may refill.
     failed: AtomicBool,
     problems: Mutex<Vec<String>>,
-    waits: AtomicU64,
     stop: AtomicBool,
     spill: Option<PathBuf>,
 }
@@ -144,19 +183,22 @@ pub struct PoolReport {
     pub chunks: Vec<FullChunk>,
     /// Bytes of memory used at most.
     pub used: u64,
-    /// Times a worker found no chunk ready and had to make one itself.
-    pub waits: u64,
-    /// Whether the budget or the memory behind it ran out.
-    pub exhausted: bool,
+    /// Bytes that were moved to the spill directory.
+    pub spilled: u64,
     /// What went wrong while making or spilling chunks; records already kept are not touched.
     pub problems: Vec<String>,
 }
 
 impl Pool {
-    /// Makes the first chunks for `workers` in `dir`, smaller ones where the budget is small, and
-    /// starts the keeper. Errors:
+    /// Makes the first chunks for `workers` in `dir`, smaller ones where the budget is small or few operations are
+    /// to come, and starts the keeper. Errors:
     /// `Unavailable` when memory for the first chunks cannot be reserved.
-    pub fn start(dir: &Path, budget: u64, spill: Option<&Path>, workers: usize) -> Result<Pool> {
+    pub fn start(
+        dir: &Path,
+        budget: u64,
+        spill: Option<&Path>,
+        (workers, operations): (usize, Option<u64>),
+    ) -> Result<Pool> {
         let Some(chunk) = capture_chunk(budget, workers as u32) else {
             return Err(Error::unavailable("there is no memory for the capture")
                 .with("there is", ByteSize(budget))
@@ -164,37 +206,47 @@ impl Pool {
         };
         // An eighth is held back for outliers after the budget is spent, at least one per worker.
         let reserve = (budget / 8).max(chunk * workers as u64);
+        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        let sizes = match spill {
+            // Those that are spilled come back as they are.
+            Some(_) => ChunkSizes { first: chunk, largest: chunk, workers: workers as u64 },
+            None => ChunkSizes::new(chunk, workers as u64, cpus, operations),
+        };
         let shared = Arc::new(PoolState {
             dir: dir.to_owned(),
             made: AtomicU64::new(0),
-            workers: workers as u64,
             budget,
-            chunk,
+            sizes,
             used: AtomicU64::new(0),
+            most: AtomicU64::new(0),
+            spilled: AtomicU64::new(0),
             reserve,
             exhausted: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             problems: Mutex::default(),
-            waits: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             spill: spill.map(Path::to_owned),
         });
-        let (ready_in, ready) = bounded(READY_PER_WORKER * workers);
+        let (ready_in, ready) = bounded(sizes.ready(cpus).max(workers));
         let (full, full_out) = unbounded();
         let (done_in, collected) = unbounded();
         for _ in 0..workers {
             let _ = ready_in.try_send(shared.first()?);
         }
         // Few workers get all that is kept ready: made later it would cost the start of the load CPU.
-        let more = (READY_PER_WORKER - 1) * workers;
-        for _ in 0..if more <= READY_AT_START { more } else { 0 } {
+        for _ in 0..((READY_PER_WORKER - 1) * workers).min(READY_AT_START) {
             let Some(bytes) = shared.take(false) else {
                 break;
             };
             let _ = ready_in.try_send(shared.build(bytes)?);
         }
-        let keeper =
-            SpillThread { shared: shared.clone(), ready: ready_in, full: full_out, done: done_in };
+        let keeper = SpillThread {
+            shared: shared.clone(),
+            ready: ready_in,
+            keep: sizes.ready(cpus),
+            full: full_out,
+            done: done_in,
+        };
         let keeper = std::thread::Builder::new()
             .name("capture".into())
             .spawn(move || keeper.run())
@@ -222,9 +274,8 @@ impl Pool {
         chunks.sort_unstable_by_key(|chunk: &FullChunk| chunk.key);
         Ok(PoolReport {
             chunks,
-            used: shared.used.load(Ordering::Relaxed),
-            waits: shared.waits.load(Ordering::Relaxed),
-            exhausted: shared.exhausted.load(Ordering::Relaxed),
+            used: shared.most.load(Ordering::Relaxed),
+            spilled: shared.spilled.load(Ordering::Relaxed),
             problems: shared.problems().clone(),
         })
     }
@@ -232,7 +283,7 @@ impl Pool {
 
 impl ChunkSource {
     /// The next chunk, or `None` when the budget is spent or memory cannot be had. Makes one
-    /// itself (and counts that) when the keeper is behind.
+    /// itself when the keeper is behind.
     pub fn next(&self) -> Option<CaptureChunk> {
         if let Ok(chunk) = self.ready.try_recv() {
             return Some(chunk);
@@ -240,7 +291,6 @@ impl ChunkSource {
         if self.shared.exhausted.load(Ordering::Relaxed) {
             return None;
         }
-        self.shared.waits.fetch_add(1, Ordering::Relaxed);
         // While spilling, the reserve is the slack until the keeper has written the oldest chunk.
         let Some(bytes) = self.shared.take(self.shared.spill.is_some()) else {
             self.shared.exhausted.store(true, Ordering::Relaxed);
@@ -269,20 +319,13 @@ impl PoolState {
     /// Takes the next chunk's bytes from the budget.
     fn take(&self, reserved: bool) -> Option<u64> {
         let limit = if reserved { self.budget } else { self.budget - self.reserve };
-        let bytes = self.next_size();
+        let bytes = self.sizes.next(self.used.load(Ordering::Relaxed));
         let took = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
             (used + bytes <= limit).then_some(used + bytes)
         });
-        took.ok().map(|_| bytes)
-    }
-
-    /// Where there is little room, chunks are small as it is; those that are spilled come back as they are.
-    fn next_size(&self) -> u64 {
-        if self.chunk < CAPTURE_CHUNK || self.spill.is_some() {
-            return self.chunk;
-        }
-        let smaller = SMALLER_PER_WORKER * self.workers.clamp(1, SMALLER_WORKERS);
-        self.chunk >> 2u64.saturating_sub(self.made.load(Ordering::Relaxed) / smaller)
+        let before = took.ok()?;
+        self.most.fetch_max(before + bytes, Ordering::Relaxed);
+        Some(bytes)
     }
 
     /// A worker's first chunk; `start` has checked that the budget holds one for each.
@@ -321,6 +364,8 @@ impl PoolState {
 struct SpillThread {
     shared: Arc<PoolState>,
     ready: Sender<CaptureChunk>,
+    /// So many are kept there.
+    keep: usize,
     full: Receiver<(ChunkKey, CaptureChunk)>,
     done: Sender<FullChunk>,
 }
@@ -336,7 +381,8 @@ impl SpillThread {
             if stopping {
                 return;
             }
-            let wanted = !self.ready.is_full() && !self.shared.failed.load(Ordering::Relaxed);
+            let wanted =
+                self.ready.len() < self.keep && !self.shared.failed.load(Ordering::Relaxed);
             if spare.is_none() && wanted {
                 spare = self.shared.take(false).and_then(|bytes| self.shared.build_or_note(bytes));
             }
@@ -368,6 +414,7 @@ impl SpillThread {
         let path = match std::fs::copy(&path, &to).and_then(|_| std::fs::remove_file(&path)) {
             Ok(()) => {
                 self.shared.used.fetch_sub(bytes, Ordering::AcqRel);
+                self.shared.spilled.fetch_add(bytes, Ordering::Relaxed);
                 to
             }
             Err(e) => {
@@ -381,7 +428,7 @@ impl SpillThread {
 
     fn short(&self) -> bool {
         let used = self.shared.used.load(Ordering::Relaxed);
-        used + 4 * self.shared.chunk > self.shared.budget - self.shared.reserve
+        used + 4 * self.shared.sizes.largest > self.shared.budget - self.shared.reserve
     }
 }
 
@@ -398,7 +445,7 @@ mod tests {
     #[test]
     fn budget_is_kept_and_reserve_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        let pool = Pool::start(dir.path(), 16 * CHUNK, None, 1).unwrap();
+        let pool = Pool::start(dir.path(), 16 * CHUNK, None, (1, None)).unwrap();
         let source = pool.source();
         let mut usual = 0;
         while let Some(mut chunk) = source.next() {
@@ -406,9 +453,9 @@ mod tests {
             source.full(key(usual), chunk);
             usual += 1;
         }
-        // Eight of a quarter and eight of half the size, then whole ones, but for an eighth as the reserve;
+        // Eight of a quarter and four of half the size, then whole ones, but for an eighth as the reserve;
         // the keeper may still be building the last usual one.
-        assert!((22..=25).contains(&usual), "{usual}");
+        assert!((20..=23).contains(&usual), "{usual}");
         let mut taken = usual;
         while let Some(chunk) = source.next_reserved() {
             source.full(key(taken), chunk);
@@ -416,7 +463,6 @@ mod tests {
         }
         drop(source);
         let report = pool.finish().unwrap();
-        assert!(report.exhausted);
         let size = |chunk: &FullChunk| chunk.path.metadata().unwrap().len();
         let sizes: Vec<u64> = report.chunks.iter().map(size).collect();
         let all: u64 = sizes.iter().sum();
@@ -430,7 +476,7 @@ mod tests {
         let spill = dir.path().join("spill");
         std::fs::create_dir(&spill).unwrap();
         let budget = 8 * CHUNK;
-        let pool = Pool::start(dir.path(), budget, Some(&spill), 1).unwrap();
+        let pool = Pool::start(dir.path(), budget, Some(&spill), (1, None)).unwrap();
         let source = pool.source();
         for seq in 0..30 {
             let mut chunk = loop {
@@ -444,7 +490,10 @@ mod tests {
         }
         drop(source);
         let report = pool.finish().unwrap();
-        assert!(report.used <= budget);
+        assert!(report.used <= budget && report.used >= budget / 2, "the most, not what is left");
+        let spilled = std::fs::read_dir(&spill).unwrap().flatten();
+        let bytes: u64 = spilled.map(|file| file.metadata().unwrap().len()).sum();
+        assert_eq!(report.spilled, bytes);
         for (i, FullChunk { key, path, .. }) in report.chunks.iter().enumerate() {
             let data = std::fs::read(path).unwrap();
             assert_eq!((key.seq, data[0]), (i as u32, i as u8));
@@ -458,7 +507,7 @@ mod tests {
         let spill = dir.path().join("spill");
         std::fs::create_dir(&spill).unwrap();
         let budget = 4 * CHUNK;
-        let pool = Pool::start(dir.path(), budget, Some(&spill), 1).unwrap();
+        let pool = Pool::start(dir.path(), budget, Some(&spill), (1, None)).unwrap();
         std::fs::remove_dir(&spill).unwrap();
         let source = pool.source();
         let mut taken = 0;
@@ -468,19 +517,57 @@ mod tests {
         }
         drop(source);
         let report = pool.finish().unwrap();
-        assert!(report.exhausted && !report.problems.is_empty());
+        assert!(report.spilled == 0 && !report.problems.is_empty());
         assert_eq!(report.chunks.len() as u32, taken);
         assert!(report.chunks.iter().all(|c| c.path.exists()));
     }
 
     #[test]
+    fn memory_grows_with_workers_and_ios_without_a_step() {
+        let budget = 6 << 30;
+        let at_start = |workers: u64| {
+            let chunk = capture_chunk(budget, workers as u32).unwrap();
+            let sizes = ChunkSizes::new(chunk, workers, 2, None);
+            let (mut used, mut most) = (0, 0);
+            for _ in 0..workers as usize + sizes.ready(2) {
+                let next = sizes.next(used);
+                used += next;
+                most = next.max(most);
+            }
+            assert!(most <= 2 * sizes.first, "{workers}: {most}");
+            used
+        };
+        let all: Vec<u64> = (1..=4096).map(at_start).collect();
+        for (workers, pair) in all.windows(2).enumerate() {
+            // A power of two less for each: from 2 MiB down to 64 KiB.
+            assert!(pair[1] < pair[0] + pair[0] / 2 + CHUNK, "{} workers: {pair:?}", workers + 2);
+        }
+        assert_eq!(all[0], CHUNK, "four of a quarter");
+        assert!(all.iter().take(256).all(|used| *used <= 64 << 20), "{:?}", all.iter().max());
+        assert!(all[4095] <= 320 << 20, "{}", all[4095]);
+        // As many mappings as a process has must hold a whole budget.
+        for workers in [1, 64, 1000, 4096] {
+            let sizes =
+                ChunkSizes::new(capture_chunk(budget, workers).unwrap(), workers.into(), 2, None);
+            let (mut used, mut count) = (0, 0);
+            while used < budget {
+                used += sizes.next(used);
+                count += 1;
+            }
+            assert!(count < 56_000, "{workers}: {count}");
+        }
+        let few = |operations| ChunkSizes::new(CHUNK, 1, 2, Some(operations)).first;
+        assert_eq!((few(0), few(100), few(100_000)), (LEAST_CHUNK, LEAST_CHUNK, 2 << 20));
+    }
+
+    #[test]
     fn a_small_budget_has_small_chunks() {
         let dir = tempfile::tempdir().unwrap();
-        let pool = Pool::start(dir.path(), 1 << 20, None, 4).unwrap();
+        let pool = Pool::start(dir.path(), 1 << 20, None, (4, None)).unwrap();
         assert!(pool.source().next().is_some());
         let sizes = std::fs::read_dir(dir.path()).unwrap().flatten();
         let sizes: Vec<_> = sizes.map(|e| e.metadata().unwrap().len()).collect();
         assert!(sizes.len() >= 4 && sizes.iter().all(|n| *n == 32 << 10), "{sizes:?}");
-        assert!(Pool::start(dir.path(), 100 << 10, None, 4).is_err());
+        assert!(Pool::start(dir.path(), 100 << 10, None, (4, None)).is_err());
     }
 }

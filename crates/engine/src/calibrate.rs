@@ -14,8 +14,10 @@ use taillight_driver::null::NullDriver;
 use taillight_driver::{BoundDriver, Driver, OpenSpec, Target};
 use taillight_rundir::manifest::Overhead;
 
-/// Length of the calibration run, ns.
-const CALIBRATION_NS: u64 = 25_000_000;
+/// Length of the calibration run, ns: some 200,000 I/Os of a worker alone.
+const CALIBRATION_NS: u64 = 10_000_000;
+/// Operations of each worker that its memory is made for before; more take more while it goes.
+pub const CALIBRATION_OPERATIONS: u64 = 1 << 14;
 
 /// A cost beyond this is hardly the tool's: a worker that waited for a CPU looks so, ns.
 const HARDLY_OWN_NS: f64 = 2_000.0;
@@ -90,7 +92,7 @@ fn calibration_plan(plan: &Plan, size: u64) -> Plan {
         ..TargetPlan::default()
     };
     plan.workloads.iter_mut().for_each(calibration_workload);
-    // 25 ms at 40 million a second are 16 MB; four times that, whatever the budget.
+    // 10 ms at 40 million a second are 6.4 MB; ten times that, whatever the budget.
     let enough = 8 * u64::from(plan.workers()) * CAPTURE_CHUNK;
     plan.capture.budget = ByteSize(plan.capture.budget.0.min(enough));
     plan.capture.dir = None;

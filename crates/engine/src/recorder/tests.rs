@@ -34,6 +34,7 @@ pub(crate) fn header() -> Header {
         sizes,
         addressed: false,
         partial: false,
+        ordered: false,
     }
 }
 
@@ -167,7 +168,7 @@ proptest! {
         steps in prop::collection::vec((0i64..300_000, 0i64..3, 0u8..20), 1..400)
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let pool = Pool::start(dir.path(), 64 << 20, None, 1).unwrap();
+        let pool = Pool::start(dir.path(), 64 << 20, None, (1, None)).unwrap();
         let capture = Capture::new(pool.source(), header(), Default::default(), false);
         let (mut r, taken) = recorder(capture);
         let last = 9;

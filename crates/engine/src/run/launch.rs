@@ -19,6 +19,7 @@ use taillight_rundir::{RunDir, TableWriter};
 use super::ending::{IdleEnd, LoadEnd, gave_up, loaded};
 use super::setup::worker_specs;
 use super::{EngineRequest, LoadResult, StopFlag, captures, closed, cpu_s, threads};
+use crate::calibrate::CALIBRATION_OPERATIONS;
 use crate::clock::DisciplinedClock;
 use crate::collector::{Collector, IntervalLog, Observer, SPARE_INTERVALS};
 use crate::keyspace::KeySpace;
@@ -164,7 +165,9 @@ fn capture(
     workers: usize,
 ) -> Result<(CaptureDir, Pool)> {
     let dir = CaptureDir::create(run_id, run, plan.capture.dir.as_deref().map(Path::new))?;
-    let pool = Pool::start(dir.path(), plan.capture.budget.0, dir.spill(), workers)?;
+    let calibration = || CALIBRATION_OPERATIONS * workers as u64;
+    let operations = plan.planned_operations().or_else(|| run.is_none().then(calibration));
+    let pool = Pool::start(dir.path(), plan.capture.budget.0, dir.spill(), (workers, operations))?;
     Ok((dir, pool))
 }
 

@@ -303,7 +303,7 @@ fn capture_info(plan: &Plan, loaded: &LoadResult) -> CaptureInfo {
         path: None,
         dir: plan.capture.dir.clone(),
         used: loaded.pool.as_ref().map(|p| p.used),
-        spilled: None,
+        spilled: loaded.pool.as_ref().map(|p| p.spilled).filter(|n| *n > 0),
     }
 }
 

@@ -172,7 +172,7 @@ fn run(
         interval_ns: MS as u64,
     };
     let dir = tempfile::tempdir().unwrap();
-    let pool = Pool::start(dir.path(), 64 << 20, None, 1).unwrap();
+    let pool = Pool::start(dir.path(), 64 << 20, None, (1, None)).unwrap();
     let capture = match load.op.keyed() {
         true => Capture::new(pool.source(), header(), Arc::default(), false),
         false => Capture::off(header()),

@@ -161,6 +161,7 @@ fn pack(shape: Shape, rows: u64) -> MemoryChunks {
         sizes,
         addressed: true,
         partial: false,
+        ordered: false,
     };
     let mut store = MemoryChunks::default();
     let mut encoder = chunk::ChunkEncoder::new(&header);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::{OpKind, Record};
 
-use crate::chunk::{ChunkEncoder, HEADER_BYTES, Header, ShortRecord, mark_partial};
+use crate::chunk::{ChunkEncoder, HEADER_BYTES, Header, ShortRecord, mark_ordered, mark_partial};
 use crate::pool::{CaptureChunk, ChunkKey, ChunkSource};
 
 /// I/Os of each kind that outlier mode keeps before it has a threshold.
@@ -177,7 +177,7 @@ impl Capture {
         self.header.base_ns = self.encoder.base_ns().max(record.submit.0);
         self.header.write(chunk.words());
         self.header.seq += 1;
-        self.encoder = ChunkEncoder::new(&self.header);
+        self.encoder = self.encoder.next(&self.header);
         self.position = HEADER_BYTES / 8;
         self.chunk = Some(chunk);
         self.store(record);
@@ -193,7 +193,10 @@ impl Capture {
     }
 
     fn hand_back(&mut self) {
-        if let (Some(chunk), Some(source)) = (self.chunk.take(), &self.source) {
+        if let (Some(mut chunk), Some(source)) = (self.chunk.take(), &self.source) {
+            if self.encoder.is_ordered() {
+                mark_ordered(chunk.words());
+            }
             let key = ChunkKey { worker: self.header.worker, seq: self.header.seq - 1 };
             source.full(key, chunk);
         }

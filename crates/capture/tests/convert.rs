@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::common;
-use taillight_capture::chunk::HEADER_BYTES;
+use taillight_capture::chunk::{HEADER_BYTES, Header, ORDERED_BIT};
 use taillight_capture::convert::{
     ChunkFiles, ChunkRelease, ChunkStore, ConvertOptions, Converted, MemoryChunks, RowCounts,
     convert,
@@ -180,4 +180,45 @@ fn a_record_that_cannot_be_ends_its_chunk_and_is_counted() {
     let done =
         convert(&dir, &mut MemoryChunks(chunks), &tolerant, &mut |_| (), &mut |_| true).unwrap();
     assert_eq!((done.rows, done.damaged), (1400, 1));
+}
+
+/// Chunks whose workers saw them to be in order are read once; the rows are the same.
+#[test]
+fn chunks_in_submit_order_are_taken_at_their_word_and_held_to_it() {
+    let records: Vec<Record> = (0..3000).map(|i| common::record(40 * i as i64, 30, i)).collect();
+    let chunks = common::chunks(0, &records, 700);
+    let all = RowCounts::from([((0, OpKind::Read), 3000)]);
+    let phases = ["measure".to_owned()];
+    let run = |chunks: &[Vec<u8>]| {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(root.path(), &fixture::manifest("c")).unwrap();
+        let mut store = MemoryChunks(chunks.to_vec());
+        let mut told = Vec::new();
+        let options = options(&phases, Some(&all));
+        let done = convert(&dir, &mut store, &options, &mut |_| (), &mut |p| {
+            told.push(p.what.to_owned());
+            true
+        })?;
+        assert_eq!(done.rows, 3000);
+        let rows = common::rows(&dir.file(names::IOS));
+        assert!(rows.iter().zip(&records).all(|(row, record)| row.3 == *record));
+        Ok::<_, taillight_core::Error>(told.iter().any(|what| what == "reading the capture"))
+    };
+    assert!(!run(&chunks).unwrap(), "no first pass");
+    // One chunk that says nothing, as one of an earlier version: all are looked at first.
+    let mut silent = chunks.clone();
+    silent[2][8 + ORDERED_BIT as usize / 8] &= !(1 << (ORDERED_BIT % 8));
+    assert!(run(&silent).unwrap());
+    // Exchanged, they are in another order than they say.
+    let mut wrong = chunks.clone();
+    let (first, second) = (chunks[1][HEADER_BYTES..].to_vec(), chunks[2][HEADER_BYTES..].to_vec());
+    wrong[1].truncate(HEADER_BYTES);
+    wrong[1].extend(second);
+    wrong[2].truncate(HEADER_BYTES);
+    wrong[2].extend(first);
+    wrong[2][32..40].copy_from_slice(&0_i64.to_le_bytes());
+    assert_eq!(run(&wrong).unwrap_err().kind(), ErrorKind::Corrupt);
+    // Whoever was overtaken says no such thing.
+    let disordered = common::chunks(0, &completed(2000, 1), 1000);
+    assert!(disordered.iter().all(|chunk| !Header::read(chunk).unwrap().ordered));
 }

@@ -112,6 +112,7 @@ fn chunk(records: u64) -> Vec<u8> {
         sizes,
         addressed: true,
         partial: false,
+        ordered: false,
     };
     let mut words = vec![0; HEADER_BYTES / 8 + (records as usize + 1) * LONG_WORDS];
     head.write(&mut words);

@@ -17,7 +17,7 @@ use crate::manifest::FileSum;
 use crate::names;
 
 /// Bytes read at a time.
-const STEP: usize = 1 << 20;
+const STEP: usize = 128 << 10;
 
 /// A file that is not what it was when the run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

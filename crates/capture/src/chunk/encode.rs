@@ -48,6 +48,9 @@ pub struct ChunkEncoder {
     addressed: bool,
     sizes: [u64; SIZES],
     previous_complete: i64,
+    previous_submit: i64,
+    /// A record was submitted before the one before it.
+    overtaken: bool,
 }
 
 impl ChunkEncoder {
@@ -60,7 +63,20 @@ impl ChunkEncoder {
             addressed: header.addressed,
             sizes: header.sizes,
             previous_complete: header.base_ns,
+            previous_submit: i64::MIN,
+            overtaken: false,
         }
+    }
+
+    /// The encoder of the next chunk.
+    pub fn next(&self, header: &Header) -> ChunkEncoder {
+        ChunkEncoder { previous_submit: self.previous_submit, ..ChunkEncoder::new(header) }
+    }
+
+    /// Whether the records of this chunk are in submit order, each after the one before, be that in this chunk or in
+    /// the last.
+    pub fn is_ordered(&self) -> bool {
+        !self.overtaken
     }
 
     /// Completion stamp of the last record: the `base_ns` of the next chunk's header.
@@ -121,6 +137,8 @@ impl ChunkEncoder {
             self.optional(&mut out[2..], s);
         }
         self.previous_complete = s.complete;
+        self.overtaken |= s.submit < self.previous_submit;
+        self.previous_submit = s.submit;
         Some(words)
     }
 
@@ -205,6 +223,8 @@ impl ChunkEncoder {
         out[14] = r.status.0 as u32 as u64;
         out[15] = 0;
         self.previous_complete = r.complete.0;
+        self.overtaken |= r.submit.0 < self.previous_submit;
+        self.previous_submit = r.submit.0;
         Some(LONG_WORDS)
     }
 }

@@ -41,6 +41,10 @@ pub const SIZES: usize = 16;
 /// Bit of header word 1 that says: records were left out in or before this chunk.
 pub const PARTIAL_BIT: u32 = 57;
 
+/// Bit of header word 1 that says: the records are in submit order, after those of the chunk before. Set when a full
+/// chunk is handed back; one without it may be in any order.
+pub const ORDERED_BIT: u32 = 58;
+
 /// 1.07 s: what takes longer is rare, and a long record holds it.
 const LATENCY_BITS: u32 = 30;
 const ISSUED_BITS: u32 = 23;
@@ -118,6 +122,16 @@ pub struct Header {
     pub addressed: bool,
     /// Records were left out in or before this chunk: only outliers are kept from there on.
     pub partial: bool,
+    /// The records are in submit order, after those of the chunk before.
+    pub ordered: bool,
+}
+
+/// Marks a chunk whose header is written: its records are in submit order, after those of the chunk before.
+///
+/// # Panics
+/// When `words` is shorter than two words.
+pub fn mark_ordered(words: &mut [u64]) {
+    words[1] |= 1 << ORDERED_BIT;
 }
 
 /// Marks a chunk whose header is written: records were left out in it, or before it.
@@ -142,7 +156,8 @@ impl Header {
             | u64::from(self.phase) << 32
             | u64::from(self.unit_shift) << 48
             | u64::from(self.addressed) << 56
-            | u64::from(self.partial) << PARTIAL_BIT;
+            | u64::from(self.partial) << PARTIAL_BIT
+            | u64::from(self.ordered) << ORDERED_BIT;
         out[2] = u64::from(self.seq) | u64::from(self.columns.bits()) << 32;
         out[3] = self.file_size;
         out[4] = self.base_ns as u64;
@@ -181,6 +196,7 @@ impl Header {
             sizes,
             addressed: word(1) >> 56 & 1 == 1,
             partial: word(1) >> PARTIAL_BIT & 1 == 1,
+            ordered: word(1) >> ORDERED_BIT & 1 == 1,
         })
     }
 }

@@ -21,6 +21,7 @@ fn header(columns: OptionalWords) -> Header {
         sizes,
         addressed: true,
         partial: false,
+        ordered: false,
     }
 }
 

@@ -5,7 +5,7 @@
 mod rundir;
 
 use taillight_capture::chunk::{
-    ChunkEncoder, HEADER_BYTES, Header, LONG_WORDS, OptionalWords, SIZES,
+    ChunkEncoder, HEADER_BYTES, Header, LONG_WORDS, OptionalWords, SIZES, mark_ordered,
 };
 use taillight_core::Record;
 
@@ -26,6 +26,7 @@ pub fn header(worker: u16, seq: u32) -> Header {
         sizes,
         addressed: true,
         partial: false,
+        ordered: false,
     }
 }
 
@@ -33,17 +34,21 @@ pub fn header(worker: u16, seq: u32) -> Header {
 pub fn chunks(worker: u16, records: &[Record], per_chunk: usize) -> Vec<Vec<u8>> {
     let mut list = Vec::new();
     let mut base = records.first().map_or(0, |r| r.submit.0);
+    let mut encoder = ChunkEncoder::new(&header(worker, 0));
     for (seq, part) in records.chunks(per_chunk).enumerate() {
         let mut head = header(worker, seq as u32);
         head.base_ns = base;
         let mut words = vec![0u64; HEADER_BYTES / 8 + (part.len() + 1) * LONG_WORDS];
         head.write(&mut words);
-        let mut encoder = ChunkEncoder::new(&head);
+        encoder = encoder.next(&head);
         let mut at = HEADER_BYTES / 8;
         for r in part {
             at += encoder.encode(&mut words[at..], r).unwrap();
         }
         base = encoder.base_ns();
+        if encoder.is_ordered() {
+            mark_ordered(&mut words);
+        }
         list.push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
     }
     list

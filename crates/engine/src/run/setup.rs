@@ -283,5 +283,6 @@ fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Head
         sizes,
         addressed: !keyed,
         partial: false,
+        ordered: false,
     }
 }

@@ -78,8 +78,7 @@ pub fn conclude(
     manifest.trace = trace;
     manifest.host = host;
     manifest.clock.source = outcome.clock;
-    manifest.misses = outcome.misses;
-    manifest.end_to_end = outcome.end_to_end;
+    (manifest.misses, manifest.end_to_end) = (outcome.misses, outcome.end_to_end);
     manifest.witness.clone_from(&outcome.witness);
     let saved = sums::file_sums(&run.dir).and_then(|files| {
         manifest.files = files;

@@ -48,6 +48,23 @@ struct WorkerThreads {
     ended: mpsc::Receiver<WorkerEnded>,
 }
 
+impl WorkerThreads {
+    /// What the workers did, by number, and the first error. Ends follow the last message at once; a stuck worker has
+    /// none.
+    fn ends(&self, mut error: Option<Error>) -> (Vec<WorkerEnd>, Option<Error>) {
+        let mut ends = Vec::new();
+        for _ in 0..self.threads.len() {
+            let Ok(ended) = self.ended.recv_timeout(Duration::from_secs(2)) else {
+                break;
+            };
+            error = error.or(ended.result.err());
+            ends.extend(ended.end.map(|end| (ended.number, end)));
+        }
+        ends.sort_unstable_by_key(|(number, _)| *number);
+        (ends.into_iter().map(|(_, end)| end).collect(), error)
+    }
+}
+
 pub fn run<B: Probes>(
     shared: SharedParts<B>,
     worker_specs: Vec<WorkerSpec>,
@@ -112,11 +129,7 @@ pub fn run<B: Probes>(
         }
     };
     let mut session_facts = target.session_facts();
-    if let Some(origin) = origin {
-        // The counter's rate comes from here to the workers' start.
-        let left = BASELINE_NS - now().since(origin.at()).clamp(0, BASELINE_NS);
-        std::thread::sleep(Duration::from_nanos(left as u64));
-    }
+    origin.iter().for_each(wait_for_baseline);
     let witness = WitnessReadings::before(&**target);
     let mut samples = Samples::first(&**target, context.logs.store.take());
     let timeline = timeline(&shared.plan, begin.unwrap_or_else(|| now().plus(LEAD_NS)));
@@ -140,6 +153,12 @@ fn spawn(
             .source(e)
             .hint("ask for fewer workers, or raise the limit on processes (ulimit -u)")
     })
+}
+
+/// The counter's rate comes from its first reading to the workers' start.
+fn wait_for_baseline(origin: &ClockPair) {
+    let left = BASELINE_NS - now().since(origin.at()).clamp(0, BASELINE_NS);
+    std::thread::sleep(Duration::from_nanos(left as u64));
 }
 
 /// The workers see their start signal gone and leave; then the target is closed.
@@ -297,17 +316,7 @@ fn collect<B: Probes>(
     if !stuck {
         samples.take(&**target);
     }
-    let (mut ends, mut error) = (Vec::new(), idle);
-    // Ends follow the last message at once; a stuck worker has none.
-    for _ in 0..workers.threads.len() {
-        let Ok(ended) = workers.ended.recv_timeout(Duration::from_secs(2)) else {
-            break;
-        };
-        error = error.or(ended.result.err());
-        ends.extend(ended.end.map(|end| (ended.number, end)));
-    }
-    ends.sort_unstable_by_key(|(number, _)| *number);
-    let ends: Vec<WorkerEnd> = ends.into_iter().map(|(_, end)| end).collect();
+    let (ends, mut error) = workers.ends(idle);
     let mut session_facts: Vec<_> = collector.steady_fact().into_iter().collect();
     if stuck {
         error = error

@@ -26,8 +26,8 @@ impl WitnessReadings {
         }
     }
 
-    /// Both counts of what the load did, `unfinished` operations of it nobody knows how. A counter that went back, or is
-    /// not there any more, is none.
+    /// Both counts of what the load did; of `unfinished` operations nobody knows how they ended. A counter that went
+    /// back, or is not there any more, is none.
     pub fn compare(&self, plan: &Plan, collected: &Collected, unfinished: u64) -> Vec<Witness> {
         let pairs = self.before.iter().filter_map(|before| {
             let same = |it: &&WitnessCount| (&it.source, &it.ops) == (&before.source, &before.ops);

@@ -163,8 +163,8 @@ impl StatisticsQueries {
         }
     }
 
-    /// What the server counted of the table, once the workers' processes there are gone: each tells what it counted when
-    /// it ends. `lookups`: operations that begin a scan of the table's index, where each is one statement.
+    /// What the server counted of the table, once the workers' processes there are gone: each tells what it counted
+    /// when it ends. `lookups`: operations that begin a scan of the table's index, where each is one statement.
     pub fn witness(
         &self,
         admin: &mut AdminLine,

@@ -102,9 +102,9 @@ impl Witness {
         (self.counted > 0).then(|| self.witnessed as f64 / self.counted as f64)
     }
 
-    /// What this process did of it, as far as that is known.
-    fn charged(&self) -> u64 {
-        self.own.unwrap_or(self.witnessed)
+    /// What this process did of it at most: what is charged to it may be elsewhere.
+    pub fn charged(&self) -> u64 {
+        self.own.map_or(self.witnessed, |own| own.min(self.witnessed))
     }
 
     /// How far two counts may be apart without a word.
@@ -117,12 +117,13 @@ impl Witness {
     /// Whether something that is known explains that the counts differ.
     pub fn is_explained(&self) -> bool {
         let slack = self.tolerance();
-        let least = self.charged().min(self.witnessed);
-        let below = least + slack < self.counted;
+        let below = self.charged() + slack < self.counted;
         // What is charged to this process is nobody else's; a counter alone may be raised by others.
         let above = self.charged() > self.counted + slack;
         let others = self.own.is_none() && self.shared;
-        !(below && self.less.is_none()) && !(above && self.more.is_none() && !others)
+        let missing = below && self.less.is_none();
+        let surplus = above && self.more.is_none() && !others;
+        !(missing || surplus)
     }
 
     /// Whether both counts are the same, up to what is never judged.
@@ -179,6 +180,7 @@ mod tests {
         assert!(!device(2 * gib, 2 * gib).is_explained(), "more than was counted");
         assert!(!device(2 * gib, gib / 2).is_explained(), "others hide what was not done");
         assert!(!device(gib / 2, gib).is_explained(), "the device did not do it");
+        assert!(device(gib, 9 * gib).is_explained(), "this process had other files as well");
         // Short runs are within what is never judged.
         let short = Witness { counted: 4096, own: Some(0), ..device(0, 0) };
         assert!(short.is_explained());

@@ -12,6 +12,7 @@ use taillight_machine::{DeviceNumber, Sys, block};
 const CACHED: &str = "the page cache answers reads and gathers writes";
 const AHEAD: &str = "through the page cache whole pages are read, and read ahead";
 const METADATA: &str = "metadata and journal of the file system";
+const ELSEWHERE: &str = "what this process wrote elsewhere, as its run directory";
 const SPLIT: &str = "a request beyond what the device takes is several";
 const CUT: &str = "a device may discard less than it was asked";
 const NO_DEVICE: &str = "the kernel knows no device below this file system";
@@ -73,7 +74,7 @@ impl FileWitness {
             if let (Some(ios), Some(merged)) = (sum(at), sum(at + 1)) {
                 let count =
                     of(&format!("requests {what}"), WitnessUnit::Operations, op, ios + merged);
-                let more = self.more(op).or(Some(SPLIT));
+                let more = self.more(op).filter(|more| *more != ELSEWHERE).or(Some(SPLIT));
                 all.push(WitnessCount { less: self.less(op), more, ..count });
             }
             if let Some(sectors) = sum(at + 2) {
@@ -107,7 +108,8 @@ impl FileWitness {
     fn more(&self, op: OpKind) -> Option<&'static str> {
         match op {
             OpKind::Read => self.cached.then_some(AHEAD),
-            _ => self.files.then_some(METADATA),
+            _ if self.files => Some(METADATA),
+            _ => Some(ELSEWHERE),
         }
     }
 }

@@ -28,7 +28,7 @@ fn text(it: &Witness) -> String {
     }
     let mut parts = Vec::new();
     if let Some(own) = it.own {
-        let beside = own.saturating_sub(it.counted);
+        let beside = it.charged().saturating_sub(it.counted);
         let others = it.witnessed.saturating_sub(own);
         parts.extend((others > 0).then(|| format!("{} of others", amount(others))));
         parts.extend((beside > 0).then(|| format!("{} of this process beside", amount(beside))));
@@ -38,8 +38,7 @@ fn text(it: &Witness) -> String {
     if it.uncertain > 0 {
         parts.push(format!("{} failed, or crossed phases", amount(it.uncertain)));
     }
-    let charged = it.own.unwrap_or(it.witnessed);
-    let reason = match (charged.min(it.witnessed) < it.counted, charged > it.counted) {
+    let reason = match (it.charged() < it.counted, it.charged() > it.counted) {
         (true, _) => it.less.as_ref(),
         (_, true) => it.more.as_ref(),
         _ => None,

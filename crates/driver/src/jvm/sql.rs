@@ -346,6 +346,14 @@ mod tests {
             (OpKind::Update, "UPDATE taillight SET value = ? WHERE id = ?; DROP TABLE users"),
             (OpKind::Delete, "DELETE FROM taillight WHERE id IN (SELECT id FROM users)"),
             (OpKind::Delete, "DROP TABLE taillight"),
+        ] {
+            assert!(beyond(op, sql, "taillight").is_some(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_proved_to_be_on_the_own_table_is_beyond_it() {
+        for (op, sql) in [
             (OpKind::Update, "UPDATE taillight t, users u SET u.x = ?"),
             (OpKind::Update, "UPDATE taillight AS t, users SET users.x = ?"),
             (OpKind::Update, "UPDATE taillight STRAIGHT_JOIN users SET users.x = ?"),

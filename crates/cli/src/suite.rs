@@ -222,6 +222,7 @@ fn request(args: &SuiteArgs) -> Result<SuiteRequest> {
         property_files: files.collect::<Result<_>>()?,
         properties: args.properties.clone(),
         set: args.set.clone(),
+        ranks: crate::ranks::size(),
     })
 }
 

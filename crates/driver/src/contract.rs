@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub use taillight_core::capability::AdminAction;
 use taillight_core::capability::Capabilities;
 use taillight_core::job::BoundTarget;
-use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan, rank_name};
+use taillight_core::plan::{Plan, TargetPlan, WorkShare, WorkloadPlan, rank_name};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
@@ -107,7 +107,7 @@ pub trait BoundDriver {
     }
     /// Whether ranks of one run may drive this target together, each with its own session to it: rank 0 lays it out, and the
     /// others open it beside. Errors: `Usage` where the driver is not made for that.
-    fn check_shared(&self, target: &TargetPlan) -> Result<()> {
+    fn check_shared(&self, target: &TargetPlan, _: WorkShare) -> Result<()> {
         Err(Error::usage("this driver cannot share its target among ranks")
             .with("driver", &target.driver)
             .hint("leave run.share out: each rank then has a target of its own"))

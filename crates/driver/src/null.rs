@@ -4,7 +4,7 @@
 //! worker are measured. Not a model of a device: that is `sim`.
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{TargetPlan, WorkShare};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Op, OpKind, Result, Stamp};
@@ -47,7 +47,7 @@ impl BoundDriver for NullDriver {
             ..Capabilities::default()
         }
     }
-    fn check_shared(&self, _: &TargetPlan) -> Result<()> {
+    fn check_shared(&self, _: &TargetPlan, _: WorkShare) -> Result<()> {
         Ok(())
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

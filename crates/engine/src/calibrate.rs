@@ -85,6 +85,8 @@ fn calibration_plan(plan: &Plan, size: u64) -> Plan {
     plan.run.idle_timeout = None;
     plan.run.before = Vec::new();
     plan.verify = VerifyPlan::default();
+    // What it drives is this rank's alone, and one block may be all of it.
+    plan.ranks = None;
     plan.targets.clear();
     plan.target = TargetPlan {
         driver: NullDriver.name().to_owned(),

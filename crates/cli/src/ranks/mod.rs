@@ -88,6 +88,11 @@ pub fn several() -> bool {
     COMPANY.get().is_some()
 }
 
+/// How many ranks there are; 0 where this process is alone.
+pub fn size() -> u32 {
+    with(|all| all.ranks.size()).unwrap_or(0)
+}
+
 /// The command line, among ranks.
 pub fn command(launcher: Launcher) -> Exit {
     let group = match (launcher.join)() {

@@ -9,6 +9,7 @@ use taillight_core::plan::{Plan, WorkShare};
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_driver::identity::target;
+use taillight_driver::ownership::SHARED_MARKER;
 use taillight_machine::block;
 use taillight_rundir::scale::RankTarget;
 
@@ -190,7 +191,7 @@ impl Marker {
         // A device is told by its identity.
         let files = paths.iter().filter(|path| !is_device(path));
         let files = files.filter_map(|path| block::local(path));
-        let name = format!(".taillight-shared-{}", order.run_id);
+        let name = format!("{SHARED_MARKER}{}", order.run_id);
         let beside = files.map(|path| match path.as_os_str().as_encoded_bytes().ends_with(b"/") {
             true => path.join(&name),
             false => path.parent().map_or_else(PathBuf::new, Path::to_owned).join(&name),

@@ -53,6 +53,7 @@ use taillight_trace::{Environment, tracing};
 use crate::args::RunArgs;
 use crate::{output, problem, report};
 use directory::{NewRun, series_directory};
+use ranked::RankSeat;
 use targets::TargetsRequest;
 
 pub use host::{RunHost, run_method};
@@ -172,7 +173,7 @@ struct RunRequest<'a> {
     /// Whether its directory gets a report for people.
     pub pages: bool,
     /// This process as one of several ranks.
-    pub rank: Option<&'a ranked::RankSeat>,
+    pub rank: Option<&'a RankSeat>,
 }
 
 /// Runs a plan for its figures alone; none when a signal ended it. Errors: as [`main`].
@@ -345,10 +346,13 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
     if !request.quiet {
         say_load(plan, target.as_ref());
     }
-    let loaded = preload::preload(plan, target.as_ref(), &can, id, &mut |p| {
-        live.step(p);
-        !stop.stopped()
-    });
+    let mut load = || {
+        preload::preload(plan, target.as_ref(), &can, id, &mut |p| {
+            live.step(p);
+            !stop.stopped()
+        })
+    };
+    let loaded = if request.rank.is_none_or(RankSeat::loads) { load() } else { Ok(0) };
     live.end();
     let loaded = match request.rank {
         None => loaded,

@@ -155,7 +155,7 @@ fn check_shared(plan: &Plan) -> Result<()> {
             .hint("leave [verify] out: blocks of another rank would count as wrong; or leave run.share out"));
     }
     for (_, target) in plan.all_targets() {
-        taillight_driver::bind(target)?.check_shared(target)?;
+        taillight_driver::bind(target)?.check_shared(target, plan.run.share)?;
     }
     Ok(())
 }
@@ -270,6 +270,11 @@ impl RankSeat {
         let ops = report.summaries.iter().flat_map(|summary| summary.ops.values());
         let mut latencies = ops.flat_map(|op| op.latencies.iter());
         self.exact.set(latencies.all(|(_, latency)| latency.source == LatencySource::Capture));
+    }
+
+    /// Whether it loads what is missing: of what all share rank 0 does.
+    pub fn loads(&self) -> bool {
+        self.rank == 0 || job::plan_of_text(&self.order.plan).is_ok_and(|plan| plan.run.share.is_own())
     }
 
     /// Whether it kept every I/O.

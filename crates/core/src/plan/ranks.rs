@@ -15,7 +15,7 @@ pub enum WorkShare {
     Own,
     /// One target, of which each rank has a contiguous part.
     Segments,
-    /// One target, whose blocks the ranks have in turns.
+    /// One target, whose blocks or numbered files the ranks have in turns.
     Strided,
     /// One target, and every rank uses all of it.
     Same,
@@ -76,6 +76,16 @@ pub fn rank_name(rank: u32) -> String {
 }
 
 impl Plan {
+    /// The place of this rank among those that drive one target together; none where it has its own.
+    pub fn sharing(&self) -> Option<RankPlace> {
+        self.ranks.filter(|_| !self.run.share.is_own())
+    }
+
+    /// The same where they have it in turns.
+    pub fn in_turns(&self) -> Option<RankPlace> {
+        self.ranks.filter(|_| self.run.share == WorkShare::Strided)
+    }
+
     /// The plan of one rank; `own` gives a rank's own name of a target's path. Errors: `Usage` where the plan
     /// cannot be shared so.
     pub fn for_rank(&self, place: RankPlace, own: OwnPath<'_>) -> Result<Plan> {
@@ -124,7 +134,7 @@ impl Plan {
         match self
             .workloads
             .iter()
-            .find(|w| w.keys.is_some() || one_size(w).is_none() || w.drop_cache.is_some())
+            .find(|w| w.keys.is_none() && (one_size(w).is_none() || w.drop_cache.is_some()))
         {
             Some(w) => Err(Error::usage("run.share = \"strided\" is for blocks of one size")
                 .with("workload", &w.name)

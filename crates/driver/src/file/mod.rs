@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
 use taillight_core::capability::{Capabilities, DriverFacts};
-use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::plan::{Plan, TargetPlan, WorkShare};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 use taillight_machine::{BlockDevice, Sys};
@@ -137,7 +137,7 @@ impl BoundDriver for FileOptions {
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         check(File.name(), self, spec)
     }
-    fn check_shared(&self, _: &TargetPlan) -> Result<()> {
+    fn check_shared(&self, _: &TargetPlan, _: WorkShare) -> Result<()> {
         match self.purge != DevicePurge::None || self.fill.is_asked() {
             true => Err(Error::usage("ranks that share a device cannot purge or fill it")
                 .hint("leave purge and fill out, and run them before, by `taillight` on one host")),

@@ -33,7 +33,8 @@ struct DirectoryLane {
 }
 
 impl SharedFiles {
-    pub fn new(tree: FileTree, sync: MetadataSync, plan: &Plan) -> SharedFiles {
+    /// `lanes`: to how many numbers are dealt out.
+    pub fn new(tree: FileTree, sync: MetadataSync, plan: &Plan, lanes: u32) -> SharedFiles {
         let renames = |w: &taillight_core::plan::WorkloadPlan| {
             w.mix.iter().any(|part| part.op == OpKind::Rename)
         };
@@ -45,8 +46,8 @@ impl SharedFiles {
             let bits = files.saturating_mul(2).clamp(1 << 20, BITS);
             (0..bits.div_ceil(64)).map(|_| AtomicU64::new(0)).collect::<Box<[AtomicU64]>>()
         });
-        let lanes = (0..tree.layout.lanes).map(|lane| {
-            let (lanes, made) = (tree.layout.lanes, &tree.found.directories);
+        let lanes = (0..lanes).map(|lane| {
+            let made = &tree.found.directories;
             let of = |number: &&u64| **number % u64::from(lanes) == u64::from(lane);
             let next = TreeContents::next_in(made, lane, lanes).unwrap_or(u64::from(lane));
             let first = made.iter().find(of).copied().unwrap_or(next);

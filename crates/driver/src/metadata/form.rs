@@ -19,6 +19,11 @@ pub struct LayoutForm {
     depth: u32,
 }
 
+/// Ranks that share the directory.
+fn ranks(plan: &Plan) -> u32 {
+    plan.sharing().map_or(1, |place| place.of.max(1))
+}
+
 impl LayoutForm {
     /// Of a plan.
     pub fn of(plan: &Plan, options: &MetadataOptions) -> LayoutForm {
@@ -33,7 +38,7 @@ impl LayoutForm {
             BlockSize::Fixed(size) => format!("{} B", size.0),
             other => format!("{} to {} B", other.min(), other.max()),
         });
-        let workers = makers.iter().map(|w| w.workers).max();
+        let workers = makers.iter().map(|w| w.workers.saturating_mul(ranks(plan))).max();
         let lanes = match options.directories {
             DirectorySharing::Shared => Some(1),
             DirectorySharing::PerWorker => workers,
@@ -56,7 +61,7 @@ impl LayoutForm {
             .take()
             .or(size)
             .or_else(|| first.map(|w| format!("{} B", w.block_size.max())));
-        let workers = plan.workloads.iter().map(|w| w.workers).max();
+        let workers = plan.workloads.iter().map(|w| w.workers.saturating_mul(ranks(plan))).max();
         self.lanes = self.lanes.or(lanes).or(workers);
     }
 

@@ -13,9 +13,9 @@ mod tree;
 mod uring;
 
 use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
-use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan};
+use taillight_core::plan::{Plan, TargetPlan, WorkShare, WorkloadPlan};
 use taillight_core::progress::OnProgress;
-use taillight_core::{OpKind, Result};
+use taillight_core::{Error, OpKind, Result};
 
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
@@ -104,6 +104,14 @@ impl BoundDriver for MetadataOptions {
             "readdir has no form for io_uring: it is one call after another, inside the worker";
         let both = uses_rings(plan, self) && plan.workloads.iter().any(does);
         both.then(|| note.to_owned()).into_iter().collect()
+    }
+    fn check_shared(&self, _: &TargetPlan, share: WorkShare) -> Result<()> {
+        match share {
+            WorkShare::Strided => Ok(()),
+            other => Err(Error::usage("ranks share numbered files in turns")
+                .with("run.share", other.name())
+                .hint("use run.share = \"strided\", or leave it out: each rank then has a directory of its own")),
+        }
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         tree::check(spec, self)

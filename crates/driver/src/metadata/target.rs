@@ -27,6 +27,12 @@ pub struct MetadataTarget {
     records: AtomicU64,
     /// First number of the plan.
     start: u64,
+    /// Of each workload the first of its lanes.
+    first_lane: Vec<u32>,
+    /// Numbers are dealt out to so many.
+    lanes: u32,
+    /// Another rank has the directory, too.
+    shared: bool,
     cold: bool,
     warm_reads: bool,
     /// Counted once in the end.
@@ -43,28 +49,46 @@ impl MetadataTarget {
         }
         let tree = FileTree::open(spec, options)?;
         let start = plan.workloads.first().and_then(|w| w.keys.as_ref()).map_or(0, |k| k.start);
+        let ranks = plan.sharing();
+        let first_lane = plan
+            .workloads
+            .iter()
+            .map(|w| ranks.map_or(0, |place| place.rank.saturating_mul(w.workers)))
+            .collect();
+        let workers = plan.workloads.iter().map(|w| w.workers).max().unwrap_or(1);
+        let lanes = match ranks.filter(|_| tree.layout.lanes == 1) {
+            Some(place) => workers.saturating_mul(place.of),
+            None => tree.layout.lanes,
+        };
         let reads = |op: OpKind| matches!(op.as_record(), OpKind::Get | OpKind::Stat);
         Ok(MetadataTarget {
             records: AtomicU64::new(tree.found.without_gap(start)),
             start,
+            first_lane,
             cold: plan.run.before.contains(&PreRunStep::DropCaches),
             warm_reads: plan.workloads.iter().any(|w| w.mix.iter().any(|part| reads(part.op))),
-            files: Arc::new(SharedFiles::new(tree, options.sync, plan)),
+            files: Arc::new(SharedFiles::new(tree, options.sync, plan, lanes)),
+            lanes,
+            shared: ranks.is_some(),
             rings,
             at_end: Mutex::new(None),
         })
     }
 
     fn purge(&self) -> Result<()> {
+        if self.shared {
+            return Err(Error::usage("ranks that share a directory cannot purge it")
+                .hint("leave run.before = [\"purge\"] out, and name an empty directory"));
+        }
         self.files.tree.clear()?;
         self.records.store(0, Ordering::Relaxed);
         Ok(())
     }
 
-    fn counted(&self) -> Option<[u64; 4]> {
+    fn counted(&self) -> Option<[u64; 5]> {
         let mut held = self.at_end.lock().unwrap_or_else(PoisonError::into_inner);
         let there = held.get_or_insert_with(|| self.files.tree.survey()).as_ref().ok()?;
-        let (lanes, files) = (self.files.layout().lanes, &there.files);
+        let (lanes, files) = (self.lanes, &there.files);
         let longest = (0..lanes).filter_map(|lane| TreeContents::next_in(files, lane, lanes)).max();
         let rounds = longest.map_or(0, |next| next / u64::from(lanes));
         Some([
@@ -72,6 +96,7 @@ impl MetadataTarget {
             there.directories.len() as u64,
             there.without_gap(self.start),
             (rounds * u64::from(lanes)).saturating_sub(self.start),
+            TreeContents::in_a_row(&there.directories, 0),
         ])
     }
 }
@@ -91,7 +116,8 @@ impl Target for MetadataTarget {
         Geometry::keyed()
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        let lane = usize::from(spec.index);
+        let first = self.first_lane.get(usize::from(spec.workload)).copied().unwrap_or_default();
+        let lane = first as usize + usize::from(spec.index);
         let files = Arc::clone(&self.files);
         match self.rings {
             true => Ok(Box::new(RingSession::new(files, lane, spec)?)),
@@ -143,7 +169,13 @@ impl Target for MetadataTarget {
         all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
     fn end_facts(&self) -> Vec<(String, String)> {
-        let names = ["files_at_end", "directories_at_end", "files_without_gap", "files_of_longest"];
+        let names = [
+            "files_at_end",
+            "directories_at_end",
+            "files_without_gap",
+            "files_of_longest",
+            "directories_without_gap",
+        ];
         let counted = self.counted().into_iter().flatten();
         let fact = |(name, n): (&str, u64)| (format!("metadata.{name}"), n.to_string());
         names.into_iter().zip(counted).map(fact).collect()
@@ -176,9 +208,9 @@ impl KeyedTarget for MetadataTarget {
         Ok(())
     }
     fn lanes(&self) -> u32 {
-        self.files.layout().lanes
+        self.lanes
     }
     fn next_in(&self, lane: u32) -> Option<u64> {
-        TreeContents::next_in(&self.files.tree.found.files, lane, self.files.layout().lanes)
+        TreeContents::next_in(&self.files.tree.found.files, lane, self.lanes)
     }
 }

@@ -24,7 +24,7 @@ use crate::guard;
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, MarkedNode, NamedTarget, OwnedDirectory,
-    OwnershipDecision, OwnershipMark, SIDECAR, refusal,
+    OwnershipDecision, OwnershipMark, SHARED_MARKER, SIDECAR, refusal,
 };
 use crate::path_error::{cannot, free_space, resolve_absent};
 use crate::space;
@@ -53,8 +53,13 @@ pub struct TreeContents {
 impl TreeContents {
     /// Files from number `start` on without a gap.
     pub fn without_gap(&self, start: u64) -> u64 {
-        let from = self.files.partition_point(|number| *number < start);
-        let run = self.files[from..].iter().zip(start..).take_while(|(is, wanted)| *is == wanted);
+        TreeContents::in_a_row(&self.files, start)
+    }
+
+    /// How many of ascending numbers follow each other from `start` on.
+    pub fn in_a_row(numbers: &[u64], start: u64) -> u64 {
+        let from = numbers.partition_point(|number| *number < start);
+        let run = numbers[from..].iter().zip(start..).take_while(|(is, wanted)| *is == wanted);
         run.count() as u64
     }
 
@@ -229,8 +234,8 @@ fn survey(dir: &OwnedDirectory, layout: Option<&FileLayout>) -> Result<TreeConte
         let (mut next, mut leaves) = (None, Vec::new());
         for (name, kind) in listed(&here, &dir.path().join(&at))? {
             let text = String::from_utf8_lossy(&name).into_owned();
-            let mark =
-                at.as_os_str().is_empty() && (text.starts_with(SIDECAR) || text == "lost+found");
+            let known = [SIDECAR, SHARED_MARKER].iter().any(|mark| text.starts_with(mark));
+            let mark = at.as_os_str().is_empty() && (known || text == "lost+found");
             let nth = layout.and_then(|layout| {
                 let nth = text.strip_prefix(&layout.leaf(0)[..layout.leaf(0).len() - 1])?;
                 nth.parse::<u32>().ok().filter(|nth| *nth < layout.leaves() && left == 0)
@@ -349,6 +354,9 @@ impl FileTree {
     /// Errors: `Usage` for a path that is no directory, `Refused` by the guard, `Unavailable`.
     pub fn open(spec: &OpenSpec<'_>, options: &MetadataOptions) -> Result<FileTree> {
         let (path, absent, confirmed) = named(spec)?;
+        if spec.plan.sharing().is_some_and(|place| place.rank > 0) {
+            return FileTree::join(spec, options, &path);
+        }
         if absent {
             check(spec, options)?;
             std::fs::create_dir(&path)
@@ -360,6 +368,32 @@ impl FileTree {
             let _ = std::fs::remove_dir(&path);
         }
         tree
+    }
+
+    /// Opens beside rank 0 what that has made ready: its mark is compared, and stays its own. Errors: `Refused` where
+    /// the directory is another one.
+    fn join(spec: &OpenSpec<'_>, options: &MetadataOptions, path: &Path) -> Result<FileTree> {
+        let dir = OwnedDirectory::open(path, spec.stop)?;
+        let mark = dir.database()?;
+        let here = dir.identity()?;
+        let mut form = LayoutForm::of(spec.plan, options);
+        form.settle(mark.as_ref(), spec.plan);
+        let fits = |mark: &DatabaseMark| {
+            mark.identity.driver == NAME
+                && mark.identity.node.is(&here, dir.filesystem())
+                && mark.form == form.text()
+        };
+        let mark = mark.filter(fits).ok_or_else(|| {
+            Error::refused("the directory is not as rank 0 has made it ready for all ranks")
+                .with("path", path.display())
+                .hint("name a directory on a file system that all hosts share")
+        })?;
+        let layout = layout_of(&mark)?;
+        let found = survey(&dir, Some(&layout))?;
+        let leaves = open_leaves(&dir, &layout)?;
+        let mark = HeldMark::new(mark, false);
+        // Rank 0 takes it away.
+        Ok(FileTree { mark, dir, made_dir: false, layout, leaves, found, left: true })
     }
 
     fn begin(

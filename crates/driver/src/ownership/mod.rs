@@ -23,6 +23,9 @@ use taillight_core::{Error, Result, StopFlag};
 
 use crate::identity::FileIdentity;
 
+/// What files begin with by which ranks see that they share a target.
+pub const SHARED_MARKER: &str = ".taillight-shared-";
+
 pub use files::{FileMark, MarkedFiles};
 pub use node::{FileSystem, MarkedNode};
 pub use refusal::NamedTarget;

@@ -49,7 +49,7 @@ pub trait Observer {
     fn stalled(&mut self, _since: Stamp) {}
     /// Long work that is not measuring goes on.
     fn progress(&mut self, progress: Progress<'_>);
-    /// The load is over, and its target is about to be closed.
+    /// The load is over, and its target is about to be looked at and closed.
     fn closing(&mut self) {}
     /// The load is over: its phases, before the rows of `ios.parquet` come.
     fn loaded(&mut self, _phases: &[PhaseInfo]) {}

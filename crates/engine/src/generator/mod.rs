@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use taillight_core::plan::{Plan, WorkloadPlan};
+use taillight_core::plan::{Plan, RankPlace, WorkloadPlan};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, SyncKind};
 use taillight_driver::Geometry;
 
@@ -90,6 +90,13 @@ pub struct Generator {
     ended: bool,
 }
 
+/// A worker among those of all ranks, where these have numbers in turns.
+fn among_ranks(plan: &Plan, place: WorkerIndex) -> WorkerIndex {
+    let Some(ranks @ RankPlace { of, .. }) = plan.in_turns() else { return place };
+    let index = ranks.part().saturating_mul(place.of).saturating_add(place.index);
+    WorkerIndex { index, of: of.max(1).saturating_mul(place.of), ..place }
+}
+
 impl Generator {
     /// The generator of the worker at `place`. Errors: `Usage` when the extent cannot hold a block
     /// for each worker.
@@ -103,6 +110,7 @@ impl Generator {
         let seed = worker_seed(plan.run.seed, place.worker, 1);
         let source = match (space, &workload.trace) {
             (Some(space), _) => {
+                let place = among_ranks(plan, place);
                 OpSource::Keyed(Box::new(KeyGenerator::new(plan, workload, space.clone(), place)?))
             }
             (None, Some(trace)) => {
@@ -110,7 +118,11 @@ impl Generator {
             }
             (None, None) => OpSource::Drawn,
         };
-        let (extent, turns) = AccessExtent::of(workload, shape)?.of_rank(plan)?;
+        let extent = AccessExtent::of(workload, shape)?;
+        let (extent, turns) = match source {
+            OpSource::Keyed(_) => (extent, None),
+            _ => extent.of_rank(plan)?,
+        };
         let fsync_only = workload.mix.iter().all(|m| m.op == OpKind::Fsync || m.weight == 0);
         if extent.bytes() < workload.block_size.max() && !fsync_only {
             return Err(Error::usage("the extent is smaller than one block")

@@ -22,6 +22,8 @@ pub struct AccessExtent {
     /// Offsets are multiples of this from `start`.
     pub align: u64,
     pub largest: u64,
+    /// From one block to the next that another rank may have.
+    turn: u64,
     /// Bytes in each file: a block never crosses into the next.
     pub file_size: u64,
 }
@@ -44,7 +46,9 @@ impl AccessExtent {
         }
         let align = workload.access.align.0.max(1);
         let largest = workload.block_size.max();
-        Ok(AccessExtent { start, end, align, largest, file_size: shape.file_size })
+        let stride = workload.access.stride.filter(|_| workload.access.kind == AccessKind::Strided);
+        let turn = stride.map_or(largest, |stride| stride.0.max(largest));
+        Ok(AccessExtent { start, end, align, largest, turn, file_size: shape.file_size })
     }
 
     /// Whether a block of `size` bytes at `at` lies in it and in one file.
@@ -65,26 +69,28 @@ impl AccessExtent {
                 Ok((AccessExtent { start, end: start + length, ..self }, None))
             }
             WorkShare::Strided => {
+                let block = self.largest.max(1);
                 let turns = BlockTurns {
                     start: self.start,
-                    block: self.largest.max(1),
+                    unit: self.turn.max(1),
                     part: u64::from(place.part()),
                     of: u64::from(place.of.max(1)),
                 };
-                let divides = |n: u64| n.is_multiple_of(turns.block);
+                let divides = |n: u64| n.is_multiple_of(block);
                 if !divides(self.file_size) || !divides(self.start) {
                     return Err(Error::usage(
                         "blocks in turns must divide each file, and its offset",
                     )
-                    .with("block_size", turns.block)
+                    .with("block_size", block)
                     .with("file", self.file_size)
                     .hint(
                         "use a block_size that divides target.size, or run.share = \"segments\"",
                     ));
                 }
-                let blocks = self.bytes() / turns.block / turns.of;
-                let end = self.start + blocks * turns.block;
-                let (align, file_size) = (turns.block, u64::MAX);
+                let turns_of_all = self.bytes().checked_sub(block).map_or(0, |n| n / turns.unit + 1);
+                let own = turns_of_all / turns.of;
+                let end = own.checked_sub(1).map_or(0, |last| last * turns.unit + block);
+                let (end, align, file_size) = (self.start + end, block, u64::MAX);
                 Ok((AccessExtent { end, align, file_size, ..self }, Some(turns)))
             }
         }
@@ -101,11 +107,11 @@ impl AccessExtent {
     }
 }
 
-/// Blocks of one size that ranks have in turns.
+/// Blocks of one size that ranks have in turns, or the strides that each begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockTurns {
     start: u64,
-    block: u64,
+    unit: u64,
     part: u64,
     of: u64,
 }
@@ -114,8 +120,8 @@ impl BlockTurns {
     /// Where a block is that was drawn at `at`.
     #[inline]
     pub fn place(&self, at: u64) -> u64 {
-        let number = (at - self.start) / self.block;
-        self.start + (number * self.of + self.part) * self.block
+        let (number, within) = ((at - self.start) / self.unit, (at - self.start) % self.unit);
+        self.start + (number * self.of + self.part) * self.unit + within
     }
 }
 

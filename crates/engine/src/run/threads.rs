@@ -331,8 +331,8 @@ fn collect<B: Probes>(
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
             witness.after(&*target);
-            session_facts.extend(target.end_facts());
             observers.iter_mut().for_each(|observer| observer.closing());
+            session_facts.extend(target.end_facts());
             let closing = close_target(target, &shared, error.is_some(), stop, observers);
             error = error.or(closing.err());
         }

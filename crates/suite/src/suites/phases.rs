@@ -9,10 +9,11 @@ use std::path::{Component, Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use taillight_core::job::JobFile;
-use taillight_core::plan::{Plan, PreRunStep};
+use taillight_core::plan::{Plan, PreRunStep, WorkShare, rank_name};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, Result};
 use taillight_report::table::paragraph;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::series::PointRole;
 use taillight_rundir::{RunDir, atomic};
 use toml::{Table, Value};
@@ -155,7 +156,10 @@ pub(super) struct PhasesMethod {
     directories: PhaseDirectories,
     /// Those of them that are not empty in the end.
     left: Vec<PathBuf>,
+    /// Of each rank.
     workers: u32,
+    /// Ranks that run the phases together.
+    ranks: u32,
     pub(super) scale: PhasesScale,
     seed: Option<u64>,
 }
@@ -194,6 +198,7 @@ pub(super) fn prepare(
     let mut method = PhasesMethod {
         head: head(&suite.name, 0),
         workers,
+        ranks: request.ranks.max(1),
         scale,
         directories: PhaseDirectories::new(suite.phases.iter().map(|p| dir.join(&p.dir))),
         left: Vec::new(),
@@ -284,7 +289,7 @@ impl PhasesMethod {
         let mut job = self.suite.job.clone();
         lay_over(&mut job, &phase.job);
         if phase.bytes == Some(BytesLayout::Interleaved) {
-            interleave(&mut job, self.workers, self.scale.bytes);
+            interleave(&mut job, (self.workers, self.ranks), self.scale.bytes);
         }
         let source = job_source(&format!("phase {id} of suite {}", self.suite.name), &job)?;
         let own = |text: String| Assignment::new(format!("suite {}", self.suite.name), text);
@@ -297,6 +302,7 @@ impl PhasesMethod {
         if phase.bytes != Some(BytesLayout::Interleaved) {
             set.push(own(format!("workload.0.workers={}", self.workers)));
         }
+        set.extend(self.share(phase).map(own));
         set.extend(self.amount(phase, next).into_iter().map(own));
         set.extend(self.seed.map(|seed| own(format!("run.seed={seed}"))));
         set.extend(self.request.assignments());
@@ -307,6 +313,18 @@ impl PhasesMethod {
         // Where this user may not drop names, they stay: the run says so itself.
         set.push(own(format!("run.before=[\"{}\"]", PreRunStep::DropCaches.name())));
         Ok(((self.planner)(&source, &set)).map_or((source.clone(), plan), |cold| (source, cold)))
+    }
+
+    /// How ranks share what a phase is about: whole files, or blocks and numbers in turns.
+    fn share(&self, phase: &CountedPhase) -> Option<String> {
+        let whole = phase.bytes == Some(BytesLayout::FilePerWorker);
+        let share = if whole { WorkShare::Segments } else { WorkShare::Strided };
+        (self.ranks > 1).then(|| format!("run.share={}", share.name()))
+    }
+
+    /// Workers of all ranks.
+    fn all_workers(&self) -> u64 {
+        u64::from(self.workers) * u64::from(self.ranks)
     }
 
     /// How much a run does.
@@ -323,7 +341,7 @@ impl PhasesMethod {
             NextPhase::Phase(_, Some(over)) => {
                 let given = phase.job.get("run").and_then(|run| run.get("operations")).is_some();
                 match (phase.one_each, given) {
-                    (true, _) => set.push(format!("run.operations={}", self.workers)),
+                    (true, _) => set.push(format!("run.operations={}", self.all_workers())),
                     (false, false) => set.push(format!("run.operations={over}")),
                     (false, true) => {}
                 }
@@ -341,7 +359,7 @@ impl PhasesMethod {
             let most = self.request.records;
             set.extend(most.map(|n| format!("run.operations={n}")));
         }
-        let workers = u64::from(self.workers);
+        let workers = self.all_workers();
         let block = phase.job.get("workload").and_then(|w| w.get(0)?.get("block_size")?.as_str());
         let block = block.and_then(|size| size.parse::<ByteSize>().ok()).map_or(1, |b| b.0.max(1));
         let each = (self.scale.bytes.0 / block).max(1) * block;
@@ -386,7 +404,7 @@ impl PhasesMethod {
 }
 
 /// One workload for each worker, on blocks of its own in turn, each block once.
-fn interleave(job: &mut Table, workers: u32, each: ByteSize) {
+fn interleave(job: &mut Table, (workers, ranks): (u32, u32), each: ByteSize) {
     let Some(Value::Array(all)) = job.get_mut("workload") else { return };
     let Some(Value::Table(one)) = all.first().cloned() else { return };
     let block = one.get("block_size").and_then(Value::as_str).unwrap_or_default();
@@ -402,7 +420,8 @@ fn interleave(job: &mut Table, workers: u32, each: ByteSize) {
             own.insert("name".to_owned(), format!("worker-{nth}").into());
             own.insert("workers".to_owned(), 1.into());
             own.insert("access".to_owned(), access.into());
-            let blocks = i64::try_from((each.0 / block).max(1)).unwrap_or(i64::MAX);
+            let blocks = (each.0 / block).max(1) * u64::from(ranks);
+            let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
             own.insert("operations".to_owned(), blocks.into());
             Value::Table(own)
         })
@@ -420,19 +439,24 @@ struct LeftThere {
 /// Errors: `Corrupt` when the run cannot be read or does not say it.
 fn left(result: &PointResult, of: Option<CountedThing>) -> Result<LeftThere> {
     let run = RunDir::open(&result.dir)?;
+    // Of several ranks the first one looks when all are done.
+    let several = matches!(run.manifest().origin, RunOrigin::Merged { .. });
+    let run = if several { RunDir::open(&result.dir.join(rank_name(0)))? } else { run };
     let options = &result.point.plan.target.options;
     let shared = options.get("directories").and_then(Value::as_str) == Some("shared");
     let facts = run.manifest().environment.get("driver");
     let number = |name: &str| facts?.get(name)?.as_str()?.parse::<u64>().ok();
     let found = match of {
         Some(CountedThing::Directories) => {
-            number("metadata.directories_at_end").map(|n| LeftThere { there: n, longest: n })
+            // No rank knows which of another's are gone.
+            let name = if several { "directories_without_gap" } else { "directories_at_end" };
+            number(&format!("metadata.{name}")).map(|n| LeftThere { there: n, longest: n })
         }
         _ => number("metadata.files_without_gap")
             .zip(number("metadata.files_of_longest"))
             // A number that was taken when the time was over is not made: who goes over them makes it first.
             .map(|(there, longest)| LeftThere {
-                there: if shared { longest } else { there },
+                there: if shared && !several { longest } else { there },
                 longest,
             }),
     };
@@ -472,8 +496,11 @@ impl Method for PhasesMethod {
         let lines = phases_words::lines(self, &phase_runs(&self.suite, series.done));
         atomic::write(series.dir, LINES, lines.as_bytes())?;
         if series.state == SeriesState::Ended {
-            let run = |r: &PointResult| RunDir::open(&r.dir).map(|r| r.manifest().run_id.clone());
-            let runs = series.done.iter().map(run).collect::<Result<Vec<_>>>()?;
+            let id = |dir: &Path| RunDir::open(dir).map(|run| run.manifest().run_id.clone());
+            let mut runs =
+                series.done.iter().map(|r| id(&r.dir)).collect::<Result<Vec<String>>>()?;
+            // What all ranks share is the first one's.
+            runs.extend(series.done.iter().filter_map(|r| id(&r.dir.join(rank_name(0))).ok()));
             self.left = self.directories.tidy_up(&runs);
         }
         let answer = phases_words::answer(self, &phase_runs(&self.suite, series.done));

@@ -28,6 +28,8 @@ pub struct SuiteRequest {
     pub properties: Vec<String>,
     /// Assignments to fields of every job.
     pub set: Vec<String>,
+    /// Ranks that run it together; 0 is one process.
+    pub ranks: u32,
 }
 
 impl SuiteRequest {

@@ -7,6 +7,7 @@
 
 mod bare;
 mod bare_leveldb;
+mod bare_metadata;
 mod bare_ring;
 mod bare_s3;
 mod bare_sqlite;
@@ -40,6 +41,7 @@ taillight-bench bare-ring FILE DEPTH SECONDS BATCH [direct]   the bare loop alon
 taillight-bench bare-sync FILE SECONDS                        the same with plain preads
 taillight-bench bare-leveldb DIR fill|read|compact RECORDS BYTES   a bare loop on LevelDB
 taillight-bench bare-sqlite DIR fill|read RECORDS BYTES       a bare loop on SQLite
+taillight-bench bare-metadata DIR create|stat|read|unlink FILES BYTES   a bare loop of calls
 taillight-bench bare-s3 URL get|put BYTES CONCURRENCY SECONDS OBJECTS   a bare client
 taillight-bench hold FILE                                     keeps a file in memory
 
@@ -65,6 +67,7 @@ fn run(args: &[&str]) -> Result<bool> {
         Some(&"bare-sync") => return bare_ring::sync_main(&args[1..]).map(|()| true),
         Some(&"bare-leveldb") => return bare_leveldb::main(&args[1..]).map(|()| true),
         Some(&"bare-sqlite") => return bare_sqlite::main(&args[1..]).map(|()| true),
+        Some(&"bare-metadata") => return bare_metadata::main(&args[1..]).map(|()| true),
         Some(&"bare-s3") => return bare_s3::main(&args[1..]).map(|()| true),
         Some(&"hold") => return files::hold(&args[1..]).map(|()| true),
         Some(&"pages") => return render::write_pages().map(|()| true),

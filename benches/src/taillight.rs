@@ -20,6 +20,15 @@ pub fn binary() -> PathBuf {
     beside.ok().filter(|path| path.is_file()).unwrap_or_else(|| "taillight".into())
 }
 
+/// The binary for ranks: named by the environment, built beside this one, or in the path.
+pub fn ranks_binary() -> PathBuf {
+    if let Some(named) = std::env::var_os("TAILLIGHT_MPI") {
+        return named.into();
+    }
+    let beside = binary().with_file_name("taillight-mpi");
+    if beside.is_file() { beside } else { "taillight-mpi".into() }
+}
+
 /// A run directory that is deleted with this value: it holds every I/O and is large.
 pub struct BenchRun(PathBuf);
 
@@ -81,6 +90,13 @@ pub fn figures(dir: &BenchRun, done: &ChildUsage) -> Result<Figures> {
     sample.insert("all_cpu_s", done.cpu_s);
     sample.insert("all_wall_s", done.wall_s);
     sample.insert("max_rss", done.max_rss as f64);
+    Ok(sample)
+}
+
+/// Rates of a run by several ranks: each keeps its own I/Os.
+pub fn figures_of_ranks(dir: &BenchRun, done: &ChildUsage) -> Result<Figures> {
+    let mut sample = parse(&dir.json("summary.json")?)?;
+    sample.insert("foreign", done.foreign);
     Ok(sample)
 }
 

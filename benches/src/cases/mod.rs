@@ -6,6 +6,7 @@ mod direct;
 mod draws;
 mod fio_import;
 mod live;
+mod metadata;
 mod null;
 mod objects;
 mod pacing;
@@ -66,6 +67,8 @@ pub const CASES: &[BenchCase] = &[
     ),
     case("null-whole", "CPU from the command to the page, an I/O of null", null::whole),
     case("two-workers", "two workers against two processes of one worker", null::two_workers),
+    case("two-ranks", "two ranks of an MPI job against two processes", null::two_ranks),
+    case("metadata", "files made, asked for, read and removed, beside a bare loop", metadata::run),
     case("cached-sync", "page-cached 4 KiB reads, engine sync against fio psync", cached::sync),
     case(
         "cached-uring",

@@ -154,6 +154,45 @@ pub fn two_workers(setup: &BenchSetup) -> Result<Comparison> {
     Ok(report)
 }
 
+/// Two ranks of one run against two runs that know nothing of each other.
+pub fn two_ranks(setup: &BenchSetup) -> Result<Comparison> {
+    let setup = &short(setup);
+    let mut report = Comparison::titled("`null`, two ranks of an MPI job against two processes");
+    for depth in [1, 32] {
+        let one = words(setup, "randread", depth, 1);
+        let names = match depth {
+            1 => ("two ranks d1", "two processes d1"),
+            _ => ("two ranks d32", "two processes d32"),
+        };
+        let ranked = one.clone();
+        let arms = vec![
+            BenchArm {
+                name: names.0,
+                command: format!("mpirun -n 2 taillight-mpi run {one}"),
+                run: Box::new(move || ranks_of(&ranked)),
+            },
+            BenchArm {
+                name: names.1,
+                command: format!("{} (twice at the same time)", taillight::shown(&one)),
+                run: Box::new(move || two_processes(&one)),
+            },
+        ];
+        report.arms.extend(pairs::run(setup.pairs, arms)?);
+        report.ratio("iops", names.0, names.1, Bound::AtLeast(0.95))?;
+    }
+    Ok(report)
+}
+
+fn ranks_of(words: &str) -> Result<Figures> {
+    let dir = BenchRun::new("run")?;
+    let mut command = std::process::Command::new("mpirun");
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.args(["-n", "2", "--oversubscribe", "--bind-to", "none"]);
+    command.arg(taillight::ranks_binary()).arg("run").args(words.split_whitespace());
+    let done = child::run(command.arg("--output").arg(dir.path()))?;
+    taillight::figures_of_ranks(&dir, &done)
+}
+
 fn two_processes(words: &str) -> Result<Figures> {
     let (first, second) = (BenchRun::new("run-1")?, BenchRun::new("run-2")?);
     let mut commands = [taillight::command(words, &first), taillight::command(words, &second)];

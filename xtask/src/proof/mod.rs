@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 5] = [
+const PROOFS: [Proof; 6] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",
@@ -60,6 +60,14 @@ const PROOFS: [Proof; 5] = [
         results: "crates/cli/tests/replay.jsonl",
         page: "docs/replay.md",
         table: replay,
+    },
+    Proof {
+        name: "merge",
+        package: "taillight-scale",
+        test: ["integration", "proof"],
+        results: "crates/scale/tests/merge.jsonl",
+        page: "docs/hosts.md",
+        table: merge,
     },
 ];
 
@@ -174,6 +182,21 @@ const REPLAY: [Column; 8] = [
 
 fn replay(cells: &[Value]) -> Result<String> {
     table(&REPLAY, cells.iter())
+}
+
+/// Exact percentiles of ranks with a million latencies each.
+const MERGE: [Column; 7] = [
+    ("ranks", &["ranks"]),
+    ("time, ms", &["ms"]),
+    ("of half as many", &["times"]),
+    ("moved by a rank, bytes", &["bytes"]),
+    ("rounds", &["rounds"]),
+    ("memory of all ranks, MiB", &["mib"]),
+    ("build", &["build"]),
+];
+
+fn merge(cells: &[Value]) -> Result<String> {
+    table(&MERGE, cells.iter())
 }
 
 fn table<'a>(columns: &[Column], cells: impl Iterator<Item = &'a Value>) -> Result<String> {

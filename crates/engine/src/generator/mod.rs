@@ -250,6 +250,10 @@ impl Generator {
             let last = place.index + 1 == place.of;
             part = start..if last { part.end } else { start + share };
         }
+        if let Some(turns) = self.turns.as_ref().filter(|_| part.start < part.end) {
+            // Drawn side by side; where the first and the last byte of it are.
+            part = turns.place(part.start)..turns.place(part.end - 1) + 1;
+        }
         (part.start / file_size) as u16..part.end.div_ceil(file_size) as u16
     }
 

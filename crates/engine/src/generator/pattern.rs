@@ -87,7 +87,8 @@ impl AccessExtent {
                         "use a block_size that divides target.size, or run.share = \"segments\"",
                     ));
                 }
-                let turns_of_all = self.bytes().checked_sub(block).map_or(0, |n| n / turns.unit + 1);
+                let turns_of_all =
+                    self.bytes().checked_sub(block).map_or(0, |n| n / turns.unit + 1);
                 let own = turns_of_all / turns.of;
                 let end = own.checked_sub(1).map_or(0, |last| last * turns.unit + block);
                 let (end, align, file_size) = (self.start + end, block, u64::MAX);

@@ -166,3 +166,62 @@ fn each_operation_has_its_sizes_its_grid_and_its_walk() {
         }
     }
 }
+
+/// The plan of one of several ranks that have blocks in turns.
+fn in_turns(plan: &Plan, rank: u32, of: u32) -> Plan {
+    let mut plan = plan.clone();
+    plan.run.share = taillight_core::plan::WorkShare::Strided;
+    plan.ranks = Some(taillight_core::plan::RankPlace { rank, of, shift: 0 });
+    plan
+}
+
+/// Blocks of a strided workload are its strides: those of all ranks and of a workload a block further are each block once.
+#[test]
+fn strides_in_turns_meet_no_other_block() {
+    let shape = Geometry { files: 1, file_size: 24 * 4096, align: 1 };
+    let mut all = Vec::new();
+    for (first, rank) in [(0u64, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)] {
+        let mut plan = in_turns(&plan(), rank, 3);
+        let access = &mut plan.workloads[0].access;
+        access.kind = AccessKind::Strided;
+        (access.offset, access.stride) = (ByteSize(first * 4096), Some(ByteSize(2 * 4096)));
+        all.extend(offsets(&plan, shape, place(0, 1), 4));
+    }
+    all.sort_unstable();
+    assert!(all.iter().copied().eq((0..24).map(|block| block * 4096)), "{all:?}");
+}
+
+/// Of a rank that had every third block only the first files were synced: where its blocks would be side by side.
+#[test]
+fn a_rank_with_blocks_in_turns_syncs_every_file_that_it_wrote_to() {
+    let shape = Geometry { files: 4, file_size: 6 * 4096, align: 1 };
+    for (kind, workers) in
+        [(AccessKind::Sequential, 1), (AccessKind::Sequential, 2), (AccessKind::Random, 2)]
+    {
+        for rank in 0..3 {
+            let mut plan = in_turns(&plan(), rank, 3);
+            plan.workloads[0].access.kind = kind;
+            plan.workloads[0].access.cover = kind == AccessKind::Random;
+            let (mut written, mut synced) = (Vec::new(), Vec::new());
+            for k in 0..workers {
+                let place = place(k, workers);
+                let mut all =
+                    Generator::new(&plan, &plan.workloads[0], shape, place, None).unwrap();
+                let count = 8 / workers;
+                let own: Vec<u16> = (0..count).map(|_| all.next().target).collect();
+                if kind == AccessKind::Sequential {
+                    assert!(
+                        own.iter().all(|file| all.files(place).contains(file)),
+                        "{rank} {own:?}"
+                    );
+                }
+                written.extend(own);
+                synced.extend(all.files(place));
+            }
+            assert!(
+                written.iter().all(|file| synced.contains(file)),
+                "{rank}: {written:?} {synced:?}"
+            );
+        }
+    }
+}

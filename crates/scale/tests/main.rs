@@ -1,4 +1,7 @@
-//! What an exact merge costs: `cargo xtask proof merge` makes the table of `docs/hosts.md` from it.
+//! Ranks in this process and in others of this machine. What an exact merge costs is a proof: `cargo xtask proof merge`
+//! makes the table of `docs/hosts.md` from it.
+
+mod clocks;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -15,7 +18,7 @@ const DOUBLING: f64 = 2.4;
 const MOST: Duration = Duration::from_secs(10);
 const MOST_KB: u64 = 1 << 20;
 /// Merges of each number of ranks: the fastest counts, which foreign load disturbs least.
-const TIMES: usize = 5;
+const TIMES: usize = 30;
 
 #[test]
 #[ignore = "a proof: cargo xtask proof merge"]

@@ -1,0 +1,98 @@
+//! The calls of driver `metadata` in a bare loop: create, stat, open-read-close and unlink of numbered files in one
+//! directory. It takes no time of an operation and keeps nothing.
+
+use std::ffi::{CStr, CString};
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, openat, statx, unlinkat};
+
+use crate::bare;
+
+/// As the driver opens them.
+const CREATE: OFlags = OFlags::CREATE
+    .union(OFlags::WRONLY)
+    .union(OFlags::TRUNC)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// What stands in front of the number: as long as what the driver writes there.
+const PREFIX: &str = "file.0123abcd.";
+
+/// `bare-metadata DIR create|stat|read|unlink FILES BYTES`; the directory is made, and removed in the end.
+pub fn main(args: &[&str]) -> Result<()> {
+    let [dir, what, files, bytes] = args else {
+        bail!("bare-metadata DIR create|stat|read|unlink FILES BYTES");
+    };
+    let (files, bytes): (u64, usize) = (files.parse()?, bytes.parse()?);
+    ensure!(files > 0 && bytes <= 1 << 20, "no such files");
+    let path = Path::new(dir);
+    std::fs::create_dir(path).with_context(|| path.display().to_string())?;
+    let at = OwnedFd::from(std::fs::File::open(path)?);
+    let mut data = vec![0x5A; bytes];
+    let mut run = |what: &str| -> Result<()> {
+        let mut name = FileName::new()?;
+        for number in 0..files {
+            one(what, &at, name.of(number)?, &mut data)?;
+        }
+        Ok(())
+    };
+    let took = {
+        if *what != "create" {
+            run("create")?;
+        }
+        let start = Instant::now();
+        run(what)?;
+        start.elapsed().as_secs_f64()
+    };
+    if *what != "unlink" {
+        run("unlink")?;
+    }
+    std::fs::remove_dir(path)?;
+    bare::print(files, took);
+    Ok(())
+}
+
+/// Room for a name, written for each file without memory of its own.
+struct FileName {
+    bytes: Vec<u8>,
+}
+
+impl FileName {
+    fn new() -> Result<FileName> {
+        let bytes = CString::new(PREFIX)?.into_bytes();
+        Ok(FileName { bytes })
+    }
+
+    fn of(&mut self, number: u64) -> Result<&CStr> {
+        self.bytes.truncate(PREFIX.len());
+        write!(self.bytes, "{number}\0")?;
+        Ok(CStr::from_bytes_with_nul(&self.bytes)?)
+    }
+}
+
+fn one(what: &str, at: &OwnedFd, name: &CStr, data: &mut [u8]) -> Result<()> {
+    match what {
+        "create" => {
+            let file = openat(at, name, CREATE, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)?;
+            if !data.is_empty() {
+                ensure!(rustix::io::write(&file, data)? == data.len(), "a short write");
+            }
+        }
+        "stat" => {
+            statx(at, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS)?;
+        }
+        "read" => {
+            let file = openat(at, name, READ, Mode::empty())?;
+            if !data.is_empty() {
+                ensure!(rustix::io::read(&file, &mut *data)? == data.len(), "a short read");
+            }
+        }
+        "unlink" => unlinkat(at, name, AtFlags::empty())?,
+        other => bail!("bare-metadata knows no {other}"),
+    }
+    Ok(())
+}

@@ -1,7 +1,7 @@
 //! The clock of another process in a time namespace of its own, whose offset is known to the nanosecond: the estimate lies
 //! within its bound of that truth, seed by seed.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -75,7 +75,18 @@ fn estimated(
     let path = dir.join(seed.to_string());
     let listener = UnixListener::bind(&path)?;
     let mut child = beside(&path, seconds)?;
-    let (stream, _) = listener.accept()?;
+    listener.set_nonblocking(true)?;
+    let stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            // Who ended without a word never comes.
+            Err(e) if e.kind() != ErrorKind::WouldBlock || child.try_wait()?.is_some() => {
+                return Err(e);
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    stream.set_nonblocking(false)?;
     let sample = ping(&mut SocketGroup { rank: 0, stream }, 1, &MonoClock);
     let ended = child.wait()?;
     let sample = sample.map_err(|e| std::io::Error::other(e.to_string()))?;

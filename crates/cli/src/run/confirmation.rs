@@ -61,8 +61,13 @@ pub fn listed(destroy: &[String]) -> Result<Vec<String>> {
 /// The paths that this rank may overwrite: those whose identity here is confirmed for this host.
 pub fn of_rank(order: &RunOrder, rank: u32, plan: &Plan) -> Result<Vec<String>> {
     let host = order.peers.get(rank as usize).map_or("", |peer| peer.host.as_str());
-    let confirmed = |target: &RankTarget| order.destroy.contains(&word(host, target));
-    Ok(targets_of(plan).into_iter().filter(confirmed).map(|target| target.path).collect())
+    Ok(of_host(host, &order.destroy, plan))
+}
+
+/// The paths of a plan that confirmations allow to overwrite on a host, which is this one.
+pub fn of_host(host: &str, destroy: &[String], plan: &Plan) -> Vec<String> {
+    let confirmed = |target: &RankTarget| destroy.contains(&word(host, target));
+    targets_of(plan).into_iter().filter(confirmed).map(|target| target.path).collect()
 }
 
 /// A refusal that a confirmation could lift says which.

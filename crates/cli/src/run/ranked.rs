@@ -292,10 +292,7 @@ impl RankSeat {
     fn plan(&self) -> Result<Plan> {
         let whole = job::plan_of_text(&self.order.plan)?;
         let place = RankPlace { rank: self.rank, of: self.size(), shift: self.order.shift };
-        let name = &whole.target.driver;
-        let driver = taillight_driver::find(name)
-            .ok_or_else(|| Error::usage("there is no such driver").with("driver", name))?;
-        let mut plan = whole.for_rank(place, &|_, path, rank| driver.rank_path(path, rank))?;
+        let mut plan = of_rank(&whole, place)?;
         let directory = self.order.directory.join(rank_name(self.rank));
         plan.run.output = Some(directory.to_string_lossy().into_owned());
         // Ranks of a host share its memory.
@@ -570,6 +567,24 @@ impl RankSeat {
         }
         Ok(all)
     }
+}
+
+/// A plan as a rank has it. Errors: `Usage` where ranks cannot share it so.
+fn of_rank(whole: &Plan, place: RankPlace) -> Result<Plan> {
+    let name = &whole.target.driver;
+    let driver = taillight_driver::find(name)
+        .ok_or_else(|| Error::usage("there is no such driver").with("driver", name))?;
+    whole.for_rank(place, &|_, path, rank| driver.rank_path(path, rank))
+}
+
+/// A plan of a series as rank 0 will have it, with what it may overwrite: looked at before the first run. None where this
+/// process is alone. Errors: `Usage`.
+pub fn of_first(plan: &Plan, destroy: &[String]) -> Result<Option<(Plan, Vec<String>)>> {
+    let known = ranks::with(|all| (all.ranks.size(), all.ranks.host().to_owned()));
+    let Some((of, host)) = known else { return Ok(None) };
+    let own = of_rank(plan, RankPlace { rank: 0, of, shift: 0 })?;
+    let destroy = confirmation::of_host(&host, &confirmation::listed(destroy)?, &own);
+    Ok(Some((own, destroy)))
 }
 
 /// An error for somebody else.

@@ -15,7 +15,7 @@ use taillight_suite::runner::SeriesOutcome;
 use taillight_suite::suites::{self, PreparedSuite};
 
 use super::targets::TargetsRequest;
-use super::{LiveViews, RunHost, Signals, directory, job, run_method};
+use super::{LiveViews, RunHost, Signals, directory, job, ranked, run_method};
 use crate::args::{LiveArgs, RunArgs};
 use crate::{output, report};
 
@@ -97,10 +97,13 @@ pub fn run_planned(
     let views = LiveViews::start(place.live)?;
     let made = work_directory.map_or(Ok(None), make_directory)?;
     let mut host = RunHost::new(&signals, place.destroy, &views);
-    let ended = check_targets(plans, place.destroy, &signals).and_then(|stopped| match stopped {
-        Some(exit) => Ok(SeriesOutcome { exit, done: Vec::new() }),
-        None => run_method(method, &mut host, &dir, resumed),
-    });
+    let ended =
+        check_targets(plans, place.destroy, resumed.is_some(), &signals).and_then(|stopped| {
+            match stopped {
+                Some(exit) => Ok(SeriesOutcome { exit, done: Vec::new() }),
+                None => run_method(method, &mut host, &dir, resumed),
+            }
+        });
     views.finish(&signals);
     if let Some(made) = made {
         // Only when it is empty: what is left in it is somebody's.
@@ -114,7 +117,12 @@ pub fn run_planned(
 /// Says before anything else what opening a target would refuse, for every target with its size and
 /// options. What an earlier run keeps is looked at when it is there. The exit code of a signal that came
 /// meanwhile.
-fn check_targets(plans: &[Plan], destroy: &[String], signals: &Signals) -> Result<Option<Exit>> {
+fn check_targets(
+    plans: &[Plan],
+    destroy: &[String],
+    goes_on: bool,
+    signals: &Signals,
+) -> Result<Option<Exit>> {
     let mut seen: Vec<(&TargetPlan, _)> = Vec::new();
     for plan in plans {
         let target = &plan.target;
@@ -122,11 +130,17 @@ fn check_targets(plans: &[Plan], destroy: &[String], signals: &Signals) -> Resul
         let keeps = |of: &TargetPlan| of.options.get("keep").and_then(toml::Value::as_bool);
         let mut before =
             seen.iter().filter(|(b, _)| (&b.driver, &b.path) == (&target.driver, &target.path));
-        if seen.contains(&asked) || before.any(|(b, _)| keeps(b) == Some(true)) {
+        // A series that goes on has left it as its later points need it: each looks at it.
+        let kept = keeps(target) == Some(true);
+        if seen.contains(&asked) || (goes_on && kept) || before.any(|(b, _)| keeps(b) == Some(true))
+        {
             continue;
         }
         seen.push(asked);
         let stop = signals.stop();
+        let ranked = ranked::of_first(plan, destroy)?;
+        let (plan, destroy) =
+            ranked.as_ref().map_or((plan, destroy), |(plan, destroy)| (plan, destroy.as_slice()));
         let checked = TargetsRequest { plan, run_id: "", destroy, stop }.check();
         match (checked, signals.exit()) {
             (Err(e), None) => return Err(e),

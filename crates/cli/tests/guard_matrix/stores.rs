@@ -1,5 +1,5 @@
-//! Databases of RocksDB and LevelDB that somebody else made, as the path of a run and behind every
-//! other path that an option can name. Nothing here is confirmed.
+//! Databases of RocksDB and LevelDB and directories of files that somebody else made, as the path of a run and behind
+//! every other path that an option can name. Nothing here is confirmed.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ type CaseOf = fn(&mut AttackStage<'_>, ForeignStore) -> Setup<()>;
 pub enum ForeignStore {
     RocksDb,
     LevelDb,
+    /// Files by number, as driver `metadata` makes them.
+    Files,
 }
 
 impl ForeignStore {
@@ -23,6 +25,28 @@ impl ForeignStore {
         match self {
             ForeignStore::RocksDb => "rocksdb",
             ForeignStore::LevelDb => "leveldb",
+            ForeignStore::Files => "metadata",
+        }
+    }
+
+    fn inserts(self) -> &'static str {
+        match self {
+            ForeignStore::Files => "--set workload.0.mix=create --set workload.0.keys.count=0",
+            _ => "--set workload.0.mix=insert --set workload.0.keys.count=0",
+        }
+    }
+
+    fn updates(self) -> &'static str {
+        match self {
+            ForeignStore::Files => "--set workload.0.mix=rename --set workload.0.keys.count=100",
+            _ => "--set workload.0.mix=update --set workload.0.keys.count=100",
+        }
+    }
+
+    fn reads(self) -> &'static str {
+        match self {
+            ForeignStore::Files => "--set workload.0.mix=stat --set workload.0.keys.count=100",
+            _ => "--set workload.0.mix=get --set workload.0.keys.count=100",
         }
     }
 }
@@ -48,7 +72,8 @@ pub fn plan(naming: Naming) -> CellPlan {
             Box::new(move |stage: &mut AttackStage<'_>| case(stage, store))
         })
     };
-    CellPlan::Cases(of(ForeignStore::RocksDb).chain(of(ForeignStore::LevelDb)).collect())
+    let all = [ForeignStore::RocksDb, ForeignStore::LevelDb, ForeignStore::Files];
+    CellPlan::Cases(all.into_iter().flat_map(of).collect())
 }
 
 /// Somebody's database at a path: one of the store's own making, without a mark of ours.
@@ -56,11 +81,13 @@ pub fn make_database(stage: &mut AttackStage<'_>, store: ForeignStore, at: &Path
     let driver = store.driver();
     let line = format!(
         "run --driver {driver} --path {} --ops 400 --bs 1KiB --output out \
-         --set workload.0.mix=insert --set workload.0.keys.count=0 --set target.options.keep=true",
-        shown(at)
+         {} --set target.options.keep=true",
+        shown(at),
+        store.inserts()
     );
     // Small memtables, so that there are tables.
-    let line = line + " --set target.options.write_buffer_size=64KiB";
+    let small = " --set target.options.write_buffer_size=64KiB";
+    let line = line + if store == ForeignStore::Files { "" } else { small };
     let out = stage.run(&[], &line.split_whitespace().collect::<Vec<_>>());
     if !out.status.success() {
         return Err(format!("no {driver} to make a database of: {}", text(&out.stderr)));
@@ -75,9 +102,6 @@ fn database(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<PathBuf> 
     stage.keep_safe(&at);
     Ok(at)
 }
-
-const INSERTS: &str = "--set workload.0.mix=insert --set workload.0.keys.count=0";
-const UPDATES: &str = "--set workload.0.mix=update --set workload.0.keys.count=100";
 
 fn attack(
     stage: &mut AttackStage<'_>,
@@ -97,11 +121,16 @@ fn attack(
 
 fn direct(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     let db = database(stage, store)?;
-    for more in [INSERTS, UPDATES] {
+    for more in [store.inserts(), store.updates()] {
         attack(stage, store, &[], &db, more);
         attack(stage, store, &[], &db, &format!("{more} --set target.options.keep=true"));
     }
-    attack(stage, store, &[], &db, "--set workload.0.mix=get --set workload.0.keys.count=100");
+    attack(stage, store, &[], &db, store.reads());
+    if store == ForeignStore::Files {
+        let line = format!("suite metadata --scale quick --path {} --output out", shown(&db));
+        stage.attempt("a suite", &[], &line.split_whitespace().collect::<Vec<_>>());
+        return Ok(());
+    }
     // A file of it, and the suite that loads and runs.
     let mut files = std::fs::read_dir(&db).map_err(|e| e.to_string())?.flatten();
     let log = files.find(|f| f.file_name().to_string_lossy().ends_with(".log"));
@@ -122,7 +151,7 @@ fn another_store(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> 
     let db = database(stage, store)?;
     let other =
         if store == ForeignStore::RocksDb { ForeignStore::LevelDb } else { ForeignStore::RocksDb };
-    attack(stage, other, &[], &db, INSERTS);
+    attack(stage, other, &[], &db, other.inserts());
     Ok(())
 }
 
@@ -141,19 +170,19 @@ fn places(db: &Path) -> [String; 5] {
 
 /// The foreign database is where an option puts the log, the write-ahead log or tables.
 fn behind_options(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
-    if store == ForeignStore::LevelDb {
+    if store != ForeignStore::RocksDb {
         return Ok(());
     }
     let db = database(stage, store)?;
     for place in places(&db) {
         let (mine, file) = (stage.fresh("mine"), stage.fresh("options"));
         let noisy = format!("--set target.options.options={place};info_log_level=INFO_LEVEL");
-        attack(stage, store, &[], &mine, &format!("{INSERTS} {noisy}"));
+        attack(stage, store, &[], &mine, &format!("{} {noisy}", store.inserts()));
         let set = place.split_once('=').ok_or("no name")?;
         let text = options_file(set.0, set.1);
         std::fs::write(&file, text).map_err(|e| e.to_string())?;
         let options = format!("--set target.options.options_file={}", shown(&file));
-        attack(stage, store, &[], &stage.at("other"), &format!("{INSERTS} {options}"));
+        attack(stage, store, &[], &stage.at("other"), &format!("{} {options}", store.inserts()));
     }
     Ok(())
 }
@@ -174,11 +203,11 @@ fn everywhere(
     name: &Path,
     mine: &Path,
 ) {
-    attack(stage, store, before, name, INSERTS);
+    attack(stage, store, before, name, store.inserts());
     if store == ForeignStore::RocksDb {
         for option in ["db_log_dir", "wal_dir"] {
             let option = format!("--set target.options.options={option}={}", shown(name));
-            attack(stage, store, before, mine, &format!("{INSERTS} {option}"));
+            attack(stage, store, before, mine, &format!("{} {option}", store.inserts()));
         }
     }
 }
@@ -238,10 +267,11 @@ fn as_nobody(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
 fn resumed(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     let (db, dir) = (stage.fresh("db"), stage.fresh_dir("series"));
     let line = format!(
-        "run --driver {} --path {} --bs 100B --runtime 300ms --output out \
-         --set workload.0.mix=update --set workload.0.keys.count=100 --sweep workload.0.workers=1,2",
+        "run --driver {} --path {} --bs 100B --runtime 300ms --output out {} \
+         --sweep workload.0.workers=1,2",
         store.driver(),
-        shown(&db)
+        shown(&db),
+        store.updates()
     );
     let second = dir.join("out/02-sweep-2/manifest.json");
     stage.killed(&dir, &line.split_whitespace().collect::<Vec<_>>(), || second.exists())?;

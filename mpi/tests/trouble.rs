@@ -1,0 +1,106 @@
+//! What goes wrong between hosts: job files that differ, a rank without room, several ranks of one host, a file system of the
+//! same name that is another. Each is named, and nothing is measured under a false assumption.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{Failed, MPI, has_mpirun, has_namespaces, json, mpirun, ranks, said};
+
+const JOB: &str = "[run]\noperations = 4000\nseed = 3\n[target]\ndriver = \"null\"\n[[workload]]\nmix = \"read\"\n\
+                   block_size = \"4KiB\"\n";
+
+/// One rank on each pretended host, after a command of the shell that only it runs, in a mount namespace of its own.
+fn prepared(dir: &Path, shells: [&str; 2], words: &[&str]) -> Command {
+    let mut command = mpirun(dir);
+    for (n, shell) in shells.iter().enumerate() {
+        if n > 0 {
+            command.arg(":");
+        }
+        command.args(["-n", "1", "unshare", "--uts", "--mount", "--propagation", "private"]);
+        let script = format!("hostname h{n}; {shell}; exec \"$0\" \"$@\"");
+        command.args(["sh", "-ec", &script, MPI]).args(words);
+    }
+    command
+}
+
+#[test]
+fn another_job_file_on_a_host_ends_the_run() -> Result<(), Failed> {
+    if !has_namespaces("another_job_file_on_a_host_ends_the_run") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    std::fs::write(tmp.path().join("job.toml"), JOB)?;
+    std::fs::write(tmp.path().join("other.toml"), JOB.replace("seed = 3", "seed = 4"))?;
+    let shells = ["true", "mount --bind other.toml job.toml"];
+    let words = ["run", "job.toml", "--output", "RUN"];
+    let (code, text) = said(&prepared(tmp.path(), shells, &words).output()?);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("the job file is not the same on all hosts"), "{text}");
+    assert!(text.contains("1 on h1") && !tmp.path().join("RUN").exists(), "{text}");
+    Ok(())
+}
+
+/// The name is shared, the file system is not: found by the marker, before the load.
+#[test]
+fn a_target_that_is_local_where_shared_was_meant_is_refused() -> Result<(), Failed> {
+    if !has_namespaces("a_target_that_is_local_where_shared_was_meant_is_refused") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    std::fs::create_dir(tmp.path().join("data"))?;
+    let target =
+        "driver = \"file\"\npath = \"data/f\"\nsize = \"1MiB\"\noptions = { direct = false }";
+    let job = JOB.replace("driver = \"null\"", target).replace("seed", "share = \"same\"\nseed");
+    std::fs::write(tmp.path().join("job.toml"), job.replace("\"read\"", "\"write\""))?;
+    let shells = ["true", "mount -t tmpfs none data"];
+    let words = ["run", "job.toml", "--output", "RUN"];
+    let (code, text) = said(&prepared(tmp.path(), shells, &words).output()?);
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("this host has another one of the same name"), "{text}");
+    assert!(!tmp.path().join("RUN").exists(), "{text}");
+    assert_eq!(std::fs::read_dir(tmp.path().join("data"))?.count(), 0, "nothing is left: {text}");
+    Ok(())
+}
+
+/// A rank whose disk is full fails its writes or cannot begin, and says so; nothing is passed over.
+#[test]
+fn a_rank_without_room_is_named() -> Result<(), Failed> {
+    if !has_namespaces("a_rank_without_room_is_named") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    std::fs::create_dir(tmp.path().join("data"))?;
+    let target =
+        "driver = \"file\"\npath = \"data/f\"\nsize = \"8MiB\"\noptions = { direct = false }";
+    let job = JOB.replace("driver = \"null\"", target);
+    std::fs::write(tmp.path().join("job.toml"), job)?;
+    let shells = ["true", "mount -t tmpfs -o size=1m none data"];
+    let words = ["run", "job.toml", "--output", "RUN"];
+    let (code, text) = said(&prepared(tmp.path(), shells, &words).output()?);
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("rank 1 on h1"), "{text}");
+    assert!(!tmp.path().join("RUN").exists(), "{text}");
+    assert_eq!(std::fs::read_dir(tmp.path().join("data"))?.count(), 0, "rank 0 left its file");
+    Ok(())
+}
+
+#[test]
+fn one_rank_and_too_many_ranks_are_said() -> Result<(), Failed> {
+    if !has_mpirun("one_rank_and_too_many_ranks_are_said") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    std::fs::write(tmp.path().join("job.toml"), JOB)?;
+    let (code, text) = said(&ranks(tmp.path(), 1, &["run", "job.toml", "--output", "ONE"])?);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("one rank only"), "{text}");
+    let many = std::thread::available_parallelism()?.get() as u32 + 1;
+    let (code, text) = said(&ranks(tmp.path(), many, &["run", "job.toml", "--output", "MANY"])?);
+    assert_eq!(code, Some(0), "{text}");
+    let words = format!("has {many} ranks on {} CPUs", many - 1);
+    let notes = json(&tmp.path().join("MANY/scale.json"))?["notes"].to_string();
+    assert!(text.contains(&words) && notes.contains(&words), "{notes}\n{text}");
+    Ok(())
+}

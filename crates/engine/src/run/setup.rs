@@ -228,7 +228,12 @@ impl LimitShares {
             first.push(w.measured.then_some(workers));
             workers += if w.measured { w.workers } else { 0 };
         }
-        LimitShares { first, workers, ranks: RankNumbers::of(plan) }
+        let mut ranks = RankNumbers::of(plan);
+        if let Some(place) = plan.in_turns() {
+            // As long as the part that it goes over.
+            ranks.rank = place.part();
+        }
+        LimitShares { first, workers, ranks }
     }
 
     /// A worker's share of operations and bytes, of the run's and of its workload's: the first ones

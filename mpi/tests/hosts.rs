@@ -116,7 +116,8 @@ fn ranks_end_far_apart_and_none_is_lost() -> Result<(), Failed> {
         let mut child = start(tmp.path(), &[("h0", None), ("h1", Some(50))])?;
         let pid = measuring(&run, late)?;
         signal(pid, "STOP")?;
-        std::thread::sleep(Duration::from_secs(13));
+        // Who waits says so after ten seconds, which begin when its own files are written.
+        std::thread::sleep(Duration::from_secs(if late == 1 { 17 } else { 13 }));
         signal(pid, "CONT")?;
         let code = child.wait()?.code();
         let text = std::fs::read_to_string(tmp.path().join("log"))?;

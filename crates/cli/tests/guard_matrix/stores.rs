@@ -127,7 +127,11 @@ fn direct(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     }
     attack(stage, store, &[], &db, store.reads());
     if store == ForeignStore::Files {
-        let line = format!("suite metadata --scale quick --path {} --output out", shown(&db));
+        // Where the suite makes its own.
+        let home = stage.fresh_dir("home");
+        make_database(stage, store, &home.join("mdtest"))?;
+        stage.keep_safe(&home);
+        let line = format!("suite metadata --scale quick --path {} --output out", shown(&home));
         stage.attempt("a suite", &[], &line.split_whitespace().collect::<Vec<_>>());
         return Ok(());
     }

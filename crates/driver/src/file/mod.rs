@@ -51,6 +51,7 @@ use layout::LayoutProgress;
 use needs::AccessNeeds;
 use options::{CacheState, DevicePurge, FileOptions, IoEngine};
 use path::TargetPath;
+use regular::PreparationPlan;
 use target::{FileTarget, Guarded, IoMethod};
 use uring::RingConfig;
 use uring::setup::{RingSetup, probe_discard};
@@ -151,11 +152,23 @@ impl BoundDriver for FileOptions {
 
 /// The first half of [`open`]: up to where something would be created or written.
 fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()> {
-    let (_, resolved, request) = open_request(driver, options, spec)?;
+    let (engine, resolved, request) = open_request(driver, options, spec)?;
     match resolved {
         TargetPath::Device { path } => device::open(&path, &request).map(drop),
-        TargetPath::Files(file_set) => regular::check(&file_set, &request),
+        TargetPath::Files(file_set) => {
+            let planned = regular::plan_preparation(&file_set, &request)?;
+            files_fit(&planned, &request, engine == IoEngine::Uring)
+        }
     }
+}
+
+/// [`shape_fits`] of the files that are there, or else of their directory: before one is made.
+fn files_fit(planned: &PreparationPlan, request: &FileOpenSpec<'_>, uring: bool) -> Result<()> {
+    let io = IoFacts { uring, device: false };
+    let there = planned.existing_files();
+    let scratch = if there.is_empty() { planned.scratch() } else { None };
+    let asked = scratch.iter().map(AsFd::as_fd).chain(there).collect::<Vec<_>>();
+    shape_fits(&asked, planned.file_size, request, io)
 }
 
 /// The way through `open`, for each driver on files.
@@ -291,8 +304,7 @@ impl OpenedTarget {
                 let planned = regular::plan_preparation(&file_set, request)?;
                 let foreign = planned.foreign(&request.needs);
                 let watched = foreign.first().map(|(_, path)| path.to_path_buf());
-                let io = IoFacts { uring, device: false };
-                shape_fits(&planned.existing_files(), planned.file_size, request, io)?;
+                files_fit(&planned, request, uring)?;
                 if planned.replaces() {
                     let plan = &ways::shared(request.spec.plan, request.options);
                     target::try_workers(plan, &planned.existing_files(), ring, false)?;
@@ -463,12 +475,7 @@ fn check_io(
     let by_block =
         if direct { &ways::shared(request.spec.plan, request.options) } else { request.spec.plan };
     needs::aligned(by_block, align, why)?;
-    if !file_size.is_multiple_of(align) {
-        return Err(Error::usage("the size of a file is not a multiple of the device's blocks")
-            .with("size", file_size)
-            .with("block", align)
-            .hint("give a size that is a multiple of the block"));
-    }
+    needs::whole_blocks(file_size, align)?;
     Ok(align)
 }
 

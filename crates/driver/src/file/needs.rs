@@ -141,13 +141,22 @@ fn grain(w: &WorkloadPlan) -> Result<u64> {
     }
 }
 
+/// Refuses a file that is no whole number of the device's blocks. Errors: `Usage`.
+pub fn whole_blocks(file_size: u64, align: u64) -> Result<()> {
+    match file_size.is_multiple_of(align) {
+        true => Ok(()),
+        false => Err(Error::usage("the size of a file is not a multiple of the device's blocks")
+            .with("size", file_size)
+            .with("block", align)
+            .hint("give a size that is a multiple of the block")),
+    }
+}
+
 /// Refuses sizes and offsets that the target cannot take: direct I/O goes by `align` bytes. Errors:
 /// `Usage`, naming the value.
 pub fn aligned(plan: &Plan, align: u64, why: &str) -> Result<()> {
     for w in &plan.workloads {
-        let mut values = vec![("align", w.access.align.0), ("offset", w.access.offset.0)];
-        values.extend(w.access.length.map(|l| ("length", l.0)));
-        values.extend(w.access.stride.map(|s| ("stride", s.0)));
+        let mut values = Vec::new();
         for sizes in w.block_size.each() {
             match sizes {
                 BlockSize::Fixed(b) => values.push(("block_size", b.0)),
@@ -162,6 +171,10 @@ pub fn aligned(plan: &Plan, align: u64, why: &str) -> Result<()> {
                 BlockSize::ByOp(_) => {}
             }
         }
+        // Behind the blocks: what is not given is theirs.
+        values.extend([("align", w.access.align.0), ("offset", w.access.offset.0)]);
+        values.extend(w.access.length.map(|l| ("length", l.0)));
+        values.extend(w.access.stride.map(|s| ("stride", s.0)));
         if let Some((name, value)) = values.into_iter().find(|(_, v)| v % align != 0) {
             return Err(Error::usage(format!(
                 "`{name}` must be a multiple of {align} bytes: {why}"

@@ -168,6 +168,8 @@ pub struct FileOptions {
     /// Leave the files this run makes behind, for later runs to reuse; otherwise they are deleted
     /// at the end.
     pub keep: bool,
+    /// Delete the files at the end also where an earlier run made them and was asked to keep them.
+    pub unlink: bool,
     /// Let a plan that only reads open a device or file that is mounted, locked or held by
     /// something else.
     pub read_in_use: bool,
@@ -264,6 +266,7 @@ impl Default for FileOptions {
             layout: LayoutPolicy::default(),
             allow_holes: false,
             keep: false,
+            unlink: false,
             read_in_use: false,
             purge: DevicePurge::default(),
             fill: FillLevel::default(),

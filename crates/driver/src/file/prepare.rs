@@ -54,7 +54,8 @@ pub fn prepare(
         LayoutProgress { on: progress, what: "laying out", done: 0, total: to_fill * file_size };
     let (mut new, mut reused) = (0, 0);
     let stays = |found: &DataFile| {
-        found.existing.as_ref().and_then(|file| file.mark.as_ref()).is_some_and(|mark| mark.keep)
+        let mark = found.existing.as_ref().and_then(|file| file.mark.as_ref());
+        mark.is_some_and(|mark| mark.keep) && !request.options.unlink
     };
     let kept = entries.iter().any(stays);
     let mut allocates = false;
@@ -259,6 +260,7 @@ fn take_over(
     request: &FileOpenSpec<'_>,
 ) -> Result<OpenFile> {
     let (keep, grows) = (request.options.keep, request.grows());
+    let stays = |earlier: &FileMark| earlier.keep && !request.options.unlink;
     let name = found.name;
     let fs = made.dir().filesystem().clone();
     let mark_of =
@@ -284,9 +286,9 @@ fn take_over(
     let mark = match &existing.mark {
         // Rank 0 has marked it, and sees to it in the end.
         Some(_) if request.shared_as().is_some_and(|rank| rank > 0) => None,
-        Some(earlier) if only_read && existing.proven && earlier.keep => None,
+        Some(earlier) if only_read && existing.proven && stays(earlier) => None,
         // What an earlier run was asked to keep stays; what it left by accident goes.
-        Some(earlier) => Some(mark_of(&identity, earlier.keep || keep)),
+        Some(earlier) => Some(mark_of(&identity, stays(earlier) || keep)),
         // Empty and not ours: usable, never deleted.
         None if size == 0 => Some(mark_of(&identity, true)),
         None => None,

@@ -2,7 +2,7 @@
 //!
 //! Nothing is created or written until every file passed the guard and the space suffices.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, openat};
@@ -47,12 +47,6 @@ pub fn open(
     Ok(ready)
 }
 
-/// What [`open`] finds and decides before it creates anything. Errors: `Usage`, `Refused` or
-/// `Unavailable`.
-pub fn check(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Result<()> {
-    plan_preparation(file_set, request).map(drop)
-}
-
 /// What is there, and what is to be done with each file.
 pub struct PreparationPlan {
     dir: Option<OwnedDirectory>,
@@ -67,6 +61,11 @@ impl PreparationPlan {
     pub fn existing_files(&self) -> Vec<BorrowedFd<'_>> {
         let existing = self.entries.iter().filter_map(|found| found.existing.as_ref());
         existing.map(|existing| existing.fd.as_fd()).collect()
+    }
+
+    /// A file of no name in the directory, to ask what direct I/O goes by there before a file of the run is made.
+    pub fn scratch(&self) -> Option<OwnedFd> {
+        nameless(self.dir.as_ref()?)
     }
 
     /// Whether data that is there gives way to other data before the run.
@@ -95,12 +94,8 @@ impl PreparationPlan {
         if replaced.peek().is_none() {
             return Ok(());
         }
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let scratch = match openat(dir.fd(), ".", flags, Mode::from_raw_mode(0o600)) {
-            Ok(scratch) => scratch,
-            // A file system without such files cannot lay them out apart either, or nobody knows.
-            Err(_) => return Ok(()),
-        };
+        // A file system without such files cannot lay them out apart either, or nobody knows.
+        let Some(scratch) = nameless(dir) else { return Ok(()) };
         let failed = |e| no_extents(&file_set.dir, extent, e);
         if replaced.all(|existing| existing.proven) {
             return layout::try_apart(scratch.as_fd(), extent).map_err(failed);
@@ -108,6 +103,12 @@ impl PreparationPlan {
         layout::apart(scratch.as_fd(), self.file_size, extent).map_err(failed)?;
         extents_of(&scratch, self.file_size, extent).map(drop)
     }
+}
+
+/// A file of no name, where the file system has such.
+fn nameless(dir: &OwnedDirectory) -> Option<OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    openat(dir.fd(), ".", flags, Mode::from_raw_mode(0o600)).ok()
 }
 
 /// Opens and decides; nothing is created or written. Errors: `Usage`, `Refused` or `Unavailable`.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, ioctl_blksszget, open};
-use taillight_core::plan::Plan;
+use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{Error, Result};
 
 use super::existing::FileOpenSpec;
@@ -38,23 +38,26 @@ pub fn shared(plan: &Plan, options: &FileOptions) -> Plan {
     part
 }
 
-fn alone(plan: &Plan, workload: usize) -> Plan {
-    let mut part = plan.clone();
-    part.workloads = plan.workloads.get(workload).cloned().into_iter().collect();
-    part
+/// Options and part of the plan of a workload with a way of its own.
+fn own(plan: &Plan, options: &FileOptions, workload: &WorkloadPlan) -> Option<(FileOptions, Plan)> {
+    options.workloads.contains_key(&workload.name).then(|| {
+        let part = Plan { workloads: vec![workload.clone()], ..plan.clone() };
+        (options.of_workload(&workload.name), part)
+    })
 }
 
 /// Whether every way is one of a workload, and can do what that asks. Errors: `Usage`.
 pub fn check(plan: &Plan, options: &FileOptions) -> Result<()> {
-    for name in options.workloads.keys() {
-        let Some(number) = plan.workloads.iter().position(|w| w.name == *name) else {
-            return Err(Error::usage(format!(
-                "`workloads` names `{name}`, which does not drive this target"
-            ))
-            .of_field("workloads")
-            .hint("use the name of a [[workload]]"));
-        };
-        super::choose(&options.of_workload(name), &AccessNeeds::of(&alone(plan, number)))?;
+    let known = |name: &&String| plan.workloads.iter().any(|w| w.name == **name);
+    if let Some(name) = options.workloads.keys().find(|name| !known(name)) {
+        return Err(Error::usage(format!(
+            "`workloads` names `{name}`, which does not drive this target"
+        ))
+        .of_field("workloads")
+        .hint("use the name of a [[workload]]"));
+    }
+    for (own, part) in plan.workloads.iter().filter_map(|w| own(plan, options, w)) {
+        super::choose(&own, &AccessNeeds::of(&part))?;
     }
     Ok(())
 }
@@ -70,22 +73,11 @@ pub fn fits(
     let (plan, options) = (request.spec.plan, request.options);
     let Some(first) = files.first() else { return Ok(1) };
     let mut most = 1;
-    for (number, w) in plan.workloads.iter().enumerate() {
-        if !options.workloads.contains_key(&w.name) {
-            continue;
-        }
-        let (own, part) = (options.of_workload(&w.name), alone(plan, number));
+    for (own, part) in plan.workloads.iter().filter_map(|w| own(plan, options, w)) {
         let files = Arc::new(vec![again(*first, own.direct).map_err(cannot_open)?]);
         let fd = files[0].as_fd();
         let align = if own.direct { aligned(&part, fd, device)? } else { 1 };
-        if !file_size.is_multiple_of(align) {
-            return Err(Error::usage(
-                "the size of a file is not a multiple of the device's blocks",
-            )
-            .with("size", file_size)
-            .with("block", align)
-            .hint("give a size that is a multiple of the block"));
-        }
+        needs::whole_blocks(file_size, align)?;
         most = most.max(align);
         let needs = AccessNeeds::of(&part);
         let ring = match method(&own, super::choose(&own, &needs)?, &files, device)? {
@@ -118,12 +110,11 @@ impl Ways {
         let (plan, options) = (request.spec.plan, request.options);
         let mut ways = Ways { each: Vec::new(), told: Vec::new(), align: 1 };
         let mut other: Option<Arc<Vec<OwnedFd>>> = None;
-        for (number, w) in plan.workloads.iter().enumerate() {
-            if !options.workloads.contains_key(&w.name) {
+        for w in &plan.workloads {
+            let Some((own, part)) = own(plan, options, w) else {
                 ways.each.push(None);
                 continue;
-            }
-            let (own, part) = (options.of_workload(&w.name), alone(plan, number));
+            };
             let files = match (own.direct == options.direct, &other) {
                 (true, _) => Arc::clone(files),
                 (false, Some(files)) => Arc::clone(files),

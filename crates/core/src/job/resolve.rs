@@ -266,6 +266,7 @@ fn workload(
         name: table.name.unwrap_or_else(|| format!("w{index}")),
         target: table.target,
         section: table.section,
+        reported_with: table.reported_with,
         trace: table.trace,
         workers: table.workers.unwrap_or(1),
         queue_depth: table.queue_depth.unwrap_or(1),

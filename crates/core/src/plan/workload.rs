@@ -24,6 +24,9 @@ pub struct WorkloadPlan {
     /// The section of a fio job file of which it is one job among several workloads; fio's JSON calls all of them so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
+    /// The section whose row in fio's JSON holds this workload as well; absent = it has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_with: Option<String>,
     /// A recorded trace; mix, sizes and arrival are its own then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<ReplayPlan>,
@@ -121,6 +124,7 @@ impl WorkloadPlan {
             name: name.into(),
             target: None,
             section: None,
+            reported_with: None,
             trace: None,
             workers: 1,
             queue_depth: 1,

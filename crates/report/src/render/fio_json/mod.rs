@@ -24,9 +24,12 @@ pub fn fio_json<'a>(runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>)
         }
         let planned = |name: &str| manifest.plan.workloads.iter().find(|w| w.name == name);
         let workloads = summary.workloads.iter().filter_map(|w| Some((w, planned(&w.name)?)));
-        let writes = |w: &&WorkloadPlan| w.mix.iter().any(|part| part.op == OpKind::Write);
-        let writers = manifest.plan.workloads.iter().filter(writes).count();
-        jobs.extend(workloads.map(|of| job(group, of, summary, writers)));
+        let workloads: Vec<_> = workloads.collect();
+        let together = |a: &(_, &WorkloadPlan), b: &(_, &WorkloadPlan)| {
+            a.1.reported_with.is_some() && a.1.reported_with == b.1.reported_with
+        };
+        let rows = workloads.chunk_by(together);
+        jobs.extend(rows.map(|of| job(group, of, summary, &manifest.plan.workloads)));
     }
     json!({
         "fio version": format!("taillight-{}", env!("CARGO_PKG_VERSION")),
@@ -36,20 +39,36 @@ pub fn fio_json<'a>(runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>)
     })
 }
 
+/// The row of one workload, or of those that fio reports as one.
 fn job(
     group: usize,
-    (done, plan): (&WorkloadSummary, &WorkloadPlan),
+    row: &[(&WorkloadSummary, &WorkloadPlan)],
     of: &Summary,
-    writers: usize,
+    all: &[WorkloadPlan],
 ) -> Value {
-    let milliseconds = done.totals.duration_ns / 1_000_000;
-    let direction = |op: OpKind| direction(done.ops.get(&op));
-    let error = if done.totals.errors > 0 { EIO } else { 0 };
-    let sync = syncs(&done.ops);
+    let (done, plan) = row[0];
+    let ops = match row {
+        [(one, _)] => one.ops.clone(),
+        // Percentiles of all together are known of the whole run.
+        _ if row.len() == all.len() => of.ops.clone(),
+        _ => merged(row),
+    };
+    let longest = row.iter().map(|(done, _)| done.totals.duration_ns).max();
+    let milliseconds = longest.unwrap_or(0) / 1_000_000;
+    let direction = |op: OpKind| direction(ops.get(&op));
+    let error = if row.iter().any(|(done, _)| done.totals.errors > 0) { EIO } else { 0 };
+    let sync = syncs(&ops);
     let mut reads = direction(OpKind::Read);
-    checked(&mut reads, plan, of, writers);
+    let writes = |w: &&WorkloadPlan| w.mix.iter().any(|part| part.op == OpKind::Write);
+    if row.len() == all.len() || all.iter().filter(writes).count() == 1 {
+        row.iter()
+            .map(|(_, plan)| *plan)
+            .find(writes)
+            .into_iter()
+            .for_each(|plan| checked(&mut reads, plan, of));
+    }
     json!({
-        "jobname": plan.section.as_ref().unwrap_or(&done.name),
+        "jobname": plan.reported_with.as_ref().or(plan.section.as_ref()).unwrap_or(&done.name),
         "groupid": group,
         "error": error,
         "eta": 0,
@@ -64,12 +83,52 @@ fn job(
     })
 }
 
-/// Adds what was read to check the writes after the run: fio counts it as reads of the job. Where several workloads
+/// What workloads did, of each operation: counts, and of latencies what can be told from those of each.
+fn merged(row: &[(&WorkloadSummary, &WorkloadPlan)]) -> BTreeMap<OpKind, Totals> {
+    let mut all: BTreeMap<OpKind, Totals> = BTreeMap::new();
+    for (op, one) in row.iter().flat_map(|(done, _)| &done.ops) {
+        let Some(sum) = all.get_mut(op) else {
+            all.insert(*op, one.clone());
+            continue;
+        };
+        sum.count += one.count;
+        sum.errors += one.errors;
+        sum.bytes += one.bytes;
+        sum.duration_ns = sum.duration_ns.max(one.duration_ns);
+        let seconds = (sum.duration_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
+        sum.iops = (sum.count - sum.errors) as f64 / seconds;
+        sum.bytes_per_s = sum.bytes as f64 / seconds;
+        for kind in LatencyKind::ALL {
+            let Some(more) = one.latencies.get(kind) else { continue };
+            let so_far = sum.latencies.get(kind);
+            let together = so_far.map_or_else(|| more.clone(), |so_far| both(so_far, more));
+            sum.latencies.insert(kind, together);
+        }
+    }
+    all
+}
+
+/// Count, least, most, mean and deviation of two together, without percentiles.
+fn both(a: &Latency, b: &Latency) -> Latency {
+    let (n, m) = (a.count as f64, b.count as f64);
+    let mean = a.mean_ns.zip(b.mean_ns).map(|(x, y)| (n * x + m * y) / (n + m).max(1.0));
+    let square = |of: &Latency, n: f64| Some(n * (of.stddev_ns?.powi(2) + of.mean_ns?.powi(2)));
+    let squares = square(a, n).zip(square(b, m)).map(|(x, y)| (x + y) / (n + m).max(1.0));
+    Latency {
+        count: a.count + b.count,
+        min_ns: a.min_ns.into_iter().chain(b.min_ns).min(),
+        max_ns: a.max_ns.max(b.max_ns),
+        mean_ns: mean,
+        stddev_ns: squares.zip(mean).map(|(squares, mean)| (squares - mean * mean).max(0.0).sqrt()),
+        percentiles: Vec::new(),
+        ..a.clone()
+    }
+}
+
+/// Adds what was read to check the writes after the run: fio counts it as reads of the job. Where several rows
 /// write, nobody counted whose blocks they were.
-fn checked(reads: &mut Value, plan: &WorkloadPlan, of: &Summary, writers: usize) {
-    let writes = plan.mix.iter().any(|part| part.op == OpKind::Write);
-    let Some(verify) = of.verify.as_ref().filter(|v| v.pass.is_some() && writes && writers == 1)
-    else {
+fn checked(reads: &mut Value, plan: &WorkloadPlan, of: &Summary) {
+    let Some(verify) = of.verify.as_ref().filter(|v| v.pass.is_some()) else {
         return;
     };
     let bytes = verify.checked.saturating_mul(verify.block);
@@ -145,7 +204,7 @@ fn latency(of: Option<&Latency>, percentiles: bool) -> Value {
         "stddev": of.and_then(|l| l.stddev_ns).unwrap_or(0.0),
         "N": of.map_or(0, |l| l.count),
     });
-    if let Some(of) = of.filter(|l| percentiles && l.count > 0) {
+    if let Some(of) = of.filter(|l| percentiles && l.count > 0 && !l.percentiles.is_empty()) {
         // This run's own values, as fio's are.
         let entries = of.percentiles.iter().filter_map(|p| {
             let key = p.p.parse::<f64>().ok()?;

@@ -50,6 +50,32 @@ fn sections_side_by_side_on_one_file_have_a_way_each() {
 }
 
 #[test]
+fn sections_side_by_side_share_files_that_are_called_alike() {
+    // Two jobs of each section, on the same two files.
+    let text =
+        "[global]\nfilename_format=t.$jobnum\nnumjobs=2\nsize=1m\n[a]\nrw=read\n[b]\nrw=write\n";
+    let (toml, _) = job(text);
+    assert!(toml.contains("names = [\"t.0\", \"t.1\"]") && !toml.contains("[targets"), "{toml}");
+    let e = import(&text.replace("[b]", "[b]\nsize=2m"), "a.fio").expect_err("files of two sizes");
+    assert!(e.to_string().contains("shares some of its files"), "{e}");
+    // One file, whatever each calls it; two of one directory where they are checked.
+    let (toml, _) = job("[global]\nsize=1m\n[a]\nfilename=./x\n[b]\ndirectory=./\nfilename=x\n");
+    assert!(!toml.contains("[targets"), "{toml}");
+    let checked = "[global]\nsize=1m\nrw=write\nverify=md5\n[a]\nfilename=x\n[b]\nfilename=y\n";
+    has(checked, &["names = [\"x\", \"y\"]", "mode = \"after\""]);
+}
+
+#[test]
+fn sections_of_a_group_are_one_row_of_fios_json() {
+    let text =
+        "[global]\nsize=1m\ngroup_reporting\n[a]\n[b]\n[c]\nnew_group\n[d e]\ngroup_reporting=0\n";
+    let (toml, _) = job(text);
+    assert_eq!(toml.matches("reported_with = \"a\"").count(), 2, "{toml}");
+    assert_eq!(toml.matches("reported_with").count(), 2, "{toml}");
+    assert!(toml.contains("name = \"d-e\"") && toml.contains("section = \"d e\""), "{toml}");
+}
+
+#[test]
 fn a_rate_of_one_direction_leaves_the_other_free() {
     let text = "[a]\nrw=randrw\nsize=1m\nrate=,1m\ntime_based\nruntime=2\nfsync=4\n";
     let (toml, notes) = job(text);
@@ -111,6 +137,32 @@ fn zones_sizes_and_engines() {
     let (toml, _) = job(devices);
     let depths: Vec<_> = toml.lines().filter(|l| l.starts_with("queue_depth")).collect();
     assert_eq!(depths, ["queue_depth = 3", "queue_depth = 3", "queue_depth = 2"]);
+}
+
+#[test]
+fn keys_of_files_as_people_write_them() {
+    let of = |lines: &str| format!("[a]\nsize=1m\n{lines}\n");
+    has(
+        &of("rw=randread\nbs=4k,64k\nbs_is_seq_rand"),
+        &["block_size = \"64KiB\"", "cuts reads by the first"],
+    );
+    has(&of("rw=write\nbs=8k,64k\nbs_is_seq_rand"), &["block_size = \"8KiB\""]);
+    has(
+        &of("ioengine=pvsync2\nhipri\ndirect=1\niodepth=4"),
+        &["engine = \"sync\"", "takes no notice of it"],
+    );
+    has(&of("unlink=1"), &["keep = false", "unlink = true"]);
+    let both = of("percentile_list=50:99\n[b]\nsize=1m\npercentile_list=99:99.9");
+    has(&both, &["percentiles = [\"50\", \"99\", \"99.9\"]", "those of all sections"]);
+    for (lines, why) in [
+        ("ioengine=io_uring\niodepth=8192", "more than 4096 in flight"),
+        ("filename=/dev/null", "no file, directory or block device"),
+        ("bs_is_seq_rand\nrw=randread\npercentage_random=50", "a size of their own"),
+        ("ioengine=psync\nhipri", "only the ring engine can do it"),
+    ] {
+        let e = import(&of(lines), "a.fio").expect_err(lines);
+        assert!(e.to_string().contains(why), "{lines}: {e}");
+    }
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn sections_that_need_two_targets() {
     assert!(refused(&two("filename=x\nioengine=null")).contains("differ in ioengine"));
     // What is verified is on one target.
     let verified =
-        two("filename=y\nrw=write\nverify=crc32c").replace("rw=read", "rw=write\nverify=crc32c");
+        two("filename=d/y\nrw=write\nverify=crc32c").replace("rw=read", "rw=write\nverify=crc32c");
     assert!(refused(&verified).contains("where what was written is verified"), "{verified}");
     assert_eq!(import(&two("filename=y\nstonewall"), "a.fio").expect("two jobs").len(), 2);
     assert_eq!(import(&two("filename=y\nwait_for=a"), "a.fio").expect("two jobs").len(), 2);

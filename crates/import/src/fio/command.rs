@@ -38,7 +38,7 @@ const FRONT_END: &str = "output output-format eta eta-newline eta-interval statu
 /// Options that make fio do something else than to run jobs here, and what does it.
 #[rustfmt::skip]
 const OTHER_MODES: &[(&str, &str)] = &[
-    ("client server remote-config", "several hosts run one job by `mpirun taillight-mpi run` (docs/scale.md)"),
+    ("client server remote-config", "several hosts run one job by `mpirun taillight-mpi run` (docs/hosts.md)"),
     ("showcmd", "`taillight run ... --print-plan` shows what would run"),
     ("parse-only", "`taillight import FILE --dry-run` says whether it can run, and what becomes of each option"),
     ("minimal append-terse", "terse output is not written; --output-format=json is"),
@@ -98,34 +98,49 @@ pub fn script(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Vec<N
 /// The job files that the words behind `fio` mean. Errors: `Usage`.
 fn command(words: &[String], place: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
     let mut line = CommandLine::default();
-    let mut left = words.iter().peekable();
-    while let Some(word) = left.next() {
-        let option = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));
-        let Some(option) = option.filter(|o| !o.is_empty()) else {
-            line.files.push(word.clone());
+    for Word { word, name, value } in options(words) {
+        let Some(name) = name else {
+            line.files.push(word.to_owned());
             continue;
-        };
-        let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (option, None),
-        };
-        let value = match value {
-            None if !listed(SWITCHES, name) => left.next_if(|next| !next.starts_with('-')).cloned(),
-            value => value,
         };
         if let Some((_, hint)) = OTHER_MODES.iter().find(|(names, _)| listed(names, name)) {
             let what = format!("`{word}` of fio's command line makes it do something else");
             return Err(Error::usage(what).with("at", place).hint(*hint));
         }
-        if name == "output-format"
-            && value.as_deref().is_some_and(|v| v.split(',').any(|f| f == "terse"))
-        {
+        if name == "output-format" && value.is_some_and(|v| v.split(',').any(|f| f == "terse")) {
             let what = format!("`{word}`: terse output is not written");
             return Err(Error::usage(what).with("at", place).hint("use --output-format=json"));
         }
-        line.take(name, value.as_deref());
+        line.take(name, value);
     }
     line.texts(place, around)
+}
+
+/// A word of a command line, and the one behind it where that is its value.
+struct Word<'a> {
+    word: &'a str,
+    /// Of an option; none: a job file.
+    name: Option<&'a str>,
+    value: Option<&'a str>,
+}
+
+fn options(words: &[String]) -> Vec<Word<'_>> {
+    let mut left = words.iter().map(String::as_str).peekable();
+    let mut found = Vec::new();
+    while let Some(word) = left.next() {
+        let option = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));
+        let Some(option) = option.filter(|o| !o.is_empty()) else {
+            found.push(Word { word, name: None, value: None });
+            continue;
+        };
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None if listed(SWITCHES, option) => (option, None),
+            None => (option, left.next_if(|next| !next.starts_with('-'))),
+        };
+        found.push(Word { word, name: Some(name), value });
+    }
+    found
 }
 
 fn listed(names: &str, name: &str) -> bool {
@@ -211,28 +226,20 @@ pub fn front_end(text: &str) -> FrontEnd {
         return asked;
     }
     let commands = joined(text).into_iter().filter_map(|(_, line)| words(&line).ok());
-    for words in commands.filter(|words| words.iter().any(|word| called(word))) {
-        let mut words = words.iter().peekable();
-        while let Some(word) = words.next() {
-            let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else {
-                continue;
-            };
-            let (name, value) = match option.split_once('=') {
-                Some((name, value)) => (name, value.to_owned()),
-                None if ["output", "output-format", "status-interval"].contains(&option) => {
-                    (option, words.next().cloned().unwrap_or_default())
+    for words in commands {
+        let at = words.iter().position(|word| called(word));
+        for Word { name, value, .. } in at.map_or(Vec::new(), |at| options(&words[at + 1..])) {
+            match (name.unwrap_or_default(), value) {
+                ("output-format", Some(forms)) => {
+                    asked.json = forms.split(',').any(|form| form.starts_with("json"));
                 }
-                None => (option, String::new()),
-            };
-            match name {
-                "output-format" => asked.json = value.split(',').any(|form| form.starts_with("json")),
-                "output" if !value.is_empty() => asked.output = Some(value),
-                "status-interval" => asked.notes.push(
+                ("output", Some(file)) => asked.output = Some(file.to_owned()),
+                ("status-interval", _) => asked.notes.push(
                     "`--status-interval` prints nothing here: --tui and --live show the run while it goes on, and its \
                      directory has every interval"
                         .to_owned(),
                 ),
-                "idle-prof" => asked.notes.push("`--idle-prof` prints nothing here".to_owned()),
+                ("idle-prof", _) => asked.notes.push("`--idle-prof` prints nothing here".to_owned()),
                 _ => {}
             }
         }

@@ -9,7 +9,7 @@ use taillight_core::job::{
 };
 use taillight_core::plan::{Access, AccessKind, BlockSize, MixPart, TargetPlan, VerifyMode};
 use taillight_core::units::{ByteSize, Span};
-use taillight_core::{Error, OpKind, Result};
+use taillight_core::{Error, OpKind, Percentile, Result};
 
 use super::layout::{self, TargetLayout, WorkloadExtent};
 use super::pattern::{DrawnRuns, OffsetOrder};
@@ -26,9 +26,10 @@ pub fn job(
     taken: &mut BTreeSet<String>,
     wrong: &mut Vec<Error>,
 ) -> Result<ImportedJob> {
-    let Some(first) = group.first() else {
+    if group.is_empty() {
         return Err(Error::internal("a group without sections"));
-    };
+    }
+    let group = &layout::files_of_one_directory(group);
     let names: Vec<&str> = group.iter().map(|s| s.name.as_str()).collect();
     let name = unique_name(&names.join("-"), taken);
     let targets = targets(group, wrong);
@@ -57,6 +58,7 @@ pub fn job(
             w
         }));
     }
+    reported_together(group, &own_names, &mut job.workload);
     for GroupTarget { name, sections, layout } in targets {
         let of: Vec<&JobSection> = sections.iter().map(|n| &group[*n]).collect();
         if read_ahead(&of).is_none() && of.iter().any(|s| s.read_ahead.is_some()) {
@@ -73,11 +75,10 @@ pub fn job(
             Some(name) => _ = job.targets.insert(name, plan),
         }
     }
-    require_equal(group, "percentile_list", |s| &s.percentiles, wrong);
     checked(group, wrong);
     ends_together(group, wrong);
-    if let Some(percentiles) = &first.percentiles {
-        job.qos.percentiles.clone_from(percentiles);
+    if let Some(percentiles) = percentiles(group, &mut notes) {
+        job.qos.percentiles = percentiles;
     }
     if group.iter().any(|s| s.verify) {
         job.verify.mode = VerifyMode::After;
@@ -128,16 +129,41 @@ fn once(notes: &[String]) -> Vec<String> {
 /// Sections or lines that one note names.
 const MOST_NAMED: usize = 4;
 
-/// Complains unless all sections say the same about what is one for a whole job.
-fn require_equal<T: PartialEq>(
+/// The percentiles of all sections: the report has them for each.
+fn percentiles(group: &[JobSection], notes: &mut Vec<String>) -> Option<Vec<Percentile>> {
+    let mut asked: Vec<Percentile> = Vec::new();
+    for one in group.iter().filter_map(|s| s.percentiles.as_ref()).flatten() {
+        if !asked.contains(one) {
+            asked.push(*one);
+        }
+    }
+    if group.iter().any(|s| s.percentiles != group[0].percentiles) {
+        notes.push("percentile_list: those of all sections are reported for each".to_owned());
+    }
+    Some(asked).filter(|asked| !asked.is_empty())
+}
+
+/// fio reports the jobs of a group as one, in the row of the first: `group_reporting`, until a section with
+/// `new_group`. `names`: the workloads of each section.
+fn reported_together(
     group: &[JobSection],
-    option: &str,
-    of: impl Fn(&JobSection) -> &T,
-    wrong: &mut Vec<Error>,
+    names: &BTreeMap<usize, Vec<String>>,
+    workloads: &mut [WorkloadTable],
 ) {
-    let first = &group[0];
-    if let Some(other) = group.iter().find(|s| of(s) != of(first)) {
-        wrong.push(layout::differ(first, other, option));
+    let mut first = 0;
+    let mut rows: BTreeMap<usize, Vec<&String>> = BTreeMap::new();
+    for (number, section) in group.iter().enumerate().filter(|(_, s)| s.grouped) {
+        if section.new_group || number.checked_sub(1).is_none_or(|before| !group[before].grouped) {
+            first = number;
+        }
+        rows.entry(first).or_default().extend(names.get(&number).into_iter().flatten());
+    }
+    for (first, together) in rows.into_iter().filter(|(_, together)| together.len() > 1) {
+        let first = &group[first];
+        let shown = first.part_of.as_ref().unwrap_or(&first.name);
+        let of =
+            |w: &&mut WorkloadTable| w.name.as_ref().is_some_and(|name| together.contains(&name));
+        workloads.iter_mut().filter(of).for_each(|w| w.reported_with = Some(shown.clone()));
     }
 }
 
@@ -380,8 +406,10 @@ fn of_section(
         };
         let mut workload = workload(section, extent);
         workload.name = Some(unique_name(&name, taken));
-        let several = (extents.len() > 1).then(|| section.name.clone());
-        workload.section = section.part_of.clone().or(several);
+        // What fio calls it, where its workload is called otherwise.
+        let shown = section.part_of.as_ref().unwrap_or(&section.name);
+        workload.section =
+            Some(shown).filter(|shown| workload.name.as_ref() != Some(shown)).cloned();
         (extent.workers, workload)
     };
     extents.iter().enumerate().map(one).collect()

@@ -1,7 +1,7 @@
 //! The targets of sections that run side by side: path, size and files of each, and which part of it
 //! each workload uses. As in fio a section has files of its own; those that name one file share a target.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use num_integer::gcd;
 use taillight_core::Error;
@@ -67,14 +67,42 @@ pub fn shares(group: &[JobSection]) -> Vec<Vec<usize>> {
     }
     let mut shares: Vec<Vec<usize>> = Vec::new();
     for (number, section) in group.iter().enumerate() {
-        let own = matches!(section.target.files, FilePlacement::Own(_));
-        let same = |share: &&mut Vec<usize>| group[share[0]].target.files == section.target.files;
-        match shares.iter_mut().find(same).filter(|_| !own) {
+        let same = |n: &usize| {
+            let (theirs, ours) = (&group[*n].target.files, &section.target.files);
+            match (theirs, ours) {
+                // Names without that of the section.
+                (FilePlacement::Own(theirs), FilePlacement::Own(ours)) => {
+                    ours.iter().any(|files| theirs.contains(files))
+                }
+                _ => theirs == ours,
+            }
+        };
+        match shares.iter_mut().find(|share| share.iter().any(same)) {
             Some(share) => share.push(number),
             None => shares.push(vec![number]),
         }
     }
     shares
+}
+
+/// A group with the files that its sections name as files of their own, where what is written to several is verified:
+/// files of one directory are one target.
+pub fn files_of_one_directory(group: &[JobSection]) -> Vec<JobSection> {
+    let mut group = group.to_vec();
+    let differ = group.iter().any(|s| s.target.files != group[0].target.files);
+    if differ && group.iter().any(|s| s.verify) {
+        let alone =
+            |s: &&mut JobSection| s.clones == 1 && s.target.walks == 1 && s.target.size.is_some();
+        for section in group.iter_mut().filter(alone) {
+            let named = match &section.target.files {
+                FilePlacement::Named(path) if !path.starts_with("/dev/") => vec![path.clone()],
+                FilePlacement::Several(paths) => paths.clone(),
+                _ => continue,
+            };
+            section.target.files = FilePlacement::Own(vec![named]);
+        }
+    }
+    group
 }
 
 /// Finds the layout of sections that have a target in common. What does not fit into one goes to `wrong`.
@@ -297,15 +325,16 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
     let sizes: Vec<u64> =
         group.iter().map(|section| file_size(section, &mut notes, wrong)).collect();
     let common = sizes.iter().fold(0, |d, s| gcd(d, *s)).max(1);
-    let (mut extents, mut at, mut files) = (Vec::new(), 0_u64, 0_u64);
+    let (mut extents, mut files) = (Vec::new(), 0_u64);
+    let mut placed = PlacedFiles::default();
     for (section, size) in group.iter().zip(&sizes) {
-        let clones = u64::from(section.clones);
         let count = u64::from(section.target.count);
         let of_clone = size.saturating_mul(count);
-        extents.push(own_extents(section, at, of_clone, &mut notes, wrong));
-        at = at.saturating_add(of_clone.saturating_mul(clones));
-        files = files.saturating_add((size / common).saturating_mul(count * clones));
+        let (begin, more) = placed.add(section, of_clone, wrong);
+        extents.push(own_extents(section, begin, of_clone, &mut notes, wrong));
+        files = files.saturating_add((size / common).saturating_mul(count * more));
     }
+    let at = placed.end;
     if sizes.iter().any(|s| *s != common) {
         notes.push(format!(
             "files of a target are equally large: sections have several of {common} bytes instead \
@@ -324,8 +353,7 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
                 .to_owned(),
         );
     }
-    let all: Vec<String> = group.iter().flat_map(|section| own_paths(section)).collect();
-    let names = names_of(&all).filter(|names| names.len() as u64 == files);
+    let names = names_of(&placed.paths).filter(|names| names.len() as u64 == files);
     let first = paths.iter().flatten().next().cloned().unwrap_or_default();
     let path = match (files, names.is_some()) {
         (1, _) => first,
@@ -354,11 +382,45 @@ fn whole_file(target: &TargetSpec) -> u64 {
     target.file.unwrap_or(0).max(target.size.unwrap_or(0).saturating_add(target.offset))
 }
 
-/// The files that the clones of a section have for themselves.
-fn own_paths(section: &JobSection) -> Vec<String> {
-    match &section.target.files {
-        FilePlacement::Own(paths) => paths.concat(),
-        _ => Vec::new(),
+/// Where in a target the files of each clone lie.
+#[derive(Default)]
+struct PlacedFiles {
+    /// By the clone's first file.
+    begins: BTreeMap<String, u64>,
+    paths: Vec<String>,
+    end: u64,
+}
+
+impl PlacedFiles {
+    /// Places the files of a section, each clone with `of_clone` bytes, those of other sections where they lie: where
+    /// its first clone begins, and the clones whose files are new. Complains where they are not one behind another.
+    fn add(&mut self, section: &JobSection, of_clone: u64, wrong: &mut Vec<Error>) -> (u64, u64) {
+        let FilePlacement::Own(clones) = &section.target.files else { return (self.end, 0) };
+        let first = |files: &Vec<String>| files.first().cloned().unwrap_or_default();
+        let begin = clones.first().and_then(|files| self.begins.get(&first(files)).copied());
+        let begin = begin.unwrap_or(self.end);
+        let (mut at, mut more) = (begin, 0);
+        for files in clones {
+            let there = self.begins.get(&first(files)).copied();
+            if there.unwrap_or(self.end) != at {
+                let what = format!(
+                    "[{}] shares some of its files, or files of other sizes, with a section beside it, which cannot be \
+                     expressed",
+                    section.name
+                );
+                let hint =
+                    "give both the same numjobs, nrfiles and size, or put stonewall between them";
+                wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+                break;
+            }
+            at = at.saturating_add(of_clone);
+            if there.is_none() {
+                self.begins.insert(first(files), self.end);
+                self.paths.extend(files.iter().cloned());
+                (self.end, more) = (at, more + 1);
+            }
+        }
+        (begin, more)
     }
 }
 

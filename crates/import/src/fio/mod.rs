@@ -38,8 +38,7 @@ pub use export::export;
 pub use lex::OptionRow;
 use lex::RawSection;
 use section::{ExitScope, JobSection};
-use target::FilePlacement;
-pub use target::{Needed, NeededKind};
+pub use target::{Needed, NeededKind, UNDRIVEN};
 
 /// Reads a job file or a command line: one job for each group of sections that run side by side. Errors: `Usage`
 /// with everything that cannot be taken over, each with file and line.
@@ -129,8 +128,9 @@ fn groups(
     wrong: &mut Vec<Error>,
 ) -> Vec<Vec<JobSection>> {
     let mut groups: Vec<Vec<JobSection>> = Vec::new();
-    for written in sections {
-        let raw = spread::by_directory(written);
+    let mut written = BTreeSet::new();
+    for raw in sections {
+        let raw = spread::by_directory(raw);
         let split = raw.len() > 1;
         let mut parts: Vec<JobSection> = Vec::new();
         for (number, raw) in raw.iter().enumerate() {
@@ -147,8 +147,13 @@ fn groups(
         }
         let before = groups.last().map_or(&[][..], Vec::as_slice);
         let begins = parts.first().is_none_or(|first| begins_group(first, before, wrong));
-        for section in &parts {
+        for section in &mut parts {
+            warn_of_cached(section, &written);
             leaves(section, made);
+            let synced = section.end_fsync || section.sync.is_some() || section.target.direct;
+            if section.pattern.writes() && !synced {
+                written.extend(section.target.paths().into_iter().cloned());
+            }
         }
         match groups.last_mut() {
             Some(group) if !begins => group.extend(parts),
@@ -158,15 +163,25 @@ fn groups(
     groups
 }
 
+/// Says of a section that reads through the page cache where fio may find what sections before it wrote.
+fn warn_of_cached(section: &mut JobSection, written: &BTreeSet<String>) {
+    let target = &section.target;
+    let drops = target.options.get("cache").and_then(|v| v.as_str()) == Some("drop");
+    let paths = target.paths();
+    let cached = drops && !target.direct && section.pattern.reads();
+    if cached && paths.iter().any(|path| written.contains(*path)) {
+        section.notes.push(format!(
+            "[{}]: what a section before wrote and did not sync may still be cached in fio; here it is written back and \
+             dropped, so that reads reach the device",
+            section.name
+        ));
+    }
+}
+
 /// Notes the files that a section leaves, by path.
 fn leaves(section: &JobSection, made: &mut BTreeMap<String, u64>) {
     let target = &section.target;
-    let paths: Vec<&String> = match &target.files {
-        FilePlacement::Named(path) => vec![path],
-        FilePlacement::Several(paths) | FilePlacement::Apart(paths) => paths.iter().collect(),
-        FilePlacement::Own(paths) => paths.iter().flatten().collect(),
-        FilePlacement::None => return,
-    };
+    let paths = target.paths();
     let Some(size) = target.size else { return };
     let size = (size / u64::from(target.count)).saturating_add(target.offset);
     for path in paths {

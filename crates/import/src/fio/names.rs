@@ -18,10 +18,16 @@ pub fn placement(
     let dir = directory(r);
     let dir = dir.trim_end_matches('/');
     let within = |name: &str| match dir {
-        "" => name.to_owned(),
-        dir => format!("{dir}/{name}"),
+        "" => plain(name),
+        dir => plain(&format!("{dir}/{name}")),
     };
     let given: Vec<String> = given(r).iter().map(|name| within(name)).collect();
+    let other = |path: &&String| matches!((r.around.existing)(path), Some(Existing::Other));
+    if let Some(path) = given.iter().find(other) {
+        let what =
+            format!("`{path}` is no file, directory or block device, which alone can be measured");
+        r.wrong_but("filename", &what, "ioengine=null moves no bytes either", ());
+    }
     match given.as_slice() {
         [] => {}
         [first, more @ ..] if more.iter().all(|other| other == first) => {
@@ -76,6 +82,16 @@ fn several(r: &SectionReader<'_>, paths: Vec<String>) -> FilePlacement {
         true => FilePlacement::Apart(paths),
         false => FilePlacement::Several(paths),
     }
+}
+
+/// A path without `./` before it and slashes twice, so that a file has one name in all sections.
+fn plain(path: &str) -> String {
+    let mut path = path.to_owned();
+    while path.contains("//") {
+        path = path.replace("//", "/");
+    }
+    let bare = path.strip_prefix("./").filter(|rest| !rest.is_empty());
+    bare.map(str::to_owned).unwrap_or(path)
 }
 
 /// Where a file lies: `data/` of `data/a.0.0`, `./` without one.
@@ -152,6 +168,13 @@ mod tests {
         assert_eq!(paths("a:b"), Ok(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(paths("disk-0\\:0"), Ok(vec!["disk-0:0".to_owned()]));
         assert!(paths("-").is_err());
+    }
+
+    #[test]
+    fn a_file_has_one_name() {
+        for (path, name) in [("./a", "a"), ("d//e/f", "d/e/f"), ("/d/a", "/d/a"), ("./", "./")] {
+            assert_eq!(plain(path), name);
+        }
     }
 
     #[test]

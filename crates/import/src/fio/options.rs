@@ -29,7 +29,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("invalidate pre_read", Becomes("options.cache")),
     ("fadvise_hint", Becomes("options.read_ahead")),
     ("overwrite", Becomes("options.layout")),
-    ("unlink", Becomes("options.keep")),
+    ("unlink", Becomes("options.keep, options.unlink")),
     ("unlink_each_loop", Becomes("a check: one pass deletes nothing")),
     ("fixedbufs", Becomes("options.fixed_buffers")),
     ("registerfiles", Becomes("options.registered_files")),
@@ -43,7 +43,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     // Pattern, durability and data.
     ("rw|readwrite rwmixread rwmixwrite", Becomes("mix, access.kind")),
     ("rw_sequencer", Becomes("access.kind")),
-    ("bs|blocksize bsrange|blocksize_range bssplit bs_unaligned|blocksize_unaligned", Becomes("block_size")),
+    ("bs|blocksize bsrange|blocksize_range bssplit bs_unaligned|blocksize_unaligned bs_is_seq_rand", Becomes("block_size")),
     ("zonemode zonesize zonerange zoneskip", Becomes("access.stride, access.run_length")),
     ("steadystate|ss steadystate_duration|ss_dur steadystate_ramp_time|ss_ramp steadystate_check_interval|ss_interval",
      Becomes("run.steady")),
@@ -74,8 +74,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("name", Becomes("run.name")),
     // Nothing changes.
     ("description", Same("a comment")),
-    ("group_reporting", Same("the workers of a workload are one row already")),
-    ("new_group", Same("each workload has its own rows already")),
+    ("group_reporting new_group", Becomes("workload.reported_with: rows of --output-format=json; the report has each workload")),
     ("thread|threads", Same("workers are always threads")),
     ("unified_rw_reporting", Same("the report shows each operation and all together")),
     ("clat_percentiles lat_percentiles slat_percentiles stats disk_util gtod_reduce disable_lat \
@@ -106,9 +105,9 @@ pub const OPTIONS: OptionTable = OptionTable(&[
      Same("failed I/Os are counted apart, and the run goes on")),
     ("rate_cycle|ratecycle", Same("every I/O has its own due time")),
     ("rate_min|ratemin rate_iops_min",
-     Same("a rate that is not reached is said by the verdict `saturated`; the run goes on")),
-    ("max_latency", Same("the run does not end at an I/O that is slower; the report names the slowest, and --ceiling is a limit \
-      that is judged")),
+     Same("fio ends the job where the rate falls below it; here the run goes on, and the verdict `saturated` says so")),
+    ("max_latency", Same("fio ends the job at the first I/O that is slower; here the run goes on, the report names the slowest, and \
+      --ceiling is a limit that is judged")),
     ("io_submit_mode", only(&["inline", "offload"],
      "every I/O of a rate has a due time, and its latency counts from there whoever submits it", "which thread submits")),
     ("serialize_overlap", Same("the check knows of writes in flight")),

@@ -108,7 +108,7 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     };
     let (mix, random) = mix(r, word);
     let directions = directions(&mix);
-    let block = block(r, &mix);
+    let block = block(r, &mix, random);
     let align = align(r, &block, &directions, random);
     let files = file_order(r, count, random);
     let walks = target::same_file(r);
@@ -366,9 +366,30 @@ fn mix(r: &SectionReader<'_>, word: &str) -> (Vec<MixPart>, bool) {
     }
 }
 
-/// The sizes of every direction in use: as one where they are the same.
-fn block(r: &SectionReader<'_>, mix: &[MixPart]) -> BlockSize {
-    let own = mix.iter().map(|part| part.op).zip(directions(mix));
+/// The sizes of every direction in use: as one where they are the same. With `bs_is_seq_rand` the first one given is
+/// of sequences and the second one of what is drawn.
+fn block(r: &SectionReader<'_>, mix: &[MixPart], random: bool) -> BlockSize {
+    const BY_ORDER: &str = "bs_is_seq_rand";
+    let by_order = r.boolean(BY_ORDER, false);
+    if by_order && r.line("percentage_random").is_some() {
+        r.wrong(
+            BY_ORDER,
+            "sequences among drawn blocks with a size of their own cannot be expressed",
+            (),
+        );
+    }
+    if by_order && random {
+        r.note_if(
+            BY_ORDER,
+            "what is drawn has the second size; where fio keeps a map of visited blocks, it cuts reads by the first",
+        );
+    }
+    let of = |direction| match (by_order, random) {
+        (false, _) => direction,
+        (true, false) => Direction::Read,
+        (true, true) => Direction::Write,
+    };
+    let own = mix.iter().map(|part| part.op).zip(directions(mix).into_iter().map(of));
     let mut own: Vec<_> = own.map(|(op, direction)| (op, block_of(r, direction))).collect();
     match own.first().cloned() {
         Some((_, first)) if own.iter().all(|(_, of)| *of == first) => own.swap_remove(0).1,

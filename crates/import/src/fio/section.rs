@@ -13,7 +13,7 @@ use super::pattern::{self, OffsetPattern};
 use super::payload;
 use super::read::SectionReader;
 use super::steady::{self, SectionSteady};
-use super::target::{self, FilePlacement, FioEngine, TargetSpec};
+use super::target::{self, FioEngine, MOST_BATCHED, TargetSpec};
 use super::value;
 
 /// Who ends with a section (`exit_what`).
@@ -44,6 +44,8 @@ pub struct JobSection {
     pub waits_for: Option<String>,
     /// Is reported with none of those before it (`new_group`).
     pub new_group: bool,
+    /// Is reported as one with those of its group (`group_reporting`).
+    pub grouped: bool,
     /// Others end when its first job does: `exitall`, in any section of the file.
     pub exits_all: bool,
     /// Which others.
@@ -127,6 +129,7 @@ pub fn section(
         stonewall: r.boolean("stonewall", false),
         waits_for: r.raw("wait_for").map(str::to_owned),
         new_group: r.boolean("new_group", false),
+        grouped: r.boolean("group_reporting", false),
         exits_all: r.boolean("exitall", false),
         exit_scope: exit_scope(&r),
         clones,
@@ -182,16 +185,16 @@ fn created_on_open(
         let what = "a file that is only written grows as it is written, here too";
         return r.note_if(NAME, what);
     }
-    let paths: Vec<&String> = match &target.files {
-        FilePlacement::Own(paths) => paths.iter().flatten().collect(),
-        FilePlacement::Named(path) => vec![path],
-        FilePlacement::Several(paths) | FilePlacement::Apart(paths) => paths.iter().collect(),
-        FilePlacement::None => return,
-    };
+    let paths = target.paths();
+    if paths.is_empty() {
+        return;
+    }
     let needed = target.size.unwrap_or(1) / u64::from(target.count) + target.offset;
     let holds = |path: &&String| {
-        let there = (r.around.existing)(path).and_then(Existing::size);
-        there.max(made.get(*path).copied()) >= Some(needed.max(1))
+        let there = (r.around.existing)(path);
+        // No device is made, whatever it holds.
+        matches!(there, Some(Existing::Device(_)))
+            || there.and_then(Existing::size).max(made.get(*path).copied()) >= Some(needed.max(1))
     };
     match paths.iter().find(|path| !holds(path)) {
         Some(path) => {
@@ -250,7 +253,15 @@ fn depth(r: &SectionReader<'_>, target: &TargetSpec) -> u32 {
         );
         return 1;
     }
-    depth
+    match depth > MOST_BATCHED {
+        true => r.wrong_but(
+            "iodepth",
+            &format!("more than {MOST_BATCHED} in flight of each job cannot be expressed"),
+            "use more jobs (numjobs) with less each",
+            MOST_BATCHED,
+        ),
+        false => depth,
+    }
 }
 
 fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<Sync> {

@@ -71,23 +71,21 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
 pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection> {
     let Some(rate) = section.demand.rate else { return vec![section] };
     let Some(only) = rate.only else { return vec![section] };
+    let mut bad = |beside: &str, hint: &str| {
+        let what = format!(
+            "`rate` in [{}]: a rate of one direction alone, {beside}, cannot be expressed",
+            section.part_of.as_ref().unwrap_or(&section.name)
+        );
+        let hint = format!("{hint}, or give both directions a rate");
+        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+    };
     // Of an unequal mix the drawing of directions, and not the rate, decides where the device is slow.
     let weights = || section.pattern.mix.iter().map(|of| of.weight);
     if weights().max() != weights().min() {
-        let what = format!(
-            "`rate` in [{}]: a rate of one direction alone, with another mix than half and half, cannot be expressed",
-            section.part_of.as_ref().unwrap_or(&section.name)
-        );
-        let hint = "leave rwmixread and rwmixwrite out, or give both directions a rate";
-        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+        bad("with another mix than half and half", "leave rwmixread and rwmixwrite out");
     }
     if section.verify || !section.demand.end.time_based {
-        let what = format!(
-            "`rate` in [{}]: a rate of one direction alone, with verify or without time_based, cannot be expressed",
-            section.part_of.as_ref().unwrap_or(&section.name)
-        );
-        let hint = "write time_based=1 and runtime, or give both directions a rate";
-        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+        bad("with verify or without time_based", "write time_based=1 and runtime");
     }
     let part = |(number, of): (usize, &MixPart)| {
         let mut part = section.clone();

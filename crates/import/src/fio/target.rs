@@ -78,6 +78,16 @@ impl TargetSpec {
         Some(once.saturating_mul(u64::from(self.walks)))
     }
 
+    /// Every file or device.
+    pub fn paths(&self) -> Vec<&String> {
+        match &self.files {
+            FilePlacement::Named(path) => vec![path],
+            FilePlacement::Several(paths) | FilePlacement::Apart(paths) => paths.iter().collect(),
+            FilePlacement::Own(paths) => paths.iter().flatten().collect(),
+            FilePlacement::None => Vec::new(),
+        }
+    }
+
     /// Bytes of all that a clone goes over in one pass.
     pub fn whole(&self) -> Option<u64> {
         self.size.map(|size| size.saturating_mul(u64::from(self.walks)))
@@ -419,8 +429,8 @@ fn engine(r: &SectionReader<'_>, direct: bool) -> (FioEngine, bool) {
     (engine, true)
 }
 
-/// Engines of fio that are not driven here: names, and what they are.
-const UNDRIVEN: [(&str, &str); 10] = [
+/// Engines of fio that are not driven here: names, and what they do.
+pub const UNDRIVEN: [(&str, &str); 10] = [
     ("windowsaio", "is of Windows; fio refuses it here too"),
     ("solarisaio", "is of Solaris; fio refuses it here too"),
     ("splice", "moves pages by pipes"),
@@ -467,10 +477,17 @@ fn options(r: &SectionReader<'_>, engine: FioEngine, direct: bool, overwrite: bo
     if overwrite {
         set("layout", "always".into());
     }
-    set("keep", (!r.boolean("unlink", false)).into());
+    let unlink = r.boolean("unlink", false);
+    set("keep", (!unlink).into());
+    if unlink {
+        set("unlink", true.into());
+    }
     for (name, field) in RING_SWITCHES {
         let on = r.boolean(name, false);
-        if on && !ring {
+        if on && name == "hipri" && r.raw("ioengine") == Some("pvsync2") {
+            let why = "Linux takes no notice of it in blocking calls (from 5.19 on; an older one polls in fio)";
+            r.note_if(name, why);
+        } else if on && !ring {
             r.wrong(name, "only the ring engine can do it", ());
         }
         // Both are on by default here, and off in fio.
@@ -492,4 +509,4 @@ fn options(r: &SectionReader<'_>, engine: FioEngine, direct: bool, overwrite: bo
 }
 
 /// Largest batch of the ring: the deepest queue.
-const MOST_BATCHED: u32 = 4096;
+pub const MOST_BATCHED: u32 = 4096;

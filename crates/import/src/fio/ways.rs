@@ -32,8 +32,8 @@ pub fn shared(group: &[&JobSection], names: &[Vec<String>]) -> toml::Table {
     if any("layout", &"always".into()) {
         options.insert("layout".to_owned(), "always".into());
     }
-    if any("keep", &false.into()) {
-        options.insert("keep".to_owned(), false.into());
+    if any("unlink", &true.into()) {
+        options.extend([("keep".to_owned(), false.into()), ("unlink".to_owned(), true.into())]);
     }
     let own = |section: &JobSection| -> toml::Table {
         let of = &section.target.options;

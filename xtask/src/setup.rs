@@ -10,7 +10,7 @@ use crate::{minio, tool};
 
 /// One thing the project uses from the distribution.
 struct Requirement {
-    /// Program or shared library that shows it is there.
+    /// Program, shared library or path that shows it is there.
     program: &'static str,
     /// Debian package that brings it.
     package: &'static str,
@@ -33,6 +33,7 @@ const DEMO: &[Requirement] = &[
 const TESTS: &[Requirement] = &[
     need("git", "git", "tidy asks it for the list of files"),
     need("fio", "fio", "paired comparisons (cargo xtask overhead)"),
+    need("/usr/share/doc/fio/examples", "fio-examples", "tests: fio's own job files in both tools"),
     need("mkfs.ext4", "e2fsprogs", "tests on loop devices: guard, injected faults"),
     need("mkfs.xfs", "xfsprogs", "tests on loop devices: a second file system"),
     need("mkfs.btrfs", "btrfs-progs", "tests on loop devices: a third; faults in it"),
@@ -82,8 +83,11 @@ const LAB: &[Requirement] = &[
     need("pgrep", "procps", "threads of the kernel"),
 ];
 
-/// Whether a program can be run or a library loaded.
+/// Whether a program can be run, a library loaded, or a path is there.
 fn is_there(name: &str) -> bool {
+    if name.contains('/') {
+        return Path::new(name).exists();
+    }
     if !name.contains(".so") {
         return tool::which(name).is_some();
     }

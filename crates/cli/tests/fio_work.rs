@@ -1,5 +1,5 @@
 //! The same file in fio and in Taillight: operations, bytes, files with their names and sizes, syncs and what the device is asked
-//! to read are the same, of every group of sections. `cargo xtask proof fio` writes them as a table, with all options that are refused.
+//! to read are the same, of every group of sections; of fio's own examples as well, as far as nothing in them is drawn. `cargo xtask proof fio` writes them as a table, with all options that are refused.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::common::{run, scratch_on_disk};
 use serde_json::{Value, json};
+use taillight_import::fio::UNDRIVEN;
 use taillight_import::fio::options::OPTIONS;
 
 /// What a tool did.
@@ -18,6 +19,8 @@ struct WorkDone {
     /// Bytes of the files that are left, by name.
     files: BTreeMap<PathBuf, u64>,
     syncs: u64,
+    /// Names of the jobs, in the order in which they are reported.
+    rows: Vec<String>,
     /// Bytes that the device was asked to read for it.
     from_device: u64,
     jobs: u64,
@@ -28,6 +31,10 @@ impl WorkDone {
         let mut done = WorkDone { files: sizes(dir, dir), from_device, ..WorkDone::default() };
         for job in answer["jobs"].as_array().expect("jobs") {
             assert_eq!(job["error"], 0, "{job}");
+            let name = job["jobname"].as_str().expect("a name").to_owned();
+            if done.rows.last() != Some(&name) {
+                done.rows.push(name);
+            }
             let number = |of: &str, field: &str| job[of][field].as_u64().expect("a number");
             let group = done.groups.entry(job["groupid"].as_u64().expect("a group")).or_default();
             for (at, (of, field)) in [
@@ -69,10 +76,12 @@ fn sizes(root: &Path, dir: &Path) -> BTreeMap<PathBuf, u64> {
     for entry in std::fs::read_dir(dir).expect("listed").flatten() {
         let (name, facts) = (entry.file_name(), entry.metadata().expect("facts"));
         let name = name.to_string_lossy();
-        let ours = name == "out" || name.starts_with(".taillight") || name.ends_with(".state");
+        // Logs are fio's own, the report has what they say.
+        let theirs = [".state", ".log", ".json"].iter().any(|end| name.ends_with(end));
+        let ours = name == "out" || name.starts_with(".taillight");
         if facts.is_dir() && !ours {
             found.extend(sizes(root, &entry.path()));
-        } else if facts.is_file() && !ours && !name.ends_with(".json") {
+        } else if facts.is_file() && !ours && !theirs {
             let path = entry.path();
             found.insert(path.strip_prefix(root).expect("within").to_owned(), facts.len());
         }
@@ -144,10 +153,113 @@ fn the_work_is_that_of_fio() {
             return;
         };
         assert_eq!((&ours.groups, &ours.files), (&fio.groups, &fio.files), "{file:?}");
+        assert_eq!(ours.rows, fio.rows, "{file:?}");
         let (read, theirs) = (ours.from_device, fio.from_device);
         assert!(same_reads(&file, &fio, &ours), "{file:?}: {read} and {theirs}");
         assert!(same_syncs(&fio, &ours), "{file:?}: {} and {}", ours.syncs, fio.syncs);
     }
+}
+
+#[test]
+fn what_is_refused_leaves_nothing() {
+    let dir = scratch_on_disk();
+    let file = dir.path().join("odd.fio");
+    // Only the device's blocks tell of the last one.
+    let refused = [
+        ("rw=randread\nsize=64m\nflow=2\n", "flow"),
+        ("rw=read\nsize=64m\ndirect=1\nbs=700\n", "block_size"),
+        ("rw=read\nsize=1m\n[b]\nstonewall\nrw=write\nsize=64m\ndirect=1\nbs=700\n", "block_size"),
+    ];
+    for (text, why) in refused {
+        std::fs::write(&file, format!("[a]\n{text}")).expect("written");
+        let (_, said) = run(dir.path(), &["run", "odd.fio", "--output", "out"], 2);
+        assert!(said.contains(why), "{said}");
+        let left = std::fs::read_dir(dir.path()).expect("listed").flatten().map(|e| e.file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["odd.fio"], "{text}");
+    }
+}
+
+/// Where Debian's package `fio-examples` has them.
+const EXAMPLES_DIR: &str = "/usr/share/doc/fio/examples";
+
+/// Those of fio's own examples that need no hardware and whose options are all taken: what is written smaller or
+/// left out, so that they end by their amount within a second. fio 3.33 hangs now and then with io_submit_mode=offload.
+const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
+    ("1mbs_clients", &[("32m", "64k"), ("=tmp", "=data"), ("=1250", "=64k"), ("startdelay", ";")]),
+    ("aio-read", &[("512m", "1m"), ("/data1", "data")]),
+    ("backwards-read", &[("=128m", "=1m")]),
+    ("basic-verify", &[("/dev/", "disk\nsize=1m ; ")]),
+    (
+        "cross-stripe-verify",
+        &[("/dev/nvme0n1", "disk\nsize=1m"), ("124g", "1m"), ("120g", "128k"), ("=30", "=3")],
+    ),
+    ("dedupe-global", &[("100m", "1m")]),
+    ("disk-zone-profile", &[("/dev/sdb", "disk\nsize=4m"), ("256m", "256k"), ("2g", "1m")]),
+    ("fio-rand-RW", &LONG),
+    ("fio-rand-read", &LONG),
+    ("fio-rand-write", &LONG),
+    ("fio-seq-RW", &LONG),
+    ("fio-seq-read", &LONG),
+    ("fio-seq-write", &LONG),
+    ("fixed-rate-submission", &[("128m", "1m"), ("offload", "inline")]),
+    ("fsx", &[("500000", "3")]),
+    ("iometer-file-access-server", &[("4g", "4m\nnorandommap")]),
+    ("jesd219", &[("/dev/nvme0n1", "disk\nsize=2m")]),
+    ("null", &[("100g", "16m")]),
+    ("poisson-rate-submission", &[("128m", "64k"), ("offload", "inline")]),
+    ("rand-zones", &[("2g", "1m")]),
+    ("ssd-steadystate", &[("/dev/fioa", "disk\nsize=2m")]),
+    ("ssd-test", &[("10g", "1m"), ("/mount-point-of-ssd", "data")]),
+    ("tiobench-example", &[("512m", "1m")]),
+    ("waitfor", &[("/tmp/data", "disk"), ("128m", "1m")]),
+    ("zipf", &[("1280m", "16m")]),
+];
+
+const LONG: [(&str, &str); 3] = [("10G", "1m"), ("time_based", ";"), ("runtime", ";")];
+
+/// An example of fio, smaller. None where it is not installed.
+fn example(name: &str, smaller: &[(&str, &str)], dir: &Path) -> Option<PathBuf> {
+    let mut text = std::fs::read_to_string(format!("{EXAMPLES_DIR}/{name}.fio")).ok()?;
+    for (from, to) in smaller {
+        assert!(text.contains(from), "{name}: {from}");
+        text = text.replace(from, to);
+    }
+    let file = dir.join(format!("{name}.fio"));
+    std::fs::write(&file, text).expect("written");
+    Some(file)
+}
+
+#[test]
+fn the_work_of_fios_examples_is_that_of_fio() {
+    let dir = scratch_on_disk();
+    for (name, smaller) in EXAMPLES {
+        let file = example(name, smaller, dir.path());
+        let Some([fio, ours]) = file.and_then(|file| both(&file)) else {
+            println!("skipped: the_work_of_fios_examples: fio or fio-examples is not installed");
+            return;
+        };
+        assert_eq!(ours.files, fio.files, "{name}");
+        assert_eq!(ours.rows, fio.rows, "{name}");
+        let amounts = ours.groups.values().zip(fio.groups.values());
+        for (ours, fio) in amounts {
+            let drawn = ["iometer-file-access-server", "jesd219"].contains(&name);
+            assert!(same_amounts(*ours, *fio, drawn), "{name}: {ours:?} and {fio:?}");
+        }
+        assert_eq!(ours.groups.len(), fio.groups.len(), "{name}");
+    }
+}
+
+/// As many operations and bytes. Where both directions are used, which comes is drawn; where sizes are, the last block of
+/// each job ends behind the amount.
+fn same_amounts([reads, read, writes, written]: [u64; 4], fio: [u64; 4], drawn: bool) -> bool {
+    let [fio_reads, fio_read, fio_writes, fio_written] = fio;
+    let (bytes, fio_bytes) = (read + written, fio_read + fio_written);
+    if drawn {
+        let near = |a: u64, b: u64, percent: u64| a.abs_diff(b) * 100 <= a.max(b) * percent;
+        return near(bytes, fio_bytes, 5) && near(reads + writes, fio_reads + fio_writes, 25);
+    }
+    let both = fio_reads > 0 && fio_writes > 0;
+    (bytes, reads + writes) == (fio_bytes, fio_reads + fio_writes) && (both || reads == fio_reads)
 }
 
 #[test]
@@ -156,16 +268,26 @@ fn proof() {
     let path = std::env::var("PROOF_RESULTS").expect("PROOF_RESULTS");
     let mut out = std::fs::File::create(path).expect("created");
     let mut line = |value: Value| writeln!(out, "{value}").expect("written");
-    for file in jobs() {
+    let dir = scratch_on_disk();
+    let examples = EXAMPLES.iter().map(|(name, smaller)| {
+        let file = example(name, smaller, dir.path()).expect("fio-examples");
+        (format!("fio-examples: {name}.fio, smaller"), file)
+    });
+    let named =
+        |file: PathBuf| (file.file_name().expect("a name").to_string_lossy().into_owned(), file);
+    for (name, file) in jobs().into_iter().map(named).chain(examples) {
         let [fio, ours] = both(&file).expect("fio");
         let ([fio_ops, fio_bytes], [our_ops, our_bytes]) = (fio.shown(), ours.shown());
         line(json!({
-            "file": file.file_name().expect("a name").to_string_lossy(),
+            "file": name,
             "fio": fio_ops, "fio_bytes": fio_bytes, "taillight": our_ops, "taillight_bytes": our_bytes,
             "fio_files": fio.files.len(), "files": ours.files.len(),
             "sizes": if fio.files == ours.files { "same" } else { "differ" },
             "fio_syncs": fio.syncs, "syncs": ours.syncs,
         }));
+    }
+    for (names, why) in UNDRIVEN {
+        line(json!({ "engine": names, "why": why }));
     }
     for (names, changes) in OPTIONS.refused() {
         line(json!({ "refused": names.replace('|', "/"), "changes": changes }));

@@ -59,11 +59,11 @@ fn load(plan: &str) -> Vec<String> {
 #[test]
 fn several_jobs_run_in_order_and_leave_a_directory_each() {
     let dir = scratch();
-    let text = "[global]\nioengine=null\nsize=1m\nnumber_ios=500\ngroup_reporting\n\
+    let text = "[global]\nioengine=null\nsize=1m\nnumber_ios=500\nthread\n\
                 [one]\nrw=randread\n[two]\nstonewall\nrw=write\n";
     std::fs::write(dir.path().join("two.fio"), text).expect("written");
     let (out, err) = run(dir.path(), &["run", "two.fio", "--output", "out"], 0);
-    assert!(err.contains("two.fio: line 5, group_reporting"), "{err}");
+    assert!(err.contains("two.fio: line 5, thread"), "{err}");
     let line = |name: &str| out.lines().position(|l| l.starts_with(name)).expect(&out);
     assert!(line("one  ") < line("two  ") && out.contains("(2 of 2)"), "{out}");
     // One report over both, with its table.
@@ -235,7 +235,7 @@ fn a_dry_run_says_what_becomes_of_each_option() {
     std::fs::write(dir.path().join("x.fio"), text).expect("written");
     let (out, _) = run(dir.path(), &["import", "x.fio", "--dry-run"], 0);
     for part in [
-        "group_reporting  no effect here: the workers of a workload are one row already",
+        "group_reporting  workload.reported_with: rows of --output-format=json; the report has each workload",
         "bs=4k            block_size",
         "note: line 2, ioengine: without direct=1",
     ] {

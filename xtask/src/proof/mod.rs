@@ -158,13 +158,17 @@ const FIO_WORK: [Column; 6] = [
 /// Options of fio without equivalent.
 const FIO_REFUSED: [Column; 2] = [("option", &["refused"]), ("it would change", &["changes"])];
 
+/// Engines of fio that are not driven.
+const FIO_ENGINES: [Column; 2] = [("ioengine", &["engine"]), ("it", &["why"])];
+
 fn fio(cells: &[Value]) -> Result<String> {
-    let (refused, work): (Vec<&Value>, Vec<&Value>) =
-        cells.iter().partition(|cell| cell.get("refused").is_some());
-    let work = table(&FIO_WORK, work.into_iter())?;
-    let refused = table(&FIO_REFUSED, refused.into_iter())?;
+    let of = |field: &'static str| cells.iter().filter(move |cell| cell.get(field).is_some());
+    let work = table(&FIO_WORK, of("file"))?;
+    let refused = table(&FIO_REFUSED, of("refused"))?;
+    let engines = table(&FIO_ENGINES, of("engine"))?;
     Ok(format!(
-        "{work}\nOptions that are refused, unless their value asks for nothing:\n\n{refused}"
+        "{work}\nOptions that are refused, unless their value asks for nothing:\n\n{refused}\n\
+         Engines that are refused, by what they do:\n\n{engines}"
     ))
 }
 

@@ -169,6 +169,7 @@ pub struct FileOptions {
     /// at the end.
     pub keep: bool,
     /// Delete the files at the end also where an earlier run made them and was asked to keep them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unlink: bool,
     /// Let a plan that only reads open a device or file that is mounted, locked or held by
     /// something else.

@@ -34,7 +34,9 @@ pub fn understood(words: Vec<OsString>, cli: &Command) -> Result<(Vec<OsString>,
             Some((flag, value)) => (flag, Some(value)),
             None => (text.as_str(), None),
         };
-        if NEEDLESS.contains(&flag) && matches!(inline, None | Some("0" | "1")) {
+        // With `--time_based=0` a job of fio ends with its size, which says something.
+        let off = inline == Some("0") && flag != "--time_based";
+        if NEEDLESS.contains(&flag) && (off || matches!(inline, None | Some("1"))) {
             notes.push(format!("`{text}` is left out: it says nothing here"));
             continue;
         }

@@ -140,11 +140,17 @@ pub fn delays_of_groups(groups: &mut [Vec<JobSection>]) {
     for group in groups {
         for section in group.iter_mut().filter(|s| begun != Some(0) && s.demand.delay.0 > 0) {
             let left = begun.map_or(0, |begun| section.demand.delay.0.saturating_sub(begun));
-            section.notes.push(format!(
-                "[{}]: startdelay counts from the start of fio; {} of it is left when the sections before are done",
-                section.name,
-                if left == 0 { "nothing".to_owned() } else { Span(left).to_string() }
-            ));
+            let what = match begun {
+                None => "how much of it is left when the sections before are done, which end by their amount, nobody \
+                         knows before, and it is left out"
+                    .to_owned(),
+                Some(_) if left == 0 => "nothing of it is left when the sections before are done".to_owned(),
+                Some(_) => format!("{} of it is left when the sections before are done", Span(left)),
+            };
+            let name = &section.name;
+            section
+                .notes
+                .push(format!("[{name}]: startdelay counts from the start of fio; {what}"));
             section.demand.delay = Span(left);
         }
         let end = |s: &JobSection| {

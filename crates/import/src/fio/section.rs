@@ -101,7 +101,9 @@ pub fn section(
     r.judge();
     let clones = match r.small_integer("numjobs").unwrap_or(1) {
         0 => r.wrong("numjobs", "0 does nothing", 1),
-        MOST_CLONES.. => r.wrong("numjobs", &format!("at most {MOST_CLONES} can be expressed"), 1),
+        clones if clones > MOST_CLONES => {
+            r.wrong("numjobs", &format!("at most {MOST_CLONES} can be expressed"), 1)
+        }
         clones => clones,
     };
     let pattern = pattern::pattern(&r);

@@ -102,6 +102,8 @@ pub enum TargetKind {
     File,
     /// Blocks at ascending offsets of one file.
     Stream,
+    /// Records in the order of their arrival: a write appends one, a read takes the next, whichever it is.
+    Queue,
     /// Records by key.
     Keyed,
     /// Objects by name, over a network.

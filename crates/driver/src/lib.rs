@@ -9,6 +9,7 @@ pub mod file;
 pub mod guard;
 pub mod identity;
 pub mod jvm;
+pub mod kafka;
 pub mod kv;
 pub mod memory;
 pub mod metadata;

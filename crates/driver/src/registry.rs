@@ -17,6 +17,7 @@ pub static DRIVERS: &[&dyn Driver] = &[
     &crate::kv::redis::RedisDriver,
     #[cfg(feature = "postgres")]
     &crate::kv::postgres::PostgresDriver,
+    &crate::kafka::KafkaDriver,
     #[cfg(feature = "s3")]
     &crate::s3::S3,
     &crate::plugin::LIBRARY,

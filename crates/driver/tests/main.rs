@@ -9,6 +9,7 @@ mod devices;
 mod file;
 mod guard;
 mod guard_layers;
+mod kafka;
 mod kv;
 mod metadata;
 mod net;

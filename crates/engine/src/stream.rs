@@ -35,6 +35,9 @@ pub struct SharedStream {
     /// Next block that each reader has not read; `u64::MAX` once it has ended.
     readers: Box<[AtomicU64]>,
     writers_left: AtomicU32,
+    /// Of a queue, whose readers wait in the target: blocks whose write failed.
+    queue: bool,
+    failed: AtomicU64,
     /// Futex word: moves whenever something may have become possible.
     epoch: AtomicU32,
     waiting: AtomicU32,
@@ -63,12 +66,14 @@ pub struct StreamShape {
     pub readers: u32,
     /// What is read is what was written.
     pub keeps_data: bool,
+    /// A read takes the next block, whichever it is, and waits for it in the target.
+    pub queue: bool,
 }
 
 impl SharedStream {
     /// A stream of this shape.
     pub fn new(shape: StreamShape) -> SharedStream {
-        let StreamShape { places, limit, writers, readers, keeps_data } = shape;
+        let StreamShape { places, limit, writers, readers, keeps_data, queue } = shape;
         let ring = || (0..WINDOW).map(|_| AtomicU64::new(0)).collect();
         SharedStream {
             places,
@@ -78,6 +83,8 @@ impl SharedStream {
             ring: ring(),
             readers: (0..readers).map(|_| AtomicU64::new(0)).collect(),
             writers_left: AtomicU32::new(writers),
+            queue,
+            failed: AtomicU64::new(0),
             epoch: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             stamps: (!keeps_data).then(|| (0..WINDOW).map(|_| AtomicI64::new(0)).collect()),
@@ -87,6 +94,10 @@ impl SharedStream {
     /// Places in the extent.
     pub fn places(&self) -> u64 {
         self.places
+    }
+
+    pub fn is_queue(&self) -> bool {
+        self.queue
     }
 
     /// Takes the next block to write.
@@ -112,6 +123,9 @@ impl SharedStream {
             let taken =
                 self.claimed.compare_exchange(block, block + 1, Ordering::SeqCst, Ordering::SeqCst);
             if taken.is_ok() {
+                if self.queue {
+                    self.wake();
+                }
                 return NextBlock::Block(block);
             }
         }
@@ -140,14 +154,29 @@ impl SharedStream {
         }
     }
 
+    /// The write of a block failed: of a queue nobody waits for it.
+    pub fn lost(&self) {
+        self.failed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Blocks that a reader may begin to read: those that are written; of a queue all that were begun, since a read
+    /// that begins after the acknowledgement would be timed too long.
+    fn ready(&self) -> u64 {
+        if !self.queue {
+            return self.written.load(Ordering::SeqCst);
+        }
+        let begun = self.claimed.load(Ordering::SeqCst);
+        begun.saturating_sub(self.failed.load(Ordering::SeqCst))
+    }
+
     /// Whether a reader may read `block`.
     pub fn readable(&self, block: u64) -> NextBlock {
-        if block < self.written.load(Ordering::SeqCst) {
+        if block < self.ready() {
             return NextBlock::Block(block);
         }
         // The last writer leaves after its last block: looked at in this order nothing is missed.
         let ended = self.writers_left.load(Ordering::SeqCst) == 0;
-        if block < self.written.load(Ordering::SeqCst) {
+        if block < self.ready() {
             return NextBlock::Block(block);
         }
         if ended { NextBlock::End } else { NextBlock::Wait }
@@ -211,8 +240,14 @@ impl SharedStream {
 mod tests {
     use super::*;
 
-    const ONE_EACH: StreamShape =
-        StreamShape { places: 8, limit: u64::MAX, writers: 1, readers: 1, keeps_data: true };
+    const ONE_EACH: StreamShape = StreamShape {
+        places: 8,
+        limit: u64::MAX,
+        writers: 1,
+        readers: 1,
+        keeps_data: true,
+        queue: false,
+    };
 
     #[test]
     fn blocks_become_readable_in_order() {
@@ -243,6 +278,20 @@ mod tests {
         assert_eq!(s.claim(), NextBlock::Wait);
         s.read(1, u64::MAX);
         assert_eq!(s.claim(), NextBlock::Block(5), "who has ended holds nobody up");
+    }
+
+    #[test]
+    fn readers_of_a_queue_begin_before_the_write_is_acknowledged() {
+        let s = SharedStream::new(StreamShape { queue: true, ..ONE_EACH });
+        assert_eq!(s.readable(0), NextBlock::Wait);
+        s.claim();
+        s.claim();
+        assert_eq!(s.readable(1), NextBlock::Block(1));
+        s.lost();
+        s.wrote(0);
+        assert_eq!(s.readable(1), NextBlock::Wait, "one of the two will never come");
+        s.writer_left();
+        assert_eq!(s.readable(1), NextBlock::End);
     }
 
     #[test]

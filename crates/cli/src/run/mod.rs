@@ -138,8 +138,8 @@ fn show_refusal(args: &RunArgs, plan: &Plan) {
 fn is_remote(plan: &Plan) -> bool {
     bind(&plan.target).is_ok_and(|driver| {
         let can = driver.capabilities();
-        let keyed = matches!(can.facts.kind, TargetKind::Keyed | TargetKind::Object);
-        keyed && can.guarded && !can.facts.in_process
+        let apart = [TargetKind::Keyed, TargetKind::Object, TargetKind::Queue];
+        apart.contains(&can.facts.kind) && can.guarded && !can.facts.in_process
     })
 }
 

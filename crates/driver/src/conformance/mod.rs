@@ -7,11 +7,12 @@
 
 mod claims;
 mod keyed;
+mod queue;
 mod setup;
 #[cfg(any(test, feature = "testing"))]
 mod steps;
 
-use taillight_core::capability::Capabilities;
+use taillight_core::capability::{Capabilities, TargetKind};
 use taillight_core::op::SyncKind;
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::probe::Token;
@@ -82,7 +83,7 @@ enum Reads {
 use Reads::{Any, Newest, Snapshot};
 
 /// Every check by name.
-const CHECKS: [(&str, Check, Reads); 22] = [
+const CHECKS: [(&str, Check, Reads); 23] = [
     ("options resolve to themselves", options, Any),
     ("buffers are apart and aligned", buffers, Any),
     ("one completion per token", tokens, Any),
@@ -100,6 +101,7 @@ const CHECKS: [(&str, Check, Reads); 22] = [
     ("updates replace, deletes remove", keyed::changes, Newest),
     ("scans follow the order of keys", keyed::scans, Newest),
     ("two writers lose nothing", keyed::two_writers, Newest),
+    ("a queue gives each record once, and in order", queue::order, Newest),
     ("batches are whole", claims::batches, Newest),
     ("the same seed gives the same completions", claims::deterministic, Newest),
     ("records are remembered and purged", keyed::remembers, Newest),
@@ -174,6 +176,9 @@ impl CheckContext<'_> {
     fn block(&self) -> u64 {
         self.case.plan.workloads.iter().map(|w| w.block_size.max()).max().unwrap_or(4096)
     }
+    fn queue(&self) -> bool {
+        self.caps.facts.kind == TargetKind::Queue
+    }
     /// Whether the target can do `kind`, or what [`CheckContext::kind`] puts in its place.
     fn can(&self, kind: OpKind) -> bool {
         self.caps.ops.contains(&self.kind(kind))
@@ -181,6 +186,8 @@ impl CheckContext<'_> {
     /// On a target addressed by key what gets a record for `Read`, what inserts one for `Write`; else `kind` itself.
     fn kind(&self, kind: OpKind) -> OpKind {
         match kind {
+            // A read of a queue ends when somebody writes.
+            OpKind::Read if self.queue() => OpKind::Write,
             OpKind::Read if self.caps.keyed() => self.caps.getting(),
             OpKind::Write if self.caps.keyed() => self.caps.inserting(),
             kind => kind,
@@ -363,8 +370,8 @@ fn full(b: &CheckContext<'_>) -> Checked {
 }
 
 fn read_back(b: &CheckContext<'_>) -> Checked {
-    if !(b.caps.stores_data && b.can(OpKind::Read) && b.can(OpKind::Write)) {
-        return Ok(CheckResult::NotForIt("it stores no data"));
+    if b.queue() || !(b.caps.stores_data && b.can(OpKind::Read) && b.can(OpKind::Write)) {
+        return Ok(CheckResult::NotForIt("it stores no data, or reads no block by its place"));
     }
     let mut session = b.session()?;
     let geometry = b.target.geometry();
@@ -437,7 +444,7 @@ fn every_op(b: &CheckContext<'_>) -> Checked {
 }
 
 fn past_the_end(b: &CheckContext<'_>) -> Checked {
-    if !b.caps.stores_data || b.caps.keyed() {
+    if !b.caps.stores_data || b.caps.keyed() || b.queue() {
         return Ok(CheckResult::NotForIt("it has no end"));
     }
     let mut session = b.session()?;

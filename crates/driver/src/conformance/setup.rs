@@ -30,7 +30,8 @@ impl TestTarget {
             ..TargetPlan::default()
         };
         let can = driver.bind(&target)?.capabilities();
-        target.size = (!can.keyed()).then_some(ByteSize(DATA_SET));
+        let sized = !can.keyed() && can.facts.kind != TargetKind::Queue;
+        target.size = sized.then_some(ByteSize(DATA_SET));
         Ok((target, can))
     }
 }
@@ -48,6 +49,16 @@ pub fn plan_for(can: &Capabilities, target: TargetPlan, depth: u32, reverse: boo
             let mut plan = plan(target, &[OpKind::Write], 4096, depth);
             plan.workloads[0].access.kind = AccessKind::Sequential;
             plan.workloads[0].passes = Some(1);
+            let mut reader = plan.workloads[0].clone();
+            reader.mix[0].op = OpKind::Read;
+            plan.workloads.push(reader);
+            plan
+        }
+        // Readers follow a writer: what they read comes from it.
+        TargetKind::Queue => {
+            let mut plan = plan(target, &[OpKind::Write], 400, depth);
+            plan.workloads[0].access.kind = AccessKind::Follow;
+            plan.workloads[0].sync = Sync::None;
             let mut reader = plan.workloads[0].clone();
             reader.mix[0].op = OpKind::Read;
             plan.workloads.push(reader);

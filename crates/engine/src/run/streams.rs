@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use taillight_core::capability::TargetKind;
 use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
 use taillight_core::{Error, Result};
 use taillight_driver::Geometry;
@@ -29,6 +30,7 @@ impl<'a> Streams<'a> {
         let Some(first) = followers().next() else {
             return Ok(Streams { plan, shared: None });
         };
+        let can = taillight_driver::bind(&plan.target).ok().map(|driver| driver.capabilities());
         let (layout, places) = layout(first, shape, space)?;
         let limit = followers().filter(|w| writes(w)).map(|w| blocks(w, places)).max();
         let count = |of: fn(&WorkloadPlan) -> bool| {
@@ -40,7 +42,8 @@ impl<'a> Streams<'a> {
             limit: limit.unwrap_or(0),
             writers: count(writes),
             readers: count(|w| !writes(w)),
-            keeps_data: keeps_data(plan),
+            keeps_data: can.as_ref().is_none_or(|can| can.stores_data),
+            queue: can.is_some_and(|can| can.facts.kind == TargetKind::Queue),
         });
         let shared = Some((Arc::new(stream), layout));
         Ok(Streams { plan, shared })
@@ -57,6 +60,7 @@ impl<'a> Streams<'a> {
             reader: (!writes(w)).then_some(number as usize),
             limit: blocks(w, stream.places()),
             stamps: w.end_to_end,
+            queue: stream.is_queue(),
         };
         let worker = StreamWorker::new(stream.clone(), *layout, role, w.queue_depth as usize);
         Some(Box::new(worker))
@@ -119,9 +123,4 @@ fn layout(
             .hint("make target.size or access.length larger, or block_size smaller"));
     }
     Ok((layout, places))
-}
-
-/// Whether reads return what was written.
-fn keeps_data(plan: &Plan) -> bool {
-    taillight_driver::bind(&plan.target).map_or(true, |driver| driver.capabilities().stores_data)
 }

@@ -69,6 +69,8 @@ pub struct StreamRole {
     pub limit: u64,
     /// Whether blocks carry stamps.
     pub stamps: bool,
+    /// A read takes the next block, whichever it is.
+    pub queue: bool,
 }
 
 impl StreamWorker {
@@ -169,6 +171,9 @@ impl StreamWorker {
         status: Status,
         session: &mut dyn Session,
     ) -> (Status, Option<Stamp>) {
+        if self.role.queue && self.role.reader.is_none() && !status.is_ok() {
+            self.stream.lost();
+        }
         if !self.role.stamps || self.role.reader.is_none() {
             return (status, None);
         }
@@ -200,7 +205,7 @@ impl StreamWorker {
             bytes.copy_from_slice(&head[at..at + 8]);
             u64::from_le_bytes(bytes)
         };
-        let right = head[..8] == MARK && number(8) == block;
+        let right = head[..8] == MARK && (self.role.queue || number(8) == block);
         right.then(|| Stamp(number(16) as i64))
     }
 

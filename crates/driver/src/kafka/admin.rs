@@ -1,0 +1,263 @@
+//! What a run asks brokers beside the load: whether they answer, the topic, its mark, its offsets.
+//!
+//! A topic is Taillight's when the first record of its partition 0 is a mark. No other topic is ever written or deleted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use taillight_core::{Error, Result, StopFlag};
+
+use super::address::KafkaAddress;
+use super::options::KafkaOptions;
+use super::record::MARK;
+use super::sys::{AdminClient, KafkaFault, KafkaLibrary, TopicShape, code};
+use super::transfer::{Consumer, Producer};
+use crate::ownership::{NamedTarget, OwnershipMark};
+
+/// Longest single question to a broker, ms: between two of them the stop flag is looked at.
+const SLICE_MS: i32 = 500;
+/// So long a topic without an owner that would keep it must stand still before it is deleted.
+const STILL: Duration = Duration::from_secs(1);
+
+/// Where a mark is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicIdentity {
+    pub topic: String,
+}
+
+pub type TopicMark = OwnershipMark<TopicIdentity>;
+
+/// The line to the brokers outside the load.
+pub struct TopicAdmin {
+    pub library: Arc<KafkaLibrary>,
+    pub address: KafkaAddress,
+    pub options: KafkaOptions,
+    pub stop: StopFlag,
+    client: AdminClient,
+}
+
+impl TopicAdmin {
+    /// Errors: as for a setting that the library does not take.
+    pub fn new(
+        library: Arc<KafkaLibrary>,
+        address: KafkaAddress,
+        options: KafkaOptions,
+        stop: &StopFlag,
+    ) -> Result<TopicAdmin> {
+        let client = AdminClient::new(&library, &options.admin(&address.servers))?;
+        Ok(TopicAdmin { library, address, options, stop: stop.clone(), client })
+    }
+
+    pub fn named(&self) -> NamedTarget {
+        NamedTarget { instead: "another options.topic", ..NamedTarget::of(self.address.shown()) }
+    }
+
+    fn over(&self, since: Instant) -> bool {
+        self.stop.stopped() || since.elapsed() >= Duration::from_nanos(self.options.timeout.0)
+    }
+
+    /// What the brokers refuse, with what their connections complained of.
+    fn unavailable(&self, what: &str, fault: &KafkaFault, complaint: Option<KafkaFault>) -> Error {
+        let told = complaint.as_ref().unwrap_or(fault);
+        let hint = match told.code {
+            code::AUTHENTICATION => {
+                "the user is options.config.\"sasl.username\", the password KAFKA_PASSWORD; \
+                 \"sasl.mechanism\" must be one that the broker takes"
+            }
+            code::SSL => "look at options.config: \"security.protocol\", \"ssl.ca.location\"",
+            _ => {
+                "is the broker running, and does it advertise an address that this machine reaches? A broker \
+                  that wants TLS or a password needs options.config.\"security.protocol\""
+            }
+        };
+        Error::unavailable(what.to_owned())
+            .with("brokers", &self.address.servers)
+            .with("librdkafka says", &told.text)
+            .hint(hint)
+    }
+
+    /// The topic as it is now, and how many brokers there are. Errors: `Unavailable` when none answers in time, or one
+    /// refuses us.
+    pub fn topic(&self) -> Result<(Option<TopicShape>, usize)> {
+        let since = Instant::now();
+        let mut complaint = None;
+        loop {
+            let fault = match self
+                .client
+                .topic(&self.address.topic, SLICE_MS.min(self.options.timeout_ms()))
+            {
+                Ok(found) => return Ok(found),
+                Err(fault) => fault,
+            };
+            // "All brokers are down" only counts what the others say.
+            let said = self.client.complaints();
+            let definite = |f: &&KafkaFault| [code::AUTHENTICATION, code::SSL].contains(&f.code);
+            let refused = said.iter().find(definite).cloned();
+            let over = refused.is_some() || self.over(since);
+            complaint = refused.or(said.into_iter().find(|f| f.code != -187)).or(complaint);
+            if over {
+                return Err(self.unavailable("no broker answers", &fault, complaint));
+            }
+        }
+    }
+
+    /// First and next offset of each partition. Errors: `Unavailable`.
+    pub fn offsets(&self, partitions: i32) -> Result<Vec<(i64, i64)>> {
+        let ask = |partition| {
+            let since = Instant::now();
+            loop {
+                match self.client.offsets(&self.address.topic, partition, SLICE_MS) {
+                    Ok(found) => return Ok(found),
+                    Err(fault) if self.over(since) => {
+                        let e = self.unavailable("a partition does not answer", &fault, None);
+                        return Err(e.with("partition", partition));
+                    }
+                    Err(_) => {}
+                }
+            }
+        };
+        (0..partitions).map(ask).collect()
+    }
+
+    /// The mark of a topic that is there. Errors: `Unavailable` when its first record cannot be read.
+    pub fn mark(&self) -> Result<Option<TopicMark>> {
+        let [(low, high)] = self.offsets(1)?[..] else { return Ok(None) };
+        if low == high {
+            return Ok(None);
+        }
+        let settings = self.options.consumer(&self.address.servers, 1 << 20);
+        let mut consumer =
+            Consumer::new(&self.library, &settings, &self.address.topic, &[(0, low)])?;
+        let since = Instant::now();
+        loop {
+            let found = consumer.next(SLICE_MS, |record| {
+                let ours = record.code == 0 && record.offset == 0 && record.key == MARK;
+                let mark = ours.then(|| TopicMark::parse(record.value).ok()).flatten();
+                (record.code, mark.filter(|mark| mark.identity.topic == self.address.topic))
+            });
+            match found {
+                Some((0, mark)) => return Ok(mark),
+                other if self.over(since) => {
+                    let code = other.map_or(code::TIMED_OUT, |(code, _)| code);
+                    let fault = KafkaFault { code, text: self.library.words(code)[1].clone() };
+                    return Err(self.unavailable("the topic cannot be read", &fault, None));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Makes the topic and marks it, and reads the mark back. Errors: `Refused` when another run was faster,
+    /// `Unavailable` when the brokers refuse it.
+    pub fn create(&self, mark: &TopicMark) -> Result<TopicShape> {
+        let options = &self.options;
+        let made = self.client.create(
+            &self.address.topic,
+            options.partitions,
+            options.replicas,
+            &options.topic_settings(),
+            options.timeout_ms(),
+        );
+        match made {
+            Err(fault) if fault.code == code::TOPIC_EXISTS => {
+                return Err(Error::refused("another program made the topic just now")
+                    .with("topic", &self.address.topic)
+                    .hint("choose another options.topic"));
+            }
+            Err(fault) => {
+                let e = self.unavailable("the brokers do not make the topic", &fault, None);
+                return Err(e.with("partitions", options.partitions).with("replicas", options.replicas).hint(
+                    "look at options.partitions, replicas and topic_config, and at the user's rights",
+                ));
+            }
+            Ok(()) => {}
+        }
+        let shape = self.wait_for("the topic does not begin", |shape| {
+            shape
+                .filter(|s| s.led && s.partitions == i32::try_from(options.partitions).unwrap_or(0))
+        })?;
+        self.write_mark(mark)?;
+        match self.mark()? {
+            Some(read) if read == *mark => Ok(shape),
+            _ => Err(Error::unavailable("the mark that was written is not what the topic holds")
+                .with("topic", &self.address.topic)
+                .hint("delete the topic, and look whether another program writes to it")),
+        }
+    }
+
+    fn wait_for<T>(
+        &self,
+        what: &str,
+        wanted: impl Fn(Option<TopicShape>) -> Option<T>,
+    ) -> Result<T> {
+        let since = Instant::now();
+        loop {
+            if let Some(found) = wanted(self.topic()?.0) {
+                return Ok(found);
+            }
+            if self.over(since) {
+                return Err(Error::unavailable(what.to_owned())
+                    .with("topic", &self.address.topic)
+                    .hint("raise options.timeout, or look at the brokers' logs"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn write_mark(&self, mark: &TopicMark) -> Result<()> {
+        let settings = self.options.admin(&self.address.servers);
+        let producer = Producer::new(&self.library, &settings, &self.address.topic)?;
+        let value = mark.bytes()?;
+        let (since, mut came) = (Instant::now(), None);
+        let sent = producer.one(MARK, &value, SLICE_MS, |report| {
+            came = report;
+            came.is_some() || self.over(since)
+        });
+        match sent.and(came.ok_or(code::TIMED_OUT)) {
+            Ok(0) => Ok(()),
+            Ok(code) | Err(code) => {
+                let fault = KafkaFault { code, text: self.library.words(code)[1].clone() };
+                Err(self.unavailable("the topic takes no record", &fault, None))
+            }
+        }
+    }
+
+    /// Whether the topic stands still: a run that goes on adds to it. Errors: `Unavailable`.
+    pub fn stands_still(&self, partitions: i32) -> Result<bool> {
+        let before = self.offsets(partitions)?;
+        std::thread::sleep(STILL);
+        Ok(before == self.offsets(partitions)?)
+    }
+
+    /// Deletes the topic, whose mark was read before, and waits until it is gone. Errors: `Unavailable`.
+    pub fn delete(&self) -> Result<()> {
+        match self.client.delete(&self.address.topic, self.options.timeout_ms()) {
+            Ok(()) => {}
+            Err(fault) if fault.code == code::UNKNOWN_TOPIC => {}
+            Err(fault) => {
+                return Err(self.unavailable("the brokers do not delete the topic", &fault, None));
+            }
+        }
+        self.wait_for("the topic is not gone", |shape| shape.is_none().then_some(()))
+    }
+
+    /// The settings of the topic that decide what figures mean; none where they are not shown to us.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        const SHOWN: [&str; 9] = [
+            "flush.messages",
+            "flush.ms",
+            "min.insync.replicas",
+            "cleanup.policy",
+            "retention.ms",
+            "retention.bytes",
+            "segment.bytes",
+            "compression.type",
+            "message.timestamp.type",
+        ];
+        let all = self.client.settings(&self.address.topic, self.options.timeout_ms());
+        let shown =
+            all.unwrap_or_default().into_iter().filter(|(n, _)| SHOWN.contains(&n.as_str()));
+        shown.map(|(name, value)| (format!("kafka.{name}"), value)).collect()
+    }
+}

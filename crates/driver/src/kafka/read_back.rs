@@ -1,0 +1,227 @@
+//! After the load: reads what it wrote once and looks for every acknowledged record.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use taillight_core::{Error, Result};
+
+use super::admin::TopicAdmin;
+use super::options::Acks;
+use super::record::{RecordKey, sum};
+use super::tally::{RunTally, WriterEnd};
+use super::transfer::{Consumer, FetchedRecord};
+
+/// Longest single wait for a record, ms.
+const SLICE_MS: i32 = 500;
+
+/// One writer's records in one partition: a bit for each that was found.
+struct FoundRecords {
+    count: u64,
+    bits: Vec<u64>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadBack {
+    pub acknowledged: u64,
+    pub found: u64,
+    /// Acknowledged and not there; the first of them in words.
+    pub missing: u64,
+    pub example: Option<String>,
+    pub doubled: u64,
+    pub torn: u64,
+    pub foreign: u64,
+    /// Not acknowledged and there all the same.
+    pub unacknowledged: u64,
+}
+
+/// The records of a run by writer and partition.
+struct Expected {
+    run: u64,
+    partitions: usize,
+    lanes: Vec<FoundRecords>,
+    back: ReadBack,
+}
+
+impl Expected {
+    fn of(run: u64, partitions: usize, ends: &[WriterEnd]) -> Expected {
+        let writers = ends.iter().map(|e| e.writer as usize + 1).max().unwrap_or(0);
+        let empty = || FoundRecords { count: 0, bits: Vec::new() };
+        let mut lanes: Vec<FoundRecords> = (0..writers * partitions).map(|_| empty()).collect();
+        for end in ends {
+            for (partition, count) in end.written.iter().enumerate() {
+                let words = usize::try_from(count.div_ceil(64)).unwrap_or(0);
+                let lane = &mut lanes[end.writer as usize * partitions + partition];
+                *lane = FoundRecords { count: *count, bits: vec![0; words] };
+            }
+        }
+        Expected { run, partitions, lanes, back: ReadBack::default() }
+    }
+
+    fn see(&mut self, record: &FetchedRecord<'_>) {
+        let Some(key) = RecordKey::read(record.key).filter(|key| key.run == self.run) else {
+            self.back.foreign += 1;
+            return;
+        };
+        let at = key.writer as usize * self.partitions + record.partition as usize;
+        let Some(lane) = self.lanes.get_mut(at).filter(|lane| key.sequence < lane.count) else {
+            self.back.torn += 1;
+            return;
+        };
+        let (word, bit) = ((key.sequence / 64) as usize, 1u64 << (key.sequence % 64));
+        match lane.bits[word] & bit {
+            0 => self.back.found += 1,
+            _ => self.back.doubled += 1,
+        }
+        lane.bits[word] |= bit;
+        self.back.torn += u64::from(key.sum != sum(record.value));
+    }
+
+    /// Compares what was found with what was acknowledged.
+    fn conclude(mut self, ends: &[WriterEnd]) -> ReadBack {
+        for end in ends {
+            let open: HashSet<(u32, u64)> = end.unacknowledged.iter().copied().collect();
+            for partition in 0..end.written.len() as u32 {
+                let at = end.writer as usize * self.partitions + partition as usize;
+                let lane = &self.lanes[at];
+                for sequence in 0..lane.count {
+                    let there = lane.bits[(sequence / 64) as usize] >> (sequence % 64) & 1 == 1;
+                    match (open.contains(&(partition, sequence)), there) {
+                        (true, there) => self.back.unacknowledged += u64::from(there),
+                        (false, true) => self.back.acknowledged += 1,
+                        (false, false) => {
+                            self.back.acknowledged += 1;
+                            self.back.missing += 1;
+                            self.back.example.get_or_insert_with(|| {
+                                format!(
+                                    "record {sequence} of writer {} in partition {partition}",
+                                    end.writer
+                                )
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        self.back
+    }
+}
+
+/// Reads the topic from these offsets to where it ends now. Errors: `Unavailable` when it cannot be read to its end,
+/// or too many writes failed to tell.
+pub fn read_back(
+    admin: &TopicAdmin,
+    run: u64,
+    from: &[(i32, i64)],
+    largest: u64,
+    tally: &RunTally,
+) -> Result<ReadBack> {
+    if tally.ends(|ends| ends.iter().any(|end| end.forgot)) {
+        return Err(Error::unavailable("too many writes failed to look for the others one by one"));
+    }
+    let to: Vec<i64> =
+        admin.offsets(from.len() as i32)?.into_iter().map(|(_, high)| high).collect();
+    let mut expected = tally.ends(|ends| Expected::of(run, from.len(), ends));
+    let mut left: Vec<bool> =
+        from.iter().map(|(p, low)| to.get(*p as usize).is_some_and(|high| high > low)).collect();
+    let settings = admin.options.consumer(&admin.address.servers, largest);
+    let mut consumer = Consumer::new(&admin.library, &settings, &admin.address.topic, from)?;
+    let patience = Duration::from_nanos(admin.options.timeout.0);
+    let mut last = Instant::now();
+    while left.contains(&true) {
+        let got = consumer.next(SLICE_MS, |record| {
+            let at = record.partition as usize;
+            if record.code != 0 || record.offset >= to.get(at).copied().unwrap_or(0) {
+                return record.code == 0;
+            }
+            left[at] = record.offset + 1 < to[at];
+            expected.see(record);
+            true
+        });
+        if got == Some(true) {
+            last = Instant::now();
+        } else if admin.stop.stopped() || last.elapsed() > patience {
+            return Err(Error::unavailable("the topic could not be read back to its end")
+                .with("topic", &admin.address.topic)
+                .hint("its records were not looked for: look at the brokers"));
+        }
+    }
+    Ok(tally.ends(|ends| expected.conclude(ends)))
+}
+
+impl ReadBack {
+    /// As facts.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let all = [
+            ("acknowledged", self.acknowledged),
+            ("found", self.found),
+            ("missing", self.missing),
+            ("doubled", self.doubled),
+            ("torn", self.torn),
+            ("foreign", self.foreign),
+            ("unacknowledged_found", self.unacknowledged),
+        ];
+        all.iter().map(|(name, n)| (format!("kafka.read_back.{name}"), n.to_string())).collect()
+    }
+
+    /// Errors: `Target` when records are missing that were to be there, or damaged.
+    pub fn judged(&self, admin: &TopicAdmin) -> Result<()> {
+        let promised = admin.options.acks != Acks::None;
+        if self.torn == 0 && (self.missing == 0 || !promised) {
+            return Ok(());
+        }
+        let what = match self.missing {
+            0 => "records are not what was written",
+            _ => "acknowledged records are missing",
+        };
+        Err(Error::target(what)
+            .with("acknowledged", self.acknowledged)
+            .with("missing", self.missing)
+            .with_some("the first", self.example.as_ref())
+            .with("damaged", self.torn)
+            .with("promised", admin.options.promise())
+            .hint("the topic is left as it is: look at its partitions and at the brokers' logs"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_doubled_torn_and_foreign_records_are_told_apart() {
+        let end = WriterEnd {
+            writer: 1,
+            written: vec![4, 70],
+            unacknowledged: vec![(0, 3), (1, 69)],
+            forgot: false,
+        };
+        let ends = [end];
+        let mut expected = Expected::of(9, 2, &ends);
+        let mut see = |run, writer, partition, sequence, torn: bool| {
+            let value = b"value";
+            let sum = sum(value) ^ u32::from(torn);
+            let key = RecordKey { run, writer, sequence, sum }.write();
+            expected.see(&FetchedRecord { code: 0, partition, offset: 0, key: &key, value });
+        };
+        for sequence in [0, 1, 1, 3] {
+            see(9, 1, 0, sequence, false);
+        }
+        for sequence in 0..69 {
+            see(9, 1, 1, sequence, sequence == 5);
+        }
+        see(8, 1, 0, 2, false);
+        let back = expected.conclude(&ends);
+        let wanted = ReadBack {
+            acknowledged: 72,
+            found: 72,
+            missing: 1,
+            example: Some("record 2 of writer 1 in partition 0".to_owned()),
+            doubled: 1,
+            torn: 1,
+            foreign: 1,
+            unacknowledged: 1,
+        };
+        assert_eq!(back, wanted);
+    }
+}

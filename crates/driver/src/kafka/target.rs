@@ -1,0 +1,366 @@
+//! A topic as a target: the guard, sessions by role, statistics, what became of the records, an orderly end.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use taillight_core::plan::{AccessKind, Plan, VerifyMode, WorkloadPlan};
+use taillight_core::{Error, OpKind, Result};
+
+use super::address::KafkaAddress;
+use super::admin::{TopicAdmin, TopicIdentity, TopicMark};
+use super::consumer::{ConsumerSession, ReaderRole};
+use super::options::KafkaOptions;
+use super::producer::{ProducerSession, WriterSeat};
+use super::read_back::{ReadBack, read_back};
+use super::record::{KEY, run_number};
+use super::sys::{KafkaLibrary, TopicShape};
+use super::tally::RunTally;
+use super::transfer::{Consumer, Producer};
+use crate::contract::{AdminAction, Geometry, OpenSpec, Session, SessionSpec, Target};
+use crate::ownership::{Contents, OwnershipDecision, refusal};
+use crate::trial;
+
+/// What a record has beside key and value at most, with its batch, bytes.
+const AROUND: u64 = 1024;
+/// Form of keys: what a later run compares.
+const FORM: &str = "keys of run, writer, sum and sequence";
+
+/// The target.
+pub struct KafkaTarget {
+    library: Arc<KafkaLibrary>,
+    admin: Mutex<TopicAdmin>,
+    options: KafkaOptions,
+    servers: String,
+    topic: String,
+    run: u64,
+    run_id: String,
+    shape: TopicShape,
+    /// Whether each workload appends.
+    writers: Vec<bool>,
+    block: u64,
+    /// Records of the load that were there.
+    records: u64,
+    /// First and next offset of each partition when it was opened.
+    begun: Vec<(i64, i64)>,
+    /// The topic is this run's, and goes with it.
+    ours: bool,
+    next_writer: AtomicU32,
+    tally: Arc<RunTally>,
+    facts: Vec<(String, String)>,
+    found: Mutex<Option<Result<ReadBack>>>,
+    closed: bool,
+}
+
+/// What [`KafkaTarget::open`] would refuse; nothing is changed. Errors: as there.
+pub fn check(options: &KafkaOptions, spec: &OpenSpec<'_>) -> Result<()> {
+    Reached::to(options, spec)?.decide().map(drop)
+}
+
+/// Whether each workload appends. Errors: `Usage` for one that does neither that nor read, or not in order.
+fn roles(plan: &Plan) -> Result<Vec<bool>> {
+    let does = |w: &WorkloadPlan, op: OpKind| w.mix.iter().all(|m| m.op == op || m.weight == 0);
+    let mut writers = Vec::new();
+    for w in &plan.workloads {
+        if !matches!(w.access.kind, AccessKind::Sequential | AccessKind::Follow) {
+            return Err(Error::usage("a topic is written and read in order only")
+                .with("workload", &w.name)
+                .hint("use access = \"sequential\", or \"follow\" for readers beside writers"));
+        }
+        if !(does(w, OpKind::Write) || does(w, OpKind::Read)) {
+            return Err(Error::usage("a worker on a topic either appends or reads")
+                .with("workload", &w.name)
+                .hint("use two workloads, mix = \"write\" and mix = \"read\""));
+        }
+        writers.push(does(w, OpKind::Write));
+    }
+    let apart = plan.workloads.iter().zip(&writers);
+    let mut apart = apart.filter(|(w, writes)| !**writes && w.access.kind != AccessKind::Follow);
+    if let (Some((w, _)), true) = (apart.next(), writers.contains(&true)) {
+        return Err(Error::usage("readers beside writers read what these write")
+            .with("workload", &w.name)
+            .hint("write access = \"follow\" in the workloads that write and read; or read a kept topic in a run of its own"));
+    }
+    if plan.verify.mode != VerifyMode::Off {
+        return Err(Error::usage("records of a topic are not verified by their place")
+            .hint("leave [verify] out: readers check every record, and options.read_back = true looks for every one"));
+    }
+    Ok(writers)
+}
+
+/// Brokers that answer, before the guard is asked.
+struct Reached {
+    admin: TopicAdmin,
+    writers: Vec<bool>,
+    /// The mark that the run would write.
+    new: TopicMark,
+    confirmed: bool,
+    found: Option<TopicShape>,
+    brokers: usize,
+}
+
+/// What becomes of the topic.
+enum TopicDecision {
+    /// Somebody's: it is read.
+    Read(TopicShape),
+    Own(OwnershipDecision<TopicIdentity>),
+}
+
+impl Reached {
+    fn to(options: &KafkaOptions, spec: &OpenSpec<'_>) -> Result<Reached> {
+        let target = &spec.plan.target;
+        let address = KafkaAddress::parse(target.path.as_deref(), &options.topic)?;
+        let writers = roles(spec.plan)?;
+        let library = KafkaLibrary::load(&options.library)?;
+        let identity = TopicIdentity { topic: address.topic.clone() };
+        let admin = TopicAdmin::new(library, address, options.clone(), spec.stop)?;
+        let named = admin.named();
+        let same = |name: &str| name == named.confirm;
+        let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
+        let new = TopicMark::new(identity, spec.run_id, options.keep, FORM.to_owned());
+        // Asked before anything begins: a setting of the load that the library refuses is the job's.
+        Producer::new(
+            &admin.library,
+            &options.producer(&admin.address.servers, 1, 1),
+            &admin.address.topic,
+        )?;
+        let (found, brokers) = admin.topic()?;
+        Ok(Reached { admin, writers, new, confirmed, found, brokers })
+    }
+
+    /// Nothing is changed. Errors: `Refused` for a topic that Taillight did not make and the plan writes, whatever is
+    /// confirmed; `Unavailable` for one that is not there and the plan reads.
+    fn decide(&self) -> Result<TopicDecision> {
+        let named = self.admin.named();
+        let Some(shape) = self.found else {
+            if self.writers.contains(&true) {
+                return Ok(TopicDecision::Own(OwnershipDecision::Create));
+            }
+            return Err(Error::unavailable("the topic is not there, and the plan only reads")
+                .with("topic", &named.shown)
+                .hint("write it in a run before, with options.keep = true"));
+        };
+        if !self.writers.contains(&true) {
+            return Ok(TopicDecision::Read(shape));
+        }
+        let Some(mark) = self.admin.mark()? else {
+            return Err(Error::refused("the topic is none that Taillight made")
+                .with("topic", &named.shown)
+                .hint("choose another options.topic: topics of others are never written or deleted, not with --destroy either"));
+        };
+        let decision =
+            TopicMark::decide(&self.new, Some(&mark), Contents::Records, self.confirmed, &named)?;
+        if decision == OwnershipDecision::Wipe && !self.admin.stands_still(shape.partitions)? {
+            return Err(Error::refused("another run writes to the topic")
+                .with("topic", &named.shown)
+                .with("run", &mark.run_id)
+                .hint("wait for its end, or choose another options.topic"));
+        }
+        Ok(TopicDecision::Own(decision))
+    }
+}
+
+impl KafkaTarget {
+    /// Asks the brokers, passes the guard, makes the topic. Errors: `Usage`, `Refused` or `Unavailable`.
+    pub fn open(options: &KafkaOptions, spec: &OpenSpec<'_>) -> Result<KafkaTarget> {
+        let at = Reached::to(options, spec)?;
+        let decision = at.decide()?;
+        let Reached { admin, writers, new, found, brokers, .. } = at;
+        let (shape, ours, marked) = match decision {
+            // The mark is no record of the load.
+            TopicDecision::Read(shape) => (shape, false, admin.mark()?.is_some()),
+            TopicDecision::Own(OwnershipDecision::Reuse(_)) => {
+                let kept =
+                    found.ok_or_else(|| Error::internal("a kept topic that is not there"))?;
+                (kept, false, true)
+            }
+            TopicDecision::Own(OwnershipDecision::Create) => (admin.create(&new)?, true, true),
+            TopicDecision::Own(OwnershipDecision::Wipe) => {
+                trial::workers(spec.plan)?;
+                admin.delete()?;
+                (admin.create(&new)?, true, true)
+            }
+        };
+        let begun = admin.offsets(shape.partitions)?;
+        let block = spec.plan.workloads.iter().map(|w| w.block_size.max()).max().unwrap_or(1);
+        let records = begun.iter().map(|(low, high)| high - low).sum::<i64>() as u64;
+        let records = records.saturating_sub(u64::from(marked));
+        if !writers.contains(&true) && records == 0 {
+            return Err(Error::unavailable("the topic is empty, and the plan only reads")
+                .with("topic", &admin.address.topic)
+                .hint("write it in a run before, with options.keep = true"));
+        }
+        let facts = facts(&admin, shape, brokers);
+        Ok(KafkaTarget {
+            library: admin.library.clone(),
+            servers: admin.address.servers.clone(),
+            topic: admin.address.topic.clone(),
+            admin: Mutex::new(admin),
+            options: options.clone(),
+            run: run_number(spec.run_id),
+            run_id: spec.run_id.to_owned(),
+            shape,
+            writers,
+            block,
+            records,
+            begun,
+            ours: ours && !options.keep,
+            next_writer: AtomicU32::new(0),
+            tally: Arc::default(),
+            facts,
+            found: Mutex::new(None),
+            closed: false,
+        })
+    }
+
+    fn admin(&self) -> MutexGuard<'_, TopicAdmin> {
+        self.admin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The largest record with all that is around it.
+    fn largest(&self) -> u64 {
+        self.block + KEY as u64 + AROUND
+    }
+
+    fn writer(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        let settings = self.options.producer(&self.servers, spec.depth, self.largest());
+        let producer = Producer::new(&self.library, &settings, &self.topic)?;
+        let seat = WriterSeat {
+            library: self.library.clone(),
+            tally: self.tally.clone(),
+            run: self.run,
+            writer: self.next_writer.fetch_add(1, Ordering::Relaxed),
+            partitions: self.shape.partitions as u32,
+        };
+        Ok(Box::new(ProducerSession::new(seat, producer, spec)?))
+    }
+
+    fn reader(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        let mut settings = self.options.consumer(&self.servers, self.largest());
+        let partitions = self.begun.len();
+        let numbered = |offsets: &[(i64, i64)], high: bool| -> Vec<(i32, i64)> {
+            let of =
+                |(p, (low, end)): (usize, &(i64, i64))| (p as i32, if high { *end } else { *low });
+            offsets.iter().enumerate().map(of).collect()
+        };
+        let (from, role) = if self.writers.contains(&true) {
+            // From now on: what was there before is nobody's here.
+            let now = self.admin().offsets(self.shape.partitions)?;
+            (numbered(&now, true), ReaderRole::Follows { run: self.run })
+        } else {
+            settings.push(("enable.partition.eof".to_owned(), "true".to_owned()));
+            let mut from = numbered(&self.begun, false);
+            from.retain(|(p, low)| self.begun[*p as usize].1 > *low);
+            let to = self.begun.iter().map(|(_, high)| *high).collect();
+            (from.clone(), ReaderRole::Repeats { from, to })
+        };
+        let consumer = Consumer::new(&self.library, &settings, &self.topic, &from)?;
+        let (library, tally) = (self.library.clone(), self.tally.clone());
+        Ok(Box::new(ConsumerSession::new(library, tally, consumer, role, partitions, spec)?))
+    }
+
+    /// Deletes the topic that this run made; what was kept before stays.
+    fn end(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        let found = self.found.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = found {
+            // Evidence is not deleted.
+            found?.judged(admin)?;
+        }
+        if !self.ours {
+            return Ok(());
+        }
+        let left = |e: Error| e.with("leftovers", format!("topic {}", self.topic));
+        if admin.topic().map_err(left)?.0.is_none() {
+            return Ok(());
+        }
+        match admin.mark().map_err(left)? {
+            Some(mark) if mark.run_id == self.run_id => admin.delete().map_err(left),
+            _ => {
+                Err(Error::target("the topic has another mark than this run's, and was left alone")
+                    .with("topic", &self.topic)
+                    .hint("look what is in the topic before you use it again"))
+            }
+        }
+    }
+}
+
+fn facts(admin: &TopicAdmin, shape: TopicShape, brokers: usize) -> Vec<(String, String)> {
+    let library = &admin.library;
+    let mut facts: Vec<(String, String)> = [
+        ("target.kind", "server".to_owned()),
+        ("target.server", format!("kafka://{}", admin.address.servers)),
+        ("kafka.topic", admin.address.topic.clone()),
+        ("kafka.library", library.shown()),
+        ("kafka.library_version", library.version()),
+        ("kafka.brokers", brokers.to_string()),
+        ("kafka.partitions", shape.partitions.to_string()),
+        ("kafka.replicas", shape.replicas.to_string()),
+        ("kafka.in_sync_replicas", shape.in_sync.to_string()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect();
+    facts.extend(admin.settings());
+    facts
+}
+
+impl Drop for KafkaTarget {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+impl Target for KafkaTarget {
+    fn geometry(&self) -> Geometry {
+        if self.writers.contains(&true) {
+            return Geometry::keyed();
+        }
+        Geometry { file_size: self.records.saturating_mul(self.block), ..Geometry::keyed() }
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        match self.writers.get(usize::from(spec.workload)) {
+            Some(true) => self.writer(spec),
+            Some(false) => self.reader(spec),
+            None => Err(Error::internal("a session of no workload")),
+        }
+    }
+    fn admin(&self, _: AdminAction) -> Result<()> {
+        Err(Error::unavailable(
+            "a topic has nothing to flush, compact or purge, and no caches to drop",
+        ))
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        self.facts.clone()
+    }
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.writers.contains(&true) {
+            notes.push(self.options.promise().to_owned());
+        }
+        notes
+    }
+    fn end_facts(&self) -> Vec<(String, String)> {
+        let mut facts = self.tally.facts();
+        if !(self.options.read_back && self.writers.contains(&true)) {
+            return facts;
+        }
+        let from: Vec<(i32, i64)> =
+            self.begun.iter().enumerate().map(|(p, (_, high))| (p as i32, *high)).collect();
+        let found = read_back(&self.admin(), self.run, &from, self.largest(), &self.tally);
+        match &found {
+            Ok(back) => facts.extend(back.facts()),
+            Err(e) => facts.push(("kafka.read_back".to_owned(), e.to_string())),
+        }
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        facts
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        self.tally.show(out);
+    }
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.end()
+    }
+}

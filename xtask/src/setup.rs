@@ -48,8 +48,9 @@ const TESTS: &[Requirement] = &[
     need("redis-server", "redis-server", "driver redis: tests"),
     need("psql", "postgresql", "driver postgres: tests"),
     need("libsqlite3.so.0", "libsqlite3-0", "driver sqlite: tests"),
-    need("javac", "default-jdk-headless", "driver jvm: tests"),
-    need("mvn", "maven", "driver jvm, results of YCSB and HdrHistogram: jars for tests"),
+    need("librdkafka.so.1", "librdkafka1", "driver kafka: tests"),
+    need("javac", "default-jdk-headless", "drivers jvm and kafka: tests"),
+    need("mvn", "maven", "drivers jvm and kafka, results of YCSB and HdrHistogram: jars for tests"),
     need(
         "db_bench",
         "rocksdb-tools",
@@ -138,11 +139,13 @@ pub fn main(args: &[&str]) -> Result<bool> {
     Ok(true)
 }
 
-/// Jars that tests of the driver `jvm` and of results of other tools use, in Maven's local repository.
-const JARS: [&str; 3] = [
+/// Jars that tests of the drivers `jvm` and `kafka` and of results of other tools use, in Maven's local repository.
+const JARS: [&str; 5] = [
     "site.ycsb:core:0.17.0",
     "org.xerial:sqlite-jdbc:3.45.3.0",
     "org.hdrhistogram:HdrHistogram:2.2.2",
+    "org.apache.kafka:kafka_2.13:4.1.0",
+    "org.apache.kafka:kafka-tools:4.1.0",
 ];
 
 fn jars() -> Result<()> {

@@ -20,6 +20,7 @@ mod import_run;
 mod jobs;
 mod json;
 mod jvm;
+mod kafka;
 mod live;
 mod marks;
 mod metadata;

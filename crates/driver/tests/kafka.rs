@@ -151,17 +151,17 @@ fn strange_records(broker: &KafkaBroker) {
     drop(reader);
     let facts = target.end_facts();
     for (name, value) in [
-        ("kafka.acknowledged", "3"),
-        ("kafka.received", "4"),
-        ("kafka.received.foreign", "2"),
-        ("kafka.received.doubled", "1"),
-        ("kafka.received.missing", "2"),
-        ("kafka.received.torn", "1"),
-        ("kafka.read_back.acknowledged", "3"),
-        ("kafka.read_back.found", "3"),
-        ("kafka.read_back.missing", "0"),
-        ("kafka.read_back.doubled", "1"),
-        ("kafka.read_back.foreign", "2"),
+        ("records.acknowledged", "3"),
+        ("records.received", "4"),
+        ("records.received.foreign", "2"),
+        ("records.received.doubled", "1"),
+        ("records.received.missing", "2"),
+        ("records.received.torn", "1"),
+        ("records.read_back.acknowledged", "3"),
+        ("records.read_back.found", "3"),
+        ("records.read_back.missing", "0"),
+        ("records.read_back.doubled", "1"),
+        ("records.read_back.foreign", "2"),
     ] {
         assert_eq!(fact(&facts, name), value, "{name} of {facts:?}");
     }
@@ -178,7 +178,7 @@ fn lost_records(broker: &KafkaBroker) {
     broker.delete_topic("lost");
     broker.make_topic("lost");
     let facts = target.end_facts();
-    assert_eq!(fact(&facts, "kafka.read_back.missing"), "4", "{facts:?}");
+    assert_eq!(fact(&facts, "records.read_back.missing"), "4", "{facts:?}");
     let e = target.close().unwrap_err();
     let says = e.to_string();
     assert!(says.contains("acknowledged records are missing"), "{says}");

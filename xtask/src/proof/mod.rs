@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 6] = [
+const PROOFS: [Proof; 7] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",
@@ -68,6 +68,14 @@ const PROOFS: [Proof; 6] = [
         results: "crates/scale/tests/merge.jsonl",
         page: "docs/hosts.md",
         table: merge,
+    },
+    Proof {
+        name: "kafka",
+        package: "taillight-cli",
+        test: ["integration", "kafka::proof"],
+        results: "crates/cli/tests/kafka.jsonl",
+        page: "docs/stores.md",
+        table: kafka,
     },
 ];
 
@@ -201,6 +209,21 @@ const MERGE: [Column; 7] = [
 
 fn merge(cells: &[Value]) -> Result<String> {
     table(&MERGE, cells.iter())
+}
+
+/// Beside Kafka's own tool, in turns.
+const KAFKA: [Column; 7] = [
+    ("load", &["load"]),
+    ("acks, linger", &["acks", "linger"]),
+    ("pairs", &["pairs"]),
+    ("records a second, Taillight", &["ours"]),
+    ("kafka-producer-perf-test", &["theirs"]),
+    ("rate, ratio", &["rate"]),
+    ("mean latency, ratio", &["mean"]),
+];
+
+fn kafka(cells: &[Value]) -> Result<String> {
+    table(&KAFKA, cells.iter())
 }
 
 fn table<'a>(columns: &[Column], cells: impl Iterator<Item = &'a Value>) -> Result<String> {

@@ -72,7 +72,7 @@ pub struct RunArgs {
     /// A command line of fio, to be run here: `taillight run -- fio --name=a --rw=randread --size=1g`.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "job")]
     pub command: Vec<String>,
-    /// Driver (`taillight drivers` lists them) [default: file, redis, postgres or s3, by --path].
+    /// Driver (`taillight drivers` lists them) [default: file, redis, postgres, kafka or s3, by --path].
     #[arg(long, value_name = "NAME")]
     pub driver: Option<String>,
     /// File, device, or directory (with `/` at the end). A path that is absent becomes a new file.

@@ -194,7 +194,7 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
 /// Refuses an address that no driver has. Errors: `Usage`, with the one to write.
 fn check_scheme(path: &str) -> Result<()> {
     let Some((scheme, rest)) = path.split_once("://") else { return Ok(()) };
-    if ["http", "https", "redis", "postgres", "postgresql"].contains(&scheme)
+    if ["http", "https", "redis", "postgres", "postgresql", "kafka"].contains(&scheme)
         || Path::new(path).exists()
     {
         return Ok(());
@@ -206,7 +206,7 @@ fn check_scheme(path: &str) -> Result<()> {
              --path https://s3.REGION.amazonaws.com/{bucket} (docs/s3.md, docs/credentials.md)"
         ),
         "file" => format!("a file is named by its path: --path {rest}"),
-        _ => "known are http://, https:// (object stores), postgres://, redis:// and HOST:PORT; a file has a path alone"
+        _ => "known are http://, https:// (object stores), postgres://, redis://, kafka:// and HOST:PORT; a file has a path alone"
             .to_owned(),
     };
     Err(Error::usage(format!("no driver takes {scheme}://")).with("--path", path).hint(hint))
@@ -249,6 +249,8 @@ pub fn driver_of(path: &str) -> Result<&'static str> {
         "redis"
     } else if ["postgres://", "postgresql://"].iter().any(|scheme| path.starts_with(scheme)) {
         "postgres"
+    } else if path.starts_with("kafka://") {
+        "kafka"
     } else if path.starts_with("http://") || path.starts_with("https://") {
         "s3"
     } else {
@@ -331,6 +333,7 @@ mod tests {
             ("127.0.0.1:6379", "redis"),
             ("redis://db.example/1", "redis"),
             ("postgres://db.example/bench", "postgres"),
+            ("kafka://127.0.0.1:9092/bench", "kafka"),
             ("http://127.0.0.1:9000/bench", "s3"),
             ("/mnt/a:1", "file"),
             ("file:12", "redis"),

@@ -10,8 +10,9 @@ use taillight_core::{Error, Result, StopFlag};
 
 use super::address::KafkaAddress;
 use super::options::KafkaOptions;
+use super::questions::{AdminClient, TopicShape};
 use super::record::MARK;
-use super::sys::{AdminClient, KafkaFault, KafkaLibrary, TopicShape, code};
+use super::sys::{KafkaFault, KafkaLibrary, code};
 use super::transfer::{Consumer, Producer};
 use crate::ownership::{NamedTarget, OwnershipMark};
 
@@ -104,6 +105,8 @@ impl TopicAdmin {
 
     /// First and next offset of each partition. Errors: `Unavailable`.
     pub fn offsets(&self, partitions: i32) -> Result<Vec<(i64, i64)>> {
+        // Asked first, since this ends in time where no broker answers.
+        self.topic()?;
         let ask = |partition| {
             let since = Instant::now();
             loop {

@@ -10,6 +10,7 @@ mod admin;
 mod consumer;
 mod options;
 mod producer;
+mod questions;
 mod read_back;
 mod record;
 mod sys;
@@ -71,9 +72,8 @@ impl Driver for KafkaDriver {
         Ok(TestTarget {
             path,
             options: vec![
-                String::new(),
-                "acks = 1\npartitions = 3\nlinger = \"2ms\"\ncompression = \"lz4\"\nread_back = true".to_owned(),
                 "idempotence = true\nread_back = true".to_owned(),
+                "acks = 1\npartitions = 3\nlinger = \"2ms\"\ncompression = \"lz4\"".to_owned(),
             ],
             reverse: false,
             leftovers: Box::new(move || broker.left("conformance")),

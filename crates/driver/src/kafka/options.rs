@@ -101,8 +101,9 @@ pub struct KafkaOptions {
     /// Longest that a record waits for others to be sent with it: part of its latency. librdkafka's and Java's own is
     /// 5 ms.
     pub linger: Span,
-    /// Largest batch, and most records in one. librdkafka's own; Java's is 16 KiB.
+    /// Largest batch. librdkafka's own; Java's is 16 KiB.
     pub batch_size: ByteSize,
+    /// Most records in a batch.
     #[schemars(title = "1 to 1000000")]
     pub batch_records: u32,
     /// How batches are compressed.
@@ -206,6 +207,10 @@ impl KafkaOptions {
         let mut all = self.common(servers);
         all.push(("acks".to_owned(), "all".to_owned()));
         all.push(("message.timeout.ms".to_owned(), self.timeout_ms().to_string()));
+        // A question for offsets has no other end: a broker that died would be waited for without one.
+        let socket = self.timeout_ms().clamp(10, 300_000);
+        all.push(("socket.timeout.ms".to_owned(), socket.to_string()));
+        all.push(("message.send.max.retries".to_owned(), "0".to_owned()));
         all
     }
 

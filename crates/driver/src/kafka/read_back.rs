@@ -161,7 +161,7 @@ impl ReadBack {
             ("foreign", self.foreign),
             ("unacknowledged_found", self.unacknowledged),
         ];
-        all.iter().map(|(name, n)| (format!("kafka.read_back.{name}"), n.to_string())).collect()
+        all.iter().map(|(name, n)| (format!("records.read_back.{name}"), n.to_string())).collect()
     }
 
     /// Errors: `Target` when records are missing that were to be there, or damaged.

@@ -1,11 +1,11 @@
-//! The C API of librdkafka behind safe types: library, client, queue, administration. Producer and consumer are in
-//! `transfer`.
+//! The C API of librdkafka: its table of functions, the library, a client, a queue. What sends and takes records is in
+//! `transfer`, what asks brokers in `questions`.
 //!
 //! All calls into the library are here. A client has threads of its own; what they have for us comes through a queue,
 //! and a descriptor says when that queue is no longer empty.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
@@ -28,7 +28,6 @@ pub(super) const CONSUMER: c_int = 1;
 const NO_CLOSE: c_int = 0x8;
 pub(super) const EVENT_DELIVERY: c_int = 0x1;
 pub(super) const EVENT_ERROR: c_int = 0x8;
-const RESOURCE_TOPIC: c_int = 2;
 
 /// Codes that are told apart.
 pub mod code {
@@ -59,35 +58,35 @@ pub(super) struct Message {
 
 #[repr(C)]
 pub(super) struct MetadataPartition {
-    id: i32,
-    err: c_int,
-    leader: i32,
-    replica_cnt: c_int,
-    replicas: *const i32,
-    isr_cnt: c_int,
-    isrs: *const i32,
+    pub id: i32,
+    pub err: c_int,
+    pub leader: i32,
+    pub replica_cnt: c_int,
+    pub replicas: *const i32,
+    pub isr_cnt: c_int,
+    pub isrs: *const i32,
 }
 
 #[repr(C)]
 pub(super) struct MetadataTopic {
-    topic: *const c_char,
-    partition_cnt: c_int,
-    partitions: *const MetadataPartition,
-    err: c_int,
+    pub topic: *const c_char,
+    pub partition_cnt: c_int,
+    pub partitions: *const MetadataPartition,
+    pub err: c_int,
 }
 
 #[repr(C)]
 pub(super) struct Metadata {
-    broker_cnt: c_int,
-    brokers: *const c_void,
-    topic_cnt: c_int,
-    topics: *const MetadataTopic,
-    orig_broker_id: i32,
-    orig_broker_name: *const c_char,
+    pub broker_cnt: c_int,
+    pub brokers: *const c_void,
+    pub topic_cnt: c_int,
+    pub topics: *const MetadataTopic,
+    pub orig_broker_id: i32,
+    pub orig_broker_name: *const c_char,
 }
 
 /// The result in an event, and the topics in that.
-type TopicResults =
+pub(super) type TopicResults =
     (unsafe extern "C" fn(Obj) -> Obj, unsafe extern "C" fn(Obj, *mut usize) -> *const Obj);
 type LogCallback = unsafe extern "C" fn(Obj, c_int, *const c_char, *const c_char);
 
@@ -234,7 +233,7 @@ impl KafkaLibrary {
         unsafe { [text((self.api.error_name)(code)), text((self.api.error_text)(code))] }
     }
 
-    fn fault(&self, code: i32) -> KafkaFault {
+    pub(super) fn fault(&self, code: i32) -> KafkaFault {
         KafkaFault { code, text: self.words(code)[1].clone() }
     }
 
@@ -373,243 +372,5 @@ impl Drop for Queue {
             }
             (self.library.api.queue_destroy)(self.raw);
         }
-    }
-}
-
-/// Asks brokers outside the load.
-pub struct AdminClient {
-    /// Answers of administration come here; dropped before the client.
-    answers: Queue,
-    errors: Queue,
-    client: Client,
-}
-
-// SAFETY: as of `Producer`.
-unsafe impl Send for AdminClient {}
-
-/// A topic as the brokers describe it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TopicShape {
-    pub partitions: i32,
-    /// Fewest copies of a partition, and fewest of these in sync.
-    pub replicas: i32,
-    pub in_sync: i32,
-    /// Every partition has a leader.
-    pub led: bool,
-}
-
-impl AdminClient {
-    /// Errors: as for a setting that the library does not take.
-    pub fn new(library: &Arc<KafkaLibrary>, settings: &[Setting]) -> Result<AdminClient> {
-        let client = Client::new(library, PRODUCER, EVENT_ERROR, settings)?;
-        // SAFETY: the client is alive; both queues are references of our own.
-        let (answers, errors) = unsafe {
-            let (answers, errors) =
-                ((library.api.queue_new)(client.raw), (library.api.queue_main)(client.raw));
-            (Queue::new(library, answers, false)?, Queue::new(library, errors, false)?)
-        };
-        Ok(AdminClient { answers, errors, client })
-    }
-
-    /// What the connections have complained of since last asked, the newest first.
-    pub fn complaints(&self) -> Vec<KafkaFault> {
-        let api = &self.client.library.api;
-        let mut all = Vec::new();
-        loop {
-            // SAFETY: the queue is alive; an event is used until it is destroyed.
-            unsafe {
-                let event = (api.queue_poll)(self.errors.raw, 0);
-                if event.is_null() {
-                    all.reverse();
-                    return all;
-                }
-                if (api.event_type)(event) == EVENT_ERROR {
-                    let code = (api.event_error)(event);
-                    all.push(KafkaFault { code, text: text((api.event_error_text)(event)) });
-                }
-                (api.event_destroy)(event);
-            }
-        }
-    }
-
-    /// The topic with this name, and how many brokers there are. Asks for all topics: a question for one that is
-    /// not there may make it.
-    pub fn topic(
-        &self,
-        name: &str,
-        wait_ms: i32,
-    ) -> Result<(Option<TopicShape>, usize), KafkaFault> {
-        let api = &self.client.library.api;
-        let mut metadata: *const Metadata = null();
-        // SAFETY: the client is alive; what is given is destroyed below.
-        let code =
-            unsafe { (api.metadata)(self.client.raw, 1, null_mut(), &mut metadata, wait_ms) };
-        if code != 0 {
-            return Err(self.client.library.fault(code));
-        }
-        // SAFETY: the library gave a description whose arrays have the lengths that stand beside them.
-        unsafe {
-            let all = &*metadata;
-            let mut topics = items(all.topics, all.topic_cnt).iter();
-            let found = topics.find(|t| CStr::from_ptr(t.topic).to_bytes() == name.as_bytes());
-            let shape = found.map(|t| {
-                let parts = items(t.partitions, t.partition_cnt);
-                TopicShape {
-                    partitions: t.partition_cnt,
-                    replicas: parts.iter().map(|p| p.replica_cnt).min().unwrap_or(0),
-                    in_sync: parts.iter().map(|p| p.isr_cnt).min().unwrap_or(0),
-                    led: parts.iter().all(|p| p.leader >= 0) && !parts.is_empty(),
-                }
-            });
-            let brokers = usize::try_from(all.broker_cnt).unwrap_or(0);
-            (api.metadata_destroy)(metadata);
-            Ok((shape, brokers))
-        }
-    }
-
-    /// First and next offset of a partition.
-    pub fn offsets(
-        &self,
-        topic: &str,
-        partition: i32,
-        wait_ms: i32,
-    ) -> Result<(i64, i64), KafkaFault> {
-        let name = self.name(topic)?;
-        let (mut low, mut high) = (0, 0);
-        // SAFETY: the client is alive, the name outlives the call.
-        let code = unsafe {
-            let ask = self.client.library.api.watermarks;
-            ask(self.client.raw, name.as_ptr(), partition, &mut low, &mut high, wait_ms)
-        };
-        if code == 0 { Ok((low, high)) } else { Err(self.client.library.fault(code)) }
-    }
-
-    fn name(&self, topic: &str) -> Result<CString, KafkaFault> {
-        CString::new(topic).map_err(|e| KafkaFault { code: -186, text: e.to_string() })
-    }
-
-    /// Makes a topic with these settings. Errors: `TOPIC_EXISTS` when there is one.
-    pub fn create(
-        &self,
-        topic: &str,
-        partitions: u32,
-        replicas: u32,
-        settings: &[Setting],
-        wait_ms: i32,
-    ) -> Result<(), KafkaFault> {
-        let api = &self.client.library.api;
-        let name = self.name(topic)?;
-        let mut says = [0 as c_char; 256];
-        let parts = c_int::try_from(partitions).unwrap_or(c_int::MAX);
-        let copies = c_int::try_from(replicas).unwrap_or(c_int::MAX);
-        // SAFETY: texts outlive the calls; the description is destroyed below.
-        unsafe {
-            let mut new =
-                (api.new_topic)(name.as_ptr(), parts, copies, says.as_mut_ptr(), says.len());
-            if new.is_null() {
-                return Err(KafkaFault { code: -186, text: text(says.as_ptr()) });
-            }
-            for (name, value) in settings {
-                let (name, value) = (self.name(name)?, self.name(value)?);
-                (api.new_topic_config)(new, name.as_ptr(), value.as_ptr());
-            }
-            (api.create_topics)(self.client.raw, &mut new, 1, null_mut(), self.answers.raw);
-            (api.new_topic_destroy)(new);
-        }
-        self.answered(wait_ms, (api.created_event, api.created))
-    }
-
-    /// Deletes a topic. Errors: what the broker says.
-    pub fn delete(&self, topic: &str, wait_ms: i32) -> Result<(), KafkaFault> {
-        let api = &self.client.library.api;
-        let name = self.name(topic)?;
-        // SAFETY: the name outlives the calls; the description is destroyed below.
-        unsafe {
-            let mut old = (api.old_topic)(name.as_ptr());
-            (api.delete_topics)(self.client.raw, &mut old, 1, null_mut(), self.answers.raw);
-            (api.old_topic_destroy)(old);
-        }
-        self.answered(wait_ms, (api.deleted_event, api.deleted))
-    }
-
-    /// Waits for the answer about one topic, which `topics` takes out of it.
-    fn answered(&self, wait_ms: i32, (result, topics): TopicResults) -> Result<(), KafkaFault> {
-        let api = &self.client.library.api;
-        // SAFETY: the queue is alive; the event is used until it is destroyed, and is the result that `topics` reads.
-        unsafe {
-            let event = (api.queue_poll)(self.answers.raw, wait_ms);
-            if event.is_null() {
-                return Err(self.client.library.fault(code::TIMED_OUT));
-            }
-            let code = (api.event_error)(event);
-            let mut fault = None;
-            if code != 0 {
-                fault = Some(KafkaFault { code, text: text((api.event_error_text)(event)) });
-            } else {
-                let mut count = 0;
-                let result = result(event);
-                let first = if result.is_null() { null() } else { topics(result, &mut count) };
-                if count > 0 && (api.topic_error)(*first) != 0 {
-                    let (code, says) = ((api.topic_error)(*first), (api.topic_error_text)(*first));
-                    let says = text(says);
-                    let words = self.client.library.words(code);
-                    let text = if says.is_empty() { words[1].clone() } else { says };
-                    fault = Some(KafkaFault { code, text });
-                }
-            }
-            (api.event_destroy)(event);
-            fault.map_or(Ok(()), Err)
-        }
-    }
-
-    /// The settings of a topic as its brokers have them.
-    pub fn settings(&self, topic: &str, wait_ms: i32) -> Result<Vec<Setting>, KafkaFault> {
-        let api = &self.client.library.api;
-        let name = self.name(topic)?;
-        // SAFETY: the name outlives the calls; the event is used until it is destroyed.
-        unsafe {
-            let mut resource = (api.resource_new)(RESOURCE_TOPIC, name.as_ptr());
-            (api.describe)(self.client.raw, &mut resource, 1, null_mut(), self.answers.raw);
-            (api.resource_destroy)(resource);
-            let event = (api.queue_poll)(self.answers.raw, wait_ms);
-            if event.is_null() {
-                return Err(self.client.library.fault(code::TIMED_OUT));
-            }
-            let mut code = (api.event_error)(event);
-            let mut all = Vec::new();
-            let mut count = 0;
-            if code == 0 {
-                let result = (api.described_event)(event);
-                let first =
-                    if result.is_null() { null() } else { (api.described)(result, &mut count) };
-                if count > 0 {
-                    code = (api.resource_error)(*first);
-                    let mut entries = 0;
-                    let entry = (api.resource_configs)(*first, &mut entries);
-                    let entries = if entry.is_null() {
-                        &[]
-                    } else {
-                        std::slice::from_raw_parts(entry, entries)
-                    };
-                    all.extend(entries.iter().map(|entry| {
-                        (text((api.config_name)(*entry)), text((api.config_value)(*entry)))
-                    }));
-                }
-            }
-            (api.event_destroy)(event);
-            if code == 0 { Ok(all) } else { Err(self.client.library.fault(code)) }
-        }
-    }
-}
-
-/// An array of the library.
-///
-/// # Safety
-/// `count` items at `at` are readable for as long as the result is used; null means none.
-unsafe fn items<'a, T>(at: *const T, count: c_int) -> &'a [T] {
-    match usize::try_from(count) {
-        // SAFETY: passed on to the caller.
-        Ok(count) if !at.is_null() => unsafe { std::slice::from_raw_parts(at, count) },
-        _ => &[],
     }
 }

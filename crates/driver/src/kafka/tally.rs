@@ -111,7 +111,7 @@ impl RunTally {
     pub fn facts(&self) -> Vec<(String, String)> {
         let mut facts = Vec::new();
         let mut one =
-            |name: &str, value: u64| facts.push((format!("kafka.{name}"), value.to_string()));
+            |name: &str, value: u64| facts.push((format!("records.{name}"), value.to_string()));
         let sent = self.sum(|w| &w.produced);
         if sent > 0 {
             one("sent", sent);

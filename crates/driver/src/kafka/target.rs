@@ -11,9 +11,10 @@ use super::admin::{TopicAdmin, TopicIdentity, TopicMark};
 use super::consumer::{ConsumerSession, ReaderRole};
 use super::options::KafkaOptions;
 use super::producer::{ProducerSession, WriterSeat};
+use super::questions::TopicShape;
 use super::read_back::{ReadBack, read_back};
 use super::record::{KEY, run_number};
-use super::sys::{KafkaLibrary, TopicShape};
+use super::sys::KafkaLibrary;
 use super::tally::RunTally;
 use super::transfer::{Consumer, Producer};
 use crate::contract::{AdminAction, Geometry, OpenSpec, Session, SessionSpec, Target};
@@ -352,7 +353,7 @@ impl Target for KafkaTarget {
         let found = read_back(&self.admin(), self.run, &from, self.largest(), &self.tally);
         match &found {
             Ok(back) => facts.extend(back.facts()),
-            Err(e) => facts.push(("kafka.read_back".to_owned(), e.to_string())),
+            Err(e) => facts.push(("records.read_back".to_owned(), e.to_string())),
         }
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         facts

@@ -5,7 +5,7 @@
 
 mod sys;
 
-use taillight_core::capability::Capabilities;
+use taillight_core::capability::{Capabilities, TargetKind};
 use taillight_core::plan::{Plan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{Clock, MonoClock, Op, OpKind};
@@ -135,7 +135,11 @@ fn allocations(driver: &dyn Driver, can: &Capabilities, plan: &Plan, fields: u32
     }
     let mut made = 0;
     for key in 0..400 {
-        let all = operations(can, fields, key, entry);
+        let mut all = operations(can, fields, key, entry);
+        // A session of a queue either appends or reads.
+        let queue = can.facts.kind == TargetKind::Queue;
+        all.retain(|op| !(queue && op.kind == OpKind::Read));
+        all.iter_mut().filter(|_| queue).for_each(|op| op.size = 400);
         let before = sys::allocations();
         for op in &all {
             if op.kind.writes() && can.keyed() {

@@ -194,6 +194,7 @@ fn facts(manifest: &Manifest) -> BTreeMap<String, String> {
             "s3.server",
             "redis.",
             "postgres.",
+            "kafka.",
             "fs.type",
             "fs.options",
             "device.",

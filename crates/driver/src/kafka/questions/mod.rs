@@ -1,0 +1,5 @@
+//! What is asked of brokers, and made and deleted there.
+
+mod sys;
+
+pub use sys::{AdminClient, TopicShape};

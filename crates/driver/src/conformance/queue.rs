@@ -62,6 +62,7 @@ fn reader(b: &CheckContext<'_>) -> Tested<Box<dyn Session>> {
     let reads = workloads.position(|w| w.mix.iter().all(|part| part.op == OpKind::Read));
     let workload = reads.ok_or("the plan has no reader")? as u16;
     let spec = SessionSpec {
+        index: 0,
         worker: 0,
         workload,
         keep: true,

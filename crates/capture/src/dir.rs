@@ -40,7 +40,7 @@ pub(crate) struct Owner {
     pub spill: Option<PathBuf>,
 }
 
-/// A directory for the chunks of one run, removed with all in it on drop.
+/// A directory for the chunks of one run, removed with the chunks on drop, but for a panic or [`CaptureDir::persist`].
 #[derive(Debug)]
 pub struct CaptureDir {
     path: PathBuf,

@@ -37,7 +37,8 @@ pub enum LeftoverFate {
     Orphaned { run: PathBuf, dirs: Vec<PathBuf> },
 }
 
-/// What killed processes of this user left in memory.
+/// What killed processes of this user left in memory, the newest first, each locked while it is held. Removes
+/// directories that were never made complete.
 pub fn leftovers() -> Vec<Leftover> {
     let Ok(me) = fs::metadata("/proc/self").map(|m| m.uid()) else {
         return Vec::new();

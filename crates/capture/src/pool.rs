@@ -51,7 +51,7 @@ impl CaptureChunk {
 pub struct FullChunk {
     pub key: ChunkKey,
     pub path: PathBuf,
-    /// None once it lies in the spill directory.
+    /// None once it was to be spilled: it is read from `path`.
     map: Option<ChunkMapping>,
 }
 
@@ -181,7 +181,7 @@ pub struct Pool {
 pub struct PoolReport {
     /// Ordered by worker and sequence.
     pub chunks: Vec<FullChunk>,
-    /// Bytes of memory used at most.
+    /// Bytes of memory in use at the end: all that was made, less what was spilled.
     pub used: u64,
     /// Bytes that were moved to the spill directory.
     pub spilled: u64,
@@ -393,7 +393,7 @@ impl SpillThread {
                 }
                 None => {}
             }
-            // Sleeps until a worker hands over a full chunk, or the last source is gone.
+            // Sleeps until a worker hands over a full chunk, the last source is gone, or it is time to look around.
             if let Ok((key, chunk)) = self.full.recv_timeout(LOOK_AROUND) {
                 self.keep(key, chunk);
             }

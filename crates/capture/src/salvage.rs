@@ -1,7 +1,8 @@
 //! After a crash or SIGKILL: what the run left in memory-backed files becomes `ios.parquet`.
 //!
-//! Called by whoever opens a run directory (`taillight report`). Only files that are capture
-//! chunks, in directories named after this very run, are ever read or removed.
+//! Called by whoever opens a run directory (`taillight report`). Outside of the run directory only
+//! files that are capture chunks, in directories named after this very run, are ever read or removed; inside it,
+//! files that were being written are removed.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -34,8 +35,8 @@ pub struct Salvaged {
 
 /// Recovers the I/Os of a run that was killed, marks its manifest partial, and frees its memory.
 /// Does nothing (`None`) when the run ended by itself or ran on another machine. Errors:
-/// `Unavailable` when the run still lives, `progress` asked to stop (nothing is lost then), or the
-/// directory cannot be written.
+/// `Unavailable` when the run still lives, its chunks are of another version, `progress` asked to stop
+/// (nothing is lost then), or the directory cannot be written.
 pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option<Salvaged>> {
     if dir.manifest().status != RunStatus::Running || elsewhere(dir.manifest()) {
         return Ok(None);

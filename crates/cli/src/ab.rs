@@ -1,5 +1,5 @@
-//! `taillight ab`: two jobs in turns until it is known whether they differ. Flags become two plans and what
-//! is asked of them; `taillight_suite::ab` orders the runs, `taillight_compare` judges.
+//! `taillight ab`: two jobs in turns until it is known whether they differ. Flags become two plans and a request
+//! (pairs, gate, drop rule); `taillight_suite::ab` orders the runs, `taillight_compare` judges.
 
 use std::path::Path;
 use taillight_driver::bind;
@@ -23,7 +23,8 @@ pub fn main(args: AbArgs) -> Result<Exit> {
     start(&args, None)
 }
 
-/// Runs the command, or goes on with the series that it began. Errors: as [`main`].
+/// Runs the command, or goes on with the series `resumed`. A JUnit file that cannot be written is shown, and makes
+/// the exit code `TargetFailed` at least. Errors: as [`main`].
 pub fn start(args: &AbArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     if args.new.is_none() && args.set_a.is_empty() && args.set_b.is_empty() {
         return Err(Error::usage("there is one job, and nothing in which B differs from it")
@@ -72,8 +73,8 @@ pub fn start(args: &AbArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     Ok(exit)
 }
 
-/// The pairs of the series in `dir`, and by what they are judged. None where it is of another method.
-/// Errors: as the reading of its runs; `Usage` where no pair is complete.
+/// The complete pairs of the series in `dir`, and the request that judges them. None where it holds no series, or one
+/// of another method. Errors: those of reading its runs; `Usage` where no pair is complete; `Corrupt` for its command.
 pub fn again(dir: &Path) -> Result<Option<(Vec<RunPair>, AbRequest)>> {
     let Some(series) = SeriesFile::read(dir)?.filter(|s| s.method == ab::NAME) else {
         return Ok(None);

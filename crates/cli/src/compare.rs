@@ -1,4 +1,5 @@
-//! `taillight compare`: whether two sides of runs differ.
+//! `taillight compare`: whether two sides of runs differ, as text, page, `compare.json`, `compare.md` and JUnit XML;
+//! `taillight_compare` judges.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -63,8 +63,8 @@ fn path_of(output: Option<&Path>) -> Option<&Path> {
     output.filter(|p| *p != Path::new("-"))
 }
 
-/// The run directory, and what is to be known of it first. Errors: `Usage` for a job, a result of another tool
-/// and a series; `Unavailable` or `Corrupt` for a directory that is no readable run.
+/// The run directory, after salvage of a killed run and a note on a partial or failed one. Errors: `Usage` for a job,
+/// a result of another tool and a series; `Unavailable` or `Corrupt` for a directory that is no readable run.
 fn opened(of: &Path) -> Result<RunDir> {
     check_is_dir(of).map_err(|e| no_run(of, e))?;
     if SeriesFile::read(of)?.is_some() {
@@ -116,7 +116,7 @@ fn write(format: &RunExport, dir: &RunDir, to: Option<&Path>) -> Result<Exit> {
                 Ok(said)
             });
             match written {
-                // It has read what it wanted.
+                // The reader of standard output has what it wanted.
                 Err(_) if out.get_ref().gone => Vec::new(),
                 written => written?,
             }

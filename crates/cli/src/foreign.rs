@@ -22,8 +22,8 @@ pub fn run_of(path: &Path, unit: Option<ResultUnit>) -> Result<PathBuf> {
     }
 }
 
-/// Makes the run directory `to` of a result, else one beside other runs that is found again by the file's
-/// content. Errors: as [`run_of`], and those of a directory that is in use.
+/// Makes the run directory `to` of a result, with its report, else one beside other runs that is found again by the
+/// file's content. Errors: as [`run_of`], and those of a directory that is in use.
 pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Result<PathBuf> {
     let Some(format) = format_of(file).map_err(as_usage)? else {
         return Err(match check_is_dir(file) {

@@ -105,7 +105,7 @@ fn write(found: &HistoryFile, place: &Path) -> Result<PathBuf> {
     let earlier = HistoryFile::read(place).ok().flatten();
     link(found, &place.join(BEFORE), earlier.as_ref())?;
     found.write(place)?;
-    // Last: by what is beside it, a later history knows it for its own.
+    // Last: a later history takes Markdown without `changes.json` beside it for a foreign file.
     atomic::write(place, names::CHANGES_MARKDOWN, markdown(found).as_bytes())?;
     Ok(place.join(names::REPORT))
 }

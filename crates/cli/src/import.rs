@@ -1,4 +1,5 @@
-//! `taillight import`: another benchmark's job file as Taillight job files.
+//! `taillight import`: another benchmark's job file as Taillight job files, or with `--as-run` another tool's result as
+//! a run directory. `--run` is `import_run`'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -199,7 +200,7 @@ fn several(jobs: &[ImportedJob]) -> Error {
         .hint("give a directory for them: --output DIR/")
 }
 
-/// It is one, or is meant to become one.
+/// Whether the path is a directory, or ends with `/`.
 fn is_directory(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/')
 }

@@ -20,8 +20,8 @@ use crate::{output, report};
 /// Largest file that is read into memory.
 const MOST_BYTES: u64 = 8 << 30;
 
-/// Runs the command. Errors: `Usage` for files of no known kind and for those that do not belong to
-/// the run.
+/// Runs the command, and makes the run's report again. Errors: `Usage` for files of no known kind, for those that do
+/// not belong to the run, and while it goes on.
 pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
     let dir = RunDir::open(run)?;
     if dir.is_live() {

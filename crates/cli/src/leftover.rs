@@ -13,12 +13,12 @@ use crate::run::directory::command_line;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftoverWords {
     None,
-    /// The first whose run directory is below the working directory: the others are somebody else's.
+    /// Those whose run directory is below the working directory, the first by name, the rest by number.
     Own,
     Every,
 }
 
-/// Looks through the memory that captures are kept in, and names those that stay as `words` says.
+/// Removes captures in memory that nobody needs, and names those that stay as `words` says.
 pub fn settle(words: LeftoverWords) {
     let every = words == LeftoverWords::Every;
     let here = std::env::current_dir().unwrap_or_default();

@@ -19,8 +19,8 @@ const ABORTED: &str = "error: the program was aborted, as it is where memory end
      (ulimit -v, -d), if there is one\nhint: what a run measured until now is kept: \
      `taillight report` with its directory recovers it\n";
 
-/// Does `work` on a thread with a stack of its own, with limits that say what they do. Errors:
-/// `Unavailable` when no thread can be started.
+/// Does `work` on a thread with a stack of its own, after handlers for limits were set. None: `work` panicked.
+/// Errors: `Unavailable` when no thread can be started.
 pub fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<Option<T>> {
     // A file that becomes too large is an error of its write then, with a path and a hint.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));

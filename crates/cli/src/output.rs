@@ -1,5 +1,5 @@
 //! Standard output and standard error. A reader that went away (`| head`) ends the output, not the
-//! program. Text gets the terminal back from a screen first.
+//! program. A screen on the terminal (`--tui`) is taken down before text is written.
 //!
 //! Three kinds of words: the result of a command, what is shown on the way to it, and problems. `-q`
 //! leaves out the second; with `--json` a program reads standard output, and words for people go to
@@ -86,7 +86,7 @@ pub fn redraws() -> bool {
     !dumb && !voice().silent && io::stderr().is_terminal()
 }
 
-/// Columns for text: the terminal's, or what COLUMNS says, 80 at most.
+/// Columns for text: what COLUMNS says, else the terminal's, else 80. `table::set_width` sets the bounds.
 pub fn width() -> usize {
     let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let terminal = || {
@@ -102,7 +102,8 @@ pub fn text(text: &str) -> Result<()> {
     write(&mut io::stdout().lock(), text)
 }
 
-/// Writes a value as JSON, for programs. Errors: as [`text`].
+/// Writes a value as JSON, for programs; as fio's JSON, into the file that a command line of fio names. Errors: as
+/// [`text`].
 pub fn json(value: &impl Serialize) -> Result<()> {
     let pretty = serde_json::to_string_pretty(value)
         .map_err(|e| Error::internal("the answer cannot be written as JSON").source(e))?;
@@ -135,7 +136,7 @@ pub fn result(text: &str) {
     }
     restore();
     if json.is_none() {
-        // It is kept for whoever reads the file; that it cannot be written is told once, by the run.
+        // Also into the file of a fio command line; one that cannot be written was refused at the start.
         let _ = to_file(&format!("{}\n", plain(text)));
         let mut out = io::stdout().lock();
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -180,7 +181,7 @@ fn folded(text: &str) -> String {
     before.to_owned() + &lines.join(&format!("\n{:1$}", "", indent + 2))
 }
 
-/// The same to standard error.
+/// Writes a note to standard error; nothing with `-q`.
 pub fn note(text: &str) {
     if !voice().quiet {
         problem(text);

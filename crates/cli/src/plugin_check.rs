@@ -32,7 +32,8 @@ const DATA_SET: u64 = 1 << 20;
 /// Depths that are tried, where the plug-in has a queue.
 const DEPTHS: [u32; 3] = [1, 8, 32];
 
-/// Runs the command. Errors: `Unavailable` when the library is no plug-in, `Usage` for options it has not.
+/// Runs the command. `GateFailed` for a broken rule, `TargetFailed` for a plug-in that crashes, hangs or exits.
+/// Errors: `Unavailable` when the library is no plug-in, `Usage` for options it has not.
 pub fn main(args: &DriversArgs, library: &str) -> Result<Exit> {
     if args.in_process {
         return check(args, library);

@@ -1,4 +1,4 @@
-//! `taillight report`, and the report at the end of a run.
+//! `taillight report` and `taillight explain`, and the report at the end of a run or a series.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

@@ -24,7 +24,8 @@ use crate::args::{SchemaArgs, SchemaOf};
 use crate::output;
 use crate::selftest::SelftestFile;
 
-/// Runs the command. Errors: `Unavailable` when standard output cannot be written.
+/// Runs the command. Errors: `Usage` for Markdown of anything but the job file; `Unavailable` when standard output
+/// cannot be written.
 pub fn main(args: &SchemaArgs) -> Result<Exit> {
     if args.markdown {
         if args.of != SchemaOf::Job {

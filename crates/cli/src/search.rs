@@ -28,8 +28,8 @@ pub fn as_run(args: SearchArgs) -> Result<RunArgs> {
     Ok(run)
 }
 
-/// Puts what is searched into the job: its range, its ceiling and the time of a probe. Errors: `Usage` for a
-/// range or a ceiling that is none, and for a job without either.
+/// Puts what is searched into the job: its range, its ceiling and the time of a probe. Errors: `Usage` for a flag whose
+/// value fits no search, and where flags and job leave out the range or the ceiling.
 pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
     // The time of a job that was written for one run is that of a probe.
     let duration = job.written().ok().filter(|_| !job.has("search.probe")).map(|w| w.run.duration);

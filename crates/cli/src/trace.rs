@@ -1,5 +1,4 @@
-//! `taillight trace FILE`: what a recorded trace is, without running it. What it is, is counted by
-//! `taillight_engine::trace`.
+//! `taillight trace FILE`: what a recorded trace is, without running it. `taillight_engine::trace` reads and counts.
 
 use taillight_core::Result;
 use taillight_core::exit::Exit;
@@ -24,7 +23,7 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
         length: args.length,
         ..ReplayPlan::default()
     };
-    // Twice while it is read, and once more for what it touches.
+    // The operations are held twice while they are read, and once more to count what they touch.
     let free = memory_budget::read(&Sys::default())?.free_memory.0;
     let profile = TraceProfile::of(&trace::load(&replay, MOST_OPS.min(free / 64))?);
     match args.json {

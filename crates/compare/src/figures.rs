@@ -58,6 +58,7 @@ pub(crate) fn usual_margin(figure: Figure) -> f64 {
 pub trait RunFigure {
     /// Its value in a run; none where the run has none.
     fn value(&self, run: &SideRun) -> Option<f64>;
+    /// Its percentile in a run, resolved or not; none of a rate.
     fn quantile<'a>(&self, run: &'a SideRun) -> Option<&'a Quantile>;
     /// Its value with the interval that the run alone gives it.
     fn bounded(&self, run: &SideRun) -> Option<Bounded>;
@@ -115,7 +116,7 @@ impl RunFigure for GateFigure {
 }
 
 /// Figures of every operation that all runs have: rate, median, those of the gate, and nines down to the
-/// deepest that every run resolves. None where there is no such figure.
+/// deepest that every run resolves; rates only where a run is saturated.
 pub fn figures(
     base: &[&SideRun],
     new: &[&SideRun],

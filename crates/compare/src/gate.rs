@@ -38,7 +38,7 @@ impl From<&GatePlan> for GateRequest {
 }
 
 impl GateRequest {
-    /// Reads the figures of `--gate`. Errors: `Usage`.
+    /// Reads the figures of `--gate`. Errors: `Usage` for one that cannot be read or is given twice.
     pub fn parse(figures: &[String]) -> Result<GateRequest> {
         let read = |text: &String| {
             text.parse::<GateFigure>()
@@ -65,7 +65,7 @@ impl GateRequest {
     }
 
     /// Judges its figures, of `runs` runs a side; one that not every run resolves is undecided. Errors:
-    /// `Usage` for one that no run has.
+    /// `Usage` for one that some run does not have at all.
     pub fn judge(
         &self,
         figures: &[ComparedFigure],

@@ -9,8 +9,8 @@ use crate::text::sentence;
 /// What a file of ours says of itself.
 pub const JUNIT: &str = "name=\"taillight compare\"";
 
-/// The whole file. The gate's figure fails with the gate; without one, figures that are worse do. What is
-/// undecided is skipped.
+/// The whole file. With a gate its figures have its answers and all others pass; without one, figures that are worse
+/// fail. What is undecided is skipped.
 pub fn junit(found: &CompareFile) -> String {
     let mut cases = String::new();
     let (mut failures, mut skipped) = (0, 0);

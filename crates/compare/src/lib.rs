@@ -2,8 +2,8 @@
 //! judgement of `taillight ab`; and `taillight history`, nights of runs with their changes.
 //!
 //! Here are: which directories a side is, whether two sides may be compared, the figures with interval
-//! and verdict, pairs, the gate, and the texts. The crate reads summaries and manifests only, so that its
-//! cost does not depend on how many I/Os a run has. Called by `cli` and by the method `ab` of
+//! and verdict, pairs, the gate, and the texts. The crate reads manifests, summaries and intervals only, so
+//! that its cost does not depend on how many I/Os a run has. Called by `cli` and by the method `ab` of
 //! `taillight-suite`.
 //!
 //! One run a side can say that these two runs differ, never that the systems do: that needs several runs
@@ -41,8 +41,8 @@ pub const FEWEST_RUNS: usize = 3;
 /// What is asked.
 #[derive(Debug, Clone, Default)]
 pub struct CompareRequest {
-    /// Share up to which a difference counts as none; none = 5 % for rates and up to p99, 10 % for p99,
-    /// 20 % beyond.
+    /// Share up to which a difference counts as none; none = 5 % for rates and percentiles below p99, 10 %
+    /// for p99, 20 % beyond.
     pub margin: Option<f64>,
     /// Compare also what is only doubtful.
     pub anyway: bool,
@@ -51,8 +51,8 @@ pub struct CompareRequest {
     pub left_out: Vec<LeftOutRun>,
 }
 
-/// Compares two sides of runs that share nothing. Where they may not be compared the figures are empty.
-/// Errors: `Usage` when no figure is there in every run, or a gate is over one that is not.
+/// Compares two sides of runs that share nothing. Where they may not be compared the figures are empty and there is no
+/// gate. Errors: `Usage` when no figure is there in every run, or a gate is over one that some run does not have.
 pub fn compare(base: &[SideRun], new: &[SideRun], request: &CompareRequest) -> Result<CompareFile> {
     let (base, new): (Vec<_>, Vec<_>) = (base.iter().collect(), new.iter().collect());
     let mut found = empty(&base, &new, comparable::judge(&base, &new));

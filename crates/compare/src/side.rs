@@ -22,7 +22,7 @@ pub struct SideRun {
 
 impl SideRun {
     /// Reads a run directory. Errors: `Unavailable` or `Corrupt` when it cannot be read; `Usage` when
-    /// it has no summary.
+    /// it has no summary, or is another tool's result without a distribution.
     pub fn read(dir: &Path) -> Result<SideRun> {
         let run = RunDir::open(dir)?;
         let Some(summary) = run.read::<Summary>()? else {
@@ -87,7 +87,8 @@ impl FoundRuns {
         }
     }
 
-    /// Reads its runs by `read`; what cannot be read is left out. Errors: the first, where no run is left.
+    /// Reads its runs by `read`; what cannot be read is left out. Errors: the first, or `Usage`, where no
+    /// run is left.
     pub fn read(
         self,
         read: impl Fn(&Path) -> Result<SideRun>,

@@ -108,7 +108,7 @@ fn of_pairs(pairs: &ComparedPairs) -> String {
     text
 }
 
-/// Whether it matters to be the second run of a pair; none where too few pairs tell.
+/// Whether it matters to be the second run of a pair, or, after three pairs or more, that too few of them tell.
 fn position(found: &CompareFile) -> Option<String> {
     let known: Vec<_> =
         found.figures.iter().filter_map(|f| Some((f, f.position.as_ref()?))).collect();
@@ -137,8 +137,7 @@ fn position(found: &CompareFile) -> Option<String> {
     })
 }
 
-/// The figures that an answer on the way is about: those of the gate, else the first percentile of each
-/// operation.
+/// The figures that an answer on the way is about: those of the gate, else the median of each operation.
 pub fn primary(found: &CompareFile) -> Vec<&ComparedFigure> {
     let chosen = |f: &&ComparedFigure| match &found.gate {
         Some(gate) => gate.figures.iter().any(|g| g.op == f.op && g.figure == f.figure),

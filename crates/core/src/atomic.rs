@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::{Error, Result, regular};
 
-/// What a file is known by stands in so many of its first bytes.
+/// Bytes from the start of a file by which [`may_write`] tells whose it is.
 const HEAD_BYTES: u64 = 256 << 10;
 
 /// End of the temporary names.
@@ -32,20 +32,20 @@ const ENDING: &str = ".tmp";
 #[derive(Debug)]
 pub struct TempFile {
     file: File,
-    /// The directory itself, whatever its name is in the end.
+    /// The open directory: the file goes there even if the directory is renamed meanwhile.
     dir: File,
-    /// Name in `dir` until then.
+    /// Name in `dir` until the commit.
     temporary: String,
     path: PathBuf,
-    /// Nothing is replaced.
+    /// The commit fails where the name is taken.
     new: bool,
     committed: bool,
 }
 
 impl TempFile {
     /// Starts the file that will be called `name` in `dir`, and takes over the rights of a regular file
-    /// that is replaced. Errors: `Usage` when `name` is no plain file name or something else has it;
-    /// `Unavailable` when it cannot be made.
+    /// that is replaced. Errors: `Usage` when `name` is no plain file name, or is that of anything but a regular
+    /// file; `Unavailable` when the file cannot be made.
     pub fn create(dir: &Path, name: impl AsRef<OsStr>) -> Result<TempFile> {
         TempFile::begin(dir, name.as_ref(), false)
     }
@@ -83,7 +83,7 @@ impl TempFile {
         Ok(made)
     }
 
-    /// What was private stays private, and whose it was keeps it where we may give it.
+    /// Takes over the rights of the file that is replaced, never wider ones, and its owner where that is allowed.
     fn keep_rights(&self, was: &Metadata) -> Result<()> {
         let cannot = |e| cannot("create", &self.path, e);
         let is = self.file.metadata().map_err(cannot)?;
@@ -104,8 +104,8 @@ impl TempFile {
         self.file.try_clone().map_err(|e| cannot("open", &self.path, e))
     }
 
-    /// Syncs the data, gives the file its name and syncs the directory. Errors: as
-    /// [`TempFile::create`]; the temporary file is then removed.
+    /// Syncs the data, gives the file its name and syncs the directory. Errors: as [`TempFile::create`]; the
+    /// temporary file is then removed, but a file whose directory cannot be synced keeps its name.
     pub fn commit(mut self) -> Result<()> {
         self.file.sync_all().map_err(|e| cannot("sync", &self.path, e))?;
         let name = self.path.file_name().unwrap_or_default();
@@ -117,7 +117,7 @@ impl TempFile {
         let flags = if self.new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let renamed = match renameat_with(dir, from, dir, name, flags) {
             Err(Errno::EXIST) if self.new => return Err(exists(&self.path)),
-            // A file system without this flag: it was looked just now.
+            // A file system without this flag: `replaced` has looked just before.
             Err(Errno::INVAL | Errno::NOSYS) => renameat(dir, from, dir, name),
             done => done,
         };
@@ -149,8 +149,8 @@ pub fn is_append_only(dir: impl AsFd) -> bool {
     rustix::fs::ioctl_getflags(dir).is_ok_and(|flags| flags.contains(IFlags::APPEND))
 }
 
-/// Whether a file may stay as it `is` where its rights could not be changed, as on some of FUSE: nobody may do more
-/// with it than with the one before.
+/// How changing a file's rights to `was` went; no error where the rights that it has (`is`) are no wider all the same,
+/// as on some FUSE file systems.
 fn no_wider(changed: io::Result<()>, is: u32, was: u32) -> io::Result<()> {
     if is & !was == 0 { Ok(()) } else { changed }
 }
@@ -190,7 +190,7 @@ pub fn may_write(path: &Path, ours: impl FnOnce(&[u8]) -> bool) -> Result<()> {
     }
 }
 
-/// Whether `text` stands in the first bytes of a file.
+/// Whether `text`, which is not empty, stands in the first bytes of a file, in small letters or capitals.
 pub fn says(head: &[u8], text: &str) -> bool {
     head.windows(text.len()).any(|w| w.eq_ignore_ascii_case(text.as_bytes()))
 }
@@ -229,7 +229,7 @@ pub fn place(path: &Path) -> Result<(&Path, &OsStr)> {
     })
 }
 
-/// Whether a file of this name is one that was being written, and nobody's any more once its writer ended.
+/// Whether this is the name of a temporary file, which is of no use once its writer has ended.
 pub fn is_temporary(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(ENDING)
 }

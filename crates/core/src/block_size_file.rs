@@ -11,10 +11,11 @@ use crate::{Error, ErrorKind, Result};
 /// - YCSB's: a first line `BlockSize<TAB>n`, then lines `bucket<TAB>count`. Bucket i (from 0)
 ///   stands for the size `(i + 1) * n`. YCSB itself draws its last bucket one size too small and
 ///   the first a little too often; that is not copied.
-/// - Plain: lines `size,count`, sizes with or without a unit (`4KiB,70`). A heading `size,count`,
-///   empty lines and lines starting with `#` are skipped.
+/// - Plain: lines `size,count`, sizes with or without a unit (`4KiB,70`). A heading `size,count` is skipped.
 ///
-/// Errors: `Usage` naming the first line that does not fit.
+/// Empty lines and lines starting with `#` are skipped in both.
+///
+/// Errors: `Usage` when the text is empty, or naming the first line that does not fit. A heading alone gives no sizes.
 pub fn parse(text: &str) -> Result<Vec<(u64, u64)>> {
     let lines = text.lines().zip(1u64..);
     let mut lines = lines.filter(|(l, _)| !l.trim().is_empty() && !l.starts_with('#'));

@@ -1,6 +1,6 @@
 //! Process exit codes, the single owner of their meaning. Only `cli::main` exits.
 
-/// How a command ends. The first that applies wins (see `docs/exit-codes.md`).
+/// How a command ends. The first that applies wins, in the order of `docs/exit-codes.md`, which is not this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -24,7 +24,7 @@ pub enum Exit {
     GateUndecided = 8,
     /// Ended by SIGINT; partial results kept.
     Interrupted = 130,
-    /// Ended by SIGTERM or SIGHUP; partial results kept.
+    /// Ended by SIGTERM, SIGHUP or another signal that ends programs; partial results kept.
     Terminated = 143,
 }
 

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Longest key, bytes: the limit of S3, above that of the usual stores.
 pub const KEY_MAX: usize = 1024;
 
-/// Digits of the largest number, and a sign.
+/// Length of the longest number: 20 digits, or a sign and the 19 of a hash.
 const DIGITS_MAX: usize = 20;
 
 /// YCSB's key hash: FNV over the eight octets of `n`, lowest first, XOR before multiplying, then
@@ -95,7 +95,7 @@ impl KeyFormat {
         }
     }
 
-    /// Whether a key has the form of these, whatever its number.
+    /// Whether a key could be one of these. Of decimal keys prefix and digits are looked at, not how many digits.
     pub fn could_be(&self, key: &[u8]) -> bool {
         if self.naming == KeyNaming::Binary {
             return key.len() == self.size && key[8..].iter().all(|b| *b == b'0');

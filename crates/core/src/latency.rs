@@ -165,8 +165,8 @@ impl LatencyKind {
     pub fn of(self, record: &Record) -> Option<u64> {
         (self.properties().of)(record)
     }
-    /// Hands each kind of latency that the I/O has to `each`, with its duration, in order. One call
-    /// a kind and no loop: the compiler leaves nothing of the table, a loop calls into it.
+    /// Hands each kind of latency that the I/O has to `each`, with its duration in ns, in order. Written out call by
+    /// call: the compiler inlines these, but not a loop over the table.
     #[inline(always)]
     pub fn each_of(record: &Record, mut each: impl FnMut(LatencyKind, u64)) {
         let mut one = |kind: LatencyKind| {

@@ -134,7 +134,7 @@ impl OpKind {
     pub fn from_index(index: u8) -> Option<OpKind> {
         OpKind::ALL.get(usize::from(index)).copied()
     }
-    /// What a driver is asked for it.
+    /// The kind that a driver is asked for.
     pub fn request(self) -> OpKind {
         match self {
             OpKind::RmwGet => OpKind::Get,
@@ -187,7 +187,7 @@ impl OpKind {
                 | OpKind::Wait
         )
     }
-    /// Whether the operation changes stored data.
+    /// Whether the operation changes what is stored, data or names.
     pub fn writes(self) -> bool {
         matches!(
             self,

@@ -17,8 +17,8 @@ pub const MAX_SLOTS: u32 = 1 << SLOT_BITS;
 pub struct Token(pub u64);
 
 impl Token {
-    /// The token of `slot` in its `generation`-th use. Slots beyond 12 bits are allowed only when
-    /// nothing is traced; the generation then shifts with `bits`.
+    /// The token of `slot` in its `generation`-th use. Only the low [`SLOT_BITS`] of the slot are kept, so that it
+    /// must be below [`MAX_SLOTS`].
     #[inline]
     pub fn new(generation: u64, slot: u32) -> Token {
         Token(generation << SLOT_BITS | u64::from(slot & (MAX_SLOTS - 1)))

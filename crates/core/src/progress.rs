@@ -1,4 +1,4 @@
-//! How long work says how far it is, without knowing who shows it.
+//! Progress of long work, reported without knowing who shows it.
 
 /// A step of some long work that is not measuring: layout, writing `ios.parquet`, reading back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

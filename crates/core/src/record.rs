@@ -59,7 +59,7 @@ impl std::fmt::Display for Status {
     }
 }
 
-/// One I/O. Stamps are absolute CLOCK_MONOTONIC nanoseconds.
+/// One I/O. Stamps are absolute CLOCK_MONOTONIC nanoseconds, or virtual time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Record {
     pub op: OpKind,

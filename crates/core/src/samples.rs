@@ -87,12 +87,12 @@ impl SampleDisplay {
     }
 }
 
-/// What stands before the series of one of several targets, with the names of those.
+/// What the series of a named target, one of several in a run, begin with.
 pub fn target_prefix(target: &str) -> String {
     format!("targets.{target}.")
 }
 
-/// That of a series; empty for the first or only target.
+/// The [`target_prefix`] of a series; empty for `[target]`.
 fn prefix_of(series: &str) -> &str {
     let end = series.strip_prefix("targets.").and_then(|rest| rest.rfind('.'));
     end.map_or("", |end| &series[..=end + "targets.".len()])
@@ -128,7 +128,7 @@ fn by_unit(series: &[&str]) -> Vec<SamplePanel> {
     panels.filter(|panel| !panel.lines.is_empty()).collect()
 }
 
-/// The name of a series without its unit.
+/// The name of a series in words, without its unit.
 fn words(series: &str) -> String {
     let name = series.strip_suffix("_total").unwrap_or(series);
     let units = ["_bytes_per_s", "_per_s", "_bytes", "_ns", "_us", "_ms"];

@@ -10,7 +10,7 @@ pub fn did_you_mean(given: &str, known: &[&str]) -> String {
     }
 }
 
-/// The known name that `given` is most likely a slip of: a third of its letters may differ.
+/// The known name that `given` is most likely a slip of: one letter more than a third may differ; the first of equals.
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

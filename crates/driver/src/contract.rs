@@ -40,8 +40,9 @@ pub trait Driver: Send + std::marker::Sync {
     fn options(&self) -> Vec<OptionDoc> {
         (self.option_set().docs)()
     }
-    /// Reads the options of a target, as written or resolved: the one place where they are parsed. Touches nothing.
-    /// Errors: `Usage` for unknown options (with a suggestion), wrong ones, and those that contradict each other.
+    /// Reads the options of a target, as written or resolved: the one place where they are parsed. Touches no target; a
+    /// plug-in is loaded, or its program started, since its options are its own. Errors: `Usage` for options that are
+    /// unknown (with a suggestion), wrong or contradict each other, `Unavailable` for a plug-in that cannot be used.
     fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>>;
     /// Name of the shared library that it loads at run time, without its ending.
     fn library(&self) -> Option<&'static str> {
@@ -105,8 +106,8 @@ pub trait BoundDriver {
     fn check(&self, _spec: &OpenSpec<'_>) -> Result<()> {
         Ok(())
     }
-    /// Whether ranks of one run may drive this target together, each with its own session to it: rank 0 lays it out, and the
-    /// others open it beside. Errors: `Usage` where the driver is not made for that.
+    /// Whether ranks of one run may drive this target together: rank 0 lays it out, and the others open the same one.
+    /// Errors: `Usage` where the driver is not made for that.
     fn check_shared(&self, target: &TargetPlan, _: WorkShare) -> Result<()> {
         Err(Error::usage("this driver cannot share its target among ranks")
             .with("driver", &target.driver)
@@ -128,8 +129,8 @@ pub struct OpenSpec<'a> {
     pub destroy: Option<&'a str>,
     /// Ends every wait before the load.
     pub stop: &'a StopFlag,
-    /// What else the run asks of the target's shape. A driver whose shape is not known before asks it before
-    /// anything that is there is given up. Errors: `Usage` or `Unavailable`.
+    /// Whether the run fits a target of this shape; the caller of `open` asks it of every opened target. A driver that
+    /// learns the shape only in `open` asks it there, before data is given up. Errors: `Usage` or `Unavailable`.
     pub fits: &'a dyn Fn(Geometry) -> Result<()>,
 }
 
@@ -217,7 +218,7 @@ pub trait KeyedTarget: Send + std::marker::Sync {
     /// Records that a former load is known to have left: key numbers from the plan's `start` on.
     /// 0 when nothing is known.
     fn records(&self) -> u64;
-    /// Takes note that key numbers from `start` up to this count exist and are durable. Errors:
+    /// Takes note that `records` key numbers from the plan's `start` on exist and are durable. Errors: `Unavailable` or
     /// `Target` when the note cannot be kept.
     fn loaded(&self, records: u64) -> Result<()>;
     /// Key numbers are dealt out to so many lanes in turn, number `n` to lane `n % lanes`, and a worker
@@ -250,7 +251,7 @@ pub struct SessionSpec {
     /// Its number among the workers of its workload.
     pub index: u16,
     /// What is read must be placed in the slot's buffer (verification, end-to-end stamps); else
-    /// the driver may leave it wherever its store returns it, but must touch every byte's length.
+    /// the driver may leave it wherever its store returns it, and only counts its bytes.
     pub keep: bool,
     /// Operations in flight at most; local slots are `0..depth`.
     pub depth: u32,
@@ -332,7 +333,8 @@ impl StoreOutcome {
 
 /// One worker's handle. Used by one thread only.
 pub trait Session {
-    /// The buffer of a local slot, `buffer_size` bytes, aligned for direct I/O.
+    /// The buffer of a local slot, `buffer_size` bytes, aligned to the target's `Geometry::align`. Where no data is
+    /// stored, all slots may share one.
     fn buffer(&mut self, slot: u32) -> &mut [u8];
     /// Starts `op` with the data of `slot`.
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted>;

@@ -63,7 +63,7 @@ pub fn complete<T: Serialize>(options: &T) -> Result<toml::Table> {
         .map_err(|e| Error::internal("the options are not a table").source(e))
 }
 
-/// Describes the fields of `T` in their order.
+/// Describes the fields of `T`: those with a default in their order, then those without one.
 fn docs<T: DriverOptions>() -> Vec<OptionDoc> {
     let schema = schemars::schema_for!(T).to_value();
     let defaults = complete(&T::default()).unwrap_or_default();

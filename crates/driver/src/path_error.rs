@@ -20,7 +20,7 @@ pub fn free_space(dir: &Path) -> Result<u64> {
 }
 
 /// Where something that is not there yet would be: the real path of its directory, and its name.
-/// Errors: `Usage` for a path that cannot become one, `Unavailable` when its directory is missing.
+/// Errors: `Usage` for a dangling symbolic link or a path that ends in no name, `Unavailable` without its directory.
 pub fn resolve_absent(path: &Path) -> Result<PathBuf> {
     if path.symlink_metadata().is_ok() {
         return Err(Error::usage("the target is a symbolic link to nothing")

@@ -9,11 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use taillight_core::StopFlag;
 
-/// The stop flag is looked at so often.
+/// Longest time between two looks at the stop flag.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// An earlier run that gave up on I/O in flight, or was killed, lets go of a device or file a moment after it ended: the
-/// kernel takes a ring apart by itself.
+/// How long a busy device or file is waited for, and the pause between two tries: a run that was killed or gave up on
+/// I/O lets go of it a moment after its end, when the kernel has taken its ring apart.
 pub const BUSY_WAIT: Duration = Duration::from_millis(500);
 pub const BUSY_PAUSE: Duration = Duration::from_millis(25);
 
@@ -44,7 +44,7 @@ impl Deadline<'_> {
         if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left.min(SLICE)) }
     }
 
-    /// Waits for an event of a connection, or for a slice. Errors: as [`Deadline::slice`].
+    /// Waits for an event of a connection, for a slice at most: `Ok` either way. Errors: as [`Deadline::slice`].
     pub fn wait_for(&self, fd: impl AsFd, events: PollFlags) -> io::Result<()> {
         let slice = Timespec { tv_sec: 0, tv_nsec: i64::from(self.slice()?.subsec_nanos()) };
         match poll(&mut [PollFd::new(&fd, events)], Some(&slice)) {

@@ -62,8 +62,8 @@ pub fn compressed_bytes(w: &WorkloadPlan) -> f64 {
     key + value_bytes(w) * kept * percent(w.payload.duplicate)
 }
 
-/// Refuses records that cannot all be kept. `have` of them are there, `free` bytes are for the others,
-/// and each takes `size`. Errors: `Unavailable`, with the numbers.
+/// Refuses records of the plan's first workload that cannot all be kept. `have` of them are there, `free` bytes are for
+/// the others, and each takes `size`. Errors: `Unavailable`, with the numbers.
 pub fn fits(plan: &Plan, have: u64, free: u64, size: impl Fn(&WorkloadPlan) -> f64) -> Result<()> {
     let Some(w) = plan.workloads.first() else { return Ok(()) };
     let missing = records(plan, w).saturating_sub(have);

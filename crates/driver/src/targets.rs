@@ -28,7 +28,7 @@ pub fn sample_display(plan: &Plan) -> Result<SampleDisplay> {
     Ok(all)
 }
 
-/// The opened targets of a plan.
+/// The opened targets of a plan, addressed by offset on real time: it has neither `keyed` nor `virtual_time`.
 pub struct OpenTargets {
     /// In the order of [`Plan::all_targets`].
     targets: Vec<TargetPart>,

@@ -1,13 +1,13 @@
-//! What a run needs of the machine, tried before anything that is there gives way: what is not to be had must
-//! not cost data.
+//! Tries whether this machine has the memory, threads and descriptors that a run needs, before data that is there is
+//! given up for the run.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
-/// Holds the threads and the buffers of all workers for a moment. Errors: `Unavailable`, saying which are not
-/// to be had.
+/// Starts as many threads, and reserves as much memory (untouched), as all workers need, and gives both back. Errors:
+/// `Unavailable`, saying which of them there is too little of.
 pub fn workers(plan: &Plan) -> Result<()> {
     let memory = plan.workloads.iter().map(|w| {
         let buffers = u64::from(w.workers).saturating_mul(u64::from(w.queue_depth.max(1)));

@@ -29,8 +29,15 @@ const READS: &[OpKind] = &[OpKind::Read];
 const BOTH: &[OpKind] = &[OpKind::Write, OpKind::Read];
 
 fn session(target: &dyn Target, workload: u16) -> Box<dyn Session> {
-    let spec =
-        SessionSpec { worker: workload, workload, index: 0, keep: true, depth: 1, buffer_size: 100, seed: 1 };
+    let spec = SessionSpec {
+        worker: workload,
+        workload,
+        index: 0,
+        keep: true,
+        depth: 1,
+        buffer_size: 100,
+        seed: 1,
+    };
     target.session(&spec).unwrap()
 }
 

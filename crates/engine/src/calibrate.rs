@@ -24,8 +24,9 @@ const HARDLY_OWN_NS: f64 = 2_000.0;
 /// Calibration runs at most, of which the cheapest counts: a disturbance only adds.
 const MOST_RUNS: usize = 8;
 
-/// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null`, as a data
-/// set as large as that of `target`. Errors: `Internal` when `null` fails.
+/// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null` in runs of 25 ms, eight at
+/// most; the data set is as large as that of `target`, with keys a block for each record. On virtual time only the
+/// clock is measured. Errors: when the run on `null` fails.
 pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
     let mut overhead = Overhead { clock_ns: Some(clock_ns()), ..Overhead::default() };
     if target.virtual_time().is_some() {
@@ -75,8 +76,8 @@ pub fn clock_ns() -> f64 {
     (0..10).map(|_| batch()).fold(f64::INFINITY, f64::min)
 }
 
-/// The plan as `null` can run it: the same workers, depths, sizes and capture in a closed loop,
-/// without what needs a target that keeps data, or time of its own.
+/// The plan as `null` can run it: the same workers, depths, sizes and capture (of all I/Os in place of outliers only)
+/// in a closed loop, without what needs a target that keeps data, or time of its own.
 fn calibration_plan(plan: &Plan, size: u64) -> Plan {
     let mut plan = plan.clone();
     plan.run.duration = Some(Span(CALIBRATION_NS));

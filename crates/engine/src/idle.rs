@@ -30,7 +30,7 @@ impl Idle {
         Idle { timeout_ns, workers: (0..workers).map(|_| WorkerActivity::default()).collect() }
     }
 
-    /// What a run is told that ended this way.
+    /// The error of a run that the time-out ended.
     pub fn error(&self) -> Error {
         Error::target("no operation was complete for the idle time-out")
             .with("run.idle_timeout", Span(self.timeout_ns))

@@ -17,7 +17,7 @@ pub struct KeySpace {
     next: AtomicU64,
     /// One past the highest key number below which every insert is acknowledged.
     acked: AtomicU64,
-    /// Oldest key number that no delete has taken.
+    /// Oldest key number that no delete has taken; in lanes, one past the highest that one has.
     first: AtomicU64,
     /// One bit an acknowledged insert above `acked`, by key number modulo the window.
     bits: Box<[AtomicU64]>,
@@ -90,7 +90,7 @@ impl KeySpace {
         self
     }
 
-    /// The lane of the worker with this index in its workload.
+    /// The lane of the worker with this index in its workload; `None` where there are no lanes.
     pub fn lane(&self, index: u32) -> Option<u32> {
         self.lanes.as_ref().map(|lanes| index % lanes.next.len() as u32)
     }

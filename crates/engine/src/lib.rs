@@ -1,6 +1,6 @@
 //! Makes load and records it: generator (what), schedule (when), worker (the hot loop), recorder
 //! (what happened), collector (intervals), run (phases). Storage is reached through drivers; events
-//! go to observers and files to the run directory. `cli` and `suite` enter through [`run::run`].
+//! go to observers and files to the run directory. `cli` enters through [`run::run`].
 
 #[cfg(test)]
 mod answering;

@@ -1,5 +1,5 @@
-//! Whether a run has become steady, interval by interval (`run.steady`, fio's `steadystate`). The collector asks for each
-//! closed interval; the run then ends as it does with a workload that ends it.
+//! Whether a run has become steady, interval by interval (`run.steady`, fio's `steadystate`). The collector asks for
+//! each closed interval; the run then ends as it does with a workload that ends it.
 
 use std::collections::VecDeque;
 

@@ -218,8 +218,8 @@ impl SharedStream {
         }
     }
 
-    /// Sleeps until something may have become possible, or `until`. `possible` looks once more
-    /// after this sleeper has been announced, so that no wake is missed.
+    /// Sleeps until something may have become possible, or `until`, 50 ms at most. `possible` looks once
+    /// more after this sleeper has been announced, so that no wake is missed.
     pub fn wait(&self, until: Stamp, possible: impl FnOnce() -> bool) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let seen = self.epoch.load(Ordering::SeqCst);

@@ -34,11 +34,12 @@ pub struct ExplainInputs<'a> {
     pub host: &'a [HostTrack],
     /// Why these could not be read, if so.
     pub unread_samples: Option<String>,
-    /// A rule that is not applied.
+    /// Name of a rule (`is_rule`) that is not applied; an unknown one has no effect.
     pub left_out: Option<&'a str>,
 }
 
-/// Explains the outliers of a run; `None` when it was not traced. Errors: `Corrupt` when a file is damaged.
+/// Explains the outliers of a run; `None` when it was not traced. Errors: `Corrupt` when a file is damaged, or
+/// `ios.parquet` is missing although I/Os were captured.
 pub fn explain(
     dir: &RunDir,
     summary: &Summary,
@@ -93,12 +94,12 @@ fn has_ios(dir: &RunDir) -> Result<()> {
 #[derive(Debug, Clone)]
 pub struct RuleEffect {
     pub rule: &'static str,
-    /// Those of other layer or certainty than with all rules.
+    /// Verdicts without the rule, where layer or certainty differ from those with all rules.
     pub changed: Vec<OutlierVerdict>,
 }
 
-/// The verdicts of a run, and what each rule is for: those that are others without it. The run's summary must have been
-/// made. `None` when the run was not traced. Errors: `Corrupt` when a file is damaged.
+/// The verdicts of a run with all rules, and for each rule those that change without it. `None` when the run was not
+/// traced, or its summary was not made yet. Errors: `Corrupt` when a file is damaged.
 pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<RuleEffect>)>> {
     let (Some(info), Some(summary)) = (&dir.manifest().trace, dir.read::<Summary>()?) else {
         return Ok(None);
@@ -123,8 +124,8 @@ pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<Rul
     Ok(Some((all, effects)))
 }
 
-/// I/Os of a traced run, and where the time of each went, as far as it was traced; none of another run. Errors: `Corrupt`
-/// when a file is damaged.
+/// The time line of each of `ios`, in their order, without segments where an I/O was not traced; empty when the run was
+/// not traced. Errors: `Corrupt` when a file is damaged.
 pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Segment>)>> {
     let Some(info) = &dir.manifest().trace else {
         return Ok(Vec::new());
@@ -251,7 +252,7 @@ pub(super) fn judge_traced(
     Judged { shared: page_ns.is_some(), ..judge(slow, Some(row), Some(segments), &by) }
 }
 
-/// From which latency on an I/O is to be explained.
+/// The latencies, ns, above which an I/O is to be explained.
 struct OutlierThresholds {
     ns: BTreeMap<OpKind, u64>,
     /// Which percentile that is, where it was not given.

@@ -20,7 +20,7 @@ use crate::verdict::judge::{Layer, OutlierVerdict};
 pub struct Explanation {
     /// How it was traced.
     pub info: TraceInfo,
-    /// From which latency on an I/O is an outlier, by kind of operation, ns.
+    /// Latency above which an I/O is an outlier, by kind of operation, ns.
     pub thresholds: BTreeMap<OpKind, u64>,
     /// The percentiles they are, where they were not given.
     pub percentiles: BTreeMap<OpKind, String>,
@@ -44,7 +44,7 @@ pub struct Explanation {
     pub gone: bool,
     /// Why the samples of the machine cannot be read, if so.
     pub unread_samples: Option<String>,
-    /// Every outlier with its verdict, in file order.
+    /// Outliers with their verdicts, in file order: the first `SLOW_MAX`; the rest is counted only.
     pub ios: Vec<OutlierVerdict>,
     /// Outliers that were blocked in the kernel, without being seen by what.
     pub blocked: Blocked,
@@ -151,7 +151,7 @@ impl ShareCount {
         share.sure += u64::from(one.sure);
     }
 
-    /// So many have no verdict.
+    /// Counts outliers without a verdict, as `Unknown`.
     pub fn unjudged(&mut self, more: u64) {
         if more > 0 {
             self.of(Layer::Unknown).outliers += more;

@@ -10,7 +10,8 @@
 //!    a source (how that is known).
 //! 3. `overlays` is a table of rules, each of which replaces waits by what was waited for: what threads did for the I/O,
 //!    then what other I/Os did. To add one: a function that finds segments, and a line of the table.
-//! 4. `verdict` blames the layer with the most time beyond the usual, and says by the sources whether that is sure.
+//! 4. `verdict` blames the layer with at least half of the time beyond the usual, and says by the sources whether
+//!    that is sure.
 //! 5. `episodes` groups outliers of one event, with who was in the way, what to do next, and what many have in common.
 //!
 //! [`explain()`] walks it for a run, [`SlowSoFar`] for a run that goes on; [`without_each`] shows what each rule is for.

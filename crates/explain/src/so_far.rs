@@ -1,6 +1,6 @@
 //! Judges the slow I/Os of a run that still goes on: the verdicts of [`explain`](crate::explain()), each on
-//! what was seen until a look after its I/O ended. The report judges all again with the usual times of the
-//! whole run and the lateness behind a schedule, so that its verdicts may differ.
+//! what was seen until a look after its I/O ended. The report judges all again with the usual times of the whole run,
+//! the lateness behind a schedule and what other I/Os did (`overlays::other_ios`), so that its verdicts may differ.
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};
@@ -46,7 +46,7 @@ pub struct SlowNow {
 }
 
 impl SlowNow {
-    /// Who stood in the way where the time went, the first of them.
+    /// The first culprit of a role that fits the blamed layer.
     pub fn culprit(&self) -> Option<&Culprit> {
         let roles: &[Role] = match self.verdict.layer {
             _ if self.verdict.slow.op == OpKind::Wait => &[Role::Woke],
@@ -64,8 +64,8 @@ impl SlowNow {
 }
 
 impl SlowSoFar {
-    /// Of a run whose I/Os are slow from this latency on, ns; without one, all that tracing keeps for
-    /// being slow are. `store`: the program has a store in it.
+    /// Of a run whose I/Os are slow above this latency, ns; without one, those are slow that tracing kept for being
+    /// slow. `store`: the program has a store in it.
     pub fn new(threshold_ns: Option<u64>, store: bool) -> SlowSoFar {
         let mut seen = TracedRun::empty(0);
         seen.events.store = store;
@@ -81,18 +81,19 @@ impl SlowSoFar {
         }
     }
 
-    /// The same, of which every verdict is asked for with [`SlowSoFar::judged`].
+    /// Keeps every verdict until [`SlowSoFar::judged`] takes it.
     pub fn telling(self) -> SlowSoFar {
         SlowSoFar { told: Some(Vec::new()), ..self }
     }
 
-    /// What was judged since it was asked for last.
+    /// Takes the verdicts since the last call; none without [`SlowSoFar::telling`].
     pub fn judged(&mut self) -> Vec<SlowNow> {
         self.told.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes up what was seen since the last look, and judges the slow I/Os of that look. `more` were slow,
-    /// and there was too much to see them. I/Os before `measured_ns` do not count.
+    /// Takes up the `rows` since the last look, judges the slow I/Os of the last look, and returns all so far by layer.
+    /// `more` further slow I/Os, which were not kept, count as unknown. I/Os that began before `measured_ns` do not
+    /// count; `i64::MAX` is the warm-up.
     pub fn look(&mut self, rows: Vec<LayerRow>, more: u64, measured_ns: i64) -> Vec<Cause> {
         if measured_ns != i64::MAX {
             self.layers.unjudged(more);

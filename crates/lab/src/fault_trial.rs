@@ -26,7 +26,7 @@ pub struct FaultTrial<'a> {
     pub taillight: &'a Path,
     /// How strong the fault is.
     pub amplitude: Duration,
-    /// `sync` or `uring`; of a store its name.
+    /// `sync` or `uring`; of a store or a server its name.
     pub engine: &'static str,
     /// How long the victim runs.
     pub runtime: Duration,
@@ -121,7 +121,7 @@ impl<'a> FaultTrial<'a> {
         }
     }
 
-    /// Starts the victim and leaves it alone for a while.
+    /// Starts the victim, then the setting, and leaves the victim alone for a while.
     pub fn start(&mut self, options: &VictimOptions) -> Result<u32> {
         self.start_then(options, |_| Ok(()))
     }
@@ -150,8 +150,8 @@ impl<'a> FaultTrial<'a> {
             && self.victim.as_ref().is_some_and(Victim::works)
     }
 
-    /// Again and again: a pause, then the fault, which is in force while `fault` runs and for
-    /// `after` behind it.
+    /// Again and again: the fault, which is in force while `fault` runs and for `after` behind it,
+    /// then a pause.
     pub fn pulses(
         &mut self,
         gap: Duration,

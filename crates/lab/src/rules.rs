@@ -26,7 +26,7 @@ pub struct RuleScore {
     pub gained: u64,
     /// Right and sure with the rule, and right without it, but not sure.
     pub less_sure: u64,
-    /// Sure without the rule, and wrong.
+    /// Sure and wrong without the rule, and not both with it.
     pub misled: u64,
 }
 

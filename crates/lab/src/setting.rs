@@ -27,7 +27,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// Its word in results; none for a clean machine.
+    /// Its word in results; empty for a clean machine.
     pub fn name(self) -> &'static str {
         match self {
             Setting::Clean => "",

@@ -156,7 +156,7 @@ pub struct LabCgroup {
 }
 
 impl LabCgroup {
-    /// Makes one of one controller.
+    /// Makes one of one controller (version 1).
     pub fn of(undo: &mut Undo, controller: &str) -> Result<LabCgroup> {
         LabCgroup::named(undo, controller, NAME)
     }

@@ -102,7 +102,7 @@ impl Victim {
         working(self.pid)
     }
 
-    /// Waits for its end; its run directory.
+    /// Waits for its end; its run directory. Errors: an exit code but 0, 7 and 8, or no end a minute after its time.
     pub fn end(mut self, stop: &StopSignal) -> Result<PathBuf> {
         let Some(mut child) = self.child.take() else {
             bail!("it ended before");

@@ -18,8 +18,8 @@ pub fn edges_ns(ceilings: &[Ceiling]) -> Vec<u64> {
     edges
 }
 
-/// How many values are at most each edge; a value in a bucket across an edge, which is within 0.1 %
-/// of it, is counted above.
+/// Each edge in seconds, and how many values are at most that; a value in a bucket across an edge, which is within
+/// 0.1 % of it, is counted above.
 pub fn cumulative(held: &Histogram<u64>, edges_ns: &[u64]) -> Vec<(f64, u64)> {
     let mut values = held.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()));
     let mut next = values.next();

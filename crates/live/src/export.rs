@@ -41,9 +41,9 @@ pub fn totals(dir: &RunDir) -> Result<String> {
     Ok(text(&last, TextFormat::Prometheus, None))
 }
 
-/// Goes through the intervals of the run: the metrics at the end of each, and that time in seconds
-/// since the epoch; of those that end in the same millisecond, the finest time that readers keep, at the last.
-/// Errors: as [`export`].
+/// Calls `each` with the metrics at the end of every interval of the run, and that time in seconds since the epoch.
+/// Of intervals that end in the same millisecond, the finest time that readers keep, only the last. Errors: as
+/// [`export`].
 pub fn replay(dir: &RunDir, each: &mut dyn FnMut(Vec<Family>, f64)) -> Result<()> {
     let manifest = dir.manifest();
     let mut model = LiveModel::default();
@@ -146,7 +146,7 @@ fn intervals(dir: &RunDir) -> Result<BTreeMap<i64, Vec<ClosedOp>>> {
     Ok(all)
 }
 
-/// The sum that the interval has, ns. Of response and end-to-end times old runs have none.
+/// The exact sum of a kind in an interval, ns. Old runs have none of response and end-to-end times.
 fn exact_sum(row: &IntervalRow, kind: LatencyKind) -> Option<u64> {
     match kind {
         LatencyKind::Service => Some((row.mean_ns? * (row.ops - row.errors) as f64).round() as u64),

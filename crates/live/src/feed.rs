@@ -28,7 +28,7 @@ pub struct RunFacts {
     pub run_id: String,
     /// One line: what is driven how.
     pub about: String,
-    /// The machine's name, where it is this one.
+    /// Name of this machine, for a run that goes on here.
     pub host: Option<String>,
     pub plan: Plan,
     /// Where it stands, when it is one of several.
@@ -55,7 +55,7 @@ pub struct LiveEnd {
     pub report: Option<PathBuf>,
     /// The report's verdict, one line.
     pub verdict: Option<String>,
-    /// The same in a word or two, and how it is meant.
+    /// The verdict in a word or two, and its tone.
     pub word: Option<(&'static str, Tone)>,
     /// The layers that held the slow I/Os, of a traced run.
     pub slow: Option<Vec<Cause>>,
@@ -98,7 +98,7 @@ impl Waker {
         Ok((Waker { stream, awaited: AtomicBool::new(false) }, other))
     }
 
-    /// Whether anybody waits for news.
+    /// Notes whether a client waits for news.
     pub fn await_news(&self, awaited: bool) {
         self.awaited.store(awaited, Ordering::Relaxed);
     }
@@ -116,7 +116,7 @@ impl Waker {
     }
 }
 
-/// Events that may wait for a look.
+/// Events that wait before `tell` folds some of them into the model itself.
 const WAITING_MAX: usize = 256;
 
 /// The model with its events, held.
@@ -158,20 +158,20 @@ impl LiveState {
         LiveState { events, model, waiting, waker, measured_ns, cost }
     }
 
-    /// Looks at the model as it is now.
+    /// Looks at the model after all events so far; waits while another view looks.
     pub fn look<R>(&self, see: impl FnOnce(&mut LiveModel) -> R) -> R {
         // A view that panicked has only read: the model is as good as before.
         let held = self.model.lock().unwrap_or_else(PoisonError::into_inner);
         see(&mut self.taken_up(held, usize::MAX).1)
     }
 
-    /// As [`look`](Self::look), but none where another view looks: who may not wait for that.
+    /// As [`look`](Self::look), but none while another view looks: for callers that may not wait.
     pub fn glance<R>(&self, see: impl FnOnce(&mut LiveModel) -> R) -> Option<R> {
         let held = self.model.try_lock().ok()?;
         Some(see(&mut self.taken_up(held, usize::MAX).1))
     }
 
-    /// The model after so many events that wait.
+    /// The model after at most `most` of the events that wait.
     fn taken_up<'a>(&self, mut held: HeldModel<'a>, most: usize) -> HeldModel<'a> {
         let (events, model) = &mut *held;
         let mut taken = 0;

@@ -1,8 +1,8 @@
 //! The head of an HTTP request: what is asked, and whether it may be. Pure functions over bytes; `server`
 //! has the sockets.
 //!
-//! Only GET and HEAD are answered, and only for a `Host` that is this machine by address or by the name the
-//! user gave: a page of somebody else's that resolves its own name to this address gets nothing.
+//! Only GET and HEAD are answered, and only for a `Host` that is an IP address, `localhost` or the name the user
+//! gave: a page of somebody else's that resolves its own name to this address gets nothing.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ pub struct Request {
     pub last_event: Option<u64>,
 }
 
-/// What bytes so far are.
+/// What the bytes read so far are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Head {
     /// More is to come.
@@ -73,7 +73,7 @@ pub fn read(bytes: &[u8], hosts: &[String]) -> Head {
     })
 }
 
-/// Whether a `Host` is this machine: an address, `localhost`, or a name of `hosts`.
+/// Whether a `Host` may be asked for: any IP address, `localhost`, or a name of `hosts`; a port must be a number.
 fn known(host: &str, hosts: &[String]) -> bool {
     let host = host.trim();
     let (name, port) = match host.rsplit_once(':') {

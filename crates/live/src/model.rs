@@ -48,8 +48,8 @@ impl OpSoFar {
         self.latencies.as_ref().map(LatencyMap::main)
     }
 
-    /// Values of a kind that no histogram holds: every success has a service time, and with a
-    /// schedule a response time.
+    /// Values of a kind that are too large for the histogram: successes that are missing in it, as each has a service
+    /// time, and with a schedule a response time.
     pub fn beyond(&self, kind: LatencyKind, held: &Histogram<u64>) -> u64 {
         match kind {
             LatencyKind::Service | LatencyKind::Response => self.ops.saturating_sub(held.len()),
@@ -62,11 +62,11 @@ impl OpSoFar {
 #[derive(Debug, Default)]
 pub struct LiveModel {
     pub facts: Option<RunFacts>,
-    /// `prepare`, a phase of the engine, `overtime`, or the long work that goes on.
+    /// `prepare`, a phase of the engine, `overtime`, the long work that goes on, or `ended`.
     pub phase: String,
     /// Per workload and operation, in the order they were first seen.
     pub ops: Vec<OpSoFar>,
-    /// Measured intervals, the last `KEPT` of them.
+    /// Measured intervals, up to twice `KEPT`; [`LiveModel::kept`] has the last `KEPT`.
     pub intervals: Vec<Arc<ClosedInterval>>,
     /// The last interval, be it provisional or of the warm-up.
     pub last: Option<IntervalView>,
@@ -81,7 +81,7 @@ pub struct LiveModel {
     pub end: Option<LiveEnd>,
     /// Operations that were due by the end of the last interval, per workload; open loop only.
     pub due: BTreeMap<u16, u64>,
-    /// Of them a second in the last measured interval; open loop only.
+    /// Operations that became due a second, in the last measured interval; open loop only.
     pub offered_per_s: Option<f64>,
     /// Grows with every event: views see whether there is anything new.
     pub version: u64,
@@ -197,7 +197,7 @@ impl LiveModel {
         }
     }
 
-    /// What is shown of operations: a part of a read-modify-write is not by itself.
+    /// The operations that are shown: without the parts of a read-modify-write.
     pub fn whole_ops(&self) -> impl Iterator<Item = &OpSoFar> {
         self.ops.iter().filter(|o| !o.op.is_part())
     }
@@ -262,7 +262,7 @@ impl LiveModel {
         rows.map(|r| (r.item.as_deref(), r.value))
     }
 
-    /// The rows of the last interval that is no part of a read-modify-write.
+    /// The rows of the last interval, without the parts of a read-modify-write.
     pub fn rows(&self) -> impl Iterator<Item = &IntervalRow> {
         self.last.iter().flat_map(IntervalView::rows).filter(|row| !row.op.is_part())
     }
@@ -305,7 +305,7 @@ pub fn count_within(held: &Histogram<u64>, ceiling: u64) -> u64 {
     recorded.map(|v| v.count_at_value()).sum()
 }
 
-/// A ceiling and the successes so far.
+/// A ceiling, and of the successes so far those within it. Each I/O counts by itself, whatever the `fanout`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CeilingSoFar {
     pub ceiling: Ceiling,
@@ -327,7 +327,7 @@ impl CeilingSoFar {
     }
 }
 
-/// How far a run is.
+/// How far a run is: operations, or ns of its measure phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progressed {
     pub done: u64,

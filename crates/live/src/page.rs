@@ -120,7 +120,7 @@ fn report(model: &LiveModel) -> Answer {
     }
 }
 
-/// One event: the state, by its number.
+/// One server-sent event: the state, with the version of the model as its id.
 pub fn event(model: &LiveModel) -> String {
     format!("id: {}\ndata: {}\n\n", model.version, state::state(model))
 }

@@ -100,13 +100,13 @@ struct BucketSpan {
 pub struct RemoteWritten {
     pub samples: u64,
     pub native: u64,
-    /// It has no native histograms: percentiles come from classic buckets.
+    /// The first native histograms were not taken, and no more were sent: percentiles come from classic buckets.
     pub native_refused: bool,
 }
 
 /// Sends the intervals of a run to `url` (`http://HOST:PORT/api/v1/write`), with `job="taillight"` and the
-/// run as `instance`. Errors: `Usage` for a URL that is none or a run without intervals; `Unavailable` when
-/// the server cannot be reached or refuses.
+/// run as `instance`. Errors: `Usage` for a URL that is none or a run without intervals; `Corrupt` for damaged files;
+/// `Unavailable` when the server cannot be reached or refuses.
 pub fn remote_write(dir: &RunDir, url: &str) -> Result<RemoteWritten> {
     let endpoint = RemoteServer::of(url)?;
     let own = [("job", "taillight"), ("instance", dir.manifest().run_id.as_str())];
@@ -246,8 +246,8 @@ impl RemoteServer {
         Ok(RemoteServer { host, path, patience: PATIENCE })
     }
 
-    /// Sends a request and reads its answer, within one deadline for all of it. Errors: `TimedOut` at the
-    /// deadline, or why the connection ended.
+    /// Sends a request and reads its answer, within one deadline for all but looking up the name. Errors: `TimedOut`
+    /// at the deadline, or why the connection ended.
     fn exchange(&self, request: &[u8]) -> std::io::Result<Vec<u8>> {
         let until = Instant::now() + self.patience;
         let late = |e: std::io::Error| match e.kind() {

@@ -65,7 +65,7 @@ pub fn state(model: &LiveModel) -> Value {
 /// Percentiles that are shown so far.
 pub const SHOWN: [&str; 5] = ["50", "90", "99", "99.9", "99.99"];
 
-/// Those of a histogram with `count` values: percentile, and ns when so many resolve it.
+/// Each of [`SHOWN`] over a histogram, in ns where `count` I/Os resolve it.
 pub fn percentiles(
     held: &Histogram<u64>,
     count: u64,
@@ -202,7 +202,7 @@ pub fn load_tiles(model: &LiveModel) -> Vec<LiveTile> {
     tiles
 }
 
-/// What the machine did in its last sample.
+/// What the machine did in its last sample, and the slow I/Os by layer.
 pub fn machine_tiles(model: &LiveModel) -> Vec<LiveTile> {
     let share = |percent_of: f64| percent(percent_of / 100.0);
     let mut disks = model.host_figure("disk", "%util");

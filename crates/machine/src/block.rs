@@ -187,7 +187,7 @@ impl BlockDevice {
     }
 
     /// What names its data wherever a disk is attached: the WWID of an NVMe namespace or a SCSI disk, the serial
-    /// number of a virtio disk. The serial number of an NVMe drive or an MMC card is one of several disks.
+    /// number of a virtio disk. That of an NVMe drive or an MMC card is left out: several disks may share it.
     pub fn wwid(&self) -> Option<String> {
         ["wwid", "device/wwid", "serial"].into_iter().find_map(|name| self.attr(name))
     }
@@ -248,7 +248,7 @@ impl BlockDevice {
     }
 }
 
-/// Loop devices, by name, with the path of the file behind each.
+/// Name of each loop device in use, and path of the file behind it; in no order.
 pub fn loop_backings(sys: &Sys) -> Vec<(String, String)> {
     let all = entries(&sys.path("/sys/block")).into_iter();
     all.filter_map(|dir| BlockDevice::at(&dir))

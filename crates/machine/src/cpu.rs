@@ -96,6 +96,7 @@ pub struct CpuTicks {
     pub idle: u64,
     /// Taken by the hypervisor for other machines.
     pub steal: u64,
+    /// Spent in interrupts, hard and soft.
     pub interrupts: u64,
 }
 
@@ -134,8 +135,9 @@ pub struct KernelStat {
     /// user nice system idle iowait irq softirq steal, clock ticks of all CPUs: at least four. Guest
     /// time is inside user and nice.
     pub ticks: Vec<u64>,
-    /// Busy and whole time of each CPU, by its line.
+    /// Busy (stolen time included) and whole time of each CPU, in the order of the lines.
     pub each: Vec<(u64, u64)>,
+    /// Interrupts and context switches since boot, counted.
     pub interrupts: Option<u64>,
     pub switches: Option<u64>,
     /// Tasks that wait for I/O now.

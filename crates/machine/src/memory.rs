@@ -112,7 +112,7 @@ pub fn space(path: &std::path::Path) -> Option<FileSystemSpace> {
 /// Counters of `/proc/vmstat` that tell of writeback and reclaim; none where the kernel lacks one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VmStat {
-    /// Pages now, as are those in writeback.
+    /// Dirty pages, and pages in writeback, now.
     pub dirty: Option<u64>,
     pub writeback: Option<u64>,
     /// Pages scanned since boot by tasks that needed memory, and by the kernel's own threads.

@@ -97,7 +97,7 @@ pub fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|b| *b == b'\n').filter_map(parse_line).collect()
 }
 
-/// Every swap file and device. Errors: `Unavailable` when /proc cannot be read.
+/// Every swap file and device; none without `/proc/swaps`. Errors: `Unavailable` when it cannot be read.
 pub fn swaps(sys: &Sys) -> Result<Vec<PathBuf>> {
     let path = "/proc/swaps";
     if !sys.exists(path) {

@@ -61,7 +61,7 @@ fn on_machine(sys: &Sys) -> bool {
     map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// What to do about a refusal of something that needs these; with none of a file or device.
+/// What to do about a refusal of something that needs these capabilities; where there are none, of a file or device.
 pub fn hint(sys: &Sys, needed: &[Capability]) -> String {
     let status = sys.text("/proc/self/status").unwrap_or_default();
     let user = field(&status, ':', "Uid").and_then(|ids| ids.split_whitespace().nth(1));

@@ -1,9 +1,10 @@
 //! Reads run directories and makes what a person reads: analysis, model, charts, renderers. Captured data
-//! is never changed. Called by `cli`.
+//! is never changed. Called by `cli`, `live`, `compare` and `suite`.
 //!
-//! Each folder is one stage, and a stage uses only those before it:
-//! [`analyse`] (figures of a run directory) -> `verdict` (what is wrong with the run) -> `summary` (`summary.json`) -> [`model`] (words, tables and chart
-//! data) -> [`render`] (console, Markdown, CSV, JSON, page) -> [`mod@export`] (formats of other tools), [`make()`].
+//! Each folder is one stage, and a stage uses only those before it (`verdict` and `summary` also take sentences from
+//! [`model`]): [`analyse`] (figures of a run directory) -> `verdict` (what is wrong with the run) -> `summary`
+//! (`summary.json`) -> [`model`] (words, tables and chart data) -> [`render`] (console, Markdown, CSV, JSON, page) ->
+//! [`mod@export`] (formats of other tools), [`make()`].
 //! `text` is below all.
 
 pub mod analyse;

@@ -2,7 +2,7 @@
 //! streaming columns of its own.
 //!
 //! A table is one `table_row!` list: the fields of a row in file order, each with its [`CellType`]. Callers:
-//! the modules of `host`, `intervals`, `layers`, `store` and `ledger`.
+//! the modules of `bus`, `host`, `intervals`, `layers`, `store` and `ledger`.
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) trait CellType {
     type Value;
     type Physical: DataType;
     const OPTIONAL: bool = false;
-    /// The column in Parquet's schema text, `required` or `optional` before it.
+    /// The column in Parquet's schema text, without the word `required` or `optional`.
     fn schema(name: &str) -> String;
     /// `None` is null.
     fn store(value: &Self::Value) -> Option<<Self::Physical as DataType>::T>;
@@ -67,7 +67,7 @@ number_cell! {
     UInt16: u16 = Int32Type, "int32 {name} (INTEGER(16,false))", i32;
 }
 
-/// A number whose sums are numbers, too.
+/// A double. Reading refuses NaN and magnitudes of 1e30 or more, so that sums stay finite.
 pub(crate) struct Double;
 
 impl CellType for Double {

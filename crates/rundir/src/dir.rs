@@ -25,9 +25,9 @@ pub struct RunDir {
     manifest: Manifest,
     /// Locked while the run lives; the kernel lets go when the process ends, however it ends.
     lock: Option<File>,
-    /// Its name after another directory, or none, had the first one.
+    /// Its path once `path` names another directory or nothing.
     moved: OnceLock<PathBuf>,
-    /// Its name after that one was no longer right either.
+    /// Its path under `/proc/self/fd`, once `moved` is wrong as well.
     held: OnceLock<PathBuf>,
 }
 
@@ -284,7 +284,7 @@ fn or_hint(e: Error, hint: &str) -> Error {
     }
 }
 
-/// Reads JSON that starts with a `schema` this build knows.
+/// Reads JSON that states a `schema` this build knows and fits its own checksum.
 pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &[u8]) -> Result<T> {
     let bad = |e| Error::corrupt(format!("{name} is damaged or cut short")).source(e);
     let value: serde_json::Value = serde_json::from_slice(text).map_err(bad)?;

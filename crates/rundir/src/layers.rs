@@ -30,16 +30,17 @@ pub enum LayerKind {
     #[default]
     Io,
     /// A thread of the load off the CPU; `middle_ns` is its wake-up, null when it was preempted.
-    /// `comm` ran before it came back (preempted: took its place), `other` woke it up, or may have been
-    /// interrupted by who did ([`flags::WOKEN_BY_OWN`]: surely woke it up); nobody is named where that is sure. With backend perf
-    /// the wake-up is not seen: then it was asleep for `blocked_ns` at least, and waited for a CPU
-    /// for `waited_ns` at least, at the end.
+    /// `comm` ran before it came back (preempted: took its place). `other` was running at the wake-up:
+    /// it woke the thread up, or an interrupt on its CPU did ([`flags::WOKEN_BY_OWN`]: surely `other`);
+    /// null where it surely was an interrupt. With backend perf the wake-up is not seen: then the thread was
+    /// asleep for `blocked_ns` at least, and waited for a CPU for `waited_ns` at least, at the end.
     OffCpu,
     /// Part of an I/O that another process queued, because it had been held back.
     Held,
-    /// I/O on a disk under test that was given to none of the run's I/Os, from when it was queued until it
-    /// was done (in old runs, and where that was not seen, both when it was queued): somebody else's, what the kernel read ahead (`comm` says so), another thread's of this program, or a part of
-    /// one of the run's own, not known which, or pages of the run's file that a limit had held back (`other` says so).
+    /// I/O on a disk under test that was given to none of the run's I/Os: another program's, what the kernel
+    /// read ahead (`comm` says so), another thread's of this program, a part of one of the run's own, not known
+    /// which, or pages of the run's file that a limit had held back (`other` says so). From when it was queued
+    /// until it was done; in old runs, and where its end was not seen, both stamps are of when it was queued.
     Neighbour,
     /// Commit of a file system's journal; `middle_ns` is the beginning of its writes.
     Commit,
@@ -53,8 +54,8 @@ pub enum LayerKind {
     /// queue (SQPOLL).
     Worker,
     /// Nothing was seen of a worker in this time, or of all when `worker` is null: records were
-    /// lost (backend perf), the kernel did not run the trace programs, or something stopped tracing. With a `token` it is only a gap in that I/O. With `state` 0 the
-    /// thread could have run.
+    /// lost (backend perf), the kernel did not run the trace programs, or something stopped tracing. With a
+    /// `token` it is only a gap in that I/O. With `state` 0 the thread could have run.
     Gap,
     /// The thread that gathers events did not run although it could have: the whole program stood
     /// still, or the machine did.

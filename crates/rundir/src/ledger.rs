@@ -24,7 +24,7 @@ pub enum LedgerState {
     Unsure,
     /// The last write was acknowledged.
     Written,
-    /// It was read back since, as written: an older one has come back if it is seen later.
+    /// The last write was acknowledged and read back since: an older one that is read later is stale, not lost.
     Seen,
 }
 

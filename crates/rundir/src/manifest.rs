@@ -90,7 +90,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Of a run that is about to begin, with nothing measured, on nothing that was looked at.
+    /// Of a run that is about to begin: nothing is measured, and machine, driver and process are not filled in.
     pub fn new(run_id: String, plan: Plan, clock: ClockInfo) -> Manifest {
         Manifest {
             schema: crate::SCHEMA_VERSION,

@@ -206,7 +206,8 @@ impl ImportedBin {
     }
 }
 
-/// The figures of an imported run; none of any other. Errors: `Corrupt` for an imported run without them.
+/// The figures of an imported run; none of any other, nor where the result had every I/O and no figures. Errors:
+/// `Corrupt` for another imported run without them.
 pub fn imported(dir: &RunDir) -> Result<Option<ImportedFile>> {
     let Some(source) = dir.manifest().origin.imported() else { return Ok(None) };
     match dir.read::<ImportedFile>()? {

@@ -169,8 +169,8 @@ impl RankEntry {
         run.join(&self.directory)
     }
 
-    /// How wrong its stamps may be on the clock of rank 0, ns: half of the round trip, where the two measurements fit together.
-    /// Where there is one only, or they do not, by as much as the clocks may have parted. None of the same clock.
+    /// How wrong its stamps may be on the clock of rank 0, ns: half of the round trip. Where there is one measurement
+    /// only, or two that do not fit together, plus what the clocks may have parted. None of the same clock.
     pub fn clock_bound_ns(&self, load_ns: u64) -> Option<u64> {
         let measured = self.clocks.iter().map(|clock| clock.bound_ns).max()?;
         let parted = match self.clocks.as_slice() {
@@ -203,7 +203,7 @@ impl RankEntry {
 /// From one clock to another: an offset, and a line where it was measured twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClockMap {
-    /// On the other clock, where the offset was measured first.
+    /// Where the offset was measured first, on the clock that is mapped, ns.
     at_ns: i64,
     offset_ns: i64,
     /// What the offset grows by, ns in 2^32 ns.

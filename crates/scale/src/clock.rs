@@ -11,11 +11,11 @@ use crate::group::{Group, Patience};
 
 /// Round trips of a measurement.
 pub const PINGS: u32 = 100;
-/// A round trip that takes longer is given up.
+/// A round trip that takes longer ends the measurement.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Measures the clock of `of` against `clock`, this rank's. None when the other does not answer. [`answer_pings`]
-/// is the other side.
+/// Measures the clock of `of` against `clock`, that of rank 0, which calls this. None when the other does not answer.
+/// [`answer_pings`] is the other side.
 pub fn ping(group: &mut dyn Group, of: u32, clock: &impl Clock) -> Result<Option<ClockSample>> {
     let mut best: Option<ClockSample> = None;
     for _ in 0..PINGS {
@@ -41,7 +41,7 @@ pub fn ping(group: &mut dyn Group, of: u32, clock: &impl Clock) -> Result<Option
 }
 
 /// The side of the rank whose clock is measured by rank 0, which may come to it much later: the first message is
-/// waited for with `patience`. False when rank 0 is gone.
+/// waited for with `first`. False when rank 0 is gone.
 pub fn answer_pings(group: &mut dyn Group, clock: &impl Clock, first: Patience) -> Result<bool> {
     for n in 0..PINGS {
         let wait = if n == 0 { first } else { Patience::spinning(LONGEST) };

@@ -76,8 +76,8 @@ pub trait Group: Send {
         Ok(self.allreduce_u64(&mut [], patience)?.is_some())
     }
 
-    /// The sums over all ranks, at every rank, with the bytes that this rank sent and received; none when somebody did
-    /// not come in time.
+    /// Replaces `values` by their sums over all ranks, at every rank. Returns the bytes that this rank sent and
+    /// received, rank 0 those for each other rank; none when somebody did not come in time.
     fn allreduce_u64(&mut self, values: &mut [u64], patience: Patience) -> Result<Option<u64>> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let all = self.gather_bytes(&bytes, patience)?;

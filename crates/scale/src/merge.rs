@@ -11,7 +11,7 @@ use crate::group::{Group, Patience};
 /// What a merge moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MergeCost {
-    /// Bytes that this rank sent and received.
+    /// Bytes that this rank sent and received; at rank 0, for each other rank.
     pub bytes: u64,
     pub rounds: u32,
 }
@@ -43,8 +43,8 @@ pub fn exact_at(
     Ok(Some(low))
 }
 
-/// Percentiles of all ranks together, with the number of values; none when a rank did not answer. Errors:
-/// `Internal` when the counts exceed 64 bits.
+/// Number of values of all ranks together, and their percentiles (empty without values); none when a rank did not
+/// answer. Errors: `Internal` when the counts exceed 64 bits.
 pub fn merged_percentiles(
     group: &mut dyn Group,
     own: &Dist,

@@ -121,7 +121,7 @@ impl Ranks {
         self.stopped
     }
 
-    /// Who says for whom is waited, and when that is enough.
+    /// Sets the watch, which is told for whom rank 0 waits and may end the wait.
     pub fn watch(&mut self, watch: WaitWatch) {
         self.watch = Some(watch);
     }
@@ -199,7 +199,8 @@ impl Ranks {
         Ok(None)
     }
 
-    /// What rank 0 says, at every rank. Errors: `Unavailable` where rank 0 does not answer.
+    /// Sends what rank 0 says, if anything, to every other rank, and returns it there; `None` at rank 0. Errors:
+    /// `Unavailable` where rank 0 does not answer.
     pub fn tell<T: Serialize + DeserializeOwned>(
         &mut self,
         step: &str,
@@ -226,7 +227,7 @@ impl Ranks {
     }
 
     /// A step that all take or none: every rank says its part, or why it cannot. Errors: at every rank, when one
-    /// cannot or does not answer; at rank 0 with the words of the first by exit code, and how many others said no.
+    /// cannot or is lost, in this step or before; with the words of the first by exit code, and how many more said no.
     pub fn agree<T: Serialize + DeserializeOwned>(
         &mut self,
         step: &str,

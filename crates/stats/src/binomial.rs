@@ -128,8 +128,7 @@ fn upper_normal_quantile(alpha: f64) -> f64 {
     t - (2.307_53 + 0.270_61 * t) / (1.0 + t * (0.992_29 + 0.044_81 * t))
 }
 
-/// `I_x(a, b)` for `x` beyond the mean of the distribution: its front factor times a continued
-/// fraction.
+/// `I_x(a, b)` for `x` at or below the mean `a / (a + b)`: its front factor over a continued fraction.
 fn beta_tail(a: f64, b: f64, chance: Chance) -> f64 {
     let (x, y) = (chance.yes, chance.no);
     if b == 1.0 {

@@ -1,4 +1,4 @@
-//! Whether response times keep under a ceiling: the test behind `qos.ceiling`, "at most 1 - p of all
+//! Whether response times keep under a ceiling: the test behind `qos.ceilings`, "at most 1 - p of all
 //! I/Os take longer than the ceiling".
 //!
 //! The share of slower I/Os is a binomial proportion among as many independent I/Os as the
@@ -36,9 +36,9 @@ pub struct CeilingCheck {
     pub status: CeilingStatus,
     /// I/Os above the ceiling.
     pub above: u64,
-    /// Lower end of the 95 % interval of the share above, 0 to 1.
+    /// Lower end of the interval of the share above, 0 to 1: of 95 %, unless another error was asked for.
     pub share_lo: f64,
-    /// Upper end of the 95 % interval of the share above, 0 to 1.
+    /// Upper end of that interval.
     pub share_hi: f64,
     /// When undecided: I/Os in total that would pass if not one more exceeded the ceiling, so a
     /// lower limit for what is needed. None when decided, when no count suffices (100 %), and where the share
@@ -52,7 +52,7 @@ pub struct CeilingCheck {
     pub ends_missing: bool,
 }
 
-/// How many times the I/Os measured are looked at for an answer.
+/// A decision that takes more than so many times the I/Os measured is not told (`decides_at`).
 const MOST_TIMES: f64 = 1_000.0;
 
 impl Intervals<'_> {

@@ -21,11 +21,11 @@ use crate::{Dist, TimeGrid};
 /// Most slices, and fewest.
 const SLICES: usize = 64;
 const FEWEST_SLICES: usize = 16;
-/// Share of the run on either side of a change, at least.
+/// On either side of a change lies at least one part in so many of the run.
 const LEAST_PART: usize = 16;
 /// Cosine terms of the long-run variance.
 const TERMS: usize = 8;
-/// Smallest change that is told, up or down.
+/// Smallest ratio of levels that is told, up or down.
 pub const LEAST_CHANGE: f64 = 1.25;
 /// The strongest split of a steady run lies above a limit as often as the largest of so many draws of Student's t
 /// with so many degrees: fitted to simulated series without a change, of which neighbours correlate by 0.5 to 0.7, at
@@ -36,7 +36,7 @@ const FREEDOM: f64 = 8.0;
 /// Something that has a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LevelFigure {
-    /// I/Os a second. Of a closed loop: else it is that of the schedule.
+    /// I/Os a second; for closed loops only, as a schedule sets its own rate.
     Rate,
     /// The median latency, ns.
     Median,
@@ -114,7 +114,7 @@ impl<'a> RunLevels<'a> {
         found
     }
 
-    /// All columns of the grid.
+    /// Number of columns of the grid.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.grid.window().columns

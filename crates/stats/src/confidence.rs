@@ -17,9 +17,9 @@ pub(crate) const TWO_SIDED: f64 = 0.025;
 /// A 95 % confidence interval of a percentile, as 1-based ranks from the smallest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ci {
-    /// The value of this rank is below the true percentile; none when there are too few I/Os.
+    /// The value of this rank is at most the true percentile, but in 2.5 % of cases; none with too few I/Os.
     pub lo_rank: Option<u64>,
-    /// The value of this rank is above the true percentile; none when there are too few I/Os.
+    /// The value of this rank is at least the true percentile, but in 2.5 % of cases; none with too few I/Os.
     pub hi_rank: Option<u64>,
 }
 

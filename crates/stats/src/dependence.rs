@@ -165,8 +165,7 @@ impl Dependence {
         (1..FEWEST_SLICES).contains(&slices).then(|| FEWEST_SLICES as f64 / slices as f64)
     }
 
-    /// Every level of the grid that I/Os lie between, rising, with one beyond the last I/O. Empty without
-    /// a grid.
+    /// Every level of the grid that I/Os lie between, rising, with one beyond the last I/O. Empty without I/Os.
     pub(crate) fn levels(&self) -> &[LevelEffect] {
         self.levels.get_or_init(|| LevelSums::of(&self.grid).levels())
     }

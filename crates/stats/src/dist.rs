@@ -185,7 +185,7 @@ impl Dist {
         })
     }
 
-    /// The distribution of both sets of values together.
+    /// The distribution of both sets of values together. Errors: when the total exceeds 64 bits.
     pub fn merge(&self, other: &Self) -> Result<Self, DistError> {
         let total = self.count().checked_add(other.count());
         total.ok_or(DistError::CountOverflow)?;

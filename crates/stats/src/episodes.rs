@@ -55,8 +55,7 @@ impl Episodes {
         self.list.iter().rev().max_by_key(|e| e.count)
     }
 
-    /// Whether one episode holds more than half of the exceedances, so that the percentile hangs
-    /// on a single event and must be shown with its episode-based interval.
+    /// Whether one episode holds more than half of the exceedances, so that the percentile hangs on a single event.
     #[must_use]
     pub fn is_dominated(&self) -> bool {
         self.largest().is_some_and(|e| u128::from(e.count) * 2 > u128::from(self.exceedances))

@@ -30,7 +30,7 @@ pub struct DemandPoint {
 pub enum Knee {
     /// At the point of this index.
     At(usize),
-    /// Fewer than three points.
+    /// Fewer than three points, or no work done at any.
     TooFew,
     /// The lowest demand, a rate, was missed.
     BelowRange,

@@ -2,8 +2,8 @@
 
 use std::f64::consts::PI;
 
-/// Variance of a step of which the sum over all steps varies as if steps were independent, from the mean of the
-/// lowest cosine terms (Müller, Econometrica 75, 2007; Lazarus, Lewis, Stock and Watson, JBES 36, 2018). Of steps
+/// The variance of independent steps whose sum would vary as much as the sum of these, from the mean of the lowest
+/// cosine terms (Müller, Econometrica 75, 2007; Lazarus, Lewis, Stock and Watson, JBES 36, 2018). Of steps
 /// that are independent it has as many degrees of freedom as terms; terms are fewer than steps.
 pub(crate) fn long_run_variance(deviations: &[f64], terms: usize) -> f64 {
     let n = deviations.len() as f64;

@@ -51,8 +51,8 @@ pub struct SeriesOutcome {
     pub done: Vec<PointResult>,
 }
 
-/// Runs a series to its end. Errors: as the first run, when that cannot begin: nothing was measured
-/// then. Later errors are shown and end the series; what was measured is kept.
+/// Runs a series to its end. Errors: `Usage` or `Unavailable` where it cannot be resumed, and as the first run when
+/// that cannot begin: nothing was measured then. Later ones are shown and end the series; what was measured is kept.
 pub fn run_series(
     method: &mut dyn Method,
     host: &mut dyn Host,
@@ -290,7 +290,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Keeps a result: in memory, in `series.json`, on the console.
+    /// Keeps a result: in memory, in `series.json`, in `report.json`.
     fn add(&mut self, result: PointResult) -> Result<()> {
         let id = &result.point.id;
         if let Some(entry) = self.file.points.iter_mut().find(|p| p.id == *id) {
@@ -305,7 +305,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// The console's line for one of the first `points`, the last of them.
+    /// Shows the console's line for the last of the first `points` results.
     fn show_line(&mut self, points: usize) {
         let left = self.left_ns().filter(|_| points == self.done.len());
         let announced = self.method.head().announced;

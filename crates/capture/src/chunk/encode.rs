@@ -34,11 +34,11 @@ pub struct ShortRecord {
     pub key: u64,
 }
 
-/// A number of an I/O is too large for a short record.
+/// A short record cannot hold the I/O: a number is too large, the offset off the unit, or the size in no table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DoesNotFit;
 
-/// Packs records into the words of a chunk. Lives as long as a worker's phase, over many chunks.
+/// Packs records into the words of one chunk; the next chunk takes an encoder of its own.
 #[derive(Debug, Clone)]
 pub struct ChunkEncoder {
     columns: OptionalWords,

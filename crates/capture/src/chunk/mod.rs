@@ -1,7 +1,7 @@
 //! Capture chunks: every I/O of one worker in packed words, as the hot loop writes them.
 //!
 //! This file has the format; [`ChunkEncoder`] is called by the recorder for each I/O, and [`ChunkReader`]
-//! turns chunks back into [`taillight_core::Record`]s. The engine maps and pre-faults the memory;
+//! turns chunks back into [`taillight_core::Record`]s. The pool maps and pre-faults the memory;
 //! `ios.parquet` is the format at rest.
 //!
 //! A chunk is a 4 KiB header, then 64-bit little-endian words. A record is one of

@@ -23,7 +23,7 @@ pub enum ChunkRelease {
     /// After `ios.parquet` has its name: a crash in between loses nothing.
     AtEnd,
     /// Each one as it has been read: takes no memory beyond the chunks, but a crash loses what
-    /// was read. Such a conversion cannot be stopped.
+    /// was read. Such a conversion cannot be stopped once it writes.
     AsRead,
 }
 

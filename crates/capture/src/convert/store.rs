@@ -9,7 +9,7 @@ use taillight_rundir::atomic::cannot;
 
 use crate::chunk::{HEADER_BYTES, Header, LONG_WORDS};
 
-/// Chunks by number, in no particular order. The engine implements it over its mappings.
+/// Chunks by number, in no particular order. [`crate::FullChunks`] are those of a pool.
 pub trait ChunkStore {
     /// How many there are. Never changes.
     fn count(&self) -> usize;

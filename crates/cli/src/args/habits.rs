@@ -13,8 +13,8 @@ const COMMANDS: [&str; 2] = ["run", "search"];
 /// Flags of fio that say what holds here anyway.
 const NEEDLESS: [&str; 3] = ["--time_based", "--group_reporting", "--thread"];
 
-/// The words with the habits in them put into ours, and what was read how. Errors: `Usage` for a rate that
-/// does not say what it counts.
+/// The words, those of fio replaced by ours, and a note for each replacement; only of `run` and `search`, and up to
+/// `--`. Errors: `Usage` for a rate that does not say what it counts.
 pub fn understood(words: Vec<OsString>, cli: &Command) -> Result<(Vec<OsString>, Vec<String>)> {
     let name = words.iter().skip(1).find_map(|w| cli.find_subcommand(w)).map(Command::get_name);
     let Some(name) = name.filter(|name| COMMANDS.contains(name)) else {
@@ -67,7 +67,7 @@ pub fn understood(words: Vec<OsString>, cli: &Command) -> Result<(Vec<OsString>,
     Ok((out, notes))
 }
 
-/// Whether reads and writes are mixed, or nothing says what is done.
+/// Whether the last `--rw` mixes reads and writes, or there is none.
 fn mixes(words: &[OsString]) -> bool {
     let texts: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
     let of = |(at, word): (usize, &std::borrow::Cow<'_, str>)| {
@@ -79,7 +79,7 @@ fn mixes(words: &[OsString]) -> bool {
     last.is_none_or(|rw| ["rw", "readwrite", "randrw"].contains(&rw.as_str()))
 }
 
-/// What a flag with this value is here; none for what is ours already, or known to nobody.
+/// Our words for a flag with this value; none for what is ours already, or known to nobody. Errors: as [`rate`] says.
 fn habit(flag: &str, value: &str, command: &str) -> Result<Option<Vec<String>>> {
     if value.is_empty() {
         return Ok(None);
@@ -160,7 +160,7 @@ fn digits(value: &str) -> Option<(&str, &str)> {
     (end > 0).then(|| value.split_at(end))
 }
 
-/// Why a number alone is no rate.
+/// The refusal of a rate that is a bare number or size; none for one with `/`, `.` or `,`, and for what is no number.
 fn rate(value: &str) -> Option<Error> {
     let bytes = size(value).or_else(|| digits(value).map(|_| value.to_owned()))?;
     if value.contains(['/', '.', ',']) {
@@ -198,7 +198,7 @@ fn reads(percent: u32) -> Option<Vec<String>> {
     Some(vec!["--set".to_owned(), format!("workload.0.mix={mix}")])
 }
 
-/// An engine of fio.
+/// An engine of fio in our words; none for one that has no equivalent.
 fn engine(name: &str) -> Option<Vec<String>> {
     let ours = match name {
         "libaio" | "io_uring" | "posixaio" => "uring",

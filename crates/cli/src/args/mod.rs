@@ -510,11 +510,11 @@ fn result_unit() -> impl clap::builder::TypedValueParser<Value = ResultUnit> {
 
 /// The table of a run or a series, as a format of `export`.
 pub const CSV: &str = "csv";
-/// Name of a run's metrics.
+/// A run's intervals as metrics, with their times.
 pub const OPENMETRICS: &str = "openmetrics";
 /// What a run counted in all, as metrics without a time.
 pub const PROMETHEUS: &str = "prometheus";
-/// The same, sent to a server.
+/// The intervals of [`OPENMETRICS`], sent to a server.
 pub const REMOTE_WRITE: &str = "remote-write";
 
 fn export_formats() -> PossibleValuesParser {

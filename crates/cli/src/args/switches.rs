@@ -8,7 +8,7 @@ use std::path::Path;
 
 use clap::{Arg, Command};
 
-/// The words, each value that stands apart from a flag which can do without joined to it.
+/// The words, with the value behind a flag that can do without one joined to the flag.
 pub fn joined(words: Vec<OsString>, cli: &Command) -> Vec<OsString> {
     let name = words.iter().skip(1).find_map(|w| cli.find_subcommand(w));
     let Some(command) = name else { return words };
@@ -40,8 +40,8 @@ fn switch<'a>(command: &'a Command, word: &OsString) -> Option<&'a Arg> {
     command.get_arguments().filter(optional).find(|arg| arg.get_long() == Some(long))
 }
 
-/// Whether a word after the flag is its value: one of those it knows, else one that can be nothing
-/// else. What is no value it knows is then refused by its name.
+/// Whether a word after the flag is its value: one that the flag knows, else one that can be nothing else,
+/// which clap then refuses by the flag's name.
 fn fits(command: &Command, flag: &Arg, word: &str) -> bool {
     let known = flag.get_possible_values();
     let file = word.contains(['.', '/']) || Path::new(word).exists();

@@ -1,5 +1,5 @@
-//! What no word of a command line may be, whatever the command: a secret, which everybody on the machine sees, or
-//! for commands that keep their command line in manifests, no text. Called before the command line is parsed.
+//! Refuses words that no command line may hold: a secret, which everybody on the machine sees, and for commands that
+//! keep their command line in manifests, what is no UTF-8 text. Called before the command line is parsed.
 
 use std::ffi::OsString;
 use std::path::Path;

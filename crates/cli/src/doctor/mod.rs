@@ -54,8 +54,8 @@ impl Check {
     }
 }
 
-/// Runs the command. Errors: `Usage` for the address of no server; `Unavailable` when standard output
-/// cannot be written.
+/// Runs the command; the exit code is 0 whatever the checks say. Errors: `Usage` for the address of no server;
+/// `Unavailable` when standard output cannot be written.
 pub fn main(args: &DoctorArgs) -> Result<Exit> {
     let sys = Sys::default();
     let path = args.path.as_deref().unwrap_or(std::path::Path::new("."));

@@ -1,4 +1,4 @@
-//! Checks of what tracing the layers below needs: in short, and with `--trace` every single thing
+//! Checks of what tracing the layers below needs: in short, and with `--trace` or `-v` every single thing
 //! that a traced run uses, and the backend that it would take here.
 
 use std::path::Path;

@@ -32,7 +32,7 @@ impl RankPeer {
     }
 }
 
-/// A rank of itself.
+/// What a rank says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Its host and process.

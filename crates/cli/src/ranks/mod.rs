@@ -77,7 +77,8 @@ pub struct RunOrder {
     pub leader_of: Vec<Option<u32>>,
 }
 
-/// Does something with the ranks. None where this process is alone.
+/// Does something with the ranks, under a lock: a call inside `what` would wait for ever. None where this process is
+/// alone.
 pub fn with<T>(what: impl FnOnce(&mut Company) -> T) -> Option<T> {
     let company = COMPANY.get()?;
     Some(what(&mut company.lock().unwrap_or_else(PoisonError::into_inner)))
@@ -183,7 +184,7 @@ fn enter(ranks: &mut Ranks, hello: Result<Hello>) -> Result<Vec<Hello>> {
     Ok(hellos)
 }
 
-/// Sends an order to all other ranks.
+/// Sends an order to all other ranks; one that cannot be sent is shown.
 pub fn tell(order: &RankOrder) {
     let sent = with(|all| {
         let patience = Patience::of(Duration::from_secs(30));

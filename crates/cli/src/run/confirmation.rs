@@ -29,7 +29,7 @@ fn word(host: &str, target: &RankTarget) -> String {
 }
 
 /// Confirmations as the command line has them, those in files (`@FILE`, one a line) among them. Errors: `Usage` for
-/// one that names no host.
+/// one that is not HOST:ID, and for a file that cannot be read.
 pub fn listed(destroy: &[String]) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for word in destroy {
@@ -84,8 +84,8 @@ pub fn with_words(e: Error, order: &RunOrder, rank: u32, plan: &Plan) -> Error {
     e.hint(format!("what it is there must be confirmed as such: {}", words.join(" ")))
 }
 
-/// Shows what all ranks drive, and refuses what cannot be meant. Errors: `Refused` where ranks that are to have their own
-/// have the same, or share what only one process of a host can have.
+/// Prints what all ranks drive. Errors: `Refused` where two ranks have one local target although each is to have its
+/// own, two ranks of a host share a device, or a device to be shared is not shown to be one on all hosts.
 pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()> {
     let mut seen: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (rank, targets) in all.iter().enumerate() {
@@ -141,8 +141,8 @@ fn device_id(target: &RankTarget) -> Option<(Option<[Option<&String>; 3]>, Strin
     device.then(|| (wwid, target.id().unwrap_or_default()))
 }
 
-/// A device that ranks share is one device: the same path on each host is none. Errors: `Refused` where its identity differs
-/// or is not known.
+/// Whether a device that ranks share is one device; the same path on each host does not show it. Errors: `Refused`
+/// where its identity differs or is not known.
 fn one_device(order: &RunOrder, all: &[Vec<RankTarget>]) -> Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
     for (rank, targets) in all.iter().enumerate().skip(1) {

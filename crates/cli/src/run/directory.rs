@@ -25,8 +25,8 @@ pub struct NewRun {
     fresh: bool,
 }
 
-/// Makes the directory with a manifest that says "running". Errors: `Usage` when the output
-/// directory holds something; `Unavailable` when it cannot be written.
+/// Makes the directory with a manifest that says "running", and `job.toml`. Errors: `Usage` when the output directory
+/// holds something, or it and a target lie in each other; `Unavailable` when it cannot be written.
 pub fn create(
     plan: &Plan,
     job: Option<&JobSource>,

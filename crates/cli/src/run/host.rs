@@ -1,6 +1,6 @@
 //! What a series needs of this program: opening targets, single runs, reports, the console, as the
-//! implementation of [`Host`]. The runner in `taillight-suite` decides the order of runs. Used by `run` and
-//! `suite`.
+//! implementation of [`Host`]. The runner in `taillight-suite` decides the order of runs. Used by every command that
+//! runs a series.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

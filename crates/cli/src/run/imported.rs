@@ -28,8 +28,8 @@ pub struct NamedJob {
     source: JobSource,
 }
 
-/// The jobs of a file in another format; `None` for our own. Errors: `Usage` when an option of the
-/// file has no equivalent.
+/// The jobs of a file in another format, whose notes are shown; `None` for our own. A fio file also sets how this
+/// process writes its output. Errors: `Usage` when an option of the file has no equivalent.
 pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
     let Some(format) = taillight_import::detect(&source.name, &source.text) else {
         return Ok(None);
@@ -52,8 +52,8 @@ pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
     Ok(Some(named.collect()))
 }
 
-/// Runs the jobs in order. The exit code is the worst one. Errors: `Usage` before anything is
-/// touched; later ones are shown and end the series.
+/// Runs the jobs in order. The exit code is the worst one. Errors: `Usage`, or what would refuse one of the jobs,
+/// before anything is touched; of several jobs later ones are shown and end the series.
 pub fn run(
     args: &RunArgs,
     file: &JobSource,

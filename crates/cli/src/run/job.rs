@@ -220,7 +220,7 @@ fn server(path: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// An error of a server that cannot be reached and that perhaps was meant as a file.
+/// The error, with a hint where the address of a server that cannot be reached may be meant as a file.
 pub fn or_a_file(args: &RunArgs, e: Error) -> Error {
     let path = args.path.as_deref().filter(|_| args.driver.is_none() && args.job.is_none());
     match path.filter(|path| server(path).is_some() && e.kind() == ErrorKind::Unavailable) {
@@ -234,8 +234,8 @@ pub fn or_a_file(args: &RunArgs, e: Error) -> Error {
     }
 }
 
-/// The driver of a path that is given without one. Errors: `Usage` for HOST:PORT with a port that none is, and
-/// for an address that no driver has.
+/// The driver of a path that is given without one. Errors: `Usage` for HOST:PORT with a port above 65535, and for an
+/// address that no driver has.
 pub fn driver_of(path: &str) -> Result<&'static str> {
     check_scheme(path)?;
     let server = server(path);

@@ -324,7 +324,7 @@ impl RankSeat {
         ranks::with(|all| all.ranks.collect(step, (), Patience::of(SHORT)).map(drop));
     }
 
-    /// All look at their targets, one refusal stops all; then they are opened, one after another where they share one.
+    /// All look at their targets, one refusal stops all; then they are opened, by rank 0 first where they share one.
     pub fn open(
         &self,
         targets: TargetsRequest<'_>,
@@ -378,8 +378,8 @@ impl RankSeat {
         loaded
     }
 
-    /// All sessions are ready: clocks are measured, and rank 0 names the stamp at which all begin. None on this
-    /// rank's own clock.
+    /// All sessions are ready: clocks are measured, and rank 0 names the stamp at which all begin. Gives that stamp on
+    /// this rank's own clock; 0 on virtual time.
     pub fn start(&self, is_virtual: bool) -> Result<Stamp> {
         agree("getting ready", Ok(()))?;
         let clocks = self.measure_clocks()?;
@@ -587,7 +587,7 @@ pub fn of_first(plan: &Plan, destroy: &[String]) -> Result<Option<(Plan, Vec<Str
     Ok(Some((own, destroy)))
 }
 
-/// An error for somebody else.
+/// A copy of an error, to be sent to other ranks.
 fn same(e: &Error) -> Error {
     Error::new(e.kind(), e.to_string()).hint_some(e.hint_text().map(str::to_owned))
 }

@@ -35,9 +35,9 @@ const SMALL: [&str; 6] = [
     names::HISTOGRAMS,
     names::VERIFY,
 ];
-/// In their place, of each that is there and does not come.
+/// Prefix of the name that is sent in place of a file that is there and does not come.
 const STAYED: &str = "stayed ";
-/// Largest of them, bytes.
+/// Largest file that is sent, bytes.
 const MOST: u64 = 64 << 20;
 
 /// What rank 0 wants of the others at the end.

@@ -19,8 +19,8 @@ use super::{LiveViews, RunHost, Signals, directory, job, ranked, run_method};
 use crate::args::{LiveArgs, RunArgs};
 use crate::{output, report};
 
-/// Runs the job once for each point. Errors: `Usage` before anything is touched; later ones are
-/// shown and end the series.
+/// Runs the job once for each point. Errors: `Usage`, or what opening a target would refuse, before anything is
+/// touched; later ones are shown and end the series.
 pub fn run(
     args: &RunArgs,
     source: Option<JobSource>,
@@ -76,8 +76,8 @@ pub fn run_prepared(
     run_planned(method.as_mut(), &plans, work_directory, place, resumed)
 }
 
-/// Runs a method whose plans are known, or shows them; `work_directory` is made where it is not there.
-/// Errors: as [`run`].
+/// Runs a method whose plans are known, or shows them; `work_directory` is made where it is not there, and one that
+/// was made is removed at the end if it is empty. Errors: as [`run`].
 pub fn run_planned(
     method: &mut dyn Method,
     plans: &[Plan],

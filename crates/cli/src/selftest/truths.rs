@@ -84,7 +84,7 @@ workload = [{ mix = "read", access = "random", arrival = { kind = "constant", ra
 qos = { ceilings = [{ ceiling = "500ms", at = "90" }] }
 "#;
 
-/// How many requests wait longer than half a second, by the arithmetic of a queue.
+/// How many requests are answered later than `over_ns` after they were due, by the arithmetic of a queue.
 fn stalled(over_ns: u64) -> u64 {
     const SERVICE_NS: u64 = 100_000;
     const STALL_NS: std::ops::Range<u64> = 2_000_000_000..3_000_000_000;

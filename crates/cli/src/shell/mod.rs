@@ -1,5 +1,5 @@
-//! `taillight completions` and `taillight man`: what a shell and `man` know of the command line, from
-//! the definitions that parse it. Packages install what these print.
+//! `taillight completions`, `taillight man` and `taillight help`: what a shell, `man` and a reader know of the command
+//! line, from the definitions that parse it. Packages install what the first two print.
 
 use std::io::Write as _;
 
@@ -86,8 +86,8 @@ fn with_values(cli: Command) -> Command {
     .mut_subcommand("drivers", |c| c.mut_arg("name", |a| a.value_parser(drivers())))
 }
 
-/// `taillight man [DIR]`: every page into a directory, or the page of the program itself. Errors:
-/// `Unavailable` when it cannot be written.
+/// `taillight man [DIR]`: every page into a directory, or the page of the program itself to standard output. Errors:
+/// `Usage` for a file there that is no page of ours; `Unavailable` when a page cannot be written.
 pub fn man(args: &ManArgs) -> Result<Exit> {
     let pages = pages();
     let Some(dir) = &args.dir else {

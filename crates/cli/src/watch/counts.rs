@@ -76,8 +76,8 @@ impl Counts {
         &self.before
     }
 
-    /// Each kind, and whether every one of it was counted; `seen` are reads, writes and syncs that could not be
-    /// missed ([`Watching::counted`]), `kernel` the calls that read and wrote of all threads that were ever watched.
+    /// Each kind, and whether every one of it was counted; `seen` are reads, writes, syncs and page faults
+    /// ([`Watching::counted`]), `kernel` the calls that read and wrote of all threads that were ever watched.
     pub fn ops(&self, seen: [u64; 4], kernel: [u64; 2], slower_ns: u64) -> Vec<WatchedOp> {
         let kernel = |which: usize| kernel[which].saturating_sub(self.earlier[which]);
         let of = |(op, tally): (&OpKind, &CallTally)| {

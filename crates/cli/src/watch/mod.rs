@@ -155,7 +155,8 @@ fn cost_share(text: &str) -> Result<f64> {
 /// What was seen since, as the collector tells it.
 type Told = (Vec<LayerRow>, u64);
 
-/// Runs the command. Errors: `Usage` and `Unavailable` for what cannot be watched. What was seen is kept.
+/// Runs the command. The exit code is that of the program where it is not 0, else that of the report, in which failed
+/// I/Os count as 0. Errors: `Usage` and `Unavailable` for what cannot be watched. What was seen is kept.
 pub fn main(args: &WatchArgs) -> Result<u8> {
     let asked = Asked::of(args)?;
     let subject = Subject::of(args)?;
@@ -335,8 +336,8 @@ impl ActiveWatch {
         }
     }
 
-    /// Once a second: those that others moved into the control group. Those beyond what can be watched are told at
-    /// the start.
+    /// Once a second: takes up processes that were moved into the control group. One that cannot be watched is passed
+    /// over without a word.
     fn follow_up(&mut self) {
         if matches!(self.subject, Subject::Group(_)) {
             let _ = self.take_up();

@@ -1,6 +1,6 @@
 //! When a figure changed over nights of runs, and whether the newest night stands out: reads nights of runs,
-//! writes `changes.json` and its texts. The newest night alone is never more than a suspect; runs of the
-//! same job decide. The statistics are in `taillight_stats::compare`.
+//! makes the content of `changes.json` and its texts. The newest night alone is never more than a suspect;
+//! runs of the same job decide. The statistics are in `taillight_stats::compare`.
 
 mod nights;
 #[cfg(test)]
@@ -36,7 +36,7 @@ const GAP: f64 = 1.6;
 pub struct HistoryRequest {
     /// Runs that began within this time of the first one are one night.
     pub night: Span,
-    /// Figures by name, like (read, p99); empty = those that most nights have.
+    /// Figures by name, like (read, p99); empty = those that at least half of the nights have.
     pub figures: Vec<(OpKind, String)>,
     /// Whether runs count that are not complete or had I/O errors.
     pub anyway: bool,
@@ -131,8 +131,8 @@ fn gaps(nights: &[Night]) -> Vec<HistoryGap> {
 
 type NightValues = ((OpKind, Figure), Vec<Option<f64>>);
 
-/// Every figure that is asked for or that most nights have, night by night. Errors: `Usage` where there is
-/// none.
+/// Every figure that is asked for or that at least half of the nights have, night by night. Errors: `Usage`
+/// where there is none, or none of an asked one.
 fn values(nights: &[Night], request: &HistoryRequest) -> Result<Vec<NightValues>> {
     let runs = || nights.iter().flat_map(|night| &night.runs);
     let mut ops: Vec<OpKind> = runs().flat_map(|run| run.summary.ops.keys().copied()).collect();

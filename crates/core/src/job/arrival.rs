@@ -62,8 +62,8 @@ fn syntax(kind: ArrivalKind) -> ArrivalSyntax {
     ArrivalSyntax { name, fields, example }
 }
 
-/// The arrival of the workload whose rate a search varies: Poisson where a rate has no kind, and a kind
-/// takes its rate from the search.
+/// Completes the arrival of the workload whose rate a search varies: Poisson where a rate is written without a
+/// kind; a constant or Poisson kind without a rate gets that from which the search begins.
 pub(super) fn searched(form: ArrivalForm, from: Rate) -> ArrivalForm {
     let mut table = form.0;
     let alone = written(&table) == ["rate"];

@@ -11,9 +11,9 @@ use crate::units::ByteSize;
 /// No device takes smaller blocks than these, bytes.
 const SECTOR: u64 = 512;
 
-/// Checks the workloads of a target (see [`Plan::all_targets`]) against its opened data set of `size` bytes whose offsets and sizes must
-/// be multiples of `align` (the direct I/O alignment of the target). Errors: `Usage`, naming the
-/// field.
+/// Checks the workloads of a target (see [`Plan::all_targets`]) against its opened data set of `size` bytes, whose
+/// offsets and sizes must be multiples of `align` (the direct I/O alignment of the target). Workloads with keys pass.
+/// Errors: `Usage`, naming the field.
 pub fn check_extents(plan: &Plan, target: Option<&str>, size: u64, align: u64) -> Result<()> {
     for (i, w) in plan.workloads.iter().enumerate() {
         if w.keys.is_some() || w.target.as_deref() != target {
@@ -32,7 +32,7 @@ pub fn check_ledger(plan: &Plan, size: u64, machine: MachineMemory) -> Result<()
     ledger(plan, Some(ByteSize(size)), machine).map_err(|c| c.into_error(None))
 }
 
-/// The sizes given in the plan: they must divide as well.
+/// Checks workloads against the sizes given in the plan, which must also divide into blocks.
 pub(super) fn written_sizes(plan: &Plan) -> Result<(), ValidationError> {
     for (i, w) in plan.workloads.iter().enumerate() {
         let Some(size) = plan.target_of(w).size.filter(|_| w.keys.is_none()) else {

@@ -2,7 +2,7 @@
 
 use crate::Error;
 
-/// A file that is not TOML.
+/// The error (`Usage`) for a job that is not TOML; `place` names the place of a byte of `text`.
 pub(super) fn syntax(
     e: &toml::de::Error,
     text: &str,

@@ -61,7 +61,7 @@ pub type ReadFile<'a> = &'a dyn Fn(&str) -> std::io::Result<String>;
 pub struct MachineMemory {
     /// Memory the capture may take if the job does not say: a quarter of what is free.
     pub capture_budget: ByteSize,
-    /// Memory that can be had for buffers.
+    /// Memory that is free for buffers and capture.
     pub free_memory: ByteSize,
 }
 
@@ -79,7 +79,7 @@ pub enum FlagValue<'a> {
 pub struct Job {
     file_name: Option<String>,
     text: String,
-    /// The text was made of values: its lines mean nothing to anybody.
+    /// The text was made from values by a program: messages name its fields, not its lines.
     synthetic: bool,
     edits: Vec<tree::Edit>,
     /// Of `--sweep`.
@@ -138,8 +138,8 @@ impl Job {
         self.apply(origin, path.trim(), FlagValue::Toml(value.trim()))
     }
 
-    /// Applies the value of `flag` (its name, for messages) to the field at `path`. Errors: `Usage`
-    /// for a value that does not fit.
+    /// Applies the value of `flag` (its name, for messages) to the field at `path`. Errors: `Usage` for an unknown
+    /// path or a value that does not fit; the job keeps the value and is of no more use.
     pub fn apply(&mut self, flag: &str, path: &str, value: FlagValue<'_>) -> Result<()> {
         self.edits.push(tree::Edit::new(flag, path, value)?);
         // The next flag may give what a new table still lacks.
@@ -170,8 +170,8 @@ impl Job {
     }
 
     /// The plan: defaults filled in and everything checked that can be before the target opens.
-    /// `read_file` gives the text of a block-size file. Errors: `Usage` for a plan that cannot
-    /// work; each message says what to change.
+    /// `read_file` gives the text of a block-size file. Errors: `Usage` for a plan that cannot work, and for a job
+    /// with a sweep; `Unavailable` for one that this machine cannot do. Each message says what to change.
     pub fn resolve(
         &self,
         drivers: &dyn DriverView,

@@ -35,7 +35,7 @@ enum Mismatch {
 }
 
 impl Mismatch {
-    /// What is wrong; and which names are known, where one of them was meant.
+    /// What is wrong; and a hint with the known names, where a name is unknown.
     fn describe(&self) -> (String, Option<String>) {
         match self {
             Mismatch::UnknownField { given, known } => {
@@ -55,14 +55,14 @@ impl Mismatch {
 #[derive(Debug)]
 pub(crate) struct FieldError {
     mismatch: Box<Mismatch>,
-    /// Names from the root to the field, the last one first.
+    /// Names on the way from the field up to the root.
     path: Vec<String>,
     /// Where in the text of the job the value or the unknown name begins.
     at: Option<usize>,
 }
 
 impl FieldError {
-    /// Whether something is only not there yet.
+    /// Whether a field is missing, which a later flag may still give.
     pub(super) fn is_missing(&self) -> bool {
         matches!(*self.mismatch, Mismatch::Missing(_))
     }

@@ -118,7 +118,7 @@ impl Resolver<'_> {
         Ok((target, bound.capabilities))
     }
 
-    /// Reads the traces of the workloads: what they do is then theirs. Returns the memory that they leave free.
+    /// Reads the traces of the workloads, and fills in what they say. Returns the free memory that they leave, bytes.
     fn traces(
         &self,
         workloads: &mut [WorkloadTable],
@@ -133,7 +133,7 @@ impl Resolver<'_> {
             let keyed = can.of(w.target.as_deref()).keyed();
             replay::settings(w, run, keyed, &path).map_err(|c| self.error(c))?;
             let Some(trace) = &w.trace else { continue };
-            // Read once more into another order, it is there twice for a moment.
+            // Put into another order, a trace is in memory twice for a moment.
             let ops = self.drivers.trace(trace, free / (2 * ReplayOps::OP_BYTES));
             let ops =
                 ops.map_err(|e| e.with_some("at", (self.locate)(&format!("{path}.trace"))))?;
@@ -148,7 +148,7 @@ impl Resolver<'_> {
         Ok(free)
     }
 
-    /// Settings of a trace that is not made, and a backend that is no more, are mistakes.
+    /// Refuses settings of `[trace]` without a mode, and the backend that was removed.
     fn trace(&self, trace: &TracePlan) -> Result<(), ValidationError> {
         let settings = ["trace.threshold", "trace.rung", "trace.backend", "trace.buffer"];
         if !(self.given)("trace.mode")
@@ -214,7 +214,7 @@ fn run(table: RunTable, default_name: String, default_duration: Option<Span>) ->
     }
 }
 
-/// The arrival of the workload that a search over rates varies.
+/// Completes the arrival of the workload that a search over rates varies.
 fn searched(workloads: &mut [WorkloadTable], search: &SearchPlan) {
     let Some(rate) = search.rate else { return };
     let one = workloads.len() == 1;
@@ -344,7 +344,7 @@ fn mix(
     Ok(kept)
 }
 
-/// Sizes by operation without those of operations that are not done; of a single one they are its own.
+/// Sizes by operation without those of operations that are not in the mix; for a mix of one operation, its size alone.
 fn of_mix(sizes: BlockSize, mix: &[MixPart]) -> BlockSize {
     let BlockSize::ByOp(mut sizes) = sizes else {
         return sizes;

@@ -170,8 +170,8 @@ impl SweepTable {
 }
 
 impl Job {
-    /// Applies `--sweep`: `workload.0.queue_depth=1,2,4`. It takes the place of a list of the file
-    /// for the same field. Errors: `Usage` for what has no values.
+    /// Applies `--sweep`: `workload.0.queue_depth=1,2,4`. It takes the place of a list of the file for the same
+    /// field; whether there is such a field is not checked. Errors: `Usage` for what has no values.
     pub fn add_sweep(&mut self, assignment: &str) -> Result<()> {
         let example = "write --sweep PATH=V,V, for example --sweep workload.0.queue_depth=1,2,4";
         let Some((path, values)) = assignment.split_once('=') else {
@@ -192,8 +192,8 @@ impl Job {
         Ok(())
     }
 
-    /// The sweep that the job asks for, which is taken out of it: what is left has a plan. Errors:
-    /// `Usage` for a sweep that makes no sense.
+    /// Takes the sweep out of the job, which then has a plan; `None` where it asks for none. Errors: `Usage` for a
+    /// sweep that makes no sense, or of a field that the command line sets.
     pub fn take_sweep(&mut self) -> Result<Option<SweepTable>> {
         let flags = std::mem::take(&mut self.sweeps);
         let written = self.written()?.sweep;
@@ -248,7 +248,7 @@ fn split(text: &str) -> Option<Vec<&str>> {
     (depth == 0 && quote.is_none()).then_some(parts)
 }
 
-/// A value as `--set` reads it: what is no TOML value is text.
+/// A value as `--set` reads it: what is no TOML value is text, but none where it begins like a list, table or text.
 fn value(text: &str) -> Option<toml::Value> {
     let parsed = toml::from_str::<toml::Table>(&format!("v = {text}")).ok();
     let only = parsed.filter(|table| table.len() == 1).and_then(|mut table| table.remove("v"));

@@ -109,7 +109,8 @@ impl Job {
         Ok(root)
     }
 
-    /// A job is copied into every run directory. Errors: `Usage` with the field and its place, without the secret.
+    /// Refuses secrets: a job is copied into every run directory. Errors: `Usage` with field and place, without the
+    /// secret.
     fn refuse_secrets(&self, above: &str, table: &DeTable<'_>) -> Result<()> {
         for (name, value) in table {
             let path = format!("{above}{}", name.get_ref());

@@ -60,8 +60,8 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// The job as a file for people: a table for each noun, with what differs from its default; what
-    /// lies deeper on one line. Errors: `Internal` when a value has no TOML form.
+    /// The job as a file for people: a heading for each table and each table in it, with what differs from its
+    /// default; what a workload holds on one line each. Errors: `Internal` when a value has no TOML form.
     pub fn to_toml(&self) -> Result<String> {
         let table = |job: &JobFile| {
             toml::Table::try_from(job)

@@ -47,7 +47,7 @@ pub mod mix {
         d.deserialize_map(MixVisitor)
     }
 
-    /// Reads the entries of a table of weights.
+    /// Reads the entries of a table of weights, into the order of `OpKind`.
     pub(crate) fn shares<'de, A: de::MapAccess<'de>>(mut map: A) -> Result<Vec<MixPart>, A::Error> {
         let mut parts: Vec<MixPart> = Vec::new();
         while let Some(op) = map.next_key::<OpKind>()? {

@@ -48,7 +48,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// None of a rate.
+    /// The percentile; `None` for a rate.
     pub fn percentile(self) -> Option<Percentile> {
         match self {
             Figure::Rate => None,

@@ -437,8 +437,8 @@ impl Plan {
         toml::to_string(self)
             .map_err(|e| crate::Error::internal("the plan cannot be written as TOML").source(e))
     }
-    /// The mean of those that are to be outstanding over so long a measure phase, ns, of which a workload may have
-    /// a part only.
+    /// Mean operations outstanding over a measure phase of `measured_ns`; a workload that runs for a part of it counts
+    /// for that part.
     pub fn mean_outstanding(&self, measured_ns: u64) -> f64 {
         let of = |w: &WorkloadPlan| {
             let window = w.window_ns(measured_ns);

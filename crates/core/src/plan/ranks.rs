@@ -87,7 +87,7 @@ impl Plan {
     }
 
     /// The plan of one rank; `own` gives a rank's own name of a target's path. Errors: `Usage` where the plan
-    /// cannot be shared so.
+    /// cannot be shared so; those of `own`.
     pub fn for_rank(&self, place: RankPlace, own: OwnPath<'_>) -> Result<Plan> {
         let mut plan = self.clone();
         plan.ranks = Some(place);

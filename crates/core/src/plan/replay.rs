@@ -157,7 +157,7 @@ impl ReplayOps {
         merged
     }
 
-    /// The times at another speed, each by itself in whole ns; a speed counts in millionths.
+    /// Divides the times by `speed`, each by itself in whole ns; the speed is rounded to millionths.
     pub fn at_speed(&mut self, speed: f64) {
         let millionths = ((speed * 1e6).round() as i128).max(1);
         let scaled =
@@ -186,8 +186,8 @@ impl ReplayOps {
         Ok(())
     }
 
-    /// Makes it fit a target of `size` bytes; offsets and sizes stay multiples of `align`. Errors: why it
-    /// cannot.
+    /// Makes it fit a target of `size` bytes, unless it does already; offsets and sizes stay multiples of `align`.
+    /// Errors: why it cannot.
     pub fn fit(&mut self, fit: TraceFit, size: u64, align: u64) -> Result<(), String> {
         let end = self.end();
         if end <= size {

@@ -36,8 +36,8 @@ impl Plan {
         (first.min(end), end)
     }
 
-    /// Records that the ledger of a run on keys has a place for: those there are, and as many
-    /// inserts as the run may make.
+    /// Records that the ledger of a run on keys has a place for: those there are, and `run.operations` inserts;
+    /// inserts of a run that ends otherwise have none. `None` without keys.
     pub fn verified_keys(&self) -> Option<u64> {
         let keys = self.workloads.first()?.keys.as_ref()?;
         Some(keys.count.saturating_add(self.run.operations.unwrap_or(0)))

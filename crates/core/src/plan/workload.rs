@@ -117,8 +117,8 @@ pub fn tag_text(name: &str) -> String {
 }
 
 impl WorkloadPlan {
-    /// One worker at depth 1 that does `op` in random blocks of `size` as fast as it goes: where
-    /// programs begin that make plans without a job file.
+    /// One worker at depth 1 that does `op` in random blocks of `size` as fast as it goes: for programs that make
+    /// plans without a job file, to start from.
     pub fn simple(name: &str, op: OpKind, size: ByteSize) -> WorkloadPlan {
         WorkloadPlan {
             name: name.into(),

@@ -1,14 +1,14 @@
 //! Passwords and keys in text that comes from outside: found, so that they are refused, and masked, so that nothing
 //! repeats them (docs/credentials.md). Also in the command lines of other programs.
 //!
-//! What it knows: what stands before the `@` of an address, and the values of names such as `password` or
-//! `X-Amz-Signature`. What it cannot know: a secret without either, but behind the usual options of other programs.
+//! Known are what stands before the `@` of an address, and the values of names such as `password` or
+//! `X-Amz-Signature`; in command lines of other programs also what follows their usual options. No other is.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-/// What to do about one, where it is refused.
+/// The hint of an error that refuses a secret.
 pub const INSTEAD: &str = "remove it from the address, and give passwords and keys by the environment \
      (REDIS_PASSWORD, PGPASSWORD, AWS_SECRET_ACCESS_KEY) or by a credentials file: docs/credentials.md";
 
@@ -61,7 +61,7 @@ impl fmt::Display for SecretKind {
     }
 }
 
-/// Name without what does not tell it from others.
+/// The name without `_` and `-`, in small letters.
 fn plain(name: &str) -> String {
     let told = |c: &char| !matches!(c, '_' | '-');
     name.chars().filter(told).map(|c| c.to_ascii_lowercase()).collect()
@@ -114,11 +114,11 @@ pub fn masked(text: &str) -> Cow<'_, str> {
 
 /// The command line of another program, its words separated by spaces. What may be a secret is masked: a value of a
 /// name or option that sounds like one, user and password of an address, and what follows a one-letter option that
-/// often is one (`-p`). Of words in a word (`sh -c "..."`) all behind the first such is.
+/// often is one (`-p`). In a word that holds several (`sh -c "..."`), all behind its first secret is masked.
 pub fn masked_command<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let mut hide = false;
     let words = words.into_iter().enumerate().map(|(i, word)| {
-        // Who is hidden may be an option all the same: `-p -u me:pw`.
+        // A hidden word may be an option all the same: `-p -u me:pw`.
         let hidden = std::mem::replace(&mut hide, i > 0 && awaits_secret(word));
         if hidden { MASK.to_owned() } else { foreign_word(word, i > 0) }
     });

@@ -85,7 +85,7 @@ fn split(text: &str) -> Option<WrittenNumber<'_>> {
     Some(WrittenNumber { num, den, unit })
 }
 
-/// The value in the smallest unit; else what is wrong with it, where that is not its form.
+/// The value in the smallest unit. Errors: what is wrong with the value; `None` where it is no number with a unit.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, Option<String>> {
     let WrittenNumber { num, den, unit } = split(text).ok_or(None)?;
     let known = units.iter().find(|(name, _)| *name == unit);

@@ -11,7 +11,7 @@ use crate::secret::masked;
 /// What is printed of a text from somewhere else, at most, in characters.
 pub const MOST_FOREIGN: usize = 1000;
 
-/// Three significant digits, without exponent; whole numbers from 100 on.
+/// Three significant digits; whole numbers from 100 on, three decimals below 1, an exponent below 0.001.
 pub fn digits3(value: f64) -> String {
     let size = value.abs();
     if size >= 99.95 {
@@ -80,7 +80,7 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A share of a whole as per cent, with as many digits as it takes to be different from 0 and 100.
+/// A share of a whole as per cent, with up to three decimals where it would else read as 0 or 100.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value == 0.0 || value >= 100.0 {

@@ -1,4 +1,4 @@
-//! The memory itself: aligned for direct I/O, in whole huge pages of its own.
+//! The memory itself: aligned for direct I/O, in whole huge pages of its own, or in a file shared with another process.
 //!
 //! Called by sessions that move data through buffers of their own.
 #![allow(unsafe_code)]
@@ -15,7 +15,7 @@ pub const PAGE: usize = 4096;
 /// are in ordinary pages.
 pub const HUGE: usize = 2 << 20;
 
-/// Page-aligned slot buffers in one anonymous mapping.
+/// Page-aligned slot buffers in one mapping: anonymous (`new`), or of a file (`shared`).
 #[derive(Debug)]
 pub struct Buffers {
     base: NonNull<u8>,
@@ -140,7 +140,7 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: unmaps exactly the mapping made in `new`; no reference into it outlives `self`.
+        // SAFETY: unmaps exactly the mapping made in `new` or `shared`; no reference into it outlives `self`.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

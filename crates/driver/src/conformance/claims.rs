@@ -114,7 +114,7 @@ fn history(b: &CheckContext<'_>) -> Tested<Vec<(i64, Completion)>> {
     Ok(all)
 }
 
-/// What says that it stores no data is not guarded: then nothing may be found that was written.
+/// A target that says that it stores no data is not guarded: a read must not give what was written.
 pub(super) fn keeps_nothing(b: &CheckContext<'_>) -> Checked {
     if b.caps.stores_data || !(b.can(OpKind::Read) && b.can(OpKind::Write)) {
         return Ok(CheckResult::NotForIt("it says that it stores data, or does not write"));

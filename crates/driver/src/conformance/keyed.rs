@@ -1,5 +1,5 @@
 //! Checks for targets addressed by key. Their keys must sort as their numbers do, so that what a
-//! scan returns is known: every record has a size of its own.
+//! scan returns is known: the records of that check have a size each.
 
 use taillight_core::keys::KeyNaming;
 use taillight_core::plan::{Keys, Plan, Scan, Sync, TargetPlan};
@@ -9,12 +9,12 @@ use taillight_core::{Op, OpKind, Status};
 use super::{CheckContext, CheckResult, Checked, Tested, ensure};
 use crate::contract::{AdminAction, Session};
 
-/// Records that every check finds: key numbers from 0 on.
+/// Records that are stored before the checks: key numbers from 0 on.
 pub(super) const RECORDS: u64 = 256;
 /// Key numbers from here on belong to one check each, this many apart.
 pub(super) const APART: u64 = 2_000;
 
-/// A plan that does everything the driver can on records of `size` bytes, at `depth`.
+/// A plan with every operation on records, of `size` bytes, at `depth`; `plan_for` takes out what a driver cannot.
 pub fn keyed_plan(target: TargetPlan, size: u64, depth: u32, reverse: bool) -> Plan {
     let ops = [
         OpKind::Get,

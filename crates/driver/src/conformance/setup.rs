@@ -75,7 +75,7 @@ pub fn plan_for(can: &Capabilities, target: TargetPlan, depth: u32, reverse: boo
     }
 }
 
-/// A small plan that does everything the driver can, in blocks of `block` at `depth`.
+/// A small plan of one workload that does `ops` in equal shares, in blocks of `block` at `depth`.
 pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan {
     let mix = ops.iter().map(|op| MixPart { op: *op, weight: 1 }).collect();
     Plan {

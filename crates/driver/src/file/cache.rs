@@ -37,10 +37,9 @@ pub fn advise(files: &[OwnedFd], order: ReadAhead) -> Result<()> {
     told.map_err(|e| Error::unavailable("the kernel takes no advice on reading ahead").source(e))
 }
 
-/// Drops what the cache holds of a part of a file while the run goes on, as posix_fadvise(2) does: pages that
-/// are still dirty are only begun to be written back and stay. Of a `device` they are waited for before (fdatasync of
-/// the whole), so that they go as well: as BLKFLSBUF does, which is not called.
-/// Errors: `Target`.
+/// Drops what the cache holds of a part of a file (`len` 0: to its end) while the run goes on, as posix_fadvise(2)
+/// does: writing back dirty pages is only begun, and they stay. A `device` is synced as a whole before (fdatasync), so
+/// that dirty pages go too, as with BLKFLSBUF. Errors: `Target`.
 pub fn drop_part(fd: &OwnedFd, offset: u64, len: u64, device: bool) -> Result<()> {
     let failed = |e: rustix::io::Errno| Error::target("cannot drop cached data").source(e);
     if device {
@@ -76,8 +75,8 @@ pub fn warm(
     Ok(maps)
 }
 
-/// Share of the first `len` bytes of each file in the cache, 0 to 1: by cachestat, before Linux 6.5 by a map and mincore.
-/// `None` where neither works.
+/// Share of the first `len` bytes of each file in the cache, 0 to 1: by cachestat, before Linux 6.5 by mincore. `None`
+/// where neither works.
 pub fn resident_share(files: &[OwnedFd], len: u64) -> Option<f64> {
     let pages = len.div_ceil(PAGE as u64) as f64 * files.len() as f64;
     let mut resident = 0;

@@ -1,4 +1,5 @@
-//! Opening a block device: exclusively, past the guard, whole.
+//! A block device as target: opened past the guard (exclusively, unless a plan that only reads has `read_in_use`),
+//! purged and filled.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,6 +29,7 @@ use crate::patience::{self, BUSY_PAUSE, BUSY_WAIT};
 pub struct OpenedDevice {
     /// Its descriptor, without O_DIRECT yet.
     pub fd: OwnedFd,
+    /// Bytes that the run uses: as many as the job asks, else all whole blocks.
     pub size: u64,
 }
 
@@ -138,7 +140,8 @@ pub fn purge(
 }
 
 /// Fills the device where the options ask for it: its range is discarded, and the first share written.
-/// What was done, for the manifest. Errors: `Unavailable` when the device cannot, or progress says stop.
+/// What was done, for the manifest. Errors: `Refused` by the guard, `Unavailable` when the device cannot, or progress
+/// says stop.
 pub fn fill(
     opened: &OpenedDevice,
     path: &Path,

@@ -22,7 +22,7 @@ use crate::ownership::{FileMark, NamedTarget, OwnedDirectory, refusal};
 use crate::path_error::cannot;
 use crate::patience::{self, BUSY_PAUSE, BUSY_WAIT};
 
-/// Everything the decision needs.
+/// What files or a device are opened for: the plan, what it does to them, and whether their loss is confirmed.
 pub struct FileOpenSpec<'a> {
     /// The plan, run id and confirmation.
     pub spec: &'a OpenSpec<'a>,
@@ -55,7 +55,7 @@ impl FileOpenSpec<'_> {
         let before = self.options.purge != DevicePurge::None || self.options.fill.is_asked();
         self.needs.changes() || before
     }
-    /// Ranks of the run share the files: which of them this is.
+    /// The number of this rank, where ranks of the run share the files.
     pub fn shared_as(&self) -> Option<u32> {
         let plan = self.spec.plan;
         plan.ranks.filter(|_| !plan.run.share.is_own()).map(|place| place.rank)
@@ -84,8 +84,9 @@ pub struct ExistingFile {
     pub stat: Stat,
     /// What it was when opened.
     pub identity: FileIdentity,
+    /// Its mark, where that proves what is in it, or its loss is confirmed.
     pub mark: Option<FileMark>,
-    /// Nobody loses anything in it: its mark says that all of it is Taillight's, or it is empty.
+    /// Nobody loses anything in it: its mark proves that all of it is Taillight's, or it is empty and this user's.
     pub proven: bool,
     /// Its data may be replaced: Taillight's own, empty, or confirmed.
     pub ours: bool,
@@ -104,7 +105,8 @@ impl ExistingFile {
     }
 }
 
-/// Opens what exists and lets the guard look at each descriptor.
+/// Opens and locks what exists, and asks the guard about it (neither, where a plan that only reads has `read_in_use`).
+/// Errors: `Refused`, also for data of others that the plan changes unconfirmed; `Usage` for no regular file.
 pub fn find_files(
     file_set: &FileSet,
     dir: Option<&OwnedDirectory>,
@@ -161,7 +163,7 @@ fn examine(
 ) -> Result<Option<ExistingFile>> {
     let failed = |what: &str, e: Errno| cannot(what, path, e);
     let mode = if request.needs.changes() { OFlags::RDWR } else { OFlags::RDONLY };
-    // NONBLOCK: a FIFO put there meanwhile must not hang us; it is cleared again below.
+    // NONBLOCK: a FIFO put there meanwhile must not hang us; `layout::set_direct` clears it again.
     let flags = mode | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = match openat(dir.fd(), name, flags, Mode::empty()) {
         Ok(fd) => fd,
@@ -207,8 +209,8 @@ fn examine(
     Ok(Some(existing))
 }
 
-/// Two runs on one file would measure each other. File systems without locks are let through.
-/// Errors: `Refused` when another holds the lock.
+/// Locks a file, exclusively where the run `changes` it: two runs on one file would measure each other. File systems
+/// without locks are let through. Errors: `Refused` when another still holds the lock after half a second.
 pub fn lock(fd: &OwnedFd, path: &Path, changes: bool) -> Result<()> {
     let operation = match changes {
         true => FlockOperation::NonBlockingLockExclusive,

@@ -12,7 +12,7 @@ use taillight_core::{Error, Result};
 /// Name of the file in the directory of the data.
 pub const NAME: &str = "taillight-fill.dat";
 
-/// What of the file system holds data, in tenths of a percent; 0 leaves it as it is.
+/// Share of a file system or device that is to hold data, in tenths of a percent; 0 leaves it as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct FillLevel(u32);
@@ -22,7 +22,7 @@ impl FillLevel {
         self.0 > 0
     }
 
-    /// So much of `bytes`.
+    /// This share of `bytes`.
     pub fn of(self, bytes: u64) -> u64 {
         // A share below all fits.
         (u128::from(bytes) * u128::from(self.0) / 1000) as u64

@@ -18,7 +18,7 @@ use crate::file::sys;
 /// Bytes per write of the layout.
 pub const CHUNK: u64 = 1 << 20;
 
-/// Bytes of the first `len` that are holes or unwritten.
+/// Bytes of the first `len` that are holes, unwritten or behind the end; asking may write dirty data back.
 pub fn holes(fd: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     let written = match sys::extents(fd, len)? {
         Some(found) => found.written,
@@ -94,7 +94,7 @@ pub fn fill(
     rustix::fs::fsync(fd).map_err(|e| failed(e.into()))
 }
 
-/// Files that are made durable one by one; of more of them the whole file system is, in one call.
+/// Up to so many files are synced one by one; for more, one call syncs the whole file system.
 const SYNCED_ALONE: usize = 8;
 
 /// Makes files of one directory durable. Errors: `Unavailable`.
@@ -111,8 +111,8 @@ pub fn chunk() -> Result<Buffers> {
     Buffers::new(1, CHUNK).map_err(failed)
 }
 
-/// Fills `len` bytes with random data, past the page cache where possible. Errors: `Unavailable` when
-/// writing fails or progress says stop.
+/// Fills the first `len` bytes with random data, past the page cache where possible; O_DIRECT is off afterwards.
+/// Errors: `Unavailable` when writing fails or progress says stop.
 pub fn write(
     fd: BorrowedFd<'_>,
     len: u64,

@@ -1,8 +1,8 @@
-//! `file`: files, directories of files and block devices, by pread/pwrite or `io_uring`: two engines behind
-//! one contract.
+//! `file`: files, directories of files and block devices, by pread/pwrite, `io_uring` or mmap: three engines
+//! behind one contract.
 //!
-//! The way through `open`: options -> place -> confirmation -> files or device (guard, sizes, layout) ->
-//! cache -> direct I/O -> ring. Nothing is touched before the guard and the sizes have passed.
+//! The way through `open`: engine -> place -> confirmation -> trial ring -> guard and sizes -> direct I/O -> layout
+//! (devices: purge, fill) -> cache -> ways of single workloads. Until the layout nothing that is there is changed.
 
 mod cache;
 mod device;
@@ -150,7 +150,8 @@ impl BoundDriver for FileOptions {
     }
 }
 
-/// The first half of [`open`]: up to where something would be created or written.
+/// What [`open`] refuses by engine, place, confirmation, guard, sizes or space; ring, direct I/O and memory are not
+/// tried here. Nothing is created or written.
 fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()> {
     let (engine, resolved, request) = open_request(driver, options, spec)?;
     match resolved {
@@ -225,7 +226,7 @@ const UNREGISTERED_NOTE: &str = "target.options.fixed_buffers = true is not obey
 /// The fact that buffers were to be registered with the ring and could not be.
 pub const UNREGISTERED: &str = "io.fixed_buffers";
 
-/// Which engine, and what it cannot do.
+/// The engine for a plan. Errors: `Usage` for what that engine cannot do.
 fn choose(options: &FileOptions, uses: &AccessNeeds) -> Result<IoEngine> {
     let engine = match options.engine {
         IoEngine::Auto if uses.depth > 1 || options.asks_ring() => IoEngine::Uring,
@@ -483,7 +484,7 @@ fn block_device(dev: u64) -> Option<BlockDevice> {
     BlockDevice::from_dev(&Sys::default(), dev)
 }
 
-/// Alignment of direct I/O on a file: as the kernel says (6.1), else the device's logical block.
+/// Alignment of direct I/O on a file: as the kernel says (6.1), else the device's logical block, else 512.
 fn direct_align(fd: BorrowedFd<'_>) -> Result<u64> {
     if let Ok(s) = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         && s.stx_mask & StatxFlags::DIOALIGN.bits() != 0

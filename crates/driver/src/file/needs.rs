@@ -56,7 +56,8 @@ pub fn durability(plan: &Plan) -> Vec<Sync> {
     plan.workloads.iter().map(|w| w.sync).collect()
 }
 
-/// Size of each file when the job gives the total. Errors: `Usage` when it does not divide.
+/// Size of each file when the job gives the total, `None` when it gives none. Errors: `Usage` when the total does not
+/// divide into files, or a file into blocks.
 pub fn asked_file_size(plan: &Plan, files: u16) -> Result<Option<u64>> {
     let Some(total) = plan.target.size else {
         return Ok(None);

@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for SubmitBatch {
     }
 }
 
-/// How names of files begin that Taillight keeps beside the data set.
+/// How the names of mark files begin, and of files that are being deleted: no data file may have such a name.
 const KEPT_NAMES: &str = ".taillight-";
 
 /// The options, resolved. Absent ones take the defaults below.
@@ -309,7 +309,7 @@ impl FileOptions {
         own
     }
 
-    /// How I/O may be issued: as all do it, and as workloads of their own way.
+    /// Every way of issuing I/O: the target's, then that of each workload that has its own.
     pub fn ways(&self) -> Vec<FileOptions> {
         let own = self.workloads.keys().map(|name| self.of_workload(name));
         std::iter::once(FileOptions { workloads: BTreeMap::new(), ..self.clone() })

@@ -24,7 +24,7 @@ use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
 
 /// Files ready for sessions.
 pub struct PreparedFiles {
-    /// Descriptors, in order, without O_DIRECT yet.
+    /// Descriptors, in order; whether O_DIRECT is set is settled later (`check_io`).
     pub files: Vec<OwnedFd>,
     /// Bytes of each that are used.
     pub file_size: u64,
@@ -34,8 +34,8 @@ pub struct PreparedFiles {
     pub facts: Vec<(String, String)>,
 }
 
-/// Creates, marks, sizes and fills. Errors: `Unavailable` when it cannot be done or progress says
-/// stop; what was made is then deleted.
+/// Creates, marks, sizes and fills. Errors: `Refused` where a file came into use or was changed meanwhile,
+/// `Unavailable` when it cannot be done or progress says stop; what was made is then deleted.
 pub fn prepare(
     entries: Vec<DataFile>,
     preparations: &[FilePreparation],
@@ -44,7 +44,7 @@ pub fn prepare(
     request: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
-    // Since the decision, room was looked for and memory tried out.
+    // The decision is a moment old: room and memory were tried since.
     let foreign = plan::foreign(&entries, preparations, &request.needs);
     if let Some((_, first)) = foreign.first() {
         guard::again(foreign.iter().map(|(fd, _)| *fd), first, request.spec.stop)?;
@@ -212,7 +212,7 @@ fn fill_file(made: &mut MarkedFiles, request: &FileOpenSpec<'_>) -> Result<Optio
     Ok(Some(file))
 }
 
-/// Fills the file system up to the level that is asked for, by that file; what was reached, for the manifest.
+/// Fills the file system up to the level that is asked for, by `file`; what was reached, for the manifest.
 /// Errors: `Unavailable` when it cannot be written.
 fn fill_up(
     file: &OwnedFd,
@@ -247,7 +247,7 @@ struct OpenFile {
     file: OwnedFd,
     name: String,
     size: u64,
-    /// What it was when it was looked at, where its loss is not confirmed.
+    /// What it was when it was looked at, where it was proven then: it must still be that.
     seen: Option<FileIdentity>,
 }
 
@@ -310,8 +310,8 @@ fn no_create(path: &Path, e: impl Into<std::io::Error>) -> Error {
     cannot("cannot create the file", path, e)
 }
 
-/// Opens a file for its preparation, if it needs one, sees whether it is what was looked at, and has it for
-/// itself. Errors: `Refused` where it is not, or somebody uses it, `Unavailable` where it cannot be written.
+/// Checks that a file is what was looked at; then opens and locks it for its preparation, `None` if it needs none.
+/// Errors: `Refused` where it is another, or somebody uses it, `Unavailable` where it cannot be written.
 fn writable(
     preparation: FilePreparation,
     held: &OpenFile,

@@ -1,8 +1,9 @@
 //! `filestream`: one file as a stream. One writer appends, any number of readers read it in order.
 //!
-//! A preset of `file` with rules of its own: pread and pwrite through the page cache, one file, ascending
-//! offsets only, at most one writer, and a plan that writes begins with an empty file and makes it grow. Who
-//! reads what, and when, is decided by the engine's stream (`access = "follow"`) or its sequential pattern.
+//! A preset of `file` with rules of its own: pread and pwrite (buffered, unless `direct`), one file, ascending offsets
+//! only, at most one writer. The writer begins with an empty file and makes it grow; with a reader that does not
+//! follow, the file is laid out first, and written over. Who reads what, and when, is decided by the engine's stream
+//! (`access = "follow"`) or its sequential pattern.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

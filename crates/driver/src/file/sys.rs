@@ -144,7 +144,7 @@ impl Drop for SharedMap {
 /// `cachestat` has the same number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Pages of `range` in the page cache, by cachestat (Linux 6.5) or a short-lived mapping.
+/// Pages of the first `len` bytes in the page cache, by cachestat (Linux 6.5) or a short-lived mapping.
 pub fn resident_pages(fd: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     let range = [0u64, len];
     let mut counts = [0u64; 5];

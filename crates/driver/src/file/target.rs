@@ -30,7 +30,7 @@ use crate::trial;
 /// How sessions issue I/O.
 pub enum IoMethod {
     Sync,
-    /// A mapping of each session.
+    /// Copies to and from mappings of the files, which each session has for itself.
     Mmap,
     /// `io_uring`.
     Uring(RingConfig),
@@ -105,9 +105,9 @@ impl Guarded {
         guard::again(files.iter().map(AsFd::as_fd), path, &self.stop)
     }
 
-    /// Looks where no session has the files yet, `own` times held by the target itself: a series keeps its
-    /// target open from one run to the next. The session that follows must begin before what is returned
-    /// is dropped. Errors: as [`Guarded::look`].
+    /// Looks if no session holds the files yet: their strong count is then `own`. A series keeps its target open, so
+    /// that this is so once a run. Returns a clone, to be dropped after the session has its own. Errors: as
+    /// [`Guarded::look`].
     fn first_look(&self, files: &Arc<Vec<OwnedFd>>, own: usize) -> Result<Arc<Vec<OwnedFd>>> {
         let _one = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::strong_count(files) <= own {
@@ -119,8 +119,8 @@ impl Guarded {
 
 /// The target.
 pub struct FileTarget {
-    /// What the end deletes or seals; `None` for devices. Goes first: an open file's inode number is not
-    /// given to another.
+    /// What the end deletes or seals; `None` for devices. Dropped before `files`: while a file is open, no other gets
+    /// its inode number.
     pub made: Option<MarkedFiles>,
     /// Open files, or the one device.
     pub files: Arc<Vec<OwnedFd>>,

@@ -31,7 +31,7 @@ pub struct Ways {
     pub align: u64,
 }
 
-/// The workloads that issue I/O as the target says.
+/// The plan with those workloads alone that issue I/O as the target's options say.
 pub fn shared(plan: &Plan, options: &FileOptions) -> Plan {
     let mut part = plan.clone();
     part.workloads.retain(|w| !options.workloads.contains_key(&w.name));
@@ -46,7 +46,7 @@ fn own(plan: &Plan, options: &FileOptions, workload: &WorkloadPlan) -> Option<(F
     })
 }
 
-/// Whether every way is one of a workload, and can do what that asks. Errors: `Usage`.
+/// Whether every way names a workload of the plan, and its engine can do what that workload asks. Errors: `Usage`.
 pub fn check(plan: &Plan, options: &FileOptions) -> Result<()> {
     let known = |name: &&String| plan.workloads.iter().any(|w| w.name == **name);
     if let Some(name) = options.workloads.keys().find(|name| !known(name)) {

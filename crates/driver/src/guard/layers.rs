@@ -16,8 +16,8 @@ use super::uses::is_overlay;
 use crate::identity::FileIdentity;
 use crate::identity::device::{BlockExtent, BlockStack, Store};
 
-/// Adds to a stack what the layers of overlays make of one of its files; `extent` is its own. None of them
-/// is asked where the file is not on an overlay and not a copy. Errors: what is not known, in words.
+/// Adds to a stack what the layers of overlays make of one of its files; `extent` is its own. Of a file on no
+/// overlay it only notes whether an overlay has copied it up. Errors: what is not known, in words.
 pub fn add(
     stack: &mut BlockStack,
     fd: BorrowedFd<'_>,

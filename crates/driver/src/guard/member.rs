@@ -137,7 +137,7 @@ impl At {
 #[derive(Debug)]
 pub struct FoundMark {
     pub of: String,
-    /// Bytes from the start of the device or file; its start where that is not known.
+    /// Bytes from the start of the device or file; the start of its partition where the place is not known.
     pub at: u64,
 }
 
@@ -167,7 +167,7 @@ fn in_range(disk: &SearchedDisk<'_>, range: PartitionRange) -> Vec<FoundMark> {
     all
 }
 
-/// Those of the table, and those that are more than a number in its place; weak ones where that is asked.
+/// The marks of `MARKS`, and those of ZFS, btrfs, bcachefs and ext journals; weak ones only with `weak`.
 fn own_marks(disk: &SearchedDisk<'_>, range: PartitionRange, weak: bool) -> Vec<FoundMark> {
     let found = |of: &str, at: u64| FoundMark { of: of.to_owned(), at: range.start + at };
     let has = |at: u64, magic: &[u8]| disk.read(range, at, magic.len()) == magic;

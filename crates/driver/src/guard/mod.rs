@@ -2,7 +2,7 @@
 //!
 //! Both questions are answered with `Refused` when in doubt, and so is a question that cannot be answered
 //! here where foreign data would be lost. Whether the data there is Taillight's is asked in `ownership`. The
-//! guard only reads tables and the opened descriptor; opening and writing is the driver's.
+//! guard only reads: tables, the opened descriptor, and devices and files below it. The driver opens the target.
 //!
 //! Everything is decided on the *descriptor* that the driver keeps, by numbers of devices, file systems and
 //! inodes, never by paths: a path that changes later changes nothing, and neither does another name of the
@@ -32,8 +32,8 @@ use partitions::SearchedDisk;
 use uses::{TargetBlocks, Uses};
 
 /// Refuses a block device that is mounted, swap, held, behind a loop device or a member of something, whole
-/// or in part; one that is to be changed also while another process writes it, or where that cannot be
-/// known. Errors: `Refused` with the reason.
+/// or in part; one that is to be changed (`changes`, the stop flag) also where another process has it open for writing
+/// for more than a second, or that cannot be known. Errors: `Refused` with the reason.
 pub fn device(
     fd: BorrowedFd<'_>,
     path: &Path,
@@ -74,8 +74,8 @@ pub fn again<'a>(
     found.written_by_others(path, stop)
 }
 
-/// Why a block device is in use, from mounts, swaps, holders and loop devices; asked also when opening
-/// fails.
+/// Why a block device is in use, from mounts, swaps, holders, loop devices and exports; `None` when it is not. Asked
+/// before it is opened.
 pub fn device_in_use(rdev: u64) -> Option<String> {
     let number = DeviceNumber::from_dev(rdev);
     let sys = Sys::default();
@@ -103,9 +103,9 @@ impl FilesInUse {
     }
 }
 
-/// Refuses regular files one of which is swap or backs an active loop device; files that are to be changed
-/// also while another process has one open or mapped for writing. Processes of other users are seen by root
-/// only. Errors: `Refused` with the reason.
+/// Refuses regular files one of which is swap, exported by the kernel or backs an active loop device; files that are to
+/// be changed (`changes`) also where another process has one open or mapped for writing for more than a second.
+/// Processes of other users are seen by root only. Errors: `Refused` with the reason.
 pub fn files<'a>(
     fds: impl IntoIterator<Item = BorrowedFd<'a>>,
     path: &Path,
@@ -294,7 +294,7 @@ impl TargetState {
         opened.map(Into::into).ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 
-    /// Asks the kernel whether a device behind a loop device is claimed.
+    /// Asks the kernel whether a device behind a loop device, or beside the stack, is claimed.
     fn claimed_below(&self, path: &Path, unknown: &mut Vec<String>) -> Result<()> {
         for number in &self.stack.behind {
             let name = BlockDevice::find(&Sys::default(), *number).map(|d| d.name);

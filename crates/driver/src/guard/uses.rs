@@ -1,4 +1,4 @@
-//! What uses blocks on this machine now: mounts of every namespace, swap, holders, loop devices, writers.
+//! What uses blocks on this machine now: mounts of every namespace, swap, holders, loop devices, exports, writers.
 //!
 //! A use is an extent with the reason to keep off it. Everything is told by number; a path only appears in
 //! words. What could not be found out is noted, for those who must know.
@@ -22,9 +22,9 @@ struct BlockUse {
     /// The device that it names, if it names one.
     device: Option<DeviceNumber>,
     reason: String,
-    /// What a mapped device does to those it is built of, all of its like together.
+    /// A mapped device or array is built on the blocks. Several on one device are no use of each other's.
     holds: bool,
-    /// The loop device that it is.
+    /// The loop device, where the use is what lies behind one.
     by_loop: Option<DeviceNumber>,
 }
 

@@ -15,8 +15,8 @@ use crate::guard::blkid;
 use crate::guard::partitions::{self, SearchedDisk};
 use crate::ownership::content::{FileSystemNaming, fingerprint};
 
-/// What a confirmed run would overwrite at `target`, one line each; empty where nothing is there, or where
-/// it is no path.
+/// What a confirmed run would overwrite at `target`, one line each; empty where nothing is there, where it cannot be
+/// opened, or where it is no path.
 pub fn lost(target: &str) -> Vec<String> {
     let path = taillight_machine::block::local(target);
     let there = path.and_then(|path| Some((path, std::fs::metadata(path).ok()?)));

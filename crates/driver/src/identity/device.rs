@@ -35,8 +35,8 @@ impl Store {
 pub struct BlockExtent {
     pub store: Store,
     pub range: Range<u64>,
-    /// Reached through a mapped device or a RAID array, which shares it with its like: that others are
-    /// built on the same store says nothing.
+    /// Reached through a mapped device or a RAID array. Several may share one store: that others are built on
+    /// it does not mean that these blocks are in use.
     pub mapped: bool,
 }
 
@@ -85,7 +85,7 @@ pub struct BlockStack {
     pub extents: Vec<BlockExtent>,
     /// The loop devices in it: what is behind them is no other use of the same blocks.
     pub loops: Vec<DeviceNumber>,
-    /// The devices that are behind these.
+    /// Devices behind these, and whole ones beside the stack: the guard still asks whether they are claimed.
     pub behind: Vec<DeviceNumber>,
     /// Other devices with blocks of it: further paths to its disks, and maps on what its maps are built of.
     pub beside: Vec<DeviceNumber>,

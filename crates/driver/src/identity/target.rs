@@ -17,7 +17,7 @@ use crate::ownership;
 /// Names and values; equal ones are of one target.
 pub type TargetIdentity = BTreeMap<String, String>;
 
-/// Name of what says that there is no file.
+/// Name of the entry that says that nothing is there.
 const FILE: &str = "file";
 
 /// Whether an identity says that nothing is there.

@@ -105,7 +105,7 @@ impl DriverOptions for JvmOptions {
     }
 }
 
-/// Plug-ins as which binding and database stand, by what they say of themselves.
+/// The plug-ins that stand for bindings and databases, by their descriptions; made once each and never freed.
 static KNOWN: Mutex<Vec<(String, &'static Plugin)>> = Mutex::new(Vec::new());
 /// The VM, with what it is, and its library and how it was started.
 static STARTED: Mutex<Option<(&'static Jvm, String, Vec<String>)>> = Mutex::new(None);
@@ -115,7 +115,7 @@ impl JvmOptions {
         !self.jdbc.url.is_empty()
     }
 
-    /// What stands in for what a plug-in says of itself. Errors: `Usage` where neither a class nor a database is named.
+    /// The plug-in that stands for binding or database. Errors: `Usage` where neither a class nor a database is named.
     fn plugin(&self) -> Result<&'static Plugin> {
         if !self.is_jdbc() && self.class.is_empty() {
             return Err(Error::usage("the driver `jvm` needs a YCSB binding or a database")
@@ -162,7 +162,7 @@ impl JvmOptions {
         PluginUse { keep: self.keep, read_only: self.read_only, ..PluginUse::default() }
     }
 
-    /// What a session of Java's is asked for with.
+    /// The words with which Java is asked for a session: `jdbc` or `ycsb`, then names and values in turn.
     fn words(&self, plan: &Plan) -> Vec<String> {
         let values = plan.workloads.iter().find_map(|w| w.value.as_ref());
         let fields = values.map_or(1, |v| v.fields.max(1)).to_string();
@@ -194,8 +194,8 @@ impl JvmOptions {
         all
     }
 
-    /// The VM, started if it is not yet; what it is, too. Errors: `Usage` for a class path that is not there or
-    /// another than that of the VM that runs, `Unavailable` where there is no VM.
+    /// The VM, started for good if none runs yet, and its version in words. Errors: `Usage` for a class path that is
+    /// not there, or for other arguments than those of the VM that runs; `Unavailable` where there is no VM.
     fn vm(&self) -> Result<(&'static Jvm, String)> {
         let library = classpath::libjvm(&self.jvm)?;
         // Signals stay ours.
@@ -214,8 +214,8 @@ impl JvmOptions {
         Ok((jvm, about))
     }
 
-    /// Finds the class, or the database's driver; facts of both. Errors: `Usage` for a class that is not there or is no
-    /// binding.
+    /// Starts the VM, and finds the class or the database's driver in it; facts of both. Errors: those of `vm`; `Usage`
+    /// for a class that is not there or is no binding.
     fn found(&self) -> Result<(&'static Jvm, Vec<(String, String)>)> {
         let (jvm, about) = self.vm()?;
         let mut facts = vec![("jvm.version".to_owned(), about)];
@@ -241,7 +241,7 @@ impl JvmOptions {
         Ok((jvm, facts))
     }
 
-    /// What the plan asks and neither binding nor statements have. Errors: `Usage`.
+    /// Refuses scans against the order of keys, which no binding has. Errors: `Usage`.
     fn fit(&self, plan: &Plan) -> Result<()> {
         let scans = |reverse: &taillight_core::plan::Scan| reverse.reverse;
         let backwards = plan.workloads.iter().any(|w| {

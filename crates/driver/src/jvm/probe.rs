@@ -41,8 +41,8 @@ pub fn explained(jvm: &Jvm, e: Error) -> Error {
     e.with_some("the JVM says", Some(said).filter(|said| !said.is_empty()))
 }
 
-/// Tries each operation of the plan on a record of a name of its own, writes only where the mark let the run in.
-/// Errors: `Unavailable` where one is not there or fails.
+/// Tries each operation of the plan on a record with a key of its own, once the mark has let the run in; it inserts
+/// only what it then deletes. Errors: `Unavailable` where an operation is not there or fails.
 pub fn operations(
     jvm: &Jvm,
     target: &PluginTarget,

@@ -62,7 +62,7 @@ impl JdbcStatements {
         there.map(|(_, op, _)| op.name()).collect()
     }
 
-    /// Field, name for Java, text.
+    /// Name for Java and text of each statement, also of those left empty.
     pub fn texts(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.all().into_iter().map(|(name, _, sql)| (name, sql))
     }

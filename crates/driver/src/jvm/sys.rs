@@ -363,7 +363,7 @@ struct JvmSession {
     depth: usize,
 }
 
-/// The plug-in that the JVM is; what it says of itself is made by the caller.
+/// The JVM as a plug-in's library; the caller makes its description. `None` where a function is missing.
 pub fn library() -> Option<PluginLibrary> {
     let table = PluginTable {
         size: size_of::<PluginTable>() as u32,

@@ -204,7 +204,7 @@ impl AsidePlace {
 
     /// Deletes as many as can be, and counts them in `gone`; stops where the very first of all stays.
     fn delete(&mut self, gone: &mut u64) -> io::Result<()> {
-        // What names the others goes first: with it there, all are.
+        // CURRENT goes first: as long as it is there, the database is whole.
         self.moved.sort_by_key(|(_, name)| name != CURRENT);
         let mut failed = None;
         for (_, name) in &self.moved {

@@ -37,7 +37,7 @@ impl StoreError {
         StoreError(format!("{UNSUPPORTED}{what}"))
     }
 
-    /// What the record of the operation says.
+    /// Status of the operation's record: the errno that the text names, else `STORE`; `REFUSED` when not asked.
     pub fn status(&self) -> Status {
         if self.0.starts_with(NOT_ASKED) {
             return Status::REFUSED;
@@ -46,7 +46,7 @@ impl StoreError {
         known.map_or(Status::STORE, |(_, errno)| Status(errno.raw_os_error()))
     }
 
-    /// As the end of a run that did `what`.
+    /// The error of a call that failed `what` ("to flush"): `Unavailable` where the store has none, else `Target`.
     pub fn into_error(self, what: &str) -> Error {
         if self.0.starts_with(UNSUPPORTED) {
             return Error::unavailable(self.0);

@@ -46,7 +46,8 @@ fn part(value: &[u8], at: usize) -> Option<(&[u8], usize)> {
     Some((value.get(at + 4..end)?, end))
 }
 
-/// Writes one field into `out` and returns its bytes; `None` when it does not fit.
+/// Writes name and lengths of a field with `data` bytes of data into `out`, leaves the data to the caller, and returns
+/// the size of the whole entry; `None` when it does not fit.
 pub fn write(out: &mut [u8], name: &[u8], data: usize) -> Option<usize> {
     let end = 8usize.checked_add(name.len())?.checked_add(data)?;
     let out = out.get_mut(..end)?;

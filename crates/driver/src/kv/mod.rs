@@ -1,9 +1,9 @@
-//! Embedded key-value stores: what `rocksdb` and `leveldb` share. The guard's decision over a database
-//! directory, sessions and target are written here once, over small traits; so are the form of values and
-//! helpers for options. Each store's folder wraps its C API, loaded at run time, behind `StoreEngine`,
-//! `KeyValueStore` and `Connection`.
+//! Key-value stores. What the embedded ones (`rocksdb`, `leveldb`, `sqlite`) share is here: the guard's decision over
+//! a database directory, sessions and target, over small traits. Each store's folder wraps its C API, loaded at run
+//! time, behind `StoreEngine`, `KeyValueStore` and `Connection`. The servers (`redis`, `postgres`) have sessions and
+//! targets of their own, and use `fields`, `rules` and `written`.
 //!
-//! All of them are synchronous: one operation at a time per worker, many workers on one handle.
+//! The embedded stores are synchronous: one operation at a time per worker, many workers on one database.
 
 mod aside;
 mod directory;
@@ -41,9 +41,9 @@ use crate::path_error::cannot;
 enum OpenAs {
     /// As it is; nothing is changed.
     ReadOnly,
-    /// Made where there is none.
+    /// Opened, and made where there is none.
     Existing,
-    /// Made; one that is there is somebody else's, and is left alone.
+    /// Made; an error where there is one already, which is left alone.
     New,
 }
 
@@ -107,13 +107,13 @@ trait StoreEngine: Send + Sync + 'static {
     fn auxiliary_dirs(&self, _dir: &Path) -> Result<Vec<PathBuf>> {
         Ok(Vec::new())
     }
-    /// Whether what lies beside `dir` is the database's alone, which is closed. Errors: `Refused`, naming what
-    /// is not.
+    /// Whether its other directories hold files of the database in `dir` only, which is closed. Errors: `Refused`,
+    /// naming what is not its own.
     fn alone(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
-    /// What the opened database has outside `dir` that goes with it. Errors: `Target` where files are there
-    /// that may be another one's.
+    /// Files of the opened database outside `dir`, which are deleted together with it. Errors: `Target` where files
+    /// are there that may be another database's.
     fn outside(&self, _store: &Self::KeyValueStore, _dir: &Path) -> Result<OutsideFiles> {
         Ok(OutsideFiles::default())
     }
@@ -129,7 +129,7 @@ trait KeyValueStore: Send + Sync + 'static {
     fn connect(self: &Arc<Self>, snapshot: bool) -> Result<Self::Connection>;
     /// Everything written so far survives a crash of the machine. Asked after loading.
     fn make_durable(&self) -> Result<(), StoreError>;
-    /// What is held in memory goes into the store's files.
+    /// Writes what is held in memory into the store's files; as `make_durable` where a store has no call for it.
     fn flush(&self) -> Result<(), StoreError> {
         self.make_durable()
     }
@@ -149,8 +149,8 @@ trait KeyValueStore: Send + Sync + 'static {
 
 /// One worker's access to a store. Allocates nothing per operation in our code.
 trait Connection: 'static {
-    /// Shows the value of `key` to `found`; false when there is none. As all reads but the next
-    /// one, from the connection's snapshot if it has one.
+    /// Shows the value of `key` to `found`; false when there is none. Reads from the connection's snapshot if
+    /// it has one, as do all reads but [`Connection::get_newest`].
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError>;
     /// As [`Connection::get`], but always the newest value: for a write that begins with a read.
     fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
@@ -215,7 +215,7 @@ impl KeyList {
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
-    // What lists objects looks them up one by one.
+    // For scans of driver `s3`, which get the objects of a listing one by one.
     #[cfg(feature = "s3")]
     pub(crate) fn get(&self, n: usize) -> Option<&[u8]> {
         let start = n.checked_sub(1).map_or(0, |before| self.ends[before]);

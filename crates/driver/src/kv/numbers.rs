@@ -17,7 +17,7 @@ pub enum StoreFile {
     Log(u64),
     /// A table or blobs of this number, or what is to become one.
     Table(u64),
-    /// What there is one of, or what a new opening makes anew.
+    /// What there is one of (CURRENT, LOCK), or what each opening makes anew (MANIFEST-, OPTIONS-).
     Head,
 }
 
@@ -57,7 +57,7 @@ pub struct KnownNumbers {
 }
 
 impl KnownNumbers {
-    /// Of the database in `dir`; none where there is none, or its manifest has what is not known here.
+    /// Of the database in `dir`; none without a manifest, or where it is too large or has fields not known here.
     pub fn of(dir: &Path) -> Option<KnownNumbers> {
         let current = read(&dir.join("CURRENT"), 256)?;
         let name = std::str::from_utf8(&current).ok()?.trim_end();
@@ -87,7 +87,7 @@ fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
 const BLOCK: usize = 32 << 10;
 const HEAD: usize = 7;
 
-/// The records of a log, up to the first that is not whole.
+/// The records of a log. A part that is not whole ends its block, not the log; checksums are not compared.
 fn records(file: &[u8]) -> Vec<Vec<u8>> {
     let (mut found, mut open) = (Vec::new(), Vec::new());
     for block in file.chunks(BLOCK) {
@@ -143,7 +143,7 @@ impl<'a> RecordFields<'a> {
         (0..count).try_for_each(|_| self.text().map(drop))
     }
 
-    /// Fields of a kind each, up to the one that ends them.
+    /// Pairs of a tag and a text, up to the tag `end`.
     fn custom(&mut self, end: u64) -> Option<()> {
         while self.number()? != end {
             self.text()?;

@@ -19,8 +19,8 @@ pub struct OwnFiles {
 }
 
 impl OwnFiles {
-    /// Those of the driver's store in `dir`; `since_ns` is when the run began a new database there. Errors: `Unavailable` when it
-    /// cannot be read.
+    /// Files named like those of the driver's store, in `dir` and its `archive`; `since_ns` is when the run began a new
+    /// database there. Errors: `Unavailable` when they cannot be listed.
     pub fn of(driver: &str, dir: &OwnedDirectory, since_ns: Option<i64>) -> Result<OwnFiles> {
         let path = dir.exact_path();
         let known = KnownNumbers::of(&path);

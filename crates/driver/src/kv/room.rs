@@ -1,4 +1,4 @@
-//! Room for a database: where it is, and where its log is.
+//! Checks that the records of a plan fit where the database is, and where its log is.
 
 use std::fs::{DirEntry, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -20,8 +20,8 @@ pub struct LogElsewhere {
     pub enough: u64,
 }
 
-/// Whether the records that are missing fit into the directory at `path`, and where the log is, once what goes is
-/// gone. Errors: `Unavailable`.
+/// Whether the records that are missing fit into the file system of `path` (perhaps `absent`) and that of the log, once
+/// a database that gives way is deleted. Errors: `Unavailable` when they do not.
 pub fn check(
     request: &DirectoryRequest<'_>,
     path: &Path,

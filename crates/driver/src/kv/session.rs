@@ -78,7 +78,7 @@ impl<H: Connection> KvSession<H> {
         }
     }
 
-    /// One call for all; the values are looked at where the store has them.
+    /// Gets all keys by one call of the store. Values are only counted: none is copied, with `keep` neither.
     #[inline(never)]
     fn get_many(&mut self, keys: impl Iterator<Item = u64>) -> Result<StoreOutcome, StoreError> {
         self.list(keys);
@@ -166,8 +166,8 @@ impl<H: Connection> KvSession<H> {
         Ok(StoreOutcome { count, ..StoreOutcome::ok(moved) })
     }
 
-    /// Does `what` with a slot's buffer, which is out of the session for the call: the store needs all
-    /// of it. There is none in a slot that does not exist.
+    /// Does `what` with a slot's buffer (empty where there is no such slot), which is taken out of the session for
+    /// the call, since `what` borrows the whole session.
     #[inline(always)]
     fn with_buffer<T>(&mut self, slot: u32, what: impl FnOnce(&mut Self, &[u8]) -> T) -> T {
         let slot = slot as usize;
@@ -195,7 +195,7 @@ impl<H: Connection> KvSession<H> {
         })
     }
 
-    /// What leaves its answer in the slot's buffer, if anywhere.
+    /// A get or a scan. With `keep` the values land in the slot's buffer, except those of a batch.
     #[inline(always)]
     fn read(&mut self, op: &Op, slot: u32) -> Result<Result<StoreOutcome, StoreError>> {
         let slot = slot as usize;

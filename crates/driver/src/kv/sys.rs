@@ -1,7 +1,8 @@
-//! Loading a store's library at run time and finding its C functions by name.
+//! Loading a library at run time and finding its C functions by name, for embedded stores, plugins and the JVM; and
+//! what RocksDB's and LevelDB's C APIs have in common.
 //!
-//! The only place that turns names into function pointers. A library is never unloaded: stores
-//! keep threads and thread-local destructors whose code must stay mapped until the process ends.
+//! A library that is used is never unloaded (`Library::keep`): stores keep threads and thread-local
+//! destructors whose code must stay mapped until the process ends.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
@@ -197,7 +198,7 @@ pub struct SharedCalls {
 pub struct SnapshotCalls {
     pub create: unsafe extern "C" fn(Obj) -> Obj,
     pub release: unsafe extern "C" fn(Obj, Obj),
-    /// Read options see it.
+    /// Makes read options see a snapshot.
     pub read: unsafe extern "C" fn(Obj, Obj),
 }
 

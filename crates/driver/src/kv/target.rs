@@ -78,15 +78,15 @@ pub struct KvTarget<E: StoreEngine> {
 }
 
 impl<E: StoreEngine> KvTarget<E> {
-    /// What [`KvTarget::open`] would refuse; nothing is changed. Errors: as there.
+    /// What [`KvTarget::open`] would refuse of plan and directory; no database is opened. Errors: as there.
     pub fn check(engine: &E, ask: &DatabaseSpec<'_>) -> Result<()> {
         let mut workloads = ask.spec.plan.workloads.iter();
         workloads.try_for_each(|w| WorkloadRules::of(w, ask.bounded).map(drop))?;
         DatabaseDirectory::check(&ask.directory(E::NAME, &|dir| engine.auxiliary_dirs(dir)))
     }
 
-    /// Passes the guard and opens. Errors: `Usage`, `Refused` or `Unavailable`; then everything is
-    /// as it was.
+    /// Passes the guard and opens. Errors: `Usage`, `Refused` or `Unavailable`; then everything is as it was,
+    /// unless a database that gave way could be deleted in part only.
     pub fn open(engine: E, ask: &DatabaseSpec<'_>) -> Result<KvTarget<E>> {
         let plan: &Plan = ask.spec.plan;
         let rules = plan.workloads.iter().map(|w| WorkloadRules::of(w, ask.bounded));
@@ -151,12 +151,12 @@ impl<E: StoreEngine> KvTarget<E> {
         };
         let mut outside = OutsideFiles::default();
         if let Err(e) = self.directory.check_foreign() {
-            // The store would delete them when it is opened again.
+            // The store would delete the foreign files when it is opened again.
             *held = store.map(Arc::new);
             return Err(e);
         }
         if let Some(store) = store {
-            // What is somebody else's there is taken for its own when it is opened again.
+            // Opened again, the store would take somebody else's files there for its own.
             match self.engine.outside(&store, self.directory.path()) {
                 Ok(files) => outside = files,
                 Err(e) => {
@@ -281,8 +281,8 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
     }
 }
 
-/// Makes the sessions of all workers, and lets them go: what gives way for the run goes only when they are to
-/// be had.
+/// Connects once for each worker and lets the connections go: a database that gives way is deleted only when all of
+/// them are to be had.
 fn try_sessions<S: KeyValueStore>(
     store: &Arc<S>,
     rules: &[WorkloadRules],
@@ -296,9 +296,8 @@ fn try_sessions<S: KeyValueStore>(
     workers.map(|snapshot| store.connect(snapshot)).collect::<Result<Vec<_>>>().map(drop)
 }
 
-/// Whether the store takes the options of the run here: what it refuses must not cost the database that
-/// would make room. They are tried on an empty one beside it, in the same file system. Errors: as
-/// [`StoreEngine::open`].
+/// Tries the options of the run on a new database in a directory made inside `dir` and removed again: options that
+/// the store refuses must not cost the database that gives way. Errors: as [`StoreEngine::open`].
 fn try_options<E: StoreEngine>(engine: &E, dir: &Path, run_id: &str) -> Result<()> {
     let scratch = dir.join(format!(".taillight-try-{run_id}"));
     let failed = |e| cannot("cannot make a directory to try the options in", &scratch, e);
@@ -308,7 +307,7 @@ fn try_options<E: StoreEngine>(engine: &E, dir: &Path, run_id: &str) -> Result<(
     opened.and(gone.map_err(|e| cannot("cannot remove a directory", &scratch, e)))
 }
 
-/// Drops the files of the database from the page cache.
+/// Drops the files in the directory of the database from the page cache; those of a log elsewhere stay there.
 fn forget_pages(dir: &Path) -> Result<()> {
     let failed = |e| cannot("cannot drop the database from the page cache", dir, e);
     for entry in std::fs::read_dir(dir).map_err(failed)? {

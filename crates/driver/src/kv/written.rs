@@ -1,4 +1,4 @@
-//! Which records a run has written, known to all its sessions: what it may delete in the end.
+//! The range of key numbers that a run has written, noted by all its sessions: what it may delete in the end.
 //!
 //! Names follow from key numbers, so that the range of numbers says the names. Whether what stands there now
 //! is still the run's, the drivers of servers ask before they delete.
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use taillight_core::plan::Plan;
 
-/// Numbers and sizes of the records written so far, by all sessions.
+/// Range of the key numbers, and of the sizes of values, that all sessions have written so far.
 #[derive(Debug)]
 pub struct WrittenKeys {
     /// The first key number of the plan.
@@ -69,7 +69,7 @@ impl WrittenKeys {
         sessions.iter().map(|keys| number(keys).load(Ordering::Relaxed)).collect()
     }
 
-    /// Numbers of the records written, and of the `records` that were there before.
+    /// From the plan's first key number to the highest one written, or the last of `records` that were there before.
     pub fn range(&self, records: u64) -> Range<u64> {
         let end = self.of_all(|keys| &keys.end).into_iter().max().unwrap_or(0);
         self.start..end.max(self.start.saturating_add(records))
@@ -81,7 +81,7 @@ impl WrittenKeys {
         smallest..=self.of_all(|keys| &keys.largest).into_iter().max().unwrap_or(0)
     }
 
-    /// What was written is deleted.
+    /// Forgets the numbers, after the records were deleted; the sizes stay.
     pub fn clear(&self) {
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.iter().for_each(|keys| keys.end.store(0, Ordering::Relaxed));

@@ -12,7 +12,7 @@ pub struct OrderedMap {
 }
 
 impl OrderedMap {
-    /// Writes a whole value; the only step that may take memory.
+    /// Writes a whole value; takes memory for a new key or a longer value.
     pub fn put(&self, key: &[u8], value: &[u8]) {
         match self.map.get(key) {
             Some(entry) => {

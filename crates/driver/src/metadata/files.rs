@@ -21,7 +21,7 @@ pub const LOOKS: u16 = 16;
 pub struct SharedFiles {
     pub tree: FileTree,
     pub sync: MetadataSync,
-    /// One bit a file, by its number: it has its other name. Only where files are renamed, or were.
+    /// One bit a file, by its number: set where it has its other name. `None` where no file is or was renamed.
     moved: Option<Box<[AtomicU64]>>,
     lanes: Box<[DirectoryLane]>,
 }

@@ -35,7 +35,7 @@ pub const NAME: &str = "metadata";
 /// A directory that holds files.
 pub struct LeafDirectory {
     pub fd: OwnedFd,
-    /// What stands in front of a name in it, seen from [`LeafDirectory::base`]: empty or a path.
+    /// What stands in front of a name in it, seen from `SharedFiles::base`: empty or a path.
     pub prefix: Box<[u8]>,
 }
 
@@ -79,7 +79,7 @@ pub struct FileTree {
     pub leaves: Vec<LeafDirectory>,
     /// As it was when it was opened.
     pub found: TreeContents,
-    /// It was put in order.
+    /// `leave` was called.
     left: bool,
 }
 
@@ -350,8 +350,8 @@ fn make_below(dir: impl AsFd, name: &str, path: &Path) -> Result<OwnedFd> {
 }
 
 impl FileTree {
-    /// Asks the guard, writes the mark, makes the directories, and removes what a run has left that goes.
-    /// Errors: `Usage` for a path that is no directory, `Refused` by the guard, `Unavailable`.
+    /// Asks the guard, removes what an earlier run left or the user gave up, writes the mark, makes the directories and
+    /// locks them. Errors: `Usage` for a path that is no directory, `Refused` by the guard, `Unavailable`.
     pub fn open(spec: &OpenSpec<'_>, options: &MetadataOptions) -> Result<FileTree> {
         let (path, absent, confirmed) = named(spec)?;
         if spec.plan.sharing().is_some_and(|place| place.rank > 0) {
@@ -494,8 +494,8 @@ impl FileTree {
 }
 
 /// Removes what is kept in a directory that one of these runs made, and its mark; the directory stays, and so does
-/// whatever else is in it. Errors: `Refused` when another run uses it, `Unavailable` when the mark is not of these runs
-/// or something cannot be removed.
+/// whatever else is in it. Errors: `Refused` when another run uses it or something else is in it (the mark then
+/// stays), `Unavailable` when the mark is not of these runs or something cannot be removed.
 pub fn remove_kept(path: &Path, runs: &[String]) -> Result<()> {
     let dir = OwnedDirectory::open(path, &StopFlag::default())?;
     let mark = dir.database()?;

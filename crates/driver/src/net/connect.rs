@@ -24,7 +24,7 @@ pub enum ServerAddress {
     Unix(String),
 }
 
-/// Addresses of a server, as the system orders them. Errors: as [`Deadline::slice`], or that there are none.
+/// Addresses of a server, as the system orders them, perhaps none. Errors: as [`Deadline::slice`], or the resolver's.
 pub fn resolve(host: &str, port: u16, deadline: &Deadline<'_>) -> io::Result<Vec<SocketAddr>> {
     let (found, finds) = mpsc::channel();
     let host = host.to_owned();
@@ -82,7 +82,7 @@ pub fn connect_any(all: &[SocketAddr], deadline: &Deadline<'_>) -> io::Result<Ow
     made
 }
 
-/// Connects to a unix socket. A server that takes no connections is waited for, but not longer than
+/// Connects to a unix socket. A server whose queue of connections is full is waited for, but not longer than
 /// `deadline`. Errors: as [`connect`].
 pub fn connect_unix(file: &Path, deadline: &Deadline<'_>) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

@@ -1,10 +1,10 @@
 //! The network layer of drivers: connections, plain or TLS, over one readiness loop for each worker.
 //!
-//! A driver of a pipelined protocol implements [`PipelineProtocol`] and hands flush and poll of its session to
-//! [`Pipelines`]; one with a request at a time on each connection uses [`Transport`] and [`ReadinessLoop`]
-//! itself; a client library with a descriptor of its own is added to a [`ReadinessLoop`] as well. What is
-//! submitted is collected, and leaves with `flush`: the stamp *issued* is when its bytes went to the socket.
-//! A lost connection is never used again, and nothing is sent twice.
+//! A driver of a pipelined protocol implements [`PipelineProtocol`], and its session is [`Pipelines`]: what is
+//! submitted is collected and leaves with `flush`, so that the stamp *issued* is when its bytes went to the socket.
+//! One with a request at a time on each connection uses [`Transport`] and [`ReadinessLoop`] itself; a client library
+//! with a descriptor of its own is added to a [`ReadinessLoop`] as well. A lost connection is never used again, and
+//! nothing is sent twice.
 
 pub mod connect;
 mod counters;

@@ -186,7 +186,7 @@ pub struct PipelinedSockets {
     /// Those with requests to send, each once, and whether one is among them.
     unsent: Vec<u32>,
     is_unsent: Vec<bool>,
-    /// What did not fit into a socket's buffer: woken when it takes more.
+    /// Whether requests did not fit into a socket's buffer: then it is looked at for taking more.
     is_blocked: Vec<bool>,
     /// The only connection was not waited for: its receive is to wait.
     to_wait: bool,

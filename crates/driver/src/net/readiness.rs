@@ -34,9 +34,9 @@ impl ReadinessLoop {
     }
 
     /// Waits until a descriptor is ready, for `left` nanoseconds or without an end, and says how many are. A
-    /// signal ends it too.
+    /// signal ends it too, and a wait of more than 1 ms ends up to 1 ms early.
     pub fn wait(&mut self, left: Option<i64>) -> io::Result<usize> {
-        // epoll knows milliseconds only: the rest is waited for by poll.
+        // epoll knows milliseconds only: it waits for whole ones, and poll for less than one.
         let whole = left.map(|ns| timespec(ns / NS_OF_MS * NS_OF_MS));
         if let Some(rest) = left.filter(|ns| (1..NS_OF_MS).contains(ns)) {
             let epoll = self.epoll.as_fd();

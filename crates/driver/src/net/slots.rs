@@ -74,7 +74,7 @@ impl SlotTable {
         Ok(true)
     }
 
-    /// Its requests are collected.
+    /// Counts an operation that has its slot as in flight: its requests are collected.
     #[inline]
     pub fn started(&mut self) {
         self.in_flight += 1;

@@ -102,7 +102,7 @@ impl Transport {
         }
     }
 
-    /// What a request waits for that is being sent or answered.
+    /// Events to wait for: readable, and writable while `sending`; with TLS, while it has bytes to write.
     pub fn awaits(&self, sending: bool) -> PollFlags {
         let writes = match self {
             Transport::Plain(_) => sending,
@@ -124,7 +124,7 @@ impl Transport {
         matches!(self, Transport::Plain(_))
     }
 
-    /// Why the connection failed, asked once it became writable.
+    /// Errors: why the connection could not be made. Asked when it has become writable.
     pub fn connected(&self) -> io::Result<()> {
         Ok(sockopt::socket_error(self)??)
     }

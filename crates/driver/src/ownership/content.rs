@@ -76,7 +76,7 @@ fn hash(lines: &[String]) -> u64 {
     lines.iter().flat_map(|line| line.bytes().chain([b'\n'])).fold(FNV_START, fnv)
 }
 
-/// What is in a directory; nothing where there is none. Errors: `Unavailable` when it cannot be read.
+/// What is in a directory, `.` and `..` too; nothing where there is none. Errors: `Unavailable` when it cannot be read.
 pub fn listed(dir: &Path) -> Result<Vec<(String, FileIdentity)>> {
     let failed = |e: io::Error| cannot("cannot look at the files of the database", dir, e);
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;

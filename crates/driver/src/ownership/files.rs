@@ -152,7 +152,7 @@ impl MarkedFile {
 pub struct MarkedFiles {
     dir: OwnedDirectory,
     files: Vec<MarkedFile>,
-    /// So many of the files, the first, have their marks on disk.
+    /// The first so many of `files` have their marks on disk.
     noted: usize,
     made_dir: bool,
     /// The run changes its files.
@@ -287,8 +287,9 @@ impl MarkedFiles {
         }
     }
 
-    /// Deletes what goes, marks last, and seals the marks of what stays. What is swap or behind a loop device
-    /// by now stays as it is. Errors: `Unavailable` when something cannot be removed or noted, or is left.
+    /// Deletes what goes, marks last, and seals the marks of what stays. What is in use by now, or was appended to by
+    /// somebody, stays as it is, without a mark. Errors: `Unavailable` when something cannot be removed or noted, or is
+    /// in use; `Target` when it was appended to.
     pub fn finish(&mut self) -> Result<()> {
         self.drop_unnoted();
         let mut files = std::mem::take(&mut self.files);

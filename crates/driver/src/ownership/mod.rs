@@ -179,7 +179,7 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what the mark says of where its records are.
+    /// Changes what the mark says of where its records are, in memory: `note` writes it.
     pub fn identify(&self, change: impl FnOnce(&mut I)) {
         change(&mut self.lock().identity);
     }

@@ -62,7 +62,8 @@ impl PluginHandle {
         }
     }
 
-    /// Ends a plug-in's hold on the target, once all sessions are gone. Errors: `Target` when it was lost.
+    /// Has a program close the target, once all sessions are gone; a library does so when the last handle is dropped.
+    /// Errors: `Target` when the program is lost.
     pub fn close(&self) -> Result<()> {
         match self {
             PluginHandle::Library(_) => Ok(()),

@@ -151,7 +151,7 @@ impl PluginDescription {
         let mut batches = ops(&self.batches, &BATCH_OPS).unwrap_or_default();
         let mut admin: Vec<_> = self.admin.iter().filter_map(|a| action(a)).collect();
         if self.keyed() && !admin.contains(&AdminAction::Flush) {
-            // What has nothing to flush has it flushed.
+            // A plug-in without flush has nothing to flush: the host answers.
             admin.push(AdminAction::Flush);
         }
         if options.read_only {

@@ -120,7 +120,7 @@ impl MarkKeeper {
     }
 
     /// Deletes the records that a mark names, those of numbers below `end`, and in a store that was empty those
-    /// that runs added behind. Errors: `Target` when one cannot be deleted.
+    /// that runs added behind. Errors: `Unavailable` when one cannot be deleted, `Target` when the plug-in is lost.
     pub fn delete(&self, identity: &PluginIdentity, end: u64) -> Result<()> {
         if !self.deletes {
             return Err(Error::unavailable("the plug-in cannot delete records"));

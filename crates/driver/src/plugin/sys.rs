@@ -404,8 +404,8 @@ mod crash {
     const SIGNALS: [libc::c_int; 5] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
-    /// From now on a crash says that the plug-in `library` was in the process. The signal then does what it did
-    /// before: nothing can go on safely.
+    /// From now on a crash says that the plug-in `library`, the first that was loaded, was in the process. The signal
+    /// then does what it did before: nothing can go on safely.
     pub fn named(library: &str) {
         let words = format!(
             "taillight: the process crashed, with the plug-in {library} in it: most likely the plug-in did. \

@@ -105,8 +105,8 @@ pub struct PluginTarget {
 }
 
 impl PluginTarget {
-    /// Opens, measures the bridge, passes the guard. Errors: `Usage`, `Refused` or `Unavailable`; then nothing
-    /// was written.
+    /// Opens, measures the bridge, passes the guard, deletes what a mark names and no longer keeps, writes the mark.
+    /// Errors: `Usage` and `Refused` before anything is written, `Unavailable` and `Target` also later.
     pub fn open(spec: &OpenSpec<'_>, asked: PluginRequest) -> Result<PluginTarget> {
         let plan = spec.plan;
         let PluginRequest { settings, can, rules, named, confirmed } = asked;
@@ -284,7 +284,7 @@ impl PluginTarget {
         Ok(())
     }
 
-    /// Takes back the mark of a run that does not begin, whose records there are none of.
+    /// Closes without deleting, for a run that does not begin: its mark goes if it names no records.
     pub(crate) fn withdraw(mut self) {
         self.closed = true;
         if let Some((keeper, mark)) = &self.mark
@@ -366,7 +366,7 @@ impl Target for PluginTarget {
             worker: u32::from(spec.worker),
             depth: spec.depth,
             buffer_size: spec.buffer_size,
-            // What asks no plan uses small batches.
+            // A caller without such a plan (the conformance checks) uses small batches.
             batch: self.batches.get(workload).copied().unwrap_or(1).max(8),
             keep: spec.keep,
             rules: self.rules.get(workload).cloned(),

@@ -10,7 +10,7 @@ const WHO_PROCESS: libc::c_int = 1;
 /// `IOPRIO_CLASS_SHIFT` of linux/ioprio.h.
 const CLASS_SHIFT: u32 = 13;
 
-/// Of the calling thread, by ioprio_set(2).
+/// Sets the I/O priority of the calling thread (ioprio_set(2)). Errors: the system's.
 pub fn io_priority(priority: IoPriority) -> io::Result<()> {
     let class = match priority.class {
         IoClass::Realtime => 1,

@@ -1,8 +1,8 @@
 //! `process`: any store behind a program in any language, which serves operations over rings in shared memory
 //! (`sdk/taillight_process.h`, `sdk/taillight.py`).
 //!
-//! All but the way of operations is the plug-in's: description, guard, sessions, the measured bridge. The program
-//! runs in a process of its own: what it writes is never trusted, and its end is a partial run, never a hang.
+//! All but how operations are carried is that of driver `plugin`: description, guard, sessions, the measured bridge.
+//! The program runs in a process of its own: what it writes is never trusted, its end is a partial run, never a hang.
 
 mod program;
 mod ring;

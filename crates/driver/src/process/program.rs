@@ -69,7 +69,7 @@ impl DriverProgram {
             )
         };
         let (socket, theirs) = UnixStream::pair().map_err(failed)?;
-        // Its standard output is not ours, which programs read.
+        // Its standard output goes to our standard error: programs read our standard output.
         let output = io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
         let child = Command::new(name)
             .args(words)
@@ -128,8 +128,8 @@ impl DriverProgram {
         !self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Whether it still runs, where nothing came from it for `quiet` ns while something was due; afterwards
-    /// `is_lost` says so.
+    /// Gives the program up where it has ended, or where `quiet`, the ns for which nothing came while something was
+    /// due, reaches its patience; `is_lost` says so afterwards.
     fn look(&self, quiet: u64) {
         if self.is_lost.load(Ordering::Relaxed) {
             return;
@@ -356,7 +356,7 @@ impl ProgramTarget {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Closes once. Errors: `Target` when the program is lost.
+    /// Closes once. Errors: `Unavailable` with the words of the program, `Target` when it is lost.
     pub fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());

@@ -1,8 +1,8 @@
 //! One worker on a program: descriptors go into one ring and ends come out of another.
 //!
-//! Both sides spin for a moment, where they have a CPU each, and then sleep in a futex, in slices between which the program's life and the
-//! patience are looked at. Never more is in flight than a ring has entries, so that no side asks how far the other
-//! has read.
+//! Both sides spin for a moment, where they have a CPU each, and then sleep in a futex, in slices: between two of them
+//! the host looks whether the program still runs and its patience lasts. Never more is in flight than a ring has
+//! entries, so that no side asks how far the other has read.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,9 +21,9 @@ use crate::plugin::sys::{PluginDone, PluginOp};
 
 /// Looks at the ring before going to sleep.
 const SPINS: u32 = 2000;
-/// Looks between two at the clock.
+/// Looks at the ring between two looks at the clock.
 const LOOKS: u32 = 16;
-/// Looks after which it matters whether the program could run at all meanwhile.
+/// Looks after which spinning ends where the program was last on the same CPU: it cannot run meanwhile.
 const SHARED: u32 = 64;
 /// Longest sleep before the program is looked at again, ns; longest time between two looks at it.
 const SLICE_NS: u64 = 10_000_000;
@@ -91,7 +91,7 @@ impl RingQueue {
         let waiting = self.ring.word(RingWord::OpWaiting);
         if waiting.load(SeqCst) != 0 {
             waiting.store(0, Relaxed);
-            // Who moved to another CPU while it looked says so where it matters.
+            // The program spins only while the host is on another CPU than its own.
             self.ring.word(RingWord::HostCpu).store(own_cpu(), Relaxed);
             let _ = futex::wake(self.ring.word(RingWord::OpTail), futex::Flags::empty(), 1);
         }

@@ -57,8 +57,8 @@ impl RingMemory {
         (ENTRIES_AT + 2 * ENTRY * entries as usize).next_multiple_of(ENTRIES_AT)
     }
 
-    /// Maps the rings of `entries` entries each at the front of `fd`. `entries` is a power of two (asserted); `fd` has at
-    /// least [`RingMemory::len`] bytes and is sealed against shrinking (not looked at). Errors: the system's.
+    /// Maps the rings of `entries` entries each at the front of `fd`. `entries` is a power of two (asserted); `fd` has
+    /// at least [`RingMemory::len`] bytes and is sealed against shrinking (not looked at). Errors: the system's.
     pub fn new(fd: impl AsFd, entries: u32) -> io::Result<RingMemory> {
         assert!(entries.is_power_of_two(), "{entries} entries");
         let len = RingMemory::len(entries);

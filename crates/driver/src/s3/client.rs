@@ -1,5 +1,5 @@
-//! The store as the driver's own housekeeping sees it, one waiting request after the other: whose
-//! the prefix is, lists, deletions. Never used while measuring.
+//! Requests of the driver's own housekeeping, each waiting for its answer: whose the prefix is, lists, deletions.
+//! None is made while measuring; sessions take addresses, TLS and request writers from here.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -461,8 +461,8 @@ impl S3Client {
         }
     }
 
-    /// Shows the objects under the prefix, a page at a time; ends when `page` says false. Errors:
-    /// `Unavailable`.
+    /// Shows the objects under the prefix, a page at a time, until `page` returns false; returns the `Server` header.
+    /// Errors: `Unavailable`.
     pub fn list(&self, page: &mut dyn FnMut(Vec<ListedObject>) -> Result<bool>) -> Result<String> {
         let mut next: Option<String> = None;
         loop {
@@ -483,8 +483,8 @@ impl S3Client {
         }
     }
 
-    /// Deletes objects under the prefix, by name; the names of those that were another one by then, and
-    /// stay. Errors: `Unavailable` when one stays for another reason.
+    /// Deletes objects under the prefix, by name and tag; returns the names of those that have another tag by then,
+    /// and stay. Errors: `Unavailable` when one stays for another reason.
     pub fn delete(&self, objects: &[ListedObject]) -> Result<Vec<String>> {
         let mut stay = Vec::new();
         for batch in objects.chunks(BATCH) {

@@ -138,7 +138,7 @@ impl HttpConnection {
         self.phase = HttpPhase::Idle;
     }
 
-    /// Something came of a connection without a request: it has ended, or is of no use.
+    /// Closes a connection without a request if something has come of it: it has ended, or is of no use.
     pub fn check_idle(&mut self) {
         if self.phase != HttpPhase::Idle {
             return;

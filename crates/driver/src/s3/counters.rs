@@ -32,7 +32,7 @@ impl Default for S3Counters {
 }
 
 impl S3Counters {
-    /// An answer with this code.
+    /// An answer with this code; one outside 300 to 599 counts as the nearest of them.
     pub fn code(&self, code: u16) {
         let at = usize::from(code.clamp(FIRST, LAST) - FIRST);
         self.codes[at].fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! The prefix: whose it is, the owner object that says so, and what goes in the end.
 //!
 //! As with a database directory, a prefix is Taillight's when its owner object names it. Foreign
-//! objects need `destroy` and `--destroy`. Every object names its run as its maker, in its metadata. What
-//! goes at the end are objects under the names of the key numbers that this run wrote, which have the tag
-//! the store gave for it or name the run; nothing else does. Prefixes inside each other clash.
+//! objects need `destroy` and `--destroy`. Every object names its run as its maker, in its metadata. At the
+//! end objects are deleted that are named by the key numbers which this run wrote, if they have the tag that the store
+//! gave for the put or name the run as their maker; nothing else is. Prefixes inside each other clash.
 
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
@@ -361,7 +361,7 @@ impl ObjectMaker {
     }
 }
 
-/// A store that gives the owner object without its maker keeps no metadata.
+/// Whether the store keeps metadata: one that gives the owner object without its maker does not.
 fn keeps_metadata(store: &S3Client) -> Result<bool> {
     Ok(store.head(&owner(store))?.is_some_and(|head| !head.maker.is_empty()))
 }

@@ -16,7 +16,7 @@ use super::sign::{CanonicalRequest, EMPTY_SHA256, Signer, UNSIGNED, hex};
 /// Writes requests of one worker. Nothing is allocated once its buffers have grown.
 pub struct RequestWriter {
     signer: Signer,
-    /// `Endpoint` of each server.
+    /// The `host` header of each server.
     hosts: Vec<String>,
     /// What paths begin with.
     root: String,
@@ -101,7 +101,7 @@ impl RequestWriter {
         }
     }
 
-    /// The checksum sent with the last body of data: header-less name and value.
+    /// S3's name of the options' checksum, and its value in the request written last; empty if that had no data.
     pub fn checksum(&self) -> Option<(&'static str, &str)> {
         match self.checksum {
             Checksum::None => None,
@@ -110,7 +110,7 @@ impl RequestWriter {
         }
     }
 
-    /// Writes the head of a request to server number `host`.
+    /// Replaces `out` by the head of a request to server number `host`; the caller sends the body.
     pub fn write(&mut self, host: usize, r: &S3Request<'_>, out: &mut Vec<u8>) {
         let second = rustix::time::clock_gettime(ClockId::RealtimeCoarse).tv_sec;
         let date = self.signer.stamp(second);

@@ -36,9 +36,10 @@ pub struct S3Target {
 }
 
 impl S3Target {
-    /// Passes the guard. Errors: `Usage`, `Refused` or `Unavailable`; then nothing was changed.
+    /// Passes the guard. Errors: `Usage`, `Refused` or `Unavailable`; then nothing was changed, unless objects that
+    /// give way could be deleted in part only.
     pub fn open(spec: &OpenSpec<'_>, options: S3Options) -> Result<S3Target> {
-        // A place that cannot be is told before credentials that are not there.
+        // A wrong path is told before missing credentials.
         PrefixLocation::parse(spec.plan.target.path.as_deref(), &options.endpoints)?;
         let (credentials, origin) = Credentials::find(&options.profile)?;
         S3Target::open_as(spec, options, credentials, origin)
@@ -103,7 +104,7 @@ pub fn check_open(spec: &OpenSpec<'_>, options: S3Options) -> Result<()> {
     OwnedPrefix::decide(&store, spec, &names).map(drop)
 }
 
-/// Bytes of the smallest object of each workload.
+/// Bytes of the smallest object of each workload. Errors: `Usage` for a workload that S3 cannot do.
 fn check(plan: &Plan, o: &S3Options) -> Result<Vec<u64>> {
     let one = |w: &taillight_core::plan::WorkloadPlan| {
         let values = w.value.clone().unwrap_or_default();

@@ -7,7 +7,8 @@ use super::location::Endpoint;
 use super::options::Addressing;
 use crate::net::{TlsServer, tls};
 
-/// What TLS needs for each host. Errors: `Unavailable` when no certificates can be read.
+/// What TLS needs for each host; `prefix` is the bucket that stands before the host's name, if any. Errors: `Usage`
+/// for a name that no certificate can have, `Unavailable` when no certificates can be read.
 pub fn prepare(hosts: &[Endpoint], prefix: Option<&str>, ca: &str) -> Result<Vec<TlsServer>> {
     let config = tls::config(tls::roots(ca)?)?;
     let name = |host: &Endpoint| {

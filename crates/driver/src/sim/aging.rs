@@ -1,4 +1,5 @@
-//! What use does to the device: writes that slow down towards a plateau, in a sawtooth, or for ever.
+//! What use does to the device: writes that slow down towards a plateau, in a sawtooth or for ever, with a full cache,
+//! or after writes out of order.
 //!
 //! The factor on service times of writes is a function of what the device has been through since it was last
 //! discarded whole, and a file carries this from run to run. So the round at which a series of runs becomes
@@ -50,7 +51,7 @@ impl Aging {
     }
 }
 
-/// What a device has been through since it was last discarded whole.
+/// What a device has been through since it was last discarded whole; its time and `end` go on over that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceUse {

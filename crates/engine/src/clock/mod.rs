@@ -5,7 +5,7 @@
 //! second each worker compares its line with CLOCK_MONOTONIC and bends it, without a step, so that
 //! the difference is gone a second later; the worst difference seen is reported. Anywhere else the
 //! plain clock is used. Why: docs/design/0005-the-counter-read-directly.md.
-//! Callers: `run::launch`.
+//! Callers: `run::threads`; the workers compare and read it.
 
 mod sys;
 
@@ -69,7 +69,7 @@ impl TscClock {
         trusted.then(ClockPair::read).flatten()
     }
 
-    /// A clock whose rate comes from `origin` to now; `None` when too little time has passed.
+    /// A clock whose rate comes from `origin` to now; `None` when less than a millisecond has passed.
     pub fn new(origin: ClockPair) -> Option<TscClock> {
         let anchor = ClockPair::read()?;
         let rate = rate(origin, anchor)?;

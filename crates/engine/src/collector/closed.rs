@@ -23,7 +23,7 @@ pub struct ClosedOp {
     pub sums_ns: LatencyMap<u64>,
     /// Failures by status.
     pub errors: Vec<(Status, u64)>,
-    /// None of load that is not measured.
+    /// `None` of load that is not measured, and where no operation of the kind has completed.
     pub latencies: Option<LatencyMap<Sparse>>,
 }
 
@@ -58,7 +58,7 @@ pub struct IntervalSpan {
     pub length_ns: u64,
 }
 
-/// What all workers of a workload did in it.
+/// What all workers of a workload did in an interval.
 pub struct WorkloadPart<'a> {
     pub ops: &'a Ops,
     /// Integral of operations in flight over time, ns.
@@ -246,7 +246,7 @@ impl Collected {
         self.counted().flat_map(whole).map(|op| op.ops + op.failed()).sum()
     }
 
-    /// Failures by status, all together.
+    /// Failures of the measure phase by status, those of load that is not measured included.
     pub fn errors(&self) -> Vec<(Status, u64)> {
         let mut all: Vec<(Status, u64)> = Vec::new();
         for (status, n) in self.totals.iter().flat_map(whole).flat_map(|op| &op.errors) {

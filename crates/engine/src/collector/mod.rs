@@ -32,9 +32,10 @@ pub const SPARE_INTERVALS: usize = 64;
 
 /// Watches a run. The engine knows no sink: the cli hands observers in.
 pub trait Observer {
+    /// A phase begins: a step of `run.before`, `warmup` or `measure`.
     fn phase(&mut self, name: &str);
-    /// Every session is ready. When the load begins, for who starts it together with others; none of its own
-    /// accord. Errors: nothing is started.
+    /// Every session is ready. Returns when the load is to begin, where several ranks begin together; `None`: at
+    /// once. An error keeps the load from starting.
     fn ready(&mut self) -> Result<Option<Stamp>> {
         Ok(None)
     }
@@ -51,7 +52,7 @@ pub trait Observer {
     fn progress(&mut self, progress: Progress<'_>);
     /// The load is over, and its target is about to be looked at and closed.
     fn closing(&mut self) {}
-    /// The load is over: its phases, before the rows of `ios.parquet` come.
+    /// Where I/Os were captured: the phases of the load, before the rows of `ios.parquet` come.
     fn loaded(&mut self, _phases: &[PhaseInfo]) {}
     /// Rows on their way into `ios.parquet`, in its order.
     fn rows(&mut self, _rows: &RowBatch) {}
@@ -62,7 +63,7 @@ pub trait Observer {
 pub struct IntervalView {
     /// `warmup` or `measure`.
     pub phase: &'static str,
-    /// Since the start of the measure phase, at the end of this interval, ns.
+    /// Since the start of the measure phase, at the end of this interval, ns; 0 in the warm-up.
     pub elapsed_ns: u64,
     /// Length of the measure phase, where the plan gives one, ns.
     pub planned_ns: Option<u64>,
@@ -88,13 +89,14 @@ struct IntervalKey {
     index: u32,
 }
 
-/// What one workload did in one interval, all its workers together.
+/// An interval of which some worker's share may still come.
 struct Open {
     workloads: Vec<OpenWorkload>,
     last: Option<Stamp>,
     shown: bool,
 }
 
+/// What one workload did in one interval, all its workers together.
 #[derive(Default)]
 struct OpenWorkload {
     ops: [Option<Box<OpStats>>; OpKind::ALL.len()],
@@ -215,7 +217,8 @@ impl Collector {
         let _ = self.spare.try_send(stats);
     }
 
-    /// Closes every interval all workers have passed, and shows provisional ones that are late.
+    /// Closes every interval all workers have passed, shows provisional ones that are late, and tells observers of
+    /// stuck workers and overtime.
     pub fn settle(&mut self, now: Stamp, observers: &mut [&mut dyn Observer]) {
         while let Some(key) = self.open.keys().next().copied() {
             if !self.passed(key) {
@@ -254,7 +257,7 @@ impl Collector {
         }
     }
 
-    /// Shows the oldest open interval, once, when a stuck worker keeps it from closing.
+    /// Shows the oldest open interval not shown yet, when a stuck worker keeps it from closing.
     fn show_late(&mut self, now: Stamp, observers: &mut [&mut dyn Observer]) {
         let Some((&key, open)) = self.open.iter().find(|(_, open)| !open.shown) else {
             return;
@@ -368,7 +371,8 @@ impl Collector {
         }
     }
 
-    /// Everything collected, once all workers have finished or were given up.
+    /// Closes and shows the intervals still open; everything collected, once all workers have finished or were given
+    /// up.
     pub fn into_collected(mut self, observers: &mut [&mut dyn Observer]) -> Collected {
         self.running.iter_mut().for_each(|r| *r = false);
         while let Some((key, open)) = self.open.pop_first() {

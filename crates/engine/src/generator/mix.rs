@@ -19,7 +19,7 @@ impl Mix {
         let mut sum = 0u64;
         let cumulative = parts.iter().map(|p| {
             sum += u64::from(p.weight);
-            // Rounded to the nearest of 2^32 steps: an error below 2^-32 of a share.
+            // Rounded down to one of 2^32 steps: an error below 2^-32 of a share.
             (((u128::from(sum) << 32) / u128::from(total.max(1))) as u64, p.op)
         });
         let cumulative: Vec<_> = cumulative.collect();

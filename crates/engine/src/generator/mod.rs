@@ -1,7 +1,7 @@
 //! What to do next: operation, size, offset. One generator per worker, seeded, without a clock.
 //!
 //! The same seed gives the same operations in the same order per worker. Adding an access
-//! pattern: one file here and one line in `AccessPattern::new`.
+//! pattern: one file here, a variant of `AccessPattern` and its arms, chosen in `AccessPattern::of_one`.
 
 pub mod dist;
 mod keyed;
@@ -98,8 +98,8 @@ fn among_ranks(plan: &Plan, place: WorkerIndex) -> WorkerIndex {
 }
 
 impl Generator {
-    /// The generator of the worker at `place`. Errors: `Usage` when the extent cannot hold a block
-    /// for each worker.
+    /// The generator of the worker at `place`. Errors: `Usage` when the extent lies outside the data set or cannot
+    /// hold a block for each worker, the trace does not fit the target, or there are no keys to read.
     pub fn new(
         plan: &Plan,
         workload: &WorkloadPlan,
@@ -224,7 +224,7 @@ impl Generator {
         }
     }
 
-    /// Passes begun by a walk in order; `None` where operations are drawn.
+    /// Passes begun by a walk in order; `None` where operations are drawn, on keys or of a trace.
     #[inline]
     pub fn walked(&self) -> Option<u64> {
         self.pattern.walked()

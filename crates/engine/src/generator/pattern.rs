@@ -58,7 +58,8 @@ impl AccessExtent {
     }
 
     /// The part that is this rank's, where ranks share the extent. Blocks that they have in turns are drawn as
-    /// if they lay side by side; [`BlockTurns`] says where they are. Errors: `Usage` where nothing is left.
+    /// if they lay side by side; [`BlockTurns`] says where they are. Errors: `Usage` where blocks in turns do not
+    /// divide each file.
     pub fn of_rank(self, plan: &Plan) -> Result<(AccessExtent, Option<BlockTurns>)> {
         let Some(place) = plan.ranks else { return Ok((self, None)) };
         match plan.run.share {
@@ -151,8 +152,8 @@ pub enum AccessPattern {
 }
 
 impl AccessPattern {
-    /// The pattern of the worker at `place`. Errors: `Usage` when a sequential worker's slice is
-    /// empty.
+    /// The pattern of the worker at `place`. Errors: `Usage` when a sequential worker's slice cannot hold one block,
+    /// the pattern needs keys, or a parameter makes no sense.
     pub fn new(
         seed: u64,
         w: &WorkloadPlan,
@@ -207,7 +208,7 @@ impl AccessPattern {
                     None => AccessPattern::Ordered(walk),
                 })
             }
-            // The stream says which block; see `worker::follow`.
+            // The stream says which block; see `worker::stream`.
             AccessKind::Follow => Ok(AccessPattern::unused(extent)),
             AccessKind::Latest => Err(Error::usage("this access pattern needs keys")
                 .with("workload", &w.name)

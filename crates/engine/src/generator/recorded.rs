@@ -39,7 +39,7 @@ impl RecordedOps {
         Ok(RecordedOps { ops: trace.ops.clone(), position, stride, over: false })
     }
 
-    /// The next operation; after the last one that again.
+    /// The next operation of the worker's share; after those the trace's last one, with `over` true.
     #[inline]
     pub fn next(&mut self) -> Op {
         let at = self.position.min(self.ops.len() - 1);

@@ -17,7 +17,7 @@ pub struct Sequential {
     align: u64,
     file_size: u64,
     stride: u64,
-    /// Ascending in runs: bytes of each, from every `stride` on; 0 = it goes through.
+    /// Ascending with gaps: bytes that are walked from each multiple of `stride`; 0 = no gaps.
     run: u64,
     /// Next offset (ascending), or one past the next block (descending).
     at: u64,
@@ -71,7 +71,7 @@ impl Sequential {
         self.start..self.end
     }
 
-    /// The same walk over another part, from its start.
+    /// The same walk over another part, from its start; for ascending walks.
     pub fn over(&self, part: Range<u64>) -> Sequential {
         let (start, end) = (part.start, part.end);
         Sequential { start, end, at: start, lap: start, passes: 1, ..self.clone() }

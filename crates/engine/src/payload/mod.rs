@@ -4,7 +4,7 @@
 //! One [`Filler`] per worker. It writes into the session's buffer just before `submit`, so it is
 //! made to run at many times the speed of any storage: no generator runs per byte, two small
 //! pools of random bytes are combined at offsets drawn per block. It is no source of good
-//! randomness and no check of what comes back (`verify` is). Callers: `worker` and `verify`.
+//! randomness and no check of what comes back (`verify` is). Callers: `worker`, `preload` and `verify`.
 //!
 //! A *block* is one write. Compressible bytes are zeros at the end of every [`CHUNK`] of a block,
 //! counted from the block's start, so that each block and each 4 KiB of it has the share asked for.
@@ -21,7 +21,7 @@ use taillight_core::{Error, Result};
 
 use pool::{NoiseOffsets, NoisePool, repeat};
 
-/// Bytes that have the compressible share each.
+/// Each piece of so many bytes of a block has the compressible share.
 pub const CHUNK: usize = 4096;
 /// Bytes between two stamps in random data: the smallest block any device works in.
 const SECTOR: usize = 512;
@@ -291,7 +291,8 @@ impl Content {
     }
 }
 
-/// Writes 8 bytes of its own into every sector; returns a state to go on from.
+/// Writes 8 bytes that follow from `id` over the beginning of every sector of 8 bytes or more; returns an id to go on
+/// from.
 #[inline]
 pub fn stamp(block: &mut [u8], id: u64) -> u64 {
     let mut x = id.wrapping_mul(splitmix::STEP);

@@ -2,9 +2,9 @@
 //!
 //! Byte `i` of a block is `a[i + x] ^ b[i + y]`, `x` and `y` from the block's id. The pools stay in
 //! the second-level cache; a pair of offsets comes round only after 44 MB, so that compressors
-//! find nothing. Two ids may begin at one place; what keeps their blocks apart are the stamps that `Content`, the caller,
-//! writes over these bytes. The pools are the same in every process: what belongs to an
-//! id can be made again to see where stored bytes differ.
+//! find nothing. Two ids may begin at one place; what keeps their blocks apart are the stamps that
+//! `Content`, the caller, writes over these bytes. The pools are the same in every process: what
+//! belongs to an id can be made again to see where stored bytes differ.
 
 use rand::{Rng as _, SeedableRng};
 
@@ -13,9 +13,9 @@ use crate::generator::Rng;
 
 /// Words of both pools have this many bytes: whole 8-byte words, and whole turns of text.
 const WORD: usize = 24;
-/// Length of the first pool, words; a prime.
+/// Length of the first pool, bytes: a prime number of words.
 const FIRST: usize = 1361 * WORD;
-/// Length of the second pool, words; a prime.
+/// Length of the second pool, bytes: another prime number of words.
 const SECOND: usize = 1367 * WORD;
 /// Bytes that memory comes in.
 const CACHE_LINE: usize = 64;
@@ -81,8 +81,8 @@ impl NoisePool {
         NoiseOffsets { a: place(drawn & 0xFFFF_FFFF, FIRST), b: place(drawn >> 32, SECOND) }
     }
 
-    /// For blocks whose bytes need not be made again: fills the block from `place` on, and moves it to where the next block goes on: neighbours in
-    /// the pools are neighbours in memory, which is what makes short blocks cheap.
+    /// Fills the block with the bytes from `place` on, and moves `place` behind them. Going on from there makes short
+    /// blocks cheap: neighbours in the pools are neighbours in memory.
     #[inline]
     pub fn walk(&self, block: &mut [u8], place: &mut NoiseOffsets) {
         let NoiseOffsets { mut a, mut b } = *place;

@@ -17,7 +17,9 @@ pub fn new_histogram() -> Histogram<u64> {
 /// Counts and latencies of one kind of operation.
 #[derive(Debug, Clone)]
 pub struct OpStats {
+    /// Successes; failures are in `errors`.
     pub ops: u64,
+    /// Bytes moved by successes.
     pub bytes: u64,
     /// Successes that said how many records they covered, and those records.
     pub several: (u64, u64),
@@ -172,7 +174,7 @@ pub struct IntervalStats {
     /// Operations due and not yet started, at the end of the interval; open loop only.
     pub backlog: u64,
     pub in_flight: InFlightAtEnd,
-    /// Warm-up operations that completed in the measure phase; in no figure.
+    /// Warm-up operations that completed in the measure phase; in no other figure of the interval.
     pub stragglers: u64,
     /// Set on the worker's last interval: when it finished.
     pub last: Option<Stamp>,

@@ -65,7 +65,7 @@ impl Timeline {
         let length = self.end.since(self.measure).max(1) as u64;
         u32::try_from(length.div_ceil(self.interval_ns) - 1).unwrap_or(u32::MAX)
     }
-    /// First stamp after the interval that holds `at`.
+    /// First stamp after the interval that holds `at`; [`Stamp::NEVER`] in the last one of the measure phase.
     pub fn interval_end(&self, at: Stamp) -> Stamp {
         let (measured, index) = self.interval(at);
         let origin = if measured { self.measure } else { self.start };
@@ -78,9 +78,9 @@ impl Timeline {
     }
 }
 
-/// Operations that are recorded together at most: what a process loses with them when it is killed.
+/// Operations that are recorded together at most: so many a worker loses when the process is killed.
 const MAX_PENDING: usize = 16;
-/// None is put off that comes so long after the last ones, ns: slow operations are recorded at once.
+/// An operation that completes so long after the last ones were recorded is recorded at once, ns.
 const MAX_PENDING_NS: i64 = 200_000;
 
 /// The whole record of a plain operation on a key, one at a time.
@@ -128,7 +128,7 @@ pub struct Recorder {
     last_poll: Stamp,
     /// Plain successes that are not yet in histograms and capture, in completion order.
     pending: Vec<ShortRecord>,
-    /// Completion stamp at which `pending` was last empty, ns.
+    /// Completion stamp at which `record_deferred` last emptied `pending`, ns.
     emptied: i64,
 }
 

@@ -14,7 +14,8 @@ use crate::idle::{Idle, IdleWatch};
 use crate::recorder::Timeline;
 use crate::worker::WorkerEnd;
 
-/// Ends load when everything that is measured has ended, and everybody when a worker has that ends the run.
+/// Ends the workers that are load only when all measured ones have ended, and all workers when one that ends the run
+/// has.
 pub struct LoadEnd {
     measured_left: AtomicUsize,
     over: AtomicBool,

@@ -325,7 +325,7 @@ impl PhaseNotifier {
         PhaseNotifier { measuring }
     }
 
-    /// True once, when the measure phase begins.
+    /// Tells observers when the measure phase begins after a warm-up, and returns true then; else false.
     pub fn at(&mut self, measuring: bool, observers: &mut [&mut dyn Observer]) -> bool {
         let begins = measuring && !self.measuring;
         if begins {

@@ -1,6 +1,5 @@
 //! One run, phase by phase: sessions, barrier, warm-up, measure, drain, then the files. The order of things
-//! is decided here alone; the hot loop is `worker`, time is `threaded` and `simulate`. Callers: `cli`,
-//! `suite`.
+//! is decided here alone; the hot loop is `worker`, time is `threaded` and `simulate`. Caller: `cli`.
 
 mod before;
 mod ending;
@@ -72,7 +71,7 @@ pub struct EngineOutcome {
     pub errors: Vec<(Status, u64)>,
     /// Operations due before the end that were never started (open loop).
     pub unsent: u64,
-    /// Deepest backlog (open loop).
+    /// Deepest backlog of each measured worker, added up (open loop).
     pub backlog_max: u64,
     /// Operations that found nothing because this run had deleted their key; no failures.
     pub misses: u64,
@@ -90,7 +89,7 @@ pub struct EngineOutcome {
     pub unsaved: Option<Error>,
     /// What verification found, when the plan verifies; also in `verify.json`.
     pub verify: Option<VerifyReport>,
-    /// Facts the target disclosed.
+    /// Facts for the manifest: of the target, of replayed traces and of `run.steady`.
     pub target_facts: Vec<(String, String)>,
     /// What others counted of the load.
     pub witness: Vec<Witness>,
@@ -124,7 +123,8 @@ struct LoadResult {
     counter: bool,
 }
 
-/// Runs the plan against the opened target, closes it, and writes intervals, histograms and I/Os.
+/// Calibrates, does the steps of `run.before`, runs the plan against the opened target, closes it, and writes
+/// intervals, histograms and I/Os.
 /// Errors: when nothing could be measured. A target that fails while measuring, or files that
 /// cannot be written afterwards, are no errors here: see [`EngineOutcome::error`] and
 /// [`EngineOutcome::unsaved`].

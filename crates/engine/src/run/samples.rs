@@ -1,4 +1,5 @@
-//! The target's own statistics, taken once an interval, ten times a second at most.
+//! The target's own statistics, taken once an interval, ten times a second at most, and before the load, just before
+//! the measure phase and at the end.
 //!
 //! Called from the thread that collects intervals, never from a worker: what a store does to answer
 //! may take its locks, but costs no operation a call.
@@ -61,7 +62,7 @@ impl Samples {
         self.measure.map_or(next, |at| next.min(Stamp(at.0 - AHEAD_NS as i64)))
     }
 
-    /// How long nobody need ask for a sample, `most` at most.
+    /// How long until the next sample is due, `most` at most.
     pub fn pause(&self, most: Duration) -> Duration {
         most.min(Duration::from_nanos(self.next.since(MonoClock.now()).max(0) as u64))
     }

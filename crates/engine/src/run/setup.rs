@@ -130,7 +130,7 @@ impl RankNumbers {
     }
 }
 
-/// How long after the start of the load a worker joins; `None`: there from the start.
+/// How long after the start of the load a worker joins, ns; `None`: there from the start.
 pub fn join(plan: &Plan, w: &WorkloadPlan, index: u32) -> Option<u64> {
     let step =
         w.ramp.map_or(0, |ramp| u64::from(index / ramp.step.max(1)).saturating_mul(ramp.every.0));
@@ -142,7 +142,7 @@ pub fn join(plan: &Plan, w: &WorkloadPlan, index: u32) -> Option<u64> {
     }
 }
 
-/// Bytes of the largest block or whole value.
+/// Bytes of the buffer of an operation: the largest block or whole value, times the batch.
 pub(crate) fn buffer_size(w: &WorkloadPlan) -> u64 {
     let size = w.block_size.max();
     let value = w.value.as_ref().map_or(size, |v| v.value_bytes(size));
@@ -155,7 +155,7 @@ fn keyed(w: &WorkloadPlan, space: Option<&Arc<KeySpace>>) -> Result<Option<Box<K
     Ok(keyed.transpose()?.map(Box::new))
 }
 
-/// Values up to this are packed with others into blocks that a store compresses as one.
+/// Values shorter than this are packed with others into blocks that a store compresses as one.
 const PACKED_VALUE: u64 = 64 << 10;
 
 /// Whether every byte of a value must be new: names of fields are written over it, it moves in the
@@ -236,8 +236,8 @@ impl LimitShares {
         LimitShares { first, workers, ranks }
     }
 
-    /// A worker's share of operations and bytes, of the run's and of its workload's: the first ones
-    /// take the remainder.
+    /// A worker's share of operations and bytes, the smaller one of the run's and of its workload's: the first
+    /// workers take the remainder.
     fn limits(&self, plan: &Plan, workload: usize, index: u32) -> WorkerLimits {
         let number = self.first.get(workload).copied().flatten();
         let of_run = number.map(|first| (first + index, self.workers));

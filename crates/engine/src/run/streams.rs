@@ -20,7 +20,8 @@ pub struct Streams<'a> {
 
 impl<'a> Streams<'a> {
     /// The stream of `plan` on a target of this shape. All workloads on it have the same extent
-    /// and block size (checked with the plan). Errors: `Usage` when the extent cannot hold a block.
+    /// and block size (checked with the plan). Errors: `Usage` when the extent cannot hold a block, or begins inside
+    /// one of several files.
     pub fn of(
         plan: &'a Plan,
         shape: Geometry,

@@ -65,6 +65,8 @@ impl WorkerThreads {
     }
 }
 
+/// Runs the workers to their ends and closes the target. Errors: when no load was started; what goes wrong later is in
+/// the result.
 pub fn run<B: Probes>(
     shared: SharedParts<B>,
     worker_specs: Vec<WorkerSpec>,
@@ -119,7 +121,7 @@ pub fn run<B: Probes>(
     let answers = (0..threads.len()).map(|_| {
         ready.recv().unwrap_or_else(|_| Err(Error::internal("a worker died while starting")))
     });
-    // Others that start together wait for an answer also where there is no session.
+    // Where a session was refused, observers are not asked: the caller tells ranks that wait to start together.
     let begin = match answers.collect::<Result<()>>().and_then(|()| agreed_start(context.observers))
     {
         Ok(begin) => begin,
@@ -223,7 +225,7 @@ fn run_worker<B: Probes>(
     })
 }
 
-/// Pins the thread and makes its sleeps precise.
+/// Pins the thread, sets its priorities and makes its sleeps precise.
 fn pin_thread(spec: &WorkerSpec) -> Result<()> {
     if let Some(cpu) = spec.cpu {
         let mut set = rustix::thread::CpuSet::new();
@@ -259,7 +261,7 @@ fn prioritise(spec: &WorkerSpec) -> Result<()> {
     spec.io_priority.map_or(Ok(()), |io| io_priority(io).map_err(|e| refused("I/O priority", e)))
 }
 
-/// A sleep of the collector that is longer than an interval and this was no sleep of its own.
+/// Where the collector's wait for a message takes longer than this and than an interval, the process was stopped; ns.
 const STOOD_STILL_NS: u64 = 250_000_000;
 
 /// What goes on beside the load, or is read around it.
@@ -292,7 +294,7 @@ fn collect<B: Probes>(
         if let Ok(message) = messages.recv_timeout(samples.pause(Duration::from_millis(20))) {
             collector.accept(message, now());
         }
-        // It sleeps for milliseconds, and needs next to no CPU: who sleeps for an interval was stopped.
+        // The wait is for 20 ms at most and needs next to no CPU: if it takes an interval, the process was stopped.
         let slept = now().since(before).max(0) as u64;
         if slept > timeline.interval_ns.max(STOOD_STILL_NS) {
             stood_still_ns += slept;

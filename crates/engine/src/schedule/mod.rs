@@ -82,9 +82,9 @@ impl<'a> Schedules<'a> {
         })
     }
 
-    /// The schedule of the worker at `place`, which joins `join_ns` after the start of the load. Its share of what is due before it joins is left out. `None`: it is there from the
-    /// start of the load. Errors: `Usage` for a rate slower than one operation a year or faster
-    /// than 1 per ns.
+    /// The schedule of the worker at `place`, which joins `join_ns` after the start of the load; `None`: it is there
+    /// from the start. Its share of what is due before it joins is left out; a trace begins when it joins. Errors:
+    /// `Usage` for a rate slower than one operation a year or faster than 1 per ns.
     pub fn of(&self, place: WorkerIndex, join_ns: Option<u64>) -> Result<Schedule> {
         let w = self.workload;
         let even = |rate: Rate| Ok(Constant::new(Gap::of(rate, w)?, place));
@@ -224,7 +224,7 @@ impl Schedule {
         }
     }
 
-    /// How many operations are due up to `until` (exclusive), from the next one on.
+    /// How many operations are due up to `until` (exclusive), from the next one on; 0 in a closed loop.
     pub fn due(&mut self, until: Stamp) -> u64 {
         let until = until.0;
         match self {

@@ -77,7 +77,7 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
     Ok(())
 }
 
-/// The files of all CPUs, of which one is given.
+/// The files of CPUs 0 to the last before a gap in the numbers, and the one that is given.
 fn of_all_cpus(path: &Path) -> Vec<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -135,7 +135,7 @@ impl BlockFormat {
         last.copy_from_slice(&block_sum(all, sum).to_le_bytes());
     }
 
-    /// Compares a block with the one `mark` should have; `scratch` is made as long.
+    /// Compares a block with the one `mark` should have, which is made in `scratch`; `None`: they are equal.
     pub fn compare(
         &self,
         block: &[u8],

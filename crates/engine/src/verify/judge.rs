@@ -13,7 +13,7 @@ use super::pieces::{BlockPieces, PieceScratch};
 
 /// Newest writes that a block with a damaged header is compared with byte by byte.
 const NEWEST: u64 = 4;
-/// Writes of another run that are tried, around the one a header names: how many there were is not
+/// Writes of another run that are tried beyond the one a header names: how many there were is not
 /// known.
 const OTHERS: u64 = 64;
 

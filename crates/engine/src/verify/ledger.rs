@@ -24,6 +24,7 @@ pub const ENTRY: u64 = LEDGER_ENTRY;
 /// What is known of a block at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LedgerEntry {
+    /// Newest generation begun, modulo 2^28.
     pub last: u64,
     /// Generations before `last` that a read may see; `ANY` = any older.
     span: u64,
@@ -130,7 +131,7 @@ impl LedgerEntry {
         }
     }
 
-    /// Whether writes overlap now or did before the last came to rest: the block may be a mixture
+    /// Whether a write is in flight, or writes overlapped before the last came to rest: the block may be a mixture
     /// unless the target keeps writes whole.
     pub fn mixed(&self) -> bool {
         self.in_flight > 0 || self.span > 0
@@ -264,7 +265,7 @@ impl WriteLedger {
         });
     }
 
-    /// A read saw the newest generation: from now on an older one has come back.
+    /// A read saw generation `last`. While that is the newest, an older one that is read later is stale, not lost.
     #[inline]
     pub fn mark_seen(&self, block: u64, last: u64) {
         self.change(block, |mut e| {

@@ -3,11 +3,11 @@
 //! Each block (or value) a run writes carries the run, its address, the number of the write to that
 //! address, and a checksum. Reads of the run, or a pass after it, compare what comes back with the
 //! [`WriteLedger`] and tell apart: changed bytes, torn, lost, stale and misplaced blocks, blocks of
-//! another run or length, zeros, unknown content, and records that are missing. What this cannot see: damage that nobody reads. It does not decide what is written
-//! (`generator`) and prints nothing; findings go into `verify.json`.
+//! another run or length, zeros, unknown content, and records that are missing. Damage that nobody
+//! reads is not seen. Findings go into `verify.json`.
 //!
 //! The unit is the largest size that divides every block size, alignment and extent border of the
-//! plan; an operation holds one or more whole blocks. Callers: `worker`, `run`.
+//! plan; an operation holds one or more whole blocks. Callers: `worker`, `run`, `preload`.
 
 mod area;
 mod block;

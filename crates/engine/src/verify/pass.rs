@@ -35,7 +35,7 @@ pub struct PassSpec<'a> {
     /// The target was asked to forget cached data, and did.
     pub caches_dropped: bool,
     pub stop: &'a AtomicBool,
-    /// Told of bytes done and bytes in all.
+    /// Told of bytes done and bytes in all; of records on a target addressed by key.
     pub progress: &'a mut dyn FnMut(u64, u64),
 }
 

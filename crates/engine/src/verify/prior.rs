@@ -72,8 +72,8 @@ impl PriorRun {
         Ok(())
     }
 
-    /// The run that `verify.run` names: a run directory, or an id. Errors: `Usage` when a run
-    /// directory left no ledger, `Corrupt` when it is damaged.
+    /// The run that `verify.run` names: a run directory, or an id. Errors: `Usage` when it is neither or
+    /// the directory has no ledger, `Corrupt` when the ledger is damaged.
     pub fn find(named: &str) -> Result<PriorRun> {
         let path = Path::new(named);
         if !path.is_dir() {

@@ -11,7 +11,7 @@ pub struct CacheDrops {
 }
 
 impl CacheDrops {
-    /// What is there at the start is the target's to say.
+    /// For a drop every `every` bytes, where operations are drawn; none at the start.
     pub fn new(every: u64) -> CacheDrops {
         CacheDrops { every, asked: 0, passes: 1 }
     }

@@ -82,7 +82,7 @@ pub struct WorkerEnd {
     pub left_at_end: u64,
     /// When its time is up.
     pub end: Stamp,
-    /// When the last operation was complete.
+    /// When the worker ended: its last completion, or when it saw that nothing more was due.
     pub finished: Stamp,
     /// Its time was up, rather than a limit reached or a stop asked for.
     pub reached_end: bool,
@@ -117,7 +117,7 @@ pub struct WorkerSpec {
     pub keyed: Option<Box<KeyedWorker>>,
     /// What operations on a stream need.
     pub stream: Option<Box<StreamWorker>>,
-    /// When it joins, after the start of the load.
+    /// When it joins, ns after the start of the load; `None`: there from the start.
     pub join: Option<u64>,
     /// When its workload ends, ns after the start of the measure phase.
     pub end: Option<u64>,

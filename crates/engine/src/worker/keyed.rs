@@ -187,8 +187,8 @@ impl KeyedWorker {
         }
     }
 
-    /// What is known of the read-modify-write in `slot` after one of its parts; `Some` when its
-    /// update comes next.
+    /// Sets what is known of the read-modify-write in `slot` after one of its parts: `Some` also queues
+    /// its update, `None` ends it.
     pub(super) fn set_composed(&mut self, slot: u32, whole: Option<ReadModifyWrite>) {
         if let Some(composed) = self.composed.get_mut(slot as usize) {
             *composed = whole;
@@ -204,7 +204,7 @@ impl KeyedWorker {
         self.updates.pop()
     }
 
-    /// The session takes no update now.
+    /// Queues an update for the next round of submits.
     pub(super) fn update_later(&mut self, slot: u32, update: Op) {
         self.updates.push((slot, update));
     }

@@ -285,7 +285,8 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         }
     }
 
-    /// Submits one operation in `slot`; false when the session is full or the end is reached.
+    /// Submits one operation in `slot`, waiting for completions while the session is full; false when nothing more is
+    /// to be submitted in this round.
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
         let mut op = self.generator.next();

@@ -17,7 +17,7 @@ pub struct Pacing {
     left: u32,
     every: u32,
     pause_ns: u64,
-    /// With pauses by time: when the load is over that goes on now, and load and pause together, ns.
+    /// With pauses by time: when the next pause begins, and the length of load and pause together, ns.
     until: Stamp,
     cycle_ns: u64,
     /// When an operation was last complete.

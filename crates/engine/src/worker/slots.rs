@@ -30,7 +30,7 @@ impl InFlight {
         }
     }
 
-    /// Takes over when an operation that is its first part began.
+    /// Takes the stamps of `part`, the first part of this operation.
     pub fn began_with(&mut self, part: &InFlight) {
         (self.submit, self.issued, self.intended) = (part.submit, part.issued, part.intended);
     }

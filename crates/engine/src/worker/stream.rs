@@ -24,7 +24,7 @@ pub struct StreamLayout {
     /// First byte of the extent, and from one block to the next.
     pub start: u64,
     pub step: u64,
-    /// Blocks in each file, and its size.
+    /// Blocks in each file; `u64::MAX`: one file.
     pub per_file: u64,
     /// Size of each file.
     pub file_size: u64,

@@ -11,7 +11,7 @@ use crate::verdict::judge::Layer;
 /// Bytes, or requests, from which on others in the disk count: less is soon done.
 const IN_FRONT: (u64, u64) = (1 << 20, 32);
 
-/// Of an episode of a layer, who or what was in the way of just that.
+/// The largest culprit that explains an episode of this layer; `None` where none fits the layer, or is large enough.
 pub fn foremost(layer: Layer, culprits: &[Culprit]) -> Option<&Culprit> {
     let kernel = |c: &Culprit| {
         ["kworker/", "ksoftirqd/", "swapper/"].iter().any(|name| c.name.starts_with(name))
@@ -57,7 +57,8 @@ fn about(it: &Culprit) -> String {
     }
 }
 
-/// The culprit of the layer that most outliers are blamed on, and what to do next, in one or two sentences.
+/// The culprit of the layer that most outliers are blamed on, and what to do next, in one or two sentences; empty where
+/// no episode is of that layer.
 pub fn headline(it: &Explanation) -> Vec<String> {
     let Some(top) = it.layers.first().map(|share| share.layer) else { return Vec::new() };
     let of_layer = || it.episodes.iter().filter(|e| e.layer == top);
@@ -74,8 +75,8 @@ pub fn headline(it: &Explanation) -> Vec<String> {
     ]
 }
 
-/// The line for an episode of a layer; `always` where its I/Os are no slower than usual. Where nothing was seen it
-/// depends on how the run was traced.
+/// What to do next about an episode of a layer; `always`: such I/Os usually take longer than the threshold. Where
+/// nothing was seen it depends on how the run was traced.
 pub fn next(layer: Layer, always: bool, info: &TraceInfo, culprits: &[Culprit]) -> String {
     match foremost(layer, culprits).filter(|_| !always) {
         Some(one) => about(one),

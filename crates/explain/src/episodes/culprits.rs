@@ -1,5 +1,5 @@
-//! Who or what stood in the way during an episode, as data: the thread that had the CPU, requests of
-//! others ahead in the disk, the sender of a stop signal, the holder of a lock, the limit that held back.
+//! Who or what stood in the way during an episode, as data: the thread that had the CPU, requests of others in the
+//! disk, who let a stopped program go on, who ended a wait for a lock, the limit that held back.
 //! Names, numbers and amounts are from events of the trace; the verdict does not depend on them.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source};
 use crate::verdict::judge::Judged;
 
-/// Culprits of an episode that are listed, the largest of each role.
+/// Culprits of each role that are listed of an episode, the largest.
 const LISTED: usize = 3;
 
 /// The limit on CPU time.
@@ -192,7 +192,7 @@ fn ordered(sums: Sums<'_>) -> Vec<Culprit> {
     all
 }
 
-/// Who had the CPU, and who woke up whom.
+/// Who had the CPU, and who ended a stop or a wait for a lock or file system.
 fn asleep<'a>(list: &'a [Judged], events: &'a Events, sums: &mut Sums<'a>) {
     let mut rows: BTreeMap<(u64, i64), &LayerRow> = BTreeMap::new();
     for one in list.iter().filter(|j| j.row.is_some()) {

@@ -56,7 +56,7 @@ pub struct EpisodeView {
     pub culprits: Vec<Culprit>,
     /// What confirms or mends it.
     pub next: String,
-    /// How many of its verdicts are sure.
+    /// How many of its verdicts blame this layer and are sure.
     pub sure: u64,
     /// What of its slowest I/O may come again in others.
     pub features: OutlierFeatures,
@@ -131,6 +131,7 @@ pub struct EpisodeContext<'a> {
     pub around: &'a HostSigns<'a>,
 }
 
+/// Groups outliers that overlap, or follow within `DEFAULT_GAP_NS`, into episodes, by time.
 pub fn episodes(judged: Vec<Judged>, seen: &EpisodeContext) -> Vec<EpisodeView> {
     let spans: Vec<(i64, i64)> =
         judged.iter().map(|j| (j.slow.submit_ns, j.slow.complete_ns)).collect();
@@ -389,7 +390,8 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     said.extend(waited_for_cpu(instead, events.own_pid));
 }
 
-/// How long threads waited for a CPU, and behind whom most of it: who, whether it took the CPU away, ns.
+/// The longest wait for a CPU behind a single thread, in words; none up to 0.5 ms. `instead`: ns by that thread, and by
+/// whether it took the CPU away.
 fn waited_for_cpu(instead: BTreeMap<(Who, bool), u64>, own: Option<u64>) -> Option<String> {
     let ((who, robbed), ns) = instead.into_iter().max_by_key(|(_, ns)| *ns)?;
     (ns > 500_000).then(|| {

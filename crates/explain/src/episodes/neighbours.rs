@@ -1,6 +1,6 @@
 //! Who else used the disks of a run, as sentences for an episode: other processes, the program's own other
 //! threads (a store's flushes and compactions), the kernel's reading ahead; and parts of the run's own I/Os
-//! of which only the thread is known. Also which of them may have woken a thread that slept in a store.
+//! of which only the thread is known.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::events::Events;
 use crate::events::who::Who;
 use crate::overlays::held_pages::{HELD, READ_AHEAD};
 
-/// Stands in for the name of another thread of the program itself.
+/// Stands beside the name (`LayerRow::other`) of another thread of the program itself.
 const OWN: &str = "own";
-/// Stands in for the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
+/// Stands beside the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
 const UNPLACED: &str = "unplaced";
 
-/// Who else used the disk. What the kernel read ahead for the run is nobody else's.
+/// Adds sentences on who else used the disk. What the kernel read ahead for the run is nobody else's.
 pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
     let (ahead, others): (Vec<&LayerRow>, Vec<&LayerRow>) = events
         .within(LayerKind::Neighbour, span.0, span.1)

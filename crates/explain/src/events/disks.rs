@@ -53,7 +53,7 @@ impl Disks {
         self.targets.iter().find_map(|d| d.find(dev))
     }
 
-    /// Whether the target is on one device, and what is below it.
+    /// Whether all devices of the target are of one disk; true also where none is known.
     pub fn single(&self) -> bool {
         let first = self.targets.first();
         self.targets.iter().all(|d| first.is_some_and(|first| first.disk == d.disk))

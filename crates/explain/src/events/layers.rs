@@ -115,7 +115,7 @@ impl TracedIoRow {
 pub struct RoundsBefore(Vec<(Option<u64>, BlockRound)>);
 
 impl RoundsBefore {
-    /// The earlier rounds of an I/O; none where the row is one of these.
+    /// The earlier rounds of an I/O; `None` where the row itself is a round, which is kept for the I/O that follows.
     pub fn of(&mut self, row: &LayerRow) -> Option<Vec<BlockRound>> {
         if row.kind == LayerKind::Round {
             self.0.push((row.token, BlockRound::earlier(row)));
@@ -135,8 +135,8 @@ pub struct Visibility {
     pub threads_only: bool,
 }
 
-/// Reads `layers.parquet`, which had `kept` I/Os when it was written. Rows of `slow` I/Os are kept whole.
-/// Errors: `Corrupt` when the file is damaged.
+/// Reads `layers.parquet`, which had `kept` I/Os when it was written; those before the measure phase are left out. Rows
+/// of `slow` I/Os are kept whole. Errors: `Corrupt` when the file is damaged.
 pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Result<TracedRun> {
     let mut loaded = TracedRun::empty(kept);
     loaded.events.blind = sight.blind;
@@ -264,7 +264,7 @@ fn stalls(dir: &RunDir) -> Result<Vec<(i64, i64, u64)>> {
     Ok(rises.filter(|(_, _, ns)| *ns > 0).collect())
 }
 
-/// Start of the measure phase.
+/// Start of the measure phase, CLOCK_MONOTONIC ns; `i64::MIN` where the manifest has none.
 pub fn measured_from(dir: &RunDir) -> i64 {
     let mut phases = dir.manifest().phases.iter();
     let measure = phases.find(|p| p.name == "measure");
@@ -295,7 +295,7 @@ impl TracedRun {
         loaded
     }
 
-    /// Takes an I/O up, and gives it back as it may be judged; none where it is not known what it did.
+    /// Takes an I/O up, and gives it back without impossible stamps; `None` where its operation is not known.
     pub fn io(&mut self, mut row: LayerRow, mut earlier: Vec<BlockRound>) -> Option<TracedIoRow> {
         drop_impossible_stamps(&mut row, &mut earlier);
         if !all_rounds_known(&row, &earlier) {
@@ -338,8 +338,8 @@ impl TracedRun {
     }
 }
 
-/// The measured I/Os above their threshold (response time in a rate-limited run), in file order,
-/// and how many more there are. Errors: `Corrupt` when `ios.parquet` is damaged.
+/// The measured, successful I/Os above their threshold (response time in a rate-limited run), the first `SLOW_MAX` in
+/// file order, and how many more there are. Empty without `ios.parquet`. Errors: `Corrupt` when it is damaged.
 pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec<Slow>, u64)> {
     let (mut slow, mut more) = (Vec::new(), 0);
     let Some(path) = dir.existing(names::IOS) else {

@@ -59,7 +59,7 @@ impl Events {
         self.left_out.as_deref() == Some(rule)
     }
 
-    /// Takes an event in.
+    /// Takes an event in; [`Events::sort`] must follow before events are looked up.
     pub fn add(&mut self, row: LayerRow) {
         let worker = row.worker.unwrap_or(u64::MAX);
         self.block_ends.clear();
@@ -113,7 +113,7 @@ impl Events {
         self.find_block_ends();
     }
 
-    /// Events of a kind that overlap a window, by their begin.
+    /// Events of a kind in `other` that overlap a window, both its ends included, by their begin.
     pub fn within(&self, kind: LayerKind, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
         let list = self.other.get(&kind).map_or(&[][..], Vec::as_slice);
         let ends = self.block_ends.get(&kind).map_or(&[][..], Vec::as_slice);
@@ -127,7 +127,8 @@ impl Events {
     }
 }
 
-/// Gaps by time, without overlaps; of two that overlap no more is known than of the one of which less is.
+/// Gaps by time, without overlaps: those that overlap become one, in which the thread could have run (`state` 0) only
+/// if it could in both.
 pub fn merged(mut gaps: Vec<LayerRow>) -> Vec<LayerRow> {
     gaps.sort_by_key(|g| g.start_ns);
     gaps.dedup_by(|later, kept| {

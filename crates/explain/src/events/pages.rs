@@ -1,8 +1,8 @@
 //! Buffered reads of io_uring that wait for a page which another I/O of the run is reading.
 //!
 //! The kernel parks such a read without block I/O, without a worker thread and without an event. The wait
-//! is recognised by another traced read of the same page that had block I/O under way, and was done while
-//! this one was waiting; where nobody else read the page, nothing is concluded.
+//! is recognised by another slow read of the same page that had block I/O, and was done while this one was waiting;
+//! where no slow read was of the page, nothing is concluded.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const PAGE: u64 = 4096;
 pub struct Pages(BTreeMap<u64, Vec<(i64, i64)>>);
 
 impl Pages {
-    /// From traced I/Os. Nothing where files cannot be told apart, or the page cache plays no part.
+    /// From rows of slow I/Os. Nothing where files cannot be told apart, or the page cache plays no part.
     pub fn of<'a>(dir: &RunDir, rows: impl Iterator<Item = &'a LayerRow>) -> Pages {
         let options = &dir.manifest().plan.target.options;
         let direct = options.get("direct").and_then(|v| v.as_bool()) != Some(false);
@@ -50,7 +50,7 @@ impl Pages {
         }
         let reads = pages_of(io).filter_map(|page| self.0.get(&page)).flatten();
         let during = |(from, to): &&(i64, i64)| {
-            // Under way when this one came, or soon after; there before this one was complete.
+            // Done while this one was in flight, whenever it began.
             (io.start_ns..=io.end_ns).contains(to) && *from < *to
         };
         reads.filter(during).map(|(_, to)| *to).max()

@@ -23,7 +23,7 @@ const TASK_TRACED: u64 = 8;
 const STOPPED_WORDS: &str = "the program was stopped by a signal";
 const TRACED_WORDS: &str = "the program was held by a debugger or tracer (ptrace: gdb, strace)";
 
-/// Waits for a commit of ext4's journal, of XFS's log, of btrfs.
+/// Waits for ext4's journal. The next three: for room in any journal, for XFS's log, for a transaction of btrfs.
 const JOURNAL: &[&str] = &[
     "jbd2_",
     "wait_transaction",
@@ -338,8 +338,8 @@ fn part(stack: &str) -> Option<&'static (&'static [&'static str], Phase, &'stati
     stack.split(';').find_map(of)
 }
 
-/// Whether a thread waits until what is dirty in the page cache is written back, before its own direct
-/// I/O; of a read whatever it waits for that is written is not its own.
+/// Whether a thread waits until what is dirty in the page cache is written back, before its own direct I/O. Of an
+/// operation that `reads` any wait for writeback counts: what is written is not its own.
 pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
     let direct = ["kiocb_", "iomap_dio", "__iomap_dio", "blkdev_direct", "generic_file_direct"];
     has(stack, WRITEBACK) && (reads || has(stack, &direct))

@@ -1,6 +1,6 @@
 //! What an I/O that waits for a commit of the file system waits for: the committing thread, or the disk.
-//! Concluded from the thread that ended the wait and from what was on the disk meanwhile, so that a verdict
-//! that rests on it is never sure.
+//! Waits for a CPU are those of the thread that ended the wait; what the disk did is concluded from the time, so that a
+//! verdict that rests on that is never sure.
 
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
@@ -67,7 +67,7 @@ pub fn journal_writes(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) 
     waits
 }
 
-/// The kernel's threads that woke an I/O's own up, and did something else all the time of a segment.
+/// Off-CPU intervals, over all of a segment, of the kernel thread that woke the I/O's own thread up.
 fn who_told<'a>(
     told: &LayerRow,
     segment: &Segment,

@@ -124,8 +124,8 @@ fn flush(
     true
 }
 
-/// The flushes of an I/O's disk that ended in a time and were under way in it; of none where nobody saw any, of
-/// an unknown number where nobody knows the disk.
+/// The flushes of an I/O's disk that ended in a time and were under way in it. `None` where none was ever seen of that
+/// disk, `Some(None)` where it is not known which disk's they are.
 fn flushes<'a>(
     io: &LayerRow,
     from: i64,
@@ -308,8 +308,8 @@ fn stacked(actor: &IoContext<'_>) -> bool {
     actor.stacked.unwrap_or(false)
 }
 
-/// A limit that let go of an I/O was seen, unless a worker had brought the I/O there: since when is not stamped then.
-/// When a disk below was asked for something is not known: what a limit lets go there is not looked at.
+/// Stamps where a limit was seen to let go of the I/O on its own disk; inferred where it was not, or where an io_uring
+/// worker had brought the I/O there: since when it was held back is not stamped then.
 fn held_source(io: &LayerRow, actor: &IoContext<'_>) -> Source {
     let handed = io.has(flags::PUNTED) || io.sync_punt_ns.is_some();
     if let_go_by_limit(io, actor) && !handed { Source::Stamps } else { Source::Inferred }

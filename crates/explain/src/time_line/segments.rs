@@ -74,7 +74,7 @@ impl TimeLine {
         TimeLine { segments: Vec::with_capacity(8), at: io.start_ns, end: io.end_ns }
     }
 
-    /// Whether anything is behind it.
+    /// Whether it has a segment yet.
     pub fn begun(&self) -> bool {
         !self.segments.is_empty()
     }
@@ -97,15 +97,17 @@ impl TimeLine {
     }
 }
 
-/// A thread that goes on at once after it came back to the CPU, ns.
+/// What follows a wake-up, or the end of an I/O, within this time counts as following at once, ns.
 pub const WAKEUP_WINDOW_NS: i64 = 1_000_000;
 
+/// Rows that overlap a time, of rows by time that do not overlap each other.
 pub fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
     let first = rows.partition_point(|r| r.end_ns <= from);
     rows[first..].iter().take_while(move |r| r.start_ns < to)
 }
 
-/// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`.
+/// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`, or unobserved where
+/// the thread may have been busy `elsewhere` or events may be missing.
 pub fn append_thread_states(
     line: &mut TimeLine,
     to: i64,

@@ -10,7 +10,7 @@ use crate::verdict::judge::{Judged, Layer};
 struct BacklogHead {
     layer: Layer,
     sure: bool,
-    /// How long its cause took, ns.
+    /// Its excess in that layer, ns.
     took_ns: u64,
     /// When the last I/O that is known to be in the backlog was complete.
     until: i64,

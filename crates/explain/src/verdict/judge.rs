@@ -263,7 +263,7 @@ pub struct OutlierVerdict {
     pub token: Option<u64>,
     /// The layer to blame.
     pub layer: Layer,
-    /// Its excess, ns.
+    /// Excess of that layer, ns; of all layers where it is mixed.
     pub excess_ns: u64,
     /// Seen at work, with every stamp (see `rules::sure`); else a named layer is only likely.
     pub sure: bool,
@@ -271,7 +271,7 @@ pub struct OutlierVerdict {
     pub rules: RuleSet,
     /// Such I/Os usually take longer than the threshold: the layer is where the time always goes.
     pub always: bool,
-    /// How long an earlier I/O of the same worker took, ns, where this I/O waited behind it and has its cause.
+    /// Excess of the earlier I/O of the same worker, ns, that this I/O waited behind and has its cause from.
     pub behind_ns: Option<u64>,
     /// Where its service time went; all 0 without evidence.
     pub phases: Phases,
@@ -313,13 +313,13 @@ fn reads(op: OpKind) -> bool {
     matches!(op.request(), OpKind::Read | OpKind::Get | OpKind::Scan)
 }
 
-/// What judges a slow I/O.
+/// What a slow I/O is judged by.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JudgeInputs<'a> {
     pub base: Option<&'a Baseline>,
     /// What is known beside its stamps; none without evidence.
     pub context: Option<&'a IoContext<'a>>,
-    /// From which latency on it counts as slow, ns.
+    /// Latency above which it counts as slow, ns.
     pub threshold_ns: Option<u64>,
 }
 

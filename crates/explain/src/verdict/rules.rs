@@ -91,8 +91,8 @@ pub struct Evidence<'a> {
 }
 
 /// Whether a verdict is sure: all stamps of the I/O were seen and can be, the layer holds three quarters
-/// of an excess that is no ripple of the usual latency, and it was seen at work, not concluded from
-/// silence. How often such a verdict is wrong is measured (docs/explain.md).
+/// of an excess that is no ripple of the usual latency, and it was seen at work, not concluded from silence; lateness
+/// behind a schedule needs no stamps. How often such a verdict is wrong is measured (docs/explain.md).
 pub fn sure(blamed: Layer, evidence: &Evidence<'_>, context: Option<&IoContext<'_>>) -> bool {
     let (own, all) = evidence.excess;
     let (latency, usual) = evidence.latency;

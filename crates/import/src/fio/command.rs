@@ -62,8 +62,8 @@ fn called(word: &str) -> bool {
     word == "fio" || word.ends_with("/fio")
 }
 
-/// The commands of a script that call fio, as job files in order. Errors: `Usage` for other commands and for what
-/// a shell would have to work out.
+/// The commands of a script that call fio, as job files in order; `echo`, `set`, `sync` and `exit` are passed over.
+/// Errors: `Usage` for other commands and for what a shell would have to work out.
 pub fn script(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
     let (mut commands, mut wrong) = (Vec::new(), Vec::new());
     for (number, line) in joined(text) {

@@ -32,7 +32,7 @@ pub struct SectionRate {
     /// It counts bytes.
     pub bytes: bool,
     pub poisson: bool,
-    /// Share of reads, when both directions have a rate of their own.
+    /// Shares of reads and writes, when both directions have a rate.
     pub shares: Option<(u64, u64)>,
     /// It is of this operation alone; the other one goes as fast as it can.
     pub only: Option<OpKind>,
@@ -133,7 +133,8 @@ fn slower(
     (Some(rate), None)
 }
 
-/// fio counts `startdelay` from its own start, so that a group that waits for others has less of it left, or nothing.
+/// Takes off each `startdelay` what has passed when its group begins (fio counts from its own start); all of it where a
+/// group before ends by its amount.
 pub fn delays_of_groups(groups: &mut [Vec<JobSection>]) {
     // Since fio's start, at least; `None` where a group ends by its amount.
     let mut begun = Some(0_u64);

@@ -122,7 +122,7 @@ fn run(plan: &Plan, out: &mut SectionText) {
     }
 }
 
-/// Whole seconds, or whole microseconds.
+/// The coarsest of seconds, milliseconds and microseconds that is whole; rounded up to a microsecond.
 pub(super) fn time_text(span: Span) -> String {
     match span.0 {
         ns if ns.is_multiple_of(1_000_000_000) => format!("{}s", ns / 1_000_000_000),

@@ -16,7 +16,7 @@ pub(super) struct ExportTarget {
     pub(super) cached: bool,
 }
 
-/// Writes the target into the global section.
+/// Writes the target into a section. Errors: `Usage` for a driver but `file` and `null`.
 pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget> {
     let t = &plan.target;
     let size = t.size.map(|s| s.0);

@@ -2,8 +2,8 @@
 //!
 //! The way in: `lex` (sections, line numbers; `variables` replaced) -> `options` (the one list of what is mapped,
 //! harmless or refused) -> `read` and `value` (typed values with their places) -> `section` with
-//! `target`, `pattern`, `demand` (what a section means) -> `layout` (one target for sections side
-//! by side) -> `job` (a job file). Facts about fio's behaviour were measured with fio 3.33.
+//! `target`, `pattern`, `demand` (what a section means) -> `layout` (targets of sections side by side)
+//! -> `job` (a job file). Facts about fio's behaviour were measured with fio 3.33.
 
 mod around;
 mod command;
@@ -230,7 +230,7 @@ fn begins_group(section: &JobSection, group: &[JobSection], wrong: &mut Vec<Erro
     section.stonewall
 }
 
-/// Whether a text is a fio job file: its first section is `[global]`, or one that is no table of
+/// Whether a text calls fio, or is its job file: the first section is `[global]`, or one that is no table of
 /// a Taillight job followed by an option of fio.
 pub fn looks_like(text: &str) -> bool {
     if command::looks_like(text) {

@@ -121,7 +121,7 @@ fn name(format: &str, section: &str, clone: u32, file: u32) -> String {
     name.replace("$clientuid", "")
 }
 
-/// fio separates several paths by colons; a backslash takes their meaning.
+/// Paths between colons; one after a backslash belongs to a path. Errors: `-`, in words.
 pub fn paths(text: &str) -> Result<Vec<String>, String> {
     if text == "-" {
         return Err("standard input and output cannot be measured".to_owned());

@@ -15,7 +15,7 @@ use super::options::OPTIONS;
 use super::value::{self, Direction, KbBase, Parsed};
 use crate::effect::Effect;
 
-/// What does it, of refused options.
+/// What to use instead of refused options.
 #[rustfmt::skip]
 const HINTS: [(&str, &str); 6] = [
     ("read_iolog", "`taillight run --path FILE --replay LOG` replays the log itself (docs/replay.md)"),
@@ -72,7 +72,7 @@ impl<'a> SectionReader<'a> {
             };
             match (effect.refuses(line.value.as_deref().unwrap_or("1")), effect) {
                 (Some(changes), _) => {
-                    // Of several reasons none has a hint.
+                    // In the text itself: of several complaints no hint is shown.
                     let instead = HINTS.iter().find(|(name, _)| line.name == *name);
                     let instead = instead.map_or(String::new(), |(_, hint)| format!("; {hint}"));
                     let what = format!("it has no equivalent; it would change {changes}{instead}");
@@ -185,7 +185,7 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// A time; a bare number counts `unit_ns` each.
+    /// A time; a bare number counts `unit_ns` each. None for 0.
     pub fn time(&self, name: &str, unit_ns: u64) -> Option<taillight_core::units::Span> {
         self.value(name, |t| value::time(t, unit_ns)).filter(|t| t.0 > 0)
     }

@@ -284,7 +284,7 @@ fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<Sync> {
     sync
 }
 
-/// fio tells it of every file that it opens, by the pattern unless asked otherwise.
+/// What fio tells the kernel of each file that it opens: by the pattern unless `fadvise_hint` says otherwise.
 fn read_ahead(
     r: &SectionReader<'_>,
     pattern: &OffsetPattern,
@@ -300,7 +300,8 @@ fn read_ahead(
     hint.filter(|_| !target.direct && target.engine != FioEngine::Null)
 }
 
-/// Both sync each file when a job has done its work, within its time, and not after a write that was synced.
+/// `end_fsync` and `fsync_on_close`: fio syncs each file when a job has done its work, within its time, and not after a
+/// write that was synced.
 fn end_fsync(
     r: &SectionReader<'_>,
     pattern: &OffsetPattern,

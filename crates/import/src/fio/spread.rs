@@ -37,7 +37,7 @@ pub fn by_directory(section: &RawSection) -> Vec<RawSection> {
 }
 
 /// The parts of a section whose jobs have files of one name in directories of their own
-/// (`filename_format=$jobname.$jobnum/$filenum`): one for each job.
+/// (`filename_format=$jobname.$jobnum/$filenum`), or a rate of one direction alone: one for each job.
 pub fn by_job(section: JobSection) -> Vec<JobSection> {
     let FilePlacement::Own(paths) = &section.target.files else {
         return vec![section];
@@ -66,8 +66,8 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
     paths.iter().enumerate().map(part).collect()
 }
 
-/// The parts of a section with a rate of one direction alone: reads and writes side by side, of which the other goes as
-/// fast as it can (`rate_ddir` of fio's io_u.c; tried with fio 3.33).
+/// The parts of a section with a rate of one direction alone: reads and writes side by side, the direction without a
+/// rate as fast as it can (`rate_ddir` of fio's io_u.c; tried with fio 3.33).
 pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection> {
     let Some(rate) = section.demand.rate else { return vec![section] };
     let Some(only) = rate.only else { return vec![section] };

@@ -139,7 +139,8 @@ pub fn same_file(r: &SectionReader<'_>) -> u32 {
     }
 }
 
-/// Reads everything about the target. `block`: bytes of the smallest block. `made`: bytes of the files that sections before it leave, by path.
+/// Reads everything about the target. `block`: bytes of the smallest block. `made`: bytes of the files that sections
+/// before it leave, by path.
 pub fn target(
     r: &SectionReader<'_>,
     clones: u32,
@@ -377,7 +378,7 @@ fn part_of(
     }
 }
 
-/// How I/O is issued, and whether it can be: nothing else is to be said of a section that it cannot.
+/// How I/O is issued, and whether Taillight can; of a section that it cannot drive the size is not complained of.
 fn engine(r: &SectionReader<'_>, direct: bool) -> (FioEngine, bool) {
     let Some(name) = r.raw("ioengine") else {
         return (FioEngine::Sync, true);

@@ -20,7 +20,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Reads a file. Errors: `Usage` for an escape that is none.
+    /// Reads a file. Errors: `Usage` for an escape that is none, and for a line without a name.
     pub fn parse(text: &str, file: &str) -> Result<Properties> {
         let mut properties = Properties::default();
         for (line, number) in logical_lines(text) {

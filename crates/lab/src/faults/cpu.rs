@@ -1,5 +1,5 @@
-//! Faults of the CPU: a quota, neighbours that spin, one of them with real-time priority. The
-//! victim stays on the first CPU, the spinning threads as well; each ends by its own deadline.
+//! Faults of the CPU: a quota, neighbours that spin, one of them with real-time priority. Spinning
+//! threads stay on the first CPU and end by their own deadline; most victims are there, too.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -130,7 +130,7 @@ pub fn preempted_holder(trial: &mut FaultTrial<'_>) -> Result<()> {
     })
 }
 
-/// Threads of the kernel that are bound to no CPU may use these.
+/// Until the trial ends, threads of the kernel that are bound to no CPU may use the CPUs of this bit mask alone.
 pub fn workqueues(trial: &mut FaultTrial<'_>, cpus: u32) -> Result<()> {
     let mask = "/sys/devices/virtual/workqueue/cpumask";
     let before = std::fs::read_to_string(mask)?;
@@ -217,6 +217,7 @@ pub fn hogged(trial: &mut FaultTrial<'_>) -> Result<()> {
     taken(trial)
 }
 
+/// A thread with real-time priority takes the first CPU, again and again.
 pub fn taken(trial: &mut FaultTrial<'_>) -> Result<()> {
     let on = trial.amplitude;
     trial.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
@@ -227,8 +228,8 @@ pub fn taken(trial: &mut FaultTrial<'_>) -> Result<()> {
     })
 }
 
-/// The thread that finishes direct writes to a file waits for the CPU that the victim, of higher
-/// priority than who has it, does not have to wait for.
+/// A real-time thread takes the first CPU from the kernel's thread that finishes direct writes to a file, but not from
+/// the victim, whose priority is higher.
 pub fn late_completion(trial: &mut FaultTrial<'_>) -> Result<()> {
     let disk = trial.disk(64)?;
     let at = disk.mount(&mut trial.undo, "ext4")?;

@@ -30,6 +30,7 @@ const CROWD: u32 = 192;
 /// Of a device that becomes slower.
 const STEPS: u32 = 8;
 
+/// No fault: direct reads of a disk, whose outliers are the machine's own.
 pub fn clean(trial: &mut FaultTrial<'_>) -> Result<()> {
     let disk = trial.disk(64)?;
     let mut options = trial.options(disk.device.clone(), "randread");
@@ -130,7 +131,7 @@ pub fn kyber(trial: &mut FaultTrial<'_>) -> Result<()> {
     crowded(trial, &disk, disk.device.clone(), &slow)
 }
 
-/// The same where that is the disk below the one that the victim reads.
+/// As [`tags`], with that queue on the disk below the one that the victim reads.
 pub fn lower_tags(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = scheduled(trial, "mq-deadline")?;
     let upper = LoopDevice::over(&mut trial.undo, &disk.device, true)?;

@@ -55,7 +55,7 @@ pub fn started(trial: &mut FaultTrial<'_>, at: &Path, load: Load) -> Result<u32>
     trial.start(&options)
 }
 
-/// A file system, again and again.
+/// Freezes a file system, again and again.
 pub fn frozen(trial: &mut FaultTrial<'_>, at: &Path) -> Result<()> {
     let place = at.to_string_lossy().into_owned();
     let on = trial.amplitude;

@@ -101,7 +101,7 @@ pub const SMALL_BUFFER: &[LoadChange] = &[Set("target.options.write_buffer_size=
 
 pub const ASKING: &[LoadChange] = &[Server];
 pub const FOUR_CONNECTIONS: &[LoadChange] = &[Depth(16), Set("target.options.connections=4")];
-/// All the time, four times on each of two connections.
+/// Without pauses, eight operations in flight over two connections.
 pub const PIPELINED: &[LoadChange] = &[Depth(8), NoPauses, Set("target.options.connections=2")];
 
 const DIRECT_OFF: LoadChange = Set("target.options.direct=false");

@@ -146,8 +146,8 @@ pub fn swapped(trial: &mut FaultTrial<'_>) -> Result<(Arc<DelayInjector>, LabCgr
     Ok((slow, group))
 }
 
-/// Again and again pages of a control group leave memory until it has what `limit` makes of what it cannot
-/// give back, and who needs one waits for a disk that is slow for a while.
+/// Again and again pages of a control group leave memory, down to `limit` of the bytes that it cannot give back; then
+/// the disk that they come back from is slow for a while.
 pub fn dropped(
     trial: &mut FaultTrial<'_>,
     slow: &DelayInjector,

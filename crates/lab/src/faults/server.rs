@@ -261,7 +261,8 @@ pub fn redis_with(undo: &mut Undo, stop: &StopSignal, how: &[&str]) -> Result<(P
     Ok((socket, pid))
 }
 
-/// Starts the object store of the tests in a process and a network of its own; where, and the process.
+/// Starts the object store of the tests, by the `taillight-lab` beside the program under test, in a process and a
+/// network of its own; its address, and the process.
 pub fn objects(trial: &mut FaultTrial<'_>) -> Result<(String, u32)> {
     let mut command = Command::new("setpriv");
     let server = "ip link set lo up && exec \"$0\" --serve-objects";

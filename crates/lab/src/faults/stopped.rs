@@ -15,7 +15,7 @@ use crate::faults::stages::BuiltStage;
 use crate::stage::LabCgroup;
 use crate::victim::signal;
 
-/// A process, again and again.
+/// Stops a process by a signal, again and again.
 pub fn stopped(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let on = trial.amplitude;
     trial.pulses(Duration::from_millis(200), on / 10, |stop| {
@@ -45,7 +45,7 @@ pub fn threads(pid: u32, name: &str) -> Result<Vec<String>> {
     Ok(threads.map(|t| t.file_name().to_string_lossy().into_owned()).filter(called).collect())
 }
 
-/// The freezer of the hierarchy of all controllers.
+/// The victim is frozen by a control group of version 2.
 pub fn unified_freezer(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     let pid = trial.pid()?;
     let group = LabCgroup::named(&mut trial.undo, "unified", NAME)?;
@@ -59,14 +59,14 @@ pub fn unified_freezer(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()>
     })
 }
 
-/// A process, by its control group, again and again.
+/// Freezes a process by a control group of version 1, again and again.
 pub fn frozen(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "freezer")?;
     group.add_process(pid)?;
     pulsed(trial, &group)
 }
 
-/// The members of a control group, again and again.
+/// Freezes the members of a control group, again and again.
 pub fn pulsed(trial: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
     let on = trial.amplitude;
     trial.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
@@ -108,7 +108,7 @@ pub fn traced_one(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     release(&thread)
 }
 
-/// The same, once and for so long.
+/// A process is held as by [`traced`], all its threads, once and for so long.
 pub fn held_by_tracer(pid: u32, on: Duration) -> Result<()> {
     let threads = seized(pid)?;
     hold(&threads)?;

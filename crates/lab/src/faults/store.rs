@@ -21,7 +21,7 @@ pub fn slow_flushes(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()
     })
 }
 
-/// RocksDB's threads that flush are frozen, and nothing is slow.
+/// All background threads of RocksDB are frozen, those that flush as well, and nothing is slow.
 pub fn frozen_flush(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     let group = background(trial, "rocksdb:")?;
     pulsed(trial, &group)

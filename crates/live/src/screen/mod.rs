@@ -24,7 +24,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// For what `feed` is told.
+    /// A screen for what `feed` is told. Installs a panic hook that gives the terminal back.
     pub fn new(feed: LiveFeed) -> Screen {
         terminal::restore_on_panic();
         Screen { feed, shown: None }

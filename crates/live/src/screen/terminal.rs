@@ -90,7 +90,7 @@ pub fn restore() {
     }
 }
 
-/// What a panic says must be seen.
+/// Gives the terminal back before a panic says what it has to; once a process.
 pub fn restore_on_panic() {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| {
@@ -102,7 +102,7 @@ pub fn restore_on_panic() {
     });
 }
 
-/// Draws the run as it is now, where that can be; whether there were figures. Who draws is who closes the
+/// Draws the run as it is now, where that can be; whether figures were drawn. Called by the thread that closes the
 /// run's intervals: it waits neither for another view nor for a terminal that takes nothing.
 pub fn picture(state: &LiveState) -> bool {
     if !takes_more() {

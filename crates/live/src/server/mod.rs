@@ -1,8 +1,8 @@
 //! One thread that answers browsers and scrapers of a run; `page` and `metrics` have the answers, `head` the
 //! requests.
 //!
-//! A loop over `poll` holds a limited number of connections, none of which can hold it up: a client that
-//! does not ask or read is dropped, at the latest when another one comes. Pages that get events have a limit
+//! A loop over `poll` holds a limited number of connections, none of which can hold it up: a client that does
+//! not ask or read is dropped after a time, or for a new one when all places are taken. Pages with events have a limit
 //! of their own, so that there is always room for a scrape. The thread sleeps until somebody asks; with
 //! nobody connected nothing wakes it. It runs at nice 19 and off the workers' CPUs.
 
@@ -30,7 +30,7 @@ use crate::page::{self, Answer};
 const CONNECTIONS: usize = 128;
 /// Most of them that get events; the next one is told so.
 const STREAMS: usize = 32;
-/// Most that are accepted before those are heard that were: each has its turn before it may have to go.
+/// Most connections accepted at a time: those are read before more may push them out.
 const ACCEPTED: usize = 16;
 /// Most reads of one connection at a time.
 const READS: usize = 8;
@@ -48,7 +48,7 @@ const PARTING: Duration = Duration::from_secs(1);
 /// How the view of a run is served.
 #[derive(Debug, Clone, Default)]
 pub struct LiveOptions {
-    /// `ADDR:PORT`, `:PORT` or `PORT`; none = loopback, at the usual port or a free one.
+    /// `ADDR:PORT`; `:PORT` or `PORT` on loopback; none = loopback, at the usual port or a free one.
     pub address: Option<String>,
     /// How long the last figures stay after the end, for a scrape.
     pub linger: Duration,

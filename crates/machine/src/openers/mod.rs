@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
 use crate::{DeviceNumber, Sys};
 
-/// Bits of `flags` in fdinfo that say how a file was opened, and the value for reading only.
+/// Bits of `flags` in fdinfo that say how a file was opened (`O_ACCMODE`); 0 is for reading only.
 const ACCESS_MODE: u32 = 3;
 
 /// What a descriptor or a mapping of a process is of.

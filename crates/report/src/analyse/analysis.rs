@@ -24,13 +24,13 @@ pub struct Analysis {
     pub status: RunStatus,
     /// Per workload and operation, in that order.
     pub groups: Vec<IoGroup>,
-    /// Requests of several I/Os, for each `fanout` of the plan; none when not every I/O was kept.
+    /// Requests of several I/Os, for each `fanout` of the plan; none when not every I/O was kept, or of several ranks.
     pub requests: Vec<RequestGroup>,
     /// Where the distributions come from.
     pub origin: Origin,
     /// What another tool said, of a run that it measured.
     pub imported: Option<ImportedFile>,
-    /// Some workload and operation is known by its outliers only: no rate, no percentiles.
+    /// Some workload and operation (of a watched run: each) is known by its outliers only: no rate, no percentiles.
     pub outliers_only: bool,
     /// Start of the measure phase, CLOCK_MONOTONIC ns.
     pub start_ns: i64,
@@ -62,8 +62,8 @@ impl Analysis {
         self.troubles.iter().find(|t| t.code == code)
     }
 
-    /// How long the plan has these made, from the first begin to the last end of their workloads, ns: rates are over
-    /// that. What lasts nearly as long as the run is over all of it: the last operations end after the plan's end.
+    /// The time that rates of these groups are over, ns: by the plan, from the first begin to the last end of their
+    /// workloads; the whole run where that is 98 % of it or more, as the last operations end after the plan's end.
     pub fn window_ns<'a>(&self, groups: impl Iterator<Item = &'a IoGroup>) -> u64 {
         let whole = self.duration_ns;
         let workloads = &self.manifest.plan.workloads;
@@ -75,8 +75,8 @@ impl Analysis {
         if window > 0 && (window as f64) < 0.98 * whole as f64 { window } else { whole }
     }
 
-    /// Whether totals add a kind. Not the parts of read-modify-writes; in runs of versions that gave
-    /// them no kind of their own, the get and the update stand for the whole.
+    /// Whether totals add a kind: all but parts of read-modify-writes (in runs of versions without kinds for parts, all
+    /// but the whole), and of a watched run only kinds of which every I/O was timed, if there are any.
     pub fn is_whole(&self, op: OpKind) -> bool {
         // Of a program that is watched, a kind of which only the slow ones are known is no part of a sum.
         let counted = |g: &IoGroup| g.latencies.service.count() > 0;

@@ -1,4 +1,4 @@
-//! Every row of the measure and drain phases into its group: while `ios.parquet` is written at the
+//! Counts every row of the measure and drain phases in its group: while `ios.parquet` is written at the
 //! end of a run, or from the file at any later time. Same rows, same order, same figures.
 
 use std::path::Path;
@@ -24,7 +24,7 @@ const LOOK_ROWS: usize = 1 << 16;
 /// What rows are counted by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CountingBasis {
-    /// What pictures show.
+    /// The time that grids of latency over time span: measure and drain.
     pub window: TimeWindow,
     /// End of the measure phase, CLOCK_MONOTONIC ns; the last of all times where it is not known.
     pub end_ns: i64,
@@ -118,7 +118,7 @@ pub fn span(path: &Path) -> Result<Option<(i64, i64)>> {
     Ok(span)
 }
 
-/// Reads all rows into groups and requests.
+/// Reads all rows into groups and requests. Errors: `Corrupt` for a damaged file, `Unavailable` if `progress` stops it.
 pub fn read(
     path: &Path,
     basis: CountingBasis,

@@ -49,7 +49,7 @@ pub struct IoTally {
     pub records: u64,
     /// Failed I/Os by status: how many, and the submit stamp of the first.
     pub errors: BTreeMap<i32, (u64, Option<i64>)>,
-    /// Sum of service times of all I/Os, for the mean depth, ns.
+    /// Sum of service times of all I/Os (from intervals: of successes), for the mean depth, ns.
     pub busy_ns: u128,
     /// The first submit, CLOCK_MONOTONIC ns; none where I/Os were not kept.
     pub first_ns: Option<i64>,
@@ -240,7 +240,7 @@ pub struct IoGroup {
 }
 
 impl IoGroup {
-    /// Only the outliers: what was made of them as if they were all I/Os is gone.
+    /// The outliers and how many were kept or failed; latencies and sums that would stand for all I/Os are dropped.
     pub fn without_sample(self) -> IoGroup {
         IoGroup {
             latencies: LatencyDists::default(),

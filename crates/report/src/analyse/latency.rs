@@ -1,6 +1,6 @@
 //! From a distribution to the numbers of `summary.json`: percentiles, nines, moments, bins, SLC.
 //!
-//! A distribution becomes something that may be shown here alone: nothing unresolved leaves with a value.
+//! What may be shown is decided here alone: an unresolved percentile has no `ns`, only the run's own `observed_ns`.
 
 use std::collections::BTreeMap;
 
@@ -173,7 +173,7 @@ pub fn per_s(amount: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount / seconds } else { 0.0 }
 }
 
-/// All variants of the SLC factors of the latency a run is made for.
+/// All variants of the SLC factors of the headline latency (`headline_kind`).
 pub fn slc_factors(latencies: &LatencyDists) -> SlcFactors {
     let dist: &Dist = headline(latencies);
     let real = slc::Slc::from_dist(dist);

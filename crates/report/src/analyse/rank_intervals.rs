@@ -1,5 +1,5 @@
-//! Intervals of a run of several ranks: rows of the same number, counted from the start that all ranks had, as one.
-//! Counts are added; percentiles come from the ranks' histograms put together, as those of one rank come from its own.
+//! Intervals of a run of several ranks: the nth of each rank as one, as all ranks begin together. Counts are added;
+//! percentiles come from the ranks' histograms put together, and are left out where there are none.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! The run of several ranks from their directories: each rank by itself with its stamps on the clock of rank 0, then
 //! all of them as if one process had measured. Every I/O counts where it was kept, so that percentiles and episodes
-//! are those of the concatenation. What a rank left does not depend on the others: a lost one makes it partial.
+//! are those of the concatenation. A lost rank makes the run partial and leaves the figures of the others as they are.
 
 use std::collections::BTreeMap;
 
@@ -173,7 +173,7 @@ fn groups(ranks: &[RankAnalysis]) -> Result<Vec<IoGroup>> {
     by_key.into_values().map(|groups| one_group(&groups)).collect()
 }
 
-/// Several groups of one workload and operation. Errors: `Corrupt` when counts exceed 64 bits.
+/// Several groups of one workload and operation. Errors: `Corrupt` when counts exceed 64 bits; `Internal` for no group.
 pub fn one_group(groups: &[&IoGroup]) -> Result<IoGroup> {
     let [first, rest @ ..] = groups else {
         return Err(Error::internal("no group to put together"));
@@ -192,7 +192,7 @@ pub fn one_group(groups: &[&IoGroup]) -> Result<IoGroup> {
     Ok(all)
 }
 
-/// One rank that did not reach its end, or is not there, makes the run partial.
+/// `Complete` or `Failed` only where every rank is and none is missing; else `Running` while a rank is; else `Partial`.
 fn status(
     dir: &RunDir,
     all: &[(RankEntry, Analysis)],
@@ -212,7 +212,7 @@ fn status(
     }
 }
 
-/// Who is lost or ended early, in words.
+/// Which ranks are lost or ended early, in words: at most three, and how many more.
 fn reason(all: &[(RankEntry, Analysis)], missing: &[(RankEntry, String)]) -> Option<String> {
     let ended = all.iter().filter(|(_, a)| a.status != RunStatus::Complete);
     let ended = ended.map(|(entry, a)| {

@@ -1,5 +1,5 @@
-//! From a run directory to an [`Analysis`]: exact where every I/O was kept, else from histograms. One
-//! streaming pass reads `ios.parquet`; with the intervals it is decided which of the two sources may speak.
+//! From a run directory to an [`Analysis`]: exact where every I/O was kept, else from histograms. One streaming pass
+//! reads `ios.parquet`; its rows against the I/Os that the manifest or the intervals count decide between the two.
 
 use std::path::Path;
 
@@ -23,9 +23,9 @@ use super::latency::Origin;
 use super::store::{self, StoreTrack};
 use super::{capture, damage, imported, ranks};
 
-/// Reads a run directory; `counted` is what its rows gave while they were written, where somebody
-/// counted them. Errors: `Corrupt` when nothing in it can be read; a single damaged file becomes a
-/// trouble instead.
+/// Reads a run directory; `counted` is what its rows gave while they were written, where somebody counted them. A
+/// damaged file becomes a trouble. Errors: `Corrupt` for an imported run without figures, and for ranks of which none
+/// can be read or a histogram log is damaged; `Unavailable` when a file cannot be read or `progress` says to stop.
 pub fn analyse(
     dir: &RunDir,
     counted: Option<CapturedIos>,
@@ -130,7 +130,7 @@ pub(super) fn analyse_one(
     })
 }
 
-/// The I/Os by those who counted them.
+/// How many I/Os the capture, the manifest and the intervals count.
 fn io_counts(manifest: &Manifest, captured: &CapturedIos, intervals: &[IntervalRow]) -> IoCounts {
     IoCounts {
         rows: captured.rows,
@@ -249,7 +249,7 @@ fn load_intervals(dir: &RunDir) -> Result<(Vec<IntervalRow>, usize)> {
     Ok((rows, all))
 }
 
-/// Start and end of measuring: from the manifest, else the intervals, else the capture.
+/// Start and end of measuring: from the manifest where it has both, else the widest of its start, intervals, capture.
 fn span(
     dir: &RunDir,
     manifest: &Manifest,
@@ -342,8 +342,8 @@ fn whole_capture(
 }
 
 /// Gives histogram groups what an incomplete capture still knows: the slowest, and which errors.
-/// Returns whether there are groups of which nothing else is known; of a program that is `watched` some kinds of
-/// operation are counted and others are not, and that is so of a whole run only where none is.
+/// Returns whether there are groups of which nothing else is known; of a `watched` program, which always has kinds of
+/// operation that were not counted, only where no kind was.
 fn adopt(groups: &mut Vec<IoGroup>, captured: Vec<IoGroup>, watched: bool) -> bool {
     let some = watched && groups.iter().any(|g| g.latencies.service.count() > 0);
     let mut outliers_only = false;

@@ -31,8 +31,8 @@ impl StoreTrack {
 /// So soon after the start a sample is still the one at the start, ns.
 const AT_START_NS: i64 = 20_000_000;
 
-/// The series of the samples that tell of `start..=end`: those inside, and the nearest one at the start or
-/// before, from which counters rise.
+/// The series of the samples that tell of `start..=end`: from the one nearest to the start (at most 20 ms after it),
+/// where counters begin, to the first at the end or after.
 pub fn tracks(rows: &[StoreRow], start_ns: i64, end_ns: i64) -> Vec<StoreTrack> {
     let mut tracks: Vec<StoreTrack> = Vec::new();
     let times = || rows.iter().map(|r| r.at_ns);

@@ -1,6 +1,6 @@
 //! The histogram log of a run, as HdrHistogram's own programs read it (log format 1.3, histograms V2).
 //!
-//! The run directory has it in that very format (`rundir::histlog`): it is checked and handed out.
+//! The run directory has it in that very format (`rundir::histlog`): its checksum is compared, and the file copied.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The way back: a run directory in the formats of other tools, written as it is read.
+//! Writes a run directory in the formats of other tools, as it is read.
 //!
 //! A format is one file and one line in [`RUN_EXPORTS`], which `cli` lists and calls. Tables of several runs are in
 //! `suite`, metrics in `live`: their models are there.
@@ -26,8 +26,8 @@ pub struct RunExport {
     pub about: &'static str,
     /// No text: never for a terminal.
     pub binary: bool,
-    /// Writes the run, and gives back what is to be said beside it. Errors: `Usage` for a run that has not what the
-    /// format is made of; `Corrupt` for damaged files; what `unwritten` says of the writer.
+    /// Writes the run, and gives back sentences on what is left out. Errors: `Usage` for a run without what the format
+    /// is made of; `Corrupt` for damaged files; `Unavailable` when they cannot be read or the output not written.
     pub write: fn(&RunDir, &mut dyn Write) -> Result<Vec<String>>,
 }
 

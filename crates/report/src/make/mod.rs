@@ -37,11 +37,11 @@ pub struct ReportOptions {
     pub output: Option<PathBuf>,
     /// Whether to write `report.html`.
     pub html: bool,
-    /// Whether to write `report.md` and the CSV files.
+    /// Whether to write `report.md` and the CSV files; never beside a page alone.
     pub texts: bool,
     /// Whether the console text has ANSI colours.
     pub colour: bool,
-    /// Whether it has the tables that only the page has else.
+    /// Whether the console text has what else only the page has: whole reasons, all tables and facts.
     pub detail: bool,
     /// What runs have in common that none of them says by itself.
     pub context: ReportContext,
@@ -74,7 +74,7 @@ pub struct MadeReport {
     pub text: String,
     /// What ran on what, and when.
     pub about: String,
-    /// For each run, what `taillight explain` shows; none when it was not traced.
+    /// For each run, what `taillight explain` shows; none when it was not traced or its trace cannot be read.
     pub explained: Vec<Option<String>>,
     /// For each run, the same for programs.
     pub explanations: Vec<Option<Explanation>>,
@@ -86,13 +86,13 @@ pub struct MadeReport {
     pub unexplained: Vec<Option<Error>>,
     /// Of a comparison, what only the I/Os of its runs tell.
     pub sides: Option<SideDetails>,
-    /// Of one run, its I/Os by workload and operation: what it merges with those of other ranks.
+    /// Of one run, its I/Os by workload and operation, for ranks to merge; empty of several runs.
     pub groups: Vec<IoGroup>,
 }
 
-/// Reads run directories and (re)writes `summary.json` in each, and the renderings. With several
-/// runs the renderings overlay them. Errors: `Usage` without a run; `Unavailable` when a directory
-/// cannot be read or written; `Corrupt` when nothing in it can be read.
+/// Reads run directories and (re)writes the renderings and, with `options.write`, `summary.json` in each. With several
+/// runs the renderings overlay them. Errors: `Usage` without a run; `Unavailable` when a directory cannot be read or
+/// written, or `progress` says to stop; `Corrupt` when nothing in it can be read.
 pub fn make(
     paths: &[impl AsRef<Path>],
     options: &ReportOptions,

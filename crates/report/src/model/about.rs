@@ -149,14 +149,14 @@ fn workers(n: u32) -> String {
     }
 }
 
-/// A length of time in the page's letters.
+/// The time from a start to an end, or that there is no end.
 pub fn length(start_ns: i64, end_ns: Option<i64>) -> String {
     end_ns.map_or("not ended".to_owned(), |end| {
         format::duration(end.saturating_sub(start_ns).max(0) as f64)
     })
 }
 
-/// A stamp as UTC, by the civil calendar.
+/// A time (ns since the epoch) as UTC; `unknown` beyond the calendar.
 pub fn utc(ns: i64) -> String {
     let stamp = jiff::Timestamp::from_nanosecond(ns.into());
     stamp.map_or("unknown".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())

@@ -34,11 +34,11 @@ impl Model {
     }
 }
 
-/// The rate asked for and reached.
+/// Label of the fact that gives the rate asked for and reached.
 pub const RATE: &str = "Rate";
 /// What others counted of the same.
 pub const WITNESS: &str = "Witness";
-/// What has no place in a picture matters beside the pictures only.
+/// Label of the fact about I/Os that have no bin in the charts.
 const PICTURES: &str = "Pictures";
 /// Shortest run whose CPU time is said as a share of its time, s.
 const SHARE_FROM_S: f64 = 0.1;

@@ -1,4 +1,4 @@
-//! The first screen: the answer in a sentence, and the cards that every page has: p50, p99, p99.9 and max
+//! The first screen: the answer in a sentence, and the cards that every page has: rate, p50, p99, p99.9 and max
 //! of one or several runs. Where a run has too few I/Os for a percentile, the card shows its own value,
 //! marked as that.
 
@@ -83,7 +83,7 @@ impl CardValue {
     }
 }
 
-/// The cards of these runs, each with its name.
+/// The cards of these runs, each with its name. The rate is of all operations; other cards have a line for each.
 pub fn cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     let mut ops: Vec<OpKind> = Vec::new();
     for (op, _) in runs.iter().flat_map(|(_, summary)| whole_ops(summary)) {

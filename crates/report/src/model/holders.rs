@@ -22,7 +22,7 @@ pub struct HoldersTable {
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HoldersRow {
-    /// Its place among the runs.
+    /// Its place among the runs, where each has a row.
     pub run: usize,
     pub name: String,
     pub cells: Vec<HoldersCell>,

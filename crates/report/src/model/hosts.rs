@@ -8,7 +8,7 @@ use crate::table::{Cell, Table, Tone};
 
 /// Id of the table.
 pub const HOSTS: &str = "hosts";
-/// Rates in a strip, of what is largest in the whole table.
+/// Heights in a strip, up to the largest rate of all hosts, or of all ranks.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Columns of a strip at most.
 const WIDTH: usize = 20;

@@ -14,6 +14,6 @@ pub struct AnalysedRun {
     pub analysis: Analysis,
     /// What is said about it.
     pub summary: Summary,
-    /// Why its tail is slow; absent when it was not traced.
+    /// Why its tail is slow; absent when it was not traced or its trace cannot be read.
     pub explanation: Option<Explanation>,
 }

@@ -55,15 +55,15 @@ fn giving<'a>(runs: &[(&'a str, &'a Summary)], code: &str) -> Vec<(&'a str, &'a 
     runs.iter().filter_map(|(label, s)| Some((*label, reason(s)?))).collect()
 }
 
-/// The reasons of a run that are not in the banner.
+/// The reasons of a run that are not among the shared warnings.
 pub fn own_reasons<'a>(summary: &'a Summary, shared: &[SharedWarning]) -> Vec<&'a str> {
     let own = |r: &&Reason| shared.iter().all(|s| s.code != r.code);
     summary.verdict.reasons.iter().filter(own).map(|r| r.text.as_str()).collect()
 }
 
-/// Names shown in a title at most.
+/// Names in a title that does not list every run, and devices that are named at most.
 const NAMED: usize = 3;
-/// Letters of a title at most, where it lists every run.
+/// Letters of the names, up to which a title lists every run; of four runs or fewer it always does.
 const TITLE: usize = 64;
 
 /// What ran, for a page of several runs without a title.
@@ -125,7 +125,7 @@ fn devices(manifests: &[&Manifest]) -> Option<String> {
     (1..=NAMED).contains(&known.len()).then(|| known.join(", "))
 }
 
-/// The disk below the target: its model where there is one, else its name.
+/// The disk below the target: `model (name)`, or the one of both that is known.
 pub fn device(manifest: &Manifest) -> Option<String> {
     let target = manifest.environment.get("target").and_then(|t| t.get("device"));
     let device = target.or_else(|| manifest.environment.get("device"))?;

@@ -264,7 +264,7 @@ fn episode_row(it: &ComparedEpisodes) -> Vec<Cell> {
 }
 
 /// One sentence about the deepest percentile that is shown to differ: "Of the 1.90 ms more at read p99.9
-/// (service time), 1.70 ms are: device."
+/// (service time), 1.70 ms are: device." Else why that is not known, where some run was traced.
 pub fn side_words(details: &SideDetails, found: &CompareFile) -> Option<String> {
     let told = details.phases.iter().rev().filter(|it| differs(it, found)).find_map(phase_sentence);
     told.or_else(|| details.untraced.clone())

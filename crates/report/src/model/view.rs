@@ -10,7 +10,7 @@ use crate::verdict::{CEILING_FAILED, CEILING_UNDECIDED, IMPORTED, WRONG_DATA};
 /// One run, ready to show.
 #[derive(Debug, Clone, Serialize)]
 pub struct Model {
-    /// Name of the run.
+    /// Id of the run.
     pub run: String,
     pub verdict: VerdictView,
     /// Tables in order of importance.
@@ -38,7 +38,7 @@ pub struct Fact {
     pub text: String,
     /// How it is meant.
     pub tone: Tone,
-    /// Too much for a terminal.
+    /// Of use beside charts only.
     pub detail: bool,
 }
 

@@ -1,8 +1,8 @@
 //! What a terminal shows of runs: the answer, at most 80 columns wide, colour only when asked.
 //!
-//! The order: what ran on what, the verdict with the first sentence of each reason, wrong blocks, the figures, hosts, one
-//! sentence on what held the slow I/Os, facts that are good or bad news. With `detail`: all of each. The caller is `make`,
-//! which adds where the page is.
+//! The order of one run: what ran on what, the verdict with the first sentence of each reason, wrong blocks, figures,
+//! hosts, one sentence on what held the slow I/Os, facts that are good or bad news. With `detail`: all of each.
+//! The caller is `make`, which adds where the page is.
 
 use taillight_rundir::Summary;
 

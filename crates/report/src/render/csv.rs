@@ -63,7 +63,7 @@ fn latency_rows(out: &mut String, run: &str, set: &str, measure: &str, latency: 
     }
 }
 
-/// The reporting intervals, as recorded.
+/// The reporting intervals of measure and drain; `start_s` counts from the start of measuring.
 pub fn intervals_csv(runs: &[AnalysedRun]) -> String {
     let mut out = INTERVALS.to_owned();
     for run in runs {

@@ -114,7 +114,7 @@ struct ExplainedOutlier {
     phases: PhaseLengths,
 }
 
-/// All verdicts of a run, and by rule those that are others without it.
+/// All verdicts of a run, and for each rule those that change without it.
 pub fn without_each(all: &[OutlierVerdict], effects: &[RuleEffect]) -> Value {
     let list = |ios: &[OutlierVerdict]| ios.iter().map(outlier).collect::<Vec<_>>();
     let without: BTreeMap<_, _> = effects.iter().map(|e| (e.rule, list(&e.changed))).collect();

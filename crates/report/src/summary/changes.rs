@@ -22,7 +22,7 @@ const FEWEST_BURSTS: u64 = 8;
 /// An operation whose last success came before this share of the load was done.
 const DONE: f64 = 0.98;
 
-/// Changes of each operation's figures, the strongest first. None where the load changes by its plan.
+/// Changes of each operation's figures, the strongest first. None where the load changes by its plan or is under 5 s.
 pub fn changes(analysis: &Analysis, ops: &BTreeMap<OpKind, IoSet>) -> Vec<LevelChange> {
     let plan = &analysis.manifest.plan;
     let load_ns = measured_ns(analysis).unwrap_or(analysis.duration_ns);

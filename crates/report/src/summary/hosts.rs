@@ -191,7 +191,7 @@ fn imbalance(ranks: &[HostFigures]) -> Option<f64> {
     (ranks.len() > 1 && mean > 0.0).then(|| most / mean - 1.0)
 }
 
-/// Rates of a host over time, from its intervals.
+/// Rates of a host over time, from its intervals, and how long each is over, ns.
 fn strip(analysis: &Analysis, ranks: &[&RankAnalysis]) -> (Vec<f64>, u64) {
     let interval = ranks.iter().flat_map(|r| &r.intervals).map(|r| r.length_ns).max().unwrap_or(0);
     if interval == 0 {

@@ -25,7 +25,7 @@ use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{self, Analysis, IoGroup, IoTally, STATUS_UNKNOWN, SlowestIos, host};
 use crate::verdict::{self, saturation, wrong_data};
 
-/// The summary, verdict included. Errors: `Corrupt` when counts exceed 64 bits.
+/// The summary, verdict included; `cause` is left to `make`. Errors: `Corrupt` when counts exceed 64 bits.
 pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
     let asked = AskedPercentiles::new(
         &analysis.manifest.plan.qos.percentiles,
@@ -243,7 +243,7 @@ impl SummaryBuilder<'_> {
         })
     }
 
-    /// What the target was asked, where read-modify-writes were made of it.
+    /// Gets and updates as the target was asked, parts of read-modify-writes included; empty where there are no parts.
     fn requests(&self) -> Result<BTreeMap<OpKind, Totals>> {
         let groups = &self.analysis.groups;
         let parts = groups.iter().filter(|g| g.op.request() != g.op).map(|g| g.op.request());

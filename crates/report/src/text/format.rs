@@ -1,5 +1,5 @@
 //! Numbers as people read them: fitting units, three digits, thousands separated. Everything upstream stays
-//! exact: round here alone. Called by the model and the charts.
+//! exact: round here alone. Called wherever text is made, `compare` and `cli` included.
 
 use taillight_core::units::readable::fit;
 pub use taillight_core::units::readable::{
@@ -27,8 +27,7 @@ pub fn short(value: f64) -> String {
     format!("{} {unit}", digits3(value)).trim_end().to_owned()
 }
 
-/// A moment of a run in tenths of a second. What a worker read of itself just before the run began
-/// is at `0.0 s`, never at `-0.0 s`.
+/// A moment of a run (ns) in seconds with one decimal; what rounds to zero is `0.0 s`, never `-0.0 s`.
 pub fn moment(ns: i64) -> String {
     let tenths = (ns as f64 / 1e8).round();
     // Adding nought takes its sign away.

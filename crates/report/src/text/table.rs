@@ -19,7 +19,7 @@ static WIDTH: AtomicUsize = AtomicUsize::new(MOST_WIDTH);
 /// Least room for words, which go on below each other.
 const LEAST_WORDS: usize = 24;
 
-/// Fits all further text into a terminal of so many columns, between 40 and 80.
+/// Fits all further text of this process to a terminal of so many columns, held to 40 to 80.
 pub fn set_width(columns: usize) {
     WIDTH.store(columns.clamp(LEAST_WIDTH, MOST_WIDTH), Relaxed);
 }
@@ -91,8 +91,8 @@ impl Cell {
 }
 
 impl Table {
-    /// A table of figures without rows. The first column names the rows; where its heading is empty the
-    /// title stands there.
+    /// A table of figures without rows. The first column names the rows; on a terminal the title stands in its heading
+    /// where that is empty or `share`.
     pub fn new(id: &str, title: &str, columns: &[&str]) -> Table {
         Table {
             id: id.to_owned(),
@@ -108,7 +108,7 @@ impl Table {
     pub fn of_words(id: &str, title: &str, columns: &[&str]) -> Table {
         Table { words: true, ..Table::new(id, title, columns) }
     }
-    /// The table as text for a terminal, without colours, at most 80 columns wide.
+    /// The table as text for a terminal, without colours, at most [`width`] columns wide.
     pub fn to_text(&self) -> String {
         let mut page = TextPage { wraps: true, ..TextPage::new(false) };
         page.table(self);
@@ -133,7 +133,7 @@ pub(crate) struct TextPage {
     wraps: bool,
 }
 
-/// Whether the title stands where the first column has no name.
+/// Whether the title stands in the place of the first column's heading.
 fn titled(table: &Table) -> bool {
     table.columns.first().is_some_and(|name| name.is_empty() || name == "share")
 }

@@ -28,7 +28,7 @@ pub fn whole_ops(summary: &Summary) -> impl Iterator<Item = (&OpKind, &Totals)> 
 pub const END_TO_END: &str = "end to end";
 
 /// The measure the run was made for, and its name: the time from the writer's stamp where readers
-/// follow writers, else the one that counts.
+/// follow writers, else that of `main`.
 pub fn asked_for(totals: &Totals) -> (&Latency, &'static str) {
     let known = &totals.latencies;
     match (known.get(LatencyKind::EndToEnd), known.get(LatencyKind::Response)) {

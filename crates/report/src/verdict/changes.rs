@@ -24,7 +24,7 @@ pub fn changed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason
     (!parts.is_empty()).then(|| (VerdictStatus::Warned, reason(LEVEL_CHANGED, text)))
 }
 
-/// `since second 55 1,060/s instead of 6,300/s, with 1.0 % over 10.0 ms (before: 0.020 %)`.
+/// `Since second 55: 1,060/s instead of 6,300/s, with 1.0 % over 10.0 ms (before: 0.020 %)`.
 fn sentence(changes: &[LevelChange], one: bool) -> Option<String> {
     let first = changes.first()?;
     let figure = |figure| changes.iter().find(|c: &&LevelChange| c.figure == figure);
@@ -47,7 +47,7 @@ fn sentence(changes: &[LevelChange], one: bool) -> Option<String> {
     Some(format!("Since second {}{of}: {levels}{with}{over}", second(first.at_s)))
 }
 
-/// Whole seconds where a slice is no shorter.
+/// Whole seconds from 20 on, else tenths.
 fn second(at_s: f64) -> String {
     if at_s >= 20.0 { format!("{at_s:.0}") } else { format!("{at_s:.1}") }
 }

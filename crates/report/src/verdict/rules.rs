@@ -1,7 +1,7 @@
 //! The answer in words: one status, one sentence, and every reason for it.
 //!
-//! Rules are functions in [`RULES`], worst first; the worst that speaks sets the status. A rule
-//! says what is wrong and what it means for the numbers.
+//! Rules are functions in [`RULES`]. The worst status of those that apply is the verdict's; reasons stand in the order
+//! of the rules, damage first. A rule says what is wrong and what it means for the numbers.
 
 use taillight_core::plan::{AccessKind, Plan, Sync, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
@@ -38,11 +38,11 @@ const STOLEN_PERCENT: f64 = 1.0;
 /// CPUs as busy as this, percent, leave nothing for whoever comes next.
 const FULL_PERCENT: f64 = 90.0;
 
-/// Codes of the answers to a ceiling.
+/// Code of a missed ceiling.
 pub const CEILING_FAILED: &str = "ceiling_failed";
 /// Code of what is said of another tool's result.
 pub const IMPORTED: &str = "imported";
-/// The same, when there were too few I/Os.
+/// Code of a ceiling that the run does not decide.
 pub const CEILING_UNDECIDED: &str = "ceiling_undecided";
 
 type Rule = fn(&Analysis, &Summary) -> Option<(VerdictStatus, Reason)>;
@@ -107,11 +107,12 @@ fn load_behind(a: &Analysis, s: &Summary) -> Option<(VerdictStatus, Reason)> {
     Some((VerdictStatus::Warned, reason("load_behind", text)))
 }
 
-/// Filled in before the verdict is known.
+/// Stands in a summary until the verdict, which is made of its other fields.
 pub fn placeholder() -> Verdict {
     Verdict { status: VerdictStatus::Good, text: String::new(), reasons: Vec::new() }
 }
 
+/// The verdict on a summary whose other fields are filled in.
 pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
     let mut status = VerdictStatus::Good;
     let mut reasons = Vec::new();
@@ -123,7 +124,7 @@ pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
             reasons.push(reason);
         }
     }
-    // What is said of hosts, lost ranks apart: these are the reason of a partial run.
+    // A slower host or a stall of all hosts warns; lost ranks have made the run partial already.
     if let Some(hosts) = &summary.hosts {
         let real = hosts.hosts.iter().any(|h| h.against_others.is_some_and(|it| it.slower));
         if (real || hosts.stalls.iter().any(|s| s.shared)) && weight(status) == 0 {
@@ -171,7 +172,7 @@ pub fn leads(code: &str) -> bool {
     is_damage(code) || matches!(code, CEILING_FAILED | CEILING_UNDECIDED | WRONG_DATA)
 }
 
-/// Whether a reason is of its own run, whatever others say: the answer itself, and what failed.
+/// Whether a reason stays with its run even where other runs have it, too: the answer itself, and what failed.
 pub fn is_own(code: &str) -> bool {
     let failed = ["failed", "partial", "nothing_measured", "io_errors", "writes_refused"];
     leads(code) || failed.contains(&code) || matches!(code, "load_failed" | "saturated" | "lost")
@@ -455,7 +456,7 @@ fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reas
     Some((VerdictStatus::Warned, reason("busy_machine", text)))
 }
 
-/// Beside the usual I/O: a mean is raised by few slow ones, in which the tool's part is small.
+/// The tool's cost against the median: few slow I/Os raise a mean, and the tool's part of them is small.
 fn own_cost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let own = summary.overhead.null_ns_per_op?;
     let usual = |(_, t): (&OpKind, &Totals)| {

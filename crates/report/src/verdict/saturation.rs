@@ -11,8 +11,8 @@ use crate::format;
 
 /// Achieved below this share of asked is saturated.
 const REACHED: f64 = 0.99;
-/// I/Os whose mean wait is more than this part of the last one's were late from early on: of a backlog that grows all the
-/// time it is a half, of one that grows over the last third a sixth.
+/// I/Os whose mean wait is more than one in so many parts of the last one's were late from early on: of a backlog that
+/// grows all the time it is a half, of one that grows over the last third a sixth.
 const EARLY: f64 = 8.0;
 
 /// The saturation object. In a closed loop nothing is asked and nothing can be missed.
@@ -85,8 +85,8 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     }
 }
 
-/// The same of recorded times, of which the I/Os themselves tell when they were due: `in_time` of the measured ones were
-/// sent before the end, `late` after it.
+/// The same of a replay, whose I/Os carry the times at which they were due; none of another run. `in_time` of the
+/// measured I/Os were sent before the end, `late` after it.
 fn replayed(analysis: &Analysis, (in_time, late): (u64, u64)) -> Option<Saturation> {
     if analysis.outliers_only || !is_replay(analysis) {
         return None;
@@ -123,7 +123,7 @@ fn replayed(analysis: &Analysis, (in_time, late): (u64, u64)) -> Option<Saturati
     })
 }
 
-/// Whether what is measured is sent at recorded times.
+/// Whether a measured workload is sent at recorded times.
 pub fn is_replay(analysis: &Analysis) -> bool {
     let mut measured = analysis.manifest.plan.workloads.iter().filter(|w| w.measured);
     measured.any(replays)

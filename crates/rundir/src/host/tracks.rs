@@ -17,8 +17,8 @@ pub struct HostTrack {
     pub points: Vec<(i64, i64, f64)>,
 }
 
-/// Lines of one run. Metrics this build does not know are left out. Errors: `Corrupt` when the file
-/// is damaged.
+/// Lines of one run: the windows whose middle lies in `from_ns..=to_ns`; empty without `host.parquet`. Metrics this
+/// build does not know are left out. Errors: `Corrupt` when the file is damaged.
 pub fn host_tracks(dir: &RunDir, from_ns: i64, to_ns: i64) -> Result<Vec<HostTrack>> {
     let Some(path) = dir.existing(names::HOST) else {
         return Ok(Vec::new());

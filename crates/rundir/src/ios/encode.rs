@@ -41,7 +41,7 @@ const PAGE_ROWS: usize = 1 << 18;
 /// The same where each value takes its eight bytes: pages and their copies that stay in the CPU's caches, and in memory
 /// that the allocator keeps, cost a tenth of the page faults.
 const SPLIT_PAGE_ROWS: usize = 1 << 15;
-/// Dictionary bytes before a column falls back to delta encoding.
+/// Dictionary bytes before a column falls back to plain encoding.
 const DICTIONARY_BYTES: usize = 64 << 10;
 
 impl ColumnLayouts {

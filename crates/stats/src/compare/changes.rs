@@ -9,12 +9,11 @@ use super::{LogDifference, quantile};
 
 /// Nights over which the running median is taken.
 const MEDIAN_OVER: usize = 31;
-/// Standard deviations from the median at which values are clipped, and what makes one of the median
-/// absolute deviation.
+/// Values are clipped at three standard deviations from the median; 1.4826 median absolute deviations are one.
 const CLIP: f64 = 3.0 * 1.4826;
-/// How much less certain a candidate may be than a change.
+/// The p-value of a candidate may be so many times that of a change.
 const FIRST_PASS: f64 = 10.0;
-/// Share of a segment's nights that the band of the newest one is taken from, and how many at most.
+/// Most nights that the band of the newest one is taken from: the last ones before it.
 const BAND_OVER: usize = 20;
 /// Share of nights outside of the band where nothing changed.
 const BAND_ALPHA: f64 = 0.01;
@@ -51,7 +50,7 @@ pub struct Change {
     pub difference: LogDifference,
 }
 
-/// The changes of a series of positive values, in order of time. None where a value is not positive.
+/// The changes of a series of positive values, in order of time. None where a value is not positive or not finite.
 #[must_use]
 pub fn changes(values: &[f64], rule: &ChangeRule) -> Option<Vec<Change>> {
     if values.iter().any(|v| !(v.is_finite() && *v > 0.0)) {

@@ -10,8 +10,8 @@ const FEWEST_STEPS: usize = 5;
 const TERMS: (usize, usize) = (4, 8);
 const STEPS_PER_TERM: usize = 12;
 
-/// The mean of equal steps of time with its 95 % interval: the variance from the four lowest cosine terms, from 60
-/// steps on one more for each 12 up to eight, with Student's t of as many degrees. The interval is one of the
+/// The mean of equal steps of time with its 95 % interval: the variance from four cosine terms (of five steps three,
+/// from 60 on one more for each 12 up to eight), the lowest, with Student's t of as many degrees. It is one of the
 /// logarithm, so that it never reaches zero. None for fewer than five steps, and where nothing was counted.
 ///
 /// What changes more slowly than a half of the run is not in it.

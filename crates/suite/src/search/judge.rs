@@ -170,7 +170,7 @@ fn undecided(check: &Qos, count: u64, changed: bool, longer: u32) -> ProbeReason
     if changed {
         return ProbeReason::LevelChanged;
     }
-    // Less than 100 % needs no number where the ceiling lies too near for any to tell.
+    // Where no number of I/Os is enough: for 100 % there are too few, else the ceiling lies too near.
     let never = check.at.parse() == Ok(Percentile::MAX);
     let few = check.needs.map_or(never, |needs| needs > count.saturating_mul(TOO_FEW));
     if check.above == 0 || few {

@@ -49,7 +49,7 @@ pub struct SearchMethod {
 }
 
 impl SearchMethod {
-    /// The search of a plan; `head.job_text` is the caller's. Errors: `Internal` when the plan has
+    /// The search of a plan; `job_text` becomes `job.toml` of the series. Errors: `Internal` when the plan has
     /// no search with a range, which resolving it checks.
     pub fn new(plan: &Plan, job: Option<JobSource>, job_text: String) -> Result<SearchMethod> {
         let bug = || Error::internal("the plan's search has no workload or no range");

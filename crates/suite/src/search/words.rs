@@ -237,7 +237,7 @@ fn limit(all: &SearchReport) -> String {
     }
 }
 
-/// `33 of 10,000 I/Os took longer than 20.0 ms (0.33 %; 0.20 % to 0.52 %) and 99 % took 4.10 ms`.
+/// `33 of 10,000 I/Os took longer than 20 ms, which is 0.33 % (0.2 % to 0.52 %), 99 % of this probe's within 4.10 ms`
 fn figures(all: &SearchReport, p: &SearchProbe) -> String {
     let ceiling = duration_ns(all.ceiling_ns);
     let own = p.ns.or(p.observed_ns);

@@ -34,8 +34,8 @@ pub(super) fn put_all(suite: &mut Table, set: &BTreeMap<String, Value>) -> Resul
     set.iter().try_for_each(|(path, value)| put(suite, path, Some(value.clone())))
 }
 
-/// Puts `value` at a dotted path; none takes away what is there. Items of a list are named by their `name`, or by their place from 0
-/// on; tables that are missing are made. Errors: `Usage`, naming the part that leads nowhere.
+/// Puts `value` at a dotted path; `None` removes what is there. Items of a list are named by their `name`, or by their
+/// place from 0 on; tables that are missing are made. Errors: `Usage`, naming the part that leads nowhere.
 pub(super) fn put(suite: &mut Table, path: &str, value: Option<Value>) -> Result<()> {
     let lost = |part: &str, known: Vec<String>| {
         Err(Error::usage(format!("the suite has no `{path}`: `{part}` leads nowhere"))

@@ -31,7 +31,8 @@ use taillight_report::sweep::SweepData;
 pub(super) struct PhasePoint {
     /// Number of the phase.
     pub phase: usize,
-    /// Which of the settings that results choose; its plan here is one that it may have.
+    /// Which of the picks of its phase's `points`, where results choose its setting; its plan here is one that it may
+    /// have.
     pub chosen: Option<usize>,
     pub part: RunPart,
     pub point: Point,
@@ -161,7 +162,7 @@ impl MatrixMethod {
         self.points.get(*self.places.get(&result.point.id)?)
     }
 
-    /// Which of the settings that results choose a result is of.
+    /// Which of the picks of its phase's `points` a result is of; none where its setting was not chosen by results.
     pub fn chosen(&self, result: &PointResult) -> Option<usize> {
         self.planned(result)?.chosen
     }

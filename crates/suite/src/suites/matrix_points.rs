@@ -26,7 +26,7 @@ const LONGEST_NAME: usize = 64;
 pub(super) struct PointPlace {
     pub id: String,
     pub round: u32,
-    /// Added to the seed of the series: the same places again would precondition these alone.
+    /// Added to the seed of the series, so that repeated runs do not write or read the same places of the target.
     pub draw: usize,
 }
 
@@ -311,7 +311,7 @@ impl PointMaker {
 /// The coordinate of a point that says its phase, where several phases measure loops.
 pub(super) const PHASE: &str = "phase";
 
-/// Every looped field with its values, each once; the phase first, where several have loops.
+/// Every looped field with its values, each once; target and phase first, where there are several of them.
 pub(super) fn axes(suite: &MatrixSuite) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
     let each_once = |names: &mut dyn Iterator<Item = &String>| {

@@ -29,7 +29,7 @@ const FIGURES: [&str; 5] = ["iops", "p50_ns", "p99_ns", "p999_ns", "max_ns"];
 /// Columns of a terminal.
 const TERMINAL: usize = 80;
 
-/// Charts of such a report.
+/// Charts of a report whose runs have pages of their own.
 const CHARTS: [&str; 6] = ["steady", "demand", "outstanding", "sweep", "sweep-heat", "points"];
 
 /// Figures of the table over the points.
@@ -403,8 +403,8 @@ fn fitted(text: &str) -> String {
     wrap(text, width().min(TERMINAL)).join("\n")
 }
 
-/// The runs that the cards speak of: operating points, else all that do not only bring the target into a
-/// state, and that no longer look at the same setting replaces.
+/// The runs that the cards speak of: operating points, else all but those that only bring the target into a state,
+/// and but first looks that a second one replaces.
 fn spoken_of(
     points: &[ReportPoint],
     done: &[PointResult],

@@ -63,7 +63,8 @@ fn words(from: &SuitePhase, at: &Coordinates) -> String {
     axis::words(from.loops.iter().filter_map(|l| Some((l.path.as_str(), at.get(&l.path)?))))
 }
 
-/// Rate times mean time over the I/Os asked to be outstanding; none where one of them is unknown.
+/// Rate times mean time over the I/Os asked to be outstanding; none where one of them is unknown, or the load is no
+/// closed loop without think time.
 fn little(s: &SettingFigures<'_>) -> Option<f64> {
     let rate = figures::over_rounds("iops", &s.results)?;
     let closed = |r: &&PointResult| {

@@ -374,7 +374,8 @@ impl PhasesMethod {
         set
     }
 
-    /// What comes after these results. Errors: `Corrupt` when a run cannot be read.
+    /// What comes after these results. Errors: `Corrupt` when a run cannot be read; `Unavailable` where a phase left
+    /// nothing to go over.
     fn after(&self, done: &[PointResult]) -> Result<Option<NextPhase>> {
         let ran = |id: &str| done.iter().find(|r| r.point.id == id);
         for (at, phase) in self.suite.phases.iter().enumerate() {
@@ -454,7 +455,8 @@ fn left(result: &PointResult, of: Option<CountedThing>) -> Result<LeftThere> {
         }
         _ => number("metadata.files_without_gap")
             .zip(number("metadata.files_of_longest"))
-            // A number that was taken when the time was over is not made: who goes over them makes it first.
+            // In shared directories a file whose number was taken as the time ended may be absent: the phase that goes
+            // over the files makes it first.
             .map(|(there, longest)| LeftThere {
                 there: if shared && !several { longest } else { there },
                 longest,

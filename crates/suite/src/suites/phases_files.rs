@@ -31,8 +31,8 @@ impl PhaseDirectories {
         self.all.iter().map(|(dir, _)| dir.clone()).collect()
     }
 
-    /// Removes what these runs made, and the directories that were not there before; those that stay because something
-    /// is left in them.
+    /// Removes what these runs made, and directories that were not there before. Returns the directories in which
+    /// something is left.
     pub fn tidy_up(&self, runs: &[String]) -> Vec<PathBuf> {
         let mut left = Vec::new();
         for (dir, was_there) in &self.all {

@@ -127,7 +127,7 @@ fn totals(method: &PhasesMethod, runs: &[PhaseRun<'_>]) -> Option<(f64, f64, f64
     Some((bandwidth, rate, (bandwidth * rate).sqrt()))
 }
 
-/// Whether the stonewall was shorter than a whole measurement's.
+/// That the stonewall was shorter than a whole measurement's, in words; none where it was not.
 fn short(method: &PhasesMethod) -> Option<String> {
     let whole = method.suite.whole_stonewall?;
     let asked = method.scale.stonewall;

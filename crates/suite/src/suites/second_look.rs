@@ -15,7 +15,7 @@ use super::loops::load_ns;
 use super::matrix_method::{MatrixMethod, RunPart};
 use crate::method::{Point, PointResult};
 
-/// What a second run is longer than the length that would just decide: that length is an estimate.
+/// A second run is so many times as long as would just decide: that length is an estimate.
 const ROOM: f64 = 3.0;
 
 /// The longest second run of a plan, where both runs of it may take `within`, warm-ups included; none where it has

@@ -1,6 +1,6 @@
 //! The head of a matrix's report: platform, device, set-up and test parameters, as SNIA's tests
-//! disclose them, each under the name that readers of such reports look for. Facts are from the manifest of
-//! the first and the last run and from the suite.
+//! disclose them, each under the name that readers of such reports look for. Facts are from the suite and from
+//! manifests: of the last measured run, and for devices of the first run on each target.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -160,7 +160,7 @@ fn end_ns(manifest: &Manifest) -> i64 {
     ended.map_or(clock.realtime_ns, |end| clock.realtime_ns + (end - clock.monotonic_ns).max(0))
 }
 
-/// The target without a model.
+/// The words for a target whose device has no known model.
 fn place(target: &TargetPlan, facts: &ManifestFacts<'_>) -> String {
     let disk = facts.device("name").map(|name| format!(" on {name}")).unwrap_or_default();
     match &target.path {

@@ -88,7 +88,7 @@ fn answer(stat: &rustix::fs::Statx) -> Option<DirectIoLimits> {
     })
 }
 
-/// The smallest power of two from 512 that the file takes.
+/// The smallest power of two from 512 to 64 KiB that the file takes. Errors: that of the last try.
 fn tried(mut io: impl FnMut(&mut [u8]) -> io::Result<()>) -> io::Result<DirectIoLimits> {
     let mut memory = vec![0u8; 2 * LARGEST];
     let skip = memory.as_ptr().align_offset(LARGEST).min(LARGEST);

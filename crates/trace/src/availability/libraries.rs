@@ -11,7 +11,7 @@ pub struct FoundLibrary {
     pub version: Option<String>,
 }
 
-/// Directories the loader searches, most specific first.
+/// Directories that are searched, in this order: `LD_LIBRARY_PATH`, then the usual ones; `ld.so.conf` is not read.
 pub fn directories() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH")
         .map(|v| std::env::split_paths(&v).collect())

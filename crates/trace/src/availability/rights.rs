@@ -13,7 +13,7 @@ pub fn missing_for_tracing(sys: &Sys) -> Vec<String> {
     lacking(sys, &[Capability::Bpf, Capability::Perfmon])
 }
 
-/// Whether thread ids here are those the kernel's trace points show.
+/// Whether thread ids here are those the kernel's trace points show; true where that is not known.
 pub fn same_pid_namespace(sys: &Sys) -> bool {
     std::fs::metadata(sys.path("/proc/self/ns/pid"))
         .map_or(true, |m| m.ino() == FIRST_PID_NAMESPACE)

@@ -45,7 +45,7 @@ pub struct CollectedTrace {
     pub events_forgotten: u64,
     /// From, to: the programs saw nothing.
     pub gaps: Vec<(i64, i64)>,
-    /// Since when until the end.
+    /// Since when the programs saw nothing up to the end; none where they still saw something.
     pub stopped: Option<i64>,
     /// Programs attached on the way, or not.
     pub programs: Vec<ProgramInfo>,
@@ -76,8 +76,8 @@ impl CollectedTrace {
         }
     }
 
-    /// Forgets events that ended before the horizon and that no I/O needs, if it is time to, and moves others to the
-    /// file; of the first `told`.
+    /// Forgets events that ended before the horizon and that no I/O needs, where `needed` is given, and moves others of
+    /// the first `told` to the file. `told` becomes how many of those are left.
     pub fn make_room(&mut self, needed: Option<&mut NeededTimes>, horizon: i64, told: &mut usize) {
         if let Some(needed) = needed {
             let before = self.events.held.len();
@@ -348,7 +348,7 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols, threads: &SeenThreads)
     row
 }
 
-/// What both kinds of time off the CPU have.
+/// What all kinds of time off the CPU have.
 fn off_cpu(row: &mut LayerRow, e: &TraceEvent) {
     row.state = Some(e.a);
     row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);

@@ -3,7 +3,7 @@
 //! time of the probe in the worker. The loss of throughput only pairs of runs can tell
 //! (`docs/overhead.md`).
 //!
-//! Called by the collector and, for the probe, by `tracer` before the load.
+//! Called by the collector and, for the probe, by `session` before the load.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

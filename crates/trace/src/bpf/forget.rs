@@ -95,8 +95,8 @@ impl NeededTimes {
         &self.times
     }
 
-    /// Forgets events that ended before the `horizon` and that no kept I/O needs; how many of the first
-    /// `told` ones are still there. Of those that are left what ended before needs no answer again.
+    /// Forgets events that ended before the `horizon` and that no kept I/O needs; returns how many of the first `told`
+    /// ones are still there. Events that ended before it and are left stay for good.
     pub fn forget(&mut self, events: &mut Vec<TraceEvent>, horizon: i64, told: usize) -> usize {
         let decided = self.decided;
         let needed = self.merged();

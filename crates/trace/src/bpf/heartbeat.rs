@@ -44,12 +44,13 @@ impl Heartbeat {
         }
     }
 
+    /// Looks for a new stamp; to be called by the watched thread after each sleep.
     pub fn look(&mut self) {
         let stamp = self.programs.threads.get(COLLECTOR_INDEX).last_in.load(Relaxed);
         self.beat.look(stamp);
     }
 
-    /// From, to when nothing was seen, the last one perhaps until `now`; and since when, if so.
+    /// The gaps (from, to), the last one until `now` where it still lasts; and since when that one, if it does.
     pub fn end(self, now: i64) -> (Vec<(i64, i64)>, Option<i64>) {
         self.beat.end(now)
     }

@@ -11,7 +11,7 @@ use super::traced_io::{EarlierRound, IO_BYTES, ROUND_BYTES, TracedBatch, TracedI
 
 /// Memory for I/Os beyond which they go to the file, as fast as it takes them.
 const IOS_BYTES: usize = 16 << 20;
-/// The same for events: 18 MiB.
+/// The same for events, as their number: 18 MiB.
 pub const EVENTS_HELD: usize = 1 << 16;
 /// Events that go to the file at a time.
 const EVENTS_AT_A_TIME: usize = 1 << 12;
@@ -78,7 +78,7 @@ impl KeptIos {
         self.file.written()
     }
 
-    /// Looks at every I/O once, a worker's about in order, and sorts them. Errors: the file cannot be read.
+    /// Looks at every I/O once, a worker's about in order, and sorts those in the file. Errors: it cannot be read.
     pub fn order(&self, mut look: impl FnMut(&TracedIo)) -> io::Result<IoOrder> {
         let mut keys: Vec<IoKey> = Vec::new();
         let (mut at, mut reader) = (0, SpillReader::new(&self.file, IOS_WINDOW));
@@ -93,7 +93,7 @@ impl KeptIos {
         Ok(IoOrder(keys))
     }
 
-    /// Every I/O in the file's order, each with its rounds. Errors: as `each`; the file cannot be read.
+    /// Every I/O by worker and submit, each with its rounds. Errors: as `each`; the file cannot be read.
     pub fn in_order<E: From<io::Error>>(
         &self,
         order: IoOrder,
@@ -141,8 +141,8 @@ impl KeptEvents {
         self.stored + self.held.len()
     }
 
-    /// Moves events into the file while there are too many: the first ones that ended before `decided`, or that
-    /// nothing can be decided of while memory is short; no more than `told`. How many.
+    /// Moves the first events into the file while there are too many: those that ended before `decided`, or any while
+    /// memory is short; none beyond the first `told`. Returns how many.
     pub fn spill(&mut self, decided: i64, told: usize) -> usize {
         let mut gone = 0;
         while self.held.len() - gone > EVENTS_HELD && self.file.due() {

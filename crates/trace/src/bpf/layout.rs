@@ -1,7 +1,7 @@
 //! Memory and events shared with the trace programs: the Rust face of `bpf/shared.h`.
 //!
-//! Every field that both sides touch is an atomic, read and written relaxed: a stamp is written
-//! before the completion that lets the process read it.
+//! Every field that both sides touch is an atomic. Stamps are read relaxed, after the token of their line: a
+//! stamp is written before the completion that lets the process read it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
@@ -38,11 +38,11 @@ pub const C_CALLS: usize = 7;
 pub const C_NO_ROOM: usize = 8;
 /// No count: when watching began, ns since boot.
 pub const C_BEGAN: usize = 9;
-/// Calls that read, those that wrote, and syncs, as far as each is seen whatever it does.
+/// Calls that read and calls that wrote, of the kinds that the kernel counts, too; syncs, where none can be missed.
 pub const C_READS: usize = 12;
 pub const C_WRITES: usize = 13;
 pub const C_SYNCS: usize = 14;
-/// Calls that threads had made that ended, as the kernel counts them.
+/// Calls that read, and that wrote, of threads that have ended, as the kernel counts them.
 pub const C_ENDED_READS: usize = 15;
 pub const C_ENDED_WRITES: usize = 16;
 /// Page faults among the operations.
@@ -195,8 +195,8 @@ pub struct RoundStamps {
     pub held: AtomicU64,
 }
 
-/// All such rounds of an operation, by time: as many as [`OperationSlot::rounds`] says. The last place is the
-/// one's that took longest of those that found no other.
+/// The rounds of an operation before its last one, by time: as many as [`OperationSlot::rounds`] says, at most
+/// [`EARLIER`]. The last place is that of the longest of those beyond.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct EarlierRounds(pub [RoundStamps; EARLIER]);
@@ -205,7 +205,9 @@ pub struct EarlierRounds(pub [RoundStamps; EARLIER]);
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ThreadState {
+    /// Thread id.
     pub pid: AtomicU32,
+    /// Its first slot.
     pub slot: AtomicU32,
     /// How many slots it has.
     pub depth: AtomicU32,

@@ -252,7 +252,7 @@ impl BpfProbe {
         self.shared.held.keeps(self.worker, begun.submit, self.batch.len() == 1);
     }
 
-    /// Hands a full batch over and takes an empty one.
+    /// Hands a full batch over and takes an empty one; false, and nothing done, where there is none.
     fn swap(&mut self) -> bool {
         let Ok(empty) = self.shared.spare.try_recv() else {
             return false;

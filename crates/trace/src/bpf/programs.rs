@@ -159,7 +159,7 @@ pub struct LoadedPrograms {
     /// Loaded, and attached when they are wanted.
     ready: Mutex<Vec<&'static TraceProgram>>,
     pub slots: SharedRegion<OperationSlot>,
-    /// Earlier parts of each.
+    /// Earlier rounds of the operation in each slot.
     pub earlier: SharedRegion<EarlierRounds>,
     /// The program [`ISSUE`].
     issue: Mutex<IssueStamps>,

@@ -39,7 +39,7 @@ impl KernelSymbols {
         Some(*from..*to)
     }
 
-    /// The function at an address; `None` outside of all.
+    /// The function that begins last at or before an address; `None` before the first.
     pub fn name(&self, address: u64) -> Option<&str> {
         let place = self.list.partition_point(|(a, _)| *a <= address);
         let (_, name) = self.list.get(place.checked_sub(1)?)?;

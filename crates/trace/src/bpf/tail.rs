@@ -24,7 +24,7 @@ const EVENTS_MAX: usize = 16_384;
 pub struct TraceTail {
     watch: TraceWatch,
     symbols: Arc<KernelSymbols>,
-    /// From which latency on an I/O is slow, ns.
+    /// Latency above which an I/O is slow, ns; without one each that is not of the sample is.
     threshold_ns: Option<u64>,
     told: Instant,
     /// Batches and events that were told.

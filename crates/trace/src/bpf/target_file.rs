@@ -1,5 +1,5 @@
 //! Which file is the run's own, by kind and number as the kernel's inodes have them: what trace programs know
-//! pages of the cache by. The disks below it are in `disks`.
+//! pages of the cache by. The disks below it: `taillight_machine::block::disks_below`.
 
 use std::path::{Path, PathBuf};
 
@@ -18,8 +18,8 @@ pub fn kind(path: &Path) -> u32 {
 }
 
 /// The number of the one file that holds the data: its inode's, of a block device the device's, as
-/// the kernel writes it (`major << 20 | minor`). `None` when it is not there, or a directory holds
-/// more than one.
+/// the kernel writes it (`major << 20 | minor`). `None` when it is not there, or a directory holds not
+/// exactly one.
 pub fn number(path: &Path) -> Option<u64> {
     let stat = rustix::fs::stat(path).ok()?;
     let of = |s: Stat| match s.st_mode & S_IFMT {

@@ -135,7 +135,7 @@ impl TracedBatch {
         self.rounds.clear();
     }
 
-    /// What is in it, in memory of its own, if it was handed over early; it is empty then.
+    /// What is in it, in memory of its own, if at most half of it is filled; it is empty then.
     pub fn take_part(&mut self) -> Option<TracedBatch> {
         if self.ios.is_empty() || self.ios.len() * 2 > self.ios.capacity() {
             return None;
@@ -189,7 +189,7 @@ macro_rules! as_words {
                 bytes
             }
 
-            /// None of bytes that are none.
+            /// `None` for bytes that are no such structure.
             pub fn parse(bytes: &[u8; $bytes]) -> Option<$name> {
                 let mut words = bytes.chunks_exact(8).map(|word| {
                     u64::from_ne_bytes(word.try_into().unwrap_or_default())

@@ -26,7 +26,7 @@ pub struct TimedCommand {
 pub struct ClockFit {
     /// Other clock minus host clock at `origin`, ns.
     pub offset_ns: f64,
-    /// Other seconds per host second, minus one.
+    /// What the other clock gains on the host's per second of its own, s.
     pub drift: f64,
     /// Where the offset holds, other clock, ns.
     pub origin: i64,
@@ -165,7 +165,8 @@ fn cover(
     }
 }
 
-/// Matches commands of unknown clocks by their sequence. None when no sequence fits.
+/// Matches commands of unknown clocks by their sequence. None when too few commands are alike to fit the clocks; the
+/// caller must check how many matched.
 pub fn unknown_clock(
     host: &[TimedCommand],
     other: &[TimedCommand],
@@ -218,7 +219,7 @@ fn likely(host: &[TimedCommand], other: &[TimedCommand]) -> Vec<i64> {
     shifts
 }
 
-/// Begin of the other command, difference to the host's: of commands that can be partners.
+/// Begin of the other command, and differences of begin and end to the host's: of commands that can be partners.
 fn differences(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Vec<(i64, i64, i64)> {
     let mut places: BTreeMap<(OpKind, u64, u64), Vec<usize>> = BTreeMap::new();
     for (i, h) in host.iter().enumerate() {

@@ -158,8 +158,8 @@ fn number(text: &str, hex: bool) -> Option<u64> {
 }
 
 impl BusMapping {
-    /// Reads the file. Errors: `Usage` when it is no such file, or says neither where commands end
-    /// nor how long they took.
+    /// Parses the text of the file. Errors: `Usage` when it is no such file, or does not give exactly one of
+    /// `end` and `latency`.
     pub fn parse(text: &str) -> Result<BusMapping> {
         let map: BusMapping = toml::from_str(text).map_err(|e| {
             Error::usage("the mapping file cannot be used")

@@ -54,8 +54,8 @@ pub fn commands(text: &str, map: &BusMapping) -> Result<BusCommands> {
 }
 
 /// Matches the commands with the traced I/Os of the run and writes `bus.parquet` and `bus.json`.
-/// Errors: `Usage` when the run was not traced or too few commands match; `Corrupt` when it is
-/// damaged; `Unavailable` when the directory cannot be written.
+/// Errors: `Usage` when the run was not traced, too many lines cannot be read or too few commands match;
+/// `Corrupt` when the run is damaged; `Unavailable` when the directory cannot be written.
 pub fn join(dir: &RunDir, file: &str, commands: &BusCommands) -> Result<BusInfo> {
     sums::intact(dir)?;
     readable(commands)?;
@@ -164,7 +164,7 @@ fn disk_op(op: OpKind) -> OpKind {
     }
 }
 
-/// D2C at some percentiles, each the mean of the commands within 1 % of the ranks around it.
+/// D2C at some percentiles: the median is the mean of the ranks up to 1 % around it, the others are one command.
 fn levels(rows: &[BusRow]) -> Vec<BusSplit> {
     let mut sorted: Vec<&BusRow> = rows.iter().collect();
     let d2c = |r: &BusRow| (r.done_ns - r.issue_ns).max(0) as u64;

@@ -25,7 +25,7 @@ const QUEUE: [&str; 14] = [
 /// How deep stacked devices are followed.
 const LEVELS: u32 = 4;
 
-/// What sysfs says about a device, an ordered map for people.
+/// What sysfs says about a device, an ordered map; `explain` reads its names, numbers and `made_of` back.
 pub fn describe(device: &BlockDevice) -> Map<String, Value> {
     describe_within(device, LEVELS)
 }

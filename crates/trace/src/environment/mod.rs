@@ -151,7 +151,7 @@ fn boot_options(cmdline: &str) -> String {
     cmdline.split_whitespace().filter(wanted).collect::<Vec<_>>().join(" ")
 }
 
-/// The target of a run: mount, free space, block device.
+/// The target of a run: mount, free space, block device; direct I/O, which is tried with an unnamed temporary file.
 pub fn target_facts(sys: &Sys, path: &Path) -> Map<String, Value> {
     let mut map = Map::new();
     map.insert("path".into(), json!(path.to_string_lossy()));

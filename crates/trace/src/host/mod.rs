@@ -1,8 +1,9 @@
 //! Host samples: what disks, CPUs, memory and limits did while a run went on.
 //!
 //! A helper thread reads procfs, sysfs and cgroups at the interval, without any rights, and adds the
-//! values to `host.parquet`. Values are means over an interval, and prove no cause. Each source
-//! is a file beside this one: pure parsers of kernel text, and differences of two readings.
+//! values to `host.parquet`. Values are means over an interval, or states at its end (dirty pages,
+//! temperatures), and prove no cause. Each source is a file beside this one: pure parsers of kernel
+//! text, and differences of two readings.
 //! `cli` starts and ends it.
 
 mod cgroup;
@@ -146,8 +147,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to sample every `interval`; `places` hold what is measured, if it is on local disks. Each
-    /// sample is told to `watch` when it is taken.
+    /// Begins to sample every `interval`, at least 100 ms; `places` hold what is measured, if it is on local
+    /// disks. Each sample is told to `watch` when it is taken, on the sampling thread.
     /// Errors: `Unavailable` when no thread can be started.
     pub fn start(
         interval: Duration,
@@ -212,7 +213,7 @@ fn sources(disks: disk::DiskSource, sys: &Sys) -> Vec<Box<dyn HostSource>> {
     ]
 }
 
-/// Samples until `pause` returns false; the last window ends then, however short.
+/// Samples until `pause` returns false; the last window ends then, and is left out where it is below 50 ms.
 fn gather(
     mut sources: Vec<Box<dyn HostSource>>,
     sys: &Sys,

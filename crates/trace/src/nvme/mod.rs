@@ -99,7 +99,7 @@ fn open(path: &Path) -> Result<device::NvmeDevice> {
 
 /// What one drive says now. `path` is a controller, a disk or a partition: `/dev/nvme0`,
 /// `/dev/nvme0n1p2`, a link to one. Errors: `Usage` when it is no NVMe drive, `Unavailable` when it
-/// cannot be read.
+/// cannot be read, `Corrupt` when it does not identify itself.
 pub fn look(sys: &Sys, path: &Path) -> Result<NvmeDrive> {
     let name = controller_of(sys, path)?;
     let device = open(&sys.path(&format!("/dev/{name}")))?;
@@ -167,8 +167,8 @@ fn controller(sys: &Sys, disk: &str) -> std::result::Result<String, String> {
     }
 }
 
-/// Reads every log the drive says it has. Nothing is asked before it identified itself, and the
-/// latency monitor only when the drive lists them: a page it does not know would add to its error log.
+/// Reads SMART, error log and latency monitor. Nothing is asked before the drive identified itself, and the
+/// monitor only when the drive lists that page: one it does not know would add to its error log.
 fn read(device: &dyn NvmeAdmin, drive: &mut NvmeDrive) -> Result<Logs> {
     let identity = pages::identity(&device.identify()?)?;
     drive.model = identity.model.clone();

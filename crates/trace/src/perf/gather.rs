@@ -106,7 +106,7 @@ struct WatchedThread {
     intervals: OffCpuLog,
     /// Readings by the worker itself and by the gatherer, not yet used.
     readings: Vec<SchedstatReading>,
-    /// Arrivals on the CPU and records at the last check, for a log that fell silent.
+    /// At the last check that found records: arrivals on the CPU, and the stamp of the last record.
     checked: (u64, i64),
     /// Since when nothing is logged although the thread ran.
     silent_since: Option<i64>,
@@ -132,7 +132,7 @@ impl Backend for PerfTracing {
     }
 
     /// Begins to watch. Errors: `Unavailable` when the kernel does not let a thread be watched by
-    /// its own process.
+    /// its own process, or the logs do not fit into memory.
     fn start(request: &mut TracingRequest<'_>, sys: &Sys) -> Result<PerfTracing> {
         let plan = request.plan;
         let bytes = room(plan, sys)?;

@@ -138,7 +138,7 @@ impl OffCpuLog {
         }
     }
 
-    /// Whether a interval waits for a reading that is long enough to be worth one.
+    /// Whether an interval after a sleep, of `ns` or longer, is not settled yet.
     pub fn wants_reading(&self, ns: u64) -> bool {
         let open = self.list.iter().skip(self.settled);
         open.into_iter().any(|s| !s.preempted && s.length() >= ns)

@@ -21,7 +21,7 @@ use crate::tracing::threshold::{KeepReason, TailThresholds};
 const QUEUED: usize = 1 << 18;
 /// To find a moment in which the thread is not interrupted.
 const TRIES: usize = 100;
-/// At least and at most of one worker.
+/// The same of one worker, at least and at most.
 const QUEUED_EACH: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 14;
 
 /// One I/O that is kept.

@@ -65,8 +65,8 @@ pub struct SwitchLog {
 unsafe impl Send for SwitchLog {}
 
 impl SwitchLog {
-    /// Opens the log of the calling thread. `bytes` is a power of two of at least a page; where the
-    /// kernel allows less locked memory, the ring is smaller.
+    /// Opens the log of the calling thread. `bytes` is rounded up to a power of two of at least a page;
+    /// where the kernel allows less locked memory, the ring is smaller.
     pub fn of_this_thread(bytes: usize) -> io::Result<SwitchLog> {
         let attr = PerfEventAttr {
             kind: SOFTWARE,

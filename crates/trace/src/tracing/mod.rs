@@ -33,8 +33,8 @@ pub struct Tracer {
     info: TraceInfo,
 }
 
-/// Who is told once a second what was seen since: events, and the I/Os that are kept, each after its earlier
-/// rounds; and how many slow ones more there are, when it is too much to tell.
+/// Who is told once a second what was seen since: events, and the I/Os that are kept (a part of those that were not
+/// slow), each after its earlier rounds; and how many slow ones more there are, when it is too much to tell.
 pub type TraceWatch = Box<dyn FnMut(Vec<LayerRow>, u64) + Send>;
 
 /// What a run asks of tracing.

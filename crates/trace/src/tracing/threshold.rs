@@ -2,10 +2,10 @@
 
 use taillight_core::OpKind;
 
-/// Values per power of two: the threshold is at most 6 % below the true one.
+/// Values per power of two: a bucket is at most 1/16 of its latency wide.
 const STEPS: u32 = 16;
 const BUCKETS: usize = (64 * STEPS) as usize;
-/// I/Os kept before there is a threshold.
+/// The first I/Os of a kind of operation, which a worker keeps all, also with a threshold of the user's.
 const LEARN: u64 = 10_000;
 /// The threshold is set anew after this many I/Os.
 const EVERY: u64 = 1024;

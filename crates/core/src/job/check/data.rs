@@ -9,7 +9,7 @@ use crate::units::ByteSize;
 
 /// Smallest block or value that can carry its marks, bytes.
 const MARKED: u64 = 64;
-/// Longest key.
+/// Longest key that a job may ask for, bytes.
 const KEY_MAX: u64 = 256;
 
 /// Everything about payload, keys, values and scans.
@@ -108,7 +108,7 @@ pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: MachineMemory) ->
     ledger(plan, plan.target.size, machine)
 }
 
-/// The record of writes must fit into memory. `size`: of the data set, when it is known.
+/// The record of writes must fit into half of the free memory. `size`: of the data set, when it is known.
 pub(in crate::job) fn ledger(
     plan: &Plan,
     size: Option<ByteSize>,

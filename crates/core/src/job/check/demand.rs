@@ -62,7 +62,7 @@ pub(super) fn demand(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
     window(w, run, path)
 }
 
-/// Begin and end of a workload of its own.
+/// The begin and end that a workload has of its own, and its nice value.
 fn window(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
     let ends = [
         ("duration", w.duration.map(|d| d.0)),
@@ -157,7 +157,8 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
     ensure(w.passes != Some(0), &passes, "no pass at all", "give at least 1, or leave it out")
 }
 
-/// A rate must ask for at least one operation in the run, and for at most one a nanosecond.
+/// A rate must ask for at least one operation in the run (without a duration: in an hour), and for at most one a
+/// nanosecond.
 fn rate(w: &WorkloadPlan, run: &RunPlan, rate: Rate, path: &str) -> Checked {
     let per_s = rate.ops_per_s(w.mean_bytes());
     let hour = 3_600_000_000_000;

@@ -54,13 +54,13 @@ impl ValidationError {
         }
     }
 
-    /// Not a mistake, but more than this machine has.
+    /// Marks what is no mistake of the job, but more than this machine has: the error is `Unavailable`.
     pub(super) fn unavailable(mut self) -> ValidationError {
         self.kind = ErrorKind::Unavailable;
         self
     }
 
-    /// Whether it is only that.
+    /// Whether it was marked by `unavailable`.
     pub(super) fn is_unavailable(&self) -> bool {
         self.kind == ErrorKind::Unavailable
     }
@@ -79,8 +79,7 @@ fn ensure(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>)
     if ok { Ok(()) } else { Err(ValidationError::new(path, what, fix)) }
 }
 
-/// Everything that needs no data set size. `budget_written`: the job says what the capture may take,
-/// be it what the machine would have given.
+/// Everything that needs no data set size. `budget_written`: whether the job itself sets `capture.budget`.
 pub(super) fn plan(
     plan: &Plan,
     can: &TargetCapabilities,
@@ -105,7 +104,7 @@ pub(super) fn plan(
     })
 }
 
-/// One point: everything but the search.
+/// The run, or one probe of a search: everything but targets, gate and search.
 fn point(
     plan: &Plan,
     cans: &TargetCapabilities,
@@ -384,7 +383,7 @@ fn capture(
         return Ok(());
     }
     room_for_workers(plan, budget_written)?;
-    // One that no job set leaves them room; harder points of a search keep it.
+    // A budget that no job set was chosen with room for the buffers; harder points of a search keep it as it is.
     let buffers = if budget_written { buffers(&plan.workloads, can) } else { 0 };
     if c.budget.0.saturating_add(buffers) > machine.free_memory.0 {
         let beside = match buffers >> 20 {

@@ -15,13 +15,13 @@ pub(in crate::job) struct TargetCapabilities {
 }
 
 impl TargetCapabilities {
-    /// Of the target with this name; of `[target]` without one.
+    /// Of the target with this name; of `[target]` without a name, or for an unknown one.
     pub fn of(&self, target: Option<&str>) -> &Capabilities {
         target.and_then(|name| self.named.get(name)).unwrap_or(&self.own)
     }
 }
 
-/// Whether the targets of a plan can be driven together. A plan with one target passes.
+/// Whether workloads name targets that are there, and the targets of a plan can be driven together.
 pub(super) fn targets(plan: &Plan, can: &TargetCapabilities) -> Checked {
     for (i, w) in plan.workloads.iter().enumerate() {
         let known: Vec<&str> = plan.targets.keys().map(String::as_str).collect();

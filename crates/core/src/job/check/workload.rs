@@ -76,7 +76,7 @@ pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked 
     }
 }
 
-/// Sizes by operation are of blocks, and of every operation that has any.
+/// Sizes by operation are for blocks only, and every operation of the mix but fsync needs one.
 fn by_op(w: &WorkloadPlan, path: &str) -> Checked {
     let BlockSize::ByOp(sizes) = &w.block_size else {
         return Ok(());
@@ -250,7 +250,7 @@ pub(super) fn abilities(
     )
 }
 
-/// What who asked a store for blocks (`--rw`) writes instead.
+/// Hint for a store by key that was asked for blocks (`--rw`): the mix to write instead. Empty otherwise.
 fn for_blocks(op: OpKind, path: &str, can: &Capabilities) -> String {
     let block = matches!(op, OpKind::Read | OpKind::Write | OpKind::Trim);
     if !can.keyed() || !block {

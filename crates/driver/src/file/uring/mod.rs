@@ -194,7 +194,7 @@ impl UringSession {
     }
 }
 
-/// Given up, it is dropped: a ring with I/O in flight never frees its buffers.
+/// `abandon` just drops it: a ring with I/O in flight never frees its buffers.
 impl Session for UringSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         assert!(!self.slots[slot as usize].busy, "slot {slot} has an operation in flight");

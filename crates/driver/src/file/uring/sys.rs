@@ -216,8 +216,8 @@ impl Ring {
         }
     }
 
-    /// Hands over what was pushed first, at most `most` of it, in one call. With deferred task work
-    /// the same call also collects what the device has finished.
+    /// Hands over what was pushed first, at most `most` of it, in one call where the kernel takes it all. With deferred
+    /// task work the call also collects what the device has finished. With `sqpoll` all of it goes, whatever `most` is.
     pub fn submit(&mut self, most: u32) -> io::Result<()> {
         if self.setup.sqpoll {
             self.unsubmitted = 0;

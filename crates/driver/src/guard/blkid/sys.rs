@@ -94,7 +94,7 @@ fn library() -> Option<Library> {
     unsafe { Library::new("libblkid.so.1").ok() }
 }
 
-/// Every signature in a range; none where there is no libblkid.
+/// The signatures in a range, 64 at most; `None` where there is no libblkid, or it does not take the range.
 pub fn signatures(disk: &SearchedDisk<'_>, range: PartitionRange) -> Option<Vec<Signature>> {
     asked(disk, range, LABEL | TYPE | USAGE | MAGIC)
 }

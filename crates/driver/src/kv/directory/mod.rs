@@ -2,8 +2,8 @@
 //!
 //! Decides before anything is touched, and looks again directly before it is. A database is Taillight's when
 //! the mark in its directory names that directory and the very files in it, as they were when the last run
-//! ended. Everything else, what a killed run left too, needs `destroy` and `--destroy`. What this run made is deleted at the end unless it is kept; what was kept
-//! before stays.
+//! ended. Everything else, what a killed run left too, needs `destroy` and `--destroy`. What this run made is deleted
+//! at the end unless it is kept; what was kept before stays.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ struct FormerDatabase {
     files: SetAside,
     /// The mark that it had.
     mark: Option<DatabaseMark>,
-    /// The mark proved it.
+    /// The mark proved that all of it is Taillight's: put back, it is marked so again.
     sealed: bool,
 }
 
@@ -238,7 +238,7 @@ impl DatabaseDirectory {
         self.owned.as_ref().map(|owned| owned.mark.records())
     }
 
-    /// The store has opened the database. Errors: `Refused` when it was another one.
+    /// Checks, after the store has opened, that the path still means the same directory. Errors: `Refused` if not.
     pub fn opened(&self) -> Result<()> {
         self.owned.as_ref().map_or(Ok(()), |owned| in_place(&owned.dir))
     }
@@ -312,7 +312,7 @@ impl DatabaseDirectory {
         if !is_in_place(&owned.dir)? {
             return Ok(());
         }
-        // Without times of birth nobody knows whose a file is, unless all that was there has gave way.
+        // Without times of birth nobody knows whose a file is, unless all that was there has given way.
         if owned.since_ns.is_some() || owned.former.is_some() {
             owned.files()?.delete(&owned.dir)?;
         }
@@ -438,7 +438,7 @@ fn places(path: &Path, beside: Beside<'_>) -> Result<Vec<PathBuf>> {
     Ok(std::iter::once(path.to_owned()).chain(beside(path)?).collect())
 }
 
-/// What a directory with something in it means for the run that would write the mark `wanted`.
+/// What a directory with something in it means for the run that would write `mark`.
 fn existing(
     request: &DirectoryRequest<'_>,
     mark: DatabaseMark,
@@ -547,7 +547,7 @@ fn find(path: &str) -> Result<(PathBuf, bool)> {
     Ok((resolve_absent(given)?, true))
 }
 
-/// Nothing in it that anyone could miss.
+/// Whether a directory holds nothing but perhaps a mark and `lost+found`.
 pub fn is_empty(dir: &Path) -> Result<bool> {
     let failed = |e| cannot("cannot list the directory", dir, e);
     for entry in std::fs::read_dir(dir).map_err(failed)? {

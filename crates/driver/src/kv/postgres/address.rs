@@ -7,10 +7,10 @@ use crate::net::ServerAddress;
 /// Port when none is given.
 const PORT: u16 = 5432;
 
-/// The only socket in a directory of sockets that has the usual port.
+/// Name of the default port's socket in a directory of sockets, for a path that names only the directory.
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// A server and, where the address says it, a database in it.
+/// A server and a database in it: that of the address, else of the options, else `postgres`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PgAddress {
     pub server: ServerAddress,
@@ -70,7 +70,7 @@ impl PgAddress {
         Ok(PgAddress { server: ServerAddress::Tcp(host.to_owned(), port), database: named })
     }
 
-    /// As it is shown; also what `--destroy` names.
+    /// As it is shown, over a unix socket without the database; `--destroy` names the table as well.
     pub fn shown(&self) -> String {
         match &self.server {
             ServerAddress::Unix(file) => format!("unix:{file}"),

@@ -19,7 +19,7 @@ use crate::ownership::{Contents, MarkStore, NamedTarget, OwnershipMark, refusal}
 const CLOSING: Duration = Duration::from_millis(500);
 /// How long a look at statistics may take.
 const GLANCE: Duration = Duration::from_secs(1);
-/// What only the size of the table limits.
+/// Time limit of a statement that takes as long as the table is large: in fact only a stop ends it.
 const PATIENT: Duration = Duration::from_secs(365 * 86_400);
 /// The same at the end of a run, when nothing else ends a wait for somebody who holds the table.
 const PATIENT_AT_END: Duration = Duration::from_secs(600);

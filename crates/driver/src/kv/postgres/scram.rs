@@ -14,7 +14,7 @@ const ROUNDS_MAX: u32 = 10_000_000;
 pub struct ScramDialogue<'a> {
     password: &'a str,
     nonce: &'a str,
-    /// The client's first words, without those on channels.
+    /// The client's first message, without its head, which is about channel binding.
     first: String,
     /// What the server has to say at the end.
     signature: [u8; 32],

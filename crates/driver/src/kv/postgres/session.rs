@@ -34,7 +34,7 @@ pub struct StatementPipeline {
     errors: Arc<ServerErrors>,
     counters: Arc<ConnectionCounters>,
     slots: SlotTable,
-    /// Of each connection, slot and meaning of the transactions to come. A slot has always the same one.
+    /// Of each connection, slot and meaning of the transactions to come. A slot always uses the same connection.
     awaited: Vec<VecDeque<(u32, Awaited)>>,
     key: Box<[u8; KEY_MAX]>,
 }
@@ -98,7 +98,7 @@ fn by_column<'v>(
 }
 
 impl StatementPipeline {
-    /// All of the operation is in the buffer.
+    /// Ends an operation's statements with a Sync, and notes what answer is awaited.
     fn end(&mut self, slot: u32, awaited: Awaited, send: &mut Vec<u8>) {
         messages::sync(send);
         self.slots.pending(slot).left = 1;
@@ -184,7 +184,7 @@ impl StatementPipeline {
         }
     }
 
-    /// Takes a message; the completion if it ends an operation. `Err` when nothing was asked.
+    /// Takes a message; the completion if it ends an operation. `Err` when it ends the connection, or was not due.
     fn answer(&mut self, at: usize, message: PgMessage<'_>) -> io::Result<Option<Completion>> {
         match message.kind {
             b'N' => {
@@ -195,7 +195,7 @@ impl StatementPipeline {
             _ => {}
         }
         let Some((slot, awaited)) = self.awaited[at].front().copied() else {
-            // What ends the connection has a reason.
+            // The server says why it ends the connection.
             if message.kind == b'E' {
                 self.errors.note(message.body);
                 return Err(io::ErrorKind::ConnectionReset.into());

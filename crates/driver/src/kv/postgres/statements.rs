@@ -15,7 +15,7 @@ const FIELDS_MAX: u32 = 1000;
 pub struct TableLayout {
     /// Keys and the direction of scans.
     pub rules: WorkloadRules,
-    /// Names of the columns beside the key; one is the whole value.
+    /// Names of the columns beside the key: those of the fields, or `value` alone.
     pub columns: Vec<String>,
     /// The values have fields, by these names.
     pub fields: bool,

@@ -306,8 +306,8 @@ fn notes(facts: &[(String, String)]) -> Vec<String> {
     notes
 }
 
-/// As `pgbench -i` does. No transaction can hold a vacuum: the table is looked at right before. Errors: as
-/// [`AdminLine::is_held`].
+/// Vacuums and analyses the run's table. VACUUM cannot be in a transaction with a lock of the table, so that the table
+/// is looked at right before. Errors: as [`AdminLine::is_held`].
 fn vacuum(admin: &mut AdminLine, table: &str) -> Result<()> {
     match admin.is_held()? {
         true => admin.ask_patiently(&format!("VACUUM (ANALYZE) {table}")).map(drop),
@@ -398,7 +398,8 @@ impl KeyedTarget for PostgresTarget {
     fn records(&self) -> u64 {
         self.mark.records()
     }
-    /// The note commits with synchronous_commit = on, so that all commits before it are on the disk too.
+    /// Vacuums the table, unless there are no records. The note commits with synchronous_commit = on, so that all
+    /// commits before it are on the disk too.
     fn loaded(&self, records: u64) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
         if admin.stop().stopped() {

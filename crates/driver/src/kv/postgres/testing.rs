@@ -48,8 +48,8 @@ fn command(program: &Path, owner: Option<(u32, u32)>) -> Command {
 }
 
 impl PostgresServer {
-    /// Makes a cluster in a directory of its own and starts its server with these settings. The superuser `postgres` needs no
-    /// password over the socket; over TCP everybody proves one. Errors: why there is none on this machine.
+    /// Makes a cluster in a directory of its own and starts its server with these settings. The superuser `postgres`
+    /// needs no password over the socket; over TCP everybody proves one. Errors: why no server can be started here.
     pub fn start(settings: &[&str]) -> Result<PostgresServer, String> {
         let bin = programs().ok_or("no PostgreSQL server (Debian: postgresql)")?;
         let owner = owner()?;

@@ -72,7 +72,7 @@ impl PgError {
     }
 }
 
-/// The user that the system knows us by.
+/// USER or LOGNAME of the environment, else `postgres`.
 fn system_user() -> String {
     let named = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| "postgres".to_owned())
@@ -86,7 +86,8 @@ fn nonce() -> io::Result<String> {
 }
 
 impl PgServer {
-    /// Connects to nothing yet. Errors: `Unavailable` when certificates cannot be read.
+    /// Connects to nothing yet; the password is taken from the environment. Errors: `Usage` where the address can have
+    /// no TLS, `Unavailable` when certificates cannot be read.
     pub fn new(address: PgAddress, options: &PostgresOptions) -> Result<PgServer> {
         let from_env = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let tls = match (&address.server, options.tls) {
@@ -199,7 +200,7 @@ impl PgServer {
             let (asks, rest) = body.split_first_chunk::<4>().unwrap_or((&[0xff; 4], &[]));
             let out = &mut made.socket.out;
             match u32::from_be_bytes(*asks) {
-                // Who ends the dialogue early has not shown that it knows the password.
+                // A server that ends the dialogue early has not shown that it knows the password.
                 0 if scram.is_some() && !verified => {
                     return Err(self.unknown("SCRAM that the server does not end"));
                 }

@@ -1,4 +1,4 @@
-//! Where a server listens: `redis://HOST[:PORT][/DB]` or `unix:/PATH`. Never a password.
+//! Where a server listens: `redis://HOST[:PORT][/DB]`, `HOST:PORT` or `unix:/PATH`. Never a password.
 
 use taillight_core::{Error, Result};
 

@@ -240,7 +240,7 @@ impl AdminConnection {
         }
     }
 
-    /// Shows every key under the prefix, some at a time, until `each` says stop. Walks over the
+    /// Shows every key under the prefix, some at a time, until `each` returns false. Walks over the
     /// whole database.
     pub fn walk(
         &mut self,

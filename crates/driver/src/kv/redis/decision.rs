@@ -19,12 +19,12 @@ pub struct KeyDecision {
     pub decision: OwnershipDecision<KeyIdentity>,
     /// Keys that go: those that were seen, and none that appear later.
     pub goes: Vec<Vec<u8>>,
-    /// They are a killed run's.
+    /// Set where a killed run left the keys.
     left: Option<LeftRecords>,
 }
 
 /// What becomes of the keys under the prefix for the run that would write the mark `new`; nothing is
-/// changed. Where it `writes` over kept records, each key with the name of one is asked what it is. Errors:
+/// changed. Where it `writes` over kept records, each key named like one is asked for its type and length. Errors:
 /// `Refused` when keys are there that Taillight did not make, of another form, or of a run whose prefix is
 /// around this one or inside it; `Unavailable`.
 pub fn decide(
@@ -57,7 +57,7 @@ pub fn decide(
         }
         Ok(inner.is_none() && (confirmed || changed.is_none()))
     })?;
-    // A confirmation names the server: it is none for what another run keeps.
+    // A confirmation names the server: it does not cover another run's prefix inside this one.
     if let Some(inner) = inner {
         return Err(admin.clash("another run's prefix lies inside this one", &inner));
     }

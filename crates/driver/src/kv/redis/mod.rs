@@ -51,7 +51,7 @@ impl Driver for RedisDriver {
     fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
         Ok(Box::new(RedisOptions::parse(self.name(), &target.options)?))
     }
-    /// A database of its own on the same server.
+    /// The database `rank` numbers behind that of `path`, on the same server. Errors: `Usage` for a unix socket.
     fn rank_path(&self, path: &str, rank: u32) -> Result<String> {
         let mut address = DatabaseAddress::parse(Some(path))?;
         if let ServerAddress::Unix(_) = address.server {

@@ -156,8 +156,8 @@ impl KnownRecords {
         said.chunks(each.max(1)).map(|said| self.state(said)).collect()
     }
 
-    /// Deletes the records of these numbers that still are the run's; the others. Errors: `Unavailable`
-    /// when the server is gone or refuses.
+    /// Deletes the records of these numbers that still are the run's; returns what is somebody else's. Errors:
+    /// `Unavailable` when the server is gone or refuses.
     pub fn delete(
         &self,
         admin: &mut AdminConnection,
@@ -185,8 +185,8 @@ impl KnownRecords {
         Ok(foreign)
     }
 
-    /// The keys that are there, when they are fewer than the numbers: a run that wrote a few of a
-    /// thousand million does not ask about each.
+    /// The keys under the prefix, when the database has fewer keys than there are numbers, else none: a run that
+    /// wrote a few of a thousand million does not ask about each.
     fn sparse(
         &self,
         admin: &mut AdminConnection,
@@ -208,8 +208,8 @@ impl KnownRecords {
         Ok(Some(there))
     }
 
-    /// Deletes those of `names` that are the run's; notes the others, and those that somebody changes
-    /// between the question and the deletion. Errors: `Unavailable` when the server is gone or refuses.
+    /// Deletes those of `names` that are the run's; notes those that are somebody else's, or are changed between the
+    /// question and the deletion; absent ones are nobody's. Errors: `Unavailable` when the server is gone or refuses.
     pub fn delete_some(
         &self,
         admin: &mut AdminConnection,
@@ -253,7 +253,7 @@ impl KnownRecords {
         Ok(known)
     }
 
-    /// One of `keys` that is called as a record is, and holds something else. Errors: `Unavailable` when the
+    /// One of `keys` that has the name of a record and does not hold a record. Errors: `Unavailable` when the
     /// server is gone or refuses.
     pub fn changed(
         &self,
@@ -325,7 +325,7 @@ pub struct LeftRecords {
 }
 
 impl LeftRecords {
-    /// What the mark of the killed run says; `keys` are told without its sorted set. Errors: `Usage` when
+    /// What the mark of the killed run says; takes the run's sorted set out of `keys`. Errors: `Usage` when
     /// keys cannot be made, `Unavailable`.
     pub fn of(
         admin: &mut AdminConnection,

@@ -67,7 +67,7 @@ pub fn commands(stats: &str, scans: bool) -> Vec<WitnessCount> {
     ]
 }
 
-/// The numbers in the text of INFO.
+/// The numbers in the text of INFO; counters are since the server's start, of all its clients.
 pub fn numbers(info: &str, out: &mut dyn FnMut(&str, f64)) {
     for (name, value) in info.lines().filter_map(|l| l.split_once(':')) {
         let ours = SAMPLES.iter().find(|(theirs, _)| *theirs == name);

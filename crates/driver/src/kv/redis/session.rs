@@ -56,7 +56,7 @@ pub struct Pipeline {
     layout: RecordLayout,
     written: Arc<SessionKeys>,
     slots: SlotTable,
-    /// Of each connection, slot and meaning of the replies to come. A slot has always the same one.
+    /// Of each connection, slot and meaning of the replies to come. A slot always uses the same connection.
     replies: Vec<VecDeque<(u32, ExpectedReply)>>,
     key: Box<[u8; KEY_MAX]>,
 }
@@ -316,7 +316,7 @@ impl Pipeline {
         self.expect(slot, ExpectedReply::Keys);
     }
 
-    /// Takes a reply; the completion if it was the operation's last. `Err` when nothing was asked.
+    /// Takes a reply; the completion if it was the operation's last. `Err` when none, or one of another type, was due.
     fn answer(
         &mut self,
         connection: usize,

@@ -46,7 +46,7 @@ pub struct RedisTarget {
     admin: Mutex<AdminConnection>,
     mark: HeldMark<KeyIdentity>,
     facts: Vec<(String, String)>,
-    /// Made before anything was deleted.
+    /// Connections for workers, made before anything was deleted; none where nothing was.
     sockets: Mutex<Vec<RespSocket>>,
     /// Whether the plan scans; none where an operation is not one command, so that nobody counts the same.
     scans: Option<bool>,
@@ -123,8 +123,8 @@ impl Connected {
 }
 
 impl RedisTarget {
-    /// Connects, passes the guard, marks the prefix as ours. Errors: `Usage`, `Refused` or
-    /// `Unavailable`.
+    /// Connects, passes the guard, marks the prefix as ours and deletes the keys that give way. Errors: `Usage`,
+    /// `Refused` or `Unavailable`.
     pub fn open(options: &RedisOptions, spec: &OpenSpec<'_>) -> Result<RedisTarget> {
         let at = Connected::to(options, spec)?;
         let decided = at.decide(spec.plan)?;

@@ -9,7 +9,7 @@ use super::address::DatabaseAddress;
 use super::resp::{self, RespValue};
 use crate::net::{Deadline, Frame, PipelinedSocket};
 
-/// A connection with a command at a time: outside the measured loop only.
+/// A connection whose calls wait for all replies: outside the measured loop only.
 pub struct RespSocket(pub PipelinedSocket);
 
 impl RespSocket {
@@ -62,7 +62,7 @@ pub enum Reply {
     /// A string or a number.
     Text(Vec<u8>),
     Nil,
-    /// Strings; an array inside shows as an empty one, then its own.
+    /// Strings; an array inside shows as an empty string, and its elements follow.
     List(Vec<Vec<u8>>),
     /// An error, as the server words it.
     Error(String),

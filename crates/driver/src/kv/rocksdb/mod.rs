@@ -1,6 +1,6 @@
 //! `rocksdb`: RocksDB through its C API, any build of it, loaded at run time; no RocksDB is linked in,
-//! because the system under test is no part of the tool. `open` goes: options -> library -> guard -> option
-//! strings -> database.
+//! because the system under test is no part of the tool. `open` goes: options -> library -> option strings, taken by
+//! the library -> guard -> database.
 
 pub mod options;
 mod outside;

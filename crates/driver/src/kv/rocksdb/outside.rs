@@ -29,7 +29,8 @@ fn unescaped(value: &str) -> String {
     std::iter::from_fn(next).collect()
 }
 
-/// Where the database in `dir` has its log. Errors: `Unavailable` when that cannot be read.
+/// Where the database in `dir` has its log: the `wal_dir` of its newest OPTIONS file, links resolved (perhaps `dir`
+/// itself); none where that is absent. Errors: `Unavailable` when the file cannot be read.
 pub fn log_dirs(dir: &Path) -> Result<Vec<PathBuf>> {
     let failed = |e| cannot("cannot tell where the database has its log", dir, e);
     let text = newest(dir).map_err(failed)?.unwrap_or_default();
@@ -84,14 +85,14 @@ pub fn no_scans() -> (&'static str, String) {
     ("directories outside", never.to_owned())
 }
 
-/// How long RocksDB may take to delete the logs that it does not need any more, and how often it is looked.
+/// How long RocksDB may take to delete the logs that it does not need any more, and the pause between two looks.
 const SETTLES: Duration = Duration::from_secs(1);
 const LOOKS: Duration = Duration::from_millis(5);
 
-/// The logs in these directories of the opened database: those that this process has open. Whoever else
-/// started a database there meanwhile would lose its log together with them. Of the directories those go too
-/// that the run has made, `makes`. Errors: `Target` naming one that this process does not have open,
-/// `Unavailable`.
+/// The logs of the opened database in these directories: those that this process has open. One that it does not
+/// have open, a second later still, may be the log of a database that somebody else has started there. With the logs
+/// those directories are deleted that the run has made (`makes`). Errors: `Target` naming a log that this process does
+/// not have open, `Unavailable`.
 pub fn own_logs(dirs: Vec<PathBuf>, makes: &[PathBuf]) -> Result<OutsideFiles> {
     let mut unknown = None;
     let found = patience::wait(SETTLES, LOOKS, &StopFlag::default(), || {

@@ -148,7 +148,8 @@ impl RocksDbConfig {
         Ok(new)
     }
 
-    /// Makes the database and the column family when they are not there; a new one only there.
+    /// Lets `open` make database and column family: with `Existing` where they are absent, with `New` only where no
+    /// database is, with `ReadOnly` never.
     pub fn create(&mut self, how: OpenAs) {
         let create = how != OpenAs::ReadOnly;
         // SAFETY: sets fields of an object this owns.
@@ -204,9 +205,10 @@ pub struct RocksDbStore {
     pub wal: bool,
     /// What the manifest says about it.
     pub facts: Vec<(String, String)>,
+    /// Statistics are on.
     pub counts: bool,
-    /// It has logs or messages in a directory of its own, which may be another one's too by the time that it
-    /// closes: RocksDB then deletes all that it does not know there.
+    /// It has logs or messages outside its directory. RocksDB, when it closes, deletes all that it does not know
+    /// there, another database's files too: deletions are turned off before.
     pub outside: bool,
     /// What RocksDB said when a write failed first.
     broken: OnceLock<String>,
@@ -267,9 +269,9 @@ impl RocksDbStore {
         })
     }
 
-    /// What a write left in `error`. Remembers that it failed for a reason that stays, such as a full
-    /// disk. The C API gives no number: the text begins with the name of the status. Where another
-    /// build words it in another way, the store's own count of errors speaks.
+    /// What a write left in `error`. Remembers an I/O error, such as a full disk, after which `writable` fails. The
+    /// C API gives no number: the text of such an error begins with `IO error`. Of a build that words it in another
+    /// way, only the sample `background_errors_total` tells.
     #[cold]
     pub fn refused(&self, error: Text) -> Result<(), StoreError> {
         let refused = self.library.fault(error);
@@ -361,7 +363,7 @@ impl Drop for RocksDbStore {
     }
 }
 
-/// Column families of a database that is there; none otherwise.
+/// Column families of a database that is there; `default` alone where there is none, or it cannot be read.
 fn list_families(options: &RocksDbConfig, path: &std::ffi::CStr) -> Vec<String> {
     let api = &options.library.api;
     let (mut count, mut error) = (0, null_mut());

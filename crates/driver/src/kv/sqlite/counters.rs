@@ -1,4 +1,4 @@
-//! What all connections of a run count together: locks that were busy, and pages checked in.
+//! What all connections of a run count together: locks that were busy, and checkpoints.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub fn display() -> SampleDisplay {
     SampleDisplay { panels, phrases: Vec::new() }
 }
 
-/// The counters. Touched only where a connection waits or checks in.
+/// The counters. Touched only where a connection waits for a lock or makes a checkpoint.
 #[derive(Debug, Default)]
 pub struct SqliteCounters {
     /// Times that a lock was found held by somebody else.

@@ -2,8 +2,8 @@
 //! under test is no part of the tool. Options, the store behind the shared target and session, statistics.
 //!
 //! Each worker has a connection of its own. There is one writer at a time: others wait as SQLite's own busy handler
-//! lets them, within their latency, which is counted. Pages of the log are checked in by the commit that finds it long
-//! enough, as SQLite does by itself, and that is timed.
+//! lets them, within their latency, and these waits are counted. The log is checkpointed by the commit that finds it
+//! long enough, as SQLite does by itself, and that is timed.
 
 mod counters;
 mod options;
@@ -50,7 +50,7 @@ impl Driver for SqliteDriver {
     fn library(&self) -> Option<&'static str> {
         Some("libsqlite3")
     }
-    /// Its file has the number of an interface, 0.8.6 since 2004.
+    /// Asks the library: its file name has only the version of an interface, 0.8.6 since 2004.
     fn library_version(&self) -> Option<String> {
         let [version, _] = SqliteLibrary::load("").ok()?.version();
         Some(version)
@@ -292,7 +292,7 @@ impl KeyValueStore for SqliteStore {
     }
 }
 
-/// The statements of a connection, in the order of their texts.
+/// The prepared statements of a connection; `up` and `down` are scans.
 struct Statements {
     get: SqliteStatement,
     put: SqliteStatement,
@@ -309,9 +309,9 @@ struct Statements {
 struct SqliteAccess {
     statements: Statements,
     connection: SqliteConnection,
-    /// Writes are durable at the moment.
+    /// The connection's level at the moment makes writes durable.
     durable: bool,
-    /// They are so anyway.
+    /// The level of the options does so already: it is never changed.
     always: bool,
     /// As the options say, and of a write that is durable.
     levels: [SyncLevel; 2],

@@ -100,7 +100,7 @@ impl JournalMode {
 }
 
 impl SyncLevel {
-    /// Sets it.
+    /// The statement that sets it.
     pub fn pragma(self) -> &'static CStr {
         match self {
             SyncLevel::Off => c"PRAGMA synchronous = 0",

@@ -143,7 +143,7 @@ struct CallbackState {
     patience: Duration,
     /// When the lock that is awaited was found busy first.
     since: Option<Instant>,
-    /// A commit that leaves so many pages in the log checks them in; 0 = never.
+    /// A commit that leaves so many pages in the log makes a checkpoint; 0 = never.
     autocheckpoint: c_int,
 }
 
@@ -172,7 +172,8 @@ unsafe extern "C" fn busy(state: *mut c_void, nth: c_int) -> c_int {
     1
 }
 
-/// What SQLite's own hook does after a commit into the log: checks it in when it is long enough. Timed and counted.
+/// What SQLite's own hook does after a commit into the log: a passive checkpoint when the log is long enough. Timed and
+/// counted.
 ///
 /// # Safety
 /// Called by SQLite with the state of the connection that committed.
@@ -207,7 +208,7 @@ pub struct SqliteConnection {
 // around the shared one see to.
 unsafe impl Send for SqliteConnection {}
 
-/// How a connection waits and checks in.
+/// How long a connection waits for locks, and when it makes checkpoints.
 pub struct ConnectionRules {
     pub patience: Duration,
     pub autocheckpoint: u32,
@@ -215,7 +216,7 @@ pub struct ConnectionRules {
 }
 
 impl SqliteConnection {
-    /// Opens the database in the file at `path`, and makes it where it may.
+    /// Opens the database in the file at `path`; with `create`, makes it where there is none.
     pub fn open(
         library: &Arc<SqliteLibrary>,
         path: &Path,
@@ -271,7 +272,7 @@ impl SqliteConnection {
         StoreError(format!("{says}, code {code}{system}"))
     }
 
-    /// Does statements and gives the first value of the last row; not for the measured loop.
+    /// Does one statement, the first of `sql`, and gives the first value of its last row; not for the measured loop.
     pub fn ask(&self, sql: &str) -> Result<Option<String>, StoreError> {
         let mut statement = self.prepare(sql)?;
         let mut last = None;
@@ -308,7 +309,7 @@ impl SqliteConnection {
         Ok(SqliteStatement { library: self.library.clone(), raw })
     }
 
-    /// Checks the whole log in, timed; waits for readers and writers as long as the connection may.
+    /// Makes a checkpoint of the whole log, timed; waits for readers and writers as the busy handler lets it.
     pub fn checkpoint(&self, counters: &SqliteCounters) -> Result<(), StoreError> {
         let begun = Instant::now();
         // SAFETY: the connection is open; null means all databases, 1 waits for writers.

@@ -239,7 +239,7 @@ impl RingSession {
     }
 }
 
-/// Given up, it is dropped: a ring with calls in flight never frees what they point to.
+/// `abandon` just drops it: a ring with calls in flight never frees what they point to.
 impl Session for RingSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         assert!(self.slots[slot as usize].step == CallStep::Idle, "slot {slot} is in flight");

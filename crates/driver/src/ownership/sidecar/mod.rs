@@ -1,7 +1,8 @@
 //! The sidecar `.taillight-owner.json` of a directory: the marks of files in it, and the mark of a
 //! database that has the directory for its own, because its store makes and deletes files as it likes.
 //!
-//! It is replaced as a whole, under a lock on the directory. A sidecar of another user is not trusted.
+//! It is replaced as a whole, under a lock on the directory. A sidecar of another user than this one or root is not
+//! trusted.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -141,7 +142,7 @@ impl OwnedDirectory {
         FileIdentity::of(&self.fd).map_err(|e| self.failed("cannot stat the directory", e))
     }
 
-    /// `None`: the mark file is another user's.
+    /// `None`: the mark file is neither this user's nor root's.
     fn load(&self) -> Result<Option<Sidecar>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = match rustix::fs::openat(&self.fd, SIDECAR, flags, Mode::empty()) {
@@ -207,7 +208,7 @@ impl OwnedDirectory {
     }
 
     /// Whether the file system keeps a time of change of its own, which nobody can set: on FAT and most of
-    /// FUSE it is the time of modification. False where it cannot be told.
+    /// FUSE it is the time of modification. Tried on a file that is made for it. False where it cannot be told.
     pub fn keeps_changes(&self) -> bool {
         let Ok((file, name)) = self.temporary() else { return false };
         let kept = has_own_change_time(&file);

@@ -1,8 +1,8 @@
 //! YCSB's exponential: an exponential distance back from the newest key.
 //!
-//! `last - floor(E / gamma)`, E being a standard exponential (YCSB takes `-ln(u)`), with `gamma = -ln(1 - percentile / 100) / (n * frac)`: that
-//! percentage of the draws falls into that newest share of the keys. Draws before key 0 are
-//! redrawn (3.04 % at YCSB's defaults), which YCSB does as well.
+//! `last - floor(E / gamma)`, E being a standard exponential (YCSB takes `-ln(u)`), with
+//! `gamma = -ln(1 - percentile / 100) / (n * frac)`: that percentage of the draws falls into that newest share of
+//! the keys. Draws before key 0 are redrawn (3.04 % at YCSB's defaults), which YCSB does as well.
 //!
 //! Standard exponentials come from the ziggurat (Marsaglia and Tsang, 2000) with 256 layers, exact
 //! in the tail and the wedges; the table is computed at set-up.
@@ -40,7 +40,7 @@ impl Exponential {
         Ok(Exponential { mean: range / -(1.0 - percentile / 100.0).ln(), edges: edges() })
     }
 
-    /// One key, the newest being `last`.
+    /// One key, the newest being `last`; [`OUTSIDE`] for a draw before key 0.
     #[inline]
     pub fn draw(&self, rng: &mut Rng, last: u64) -> u64 {
         let back = (self.standard(rng) * self.mean) as u64;

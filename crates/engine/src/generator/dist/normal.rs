@@ -31,7 +31,7 @@ pub struct Normal {
 
 impl Normal {
     /// Over `0..n`, centre and standard deviation as shares of it. Errors: `Usage` when the centre
-    /// is outside [0, 1] or the deviation outside (0, 1].
+    /// is outside [0, 1] or the deviation outside [1e-12, 1].
     pub fn new(n: u64, centre: f64, deviation: f64) -> Result<Normal> {
         if !(0.0..=1.0).contains(&centre) {
             return Err(Error::usage("the centre must be a share of the space, 0 to 1")

@@ -1,8 +1,8 @@
 //! `(a + b x)^p` without a logarithm: Taylor polynomials around [`ROWS`] + 1 evenly spaced points.
 //!
 //! A row is one cache line: seven terms around its point, and a bound of the relative error,
-//! infinite where the series is of no use (near a zero of `a + b x`). Who needs the very item that
-//! `powf` gives asks it whenever the error could reach a whole number. Callers: YCSB's zipfian,
+//! infinite where the series is of no use (near a zero of `a + b x`). A caller that needs exactly the item
+//! that `powf` gives calls `powf` wherever the error could reach a whole number. Callers: YCSB's zipfian,
 //! Pareto.
 
 /// Rows for x from 0 to 1: 16 KiB, half of a first-level cache.

@@ -16,7 +16,7 @@ use crate::keyspace::KeySpace;
 /// Which existing key.
 #[derive(Debug, Clone)]
 enum Pick {
-    /// In order, a slice of the keys per worker, around and around.
+    /// In order, around and around: worker k of W takes batches k, k + W, k + 2W, ...
     Ordered {
         next: u64,
         step: u64,
@@ -33,16 +33,16 @@ pub struct KeyGenerator {
     mix: Mix,
     sizes: Sizes,
     space: Arc<KeySpace>,
-    /// Where it inserts and deletes, if not anywhere.
+    /// Lane of the key space in which it inserts and deletes; `None`: the whole space.
     lane: Option<u32>,
-    /// It ends with the numbers that its lane lacks.
+    /// It ends once its lane is as long as the longest one was before the run.
     fills: bool,
     pick: Pick,
     scan: Option<ScanLengths>,
     fields: u16,
     /// Records an operation covers, unless fewer are left.
     batch: u64,
-    /// Key numbers of the batch drawn last; empty where batches are neighbours by number.
+    /// Key numbers of the get or update drawn last; empty where operations cover one record or neighbours by number.
     keys: Vec<u64>,
     /// Bytes that writes may still ask for.
     bytes_left: u64,
@@ -91,7 +91,7 @@ pub fn drawn(access: &Access) -> bool {
     dist(access, 0).is_some()
 }
 
-/// Inserts a run is expected to make, as YCSB reckons them: twice its share of the operations.
+/// Inserts a run is expected to make, as YCSB reckons them: twice their share of `run.operations`, 0 without those.
 fn new_keys(plan: &Plan, w: &WorkloadPlan) -> u64 {
     let weight = |counts: fn(OpKind) -> bool| {
         let parts = w.mix.iter().filter(|m| counts(m.op));
@@ -259,7 +259,8 @@ impl KeyGenerator {
     }
 
     /// Key numbers of the get or update drawn last, when it covers several records: each drawn by
-    /// itself. Empty where the access pattern has an order: then they follow `op.key`.
+    /// itself; of a shortened update only the first `op.count` count. Empty where the access pattern has an order:
+    /// then they follow `op.key`.
     #[inline]
     pub fn keys(&self) -> &[u64] {
         &self.keys

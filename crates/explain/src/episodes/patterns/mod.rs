@@ -163,7 +163,7 @@ impl PatternScale {
     }
 }
 
-/// Who would be a culprit of an I/O in this time, whoever did it.
+/// Who would be a culprit of an I/O in flight in this time.
 fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> {
     let mut found = BTreeSet::new();
     let mut add = |role, name: &Option<Arc<str>>| {

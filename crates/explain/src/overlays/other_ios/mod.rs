@@ -99,7 +99,8 @@ fn is_cause(phase: Phase) -> bool {
     !matches!(phase, Submit | Application | Store | Completion | Blocked | Unobserved)
 }
 
-/// What an I/O waited for meanwhile that held a lock, or led the write group of a store.
+/// Times in which an I/O waited for a lock, or for the leader of a store's write group, and what the holder's or
+/// leader's own I/O waited for.
 pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index } = *all;
     let one = &judged[i];

@@ -1,7 +1,7 @@
 //! Rules of `overlays` that find what a thread did that an I/O waited for: the whole program stopped; a thread of
-//! the kernel that completes the I/O, or serves a loop device, and itself waited for a CPU or slept. Such
-//! threads are found by following the wake-up of the I/O's own thread back; what merely ran at the same time is
-//! never blamed.
+//! the kernel that completes the I/O, or serves a loop device, and itself waited for a CPU or slept. Such threads are
+//! found by following the wake-up of the I/O's own thread back; else by what they serve and when they came back to the
+//! CPU, which makes no verdict sure ([`Source::Inferred`]).
 
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
@@ -48,7 +48,7 @@ pub fn stop_sleeps(_: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec
     asleep.filter(stopped).map(stop).collect()
 }
 
-/// What the kernel's threads did that told the I/O's own thread of its completion, before they did.
+/// What the kernel's threads that told the I/O's own thread of its completion had waited for before.
 pub fn completion_thread_waits(
     line: &[Segment],
     io: &LayerRow,
@@ -105,8 +105,8 @@ pub fn sqpoll_thread_rows<'a>(
     rows.filter(move |r| r.token.is_none() && r.worker.is_some() && r.worker == worker)
 }
 
-/// What the threads did that serve the loop device of an I/O: its own program woke them up, or they were
-/// in the loop device's functions.
+/// What the threads waited for that serve the loop device of an I/O: its own program woke them up, another one of their
+/// kind passed the work on, or they were in the loop device's functions.
 pub fn loop_worker_waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     if !io.dev.as_deref().is_some_and(|dev| dev.starts_with("7:")) {
         return Vec::new();
@@ -216,6 +216,7 @@ pub fn helper_threads<'a>(one: &Judged, events: &'a Events) -> Vec<&'a LayerRow>
     rows.filter(|r| told(r) || serves(r)).collect()
 }
 
+/// Off-CPU intervals of the kernel's threads in a time.
 pub fn helpers<'a>(
     context: &IoContext<'a>,
     from: i64,
@@ -225,7 +226,7 @@ pub fn helpers<'a>(
     all.flat_map(move |all| all.within(LayerKind::Kthread, from, to))
 }
 
-/// What such a thread waited for, and then for a CPU.
+/// What a thread slept for, where that is known, and its wait for a CPU after it.
 pub fn wait_segments(row: &LayerRow, source: Source) -> Vec<Segment> {
     if row.state == Some(0) {
         return vec![Segment::new((row.start_ns, row.end_ns), Phase::Cpu, source)];

@@ -87,7 +87,7 @@ pub struct RunCharts {
     pub whole: Option<LatencySeries>,
     /// Interval values per operation (and workload).
     pub tracks: Vec<OpTrack>,
-    /// The same per workload.
+    /// Operations in flight and backlog over time, per workload.
     pub workloads: Vec<WorkloadTrack>,
     /// Heat maps per operation.
     pub heats: Vec<HeatGrid>,
@@ -178,7 +178,7 @@ pub struct OpTrack {
 }
 
 impl OpTrack {
-    /// The points of a line: the finer ones, where most of them have the value.
+    /// The points of a line: the finer ones, where at least half of them have the value.
     pub fn points_of<T>(&self, pick: impl Fn(&OpPoint) -> Option<T>) -> &[OpPoint] {
         // A step with hardly an I/O is noise.
         let known = |p: &&OpPoint| pick(p).is_some() && p.good() >= FOR_P50;

@@ -1,4 +1,4 @@
-//! Values over time from the reporting intervals, thinned without losing extremes.
+//! Values over time from the reporting intervals, thinned without losing extremes; finer ones from grids of all I/Os.
 
 use taillight_rundir::intervals::IntervalRow;
 use taillight_stats::TimeGrid;

@@ -190,7 +190,7 @@ fn direction(totals: Option<&Totals>) -> Value {
     Value::Object(out)
 }
 
-/// Syncs of all writes; fio counts them apart from the writes.
+/// Syncs inside the operations of the first kind that has any; fio counts them apart from the writes.
 fn syncs(ops: &BTreeMap<OpKind, Totals>) -> Value {
     let sync = ops.values().find_map(|totals| totals.latencies.get(LatencyKind::Sync));
     json!({ "total_ios": sync.map_or(0, |l| l.count), "lat_ns": latency(sync, true) })

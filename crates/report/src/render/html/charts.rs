@@ -47,9 +47,9 @@ const FEW_FIGURES: usize = 6;
 /// Height of one of several small figures.
 const SMALL: usize = 380;
 
-/// The charts that have something to show; of these ids only, where some are given. Each takes the
-/// tables of the frame that belong to it. Of one run all figures are open; of several the first chart, as far as it fits
-/// into [`OPEN_HEIGHT`], and with `ids` each of up to [`FEW_FIGURES`] figures.
+/// The charts that have something to show; of `ids` (and of [`BY_GROUP`], over named groups) only, where given. Each
+/// takes the tables that belong to it out of `frame`. Of one run all figures are open; of several those of a chart that
+/// fits into [`OPEN_HEIGHT`] (with `ids`: that has up to [`FEW_FIGURES`]), and of a larger first chart what fits.
 pub fn chart_views(
     overlay: &ChartModel,
     ids: Option<&[&str]>,

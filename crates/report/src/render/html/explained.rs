@@ -7,7 +7,7 @@ use crate::format;
 use crate::render::explain_text::answer;
 use taillight_explain::Explanation;
 
-/// Episodes on the page: those with a picture.
+/// What the page says of one run; its episodes are those with a picture.
 #[derive(Serialize)]
 pub struct Explained {
     /// The answer in words.

@@ -39,7 +39,7 @@ pub const STYLE: &str = include_str!("style.css");
 /// What draws the figures of a page.
 pub const SCRIPT: &str = include_str!("app.js");
 
-/// The page of one or several runs. Errors: `Internal` when the template does not fit its data.
+/// The page of one or several runs. Errors: `Internal` when the template does not fit; `Corrupt` as [`run_charts`].
 pub fn page(runs: &[AnalysedRun], context: &ReportContext) -> Result<String> {
     page_in(runs, context, BUNDLE)
 }
@@ -138,7 +138,7 @@ struct FirstScreen {
     about: String,
     /// The answer above several runs; of one it is in its verdict.
     answer: String,
-    /// What else is said of them.
+    /// The rest of a long answer, which the page folds.
     more: String,
     /// Warnings that several runs share.
     shared: Vec<SharedWarning>,
@@ -154,7 +154,7 @@ struct FirstScreen {
     caption: String,
 }
 
-/// Who held the slow I/Os of a history.
+/// Said of a history where other pages tell who held the slow I/Os.
 const HISTORY: &str =
     "A history keeps figures only: the report of a night that was traced tells it.";
 

@@ -30,6 +30,7 @@ pub enum AxisKind {
     Number,
     /// Bytes per second.
     Bytes,
+    /// Bytes.
     Size,
     /// Share of I/Os not finished yet, falling: 90 %, 99 %, 99.9 %.
     Nines,

@@ -29,7 +29,7 @@ impl ChartModel {
         }
     }
 
-    /// Colour and line style of one operation of one run; `nth` is its place within the run.
+    /// Colour and line style of one operation of one run; `name` is that of its series.
     pub fn look(&self, run: usize, op: OpKind, name: &str) -> LineLook {
         let Some(data) = self.runs.get(run) else {
             return LineLook { colour: palette::HUES[6], dash: 0, group: None, key: String::new() };
@@ -62,7 +62,7 @@ impl ChartModel {
         runs.flat_map(move |(run, data)| pick(data).iter().map(move |one| (run, one)))
     }
 
-    /// The same of the `nth` workload of a run.
+    /// Colour and line style of the `nth` workload of a run.
     pub fn look_of_workload(&self, run: usize, nth: usize) -> LineLook {
         let several = self.runs.len() > 1;
         let label = self.runs.get(run).map_or("", |data| data.label.as_str());

@@ -80,7 +80,7 @@ fn trace(
     style::group(trace, &look)
 }
 
-/// Who did it, and where.
+/// Worker, size and place of an I/O.
 fn what(row: &Row) -> String {
     let mut what = format!("worker {}, {}", row.worker, format::bytes(row.size));
     if let Some(offset) = row.offset {

@@ -30,7 +30,7 @@ pub const HEAT: Chart = Chart {
     draw: draw_heat,
 };
 
-/// A figure of a point: heading, value, whether it is a latency.
+/// A figure of a point: heading, value, unit.
 struct PointFigure {
     id: &'static str,
     title: &'static str,
@@ -105,7 +105,7 @@ fn families(sweep: &SweepData, but: &[usize]) -> Vec<((Vec<usize>, String), Stri
     all
 }
 
-/// The axis with the most values, numbers first.
+/// The axis with the most values; of several such axes the first.
 fn widest(sweep: &SweepData, but: Option<usize>) -> Option<usize> {
     let axes = sweep.axes.iter().enumerate().filter(|(i, _)| Some(*i) != but);
     axes.max_by_key(|(i, axis)| (axis.labels.len(), std::cmp::Reverse(*i))).map(|(i, _)| i)

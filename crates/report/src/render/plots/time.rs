@@ -1,4 +1,4 @@
-//! Latency and throughput over time, from the reporting intervals.
+//! Latency and throughput over time, from the reporting intervals, or finer steps where every I/O is kept.
 
 use plotly::common::{DashType, Line, Marker, Mode, Visible};
 use plotly::{Plot, Scatter};

@@ -176,7 +176,7 @@ impl Watching {
         self.maps().map_or_else(|_| Vec::new(), WatchMaps::pids)
     }
 
-    /// What each kind of operation took so far.
+    /// What each kind of operation took since the start; kinds without any are left out.
     pub fn tallies(&self) -> Vec<(OpKind, CallTally)> {
         let Ok(maps) = self.maps() else { return Vec::new() };
         let of = |op: OpKind| {

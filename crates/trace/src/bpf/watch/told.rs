@@ -207,7 +207,7 @@ impl CallTally {
         self.places.iter().filter(|(p, _)| lower_edge(*p) >= ns).map(|p| p.1).sum()
     }
 
-    /// The latency that so many in `of` lie above, ns; none without operations.
+    /// The latency, ns, that this `part` of the operations, 0 to 1, lies above; none without operations.
     pub fn above(&self, part: f64) -> Option<u64> {
         let total: u64 = self.places.iter().map(|p| p.1).sum();
         let most = (total as f64 * part) as u64;

@@ -15,7 +15,7 @@ use crate::kv::{Connection, KeyList, RecordBatch, ScanRange, StoreError};
 /// that do not exist here; db_bench turns it off as well.
 const NO_PERF_COUNTERS: c_int = 1;
 
-/// What a library says that is too old for it.
+/// The error of a multi-get where the library is too old for one.
 const NO_MULTI_GET: &str = "the library has no rocksdb_batched_multi_get_cf";
 
 /// What every get and put needs, side by side: found through the database and its library they

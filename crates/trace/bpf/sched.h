@@ -83,10 +83,13 @@ INLINE void waited(struct thread *t, struct asleep *a, u32 index, struct task_st
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
-/* From which time on a sleep is told that is no operation; never where nobody waits for the thread, and it for nobody. */
+/* From which time on a sleep is told that is no operation; never where nobody waits for the thread, and it for nobody. A
+ * wait for the world outside may be with a lock that another one wants: half of that one's wait acquits it. */
 INLINE u64 told_from(struct thread *t, struct asleep *a)
 {
-	return a->wakes || t->by & BY_OWN ? counter(C_SLOW_NS) / BESIDE : ~0ull;
+	if (a->wakes || t->by & BY_OWN)
+		return counter(C_SLOW_NS) / BESIDE;
+	return a->what & W_IDLE ? counter(C_SLOW_NS) / 2 : ~0ull;
 }
 
 INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,

@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn a_hashed_path_is_the_same_in_one_record_and_no_path() {
         let file = |path: &str| SeenFile { dev: 1, inode: 2, path: Some(path.into()) };
-        let all = [file("/home/me/secret.db"), file("/home/me/secret.db"), file("/b")];
+        let all = [file("/data/secret.db"), file("/data/secret.db"), file("/b")];
         let hashed = files(&all, true);
         assert_eq!(hashed[0], hashed[1]);
         assert_ne!(hashed[0], hashed[2]);

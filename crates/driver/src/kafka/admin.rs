@@ -151,9 +151,48 @@ impl TopicAdmin {
         }
     }
 
-    /// Makes the topic and marks it, and reads the mark back. Errors: `Refused` when another run was faster,
-    /// `Unavailable` when the brokers refuse it.
-    pub fn create(&self, mark: &TopicMark) -> Result<TopicShape> {
+    /// From here on no wish to end early is looked at: what tidies up has the time of `options.timeout`. Errors:
+    /// `Unavailable` when the run was asked to end and no broker answers within a moment.
+    pub fn settle(&mut self) -> Result<()> {
+        if self.stop.stopped() {
+            self.topic()?;
+        }
+        self.stop = StopFlag::default();
+        Ok(())
+    }
+
+    /// Makes the topic and marks it, and reads the mark back; where that fails the topic goes again. Errors: `Refused`
+    /// when another run was faster, `Unavailable` when the brokers refuse it.
+    pub fn create(&mut self, mark: &TopicMark) -> Result<TopicShape> {
+        self.make()?;
+        let begun = self.begin(mark);
+        begun.map_err(|e| self.undo(mark, e))
+    }
+
+    /// Deletes the topic that could not be begun, unless another program wrote to it; `e` is why it could not.
+    fn undo(&mut self, mark: &TopicMark, e: Error) -> Error {
+        let gone = self.settle().and_then(|()| match self.holds_only(mark)? {
+            true => self.delete().map(|()| true),
+            false => Ok(false),
+        });
+        match gone {
+            Ok(true) => e,
+            _ => e.with("leftovers", format!("topic {}", self.address.topic)),
+        }
+    }
+
+    /// Whether there is nothing in the topic but this mark. Errors: `Unavailable`.
+    fn holds_only(&self, mark: &TopicMark) -> Result<bool> {
+        let Some(shape) = self.topic()?.0 else { return Ok(true) };
+        let offsets = self.offsets(shape.partitions)?;
+        match offsets.iter().map(|(low, high)| high - low).sum::<i64>() {
+            0 => Ok(true),
+            1 => Ok(self.mark()?.as_ref() == Some(mark)),
+            _ => Ok(false),
+        }
+    }
+
+    fn make(&self) -> Result<()> {
         let options = &self.options;
         let made = self.client.create(
             &self.address.topic,
@@ -164,21 +203,31 @@ impl TopicAdmin {
         );
         match made {
             Err(fault) if fault.code == code::TOPIC_EXISTS => {
-                return Err(Error::refused("another program made the topic just now")
+                Err(Error::refused("another program made the topic just now")
                     .with("topic", &self.address.topic)
-                    .hint("choose another options.topic"));
+                    .hint("choose another options.topic"))
             }
             Err(fault) => {
                 let e = self.unavailable("the brokers do not make the topic", &fault, None);
-                return Err(e.with("partitions", options.partitions).with("replicas", options.replicas).hint(
-                    "look at options.partitions, replicas and topic_config, and at the user's rights",
-                ));
+                // Without an answer it may be made all the same.
+                let unsure = fault.code == code::TIMED_OUT;
+                let perhaps = unsure.then(|| format!("perhaps topic {}", self.address.topic));
+                let hint = "look at options.partitions, replicas and topic_config, and at the user's rights";
+                Err(e
+                    .with("partitions", options.partitions)
+                    .with("replicas", options.replicas)
+                    .with_some("leftovers", perhaps)
+                    .hint(hint))
             }
-            Ok(()) => {}
+            Ok(()) => Ok(()),
         }
+    }
+
+    /// Waits for the topic that was made, marks it, and reads the mark back. Errors: `Unavailable`.
+    fn begin(&self, mark: &TopicMark) -> Result<TopicShape> {
+        let partitions = i32::try_from(self.options.partitions).unwrap_or(0);
         let shape = self.wait_for("the topic does not begin", |shape| {
-            shape
-                .filter(|s| s.led && s.partitions == i32::try_from(options.partitions).unwrap_or(0))
+            shape.filter(|s| s.led && s.partitions == partitions)
         })?;
         self.write_mark(mark)?;
         match self.mark()? {

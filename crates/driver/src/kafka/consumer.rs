@@ -102,7 +102,7 @@ impl ConsumerSession {
             let (role, check, worker) = (&self.role, &mut self.check, &self.worker);
             let (tally, library) = (&self.tally, &self.library);
             let taken = self.consumer.next(0, |record| match record.code {
-                0 => judge(record, role, check, worker, buffer),
+                0 => judge(record, role, check, worker, tally, buffer),
                 PARTITION_EOF => Taken::End(record.partition),
                 code => {
                     let says = String::from_utf8_lossy(record.value).into_owned();
@@ -147,6 +147,7 @@ fn judge(
     role: &ReaderRole,
     check: &mut SequenceCheck,
     worker: &WorkerTally,
+    tally: &RunTally,
     buffer: &mut [u8],
 ) -> Taken {
     let moved = record.value.len() as u64;
@@ -157,7 +158,8 @@ fn judge(
                 add(&worker.foreign, 1);
                 return Taken::Passed;
             };
-            match check.see(key.writer, record.partition as u32, key.sequence) {
+            let handed = |writer: u32| tally.handed(writer);
+            match check.see(key.writer, record.partition as u32, key.sequence, handed) {
                 Seen::Next => {}
                 Seen::Ahead(n) => add(&worker.missing, n),
                 Seen::Late => {
@@ -167,6 +169,11 @@ fn judge(
                 Seen::Again => {
                     add(&worker.doubled, 1);
                     return Taken::Passed;
+                }
+                Seen::Beyond => {
+                    add(&worker.received, 1);
+                    add(&worker.torn, 1);
+                    return Taken::Record(Status::VERIFY, moved);
                 }
             }
         }

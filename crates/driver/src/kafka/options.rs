@@ -15,6 +15,46 @@ const PASSWORD: &str = "KAFKA_PASSWORD";
 /// Settings of the library that hold secrets, in part of their names.
 const SECRETS: [&str; 4] = ["password", ".pem", "secret", "oauthbearer.config"];
 const NS_OF_MS: u64 = 1_000_000;
+/// Settings of the library that an option of ours decides, by every name that they have.
+const DECIDED: [(&str, &str); 20] = [
+    ("bootstrap.servers", "target.path"),
+    ("metadata.broker.list", "target.path"),
+    ("acks", "options.acks"),
+    ("request.required.acks", "options.acks"),
+    ("enable.idempotence", "options.idempotence"),
+    ("message.timeout.ms", "options.delivery_timeout"),
+    ("delivery.timeout.ms", "options.delivery_timeout"),
+    ("message.send.max.retries", "options.retries"),
+    ("retries", "options.retries"),
+    ("linger.ms", "options.linger"),
+    ("queue.buffering.max.ms", "options.linger"),
+    ("batch.size", "options.batch_size"),
+    ("batch.num.messages", "options.batch_records"),
+    ("compression.codec", "options.compression"),
+    ("compression.type", "options.compression"),
+    ("max.in.flight", "options.in_flight"),
+    ("max.in.flight.requests.per.connection", "options.in_flight"),
+    ("fetch.wait.max.ms", "options.fetch_wait"),
+    ("fetch.min.bytes", "options.fetch_min"),
+    ("max.partition.fetch.bytes", "options.fetch_size"),
+];
+/// Further ones: of `fetch_size`, and those that the driver needs as it sets them.
+const NEEDED: [(&str, &str); 14] = [
+    ("fetch.message.max.bytes", "options.fetch_size"),
+    ("fetch.max.bytes", "options.fetch_size"),
+    ("message.max.bytes", "the workload's block_size"),
+    ("queue.buffering.max.messages", "the workload's queue_depth"),
+    ("delivery.report.only.error", ""),
+    ("enabled_events", ""),
+    ("transactional.id", ""),
+    ("enable.auto.commit", ""),
+    ("auto.commit.enable", ""),
+    ("enable.auto.offset.store", ""),
+    ("allow.auto.create.topics", ""),
+    ("auto.offset.reset", ""),
+    ("enable.partition.eof", ""),
+    ("check.crcs", ""),
+];
 
 /// Who has a record when its write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -181,12 +221,19 @@ impl KafkaOptions {
         i32::try_from(self.timeout.0 / NS_OF_MS).unwrap_or(i32::MAX)
     }
 
-    /// Settings of a topic.
+    /// Settings of a topic: nothing of it goes while the run needs it, the mark least, unless the job says so.
     pub fn topic_settings(&self) -> Vec<Setting> {
-        settings(&self.topic_config)
+        const STAYS: [(&str, &str); 3] =
+            [("retention.ms", "-1"), ("retention.bytes", "-1"), ("cleanup.policy", "delete")];
+        let unsaid = STAYS.iter().filter(|(name, _)| !self.topic_config.contains_key(*name));
+        let mut all: Vec<Setting> =
+            unsaid.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        all.extend(settings(&self.topic_config));
+        all
     }
 
-    /// What every client is told: brokers, and what the job passes on; last, so that it wins.
+    /// What every client is told: brokers, and what the job passes on; last, so that it wins. [`DriverOptions::check`]
+    /// refuses what must not.
     fn common(&self, servers: &str) -> Vec<Setting> {
         let mut all = vec![
             ("bootstrap.servers".to_owned(), servers.to_owned()),
@@ -273,6 +320,36 @@ impl KafkaOptions {
     }
 }
 
+/// Refuses settings in `config` that an option of ours or the driver decides. Errors: `Usage`, naming the option.
+fn undecided(config: &toml::Table) -> Result<()> {
+    let mut decided = DECIDED.iter().chain(&NEEDED);
+    let Some((name, option)) = decided.find(|(name, _)| config.contains_key(*name)) else {
+        return Ok(());
+    };
+    let hint = match option.is_empty() {
+        true => "leave it out: the driver needs it as it sets it".to_owned(),
+        false => format!("leave it out, and set {option}"),
+    };
+    Err(Error::usage(format!("`{name}` is not set in options.config"))
+        .of_field("config")
+        .hint(hint))
+}
+
+/// Refuses more replicas in sync than there are: no write would ever be acknowledged. Errors: `Usage`.
+fn enough_replicas(options: &KafkaOptions) -> Result<()> {
+    const NAME: &str = "min.insync.replicas";
+    let mut given = settings(&options.topic_config).into_iter().filter(|(name, _)| name == NAME);
+    let least = given.next().and_then(|(_, value)| value.trim().parse::<u32>().ok());
+    match least.filter(|least| *least > options.replicas) {
+        None => Ok(()),
+        Some(least) => Err(Error::usage(format!("`{NAME}` is above options.replicas"))
+            .of_field("topic_config")
+            .with("in sync at least", least)
+            .with("replicas", options.replicas)
+            .hint(format!("raise options.replicas, or lower {NAME}"))),
+    }
+}
+
 /// A table as settings.
 fn settings(table: &toml::Table) -> Vec<Setting> {
     let text = |value: &toml::Value| match value {
@@ -306,6 +383,8 @@ impl DriverOptions for KafkaOptions {
                 "a password comes from KAFKA_PASSWORD, keys from files (ssl.key.location)",
             );
         }
+        undecided(&self.config)?;
+        enough_replicas(self)?;
         if self.idempotence && (self.acks != Acks::All || self.in_flight > 5) {
             return usage(
                 "idempotence",
@@ -375,6 +454,11 @@ mod tests {
             "config = { \"sasl.password\" = \"x\" }",
             "config = { \"ssl.key.pem\" = \"x\" }",
             "topic_config = { a = [1] }",
+            "config = { acks = 0 }",
+            "config = { \"metadata.broker.list\" = \"h:1\" }",
+            "config = { \"delivery.report.only.error\" = true }",
+            "topic_config = { \"min.insync.replicas\" = \"2\" }",
+            "topic_config = { \"min.insync.replicas\" = 2 }",
         ] {
             let e = parse(text).unwrap_err();
             assert_eq!(e.kind(), taillight_core::ErrorKind::Usage, "{text}");
@@ -384,10 +468,24 @@ mod tests {
 
     #[test]
     fn what_a_job_passes_on_wins() {
-        let options = parse("config = { \"linger.ms\" = 7 }\nlinger = \"1500us\"").unwrap();
+        let options = parse("config = { \"client.id\" = 7 }").unwrap();
         let all = options.producer("h:1", 4, 100);
-        let lingers: Vec<_> =
-            all.iter().filter(|(n, _)| n == "linger.ms").map(|(_, v)| v.as_str()).collect();
-        assert_eq!(lingers, ["1.5", "7"]);
+        let names: Vec<_> =
+            all.iter().filter(|(n, _)| n == "client.id").map(|(_, v)| v.as_str()).collect();
+        assert_eq!(names, ["taillight", "7"]);
+    }
+
+    #[test]
+    fn a_topic_keeps_its_mark_unless_the_job_says_so() {
+        let text = "replicas = 2\ntopic_config = { \"retention.ms\" = 5, \"min.insync.replicas\" = \"2\" }";
+        let mut all = parse(text).unwrap().topic_settings();
+        all.sort();
+        let wanted = [
+            ("cleanup.policy", "delete"),
+            ("min.insync.replicas", "2"),
+            ("retention.bytes", "-1"),
+            ("retention.ms", "5"),
+        ];
+        assert_eq!(all, wanted.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 }

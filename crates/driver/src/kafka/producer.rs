@@ -42,6 +42,7 @@ pub struct ProducerSession {
 pub struct WriterSeat {
     pub library: Arc<KafkaLibrary>,
     pub tally: Arc<RunTally>,
+    pub worker: Arc<WorkerTally>,
     pub run: u64,
     pub writer: u32,
     pub partitions: u32,
@@ -68,7 +69,7 @@ impl ProducerSession {
         readiness.add(fd, 0, EventFlags::IN).map_err(no_session)?;
         let buffers = Buffers::new(depth, spec.buffer_size).map_err(no_session)?;
         let none = LiveRecord { token: Token(0), partition: 0, sequence: 0, size: 0 };
-        let WriterSeat { library, tally, run, writer, partitions } = seat;
+        let WriterSeat { library, tally, worker, run, writer, partitions } = seat;
         let written = vec![0; partitions.max(1) as usize];
         Ok(ProducerSession {
             library,
@@ -78,7 +79,7 @@ impl ProducerSession {
             run,
             partition: writer % partitions.max(1),
             end: WriterEnd { writer, written, ..WriterEnd::default() },
-            worker: tally.worker(),
+            worker,
             tally,
         })
     }

@@ -128,7 +128,15 @@ pub fn read_back(
     let mut consumer = Consumer::new(&admin.library, &settings, &admin.address.topic, from)?;
     let patience = Duration::from_nanos(admin.options.timeout.0);
     let mut last = Instant::now();
+    let unread = || {
+        Error::unavailable("the topic could not be read back to its end")
+            .with("topic", &admin.address.topic)
+            .hint("its records were not looked for: look at the brokers")
+    };
     while left.contains(&true) {
+        if admin.stop.stopped() {
+            return Err(unread().hint("the run was ended before its records were looked for"));
+        }
         let got = consumer.next(SLICE_MS, |record| {
             let at = record.partition as usize;
             if record.code != 0 || record.offset >= to.get(at).copied().unwrap_or(0) {
@@ -140,10 +148,8 @@ pub fn read_back(
         });
         if got == Some(true) {
             last = Instant::now();
-        } else if admin.stop.stopped() || last.elapsed() > patience {
-            return Err(Error::unavailable("the topic could not be read back to its end")
-                .with("topic", &admin.address.topic)
-                .hint("its records were not looked for: look at the brokers"));
+        } else if last.elapsed() > patience {
+            return Err(unread());
         }
     }
     Ok(tally.ends(|ends| expected.conclude(ends)))

@@ -12,7 +12,8 @@ use super::sys::KafkaLibrary;
 /// Codes that are kept apart; further ones are only counted together.
 const CODES_MAX: usize = 32;
 /// Missing records of a worker in a partition that are remembered one by one: one of them may come late.
-const LATE_MAX: usize = 1024;
+/// As many as a writer has in flight at most.
+const LATE_MAX: usize = super::MAX_DEPTH as usize;
 /// Records that a worker has no acknowledgement for, remembered one by one.
 pub const UNACKNOWLEDGED_MAX: usize = 1 << 20;
 
@@ -57,6 +58,8 @@ pub struct WriterEnd {
 #[derive(Default)]
 pub struct RunTally {
     workers: Mutex<Vec<Arc<WorkerTally>>>,
+    /// Those that write, by their numbers.
+    writers: Mutex<Vec<Arc<WorkerTally>>>,
     ends: Mutex<Vec<WriterEnd>>,
     faults: Mutex<BTreeMap<String, (u64, String)>>,
 }
@@ -70,6 +73,30 @@ impl RunTally {
         let tally = Arc::new(WorkerTally::default());
         lock(&self.workers).push(tally.clone());
         tally
+    }
+
+    /// A worker that writes, with its number.
+    pub fn writer(&self) -> (u32, Arc<WorkerTally>) {
+        let tally = self.worker();
+        let mut writers = lock(&self.writers);
+        writers.push(tally.clone());
+        (writers.len() as u32 - 1, tally)
+    }
+
+    /// Records that a writer has handed to the library; none for a number that no writer has.
+    pub fn handed(&self, writer: u32) -> Option<u64> {
+        let writers = lock(&self.writers);
+        writers.get(writer as usize).map(|w| w.produced.load(Ordering::Relaxed))
+    }
+
+    /// Records that all writers have handed to the library.
+    pub fn sent(&self) -> u64 {
+        self.sum(|w| &w.produced)
+    }
+
+    /// Records of others that readers saw.
+    pub fn foreign(&self) -> u64 {
+        self.sum(|w| &w.foreign)
     }
 
     pub fn end(&self, end: WriterEnd) {
@@ -164,6 +191,8 @@ pub enum Seen {
     /// One of those.
     Late,
     Again,
+    /// No writer of this run has written so far.
+    Beyond,
 }
 
 /// The order of one worker's records in one partition, as one reader sees them.
@@ -185,9 +214,30 @@ impl SequenceCheck {
         SequenceCheck { partitions, lanes: Vec::new() }
     }
 
+    /// `handed`: how many records a writer has handed out, none where there is no such writer.
     #[inline]
-    pub fn see(&mut self, writer: u32, partition: u32, sequence: u64) -> Seen {
+    pub fn see(
+        &mut self,
+        writer: u32,
+        partition: u32,
+        sequence: u64,
+        handed: impl FnOnce(u32) -> Option<u64>,
+    ) -> Seen {
         let at = writer as usize * self.partitions + partition as usize;
+        if let Some(lane) = self.lanes.get_mut(at).filter(|lane| lane.next == sequence) {
+            lane.next += 1;
+            return Seen::Next;
+        }
+        self.other(at, sequence, handed(writer))
+    }
+
+    #[cold]
+    fn other(&mut self, at: usize, sequence: u64, handed: Option<u64>) -> Seen {
+        match handed {
+            // A record may be here before its writer has counted it.
+            Some(count) if sequence <= count => {}
+            _ => return Seen::Beyond,
+        }
         if at >= self.lanes.len() {
             self.lanes.resize_with(at + 1, Lane::default);
         }
@@ -227,12 +277,26 @@ mod tests {
     #[test]
     fn gaps_doubles_and_late_ones_are_told_apart() {
         let mut check = SequenceCheck::new(2);
-        let mut see = |partition, sequence| check.see(3, partition, sequence);
+        let mut see = |partition, sequence| check.see(3, partition, sequence, |_| Some(1 << 41));
         assert_eq!((see(0, 0), see(1, 0), see(0, 1)), (Seen::Next, Seen::Next, Seen::Next));
         assert_eq!(see(0, 1), Seen::Again);
         assert_eq!(see(0, 5), Seen::Ahead(3));
         assert_eq!((see(0, 3), see(0, 3), see(0, 6)), (Seen::Late, Seen::Again, Seen::Next));
         assert_eq!(see(1, 1 << 40), Seen::Ahead((1 << 40) - 1));
         assert_eq!(see(1, 1), Seen::Late);
+    }
+
+    #[test]
+    fn what_no_writer_has_written_takes_no_room() {
+        let tally = RunTally::default();
+        let (writer, worker) = tally.writer();
+        add(&worker.produced, 2);
+        let mut check = SequenceCheck::new(2);
+        let mut see = |writer, sequence| check.see(writer, 0, sequence, |w| tally.handed(w));
+        assert_eq!((see(writer, 0), see(writer, 1)), (Seen::Next, Seen::Next));
+        assert_eq!((see(writer, 3), see(writer, u64::MAX)), (Seen::Beyond, Seen::Beyond));
+        assert_eq!((see(writer + 1, 0), see(u32::MAX, 0)), (Seen::Beyond, Seen::Beyond));
+        assert_eq!(see(writer, 2), Seen::Next);
+        assert_eq!(check.lanes.len(), 1);
     }
 }

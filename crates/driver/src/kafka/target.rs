@@ -1,6 +1,5 @@
 //! A topic as a target: the guard, sessions by role, statistics, what became of the records, an orderly end.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use taillight_core::plan::{AccessKind, Plan, VerifyMode, WorkloadPlan};
@@ -45,7 +44,6 @@ pub struct KafkaTarget {
     begun: Vec<(i64, i64)>,
     /// The topic is this run's, and goes with it.
     ours: bool,
-    next_writer: AtomicU32,
     tally: Arc<RunTally>,
     facts: Vec<(String, String)>,
     found: Mutex<Option<Result<ReadBack>>>,
@@ -129,7 +127,8 @@ impl Reached {
     }
 
     /// Nothing is changed. Errors: `Refused` for a topic that Taillight did not make and the plan writes, whatever is
-    /// confirmed; `Unavailable` for one that is not there and the plan reads.
+    /// confirmed, and for one of another run that is not kept, unless that is confirmed; `Unavailable` for one that is
+    /// not there and the plan reads.
     fn decide(&self) -> Result<TopicDecision> {
         let named = self.admin.named();
         let Some(shape) = self.found else {
@@ -150,11 +149,16 @@ impl Reached {
         };
         let decision =
             TopicMark::decide(&self.new, Some(&mark), Contents::Records, self.confirmed, &named)?;
-        if decision == OwnershipDecision::Wipe && !self.admin.stands_still(shape.partitions)? {
-            return Err(Error::refused("another run writes to the topic")
-                .with("topic", &named.shown)
-                .with("run", &mark.run_id)
-                .hint("wait for its end, or choose another options.topic"));
+        if decision == OwnershipDecision::Wipe {
+            // Its run may go on without writing, have left it as evidence, or share it with another program.
+            let refused = refusal::unfinished(self.confirmed, &named);
+            refused.map_err(|e| e.with("run", &mark.run_id))?;
+            if !self.admin.stands_still(shape.partitions)? {
+                return Err(Error::refused("another run writes to the topic")
+                    .with("topic", &named.shown)
+                    .with("run", &mark.run_id)
+                    .hint("wait for its end, or choose another options.topic"));
+            }
         }
         Ok(TopicDecision::Own(decision))
     }
@@ -165,7 +169,7 @@ impl KafkaTarget {
     pub fn open(options: &KafkaOptions, spec: &OpenSpec<'_>) -> Result<KafkaTarget> {
         let at = Reached::to(options, spec)?;
         let decision = at.decide()?;
-        let Reached { admin, writers, new, found, brokers, .. } = at;
+        let Reached { mut admin, writers, new, found, brokers, .. } = at;
         let (shape, ours, marked) = match decision {
             // The mark is no record of the load.
             TopicDecision::Read(shape) => (shape, false, admin.mark()?.is_some()),
@@ -205,7 +209,6 @@ impl KafkaTarget {
             records,
             begun,
             ours: ours && !options.keep,
-            next_writer: AtomicU32::new(0),
             tally: Arc::default(),
             facts,
             found: Mutex::new(None),
@@ -222,14 +225,24 @@ impl KafkaTarget {
         self.block + KEY as u64 + AROUND
     }
 
+    /// Most records that this run can have added; retries may double each.
+    fn most(&self) -> u64 {
+        match self.options.idempotence || self.options.retries == 0 {
+            true => self.tally.sent(),
+            false => u64::MAX,
+        }
+    }
+
     fn writer(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let settings = self.options.producer(&self.servers, spec.depth, self.largest());
         let producer = Producer::new(&self.library, &settings, &self.topic)?;
+        let (writer, worker) = self.tally.writer();
         let seat = WriterSeat {
             library: self.library.clone(),
             tally: self.tally.clone(),
+            worker,
             run: self.run,
-            writer: self.next_writer.fetch_add(1, Ordering::Relaxed),
+            writer,
             partitions: self.shape.partitions as u32,
         };
         Ok(Box::new(ProducerSession::new(seat, producer, spec)?))
@@ -259,23 +272,44 @@ impl KafkaTarget {
         Ok(Box::new(ConsumerSession::new(library, tally, consumer, role, partitions, spec)?))
     }
 
-    /// Deletes the topic that this run made; what was kept before stays.
+    /// Deletes the topic that this run made; what was kept before stays. Errors: `Target` for a topic that is left
+    /// since it holds what was not to be there, or is another's by now; `Unavailable` when the brokers do not help.
     fn end(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
+        let most = self.most();
         let found = self.found.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = found {
+        let mut foreign = self.tally.foreign();
+        match found {
             // Evidence is not deleted.
-            found?.judged(admin)?;
+            Some(Ok(back)) => {
+                back.judged(admin)?;
+                foreign = foreign.max(back.foreign);
+            }
+            // Ended by the user: nothing was found wrong.
+            Some(Err(_)) if admin.stop.stopped() => {}
+            Some(Err(e)) => return Err(e),
+            None => {}
         }
         if !self.ours {
             return Ok(());
         }
         let left = |e: Error| e.with("leftovers", format!("topic {}", self.topic));
+        admin.settle().map_err(left)?;
         if admin.topic().map_err(left)?.0.is_none() {
             return Ok(());
+        }
+        if foreign == 0 {
+            let now = admin.offsets(self.shape.partitions).map_err(left)?;
+            foreign = added(&self.begun, &now).saturating_sub(most);
+        }
+        if foreign > 0 {
+            return Err(Error::target("another program wrote to the topic, which was left alone")
+                .with("topic", &self.topic)
+                .with("records", foreign)
+                .hint("look what is in the topic; a later run asks for --destroy before it deletes it"));
         }
         match admin.mark().map_err(left)? {
             Some(mark) if mark.run_id == self.run_id => admin.delete().map_err(left),
@@ -286,6 +320,14 @@ impl KafkaTarget {
             }
         }
     }
+}
+
+/// Records that came to a topic between two looks at its offsets.
+fn added(begun: &[(i64, i64)], now: &[(i64, i64)]) -> u64 {
+    let grown = |((_, was), (_, is)): (&(i64, i64), &(i64, i64))| {
+        u64::try_from(is.saturating_sub(*was)).unwrap_or(0)
+    };
+    begun.iter().zip(now).map(grown).sum()
 }
 
 fn facts(admin: &TopicAdmin, shape: TopicShape, brokers: usize) -> Vec<(String, String)> {

@@ -13,6 +13,13 @@ use crate::kafka::sys::{
 };
 
 const RESOURCE_TOPIC: c_int = 2;
+/// `RD_KAFKA_RESP_ERR__BAD_MSG`: an answer that is none to what was asked.
+const BAD_ANSWER: i32 = -199;
+
+/// An answer that says nothing of the topic that was asked about.
+fn no_answer() -> KafkaFault {
+    KafkaFault { code: BAD_ANSWER, text: "the answer says nothing of the topic".to_owned() }
+}
 
 /// Asks brokers outside the load.
 pub struct AdminClient {
@@ -122,6 +129,21 @@ impl AdminClient {
         if code == 0 { Ok((low, high)) } else { Err(self.client.library.fault(code)) }
     }
 
+    /// Drops answers that came too late for their questions.
+    fn drop_late(&self) {
+        let api = &self.client.library.api;
+        loop {
+            // SAFETY: the queue is alive; an event is destroyed once.
+            unsafe {
+                let event = (api.queue_poll)(self.answers.raw, 0);
+                if event.is_null() {
+                    return;
+                }
+                (api.event_destroy)(event);
+            }
+        }
+    }
+
     fn name(&self, topic: &str) -> Result<CString, KafkaFault> {
         CString::new(topic).map_err(|e| KafkaFault { code: -186, text: e.to_string() })
     }
@@ -151,6 +173,7 @@ impl AdminClient {
                 let (name, value) = (self.name(name)?, self.name(value)?);
                 (api.new_topic_config)(new, name.as_ptr(), value.as_ptr());
             }
+            self.drop_late();
             (api.create_topics)(self.client.raw, &mut new, 1, null_mut(), self.answers.raw);
             (api.new_topic_destroy)(new);
         }
@@ -164,6 +187,7 @@ impl AdminClient {
         // SAFETY: the name outlives the calls; the description is destroyed below.
         unsafe {
             let mut old = (api.old_topic)(name.as_ptr());
+            self.drop_late();
             (api.delete_topics)(self.client.raw, &mut old, 1, null_mut(), self.answers.raw);
             (api.old_topic_destroy)(old);
         }
@@ -187,7 +211,9 @@ impl AdminClient {
                 let mut count = 0;
                 let result = result(event);
                 let first = if result.is_null() { null() } else { topics(result, &mut count) };
-                if count > 0 && (api.topic_error)(*first) != 0 {
+                if first.is_null() || count == 0 {
+                    fault = Some(no_answer());
+                } else if (api.topic_error)(*first) != 0 {
                     let (code, says) = ((api.topic_error)(*first), (api.topic_error_text)(*first));
                     let says = text(says);
                     let words = self.client.library.words(code);
@@ -207,6 +233,7 @@ impl AdminClient {
         // SAFETY: the name outlives the calls; the event is used until it is destroyed.
         unsafe {
             let mut resource = (api.resource_new)(RESOURCE_TOPIC, name.as_ptr());
+            self.drop_late();
             (api.describe)(self.client.raw, &mut resource, 1, null_mut(), self.answers.raw);
             (api.resource_destroy)(resource);
             let event = (api.queue_poll)(self.answers.raw, wait_ms);
@@ -220,7 +247,9 @@ impl AdminClient {
                 let result = (api.described_event)(event);
                 let first =
                     if result.is_null() { null() } else { (api.described)(result, &mut count) };
-                if count > 0 {
+                if first.is_null() || count == 0 {
+                    code = BAD_ANSWER;
+                } else {
                     code = (api.resource_error)(*first);
                     let mut entries = 0;
                     let entry = (api.resource_configs)(*first, &mut entries);

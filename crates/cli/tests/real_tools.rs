@@ -83,7 +83,9 @@ fn what_fio_writes_of_one_run_agrees_with_itself() {
         assert_eq!(found["ops"][op]["count"], of["total_ios"], "{op}");
         assert_eq!(logged["ops"][op]["count"], of["total_ios"], "{op}");
         // What came after the last whole interval is not in it.
-        assert!(hist["ops"][op]["count"].as_u64() <= of["total_ios"].as_u64());
+        let (held, all) = (hist["ops"][op]["count"].as_u64(), of["total_ios"].as_u64());
+        let (held, all) = (held.unwrap(), all.unwrap());
+        assert!(held <= all && held > all / 2, "{held} of {all}");
         for (p, key) in [("50", "50.000000"), ("90", "90.000000"), ("99", "99.000000")] {
             let fio = of["clat_ns"]["percentile"][key].as_u64().unwrap();
             let (lo, hi) = bin(&found, op, p);
@@ -99,6 +101,16 @@ fn what_fio_writes_of_one_run_agrees_with_itself() {
     assert_eq!(bandwidth["ops"]["read"]["count"], own["jobs"][0]["read"]["total_ios"]);
     assert!(bandwidth["ops"]["read"]["service"]["percentiles"][0]["ns"].is_null());
     imported(at, "l_iops.1.log", "");
+}
+
+/// A program that is ended with the test, however that ends.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// They had "no operation": their figures stand at other places of the JSON.
@@ -118,11 +130,12 @@ fn clients_of_fio_and_unified_directions_have_their_operations() {
     let job = "[a]\nioengine=null\nsize=4m\nbs=4k\nrw=randrw\n[b]\nstonewall\nioengine=null\nsize=4m\nbs=4k\nrw=write\n";
     std::fs::write(at.join("job.fio"), job).unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut server = Command::new("fio")
+    let server = Command::new("fio")
         .arg(format!("--server=127.0.0.1,{port}"))
         .current_dir(at)
         .spawn()
         .unwrap();
+    let server = Ended(server);
     let client = format!("--client=127.0.0.1,{port}");
     let words =
         ["--output-format=json+", "--output=client.json", &client, "job.fio", &client, "job.fio"];
@@ -135,8 +148,7 @@ fn clients_of_fio_and_unified_directions_have_their_operations() {
             break;
         }
     }
-    server.kill().unwrap();
-    server.wait().unwrap();
+    drop(server);
     assert!(done.is_some(), "no server of fio answered");
     let found = imported(at, "client.json", "");
     // Two clients: 1,024 operations of each job, and the sum of all counts once.

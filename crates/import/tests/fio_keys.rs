@@ -66,6 +66,26 @@ fn sections_side_by_side_share_files_that_are_called_alike() {
 }
 
 #[test]
+fn files_that_sections_share_only_in_part_are_refused() {
+    let checked = "[global]\nrw=write\nverify=md5\n";
+    for text in [
+        format!(
+            "{checked}[a]\nfilename=x\nsize=1m\n[b]\nfilename=x\nsize=2m\n[c]\nfilename=y\nsize=1m\n"
+        ),
+        format!(
+            "{checked}[a]\nfilename=x\nsize=1m\n[b]\nfilename=x\noffset=1m\nsize=1m\n[c]\nfilename=y\nsize=2m\n"
+        ),
+        "[global]\nsize=1m\nfilename_format=t.$filenum\n[a]\nnrfiles=2\n[b]\nnrfiles=1\n"
+            .to_owned(),
+        // The last one has a file of each.
+        "[global]\nsize=1m\n[a]\nfilename=x\n[b]\nfilename=y\n[c]\nfilename=x:y\n".to_owned(),
+    ] {
+        let e = import(&text, "a.fio").expect_err(&text);
+        assert!(e.to_string().contains("shares some of its files"), "{text}: {e}");
+    }
+}
+
+#[test]
 fn sections_of_a_group_are_one_row_of_fios_json() {
     let text =
         "[global]\nsize=1m\ngroup_reporting\n[a]\n[b]\n[c]\nnew_group\n[d e]\ngroup_reporting=0\n";
@@ -73,6 +93,13 @@ fn sections_of_a_group_are_one_row_of_fios_json() {
     assert_eq!(toml.matches("reported_with = \"a\"").count(), 2, "{toml}");
     assert_eq!(toml.matches("reported_with").count(), 2, "{toml}");
     assert!(toml.contains("name = \"d-e\"") && toml.contains("section = \"d e\""), "{toml}");
+    // Two rows of sections that are called alike.
+    let text = "[global]\nsize=1m\nfilename=f\ngroup_reporting\n[a]\n[b]\n[a]\nnew_group\n[b]\n";
+    let (toml, _) = job(text);
+    for row in ["a", "a-2"] {
+        let key = format!("reported_with = \"{row}\"");
+        assert_eq!(toml.matches(&key).count(), 2, "{key}: {toml}");
+    }
 }
 
 #[test]
@@ -144,8 +171,10 @@ fn keys_of_files_as_people_write_them() {
     let of = |lines: &str| format!("[a]\nsize=1m\n{lines}\n");
     has(
         &of("rw=randread\nbs=4k,64k\nbs_is_seq_rand"),
-        &["block_size = \"64KiB\"", "cuts reads by the first"],
+        &["block_size = \"64KiB\"", "align = \"4KiB\"", "cuts reads by the first"],
     );
+    let (toml, _) = job(&of("rw=randwrite\nbs=4k,64k\nbs_is_seq_rand"));
+    assert!(toml.contains("block_size = \"64KiB\"") && !toml.contains("align"), "{toml}");
     has(&of("rw=write\nbs=8k,64k\nbs_is_seq_rand"), &["block_size = \"8KiB\""]);
     has(
         &of("ioengine=pvsync2\nhipri\ndirect=1\niodepth=4"),
@@ -158,6 +187,7 @@ fn keys_of_files_as_people_write_them() {
         ("ioengine=io_uring\niodepth=8192", "more than 4096 in flight"),
         ("filename=/dev/null", "no file, directory or block device"),
         ("bs_is_seq_rand\nrw=randread\npercentage_random=50", "a size of their own"),
+        ("bs_is_seq_rand\nrw=randrw\nbs=4k,64k", "at multiples of different sizes"),
         ("ioengine=psync\nhipri", "only the ring engine can do it"),
     ] {
         let e = import(&of(lines), "a.fio").expect_err(lines);

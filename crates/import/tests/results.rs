@@ -102,6 +102,36 @@ fn a_unit_that_is_wrong_or_missing_is_told() {
 }
 
 #[test]
+fn a_result_is_of_the_schedule_only_where_all_of_it_is() {
+    let text = |name: &str| String::from_utf8(sample(name)).unwrap();
+    let scheduled = |name: &str, text: &str, unit| {
+        let run = read(name, text.as_bytes(), unit).unwrap_or_else(|e| panic!("{name}: {e}"));
+        run.manifest.origin.imported().unwrap().is_scheduled()
+    };
+    let (ios, points) = (text("own-ios.csv"), text("own-points.csv"));
+    // Without a time that the schedule wanted, and with it.
+    for (name, text, without, with) in [
+        ("own-ios.csv", ios, ",4096,,,,,", ",4096,,,0,,"),
+        ("own-points.csv", points, ",service,", ",response,"),
+    ] {
+        assert!(!scheduled(name, &text, None), "{name}");
+        assert!(!scheduled(name, &text.replacen(without, with, 1), None), "{name}, the first");
+        assert!(scheduled(name, &text.replace(without, with), None), "{name}, all");
+    }
+    let log = text("ycsb-READ.hdr").replace("#[Logging for: READ]\n", "");
+    let is_row = |line: &&str| !line.starts_with(['#', '"']);
+    let tagged = |tags: &[&str]| {
+        let rows = log.lines().filter(is_row);
+        let rows = rows.flat_map(|row| tags.iter().map(move |tag| format!("Tag={tag},{row}\n")));
+        let head = log.lines().filter(|line| !is_row(line)).map(|line| format!("{line}\n"));
+        head.chain(rows).collect::<String>()
+    };
+    let unit = Some(ResultUnit::Us);
+    assert!(scheduled("x.hlog", &tagged(&["Intended-READ", "Intended-UPDATE"]), unit));
+    assert!(!scheduled("x.hlog", &tagged(&["READ", "Intended-UPDATE"]), unit));
+}
+
+#[test]
 fn a_percentile_distribution_is_bins_of_its_rows() {
     let plain = sample("plain.hgrm");
     let unit = Some(ResultUnit::Us);

@@ -144,7 +144,8 @@ fn percentiles(group: &[JobSection], notes: &mut Vec<String>) -> Option<Vec<Perc
 }
 
 /// fio reports the jobs of a group as one, in the row of the first: `group_reporting`, until a section with
-/// `new_group`. `names`: the workloads of each section.
+/// `new_group`. `names`: the workloads of each section; the first of a row tells it from those of sections that are
+/// called alike.
 fn reported_together(
     group: &[JobSection],
     names: &BTreeMap<usize, Vec<String>>,
@@ -158,12 +159,11 @@ fn reported_together(
         }
         rows.entry(first).or_default().extend(names.get(&number).into_iter().flatten());
     }
-    for (first, together) in rows.into_iter().filter(|(_, together)| together.len() > 1) {
-        let first = &group[first];
-        let shown = first.part_of.as_ref().unwrap_or(&first.name);
+    for together in rows.into_values().filter(|together| together.len() > 1) {
+        let key = together[0];
         let of =
             |w: &&mut WorkloadTable| w.name.as_ref().is_some_and(|name| together.contains(&name));
-        workloads.iter_mut().filter(of).for_each(|w| w.reported_with = Some(shown.clone()));
+        workloads.iter_mut().filter(of).for_each(|w| w.reported_with = Some(key.clone()));
     }
 }
 

@@ -66,23 +66,38 @@ pub fn shares(group: &[JobSection]) -> Vec<Vec<usize>> {
         return vec![(0..group.len()).collect()];
     }
     let mut shares: Vec<Vec<usize>> = Vec::new();
+    // The first section that has a file; those without one have nothing in common.
+    let mut owners: BTreeMap<Option<&String>, usize> = BTreeMap::new();
     for (number, section) in group.iter().enumerate() {
-        let same = |n: &usize| {
-            let (theirs, ours) = (&group[*n].target.files, &section.target.files);
-            match (theirs, ours) {
-                // Names without that of the section.
-                (FilePlacement::Own(theirs), FilePlacement::Own(ours)) => {
-                    ours.iter().any(|files| theirs.contains(files))
-                }
-                _ => theirs == ours,
-            }
+        let paths = section.target.paths();
+        let keys: Vec<Option<&String>> = match paths.is_empty() {
+            true => vec![None],
+            false => paths.into_iter().map(Some).collect(),
         };
-        match shares.iter_mut().find(|share| share.iter().any(same)) {
-            Some(share) => share.push(number),
-            None => shares.push(vec![number]),
-        }
+        let with: BTreeSet<usize> =
+            keys.into_iter().map(|key| *owners.entry(key).or_insert(number)).collect();
+        let same = |share: &Vec<usize>| share.iter().any(|n| with.contains(n));
+        let (together, apart): (Vec<Vec<usize>>, Vec<Vec<usize>>) =
+            shares.into_iter().partition(same);
+        let mut joined = together.concat();
+        joined.push(number);
+        joined.sort_unstable();
+        shares = apart;
+        shares.push(joined);
     }
+    shares.sort_unstable();
     shares
+}
+
+/// A section that has some files of another one beside it, but not the same ones of the same size.
+fn shares_some(section: &JobSection) -> Error {
+    let what = format!(
+        "[{}] shares some of its files, or files of other sizes, with a section beside it, which cannot be \
+         expressed",
+        section.name
+    );
+    let hint = "give both the same numjobs, nrfiles and size, or put stonewall between them";
+    Error::usage(what).with("at", &section.place).hint(hint)
 }
 
 /// A group with the files that its sections name as files of their own, where what is written to several is verified:
@@ -122,11 +137,14 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
             wrong.push(differ(first, other, "pre_read, of what they share"));
         }
         if a.files != b.files && !side_by_side {
-            wrong.push(differ(
-                first,
-                other,
-                "filename or directory, where what was written is verified",
-            ));
+            wrong.push(match group.iter().any(|s| s.verify) {
+                true => differ(
+                    first,
+                    other,
+                    "filename or directory, where what was written is verified",
+                ),
+                false => shares_some(other),
+            });
         }
     }
     let mut layout = match &first.target.files {
@@ -382,41 +400,52 @@ fn whole_file(target: &TargetSpec) -> u64 {
     target.file.unwrap_or(0).max(target.size.unwrap_or(0).saturating_add(target.offset))
 }
 
+/// The files of one clone, and where in a target they lie.
+#[derive(PartialEq)]
+struct PlacedClone {
+    begin: u64,
+    bytes: u64,
+    files: Vec<String>,
+}
+
 /// Where in a target the files of each clone lie.
 #[derive(Default)]
 struct PlacedFiles {
-    /// By the clone's first file.
-    begins: BTreeMap<String, u64>,
+    clones: Vec<PlacedClone>,
+    /// By path the number of the clone that has it.
+    owners: BTreeMap<String, usize>,
     paths: Vec<String>,
     end: u64,
 }
 
 impl PlacedFiles {
+    /// The clone that has any of these files.
+    fn known(&self, files: &[String]) -> Option<&PlacedClone> {
+        files.iter().find_map(|path| self.clones.get(*self.owners.get(path)?))
+    }
+
     /// Places the files of a section, each clone with `of_clone` bytes, those of other sections where they lie: where
-    /// its first clone begins, and the clones whose files are new. Complains where they are not one behind another.
+    /// its first clone begins, and the clones whose files are new. Complains where they are not one behind another, or
+    /// where what is known has other files or sizes.
     fn add(&mut self, section: &JobSection, of_clone: u64, wrong: &mut Vec<Error>) -> (u64, u64) {
         let FilePlacement::Own(clones) = &section.target.files else { return (self.end, 0) };
-        let first = |files: &Vec<String>| files.first().cloned().unwrap_or_default();
-        let begin = clones.first().and_then(|files| self.begins.get(&first(files)).copied());
-        let begin = begin.unwrap_or(self.end);
+        let begin = clones.first().and_then(|files| self.known(files));
+        let begin = begin.map_or(self.end, |known| known.begin);
         let (mut at, mut more) = (begin, 0);
         for files in clones {
-            let there = self.begins.get(&first(files)).copied();
-            if there.unwrap_or(self.end) != at {
-                let what = format!(
-                    "[{}] shares some of its files, or files of other sizes, with a section beside it, which cannot be \
-                     expressed",
-                    section.name
-                );
-                let hint =
-                    "give both the same numjobs, nrfiles and size, or put stonewall between them";
-                wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+            let placed = PlacedClone { begin: at, bytes: of_clone, files: files.clone() };
+            let known = self.known(files);
+            if !known.map_or(self.end == at, |known| *known == placed) {
+                wrong.push(shares_some(section));
                 break;
             }
+            let new = known.is_none();
             at = at.saturating_add(of_clone);
-            if there.is_none() {
-                self.begins.insert(first(files), self.end);
+            if new {
+                let number = self.clones.len();
+                self.owners.extend(files.iter().map(|path| (path.clone(), number)));
                 self.paths.extend(files.iter().cloned());
+                self.clones.push(placed);
                 (self.end, more) = (at, more + 1);
             }
         }

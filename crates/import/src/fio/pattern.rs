@@ -50,6 +50,9 @@ impl OffsetOrder {
 /// Sizes of a range that are written one by one, at most.
 const MOST_SIZES: u64 = 1024;
 
+/// The option by which sizes are of sequences and of what is drawn, instead of reads and writes.
+const BY_ORDER: &str = "bs_is_seq_rand";
+
 /// What a section does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OffsetPattern {
@@ -183,8 +186,25 @@ fn align(
             r.note_if("ba", "blocks of a sequence follow each other, whatever it says, as in fio");
             None
         }
+        None if random && r.boolean(BY_ORDER, false) => drawn_align(r, block, directions),
         given => given.or(Some(block.min()).filter(|min| random && *min != block.common_divisor())),
     }
+}
+
+/// With `bs_is_seq_rand` what is drawn has the second size, at multiples of the smallest one that is written for the
+/// direction (`ba` of fio's `fixup_options`).
+fn drawn_align(r: &SectionReader<'_>, block: &BlockSize, directions: &[Direction]) -> Option<u64> {
+    let mut sizes = directions.iter().map(|direction| block_of(r, *direction).min());
+    let first = sizes.next()?;
+    if sizes.any(|other| other != first) {
+        return r.wrong_but(
+            BY_ORDER,
+            "reads and writes are drawn at multiples of different sizes, which cannot be expressed",
+            "say with blockalign what both are multiples of",
+            None,
+        );
+    }
+    Some(first).filter(|first| *first != block.common_divisor())
 }
 
 /// Of blocks by operation the offsets are multiples of the smallest block of the operation, as in fio without
@@ -369,7 +389,6 @@ fn mix(r: &SectionReader<'_>, word: &str) -> (Vec<MixPart>, bool) {
 /// The sizes of every direction in use: as one where they are the same. With `bs_is_seq_rand` the first one given is
 /// of sequences and the second one of what is drawn.
 fn block(r: &SectionReader<'_>, mix: &[MixPart], random: bool) -> BlockSize {
-    const BY_ORDER: &str = "bs_is_seq_rand";
     let by_order = r.boolean(BY_ORDER, false);
     if by_order && r.line("percentage_random").is_some() {
         r.wrong(
@@ -520,7 +539,8 @@ fn random_order(r: &SectionReader<'_>, block: &BlockSize, align: Option<u64>) ->
 /// Whether fio keeps a map of visited blocks, or draws each once by its generator. Any `blockalign` but the smallest
 /// block turns the map off.
 fn mapped(r: &SectionReader<'_>, block: &BlockSize, align: Option<u64>) -> bool {
-    let apart = align.is_some_and(|align| align != block.min());
+    let given = r.line("ba").is_some();
+    let apart = given && align.is_some_and(|align| align != block.min());
     r.raw("random_generator") == Some("lfsr") || !(apart || r.boolean("norandommap", false))
 }
 

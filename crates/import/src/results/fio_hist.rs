@@ -67,6 +67,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
                 .ok()
                 .filter(|ms| *ms <= LAST_NS / 1_000_000)
                 .ok_or_else(|| source.damaged("the time is beyond any run"))?,
+            op,
         );
         let sum = sums.entry(op).or_default();
         sum.bins.resize(row.len() - BEFORE, 0);

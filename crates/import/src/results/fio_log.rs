@@ -147,24 +147,28 @@ struct FoundRows {
 /// `log_alternate_epoch`).
 #[derive(Default)]
 pub(super) struct LogSpan {
+    /// The least.
     first: i64,
-    /// Between the first two moments.
-    step: Option<i64>,
     last: i64,
-    begun: bool,
+    /// Operation and moment of the first row.
+    begun: Option<(OpKind, i64)>,
+    /// Between the first two moments of that operation: fio writes the rows of each by themselves.
+    step: Option<i64>,
 }
 
 impl LogSpan {
     /// Later than any job is long, ms: a moment since 1970.
     const EPOCH_MS: i64 = 100_000_000_000;
 
-    pub fn add(&mut self, ms: i64) {
-        if !self.begun {
-            (self.first, self.begun) = (ms, true);
+    pub fn add(&mut self, ms: i64, op: OpKind) {
+        if self.begun.is_none() {
+            self.first = ms;
         }
-        if self.step.is_none() && ms != self.first {
-            self.step = Some((ms - self.first).abs());
+        let (of, from) = *self.begun.get_or_insert((op, ms));
+        if self.step.is_none() && op == of && ms != from {
+            self.step = Some((ms - from).abs());
         }
+        self.first = self.first.min(ms);
         self.last = self.last.max(ms);
     }
 
@@ -186,7 +190,7 @@ impl FoundRows {
     fn add(&mut self, row: &LogRow, latency: bool) {
         let sum = self.sums.entry(row.op).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(row.size), sum.2 + row.value as f64);
-        self.span.add(row.time_ms);
+        self.span.add(row.time_ms, row.op);
         if latency && row.size > 0 {
             self.every.add((0, 0), &record(row));
         }
@@ -311,16 +315,26 @@ mod tests {
     /// Of a log by the clock (`log_unix_epoch`) the run took 56 years.
     #[test]
     fn a_log_is_as_long_as_its_rows_whatever_they_count_from() {
+        let (r, w) = (OpKind::Read, OpKind::Write);
         for from in [0, 1_700_000_000_000] {
             let mut span = LogSpan::default();
-            [500, 500, 1000, 1500, 2000].iter().for_each(|ms| span.add(from + ms));
+            [500, 500, 1000, 1500, 2000].iter().for_each(|ms| span.add(from + ms, r));
             assert_eq!(span.duration_ns(true), 2_000_000_000, "{from}");
             assert_eq!(span.duration_ns(false), 1_500_000_000, "{from}");
             assert_eq!(span.ended_ns() > 0, from > 0);
         }
         let mut one = LogSpan::default();
-        one.add(700);
+        one.add(700, r);
         assert_eq!((one.duration_ns(true), one.duration_ns(false)), (700_000_000, 1_000_000));
+        // Each direction has windows of its own, a little apart.
+        let mut mixed = LogSpan::default();
+        [(1000, r), (1001, w), (2000, r), (2001, w)]
+            .iter()
+            .for_each(|(ms, op)| mixed.add(*ms, *op));
+        assert_eq!(mixed.duration_ns(true), 2_001_000_000);
+        let mut late = LogSpan::default();
+        [(1001, w), (1000, r)].iter().for_each(|(ms, op)| late.add(*ms, *op));
+        assert_eq!((late.duration_ns(true), late.duration_ns(false)), (1_001_000_000, 1_000_000));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use taillight_rundir::origin::{
     ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload,
 };
 
+use super::own::MIXED_SPANS;
 use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of, ycsb};
 
 const VERSION: &str = "[Histogram log format version";
@@ -197,7 +198,7 @@ impl LogSums {
             spans: match (all_scheduled, scheduled.is_empty()) {
                 (true, _) => ImportSource::SCHEDULED.to_owned(),
                 (false, true) => "what the writer of the log recorded".to_owned(),
-                (false, false) => format!("{}, where there was one", ImportSource::SCHEDULED),
+                (false, false) => MIXED_SPANS.to_owned(),
             },
             name: name_of(source.file),
             ended_ns: ((self.origin() + self.to) * 1e9) as i64,

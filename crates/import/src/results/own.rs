@@ -1,9 +1,9 @@
 //! What `taillight export` writes of a run, back as a run: every I/O (`ios-csv`), the table of a run or a series (`csv`),
 //! the summary (`json`). Its histograms (`hdr`) are [`super::hdr_log`]'s, fio's JSON is [`super::fio`]'s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_core::{LatencyKind, OpKind, Record, Result, Stamp, Status};
 use taillight_rundir::Summary;
 use taillight_rundir::latency::{Latency, Quantile};
 use taillight_rundir::origin::{
@@ -39,9 +39,14 @@ pub fn looks_like_summary(head: &str) -> bool {
         && ["\"taillight\"", "\"run_id\"", "\"verdict\""].iter().all(|it| head.contains(it))
 }
 
-fn foreign(source: &ResultSource<'_>, kind: &str) -> ForeignResult {
-    let spans = match kind {
-        "response" => ImportSource::SCHEDULED,
+/// What latencies span where some operations had a schedule and some had not.
+pub(super) const MIXED_SPANS: &str = "from submission, or from the schedule where there was one";
+
+/// `scheduled`: of the operations, whether there was a schedule.
+fn foreign(source: &ResultSource<'_>, scheduled: &BTreeSet<bool>) -> ForeignResult {
+    let spans = match (scheduled.contains(&true), scheduled.contains(&false)) {
+        (true, false) => ImportSource::SCHEDULED,
+        (true, true) => MIXED_SPANS,
         _ => "from submission to completion",
     };
     ForeignResult {
@@ -70,16 +75,16 @@ impl SeenWorkloads {
 pub fn read_ios(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Ns)?;
     let (mut every, mut seen) = (EveryIo::default(), SeenWorkloads::default());
-    let (mut scheduled, mut workers) = (false, BTreeMap::<u16, u16>::new());
+    let (mut scheduled, mut workers) = (BTreeSet::new(), BTreeMap::<u16, u16>::new());
     ios(source, &mut |(workload, worker), record| {
         let workload = seen.of(workload);
         let most = workers.entry(workload).or_default();
         *most = (*most).max(worker);
-        scheduled |= record.intended.is_some();
+        scheduled.insert(record.intended.is_some());
         every.add((workload, worker), record);
         Ok(())
     })?;
-    let mut found = foreign(source, if scheduled { "response" } else { "service" });
+    let mut found = foreign(source, &scheduled);
     found.workloads = (0..)
         .zip(&seen.0)
         .map(|(index, number)| {
@@ -180,7 +185,7 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let head = source.whole_line()?.unwrap_or_default();
     let names = fields(&head, ',');
     let mut workloads: Vec<ForeignWorkload> = Vec::new();
-    let (mut kind, mut run) = (String::new(), String::new());
+    let (mut scheduled, mut run) = (BTreeSet::new(), String::new());
     while let Some(line) = source.whole_line()? {
         let row = fields(&line, ',');
         if row.len() != names.len() {
@@ -202,9 +207,7 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         if op.is_part() {
             continue;
         }
-        if kind.is_empty() {
-            kind = text("latency")?.to_owned();
-        }
+        scheduled.insert(text("latency")? == LatencyKind::Response.name());
         let (of, name) = (text("run")?.to_owned(), text("workload")?.to_owned());
         let op_figures = point(&number)?;
         // Runs are one after another.
@@ -234,7 +237,7 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             w.figures.name = format!("{}-{}", w.figures.name, w.figures.group + 1);
         }
     }
-    ForeignResult { workloads, ..foreign(source, &kind) }.run(source)
+    ForeignResult { workloads, ..foreign(source, &scheduled) }.run(source)
 }
 
 /// The figures of a row, by the names of its columns.
@@ -272,7 +275,11 @@ pub fn read_summary(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     }
     let summary: Summary = serde_json::from_str(&text)
         .map_err(|e| source.bad_json("the summary of Taillight is damaged", e))?;
-    let kind = summary.ops.values().next().map_or("service", |t| t.latencies.main_kind().name());
+    let each = summary.workloads.iter().flat_map(|done| &done.ops);
+    let scheduled = each
+        .filter(|(op, _)| !op.is_part())
+        .map(|(_, totals)| totals.latencies.main_kind() == LatencyKind::Response)
+        .collect();
     let workload = |(done, group): (&taillight_rundir::summary::WorkloadSummary, u32)| {
         let ops = done.ops.iter().filter(|(op, _)| !op.is_part());
         let ops = ops.map(|(op, totals)| (*op, imported(totals))).collect();
@@ -282,7 +289,7 @@ pub fn read_summary(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     ForeignResult {
         version: Some(summary.taillight.clone()),
         workloads: summary.workloads.iter().map(|done| workload((done, 0))).collect(),
-        ..foreign(source, kind)
+        ..foreign(source, &scheduled)
     }
     .run(source)
 }

@@ -46,7 +46,7 @@ fn job(
     of: &Summary,
     all: &[WorkloadPlan],
 ) -> Value {
-    let (done, plan) = row[0];
+    let (_, plan) = row[0];
     let ops = match row {
         [(one, _)] => one.ops.clone(),
         // Percentiles of all together are known of the whole run.
@@ -68,7 +68,7 @@ fn job(
             .for_each(|plan| checked(&mut reads, plan, of));
     }
     json!({
-        "jobname": plan.reported_with.as_ref().or(plan.section.as_ref()).unwrap_or(&done.name),
+        "jobname": name_of_row(plan, all),
         "groupid": group,
         "error": error,
         "eta": 0,
@@ -81,6 +81,16 @@ fn job(
         "job_runtime": milliseconds,
         "taillight": { "run_id": of.run_id, "verdict": of.verdict.text },
     })
+}
+
+/// What fio calls the row of a workload: the section of the workload that it is reported with. What is no workload is
+/// the section itself.
+fn name_of_row<'a>(plan: &'a WorkloadPlan, all: &'a [WorkloadPlan]) -> &'a str {
+    let shown = |of: &'a WorkloadPlan| of.section.as_deref().unwrap_or(&of.name);
+    match plan.reported_with.as_deref() {
+        Some(with) => all.iter().find(|of| of.name == with).map_or(with, shown),
+        None => shown(plan),
+    }
 }
 
 /// What workloads did, of each operation: counts, and of latencies what can be told from those of each.
@@ -264,6 +274,24 @@ mod tests {
         if let Value::Array(all) = of {
             all.iter().take(1).for_each(|first| fields(first, at, into));
         }
+    }
+
+    #[test]
+    fn a_row_is_called_as_the_section_of_its_first_workload() {
+        let plan = |name: &str, section: Option<&str>, with: Option<&str>| WorkloadPlan {
+            section: section.map(str::to_owned),
+            reported_with: with.map(str::to_owned),
+            ..WorkloadPlan::simple(name, OpKind::Read, taillight_core::units::ByteSize(4096))
+        };
+        let all = [
+            plan("a", None, Some("a")),
+            plan("a-2", Some("a"), Some("a-2")),
+            plan("b-2", Some("b"), Some("a-2")),
+            plan("c-0", Some("c"), Some("c")),
+            plan("d", None, None),
+        ];
+        let names: Vec<&str> = all.iter().map(|plan| name_of_row(plan, &all)).collect();
+        assert_eq!(names, ["a", "a", "a", "c", "d"]);
     }
 
     fn read(name: &str) -> String {

@@ -171,7 +171,9 @@ const MODIFIERS: &[&str] = &[
 
 /// A word, a name (without its quotes) or a sign.
 struct SqlToken {
+    /// In lower case.
     text: String,
+    written: String,
     /// A word of the language, unless it is a name.
     word: bool,
     quoted: bool,
@@ -186,12 +188,12 @@ impl SqlToken {
     }
 }
 
-/// A text in lower case by its tokens; parts of a name with dots are one. `None` for quotes around anything but a plain name.
+/// A text by its tokens; parts of a name with dots are one. `None` for quotes around anything but a plain name, and for
+/// a number with letters behind it, which servers read as a number and a word.
 fn tokens(sql: &str) -> Option<Vec<SqlToken>> {
     let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let mut all: Vec<SqlToken> = Vec::new();
-    let lower = sql.to_lowercase();
-    let mut rest = lower.trim_start();
+    let mut rest = sql.trim_start();
     let mut joins = false;
     while let Some(first) = rest.chars().next() {
         let close = match first {
@@ -214,12 +216,18 @@ fn tokens(sql: &str) -> Option<Vec<SqlToken>> {
             return None;
         }
         let word = quoted || plain(first);
+        let number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+        let letters = text.contains(char::is_alphabetic);
+        let lower = text.to_lowercase();
         match all.last_mut().filter(|_| joins || text == ".") {
+            Some(name) if letters && number(&name.text) => return None,
+            None if !quoted && letters && number(text) => return None,
             Some(name) => {
-                name.text.push_str(text);
+                name.text.push_str(&lower);
+                name.written.push_str(text);
                 name.quoted = true;
             }
-            None => all.push(SqlToken { text: text.to_owned(), word, quoted }),
+            None => all.push(SqlToken { text: lower, written: text.to_owned(), word, quoted }),
         }
         joins = text == ".";
         rest = rest[length..].trim_start();
@@ -279,8 +287,11 @@ fn own_table(op: OpKind, all: &[SqlToken], table: &str) -> Option<usize> {
         OpKind::Insert => modified().filter(|n| all[*n].is("into"))? + 1,
         _ => modified().filter(|n| all[*n].is("from"))? + 1,
     };
-    let own = table.to_lowercase().replace(['"', '`', '[', ']'], "");
-    all.get(at).filter(|name| name.word && name.text == own)?;
+    // Whether names differ by case is the server's to know: what is written to is spelled as the table is.
+    let own = table.replace(['"', '`', '[', ']'], "");
+    let reads = matches!(op, OpKind::Get | OpKind::Scan);
+    let same = |t: &&SqlToken| t.written == own || reads && t.text == own.to_lowercase();
+    all.get(at).filter(|name| name.word).filter(same)?;
     let follows: &[&str] = match op {
         OpKind::Insert => &["(", "values", "value", "set", "default"],
         OpKind::Update => &["set"],
@@ -360,6 +371,10 @@ mod tests {
             (OpKind::Update, "UPDATE taillight NATURAL JOIN users SET x = ?"),
             (OpKind::Update, "UPDATE taillight SET value = u.x FROM users u WHERE u.id = ?"),
             (OpKind::Update, "UPDATE taillight SET value = (TABLE users)"),
+            (OpKind::Update, "UPDATE \"Taillight\" SET value = ? WHERE id = ?"),
+            (OpKind::Delete, "DELETE FROM Taillight WHERE id = ?"),
+            (OpKind::Get, "SELECT value, 5into other FROM taillight"),
+            (OpKind::Get, "SELECT value, 1.into other FROM taillight"),
             (OpKind::Update, "UPDATE other.taillight SET value = ? WHERE id = ?"),
             (OpKind::Update, "UPDATE \"taillight\".\"users\" SET value = ? WHERE id = ?"),
             (OpKind::Update, "UPDATE \"taillight, users\" SET value = ?"),

@@ -1,6 +1,7 @@
 //! What all sessions share: the opened directories, which name each file has, and the numbers of directories that
 //! the run makes. It performs nothing; the sessions do.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +25,8 @@ pub struct SharedFiles {
     /// One bit a file, by its number: set where it has its other name. `None` where no file is or was renamed.
     moved: Option<Box<[AtomicU64]>>,
     lanes: Box<[DirectoryLane]>,
+    /// Lanes of this process; others have the rest where ranks share the directory.
+    own: Range<usize>,
 }
 
 /// Directories that workers make and remove, numbered as files are.
@@ -33,8 +36,13 @@ struct DirectoryLane {
 }
 
 impl SharedFiles {
-    /// `lanes`: to how many numbers are dealt out.
-    pub fn new(tree: FileTree, sync: MetadataSync, plan: &Plan, lanes: u32) -> SharedFiles {
+    /// `lanes`: to how many numbers are dealt out; `own`: those of this process.
+    pub fn new(
+        tree: FileTree,
+        sync: MetadataSync,
+        plan: &Plan,
+        (lanes, own): (u32, Range<u32>),
+    ) -> SharedFiles {
         let renames = |w: &taillight_core::plan::WorkloadPlan| {
             w.mix.iter().any(|part| part.op == OpKind::Rename)
         };
@@ -53,7 +61,8 @@ impl SharedFiles {
             let first = made.iter().find(of).copied().unwrap_or(next);
             DirectoryLane { next: AtomicU64::new(next), first: AtomicU64::new(first) }
         });
-        let files = SharedFiles { lanes: lanes.collect(), moved, sync, tree };
+        let own = own.start as usize..own.end as usize;
+        let files = SharedFiles { lanes: lanes.collect(), own, moved, sync, tree };
         files.tree.found.moved.iter().for_each(|number| files.set_moved(*number, true));
         files
     }
@@ -138,7 +147,10 @@ impl SharedFiles {
     #[inline]
     pub fn remove_directory(&self, lane: usize) -> u64 {
         let (all, own) = (self.lanes.len(), lane % self.lanes.len());
-        let taken = (own..own + all).find_map(|at| {
+        // Other processes count those of their lanes themselves.
+        let (begin, count) = (self.own.start, self.own.len());
+        let others = (1..count).map(|step| begin + (own.saturating_sub(begin) + step) % count);
+        let taken = std::iter::once(own).chain(others).find_map(|at| {
             let lane = &self.lanes[at % all];
             let next = lane.next.load(Ordering::Relaxed);
             let step = |first| (first < next).then_some(first + all as u64);

@@ -27,8 +27,8 @@ pub struct MetadataTarget {
     records: AtomicU64,
     /// First number of the plan.
     start: u64,
-    /// Of each workload the first of its lanes.
-    first_lane: Vec<u32>,
+    /// The first lane of this rank's workers.
+    first_lane: u32,
     /// Numbers are dealt out to so many.
     lanes: u32,
     /// Another rank has the directory, too.
@@ -50,15 +50,15 @@ impl MetadataTarget {
         let tree = FileTree::open(spec, options)?;
         let start = plan.workloads.first().and_then(|w| w.keys.as_ref()).map_or(0, |k| k.start);
         let ranks = plan.sharing();
-        let first_lane = plan
-            .workloads
-            .iter()
-            .map(|w| ranks.map_or(0, |place| place.rank.saturating_mul(w.workers)))
-            .collect();
         let workers = plan.workloads.iter().map(|w| w.workers).max().unwrap_or(1);
+        let first_lane = ranks.map_or(0, |place| place.rank.saturating_mul(workers));
         let lanes = match ranks.filter(|_| tree.layout.lanes == 1) {
             Some(place) => workers.saturating_mul(place.of),
             None => tree.layout.lanes,
+        };
+        let own = match ranks {
+            Some(_) => first_lane..first_lane.saturating_add(workers).min(lanes),
+            None => 0..lanes,
         };
         let reads = |op: OpKind| matches!(op.as_record(), OpKind::Get | OpKind::Stat);
         Ok(MetadataTarget {
@@ -67,7 +67,7 @@ impl MetadataTarget {
             first_lane,
             cold: plan.run.before.contains(&PreRunStep::DropCaches),
             warm_reads: plan.workloads.iter().any(|w| w.mix.iter().any(|part| reads(part.op))),
-            files: Arc::new(SharedFiles::new(tree, options.sync, plan, lanes)),
+            files: Arc::new(SharedFiles::new(tree, options.sync, plan, (lanes, own))),
             lanes,
             shared: ranks.is_some(),
             rings,
@@ -116,8 +116,7 @@ impl Target for MetadataTarget {
         Geometry::keyed()
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        let first = self.first_lane.get(usize::from(spec.workload)).copied().unwrap_or_default();
-        let lane = first as usize + usize::from(spec.index);
+        let lane = self.first_lane as usize + usize::from(spec.index);
         let files = Arc::clone(&self.files);
         match self.rings {
             true => Ok(Box::new(RingSession::new(files, lane, spec)?)),

@@ -42,6 +42,7 @@ const ALLOWED_SKIPS: &[AllowedSkip] = &[
     ("no /dev/shm", 0, || lacks("/dev/shm")),
     ("blktrace may not trace here", 0, locked_down),
     ("control group", 0, || lacks("/sys/fs/cgroup/blkio")),
+    ("counts no device below", 0, || no_disk(&tool::target_dir())),
     ("no direct I/O in", 0, || no_disk(&tool::target_dir())),
     ("/ is not on a block device", 0, || no_disk(Path::new("/"))),
     ("clock source is not the counter", 0, || !says(CLOCK, "tsc")),

@@ -234,7 +234,8 @@ impl Pool {
             let _ = ready_in.try_send(shared.first()?);
         }
         // Few workers get all that is kept ready: made later it would cost the start of the load CPU.
-        for _ in 0..((READY_PER_WORKER - 1) * workers).min(READY_AT_START) {
+        let room = sizes.ready(cpus).saturating_sub(workers);
+        for _ in 0..((READY_PER_WORKER - 1) * workers).min(READY_AT_START).min(room) {
             let Some(bytes) = shared.take(false) else {
                 break;
             };

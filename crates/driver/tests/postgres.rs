@@ -213,9 +213,13 @@ fn a_table_that_took_the_place_of_the_one_to_go_stays() {
     server.psql("CREATE TABLE taillight (old text)");
     std::thread::scope(|scope| {
         let replaces = "BEGIN; DROP TABLE taillight; CREATE TABLE taillight (thesis text); \
-                        INSERT INTO taillight VALUES ('mine'); SELECT pg_sleep(2); COMMIT";
+                        INSERT INTO taillight VALUES ('mine'); SELECT pg_sleep(4); COMMIT";
         scope.spawn(|| server.psql(replaces));
-        std::thread::sleep(Duration::from_millis(700));
+        let held = "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'taillight'::regclass \
+                    AND mode = 'AccessExclusiveLock' AND granted";
+        while server.psql(held) != "t" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let e = refusal(&plan, Some(&name));
         assert!(e.kind() == ErrorKind::Refused && e.message().contains("replaced"), "{e}");
     });

@@ -24,7 +24,7 @@ const HARDLY_OWN_NS: f64 = 2_000.0;
 /// Calibration runs at most, of which the cheapest counts: a disturbance only adds.
 const MOST_RUNS: usize = 8;
 
-/// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null` in runs of 25 ms, eight at
+/// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null` in runs of 10 ms, eight at
 /// most; the data set is as large as that of `target`, with keys a block for each record. On virtual time only the
 /// clock is measured. Errors: when the run on `null` fails.
 pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {

@@ -149,8 +149,8 @@ impl SlowSoFar {
             self.led = all.split_off(added);
         }
         if self.told.is_some() {
-            let room = LEADING.saturating_sub(self.led.len());
-            self.led.extend(all.iter().take(room).cloned());
+            self.led.extend(all.iter().cloned());
+            self.led.drain(..self.led.len().saturating_sub(LEADING));
         }
         all.truncate(own);
         for judged in all {

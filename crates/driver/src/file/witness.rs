@@ -7,7 +7,7 @@ use rustix::fs::{FileType, fstat};
 use taillight_core::OpKind;
 use taillight_core::witness::{WitnessCount, WitnessUnit};
 use taillight_machine::io_counters::{DiskCounters, ProcessIo};
-use taillight_machine::{DeviceNumber, Sys, block};
+use taillight_machine::{BlockDevice, DeviceNumber, Sys, block};
 
 const CACHED: &str = "the page cache answers reads and gathers writes";
 const AHEAD: &str = "through the page cache whole pages are read, and read ahead";
@@ -15,7 +15,7 @@ const METADATA: &str = "metadata and journal of the file system";
 const ELSEWHERE: &str = "what this process wrote elsewhere, as its run directory";
 const SPLIT: &str = "a request beyond what the device takes is several";
 const CUT: &str = "a device may discard less than it was asked";
-const NO_DEVICE: &str = "the kernel knows no device below this file system";
+const NO_DEVICE: &str = "the kernel knows no device below this file system that counts";
 
 /// Whose counters are read.
 pub struct FileWitness {
@@ -41,6 +41,12 @@ impl FileWitness {
             Some(device) => vec![DeviceNumber::from_dev(device.st_rdev)],
             None => below().unwrap_or_default(),
         };
+        // A device may be told to count nothing (queue/iostats): its counters stand still.
+        let counts = |number: &DeviceNumber| {
+            let device = BlockDevice::find(&Sys::default(), *number);
+            device.and_then(|d| d.queue("iostats")).is_none_or(|counts| counts != "0")
+        };
+        let devices = if devices.iter().all(counts) { devices } else { Vec::new() };
         FileWitness { devices, cached, files: block.is_none() }
     }
 

@@ -67,8 +67,8 @@ impl MultipartUpload {
     }
     /// What is left of it as it is now. `name`: of its object.
     pub fn lost(&self, name: impl FnOnce() -> String) -> Option<LostUpload> {
-        let id = Some(self.id.clone()).filter(|id| !id.is_empty());
-        (self.active() && !self.over).then(|| LostUpload { name: name(), id })
+        let id = || Some(self.id.clone()).filter(|id| !id.is_empty());
+        (self.active() && !self.over).then(|| LostUpload { name: name(), id: id() })
     }
     fn range(&self, part: u64) -> (usize, usize) {
         let from = (part - 1) * self.part;

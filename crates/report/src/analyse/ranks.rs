@@ -256,7 +256,8 @@ fn troubles(all: &[(RankEntry, Analysis)]) -> Vec<ReadProblem> {
 fn verify(all: &[(RankEntry, Analysis)]) -> Option<VerifyReport> {
     let found = all.iter().filter_map(|(entry, a)| {
         let mut own = a.verify.clone()?;
-        let first = a.manifest.plan.workers().saturating_mul(entry.rank) as u16;
+        let first = a.manifest.plan.workers().saturating_mul(entry.rank);
+        let first = u16::try_from(first).unwrap_or(u16::MAX);
         own.findings.iter_mut().for_each(|f| f.worker = f.worker.map(|w| w.saturating_add(first)));
         Some(own)
     });

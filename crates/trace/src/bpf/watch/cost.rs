@@ -99,7 +99,10 @@ impl WatchCost {
             self.ns += window[0];
             self.operations += self.calls().saturating_sub(calls);
             self.time += length;
-            self.keep_to_limit(window, length);
+            // What is left of the last window may be a moment, and nothing can be left out any more.
+            if !last {
+                self.keep_to_limit(window, length);
+            }
         }
         drop(fd);
         self.next = now + if self.most.is_some() { COUNT_LIMITED } else { COUNT_EVERY };

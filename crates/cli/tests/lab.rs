@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use taillight_lab::cleanup::{LabLock, StopSignal};
+use crate::common::traced::lab;
+use taillight_lab::cleanup::StopSignal;
 use taillight_lab::faults::find;
 use taillight_lab::score::Score;
 use taillight_lab::setting::Setting;
@@ -34,7 +35,7 @@ fn faults_are_blamed_on_their_layers() {
     }
     let taillight = assert_cmd::cargo::cargo_bin("taillight");
     let stop = StopSignal::install().expect("signal handlers");
-    let lab = LabLock::enter().expect("the only lab");
+    let lab = lab();
     let mut sum = Score::default();
     let (mut right, mut wrong) = (0, 0);
     for (name, engine) in SHORT {

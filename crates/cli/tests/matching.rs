@@ -10,10 +10,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::common::traced::{Run, map, no_block_log};
+use crate::common::traced::{Run, lab, map, no_block_log};
 use crate::common::{manifest, scratch};
 use taillight_lab::blocklog::{BlockEvent, BlockEventKind, BlockLog};
-use taillight_lab::cleanup::{LabLock, Undo, set};
+use taillight_lab::cleanup::{Undo, set};
 use taillight_lab::stage::{LoopDevice, image};
 use taillight_rundir::layers::{EARLIER_ROUNDS, LayerKind, LayerRow, flags, read_layers};
 
@@ -425,7 +425,7 @@ fn stamps_are_those_of_the_ios_own_sectors() {
         eprintln!("skipped: {NAME}: {why}");
         return;
     }
-    let _lab = LabLock::enter().expect("the only lab");
+    let _lab = lab();
     for case in CASES {
         let Some((mut ios, mut log)) = made(case) else {
             return;

@@ -258,7 +258,7 @@ pub fn check_is_dir(path: &Path) -> Result<()> {
 fn not_a_run(path: &Path, e: io::Error) -> Error {
     let error = match e.kind() {
         // What was named is there, and is something else.
-        _ if path.is_dir() => {
+        io::ErrorKind::NotFound if path.is_dir() => {
             Error::usage("the directory holds no manifest.json, so it is no run directory")
         }
         io::ErrorKind::NotADirectory => Error::usage("this is a file, no run directory"),

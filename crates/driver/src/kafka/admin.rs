@@ -15,6 +15,7 @@ use super::record::MARK;
 use super::sys::{KafkaFault, KafkaLibrary, code};
 use super::transfer::{Consumer, Producer};
 use crate::ownership::{NamedTarget, OwnershipMark};
+use crate::patience;
 
 /// Longest single question to a broker, ms: between two of them the stop flag is looked at.
 const SLICE_MS: i32 = 500;
@@ -143,7 +144,7 @@ impl TopicAdmin {
                 Some((0, mark)) => return Ok(mark),
                 other if self.over(since) => {
                     let code = other.map_or(code::TIMED_OUT, |(code, _)| code);
-                    let fault = KafkaFault { code, text: self.library.words(code)[1].clone() };
+                    let fault = self.library.fault(code);
                     return Err(self.unavailable("the topic cannot be read", &fault, None));
                 }
                 _ => {}
@@ -243,18 +244,15 @@ impl TopicAdmin {
         what: &str,
         wanted: impl Fn(Option<TopicShape>) -> Option<T>,
     ) -> Result<T> {
-        let since = Instant::now();
-        loop {
-            if let Some(found) = wanted(self.topic()?.0) {
-                return Ok(found);
-            }
-            if self.over(since) {
-                return Err(Error::unavailable(what.to_owned())
-                    .with("topic", &self.address.topic)
-                    .hint("raise options.timeout, or look at the brokers' logs"));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let most = Duration::from_nanos(self.options.timeout.0);
+        let found = patience::wait(most, Duration::from_millis(20), &self.stop, || {
+            self.topic().map(|(shape, _)| wanted(shape)).transpose()
+        });
+        found.unwrap_or_else(|| {
+            Err(Error::unavailable(what.to_owned())
+                .with("topic", &self.address.topic)
+                .hint("raise options.timeout, or look at the brokers' logs"))
+        })
     }
 
     fn write_mark(&self, mark: &TopicMark) -> Result<()> {
@@ -269,7 +267,7 @@ impl TopicAdmin {
         match sent.and(came.ok_or(code::TIMED_OUT)) {
             Ok(0) => Ok(()),
             Ok(code) | Err(code) => {
-                let fault = KafkaFault { code, text: self.library.words(code)[1].clone() };
+                let fault = self.library.fault(code);
                 Err(self.unavailable("the topic takes no record", &fault, None))
             }
         }

@@ -4,18 +4,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rustix::event::epoll::EventFlags;
 use taillight_core::probe::Token;
 use taillight_core::{Error, Op, OpKind, Result, Stamp, Status};
 
-use super::producer::no_session;
+use super::producer::{no_session, wait, wakes_of};
 use super::record::{MARK, RecordKey, sum};
 use super::sys::KafkaLibrary;
 use super::tally::{RunTally, Seen, SequenceCheck, WorkerTally, add};
 use super::transfer::{Consumer, FetchedRecord};
 use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
-use crate::net::{ReadinessLoop, left};
+use crate::net::ReadinessLoop;
 
 /// The end of a partition.
 const PARTITION_EOF: i32 = -191;
@@ -66,10 +65,7 @@ impl ConsumerSession {
         spec: &SessionSpec,
     ) -> Result<ConsumerSession> {
         let depth = spec.depth.max(1);
-        let readiness = ReadinessLoop::new(1).map_err(no_session)?;
-        let fd = consumer.descriptor();
-        let fd = fd.ok_or_else(|| Error::internal("a consumer without a descriptor"))?;
-        readiness.add(fd, 0, EventFlags::IN).map_err(no_session)?;
+        let readiness = wakes_of(consumer.descriptor())?;
         let mut session = ConsumerSession {
             library,
             consumer,
@@ -219,16 +215,10 @@ impl Session for ConsumerSession {
         let mut came = 0;
         loop {
             came += self.take(out)?;
-            if came >= min || self.waiting.is_empty() {
+            let done = came >= min || self.waiting.is_empty();
+            if done || !wait(&mut self.readiness, until)? {
                 return Ok(());
             }
-            let left = left(until);
-            if left == Some(0) {
-                return Ok(());
-            }
-            self.readiness
-                .wait(left)
-                .map_err(|e| Error::target("waiting for a broker failed").source(e))?;
         }
     }
 }

@@ -15,8 +15,9 @@ const PASSWORD: &str = "KAFKA_PASSWORD";
 /// Settings of the library that hold secrets, in part of their names.
 const SECRETS: [&str; 4] = ["password", ".pem", "secret", "oauthbearer.config"];
 const NS_OF_MS: u64 = 1_000_000;
-/// Settings of the library that an option of ours decides, by every name that they have.
-const DECIDED: [(&str, &str); 20] = [
+/// Settings of the library that an option of ours decides, by every name that they have; and, without an option, those
+/// that the driver needs as it sets them.
+const DECIDED: [(&str, &str); 34] = [
     ("bootstrap.servers", "target.path"),
     ("metadata.broker.list", "target.path"),
     ("acks", "options.acks"),
@@ -37,9 +38,6 @@ const DECIDED: [(&str, &str); 20] = [
     ("fetch.wait.max.ms", "options.fetch_wait"),
     ("fetch.min.bytes", "options.fetch_min"),
     ("max.partition.fetch.bytes", "options.fetch_size"),
-];
-/// Further ones: of `fetch_size`, and those that the driver needs as it sets them.
-const NEEDED: [(&str, &str); 14] = [
     ("fetch.message.max.bytes", "options.fetch_size"),
     ("fetch.max.bytes", "options.fetch_size"),
     ("message.max.bytes", "the workload's block_size"),
@@ -322,8 +320,7 @@ impl KafkaOptions {
 
 /// Refuses settings in `config` that an option of ours or the driver decides. Errors: `Usage`, naming the option.
 fn undecided(config: &toml::Table) -> Result<()> {
-    let mut decided = DECIDED.iter().chain(&NEEDED);
-    let Some((name, option)) = decided.find(|(name, _)| config.contains_key(*name)) else {
+    let Some((name, option)) = DECIDED.iter().find(|(name, _)| config.contains_key(*name)) else {
         return Ok(());
     };
     let hint = match option.is_empty() {

@@ -1,5 +1,6 @@
 //! A worker that appends: each record goes to the library's queue in submit, and its delivery report ends it.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,16 +39,6 @@ pub struct ProducerSession {
     tally: Arc<RunTally>,
 }
 
-/// What a session belongs to.
-pub struct WriterSeat {
-    pub library: Arc<KafkaLibrary>,
-    pub tally: Arc<RunTally>,
-    pub worker: Arc<WorkerTally>,
-    pub run: u64,
-    pub writer: u32,
-    pub partitions: u32,
-}
-
 /// No descriptor or memory for a session.
 pub fn no_session(e: impl Into<std::io::Error>) -> Error {
     Error::unavailable("a session cannot be made")
@@ -55,29 +46,49 @@ pub fn no_session(e: impl Into<std::io::Error>) -> Error {
         .hint("use fewer workers or a smaller depth")
 }
 
+/// What tells when the library has something for a session. Errors: `Unavailable` without descriptors.
+pub fn wakes_of(fd: Option<BorrowedFd<'_>>) -> Result<ReadinessLoop> {
+    let readiness = ReadinessLoop::new(1).map_err(no_session)?;
+    let fd = fd.ok_or_else(|| Error::internal("a client without a descriptor"))?;
+    readiness.add(fd, 0, EventFlags::IN).map_err(no_session)?;
+    Ok(readiness)
+}
+
+/// Waits for a broker; false where the time is over. Errors: `Target` when waiting fails.
+pub fn wait(readiness: &mut ReadinessLoop, until: Option<Stamp>) -> Result<bool> {
+    let left = left(until);
+    if left == Some(0) {
+        return Ok(false);
+    }
+    let waited = readiness.wait(left);
+    waited.map_err(|e| Error::target("waiting for a broker failed").source(e))?;
+    Ok(true)
+}
+
 impl ProducerSession {
     /// Errors: `Unavailable` without memory or descriptors.
     pub fn new(
-        seat: WriterSeat,
+        library: Arc<KafkaLibrary>,
+        tally: Arc<RunTally>,
         producer: Producer,
+        run: u64,
+        partitions: u32,
         spec: &SessionSpec,
     ) -> Result<ProducerSession> {
         let depth = spec.depth.max(1);
-        let readiness = ReadinessLoop::new(1).map_err(no_session)?;
-        let fd = producer.descriptor();
-        let fd = fd.ok_or_else(|| Error::internal("a producer without a descriptor"))?;
-        readiness.add(fd, 0, EventFlags::IN).map_err(no_session)?;
+        let readiness = wakes_of(producer.descriptor())?;
         let buffers = Buffers::new(depth, spec.buffer_size).map_err(no_session)?;
         let none = LiveRecord { token: Token(0), partition: 0, sequence: 0, size: 0 };
-        let WriterSeat { library, tally, worker, run, writer, partitions } = seat;
-        let written = vec![0; partitions.max(1) as usize];
+        let (writer, worker) = tally.writer();
+        let partitions = partitions.max(1);
+        let written = vec![0; partitions as usize];
         Ok(ProducerSession {
             library,
             producer: SlotProducer::new(producer, buffers),
             readiness,
             live: vec![none; depth as usize],
             run,
-            partition: writer % partitions.max(1),
+            partition: writer % partitions,
             end: WriterEnd { writer, written, ..WriterEnd::default() },
             worker,
             tally,
@@ -175,16 +186,10 @@ impl Session for ProducerSession {
         let mut came = 0;
         loop {
             came += self.take(out);
-            if came >= min || self.producer.lent() == 0 {
+            let done = came >= min || self.producer.lent() == 0;
+            if done || !wait(&mut self.readiness, until)? {
                 return Ok(());
             }
-            let left = left(until);
-            if left == Some(0) {
-                return Ok(());
-            }
-            self.readiness
-                .wait(left)
-                .map_err(|e| Error::target("waiting for a broker failed").source(e))?;
         }
     }
 }

@@ -173,13 +173,6 @@ pub struct KafkaFault {
     pub text: String,
 }
 
-impl std::fmt::Display for KafkaFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.text)
-    }
-}
-impl std::error::Error for KafkaFault {}
-
 /// The library, loaded.
 pub struct KafkaLibrary {
     pub(super) api: KafkaApi,
@@ -312,7 +305,7 @@ impl Client {
         match topic.is_null() {
             false => Ok(topic),
             true => Err(Error::unavailable("librdkafka does not take the topic")
-                .with("librdkafka says", self.library.last())),
+                .with("librdkafka says", self.library.last().text)),
         }
     }
 }

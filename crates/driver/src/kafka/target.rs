@@ -9,7 +9,7 @@ use super::address::KafkaAddress;
 use super::admin::{TopicAdmin, TopicIdentity, TopicMark};
 use super::consumer::{ConsumerSession, ReaderRole};
 use super::options::KafkaOptions;
-use super::producer::{ProducerSession, WriterSeat};
+use super::producer::ProducerSession;
 use super::questions::TopicShape;
 use super::read_back::{ReadBack, read_back};
 use super::record::{KEY, run_number};
@@ -97,13 +97,6 @@ struct Reached {
     brokers: usize,
 }
 
-/// What becomes of the topic.
-enum TopicDecision {
-    /// Somebody's: it is read.
-    Read(TopicShape),
-    Own(OwnershipDecision<TopicIdentity>),
-}
-
 impl Reached {
     fn to(options: &KafkaOptions, spec: &OpenSpec<'_>) -> Result<Reached> {
         let target = &spec.plan.target;
@@ -126,21 +119,21 @@ impl Reached {
         Ok(Reached { admin, writers, new, confirmed, found, brokers })
     }
 
-    /// Nothing is changed. Errors: `Refused` for a topic that Taillight did not make and the plan writes, whatever is
+    /// What becomes of the topic; none where it is only read. Nothing is changed. Errors: `Refused` for a topic that Taillight did not make and the plan writes, whatever is
     /// confirmed, and for one of another run that is not kept, unless that is confirmed; `Unavailable` for one that is
     /// not there and the plan reads.
-    fn decide(&self) -> Result<TopicDecision> {
+    fn decide(&self) -> Result<Option<OwnershipDecision<TopicIdentity>>> {
         let named = self.admin.named();
         let Some(shape) = self.found else {
             if self.writers.contains(&true) {
-                return Ok(TopicDecision::Own(OwnershipDecision::Create));
+                return Ok(Some(OwnershipDecision::Create));
             }
             return Err(Error::unavailable("the topic is not there, and the plan only reads")
                 .with("topic", &named.shown)
                 .hint("write it in a run before, with options.keep = true"));
         };
         if !self.writers.contains(&true) {
-            return Ok(TopicDecision::Read(shape));
+            return Ok(None);
         }
         let Some(mark) = self.admin.mark()? else {
             return Err(Error::refused("the topic is none that Taillight made")
@@ -160,7 +153,7 @@ impl Reached {
                     .hint("wait for its end, or choose another options.topic"));
             }
         }
-        Ok(TopicDecision::Own(decision))
+        Ok(Some(decision))
     }
 }
 
@@ -170,16 +163,13 @@ impl KafkaTarget {
         let at = Reached::to(options, spec)?;
         let decision = at.decide()?;
         let Reached { mut admin, writers, new, found, brokers, .. } = at;
+        let there = || found.ok_or_else(|| Error::internal("a topic that is not there"));
         let (shape, ours, marked) = match decision {
             // The mark is no record of the load.
-            TopicDecision::Read(shape) => (shape, false, admin.mark()?.is_some()),
-            TopicDecision::Own(OwnershipDecision::Reuse(_)) => {
-                let kept =
-                    found.ok_or_else(|| Error::internal("a kept topic that is not there"))?;
-                (kept, false, true)
-            }
-            TopicDecision::Own(OwnershipDecision::Create) => (admin.create(&new)?, true, true),
-            TopicDecision::Own(OwnershipDecision::Wipe) => {
+            None => (there()?, false, admin.mark()?.is_some()),
+            Some(OwnershipDecision::Reuse(_)) => (there()?, false, true),
+            Some(OwnershipDecision::Create) => (admin.create(&new)?, true, true),
+            Some(OwnershipDecision::Wipe) => {
                 trial::workers(spec.plan)?;
                 admin.delete()?;
                 (admin.create(&new)?, true, true)
@@ -236,34 +226,23 @@ impl KafkaTarget {
     fn writer(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let settings = self.options.producer(&self.servers, spec.depth, self.largest());
         let producer = Producer::new(&self.library, &settings, &self.topic)?;
-        let (writer, worker) = self.tally.writer();
-        let seat = WriterSeat {
-            library: self.library.clone(),
-            tally: self.tally.clone(),
-            worker,
-            run: self.run,
-            writer,
-            partitions: self.shape.partitions as u32,
-        };
-        Ok(Box::new(ProducerSession::new(seat, producer, spec)?))
+        let (library, tally) = (self.library.clone(), self.tally.clone());
+        let partitions = self.shape.partitions as u32;
+        Ok(Box::new(ProducerSession::new(library, tally, producer, self.run, partitions, spec)?))
     }
 
     fn reader(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let mut settings = self.options.consumer(&self.servers, self.largest());
         let partitions = self.begun.len();
-        let numbered = |offsets: &[(i64, i64)], high: bool| -> Vec<(i32, i64)> {
-            let of =
-                |(p, (low, end)): (usize, &(i64, i64))| (p as i32, if high { *end } else { *low });
-            offsets.iter().enumerate().map(of).collect()
-        };
-        let (from, role) = if self.writers.contains(&true) {
+        let (from, role): (Vec<(i32, i64)>, ReaderRole) = if self.writers.contains(&true) {
             // From now on: what was there before is nobody's here.
             let now = self.admin().offsets(self.shape.partitions)?;
-            (numbered(&now, true), ReaderRole::Follows { run: self.run })
+            let next = now.into_iter().map(|(_, high)| high);
+            ((0..).zip(next).collect(), ReaderRole::Follows { run: self.run })
         } else {
             settings.push(("enable.partition.eof".to_owned(), "true".to_owned()));
-            let mut from = numbered(&self.begun, false);
-            from.retain(|(p, low)| self.begun[*p as usize].1 > *low);
+            let filled = (0..).zip(&self.begun).filter(|(_, (low, high))| high > low);
+            let from: Vec<(i32, i64)> = filled.map(|(p, (low, _))| (p, *low)).collect();
             let to = self.begun.iter().map(|(_, high)| *high).collect();
             (from.clone(), ReaderRole::Repeats { from, to })
         };
@@ -390,8 +369,8 @@ impl Target for KafkaTarget {
         if !(self.options.read_back && self.writers.contains(&true)) {
             return facts;
         }
-        let from: Vec<(i32, i64)> =
-            self.begun.iter().enumerate().map(|(p, (_, high))| (p as i32, *high)).collect();
+        let next = self.begun.iter().map(|(_, high)| *high);
+        let from: Vec<(i32, i64)> = (0..).zip(next).collect();
         let found = read_back(&self.admin(), self.run, &from, self.largest(), &self.tally);
         match &found {
             Ok(back) => facts.extend(back.facts()),

@@ -253,11 +253,7 @@ impl AdminClient {
                     code = (api.resource_error)(*first);
                     let mut entries = 0;
                     let entry = (api.resource_configs)(*first, &mut entries);
-                    let entries = if entry.is_null() {
-                        &[]
-                    } else {
-                        std::slice::from_raw_parts(entry, entries)
-                    };
+                    let entries = items(entry, entries);
                     all.extend(entries.iter().map(|entry| {
                         (text((api.config_name)(*entry)), text((api.config_value)(*entry)))
                     }));
@@ -273,8 +269,8 @@ impl AdminClient {
 ///
 /// # Safety
 /// `count` items at `at` are readable for as long as the result is used; null means none.
-unsafe fn items<'a, T>(at: *const T, count: c_int) -> &'a [T] {
-    match usize::try_from(count) {
+unsafe fn items<'a, T>(at: *const T, count: impl TryInto<usize>) -> &'a [T] {
+    match count.try_into() {
         // SAFETY: passed on to the caller.
         Ok(count) if !at.is_null() => unsafe { std::slice::from_raw_parts(at, count) },
         _ => &[],

@@ -278,7 +278,7 @@ impl Consumer {
         if begun != 0 {
             return Err(Error::unavailable("a partition cannot be fetched")
                 .with("partition", partition)
-                .with("librdkafka says", self.client.library.last()));
+                .with("librdkafka says", self.client.library.last().text));
         }
         self.started.push(partition);
         Ok(())

@@ -57,8 +57,7 @@ impl FileOpenSpec<'_> {
     }
     /// The number of this rank, where ranks of the run share the files.
     pub fn shared_as(&self) -> Option<u32> {
-        let plan = self.spec.plan;
-        plan.ranks.filter(|_| !plan.run.share.is_own()).map(|place| place.rank)
+        self.spec.plan.sharing().map(|place| place.rank)
     }
     /// The run appends to a file that begins empty.
     pub fn grows(&self) -> bool {

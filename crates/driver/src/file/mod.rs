@@ -372,14 +372,9 @@ impl OpenedTarget {
         let share = resident.map_or("unknown".to_owned(), |s| format!("{:.2} %", s * 100.0));
         facts.push(("cache.resident_at_start".to_owned(), share));
         let below = describe(&files[0], device, &mut facts);
-        let cached = options.ways().iter().any(|way| !way.direct);
+        let direct: Vec<bool> = options.ways().iter().map(|way| way.direct).collect();
         Ok(FileTarget {
-            shape: options
-                .ways()
-                .iter()
-                .any(|way| way.direct)
-                .then(|| needs::largest_block(request.spec.plan))
-                .flatten(),
+            shape: needs::largest_block(request.spec.plan).filter(|_| direct.contains(&true)),
             limits: below.as_ref().and_then(RequestLimits::of),
             geometry: Geometry { files: options.files, file_size, align },
             method,
@@ -391,7 +386,7 @@ impl OpenedTarget {
             made,
             guarded: Guarded::new(watched, request.spec.stop),
             held: Arc::strong_count(&files),
-            witness: FileWitness::new(&files, cached),
+            witness: FileWitness::new(&files, direct.contains(&false)),
             ways,
             files,
         })

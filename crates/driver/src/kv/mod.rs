@@ -84,6 +84,8 @@ impl OutsideFiles {
     }
 }
 
+/// Operations that store records.
+const PUTS: [OpKind; 4] = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::RmwUpdate];
 /// Operations that store or remove records, and those that look single ones up.
 const WRITES: [OpKind; 5] =
     [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Delete, OpKind::RmwUpdate];

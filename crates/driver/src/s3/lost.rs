@@ -52,15 +52,7 @@ fn abort(store: &S3Client, lost: &LostUpload) -> Result<()> {
         return abort_one(store, &lost.name, id);
     }
     // Begun by a request without an answer: the run has written this name, so that what is begun for it is the run's.
-    for _ in 0..ROUNDS {
-        let (uploads, more) = listed(store, &lost.name)?;
-        let same: Vec<_> = uploads.into_iter().filter(|[name, _]| *name == lost.name).collect();
-        same.iter().try_for_each(|[name, id]| abort_one(store, name, &encoded(id)))?;
-        if !more || same.is_empty() {
-            break;
-        }
-    }
-    Ok(())
+    abort_all(store, &lost.name, |name| name == lost.name).map(drop)
 }
 
 /// `id` as a query has it. One that is not there any more has ended.
@@ -88,18 +80,21 @@ fn listed(store: &S3Client, prefix: &str) -> Result<(Vec<[String; 2]>, bool)> {
 /// Aborts what a killed run, or whoever the prefix was taken from, has left unfinished; `goes` says which names go. How
 /// many, or none where the store does not list them.
 pub fn abort_unfinished(store: &S3Client, goes: impl Fn(&str) -> bool) -> Option<u64> {
+    let prefix = &store.location.prefix;
+    abort_all(store, prefix, |name| name.starts_with(prefix) && goes(name)).ok()
+}
+
+/// Aborts those uploads whose names begin like this that `goes` names; how many.
+fn abort_all(store: &S3Client, prefix: &str, goes: impl Fn(&str) -> bool) -> Result<u64> {
     let mut aborted = 0;
     for _ in 0..ROUNDS {
-        let (uploads, more) = listed(store, &store.location.prefix).ok()?;
-        let inside = |name: &str| name.starts_with(&store.location.prefix) && goes(name);
-        let gone: Vec<_> = uploads.into_iter().filter(|[name, _]| inside(name)).collect();
-        for [name, id] in &gone {
-            abort_one(store, name, &encoded(id)).ok()?;
-        }
+        let (uploads, more) = listed(store, prefix)?;
+        let gone: Vec<_> = uploads.into_iter().filter(|[name, _]| goes(name)).collect();
+        gone.iter().try_for_each(|[name, id]| abort_one(store, name, &encoded(id)))?;
         aborted += gone.len() as u64;
         if !more || gone.is_empty() {
             break;
         }
     }
-    Some(aborted)
+    Ok(aborted)
 }

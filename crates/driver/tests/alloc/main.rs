@@ -9,11 +9,9 @@ use taillight_core::capability::{Capabilities, TargetKind};
 use taillight_core::plan::{Plan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{Clock, MonoClock, Op, OpKind};
-use taillight_driver::conformance::plan_for;
+use taillight_driver::conformance::{open, plan_for, session};
 use taillight_driver::kv::fields;
-use taillight_driver::{
-    Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target, VirtualTime,
-};
+use taillight_driver::{Completion, Session, Submitted, VirtualTime};
 
 /// Bytes of a block, or of a batch of records.
 const SIZE: u64 = 4096;
@@ -102,26 +100,9 @@ fn perform(
 }
 
 /// Allocations of the operations on keys and blocks 0 to 399.
-fn allocations(driver: &dyn Driver, can: &Capabilities, plan: &Plan, fields: u32) -> u64 {
-    let spec = OpenSpec {
-        plan,
-        run_id: "test",
-        destroy: None,
-        stop: &taillight_core::StopFlag::default(),
-        fits: &|_| Ok(()),
-    };
-    let target: Box<dyn Target> =
-        driver.bind(&plan.target).unwrap().open(&spec, &mut |_| true).unwrap();
-    let spec = SessionSpec {
-        worker: 0,
-        workload: 0,
-        index: 0,
-        keep: true,
-        depth: 1,
-        buffer_size: SIZE,
-        seed: 1,
-    };
-    let mut handle = target.session(&spec).unwrap();
+fn allocations(can: &Capabilities, plan: &Plan, fields: u32) -> u64 {
+    let target = open(plan, None, "test").unwrap();
+    let mut handle = session(target.as_ref(), SIZE, 1);
     let time = target.virtual_time();
     let (session, time) = (handle.as_mut(), time.as_deref());
     let mut out = Vec::with_capacity(1);
@@ -181,7 +162,7 @@ fn operations_allocate_nothing() {
                 if can.keyed() {
                     plan.workloads[0].value = Some(Values { fields, ..Values::default() });
                 }
-                let made = allocations(*driver, &can, &plan, fields);
+                let made = allocations(&can, &plan, fields);
                 assert_eq!(made, 0, "{}, {options}, {fields} fields", driver.name());
             }
         }

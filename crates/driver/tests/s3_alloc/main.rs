@@ -11,7 +11,7 @@ use std::process::Command;
 use taillight_core::plan::Plan;
 use taillight_core::probe::Token;
 use taillight_core::{Op, OpKind, Status};
-use taillight_driver::{OpenSpec, Session, SessionSpec, Submitted, conformance};
+use taillight_driver::{Session, Submitted, conformance};
 use taillight_s3test::{Certs, FaultyServer, ID, SECRET, ServerSettings};
 
 /// Operations of a kind that are counted.
@@ -55,25 +55,8 @@ fn one(session: &mut dyn Session, op: &Op) -> Status {
 
 /// Allocations an operation of each kind, over many, once every kind was done.
 fn counted(plan: &Plan, size: u64, rounds: u64, kinds: &[OpKind]) -> Vec<f64> {
-    let spec = OpenSpec {
-        plan,
-        run_id: "test",
-        destroy: None,
-        stop: &taillight_core::StopFlag::default(),
-        fits: &|_| Ok(()),
-    };
-    let driver = taillight_driver::bind(&spec.plan.target).unwrap();
-    let target = driver.open(&spec, &mut |_| true).unwrap();
-    let spec = SessionSpec {
-        worker: 0,
-        workload: 0,
-        index: 0,
-        keep: true,
-        depth: 1,
-        buffer_size: size,
-        seed: 1,
-    };
-    let mut session = target.session(&spec).unwrap();
+    let target = conformance::open(plan, None, "test").unwrap();
+    let mut session = conformance::session(target.as_ref(), size, 1);
     let s = session.as_mut();
     let mut run = |kind: OpKind, rounds: u64| {
         let before = sys::allocations();

@@ -200,10 +200,14 @@ impl KeyValueStore for LevelDbStore {
     }
     /// It counts no operation. What is put goes through write calls, into its log.
     fn witness(&self) -> Vec<WitnessCount> {
-        let puts = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::RmwUpdate];
         let count = |io: ProcessIo| WitnessCount {
             more: Some("keys, the log's own bytes, compaction"),
-            ..WitnessCount::new("/proc/self/io, written", WitnessUnit::Bytes, &puts, io.passed)
+            ..WitnessCount::new(
+                "/proc/self/io, written",
+                WitnessUnit::Bytes,
+                &super::PUTS,
+                io.passed,
+            )
         };
         ProcessIo::here(&Sys::default()).map(count).into_iter().collect()
     }

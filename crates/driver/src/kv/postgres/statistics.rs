@@ -188,10 +188,9 @@ impl StatisticsQueries {
             let source = format!("pg_stat_all_tables, {what}");
             WitnessCount { shared: true, ..WitnessCount::new(source, unit, ops, value) }
         };
-        let puts = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::RmwUpdate];
         let deletes = of("rows deleted", WitnessUnit::Records, &[OpKind::Delete], *deleted);
         let mut all = vec![
-            of("rows inserted and updated", WitnessUnit::Records, &puts, *stored),
+            of("rows inserted and updated", WitnessUnit::Records, &crate::kv::PUTS, *stored),
             WitnessCount { less: Some("a key that is absent is not deleted"), ..deletes },
         ];
         let scans = lookups.map(|ops| of("scans begun", WitnessUnit::Operations, ops, *looked_up));

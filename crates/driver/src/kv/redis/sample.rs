@@ -57,12 +57,11 @@ pub fn commands(stats: &str, scans: bool) -> Vec<WitnessCount> {
         let count = WitnessCount::new(source, WitnessUnit::Operations, ops, calls(names));
         WitnessCount { shared: true, ..count }
     };
-    let puts = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::RmwUpdate];
     let gets = [OpKind::Get, OpKind::RmwGet, OpKind::Scan];
     let empty = scans.then_some("a scan that finds no key looks nothing up");
     vec![
         WitnessCount { less: empty, ..of(&LOOKUPS, &gets) },
-        of(&STORES, &puts),
+        of(&STORES, &crate::kv::PUTS),
         of(&DELETES, &[OpKind::Delete]),
     ]
 }

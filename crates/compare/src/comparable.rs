@@ -8,6 +8,7 @@ use taillight_core::plan::{MixPart, Plan, ReplayPlan, TraceFit, TraceTiming};
 use taillight_core::{LatencyKind, OpKind};
 use taillight_report::differing;
 use taillight_rundir::compare::{Comparable, ComparableVerdict};
+use taillight_rundir::latency::LatencyBin;
 use taillight_rundir::summary::VerdictStatus;
 use taillight_rundir::{Manifest, RunDir, RunStatus};
 
@@ -170,7 +171,7 @@ impl Objections {
         for run in all.iter().filter(|run| is_foreign(run)) {
             let errors = run.summary.ops.values().map(|totals| totals.latencies.main().error);
             let most = errors.fold(0.0, f64::max);
-            if most > WIDE_BIN {
+            if most > LatencyBin::WIDE {
                 let text = format!(
                     "a percentile of {} is the middle of its bin, up to {:.0} % off",
                     run.manifest.run_id,
@@ -230,8 +231,6 @@ impl Objections {
     }
 }
 
-/// From here on bins of another tool are told, as a share of a value.
-const WIDE_BIN: f64 = 0.01;
 /// Shares of operations that differ by less are those of chance: another tool tells what was done, not what was asked.
 const OTHER_MIX: f64 = 0.05;
 

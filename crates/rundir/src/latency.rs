@@ -121,7 +121,7 @@ pub struct LatencyBin {
 
 impl LatencyBin {
     /// Half of it as a share of its middle from which on it is told as a range.
-    const WIDE: f64 = 0.01;
+    pub const WIDE: f64 = 0.01;
 
     /// The value that stands for it, ns: its middle.
     pub fn middle_ns(&self) -> u64 {

@@ -185,8 +185,8 @@ pub struct WorkloadTable {
     /// The section of a fio job file of which it is one job among several workloads: the name in fio's JSON.
     /// Default: its own name.
     pub section: Option<String>,
-    /// The section whose row in fio's JSON holds this workload as well, where fio reports sections as one
-    /// (`group_reporting`). Default: a row of its own.
+    /// The first workload of the row in fio's JSON that holds this one as well, where fio reports sections as one
+    /// (`group_reporting`); the first names itself. Default: a row of its own.
     pub reported_with: Option<String>,
     /// A recorded trace, like { file = "web_0.csv" }: operations, sizes, offsets and times are its own. Default:
     /// none.

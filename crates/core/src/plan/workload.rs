@@ -24,7 +24,7 @@ pub struct WorkloadPlan {
     /// The section of a fio job file of which it is one job among several workloads; fio's JSON calls all of them so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
-    /// The section whose row in fio's JSON holds this workload as well; absent = it has its own.
+    /// The first workload of the row in fio's JSON that holds this one as well; absent = it has a row of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_with: Option<String>,
     /// A recorded trace; mix, sizes and arrival are its own then.

@@ -268,27 +268,21 @@ fn point(number: &dyn Fn(&str) -> Result<Option<f64>>) -> Result<ImportedOp> {
 
 pub fn read_summary(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Ns)?;
-    let mut text = String::new();
-    while let Some(line) = source.next_line()? {
-        text.push_str(line);
-        text.push('\n');
-    }
-    let summary: Summary = serde_json::from_str(&text)
-        .map_err(|e| source.bad_json("the summary of Taillight is damaged", e))?;
+    let summary: Summary = source.json("the summary of Taillight is damaged")?;
     let each = summary.workloads.iter().flat_map(|done| &done.ops);
     let scheduled = each
         .filter(|(op, _)| !op.is_part())
         .map(|(_, totals)| totals.latencies.main_kind() == LatencyKind::Response)
         .collect();
-    let workload = |(done, group): (&taillight_rundir::summary::WorkloadSummary, u32)| {
+    let workload = |done: &taillight_rundir::summary::WorkloadSummary| {
         let ops = done.ops.iter().filter(|(op, _)| !op.is_part());
         let ops = ops.map(|(op, totals)| (*op, imported(totals))).collect();
-        let figures = ImportedWorkload { name: done.name.clone(), group, ops };
+        let figures = ImportedWorkload { name: done.name.clone(), group: 0, ops };
         ForeignWorkload { figures, random: false, workers: 0, depth: 0, block: 0 }
     };
     ForeignResult {
         version: Some(summary.taillight.clone()),
-        workloads: summary.workloads.iter().map(|done| workload((done, 0))).collect(),
+        workloads: summary.workloads.iter().map(workload).collect(),
         ..foreign(source, &scheduled)
     }
     .run(source)

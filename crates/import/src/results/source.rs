@@ -144,6 +144,16 @@ impl<'a> ResultSource<'a> {
         }
     }
 
+    /// All lines that are left, as JSON. Errors: as [`Self::bad_json`], and those of a line.
+    pub fn json<T: serde::de::DeserializeOwned>(&mut self, what: &str) -> Result<T> {
+        let mut text = String::new();
+        while let Some(line) = self.next_line()? {
+            text.push_str(line);
+            text.push('\n');
+        }
+        serde_json::from_str(&text).map_err(|e| self.bad_json(what, e))
+    }
+
     /// What the result says of its unit holds. Errors: `Usage` where `--unit` says another.
     pub fn says_unit(&self, own: ResultUnit) -> Result<()> {
         match self.unit {

@@ -303,13 +303,7 @@ struct WarpThroughput {
 
 pub fn read_aggregates(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Ms)?;
-    let mut text = String::new();
-    while let Some(line) = source.next_line()? {
-        text.push_str(line);
-        text.push('\n');
-    }
-    let all: WarpAggregates = serde_json::from_str(&text)
-        .map_err(|e| source.bad_json("the JSON of warp is damaged", e))?;
+    let all: WarpAggregates = source.json("the JSON of warp is damaged")?;
     let mut notes = vec![
         "percentiles of warp's JSON are averages over 10 s and clients, and are not read: keep every request with --full"
             .to_owned(),

@@ -168,7 +168,7 @@ fn rates(runs: &[(&str, &Summary)]) -> CardLine {
 }
 
 /// Both ends, or one where they are written alike; the unit once where they share it.
-fn range(lo: &str, hi: &str) -> String {
+pub(super) fn range(lo: &str, hi: &str) -> String {
     match (lo == hi, lo.rsplit_once(' '), hi.rsplit_once(' ')) {
         (true, ..) => lo.to_owned(),
         (_, Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {hi}"),

@@ -5,6 +5,7 @@ use taillight_rundir::Summary;
 use taillight_rundir::latency::{Latency, LatencySource, Quantile};
 use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 
+use super::first::range;
 use super::{AnalysedRun, hosts, wrong_blocks};
 use crate::format;
 use crate::table::{Cell, Table, Tone};
@@ -268,11 +269,7 @@ fn same(lo: u64, hi: u64) -> bool {
 
 /// `1.70 to 2.20 ms`: the unit once when both ends share it.
 fn between(lo: u64, hi: u64) -> String {
-    let (lo, hi) = (format::duration_ns(lo), format::duration_ns(hi));
-    match (lo.rsplit_once(' '), hi.rsplit_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {hi}"),
-        _ => format!("{lo} to {hi}"),
-    }
+    range(&format::duration_ns(lo), &format::duration_ns(hi))
 }
 
 /// `29,956 I/Os (4 min)`: the time at the rate of this run.

@@ -1,6 +1,7 @@
 //! Words for where figures come from: nothing that Taillight did not measure is told as if it had.
 
 use taillight_core::units::readable::foreign;
+use taillight_rundir::latency::LatencyBin;
 use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
 
 use super::format;
@@ -67,16 +68,13 @@ pub fn overhead(origin: &RunOrigin) -> Option<&'static str> {
     }
 }
 
-/// From here on the bin itself is told.
-const WIDE: f64 = 0.01;
-
 fn known(fidelity: Fidelity, error: f64) -> String {
     match fidelity {
         Fidelity::EveryIo => "has every I/O".to_owned(),
         Fidelity::Bins if error == 0.0 => {
             "has counts by bins and percentiles of its own".to_owned()
         }
-        Fidelity::Bins if error < WIDE => {
+        Fidelity::Bins if error < LatencyBin::WIDE => {
             format!("has counts by bins: a percentile may be {:.1} % off", 100.0 * error)
         }
         Fidelity::Bins => "has counts by bins: a percentile is the bin that it lies in".to_owned(),

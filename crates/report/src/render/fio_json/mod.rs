@@ -60,12 +60,9 @@ fn job(
     let sync = syncs(&ops);
     let mut reads = direction(OpKind::Read);
     let writes = |w: &&WorkloadPlan| w.mix.iter().any(|part| part.op == OpKind::Write);
-    if row.len() == all.len() || all.iter().filter(writes).count() == 1 {
-        row.iter()
-            .map(|(_, plan)| *plan)
-            .find(writes)
-            .into_iter()
-            .for_each(|plan| checked(&mut reads, plan, of));
+    let known = row.len() == all.len() || all.iter().filter(writes).count() == 1;
+    if let Some(writer) = row.iter().map(|(_, plan)| *plan).find(writes).filter(|_| known) {
+        checked(&mut reads, writer, of);
     }
     json!({
         "jobname": name_of_row(plan, all),

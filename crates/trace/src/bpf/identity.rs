@@ -8,20 +8,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use taillight_core::secret::masked_command;
 use taillight_machine::Sys;
 
 use super::layout::{self, ThreadSeen};
+use super::look_ups::LookUps;
 
 /// Threads looked up at most: those of a busy machine for days, in some MiB.
 const THREADS_MAX: usize = 16_384;
-/// Threads that wait to be looked up, at most.
-const QUEUE: usize = 1024;
-/// How long the end waits for look-ups that hang.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of a command line that are kept.
 const COMMAND_MAX: usize = 256;
 /// A tick of `/proc/PID/stat`, ns, on every Linux that runs this.
@@ -38,10 +33,7 @@ pub struct ProcessFacts {
 #[derive(Debug)]
 pub struct SeenThreads {
     known: BTreeMap<ThreadSeen, ProcessFacts>,
-    /// Whom to look up; none when nobody does.
-    asked: Option<Sender<ThreadSeen>>,
-    answers: Receiver<(ThreadSeen, ProcessFacts)>,
-    unanswered: u64,
+    look_ups: LookUps<ThreadSeen, (ThreadSeen, ProcessFacts)>,
     /// Threads that found the queue full, or were too many.
     missed: u64,
     /// The latter, by number and begin.
@@ -51,23 +43,10 @@ pub struct SeenThreads {
 impl SeenThreads {
     /// Starts the thread that looks up.
     pub fn begin(sys: Sys) -> SeenThreads {
-        let (asked, questions) = bounded::<ThreadSeen>(QUEUE);
-        let (answer, answers) = unbounded();
-        let body = move || {
-            for seen in questions {
-                let facts = look_up(&seen, &sys).unwrap_or_default();
-                if answer.send((seen, facts)).is_err() {
-                    return;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("trace-names".to_owned()).spawn(body);
-        let asked = thread.ok().map(|_| asked);
+        let find = move |seen: ThreadSeen| (seen, look_up(&seen, &sys).unwrap_or_default());
         SeenThreads {
             known: BTreeMap::new(),
-            asked,
-            answers,
-            unanswered: 0,
+            look_ups: LookUps::begin("trace-names", find),
             missed: 0,
             beyond: BTreeSet::new(),
         }
@@ -85,33 +64,18 @@ impl SeenThreads {
             return;
         }
         self.known.insert(*seen, ProcessFacts::default());
-        match self.asked.as_ref().map(|asked| asked.try_send(*seen)) {
-            Some(Ok(())) => self.unanswered += 1,
-            _ => self.missed += 1,
-        }
+        self.missed += u64::from(!self.look_ups.ask(*seen));
     }
 
     /// Takes what was looked up since.
     pub fn settle(&mut self) {
-        while let Ok((seen, facts)) = self.answers.try_recv() {
-            self.answered(seen, facts);
-        }
+        self.known.extend(self.look_ups.settle());
     }
 
     /// Waits for what was asked last, not for long. How many threads nobody looked up.
     pub fn end(&mut self) -> u64 {
-        self.asked = None;
-        let until = Instant::now() + PATIENCE;
-        while self.unanswered > 0 {
-            let Ok((seen, facts)) = self.answers.recv_deadline(until) else { break };
-            self.answered(seen, facts);
-        }
-        self.missed + self.unanswered
-    }
-
-    fn answered(&mut self, seen: ThreadSeen, facts: ProcessFacts) {
-        self.unanswered -= 1;
-        self.known.insert(seen, facts);
+        self.known.extend(self.look_ups.end());
+        self.missed + self.look_ups.unanswered
     }
 
     pub fn get(&self, seen: &ThreadSeen) -> ProcessFacts {
@@ -167,7 +131,10 @@ fn cgroup(groups: &str) -> Option<Arc<str>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::bpf::look_ups::QUEUE;
     use crate::host::testing::put;
 
     fn seen(comm: &str, start: u64) -> ThreadSeen {
@@ -235,7 +202,7 @@ mod tests {
     fn threads_beyond_what_is_kept_are_counted_once() {
         let home = tempfile::tempdir().unwrap();
         let mut threads = SeenThreads::begin(Sys::at(home.path()));
-        threads.asked = None;
+        threads.look_ups.questions = None;
         for round in 0..2 {
             for tid in 1..=THREADS_MAX as u32 + 5 {
                 threads.note(&ThreadSeen { tid, ..seen("x", 0) });

@@ -10,6 +10,7 @@ mod identity;
 mod kept;
 mod kernel_cast;
 mod layout;
+mod look_ups;
 mod probe;
 mod programs;
 mod session;

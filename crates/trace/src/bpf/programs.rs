@@ -227,10 +227,7 @@ pub fn load(
             .with("why", why)
             .hint(hint(&Sys::default(), &TRACING)));
     }
-    let attached_in = attaching.elapsed();
-    let (mut programs, ring) = share(ebpf, config.watch, ready, info, issue)?;
-    programs.attached_in = attached_in;
-    Ok((programs, ring))
+    share(ebpf, config.watch, ready, info, issue, attaching.elapsed())
 }
 
 pub(super) fn types(sys: &Sys) -> Result<Btf> {
@@ -427,16 +424,14 @@ impl LoadedPrograms {
 
     /// CPU time of all programs since they were loaded, as far as the kernel measured it, ns.
     pub fn spent_ns(&self) -> Option<u64> {
-        let ebpf = self.ebpf.lock().ok()?;
-        // Those that were not loaded have no time.
-        let infos = ebpf.programs().filter_map(|(_, p)| p.info().ok());
-        Some(infos.map(|i| i.run_time().as_nanos() as u64).sum())
+        self.spent_by("")
     }
 
     /// The same of those whose name begins so.
     pub fn spent_by(&self, prefix: &str) -> Option<u64> {
         let ebpf = self.ebpf.lock().ok()?;
         let own = ebpf.programs().filter(|(name, _)| name.starts_with(prefix));
+        // Those that were not loaded have no time.
         let infos = own.filter_map(|(_, p)| p.info().ok());
         Some(infos.map(|i| i.run_time().as_nanos() as u64).sum())
     }
@@ -459,6 +454,7 @@ fn share(
     ready: Vec<&'static TraceProgram>,
     info: Vec<ProgramInfo>,
     issue: IssueStamps,
+    attached_in: Duration,
 ) -> Result<(LoadedPrograms, EventRing)> {
     let no = |what: &'static str| move || Error::internal("a map is missing").with("map", what);
     let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
@@ -475,7 +471,7 @@ fn share(
         ready: Mutex::new(ready),
         issue: Mutex::new(issue),
         info,
-        attached_in: Duration::ZERO,
+        attached_in,
     };
     Ok((programs, RingBuf::try_from(ring).map_err(unusable)?))
 }

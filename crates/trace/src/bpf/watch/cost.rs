@@ -3,6 +3,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -60,14 +61,19 @@ pub struct WatchCost {
     time: Duration,
     /// Most of a CPU, as a share.
     most: Option<f64>,
-    too_dear: bool,
+    too_dear: Arc<AtomicBool>,
 }
 
 impl WatchCost {
-    pub fn new(programs: Arc<LoadedPrograms>, most: Option<f64>) -> WatchCost {
+    /// `too_dear` is set where they cost more than `most` with all parts left out.
+    pub fn new(
+        programs: Arc<LoadedPrograms>,
+        most: Option<f64>,
+        too_dear: Arc<AtomicBool>,
+    ) -> WatchCost {
         let next = Instant::now() + COUNTED;
         let (ns, operations, time) = (0, 0, Duration::ZERO);
-        WatchCost { programs, open: None, next, ns, operations, time, most, too_dear: false }
+        WatchCost { programs, open: None, next, ns, operations, time, most, too_dear }
     }
 
     fn calls(&self) -> u64 {
@@ -118,7 +124,7 @@ impl WatchCost {
             Some(part) => {
                 self.programs.counters.get(C_LEFT_OUT).fetch_or(part.bit(), Relaxed);
             }
-            None => self.too_dear = true,
+            None => self.too_dear.store(true, Relaxed),
         }
     }
 
@@ -127,11 +133,6 @@ impl WatchCost {
         let bits = self.programs.counters.get(C_LEFT_OUT).load(Relaxed);
         let all = [WatchPart::Waits, WatchPart::Others].into_iter();
         all.filter(|part| bits & part.bit() != 0).collect()
-    }
-
-    /// They cost too much with all parts left out.
-    pub fn is_too_dear(&self) -> bool {
-        self.too_dear
     }
 
     /// CPU time per operation, ns, and as a share of a CPU.

@@ -1,24 +1,20 @@
-//! Which files watched operations were on: a number for each, and its path while the program has it open. Look-ups have a
-//! thread of their own: `/proc` waits for locks of the program's memory, which the program may hold while storage stalls.
+//! Which files watched operations were on: a number for each, and its path while the program has it open.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use taillight_machine::Sys;
 use taillight_machine::block::{BlockDevice, DeviceNumber};
 
 use super::told::CallFacts;
 use crate::bpf::layout::device;
+use crate::bpf::look_ups::LookUps;
 
 /// Files that get a number of their own.
 const FILES_MAX: usize = 4096;
 /// Descriptors of a process that are looked at.
 const DESCRIPTORS_MAX: usize = 4096;
-/// Files that wait to be looked up, and how long the end waits for that.
-const QUEUE: usize = 1024;
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Of a file that was not found it is asked again after this time.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -48,10 +44,7 @@ pub struct SeenFiles {
     list: Vec<SeenFile>,
     numbers: BTreeMap<(u32, u64), u16>,
     asked: BTreeMap<u16, Instant>,
-    /// What to look up; none when nobody does.
-    questions: Option<Sender<(u16, CallFacts)>>,
-    answers: Receiver<(u16, Option<PathBuf>)>,
-    unanswered: u64,
+    look_ups: LookUps<(u16, CallFacts), (u16, Option<PathBuf>)>,
 }
 
 impl Default for SeenFiles {
@@ -63,47 +56,32 @@ impl Default for SeenFiles {
 impl SeenFiles {
     /// Starts the thread that looks up.
     fn begin(sys: Sys) -> SeenFiles {
-        let (asked, questions) = bounded::<(u16, CallFacts)>(QUEUE);
-        let (answer, answers) = unbounded();
-        let body = move || {
-            for (number, facts) in questions {
-                if answer.send((number, find(&facts, &sys))).is_err() {
-                    return;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("trace-files".to_owned()).spawn(body);
+        let find = move |(number, facts): (u16, CallFacts)| (number, find(&facts, &sys));
         SeenFiles {
             list: vec![SeenFile { dev: 0, inode: 0, path: None }],
             numbers: BTreeMap::new(),
             asked: BTreeMap::new(),
-            questions: thread.ok().map(|_| asked),
-            answers,
-            unanswered: 0,
+            look_ups: LookUps::begin("trace-files", find),
         }
     }
 
     /// Takes what was looked up since.
     pub fn settle(&mut self) {
-        while let Ok((number, path)) = self.answers.try_recv() {
-            self.answered(number, path);
-        }
+        let new = self.look_ups.settle();
+        self.answered(new);
     }
 
     /// Waits for what was asked last, not for long.
     pub fn end(&mut self) {
-        self.questions = None;
-        let until = Instant::now() + PATIENCE;
-        while self.unanswered > 0 {
-            let Ok((number, path)) = self.answers.recv_deadline(until) else { break };
-            self.answered(number, path);
-        }
+        let last = self.look_ups.end();
+        self.answered(last);
     }
 
-    fn answered(&mut self, number: u16, path: Option<PathBuf>) {
-        self.unanswered -= 1;
-        if let Some(file) = self.list.get_mut(usize::from(number)).filter(|_| path.is_some()) {
-            file.path = path;
+    fn answered(&mut self, answers: Vec<(u16, Option<PathBuf>)>) {
+        for (number, path) in answers.into_iter().filter(|(_, path)| path.is_some()) {
+            if let Some(file) = self.list.get_mut(usize::from(number)) {
+                file.path = path;
+            }
         }
     }
 
@@ -136,8 +114,7 @@ impl SeenFiles {
         let recently = self.asked.get(&number).is_some_and(|at| at.elapsed() < AGAIN);
         if !known && !recently {
             self.asked.insert(number, Instant::now());
-            let question = |asked: &Sender<_>| asked.try_send((number, facts.clone())).is_ok();
-            self.unanswered += u64::from(self.questions.as_ref().is_some_and(question));
+            self.look_ups.ask((number, facts.clone()));
         }
         Some(number)
     }

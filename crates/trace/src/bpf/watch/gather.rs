@@ -101,7 +101,7 @@ pub struct WatchedRun {
     pub record: Vec<RecordedCall>,
 }
 
-/// An operation that was not slow, as it can be replayed.
+/// An operation as it can be replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordedCall {
     pub worker: u16,
@@ -115,12 +115,12 @@ pub struct RecordedCall {
 }
 
 impl RecordedCall {
-    fn of(io: &TracedIo, facts: &CallFacts, file: Option<u16>) -> RecordedCall {
+    pub(super) fn of(io: &TracedIo, errno: i32, file: Option<u16>) -> RecordedCall {
         RecordedCall {
             worker: io.worker,
             op: io.op,
             file: file.unwrap_or(0),
-            errno: u16::try_from(facts.errno).unwrap_or(0),
+            errno: u16::try_from(errno).unwrap_or(0),
             offset: io.offset,
             size: io.size,
             submit: io.submit,
@@ -145,7 +145,6 @@ impl RecordedCall {
 /// Gathers until it is told to stop.
 pub fn gather(inputs: WatchInputs) -> WatchedRun {
     let WatchInputs { programs, symbols, mut ring, known, stop, watch, spill, keep, .. } = inputs;
-    let (max_cost, too_dear) = (inputs.max_cost, inputs.too_dear);
     let mut tail = TraceTail::new(watch, symbols, None);
     let recording = programs.counters.get(C_RECORD).load(Relaxed) != 0;
     let mut kept = Gathered {
@@ -159,12 +158,11 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
         keep,
     };
     let mut disks = FoundDisks::new(&programs);
-    let mut cost = WatchCost::new(programs, max_cost);
+    let mut cost = WatchCost::new(programs, inputs.max_cost, inputs.too_dear);
     let mut forgot = Instant::now();
     loop {
         let last = stop.load(Relaxed);
         cost.step(last);
-        too_dear.fetch_or(cost.is_too_dear(), Relaxed);
         kept.all.threads.settle();
         kept.known.lock().unwrap_or_else(PoisonError::into_inner).files.settle();
         while let Some(item) = ring.next() {
@@ -231,7 +229,7 @@ impl Gathered {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let file = known.files.number(&told.facts);
             if (record.len() + 1) * size_of::<RecordedCall>() <= self.keep {
-                record.push(RecordedCall::of(&told.io, &told.facts, file));
+                record.push(RecordedCall::of(&told.io, told.facts.errno, file));
             } else {
                 self.lost += 1;
             }

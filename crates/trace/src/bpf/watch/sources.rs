@@ -2,13 +2,12 @@
 
 use std::io;
 
-use taillight_core::{Error, OpKind, Record, Result, Stamp, Status};
+use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::RunDir;
 use taillight_rundir::ios::{IosWriter, RowKey};
 
 use super::gather::{KnownCalls, RecordedCall};
 use crate::bpf::collect::CollectedTrace;
-use crate::bpf::traced_io::TracedIo;
 use taillight_rundir::layers::flags;
 
 /// Why the file is not written.
@@ -42,33 +41,18 @@ pub fn write_ios(
             return Ok(());
         }
         while let Some(r) = record.next_if(|r| (r.worker, r.submit) < (io.worker, io.submit)) {
-            rows.push(r.worker, &r.record()).map_err(Unwritten::Here)?;
+            rows.push(&r).map_err(Unwritten::Here)?;
         }
-        rows.push(io.worker, &slow_record(io, known)).map_err(Unwritten::Here)
+        let call = known.get(io.worker, io.submit);
+        let (errno, file) = call.map_or((0, None), |call| (call.facts.errno, call.file));
+        rows.push(&RecordedCall::of(io, errno, file)).map_err(Unwritten::Here)
     });
     match written {
-        Ok(()) => record.try_for_each(|r| rows.push(r.worker, &r.record()))?,
+        Ok(()) => record.try_for_each(|r| rows.push(&r))?,
         Err(Unwritten::Here(e)) => return Err(e),
         Err(Unwritten::Lost(e)) => return Err(lost(e)),
     }
     rows.writer.finish()
-}
-
-fn slow_record(io: &TracedIo, known: &KnownCalls) -> Record {
-    let call = known.get(io.worker, io.submit);
-    Record {
-        op: io.op,
-        target: call.and_then(|c| c.file).unwrap_or(0),
-        offset: (io.op as u8 <= 1).then_some(io.offset),
-        size: io.size,
-        submit: Stamp(io.submit),
-        complete: Stamp(io.complete),
-        status: call.map_or(Status::OK, |c| match c.facts.errno {
-            errno if errno > 0 => Status::errno(errno),
-            _ => Status::OK,
-        }),
-        ..Record::default()
-    }
 }
 
 /// Rows of the file, each under its worker and the workload that its kind of operation is.
@@ -79,11 +63,12 @@ struct CallRows<'a> {
 }
 
 impl CallRows<'_> {
-    fn push(&mut self, worker: u16, record: &Record) -> Result<()> {
-        let workload = self.workloads.iter().position(|op| *op == record.op).unwrap_or(0) as u16;
+    fn push(&mut self, call: &RecordedCall) -> Result<()> {
+        let worker = call.worker;
+        let workload = self.workloads.iter().position(|op| *op == call.op).unwrap_or(0) as u16;
         if self.last.replace((worker, workload)) != Some((worker, workload)) {
             self.writer.begin(RowKey { phase: "measure", workload, worker });
         }
-        self.writer.push(record)
+        self.writer.push(&call.record())
     }
 }

@@ -27,7 +27,7 @@ const BEHIND: usize = 8;
 const HOPS: u32 = 4;
 
 /// What a thread was seen to do in a time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
     /// An operation.
     Operation,
@@ -145,19 +145,25 @@ impl Waits {
             }
             let (from, wake, _) = wait.at;
             let length = (wake - from).max(1);
-            let covered = wait.by.map_or(0, |by| self.covered(by, (from, wake), HOPS));
-            let idle = wait.by.map_or(0, |by| self.idle(by, (from, wake), HOPS));
-            let enough = covered * 4 >= length * 3;
-            if enough && (wait.lock || self.few(&wait, length)) {
+            let behind = |doing| {
+                let by = |by| self.parts(by, (from, wake), HOPS, doing);
+                wait.by.map_or_else(Vec::new, by)
+            };
+            let mut operations = behind(Doing::Operation);
+            if !wait.lock {
+                operations.sort_unstable_by_key(|(from, to)| from - to);
+                operations.truncate(BEHIND);
+            }
+            if union(operations) * 4 >= length * 3 {
                 self.counts.carried += 1;
-            } else if wait.lock && idle * 2 < length {
+            } else if wait.lock && union(behind(Doing::Idle)) * 2 < length {
                 self.counts.locks += 1;
             } else {
                 self.counts.others += 1;
-                let longest = LongestWait { ns, whose: wait.whose, by_whom: wait.by_whom };
-                let longer = self.counts.longest_other.is_none_or(|before| before.ns < ns);
-                self.counts.longest_other =
-                    if longer { Some(longest) } else { self.counts.longest_other };
+                let longest = &mut self.counts.longest_other;
+                if longest.is_none_or(|before| before.ns < ns) {
+                    *longest = Some(LongestWait { ns, whose: wait.whose, by_whom: wait.by_whom });
+                }
                 continue;
             }
             self.tokens += 1;
@@ -166,42 +172,15 @@ impl Waits {
         told
     }
 
-    /// For how long a thread was in operations in a time, itself or by way of those that it waited for.
-    fn covered(&self, worker: u16, time: (i64, i64), hops: u32) -> i64 {
-        union(self.parts(worker, time, hops, &|doing| matches!(doing, Doing::Operation)))
-    }
-
-    /// Whether few operations cover a wait.
-    fn few(&self, wait: &EndedWait, length: i64) -> bool {
-        let operations = |by| {
-            let time = (wait.at.0, wait.at.1);
-            self.parts(by, time, HOPS, &|doing| matches!(doing, Doing::Operation))
-        };
-        let mut parts = wait.by.map_or_else(Vec::new, operations);
-        parts.sort_unstable_by_key(|(from, to)| from - to);
-        parts.truncate(BEHIND);
-        union(parts) * 4 >= length * 3
-    }
-
-    /// For how long it waited for the world outside.
-    fn idle(&self, worker: u16, time: (i64, i64), hops: u32) -> i64 {
-        union(self.parts(worker, time, hops, &|doing| matches!(doing, Doing::Idle)))
-    }
-
-    fn parts(
-        &self,
-        worker: u16,
-        (from, to): (i64, i64),
-        hops: u32,
-        of: &dyn Fn(Doing) -> bool,
-    ) -> Vec<(i64, i64)> {
+    /// Times in which a thread did this, itself or by way of those that it waited for.
+    fn parts(&self, worker: u16, (from, to): (i64, i64), hops: u32, of: Doing) -> Vec<(i64, i64)> {
         let mut parts = Vec::new();
         for ((begin, end), doing) in self.times.get(&worker).into_iter().flatten() {
             let part = ((*begin).max(from), (*end).min(to));
             match doing {
                 _ if part.0 >= part.1 => {}
                 Doing::Wait(by) if hops > 1 => parts.extend(self.parts(*by, part, hops - 1, of)),
-                doing if of(*doing) => parts.push(part),
+                doing if *doing == of => parts.push(part),
                 _ => {}
             }
         }

@@ -1,7 +1,7 @@
 //! The calls of driver `metadata` in a bare loop: create, stat, open-read-close and unlink of numbered files in one
 //! directory. It takes no time of an operation and keeps nothing.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -34,20 +34,18 @@ pub fn main(args: &[&str]) -> Result<()> {
     let at = OwnedFd::from(std::fs::File::open(path)?);
     let mut data = vec![0x5A; bytes];
     let mut run = |what: &str| -> Result<()> {
-        let mut name = FileName::new()?;
+        let mut name = FileName::new();
         for number in 0..files {
             one(what, &at, name.of(number)?, &mut data)?;
         }
         Ok(())
     };
-    let took = {
-        if *what != "create" {
-            run("create")?;
-        }
-        let start = Instant::now();
-        run(what)?;
-        start.elapsed().as_secs_f64()
-    };
+    if *what != "create" {
+        run("create")?;
+    }
+    let start = Instant::now();
+    run(what)?;
+    let took = start.elapsed().as_secs_f64();
     if *what != "unlink" {
         run("unlink")?;
     }
@@ -62,9 +60,8 @@ struct FileName {
 }
 
 impl FileName {
-    fn new() -> Result<FileName> {
-        let bytes = CString::new(PREFIX)?.into_bytes();
-        Ok(FileName { bytes })
+    fn new() -> FileName {
+        FileName { bytes: PREFIX.into() }
     }
 
     fn of(&mut self, number: u64) -> Result<&CStr> {

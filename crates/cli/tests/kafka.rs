@@ -315,6 +315,7 @@ fn proof() {
             "load": load.name, "acks": load.acks, "linger": format!("{} ms", load.linger_ms), "pairs": pairs,
             "ours": median(own).round(), "theirs": median(other).round(),
             "rate": spread(&rates), "mean": load.rate.map(|_| spread(&means)),
+            "build": if cfg!(debug_assertions) { "unoptimised" } else { "release" },
         });
         println!("{line}");
         lines += &format!("{line}\n");

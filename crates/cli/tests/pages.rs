@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::common::traced::{Run, map, no_block_log};
+use crate::common::traced::{Run, lab, map, no_block_log};
 use crate::common::{manifest, scratch};
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use taillight_core::OpKind;
 use taillight_lab::blocklog::{BlockEvent, BlockEventKind, BlockLog};
-use taillight_lab::cleanup::{LabLock, Undo, set};
+use taillight_lab::cleanup::{Undo, set};
 use taillight_lab::stage::{LoopDevice, image};
 use taillight_rundir::layers::{EARLIER_ROUNDS, LayerKind, LayerRow, flags, read_layers};
 
@@ -387,7 +387,7 @@ fn a_read_has_the_parts_that_it_asked_for() {
         eprintln!("skipped: {why}");
         return;
     }
-    let _lab = LabLock::enter().expect("the only lab");
+    let _lab = lab();
     let begin = std::time::Instant::now();
     for kind in ["ext4", "xfs"] {
         let mut stage = Stage::new(kind);

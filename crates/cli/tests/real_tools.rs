@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use taillight_s3test::free_port;
 
-use crate::common::{self, run_line, scratch, summary, text};
+use crate::common::{self, Ended, run_line, scratch, summary, text};
 
 /// Runs a program in `dir`; none where it is not installed, which is said.
 fn tool(test: &str, dir: &Path, words: &[&str]) -> Option<Output> {
@@ -103,16 +103,6 @@ fn what_fio_writes_of_one_run_agrees_with_itself() {
     imported(at, "l_iops.1.log", "");
 }
 
-/// A program that is ended with the test, however that ends.
-struct Ended(std::process::Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// They had "no operation": their figures stand at other places of the JSON.
 #[test]
 fn clients_of_fio_and_unified_directions_have_their_operations() {
@@ -129,7 +119,7 @@ fn clients_of_fio_and_unified_directions_have_their_operations() {
     assert_eq!(summary(at, "mixed")["ops"]["read"]["count"], 1024);
     let job = "[a]\nioengine=null\nsize=4m\nbs=4k\nrw=randrw\n[b]\nstonewall\nioengine=null\nsize=4m\nbs=4k\nrw=write\n";
     std::fs::write(at.join("job.fio"), job).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let server = Command::new("fio")
         .arg(format!("--server=127.0.0.1,{port}"))
         .current_dir(at)

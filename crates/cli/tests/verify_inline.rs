@@ -7,12 +7,11 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 use crate::common::blocks::{BLOCK, sealed};
 use crate::common::liar::{Lie, LyingServer};
-use crate::common::{json, run, run_job, scratch, start};
+use crate::common::{Ended, json, run, run_job, scratch, start};
 use serde_json::{Value, json};
 
 const BLOCKS: u64 = 256;
@@ -55,21 +54,11 @@ access = "sequential"
 arrival = { kind = "constant", rate = "1000/s" }
 "#;
 
-/// A run that is going on; ended by its id if the test does not wait for it.
-struct Going(Child);
-
-impl Drop for Going {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts the job and damages its file when all is written. False when this machine was so slow that
 /// the reader may have had no time left to see it.
 fn damaged_in_time(dir: &Path) -> Option<std::process::Output> {
     let begin = Instant::now();
-    let mut going = Going(start(dir, "run job.toml --output out"));
+    let mut going = Ended(start(dir, "run job.toml --output out"));
     let (id, file) = loop {
         if going.0.try_wait().expect("a child").is_some() {
             break None;

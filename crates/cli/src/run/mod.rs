@@ -352,7 +352,7 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
             !stop.stopped()
         })
     };
-    let loaded = if request.rank.is_none_or(RankSeat::loads) { load() } else { Ok(0) };
+    let loaded = if request.rank.is_none_or(|seat| seat.loads(plan)) { load() } else { Ok(0) };
     live.end();
     let loaded = match request.rank {
         None => loaded,

@@ -273,9 +273,8 @@ impl RankSeat {
     }
 
     /// Whether it loads what is missing: of what all share rank 0 does.
-    pub fn loads(&self) -> bool {
-        self.rank == 0
-            || job::plan_of_text(&self.order.plan).is_ok_and(|plan| plan.run.share.is_own())
+    pub fn loads(&self, plan: &Plan) -> bool {
+        self.rank == 0 || plan.run.share.is_own()
     }
 
     /// Whether it kept every I/O.

@@ -53,7 +53,9 @@ impl WatchLines {
     /// Takes up what was seen, and writes what that tells of the operations before.
     pub fn seen(&mut self, rows: Vec<LayerRow>, more: u64) {
         let causes = self.so_far.look(rows, more, i64::MIN);
-        self.shown.iter().for_each(|live| live.slow(causes.clone()));
+        if let Some(live) = &self.shown {
+            live.slow(causes);
+        }
         let mut judged = self.so_far.judged();
         judged.sort_by_key(|j| j.verdict.slow.complete_ns);
         let hidden = judged.len().saturating_sub(LINES_MAX) as u64 + more;

@@ -109,10 +109,12 @@ impl Asked {
         let keep = value::<ByteSize>("--keep", args.keep.as_deref())?;
         let op = args.op.as_ref().map(judged).transpose()?;
         let ceiling = args.ceiling.as_deref().map(ceiling_parts).transpose()?;
+        let top = ("the slowest part is a share of at most 10%", "like --top 0.1%");
+        let cost = ("what it may cost is a share of a CPU", "like --max-cost 2%");
         let unsaid = if args.top.is_some() { TOP_FROM_NS } else { SLOWER_NS };
         Ok(Asked {
             slower_ns: slower.map_or(unsaid, |s| s.0.max(1)),
-            top: args.top.as_deref().map(share).transpose()?,
+            top: args.top.as_deref().map(|t| share(t, ("--top", 10.0), top)).transpose()?,
             length: length.map(|l| Duration::from_nanos(l.0)),
             ceiling: ceiling.map(|(time, at)| AskedCeiling {
                 time: time.into(),
@@ -121,7 +123,11 @@ impl Asked {
             }),
             keep: keep.map_or(KEEP, |k| k.0),
             hashed: args.record && !args.names,
-            max_cost: args.max_cost.as_deref().map(cost_share).transpose()?,
+            max_cost: args
+                .max_cost
+                .as_deref()
+                .map(|t| share(t, ("--max-cost", 100.0), cost))
+                .transpose()?,
         })
     }
 }
@@ -132,24 +138,15 @@ fn value<T: FromStr<Err = String>>(flag: &'static str, text: Option<&str>) -> Re
     text.map(read).transpose()
 }
 
-/// A share like `0.1%`.
-fn share(text: &str) -> Result<f64> {
+/// A share like `0.1%`, of at most `most` percent.
+fn share(
+    text: &str,
+    (flag, most): (&'static str, f64),
+    (what, like): (&'static str, &'static str),
+) -> Result<f64> {
     let number = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
-    number.filter(|n| *n > 0.0 && *n <= 10.0).map(|n| n / 100.0).ok_or_else(|| {
-        Error::usage("the slowest part is a share of at most 10%")
-            .with("--top", text)
-            .hint("like --top 0.1%")
-    })
-}
-
-/// A share of a CPU.
-fn cost_share(text: &str) -> Result<f64> {
-    let number = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
-    number.filter(|n| *n > 0.0 && *n <= 100.0).map(|n| n / 100.0).ok_or_else(|| {
-        Error::usage("what it may cost is a share of a CPU")
-            .with("--max-cost", text)
-            .hint("like --max-cost 2%")
-    })
+    let number = number.filter(|n| *n > 0.0 && *n <= most).map(|n| n / 100.0);
+    number.ok_or_else(|| Error::usage(what).with(flag, text).hint(like))
 }
 
 /// What was seen since, as the collector tells it.

@@ -94,6 +94,16 @@ pub fn manifest(dir: &Path, run: &str) -> Value {
     json(&dir.join(run).join("manifest.json"))
 }
 
+/// A program that is ended with the test, however that ends.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts the binary and leaves it to itself.
 pub fn start(dir: &Path, line: &str) -> Child {
     start_as(dir, &[], line)

@@ -32,9 +32,8 @@ impl WitnessReadings {
         let pairs = self.before.iter().filter_map(|before| {
             let same = |it: &&WitnessCount| (&it.source, &it.ops) == (&before.source, &before.ops);
             let after = self.after.iter().find(same)?;
-            let rise = |to: u64, from: u64| to.checked_sub(from);
-            let own = after.own.zip(before.own).and_then(|(to, from)| rise(to, from));
-            let witnessed = rise(after.value, before.value)?;
+            let own = after.own.zip(before.own).and_then(|(to, from)| to.checked_sub(from));
+            let witnessed = after.value.checked_sub(before.value)?;
             counted(before, plan, collected, unfinished).map(|(counted, uncertain)| Witness {
                 source: before.source.clone(),
                 unit: before.unit,

@@ -212,7 +212,7 @@ fn merge(cells: &[Value]) -> Result<String> {
 }
 
 /// Beside Kafka's own tool, in turns.
-const KAFKA: [Column; 7] = [
+const KAFKA: [Column; 8] = [
     ("load", &["load"]),
     ("acks, linger", &["acks", "linger"]),
     ("pairs", &["pairs"]),
@@ -220,6 +220,7 @@ const KAFKA: [Column; 7] = [
     ("kafka-producer-perf-test", &["theirs"]),
     ("rate, ratio", &["rate"]),
     ("mean latency, ratio", &["mean"]),
+    ("build", &["build"]),
 ];
 
 fn kafka(cells: &[Value]) -> Result<String> {

@@ -5,7 +5,7 @@ use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};
 use taillight_core::{Error, Result};
 
-/// Of every element `name` the texts of those elements inside it, unescaped; empty where there is none.
+/// Of every element `name` the texts of those elements inside it, unescaped; an empty string for one that is missing.
 /// Errors: as [`all`].
 pub fn each<const N: usize>(text: &str, name: &str, inside: [&str; N]) -> Result<Vec<[String; N]>> {
     let mut found: Vec<[String; N]> = Vec::new();
@@ -23,14 +23,14 @@ fn malformed(name: &str) -> Error {
     Error::unavailable("the store's listing is not well-formed XML").with("element", name)
 }
 
-/// Texts of all elements `name`, unescaped, in order. Errors: `Unavailable` when the text is not
-/// well-formed: what stands behind the mistake must not be taken for absent.
+/// Texts of all elements `name`, unescaped, in order; `<name/>` has none. Errors: `Unavailable` for a mistake in the
+/// XML and for a text that ends inside any element: what stands behind must not be taken for absent.
 pub fn all(text: &str, name: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     if collect(text, name, &mut found) { Ok(found) } else { Err(malformed(name)) }
 }
 
-/// The text of the first element `name`, as far as the text is XML.
+/// The text of the first element `name`; none where the text stops being XML before the end of that element.
 pub fn first(text: &str, name: &str) -> Option<String> {
     let mut found = Vec::new();
     collect(text, name, &mut found);
@@ -42,14 +42,15 @@ fn collect(text: &str, name: &str, found: &mut Vec<String>) -> bool {
     walk(text, &[name], |_, text| found.extend(text))
 }
 
-/// Shows elements of these names by their number: at its start without a text, at its end with it. False
-/// where the text stops being XML.
+/// Calls `show` with the index in `names` of each element found: at its start without a text, at the next end tag with
+/// the text up to there. False where the text stops being XML, or ends inside an element.
 fn walk(text: &str, names: &[&str], mut show: impl FnMut(usize, Option<String>)) -> bool {
     let mut reader = Reader::from_str(text);
     let mut inside = None::<(usize, String)>;
+    let mut open = 0u64;
     loop {
         let event = match reader.read_event() {
-            Ok(Event::Eof) => return inside.is_none(),
+            Ok(Event::Eof) => return open == 0,
             Ok(event) => event,
             Err(_) => return false,
         };
@@ -60,6 +61,7 @@ fn walk(text: &str, names: &[&str], mut show: impl FnMut(usize, Option<String>))
                 None => return false,
             },
             (Event::Start(tag), _) => {
+                open += 1;
                 if let Some(nth) = names.iter().position(|name| tag.local_name().as_ref() == *name)
                 {
                     show(nth, None);
@@ -67,6 +69,7 @@ fn walk(text: &str, names: &[&str], mut show: impl FnMut(usize, Option<String>))
                 }
             }
             (Event::End(_), _) => {
+                open = open.saturating_sub(1);
                 inside.take().into_iter().for_each(|(nth, text)| show(nth, Some(text)));
             }
             _ => {}
@@ -107,6 +110,7 @@ mod tests {
         assert_eq!(found[0], ["a", "\"1\""]);
         assert_eq!((found.len(), found[1][1].as_str()), (2, ""));
         assert!(each("<L><Contents><Key>a", "Contents", ["Key"]).is_err());
+        assert!(each("<L><Contents><Key>a</Key>", "Contents", ["Key"]).is_err());
     }
 
     #[test]
@@ -118,6 +122,7 @@ mod tests {
             "<L><Key>p/a</Key><Key>p/b < c</Key></L>",
             "<L><Key>p/a</L>",
             "<L><Key>p/a",
+            "<L><Key>p/a</Key>",
         ] {
             let e = all(text, "Key").unwrap_err();
             assert!(e.message().contains("not well-formed"), "{text}: {e}");

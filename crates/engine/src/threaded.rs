@@ -88,6 +88,9 @@ pub fn drive<C: DisciplinedClock, P: Probe>(
     (result, worker.finish())
 }
 
+/// Into its caller, whose frame then holds the worker: a pointer to it would take a register of the loop, which cost
+/// 7 % of the rate on `null`.
+#[inline(always)]
 fn drive_loop<C: DisciplinedClock, P: Probe>(
     worker: &mut Worker<C, P>,
     spin: SpinShare,

@@ -35,14 +35,16 @@ pub use pairs::{DropRule, PairPlan, RunPair, base_first, is_hopeless};
 pub use side::{FoundRuns, SideRun};
 pub use text::{console, context, gate_words, markdown, primary, sentence, table, words};
 
-/// Fewest runs a side that a gate decides by.
+/// Fewest runs a side that a gate decides by. With fewer the gate is undecided, unless
+/// [`GateRequest::single_runs_decide`] is set.
 pub const FEWEST_RUNS: usize = 3;
 
 /// What is asked.
 #[derive(Debug, Clone, Default)]
 pub struct CompareRequest {
-    /// Share up to which a difference counts as none; none = 5 % for rates and percentiles below p99, 10 %
-    /// for p99, 20 % beyond.
+    /// Share within which a figure that is shown to be neither worse nor better can be shown to be equal; a clear
+    /// difference within it is still worse or better. None = 5 % for rates and percentiles below p99, 10 % for p99,
+    /// 20 % beyond.
     pub margin: Option<f64>,
     /// Compare also what is only doubtful.
     pub anyway: bool,
@@ -51,8 +53,9 @@ pub struct CompareRequest {
     pub left_out: Vec<LeftOutRun>,
 }
 
-/// Compares two sides of runs that share nothing. Where they may not be compared the figures are empty and there is no
-/// gate. Errors: `Usage` when no figure is there in every run, or a gate is over one that some run does not have.
+/// Compares two sides of runs that were not made in pairs. Where the sides may not be compared, the figures are empty
+/// and there is no gate. Errors: `Usage` when no figure is there in every run, or a gate is over one that some run does
+/// not have.
 pub fn compare(base: &[SideRun], new: &[SideRun], request: &CompareRequest) -> Result<CompareFile> {
     let (base, new): (Vec<_>, Vec<_>) = (base.iter().collect(), new.iter().collect());
     let mut found = empty(&base, &new, comparable::judge(&base, &new));
@@ -76,8 +79,8 @@ pub fn compare(base: &[SideRun], new: &[SideRun], request: &CompareRequest) -> R
     Ok(found)
 }
 
-/// Compares two sides that were run in pairs, as far as they are. Where they may not be compared, or have
-/// no figure in common, the figures are empty; a gate is undecided then.
+/// Compares two sides that are run in pairs, by the pairs that are complete so far and not dropped. Where the
+/// sides may not be compared, or have no figure in common, the figures are empty; a gate is undecided then.
 pub fn compare_pairs(pairs: &[RunPair], plan: PairPlan, request: &CompareRequest) -> CompareFile {
     let all = || pairs.iter().map(|pair| (&pair.base, &pair.new));
     let (base, new): (Vec<_>, Vec<_>) = all().unzip();
@@ -105,7 +108,7 @@ pub fn plans_comparable(base: &Plan, new: &Plan) -> Comparable {
 }
 
 impl CompareRequest {
-    /// Whether sides of which this is said are compared.
+    /// Whether sides with the verdict in `comparable` are compared.
     pub fn allows(&self, comparable: &Comparable) -> bool {
         match comparable.verdict {
             ComparableVerdict::Yes => true,

@@ -17,9 +17,9 @@ pub(crate) const TWO_SIDED: f64 = 0.025;
 /// A 95 % confidence interval of a percentile, as 1-based ranks from the smallest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ci {
-    /// The value of this rank is at most the true percentile, but in 2.5 % of cases; none with too few I/Os.
+    /// The value of this rank is above the true percentile in at most 2.5 % of cases; none with too few I/Os.
     pub lo_rank: Option<u64>,
-    /// The value of this rank is at least the true percentile, but in 2.5 % of cases; none with too few I/Os.
+    /// The value of this rank is below the true percentile in at most 2.5 % of cases; none with too few I/Os.
     pub hi_rank: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ pub fn quantile_ci(n: u64, pct: &Percentile) -> Ci {
 /// makes a percentile *resolved*: 299 for 99, 2995 for 99.9, and so on.
 ///
 /// Above the median that is the upper bound, below it the lower one. None for 100, and where the
-/// count exceeds 64 bits.
+/// count exceeds 64 bits; no [`Percentile`] is 0.
 #[must_use]
 pub fn needed_one_sided(pct: &Percentile) -> Option<u64> {
     needed(pct, ONE_SIDED)
@@ -50,7 +50,7 @@ pub fn needed_one_sided(pct: &Percentile) -> Option<u64> {
 
 /// I/Os from which the two-sided 95 % interval has both ends: 368 for 99, 3688 for 99.9, 6 for 50.
 ///
-/// None for 100, and where the count exceeds 64 bits.
+/// None for 100, and where the count exceeds 64 bits; no [`Percentile`] is 0.
 #[must_use]
 pub fn needed_two_sided(pct: &Percentile) -> Option<u64> {
     needed(pct, TWO_SIDED)
@@ -64,7 +64,7 @@ fn needed(pct: &Percentile, alpha: f64) -> Option<u64> {
     if !exact.is_finite() || exact >= u64::MAX as f64 {
         return None;
     }
-    // The quotient may round across a whole number; the predicate used everywhere else decides.
+    // The quotient may round across a whole number: `all_can_reach` decides, as it does for the ranks.
     let mut n = (exact.ceil() as u64).max(1);
     while n > 1 && all_can_reach(n - 1, likelier, alpha) {
         n -= 1;

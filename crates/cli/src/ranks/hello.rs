@@ -1,5 +1,5 @@
 //! What a rank says of itself when it comes, and whether the ranks fit together: one version, one command line, one
-//! job file. Nothing is touched before that.
+//! job file (a host may lack it), one clock on each host. Nothing is touched before that.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,7 @@ pub struct RankPeer {
     pub host: String,
     pub pid: u32,
     started: u64,
+    /// The boot and the PID namespace that `pid` is of.
     numbered_in: String,
 }
 
@@ -52,7 +53,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Of this process. Errors: none yet; a file that cannot be read is none.
+    /// The `Hello` of this process. Errors: none yet; `job` is none where the job file cannot be read.
     pub fn of(ranks: &Ranks, cli: &Cli) -> Result<Hello> {
         let sys = Sys::default();
         let words: Vec<String> =
@@ -73,7 +74,8 @@ impl Hello {
         let allowed = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let online = sys.text("/sys/devices/system/cpu/online").unwrap_or_default();
         let cpus = counted(online.trim()).unwrap_or(allowed);
-        // Without /proc it is nobody's peer, and its open files are a reason to refuse.
+        // Without /proc this identity matches no process: where other ranks see the process, they refuse a target that
+        // the process has open for writing.
         let unknown = || PeerProcess { pid: std::process::id(), ..PeerProcess::default() };
         let process = PeerProcess::own(&sys).unwrap_or_else(unknown);
         Ok(Hello {
@@ -108,7 +110,8 @@ fn digest(text: &[u8]) -> String {
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether all fit the first. Errors: `Usage`, naming who differs and in what.
+/// Whether all ranks have the version and the command line of rank 0, its job file or none, and one clock on each
+/// host. Errors: `Usage`, naming the ranks that differ and in what.
 pub fn fits(all: &[Hello]) -> Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
     let other = |differs: &dyn Fn(&Hello) -> bool| {
@@ -145,7 +148,8 @@ pub fn fits(all: &[Hello]) -> Result<()> {
     Ok(())
 }
 
-/// What must be known before figures are read.
+/// Notes to be known before figures are read: a single rank, ranks bound to a part of the CPUs, and hosts that are
+/// [`oversubscribed`]. Differences in [`Hello::facts`] are not among them.
 pub fn remarks(all: &[Hello]) -> Vec<String> {
     let mut notes = Vec::new();
     if let [_] = all {
@@ -164,7 +168,7 @@ pub fn remarks(all: &[Hello]) -> Vec<String> {
     notes
 }
 
-/// Hosts with more ranks than CPUs.
+/// A line for each host with more ranks than it has CPUs ([`Hello::cpus`], not [`Hello::allowed`]).
 pub fn oversubscribed(all: &[Hello]) -> Vec<String> {
     let mut hosts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for hello in all {

@@ -7,9 +7,9 @@ use taillight_core::{Error, Result};
 /// A value and where it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PropertyValue {
-    /// The text, without spaces around it.
+    /// The text, without white space around it; Java keeps that at the end.
     pub text: String,
-    /// `file:line`, or the flag.
+    /// `file:line`, or who set it: `-p NAME=VALUE`, another flag's name, the suite's name.
     pub at: String,
 }
 
@@ -20,7 +20,8 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Reads a file. Errors: `Usage` for an escape that is none, and for a line without a name.
+    /// Reads the text of a file. Errors: `Usage` for a line without a name, and for a `\u` without four hexadecimal
+    /// digits or with one half of a UTF-16 pair; any other escape is right.
     pub fn parse(text: &str, file: &str) -> Result<Properties> {
         let mut properties = Properties::default();
         for (line, number) in logical_lines(text) {
@@ -70,8 +71,8 @@ impl Properties {
     }
 }
 
-/// Lines without comments, a line that ends in a backslash joined with the next; with the number
-/// of the first one.
+/// Lines without comments, a line that ends in an unescaped backslash joined with the next; with the number of the
+/// first one.
 fn logical_lines(text: &str) -> Vec<(String, usize)> {
     let mut found: Vec<(String, usize)> = Vec::new();
     let mut open: Option<(String, usize)> = None;

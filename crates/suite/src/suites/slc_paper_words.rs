@@ -1,4 +1,5 @@
-//! The SLC study in words and tables.
+//! The study of SLC factors (Sliding Latency Coverage) in words and tables. SLC1 is how far latencies spread below the
+//! median of a run, SLC2 how far above it.
 
 use taillight_core::Result;
 use taillight_core::units::ByteSize;
@@ -61,7 +62,8 @@ fn groups(method: &SlcPaperMethod) -> Vec<RunGroup> {
 
 /// The factors of every run beside the paper's.
 fn factors(rows: &[SlcPaperRun]) -> Table {
-    // The size stands in the name, and the title is short: all columns fit on a line of a terminal.
+    // The record size stands in the first cell, behind system and operation, and the title is short: all columns fit on
+    // a line of a terminal.
     let columns = ["", "records", "50 %", "99.99 %", "SLC1", "SLC2", "as SBK", "paper"];
     let cells = |row: &SlcPaperRun| {
         let time = |ns: Option<u64>| match ns {
@@ -101,7 +103,7 @@ fn factors(rows: &[SlcPaperRun]) -> Table {
     table
 }
 
-/// Which version of what was measured.
+/// The systems that were measured, each with its driver, its version, and its library or place.
 fn systems(method: &SlcPaperMethod, series: &SeriesView<'_>) -> Result<Table> {
     let mut rows = Vec::new();
     for system in &method.suite.systems {

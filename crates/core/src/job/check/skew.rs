@@ -1,4 +1,5 @@
-//! Parameters of skewed access: each belongs to one pattern and has a range.
+//! Parameters of skewed access: each, except `scatter`, belongs to exactly one pattern and has a range. Also
+//! parameters of operations in sequence.
 
 use super::{Checked, ensure};
 use crate::plan::{Access, AccessKind, FileOrder};
@@ -67,7 +68,8 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
     runs(a, &field)
 }
 
-/// Operations in sequence among drawn ones, and several walks in order.
+/// Patterns and ranges of `run_length` and `sequential_percent` (operations in sequence among drawn ones), and of
+/// `walks` and `files` (walks that a worker does side by side).
 fn runs(a: &Access, field: &dyn Fn(&str) -> String) -> Checked {
     let some = a.run_length.is_some() || !a.sequential_percent.is_empty();
     let name = if a.run_length.is_some() { "run_length" } else { "sequential_percent" };
@@ -107,6 +109,7 @@ fn runs(a: &Access, field: &dyn Fn(&str) -> String) -> Checked {
     )
 }
 
+/// Zones of zoned access: every zone has space, and one at least a share. Both are weights; their sums fit 32 bits.
 fn zones(a: &Access, path: &str) -> Checked {
     if a.kind != AccessKind::Zoned {
         return Ok(());

@@ -14,7 +14,8 @@ use crate::ownership::{Contents, HeldMark, MarkStore, OwnershipDecision, refusal
 pub struct KeyDecision {
     /// There is a mark.
     marked: bool,
-    /// The mark of kept records says what was written so far, and this run writes other records.
+    /// This run writes records of a form that the list in the mark of kept records lacks: `claim` adds the form. False
+    /// for more records of a listed form, and where the mark has no list.
     extends: bool,
     pub decision: OwnershipDecision<KeyIdentity>,
     /// Keys that go: those that were seen, and none that appear later.
@@ -24,9 +25,11 @@ pub struct KeyDecision {
 }
 
 /// What becomes of the keys under the prefix for the run that would write the mark `new`; nothing is
-/// changed. Where it `writes` over kept records, each key named like one is asked for its type and length. Errors:
-/// `Refused` when keys are there that Taillight did not make, of another form, or of a run whose prefix is
-/// around this one or inside it; `Unavailable`.
+/// changed. Where it `writes` over kept records, each key named like one is asked for its type and length; keys of
+/// other names beside kept records stay. Errors, unless `confirmed`: `Refused` for keys without a mark, for a key that
+/// the killed run of the mark did not write, for a key named like a kept record that holds something else, and for kept
+/// records of another form. Errors in any case: `Refused` for a run whose prefix is around this one or inside it, and
+/// for a mark that is not Taillight's; `Usage` when keys cannot be made; `Unavailable`.
 pub fn decide(
     admin: &Mutex<AdminConnection>,
     new: &KeyMark,
@@ -37,7 +40,7 @@ pub fn decide(
     let mut admin = lock(admin);
     admin.check_outer()?;
     let own = admin.mark_key();
-    // Kept records are not deleted, and of foreign ones an example is enough.
+    // All names are needed only of keys that may be deleted; else one is enough, as the example in a refusal.
     let all = confirmed || found.as_ref().is_some_and(|mark| !mark.keep);
     let kept = found.as_ref().filter(|mark| mark.keep && mark.form == new.form && !confirmed);
     let known = kept.filter(|_| writes).map(|mark| KnownRecords::kept(&admin.prefix, mark, new));
@@ -57,7 +60,8 @@ pub fn decide(
         }
         Ok(inner.is_none() && (confirmed || changed.is_none()))
     })?;
-    // A confirmation names the server: it does not cover another run's prefix inside this one.
+    // A confirmation names the server, not a prefix: it gives up keys under this prefix, but not those of another run
+    // whose prefix lies inside this one.
     if let Some(inner) = inner {
         return Err(admin.clash("another run's prefix lies inside this one", &inner));
     }
@@ -90,9 +94,9 @@ pub fn decide(
     Ok(KeyDecision { marked: found.is_some(), extends, decision, goes, left })
 }
 
-/// Does what was decided: writes the mark `new`, or takes the one that is there over; what goes is deleted
-/// when the server has taken the mark. `forgets`: no records outlast the run. Errors: `Unavailable`;
-/// `Refused` when another run was faster.
+/// Does what was decided: writes the mark `new`, or holds on to the mark of kept records; what goes is deleted when the
+/// server has taken the mark. `forgets`: no records outlast the run. Errors: `Unavailable`; `Refused` when another run
+/// was faster, or somebody else has changed what a killed run left.
 pub fn claim(
     admin: &Mutex<AdminConnection>,
     new: KeyMark,
@@ -114,7 +118,8 @@ pub fn claim(
         lock(admin).unlink(decided.goes.iter().map(Vec::as_slice))?;
         return Ok(HeldMark::new(new, forgets));
     };
-    // Killed now, this run leaves what the one before did.
+    // Until the deletion is done the mark lists the records of both runs: killed now, this run leaves those of the
+    // killed run before.
     let mut both = new.clone();
     both.identity.written.extend(left.forms.iter().cloned());
     admin.renew(&both.bytes()?)?;

@@ -1,4 +1,5 @@
-//! Several endpoints and several addresses: which of them are used, and what leads elsewhere.
+//! Several endpoints and several addresses: which of them are used, and that an endpoint of another store is refused.
+//! Also when housekeeping uses its connection again.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -15,6 +16,7 @@ use crate::s3::client::S3Client;
 use crate::s3::credentials::Credentials;
 use crate::s3::{location::PrefixLocation, options::S3Options};
 
+/// Asserts that the error refuses the endpoint at this port as one of another store.
 fn elsewhere(e: &Error, port: u16) {
     assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
     assert!(e.message().contains("another store"), "{e}");
@@ -45,7 +47,7 @@ fn objects_that_only_a_further_endpoint_has_are_told_before_anything_is_written(
     let e = error(&asked, None);
     elsewhere(&e, second.port());
     assert!(e.to_string().contains(&before[0]), "{e}");
-    // Nor does a user give up what the named place does not hold.
+    // `destroy` gives up what the named place holds, and not the objects of another store: refused all the same.
     asked.target.destroy = true;
     let path = asked.target.path.clone().unwrap();
     elsewhere(&error(&asked, Some(&path)), second.port());
@@ -104,7 +106,8 @@ fn every_address_of_a_name_is_tried_and_the_first_that_takes_it_stays() {
     clear(&e, "Connection refused");
 }
 
-/// A connection of housekeeping that was idle is not used again; a busy one is.
+/// Housekeeping uses its connection for the next request, unless the connection was idle for longer than
+/// `S3Client::idle`.
 #[test]
 fn housekeeping_does_not_use_what_was_idle() {
     for (idle, connections) in [(Duration::ZERO, 3), (Duration::from_secs(60), 1)] {
@@ -128,7 +131,7 @@ fn housekeeping_does_not_use_what_was_idle() {
     }
 }
 
-/// Housekeeping sends nothing twice either, whatever comes back.
+/// Housekeeping, too, does not send a request again that was answered with garbage.
 #[test]
 fn housekeeping_is_not_sent_twice() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -139,7 +142,7 @@ fn housekeeping_is_not_sent_twice() {
             read_request(&mut peer);
             peer.write_all(answer).unwrap();
         }
-        // The answer has gone; nobody asks again, on this connection or another.
+        // Both answers were sent; the garbage is an error, and no second connection comes.
         (peer, listener)
     });
     let store = store_at(&format!("http://{at}/bench/p/"), vec![at]);
@@ -150,6 +153,7 @@ fn housekeeping_is_not_sent_twice() {
     assert_eq!(more.kind(), std::io::ErrorKind::WouldBlock);
 }
 
+/// The run connects to the address that took housekeeping's connection.
 #[test]
 fn a_name_in_the_run_leads_where_housekeeping_went() {
     let own = FaultyServer::start(ServerSettings::default());

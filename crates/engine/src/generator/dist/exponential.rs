@@ -1,8 +1,9 @@
 //! YCSB's exponential: an exponential distance back from the newest key.
 //!
 //! `last - floor(E / gamma)`, E being a standard exponential (YCSB takes `-ln(u)`), with
-//! `gamma = -ln(1 - percentile / 100) / (n * frac)`: that percentage of the draws falls into that newest share of
-//! the keys. Draws before key 0 are redrawn (3.04 % at YCSB's defaults), which YCSB does as well.
+//! `gamma = -ln(1 - percentile / 100) / (n * frac)`: before redraws, that percentage of the draws falls into the newest
+//! `n * frac` keys, `n` being the number of keys at the start. A draw before key 0 (3.04 % at YCSB's defaults) is
+//! [`OUTSIDE`], and the caller redraws it, as YCSB does.
 //!
 //! Standard exponentials come from the ziggurat (Marsaglia and Tsang, 2000) with 256 layers, exact
 //! in the tail and the wedges; the table is computed at set-up.
@@ -28,8 +29,8 @@ pub struct Exponential {
 }
 
 impl Exponential {
-    /// With `n` keys at the start. Errors: `Usage` when the percentile is not between 0 and 100, or
-    /// the share outside (0, 1].
+    /// With `n` keys at the start. Errors: `Usage` when the percentile is outside (0, 100), or the share outside
+    /// (0, 1].
     pub fn new(n: u64, percentile: f64, frac: f64) -> Result<Exponential> {
         if !(percentile > 0.0 && percentile < 100.0) {
             return Err(Error::usage("the percentile must lie between 0 and 100, both excluded")
@@ -52,7 +53,8 @@ impl Exponential {
         loop {
             let random = rng.next_u64();
             let layer = random as usize % LAYERS;
-            // The upper 53 bits; the layer is taken from the others. Signed: the cheap conversion.
+            // A double in [0, 1) from the upper 53 bits; the layer is taken from the others. By way of i64: x86-64
+            // converts a signed integer in one instruction, an unsigned one in several.
             let x = (random >> 11) as i64 as f64 * (1.0 / (1u64 << 53) as f64) * self.edges[layer];
             if x < self.edges[layer + 1] {
                 return x;

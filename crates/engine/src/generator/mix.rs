@@ -26,6 +26,11 @@ impl Mix {
         Mix { first: cumulative.first().map_or(OpKind::Read, |p| p.1), parts: cumulative }
     }
 
+    /// The operation, where there is only one.
+    pub fn only(&self) -> Option<OpKind> {
+        (self.parts.len() <= 1).then_some(self.first)
+    }
+
     /// One draw; none is taken from the generator when there is only one operation.
     #[inline]
     pub fn draw(&self, rng: &mut super::Rng) -> OpKind {

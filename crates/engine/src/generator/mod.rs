@@ -66,6 +66,9 @@ pub struct WorkerIndex {
 enum OpSource {
     /// Drawn: mix, sizes and pattern.
     Drawn,
+    /// Drawn, and nothing but the place is to be drawn: one kind of operation and one size at random places. What the
+    /// general draw asks each time was asked once.
+    Uniform { kind: OpKind, size: u64 },
     /// On targets addressed by key everything comes from here.
     Keyed(Box<KeyGenerator>),
     /// Of a trace.
@@ -133,9 +136,11 @@ impl Generator {
         }
         let pattern = match source {
             OpSource::Keyed(_) | OpSource::Recorded(_) => AccessPattern::unused(&extent),
-            OpSource::Drawn => AccessPattern::new(plan.run.seed, workload, &extent, place)?,
+            OpSource::Drawn | OpSource::Uniform { .. } => {
+                AccessPattern::new(plan.run.seed, workload, &extent, place)?
+            }
         };
-        Ok(Generator {
+        let mut generator = Generator {
             rng: Rng::seed_from_u64(seed),
             mix: Mix::new(&workload.mix),
             sizes: Sizes::new(&workload.block_size)?,
@@ -147,7 +152,22 @@ impl Generator {
             source,
             passes: workload.passes.unwrap_or(u64::MAX),
             ended: false,
-        })
+        };
+        if let Some(uniform) = generator.uniform() {
+            generator.source = uniform;
+        }
+        Ok(generator)
+    }
+
+    /// Where only places are drawn: what all operations have in common.
+    fn uniform(&self) -> Option<OpSource> {
+        let (OpSource::Drawn, AccessPattern::Random { .. }) = (&self.source, &self.pattern) else {
+            return None;
+        };
+        let (kind, Sizes::Fixed(size)) = (self.mix.only()?, &self.sizes) else { return None };
+        let plain = self.turns.is_none() && self.passes == u64::MAX && self.sync.is_none();
+        let uniform = OpSource::Uniform { kind, size: *size };
+        (plain && kind != OpKind::Fsync).then_some(uniform)
     }
 
     /// Every block size of a workload, when they are at most `most`; for the capture's table.
@@ -160,6 +180,11 @@ impl Generator {
     pub fn next(&mut self) -> Op {
         match &mut self.source {
             OpSource::Drawn => {}
+            OpSource::Uniform { kind, size } => {
+                let (kind, size) = (*kind, *size);
+                let global = self.pattern.next(&mut self.rng, size, kind);
+                return self.at(global, kind, size, None);
+            }
             OpSource::Keyed(keyed) => {
                 if keyed.filled() {
                     // Nothing is drawn: a number that is taken has to be made.
@@ -199,21 +224,19 @@ impl Generator {
         if self.passes != u64::MAX {
             self.ended = self.pattern.passes() > self.passes;
         }
+        let sync = self.sync_of(kind);
+        self.at(global, kind, size, sync)
+    }
+
+    /// An operation at a global offset.
+    #[inline(always)]
+    fn at(&self, global: u64, kind: OpKind, size: u64, sync: Option<SyncKind>) -> Op {
         let (target, offset) = if global < self.file_size {
             (0, global)
         } else {
             ((global / self.file_size) as u16, global % self.file_size)
         };
-        Op {
-            kind,
-            target,
-            offset,
-            size,
-            key: 0,
-            count: 1,
-            field: ALL_FIELDS,
-            sync: self.sync_of(kind),
-        }
+        Op { kind, target, offset, size, key: 0, count: 1, field: ALL_FIELDS, sync }
     }
 
     /// Says how many bytes writes of batches may still ask for.

@@ -32,12 +32,37 @@ pub struct OtherIos<'a> {
     index: &'a Index,
 }
 
+/// I/Os of one thread, by completion.
+#[derive(Default)]
+struct ThreadIos {
+    of: Vec<usize>,
+    /// Begin of each or of a later one, whichever is first: those of a ring end in any order.
+    first: Vec<i64>,
+}
+
+impl ThreadIos {
+    fn add(&mut self, i: usize, judged: &[Judged]) {
+        self.of.push(i);
+        let begin = judged[i].slow.submit_ns;
+        let later = self.first.iter().rposition(|first| *first <= begin).map_or(0, |at| at + 1);
+        self.first[later..].fill(begin);
+        self.first.push(begin);
+    }
+
+    /// Those that ended from a time on and may have begun before another one: no more are looked at.
+    fn near(&self, from: i64, to: i64, judged: &[Judged]) -> &[usize] {
+        let first = self.of.partition_point(|i| judged[*i].slow.complete_ns < from);
+        let end = self.first.partition_point(|begin| *begin < to);
+        &self.of[first.min(end)..end]
+    }
+}
+
 /// Where to find an I/O that was waited for.
 struct Index {
     /// By completion.
     order: Vec<usize>,
     /// The same of each worker.
-    workers: BTreeMap<u64, Vec<usize>>,
+    workers: BTreeMap<u64, ThreadIos>,
     /// By the time at which a thread began them.
     begun: BTreeMap<u64, Vec<(i64, usize)>>,
     tokens: BTreeMap<u64, usize>,
@@ -48,9 +73,9 @@ impl Index {
     fn of(judged: &[Judged]) -> Index {
         let mut order: Vec<usize> = (0..judged.len()).collect();
         order.sort_by_key(|i| judged[*i].slow.complete_ns);
-        let mut workers: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut workers: BTreeMap<u64, ThreadIos> = BTreeMap::new();
         for i in &order {
-            workers.entry(u64::from(judged[*i].slow.worker)).or_default().push(*i);
+            workers.entry(u64::from(judged[*i].slow.worker)).or_default().add(*i, judged);
         }
         let tokens = judged.iter().enumerate();
         let tokens = tokens.filter_map(|(i, j)| Some((j.row.as_ref()?.token?, i))).collect();
@@ -144,18 +169,17 @@ pub fn waits_for_waker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
             continue;
         };
         let (from, to) = (wait.start_ns, wake);
-        let of = index.workers.get(&by).map_or(&[][..], Vec::as_slice);
-        let first = of.partition_point(|i| judged[*i].slow.complete_ns <= from);
-        // Those of one thread end in the order in which they began, but for those of a ring.
-        let leaders = of[first..].iter().map(|i| &judged[*i]).filter(|j| j.slow.submit_ns < to);
-        let leaders: Vec<&Judged> = leaders.take(LEADERS).collect();
-        for leader in &leaders {
+        let near = index.workers.get(&by).map_or(&[][..], |of| of.near(from + 1, to, judged));
+        let leaders = near.iter().map(|i| &judged[*i]).filter(|j| j.slow.submit_ns < to);
+        let mut busy = Vec::new();
+        for leader in leaders.take(LEADERS) {
             waits.extend(all_of(leader, from, to));
+            busy.push((leader.slow.submit_ns, leader.slow.complete_ns));
         }
+        let busy = joined(busy);
         let apart = |r: &&LayerRow| {
-            let within =
-                |j: &&Judged| j.slow.submit_ns < r.end_ns && r.start_ns < j.slow.complete_ns;
-            !leaders.iter().any(within)
+            let first = busy.partition_point(|(_, end)| *end <= r.start_ns);
+            busy.get(first).is_none_or(|(begin, _)| *begin >= r.end_ns)
         };
         for row in overlapping(off(by), from, to).filter(apart) {
             let until = row.middle_ns.filter(|_| row.state != Some(0)).unwrap_or(row.end_ns);
@@ -170,6 +194,17 @@ pub fn waits_for_waker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
         }
     }
     waits
+}
+
+/// Times by their begins, those that overlap as one.
+fn joined(mut times: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    times.sort_unstable();
+    times.dedup_by(|next, last| {
+        let overlap = next.0 < last.1;
+        last.1 = last.1.max(if overlap { next.1 } else { last.1 });
+        overlap
+    });
+    times
 }
 
 /// Operations of the thread that ended a wait, at most.
@@ -417,17 +452,15 @@ fn behind_worker(row: &LayerRow) -> bool {
 
 /// The I/O of a worker that was in flight then, or that had just ended, where it was a single one: a lock is also
 /// given on by what the thread does next.
-fn in_flight<'a>(of: &[usize], judged: &'a [Judged], at: i64) -> Option<&'a Judged> {
-    let since = |at: i64| {
-        let first = of.partition_point(|i| judged[*i].slow.complete_ns < at);
-        of[first..].iter().map(|i| &judged[*i])
-    };
+fn in_flight<'a>(of: &ThreadIos, judged: &'a [Judged], at: i64) -> Option<&'a Judged> {
+    let near = |from, to| of.near(from, to, judged).iter().map(|i| &judged[*i]);
     let single = |mut list: Vec<&'a Judged>| list.pop().filter(|_| list.is_empty());
-    let then: Vec<&Judged> = since(at).filter(|j| j.slow.submit_ns <= at).collect();
+    let then: Vec<&Judged> = near(at, at + 1).filter(|j| j.slow.submit_ns <= at).collect();
     if !then.is_empty() {
         return single(then);
     }
-    single(since(at - WAKEUP_WINDOW_NS).take_while(|j| j.slow.complete_ns < at).collect())
+    let ended = near(at - WAKEUP_WINDOW_NS, at).take_while(|j| j.slow.complete_ns < at);
+    single(ended.collect())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::watch::cannot;
 use serde_json::Value;
 use taillight_lab::cleanup::{Undo, tool};
 use taillight_lab::stage::LabCgroup;
+use taillight_rundir::layers::read_layers;
 
 /// A control group in which reads of a directory's disk are slow.
 fn slow_reads(undo: &mut Undo, dir: &Path) -> Result<LabCgroup, String> {
@@ -20,6 +21,15 @@ fn slow_reads(undo: &mut Undo, dir: &Path) -> Result<LabCgroup, String> {
         Ok(group)
     });
     limited.map_err(|e| format!("{e:#}"))
+}
+
+/// Builds a program of the tests into a directory; why it cannot be, if so.
+pub fn compiled(dir: &Path, name: &str) -> Option<String> {
+    let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-o"]).arg(dir.join(name)).args([&source, "-lpthread"]);
+    let built = compiler.status().is_ok_and(|status| status.success());
+    (!built).then(|| "no C compiler".to_owned())
 }
 
 /// Layers of the lines on waits, by the name of the thread that waited.
@@ -43,12 +53,7 @@ fn layers(lines: &str) -> BTreeMap<String, Vec<String>> {
 fn waits_lead_to_the_program_or_to_the_io_behind_them() {
     let name = "waits_lead_to_the_program_or_to_the_io_behind_them";
     let dir = open_place();
-    let program = dir.path().join("waits");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/waits.c");
-    let built =
-        Command::new("cc").args(["-O1", "-o"]).arg(&program).args([source, "-lpthread"]).status();
-    let no_compiler = (!built.is_ok_and(|s| s.success())).then(|| "no C compiler".to_owned());
-    if skipped(name, no_compiler.or_else(cannot)) {
+    if skipped(name, compiled(dir.path(), "waits").or_else(cannot)) {
         return;
     }
     let mut undo = Undo::default();
@@ -77,20 +82,53 @@ fn waits_lead_to_the_program_or_to_the_io_behind_them() {
         // On a busy machine a wait for a CPU may be most of one.
         assert!(right >= least && right * 2 > layers.len(), "{kind}: {layers:?}\n{err}");
     };
-    for kind in ["sleeper", "inheriting", "file-lock"] {
+    for kind in ["sleeper", "inheriting", "file-lock", "requests"] {
         all(kind, &["the program"], 3);
     }
     all("spinner", &["the program", "waiting for"], 3);
     for kind in ["reader", "commit", "stall", "pipe", "chain-2", "chain-3"] {
         all(kind, &["held back"], 1);
     }
-    // Nothing to do is no outlier: no news, a queue for what comes from outside, a thread that is joined.
+    // Nothing to do is no outlier: no news, a queue for what comes from outside, a thread that is joined. On a busy machine
+    // who holds the lock of that queue may have no CPU when it has come.
     for kind in ["no-news", "queue", "waits", "other"] {
-        assert!(!found.contains_key(kind), "{kind}: {:?}\n{err}", found.get(kind));
+        let layers = found.get(kind).map_or(&[][..], Vec::as_slice);
+        let busy = kind == "queue" && layers.iter().all(|l| l == "waiting for");
+        assert!(layers.is_empty() || busy, "{kind}: {layers:?}\n{err}");
     }
     let watched: Value = json(&dir.path().join("out/watched.json"));
     let waits = &watched["waits"];
     assert!(waits["carried"].as_u64() >= Some(8) && waits["locks"].as_u64() >= Some(9), "{waits}");
     assert!(waits["others"].as_u64() >= Some(2), "{waits}");
     assert!(err.contains("the program, not the storage"), "{err}");
+}
+
+/// 500 threads that wait for news, and 500 that wait for the world outside, filled the ring with a row for each wait.
+#[test]
+fn threads_that_have_nothing_to_do_are_counted_and_not_told() {
+    let name = "threads_that_have_nothing_to_do_are_counted_and_not_told";
+    let dir = open_place();
+    if skipped(name, compiled(dir.path(), "threads").or_else(cannot)) {
+        return;
+    }
+    let out = Command::new(binary())
+        .args(["watch", "--slower", "10ms", "--output", "out", "--", "./threads", "idle"])
+        .current_dir(dir.path())
+        .output()
+        .expect("it starts");
+    let (_, err) = ended(&out, 0);
+    let watched: Value = json(&dir.path().join("out/watched.json"));
+    // 100 times, of which many are late on a busy machine.
+    assert!(watched["waits"]["others"].as_u64() >= Some(10_000), "{}\n{err}", watched["waits"]);
+    let mut rows = 0;
+    let mut count = |more: Vec<_>| {
+        rows += more.len();
+        Ok(())
+    };
+    read_layers(&dir.path().join("out/layers.parquet"), &mut count).expect("a good file");
+    // A few of a thousand threads lose the CPU in what they do.
+    assert!(rows < 5_000, "{rows} rows");
+    let trace = &crate::common::manifest(dir.path(), "out")["trace"];
+    let lost = ["events_lost", "events_forgotten"].map(|field| trace[field].as_u64().unwrap_or(0));
+    assert_eq!((lost, &watched["waits"]["lost"]), ([0, 0], &0.into()), "{trace}");
 }

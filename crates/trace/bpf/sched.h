@@ -60,16 +60,30 @@ INLINE struct cpu *cpu_here(void)
 	return map_lookup(&cpus, &cpu);
 }
 
-/* A thread that is watched waited for another one of its program, or for a lock. */
-INLINE void waited(struct thread *t, struct asleep *a, u32 index, struct task_struct *next,
-		   u64 off, u64 now)
+/* It is kept, and told where another one turns out to have waited for the thread. */
+INLINE void rests(struct asleep *a, u64 from, u64 to, u64 run)
 {
-	struct event *e;
+	struct rest *last = &a->rests[(a->next - 1) & (RESTS - 1)];
+	struct rest *now = &a->rests[a->next & (RESTS - 1)];
 
-	if (!(a->what & (W_LOCK | W_WAIT)) || !(t->by & BY_OWN) ||
-	    (!(t->by & ~BY_OWN) && !(a->what & W_LOCK)))
+	if (last->to && from - last->to < (to - from) / 8) {
+		last->to = to;
+		last->run = run;
+		last->told = 0;
 		return;
-	e = event(K_WAIT, index);
+	}
+	now->from = from;
+	now->to = to;
+	now->run = run;
+	now->told = 0;
+	a->next++;
+}
+
+INLINE void tell_wait(struct thread *t, struct asleep *a, u32 index, struct task_struct *next,
+		      u64 off, u64 now)
+{
+	struct event *e = event(K_WAIT, index);
+
 	if (!e)
 		return;
 	e->start = off;
@@ -79,17 +93,39 @@ INLINE void waited(struct thread *t, struct asleep *a, u32 index, struct task_st
 	e->b = a->where;
 	who_is(&e->who, next);
 	e->other = t->by_whom;
-	e->waker = t->by & ~BY_OWN;
+	e->waker = t->by & BY_WHO;
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
-/* From which time on a sleep is told that is no operation; never where nobody waits for the thread, and it for nobody. A
- * wait for the world outside may be with a lock that another one wants: half of that one's wait acquits it. */
-INLINE u64 told_from(struct thread *t, struct asleep *a)
+/* A thread comes back from a sleep that was no operation. Whether it is told: a wait for a lock, and one for another
+ * thread that was busy. Who has nothing to do waits for others as well: that is counted, and the longest is named. */
+INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_struct *next,
+		   u64 off, u64 now)
 {
-	if (a->wakes || t->by & BY_OWN)
-		return counter(C_SLOW_NS) / BESIDE;
-	return a->what & W_IDLE ? counter(C_SLOW_NS) / 2 : ~0ull;
+	u64 slow = counter(C_SLOW_NS), wake = t->wake > off ? t->wake : now, *longest;
+	u32 which = C_LONGEST_WAIT;
+	bool lock = a->what & W_LOCK;
+
+	if (a->what & (W_IDLE | W_PAUSE))
+		rests(a, a->what & W_IDLE ? off : wake, wake, now);
+	if (!(a->what & (W_LOCK | W_WAIT)) || !(t->by & BY_OWN) || (!(t->by & BY_WHO) && !lock) ||
+	    now - off < slow / BESIDE)
+		return 0;
+	if (lock || t->by & BY_BUSY) {
+		a->busy_to = now;
+		tell_wait(t, a, index, next, off, now);
+		return 1;
+	}
+	longest = map_lookup(&counters, &which);
+	if (now - off >= slow && longest) {
+		if (now - off > *longest) {
+			*longest = now - off;
+			tell_wait(t, a, index, next, off, now);
+		} else {
+			count(C_WAITS);
+		}
+	}
+	return 0;
 }
 
 INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
@@ -116,18 +152,14 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	t->last_in = now;
 	if (now - off < cfg_off_ns)
 		return;
-	if (a && a->what) {
-		if (now - off < told_from(t, a))
-			return;
-		waited(t, a, index, next, off, now);
-	}
+	if (a && a->what && !waited(t, a, index, next, off, now) && !a->flying)
+		return;
 	here = cpu_here();
 	if (here)
 		here->entered = now;
 	e = event(K_OFF, index);
 	if (!e)
 		return;
-	e->pad = a ? a->what : 0;
 	e->start = off;
 	e->middle = wake;
 	e->end = now;
@@ -137,7 +169,7 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	if (t->state) {
 		who_is(&e->who, prev);
 		e->other = t->by_whom;
-		e->waker = t->by & ~BY_OWN;
+		e->waker = t->by & BY_WHO;
 		e->b = t->by & BY_OWN;
 	} else {
 		e->who = t->by_whom;
@@ -404,18 +436,68 @@ INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i
 		*i = 0;
 }
 
+/* Tells when a thread waited for the world outside since then, or for a CPU after it slept: another one waited for it. */
+INLINE void tell_rests(struct asleep *a, u32 index, u64 since)
+{
+	struct event *e;
+
+	for (int i = 0; i < RESTS; i++) {
+		struct rest *r = &a->rests[i];
+
+		if (r->run <= since || r->told)
+			continue;
+		r->told = 1;
+		if (r->to > r->from) {
+			e = event(K_WAIT, index);
+			if (!e)
+				return;
+			e->start = r->from;
+			e->middle = e->end = r->to;
+			e->a = W_IDLE;
+			ring_submit(e, RB_NO_WAKEUP);
+		}
+		if (r->run - r->to >= cfg_off_ns) {
+			e = event(K_OFF, index);
+			if (!e)
+				return;
+			e->start = e->middle = r->to;
+			e->end = r->run;
+			ring_submit(e, RB_NO_WAKEUP);
+		}
+	}
+}
+
+/* Whether a thread was in an operation since then, or in a wait that was told. */
+INLINE bool was_busy(struct thread *t, struct asleep *a, u64 since)
+{
+	struct call *c = open_call(t);
+
+	return a->flying || a->busy_to > since ||
+	       (c && c->last > since && c->last - c->begin >= counter(C_SLOW_NS) / BESIDE);
+}
+
 /* The running thread of a program that is watched ends a sleep of another one: it gets a place, its index from 1 on, and
  * from now on it is looked at what it does itself. */
-INLINE u32 wakes(struct asleep *a)
+NOINLINE u32 wakes(struct asleep *sleeper, u64 off)
 {
+	struct asleep *a;
+	struct thread *t;
+	struct rest *last;
 	u32 index;
 
-	if (!(a->what & (W_LOCK | W_WAIT)) || !seat(current_task(), &index))
+	if (!(sleeper->what & (W_LOCK | W_WAIT)))
 		return 0;
-	a = map_lookup(&sleepers, &index);
-	if (a)
-		a->wakes = 1;
-	return index + 1;
+	t = seat(current_task(), &index);
+	a = t ? map_lookup(&sleepers, &index) : 0;
+	if (!a)
+		return 0;
+	a->wakes = 1;
+	last = &a->rests[(a->next - 1) & (RESTS - 1)];
+	if (sleeper->what & W_LOCK)
+		tell_rests(a, index, off);
+	else if (last->to > off)
+		rests(sleeper, last->from > off ? last->from : off, last->to, last->to);
+	return (index + 1) | (was_busy(t, a, off) ? BY_BUSY : 0);
 }
 
 /* Here runs who wakes up; the wake-up itself may be left to an interrupt of another CPU. Of threads of the
@@ -447,7 +529,7 @@ int sched_waking(u64 *ctx)
 			return 0;
 		t->by = waker(&t->by_whom, t->off);
 		if (a && a->what && t->by & BY_OWN)
-			t->by |= wakes(a);
+			t->by |= wakes(a, t->off);
 	} else if (i) {
 		i->waker = waker(&i->by_whom, i->off) & ~BY_OWN;
 	}

@@ -136,6 +136,9 @@ struct slot {
 
 /* In `by`: a thread of this program woke it up. */
 #define BY_OWN (1u << 31)
+/* That one was in an operation meanwhile, or waited for one that was; and which one it is. */
+#define BY_BUSY (1u << 30)
+#define BY_WHO (BY_BUSY - 1)
 /* In `current`: with which request the thread went on since is not known. */
 #define STALE LOWER
 
@@ -169,7 +172,7 @@ struct thread {
 	u32 pid;
 	u32 slot;  /* its first slot */
 	u32 depth; /* how many slots it has: operations at a time */
-	u32 by; /* thread of the load that woke it up, from 1 on; BY_OWN */
+	u32 by; /* thread of the load that woke it up, from 1 on; BY_OWN, BY_BUSY */
 	/* What the thread itself reads at each operation, in one cache line. */
 	u64 off; /* stamp of the last switch out, 0 while running */
 	u64 blocked_ns;
@@ -240,6 +243,8 @@ enum counters {
 	C_FAULTS = 17, /* page faults among the operations */
 	C_RECORD = 18, /* no count: operations are told that are not slow, too */
 	C_LEFT_OUT = 19, /* no count: LEFT_OUT_* that are too dear */
+	C_WAITS = 20, /* waits of threads for each other that are no more than counted */
+	C_LONGEST_WAIT = 21, /* no count: the longest of these that was told, ns */
 	C_COUNTERS = 32,
 };
 

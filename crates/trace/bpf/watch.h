@@ -46,12 +46,26 @@ enum marks {
 	M_RECORD = 512, /* told for nothing else but to be replayed */
 };
 
+/* When a thread waited for the world outside, itself or by way of who ended its wait, with short breaks as one; and until
+ * when it then had no CPU. Of a sleep for time only that. */
+#define RESTS 4
+struct rest {
+	u64 from;
+	u64 to;
+	u64 run;
+	u64 told;
+};
+
 /* Of a thread that is watched: what it sleeps for where that is no operation, and whether it ever ended such a sleep
  * of another one. What it does itself is of interest then: others wait for it. */
 struct asleep {
 	u32 what; /* W_ASLEEP */
 	u32 wakes;
 	u64 where; /* the lock, an address in its program */
+	u32 flying; /* its requests of a ring or of libaio that have not ended */
+	u32 next; /* rest that is forgotten next */
+	u64 busy_to; /* until when it was in an operation, or in a wait that was told */
+	struct rest rests[RESTS];
 };
 struct {
 	__uint(type, MAP_ARRAY);
@@ -244,6 +258,8 @@ INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 	if (c->nr == NR_FAULT)
 		count(C_FAULTS);
 	nth = n ? __sync_fetch_and_add(n, 1) : 1;
+	if (a && ns >= counter(C_SLOW_NS) / BESIDE)
+		a->busy_to = c->begin + ns;
 	if (ns >= counter(C_SLOW_NS))
 		return 1;
 	if (a && a->wakes && ns >= counter(C_SLOW_NS) / BESIDE) {
@@ -272,6 +288,15 @@ INLINE void tell_all(struct told *told, struct call *c, struct slot *s, struct t
 	read_kernel(&told->slot, sizeof(told->slot), s);
 }
 
+/* A thread has one request less under way. */
+INLINE void landed(u32 worker)
+{
+	struct asleep *a = map_lookup(&sleepers, &worker);
+
+	if (a && a->flying)
+		__sync_fetch_and_add(&a->flying, -1);
+}
+
 /* An operation has ended: it is counted, told if it was slow, and its slot is free. */
 NOINLINE int finish(u32 at, u32 worker, u64 end)
 {
@@ -287,6 +312,8 @@ NOINLINE int finish(u32 at, u32 worker, u64 end)
 		return 0;
 	if (t->pad == at + 1)
 		t->pad = 0;
+	if (c->marks & M_QUEUED)
+		landed(worker);
 	ns = end > c->begin ? end - c->begin : 0;
 	end = c->begin + ns;
 	if (tally(c, worker, ns)) {
@@ -314,7 +341,7 @@ NOINLINE int finish(u32 at, u32 worker, u64 end)
 	return 0;
 }
 
-/* A slot that is nobody's any more, uncounted. */
+/* A slot of a request, which is nobody's any more, uncounted. */
 INLINE void give_up(u64 token)
 {
 	u32 at = token & SLOT_MASK;
@@ -322,6 +349,7 @@ INLINE void give_up(u64 token)
 
 	if (!s || !token || s->token != token)
 		return;
+	landed(s->worker);
 	s->token = 0;
 	queue_push(&free_slots, &at, 0);
 }
@@ -347,7 +375,7 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 	t->depth = 1;
 	a = map_lookup(&sleepers, index);
 	if (a)
-		a->what = a->wakes = 0;
+		__builtin_memset(a, 0, sizeof(*a));
 	map_update(&tids, &pid, index, 0);
 	return t;
 }
@@ -632,10 +660,12 @@ INLINE u32 sleep_of(struct task_struct *task, struct whereabouts *w)
 	return W_WAIT;
 }
 
-/* A thread that is in no operation sleeps. Whether it is followed until it comes back. */
+/* A thread that is in no call on storage sleeps. Whether it is followed until it comes back: always while it has requests
+ * under way, whose answers it may be to take up; these are told by themselves, and nobody rests meanwhile. */
 NOINLINE bool falls_asleep(struct task_struct *prev, struct whereabouts *w, u64 state)
 {
-	u32 what = state ? sleep_of(prev, w) : 0, index;
+	bool waits = !(counter(C_LEFT_OUT) & LEFT_OUT_WAITS);
+	u32 what = state && waits ? sleep_of(prev, w) : 0, index;
 	struct asleep *a;
 	struct thread *t;
 
@@ -643,9 +673,9 @@ NOINLINE bool falls_asleep(struct task_struct *prev, struct whereabouts *w, u64 
 	a = t ? map_lookup(&sleepers, &index) : 0;
 	if (!a)
 		return 0;
-	a->what = what;
+	a->what = a->flying && what & W_IDLE ? 0 : what;
 	a->where = w->args[0];
-	return what || a->wakes;
+	return a->what || a->flying || (waits && a->wakes);
 }
 
 /* A watched thread leaves the CPU. Whether it is followed until it comes back. */
@@ -665,9 +695,7 @@ NOINLINE bool call_leaves(struct task_struct *prev, u64 state, u64 now)
 		open(prev, &w, now);
 		t = thread_of(pid, &index);
 	}
-	if (t && (t->pad || t->current))
-		return 1;
-	return counter(C_LEFT_OUT) & LEFT_OUT_WAITS ? 0 : falls_asleep(prev, &w, state);
+	return (t && t->pad) || falls_asleep(prev, &w, state);
 }
 
 INLINE void call_enters(struct thread *t, u32 index, u64 now)
@@ -704,6 +732,7 @@ NOINLINE u64 request_begins(u64 request, u32 nr, u32 op, u64 now)
 	u64 before = requested_as(request), token;
 	u32 index, at;
 	struct thread *t;
+	struct asleep *a;
 	struct call *c;
 
 	/* One whose end was not seen, and whose memory is another's now. */
@@ -720,6 +749,9 @@ NOINLINE u64 request_begins(u64 request, u32 nr, u32 op, u64 now)
 	c->op = op - 1;
 	c->marks = M_QUEUED;
 	token = c->token;
+	a = map_lookup(&sleepers, &index);
+	if (a)
+		__sync_fetch_and_add(&a->flying, 1);
 	if (map_update(&requested, &request, &token, 0)) {
 		give_up(token);
 		count(C_NO_ROOM);

@@ -1,11 +1,13 @@
-/* Ten kinds of waits inside a program, one after another, each by a thread that is called as its kind: for the test
+/* Kinds of waits inside a program, one after another, each by a thread that is called as its kind: for the test
  * `watch_waits`. Reads of the file are direct, and slow where a limit holds them back. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -69,6 +71,35 @@ static void *wants(void *arg)
 		pthread_mutex_unlock(h->lock);
 		pthread_barrier_wait(&both);
 	}
+	return 0;
+}
+/* The same, every other time with a request of its own under way. */
+static void *wants_with_requests(void *arg)
+{
+	struct held *h = arg;
+	aio_context_t context = 0;
+	struct iocb reads[TIMES] = { 0 }, *list;
+	struct io_event done[TIMES];
+	void *page;
+
+	if (posix_memalign(&page, 4096, 4096 * TIMES) || syscall(SYS_io_setup, TIMES, &context))
+		exit(9);
+	for (int i = 0; i < TIMES; i++) {
+		list = reads + i;
+		list->aio_fildes = file;
+		list->aio_lio_opcode = IOCB_CMD_PREAD;
+		list->aio_nbytes = 4096;
+		list->aio_buf = (unsigned long)page + 4096 * i;
+		if (i % 2 == 0 && syscall(SYS_io_submit, context, 1, &list) != 1)
+			exit(9);
+		pthread_barrier_wait(&both);
+		pthread_mutex_lock(h->lock);
+		pthread_mutex_unlock(h->lock);
+		pthread_barrier_wait(&both);
+	}
+	syscall(SYS_io_getevents, context, TIMES / 2, TIMES, done, 0);
+	syscall(SYS_io_destroy, context);
+	free(page);
 	return 0;
 }
 /* Waits for news of another thread. */
@@ -201,6 +232,7 @@ int main(int argc, char **argv)
 	kind("spinner", holds, wants, (struct held){ &lock, work });
 	kind("inheriting", holds, wants, (struct held){ &inherits, nap });
 	kind("file-lock", holds_file, wants_file, (struct held){ 0, 0 });
+	kind("requests", holds, wants_with_requests, (struct held){ &lock, nap });
 	kind("reader", holds, wants, (struct held){ &lock, slow_read });
 	kind("commit", gives, takes, (struct held){ 0, slow_read });
 	kind("stall", gives, takes, (struct held){ 0, read_some });

@@ -51,6 +51,8 @@ pub const C_FAULTS: usize = 17;
 pub const C_RECORD: usize = 18;
 /// No count: what is left out for being too dear, see `LEFT_OUT_*` of the programs.
 pub const C_LEFT_OUT: usize = 19;
+/// Waits of watched threads for each other that are counted and not told.
+pub const C_WAITS: usize = 20;
 /// I/Os on the disks under test that are none of the load's: others', the program's own other threads',
 /// what the kernel reads ahead.
 pub const C_NEIGHBOURS: usize = 3;
@@ -294,8 +296,6 @@ pub struct TraceEvent {
     pub frames: usize,
     /// Thread of the load that woke it up, from 1 on; 0 for others.
     pub waker: u32,
-    /// Of a thread that is watched, what it slept for outside of operations; see `watch::calls`.
-    pub asleep: u32,
     /// Where it was written.
     pub cpu: u32,
     pub stack: [u64; FRAMES],
@@ -348,7 +348,6 @@ impl TraceEvent {
             other: who(80)?,
             dev: half(112)?,
             waker: half(120)?,
-            asleep: half(124)?,
             cpu: half(116)? >> 16,
             frames: ((half(116)? & 0xffff) as usize / 8).min(FRAMES),
             stack,
@@ -374,7 +373,6 @@ impl TraceEvent {
         put(112, &self.dev.to_ne_bytes());
         put(116, &((self.cpu << 16) | (self.frames as u32 * 8)).to_ne_bytes());
         put(120, &self.waker.to_ne_bytes());
-        put(124, &self.asleep.to_ne_bytes());
         let stack = self.stack.iter().enumerate();
         stack.for_each(|(i, frame)| put(HEAD + i * 8, &frame.to_ne_bytes()));
         bytes

@@ -58,6 +58,11 @@ impl KnownCalls {
         self.calls.get(&(worker, begin))
     }
 
+    /// Memory that they take, bytes: a tree is about two thirds full.
+    fn bytes(&self) -> usize {
+        self.calls.len() * size_of::<((u16, i64), WatchedCall)>() / 2 * 3
+    }
+
     fn note(&mut self, io: &TracedIo, facts: CallFacts) {
         let file = self.files.number(&facts);
         if self.calls.len() < KNOWN_MAX {
@@ -142,6 +147,37 @@ impl RecordedCall {
     }
 }
 
+/// Operations that are recorded.
+#[derive(Debug, Default)]
+struct CallRecord(Vec<RecordedCall>);
+
+impl CallRecord {
+    /// Room is taken for so many at a time, of a long record for a sixteenth more.
+    const STEP: usize = 4096;
+
+    fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<RecordedCall>()
+    }
+
+    /// Whether one more fits beside so many bytes of slow ones: a quarter of what may be kept is theirs.
+    fn has_room(&mut self, keep: usize, slow: usize) -> bool {
+        if self.0.len() < self.0.capacity() {
+            return true;
+        }
+        let step = CallRecord::STEP.max(self.0.len() / 16);
+        let bytes = self.bytes() + step * size_of::<RecordedCall>();
+        let room = bytes <= keep / 4 * 3 && bytes + slow <= keep;
+        if room {
+            self.0.reserve_exact(step);
+        }
+        room
+    }
+
+    fn push(&mut self, call: RecordedCall) {
+        self.0.push(call);
+    }
+}
+
 /// Gathers until it is told to stop.
 pub fn gather(inputs: WatchInputs) -> WatchedRun {
     let WatchInputs { programs, symbols, mut ring, known, stop, watch, spill, keep, .. } = inputs;
@@ -153,7 +189,7 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
         needed: NeededTimes::default(),
         known,
         waits: Waits::default(),
-        record: recording.then(Vec::new),
+        record: recording.then(CallRecord::default),
         lost: 0,
         keep,
     };
@@ -197,7 +233,7 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
                 program_ns,
                 programs_share,
                 waits: kept.waits.counts(),
-                record: kept.record.unwrap_or_default(),
+                record: kept.record.unwrap_or_default().0,
             };
         }
         tail.look(&kept.all);
@@ -213,7 +249,7 @@ struct Gathered {
     known: Arc<Mutex<KnownCalls>>,
     waits: Waits,
     /// Where all operations are asked for.
-    record: Option<Vec<RecordedCall>>,
+    record: Option<CallRecord>,
     lost: u64,
     keep: usize,
 }
@@ -228,7 +264,7 @@ impl Gathered {
         if let Some(record) = self.record.as_mut().filter(|_| !told.facts.slow) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let file = known.files.number(&told.facts);
-            if (record.len() + 1) * size_of::<RecordedCall>() <= self.keep {
+            if record.has_room(self.keep, self.all.ios.bytes() + known.bytes()) {
                 record.push(RecordedCall::of(&told.io, told.facts.errno, file));
             } else {
                 self.lost += 1;
@@ -277,7 +313,9 @@ impl Gathered {
     }
 
     fn is_full(&self) -> bool {
-        self.all.ios.bytes() > self.keep
+        let record = self.record.as_ref().map_or(0, CallRecord::bytes);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).bytes();
+        self.all.ios.bytes() + known + record > self.keep
     }
 
     fn keep_io(&mut self, io: TracedIo, rounds: &EarlierRounds) {
@@ -340,5 +378,36 @@ impl FoundDisks {
 
     fn all_looked_at(&self) -> bool {
         (1..=FOUND_DISKS).contains(&self.disks.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_and_slow_operations_share_what_may_be_kept() {
+        let call = RecordedCall {
+            worker: 0,
+            op: OpKind::Read,
+            file: 0,
+            errno: 0,
+            offset: 0,
+            size: 1,
+            submit: 0,
+            complete: 1,
+        };
+        let step = CallRecord::STEP * size_of::<RecordedCall>();
+        let filled = |keep: usize, slow: usize| {
+            let mut record = CallRecord::default();
+            while record.has_room(keep, slow) {
+                record.push(call);
+            }
+            assert!(record.bytes() + slow <= keep, "{} beside {slow} of {keep}", record.bytes());
+            record.bytes() / step
+        };
+        assert_eq!(filled(8 * step, 0), 6, "a quarter is for those that are slow");
+        assert_eq!(filled(8 * step, 5 * step), 3);
+        assert_eq!((filled(step, 0), filled(8 * step, 8 * step)), (0, 0));
     }
 }

@@ -40,7 +40,7 @@ pub use super::layout::ThreadSeen;
 use self::gather::{WatchInputs, WatchedRun};
 use super::layout::{
     C_BEGAN, C_CALLS, C_ENDED_READS, C_ENDED_WRITES, C_FAULTS, C_LOST, C_NEIGHBOURS, C_NO_ROOM,
-    C_READS, C_RECORD, C_SLOW_NS, C_SYNCS, C_WRITES,
+    C_READS, C_RECORD, C_SLOW_NS, C_SYNCS, C_WAITS, C_WRITES,
 };
 use super::programs::{self, LoadedPrograms, ProgramConfig};
 use super::session;
@@ -58,7 +58,8 @@ pub struct WatchedRequest<'a> {
     pub slow_ns: u64,
     /// Directory of the file into which kept operations and events go when they take too much memory.
     pub spill: &'a Path,
-    /// Kept operations at most, bytes in memory and in that file together; those beyond are lost, and counted.
+    /// Kept operations at most, bytes in memory and in that file together, with those that are recorded; those beyond are
+    /// lost, and counted.
     pub keep: usize,
     /// Operations that are not slow go into `ios.parquet` as well, to be replayed.
     pub record: bool,
@@ -253,7 +254,7 @@ impl Watching {
         info.kept = run.trace.ios.len();
         info.program_ns_per_op = run.program_ns;
         info.collector_ns_per_op = run.trace.collector_ns;
-        let no_room = count(C_NO_ROOM);
+        let (no_room, counted) = (count(C_NO_ROOM), count(C_WAITS));
         let detaching = Instant::now();
         // The last one who has the programs.
         drop(self.programs);
@@ -263,6 +264,7 @@ impl Watching {
         let mut by_file = BTreeMap::new();
         run.record.iter().for_each(|r| *by_file.entry(r.file).or_insert(0) += 1);
         let recorded = run.record.len() as u64;
+        let waits = WaitCounts { others: run.waits.others + counted, ..run.waits };
         let rows = sources::write_ios(dir, &run.trace, &known, run.record, &workloads)?;
         let files = known.files.list().to_vec();
         session::write(dir, run.trace, &self.symbols)?;
@@ -277,7 +279,7 @@ impl Watching {
             loaded_in: self.loaded_in,
             attached_in: self.attached_in,
             detached_in,
-            waits: run.waits,
+            waits,
             left_out: run.left_out,
         })
     }

@@ -37,7 +37,44 @@ enum Doing {
     Idle,
 }
 
-type Times = VecDeque<((i64, i64), Doing)>;
+/// When a thread did something.
+#[derive(Debug, Clone, Copy)]
+struct DoneTime {
+    from: i64,
+    to: i64,
+    /// Begin of this one or of a later one in the list, whichever is first: requests of a ring end in any order.
+    first: i64,
+    doing: Doing,
+}
+
+/// What one thread was seen to do, by when it ended.
+#[derive(Debug, Default)]
+struct DoneTimes(VecDeque<DoneTime>);
+
+impl DoneTimes {
+    fn put(&mut self, (from, to): (i64, i64), doing: Doing) {
+        let times = &mut self.0;
+        while times.len() >= KEPT || times.front().is_some_and(|time| to - time.to > KEPT_NS) {
+            times.pop_front();
+        }
+        let at = times.iter().rposition(|time| time.to <= to).map_or(0, |i| i + 1);
+        times.insert(at, DoneTime { from, to, first: i64::MAX, doing });
+        let mut later = times.get(at + 1).map_or(i64::MAX, |time| time.first);
+        for time in times.iter_mut().take(at + 1).rev() {
+            let first = time.from.min(later);
+            if time.first == first {
+                break;
+            }
+            (time.first, later) = (first, first);
+        }
+    }
+
+    /// Those that may overlap a time: no more are looked at.
+    fn near(&self, from: i64, to: i64) -> impl Iterator<Item = &DoneTime> {
+        let first = self.0.partition_point(|time| time.to <= from);
+        self.0.range(first..).take_while(move |time| time.first < to)
+    }
+}
 
 /// A wait that has ended.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +114,7 @@ pub struct WaitCounts {
 /// Waits under way to be told.
 #[derive(Debug, Default)]
 pub struct Waits {
-    times: BTreeMap<u16, Times>,
+    times: BTreeMap<u16, DoneTimes>,
     pending: VecDeque<EndedWait>,
     counts: WaitCounts,
     tokens: u64,
@@ -99,9 +136,9 @@ impl Waits {
         let wake = if wake > from { wake } else { to };
         let worker = event.worker as u16;
         match event.kind {
-            TraceEventKind::Off if event.asleep & IDLE != 0 => {
+            TraceEventKind::Wait if event.a & u64::from(IDLE) != 0 => {
                 self.put(worker, (from, wake), Doing::Idle);
-                false
+                true
             }
             TraceEventKind::Wait => {
                 let by = event.waker.checked_sub(1).map(|by| by as u16);
@@ -126,12 +163,8 @@ impl Waits {
         }
     }
 
-    fn put(&mut self, worker: u16, (from, to): (i64, i64), doing: Doing) {
-        let times = self.times.entry(worker).or_default();
-        while times.len() >= KEPT || times.front().is_some_and(|((_, end), _)| to - end > KEPT_NS) {
-            times.pop_front();
-        }
-        times.push_back(((from, to), doing));
+    fn put(&mut self, worker: u16, time: (i64, i64), doing: Doing) {
+        self.times.entry(worker).or_default().put(time, doing);
     }
 
     /// Those of which it is known by now what the other thread did, from `slow_ns` on; all of them at the end.
@@ -175,12 +208,12 @@ impl Waits {
     /// Times in which a thread did this, itself or by way of those that it waited for.
     fn parts(&self, worker: u16, (from, to): (i64, i64), hops: u32, of: Doing) -> Vec<(i64, i64)> {
         let mut parts = Vec::new();
-        for ((begin, end), doing) in self.times.get(&worker).into_iter().flatten() {
-            let part = ((*begin).max(from), (*end).min(to));
-            match doing {
+        for time in self.times.get(&worker).into_iter().flat_map(|times| times.near(from, to)) {
+            let part = (time.from.max(from), time.to.min(to));
+            match time.doing {
                 _ if part.0 >= part.1 => {}
-                Doing::Wait(by) if hops > 1 => parts.extend(self.parts(*by, part, hops - 1, of)),
-                doing if *doing == of => parts.push(part),
+                Doing::Wait(by) if hops > 1 => parts.extend(self.parts(by, part, hops - 1, of)),
+                doing if doing == of => parts.push(part),
                 _ => {}
             }
         }
@@ -234,29 +267,22 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    fn event(
-        kind: u8,
-        worker: u8,
-        (from, to): (i64, i64),
-        waker: u8,
-        asleep: u32,
-        a: u32,
-    ) -> TraceEvent {
+    fn event(worker: u8, (from, to): (i64, i64), waker: u8, what: u32) -> TraceEvent {
         let mut bytes = vec![0u8; EVENT_BYTES];
         let mut put =
             |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-        put(0, u64::from(kind) | u64::from(worker) << 32);
+        put(0, 12 | u64::from(worker) << 32);
         put(8, (from * MS) as u64);
         put(16, (to * MS) as u64);
         put(24, (to * MS + 1000) as u64);
-        put(32, a.into());
-        put(120, u64::from(waker) | u64::from(asleep) << 32);
+        put(32, what.into());
+        put(120, waker.into());
         TraceEvent::parse(&bytes).expect("an event")
     }
 
     fn waited(waits: &mut Waits, worker: u8, time: (i64, i64), by: u8, lock: bool) {
         let what = if lock { LOCK } else { 0x800 };
-        assert!(waits.event(&event(12, worker, time, by + 1, what, what)));
+        assert!(waits.event(&event(worker, time, by + 1, what)));
     }
 
     fn operation(waits: &mut Waits, worker: u16, (from, to): (i64, i64)) {
@@ -290,7 +316,7 @@ mod tests {
     fn a_lock_is_told_unless_its_holder_waited_for_the_world_outside() {
         let mut waits = Waits::default();
         waited(&mut waits, 1, (100, 150), 0, true);
-        waits.event(&event(1, 5, (90, 149), 0, IDLE, 0));
+        assert!(waits.event(&event(5, (90, 149), 0, IDLE)));
         waited(&mut waits, 2, (100, 150), 5, true);
         waited(&mut waits, 3, (149, 155), 0, true);
         assert_eq!(told(&mut waits), [1]);
@@ -316,5 +342,34 @@ mod tests {
         waited(&mut waits, 1, (200, 250), 2, false);
         assert!(waits.decided(251 * MS, 10_000_000).is_empty(), "the other one may be told yet");
         assert_eq!(waits.counts().others, 2);
+    }
+
+    #[test]
+    fn of_what_a_thread_did_only_what_is_near_is_looked_at() {
+        let mut times = DoneTimes::default();
+        // One after another, beside them one of a ring that began long before it ended.
+        for i in 0..KEPT as i64 * 2 {
+            times.put((i * 10, i * 10 + 9), Doing::Operation);
+            if i == KEPT as i64 * 3 / 2 {
+                times.put((i * 10 - 500, i * 10), Doing::Operation);
+            }
+        }
+        assert_eq!(times.0.len(), KEPT);
+        let near = |from, to| times.near(from, to).count();
+        let end = KEPT as i64 * 20;
+        assert_eq!(near(end - 100, end - 70), 3);
+        assert_eq!(near(end - 30_000, end - 29_000), 100);
+        let (begun, ended) = (KEPT as i64 * 15 - 500, KEPT as i64 * 15);
+        let overlap = |time: &&DoneTime| time.from < begun + 10;
+        assert_eq!(
+            times.near(begun, begun + 10).filter(overlap).count(),
+            2,
+            "the long one as well"
+        );
+        // Whoever looks into its time sees what ended before it.
+        assert!(near(begun, begun + 10) <= 52, "{}", near(begun, begun + 10));
+        assert_eq!(near(ended + 10, ended + 20), 1);
+        let sorted = times.0.iter().zip(times.0.iter().skip(1));
+        assert!({ sorted }.all(|(a, b)| a.to <= b.to && a.first <= b.first && a.first <= a.from));
     }
 }

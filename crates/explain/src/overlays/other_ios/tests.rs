@@ -348,3 +348,26 @@ fn a_wait_leads_over_the_waits_of_others_and_to_who_has_no_cpu() {
     follow(&mut list, &events, again);
     assert_eq!((list[0].layer, list[0].excess_ns), (Layer::Cpu, 880));
 }
+
+#[test]
+fn of_the_ios_of_a_thread_only_those_near_a_time_are_looked_at() {
+    let mut list: Vec<Judged> =
+        (0..1000).map(|i| io(0, i * 10, i * 10 + 9, Phase::Device)).collect();
+    // Of a ring: it began long before it ended.
+    list.push(io(0, 5_000, 8_005, Phase::Device));
+    let index = Index::of(&list);
+    let near = |from, to| index.workers[&0].near(from, to, &list);
+    assert_eq!(near(9_001, 9_020).len(), 2);
+    assert_eq!(near(1_001, 1_010).len(), 1);
+    assert!(near(6_001, 6_002).contains(&1000) && near(6_001, 6_002).len() <= 202);
+    assert!(near(20_000, 30_000).is_empty() && near(-9, 0).is_empty());
+}
+
+#[test]
+fn times_that_overlap_are_one() {
+    assert_eq!(
+        joined(vec![(5, 9), (0, 3), (2, 4), (4, 5), (20, 21)]),
+        [(0, 4), (4, 5), (5, 9), (20, 21)]
+    );
+    assert_eq!(joined(vec![(0, 9), (1, 2), (8, 12)]), [(0, 12)]);
+}

@@ -16,6 +16,7 @@ mod series;
 mod start;
 mod stores;
 mod tracing;
+mod watch;
 
 use std::path::Path;
 use std::process::Command;
@@ -96,6 +97,10 @@ pub const CASES: &[BenchCase] = &[
         tracing::direct,
     ),
     case("trace-cached", "page-cached 4 KiB reads, traced against untraced", tracing::cached),
+    case("watch-direct", "fio, direct 4 KiB reads, depth 32: watched and not", watch::direct_32),
+    case("watch-cached", "fio, page-cached 4 KiB reads, watched and not", watch::cached_1),
+    case("watch-db-bench", "db_bench, readrandom, watched and not", watch::db_bench),
+    case("watch-redis", "Redis that appends, sets, watched and not", watch::redis_sets),
     case("live-null", "null at depth 1: watched by nobody, a page, a scraper", live::null_1),
     case("live-cached", "page-cached 4 KiB reads, depth 32, watched", live::cached_32),
     case("live-direct", "direct 4 KiB reads, depth 32, watched", live::direct_32),

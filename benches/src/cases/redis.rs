@@ -16,7 +16,7 @@ const RECORDS: u64 = 100_000;
 /// Bytes of a value.
 const VALUE: u64 = 100;
 /// The port that tables show.
-const SHOWN: u16 = 6379;
+pub const SHOWN: u16 = 6379;
 
 /// Connections, operations of a run for each second asked (about what a server does on two cores),
 /// names of the arms.
@@ -53,17 +53,29 @@ pub fn set_16(setup: &BenchSetup) -> Result<Comparison> {
     compared(setup, "set", 16, &PIPELINED)
 }
 
-/// A server that keeps nothing on disk; dropped, it is gone.
-struct Server {
+/// A server; dropped, it is gone.
+pub struct Server {
     process: Child,
-    port: u16,
+    pub port: u16,
 }
 
 impl Server {
+    /// One that keeps nothing on disk.
     fn start() -> Result<Server> {
+        Server::start_as(&["--appendonly", "no"])
+    }
+
+    /// One that appends to a file, and syncs it as often as this word says.
+    pub fn start_with(sync: &str) -> Result<Server> {
+        Server::start_as(&["--appendonly", "yes", "--appendfsync", sync])
+    }
+
+    fn start_as(words: &[&str]) -> Result<Server> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let process = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
+            .args(["--bind", "127.0.0.1", "--save", ""])
+            .args(words)
+            .arg("--port")
             .arg(port.to_string())
             .arg("--dir")
             .arg(files::place("")?)
@@ -167,7 +179,8 @@ fn own(words: &str) -> Result<Figures> {
 }
 
 /// A run of redis-benchmark, and the CPU of its whole process.
-fn peer(words: &str) -> Result<Figures> {
+/// A run of redis-benchmark.
+pub fn peer(words: &str) -> Result<Figures> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-h", "127.0.0.1", "--csv", "--precision", "3"]).args(words.split(' '));
     let done = child::run(&mut command)?;

@@ -98,9 +98,16 @@ fn cleared(dirs: &[PathBuf]) -> Result<()> {
     Ok(there.try_for_each(fs::remove_dir_all)?)
 }
 
+/// Random reads of a database that is there, values of 100 B.
+pub fn random_reads() -> Result<DbBench> {
+    let dir = fresh("rocksdb-watched")?;
+    DbBench::new(&dir, 100, "fillseq").load()?;
+    Ok(DbBench::new(&dir, 100, "readrandom").with("--use_existing_db=1"))
+}
+
 /// A benchmark of db_bench, with all that it is told.
 #[derive(Clone)]
-struct DbBench {
+pub struct DbBench {
     benchmark: &'static str,
     words: Vec<String>,
 }
@@ -129,7 +136,7 @@ impl DbBench {
     }
 
     /// Its own rate, and the CPU of its whole process an operation.
-    fn run(&self) -> Result<Figures> {
+    pub fn run(&self) -> Result<Figures> {
         let done = child::run(Command::new("db_bench").args(&self.words))?;
         let rate = rate(&done.stdout, self.benchmark)
             .with_context(|| format!("db_bench said no rate:\n{}", done.stdout))?;
@@ -144,6 +151,11 @@ impl DbBench {
         Ok(sample)
     }
 
+    /// What a person would type for it.
+    pub fn shown(&self) -> String {
+        format!("db_bench {}", self.words.join(" "))
+    }
+
     /// Runs it for what it leaves behind.
     fn load(&self) -> Result<()> {
         child::run(Command::new("db_bench").args(&self.words)).map(|_| ())
@@ -151,8 +163,7 @@ impl DbBench {
 
     /// As an arm; `empty` is a directory to remove before.
     fn arm<'a>(self, name: &'static str, empty: Option<&Path>) -> BenchArm<'a> {
-        let command = format!("db_bench {}", self.words.join(" "));
-        let arm = BenchArm { name, command, run: Box::new(move || self.run()) };
+        let arm = BenchArm { name, command: self.shown(), run: Box::new(move || self.run()) };
         settled(arm, empty.map(Path::to_path_buf))
     }
 }

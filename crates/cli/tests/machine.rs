@@ -12,4 +12,6 @@ mod rights;
 mod stacked;
 mod trace_trouble;
 mod watch;
+mod watch_hard;
+mod watch_proof;
 mod watch_waits;

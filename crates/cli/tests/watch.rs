@@ -39,13 +39,13 @@ fn watch_fio(dir: &Path, before: &[String], seconds: u32, words: &str, flags: &s
     command.args(words.split_whitespace()).output().expect("it starts")
 }
 
-fn op<'a>(watched: &'a Value, name: &str) -> &'a Value {
+pub fn op<'a>(watched: &'a Value, name: &str) -> &'a Value {
     let all = watched["ops"].as_array().expect("a list");
     all.iter().find(|op| op["op"] == name).unwrap_or_else(|| panic!("no {name}: {watched}"))
 }
 
 /// What fio counted of one kind of operation.
-fn of_fio(dir: &Path, kind: &str) -> u64 {
+pub fn of_fio(dir: &Path, kind: &str) -> u64 {
     let text = std::fs::read_to_string(dir.join("fio.json")).expect("a result");
     let value: Value = serde_json::from_str(&text).expect("JSON");
     let job = &value["jobs"][0];

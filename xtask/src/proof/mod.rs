@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 7] = [
+const PROOFS: [Proof; 8] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",
@@ -76,6 +76,14 @@ const PROOFS: [Proof; 7] = [
         results: "crates/cli/tests/kafka.jsonl",
         page: "docs/stores.md",
         table: kafka,
+    },
+    Proof {
+        name: "watch",
+        package: "taillight-cli",
+        test: ["machine", "watch_proof::proof"],
+        results: "crates/cli/tests/watch.jsonl",
+        page: "docs/watch.md",
+        table: watch,
     },
 ];
 
@@ -225,6 +233,22 @@ const KAFKA: [Column; 8] = [
 
 fn kafka(cells: &[Value]) -> Result<String> {
     table(&KAFKA, cells.iter())
+}
+
+/// Operations of a program that is watched, beside its own stamps.
+const WATCH: [Column; 8] = [
+    ("load", &["load"]),
+    ("slow I/Os", &["slow"]),
+    ("found, %", &["found"]),
+    ("begin, 50 % and 99 %, us", &["begin_p50_us", "begin_p99_us"]),
+    ("end, 50 % and 99 %, us", &["end_p50_us", "end_p99_us"]),
+    ("told", &["told"]),
+    ("phantoms, %", &["phantoms"]),
+    ("build", &["build"]),
+];
+
+fn watch(cells: &[Value]) -> Result<String> {
+    table(&WATCH, cells.iter())
 }
 
 fn table<'a>(columns: &[Column], cells: impl Iterator<Item = &'a Value>) -> Result<String> {

@@ -1,0 +1,237 @@
+//! Programs that are hard to watch: they fork, end in the middle, have thousands of threads, are traced or in namespaces of
+//! their own; who may not watch; and a record of one that is replayed.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::common::traced::{NOBODY, not_root, open_place};
+use crate::common::{self, binary, ended, json, run_line, signal, skipped, start, text};
+use crate::watch::{cannot, of_fio, op};
+use crate::watch_waits::compiled;
+use serde_json::Value;
+use taillight_core::OpKind;
+use taillight_rundir::ios::{ColumnSet, read_ios};
+
+const FIO: &str = "fio --name=v --filename=data --size=16m --bs=4k --rw=randread --direct=1 \
+                   --output=fio.json --output-format=json";
+
+/// Watches a command line; what it said, and `watched.json`. Its exit code must be this one.
+fn watched(dir: &Path, line: &[&str], code: i32) -> (String, Value) {
+    let out = Command::new(binary())
+        .args(["watch", "--output", "out", "--slower", "1s", "--"])
+        .args(line)
+        .current_dir(dir)
+        .output()
+        .expect("it starts");
+    let (_, err) = ended(&out, code);
+    let told = json(&dir.join("out/watched.json"));
+    std::fs::remove_dir_all(dir.join("out")).expect("removed");
+    (err, told)
+}
+
+fn seen(told: &Value, name: &str) -> u64 {
+    op(told, name)["seen"].as_u64().expect("a count")
+}
+
+fn there(program: &str) -> Option<String> {
+    let tried = Command::new(program).arg("--version").output();
+    tried.err().map(|e| format!("{program}: {e}"))
+}
+
+/// Starts fio and waits until it reads.
+fn fio_at_work(dir: &Path, words: &str) -> Child {
+    let line = format!("{FIO} --time_based --runtime=20 {words}");
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().expect("it starts");
+    std::thread::sleep(Duration::from_secs(2));
+    child
+}
+
+#[test]
+fn what_forks_execs_and_goes_into_namespaces_is_followed() {
+    let name = "what_forks_execs_and_goes_into_namespaces_is_followed";
+    if skipped(name, cannot()) {
+        return;
+    }
+    let dir = open_place();
+    std::fs::write(dir.path().join("data"), vec![7; 1 << 20]).expect("written");
+    // 200 processes one after another and at once, each of them another program in the end.
+    let script = "for i in $(seq 200); do dd if=data of=/dev/null bs=4k count=10 iflag=direct status=none & \
+                  test $((i % 20)) = 0 && wait; done; wait; exec sh -c 'exit 3'";
+    let (err, told) = watched(dir.path(), &["sh", "-c", script], 3);
+    let reads = seen(&told, "read");
+    assert!((2000..3000).contains(&reads), "{reads}\n{err}");
+    assert_eq!((&told["no_room"], &told["exit_code"]), (&0.into(), &3.into()), "{told}");
+    // As a container has them.
+    let unshare = ["unshare", "--pid", "--mount", "--fork", "--mount-proc"];
+    let line: Vec<&str> = unshare.into_iter().chain(FIO.split_whitespace()).collect();
+    let (err, told) = watched(dir.path(), &line, 0);
+    let (reads, issued) = (seen(&told, "read"), of_fio(dir.path(), "read"));
+    assert!((issued..=issued + issued / 100 + 400).contains(&reads), "{reads} of {issued}\n{err}");
+}
+
+#[test]
+fn a_program_that_a_debugger_traces_is_watched_as_any_other() {
+    let name = "a_program_that_a_debugger_traces_is_watched_as_any_other";
+    if skipped(name, cannot()) {
+        return;
+    }
+    let dir = open_place();
+    let gdb = ["gdb", "-batch", "-ex", "run", "--args"];
+    for before in [&["strace", "-f", "-o", "strace.out"][..], &gdb] {
+        if skipped(before[0], there(before[0])) {
+            continue;
+        }
+        let fio = format!("{FIO} --thread --number_ios=1000");
+        let line: Vec<&str> = before.iter().copied().chain(fio.split_whitespace()).collect();
+        let (err, told) = watched(dir.path(), &line, 0);
+        let (reads, issued) = (seen(&told, "read"), of_fio(dir.path(), "read"));
+        // What the debugger reads itself is seen as well.
+        assert!(reads >= issued && issued >= 1000, "{}: {reads} of {issued}\n{err}", before[0]);
+        assert_eq!(told["no_room"], 0, "{told}");
+    }
+}
+
+#[test]
+fn ten_thousand_threads_have_room() {
+    let name = "ten_thousand_threads_have_room";
+    let dir = open_place();
+    if skipped(name, compiled(dir.path(), "threads").or_else(cannot)) {
+        return;
+    }
+    std::fs::write(dir.path().join("data"), vec![7; 256 << 10]).expect("written");
+    let mut tried = Command::new(dir.path().join("threads"));
+    tried.args(["many", "10000", "data"]).current_dir(dir.path());
+    let tried = tried.status().expect("it starts");
+    if skipped(name, (tried.code() == Some(8)).then(|| "no more threads here".to_owned())) {
+        return;
+    }
+    let (err, told) = watched(dir.path(), &["./threads", "many", "10000", "data"], 0);
+    assert_eq!(told["no_room"], 0, "{err}");
+    assert!((10_000..10_500).contains(&seen(&told, "read")), "{told}");
+}
+
+#[test]
+fn who_is_killed_in_the_middle_or_stopped_is_told_as_that() {
+    let name = "who_is_killed_in_the_middle_or_stopped_is_told_as_that";
+    if skipped(name, cannot()) {
+        return;
+    }
+    let dir = open_place();
+    let mut fio = fio_at_work(dir.path(), "--ioengine=psync --thread --numjobs=2");
+    let line = format!("watch --pid {} --slower 200ms --output out", fio.id());
+    let watch = start(dir.path(), &line);
+    std::thread::sleep(Duration::from_secs(4));
+    // A second one is refused, and the first one goes on.
+    let (_, err) = run_line(dir.path(), &format!("watch --pid {} --output other", fio.id()), 4);
+    assert!(err.contains("another `taillight watch`"), "{err}");
+    signal(&fio, "STOP");
+    std::thread::sleep(Duration::from_millis(500));
+    signal(&fio, "CONT");
+    std::thread::sleep(Duration::from_secs(1));
+    let _ = fio.kill();
+    let _ = fio.wait();
+    let out = watch.wait_with_output().expect("it ends");
+    let said = text(&out.stdout) + &ended(&out, 0).1;
+    assert!(said.contains("the program has ended"), "{said}");
+    let stopped = said.lines().filter(|line| line.contains(" stopped")).count();
+    assert!(stopped >= 2, "{said}");
+    assert!(json(&dir.path().join("out/watched.json"))["exit_code"].is_null());
+}
+
+#[test]
+fn who_may_not_trace_is_told_what_is_missing() {
+    let name = "who_may_not_trace_is_told_what_is_missing";
+    if skipped(name, not_root().or_else(cannot)) {
+        return;
+    }
+    let dir = open_place();
+    let mut nobody = Command::new("setpriv");
+    nobody.args(NOBODY).arg(binary()).args(["watch", "--output", "out", "--", "true"]);
+    let (_, err) = ended(&nobody.current_dir(dir.path()).output().expect("it starts"), 4);
+    assert!(err.contains("CAP_BPF") || err.contains("CAP_PERFMON"), "{err}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0, "nothing is left");
+}
+
+/// Reads, writes and syncs of a file in a run directory, as often as there are.
+fn operations(run: &Path, target: Option<u16>) -> Vec<(OpKind, Option<u64>, u64)> {
+    let mut all = Vec::new();
+    let mut each = |batch: &taillight_rundir::ios::RowBatch| {
+        let rows = (0..batch.rows).map(|i| batch.row(i));
+        let rows = rows.filter(|row| target.is_none_or(|target| row.target == target));
+        all.extend(rows.map(|row| (row.op, row.offset, row.size)));
+        Ok(())
+    };
+    read_ios(&run.join("ios.parquet"), ColumnSet::ALL, &mut each).expect("a good file");
+    all.sort_unstable();
+    all
+}
+
+/// A database of sqlite3 of which nothing is in the page cache.
+fn cold_database(dir: &Path) {
+    let sql = "CREATE TABLE t(a, b); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) \
+               INSERT INTO t SELECT i, randomblob(900) FROM n;";
+    let dropped = ["if=database", "of=/dev/null", "iflag=nocache", "status=none"];
+    for (program, words) in [("sqlite3", &["database", sql][..]), ("dd", &dropped)] {
+        let done = Command::new(program).args(words).current_dir(dir).status();
+        assert!(done.expect("it starts").success(), "{program}");
+    }
+}
+
+#[test]
+fn a_record_is_replayed_operation_for_operation() {
+    let name = "a_record_is_replayed_operation_for_operation";
+    if skipped(name, cannot()) {
+        return;
+    }
+    let dir = open_place();
+    let fio = "--rw=randrw --ioengine=libaio --iodepth=8 --fdatasync=16 --number_ios=2000 --rate_iops=2000";
+    let sql =
+        "PRAGMA synchronous=full; SELECT sum(length(b)) FROM t; DELETE FROM t WHERE a % 9 = 0;";
+    let fio: Vec<&str> = FIO.split_whitespace().chain(fio.split_whitespace()).collect();
+    let sqlite: &[&str] = &["sqlite3", "database", sql];
+    for (line, file) in [(&fio[..], "/data"), (sqlite, "/database")] {
+        if skipped(line[0], there(line[0])) {
+            continue;
+        }
+        if line == sqlite {
+            cold_database(dir.path());
+        }
+        let out = Command::new(binary())
+            .args(["watch", "--record", "--names", "--output", "record", "--"])
+            .args(line)
+            .current_dir(dir.path())
+            .output()
+            .expect("it starts");
+        let (_, err) = ended(&out, 0);
+        let told = json(&dir.path().join("record/watched.json"));
+        let files = told["files"].as_array().expect("a list");
+        let of_file = |f: &Value| f.as_str().is_some_and(|f| f.ends_with(file));
+        let number = files.iter().position(of_file).unwrap_or_else(|| panic!("{files:?}"));
+        let was = operations(&dir.path().join("record"), Some(number as u16));
+        // The job file, as a user would write it.
+        let job = format!(
+            "[target]\ndriver = \"file\"\npath = \"scratch\"\noptions.direct = false\n\n[[workload]]\n\
+             trace = {{ file = \"record\", select = \"file={number}\", timing = \"asap\" }}\n"
+        );
+        common::run_job(dir.path(), &job, 0);
+        let is = operations(&dir.path().join("out"), None);
+        let bytes = |all: &[(OpKind, Option<u64>, u64)]| -> u64 { all.iter().map(|o| o.2).sum() };
+        assert!(was.iter().any(|o| o.0 == OpKind::Fsync), "{err}");
+        let known = |o: &&(OpKind, Option<u64>, u64)| o.0 as u8 <= 1;
+        assert!(was.iter().filter(known).count() >= 2, "{err}");
+        assert_eq!(was.len(), is.len(), "{err}");
+        assert_eq!(bytes(&was), bytes(&is));
+        let places = |all: &[(OpKind, Option<u64>, u64)]| -> Vec<(OpKind, Option<u64>, u64)> {
+            all.iter().filter(known).copied().collect()
+        };
+        assert_eq!(places(&was), places(&is));
+        for gone in ["record", "out", "scratch", "scratch.taillight"] {
+            let at = dir.path().join(gone);
+            let _ = std::fs::remove_dir_all(&at).or_else(|_| std::fs::remove_file(&at));
+        }
+    }
+}

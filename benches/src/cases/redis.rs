@@ -65,6 +65,11 @@ impl Server {
         Server::start_as(&["--appendonly", "no"])
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// One that appends to a file, and syncs it as often as this word says.
     pub fn start_with(sync: &str) -> Result<Server> {
         Server::start_as(&["--appendonly", "yes", "--appendfsync", sync])
@@ -179,7 +184,6 @@ fn own(words: &str) -> Result<Figures> {
 }
 
 /// A run of redis-benchmark, and the CPU of its whole process.
-/// A run of redis-benchmark.
 pub fn peer(words: &str) -> Result<Figures> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-h", "127.0.0.1", "--csv", "--precision", "3"]).args(words.split(' '));

@@ -90,7 +90,12 @@ fn a_program_that_a_debugger_traces_is_watched_as_any_other() {
         let (err, told) = watched(dir.path(), &line, 0);
         let (reads, issued) = (seen(&told, "read"), of_fio(dir.path(), "read"));
         // What the debugger reads itself is seen as well.
-        assert!(reads >= issued && issued >= 1000, "{}: {reads} of {issued}\n{err}", before[0]);
+        let most = issued + if before[0] == "strace" { 1000 } else { 100_000 };
+        assert!(
+            (issued..most).contains(&reads) && issued >= 1000,
+            "{}: {reads} of {issued}\n{err}",
+            before[0]
+        );
         assert_eq!(told["no_room"], 0, "{told}");
     }
 }
@@ -137,7 +142,9 @@ fn who_is_killed_in_the_middle_or_stopped_is_told_as_that() {
     let out = watch.wait_with_output().expect("it ends");
     let said = text(&out.stdout) + &ended(&out, 0).1;
     assert!(said.contains("the program has ended"), "{said}");
-    let stopped = said.lines().filter(|line| line.contains(" stopped")).count();
+    let stopped =
+        said.lines().filter(|line| line.contains(" pread64 ") && line.contains(" stopped"));
+    let stopped = stopped.count();
     assert!(stopped >= 2, "{said}");
     assert!(json(&dir.path().join("out/watched.json"))["exit_code"].is_null());
 }

@@ -93,7 +93,7 @@ fn waits_lead_to_the_program_or_to_the_io_behind_them() {
     // who holds the lock of that queue may have no CPU when it has come.
     for kind in ["no-news", "queue", "waits", "other"] {
         let layers = found.get(kind).map_or(&[][..], Vec::as_slice);
-        let busy = kind == "queue" && layers.iter().all(|l| l == "waiting for");
+        let busy = kind == "queue" && layers.len() < 3 && layers.iter().all(|l| l == "waiting for");
         assert!(layers.is_empty() || busy, "{kind}: {layers:?}\n{err}");
     }
     let watched: Value = json(&dir.path().join("out/watched.json"));
@@ -129,6 +129,7 @@ fn threads_that_have_nothing_to_do_are_counted_and_not_told() {
     // A few of a thousand threads lose the CPU in what they do.
     assert!(rows < 5_000, "{rows} rows");
     let trace = &crate::common::manifest(dir.path(), "out")["trace"];
-    let lost = ["events_lost", "events_forgotten"].map(|field| trace[field].as_u64().unwrap_or(0));
+    let lost =
+        ["events_lost", "events_forgotten"].map(|field| trace[field].as_u64().expect("a count"));
     assert_eq!((lost, &watched["waits"]["lost"]), ([0, 0], &0.into()), "{trace}");
 }

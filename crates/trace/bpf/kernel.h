@@ -216,6 +216,7 @@ struct io_rw {
 struct io_cqe {
 	u64 user_data;
 	s32 res;
+	s32 fd; /* until it is complete */
 };
 
 struct io_wq_work {
@@ -225,6 +226,7 @@ struct io_wq_work {
 struct io_kiocb {
 	struct file *file; /* the request's own state begins here, of a read or write a kiocb */
 	u8 opcode;
+	u32 flags; /* the lower half, where it has more */
 	struct io_cqe cqe;
 	struct io_wq_work work;
 };

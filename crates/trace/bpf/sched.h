@@ -79,13 +79,13 @@ INLINE void rests(struct asleep *a, u64 from, u64 to, u64 run)
 	a->next++;
 }
 
-INLINE void tell_wait(struct thread *t, struct asleep *a, u32 index, struct task_struct *next,
+INLINE bool tell_wait(struct thread *t, struct asleep *a, u32 index, struct task_struct *next,
 		      u64 off, u64 now)
 {
 	struct event *e = event(K_WAIT, index);
 
 	if (!e)
-		return;
+		return 0;
 	e->start = off;
 	e->middle = t->wake;
 	e->end = now;
@@ -95,6 +95,7 @@ INLINE void tell_wait(struct thread *t, struct asleep *a, u32 index, struct task
 	e->other = t->by_whom;
 	e->waker = t->by & BY_WHO;
 	ring_submit(e, RB_NO_WAKEUP);
+	return 1;
 }
 
 /* A thread comes back from a sleep that was no operation. Whether it is told: a wait for a lock, and one for another
@@ -106,24 +107,24 @@ INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_st
 	u32 which = C_LONGEST_WAIT;
 	bool lock = a->what & W_LOCK;
 
-	if (a->what & (W_IDLE | W_PAUSE))
+	/* A sleep for time says something only where there was no CPU after it, and no row tells of it by itself. */
+	if (a->what & W_IDLE || (a->what & W_PAUSE && !a->flying && now - wake >= cfg_off_ns))
 		rests(a, a->what & W_IDLE ? off : wake, wake, now);
 	if (!(a->what & (W_LOCK | W_WAIT)) || !(t->by & BY_OWN) || (!(t->by & BY_WHO) && !lock) ||
 	    now - off < slow / BESIDE)
 		return 0;
 	if (lock || t->by & BY_BUSY) {
-		a->busy_to = now;
+		if (t->by & BY_BUSY)
+			a->busy_to = now;
 		tell_wait(t, a, index, next, off, now);
 		return 1;
 	}
 	longest = map_lookup(&counters, &which);
 	if (now - off >= slow && longest) {
-		if (now - off > *longest) {
+		if (now - off > *longest && tell_wait(t, a, index, next, off, now))
 			*longest = now - off;
-			tell_wait(t, a, index, next, off, now);
-		} else {
+		else
 			count(C_WAITS);
-		}
 	}
 	return 0;
 }

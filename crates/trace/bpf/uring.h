@@ -13,15 +13,33 @@ INLINE struct thread *owner(struct slot *s)
 	return t ? t : submits_for(current_task());
 }
 
+enum { REQ_F_FIXED_FILE = 1 };
+
+/* Whether a request may be on a file of storage: one on a socket, a pipe or an eventfd may be under way for ever. Of a
+ * registered file that is known only when it ends. */
+INLINE bool on_storage(u64 request)
+{
+	u64 cqe = request + OFFSET_OF(struct io_kiocb, cqe), inode;
+	u32 kind;
+
+	if (!EXISTS(struct io_cqe, fd) ||
+	    READ(struct io_kiocb, request, flags) & REQ_F_FIXED_FILE)
+		return 1;
+	kind = kind_of_file(file_of_fd(current_task(), (u32)READ(struct io_cqe, cqe, fd)), &inode);
+	return kind == MODE_FILE || kind == MODE_BLOCK || kind == MODE_DIR;
+}
+
 /* A request of a program that is watched is taken from the queue. */
 INLINE void ring_begins(struct io_kiocb *request)
 {
 	u64 plain = address(request), now = ktime_ns(), token;
-	u32 at;
+	u32 at, op = op_of_request(request->opcode);
 	struct call *c;
 	struct slot *s;
 
-	token = request_begins(plain, NR_RING, op_of_request(request->opcode), now);
+	if (op && !on_storage(plain))
+		op = 0;
+	token = request_begins(plain, NR_RING, op, now);
 	at = token & SLOT_MASK;
 	c = token ? map_lookup(&calls, &at) : 0;
 	s = touched(token);

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind, Result};
+use taillight_engine::trace::TraceFile;
 use taillight_import::results::{self, HEAD, ResultFormat, ResultSource, ResultUnit};
 use taillight_report::ReportOptions;
 use taillight_rundir::{RunDir, check_is_dir, sums};
 use taillight_suite::runner::DEFAULT_PARENT;
 
-use crate::output;
+use crate::{output, trace};
 
 /// The run directory that `path` names: itself, or the one that a result of another tool is made into. Errors: `Usage`
 /// for what is neither, and for a damaged result; `Unavailable` for nothing.
@@ -26,6 +27,12 @@ pub fn run_of(path: &Path, unit: Option<ResultUnit>) -> Result<PathBuf> {
 /// file's content. Errors: as [`run_of`], and those of a directory that is in use.
 pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Result<PathBuf> {
     let Some(format) = format_of(file).map_err(as_usage)? else {
+        let shown = file.to_string_lossy();
+        let recorded = TraceFile::open(&shown).ok().filter(|_| file.is_file());
+        if let Some(format) = recorded.and_then(|it| it.recognise()) {
+            let what = format!("this is no result but a recorded trace ({})", format.name);
+            return Err(Error::usage(what).with("path", &shown).hint(trace::instead(&shown)));
+        }
         return Err(match check_is_dir(file) {
             Err(_) if std::fs::metadata(file).is_ok_and(|it| it.len() == 0) => {
                 Error::usage("the file is empty").with("path", file.display())

@@ -1,5 +1,8 @@
 //! The list of drivers as the job resolver wants to see it.
 
+use std::io::{Seek as _, SeekFrom};
+use std::os::unix::fs::FileTypeExt as _;
+
 use taillight_core::Result;
 use taillight_core::job::{BoundTarget, DriverView};
 use taillight_core::plan::{ReplayOps, ReplayPlan, TargetPlan, WorkloadPlan};
@@ -19,6 +22,12 @@ impl DriverView for Registry {
         if let Some(driver) = taillight_driver::find(name) {
             driver.defaults(workload);
         }
+    }
+    fn device_size(&self, target: &TargetPlan) -> Option<u64> {
+        let path = target.path.as_deref()?;
+        let device = std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
+        let mut file = std::fs::File::open(path).ok().filter(|_| device)?;
+        file.seek(SeekFrom::End(0)).ok()
     }
     fn trace(&self, replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
         taillight_engine::trace::load(replay, most)

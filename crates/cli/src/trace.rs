@@ -1,16 +1,20 @@
 //! `taillight trace FILE`: what a recorded trace is, without running it. `taillight_engine::trace` reads and counts.
 
-use taillight_core::Result;
+use std::path::Path;
+
 use taillight_core::exit::Exit;
-use taillight_core::plan::ReplayPlan;
+use taillight_core::plan::{RecordedPercentile, ReplayPlan};
 use taillight_core::units::readable::{in_line, visible};
-use taillight_engine::trace::{self, MOST_OPS, TraceDispersion, TraceProfile};
+use taillight_core::{Error, Result};
+use taillight_engine::trace::{
+    self, MOST_OPS, TraceDispersion, TraceFile, TraceProfile, TraceReuse, TraceStream,
+};
 use taillight_machine::Sys;
 use taillight_report::format::{bytes, count, duration_ns, percent, rate, short};
 use taillight_trace::memory_budget;
 
 use crate::args::TraceArgs;
-use crate::output;
+use crate::{foreign, output};
 
 /// Runs the command. Errors: `Usage` when the file is no trace that can be replayed, with the line;
 /// `Unavailable` when it has more operations than fit into memory.
@@ -25,7 +29,8 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
     };
     // The operations are held twice while they are read, and once more to count what they touch.
     let free = memory_budget::read(&Sys::default())?.free_memory.0;
-    let profile = TraceProfile::of(&trace::load(&replay, MOST_OPS.min(free / 64))?);
+    let read = trace::load(&replay, MOST_OPS.min(free / 64)).map_err(|e| no_trace(&args.file, e))?;
+    let profile = TraceProfile::of(&read);
     match args.json {
         true => output::json(&profile)?,
         false => output::text(&visible(&text(&args.file, &profile)))?,
@@ -33,13 +38,33 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// What to do with a trace, for somebody who gave it to another command.
+pub fn instead(shown: &str) -> String {
+    format!(
+        "taillight trace {shown} says what it is, taillight run --path data/file --replay {shown} replays it"
+    )
+}
+
+/// A result of another tool is no trace.
+fn no_trace(file: &str, e: Error) -> Error {
+    let opened = TraceFile::open(file).is_ok_and(|it| it.recognise().is_none());
+    match opened && foreign::is_result(Path::new(file)) {
+        true => Error::usage("this is a result of another tool, no trace")
+            .with("path", file)
+            .hint(format!("taillight report {file} reads it")),
+        false => e,
+    }
+}
+
 /// The answer, then a line for each thing.
 fn text(file: &str, p: &TraceProfile) -> String {
     let mix: Vec<String> =
         p.mix.iter().map(|part| format!("{} {}", part.op.name(), percent(part.share))).collect();
-    let mean = p.rate.mean_per_s.map_or("all at one time".to_owned(), |per_s| {
-        format!("{}/s over {}", rate(per_s), duration_ns(p.span_ns))
-    });
+    let mean = match p.rate.as_ref().map(|rate| rate.mean_per_s) {
+        None => "without times".to_owned(),
+        Some(None) => "all at one time".to_owned(),
+        Some(Some(per_s)) => format!("{}/s over {}", rate(per_s), duration_ns(p.span_ns)),
+    };
     let mut lines = vec![
         format!(
             "{} ({}): {} operations, {mean}; {}; {} touched.",
@@ -49,16 +74,22 @@ fn text(file: &str, p: &TraceProfile) -> String {
             mix.join(", "),
             bytes(p.touched_bytes),
         ),
-        format!(
-            "rate        busiest second {}/s, {} s after the start",
-            rate(p.rate.peak_per_s as f64),
-            count(p.rate.peak_at_s)
-        ),
-        format!(
-            "bursts      {}; 1 is random, more comes in bursts",
-            p.rate.dispersion.iter().map(dispersion).collect::<Vec<_>>().join(", ")
-        ),
     ];
+    if let Some(of) = &p.rate {
+        lines.push(format!(
+            "rate        busiest second {}/s, {} s after the start",
+            rate(of.peak_per_s as f64),
+            count(of.peak_at_s)
+        ));
+        let known: Vec<String> = of.dispersion.iter().filter_map(dispersion).collect();
+        lines.push(match known.is_empty() {
+            true => "bursts      the trace is too short to tell".to_owned(),
+            false => format!(
+                "bursts      {}; 1 is random, more comes in bursts",
+                known.join(", ")
+            ),
+        });
+    }
     if let Some(sizes) = &p.sizes {
         let most = sizes.most.iter().map(|s| format!("{} {}", bytes(s.bytes), percent(s.share)));
         lines.push(format!(
@@ -71,7 +102,12 @@ fn text(file: &str, p: &TraceProfile) -> String {
             most.collect::<Vec<_>>().join(", "),
         ));
     }
-    lines.push(format!("order       {} sequential", percent(p.sequential_share)));
+    lines.push(format!(
+        "order       {} sequential, {} where 32 runs of a kind may be mixed",
+        percent(p.sequential_share),
+        percent(p.interleaved_share)
+    ));
+    lines.push(format!("streams     {}", p.streams.iter().map(stream).collect::<Vec<_>>().join(", ")));
     lines.push(format!(
         "footprint   {} asked of {} touched, {} times each; addresses up to {}",
         bytes(p.bytes),
@@ -79,9 +115,20 @@ fn text(file: &str, p: &TraceProfile) -> String {
         short(p.times_touched),
         bytes(p.address_space_bytes),
     ));
+    lines.extend(p.reuse.iter().flat_map(reuse));
+    if let Some(latency) = &p.latency {
+        let at = |it: &RecordedPercentile| format!("p{} {}", it.percentile, duration_ns(it.ns));
+        let all: Vec<String> = latency.percentiles.iter().map(at).collect();
+        let max = duration_ns(latency.max_ns);
+        lines.push(format!("latency     as recorded: {}, most {max}", all.join(", ")));
+    }
     let mut replay = format!("replay      {} of memory", bytes(p.memory_bytes));
     let counted =
-        [(p.sorted, "rows came late and are sorted"), (p.skipped, "of no bytes left out")];
+        [
+            (p.sorted, "rows came late and are sorted"),
+            (p.skipped, "of no bytes left out"),
+            (p.durable, "writes were on the medium when they ended (FUA)"),
+        ];
     for (n, what) in counted.into_iter().filter(|(n, _)| *n > 0) {
         replay.push_str(&format!("; {} {what}", count(n)));
     }
@@ -89,7 +136,54 @@ fn text(file: &str, p: &TraceProfile) -> String {
     lines.join("\n") + "\n"
 }
 
-fn dispersion(d: &TraceDispersion) -> String {
-    let index = d.index.map_or("too short".to_owned(), short);
-    format!("{index} at {}", duration_ns(d.window_ns))
+fn dispersion(d: &TraceDispersion) -> Option<String> {
+    Some(format!("{} at {}", short(d.index?), duration_ns(d.window_ns)))
+}
+
+fn stream(it: &TraceStream) -> String {
+    let order = if it.sequential { "sequential" } else { "random" };
+    match it.bytes {
+        0 => format!("{} {}", it.op.name(), percent(it.share)),
+        size => format!("{} {} {order} {}", it.op.name(), bytes(size), percent(it.share)),
+    }
+}
+
+/// Reuse and working set, each as a line.
+fn reuse(it: &TraceReuse) -> Vec<String> {
+    let how = match it.sampled_one_in {
+        1 => "exact".to_owned(),
+        n => format!("by a sample of 1 block in {}", count(n)),
+    };
+    // Where it rises, from a cache that holds nothing to one that holds all.
+    let mut shown = 0.0;
+    let rises = it.curve.iter().filter(|point| {
+        let rises = point.hit_share - shown >= 0.1;
+        shown = if rises { point.hit_share } else { shown };
+        rises
+    });
+    let hits: Vec<String> =
+        rises.map(|at| format!("{} {}", bytes(at.cache_bytes), percent(at.hit_share))).collect();
+    let hits = match it.curve.last() {
+        Some(all) if hits.is_empty() => {
+            format!("{} {}", bytes(all.cache_bytes), percent(all.hit_share))
+        }
+        _ => hits.join(", "),
+    };
+    let far = it.median_bytes.zip(it.p90_bytes).map_or(String::new(), |(median, p90)| {
+        format!("; touched again after {} (median), {} (p90) of others", bytes(median), bytes(p90))
+    });
+    let mut lines = vec![format!(
+        "reuse       {} of touches are the first{far}; an LRU cache would hold: {hits} ({how}, blocks of {})",
+        percent(it.first_share),
+        bytes(it.block_bytes),
+    )];
+    let sets = it.working_set.iter().map(|set| {
+        let window = duration_ns(set.window_ns);
+        format!("{} in {window} (most {})", bytes(set.mean_bytes), bytes(set.max_bytes))
+    });
+    let sets: Vec<String> = sets.collect();
+    if !sets.is_empty() {
+        lines.push(format!("working set {}", sets.join(", ")));
+    }
+    lines
 }

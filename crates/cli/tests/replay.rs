@@ -110,7 +110,7 @@ fn bad_traces_are_refused_with_their_place_and_nothing_is_laid_out() {
         ("two", "several disks or files: `0`, `1`"),
         ("long", "does not begin as a trace"),
         ("units", "does not begin as a trace"),
-        ("folder", "cannot be opened"),
+        ("folder", "holds no run that kept its I/Os"),
         ("absent", "cannot be opened"),
         ("good --size 256KiB", "the trace touches"),
         ("good --rw randread", "workload.0.mix"),
@@ -134,6 +134,79 @@ fn bad_traces_are_refused_with_their_place_and_nothing_is_laid_out() {
 }
 
 #[test]
+fn a_changed_run_and_one_of_several_files_are_no_trace_as_they_are() {
+    let dir = scratch();
+    let at = dir.path();
+    let run = "run --path data --size 1MiB --direct=false --rw randread --ops 50";
+    run_line(at, &format!("{run} --set target.options.files=4 --output four"), 0);
+    let (_, err) = run_line(at, "trace four", 2);
+    assert!(err.contains("several disks or files") && err.contains("trace.select"), "{err}");
+    let part = run_line(at, "trace four --select file=2 --json", 0).0;
+    let part: Value = serde_json::from_str(&part).unwrap();
+    assert!((1..50).contains(&part["operations"].as_u64().unwrap()), "{part}");
+    run_line(at, &format!("{} --set capture.mode=outliers --output slow", run.replace("data", "b")), 0);
+    let (_, err) = run_line(at, "trace slow", 2);
+    assert!(err.contains("kept its slow I/Os only"), "{err}");
+    let ios = at.join("four/ios.parquet");
+    let mut bytes = std::fs::read(&ios).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&ios, bytes).unwrap();
+    for line in ["trace four", "run --driver sim --replay four"] {
+        let (_, err) = run_line(at, line, 4);
+        assert!(err.contains("damaged") && err.contains("ios.parquet"), "{err}");
+    }
+}
+
+#[test]
+fn what_is_no_trace_is_named_with_the_command_for_it() {
+    let dir = scratch();
+    let at = dir.path();
+    msr(at, "t.csv", 9);
+    std::fs::write(at.join("fio.json"), "{\"fio version\" : \"fio-3.33\", \"jobs\": []}\n").unwrap();
+    std::fs::create_dir(at.join("folder")).unwrap();
+    std::fs::write(at.join("v2"), "fio version 2 iolog\na read 0 4096\na read 0 4096\n").unwrap();
+    for (line, what) in [
+        ("trace fio.json", "taillight report fio.json"),
+        ("report t.csv", "taillight trace t.csv"),
+        ("import t.csv --as-run x", "taillight trace t.csv"),
+        ("trace folder", "holds no run that kept its I/Os"),
+        ("trace absent", "No such file or directory"),
+        ("run --driver sim --replay v2", "the trace has no times"),
+    ] {
+        let (_, err) = run_line(at, line, 2);
+        assert!(err.contains(what) && !err.contains("os error"), "{line}: {err}");
+    }
+    let (out, _) = run_line(at, "trace v2", 0);
+    assert!(out.contains("2 operations, without times") && !out.contains("busiest"), "{out}");
+    let asap = "run --driver sim --replay v2 --set workload.0.trace.timing=asap --output a";
+    run_line(at, asap, 0);
+    for line in ["report absent", "export absent --format json", "compare absent absent"] {
+        let done = taillight(at).args(line.split(' ')).output().unwrap();
+        let err = text(&done.stderr);
+        assert!(!done.status.success() && !err.contains("os error"), "{line}: {err}");
+    }
+}
+
+#[test]
+fn a_device_smaller_than_its_trace_names_what_makes_it_fit() {
+    let name = "a_device_smaller_than_its_trace_names_what_makes_it_fit";
+    let Some(disk) = TestDisk::new(name, 8, false) else { return };
+    let dir = scratch();
+    let row = |i: u64| format!("{},web,0,Read,{},4096,9\n", 128_166_372_003_061_629 + i, i << 20);
+    std::fs::write(dir.path().join("t.csv"), (0..40).map(row).collect::<String>()).unwrap();
+    let line = format!("run --path {} --replay t.csv", disk.device);
+    let (_, err) = run_line(dir.path(), &line, 2);
+    assert!(err.contains("workload.0.trace: the trace touches"), "{err}");
+    assert!(err.contains("trace.fit") && err.contains("a larger device"), "{err}");
+    for fit in ["wrap", "scale", "clip", "compact"] {
+        let fitted = format!("{line} --set workload.0.trace.fit={fit} --output {fit}");
+        let (_, err) = run_line(dir.path(), &fitted, 0);
+        assert!(err.contains("so that it fits") || fit == "compact", "{fit}: {err}");
+    }
+}
+
+#[test]
 fn a_trace_is_described_without_being_run() {
     let dir = scratch();
     msr(dir.path(), "t.csv", 3000);
@@ -148,6 +221,10 @@ fn a_trace_is_described_without_being_run() {
     let problems: Vec<_> = validator.iter_errors(&found).collect();
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(found["rate"]["dispersion"][2]["index"], 0.0);
+    for line in ["streams     ", "reuse       ", "working set ", "latency     as recorded: p50 900 ns"] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    assert_eq!(found["reuse"]["sampled_one_in"], 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::exit::Exit;
-use crate::units::readable::{bounded, foreign, visible};
+use crate::units::readable::{bounded, foreign, system_words, visible};
 
 /// Shorthand used across the workspace.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -151,7 +151,7 @@ const MOST_SOURCE: usize = 4000;
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A name with a line break would forge lines of its own.
-        f.write_str(&foreign(&self.0.message))?;
+        f.write_str(&foreign(system_words(&self.0.message)))?;
         for (i, (key, value)) in self.0.context.iter().enumerate() {
             write!(f, "{}{key}: {}", if i == 0 { " (" } else { ", " }, foreign(value))?;
         }
@@ -160,7 +160,8 @@ impl fmt::Display for Error {
         }
         if let Some(source) = &self.0.source {
             // Parsers say in several lines what they mean.
-            write!(f, ": {}", bounded(&visible(&source.to_string()), MOST_SOURCE))?;
+            let source = source.to_string();
+            write!(f, ": {}", bounded(&visible(&system_words(&source)), MOST_SOURCE))?;
         }
         Ok(())
     }
@@ -190,6 +191,17 @@ mod tests {
             .source(std::io::Error::other("why"));
         assert_eq!(e.to_string(), "size does not divide (size: 10KiB, block_size: 4KiB): why");
         assert_eq!(e.exit(), Exit::Usage);
+    }
+
+    #[test]
+    fn the_words_of_the_system_come_without_its_number() {
+        let system = || std::io::Error::from_raw_os_error(2);
+        let e = Error::usage(format!("no: {}", system())).source(system());
+        assert_eq!(e.to_string(), "no: No such file or directory: No such file or directory");
+        for text in ["a (os error x) b", "a (os error ) b", "a (os error 2", "plain"] {
+            assert_eq!(system_words(text), text);
+        }
+        assert_eq!(system_words("a (os error 2) at (os error 13), b"), "a at, b");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::clock::Stamp;
 use crate::op::OpKind;
+use crate::units::readable::system_words;
 
 /// How an I/O ended: the `status` column (docs/design.md, Statuses).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -50,8 +51,7 @@ impl std::fmt::Display for Status {
             Status::REFUSED => "refused without asking the store, which had failed a write before",
             Status(errno) if errno > 0 => {
                 let text = std::io::Error::from_raw_os_error(errno).to_string();
-                let text = text.split(" (os error").next().unwrap_or_default();
-                return write!(f, "{} (errno {errno})", text.to_lowercase());
+                return write!(f, "{} (errno {errno})", system_words(&text).to_lowercase());
             }
             Status(other) => return write!(f, "unknown status {other}"),
         };

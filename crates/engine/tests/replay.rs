@@ -181,6 +181,19 @@ fn what_contradicts_a_trace_is_refused_before_it_is_replayed() {
 }
 
 #[test]
+fn a_log_without_times_is_replayed_as_fast_as_possible_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("log");
+    std::fs::write(&file, "fio version 2 iolog\na read 0 4096\na read 4096 4096\n").unwrap();
+    let trace = |more: &str| format!("trace = {{ file = \"{}\"{more} }}", file.display());
+    for more in ["", ", timing = \"scaled\", speed = 2.0"] {
+        let said = job(FAST, &trace(more)).unwrap_err().to_string();
+        assert!(said.starts_with("workload.0.trace.timing: the trace has no times"), "{said}");
+    }
+    assert_eq!(run(&job(FAST, &trace(", timing = \"asap\"")).unwrap()).ios.len(), 2);
+}
+
+#[test]
 fn a_target_that_is_too_small_is_said_before_anything_is_opened() {
     let written = WrittenTrace::new(1000, 100);
     let on = |size: &str, more: &str| {

@@ -14,7 +14,7 @@ use taillight_suite::host::JobSource;
 
 use crate::args::{RunArgs, Rw};
 use crate::registry::Registry;
-use crate::search;
+use crate::{search, trace};
 
 /// A job file is small; anything larger is another file.
 const MOST_BYTES: u64 = 1 << 20;
@@ -101,9 +101,7 @@ pub fn read(path: &Path) -> Result<JobSource> {
     };
     if let Some(format) = TraceFile::open(&shown).ok().and_then(|file| file.recognise()) {
         let what = format!("this is no job file but a recorded trace ({})", format.name);
-        return Err(Error::usage(what).with("path", &shown).hint(format!(
-            "taillight trace {shown} says what it is, taillight run --path data/file --replay {shown} replays it"
-        )));
+        return Err(Error::usage(what).with("path", &shown).hint(trace::instead(&shown)));
     }
     let (name, input): (String, Box<dyn Read>) = match path == Path::new("-") {
         true => ("stdin".to_owned(), Box::new(std::io::stdin().lock())),

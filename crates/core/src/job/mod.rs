@@ -39,6 +39,10 @@ pub trait DriverView {
     fn bind(&self, target: &TargetPlan) -> Result<BoundTarget>;
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _driver: &str, _workload: &mut WorkloadPlan) {}
+    /// Bytes of the block device that a target names; `None` for anything else, and where it cannot be asked.
+    fn device_size(&self, _target: &TargetPlan) -> Option<u64> {
+        None
+    }
     /// Reads the trace of a workload, `most` operations at most. Errors: `Usage` for what is no trace, with file
     /// and line; `Unavailable` for more operations.
     fn trace(&self, replay: &ReplayPlan, _most: u64) -> Result<ReplayOps> {

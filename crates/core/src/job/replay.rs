@@ -79,12 +79,17 @@ pub(super) fn fill_in(
     w: &mut WorkloadTable,
     mut ops: ReplayOps,
     target: &mut TargetPlan,
-    counts_in_run: bool,
+    (device, counts_in_run): (Option<u64>, bool),
     path: &str,
     target_path: &str,
 ) -> Result<(), ValidationError> {
     let Some(mut trace) = w.trace.take() else { return Ok(()) };
     let bad = |what: String, fix: &str| ValidationError::new(format!("{path}.trace"), what, fix);
+    if ops.untimed && trace.timing != TraceTiming::Asap {
+        let fix = "write timing = \"asap\": as fast as possible, no response to arrivals";
+        let timing = format!("{path}.trace.timing");
+        return Err(ValidationError::new(timing, "the trace has no times", fix));
+    }
     let files = target.options.get("files").and_then(toml::Value::as_integer).unwrap_or(1);
     if files != 1 {
         let fix = "leave files out: a trace is of one address space";
@@ -101,22 +106,10 @@ pub(super) fn fill_in(
     if trace.timing == TraceTiming::Scaled {
         ops.at_speed(trace.speed.unwrap_or(1.0));
     }
-    match (target.size, trace.fit) {
-        (Some(size), fit) => ops.fit(fit, size.0, align).map_err(|e| {
-            bad(e, "give a larger target.size, or trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"")
-        })?,
-        (None, TraceFit::Refuse) => {}
-        (None, TraceFit::Compact) => ops.compact(),
-        (None, _) => {
-            let fix = "give the size that the trace is to fit into: size = \"1GiB\", or --size 1GiB";
-            return Err(ValidationError::new(format!("{target_path}.size"), "the job gives no size", fix));
-        }
-    }
-    if target.size.is_none() {
-        let unit = if PAGE.is_multiple_of(align) { PAGE } else { align };
-        let size = ops.end().max(1).checked_next_multiple_of(unit);
-        target.size = Some(ByteSize(size.unwrap_or(u64::MAX)));
-    }
+    fit(&mut ops, &trace, target, device, align).map_err(|(what, fix)| match fix {
+        NO_SIZE => ValidationError::new(format!("{target_path}.size"), what, fix),
+        _ => bad(what, fix),
+    })?;
     if !counts_in_run {
         let all = ops.ops.len() as u64;
         w.operations = Some(w.operations.map_or(all, |n| n.min(all)));
@@ -130,6 +123,48 @@ pub(super) fn fill_in(
     })?;
     trace.ops = ops;
     w.trace = Some(trace);
+    Ok(())
+}
+
+const NO_SIZE: &str =
+    "give the size that the trace is to fit into: size = \"1GiB\", or --size 1GiB";
+
+/// Makes the operations fit the size that the job gives, else the `device` of so many bytes, else whatever; a target
+/// without a size has that of the trace then. Errors: why they do not, and what to do.
+fn fit(
+    ops: &mut ReplayOps,
+    trace: &ReplayPlan,
+    target: &mut TargetPlan,
+    device: Option<u64>,
+    align: u64,
+) -> Result<(), (String, &'static str)> {
+    let larger = |what| match target.size {
+        Some(_) => (
+            what,
+            "give a larger target.size, or trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"",
+        ),
+        None => (
+            what,
+            "choose a larger device, or trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"",
+        ),
+    };
+    let room = target.size.map(|size| size.0).or(device);
+    if target.size.is_none() && trace.fit == TraceFit::Compact {
+        ops.compact();
+    }
+    match room {
+        Some(size) => ops.fit(trace.fit, size, align).map_err(larger)?,
+        None if matches!(trace.fit, TraceFit::Refuse | TraceFit::Compact) => {}
+        None => return Err(("the job gives no size".to_owned(), NO_SIZE)),
+    }
+    if target.size.is_none() {
+        let unit = if PAGE.is_multiple_of(align) { PAGE } else { align };
+        let end = ops.end().max(1).checked_next_multiple_of(unit).unwrap_or(u64::MAX);
+        // What was moved by the size of the device is moved by the same when the plan is read again.
+        let whole = device.filter(|_| ops.refitted > 0 && trace.fit != TraceFit::Compact);
+        let size = whole.map(|size| size / align * align).unwrap_or(end);
+        target.size = Some(ByteSize(size.min(device.unwrap_or(u64::MAX))));
+    }
     Ok(())
 }
 

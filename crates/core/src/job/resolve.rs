@@ -135,15 +135,19 @@ impl Resolver<'_> {
             let Some(trace) = &w.trace else { continue };
             // Put into another order, a trace is in memory twice for a moment.
             let ops = self.drivers.trace(trace, free / (2 * ReplayOps::OP_BYTES));
-            let ops =
+            let mut ops =
                 ops.map_err(|e| e.with_some("at", (self.locate)(&format!("{path}.trace"))))?;
+            if !can.of(w.target.as_deref()).sync {
+                ops.without_durable();
+            }
             free -= ops.memory().min(free);
             let (target, at) = match w.target.as_ref().and_then(|name| named.get_mut(name)) {
                 Some(target) => (target, format!("targets.{}", w.target.as_deref().unwrap_or(""))),
                 None => (&mut *own, "target".to_owned()),
             };
             let counts = run.operations.is_some() || run.bytes.is_some();
-            replay::fill_in(w, ops, target, counts, &path, &at).map_err(|c| self.error(c))?;
+            let given = (self.drivers.device_size(target), counts);
+            replay::fill_in(w, ops, target, given, &path, &at).map_err(|c| self.error(c))?;
         }
         Ok(free)
     }

@@ -32,7 +32,9 @@ pub(crate) use forms::mix::{serialize as mix_serialize, shares as mix_shares};
 pub use gate::{Figure, GateFail, GateFigure, GatePlan};
 pub use priority::{IoClass, IoPriority};
 pub use ranks::{OwnPath, RankPlace, WorkShare, rank_name};
-pub use replay::{ReplayOps, ReplayPlan, TraceFit, TraceOp, TraceTiming};
+pub use replay::{
+    RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceFit, TraceOp, TraceTiming,
+};
 pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use steady::{SteadyEnd, SteadyEndRule, SteadyFigure};
 pub use verified::LEDGER_ENTRY;

@@ -3,12 +3,14 @@
 //!
 //! Intended times are whole ns: (stamp - first) / speed of each operation by itself, so that nothing adds up.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::op::OpKind;
+use crate::percentile::Percentile;
 use crate::units::Span;
 
 /// A recorded trace: `{ file = "web_0.csv", fit = "wrap" }`.
@@ -83,9 +85,16 @@ pub struct TraceOp {
     pub size: u32,
     /// A read, write, trim or fsync.
     pub kind: OpKind,
+    /// A write that was on the medium when it ended (FUA): a sync is part of it.
+    pub durable: bool,
 }
 
 impl TraceOp {
+    /// An operation without more.
+    pub fn new(kind: OpKind, offset: u64, size: u32) -> TraceOp {
+        TraceOp { offset, size, kind, durable: false }
+    }
+
     /// One past its last byte.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(u64::from(self.size))
@@ -110,6 +119,32 @@ pub struct ReplayOps {
     pub rounded: u64,
     /// Operations left out or moved so that the trace fits.
     pub refitted: u64,
+    /// Share of sequential operations before and after they were moved, where that changed it.
+    pub resequenced: Option<(f64, f64)>,
+    /// The trace says no times: all operations are at 0.
+    pub untimed: bool,
+    /// Operations that the run which it is of did, and lost.
+    pub missing: u64,
+    /// Latencies that the trace has beside its operations.
+    pub latency: Option<RecordedLatency>,
+}
+
+/// Latencies of a trace's operations, as it says them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordedLatency {
+    /// Operations that have one.
+    pub operations: u64,
+    pub mean_ns: f64,
+    pub max_ns: u64,
+    /// Exact, by nearest rank.
+    pub percentiles: Vec<RecordedPercentile>,
+}
+
+/// A percentile of recorded latencies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordedPercentile {
+    pub percentile: Percentile,
+    pub ns: u64,
 }
 
 impl PartialEq for ReplayOps {
@@ -140,6 +175,27 @@ impl ReplayOps {
     /// Whether it changes stored data.
     pub fn writes(&self) -> bool {
         self.ops.iter().any(|op| op.kind.writes())
+    }
+
+    /// Share of operations that begin where the one before of their kind ended.
+    pub fn sequential_share(&self) -> f64 {
+        let mut ends: BTreeMap<OpKind, u64> = BTreeMap::new();
+        let mut follows =
+            |op: &TraceOp| op.size > 0 && ends.insert(op.kind, op.end()) == Some(op.offset);
+        let sequential = self.ops.iter().filter(|op| follows(op)).count();
+        sequential as f64 / self.ops.len().max(1) as f64
+    }
+
+    /// Writes that were on the medium when they ended.
+    pub fn durable(&self) -> u64 {
+        self.ops.iter().filter(|op| op.durable).count() as u64
+    }
+
+    /// Takes the syncs out of its writes.
+    pub fn without_durable(&mut self) {
+        if self.durable() > 0 {
+            self.ops = self.ops.iter().map(|op| TraceOp { durable: false, ..*op }).collect();
+        }
     }
 
     /// What was touched: ranges in order that do not meet.
@@ -178,7 +234,7 @@ impl ReplayOps {
                 let start = op.offset / align * align;
                 let size = op.end().checked_next_multiple_of(align)? - start;
                 added += size - u64::from(op.size);
-                Some(TraceOp { offset: start, size: u32::try_from(size).ok()?, kind: op.kind })
+                Some(TraceOp { offset: start, size: u32::try_from(size).ok()?, ..*op })
             })
             .collect();
         self.ops = rounded.ok_or("an offset or size is too large to be rounded")?.into();
@@ -238,7 +294,7 @@ impl ReplayOps {
     }
 
     fn move_to(&mut self, place: impl Fn(&TraceOp) -> u64) {
-        let mut moved = 0;
+        let (mut moved, before) = (0, self.sequential_share());
         self.ops = self
             .ops
             .iter()
@@ -249,6 +305,7 @@ impl ReplayOps {
             })
             .collect();
         self.refitted += moved;
+        self.resequenced = Some((before, self.sequential_share())).filter(|(a, b)| a != b);
     }
 
     fn clip(&mut self, size: u64) -> Result<(), String> {
@@ -270,10 +327,9 @@ mod tests {
     use super::*;
 
     fn trace(ops: &[(u64, u32)]) -> ReplayOps {
-        let op = |(offset, size): &(u64, u32)| TraceOp {
-            offset: *offset,
-            size: *size,
-            kind: if *size == 0 { OpKind::Fsync } else { OpKind::Write },
+        let op = |(offset, size): &(u64, u32)| {
+            let kind = if *size == 0 { OpKind::Fsync } else { OpKind::Write };
+            TraceOp::new(kind, *offset, *size)
         };
         ReplayOps {
             times: (0..ops.len() as i64).map(|i| i * 7).collect(),
@@ -322,6 +378,29 @@ mod tests {
         t.fit(TraceFit::Scale, 5500, 512).unwrap();
         assert_eq!(places(&t), [(0, 512), (4096, 1024), (0, 0), (4608, 512)]);
         assert_eq!(t.refitted, 2);
+    }
+
+    #[test]
+    fn a_sequential_trace_that_is_scaled_says_what_became_of_it() {
+        let runs: Vec<(u64, u32)> = (0..100).map(|i| (i * 1024, 1024)).collect();
+        let mut t = trace(&runs);
+        assert_eq!(t.sequential_share(), 0.99);
+        t.fit(TraceFit::Scale, 51_200, 512).unwrap();
+        assert_eq!(t.resequenced, Some((0.99, 0.0)));
+        let mut t = trace(&runs);
+        t.fit(TraceFit::Wrap, 51_200, 512).unwrap();
+        assert_eq!(t.resequenced, Some((0.99, 0.98)));
+    }
+
+    #[test]
+    fn durable_writes_stay_so_while_they_are_moved_until_no_sync_is_possible() {
+        let mut t = trace(&OPS);
+        t.ops = t.ops.iter().map(|op| TraceOp { durable: op.size > 0, ..*op }).collect();
+        t.round_out(512).unwrap();
+        t.fit(TraceFit::Wrap, 4096, 512).unwrap();
+        assert_eq!(t.durable(), 3);
+        t.without_durable();
+        assert_eq!(t.durable(), 0);
     }
 
     #[test]

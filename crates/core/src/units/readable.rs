@@ -148,6 +148,22 @@ pub fn foreign(text: impl Display) -> String {
     bounded(&in_line(text), MOST_FOREIGN).into_owned()
 }
 
+/// A text without the numbers that the standard library puts behind the system's words: " (os error 2)".
+pub fn system_words(text: &str) -> Cow<'_, str> {
+    const NUMBER: &str = " (os error ";
+    let (mut rest, mut words) = (text, String::new());
+    while let Some(at) = rest.find(NUMBER) {
+        let (before, after) = (&rest[..at], &rest[at + NUMBER.len()..]);
+        words.push_str(before);
+        rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(')').filter(|_| rest.len() < after.len()) {
+            Some(tail) => rest = tail,
+            None => (words, rest) = (words + NUMBER, after),
+        }
+    }
+    if words.is_empty() { text.into() } else { (words + rest).into() }
+}
+
 /// The beginning and the end of a text that has more than `most` characters, with how many are left out.
 pub fn bounded(text: &str, most: usize) -> Cow<'_, str> {
     let count = if text.len() <= most { 0 } else { text.chars().count() };

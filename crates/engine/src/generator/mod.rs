@@ -199,7 +199,7 @@ impl Generator {
             OpSource::Recorded(recorded) => {
                 let mut op = recorded.next();
                 self.ended = recorded.over();
-                op.sync = self.sync_of(op.kind);
+                op.sync = op.sync.or(self.sync_of(op.kind));
                 return op;
             }
         }

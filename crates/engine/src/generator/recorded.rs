@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use taillight_core::plan::{ReplayOps, TraceOp};
-use taillight_core::{Error, Op, Result};
+use taillight_core::{Error, Op, Result, SyncKind};
 use taillight_driver::Geometry;
 
 use super::WorkerIndex;
@@ -46,7 +46,8 @@ impl RecordedOps {
         self.over = self.position > at;
         self.position = at.saturating_add(self.stride);
         let op = self.ops[at];
-        Op::block(op.kind, 0, op.offset, u64::from(op.size))
+        let sync = op.durable.then_some(SyncKind::Fdatasync);
+        Op { sync, ..Op::block(op.kind, 0, op.offset, u64::from(op.size)) }
     }
 
     /// Whether the operation given last lies beyond the last one.

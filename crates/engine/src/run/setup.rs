@@ -278,7 +278,8 @@ fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Head
         columns: OptionalWords {
             issued: w.queue_depth > 1,
             intended: !w.arrival.is_closed(),
-            sync: w.sync.every().is_some(),
+            sync: w.sync.every().is_some()
+                || w.trace.as_ref().is_some_and(|trace| trace.ops.durable() > 0),
             size: distinct.is_none(),
             key: keyed,
         },

@@ -80,7 +80,11 @@ pub fn read(path: &str) -> Result<Arc<[i64]>> {
     })?;
     if let Some(format) = file.recognise() {
         let all = TraceSelection::all();
-        return Ok(trace::read(format, file, &all, "arrival.file", path)?.times);
+        let read = trace::read(format, file, &all, "arrival.file", path)?;
+        return match read.untimed {
+            true => Err(error("the trace has no times")),
+            false => Ok(read.times),
+        };
     }
     let mut times = Vec::new();
     for (number, line) in std::io::BufReader::new(file.into_file()).lines().enumerate() {

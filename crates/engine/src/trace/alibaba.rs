@@ -10,6 +10,7 @@ pub(super) const FORMAT: TraceFormat = TraceFormat {
     name: "Alibaba",
     tick_ns: 1000,
     ordered: true,
+    pair: None,
     source: TraceSource::Lines(row),
 };
 
@@ -26,5 +27,5 @@ fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     let offset = number(Some(offset), "offset")?;
     let size = number(Some(size), "length")?;
     let stamp = number(Some(stamp), "time")?;
-    Ok(Some(TraceRow { stamp, stream, op: TraceOp { offset, size, kind } }))
+    Ok(Some(TraceRow { stamp, stream: ("", stream), op: TraceOp::new(kind, offset, size), latency_ns: None }))
 }

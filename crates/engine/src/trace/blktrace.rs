@@ -23,6 +23,7 @@ const WRITE: u32 = 1 << (1 + 16);
 const FLUSH: u32 = 1 << (2 + 16);
 const NOTIFY: u32 = 1 << (10 + 16);
 const DISCARD: u32 = 1 << (13 + 16);
+const FUA: u32 = 1 << (15 + 16);
 
 pub(super) const FORMAT: TraceFormat = TraceFormat {
     word: "blktrace",
@@ -30,6 +31,7 @@ pub(super) const FORMAT: TraceFormat = TraceFormat {
     tick_ns: 1,
     // One CPU after the other.
     ordered: false,
+    pair: None,
     source: TraceSource::Whole(begins, read),
 };
 
@@ -64,7 +66,7 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
                 if device.0 != of {
                     device = (of, format!("{}:{}", of >> 20, of & 0xf_ffff));
                 }
-                rows.push(&TraceRow { stamp, stream: &device.1, op })?;
+                rows.push(&TraceRow { stamp, stream: ("", &device.1), op, latency_ns: None })?;
             }
             let payload = u64::from(half(&record, 46, swap));
             let skipped = std::io::copy(&mut input.by_ref().take(payload), &mut std::io::sink());
@@ -77,19 +79,43 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
     Ok(())
 }
 
-/// The files of CPUs 0 to the last before a gap in the numbers, and the one that is given.
+/// The files of all CPUs, in the order of their numbers, which may have gaps; of another name, the file alone.
 fn of_all_cpus(path: &Path) -> Vec<PathBuf> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let alone = || vec![path.to_owned()];
+    let Some((stem, _)) = path.file_name().and_then(|name| of_cpu(name.to_str()?)) else {
+        return alone();
+    };
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let Ok(entries) = std::fs::read_dir(dir.unwrap_or(Path::new("."))) else { return alone() };
+    let mut all: Vec<(u32, PathBuf)> = entries
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            let (of, cpu) = of_cpu(name.to_str()?).filter(|(of, _)| *of == stem)?;
+            // "sda.blktrace.00" is no file of blktrace's.
+            let sibling = path.with_file_name(format!("{of}{cpu}"));
+            sibling.is_file().then_some((cpu, sibling))
+        })
+        .collect();
+    all.sort();
+    all.dedup();
+    let all: Vec<PathBuf> = all.into_iter().map(|(_, path)| path).collect();
+    if all.iter().any(|it| it == path) { all } else { alone() }
+}
+
+/// What comes before the number of the CPU in a name that blktrace gives, and the number.
+fn of_cpu(name: &str) -> Option<(&str, u32)> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    if stem == name || !stem.ends_with(".blktrace.") {
-        return vec![path.to_owned()];
-    }
-    let of = (0..).map(|cpu| path.with_file_name(format!("{stem}{cpu}")));
-    let mut all: Vec<PathBuf> = of.take_while(|p| p.is_file()).collect();
-    if !all.iter().any(|p| p == path) {
-        all.push(path.to_owned());
-    }
-    all
+    let number = name[stem.len()..].parse().ok()?;
+    stem.ends_with(".blktrace.").then_some((stem, number))
+}
+
+/// How the file of another CPU begins, where that of one that did nothing is empty.
+pub(super) fn head_of_another(path: &Path) -> Option<Vec<u8>> {
+    of_all_cpus(path).iter().find_map(|it| {
+        let mut head = Vec::new();
+        File::open(it).ok()?.take(RECORD as u64).read_to_end(&mut head).ok()?;
+        (!head.is_empty()).then_some(head)
+    })
 }
 
 /// Reads as much of a record as there is.
@@ -135,7 +161,8 @@ fn operation(record: &[u8; RECORD], swap: bool) -> Option<QueuedOp> {
     let offset = if kind == OpKind::Fsync { 0 } else { number(long(16)).checked_mul(512)? };
     let stamp = i64::try_from(number(long(8))).ok()?;
     let device = word(record, 36, swap);
-    Some(QueuedOp { stamp, device, op: TraceOp { offset, size, kind } })
+    let durable = kind == OpKind::Write && action & FUA != 0;
+    Some(QueuedOp { stamp, device, op: TraceOp { durable, ..TraceOp::new(kind, offset, size) } })
 }
 
 fn word(record: &[u8; RECORD], at: usize, swap: bool) -> u32 {

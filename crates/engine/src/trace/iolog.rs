@@ -1,17 +1,19 @@
 //! fio's iolog. Version 3: `usec filename action [offset length]`. Version 2 has no times but lines
 //! `filename wait N`: fio waits until N **milliseconds** since its start, whatever its
-//! documentation says of microseconds (`iolog.c`, fio issue 247), and so what follows is due then.
+//! documentation says of microseconds (`iolog.c`, fio issue 247), and so what follows is due then. It does
+//! not wait for a moment that has passed, and keeps the order. A log without waits has no times.
 
 use taillight_core::OpKind;
 use taillight_core::plan::TraceOp;
 
-use super::{NOT_BEGUN, TraceFormat, TraceRow, TraceSource, number};
+use super::{NOT_BEGUN, NO_TIME, TraceFormat, TraceRow, TraceSource, number};
 
 pub(super) const VERSION_2: TraceFormat = TraceFormat {
     word: "iolog2",
     name: "fio iolog version 2",
     tick_ns: 1_000_000,
     ordered: true,
+    pair: None,
     source: TraceSource::Lines(row_2),
 };
 pub(super) const VERSION_3: TraceFormat = TraceFormat {
@@ -19,25 +21,27 @@ pub(super) const VERSION_3: TraceFormat = TraceFormat {
     name: "fio iolog version 3",
     tick_ns: 1000,
     ordered: true,
+    pair: None,
     source: TraceSource::Lines(row_3),
 };
 
 fn row_2<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
-    if heading(line, "fio version 2 iolog", now)? {
+    if heading(line, "fio version 2 iolog", NO_TIME, now)? {
         return Ok(None);
     }
     let mut words = line.split_whitespace();
     let what = "a row is `filename action`, with offset and length";
     let (file, action) = words.next().zip(words.next()).ok_or(what)?;
     if action == "wait" {
-        *now = number(words.next(), "time to wait for")?;
+        let until: u64 = number(words.next(), "time to wait for")?;
+        *now = (*now).max(i64::try_from(until).unwrap_or(i64::MAX));
         return Ok(None);
     }
-    operation(file, action, words, *now)
+    operation(file, action, words, (*now).max(0))
 }
 
 fn row_3<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
-    if heading(line, "fio version 3 iolog", now)? {
+    if heading(line, "fio version 3 iolog", 0, now)? {
         return Ok(None);
     }
     let mut words = line.split_whitespace();
@@ -47,12 +51,12 @@ fn row_3<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     operation(file, action, words, stamp)
 }
 
-/// Whether the line is the heading, which comes first. Errors: it does not.
-fn heading(line: &str, heading: &str, now: &mut i64) -> Result<bool, String> {
+/// Whether the line is the heading, which comes first: at `begin`. Errors: it does not.
+fn heading(line: &str, heading: &str, begin: i64, now: &mut i64) -> Result<bool, String> {
     if *now == NOT_BEGUN && line != heading {
         return Err(format!("it does not begin with `{heading}`"));
     }
-    *now = (*now).max(0);
+    *now = (*now).max(begin);
     Ok(line == heading)
 }
 
@@ -68,12 +72,12 @@ fn operation<'a>(
         "write" => OpKind::Write,
         "trim" => OpKind::Trim,
         "sync" | "datasync" => {
-            let op = TraceOp { offset: 0, size: 0, kind: OpKind::Fsync };
-            return Ok(Some(TraceRow { stamp, stream, op }));
+            let op = TraceOp::new(OpKind::Fsync, 0, 0);
+            return Ok(Some(TraceRow { stamp, stream: ("", stream), op, latency_ns: None }));
         }
         other => return Err(format!("`{other}` is no action of an iolog")),
     };
     let offset = number(words.next(), "offset")?;
     let size = number(words.next(), "length")?;
-    Ok(Some(TraceRow { stamp, stream, op: TraceOp { offset, size, kind } }))
+    Ok(Some(TraceRow { stamp, stream: ("", stream), op: TraceOp::new(kind, offset, size), latency_ns: None }))
 }

@@ -10,6 +10,7 @@ mod iolog;
 mod msr;
 mod own;
 mod profile;
+mod reuse;
 mod rows;
 mod tencent;
 #[cfg(test)]
@@ -24,7 +25,8 @@ use taillight_core::units::readable;
 use taillight_core::{Error, Result, regular};
 use taillight_rundir::names;
 
-pub use profile::{TraceDispersion, TraceProfile};
+pub use profile::{TraceDispersion, TraceProfile, TraceStream};
+pub use reuse::TraceReuse;
 pub use rows::TraceSelection;
 use rows::{TraceFault, TraceRows};
 
@@ -35,6 +37,22 @@ const MOST_LINE: u64 = 4096;
 
 /// No line was read yet: where a format begins with a heading, anything else is not of it.
 const NOT_BEGUN: i64 = i64::MIN;
+/// The format has no stamps but waits, and there was none yet.
+const NO_TIME: i64 = -1;
+/// The mark before texts of some editors.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// How files begin that hold no trace as it was recorded: what they are, and what makes a trace of them.
+const PACKED: &[(&[u8], &str, &str)] = &[
+    (b"\x1f\x8b", "the file is packed by gzip", "unpack it first: gunzip"),
+    (b"\x28\xb5\x2f\xfd", "the file is packed by zstd", "unpack it first: unzstd"),
+    (b"\xfd7zXZ", "the file is packed by xz", "unpack it first: unxz"),
+    (b"BZh", "the file is packed by bzip2", "unpack it first: bunzip2"),
+    (b"\x04\x22\x4d\x18", "the file is packed by lz4", "unpack it first: unlz4"),
+    (b"7z\xbc\xaf", "the file is packed by 7-Zip", "unpack it first"),
+    (b"PK\x03\x04", "the file is packed by zip", "unpack it first: unzip"),
+    (b"\xff\xfe", "the file is text of UTF-16", "make it UTF-8: iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "the file is text of UTF-16", "make it UTF-8: iconv -f UTF-16 -t UTF-8"),
+];
 
 /// A format of traces.
 pub struct TraceFormat {
@@ -46,7 +64,18 @@ pub struct TraceFormat {
     tick_ns: u64,
     /// Its rows are in the order of their times, or nearly so.
     ordered: bool,
+    /// The parts of the names of its disks, where they have two.
+    pair: Option<StreamPair>,
     source: TraceSource,
+}
+
+/// Names of two parts, a comma between.
+#[derive(Clone, Copy)]
+struct StreamPair {
+    /// What the parts are.
+    words: &'static str,
+    /// A name without a comma or a word before it is the first part, not the second.
+    first: bool,
 }
 
 type LineReader =
@@ -73,11 +102,14 @@ pub const FORMATS: &[TraceFormat] = &[
     own::PARQUET,
 ];
 
-/// A row as written: the stamp in ticks, and the disk, volume or file that it belongs to.
+/// A row as written: the stamp in ticks, and the disk, volume or file that it belongs to, after the host or
+/// workload that numbers it, where the format has one.
 struct TraceRow<'a> {
     stamp: i64,
-    stream: &'a str,
+    stream: (&'a str, &'a str),
     op: TraceOp,
+    /// What it took then, where the format has it.
+    latency_ns: Option<u64>,
 }
 
 /// A file that may be a trace.
@@ -94,17 +126,25 @@ impl TraceFile {
         let mut path = PathBuf::from(path);
         if path.is_dir() {
             path.push(names::IOS);
+            if !path.exists() {
+                let none = "the directory holds no run that kept its I/Os";
+                return Err(std::io::Error::other(none));
+            }
         }
         let mut file = regular::open(&path)?;
         let mut head = Vec::new();
         file.by_ref().take(MOST_LINE).read_to_end(&mut head)?;
+        if head.is_empty() {
+            head = blktrace::head_of_another(&path).unwrap_or_default();
+        }
         file.rewind()?;
         Ok(TraceFile { path, head, file })
     }
 
     /// The format whose files begin so.
     pub fn recognise(&self) -> Option<&'static TraceFormat> {
-        let line = self.head.split(|b| *b == b'\n').next().unwrap_or_default();
+        let head = self.head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.head);
+        let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
         let line = std::str::from_utf8(line).unwrap_or_default().trim_end();
         FORMATS.iter().find(|format| match format.source {
             TraceSource::Lines(row) => row(line, &mut { NOT_BEGUN }).is_ok(),
@@ -129,6 +169,9 @@ pub fn load(replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
              the command is run in",
         )
     })?;
+    if let Some((_, what, hint)) = PACKED.iter().find(|it| file.head.starts_with(it.0)) {
+        return Err(Error::usage(*what).with("trace.file", path).hint(*hint));
+    }
     let format = match &replay.format {
         Some(word) => FORMATS.iter().find(|f| f.word == word).ok_or_else(|| {
             Error::usage(format!("there is no format `{word}` of traces"))
@@ -150,6 +193,7 @@ pub fn load(replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
 /// A trace that is going to be replayed, in a sentence for people.
 pub fn words(replay: &ReplayPlan) -> String {
     let ReplayOps { format, times, ops, sorted, skipped, rounded, refitted, .. } = &replay.ops;
+    let (durable, missing) = (replay.ops.durable(), replay.ops.missing);
     let mut text = format!(
         "{} ({format}): {} operations over {}, {} of memory",
         replay.file,
@@ -165,9 +209,29 @@ pub fn words(replay: &ReplayPlan) -> String {
         (*skipped, "operations of no bytes are left out"),
         (*rounded, "bytes are added by rounding out to blocks"),
         (*refitted, "operations are moved or left out so that it fits"),
+        (durable, "writes end with a sync, as they were on the medium when they ended (FUA)"),
+        (missing, "I/Os that the run did are not in it"),
     ];
     for (n, what) in counted.into_iter().filter(|(n, _)| *n > 0) {
         text.push_str(&format!("; {n} {what}"));
+    }
+    if let Some((before, after)) = replay.ops.resequenced {
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        text.push_str(&format!(
+            "; sequential: {} of the trace, {} once it fits",
+            percent(before),
+            percent(after)
+        ));
+    }
+    if let Some(latency) = &replay.ops.latency {
+        let of = |ns: u64| readable::duration(ns as f64);
+        let all = latency.percentiles.iter().map(|it| format!("p{} {}", it.percentile, of(it.ns)));
+        let all: Vec<String> = all.collect();
+        text.push_str(&format!(
+            "; recorded latencies: {}, most {}",
+            all.join(", "),
+            of(latency.max_ns)
+        ));
     }
     text
 }
@@ -184,7 +248,8 @@ pub fn read(
     path: &str,
 ) -> Result<ReplayOps> {
     let error = |fault: TraceFault, place: Option<u64>| {
-        let hint = fault.hint.unwrap_or("give the trace as it was recorded, whole and unpacked");
+        let whole = || "give the trace as it was recorded, whole and unpacked".to_owned();
+        let hint = fault.hint.unwrap_or_else(whole);
         let what = format!("the {} trace cannot be replayed: {}", format.name, fault.what);
         Error::new(fault.kind, what).with(field, path).with_some("line", place).hint(hint)
     };
@@ -206,7 +271,10 @@ fn lines(
     row: LineReader,
     rows: &mut TraceRows<'_>,
 ) -> std::result::Result<u64, (TraceFault, u64)> {
-    let mut lines = Lines { input: BufReader::with_capacity(1 << 18, input), line: Vec::new() };
+    let mut input = BufReader::with_capacity(1 << 18, input);
+    let mark = input.fill_buf().is_ok_and(|begin| begin.starts_with(BYTE_ORDER_MARK));
+    input.consume(if mark { BYTE_ORDER_MARK.len() } else { 0 });
+    let mut lines = Lines { input, line: Vec::new() };
     let (mut progress, mut number) = (NOT_BEGUN, 1);
     while !rows.over()
         && let Some(line) = lines.read().map_err(|e| (e.into(), number))?
@@ -215,10 +283,17 @@ fn lines(
             "" => None,
             text => row(text, &mut progress).map_err(|e| (e.into(), number))?,
         };
+        if !line.ends_with('\n') {
+            let hint = "give the whole trace; where this is all of it, end its last row with a newline";
+            return Err((TraceFault::hinted("the last row has no end", hint), number));
+        }
         if let Some(row) = row {
             rows.push(&row).map_err(|e| (e, number))?;
         }
         number += 1;
+    }
+    if progress == NO_TIME {
+        rows.without_times();
     }
     Ok(number - 1)
 }

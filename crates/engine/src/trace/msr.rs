@@ -1,16 +1,18 @@
 //! MSR Cambridge (SNIA IOTTA 388): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`,
-//! stamps in ticks of 100 ns since 1601, offset and size in bytes.
+//! stamps and response
+//! times in ticks of 100 ns, since 1601, offset and size in bytes. Disks have numbers of their host.
 
 use taillight_core::OpKind;
 use taillight_core::plan::TraceOp;
 
-use super::{TraceFormat, TraceRow, TraceSource, columns, number};
+use super::{StreamPair, TraceFormat, TraceRow, TraceSource, columns, number};
 
 pub(super) const FORMAT: TraceFormat = TraceFormat {
     word: "msr",
     name: "MSR",
     tick_ns: 100,
     ordered: true,
+    pair: Some(StreamPair { words: "host,disk", first: false }),
     source: TraceSource::Lines(row),
 };
 
@@ -18,7 +20,7 @@ fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     if line.starts_with("Timestamp,Hostname,") {
         return Ok(None);
     }
-    let [stamp, _, stream, kind, offset, size, _] = columns(line)?;
+    let [stamp, host, disk, kind, offset, size, response] = columns(line)?;
     let stamp = number(Some(stamp), "time")?;
     let kind = match kind {
         word if word.eq_ignore_ascii_case("read") => OpKind::Read,
@@ -27,5 +29,7 @@ fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     };
     let offset = number(Some(offset), "offset")?;
     let size = number(Some(size), "size")?;
-    Ok(Some(TraceRow { stamp, stream, op: TraceOp { offset, size, kind } }))
+    // A trace made by hand may have none.
+    let latency_ns = response.trim().parse().ok().and_then(|ticks: u64| ticks.checked_mul(100));
+    Ok(Some(TraceRow { stamp, stream: (host, disk), op: TraceOp::new(kind, offset, size), latency_ns }))
 }

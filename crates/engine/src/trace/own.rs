@@ -1,27 +1,32 @@
 //! Runs of our own: the measured I/Os of `ios.parquet`, and its lines as `taillight export --format ios-csv`
-//! writes them. An operation is due when it was intended, else when it was submitted; ns, bytes. A disk is
-//! the number of a workload; of a program that was watched the number of a file, and what is on no file's bytes is left
-//! out.
+//! writes them. An operation is due when it was intended, else when it was submitted; ns, bytes. A disk is a
+//! file of a workload ("0,2", or the name of the workload); of a program that was watched the number of a file, and
+//! what is on no file's bytes is left out. A run that kept a part of its I/Os is no trace.
 
 use std::path::Path;
 
-use taillight_core::plan::TraceOp;
-use taillight_core::{Error, OpKind};
-use taillight_rundir::RunDir;
-use taillight_rundir::ios::{ColumnSet, IosFile};
+use taillight_core::plan::{CaptureMode, TraceOp};
+use taillight_core::{Error, ErrorKind, OpKind};
+use taillight_rundir::ios::{ColumnSet, IosFile, Row};
+use taillight_rundir::watched::WatchedFile;
+use taillight_rundir::{RunDir, names, sums};
 
 use super::{
-    NOT_BEGUN, TraceFault, TraceFormat, TraceRow, TraceRows, TraceSource, columns, number,
+    NOT_BEGUN, StreamPair, TraceFault, TraceFormat, TraceRow, TraceRows, TraceSource, columns, number,
 };
 
 /// The phase whose I/Os are the run's.
 const MEASURE: &str = "measure";
+const FILES: Option<StreamPair> = Some(StreamPair { words: "workload,file", first: true });
+/// What to do about a run that kept a part of its I/Os.
+const ALL: &str = "record it again with all I/Os: capture.mode = \"all\" and a larger capture.budget, or watch --record";
 
 pub(super) const CSV: TraceFormat = TraceFormat {
     word: "ios-csv",
     name: "ios-csv",
     tick_ns: 1,
     ordered: false,
+    pair: FILES,
     source: TraceSource::Lines(row),
 };
 pub(super) const PARQUET: TraceFormat = TraceFormat {
@@ -29,6 +34,7 @@ pub(super) const PARQUET: TraceFormat = TraceFormat {
     name: "Taillight run",
     tick_ns: 1,
     ordered: false,
+    pair: FILES,
     source: TraceSource::Whole(|head| head.starts_with(b"PAR1"), read),
 };
 
@@ -41,7 +47,8 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
         };
     }
     let row: [&str; 19] = columns(line)?;
-    let [phase, stream, _, op, _, offset, _, size, _, _, intended, _, submit, ..] = row;
+    let [phase, workload, _, op, file, offset, _, size, _, _, intended, _, submit, .., ends, sync, _, status] =
+        row;
     if phase != MEASURE {
         return Ok(None);
     }
@@ -49,24 +56,58 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     let due = if intended.is_empty() { submit } else { intended };
     let stamp = number(Some(due), "time")?;
     let offset = (!offset.is_empty()).then(|| number(Some(offset), "offset")).transpose()?;
-    let op = operation(kind, offset, number(Some(size), "size")?)?;
-    Ok(Some(TraceRow { stamp, stream, op }))
+    let mut op = operation(kind, offset, number(Some(size), "size")?)?;
+    op.durable = !sync.is_empty() && op.size > 0;
+    let end: i64 = number(Some(ends), "end")?;
+    let latency_ns = u64::try_from(end - stamp).ok().filter(|_| status == "0");
+    Ok(Some(TraceRow { stamp, stream: (workload, file), op, latency_ns }))
 }
 
 /// The operation of an I/O. Errors: it is on keys, or too large.
 fn operation(kind: OpKind, offset: Option<u64>, size: u64) -> Result<TraceOp, String> {
     if kind == OpKind::Fsync {
-        return Ok(TraceOp { offset: 0, size: 0, kind });
+        return Ok(TraceOp::new(kind, 0, 0));
     }
     let offset = offset.filter(|_| !kind.keyed());
-    let offset = offset.ok_or("its I/Os are on keys or objects: only offsets can be replayed")?;
+    let offset = offset.ok_or("its I/Os have no offsets: keys, objects and logs without places cannot be replayed")?;
     let size = u32::try_from(size).map_err(|_| format!("{size} is too large for an operation"))?;
-    Ok(TraceOp { offset, size, kind })
+    Ok(TraceOp::new(kind, offset, size))
+}
+
+/// The run that keeps a file, undamaged. Errors: it is damaged, or holds a part of its I/Os.
+fn run_of(path: &Path) -> Result<Option<RunDir>, TraceFault> {
+    let damaged = |e: Error| TraceFault { kind: e.kind(), ..TraceFault::from(e.to_string()) };
+    let dir = path.parent().filter(|_| path.file_name().is_some_and(|name| name == names::IOS));
+    let Some(dir) = dir.and_then(|dir| RunDir::open(dir).ok()) else { return Ok(None) };
+    sums::believed(&dir, names::IOS).map_err(damaged)?;
+    let manifest = dir.manifest();
+    let slow_only = || "it is of a run that kept its slow I/Os only";
+    let seen = dir.read::<WatchedFile>().map_err(damaged)?;
+    let part = match manifest.capture.mode {
+        _ if manifest.origin.is_watched() => seen
+            .is_some_and(|it| it.recorded == 0 && it.ops.iter().any(|op| op.slow < op.seen))
+            .then(slow_only),
+        _ if manifest.losses.chunks > 0 => Some("it is of a run that lost a part of its I/Os"),
+        CaptureMode::Outliers => Some(slow_only()),
+        _ if manifest.capture.degraded.is_some() => {
+            Some("it is of a run that kept its slow I/Os only, once its memory was full")
+        }
+        _ => None,
+    };
+    match part {
+        Some(part) => Err(TraceFault::hinted(part, ALL)),
+        None => Ok(Some(dir)),
+    }
 }
 
 fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
-    let watched = path.parent().and_then(|dir| RunDir::open(dir).ok());
-    let watched = watched.is_some_and(|dir| dir.manifest().origin.is_watched());
+    let run = run_of(path)?;
+    let manifest = run.as_ref().map(RunDir::manifest);
+    let watched = manifest.is_some_and(|it| it.origin.is_watched());
+    if let Some(manifest) = manifest.filter(|_| !watched) {
+        rows.name_streams(manifest.plan.workloads.iter().map(|w| w.name.as_str()));
+        rows.miss(manifest.losses.ios);
+    }
     let wanted = ColumnSet::PHASE
         | ColumnSet::WORKLOAD
         | ColumnSet::TARGET
@@ -74,9 +115,14 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
         | ColumnSet::OFFSET
         | ColumnSet::SIZE
         | ColumnSet::INTENDED
-        | ColumnSet::SUBMIT;
-    let damaged = |e: Error| TraceFault::from(e.to_string());
-    let (mut fault, mut stream) = (None, (u16::MAX, String::new()));
+        | ColumnSet::SUBMIT
+        | ColumnSet::COMPLETE
+        | ColumnSet::SYNC
+        | ColumnSet::STATUS;
+    // A file alone is a wrong argument, one of a run's directory is damage to the run.
+    let kind = if run.is_some() { ErrorKind::Corrupt } else { ErrorKind::Usage };
+    let damaged = |e: Error| TraceFault { kind, ..TraceFault::from(e.to_string()) };
+    let (mut fault, mut stream) = (None, OwnStream::default());
     let read = IosFile::open(path).map_err(damaged)?.read(wanted, &mut |batch| {
         for i in (0..batch.rows).filter(|i| batch.phase_name(*i) == MEASURE) {
             let row = batch.row(i);
@@ -85,14 +131,7 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
                 rows.leave_out();
                 continue;
             }
-            let of = if watched { row.target } else { row.workload };
-            if stream.0 != of {
-                stream = (of, of.to_string());
-            }
-            let taken = operation(row.op, row.offset, row.size).map_err(TraceFault::from);
-            let stamp = row.intended.unwrap_or(row.submit).0;
-            let taken = taken.and_then(|op| rows.push(&TraceRow { stamp, stream: &stream.1, op }));
-            if let Err(e) = taken {
+            if let Err(e) = push(&row, stream.of(&row, watched), rows) {
                 fault = Some(TraceFault {
                     what: format!("{} (row {})", e.what, batch.first_row + i as u64 + 1),
                     ..e
@@ -105,5 +144,32 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
     match (fault, read) {
         (Some(fault), _) => Err(fault),
         (None, read) => read.map_err(damaged),
+    }
+}
+
+fn push(row: &Row, stream: (&str, &str), rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
+    let mut op = operation(row.op, row.offset, row.size)?;
+    op.durable = op.size > 0 && row.sync_ns.is_some();
+    let due = row.intended.unwrap_or(row.submit).0;
+    let latency_ns = u64::try_from(row.complete.0 - due).ok().filter(|_| row.status.is_ok());
+    rows.push(&TraceRow { stamp: due, stream, op, latency_ns })
+}
+
+/// The workload and file of the row before, as text.
+#[derive(Default)]
+struct OwnStream {
+    of: Option<(u16, u16)>,
+    workload: String,
+    file: String,
+}
+
+impl OwnStream {
+    fn of(&mut self, row: &Row, watched: bool) -> (&str, &str) {
+        if self.of != Some((row.workload, row.target)) {
+            self.of = Some((row.workload, row.target));
+            self.workload = if watched { String::new() } else { row.workload.to_string() };
+            self.file = row.target.to_string();
+        }
+        (&self.workload, &self.file)
     }
 }

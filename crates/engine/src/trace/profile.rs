@@ -4,17 +4,24 @@
 //! Dispersion: variance / mean of the operations in windows of one length (Fano factor): 1 for arrivals that
 //! do not know of each other, more for bursts, less for a steady beat.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
-use taillight_core::plan::ReplayOps;
+use taillight_core::plan::{RecordedLatency, ReplayOps, TraceOp};
+
+use super::reuse::TraceReuse;
 
 /// Windows of the dispersion, ns.
-const WINDOWS_NS: [i64; 3] = [1_000_000, 100_000_000, 1_000_000_000];
+const WINDOWS_NS: [i64; 5] =
+    [1_000_000, 100_000_000, 1_000_000_000, 10_000_000_000, 60_000_000_000];
 /// Sizes that are named.
 const SIZES: usize = 5;
+/// Kinds of streams that are named.
+const STREAMS: usize = 9;
+/// Sequential runs of a kind that may be in each other's way.
+const RUNS: usize = 32;
 
 /// What a trace is.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -26,13 +33,24 @@ pub struct TraceProfile {
     pub span_ns: u64,
     /// Bytes asked of all operations.
     pub bytes: u64,
-    pub rate: TraceRate,
+    /// Absent where the trace has no times.
+    pub rate: Option<TraceRate>,
     /// Operations by kind.
     pub mix: Vec<TraceMixPart>,
     /// Of operations that have a size; absent without any.
     pub sizes: Option<TraceSizes>,
     /// Share of operations that begin where the one before of their kind ended.
     pub sequential_share: f64,
+    /// Share of operations that begin where one of the 32 sequential runs of their kind that moved last ended.
+    pub interleaved_share: f64,
+    /// Operations by kind, size and order, the most frequent first, nine at most.
+    pub streams: Vec<TraceStream>,
+    /// Absent where no operation has a size.
+    pub reuse: Option<TraceReuse>,
+    /// Latencies that the trace says its operations had; absent where it says none.
+    pub latency: Option<RecordedLatency>,
+    /// Writes that were on the medium when they ended (FUA).
+    pub durable: u64,
     /// One past the last byte that is touched: what a target needs with fit = "refuse".
     pub address_space_bytes: u64,
     /// Bytes that are touched, each counted once: what a target needs with fit = "compact".
@@ -45,6 +63,17 @@ pub struct TraceProfile {
     pub sorted: u64,
     /// Operations of no bytes, left out.
     pub skipped: u64,
+}
+
+/// Operations of one kind, size and order.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TraceStream {
+    pub op: OpKind,
+    pub bytes: u64,
+    /// They begin where the operation before of their kind ended.
+    pub sequential: bool,
+    /// Of all operations.
+    pub share: f64,
 }
 
 /// Operations a second, and how unevenly they come.
@@ -104,13 +133,9 @@ impl TraceProfile {
         let (ops, times) = (&trace.ops, &trace.times);
         let all = ops.len() as f64;
         let mut kinds: BTreeMap<OpKind, (u64, u64)> = BTreeMap::new();
-        let mut ends: BTreeMap<OpKind, u64> = BTreeMap::new();
-        let mut sequential = 0;
         for op in ops.iter() {
             let kind = kinds.entry(op.kind).or_default();
             *kind = (kind.0 + 1, kind.1 + u64::from(op.size));
-            let before = ends.insert(op.kind, op.end());
-            sequential += u64::from(op.size > 0 && before == Some(op.offset));
         }
         let mix = kinds.iter().map(|(op, (operations, bytes))| TraceMixPart {
             op: *op,
@@ -120,15 +145,21 @@ impl TraceProfile {
         });
         let bytes = kinds.values().map(|(_, bytes)| bytes).sum();
         let touched = trace.touched().iter().map(|(start, end)| end - start).sum();
+        let (streams, interleaved) = streams(ops);
         TraceProfile {
+            interleaved_share: interleaved as f64 / all,
+            streams,
+            reuse: TraceReuse::of(trace),
+            latency: trace.latency.clone(),
+            durable: trace.durable(),
             format: trace.format,
             operations: ops.len() as u64,
             span_ns: times.last().map_or(0, |t| *t as u64),
             bytes,
-            rate: rate(times),
+            rate: (!trace.untimed).then(|| rate(times)),
             mix: mix.collect(),
             sizes: sizes(trace),
-            sequential_share: sequential as f64 / all,
+            sequential_share: trace.sequential_share(),
             address_space_bytes: trace.end(),
             touched_bytes: touched,
             times_touched: bytes as f64 / touched.max(1) as f64,
@@ -137,6 +168,38 @@ impl TraceProfile {
             skipped: trace.skipped,
         }
     }
+}
+
+/// The most frequent kinds of streams, and the operations that continue one of the latest runs of their kind.
+fn streams(ops: &[TraceOp]) -> (Vec<TraceStream>, u64) {
+    let mut runs: BTreeMap<OpKind, VecDeque<u64>> = BTreeMap::new();
+    let mut counts: BTreeMap<(OpKind, u32, bool), u64> = BTreeMap::new();
+    let mut interleaved = 0;
+    for op in ops {
+        let runs = runs.entry(op.kind).or_default();
+        let sequential = op.size > 0 && runs.back() == Some(&op.offset);
+        *counts.entry((op.kind, op.size, sequential)).or_default() += 1;
+        if op.size == 0 {
+            continue;
+        }
+        let of = runs.iter().rposition(|end| *end == op.offset);
+        interleaved += u64::from(of.is_some());
+        match of {
+            Some(at) => drop(runs.remove(at)),
+            None if runs.len() == RUNS => drop(runs.pop_front()),
+            None => {}
+        }
+        runs.push_back(op.end());
+    }
+    let mut most: Vec<_> = counts.into_iter().collect();
+    most.sort_by_key(|(of, count)| (std::cmp::Reverse(*count), *of));
+    let stream = |((op, size, sequential), count): ((OpKind, u32, bool), u64)| TraceStream {
+        op,
+        bytes: size.into(),
+        sequential,
+        share: count as f64 / ops.len() as f64,
+    };
+    (most.into_iter().take(STREAMS).map(stream).collect(), interleaved)
 }
 
 fn rate(times: &[i64]) -> TraceRate {
@@ -205,13 +268,11 @@ fn sizes(trace: &ReplayOps) -> Option<TraceSizes> {
 
 #[cfg(test)]
 mod tests {
-    use taillight_core::plan::TraceOp;
-
     use super::*;
 
     fn trace(ops: impl Iterator<Item = (i64, OpKind, u64, u32)>) -> ReplayOps {
         let (times, ops): (Vec<i64>, Vec<TraceOp>) =
-            ops.map(|(t, kind, offset, size)| (t, TraceOp { offset, size, kind })).unzip();
+            ops.map(|(t, kind, offset, size)| (t, TraceOp::new(kind, offset, size))).unzip();
         ReplayOps { times: times.into(), ops: ops.into(), ..ReplayOps::default() }
     }
 
@@ -220,9 +281,14 @@ mod tests {
         let even = (0..10_001).map(|i| (i * 1_000_000, OpKind::Read, i as u64 * 4096, 4096));
         let p = TraceProfile::of(&trace(even));
         assert_eq!((p.operations, p.span_ns), (10_001, 10_000_000_000));
-        assert_eq!(p.rate.mean_per_s, Some(1000.0));
-        assert_eq!((p.rate.peak_per_s, p.rate.peak_at_s), (1000, 0));
-        assert!(p.rate.dispersion.iter().all(|d| d.index == Some(0.0)), "{:?}", p.rate);
+        let rate = p.rate.expect("times");
+        assert_eq!(rate.mean_per_s, Some(1000.0));
+        assert_eq!((rate.peak_per_s, rate.peak_at_s), (1000, 0));
+        let fits = |d: &&TraceDispersion| d.window_ns < 10_000_000_000;
+        assert!(rate.dispersion.iter().filter(fits).all(|d| d.index == Some(0.0)), "{rate:?}");
+        assert!(rate.dispersion.iter().skip(3).all(|d| d.index.is_none()), "{rate:?}");
+        assert_eq!(p.streams.len(), 2);
+        assert_eq!((p.streams[0].sequential, p.streams[0].share), (true, p.sequential_share));
         assert_eq!(p.sequential_share, 10_000.0 / 10_001.0);
         assert_eq!((p.touched_bytes, p.times_touched), (10_001 * 4096, 1.0));
         let sizes = p.sizes.expect("sizes");
@@ -238,10 +304,11 @@ mod tests {
         };
         let p = TraceProfile::of(&trace((0..1000).map(op)));
         // 99 of 99,000 windows of 1 ms hold ten: variance 10 x mean.
-        let index = p.rate.dispersion[0].index.expect("windows");
+        let rate = p.rate.expect("times");
+        let index = rate.dispersion[0].index.expect("windows");
         assert!((index - 9.99).abs() < 0.01, "{index}");
-        assert_eq!(p.rate.dispersion[2].index, Some(0.0));
-        assert_eq!((p.rate.peak_per_s, p.mix.len()), (10, 2));
+        assert_eq!(rate.dispersion[2].index, Some(0.0));
+        assert_eq!((rate.peak_per_s, p.mix.len()), (10, 2));
         assert_eq!((p.mix[1].op, p.mix[1].operations, p.mix[1].share), (OpKind::Write, 250, 0.25));
         assert_eq!(p.touched_bytes, 8192 + 512);
         assert_eq!(p.address_space_bytes, (1 << 20) + 8192);
@@ -255,7 +322,17 @@ mod tests {
     #[test]
     fn one_operation_has_no_rate() {
         let p = TraceProfile::of(&trace(std::iter::once((0, OpKind::Fsync, 0, 0))));
-        assert_eq!((p.rate.mean_per_s, p.sizes, p.times_touched), (None, None, 0.0));
-        assert!(p.rate.dispersion.iter().all(|d| d.index.is_none()));
+        let rate = p.rate.expect("times");
+        assert_eq!((rate.mean_per_s, p.sizes, p.times_touched), (None, None, 0.0));
+        assert!(rate.dispersion.iter().all(|d| d.index.is_none()));
+    }
+
+    #[test]
+    fn runs_that_are_in_each_others_way_are_seen_as_sequential() {
+        let op = |i: i64| (i, OpKind::Read, (i % 4) as u64 * (1 << 30) + (i / 4) as u64 * 512, 512);
+        let p = TraceProfile::of(&trace((0..400).map(op)));
+        assert_eq!((p.sequential_share, p.interleaved_share), (0.0, 0.99));
+        let p = TraceProfile::of(&ReplayOps { untimed: true, ..trace((0..9).map(op)) });
+        assert_eq!(p.rate, None);
     }
 }

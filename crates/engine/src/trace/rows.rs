@@ -1,11 +1,14 @@
 //! What is kept of the rows of a trace: those of one disk and of a part of the time, in the order of their
 //! times. Called by the readers of the formats.
 
-use taillight_core::plan::{ReplayOps, ReplayPlan, TraceOp};
+use taillight_core::percentile::Percentile;
+use taillight_core::plan::{
+    RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceOp,
+};
 use taillight_core::units::Span;
 use taillight_core::{ErrorKind, OpKind};
 
-use super::{MOST_OPS, TraceFormat, TraceRow};
+use super::{MOST_OPS, StreamPair, TraceFormat, TraceRow};
 
 /// A row may come so much later in the file than one that follows it in time, ns.
 const WINDOW_NS: u64 = 60_000_000_000;
@@ -14,11 +17,63 @@ const FARTHEST: u64 = 1 << 62;
 /// Stamps this coarse or coarser are spread over their tick, ns.
 const COARSE_NS: u64 = 1_000_000;
 
+/// Words before a name in a job, and whether they mean the first of two parts.
+const WORDS: &[(&str, bool)] = &[
+    ("host", true),
+    ("workload", true),
+    ("disk", false),
+    ("device", false),
+    ("volume", false),
+    ("lun", false),
+    ("file", false),
+    ("target", false),
+];
+/// What is said of recorded latencies.
+const PERCENTILES: [&str; 5] = ["50", "90", "99", "99.9", "99.99"];
+
+/// The disk, volume or file that a job names.
+#[derive(Debug, Clone)]
+pub(super) struct SelectedStream {
+    /// As written.
+    text: String,
+    /// Whether the word before it means the first of two parts.
+    first: Option<bool>,
+    name: String,
+}
+
+impl SelectedStream {
+    fn of(text: &str) -> SelectedStream {
+        let word = text.split_once('=').and_then(|(word, name)| {
+            let (_, first) = WORDS.iter().find(|(known, _)| *known == word)?;
+            Some((Some(*first), name))
+        });
+        let (first, name) = word.unwrap_or((None, text));
+        SelectedStream { text: text.to_owned(), first, name: name.to_owned() }
+    }
+
+    fn is(&self, stream: (&str, &str), pair: Option<StreamPair>) -> bool {
+        let Some(pair) = pair else { return self.name == stream.1 || self.text == stream.1 };
+        match (self.name.split_once(','), self.first.unwrap_or(pair.first)) {
+            (Some(both), _) => both == stream,
+            (None, true) => stream.0 == self.name,
+            (None, false) => stream.1 == self.name,
+        }
+    }
+}
+
+/// As jobs name it.
+fn name(stream: (&str, &str)) -> String {
+    match stream {
+        ("", name) => name.to_owned(),
+        (of, name) => format!("{of},{name}"),
+    }
+}
+
 /// Which rows of a trace are wanted.
 #[derive(Debug, Clone)]
 pub struct TraceSelection {
     /// The only disk, volume or file; `None`: there must be one alone.
-    stream: Option<String>,
+    stream: Option<SelectedStream>,
     /// Rows of several disks may be taken for one.
     pub mixed: bool,
     from_ns: u64,
@@ -41,14 +96,8 @@ impl TraceSelection {
 
     /// What a job selects, `most` rows at most.
     pub fn of(replay: &ReplayPlan, most: u64) -> TraceSelection {
-        // "disk=0": the word before is for people.
-        let word = |word: &str| word.bytes().all(|b| b.is_ascii_alphabetic());
-        let name = |text: &String| match text.split_once('=').filter(|(of, _)| word(of)) {
-            Some((_, name)) => name.to_owned(),
-            None => text.clone(),
-        };
         TraceSelection {
-            stream: replay.select.as_ref().map(name),
+            stream: replay.select.as_deref().map(SelectedStream::of),
             mixed: false,
             from_ns: replay.from.map_or(0, |s| s.0),
             length_ns: replay.length.map_or(u64::MAX, |s| s.0),
@@ -62,7 +111,7 @@ impl TraceSelection {
 pub struct TraceFault {
     pub kind: ErrorKind,
     pub what: String,
-    pub hint: Option<&'static str>,
+    pub hint: Option<String>,
 }
 
 impl From<String> for TraceFault {
@@ -72,24 +121,31 @@ impl From<String> for TraceFault {
 }
 
 impl TraceFault {
-    fn hinted(what: String, hint: &'static str) -> TraceFault {
-        TraceFault { hint: Some(hint), ..TraceFault::from(what) }
+    pub fn hinted(what: impl Into<String>, hint: impl Into<String>) -> TraceFault {
+        TraceFault { hint: Some(hint.into()), ..TraceFault::from(what.into()) }
     }
 }
 
 /// Rows that are wanted.
 pub(super) struct TraceRows<'a> {
     selection: &'a TraceSelection,
+    /// The disk that the job names.
+    only: Option<SelectedStream>,
+    pair: Option<StreamPair>,
     tick_ns: u64,
     ordered: bool,
     rows: Vec<(i64, TraceOp)>,
+    /// Of rows that have a latency: the stamp, and the latency, ns.
+    latencies: Vec<(i64, u64)>,
+    missing: u64,
+    untimed: bool,
     /// Of the first row of the disk.
     first: Option<i64>,
     newest: i64,
     sorted: u64,
     skipped: u64,
     /// The disk of all rows, where none is selected.
-    stream: Option<String>,
+    stream: Option<(String, String)>,
     over: bool,
 }
 
@@ -97,9 +153,14 @@ impl<'a> TraceRows<'a> {
     pub fn new(format: &TraceFormat, selection: &'a TraceSelection) -> TraceRows<'a> {
         TraceRows {
             selection,
+            only: selection.stream.clone(),
+            pair: format.pair,
             tick_ns: format.tick_ns,
             ordered: format.ordered,
             rows: Vec::new(),
+            latencies: Vec::new(),
+            missing: 0,
+            untimed: false,
             first: None,
             newest: i64::MIN,
             sorted: 0,
@@ -119,13 +180,36 @@ impl<'a> TraceRows<'a> {
         self.skipped += 1;
     }
 
+    /// The source has lost so many operations.
+    pub fn miss(&mut self, operations: u64) {
+        self.missing = operations;
+    }
+
+    /// The stamps say nothing.
+    pub fn without_times(&mut self) {
+        self.untimed = true;
+    }
+
+    /// Takes a name that the job selects for the number that the rows have.
+    pub fn name_streams<'n>(&mut self, mut names: impl Iterator<Item = &'n str>) {
+        if let Some(only) = self.only.as_mut().filter(|only| only.first != Some(false))
+            && let Some(number) = {
+                let of = only.name.split(',').next().unwrap_or_default();
+                names.position(|name| name == of)
+            }
+        {
+            let file = only.name.split_once(',').map(|(_, file)| format!(",{file}"));
+            only.name = format!("{number}{}", file.unwrap_or_default());
+        }
+    }
+
     /// Takes a row, if it is wanted. Errors: it is of another disk than the others, far before one above it,
     /// or one too many.
     pub fn push(&mut self, row: &TraceRow<'_>) -> Result<(), TraceFault> {
         if !self.wanted(row.stream)? {
             return Ok(());
         }
-        let TraceRow { stamp, op, .. } = *row;
+        let TraceRow { stamp, op, latency_ns, .. } = *row;
         if op.size == 0 && op.kind != OpKind::Fsync {
             self.skipped += 1;
             return Ok(());
@@ -166,29 +250,38 @@ impl<'a> TraceRows<'a> {
                     self.rows.len()
                 ),
                 hint: Some(
-                    "take a part of it by trace.from and trace.length, or one disk by trace.select",
+                    "take a part of it by trace.from and trace.length, or one disk by trace.select"
+                        .to_owned(),
                 ),
             });
         }
         self.rows.push((stamp, op));
+        self.latencies.extend(latency_ns.map(|ns| (stamp, ns)));
         Ok(())
     }
 
-    fn wanted(&mut self, stream: &str) -> Result<bool, TraceFault> {
+    fn wanted(&mut self, stream: (&str, &str)) -> Result<bool, TraceFault> {
         if self.selection.mixed {
             return Ok(true);
         }
-        if let Some(only) = &self.selection.stream {
-            return Ok(only == stream);
+        let known = self.stream.as_ref().map(|(of, name)| (of.as_str(), name.as_str()));
+        if known == Some(stream) {
+            return Ok(true);
         }
-        match &self.stream {
-            Some(known) if known == stream => Ok(true),
-            Some(known) => Err(TraceFault::hinted(
-                format!("it has operations of several disks or files: `{known}`, `{stream}`"),
-                "name one of them: trace.select = \"0\"",
-            )),
+        if self.only.as_ref().is_some_and(|only| !only.is(stream, self.pair)) {
+            return Ok(false);
+        }
+        match known.map(name) {
+            Some(known) => {
+                let stream = name(stream);
+                let parts = self.pair.map_or(String::new(), |pair| format!(" ({})", pair.words));
+                Err(TraceFault::hinted(
+                    format!("it has operations of several disks or files: `{known}`, `{stream}`"),
+                    format!("name one of them{parts}: trace.select = \"{known}\""),
+                ))
+            }
             None => {
-                self.stream = Some(stream.to_owned());
+                self.stream = Some((stream.0.to_owned(), stream.1.to_owned()));
                 Ok(true)
             }
         }
@@ -198,9 +291,9 @@ impl<'a> TraceRows<'a> {
     pub fn finish(mut self, format: &'static str) -> Result<ReplayOps, TraceFault> {
         if self.rows.is_empty() {
             let none = || "it holds no operation".to_owned();
-            return Err(match &self.selection.stream {
-                Some(name) if self.newest == i64::MIN => TraceFault::hinted(
-                    format!("it holds no operation of `{name}`"),
+            return Err(match &self.only {
+                Some(only) if self.newest == i64::MIN => TraceFault::hinted(
+                    format!("it holds no operation of `{}`", only.text),
                     "leave trace.select out to be told which there are",
                 ),
                 _ => none().into(),
@@ -211,7 +304,10 @@ impl<'a> TraceRows<'a> {
             self.rows.sort_by_key(|(stamp, _)| *stamp);
         }
         let spans = || "it spans more than 292 years".to_owned();
-        let times = times(&self.rows, self.tick_ns).ok_or_else(spans)?;
+        let times = match self.untimed {
+            true => vec![0; self.rows.len()],
+            false => times(&self.rows, self.tick_ns).ok_or_else(spans)?,
+        };
         let selection = self.selection;
         let bound = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let from = times.partition_point(|t| *t < bound(selection.from_ns));
@@ -219,12 +315,18 @@ impl<'a> TraceRows<'a> {
         let to = if end == i64::MAX { times.len() } else { times.partition_point(|t| *t < end) };
         let Some(begin) = times.get(from).copied().filter(|_| from < to) else {
             return Err(TraceFault::hinted(
-                "it holds no operation between trace.from and its end".to_owned(),
+                "it holds no operation between trace.from and its end",
                 "choose another trace.from and trace.length",
             ));
         };
+        let stamps = self.rows[from].0..=self.rows[to - 1].0;
+        let taken = self.latencies.into_iter().filter(|(at, _)| stamps.contains(at));
+        let latency = latency(taken.map(|(_, ns)| ns).collect());
         Ok(ReplayOps {
             format,
+            latency,
+            untimed: self.untimed,
+            missing: self.missing,
             times: times[from..to].iter().map(|t| t - begin).collect(),
             ops: self.rows[from..to].iter().map(|(_, op)| *op).collect(),
             sorted: self.sorted,
@@ -232,6 +334,23 @@ impl<'a> TraceRows<'a> {
             ..ReplayOps::default()
         })
     }
+}
+
+fn latency(mut all: Vec<u64>) -> Option<RecordedLatency> {
+    all.sort_unstable();
+    let max_ns = *all.last()?;
+    let operations = all.len() as u64;
+    let at = |text: &str| {
+        let percentile: Percentile = text.parse().ok()?;
+        let ns = *all.get(percentile.rank(operations).checked_sub(1)? as usize)?;
+        Some(RecordedPercentile { percentile, ns })
+    };
+    Some(RecordedLatency {
+        operations,
+        mean_ns: all.iter().map(|ns| *ns as f64).sum::<f64>() / operations as f64,
+        max_ns,
+        percentiles: PERCENTILES.iter().filter_map(|text| at(text)).collect(),
+    })
 }
 
 /// Times since the first row, ns: exact, but for coarse stamps, whose tick the rows share evenly.

@@ -13,6 +13,7 @@ pub(super) const FORMAT: TraceFormat = TraceFormat {
     name: "Tencent",
     tick_ns: 1_000_000_000,
     ordered: true,
+    pair: None,
     source: TraceSource::Lines(row),
 };
 
@@ -31,5 +32,5 @@ fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     };
     let bytes = offset.checked_mul(SECTOR.into()).zip(size.checked_mul(SECTOR));
     let (offset, size) = bytes.ok_or("offset or size are too large for sectors")?;
-    Ok(Some(TraceRow { stamp, stream, op: TraceOp { offset, size, kind } }))
+    Ok(Some(TraceRow { stamp, stream: ("", stream), op: TraceOp::new(kind, offset, size), latency_ns: None }))
 }

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use taillight_core::plan::{ReplayOps, ReplayPlan, TraceOp};
+use taillight_core::plan::{CaptureMode, ReplayOps, ReplayPlan, TraceOp};
 use taillight_core::units::Span;
 use taillight_core::{OpKind, Record, Result, Stamp};
 use taillight_rundir::ios::{IosWriter, RowKey};
-use taillight_rundir::{RunDir, fixture};
+use taillight_rundir::{RunDir, fixture, sums};
 
-use super::{MOST_OPS, TraceFile, load};
+use super::{MOST_OPS, TraceFile, load, words};
 
 fn parsed(bytes: impl AsRef<[u8]>) -> Result<ReplayOps> {
     selected(bytes, ReplayPlan::default(), MOST_OPS)
@@ -106,7 +106,7 @@ fn one_trace_has_the_same_operations_in_every_format() {
             writeln!(v2, "/dev/x wait {ms} 0\n/dev/x {name} {offset} {size}").expect("text");
             let us = 1_000_000 * s;
             writeln!(v3, "{us} /dev/x {name} {offset} {size}").expect("text");
-            (s as i64 * 1_000_000_000, TraceOp { offset, size, kind })
+            (s as i64 * 1_000_000_000, TraceOp::new(kind, offset, size))
         })
         .collect();
     let dir = tempfile::tempdir().expect("a directory");
@@ -240,6 +240,157 @@ fn more_operations_than_fit_into_memory_are_refused_where_they_begin() {
 }
 
 #[test]
+fn a_trace_that_is_cut_in_its_last_row_is_refused() {
+    for text in [
+        "fio version 3 iolog\n0 a read 0 4096\n1000 a read 0 40",
+        "fio version 2 iolog\na read 0 4096\na wait 5",
+        "1,R,0,512,1\n1,R,0,512,2",
+        "128166372003061629,u,0,Read,0,512,1\n128166372003061630,u,0,Read,0,512,1",
+        "100,0,8,0,1\n100,8,8,0,1",
+    ] {
+        let said = parsed(text).expect_err("cut").to_string();
+        assert!(said.contains("the last row has no end") && said.contains("line: "), "{said}");
+        parsed(format!("{text}\n")).expect("whole");
+    }
+}
+
+#[test]
+fn waits_of_an_old_iolog_keep_its_order_and_without_any_it_has_no_times() {
+    let log = "fio version 2 iolog\na add\na wait 5000 0\na read 0 4096\na wait 100 0\n\
+               a read 4096 4096\na wait 90000 0\na read 0 4096\n";
+    let trace = parsed(log).expect("read");
+    assert_eq!(*trace.times, [0, 500_000, 85_000_000_000]);
+    assert_eq!((trace.ops[1].offset, trace.sorted, trace.untimed), (4096, 0, false));
+    let said = parsed("fio version 2 iolog\na wait -5\na read 0 4096\n").expect_err("negative");
+    assert!(said.to_string().contains("`-5` is no time to wait for"), "{said}");
+    let none = parsed("fio version 2 iolog\na read 0 512\na read 512 512\n").expect("read");
+    assert_eq!((&*none.times, none.untimed), (&[0, 0][..], true));
+}
+
+#[test]
+fn disks_are_told_apart_by_their_host_and_named_by_either_part() {
+    let rows = "0,web,0,Read,0,512,9\n1,prn,1,Read,512,512,9\n2,prn,0,Read,1024,512,9\n";
+    let of = |select: &str| {
+        let part = ReplayPlan { select: Some(select.to_owned()), ..ReplayPlan::default() };
+        selected(rows, part, MOST_OPS).map(|it| it.ops.iter().map(|op| op.offset).collect::<Vec<_>>())
+    };
+    let said = parsed(rows).expect_err("several");
+    assert!(said.to_string().contains("`web,0`, `prn,1`"), "{said}");
+    assert!(said.hint_text().is_some_and(|hint| hint.contains("(host,disk)")), "{said}");
+    for (select, offset) in
+        [("prn,0", 1024), ("1", 512), ("disk=1", 512), ("host=web", 0), ("disk=web,0", 0)]
+    {
+        assert_eq!(of(select).expect(select), [offset], "{select}");
+    }
+    for select in ["0", "disk=0", "host=prn"] {
+        assert!(of(select).expect_err(select).to_string().contains("several disks"), "{select}");
+    }
+    let log = "fio version 3 iolog\n0 x=y read 0 512\n1 y read 512 512\n2 a,b read 1024 512\n";
+    for (select, offset) in [("x=y", 0), ("file=x=y", 0), ("file=y", 512), ("y", 512), ("a,b", 1024)]
+    {
+        let part = ReplayPlan { select: Some(select.to_owned()), ..ReplayPlan::default() };
+        assert_eq!(selected(log, part, MOST_OPS).expect(select).ops[0].offset, offset, "{select}");
+    }
+}
+
+#[test]
+fn a_packed_trace_is_named_and_a_mark_before_a_text_is_none_of_it() {
+    for (bytes, what) in [
+        (&b"\x1f\x8b\x08\x00"[..], "packed by gzip"),
+        (b"\x28\xb5\x2f\xfd123", "packed by zstd"),
+        (b"\xff\xfe1\x00,\x00", "UTF-16"),
+    ] {
+        for format in [None, Some("msr".to_owned())] {
+            let part = ReplayPlan { format, ..ReplayPlan::default() };
+            let said = selected(bytes, part, MOST_OPS).expect_err(what);
+            assert!(said.to_string().contains(what) && said.hint_text().is_some(), "{said}");
+        }
+    }
+    let rows = "1,R,0,512,1\n1,R,512,512,2\n";
+    let marked = parsed(format!("\u{feff}{rows}")).expect("read");
+    assert_eq!(*marked.ops, *parsed(rows).expect("read").ops);
+}
+
+#[test]
+fn the_files_of_all_cpus_are_read_with_gaps_and_empty_ones() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |cpu: &str, ns: &[u64]| {
+        let records = ns.iter().flat_map(|ns| blktrace(false, (*ns, 8), (512, 1 | 1 << 16)));
+        std::fs::write(dir.path().join(cpu), records.collect::<Vec<u8>>()).expect("written");
+    };
+    write("t.blktrace.0", &[]);
+    write("t.blktrace.2", &[9, 4]);
+    write("t.blktrace.13", &[1]);
+    write("other.blktrace.1", &[3]);
+    for cpu in ["t.blktrace.0", "t.blktrace.13"] {
+        let file = dir.path().join(cpu).display().to_string();
+        let trace = load(&ReplayPlan { file, ..ReplayPlan::default() }, MOST_OPS).expect("read");
+        assert_eq!(*trace.times, [0, 3, 8], "{cpu}");
+    }
+}
+
+#[test]
+fn latencies_are_kept_where_the_trace_has_them() {
+    let rows: String = (0..200).map(|i| format!("{i},u,0,Read,0,512,{}\n", i + 1)).collect();
+    let latency = parsed(rows).expect("read").latency.expect("latencies");
+    let known: Vec<u64> = latency.percentiles.iter().map(|it| it.ns).collect();
+    assert_eq!(known, [10_000, 18_000, 19_800, 20_000, 20_000]);
+    assert_eq!((latency.operations, latency.max_ns, latency.mean_ns), (200, 20_000, 10_050.0));
+    assert_eq!(parsed("1,R,0,512,1\n").expect("read").latency, None);
+}
+
+#[test]
+fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |ios: &[(u16, i64)]| {
+        let mut run = RunDir::create(dir.path(), &fixture::manifest("trace")).expect("made");
+        let mut file = IosWriter::create(&run).expect("made");
+        file.begin(RowKey { phase: "measure", workload: 0, worker: 0 });
+        for (target, at) in ios {
+            let (submit, complete) = (Stamp(*at), Stamp(at + 7000));
+            let record = Record { target: *target, offset: Some(0), size: 512, submit, complete, ..Record::default() };
+            file.push(&record).expect("written");
+        }
+        file.finish().expect("written");
+        let mut manifest = run.manifest().clone();
+        manifest.files = sums::file_sums(&run).expect("sums");
+        run.write_manifest(&manifest).expect("written");
+        run
+    };
+    let of = |select: Option<&str>| {
+        let file = dir.path().display().to_string();
+        let select = select.map(str::to_owned);
+        load(&ReplayPlan { file, select, ..ReplayPlan::default() }, MOST_OPS)
+    };
+    let mut run = write(&[(0, 5), (3, 6), (0, 9)]);
+    let said = of(None).expect_err("two files").to_string();
+    assert!(said.contains("several disks or files: `0,0`, `0,3`"), "{said}");
+    let named = format!("{},0", run.manifest().plan.workloads[0].name);
+    for select in ["0,0", "file=0", &named] {
+        let trace = of(Some(select)).expect(select);
+        assert_eq!(*trace.times, [0, 4], "{select}");
+        assert_eq!(trace.latency.expect("latencies").max_ns, 7000);
+    }
+    let whole = run.manifest().clone();
+    let mut part = whole.clone();
+    part.capture.mode = CaptureMode::Outliers;
+    run.write_manifest(&part).expect("written");
+    let said = of(Some("file=0")).expect_err("a part");
+    assert!(said.to_string().contains("kept its slow I/Os only"), "{said}");
+    let mut lost = whole.clone();
+    lost.losses.ios = 4;
+    run.write_manifest(&lost).expect("written");
+    let ops = of(Some("file=0")).expect("read");
+    assert!(words(&ReplayPlan { ops, ..ReplayPlan::default() }).contains("4 I/Os that the run did"));
+    let path = dir.path().join("ios.parquet");
+    let mut bytes = std::fs::read(&path).expect("read");
+    bytes[9] ^= 1;
+    std::fs::write(&path, bytes).expect("written");
+    let said = of(Some("file=0")).expect_err("changed");
+    assert_eq!(said.kind(), taillight_core::ErrorKind::Corrupt, "{said}");
+}
+
+#[test]
 fn damaged_and_foreign_files_are_named_with_their_place() {
     let record = blktrace(false, (5, 8), (512, 1 | 1 << 16));
     for (bytes, what) in [
@@ -263,6 +414,16 @@ fn damaged_and_foreign_files_are_named_with_their_place() {
     assert!(said.contains("7 columns, this one 5"), "{said}");
     let word = ReplayPlan { format: Some("mrs".to_owned()), ..ReplayPlan::default() };
     assert!(selected("1,R,0,512,1\n", word, MOST_OPS).is_err());
+}
+
+#[test]
+fn a_forced_write_is_one_with_a_sync() {
+    let (queue, write, fua) = (1, 1 << 17, 1 << 31);
+    let actions = [(4096, queue | write | fua), (4096, queue | write), (4096, queue | fua)];
+    let bytes = actions.map(|action| blktrace(false, (7, 16), action)).concat();
+    let trace = parsed(bytes).expect("read");
+    assert_eq!(trace.ops.iter().map(|op| op.durable).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(trace.durable(), 1);
 }
 
 #[test]

@@ -29,7 +29,8 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
     };
     // The operations are held twice while they are read, and once more to count what they touch.
     let free = memory_budget::read(&Sys::default())?.free_memory.0;
-    let read = trace::load(&replay, MOST_OPS.min(free / 64)).map_err(|e| no_trace(&args.file, e))?;
+    let read =
+        trace::load(&replay, MOST_OPS.min(free / 64)).map_err(|e| no_trace(&args.file, e))?;
     let profile = TraceProfile::of(&read);
     match args.json {
         true => output::json(&profile)?,
@@ -65,16 +66,14 @@ fn text(file: &str, p: &TraceProfile) -> String {
         Some(None) => "all at one time".to_owned(),
         Some(Some(per_s)) => format!("{}/s over {}", rate(per_s), duration_ns(p.span_ns)),
     };
-    let mut lines = vec![
-        format!(
-            "{} ({}): {} operations, {mean}; {}; {} touched.",
-            in_line(file),
-            p.format,
-            count(p.operations),
-            mix.join(", "),
-            bytes(p.touched_bytes),
-        ),
-    ];
+    let mut lines = vec![format!(
+        "{} ({}): {} operations, {mean}; {}; {} touched.",
+        in_line(file),
+        p.format,
+        count(p.operations),
+        mix.join(", "),
+        bytes(p.touched_bytes),
+    )];
     if let Some(of) = &p.rate {
         lines.push(format!(
             "rate        busiest second {}/s, {} s after the start",
@@ -84,10 +83,7 @@ fn text(file: &str, p: &TraceProfile) -> String {
         let known: Vec<String> = of.dispersion.iter().filter_map(dispersion).collect();
         lines.push(match known.is_empty() {
             true => "bursts      the trace is too short to tell".to_owned(),
-            false => format!(
-                "bursts      {}; 1 is random, more comes in bursts",
-                known.join(", ")
-            ),
+            false => format!("bursts      {}; 1 is random, more comes in bursts", known.join(", ")),
         });
     }
     if let Some(sizes) = &p.sizes {
@@ -107,7 +103,10 @@ fn text(file: &str, p: &TraceProfile) -> String {
         percent(p.sequential_share),
         percent(p.interleaved_share)
     ));
-    lines.push(format!("streams     {}", p.streams.iter().map(stream).collect::<Vec<_>>().join(", ")));
+    lines.push(format!(
+        "streams     {}",
+        p.streams.iter().map(stream).collect::<Vec<_>>().join(", ")
+    ));
     lines.push(format!(
         "footprint   {} asked of {} touched, {} times each; addresses up to {}",
         bytes(p.bytes),
@@ -123,12 +122,11 @@ fn text(file: &str, p: &TraceProfile) -> String {
         lines.push(format!("latency     as recorded: {}, most {max}", all.join(", ")));
     }
     let mut replay = format!("replay      {} of memory", bytes(p.memory_bytes));
-    let counted =
-        [
-            (p.sorted, "rows came late and are sorted"),
-            (p.skipped, "of no bytes left out"),
-            (p.durable, "writes were on the medium when they ended (FUA)"),
-        ];
+    let counted = [
+        (p.sorted, "rows came late and are sorted"),
+        (p.skipped, "of no bytes left out"),
+        (p.durable, "writes were on the medium when they ended (FUA)"),
+    ];
     for (n, what) in counted.into_iter().filter(|(n, _)| *n > 0) {
         replay.push_str(&format!("; {} {what}", count(n)));
     }
@@ -170,7 +168,11 @@ fn reuse(it: &TraceReuse) -> Vec<String> {
         _ => hits.join(", "),
     };
     let far = it.median_bytes.zip(it.p90_bytes).map_or(String::new(), |(median, p90)| {
-        format!("; touched again after {} (median), {} (p90) of others", bytes(median), bytes(p90))
+        format!(
+            "; touched again within {} (median), {} (p90) of unique bytes",
+            bytes(median),
+            bytes(p90)
+        )
     });
     let mut lines = vec![format!(
         "reuse       {} of touches are the first{far}; an LRU cache would hold: {hits} ({how}, blocks of {})",

@@ -107,7 +107,7 @@ fn bad_traces_are_refused_with_their_place_and_nothing_is_laid_out() {
         ("empty", "the trace is empty"),
         ("other", "does not begin as a trace"),
         ("back", "line: 31"),
-        ("two", "several disks or files: `0`, `1`"),
+        ("two", "several disks or files: `web,0`, `web,1`"),
         ("long", "does not begin as a trace"),
         ("units", "does not begin as a trace"),
         ("folder", "holds no run that kept its I/Os"),
@@ -137,14 +137,18 @@ fn bad_traces_are_refused_with_their_place_and_nothing_is_laid_out() {
 fn a_changed_run_and_one_of_several_files_are_no_trace_as_they_are() {
     let dir = scratch();
     let at = dir.path();
-    let run = "run --path data --size 1MiB --direct=false --rw randread --ops 50";
+    let run = "run --path data/ --size 1MiB --direct=false --rw randread --ops 50";
     run_line(at, &format!("{run} --set target.options.files=4 --output four"), 0);
     let (_, err) = run_line(at, "trace four", 2);
     assert!(err.contains("several disks or files") && err.contains("trace.select"), "{err}");
     let part = run_line(at, "trace four --select file=2 --json", 0).0;
     let part: Value = serde_json::from_str(&part).unwrap();
     assert!((1..50).contains(&part["operations"].as_u64().unwrap()), "{part}");
-    run_line(at, &format!("{} --set capture.mode=outliers --output slow", run.replace("data", "b")), 0);
+    run_line(
+        at,
+        &format!("{} --set capture.mode=outliers --output slow", run.replace("data/", "b")),
+        0,
+    );
     let (_, err) = run_line(at, "trace slow", 2);
     assert!(err.contains("kept its slow I/Os only"), "{err}");
     let ios = at.join("four/ios.parquet");
@@ -163,7 +167,8 @@ fn what_is_no_trace_is_named_with_the_command_for_it() {
     let dir = scratch();
     let at = dir.path();
     msr(at, "t.csv", 9);
-    std::fs::write(at.join("fio.json"), "{\"fio version\" : \"fio-3.33\", \"jobs\": []}\n").unwrap();
+    std::fs::write(at.join("fio.json"), "{\"fio version\" : \"fio-3.33\", \"jobs\": []}\n")
+        .unwrap();
     std::fs::create_dir(at.join("folder")).unwrap();
     std::fs::write(at.join("v2"), "fio version 2 iolog\na read 0 4096\na read 0 4096\n").unwrap();
     for (line, what) in [
@@ -221,7 +226,9 @@ fn a_trace_is_described_without_being_run() {
     let problems: Vec<_> = validator.iter_errors(&found).collect();
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(found["rate"]["dispersion"][2]["index"], 0.0);
-    for line in ["streams     ", "reuse       ", "working set ", "latency     as recorded: p50 900 ns"] {
+    for line in
+        ["streams     ", "reuse       ", "working set ", "latency     as recorded: p50 900 ns"]
+    {
         assert!(out.contains(line), "{line}: {out}");
     }
     assert_eq!(found["reuse"]["sampled_one_in"], 1);

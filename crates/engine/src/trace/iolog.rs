@@ -6,7 +6,7 @@
 use taillight_core::OpKind;
 use taillight_core::plan::TraceOp;
 
-use super::{NOT_BEGUN, NO_TIME, TraceFormat, TraceRow, TraceSource, number};
+use super::{NO_TIME, NOT_BEGUN, TraceFormat, TraceRow, TraceSource, number};
 
 pub(super) const VERSION_2: TraceFormat = TraceFormat {
     word: "iolog2",
@@ -79,5 +79,10 @@ fn operation<'a>(
     };
     let offset = number(words.next(), "offset")?;
     let size = number(words.next(), "length")?;
-    Ok(Some(TraceRow { stamp, stream: ("", stream), op: TraceOp::new(kind, offset, size), latency_ns: None }))
+    Ok(Some(TraceRow {
+        stamp,
+        stream: ("", stream),
+        op: TraceOp::new(kind, offset, size),
+        latency_ns: None,
+    }))
 }

@@ -284,7 +284,8 @@ fn lines(
             text => row(text, &mut progress).map_err(|e| (e.into(), number))?,
         };
         if !line.ends_with('\n') {
-            let hint = "give the whole trace; where this is all of it, end its last row with a newline";
+            let hint =
+                "give the whole trace; where this is all of it, end its last row with a newline";
             return Err((TraceFault::hinted("the last row has no end", hint), number));
         }
         if let Some(row) = row {

@@ -31,5 +31,10 @@ fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     let size = number(Some(size), "size")?;
     // A trace made by hand may have none.
     let latency_ns = response.trim().parse().ok().and_then(|ticks: u64| ticks.checked_mul(100));
-    Ok(Some(TraceRow { stamp, stream: (host, disk), op: TraceOp::new(kind, offset, size), latency_ns }))
+    Ok(Some(TraceRow {
+        stamp,
+        stream: (host, disk),
+        op: TraceOp::new(kind, offset, size),
+        latency_ns,
+    }))
 }

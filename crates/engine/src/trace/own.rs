@@ -12,7 +12,8 @@ use taillight_rundir::watched::WatchedFile;
 use taillight_rundir::{RunDir, names, sums};
 
 use super::{
-    NOT_BEGUN, StreamPair, TraceFault, TraceFormat, TraceRow, TraceRows, TraceSource, columns, number,
+    NOT_BEGUN, StreamPair, TraceFault, TraceFormat, TraceRow, TraceRows, TraceSource, columns,
+    number,
 };
 
 /// The phase whose I/Os are the run's.
@@ -47,8 +48,26 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
         };
     }
     let row: [&str; 19] = columns(line)?;
-    let [phase, workload, _, op, file, offset, _, size, _, _, intended, _, submit, .., ends, sync, _, status] =
-        row;
+    let [
+        phase,
+        workload,
+        _,
+        op,
+        file,
+        offset,
+        _,
+        size,
+        _,
+        _,
+        intended,
+        _,
+        submit,
+        ..,
+        ends,
+        sync,
+        _,
+        status,
+    ] = row;
     if phase != MEASURE {
         return Ok(None);
     }
@@ -69,7 +88,9 @@ fn operation(kind: OpKind, offset: Option<u64>, size: u64) -> Result<TraceOp, St
         return Ok(TraceOp::new(kind, 0, 0));
     }
     let offset = offset.filter(|_| !kind.keyed());
-    let offset = offset.ok_or("its I/Os have no offsets: keys, objects and logs without places cannot be replayed")?;
+    let offset = offset.ok_or(
+        "its I/Os have no offsets: keys, objects and logs without places cannot be replayed",
+    )?;
     let size = u32::try_from(size).map_err(|_| format!("{size} is too large for an operation"))?;
     Ok(TraceOp::new(kind, offset, size))
 }

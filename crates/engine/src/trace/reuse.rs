@@ -31,8 +31,8 @@ pub struct TraceReuse {
     pub sampled_one_in: u64,
     /// Share of touches of blocks that were not touched before.
     pub first_share: f64,
-    /// Half of the touches that are not the first come after so many unique bytes or less, to 1.6 %; absent
-    /// where nothing is touched again.
+    /// Half of the touches that are not the first come within so many unique bytes, those of the block itself among
+    /// them, to 1.6 %; absent where nothing is touched again.
     pub median_bytes: Option<u64>,
     /// The same of nine in ten.
     pub p90_bytes: Option<u64>,

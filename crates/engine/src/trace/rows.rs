@@ -2,9 +2,7 @@
 //! times. Called by the readers of the formats.
 
 use taillight_core::percentile::Percentile;
-use taillight_core::plan::{
-    RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceOp,
-};
+use taillight_core::plan::{RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceOp};
 use taillight_core::units::Span;
 use taillight_core::{ErrorKind, OpKind};
 

@@ -272,7 +272,8 @@ fn disks_are_told_apart_by_their_host_and_named_by_either_part() {
     let rows = "0,web,0,Read,0,512,9\n1,prn,1,Read,512,512,9\n2,prn,0,Read,1024,512,9\n";
     let of = |select: &str| {
         let part = ReplayPlan { select: Some(select.to_owned()), ..ReplayPlan::default() };
-        selected(rows, part, MOST_OPS).map(|it| it.ops.iter().map(|op| op.offset).collect::<Vec<_>>())
+        selected(rows, part, MOST_OPS)
+            .map(|it| it.ops.iter().map(|op| op.offset).collect::<Vec<_>>())
     };
     let said = parsed(rows).expect_err("several");
     assert!(said.to_string().contains("`web,0`, `prn,1`"), "{said}");
@@ -286,7 +287,8 @@ fn disks_are_told_apart_by_their_host_and_named_by_either_part() {
         assert!(of(select).expect_err(select).to_string().contains("several disks"), "{select}");
     }
     let log = "fio version 3 iolog\n0 x=y read 0 512\n1 y read 512 512\n2 a,b read 1024 512\n";
-    for (select, offset) in [("x=y", 0), ("file=x=y", 0), ("file=y", 512), ("y", 512), ("a,b", 1024)]
+    for (select, offset) in
+        [("x=y", 0), ("file=x=y", 0), ("file=y", 512), ("y", 512), ("a,b", 1024)]
     {
         let part = ReplayPlan { select: Some(select.to_owned()), ..ReplayPlan::default() };
         assert_eq!(selected(log, part, MOST_OPS).expect(select).ops[0].offset, offset, "{select}");
@@ -348,7 +350,14 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
         file.begin(RowKey { phase: "measure", workload: 0, worker: 0 });
         for (target, at) in ios {
             let (submit, complete) = (Stamp(*at), Stamp(at + 7000));
-            let record = Record { target: *target, offset: Some(0), size: 512, submit, complete, ..Record::default() };
+            let record = Record {
+                target: *target,
+                offset: Some(0),
+                size: 512,
+                submit,
+                complete,
+                ..Record::default()
+            };
             file.push(&record).expect("written");
         }
         file.finish().expect("written");
@@ -381,7 +390,9 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
     lost.losses.ios = 4;
     run.write_manifest(&lost).expect("written");
     let ops = of(Some("file=0")).expect("read");
-    assert!(words(&ReplayPlan { ops, ..ReplayPlan::default() }).contains("4 I/Os that the run did"));
+    assert!(
+        words(&ReplayPlan { ops, ..ReplayPlan::default() }).contains("4 I/Os that the run did")
+    );
     let path = dir.path().join("ios.parquet");
     let mut bytes = std::fs::read(&path).expect("read");
     bytes[9] ^= 1;

@@ -7,7 +7,7 @@ use taillight_core::plan::{RecordedPercentile, ReplayPlan};
 use taillight_core::units::readable::{in_line, visible};
 use taillight_core::{Error, Result};
 use taillight_engine::trace::{
-    self, MOST_OPS, TraceDispersion, TraceFile, TraceProfile, TraceReuse, TraceStream,
+    self, MOST_OPS, TraceDispersion, TraceFile, TraceProfile, TraceReuse, TraceSizes, TraceStream,
 };
 use taillight_machine::Sys;
 use taillight_report::format::{bytes, count, duration_ns, percent, rate, short};
@@ -86,18 +86,7 @@ fn text(file: &str, p: &TraceProfile) -> String {
             false => format!("bursts      {}; 1 is random, more comes in bursts", known.join(", ")),
         });
     }
-    if let Some(sizes) = &p.sizes {
-        let most = sizes.most.iter().map(|s| format!("{} {}", bytes(s.bytes), percent(s.share)));
-        lines.push(format!(
-            "sizes       {} to {}, mean {}, median {}, p99 {}; most: {}",
-            bytes(sizes.min),
-            bytes(sizes.max),
-            bytes(sizes.mean as u64),
-            bytes(sizes.median),
-            bytes(sizes.p99),
-            most.collect::<Vec<_>>().join(", "),
-        ));
-    }
+    lines.extend(p.sizes.as_ref().map(sizes));
     lines.push(format!(
         "order       {} sequential, {} where 32 runs of a kind may be mixed",
         percent(p.sequential_share),
@@ -132,6 +121,19 @@ fn text(file: &str, p: &TraceProfile) -> String {
     }
     lines.push(replay);
     lines.join("\n") + "\n"
+}
+
+fn sizes(sizes: &TraceSizes) -> String {
+    let most = sizes.most.iter().map(|s| format!("{} {}", bytes(s.bytes), percent(s.share)));
+    format!(
+        "sizes       {} to {}, mean {}, median {}, p99 {}; most: {}",
+        bytes(sizes.min),
+        bytes(sizes.max),
+        bytes(sizes.mean as u64),
+        bytes(sizes.median),
+        bytes(sizes.p99),
+        most.collect::<Vec<_>>().join(", "),
+    )
 }
 
 fn dispersion(d: &TraceDispersion) -> Option<String> {

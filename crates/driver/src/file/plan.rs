@@ -140,7 +140,10 @@ fn of_data(
                 .with("path", found.path.display())
                 .with("bytes", existing.size())
                 .with("asked", ByteSize(file_size))
-                .hint("leave the size out to use what is there; a trace asks for its highest address, unless trace.fit and a size make it fit")),
+                .hint(
+                    "leave the size out to use what is there; a trace asks for its highest address, \
+                     unless trace.fit and a size make it fit",
+                )),
         };
     }
     if !(fills || needs_data) {

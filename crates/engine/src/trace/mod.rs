@@ -25,7 +25,7 @@ use taillight_core::units::readable;
 use taillight_core::{Error, Result, regular};
 use taillight_rundir::names;
 
-pub use profile::{TraceDispersion, TraceProfile, TraceStream};
+pub use profile::{TraceDispersion, TraceProfile, TraceSizes, TraceStream};
 pub use reuse::TraceReuse;
 pub use rows::TraceSelection;
 use rows::{TraceFault, TraceRows};

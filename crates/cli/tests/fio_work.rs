@@ -14,8 +14,8 @@ use taillight_import::fio::options::OPTIONS;
 /// What a tool did.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct WorkDone {
-    /// Of each group reads, bytes read, writes, bytes written.
-    groups: BTreeMap<u64, [u64; 4]>,
+    /// Of each group reads, bytes read, writes, bytes written, and of both together where they are one.
+    groups: BTreeMap<u64, [u64; 6]>,
     /// Bytes of the files that are left, by name.
     files: BTreeMap<PathBuf, u64>,
     syncs: u64,
@@ -35,13 +35,20 @@ impl WorkDone {
             if done.rows.last() != Some(&name) {
                 done.rows.push(name);
             }
-            let number = |of: &str, field: &str| job[of][field].as_u64().expect("a number");
+            let unified = job.get("mixed").is_some();
+            let number = |of: &str, field: &str| match (of, unified, job.get(of)) {
+                // With unified_rw_reporting some are left out.
+                ("mixed", false, None) | ("read" | "write" | "sync", true, None) => 0,
+                (_, _, part) => part.expect(of)[field].as_u64().expect("a number"),
+            };
             let group = done.groups.entry(job["groupid"].as_u64().expect("a group")).or_default();
             for (at, (of, field)) in [
                 ("read", "total_ios"),
                 ("read", "io_bytes"),
                 ("write", "total_ios"),
                 ("write", "io_bytes"),
+                ("mixed", "total_ios"),
+                ("mixed", "io_bytes"),
             ]
             .into_iter()
             .enumerate()
@@ -56,16 +63,17 @@ impl WorkDone {
 
     /// A row: ends of groups apart by commas.
     fn shown(&self) -> [String; 2] {
-        let each = |part: fn(&[u64; 4]) -> String| {
+        let each = |part: fn(&[u64; 6]) -> String| {
             self.groups.values().map(part).collect::<Vec<_>>().join(", ")
         };
         [
-            each(|[reads, _, writes, _]| match (reads, writes) {
+            each(|[reads, _, writes, _, mixed, _]| match (reads, writes) {
+                (0, 0) => format!("{mixed} mixed"),
                 (0, writes) => format!("{writes} w"),
                 (reads, 0) => format!("{reads} r"),
                 (reads, writes) => format!("{reads} r {writes} w"),
             }),
-            each(|[_, read, _, written]| (read + written).to_string()),
+            each(|[_, read, _, written, _, mixed]| (read + written).max(*mixed).to_string()),
         ]
     }
 }
@@ -153,7 +161,7 @@ fn the_work_is_that_of_fio() {
             return;
         };
         assert_eq!((&ours.groups, &ours.files), (&fio.groups, &fio.files), "{file:?}");
-        assert_eq!(ours.rows, fio.rows, "{file:?}");
+        assert_eq!((ours.jobs, &ours.rows), (fio.jobs, &fio.rows), "{file:?}");
         let (read, theirs) = (ours.from_device, fio.from_device);
         assert!(same_reads(&file, &fio, &ours), "{file:?}: {read} and {theirs}");
         assert!(same_syncs(&fio, &ours), "{file:?}: {} and {}", ours.syncs, fio.syncs);
@@ -166,7 +174,7 @@ fn what_is_refused_leaves_nothing() {
     let file = dir.path().join("odd.fio");
     // Only the device's blocks tell of the last one.
     let refused = [
-        ("rw=randread\nsize=64m\nflow=2\n", "flow"),
+        ("rw=randread\nsize=64m\natomic=1\n", "atomic"),
         ("rw=read\nsize=64m\ndirect=1\nbs=700\n", "block_size"),
         ("rw=read\nsize=1m\n[b]\nstonewall\nrw=write\nsize=64m\ndirect=1\nbs=700\n", "block_size"),
     ];
@@ -184,11 +192,12 @@ const EXAMPLES_DIR: &str = "/usr/share/doc/fio/examples";
 
 /// Those of fio's own examples that need no hardware and whose options are all taken: what is written smaller or
 /// left out, so that they end by their amount within a second. fio 3.33 hangs now and then with io_submit_mode=offload.
-const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
     ("1mbs_clients", &[("32m", "64k"), ("=tmp", "=data"), ("=1250", "=64k"), ("startdelay", ";")]),
     ("aio-read", &[("512m", "1m"), ("/data1", "data")]),
     ("backwards-read", &[("=128m", "=1m")]),
     ("basic-verify", &[("/dev/", "disk\nsize=1m ; ")]),
+    ("butterfly", &[("/tmp/testfile", "disk\nsize=1m")]),
     (
         "cross-stripe-verify",
         &[("/dev/nvme0n1", "disk\nsize=1m"), ("124g", "1m"), ("120g", "128k"), ("=30", "=3")],
@@ -202,6 +211,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
     ("fio-seq-read", &LONG),
     ("fio-seq-write", &LONG),
     ("fixed-rate-submission", &[("128m", "1m"), ("offload", "inline")]),
+    (
+        "flow",
+        &[("/tmp/testfile", "disk"), ("100g", "8m"), ("time_based", "exitall"), ("runtime=30", "number_ios=900")],
+    ),
     ("fsx", &[("500000", "3")]),
     ("iometer-file-access-server", &[("4g", "4m\nnorandommap")]),
     ("jesd219", &[("/dev/nvme0n1", "disk\nsize=2m")]),
@@ -239,10 +252,10 @@ fn the_work_of_fios_examples_is_that_of_fio() {
             return;
         };
         assert_eq!(ours.files, fio.files, "{name}");
-        assert_eq!(ours.rows, fio.rows, "{name}");
+        assert_eq!((ours.jobs, &ours.rows), (fio.jobs, &fio.rows), "{name}");
         let amounts = ours.groups.values().zip(fio.groups.values());
         for (ours, fio) in amounts {
-            let drawn = ["iometer-file-access-server", "jesd219"].contains(&name);
+            let drawn = ["flow", "iometer-file-access-server", "jesd219"].contains(&name);
             assert!(same_amounts(*ours, *fio, drawn), "{name}: {ours:?} and {fio:?}");
         }
         assert_eq!(ours.groups.len(), fio.groups.len(), "{name}");
@@ -251,8 +264,12 @@ fn the_work_of_fios_examples_is_that_of_fio() {
 
 /// As many operations and bytes. Where both directions are used, which comes is drawn; where sizes are, the last block of
 /// each job ends behind the amount.
-fn same_amounts([reads, read, writes, written]: [u64; 4], fio: [u64; 4], drawn: bool) -> bool {
-    let [fio_reads, fio_read, fio_writes, fio_written] = fio;
+fn same_amounts(
+    [reads, read, writes, written, ..]: [u64; 6],
+    fio: [u64; 6],
+    drawn: bool,
+) -> bool {
+    let [fio_reads, fio_read, fio_writes, fio_written, ..] = fio;
     let (bytes, fio_bytes) = (read + written, fio_read + fio_written);
     if drawn {
         let near = |a: u64, b: u64, percent: u64| a.abs_diff(b) * 100 <= a.max(b) * percent;

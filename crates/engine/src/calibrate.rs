@@ -116,7 +116,7 @@ fn calibration_workload(w: &mut WorkloadPlan) {
     }
     w.arrival = Arrival::Burst;
     w.sync = Sync::None;
-    (w.drop_cache, w.end_fsync, w.ends_run) = (None, false, false);
+    (w.drop_cache, w.end_fsync, w.ends_run, w.flow) = (None, false, false, None);
     let known = [OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync];
     w.mix.retain(|m| known.contains(&m.op));
     if w.mix.is_empty() {

@@ -32,7 +32,11 @@ fn a_mix_that_rates_decide_is_told() {
 #[test]
 fn paths_ends_and_cpus_without_equivalent() {
     for (lines, parts) in [
-        ("rw=write\nend_fsync=1\nloops=2", vec!["`end_fsync`", "more than one pass", "a.fio:4"]),
+        (
+            "rw=write\nend_fsync=1\nloops=2\nruntime=9",
+            vec!["`end_fsync` in [a]: fio syncs the files after each", "end by size alone", "a.fio:1"],
+        ),
+        ("rw=write\nend_fsync=1\ntime_based\nruntime=9\nnrfiles=2", vec!["passes over a time", "a.fio:4"]),
         (
             "exitall\nnumjobs=2\n[b]\nsize=1m\nnew_group",
             vec!["`exitall` in [a]", "exit_what=stonewall", "a.fio:1"],
@@ -43,7 +47,10 @@ fn paths_ends_and_cpus_without_equivalent() {
         ("cpumask=1\ncpus_allowed=0", vec!["given twice, by cpus_allowed"]),
         ("numa_mem_policy=interleave:0-1", vec!["memory of other nodes"]),
         ("numa_cpu_nodes=4000", vec!["/sys/devices/system/node/node4000/cpulist"]),
-        ("unlink_each_loop=1\nloops=2", vec!["deleted between two passes"]),
+        ("unlink_each_loop=1\nloops=2", vec!["deleted between two passes", "before they are read"]),
+        ("flow=x", vec!["not a whole number"]),
+        ("lockmem=1q", vec!["`lockmem`"]),
+        ("unified_rw_reporting=4", vec!["none (0), mixed (1) or both (2)"]),
         ("filename=a:b:a", vec!["`a` comes twice"]),
         ("filename=a/f\nfilename=b/f", vec!["of 2 devices or directories one after the other"]),
         (
@@ -86,7 +93,6 @@ fn options_without_equivalent() {
         ),
         ("latency_target=5000", vec!["queue depth while running", "taillight search JOB"]),
         ("read_iolog=x.log", vec!["a recorded trace", "--replay LOG"]),
-        ("flow=8", vec!["the share of I/O between sections", "rate_iops"]),
         ("cmdprio_percentage=20", vec!["the priority of the load", "two sections side by side"]),
         ("rw=read:-12k", vec!["on the way back", "`:-8KiB` reads every block once"]),
         ("bs=4k-8k", vec!["unknown unit"]),
@@ -205,7 +211,7 @@ fn sections_side_by_side_have_files_and_ends_of_their_own() {
             "[b]\nsize=32m\nruntime=2\ntime_based\nstartdelay=1",
             "start_delay = \"1s\"\nduration = \"2s\"",
         ),
-        ("numjobs=2\n[b]\nsize=1m\nnumber_ios=7\nnumjobs=3", "operations = 21"),
+        ("numjobs=2\n[b]\nsize=1m\nnumber_ios=7\nnumjobs=3\ngroup_reporting", "operations = 21"),
         (
             "number_ios=9\nexitall\n[b]\nsize=1m\nruntime=2\ntime_based",
             "operations = 9\nbytes = \"64MiB\"\ndrop_cache = \"64MiB\"\nends_run = true",
@@ -237,7 +243,7 @@ fn meanings_that_are_easily_missed() {
         ("iodepth=32\nioengine=sync", "queue_depth = 1"),
         // Measured with fio 3.33: passes, and what the check reads, count for io_size; number_ios is of each loop.
         ("rw=randwrite\nio_size=128m\nverify=crc32c", "bytes = \"64MiB\""),
-        ("rw=write\nio_size=192m\nverify=crc32c", "bytes = \"128MiB\""),
+        ("rw=write\nio_size=192m\nverify=crc32c", "continues = true"),
         ("rw=randwrite\nio_size=128m\nverify=crc32c\ndo_verify=0", "bytes = \"64MiB\""),
         ("rw=randread\nio_size=128m\nloops=2", "bytes = \"128MiB\""),
         ("rw=randread\nio_size=32m\nloops=2", "bytes = \"64MiB\""),
@@ -269,9 +275,16 @@ fn meanings_that_are_easily_missed() {
         ("rw=write\nbuffer_pattern=12345", "pattern = \"0x3930\""),
         ("filename=f\noffset=1k", "align = \"1KiB\", offset = \"1KiB\""),
         ("direct=1\nbuffered=1", "direct = false"),
-        ("filename=f\nnumjobs=2\noffset_increment=64m", "workers = 2"),
+        ("filename=f\nnumjobs=2\noffset_increment=64m\ngroup_reporting", "workers = 2"),
         // Rates are per job and direction, and decide the mix.
-        ("rate_iops=100\nnumjobs=3", "rate = \"300/s\""),
+        ("rate_iops=100\nnumjobs=3\ngroup_reporting", "rate = \"300/s\""),
+        // Without group_reporting each job has a row, and is a workload.
+        ("rate_iops=100\nnumjobs=3", "name = \"a-2\"\nsection = \"a\"\nworkers = 1"),
+        ("numjobs=2\ncpus_allowed=0,1\ncpus_allowed_policy=split", "cpus = [1, 0]"),
+        ("lockmem=64m\nnumjobs=2", "lock_memory = \"128MiB\""),
+        ("flow=8\nflow_id=3\nflow_sleep=500", "flow = { share = 8, id = 3, pause = \"500us\" }"),
+        ("unified_rw_reporting=1", "unified = \"mixed\""),
+        ("unified_rw_reporting=both", "unified = \"both\""),
         ("rate_iops=300,100\nrw=randrw\nrwmixread=50", "mix = { read = 3, write = 1 }"),
         ("rate=1m", "rate = \"1MiB/s\""),
         ("thinktime=500\nthinktime_blocks=8", "think = { time = \"500us\", every = 8 }"),
@@ -414,7 +427,7 @@ fn sections_side_by_side_end_one_by_one() {
 
 #[test]
 fn all_reasons_are_said_at_once_and_each_once() {
-    let text = "[global]\nend_syncfs=1\nrx=read\n[a]\nrw=write\nsize=1m\nflow=3\n\
+    let text = "[global]\nend_syncfs=1\nrx=read\n[a]\nrw=write\nsize=1m\natomic=1\n\
                 [b]\nrw=sideways\nsize=4q\niodepth=deep\n";
     let said = refused(text);
     for part in
@@ -435,7 +448,8 @@ fn what_differs_or_has_no_effect_is_said() {
             "verify_backlog: blocks are checked after the run",
         ),
         ("rw=randwrite\nverify=md5\ntime_based\nruntime=1", "nothing is checked, as in fio"),
-        ("rw=randwrite\nverify=md5\nloops=2", "fio checks after each of its loops"),
+        ("rw=randwrite\nverify=md5\nloops=2", "2 passes, each a run of its own, as after each fio checks"),
+        ("rw=randwrite\nverify=md5\nloops=2\nruntime=9", "checked, once; fio checks after each pass"),
         ("rw=write\nfsync_on_close=1", "an operation of its own here"),
         ("rw=read\nend_fsync=1", "nothing is written, so nothing is synced"),
         ("rw=write\ncreate_on_open=1", "grows as it is written, here too"),
@@ -487,7 +501,7 @@ fn shares_are_of_what_is_there() {
         ("[a]\nfilename=f\nsize=33%\noffset=33%%\n", "offset = \"2704KiB\", length = \"2700KiB\""),
         ("[a]\nfilename=f\nsize=2m\nio_size=50%\n", "bytes = \"1MiB\""),
         ("[a]\nfilename=/dev/x\nsize=0\n", "size = \"1GiB\""),
-        ("[a]\nfilename=/dev/x\nsize=25%\noffset_increment=25%\nnumjobs=4\n", "workers = 4"),
+        ("[a]\nfilename=/dev/x\nsize=25%\noffset_increment=25%\nnumjobs=4\ngroup_reporting\n", "workers = 4"),
         // A section that is called as a device is it.
         ("[/dev/x]\nrw=read\n", "path = \"/dev/x\""),
         // What an earlier section makes.

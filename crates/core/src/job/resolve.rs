@@ -214,6 +214,8 @@ fn run(table: RunTable, default_name: String, default_duration: Option<Span>) ->
         before: table.before.unwrap_or_default(),
         repeat: table.repeat.unwrap_or(defaults.repeat),
         share: table.share.unwrap_or_default(),
+        lock_memory: table.lock_memory,
+        continues: table.continues.unwrap_or(false),
         output: table.output,
     }
 }
@@ -271,6 +273,7 @@ fn workload(
         target: table.target,
         section: table.section,
         reported_with: table.reported_with,
+        unified: table.unified,
         trace: table.trace,
         workers: table.workers.unwrap_or(1),
         queue_depth: table.queue_depth.unwrap_or(1),
@@ -284,6 +287,7 @@ fn workload(
         value: keyed.then(|| table.value.unwrap_or_default()),
         scan: scans.then(|| table.scan.unwrap_or_default()),
         think: table.think,
+        flow: table.flow,
         ramp: table.ramp,
         measured: table.measured.unwrap_or(true),
         end_to_end: table.end_to_end.unwrap_or(false),

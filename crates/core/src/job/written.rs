@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use super::sweep::SweepTable;
 use crate::plan::{
-    CapturePlan, GatePlan, IoPriority, Keys, Payload, PreRunStep, QosPlan, ReplayPlan, Scan,
-    SearchPlan, SteadyEnd, Sync, TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkShare,
-    WorkerRamp,
+    CapturePlan, Flow, GatePlan, IoPriority, Keys, Payload, PreRunStep, QosPlan, ReplayPlan, Scan,
+    SearchPlan, SteadyEnd, Sync, TargetPlan, Think, TracePlan, UnifiedRow, Values, VerifyPlan,
+    WorkShare, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
@@ -170,6 +170,12 @@ pub struct RunTable {
     /// turns (`strided`), or the `same` for all. Rates and counts are always those of all ranks together.
     /// Default: own.
     pub share: Option<WorkShare>,
+    /// Memory that is taken and locked (mlock) while the run goes on, so that less is left for the page cache. Refused
+    /// where less is free. Default: none.
+    pub lock_memory: Option<ByteSize>,
+    /// It goes on with the work of the run before it in the series, as fio's next pass over its files does: fio's JSON has
+    /// one row for both. Default: false.
+    pub continues: Option<bool>,
     /// Run directory, new or empty. Default: `taillight-runs/<name>-<UTC>`.
     pub output: Option<String>,
 }
@@ -188,6 +194,9 @@ pub struct WorkloadTable {
     /// The first workload of the row in fio's JSON that holds this one as well, where fio reports sections as one
     /// (`group_reporting`); the first names itself. Default: a row of its own.
     pub reported_with: Option<String>,
+    /// fio's JSON has its reads and writes together: "mixed" only, or "both", with each by itself as well
+    /// (`unified_rw_reporting`). Default: each by itself.
+    pub unified: Option<UnifiedRow>,
     /// A recorded trace, like { file = "web_0.csv" }: operations, sizes, offsets and times are its own. Default:
     /// none.
     pub trace: Option<ReplayPlan>,
@@ -218,6 +227,9 @@ pub struct WorkloadTable {
     pub scan: Option<Scan>,
     /// Pause of a closed loop after completions, like { time = "1ms" }. Default: none.
     pub think: Option<Think>,
+    /// Its share of the operations of several workloads, like { share = 8 } beside another one's { share = 1 }: its
+    /// workers start nothing while they have done more than that of all. Default: each goes as fast as it can.
+    pub flow: Option<Flow>,
     /// Workers join step by step, like { step = 1, every = "10s" }. Default: all at the start.
     pub ramp: Option<WorkerRamp>,
     /// False: load only, its latency is not measured. Default: true.

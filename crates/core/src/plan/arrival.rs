@@ -138,6 +138,20 @@ pub struct Think {
     pub after: Option<Span>,
 }
 
+/// A share of the operations of several workloads: its workers start nothing while they have done more of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// Weight of each worker, against the sum of all that have the same `id`.
+    pub share: u32,
+    /// Which others share with it. Default: 0.
+    #[serde(default)]
+    pub id: u32,
+    /// How long a worker that is ahead waits before it looks again. Default: it looks again at once.
+    #[serde(default, skip_serializing_if = "absent::is_no_time")]
+    pub pause: Span,
+}
+
 /// Workers that join step by step: `step` at the start, `step` more after each `every`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

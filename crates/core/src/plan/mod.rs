@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::keys::KeyNaming;
 pub use access::{Access, AccessKind, FileOrder, Hot, Reach, Zone};
-pub use arrival::{Arrival, RateStep, Think, WorkerRamp};
+pub use arrival::{Arrival, Flow, RateStep, Think, WorkerRamp};
 pub use data::{Keys, Payload, PayloadKind, Scan, ScanSpread, Values, VerifyMode, VerifyPlan};
 pub(crate) use forms::mix::{serialize as mix_serialize, shares as mix_shares};
 pub use gate::{Figure, GateFail, GateFigure, GatePlan};
@@ -39,7 +39,8 @@ pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use steady::{SteadyEnd, SteadyEndRule, SteadyFigure};
 pub use verified::LEDGER_ENTRY;
 pub use workload::{
-    BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Sync, WorkloadPlan, tag_text,
+    BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Sync, UnifiedRow, WorkloadPlan,
+    tag_text,
 };
 
 use crate::percentile::Percentile;
@@ -136,6 +137,12 @@ pub struct RunPlan {
     /// How ranks of a run over several hosts share what they drive.
     #[serde(default, skip_serializing_if = "WorkShare::is_own")]
     pub share: WorkShare,
+    /// Memory that is taken and locked while the run goes on, so that less is left for the page cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_memory: Option<ByteSize>,
+    /// It goes on with the work of the run before it in the series: fio's JSON has one row for both.
+    #[serde(default, skip_serializing_if = "absent::is_no")]
+    pub continues: bool,
     /// Run directory; absent = `taillight-runs/<name>-<UTC>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
@@ -158,6 +165,8 @@ impl Default for RunPlan {
             before: Vec::new(),
             repeat: 1,
             share: WorkShare::Own,
+            lock_memory: None,
+            continues: false,
             output: None,
         }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::absent;
 use super::{
-    Access, Arrival, IoPriority, Keys, Payload, ReplayPlan, Scan, Think, Values, WorkerRamp,
+    Access, Arrival, Flow, IoPriority, Keys, Payload, ReplayPlan, Scan, Think, Values, WorkerRamp,
 };
 use crate::op::{OpKind, SyncKind};
 use crate::units::{ByteSize, Span, as_text};
@@ -27,6 +27,9 @@ pub struct WorkloadPlan {
     /// The first workload of the row in fio's JSON that holds this one as well; absent = it has a row of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_with: Option<String>,
+    /// fio's JSON has its reads and writes together; absent = each by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unified: Option<UnifiedRow>,
     /// A recorded trace; mix, sizes and arrival are its own then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<ReplayPlan>,
@@ -60,6 +63,9 @@ pub struct WorkloadPlan {
     /// Pauses of a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think: Option<Think>,
+    /// Its share of the operations of several workloads; absent = each goes as fast as it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Flow>,
     /// Workers join one step after another; absent = all at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp: Option<WorkerRamp>,
@@ -111,6 +117,16 @@ pub struct WorkloadPlan {
     pub io_priority: Option<IoPriority>,
 }
 
+/// How fio's JSON shows reads and writes together (`unified_rw_reporting`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UnifiedRow {
+    /// As `mixed` only.
+    Mixed,
+    /// As `mixed`, and each by itself.
+    Both,
+}
+
 /// A name as tags of a histogram log have it: characters that a tag cannot hold become `_`.
 pub fn tag_text(name: &str) -> String {
     name.replace(['/', ',', ' ', '\r', '\n'], "_")
@@ -125,6 +141,7 @@ impl WorkloadPlan {
             target: None,
             section: None,
             reported_with: None,
+            unified: None,
             trace: None,
             workers: 1,
             queue_depth: 1,
@@ -138,6 +155,7 @@ impl WorkloadPlan {
             value: None,
             scan: None,
             think: None,
+            flow: None,
             ramp: None,
             measured: true,
             end_to_end: false,

@@ -27,7 +27,7 @@ use crate::recorder::{Channels, IntervalStats, Recorder, RecorderSpec, Timeline,
 use crate::simulate::{SimClock, SimulatedWorker};
 use crate::threaded::{SpinShare, StopSignals};
 use crate::worker::{
-    CacheDrops, EndSyncs, Pacing, Strategies, Worker, WorkerHandles, WorkerParts, WorkerSpec,
+    CacheDrops, EndSyncs, Flows, Pacing, Strategies, Worker, WorkerHandles, WorkerParts, WorkerSpec,
 };
 
 /// What the workers share.
@@ -49,6 +49,8 @@ pub(super) struct SharedParts<B> {
     pub idle: IdleEnd,
     /// What each worker may spin.
     pub spin: SpinShare,
+    /// Operations that workloads share by weight.
+    pub flows: Flows,
 }
 
 /// The run that a load belongs to.
@@ -132,6 +134,7 @@ fn load_with<B: Probes>(
         ),
         idle: IdleEnd::new(plan.run.idle_timeout, worker_specs.len()),
         spin: SpinShare::here(plan.workers() as usize),
+        flows: Flows::of(plan),
     };
     let logs = RunLogs {
         intervals: output.as_ref().map(|to| IntervalLog::new(plan, to.dir, to.clock)),
@@ -241,6 +244,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
             workload.think,
             spec.join.map_or(timeline.start, |join| timeline.start.plus(join)),
         ),
+        flow: workload.flow.and_then(|flow| shared.flows.gate(flow, workload.ends_run)),
         idle: shared.idle.watch(spec.session.worker),
         drops: workload.drop_cache.map(|every| CacheDrops::new(every.0)),
         end_syncs: workload.end_fsync.then(|| EndSyncs::new(end_syncs)),

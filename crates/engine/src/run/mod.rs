@@ -8,6 +8,7 @@ mod launch;
 mod samples;
 mod setup;
 mod streams;
+mod sys;
 mod threads;
 mod verify;
 mod witness;
@@ -151,7 +152,12 @@ pub fn run_probed<B: Probes>(
         Ok(phases) => phases,
         Err(error) => return Err(closed(target, error)),
     };
+    let locked = match request.plan.run.lock_memory.map(sys::LockedMemory::take).transpose() {
+        Ok(locked) => locked,
+        Err(error) => return Err(closed(target, error)),
+    };
     let mut loaded = launch::load(target, &mut request, probes)?;
+    drop(locked);
     let capture = loaded.capture.take();
     facts.append(&mut loaded.session_facts);
     let mut outcome = outcome(&request, &loaded, overhead, facts);

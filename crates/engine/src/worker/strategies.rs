@@ -11,7 +11,7 @@ use taillight_driver::{Completion, Submitted};
 use super::keyed::{KeyedEnd, ReadModifyWrite};
 use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
 use super::{
-    CacheDrops, EndSyncs, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker,
+    CacheDrops, EndSyncs, FlowGate, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker,
 };
 use crate::clock::DisciplinedClock;
 use crate::generator::Generator;
@@ -32,6 +32,8 @@ pub struct Strategies {
     pub checker: Option<Box<Checker>>,
     /// What holds the worker back besides its schedule; starts with the load.
     pub pacing: Pacing,
+    /// Only when workloads share operations by weight.
+    pub flow: Option<FlowGate>,
     /// Told what is waited for.
     pub idle: Option<IdleWatch>,
     /// Only when the plan drops cached data while it runs.
@@ -46,6 +48,7 @@ impl Strategies {
         let wanted = self.keys.is_some()
             || self.stream.is_some()
             || self.checker.is_some()
+            || self.flow.is_some()
             || self.idle.is_some()
             || self.drops.is_some()
             || self.end_syncs.is_some()
@@ -97,6 +100,15 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     pub(super) fn may_draw(&mut self, wake: &mut Stamp) -> bool {
         if let Some(bytes) = self.limits.bytes {
             self.generator.limit_bytes(bytes);
+        }
+        let flow = self.strategies.as_mut().and_then(|s| s.flow.as_mut());
+        if let Some(Err(wait_ns)) = flow.map(FlowGate::take) {
+            let hold = self.clock.now().plus(wait_ns);
+            if let Some(strategies) = &mut self.strategies {
+                strategies.pacing.hold = hold;
+            }
+            *wake = self.recorder.boundary().min(hold);
+            return false;
         }
         let stream = self.strategies.as_mut().and_then(|s| s.stream.as_mut());
         let Some(next) = stream.map(|stream| stream.look()) else {

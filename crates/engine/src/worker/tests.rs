@@ -192,6 +192,7 @@ fn run(
             keys,
             stream: None,
             checker: None,
+            flow: None,
             pacing: Pacing::new(None, Stamp(START)),
             idle: None,
             drops: None,

@@ -144,7 +144,7 @@ fn percentiles(group: &[JobSection], notes: &mut Vec<String>) -> Option<Vec<Perc
 }
 
 /// fio reports the jobs of a group as one, in the row of the first: `group_reporting`, until a section with
-/// `new_group`. `names`: the workloads of each section; the first of a row tells it from those of sections that are
+/// `new_group`. Without it each job has a row, with all its parts. `names`: the workloads of each section; the first of a row tells it from those of sections that are
 /// called alike.
 fn reported_together(
     group: &[JobSection],
@@ -159,7 +159,14 @@ fn reported_together(
         }
         rows.entry(first).or_default().extend(names.get(&number).into_iter().flatten());
     }
-    for together in rows.into_values().filter(|together| together.len() > 1) {
+    let mut whole = 0;
+    let mut parts: BTreeMap<&String, Vec<&String>> = BTreeMap::new();
+    for (number, section) in group.iter().enumerate().filter(|(_, s)| !s.grouped) {
+        whole = if section.same_jobs { whole } else { number };
+        let of = |number: &usize| names.get(number).into_iter().flatten();
+        of(&whole).zip(of(&number)).for_each(|(key, name)| parts.entry(key).or_default().push(name));
+    }
+    for together in rows.into_values().chain(parts.into_values()).filter(|together| together.len() > 1) {
         let key = together[0];
         let of =
             |w: &&mut WorkloadTable| w.name.as_ref().is_some_and(|name| together.contains(&name));
@@ -260,6 +267,8 @@ fn run(
         warmup: Some(measured_from(group)).filter(|ramp| *ramp > Span(0)),
         // fio waits for a sync in the end however long it takes.
         drain_timeout: group.iter().any(|s| s.end_fsync).then_some(Span(3_600_000_000_000)),
+        lock_memory: Some(locked(group)).filter(|size| size.0 > 0),
+        continues: group.iter().any(|s| s.continues).then_some(true),
         ..RunTable::default()
     };
     match group {
@@ -271,6 +280,12 @@ fn run(
         _ => endless(group, wrong),
     }
     run
+}
+
+/// What all jobs lock together.
+fn locked(group: &[JobSection]) -> ByteSize {
+    let each = group.iter().map(|s| s.locked.saturating_mul(s.clones.into()));
+    ByteSize(each.fold(0, |sum: u64, of| sum.saturating_add(of)))
 }
 
 /// When the first section of a group begins, after the group.
@@ -405,6 +420,11 @@ fn of_section(
             _ => format!("{}-{index}", section.name),
         };
         let mut workload = workload(section, extent);
+        // Each job has the CPU that comes next.
+        if let Some(cpus) = workload.cpus.as_mut().filter(|_| extents.len() > 1) {
+            let count = cpus.len();
+            cpus.rotate_left(index * extent.workers as usize % count.max(1));
+        }
         workload.name = Some(unique_name(&name, taken));
         // What fio calls it, where its workload is called otherwise.
         let shown = section.part_of.as_ref().unwrap_or(&section.name);
@@ -435,6 +455,8 @@ fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
         access: Some(access(section, extent)),
         arrival,
         think: demand.think,
+        flow: section.flow,
+        unified: section.unified,
         sync: section.sync,
         drop_cache: drop_cache(section),
         end_fsync: section.end_fsync.then_some(true),

@@ -224,8 +224,9 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
             && !matches!(section.pattern.order, OffsetOrder::Skewed(..));
         let apart = target.engine != FioEngine::Null
             && section.clones > 1
+            && !sliced
             && (target.increment > 0 || section.pattern.order.walks());
-        let list = if apart && !sliced {
+        let list = if apart || has_rows(section) {
             let each = |clone: u32| (target.offset + u64::from(clone) * target.increment, size);
             each_clone(section, wrong, each)
         } else {
@@ -241,7 +242,7 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
             end = end.zip(last).map(|(a, b): (u64, u64)| a.max(b));
         }
         end = end.map(|end| end.max(whole_file(target)));
-        note_shared_pass(section, &mut notes);
+        note_shared_pass(section, list.len(), &mut notes);
         extents.push(list);
     }
     let size = end;
@@ -263,8 +264,31 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
     }
 }
 
-fn note_shared_pass(section: &JobSection, notes: &mut Vec<String>) {
-    if section.clones > 1 && section.pattern.order == (OffsetOrder::Uniform { cover: true }) {
+/// Whether each job is a workload, as fio reports it in a row of its own without `group_reporting`.
+fn has_rows(section: &JobSection) -> bool {
+    (2..=MOST_ROWS).contains(&section.clones) && !section.grouped
+}
+
+/// Jobs of a section that have a row each: as many as can still be looked at.
+const MOST_ROWS: u32 = 64;
+
+/// Says of jobs that have no row each that they have one.
+fn note_one_row(section: &JobSection, notes: &mut Vec<String>) {
+    if section.clones > 1 && !section.grouped {
+        notes.push(format!(
+            "[{}]: its {} jobs are one workload, and one row in fio's JSON, as with group_reporting (up to {MOST_ROWS} have \
+             one each)",
+            section.name, section.clones
+        ));
+    }
+}
+
+/// Of a section with so many workloads.
+fn note_shared_pass(section: &JobSection, workloads: usize, notes: &mut Vec<String>) {
+    if workloads == 1 {
+        note_one_row(section, notes);
+    }
+    if workloads == 1 && section.clones > 1 && section.pattern.order == (OffsetOrder::Uniform { cover: true }) {
         notes.push(format!(
             "[{}]: a pass over all blocks is shared by the {} workers; in fio each job makes its own",
             section.name, section.clones
@@ -283,14 +307,15 @@ fn shared_files(paths: &[String], group: &[&JobSection], wrong: &mut Vec<Error>)
     }
     let total = sizes[0].saturating_mul(files);
     for section in group {
-        let list = match section.clones > 1 && section.pattern.order.walks() {
+        let walks = section.clones > 1 && section.pattern.order.walks();
+        let list = match walks || has_rows(section) {
             true => each_clone(section, wrong, |_| (0, Some(total))),
             false => {
                 let workers = section.clones;
                 vec![WorkloadExtent { workers, offset: 0, length: Some(total) }]
             }
         };
-        note_shared_pass(section, &mut notes);
+        note_shared_pass(section, list.len(), &mut notes);
         extents.push(list);
     }
     TargetLayout {
@@ -386,12 +411,16 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
         }
     };
     // What blocks leave out of a single file is a part of it all the same.
-    let size = match (files, group) {
-        (1, [section]) => at.max(whole_file(&section.target)),
-        _ => at,
+    let (size, tail) = match (files, group) {
+        (1, [section]) => {
+            let whole = at.max(whole_file(&section.target));
+            // Direct I/O needs whole sectors: what is left of one is behind them.
+            if whole.is_multiple_of(SECTOR) { (whole, 0) } else { (at, whole - at) }
+        }
+        (1, _) => (at, 0),
+        _ => (at, tail(group, &sizes)),
     };
     let names = names.filter(|_| files > 1).unwrap_or_default();
-    let tail = if files > 1 { tail(group, &sizes) } else { 0 };
     TargetLayout { path: Some(path), size: Some(size), files, tail, names, extents, notes }
 }
 
@@ -492,12 +521,13 @@ fn own_extents(
     let offset = section.target.offset;
     let order = &section.pattern.order;
     let steps = !matches!(order, OffsetOrder::Uniform { .. } | OffsetOrder::Sequential);
-    if (steps && section.clones > 1) || offset > 0 {
+    if (steps && section.clones > 1) || offset > 0 || has_rows(section) {
         each_clone(section, wrong, |clone| {
             let from = begin + u64::from(clone) * of_clone + offset;
             (from, Some(of_clone.saturating_sub(offset)))
         })
     } else {
+        note_one_row(section, notes);
         if section.clones > 1 && matches!(order, OffsetOrder::Uniform { .. }) {
             notes.push(format!(
                 "[{}]: its {} workers draw from all their files together; in fio each job keeps to \

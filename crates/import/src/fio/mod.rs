@@ -15,6 +15,7 @@ mod layout;
 mod lex;
 mod names;
 pub mod options;
+mod passes;
 mod pattern;
 mod payload;
 mod read;
@@ -81,7 +82,9 @@ fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<Import
             section.target.options.insert("layout".to_owned(), "never".into());
         }
         for group in groups {
-            jobs.push(job::job(name, &group, &mut taken, &mut wrong)?);
+            for pass in passes::of(group, &mut wrong) {
+                jobs.push(job::job(name, &pass, &mut taken, &mut wrong)?);
+            }
         }
     }
     all_of(wrong)?;

@@ -30,7 +30,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("fadvise_hint", Becomes("options.read_ahead")),
     ("overwrite", Becomes("options.layout")),
     ("unlink", Becomes("options.keep, options.unlink")),
-    ("unlink_each_loop", Becomes("a check: one pass deletes nothing")),
+    ("unlink_each_loop", Becomes("a run for each pass")),
     ("fixedbufs", Becomes("options.fixed_buffers")),
     ("registerfiles", Becomes("options.registered_files")),
     ("hipri", Becomes("options.iopoll")),
@@ -59,12 +59,14 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     // How much and when.
     ("numjobs", Becomes("workers")),
     ("iodepth", Becomes("queue_depth")),
-    ("io_size|io_limit loops", Becomes("run.bytes, passes")),
+    ("io_size|io_limit loops", Becomes("run.bytes; a run for each pass that is checked or synced")),
     ("number_ios", Becomes("run.operations")),
     ("runtime|timeout time_based", Becomes("run.duration")),
     ("ramp_time", Becomes("run.warmup, workload.warmup")),
     ("rate rate_iops rate_process", Becomes("arrival")),
     ("thinktime thinktime_blocks thinktime_iotime", Becomes("think")),
+    ("flow flow_id flow_sleep", Becomes("workload.flow")),
+    ("lockmem", Becomes("run.lock_memory")),
     ("exitall exit_what", Becomes("workload.ends_run")),
     ("nice prio prioclass", Becomes("nice, io_priority")),
     ("cpus_allowed cpus_allowed_policy cpumask numa_cpu_nodes numa_mem_policy", Becomes("cpus")),
@@ -75,8 +77,8 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     // Nothing changes.
     ("description", Same("a comment")),
     ("group_reporting new_group", Becomes("workload.reported_with: rows of --output-format=json; the report has each workload")),
+    ("unified_rw_reporting", Becomes("workload.unified: rows of --output-format=json")),
     ("thread|threads", Same("workers are always threads")),
-    ("unified_rw_reporting", Same("the report shows each operation and all together")),
     ("clat_percentiles lat_percentiles slat_percentiles stats disk_util gtod_reduce disable_lat \
       disable_clat disable_slat disable_bw_measurement|disable_bw gtod_cpu clocksource",
      Same("latency is always measured and reported in full")),
@@ -136,7 +138,6 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     // Refused: pattern.
     ("sprandom", refused(NO, "the order of writes: a whole pass with a share written twice")),
     ("num_range", refused(&["1"], "a trim to be of several ranges")),
-    ("flow flow_id flow_sleep", refused(NO, "the share of I/O between sections")),
     ("read_iolog read_iolog_chunked replay_no_stall replay_redirect replay_scale replay_align \
       replay_time_scale replay_skip merge_blktrace_file merge_blktrace_scalars merge_blktrace_iters",
      refused(ALWAYS, "the I/O to be that of a recorded trace")),
@@ -154,7 +155,6 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("latency_target latency_window latency_percentile latency_run",
      refused(NO, "the queue depth while running; see [search]")),
     // Refused: machine.
-    ("lockmem", refused(NO, "the free memory of the machine")),
     ("cmdprio_percentage cmdprio_class cmdprio cmdprio_bssplit",
      refused(NO, "the priority of the load")),
     ("cgroup cgroup_nodelete cgroup_weight uid gid", refused(ALWAYS, "as whom or where it runs")),
@@ -185,7 +185,7 @@ mod tests {
             assert!(seen.insert(name), "{name}");
         }
         assert_eq!(OPTIONS.first_name("blocksize"), Some("bs"));
-        assert!(matches!(OPTIONS.effect("flow"), Some(Effect::Refused { .. })));
+        assert!(matches!(OPTIONS.effect("atomic"), Some(Effect::Refused { .. })));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use taillight_core::plan::{IoClass, IoPriority, Payload, PayloadKind, Sync};
+use taillight_core::plan::{Flow, IoClass, IoPriority, Payload, PayloadKind, Sync, UnifiedRow};
+use taillight_core::units::Span;
 use taillight_core::{Error, Percentile};
 
 use super::around::{Existing, Surroundings, shown};
@@ -25,6 +26,34 @@ pub enum ExitScope {
     Stonewall,
     /// What would run after it as well.
     All,
+}
+
+/// What fio does after each pass over the files of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterPass {
+    /// It reads back and checks what was written.
+    Check,
+    Sync,
+    Unlink,
+}
+
+impl AfterPass {
+    pub fn option(&self) -> &'static str {
+        match self {
+            AfterPass::Check => "verify",
+            AfterPass::Sync => "end_fsync",
+            AfterPass::Unlink => "unlink_each_loop",
+        }
+    }
+
+    /// What is done, of fio.
+    pub fn words(&self) -> &'static str {
+        match self {
+            AfterPass::Check => "checks what was written",
+            AfterPass::Sync => "syncs the files",
+            AfterPass::Unlink => "deletes the files, before the next one",
+        }
+    }
 }
 
 /// A section of the file, understood.
@@ -66,6 +95,18 @@ pub struct JobSection {
     pub payload: Option<Payload>,
     /// Whether what was written is checked.
     pub verify: bool,
+    /// What is done after each pass, where there are several.
+    pub after_pass: Vec<AfterPass>,
+    /// It is a part of the jobs of the section before it: both are one in fio's output.
+    pub same_jobs: bool,
+    /// Its run goes on with the pass before.
+    pub continues: bool,
+    /// Memory that each clone locks.
+    pub locked: u64,
+    /// Its share of the operations of several sections.
+    pub flow: Option<Flow>,
+    /// Reads and writes together in its row.
+    pub unified: Option<UnifiedRow>,
     /// CPUs of the workers.
     pub cpus: Vec<u32>,
     /// Nice value and I/O priority of the workers.
@@ -122,7 +163,9 @@ pub fn section(
     }
     created_on_open(&r, &pattern, &target, made);
     opened_again(&r, &target);
-    unlinked(&r, &demand.end, &target);
+    let verify = verify(&r, &pattern);
+    let end_fsync = end_fsync(&r, &pattern, &demand.end, &target);
+    let after_pass = after_pass(&r, &pattern, &demand.end, &target, (verify, end_fsync));
     let section = JobSection {
         name: section.shown().to_owned(),
         part_of: None,
@@ -140,9 +183,15 @@ pub fn section(
             target.engine != FioEngine::Mmap || !matches!(sync, Sync::Sync | Sync::Dsync)
         }),
         read_ahead: read_ahead(&r, &pattern, &target),
-        end_fsync: end_fsync(&r, &pattern, &demand.end, &target),
+        end_fsync,
         payload: payload(&r, &pattern),
-        verify: verify(&r, &pattern),
+        verify,
+        after_pass,
+        same_jobs: false,
+        continues: false,
+        locked: r.size("lockmem").map_or(0, |size| size.0),
+        flow: flow(&r),
+        unified: unified(&r),
         cpus: cpus(&r, clones),
         priority: priority(&r),
         seed: seed(&r),
@@ -230,15 +279,55 @@ fn opened_again(r: &SectionReader<'_>, target: &TargetSpec) {
     }
 }
 
-/// `unlink_each_loop`: fio deletes the files between two passes, and the next one makes them anew.
-fn unlinked(r: &SectionReader<'_>, end: &SectionEnd, target: &TargetSpec) {
+/// What fio does after each pass. `unlink_each_loop`: it deletes the files, and the next pass makes them anew.
+fn after_pass(
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    end: &SectionEnd,
+    target: &TargetSpec,
+    (verify, end_fsync): (bool, bool),
+) -> Vec<AfterPass> {
     const NAME: &str = "unlink_each_loop";
-    if !r.boolean(NAME, false) {
-        return;
+    let deletes = r.boolean(NAME, false);
+    let passes = end.time_based || end.bytes > target.whole();
+    if deletes && passes && (end.time_based || pattern.reads()) {
+        let what = "files that are deleted between two passes over a time, or before they are read, cannot be expressed";
+        r.wrong(NAME, what, ());
+    } else if deletes && !passes {
+        r.note_if(NAME, "there is one pass, after which fio deletes nothing either");
     }
-    match end.time_based || end.bytes > target.whole() {
-        true => r.wrong(NAME, "files that are deleted between two passes cannot be expressed", ()),
-        false => r.note_if(NAME, "there is one pass, after which fio deletes nothing either"),
+    let asked = [
+        (AfterPass::Check, verify),
+        (AfterPass::Sync, end_fsync && !end.time_based),
+        (AfterPass::Unlink, deletes && !end.time_based),
+    ];
+    asked.into_iter().filter(|(_, asked)| *asked).map(|(after, _)| after).collect()
+}
+
+/// `flow`, `flow_id` and `flow_sleep`.
+fn flow(r: &SectionReader<'_>) -> Option<Flow> {
+    let number = |name: &str| r.small_integer(name).unwrap_or(0);
+    let pause = r.time("flow_sleep", 1_000).unwrap_or(Span(0));
+    let flow = Flow { share: number("flow"), id: number("flow_id"), pause };
+    match flow.share {
+        0 => {
+            for name in ["flow_id", "flow_sleep"] {
+                r.note_if(name, "without `flow` it changes nothing, in fio as here");
+            }
+            None
+        }
+        _ => Some(flow),
+    }
+}
+
+/// `unified_rw_reporting`.
+fn unified(r: &SectionReader<'_>) -> Option<UnifiedRow> {
+    const NAME: &str = "unified_rw_reporting";
+    match r.line(NAME)?.value.as_deref() {
+        None | Some("1" | "mixed") => Some(UnifiedRow::Mixed),
+        Some("0" | "none") => None,
+        Some("2" | "both") => Some(UnifiedRow::Both),
+        Some(_) => r.wrong(NAME, "it is none (0), mixed (1) or both (2)", None),
     }
 }
 
@@ -313,11 +402,9 @@ fn end_fsync(
     for name in &asked {
         if !pattern.writes() {
             r.note_if(name, "nothing is written, so nothing is synced, in fio as here");
-        } else if (!end.time_based && end.bytes > target.whole())
-            || (end.time_based && target.count > 1)
-        {
-            let what = "fio syncs each time it has gone over its files; more than one pass cannot be expressed";
-            r.wrong_but(name, what, "write loops=1 and no io_size above size, or fsync=N", ());
+        } else if end.time_based && target.count > 1 {
+            let what = "fio syncs each time it has gone over its files; passes over a time cannot be expressed";
+            r.wrong_but(name, what, "write loops=N and no time_based, or fsync=N", ());
         } else {
             r.note_if(
                 name,
@@ -368,6 +455,10 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
     if !line.value.as_deref().is_some_and(known) {
         return r.wrong("verify", "only checks of the content can be expressed", false);
     }
+    if pattern.writes() && r.raw("ioengine") == Some("null") && !r.boolean("time_based", false) {
+        let hint = "leave verify out";
+        return r.wrong_but("verify", "ioengine=null keeps nothing that could be checked", hint, false);
+    }
     if !pattern.writes() {
         r.note(
             line,
@@ -399,12 +490,6 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
         line,
         "Taillight's own checksum, position and generation are written and checked, after the run",
     );
-    if r.integer("loops").is_some_and(|n| n > 1) {
-        r.note(
-            line,
-            "what the last pass wrote is checked, once; fio checks after each of its loops",
-        );
-    }
     r.note_if(
         "verify_backlog",
         "blocks are checked after the run instead of so many behind the writes: no checks beside the measured writes",

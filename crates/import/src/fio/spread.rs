@@ -84,6 +84,9 @@ pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSecti
     if weights().max() != weights().min() {
         bad("with another mix than half and half", "leave rwmixread and rwmixwrite out");
     }
+    if section.flow.is_some() {
+        bad("with flow", "leave flow out");
+    }
     if section.verify || !section.demand.end.time_based {
         bad("with verify or without time_based", "write time_based=1 and runtime");
     }
@@ -110,6 +113,7 @@ pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSecti
         if of.op != OpKind::Write {
             (part.sync, part.end_fsync, part.payload) = (None, false, None);
         }
+        part.same_jobs = number > 0;
         if number > 0 {
             (part.stonewall, part.waits_for, part.notes, part.options) = Default::default();
             part.target.needs.clear();
@@ -147,6 +151,9 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
         let what = "pauses, and a rate or number_ios that does not divide, cannot be shared out among devices";
         bad(what, "make a section of each");
     }
+    if section.flow.is_some() {
+        bad("a share of the operations (flow) cannot be shared out among devices", "leave flow out");
+    }
     if !matches!(section.pattern.block, BlockSize::Fixed(_)) && section.target.size.is_none() {
         bad("blocks of several sizes on several devices need a size", "write size=1g");
     }
@@ -166,6 +173,7 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
         if let Some(rate) = &mut part.demand.rate {
             rate.amount /= count;
         }
+        part.same_jobs = number > 0;
         if number > 0 {
             (part.stonewall, part.waits_for, part.notes, part.options) = Default::default();
             part.target.needs.clear();

@@ -24,7 +24,16 @@ pub fn about(manifest: &Manifest) -> String {
 pub(crate) fn parts(manifest: &Manifest) -> Vec<String> {
     let plan = &manifest.plan;
     let several = plan.workloads.len() > 1;
-    let workloads = plan.workloads.iter().map(|w| workload(w, several));
+    // Jobs of one section that differ in nothing but their part of the data are told once.
+    let alike = |a: &WorkloadPlan, b: &WorkloadPlan| {
+        a.section.is_some() && a.section == b.section && workload(a, false) == workload(b, false)
+    };
+    let workloads = plan.workloads.chunk_by(alike).map(|of| match of {
+        [first, .., last] => {
+            format!("{} to {}, each: {}", first.name, last.name, workload(first, false))
+        }
+        _ => workload(&of[0], several),
+    });
     let all = plan.all_targets().map(|(name, of)| target(name, of)).chain(workloads);
     // Of a workload of another tool nothing may be known.
     all.filter(|part| !part.is_empty()).collect()

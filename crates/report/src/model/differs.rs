@@ -113,6 +113,7 @@ fn asked(plan: &Plan, facts: &mut BTreeMap<String, String>) {
         ("run.duration", plan.run.duration.map(|d| d.to_string())),
         ("run.operations", plan.run.operations.map(|n| n.to_string())),
         ("run.bytes", plan.run.bytes.map(|b| b.to_string())),
+        ("run.lock_memory", plan.run.lock_memory.map(|b| b.to_string())),
         ("target.size", plan.target.size.map(|s| s.to_string())),
     ];
     for (name, target) in &plan.targets {
@@ -141,6 +142,7 @@ fn asked(plan: &Plan, facts: &mut BTreeMap<String, String>) {
             ("duration", w.duration.map(|d| d.to_string())),
             ("operations", w.operations.map(|n| n.to_string())),
             ("bytes", w.bytes.map(|b| b.to_string())),
+            ("flow", w.flow.map(|f| format!("{} of flow {}", f.share, f.id))),
             ("ends_run", w.ends_run.then(|| "true".to_owned())),
             ("keys.count", w.keys.as_ref().map(|k| k.count.to_string())),
         ];

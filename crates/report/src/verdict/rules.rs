@@ -357,7 +357,7 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
         let waits = w.access.kind == AccessKind::Follow;
         let counted = w.operations.is_some() || w.bytes.is_some();
         let ends = counted && plan.workloads.len() > 1;
-        let paused = w.think.is_some() || w.ramp.is_some();
+        let paused = w.think.is_some() || w.flow.is_some() || w.ramp.is_some();
         w.arrival.is_closed() && !paused && !waits && !w.end_fsync && !ends && !w.ends_run
     };
     // Of others' loads it is not known how many I/Os were to be outstanding.

@@ -138,6 +138,12 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
             "write think = { time = \"1ms\", every = 1 }, or { time = \"5s\", after = \"5s\" }",
         )?;
     }
+    ensure(
+        w.flow.is_none_or(|flow| flow.share > 0),
+        &format!("{path}.flow"),
+        "a share of nothing: its workers would never start",
+        "write flow = { share = 1 }",
+    )?;
     if let Some(r) = w.ramp {
         ensure(
             r.step > 0 && r.every.0 > 0,

@@ -282,7 +282,20 @@ fn outstanding(plan: &Plan, machine: MachineMemory) -> Checked {
         let each = each.saturating_mul(u64::from(w.batch));
         sum.saturating_add(each.saturating_mul(w.block_size.max()))
     });
-    if buffers > machine.free_memory.0 {
+    let locked = plan.run.lock_memory.map_or(0, |size| size.0);
+    if locked > machine.free_memory.0 {
+        return Err(ValidationError::new(
+            "run.lock_memory",
+            format!(
+                "{} MiB are to be locked, free are {} MiB",
+                locked >> 20,
+                machine.free_memory.0 >> 20
+            ),
+            "lock less, so that something is left for the rest of the machine",
+        )
+        .unavailable());
+    }
+    if buffers.saturating_add(locked) > machine.free_memory.0 {
         return Err(ValidationError::new(
             "workload.0.queue_depth",
             format!(

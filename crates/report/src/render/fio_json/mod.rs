@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use taillight_core::plan::{BlockSize, WorkloadPlan};
+use taillight_core::plan::{BlockSize, UnifiedRow, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::latency::Latency;
 use taillight_rundir::summary::{Totals, WorkloadSummary};
@@ -15,22 +15,32 @@ use taillight_rundir::{Manifest, Summary};
 /// What fio calls a failed I/O: the error number EIO.
 const EIO: u64 = 5;
 
-/// One document for runs in order.
+/// What one run has of a row: a workload, or those that fio reports as one.
+struct RowPart<'a> {
+    row: Vec<(&'a WorkloadSummary, &'a WorkloadPlan)>,
+    of: &'a Summary,
+    /// All workloads of the run.
+    all: &'a [WorkloadPlan],
+}
+
+/// One document for runs in order. A run that goes on with the one before it adds to the rows of that one.
 pub fn fio_json<'a>(runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>) -> Value {
-    let (mut jobs, mut began) = (Vec::new(), 0);
-    for (group, (manifest, summary)) in runs.into_iter().enumerate() {
-        if began == 0 {
+    let (mut rows, mut began, mut group) = (Vec::<(usize, Vec<RowPart<'_>>)>::new(), 0, 0);
+    let mut last = 0;
+    for (number, (manifest, summary)) in runs.into_iter().enumerate() {
+        if number == 0 {
             began = manifest.clock.realtime_ns / 1_000_000;
         }
-        let planned = |name: &str| manifest.plan.workloads.iter().find(|w| w.name == name);
-        let workloads = summary.workloads.iter().filter_map(|w| Some((w, planned(&w.name)?)));
-        let workloads: Vec<_> = workloads.collect();
-        let together = |a: &(_, &WorkloadPlan), b: &(_, &WorkloadPlan)| {
-            a.1.reported_with.is_some() && a.1.reported_with == b.1.reported_with
-        };
-        let rows = workloads.chunk_by(together);
-        jobs.extend(rows.map(|of| job(group, of, summary, &manifest.plan.workloads)));
+        let parts = parts(manifest, summary);
+        if manifest.plan.run.continues && rows.len() == last + parts.len() && number > 0 {
+            rows[last..].iter_mut().zip(parts).for_each(|((_, row), part)| row.push(part));
+            continue;
+        }
+        group += usize::from(number > 0);
+        last = rows.len();
+        rows.extend(parts.into_iter().map(|part| (group, vec![part])));
     }
+    let jobs: Vec<Value> = rows.iter().map(|(group, passes)| job(*group, passes)).collect();
     json!({
         "fio version": format!("taillight-{}", env!("CARGO_PKG_VERSION")),
         "timestamp": began / 1000,
@@ -39,45 +49,111 @@ pub fn fio_json<'a>(runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>)
     })
 }
 
-/// The row of one workload, or of those that fio reports as one.
-fn job(
-    group: usize,
-    row: &[(&WorkloadSummary, &WorkloadPlan)],
-    of: &Summary,
-    all: &[WorkloadPlan],
-) -> Value {
-    let (_, plan) = row[0];
-    let ops = match row {
-        [(one, _)] => one.ops.clone(),
-        // Percentiles of all together are known of the whole run.
-        _ if row.len() == all.len() => of.ops.clone(),
-        _ => merged(row),
-    };
-    let longest = row.iter().map(|(done, _)| done.totals.duration_ns).max();
-    let milliseconds = longest.unwrap_or(0) / 1_000_000;
-    let direction = |op: OpKind| direction(ops.get(&op));
-    let error = if row.iter().any(|(done, _)| done.totals.errors > 0) { EIO } else { 0 };
-    let sync = syncs(&ops);
-    let mut reads = direction(OpKind::Read);
-    let writes = |w: &&WorkloadPlan| w.mix.iter().any(|part| part.op == OpKind::Write);
-    let known = row.len() == all.len() || all.iter().filter(writes).count() == 1;
-    if let Some(writer) = row.iter().map(|(_, plan)| *plan).find(writes).filter(|_| known) {
-        checked(&mut reads, writer, of);
+/// The rows of a run.
+fn parts<'a>(manifest: &'a Manifest, of: &'a Summary) -> Vec<RowPart<'a>> {
+    let all = manifest.plan.workloads.as_slice();
+    let planned = |name: &str| all.iter().find(|w| w.name == name);
+    let mut rows: Vec<RowPart<'_>> = Vec::new();
+    for (done, plan) in of.workloads.iter().filter_map(|w| Some((w, planned(&w.name)?))) {
+        let with = &plan.reported_with;
+        let known = |row: &&mut RowPart<'_>| with.is_some() && row.row[0].1.reported_with == *with;
+        match rows.iter_mut().find(known) {
+            Some(row) => row.row.push((done, plan)),
+            None => rows.push(RowPart { row: vec![(done, plan)], of, all }),
+        }
     }
-    json!({
+    rows
+}
+
+impl RowPart<'_> {
+    /// What was done, of each operation.
+    fn ops(&self) -> BTreeMap<OpKind, Totals> {
+        match self.row.as_slice() {
+            [(one, _)] => one.ops.clone(),
+            // Percentiles of all together are known of the whole run.
+            row if row.len() == self.all.len() => self.of.ops.clone(),
+            row => {
+                let mut all = BTreeMap::new();
+                let each = row.iter().flat_map(|(done, _)| &done.ops);
+                each.for_each(|(op, one)| add(&mut all, *op, one, false));
+                all
+            }
+        }
+    }
+
+    fn milliseconds(&self) -> u64 {
+        let longest = self.row.iter().map(|(done, _)| done.totals.duration_ns).max();
+        longest.unwrap_or(0) / 1_000_000
+    }
+
+    /// Bytes that were read to check the writes after the run: fio counts them as reads of the job. Where several rows
+    /// write, each is read back where each block was written once; else nobody counted whose blocks they were.
+    fn checked(&self) -> u64 {
+        let Some(verify) = self.of.verify.as_ref().filter(|v| v.pass.is_some()) else {
+            return 0;
+        };
+        let bytes = verify.checked.saturating_mul(verify.block);
+        let written = |done: &WorkloadSummary| done.ops.get(&OpKind::Write).map_or(0, |w| w.bytes);
+        let own = self.row.iter().map(|(done, _)| written(done)).sum::<u64>();
+        let all = self.of.workloads.iter().map(written).sum::<u64>();
+        match (own, own == all, all == bytes) {
+            (0, ..) => 0,
+            (_, true, _) => bytes,
+            (_, false, true) => own,
+            (_, false, false) => 0,
+        }
+    }
+}
+
+/// The row of what one run did, or several that go on with each other.
+fn job(group: usize, passes: &[RowPart<'_>]) -> Value {
+    let RowPart { row, of, all } = &passes[0];
+    let (_, plan) = row[0];
+    let mut ops = passes[0].ops();
+    for more in &passes[1..] {
+        more.ops().iter().for_each(|(op, one)| add(&mut ops, *op, one, true));
+    }
+    let milliseconds = passes.iter().map(RowPart::milliseconds).sum::<u64>();
+    let failed = |part: &RowPart<'_>| part.row.iter().any(|(done, _)| done.totals.errors > 0);
+    let mut job = json!({
         "jobname": name_of_row(plan, all),
         "groupid": group,
-        "error": error,
+        "error": if passes.iter().any(failed) { EIO } else { 0 },
         "eta": 0,
         "elapsed": milliseconds.div_ceil(1000),
         "job options": options(plan),
-        "read": reads,
-        "write": direction(OpKind::Write),
-        "trim": direction(OpKind::Trim),
-        "sync": sync,
         "job_runtime": milliseconds,
         "taillight": { "run_id": of.run_id, "verdict": of.verdict.text },
-    })
+    });
+    let checked = passes.iter().map(RowPart::checked).sum::<u64>();
+    let block = plan.block_size.min().max(1);
+    if plan.unified.is_some() {
+        let mut mixed = direction(together(passes, &ops).as_ref());
+        count_checked(&mut mixed, checked, block);
+        job["mixed"] = mixed;
+    }
+    if plan.unified != Some(UnifiedRow::Mixed) {
+        job["read"] = direction(ops.get(&OpKind::Read));
+        count_checked(&mut job["read"], checked, block);
+        job["write"] = direction(ops.get(&OpKind::Write));
+        job["trim"] = direction(ops.get(&OpKind::Trim));
+        job["sync"] = syncs(&ops);
+    }
+    job
+}
+
+/// Reads, writes and trims as one; with percentiles where one workload did nothing else.
+fn together(passes: &[RowPart<'_>], ops: &BTreeMap<OpKind, Totals>) -> Option<Totals> {
+    const KINDS: [OpKind; 3] = [OpKind::Read, OpKind::Write, OpKind::Trim];
+    if let [RowPart { row, .. }] = passes
+        && let [(one, _)] = row.as_slice()
+        && ops.keys().all(|op| KINDS.contains(op))
+    {
+        return Some(one.totals.clone());
+    }
+    let mut all = BTreeMap::new();
+    KINDS.iter().filter_map(|op| ops.get(op)).for_each(|one| add(&mut all, OpKind::Read, one, false));
+    all.remove(&OpKind::Read)
 }
 
 /// What fio calls the row of a workload: the section of the workload that it is reported with. What is no workload is
@@ -90,29 +166,28 @@ fn name_of_row<'a>(plan: &'a WorkloadPlan, all: &'a [WorkloadPlan]) -> &'a str {
     }
 }
 
-/// What workloads did, of each operation: counts, and of latencies what can be told from those of each.
-fn merged(row: &[(&WorkloadSummary, &WorkloadPlan)]) -> BTreeMap<OpKind, Totals> {
-    let mut all: BTreeMap<OpKind, Totals> = BTreeMap::new();
-    for (op, one) in row.iter().flat_map(|(done, _)| &done.ops) {
-        let Some(sum) = all.get_mut(op) else {
-            all.insert(*op, one.clone());
-            continue;
-        };
-        sum.count += one.count;
-        sum.errors += one.errors;
-        sum.bytes += one.bytes;
-        sum.duration_ns = sum.duration_ns.max(one.duration_ns);
-        let seconds = (sum.duration_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
-        sum.iops = (sum.count - sum.errors) as f64 / seconds;
-        sum.bytes_per_s = sum.bytes as f64 / seconds;
-        for kind in LatencyKind::ALL {
-            let Some(more) = one.latencies.get(kind) else { continue };
-            let so_far = sum.latencies.get(kind);
-            let together = so_far.map_or_else(|| more.clone(), |so_far| both(so_far, more));
-            sum.latencies.insert(kind, together);
-        }
+/// Adds what was done besides, or `after`: counts, and of latencies what can be told from those of each.
+fn add(all: &mut BTreeMap<OpKind, Totals>, op: OpKind, one: &Totals, after: bool) {
+    let Some(sum) = all.get_mut(&op) else {
+        all.insert(op, one.clone());
+        return;
+    };
+    sum.count += one.count;
+    sum.errors += one.errors;
+    sum.bytes += one.bytes;
+    sum.duration_ns = match after {
+        true => sum.duration_ns + one.duration_ns,
+        false => sum.duration_ns.max(one.duration_ns),
+    };
+    let seconds = (sum.duration_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
+    sum.iops = (sum.count - sum.errors) as f64 / seconds;
+    sum.bytes_per_s = sum.bytes as f64 / seconds;
+    for kind in LatencyKind::ALL {
+        let Some(more) = one.latencies.get(kind) else { continue };
+        let so_far = sum.latencies.get(kind);
+        let together = so_far.map_or_else(|| more.clone(), |so_far| both(so_far, more));
+        sum.latencies.insert(kind, together);
     }
-    all
 }
 
 /// Count, least, most, mean and deviation of two together, without percentiles.
@@ -132,20 +207,12 @@ fn both(a: &Latency, b: &Latency) -> Latency {
     }
 }
 
-/// Adds what was read to check the writes after the run: fio counts it as reads of the job. Where several rows
-/// write, nobody counted whose blocks they were.
-fn checked(reads: &mut Value, plan: &WorkloadPlan, of: &Summary) {
-    let Some(verify) = of.verify.as_ref().filter(|v| v.pass.is_some()) else {
-        return;
-    };
-    let bytes = verify.checked.saturating_mul(verify.block);
-    let mut add = |name: &str, more: u64| {
+/// Adds bytes that were read to check, in such blocks.
+fn count_checked(reads: &mut Value, bytes: u64, block: u64) {
+    for (name, more) in [("total_ios", bytes / block), ("io_bytes", bytes), ("io_kbytes", bytes / 1024)] {
         let sum = reads[name].as_u64().unwrap_or(0).saturating_add(more);
         reads[name] = sum.into();
-    };
-    add("total_ios", bytes / plan.block_size.min().max(1));
-    add("io_bytes", bytes);
-    add("io_kbytes", bytes / 1024);
+    }
 }
 
 /// The options that fio would show, as text.

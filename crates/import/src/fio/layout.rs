@@ -216,7 +216,7 @@ fn whole_blocks(section: &JobSection, size: u64, notes: &mut Vec<String>) -> u64
 /// All clones of all sections on one file, one device, or none.
 fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let (mut notes, mut extents) = (Vec::new(), Vec::new());
-    let mut end = Some(0);
+    let (mut end, mut used) = (Some(0), Some(0));
     for section in group {
         let target = &section.target;
         let size = target.size.map(|s| whole_blocks(section, s, &mut notes));
@@ -240,12 +240,17 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
         for extent in &list {
             let last = extent.length.map(|l| extent.offset.saturating_add(l));
             end = end.zip(last).map(|(a, b): (u64, u64)| a.max(b));
+            used = used.zip(last).map(|(a, b): (u64, u64)| a.max(b));
         }
         end = end.map(|end| end.max(whole_file(target)));
         note_shared_pass(section, list.len(), &mut notes);
         extents.push(list);
     }
-    let size = end;
+    // Direct I/O needs whole sectors: what is left of one is behind them.
+    let (size, tail) = match end.zip(used) {
+        Some((end, used)) if !end.is_multiple_of(SECTOR) && used > 0 => (Some(used), end - used),
+        _ => (end, 0),
+    };
     if path.is_some() && group.iter().any(|l| l.pattern.writes() || !l.pattern.reads()) {
         notes.push(
             "what Taillight did not make is overwritten only with destroy = true in the target's table and \
@@ -257,7 +262,7 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
         path: path.map(str::to_owned),
         size,
         files: 1,
-        tail: 0,
+        tail,
         names: Vec::new(),
         extents,
         notes,

@@ -213,7 +213,12 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
     ("fixed-rate-submission", &[("128m", "1m"), ("offload", "inline")]),
     (
         "flow",
-        &[("/tmp/testfile", "disk"), ("100g", "8m"), ("time_based", "exitall"), ("runtime=30", "number_ios=900")],
+        &[
+            ("/tmp/testfile", "disk"),
+            ("100g", "8m"),
+            ("time_based", "exitall"),
+            ("runtime=30", "number_ios=900"),
+        ],
     ),
     ("fsx", &[("500000", "3")]),
     ("iometer-file-access-server", &[("4g", "4m\nnorandommap")]),
@@ -264,11 +269,7 @@ fn the_work_of_fios_examples_is_that_of_fio() {
 
 /// As many operations and bytes. Where both directions are used, which comes is drawn; where sizes are, the last block of
 /// each job ends behind the amount.
-fn same_amounts(
-    [reads, read, writes, written, ..]: [u64; 6],
-    fio: [u64; 6],
-    drawn: bool,
-) -> bool {
+fn same_amounts([reads, read, writes, written, ..]: [u64; 6], fio: [u64; 6], drawn: bool) -> bool {
     let [fio_reads, fio_read, fio_writes, fio_written, ..] = fio;
     let (bytes, fio_bytes) = (read + written, fio_read + fio_written);
     if drawn {

@@ -84,10 +84,10 @@ fn several_jobs_run_in_order_and_leave_a_directory_each() {
 #[test]
 fn refusals_come_before_any_run() {
     let dir = scratch();
-    let text = "[one]\nioengine=null\nsize=1m\n[two]\nstonewall\nsize=1m\nflow=1\n";
+    let text = "[one]\nioengine=null\nsize=1m\n[two]\nstonewall\nsize=1m\natomic=1\n";
     std::fs::write(dir.path().join("bad.fio"), text).expect("written");
     let (_, err) = run(dir.path(), &["run", "bad.fio"], 2);
-    assert!(err.contains("`flow` in [two]") && err.contains("bad.fio:7"), "{err}");
+    assert!(err.contains("`atomic` in [two]") && err.contains("bad.fio:7"), "{err}");
     assert!(!dir.path().join("taillight-runs").exists());
     let (_, err) = run(dir.path(), &["import", "bad.fio"], 2);
     assert!(err.contains("hint: take the line out"), "{err}");

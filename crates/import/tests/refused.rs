@@ -34,9 +34,16 @@ fn paths_ends_and_cpus_without_equivalent() {
     for (lines, parts) in [
         (
             "rw=write\nend_fsync=1\nloops=2\nruntime=9",
-            vec!["`end_fsync` in [a]: fio syncs the files after each", "end by size alone", "a.fio:1"],
+            vec![
+                "`end_fsync` in [a]: fio syncs the files after each",
+                "end by size alone",
+                "a.fio:1",
+            ],
         ),
-        ("rw=write\nend_fsync=1\ntime_based\nruntime=9\nnrfiles=2", vec!["passes over a time", "a.fio:4"]),
+        (
+            "rw=write\nend_fsync=1\ntime_based\nruntime=9\nnrfiles=2",
+            vec!["passes over a time", "a.fio:4"],
+        ),
         (
             "exitall\nnumjobs=2\n[b]\nsize=1m\nnew_group",
             vec!["`exitall` in [a]", "exit_what=stonewall", "a.fio:1"],
@@ -49,6 +56,7 @@ fn paths_ends_and_cpus_without_equivalent() {
         ("numa_cpu_nodes=4000", vec!["/sys/devices/system/node/node4000/cpulist"]),
         ("unlink_each_loop=1\nloops=2", vec!["deleted between two passes", "before they are read"]),
         ("flow=x", vec!["not a whole number"]),
+        ("flow=1001", vec!["from 1 to 1000"]),
         ("lockmem=1q", vec!["`lockmem`"]),
         ("unified_rw_reporting=4", vec!["none (0), mixed (1) or both (2)"]),
         ("filename=a:b:a", vec!["`a` comes twice"]),
@@ -281,10 +289,6 @@ fn meanings_that_are_easily_missed() {
         // Without group_reporting each job has a row, and is a workload.
         ("rate_iops=100\nnumjobs=3", "name = \"a-2\"\nsection = \"a\"\nworkers = 1"),
         ("numjobs=2\ncpus_allowed=0,1\ncpus_allowed_policy=split", "cpus = [1, 0]"),
-        ("lockmem=64m\nnumjobs=2", "lock_memory = \"128MiB\""),
-        ("flow=8\nflow_id=3\nflow_sleep=500", "flow = { share = 8, id = 3, pause = \"500us\" }"),
-        ("unified_rw_reporting=1", "unified = \"mixed\""),
-        ("unified_rw_reporting=both", "unified = \"both\""),
         ("rate_iops=300,100\nrw=randrw\nrwmixread=50", "mix = { read = 3, write = 1 }"),
         ("rate=1m", "rate = \"1MiB/s\""),
         ("thinktime=500\nthinktime_blocks=8", "think = { time = \"500us\", every = 8 }"),
@@ -325,6 +329,10 @@ fn meanings_that_are_easily_missed() {
 fn sequences_among_drawn_blocks_files_in_turns_and_priorities() {
     for (lines, part) in [
         ("nrfiles=4\nrw=write", "files = \"turns\""),
+        ("unified_rw_reporting=both", "unified = \"both\""),
+        ("unified_rw_reporting=1", "unified = \"mixed\""),
+        ("flow=8\nflow_id=3\nflow_sleep=500", "flow = { share = 8, id = 3, pause = \"500us\" }"),
+        ("lockmem=64m\nnumjobs=2", "lock_memory = \"128MiB\""),
         ("nrfiles=4\nfile_service_type=random", "files = \"drawn\""),
         ("nrfiles=4\nbssplit=4k/50:8k/50", "files = \"turns\""),
         ("nrfiles=4\nfilename_format=f$jobnum", "walks = 4"),
@@ -448,8 +456,14 @@ fn what_differs_or_has_no_effect_is_said() {
             "verify_backlog: blocks are checked after the run",
         ),
         ("rw=randwrite\nverify=md5\ntime_based\nruntime=1", "nothing is checked, as in fio"),
-        ("rw=randwrite\nverify=md5\nloops=2", "2 passes, each a run of its own, as after each fio checks"),
-        ("rw=randwrite\nverify=md5\nloops=2\nruntime=9", "checked, once; fio checks after each pass"),
+        (
+            "rw=randwrite\nverify=md5\nloops=2",
+            "2 passes, each a run of its own, as after each fio checks",
+        ),
+        (
+            "rw=randwrite\nverify=md5\nloops=2\nruntime=9",
+            "checked, once; fio checks after each pass",
+        ),
         ("rw=write\nfsync_on_close=1", "an operation of its own here"),
         ("rw=read\nend_fsync=1", "nothing is written, so nothing is synced"),
         ("rw=write\ncreate_on_open=1", "grows as it is written, here too"),
@@ -501,7 +515,10 @@ fn shares_are_of_what_is_there() {
         ("[a]\nfilename=f\nsize=33%\noffset=33%%\n", "offset = \"2704KiB\", length = \"2700KiB\""),
         ("[a]\nfilename=f\nsize=2m\nio_size=50%\n", "bytes = \"1MiB\""),
         ("[a]\nfilename=/dev/x\nsize=0\n", "size = \"1GiB\""),
-        ("[a]\nfilename=/dev/x\nsize=25%\noffset_increment=25%\nnumjobs=4\ngroup_reporting\n", "workers = 4"),
+        (
+            "[a]\nfilename=/dev/x\nsize=25%\noffset_increment=25%\nnumjobs=4\ngroup_reporting\n",
+            "workers = 4",
+        ),
         // A section that is called as a device is it.
         ("[/dev/x]\nrw=read\n", "path = \"/dev/x\""),
         // What an earlier section makes.

@@ -147,7 +147,7 @@ pub struct Flow {
     /// Which others share with it. Default: 0.
     #[serde(default)]
     pub id: u32,
-    /// How long a worker that is ahead waits before it looks again. Default: it looks again at once.
+    /// How long a worker that is ahead waits before it looks again. Default: it spins.
     #[serde(default, skip_serializing_if = "absent::is_no_time")]
     pub pause: Span,
 }

@@ -11,7 +11,8 @@ use taillight_driver::{Completion, Submitted};
 use super::keyed::{KeyedEnd, ReadModifyWrite};
 use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
 use super::{
-    CacheDrops, EndSyncs, FlowGate, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker,
+    CacheDrops, EndSyncs, FlowGate, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker,
+    Worker,
 };
 use crate::clock::DisciplinedClock;
 use crate::generator::Generator;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use taillight_core::plan::{
     Access, AccessKind, Arrival, BlockSize, CaptureMode, FileOrder, IoClass, Payload, PayloadKind,
-    Plan, SizeSpread, Sync, TraceMode, VerifyMode, WorkloadPlan,
+    Plan, SizeSpread, Sync, TraceMode, UnifiedRow, VerifyMode, WorkloadPlan,
 };
 use taillight_core::units::{RateUnit, Span};
 use taillight_core::{Error, OpKind, Result};
@@ -255,6 +255,7 @@ fn workload(
             None => out.set("thinktime_blocks", think.every),
         }
     }
+    shared(plan, w, out);
     match w.sync {
         Sync::None => {}
         Sync::Fdatasync(n) => out.set("fdatasync", n),
@@ -298,6 +299,38 @@ fn workload(
         out.cannot("end_to_end", "fio does not measure from the writer's stamp");
     }
     Ok(())
+}
+
+/// What the workload has with others: a share of the operations, their end, locked memory, a row.
+fn shared(plan: &Plan, w: &WorkloadPlan, out: &mut SectionText) {
+    if let Some(flow) = w.flow {
+        match flow.share {
+            0..=1000 => out.set("flow", flow.share),
+            _ => out.cannot("flow", "fio's largest weight is 1000"),
+        }
+        out.set("flow_id", flow.id);
+        out.set("flow_sleep", flow.pause.0.div_ceil(1000));
+    }
+    match w.unified {
+        Some(UnifiedRow::Mixed) => out.set("unified_rw_reporting", "mixed"),
+        Some(UnifiedRow::Both) => out.set("unified_rw_reporting", "both"),
+        None => {}
+    }
+    if w.ends_run {
+        match plan.workloads.iter().all(|w| w.ends_run) {
+            true => out.set("exitall", 1),
+            false => out.cannot("ends_run", "exitall of fio is one switch for all sections"),
+        }
+    }
+    if let Some(locked) = plan.run.lock_memory {
+        match locked.0.is_multiple_of(plan.workers().into()) {
+            true => out.set("lockmem", locked.0 / u64::from(plan.workers().max(1))),
+            false => out.cannot("run.lock_memory", "fio locks as much in each job"),
+        }
+    }
+    if plan.run.continues {
+        out.lacks("run.continues", "fio has no run that goes on with another");
+    }
 }
 
 /// Nice value and I/O priority of the workers.

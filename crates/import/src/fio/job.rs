@@ -164,9 +164,13 @@ fn reported_together(
     for (number, section) in group.iter().enumerate().filter(|(_, s)| !s.grouped) {
         whole = if section.same_jobs { whole } else { number };
         let of = |number: &usize| names.get(number).into_iter().flatten();
-        of(&whole).zip(of(&number)).for_each(|(key, name)| parts.entry(key).or_default().push(name));
+        of(&whole)
+            .zip(of(&number))
+            .for_each(|(key, name)| parts.entry(key).or_default().push(name));
     }
-    for together in rows.into_values().chain(parts.into_values()).filter(|together| together.len() > 1) {
+    for together in
+        rows.into_values().chain(parts.into_values()).filter(|together| together.len() > 1)
+    {
         let key = together[0];
         let of =
             |w: &&mut WorkloadTable| w.name.as_ref().is_some_and(|name| together.contains(&name));

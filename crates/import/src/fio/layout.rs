@@ -293,7 +293,10 @@ fn note_shared_pass(section: &JobSection, workloads: usize, notes: &mut Vec<Stri
     if workloads == 1 {
         note_one_row(section, notes);
     }
-    if workloads == 1 && section.clones > 1 && section.pattern.order == (OffsetOrder::Uniform { cover: true }) {
+    if workloads == 1
+        && section.clones > 1
+        && section.pattern.order == (OffsetOrder::Uniform { cover: true })
+    {
         notes.push(format!(
             "[{}]: a pass over all blocks is shared by the {} workers; in fio each job makes its own",
             section.name, section.clones

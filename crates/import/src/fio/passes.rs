@@ -2,6 +2,7 @@
 //! (`end_fsync`, `fsync_on_close`) or deletes them (`unlink_each_loop`). Each pass becomes a run of its own.
 
 use taillight_core::Error;
+use taillight_core::units::Span;
 
 use super::pattern::OffsetOrder;
 use super::section::{AfterPass, JobSection};
@@ -12,7 +13,8 @@ const MOST_PASSES: u64 = 256;
 /// The group as it is in each of its runs; the first of them alone has notes, options and needs. Where passes cannot be
 /// told apart, the group as it is, with what that means: a note on `verify`, a complaint of the others.
 pub fn of(group: Vec<JobSection>, wrong: &mut Vec<Error>) -> Vec<Vec<JobSection>> {
-    let several = group.iter().any(|s| !s.after_pass.is_empty() && s.demand.end.bytes > s.target.whole());
+    let several =
+        group.iter().any(|s| !s.after_pass.is_empty() && s.demand.end.bytes > s.target.whole());
     if !several {
         return vec![group];
     }
@@ -50,7 +52,8 @@ fn run(group: &[JobSection], number: u64, count: u64) -> Vec<JobSection> {
     let of = |section: &JobSection| {
         let mut section = section.clone();
         let pass = bytes_of_pass(&section).unwrap_or(0);
-        let left = section.demand.end.bytes.unwrap_or(0).saturating_sub(number.saturating_mul(pass));
+        let left =
+            section.demand.end.bytes.unwrap_or(0).saturating_sub(number.saturating_mul(pass));
         section.demand.end.bytes = Some(left.min(pass));
         let options = &mut section.target.options;
         // `unlink` is for the end of all passes.
@@ -63,6 +66,10 @@ fn run(group: &[JobSection], number: u64, count: u64) -> Vec<JobSection> {
             }
         }
         section.continues = number > 0;
+        if number > 0 {
+            // fio waits and warms up once.
+            (section.demand.delay, section.demand.ramp) = (Span(0), Span(0));
+        }
         match number {
             0 => section.notes.push(format!(
                 "[{}]: {count} passes, each a run of its own, as after each fio {}; fio's JSON has one row for all",
@@ -133,11 +140,17 @@ mod tests {
         let whole = format!("{:?}", ByteSize(64 << 10).to_string());
         let half = format!("{:?}", ByteSize(32 << 10).to_string());
         let [first, more] = [(whole.clone(), false), (whole, true)];
-        for lines in ["verify=md5\nloops=2", "end_fsync=1\nloops=2", "unlink_each_loop=1\nloops=2"] {
+        for lines in ["verify=md5\nloops=2", "end_fsync=1\nloops=2", "unlink_each_loop=1\nloops=2"]
+        {
             assert_eq!(runs(lines), [first.clone(), more.clone()], "{lines}");
         }
         assert_eq!(runs("end_fsync=1\nio_size=96k"), [first, (half, true)]);
-        for lines in ["loops=2", "verify=md5", "verify=md5\nloops=2\nruntime=9", "verify=md5\nloops=2\nnorandommap\nrw=randwrite"] {
+        for lines in [
+            "loops=2",
+            "verify=md5",
+            "verify=md5\nloops=2\nruntime=9",
+            "verify=md5\nloops=2\nnorandommap\nrw=randwrite",
+        ] {
             assert_eq!(runs(lines).len(), 1, "{lines}");
         }
     }

@@ -316,6 +316,8 @@ fn flow(r: &SectionReader<'_>) -> Option<Flow> {
             }
             None
         }
+        // FLOW_MAX_WEIGHT of fio.
+        1001.. => r.wrong("flow", "it is from 1 to 1000; fio refuses this too", None),
         _ => Some(flow),
     }
 }
@@ -457,7 +459,12 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
     }
     if pattern.writes() && r.raw("ioengine") == Some("null") && !r.boolean("time_based", false) {
         let hint = "leave verify out";
-        return r.wrong_but("verify", "ioengine=null keeps nothing that could be checked", hint, false);
+        return r.wrong_but(
+            "verify",
+            "ioengine=null keeps nothing that could be checked",
+            hint,
+            false,
+        );
     }
     if !pattern.writes() {
         r.note(

@@ -152,7 +152,10 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
         bad(what, "make a section of each");
     }
     if section.flow.is_some() {
-        bad("a share of the operations (flow) cannot be shared out among devices", "leave flow out");
+        bad(
+            "a share of the operations (flow) cannot be shared out among devices",
+            "leave flow out",
+        );
     }
     if !matches!(section.pattern.block, BlockSize::Fixed(_)) && section.target.size.is_none() {
         bad("blocks of several sizes on several devices need a size", "write size=1g");

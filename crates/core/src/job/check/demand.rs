@@ -144,6 +144,12 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
         "a share of nothing: its workers would never start",
         "write flow = { share = 1 }",
     )?;
+    ensure(
+        w.flow.is_none() || (!w.end_to_end && w.access.kind != AccessKind::Follow),
+        &format!("{path}.flow"),
+        "readers of a stream follow its writers already",
+        "leave it out",
+    )?;
     if let Some(r) = w.ramp {
         ensure(
             r.step > 0 && r.every.0 > 0,

@@ -190,6 +190,7 @@ fn run(run: &RunPlan) -> Checked {
         ("run.duration", run.duration.map(|d| d.0)),
         ("run.operations", run.operations),
         ("run.bytes", run.bytes.map(|b| b.0)),
+        ("run.lock_memory", run.lock_memory.map(|b| b.0)),
         ("run.interval", Some(run.interval.0)),
         ("run.drain_timeout", Some(run.drain_timeout.0)),
         ("run.idle_timeout", run.idle_timeout.map(|t| t.0)),
@@ -283,19 +284,20 @@ fn outstanding(plan: &Plan, machine: MachineMemory) -> Checked {
         sum.saturating_add(each.saturating_mul(w.block_size.max()))
     });
     let locked = plan.run.lock_memory.map_or(0, |size| size.0);
-    if locked > machine.free_memory.0 {
+    if locked > 0 && buffers.saturating_add(locked) > machine.free_memory.0 {
         return Err(ValidationError::new(
             "run.lock_memory",
             format!(
-                "{} MiB are to be locked, free are {} MiB",
+                "{} MiB are to be locked and the buffers need {} MiB, free are {} MiB",
                 locked >> 20,
+                buffers >> 20,
                 machine.free_memory.0 >> 20
             ),
             "lock less, so that something is left for the rest of the machine",
         )
         .unavailable());
     }
-    if buffers.saturating_add(locked) > machine.free_memory.0 {
+    if buffers > machine.free_memory.0 {
         return Err(ValidationError::new(
             "workload.0.queue_depth",
             format!(

@@ -32,7 +32,10 @@ pub fn fio_json<'a>(runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>)
             began = manifest.clock.realtime_ns / 1_000_000;
         }
         let parts = parts(manifest, summary);
-        if manifest.plan.run.continues && rows.len() == last + parts.len() && number > 0 {
+        let name = |part: &RowPart<'_>| name_of_row(part.row[0].1, part.all).to_owned();
+        let before = rows[last..].iter().map(|(_, row)| name(&row[0]));
+        let same = number > 0 && before.eq(parts.iter().map(name));
+        if manifest.plan.run.continues && same {
             rows[last..].iter_mut().zip(parts).for_each(|((_, row), part)| row.push(part));
             continue;
         }
@@ -152,7 +155,10 @@ fn together(passes: &[RowPart<'_>], ops: &BTreeMap<OpKind, Totals>) -> Option<To
         return Some(one.totals.clone());
     }
     let mut all = BTreeMap::new();
-    KINDS.iter().filter_map(|op| ops.get(op)).for_each(|one| add(&mut all, OpKind::Read, one, false));
+    KINDS
+        .iter()
+        .filter_map(|op| ops.get(op))
+        .for_each(|one| add(&mut all, OpKind::Read, one, false));
     all.remove(&OpKind::Read)
 }
 
@@ -209,7 +215,9 @@ fn both(a: &Latency, b: &Latency) -> Latency {
 
 /// Adds bytes that were read to check, in such blocks.
 fn count_checked(reads: &mut Value, bytes: u64, block: u64) {
-    for (name, more) in [("total_ios", bytes / block), ("io_bytes", bytes), ("io_kbytes", bytes / 1024)] {
+    for (name, more) in
+        [("total_ios", bytes / block), ("io_bytes", bytes), ("io_kbytes", bytes / 1024)]
+    {
         let sum = reads[name].as_u64().unwrap_or(0).saturating_add(more);
         reads[name] = sum.into();
     }

@@ -31,6 +31,8 @@ struct DbBenchmark {
     seconds: f64,
     operations: u64,
     mib: f64,
+    /// Reads and writes of one that does both, where the line tells them.
+    mixed: Option<(u64, u64)>,
     histograms: Vec<DbHistogram>,
 }
 
@@ -93,8 +95,19 @@ fn benchmark(line: &str) -> Option<DbBenchmark> {
         seconds: optional("seconds")?,
         operations: optional("operations")? as u64,
         mib: optional("MB/s")?,
+        mixed: mixed(figures),
         histograms: Vec::new(),
     })
+}
+
+/// `( reads:1800 writes:200 total:2000 found:1720)` is of one thread, of which only the shares count.
+fn mixed(figures: &str) -> Option<(u64, u64)> {
+    let told = figures.split_once('(')?.1.trim_end_matches(')');
+    let of = |name: &str| {
+        let word = told.split_whitespace().find_map(|word| word.strip_prefix(name))?;
+        word.strip_prefix(':')?.parse::<u64>().ok()
+    };
+    Some((of("reads")?, of("writes").or(of("merges"))?)).filter(|(r, w)| *r > 0 || *w > 0)
 }
 
 impl DbBenchmark {
@@ -127,7 +140,7 @@ impl DbBenchmark {
     fn operation(&self) -> Option<OpKind> {
         let has = |words: &[&str]| words.iter().any(|word| self.name.contains(word));
         Some(match () {
-            () if has(&["seek", "scan", "readseq", "readreverse", "iter"]) => OpKind::Scan,
+            () if has(&["seek", "scan", "readseq", "readreverse", "newiterator"]) => OpKind::Scan,
             () if self.name.starts_with("fill") => OpKind::Insert,
             () if has(&["read", "get"]) => OpKind::Get,
             () if has(&["delete"]) => OpKind::Delete,
@@ -139,7 +152,9 @@ impl DbBenchmark {
     fn ops(&self) -> BTreeMap<OpKind, ImportedOp> {
         let Some(own) = self.operation() else { return BTreeMap::new() };
         let duration_ns = (self.seconds * 1e9) as u64;
-        let alone = self.histograms.len() < 2;
+        let counted = self.operations > 0 && self.seconds > 0.0;
+        let shares = self.mixed.filter(|_| self.histograms.is_empty() && counted);
+        let alone = self.histograms.len() < 2 && shares.is_none();
         let op = |count: u64, latency| ImportedOp {
             count,
             errors: 0,
@@ -152,6 +167,15 @@ impl DbBenchmark {
             bytes_per_s: if alone { self.mib * MIB } else { 0.0 },
             latency,
         };
+        if let Some((reads, writes)) = shares {
+            let share = reads as f64 / (reads as f64 + writes as f64);
+            let reads = (self.operations as f64 * share).round() as u64;
+            let none = ImportedLatency::default;
+            return BTreeMap::from([
+                (OpKind::Get, op(reads, none())),
+                (OpKind::Update, op(self.operations - reads.min(self.operations), none())),
+            ]);
+        }
         if self.histograms.is_empty() {
             let latency = ImportedLatency {
                 count: self.operations,
@@ -218,7 +242,14 @@ fn run(
             notes.push(format!("{} is no load and is not read", found.name));
             continue;
         }
-        if found.histograms.len() > 1 {
+        let shared = found.histograms.is_empty() && ops.len() > 1;
+        if shared {
+            notes.push(format!(
+                "{}: its mean is that of reads and writes together, and not read",
+                found.name
+            ));
+        }
+        if found.histograms.len() > 1 && found.mib > 0.0 || shared && found.mib > 0.0 {
             notes.push(format!(
                 "{}: which operations moved the bytes is not in the file",
                 found.name
@@ -244,4 +275,36 @@ fn run(
         ..ForeignResult::default()
     }
     .run(source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What RocksDB 7.8 prints. `readrandomwriterandom` stood as scans: its name has `iter` in it.
+    #[test]
+    fn operations_are_those_of_the_name_and_of_both_where_both_are_told() {
+        let line = |name: &str, rest: &str| {
+            let line = format!(
+                "{name} :       5.558 micros/op 375234 ops/sec 0.016 seconds 6000 operations; {rest}"
+            );
+            let it = benchmark(&line).expect("a line of figures");
+            it.ops().into_iter().map(|(op, it)| (op, it.count)).collect::<Vec<_>>()
+        };
+        let both = line("readrandomwriterandom", "( reads:1800 writes:200 total:2000 found:1720)");
+        assert_eq!(both, [(OpKind::Get, 5400), (OpKind::Update, 600)]);
+        for (name, op) in [
+            ("newiterator", OpKind::Scan),
+            ("newiteratorwhilewriting", OpKind::Scan),
+            ("seekrandomwhilewriting", OpKind::Scan),
+            ("readreverse", OpKind::Scan),
+            ("readwhilewriting", OpKind::Get),
+            ("multireadrandom", OpKind::Get),
+            ("fillrandom", OpKind::Insert),
+            ("deleteseq", OpKind::Delete),
+            ("overwrite", OpKind::Update),
+        ] {
+            assert_eq!(line(name, "12.0 MB/s (5 of 9 found)"), [(op, 6000)], "{name}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use taillight_rundir::reorder::{Order, ReorderScan};
 use taillight_rundir::{Manifest, RunDir};
 
 use super::ResultSource;
+use super::agree::MOST;
 
 /// Stamp of the moment that a result counts from, ns: I/Os that were under way before it have stamps, too.
 pub const BASE_NS: i64 = 1_000_000_000_000;
@@ -28,10 +29,25 @@ pub struct EveryIo {
     scans: BTreeMap<IoOwner, ReorderScan>,
     /// First submit and last completion, ns.
     span: Option<(i64, i64)>,
+    /// Bytes, latencies and syncs, ns.
+    sums: [u128; 3],
 }
 
 impl EveryIo {
-    pub fn add(&mut self, owner: IoOwner, record: &Record) {
+    /// Errors: `Corrupt` for an I/O that is larger or took longer than all of a run, or with which all are.
+    pub fn add(&mut self, owner: IoOwner, record: &Record) -> Result<()> {
+        let begun =
+            [record.intended, record.origin, Some(record.submit)].into_iter().flatten().min();
+        let took = record.complete.0.saturating_sub(begun.map_or(0, |at| at.0)).max(0);
+        let each =
+            [record.size.max(record.moved.unwrap_or(0)), took as u64, record.sync_ns.unwrap_or(0)];
+        for (sum, one) in self.sums.iter_mut().zip(each) {
+            *sum += u128::from(one);
+        }
+        if self.sums.iter().any(|sum| *sum > u128::from(MOST)) {
+            return Err(Error::corrupt("a size or a time that no run has")
+                .hint("look for a number that is damaged"));
+        }
         let tally = self.tallies.entry((owner.0, record.op)).or_default();
         tally.count += 1;
         tally.errors += u64::from(!record.status.is_ok());
@@ -40,6 +56,7 @@ impl EveryIo {
         let span = self.span.get_or_insert(at);
         *span = (span.0.min(at.0), span.1.max(at.1));
         self.scans.entry(owner).or_default().add(record.submit.0, || *record);
+        Ok(())
     }
 
     pub fn any(&self) -> bool {

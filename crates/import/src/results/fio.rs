@@ -45,6 +45,10 @@ struct FioJob {
     error: i32,
     #[serde(default)]
     total_err: u64,
+    /// Of the whole run, s, rounded up.
+    elapsed: Option<u64>,
+    /// ms since the epoch; not before fio 3.36.
+    job_start: Option<u64>,
     #[serde(rename = "job options", default)]
     options: Options,
     read: Option<FioDirection>,
@@ -109,7 +113,8 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
     let mut spans: Vec<&'static str> = Vec::new();
     let mut workloads = Vec::new();
-    for job in &jobs {
+    let groups = groups(&jobs, &mut notes);
+    for (job, group) in jobs.iter().zip(groups) {
         if job.error != 0 {
             notes.push(format!("job {} ended with error {}", job.jobname, job.error));
         }
@@ -119,10 +124,11 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             1 => job.jobname.clone(),
             n => format!("{}-{n}", job.jobname),
         };
-        let made = workload(name, job, &result.global, &mut spans, &mut notes);
+        let said = FioSaid { job, global: &result.global };
+        let made = said.workloads(name, group, &mut spans, &mut notes);
         let made = made.map_err(|e| e.with("path", file).with("job", &job.jobname))?;
         let alone = named[&job.jobname] == 1;
-        workloads.extend(made.map(|w| match alone {
+        workloads.extend(made.into_iter().map(|w| match alone {
             true => w,
             false => ForeignWorkload { workers: 1, ..w },
         }));
@@ -197,7 +203,12 @@ fn last_result(text: &str, notes: &mut Vec<String>) -> Result<FioResult> {
         let Some(begin) = begin.ends_with('{').then(|| begin.len() - 1) else { continue };
         let mut all = serde_json::Deserializer::from_str(&text[begin..]).into_iter::<FioResult>();
         match all.next() {
-            Some(Ok(result)) => found = Some(result),
+            Some(Ok(result)) => {
+                if found.as_ref().is_some_and(|before| result.is_another_than(before)) {
+                    notes.push(OTHERS.to_owned());
+                }
+                found = Some(result);
+            }
             Some(Err(e)) if e.is_eof() && found.is_some() => {
                 notes.push(
                     "the last result in the file is cut short; the one before it counts".into(),
@@ -207,6 +218,7 @@ fn last_result(text: &str, notes: &mut Vec<String>) -> Result<FioResult> {
             None => {}
         }
     }
+    notes.dedup();
     found.ok_or_else(|| Error::corrupt("there is no result of fio in the file"))
 }
 
@@ -222,42 +234,196 @@ fn damaged(text: &str, begin: usize, e: &serde_json::Error) -> Error {
         .hint("let fio end by itself and write with --output FILE")
 }
 
-/// A job that did anything; none else. Errors: `Corrupt` for figures that no job has.
-fn workload(
-    name: String,
-    job: &FioJob,
-    global: &Options,
-    spans: &mut Vec<&'static str>,
-    notes: &mut Vec<String>,
-) -> Result<Option<ForeignWorkload>> {
-    let option = |key: &str| job.options.get(key).or_else(|| global.get(key));
-    let number = |key: &str| option(key).and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
-    let rw = option("rw").or_else(|| option("readwrite"));
-    let directions = directions(job, rw, notes);
-    let mut ops = BTreeMap::new();
-    let longest = directions.iter().map(|(_, d)| d.runtime).max().unwrap_or(0);
-    for (kind, direction) in directions.into_iter().filter(|(_, d)| d.total_ios > 0) {
-        let (latency, what) = latency(kind, direction)?;
-        if !spans.contains(&what) {
-            spans.push(what);
+const OTHERS: &str = "results of other runs are in the file before the last one, which counts: give each a file of its own";
+
+impl FioResult {
+    /// Whether it is of another run than the one before it: with `--status-interval` jobs are the same, do more and
+    /// more, and take as long as passes.
+    fn is_another_than(&self, before: &FioResult) -> bool {
+        let jobs = |it: &FioResult| -> Vec<(String, u64)> {
+            let each = it.jobs.iter().chain(&it.client_stats);
+            each.map(|job| (job.jobname.clone(), job.all().map(|d| d.total_ios).sum())).collect()
+        };
+        let (now, then) = (jobs(self), jobs(before));
+        let goes_on =
+            |(now, then): (&(String, u64), &(String, u64))| now.0 == then.0 && now.1 >= then.1;
+        if now.len() != then.len() || !now.iter().zip(&then).all(goes_on) {
+            return true;
         }
-        if latency.max_ns.is_some_and(|max| max > CAPPED_NS) {
-            notes.push(format!("{name}: fio counts all from 17 s on in one bin"));
-        }
-        let errors = job.total_err.min(direction.total_ios);
-        let errors = if kind == OpKind::Fsync { 0 } else { errors };
-        ops.insert(kind, direction.imported(errors, longest, latency)?);
+        let ended = |it: &FioResult| it.timestamp_ms.unwrap_or(it.timestamp.saturating_mul(1000));
+        let took = |it: &FioResult| it.jobs.first().and_then(|job| job.elapsed);
+        let (Some(now), Some(then)) = (took(self), took(before)) else { return false };
+        // Seconds are rounded up.
+        let passed = ended(self).saturating_sub(ended(before));
+        now < then || passed > (now - then + 1).saturating_mul(1000).saturating_add(200) as i64
     }
-    let Some(largest) = ops.values().max_by_key(|op: &&ImportedOp| op.bytes) else {
-        return Ok(None);
+}
+
+impl FioJob {
+    fn all(&self) -> impl Iterator<Item = &FioDirection> {
+        [&self.read, &self.write, &self.trim, &self.mixed].into_iter().flatten()
+    }
+
+    /// How long its longest direction took, ms.
+    fn longest(&self) -> u64 {
+        self.all().map(|d| d.runtime).max().unwrap_or(0)
+    }
+}
+
+/// Which jobs ran at the same time, by number. Newer versions tell when each began. Of others the groups are known, which
+/// `stonewall` makes, one after another, and `new_group`, of jobs side by side: what the run took tells which.
+fn groups(jobs: &[FioJob], notes: &mut Vec<String>) -> Vec<u32> {
+    if let Some(starts) =
+        jobs.iter().map(|job| job.job_start.filter(|ms| *ms > 0)).collect::<Option<Vec<u64>>>()
+    {
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        order.sort_by_key(|at| starts[*at]);
+        let (mut of, mut group, mut end) = (vec![0; jobs.len()], 0, u64::MAX);
+        for at in order {
+            let ends = starts[at].saturating_add(jobs[at].longest());
+            match starts[at] >= end {
+                true => (group, end) = (group + 1, ends),
+                false if end == u64::MAX => end = ends,
+                false => end = end.max(ends),
+            }
+            of[at] = group;
+        }
+        return of;
+    }
+    let own = jobs.iter().map(|job| job.groupid).collect();
+    let mut longest: BTreeMap<u32, u64> = BTreeMap::new();
+    for job in jobs {
+        let ms = longest.entry(job.groupid).or_default();
+        *ms = (*ms).max(job.longest());
+    }
+    let all = longest.values().fold(0, |sum, ms| u64::saturating_add(sum, *ms));
+    let Some(elapsed) = jobs.iter().filter_map(|job| job.elapsed).max() else { return own };
+    if longest.len() > 1 && all > elapsed.saturating_mul(1000) {
+        notes.push("groups of jobs ran at the same time (new_group), and count so".to_owned());
+        return vec![0; jobs.len()];
+    }
+    let most = longest.values().max().copied().unwrap_or(0);
+    if longest.len() > 1 && elapsed.saturating_sub(1).saturating_mul(1000) < most {
+        notes.push(
+            "groups of jobs count as one after another (stonewall): whether they were is not in the file".to_owned(),
+        );
+    }
+    own
+}
+
+/// One job and the options of all.
+struct FioSaid<'a> {
+    job: &'a FioJob,
+    global: &'a Options,
+}
+
+impl FioSaid<'_> {
+    fn option(&self, key: &str) -> Option<&String> {
+        self.job.options.get(key).or_else(|| self.global.get(key))
+    }
+
+    fn number(&self, key: &str) -> u32 {
+        let given = self.option(key).and_then(|text| text.parse::<u32>().ok());
+        given.unwrap_or(1).max(1)
+    }
+
+    /// Whether its reads came after its writes, to verify them.
+    fn verifies(&self, rw: Option<&String>) -> bool {
+        let is = |key, off: &str| self.option(key).is_some_and(|it| it != off);
+        rw.is_some_and(|rw| rw.trim_start_matches("rand").split(':').next() == Some("write"))
+            && is("verify", "0")
+            && self.option("verify_backlog").is_none()
+            && self.option("do_verify").is_none_or(|it| it != "0")
+    }
+
+    /// The job where it did anything, and behind it what it read to verify. Errors: `Corrupt` for figures that no job
+    /// has.
+    fn workloads(
+        &self,
+        name: String,
+        group: u32,
+        spans: &mut Vec<&'static str>,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<ForeignWorkload>> {
+        let rw = self.option("rw").or_else(|| self.option("readwrite"));
+        let mut directions = directions(self.job, rw, notes);
+        directions.retain(|(_, d)| d.total_ios > 0);
+        let longest = directions.iter().map(|(_, d)| d.runtime).max().unwrap_or(0);
+        let (workers, depth) = (self.number("numjobs"), self.number("iodepth"));
+        let failed = failed(self.job.total_err, &directions).map_err(|most| {
+            let errors = self.job.total_err;
+            notes.push(format!(
+                "{name}: of which direction the {errors} failed I/Os were is not in the file: they stand as {}s",
+                most.name()
+            ));
+            most
+        });
+        let mut ops = BTreeMap::new();
+        for (kind, direction) in directions {
+            let (latency, what) = latency(kind, direction)?;
+            if !spans.contains(&what) {
+                spans.push(what);
+            }
+            if latency.max_ns.is_some_and(|max| max > CAPPED_NS) {
+                notes.push(format!("{name}: fio counts all from 17 s on in one bin"));
+            }
+            // Those in flight when it begins to count end as one more each.
+            let flying = u64::from(workers).saturating_mul(u64::from(depth));
+            if latency.count > direction.total_ios.saturating_add(flying) {
+                let e = Error::corrupt("there are more latencies than I/Os");
+                return Err(e.with("latencies", latency.count).with("I/Os", direction.total_ios));
+            }
+            let errors = match &failed {
+                Ok(each) => each.get(&kind).copied().unwrap_or(0),
+                Err(most) if *most == kind => self.job.total_err.min(direction.total_ios),
+                Err(_) => 0,
+            };
+            ops.insert(kind, direction.imported(errors, longest, latency)?);
+        }
+        let verified = match self.verifies(rw) && ops.len() > 1 {
+            true => ops.remove(&OpKind::Read),
+            false => None,
+        };
+        // Groups leave room for what comes behind them.
+        let group = group.saturating_mul(2);
+        let verified = verified.map(|it| {
+            let ops = BTreeMap::from([(OpKind::Read, it)]);
+            let name = format!("{name}-verify");
+            (ImportedWorkload { name, group: group.saturating_add(1), ops }, false)
+        });
+        let random = rw.is_some_and(|rw| rw.starts_with("rand"));
+        let job = (!ops.is_empty()).then_some((ImportedWorkload { name, group, ops }, random));
+        let workload = |(figures, random): (ImportedWorkload, bool)| {
+            let largest = figures.ops.values().max_by_key(|op| op.bytes);
+            let block = largest.map_or(1, |op| (op.bytes / op.count.max(1)).max(1));
+            ForeignWorkload { figures, random, workers, depth, block }
+        };
+        Ok(job.into_iter().chain(verified).map(workload).collect())
+    }
+}
+
+/// How many I/Os of each direction failed: fio adds them up, and one that failed has no latency. Errors: the direction with
+/// the most I/Os, where it is not told.
+fn failed(
+    total: u64,
+    directions: &[(OpKind, &FioDirection)],
+) -> std::result::Result<BTreeMap<OpKind, u64>, OpKind> {
+    let of = || directions.iter().filter(|(op, _)| *op != OpKind::Fsync);
+    if let (1, Some((op, d))) = (of().count(), of().next()) {
+        return Ok(BTreeMap::from([(*op, total.min(d.total_ios))]));
+    }
+    if total == 0 {
+        return Ok(BTreeMap::new());
+    }
+    let lacking = |(op, d): &(OpKind, &FioDirection)| {
+        let counts = [&d.clat_ns, &d.lat_ns].into_iter().flatten().filter_map(|it| it.count);
+        Some((*op, d.total_ios.checked_sub(counts.max()?)?))
     };
-    Ok(Some(ForeignWorkload {
-        random: rw.is_some_and(|rw| rw.starts_with("rand")),
-        workers: number("numjobs").max(1),
-        depth: number("iodepth").max(1),
-        block: (largest.bytes / largest.count.max(1)).max(1),
-        figures: ImportedWorkload { name, group: job.groupid, ops },
-    }))
+    let lacking: Option<BTreeMap<OpKind, u64>> = of().map(lacking).collect();
+    let sum =
+        |of: &BTreeMap<OpKind, u64>| of.values().fold(0, |sum, n| u64::saturating_add(sum, *n));
+    let most = of().max_by_key(|(_, d)| d.total_ios).map_or(OpKind::Read, |(op, _)| *op);
+    lacking.filter(|of| sum(of) == total).ok_or(most)
 }
 
 /// What a job tells by direction. One for all of them stands as what the job was asked for, else as reads.
@@ -353,9 +519,6 @@ impl FioLatency {
         percentiles.sort_by(|a, b| order(a).total_cmp(&order(b)));
         // Nine nines and more are printed as 100.000000, twice; early versions fill up with 0.00.
         percentiles.retain(|p| p.p != "100" && p.p != "0");
-        if percentiles.windows(2).any(|two| two[0].ns > two[1].ns) {
-            return wrong("percentiles of fio that do not ascend");
-        }
         let bins: Option<Vec<ImportedBin>> =
             self.bins.iter().map(|(ns, count)| Some(bin(ns.parse().ok()?, *count))).collect();
         let Some(bins) = bins else { return wrong("a bin of fio that is no number") };
@@ -502,5 +665,107 @@ mod tests {
         assert!(read(&JOB.replace("fio-3.33", "fio-2.2"), "a").is_err());
         let own = read(&JOB.replace("fio-3.33", "taillight-0.1.0"), "a").unwrap().manifest;
         assert!(own.run_id.starts_with("taillight-"), "{}", own.run_id);
+    }
+
+    /// A direction of `n` I/Os, of which `kept` have a latency, in `ms`.
+    fn direction(n: u64, kept: u64, ms: u64) -> String {
+        let (iops, bytes) = (n as f64 * 1e3 / ms as f64, n * 4096);
+        format!(
+            "{{\"io_bytes\":{bytes},\"iops\":{iops},\"runtime\":{ms},\"total_ios\":{n},\"clat_ns\":{{\"min\":9,\"max\":99,\"mean\":50,\"N\":{kept}}}}}"
+        )
+    }
+
+    fn job(name: &str, more: &str) -> String {
+        format!("{{\"jobname\":\"{name}\",{more}}}")
+    }
+
+    fn result(jobs: &[String]) -> String {
+        let all = jobs.join(",");
+        format!(
+            "{{\"fio version\":\"fio-3.33\",\"timestamp_ms\":1700000000000,\"jobs\":[{all}]}}\n"
+        )
+    }
+
+    /// `fio --filename=/dev/full --rw=rw`: failed reads were invented.
+    #[test]
+    fn failed_ios_are_those_of_the_direction_that_lacks_latencies_or_of_none() {
+        let errors = |total: u64, read: String, write: String| {
+            let more = format!("\"total_err\":{total},\"read\":{read},\"write\":{write}");
+            let run = read_text(&result(&[job("e", &more)]));
+            let w = &run.figures.workloads[0];
+            let of = |op| w.ops.get(&op).map_or(0, |it: &ImportedOp| it.errors);
+            let untold = run.notes.iter().any(|note| note.contains("not in the file"));
+            (of(OpKind::Read), of(OpKind::Write), untold)
+        };
+        let d = |n, kept| direction(n, kept, 1000);
+        assert_eq!(errors(528, d(496, 496), d(528, 0)), (0, 528, false));
+        assert_eq!(errors(7, d(2007, 2000), d(2000, 2000)), (7, 0, false));
+        assert_eq!(errors(7, d(2000, 2000), d(2000, 2000)), (0, 7, true));
+        assert_eq!(errors(7, "{}".into(), d(2000, 1990)), (0, 7, false));
+        let more = format!("\"read\":{}", d(10, 12));
+        let error = read(&result(&[job("e", &more)]), "a").err().expect("refused").to_string();
+        assert!(error.contains("more latencies than I/Os"), "{error}");
+    }
+
+    fn read_text(text: &str) -> ForeignRun {
+        read(text, "a.json").unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+
+    /// fio 3.33 prints neither `stonewall` nor `new_group` among the options of a job.
+    #[test]
+    fn groups_are_one_after_another_where_the_run_took_as_long() {
+        let groups = |each: [&str; 2]| {
+            let of = |(at, more): (usize, &str)| {
+                job(
+                    &format!("j{at}"),
+                    &format!("\"groupid\":{at},\"read\":{},{more}", direction(1000, 1000, 1001)),
+                )
+            };
+            let jobs: Vec<String> = each.into_iter().enumerate().map(of).collect();
+            let run = read_text(&result(&jobs));
+            let groups: Vec<u32> = run.figures.workloads.iter().map(|w| w.group).collect();
+            (groups[1] > groups[0], run.notes.iter().any(|note| note.contains("not in the file")))
+        };
+        assert_eq!(groups(["\"elapsed\":3"; 2]), (true, false));
+        assert_eq!(groups(["\"elapsed\":2"; 2]), (false, false));
+        let (early, late) = ("\"job_start\":1700000000000", "\"job_start\":1700000001002");
+        assert_eq!((groups([early, late]).0, groups([early, early]).0), (true, false));
+        let short = direction(9, 9, 10);
+        let of = |at: u32| job("s", &format!("\"groupid\":{at},\"elapsed\":1,\"read\":{short}"));
+        let run = read_text(&result(&[of(0), of(1)]));
+        assert!(run.notes.iter().any(|note| note.contains("whether they were")), "{:?}", run.notes);
+    }
+
+    #[test]
+    fn reads_that_verify_come_after_the_writes() {
+        let of = |option: &str| {
+            let options = format!("\"job options\":{{\"rw\":\"randwrite\",{option}}}");
+            let (read, write) = (direction(256, 256, 1), direction(256, 256, 2));
+            let text = result(&[job("v", &format!("{options},\"read\":{read},\"write\":{write}"))]);
+            let all = read_text(&text).figures.workloads;
+            all.iter().map(|w| (w.name.clone(), w.group, w.ops.len())).collect::<Vec<_>>()
+        };
+        let apart = [("v".to_owned(), 0, 1), ("v-verify".to_owned(), 1, 1)];
+        assert_eq!(of("\"verify\":\"crc32c\""), apart);
+        for together in ["\"verify\":\"0\"", "\"verify\":\"md5\",\"verify_backlog\":\"8\""] {
+            assert_eq!(of(together), [("v".to_owned(), 0, 2)], "{together}");
+        }
+    }
+
+    #[test]
+    fn results_of_several_runs_in_one_file_are_told_and_intervals_of_one_are_not() {
+        let at = |ms: u64, name: &str, n: u64, elapsed: u64| {
+            let more = format!("\"elapsed\":{elapsed},\"read\":{}", direction(n, n, 1000));
+            result(&[job(name, &more)]).replace("1700000000000", &format!("170000000{ms}"))
+        };
+        let told = |first: String, then: String| {
+            let notes = read_text(&(first + &then)).notes;
+            notes.iter().any(|note| note.contains("results of other runs"))
+        };
+        assert!(!told(at(7350, "a", 450, 1), at(8352, "a", 951, 3)));
+        assert!(!told(at(7350, "a", 450, 1), at(8450, "a", 951, 2)));
+        assert!(told(at(1000, "a", 450, 1), at(8352, "a", 951, 3)), "long after");
+        assert!(told(at(7350, "a", 450, 1), at(7950, "b", 951, 3)), "another job");
+        assert!(told(at(7350, "a", 950, 1), at(7950, "a", 451, 1)), "fewer I/Os");
     }
 }

@@ -12,6 +12,7 @@ use taillight_rundir::origin::ImportedOp;
 use super::every_io::{BASE_NS, EveryIo};
 use super::{
     ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
+    unpacked_name,
 };
 
 /// Lines at the beginning of which one must be a row.
@@ -52,31 +53,25 @@ pub fn looks_like(head: &str) -> bool {
     head.lines().take(FIRST_LINES).any(has_columns)
 }
 
-/// Whether a line has as many whole numbers as a row, good ones or not, with the direction at its place.
+/// Whether a line has as many numbers as a row, good ones or not, with the direction at its place.
 fn has_columns(line: &str) -> bool {
     let number = |text: &str| {
         let digits = text.trim().trim_start_matches('-');
-        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+        digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
     };
     let fields: Vec<&str> = line.split(',').collect();
     (4..=8).contains(&fields.len())
         && fields[..4].iter().all(|field| number(field))
-        && [2, 3].iter().any(|at| matches!(fields[*at].trim(), "0" | "1" | "2"))
+        && [2, 3].iter().any(|at| fields[*at].trim().len() == 1)
 }
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let value = kind(source)?;
-    let mut found = FoundRows::default();
-    rows(source, &mut |row, place| {
-        let window = row.size == 0;
-        match found.windows.replace(window) {
-            Some(before) if before != window => {
-                return Err(place.damaged("a row of averages among those of single I/Os"));
-            }
-            _ => found.add(&row, matches!(value, LogValue::Latency(_))),
-        }
-        Ok(())
-    })?;
+    let latency = matches!(value, LogValue::Latency(_));
+    let mut layouts = LogLayouts::default();
+    rows(source, &mut |parsed, place| layouts.row(parsed, latency, place))?;
+    let found = layouts.found(source)?;
     let mut notes = Vec::new();
     let ops = match (value, found.windows) {
         (LogValue::Latency(_), Some(false)) => found.every.ops(0),
@@ -89,9 +84,12 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let largest = ops.values().max_by_key(|op: &&ImportedOp| op.bytes);
     let block = largest.map_or(0, |op| op.bytes / op.count.max(1));
     let rows = found.every.any().then(|| {
-        found
-            .every
-            .rows(Box::new(|source, sink| rows(source, &mut |row, _| sink((0, 0), &record(&row)))))
+        found.every.rows(Box::new(|source, sink| {
+            rows(source, &mut |[row, _], place| match row {
+                Ok(row) => sink((0, 0), &record(&row)),
+                Err(why) => Err(place.damaged(why)),
+            })
+        }))
     });
     ForeignResult {
         tool: "fio",
@@ -111,7 +109,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
 fn kind(source: &ResultSource<'_>) -> Result<LogValue> {
     let name = std::path::Path::new(source.file).file_name().unwrap_or_default();
     let name = name.to_string_lossy();
-    let stem = name.strip_suffix(".log").unwrap_or_default();
+    let stem = unpacked_name(&name).strip_suffix(".log").unwrap_or_default();
     let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('.');
     let named = KINDS.iter().find(|(end, _)| stem.ends_with(end)).map(|(_, value)| *value);
     match (source.unit, named) {
@@ -129,6 +127,61 @@ fn kind(source: &ResultSource<'_>) -> Result<LogValue> {
             .with("path", source.file)
             .with("--unit", said.name())
             .hint("latencies are in ns, bandwidth in kib/s; a file name of fio's tells which it is")),
+    }
+}
+
+/// A row by each layout, or why it is none: a value a row, and two of them.
+type ParsedRow = [std::result::Result<LogRow, &'static str>; 2];
+
+/// What a log holds by each layout that all of its rows have. A row alone does not tell which it is.
+struct LogLayouts([std::result::Result<FoundRows, &'static str>; 2]);
+
+impl Default for LogLayouts {
+    fn default() -> LogLayouts {
+        LogLayouts([Ok(FoundRows::default()), Ok(FoundRows::default())])
+    }
+}
+
+impl LogLayouts {
+    /// Errors: `Corrupt` for a row with which no layout is left.
+    fn row(&mut self, parsed: ParsedRow, latency: bool, place: &ResultSource<'_>) -> Result<()> {
+        let mut last = None;
+        for (layout, row) in self.0.iter_mut().zip(parsed) {
+            let Ok(found) = layout else { continue };
+            match row.and_then(|row| found.fits(&row).map(|()| row)) {
+                Ok(row) => found.add(&row, latency).map_err(|e| place.placed(e))?,
+                Err(why) => {
+                    last = last.or(Some(why));
+                    *layout = Err(why);
+                }
+            }
+        }
+        match (last, self.0.iter().any(|layout| layout.is_ok())) {
+            (Some(why), false) => Err(place.damaged(format!("no row of a log of fio: {why}"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where both are left, I/Os of a byte or two are none, and rows of zeros say the same by both. Errors: `Usage`
+    /// where it cannot be told.
+    fn found(self, source: &ResultSource<'_>) -> Result<FoundRows> {
+        let [one, two] = self.0;
+        match (one, two) {
+            (Ok(one), Err(_)) => Ok(one),
+            (Err(_), Ok(two)) => Ok(two),
+            (Ok(one), Ok(_))
+                if one.sums.keys().all(|op| *op == OpKind::Read) && one.windows != Some(false) =>
+            {
+                Ok(one)
+            }
+            (Ok(one), Ok(two)) if one.windows == Some(false) => Ok(two),
+            (Ok(_), Ok(_)) => {
+                Err(Error::usage("whether a row of this log has one value or two cannot be told")
+                    .with("path", source.file)
+                    .hint("log one value: log_window_value=avg"))
+            }
+            (Err(why), Err(_)) => Err(source.damaged(why)),
+        }
     }
 }
 
@@ -187,12 +240,23 @@ impl LogSpan {
 }
 
 impl FoundRows {
-    fn add(&mut self, row: &LogRow, latency: bool) {
+    /// Errors: where a row is no window and others are, or the other way round.
+    fn fits(&self, row: &LogRow) -> std::result::Result<(), &'static str> {
+        match self.windows.is_none_or(|windows| windows == (row.size == 0)) {
+            true => Ok(()),
+            false => Err("a row of averages among those of single I/Os"),
+        }
+    }
+
+    /// Errors: as [`EveryIo::add`].
+    fn add(&mut self, row: &LogRow, latency: bool) -> Result<()> {
+        self.windows = Some(row.size == 0);
         let sum = self.sums.entry(row.op).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(row.size), sum.2 + row.value as f64);
         self.span.add(row.time_ms, row.op);
-        if latency && row.size > 0 {
-            self.every.add((0, 0), &record(row));
+        match latency && row.size > 0 {
+            true => self.every.add((0, 0), &record(row)),
+            false => Ok(()),
         }
     }
 
@@ -246,39 +310,45 @@ fn record(row: &LogRow) -> Record {
 
 fn rows(
     source: &mut ResultSource<'_>,
-    each: &mut dyn FnMut(LogRow, &ResultSource<'_>) -> Result<()>,
+    each: &mut dyn FnMut(ParsedRow, &ResultSource<'_>) -> Result<()>,
 ) -> Result<()> {
     while let Some(line) = source.next_line()? {
         if line.is_empty() {
             continue;
         }
-        let row = parse(line);
+        let parsed = parse(line);
         if !source.ended() {
             return Err(source.cut("the last row has no end"));
         }
-        let row = row.map_err(|why| source.damaged(format!("no row of a log of fio: {why}")))?;
-        each(row, source)?;
+        each(parsed, source)?;
     }
     Ok(())
 }
 
 /// `time, value, direction, size[, offset][, priority[, issue]]`; with `log_window_value=both` a second value.
-fn parse(line: &str) -> std::result::Result<LogRow, &'static str> {
-    const FEWEST: usize = 4;
+fn parse(line: &str) -> ParsedRow {
     let mut fields = [""; 8];
     let mut n = 0;
     for field in line.split(',') {
-        *fields.get_mut(n).ok_or("too many columns")? = field.trim();
+        let Some(place) = fields.get_mut(n) else { return [Err("too many columns"); 2] };
+        *place = field.trim();
         n += 1;
     }
-    if n < FEWEST {
+    [false, true].map(|both| row(&fields, n, both))
+}
+
+/// `both`: with two values, the mean of a window and the most of it.
+fn row(fields: &[&str; 8], n: usize, both: bool) -> std::result::Result<LogRow, &'static str> {
+    const FEWEST: usize = 4;
+    if n < FEWEST || both && n < FEWEST + 2 {
         return Err("too few columns");
     }
     let number = |i: usize| fields[i].parse::<i64>().ok().filter(|v| (0..=LAST_NS).contains(v));
-    let value = number(1).ok_or("the value is no number, or beyond any latency")?;
+    let value = number(1).ok_or("the value is no whole number, or beyond any latency")?;
     let is_priority = |i: usize| i < n && (fields[i].starts_with("0x") || fields[i].len() == 1);
-    // The direction is 0 to 2, and sizes of windows are 0.
-    let both = n > 5 && number(2) > Some(2) && number(4) == Some(0) && is_priority(n - 1);
+    if both && (number(2) < Some(value) || number(4) != Some(0) || !is_priority(n - 1)) {
+        return Err("the second value is none");
+    }
     let at = if both { 3 } else { 2 };
     let op = match fields[at] {
         "0" => OpKind::Read,
@@ -299,7 +369,7 @@ fn parse(line: &str) -> std::result::Result<LogRow, &'static str> {
     Ok(LogRow {
         time_ms: number(0)
             .filter(|ms| *ms <= LAST_NS / 1_000_000)
-            .ok_or("the time is no number, or beyond any run")?,
+            .ok_or("the time is no whole number, or beyond any run")?,
         value,
         op,
         size: number(at + 1).ok_or("the size is no number")? as u64,
@@ -340,7 +410,7 @@ mod tests {
     #[test]
     fn columns_are_told_apart() {
         let row = |line: &str| {
-            let row = parse(line).unwrap();
+            let row = parse(line)[0].unwrap();
             (row.value, row.op, row.size, row.offset, row.issue_ns)
         };
         let (r, w) = (OpKind::Read, OpKind::Write);
@@ -351,10 +421,56 @@ mod tests {
         assert_eq!(row("2, 90, 0, 4096, 8192, 0"), (90, r, 4096, Some(8192), None));
         assert_eq!(row("2, 90, 0, 4096, 1, 2000000"), (90, r, 4096, None, Some(2_000_000)));
         assert_eq!(row("2, 90, 0, 4096, 8, 0x0, 77"), (90, r, 4096, Some(8), Some(77)));
-        assert_eq!(row("100, 90, 400, 1, 0, 0"), (90, w, 0, None, None));
-        assert_eq!(row("100, 90, 400, 1, 0, 0, 0"), (90, w, 0, Some(0), None));
+        let two = parse("100, 90, 400, 1, 0, 0, 0")[1].unwrap();
+        assert_eq!((two.value, two.op, two.size, two.offset), (90, w, 0, Some(0)));
         for bad in ["", "1, 2, 3", "a, 2, 0, 1", "1, -2, 0, 1", "1, 2, 3, 4", "1,2,0,4,5,6,7,8,9"] {
-            assert!(parse(bad).is_err(), "{bad}");
+            assert!(parse(bad).iter().all(|row| row.is_err()), "{bad}");
+        }
+    }
+
+    fn read(text: &str, file: &str) -> Result<ForeignRun> {
+        super::read(&mut ResultSource::new(file, String::new(), Box::new(text.as_bytes())))
+    }
+
+    /// With `log_window_value=both` a row has two values; a row of small ones looks like one with one value.
+    #[test]
+    fn the_layout_is_that_of_all_rows() {
+        let ops = |text: &str| {
+            let run = read(text, "a_iops.1.log").map_err(|e| e.to_string())?;
+            Ok(run.figures.workloads[0]
+                .ops
+                .iter()
+                .map(|(op, it)| (*op, it.iops))
+                .collect::<Vec<_>>())
+        };
+        let (r, w) = (OpKind::Read, OpKind::Write);
+        for (text, found) in [
+            ("500, 1, 1, 0, 0, 0\n1000, 3, 9, 0, 0, 0\n", vec![(r, 2.0)]),
+            ("500, 0, 0, 0, 0, 0\n500, 9, 9, 1, 0, 0\n", vec![(r, 0.0), (w, 9.0)]),
+            ("500, 1, 1, 1, 0, 0\n1000, 1, 2, 1, 0, 0\n", vec![(w, 1.0)]),
+            ("500, 7, 1, 0, 0, 0\n1000, 1, 1, 0, 0, 0\n", vec![(w, 4.0)]),
+        ] {
+            assert_eq!(ops(text).as_ref(), Ok(&found), "{text}");
+        }
+        let unknown: Result<Vec<(OpKind, f64)>, String> = ops("500, 1, 1, 0, 0, 0\n");
+        assert!(unknown.unwrap_err().contains("cannot be told"));
+        let mixed = ops("500, 7, 0, 0\n1000, 7, 0, 4096\n").unwrap_err();
+        assert!(mixed.contains("a row of averages") && mixed.contains("line: 2"), "{mixed}");
+    }
+
+    #[test]
+    fn a_bad_first_row_and_a_sum_beyond_any_run_are_told_with_the_line() {
+        for (text, words) in [
+            ("100.5, 9, 0, 4096\n", "the time is no whole number"),
+            ("100, 9, 3, 4096\n", "the direction is not"),
+            (
+                "1, 500, 0, 4096, 0\n2, 4611686018427387903, 0, 4096, 0\n",
+                "no run has (path: a_clat.1.log.gz, line: 2",
+            ),
+        ] {
+            assert!(looks_like(text), "{text}");
+            let e = read(text, "a_clat.1.log.gz").err().expect("refused").to_string();
+            assert!(e.contains(words) && e.contains("line: "), "{text}: {e}");
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use taillight_core::{LatencyKind, OpKind, Result};
+use taillight_core::{Error, LatencyKind, OpKind, Result};
 use taillight_rundir::histlog::{HistTag, OWN_COMMENT, decode};
 use taillight_rundir::origin::{
     ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload,
@@ -14,6 +14,8 @@ use super::own::MIXED_SPANS;
 use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of, ycsb};
 
 const VERSION: &str = "[Histogram log format version";
+/// What a packed `DoubleHistogram` begins with.
+const DOUBLES: &str = "DHIST";
 /// Before the name of the operation in YCSB's logs.
 const YCSB: &str = "[Logging for: ";
 /// Different bins of one log at most: five digits over all of u64 have fewer.
@@ -93,6 +95,11 @@ impl LogSums {
         let (Some(start), Some(length)) = (time(start), time(length)) else {
             return Err("the time is no number of seconds");
         };
+        if packed.trim().starts_with(DOUBLES) {
+            return Err(
+                "a histogram of fractions (DoubleHistogram) is not read: let its writer record whole numbers",
+            );
+        }
         let Some(histogram) = decode(packed.trim()) else {
             return Err("the histogram is damaged or cut short");
         };
@@ -177,7 +184,14 @@ impl LogSums {
             if of == kind {
                 let span = self.spans.get(&(workload.clone(), op, of)).copied().unwrap_or_default();
                 let seconds = (span.1 - span.0).max(0.0);
-                workloads.entry(workload).or_default().insert(op, imported(bins, ns, seconds));
+                workloads.entry(workload).or_default().insert(
+                    op,
+                    imported(bins, ns, seconds).ok_or_else(|| {
+                        Error::corrupt("a latency that no run has, in this unit")
+                            .with("path", source.file)
+                            .hint("look at --unit, and for a number that is damaged")
+                    })?,
+                );
             }
         }
         let workload = |(name, ops)| ForeignWorkload {
@@ -210,19 +224,37 @@ impl LogSums {
     }
 }
 
-fn imported(bins: BTreeMap<(u64, u64), u64>, ns: u64, seconds: f64) -> ImportedOp {
-    let bin = |((lo, hi), count): ((u64, u64), u64)| ImportedBin {
-        lo_ns: lo.saturating_mul(ns),
-        hi_ns: hi.saturating_add(1).saturating_mul(ns).saturating_sub(1),
-        count,
+/// None for a latency that is beyond what a count of ns holds.
+fn imported(bins: BTreeMap<(u64, u64), u64>, ns: u64, seconds: f64) -> Option<ImportedOp> {
+    let bin = |((lo, hi), count): ((u64, u64), u64)| {
+        let hi_ns = hi.checked_add(1)?.checked_mul(ns)? - 1;
+        Some(ImportedBin { lo_ns: lo.checked_mul(ns)?, hi_ns, count })
     };
-    let bins: Vec<ImportedBin> = bins.into_iter().map(bin).collect();
-    let latency = ImportedLatency::from_bins(bins);
-    ImportedOp {
+    let bins: Option<Vec<ImportedBin>> = bins.into_iter().map(bin).collect();
+    let latency = ImportedLatency::from_bins(bins?);
+    Some(ImportedOp {
         count: latency.count,
         duration_ns: (seconds * 1e9) as u64,
         iops: if seconds > 0.0 { latency.count as f64 / seconds } else { 0.0 },
         latency,
         ..ImportedOp::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_beyond_what_is_counted_are_none() {
+        let of = |hi, ns| imported(BTreeMap::from([((hi - 1, hi), 1)]), ns, 1.0);
+        assert_eq!(of(7, 1_000).unwrap().latency.max_ns, Some(7_999));
+        assert!(of(u64::MAX, 1).is_none() && of(u64::MAX / 1_000, 1_000).is_none());
+    }
+
+    #[test]
+    fn a_histogram_of_fractions_is_named() {
+        let why = LogSums::default().interval("0,1,1,DHISTwAA").unwrap_err();
+        assert!(why.contains("DoubleHistogram"), "{why}");
     }
 }

@@ -1,5 +1,6 @@
 //! Results of other tools, read into what a run directory has: each figure with what the tool really knows.
 
+mod agree;
 mod db_bench;
 mod every_io;
 mod fio;
@@ -27,8 +28,9 @@ use taillight_rundir::origin::{
     write_imported,
 };
 
+use agree::{LAST_NS, agree};
 pub use every_io::ForeignRows;
-pub use source::{ResultSource, ResultUnit, unreadable};
+pub use source::{ResultSource, ResultUnit, is_wide, unreadable};
 pub use unpacked::unpacked;
 
 /// A result of another tool as a run directory has it.
@@ -62,6 +64,8 @@ pub struct ResultFormat {
     pub about: &'static str,
     /// Whether a file that begins so is of this format; its name says nothing.
     pub looks_like: fn(&str) -> bool,
+    /// Words that tell it wherever they stand: other programs may print before it.
+    anywhere: bool,
     /// A result to a run. Errors: `Corrupt`, with the place, for a damaged or empty result; `Usage` where the user has
     /// to say what is not in it.
     pub read: fn(&mut ResultSource<'_>) -> Result<ForeignRun>,
@@ -69,12 +73,12 @@ pub struct ResultFormat {
 
 /// Every format, one line each.
 pub const RESULTS: &[ResultFormat] = &[
-    format("JSON or JSON+ of fio 3", fio::looks_like, fio::read),
-    format("text or JSON of YCSB", ycsb::looks_like, ycsb::read),
-    format("raw data of YCSB", ycsb::looks_raw, ycsb::read_raw),
+    within("JSON or JSON+ of fio 3", fio::looks_like, fio::read),
+    within("text or JSON of YCSB", ycsb::looks_like, ycsb::read),
+    within("raw data of YCSB", ycsb::looks_raw, ycsb::read_raw),
     format("log of HdrHistogram", hdr_log::looks_like, hdr_log::read),
-    format("text of HdrHistogram, output of wrk2 --latency", hgrm::looks_like, hgrm::read),
-    format("output of db_bench", db_bench::looks_like, db_bench::read),
+    within("text of HdrHistogram, output of wrk2 --latency", hgrm::looks_like, hgrm::read),
+    within("output of db_bench", db_bench::looks_like, db_bench::read),
     format("CSV of SBK", sbk_csv::looks_like, sbk_csv::read),
     format("requests of warp --full", warp::looks_like_table, warp::read_table),
     format("JSON of warp", warp::looks_like_aggregates, warp::read_aggregates),
@@ -90,7 +94,16 @@ const fn format(
     looks_like: fn(&str) -> bool,
     read: fn(&mut ResultSource<'_>) -> Result<ForeignRun>,
 ) -> ResultFormat {
-    ResultFormat { about, looks_like, read }
+    ResultFormat { about, looks_like, anywhere: false, read }
+}
+
+/// A format that is recognised behind any text.
+const fn within(
+    about: &'static str,
+    looks_like: fn(&str) -> bool,
+    read: fn(&mut ResultSource<'_>) -> Result<ForeignRun>,
+) -> ResultFormat {
+    ResultFormat { anywhere: true, ..format(about, looks_like, read) }
 }
 
 /// Bytes of a file that are enough to know its format.
@@ -100,6 +113,11 @@ pub const HEAD: usize = 64 << 10;
 pub fn detect(head: &str) -> Option<&'static ResultFormat> {
     let head = head.trim_start_matches(source::BOM);
     RESULTS.iter().find(|format| (format.looks_like)(head))
+}
+
+/// The format of the result in a text of which another program printed the beginning, by a part of it; as [`detect`].
+pub fn detect_within(part: &str) -> Option<&'static ResultFormat> {
+    RESULTS.iter().find(|format| format.anywhere && (format.looks_like)(part))
 }
 
 /// A workload as far as the result tells what was asked.
@@ -146,25 +164,12 @@ struct ForeignResult {
     rows: Option<ForeignRows>,
 }
 
-/// The last moment, in ns, that a result may name: half of what a stamp holds, so that what begins at it does, too.
-const LAST_NS: i64 = i64::MAX / 2;
-/// Operations that a figure tells apart.
-const MOST_OPERATIONS: u64 = 1 << 53;
-
 impl ForeignResult {
-    /// The run of it. Errors: `Corrupt` where it has no operation.
-    fn run(self, from: &ResultSource<'_>) -> Result<ForeignRun> {
+    /// The run of it. Errors: `Corrupt` where it has no operation, or figures that no run has.
+    fn run(mut self, from: &ResultSource<'_>) -> Result<ForeignRun> {
+        agree(&mut self.workloads).map_err(|e| e.with("path", from.file))?;
         let ops = || self.workloads.iter().flat_map(|w| w.figures.ops.values());
-        let ios = ops().fold(0u64, |sum, op| sum.saturating_add(op.count));
-        if ios > MOST_OPERATIONS {
-            let what = "the result counts more operations than any run does";
-            let e = Error::corrupt(what).with("path", from.file).with("operations", ios);
-            return Err(e.hint("look for a number that is damaged"));
-        }
-        if let Some(what) = ops().find_map(beyond) {
-            let e = Error::corrupt(format!("{what} that no run has")).with("path", from.file);
-            return Err(e.hint("look for a number that is damaged"));
-        }
+        let ios = ops().map(|op| op.count).sum();
         let says = |op: &ImportedOp| op.count > 0 || op.iops > 0.0 || op.bytes_per_s > 0.0;
         if !ops().any(|op| says(op) || op.latency.mean_ns.is_some()) {
             return Err(Error::corrupt(format!("the result of {} has no operation", self.tool))
@@ -281,20 +286,6 @@ fn workload(w: &ForeignWorkload) -> serde_json::Value {
     })
 }
 
-/// A figure that is no number, below zero or beyond any run.
-fn beyond(op: &ImportedOp) -> Option<&'static str> {
-    let good = |v: f64| v.is_finite() && v >= 0.0;
-    if !good(op.iops) || !good(op.bytes_per_s) {
-        return Some("a rate");
-    }
-    let it = &op.latency;
-    let whole = [it.min_ns, it.max_ns].into_iter().flatten();
-    let whole = whole.chain(it.percentiles.iter().map(|p| p.ns));
-    let far = whole.chain(it.bins.iter().map(|bin| bin.hi_ns)).any(|ns| ns > LAST_NS as u64);
-    let known = [it.mean_ns, it.stddev_ns].into_iter().flatten().all(good);
-    (far || !known).then_some("a latency")
-}
-
 fn fidelity(latency: &ImportedLatency) -> Fidelity {
     match (latency.bins.is_empty(), latency.percentiles.is_empty()) {
         (false, _) => Fidelity::Bins,
@@ -303,8 +294,13 @@ fn fidelity(latency: &ImportedLatency) -> Fidelity {
     }
 }
 
+/// The name of a file before it was packed.
+fn unpacked_name(file: &str) -> &str {
+    [".gz", ".zst"].iter().find_map(|end| file.strip_suffix(end)).unwrap_or(file)
+}
+
 /// The name of the run of a file: that of the file without its ending.
 fn name_of(file: &str) -> String {
-    let stem = Path::new(file).file_stem();
+    let stem = Path::new(unpacked_name(file)).file_stem();
     crate::name_of_run(&stem.unwrap_or_default().to_string_lossy(), 100)
 }

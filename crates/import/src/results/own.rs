@@ -81,8 +81,7 @@ pub fn read_ios(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         let most = workers.entry(workload).or_default();
         *most = (*most).max(worker);
         scheduled.insert(record.intended.is_some());
-        every.add((workload, worker), record);
-        Ok(())
+        every.add((workload, worker), record)
     })?;
     let mut found = foreign(source, &scheduled);
     found.workloads = (0..)
@@ -118,7 +117,7 @@ fn ios(source: &mut ResultSource<'_>, each: &mut IoSink<'_>) -> Result<()> {
         let (owner, record) = io(&fields).ok_or_else(|| {
             source.damaged("no row of I/Os of Taillight, or times beyond any run")
         })?;
-        each(owner, &record)?;
+        each(owner, &record).map_err(|e| source.placed(e))?;
     }
     Ok(())
 }

@@ -10,8 +10,19 @@ use taillight_core::{Error, Result};
 const LONGEST_LINE: u64 = 8 << 20;
 /// What programs of Windows put before a text.
 pub const BOM: &str = "\u{feff}";
+/// What a text of two bytes a character begins with.
+const WIDE: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 /// Longest result that is read as a whole, bytes.
 const LARGEST: u64 = 1 << 30;
+/// Longest JSON of those that have but one, bytes.
+const LARGEST_JSON: usize = 256 << 20;
+
+const UTF16: &str = "the file is UTF-16: save it as UTF-8";
+
+/// Whether a text has two bytes a character, as some programs of Windows write.
+pub fn is_wide(begin: &[u8]) -> bool {
+    WIDE.iter().any(|mark| begin.starts_with(mark))
+}
 
 /// Unit of the values of a result, where the result itself does not tell: `--unit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +103,9 @@ impl<'a> ResultSource<'a> {
         if self.held.len() as u64 == LONGEST_LINE && self.held.last() != Some(&b'\n') {
             return Err(self.damaged("the line is too long").with("bytes at most", LONGEST_LINE));
         }
+        if self.line == 1 && is_wide(&self.held) {
+            return Err(self.damaged(UTF16));
+        }
         match std::str::from_utf8(&self.held) {
             Ok(text) => Ok(Some(text.trim())),
             Err(e) => Err(self.damaged("the line is not text").source(e)),
@@ -117,6 +131,9 @@ impl<'a> ResultSource<'a> {
                 .with("bytes at most", LARGEST));
         }
         read.map_err(|e| self.unreadable(e))?;
+        if is_wide(&bytes) {
+            return Err(Error::corrupt(UTF16).with("path", self.file));
+        }
         String::from_utf8(bytes)
             .map_err(|e| Error::corrupt("the result is not text").with("path", self.file).source(e))
     }
@@ -126,9 +143,14 @@ impl<'a> ResultSource<'a> {
         self.held.last().is_none_or(|last| *last == b'\n')
     }
 
+    /// An error with the place of the line read last.
+    pub fn placed(&self, e: Error) -> Error {
+        e.with("path", self.file).with("line", self.line)
+    }
+
     /// What is wrong with the line read last.
     pub fn damaged(&self, why: impl Display) -> Error {
-        Error::corrupt(why.to_string()).with("path", self.file).with("line", self.line)
+        self.placed(Error::corrupt(why.to_string()))
     }
 
     /// The result ends too early.
@@ -150,6 +172,11 @@ impl<'a> ResultSource<'a> {
         while let Some(line) = self.next_line()? {
             text.push_str(line);
             text.push('\n');
+            if text.len() > LARGEST_JSON {
+                return Err(self
+                    .damaged("the JSON is too long")
+                    .with("bytes at most", LARGEST_JSON));
+            }
         }
         serde_json::from_str(&text).map_err(|e| self.bad_json(what, e))
     }

@@ -80,8 +80,8 @@ pub fn read_table(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         let first_ns = *facts.first_ns.get_or_insert(row.start_ns);
         facts.most_objects = facts.most_objects.max(row.objects);
         let worker = facts.workers.of(&row, source)?;
-        every.add((0, worker), &row.record(op, first_ns, source)?);
-        Ok(())
+        let record = row.record(op, first_ns, source)?;
+        every.add((0, worker), &record).map_err(|e| source.placed(e))
     })?;
     let first_ns = facts.first_ns.unwrap_or(0);
     let spans = "from the begin of the request, behind warp's own limiter, to its last byte";

@@ -17,7 +17,10 @@ use super::{
 
 /// Before the name of an operation whose latencies begin when the schedule wanted it.
 pub const INTENDED: &str = "Intended-";
-const FAILED: &str = "-FAILED";
+/// Before names where two kinds of measurement are kept (`measurementtype=hdrhistogram+raw`).
+const KEPT: [&str; 3] = ["Hdr", "Bucket", "Raw"];
+/// What YCSB measures that is no load.
+const CLEANUP: &str = "CLEANUP";
 /// In the header of raw data.
 const RAW: &str = " latency raw data: op, timestamp(ms), latency(us)";
 const OVERALL: &str = "OVERALL";
@@ -34,6 +37,34 @@ pub fn operation(name: &str) -> Option<OpKind> {
         "READ-MODIFY-WRITE" => OpKind::Rmw,
         _ => return None,
     })
+}
+
+/// What a name of YCSB's says.
+#[derive(Clone, Copy)]
+struct OpName {
+    op: OpKind,
+    /// Of [`KEPT`], where there are several.
+    kept: &'static str,
+    intended: bool,
+    failed: bool,
+}
+
+impl OpName {
+    /// `HdrIntended-READ-FAILED`; with `reportlatencyforeacherror` failed ones have the name of the error. None for what
+    /// is no load.
+    fn of(name: &str) -> Option<OpName> {
+        let kept = KEPT.into_iter().find(|kept| name.starts_with(kept)).unwrap_or_default();
+        let name = name.strip_prefix(kept).unwrap_or(name);
+        let (name, intended) = match name.strip_prefix(INTENDED) {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let (op, failed) = match operation(name) {
+            Some(op) => (op, false),
+            None => (operation(name.rsplit_once('-')?.0)?, true),
+        };
+        Some(OpName { op, kept, intended, failed })
+    }
 }
 
 pub fn looks_like(head: &str) -> bool {
@@ -68,10 +99,12 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     while let Some(line) = source.next_line()? {
         if json.is_empty() && !line.starts_with('{') && !line.starts_with("[ {") {
             let line = line.to_owned();
+            if !source.ended() && line.starts_with('[') {
+                return Err(source.cut("the last line has no end"));
+            }
             match measurement(&line) {
                 None => {}
-                Some(_) if !source.ended() => return Err(source.cut("the last line has no end")),
-                Some(Some(found)) => put(&mut all, found),
+                Some(Some(found)) => put(&mut all, found).map_err(|why| source.damaged(why))?,
                 Some(None) => return Err(source.damaged("a measurement of YCSB that is no number")),
             }
             continue;
@@ -82,11 +115,13 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             return Err(source.damaged("the JSON is too long"));
         }
     }
-    from_json(&json, source)?.into_iter().for_each(|found| put(&mut all, found));
+    for found in from_json(&json, source)? {
+        put(&mut all, found).map_err(|why| source.damaged(why))?;
+    }
     let Some(ms) = all.get(OVERALL).and_then(|of| of.values.get(RUN_TIME)).copied() else {
         return Err(source.cut("there is no [OVERALL], RunTime(ms)"));
     };
-    run(&all, ms.max(1.0), source)
+    run(&all, ms, source)
 }
 
 /// Longest JSON of measurements, bytes.
@@ -118,13 +153,25 @@ fn from_json(json: &str, source: &ResultSource<'_>) -> Result<Vec<Measurement>> 
     each.map(|found| found.map_err(damaged)).collect()
 }
 
-fn put(all: &mut BTreeMap<String, OpMeasurements>, found: Measurement) {
+/// Errors: a figure below zero of an operation, and a run that took no time.
+fn put(
+    all: &mut BTreeMap<String, OpMeasurements>,
+    found: Measurement,
+) -> std::result::Result<(), &'static str> {
+    if found.metric == OVERALL && found.measurement == RUN_TIME && found.value <= 0.0 {
+        return Err("the run took no time");
+    }
+    // Those of garbage collectors are -1 where Java does not know them.
+    if found.value < 0.0 && OpName::of(&found.metric).is_some() {
+        return Err("a measurement of YCSB below zero");
+    }
     let of = all.entry(found.metric).or_default();
     let numbered = found.measurement.trim_start_matches('>').parse::<u64>();
     match numbered {
         Ok(at) => of.numbered.push((at, found.value)),
         Err(_) => drop(of.values.insert(found.measurement, found.value)),
     }
+    Ok(())
 }
 
 fn run(
@@ -134,24 +181,21 @@ fn run(
 ) -> Result<ForeignRun> {
     let mut notes = Vec::new();
     let seconds = ms / 1e3;
+    let named: Vec<(OpName, &String, &OpMeasurements)> =
+        all.iter().filter_map(|(name, of)| Some((OpName::of(name)?, name, of))).collect();
     // Where both are measured, the latencies that count a stall are those from the intended begin.
-    let intended = all.keys().any(|name| name.starts_with(INTENDED));
+    let intended = named.iter().any(|(name, ..)| name.intended);
+    // Of two kinds of measurement one counts: histograms before counts by ms.
+    let kept = KEPT.into_iter().find(|kept| named.iter().any(|(name, ..)| name.kept == *kept));
     let mut ops: BTreeMap<OpKind, ImportedOp> = BTreeMap::new();
-    for (name, of) in all {
-        let plain = match (intended, name.strip_prefix(INTENDED)) {
-            (true, Some(plain)) => plain,
-            (true, None) => continue,
-            (false, _) => name,
-        };
-        let (plain, failed) = match plain.strip_suffix(FAILED) {
-            Some(plain) => (plain, true),
-            None => (plain, false),
-        };
-        let Some(op) = operation(plain) else { continue };
-        let it = imported(of, &mut notes, plain);
-        let known = ops.entry(op).or_default();
+    for (name, text, of) in named {
+        if name.intended != intended || kept.is_some_and(|kept| name.kept != kept) {
+            continue;
+        }
+        let it = imported(of, &mut notes, text);
+        let known = ops.entry(name.op).or_default();
         known.count = known.count.saturating_add(it.count);
-        match failed {
+        match name.failed {
             true => known.errors = known.errors.saturating_add(it.count),
             false => known.latency = it,
         }
@@ -191,8 +235,8 @@ fn foreign(
 
 fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> ImportedLatency {
     let value = |name: &str| of.values.get(name).copied();
-    let us = |name| value(name).map(|us| (us.max(0.0) * 1e3) as u64);
-    let count = value("Operations").or(value("Total Operations")).unwrap_or(0.0).max(0.0) as u64;
+    let us = |name| value(name).map(|us| (us * 1e3) as u64);
+    let count = value("Operations").or(value("Total Operations")).unwrap_or(0.0) as u64;
     let mut percentiles: Vec<(f64, ImportedPercentile)> = Vec::new();
     for (measured, us) in &of.values {
         let p = match measured.strip_suffix("PercentileLatency(us)") {
@@ -203,7 +247,7 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
             },
         };
         let Ok(order) = p.parse::<f64>() else { continue };
-        let given = ImportedPercentile { p: p.to_owned(), ns: (us.max(0.0) * 1e3) as u64 };
+        let given = ImportedPercentile { p: p.to_owned(), ns: (us * 1e3) as u64 };
         percentiles.push((order, given));
     }
     percentiles.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -234,7 +278,7 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
         min_ns: us("MinLatency(us)").or(us("Min")),
         max_ns: us("MaxLatency(us)").or(us("Max")),
         mean_ns: value("AverageLatency(us)").or(value("Average")).map(|us| us * 1e3),
-        stddev_ns: value("LatencyVariance(us)").map(|us2| us2.max(0.0).sqrt() * 1e3),
+        stddev_ns: value("LatencyVariance(us)").map(|us2| us2.sqrt() * 1e3),
         percentiles: percentiles.into_iter().map(|(_, p)| p).collect(),
         bins,
         // Only its own histogram, which counts by ms, has a variance.
@@ -250,23 +294,34 @@ fn bin(ms: u64, count: f64) -> ImportedBin {
 
 pub fn read_raw(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Us)?;
-    let mut every = EveryIo::default();
+    // Rows from the begin of the call, and those from the intended one; which there are is known in the end.
+    let mut each: [EveryIo; 2] = Default::default();
     // Stamps are ms since the epoch; those of a run begin with the first row.
     let mut first_ms = None;
     raw_rows(source, &mut |row| {
         let from = *first_ms.get_or_insert(row.time_ms);
-        every.add((0, row.op as u16), &row.record(from));
-        Ok(())
+        each[usize::from(row.name.intended)].add((0, row.name.op as u16), &row.record(from))
     })?;
+    let intended = each[1].any();
+    let [plain, scheduled] = each;
+    let every = if intended { scheduled } else { plain };
     let from = first_ms.unwrap_or(0);
     let ended_ns = from.saturating_mul(1_000_000).saturating_add(every.span().1 - BASE_NS);
     let ops = every.ops(0);
     let notes = vec!["which thread made an operation is not in the file".into()];
-    let spans = "from the begin of the call, in whole us; when it ended is known to the ms";
+    let spans = match intended {
+        true => {
+            "from the time that the schedule wanted, in whole us; when it ended is known to the ms"
+        }
+        false => "from the begin of the call, in whole us; when it ended is known to the ms",
+    };
     let mut found = foreign(source, spans, ops, ended_ns, notes);
     found.rows = every.any().then(|| {
         every.rows(Box::new(move |source, sink| {
-            raw_rows(source, &mut |row| sink((0, row.op as u16), &row.record(from)))
+            raw_rows(source, &mut |row| match row.name.intended == intended {
+                true => sink((0, row.name.op as u16), &row.record(from)),
+                false => Ok(()),
+            })
         }))
     });
     found.run(source)
@@ -275,8 +330,7 @@ pub fn read_raw(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
 /// One operation.
 #[derive(Clone, Copy)]
 struct RawRow {
-    op: OpKind,
-    failed: bool,
+    name: OpName,
     /// Of the completion, ms since the epoch.
     time_ms: i64,
     us: i64,
@@ -287,10 +341,10 @@ impl RawRow {
         let since = self.time_ms.saturating_sub(from_ms).saturating_mul(1_000_000);
         let complete = BASE_NS.saturating_add(since);
         Record {
-            op: self.op,
+            op: self.name.op,
             submit: Stamp(complete.saturating_sub(self.us.saturating_mul(1_000))),
             complete: Stamp(complete),
-            status: if self.failed { Status::STORE } else { Status::OK },
+            status: if self.name.failed { Status::STORE } else { Status::OK },
             ..Record::default()
         }
     }
@@ -320,14 +374,14 @@ fn raw_rows(
         if !source.ended() {
             return Err(source.cut("the last row has no end"));
         }
-        let row = raw_row(&line).map_err(|why| source.damaged(why))?;
-        row.map_or(Ok(()), &mut *each)?;
+        let row = raw_row(&line, &headers).map_err(|why| source.damaged(why))?;
+        row.map_or(Ok(()), &mut *each).map_err(|e| source.placed(e))?;
     }
     Ok(())
 }
 
 /// `READ,1700000000123,456`; none for what is no load.
-fn raw_row(line: &str) -> std::result::Result<Option<RawRow>, &'static str> {
+fn raw_row(line: &str, headers: &[String]) -> std::result::Result<Option<RawRow>, &'static str> {
     const BAD: &str = "no row of YCSB's raw data";
     let fields: Vec<&str> = line.split(',').collect();
     let [name, time, us] = fields.as_slice() else { return Err(BAD) };
@@ -336,10 +390,72 @@ fn raw_row(line: &str) -> std::result::Result<Option<RawRow>, &'static str> {
     if time_ms > LAST_NS / 1_000_000 || us > LAST_NS / 1_000 {
         return Err("a time beyond any run");
     }
-    let (plain, failed) = match name.strip_suffix(FAILED) {
-        Some(plain) => (plain, true),
-        None => (*name, false),
-    };
-    let plain = plain.strip_prefix(INTENDED).unwrap_or(plain);
-    Ok(operation(plain).map(|op| RawRow { op, failed, time_ms, us }))
+    match OpName::of(name) {
+        None if name.ends_with(CLEANUP) || headers.iter().any(|of| of == name) => Ok(None),
+        None => Err("the row is of no operation of YCSB"),
+        Some(name) => Ok(Some(RawRow { name, time_ms, us })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Reader = fn(&mut ResultSource<'_>) -> Result<ForeignRun>;
+
+    fn read_as(reader: Reader, text: &str) -> std::result::Result<ForeignRun, String> {
+        let mut source = ResultSource::new("a.txt", String::new(), Box::new(text.as_bytes()));
+        reader(&mut source).map_err(|e| e.to_string())
+    }
+
+    /// Operations and failed ones of each kind.
+    fn counts(run: &ForeignRun) -> Vec<(OpKind, u64, u64)> {
+        let ops = run.figures.workloads.iter().flat_map(|w| &w.ops);
+        ops.map(|(op, it)| (*op, it.count, it.errors)).collect()
+    }
+
+    const TEXT: &str = "[OVERALL], RunTime(ms), 59\n[TOTAL_GCs], Count, -1\n[READ], Operations, 4130\n\
+        [READ], MinLatency(us), 0\n[READ], MaxLatency(us), 1007\n[READ], 99thPercentileLatency(us), 7\n\
+        [READ-NOT_FOUND], Operations, 471\n[READ-FAILED], Operations, 162\n\
+        [READ-MODIFY-WRITE], Operations, 5\n[READ-MODIFY-WRITE-ERROR], Operations, 2\n";
+
+    #[test]
+    fn failed_operations_have_the_name_of_their_error_or_none() {
+        let run = read_as(read, TEXT).unwrap();
+        assert_eq!(counts(&run), [(OpKind::Get, 4763, 633), (OpKind::Rmw, 7, 2)]);
+        let both = TEXT.replace("[READ", "[HdrREAD") + &TEXT[27..].replace("[READ", "[BucketREAD");
+        assert_eq!(counts(&read_as(read, &both).unwrap()), counts(&run));
+    }
+
+    #[test]
+    fn what_is_below_zero_or_cut_short_is_refused() {
+        for (from, to, words) in [
+            ("(us), 7", "(us), -7", "below zero (path: a.txt, line: 6"),
+            ("Operations, 471", "Operations, -471", "below zero"),
+            ("(ms), 59", "(ms), 0", "took no time"),
+            ("(ms), 59", "(ms), -59", "took no time"),
+            ("-ERROR], Operations, 2\n", "-ERR", "cut short"),
+            ("(us), 1007", "(us), 3", "not between the least"),
+        ] {
+            let error = read_as(read, &TEXT.replace(from, to)).err().expect("refused");
+            assert!(error.contains(words), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn raw_rows_of_both_begins_count_once_and_damaged_names_do_not_vanish() {
+        let rows =
+            |name: &str| format!("{name}{RAW}\n{name},1700000000123,456\n{name},1700000000124,9\n");
+        let both =
+            [rows("READ"), rows("Intended-READ"), rows("Intended-READ-NOT_FOUND"), rows("CLEANUP")];
+        let run = read_as(read_raw, &both.concat()).unwrap();
+        assert_eq!(counts(&run), [(OpKind::Get, 4, 2)]);
+        assert!(run.manifest.origin.imported().unwrap().is_scheduled());
+        let run = read_as(read_raw, &(rows("RawREAD") + &rows("RawREAD-ERROR"))).unwrap();
+        assert_eq!(counts(&run), [(OpKind::Get, 4, 2)]);
+        assert!(!run.manifest.origin.imported().unwrap().is_scheduled());
+        let bad = rows("READ").replace("READ,1700000000124", "RXAD,1700000000124");
+        let error = read_as(read_raw, &bad).err().expect("refused");
+        assert!(error.contains("no operation of YCSB") && error.contains("line: 3"), "{error}");
+    }
 }

@@ -7,12 +7,17 @@ use std::path::{Path, PathBuf};
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_engine::trace::TraceFile;
-use taillight_import::results::{self, HEAD, ResultFormat, ResultSource, ResultUnit};
+use taillight_import::results::{self, ForeignRun, HEAD, ResultFormat, ResultSource, ResultUnit};
 use taillight_report::ReportOptions;
-use taillight_rundir::{RunDir, check_is_dir, sums};
+use taillight_rundir::{RunDir, check_is_dir, names, sums};
 use taillight_suite::runner::DEFAULT_PARENT;
 
 use crate::{output, trace};
+
+/// Longest text before a result that is looked through, bytes.
+const MOST_BEFORE: usize = 64 << 20;
+/// Longer than the words by which a result is known, bytes.
+const LONGEST_WORDS: usize = 1 << 10;
 
 /// The run directory that `path` names: itself, or the one that a result of another tool is made into. Errors: `Usage`
 /// for what is neither, and for a damaged result; `Unavailable` for nothing.
@@ -37,11 +42,10 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
             Err(_) if std::fs::metadata(file).is_ok_and(|it| it.len() == 0) => {
                 Error::usage("the file is empty").with("path", file.display())
             }
-            Err(e) => {
-                let known: Vec<&str> = results::RESULTS.iter().map(|f| f.about).collect();
-                let known = known.join(", ");
-                e.hint(format!("name a run directory, or a result of another tool: {known}"))
-            }
+            Err(e) if !file.is_file() => e.hint(known()),
+            Err(_) => Error::usage("the file is no result of a tool that Taillight reads")
+                .with("path", file.display())
+                .hint(known()),
             Ok(()) => Error::usage("this is a run directory already").with("path", file.display()),
         });
     };
@@ -49,19 +53,28 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
     let source = || Ok(ResultSource::new(&name, crc32.clone(), opened(file)?).in_unit(unit));
     let run = (format.read)(&mut source()?).map_err(as_usage)?;
     run.notes.iter().for_each(|note| output::note(&format!("{}: {note}", in_line(file.display()))));
-    let own = || format!("{DEFAULT_PARENT}/{}-{}", run.manifest.plan.run.name, run.manifest.run_id);
-    let dir = to.map_or_else(|| PathBuf::from(own()), Path::to_owned);
-    let same = |there: &RunDir| {
-        there.manifest().run_id == run.manifest.run_id
-            && there.manifest().origin == run.manifest.origin
-    };
-    if to.is_none() && RunDir::open(&dir).is_ok_and(|there| same(&there)) {
+    let (name_of, id) = (&run.manifest.plan.run.name, run.manifest.run_id.clone());
+    let kept = PathBuf::from(format!("{DEFAULT_PARENT}/{name_of}-{id}"));
+    let dir = to.map_or(kept, Path::to_owned);
+    // The same content is the same run, whatever its file is called.
+    let same = || RunDir::open(&dir).is_ok_and(|there| there.manifest().run_id == id);
+    let whole = || same() && dir.join(names::SUMMARY).is_file();
+    if to.is_none() && whole() {
         return Ok(dir);
     }
     let origin = run.manifest.origin.clone();
-    run.write(&dir, source)?;
-    let options = ReportOptions::default();
-    taillight_report::make(std::slice::from_ref(&dir), &options, &mut |_| true)?;
+    match to {
+        Some(to) => made(run, to, source)?,
+        None => {
+            // Made beside it: who looks, or imports the same at this moment, finds it whole or not at all.
+            let part = dir.with_file_name(format!(".{id}-{}.part", std::process::id()));
+            let done = made(run, &part, source).and_then(|()| placed(&part, &dir, same(), &whole));
+            if let Err(e) = done {
+                drop(std::fs::remove_dir_all(&part));
+                return Err(e);
+            }
+        }
+    }
     if let Some(source) = origin.imported() {
         let of = taillight_report::tool_words(source);
         output::note(&format!(
@@ -73,6 +86,50 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
     Ok(dir)
 }
 
+/// What may be named.
+fn known() -> String {
+    let known: Vec<&str> = results::RESULTS.iter().map(|f| f.about).collect();
+    format!(
+        "name a run directory, or a result of another tool: {}; a trace of I/Os is for `taillight trace FILE`",
+        known.join(", ")
+    )
+}
+
+/// Makes the run directory of a result, with its report.
+fn made<'a>(
+    run: ForeignRun,
+    dir: &Path,
+    source: impl FnOnce() -> Result<ResultSource<'a>>,
+) -> Result<()> {
+    run.write(dir, source)?;
+    taillight_report::make(
+        std::slice::from_ref(&dir.to_owned()),
+        &ReportOptions::default(),
+        &mut |_| true,
+    )
+    .map(drop)
+}
+
+/// Moves a run that is whole to its place. `broken`: an import of it was interrupted there. Errors: `Unavailable` for a
+/// place that is in use.
+fn placed(part: &Path, dir: &Path, broken: bool, whole: &dyn Fn() -> bool) -> Result<()> {
+    if broken {
+        // Another import may do the same.
+        drop(std::fs::remove_dir_all(dir));
+    }
+    match std::fs::rename(part, dir) {
+        Ok(()) => Ok(()),
+        Err(_) if whole() => {
+            drop(std::fs::remove_dir_all(part));
+            Ok(())
+        }
+        Err(e) => Err(Error::unavailable("the result cannot be kept as a run: its directory is in use")
+            .with("path", dir.display())
+            .hint("move that directory away, or keep the result elsewhere: taillight import RESULT --as-run DIR")
+            .source(e)),
+    }
+}
+
 /// Whether a file begins as a result of another tool.
 pub fn is_result(file: &Path) -> bool {
     format_of(file).is_ok_and(|format| format.is_some())
@@ -81,9 +138,31 @@ pub fn is_result(file: &Path) -> bool {
 /// The format of a file by how it begins.
 fn format_of(file: &Path) -> Result<Option<&'static ResultFormat>> {
     let mut head = Vec::new();
-    let read = opened(file)?.take(HEAD as u64).read_to_end(&mut head);
-    read.map_err(|e| results::unreadable(file.display(), e))?;
-    Ok(results::detect(&String::from_utf8_lossy(&head)))
+    let mut input = opened(file)?;
+    let mut more = |to: &mut Vec<u8>| {
+        let read = input.by_ref().take(HEAD as u64).read_to_end(to);
+        read.map_err(|e| results::unreadable(file.display(), e))
+    };
+    let full = more(&mut head)? == HEAD;
+    if results::is_wide(&head) {
+        return Err(Error::usage("the file is UTF-16")
+            .with("path", file.display())
+            .hint("save it as UTF-8"));
+    }
+    let found = results::detect(&String::from_utf8_lossy(&head));
+    if found.is_some() || !full || head.contains(&0) {
+        return Ok(found);
+    }
+    // What another program printed before it may be long. Words may stand across two parts.
+    for _ in 0..MOST_BEFORE / HEAD {
+        head.drain(..head.len().saturating_sub(LONGEST_WORDS));
+        let read = more(&mut head)?;
+        let found = results::detect_within(&String::from_utf8_lossy(&head));
+        if found.is_some() || read == 0 {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// Errors: `Usage` for what is no regular file: a pipe would wait for a writer.

@@ -120,8 +120,10 @@ fn what_is_no_result_and_no_run_is_told() {
     assert!(pipe.expect("mkfifo").success());
     refused(at, "empty.json", "the file is empty");
     for file in ["brace.json", "zeros", "words.txt"] {
-        refused(at, file, "this is a file, no run directory");
+        refused(at, file, "the file is no result of a tool that Taillight reads");
     }
+    write("wide.json", &[0xff, 0xfe, b'{', 0, b'}', 0]);
+    refused(at, "wide.json", "UTF-16");
     for (line, words) in [
         ("report folder", "no manifest.json"),
         ("compare folder folder", "no run in it"),
@@ -179,4 +181,52 @@ fn text_around_a_result_and_other_ends_of_lines_are_none_of_it() {
         }
         assert!(counts.windows(2).all(|two| two[0] == two[1]), "{name}: {counts:?}");
     }
+}
+
+/// Runs that are kept beside others.
+fn kept(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    std::fs::read_dir(dir.join("taillight-runs"))?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// A second name of the same file was told as a directory that is in use, and so were imports at the same moment.
+#[test]
+fn the_same_content_is_one_run_whoever_imports_it_and_where_it_lies() {
+    let dir = scratch();
+    let at = dir.path();
+    // What another program prints before a result may be longer than what tells most formats.
+    let text = "line of another program\n".repeat(5_000) + &fio();
+    std::fs::create_dir(at.join("d")).expect("made");
+    for file in ["a.json", "d/a.json"] {
+        std::fs::write(at.join(file), &text).expect("written");
+    }
+    std::thread::scope(|scope| {
+        for file in ["a.json", "./a.json", "d/a.json"] {
+            scope.spawn(move || run_line(at, &format!("report {file}"), 0));
+        }
+    });
+    let all = kept(at).expect("runs");
+    let [one] = all.as_slice() else { panic!("{all:?}") };
+    // An import that was interrupted leaves no summary.
+    std::fs::remove_file(one.join("summary.json")).expect("removed");
+    run_line(at, "report a.json", 0);
+    assert!(one.join("summary.json").is_file() && kept(at).expect("runs").len() == 1);
+}
+
+/// Failed operations of a result were in its table alone, with exit code 0.
+#[test]
+fn failed_operations_of_a_result_are_told_and_contradictions_are_refused() {
+    let dir = scratch();
+    let ycsb = |p99: u64| {
+        format!(
+            "[OVERALL], RunTime(ms), 59\n[READ], Operations, 4130\n[READ], MaxLatency(us), 1007\n\
+             [READ], 99thPercentileLatency(us), {p99}\n[READ], 100thPercentileLatency(us), 1007\n\
+             [READ-NOT_FOUND], Operations, 471\n"
+        )
+    };
+    let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text);
+    write("bad.txt", ycsb(1_200)).expect("written");
+    refused(dir.path(), "bad.txt", "do not ascend");
+    write("good.txt", ycsb(7)).expect("written");
+    let (_, err) = run_line(dir.path(), "report good.txt", 6);
+    assert!(!err.contains("bug"), "{err}");
 }

@@ -72,12 +72,14 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
 fn throughput(summary: &Summary) -> String {
     let bytes = bandwidth(summary);
     let of_another = summary.origin.imported().is_some();
+    let rate = match format::rate(summary.totals.iops).as_str() {
+        "1" => "1 operation a second".to_owned(),
+        rate => format!("{rate} operations a second"),
+    };
     match (bytes, of_another && summary.totals.iops == 0.0) {
         (Some(bytes), true) => bytes,
-        (Some(bytes), false) => {
-            format!("{} operations a second ({bytes})", format::rate(summary.totals.iops))
-        }
-        (None, false) => format!("{} operations a second", format::rate(summary.totals.iops)),
+        (Some(bytes), false) => format!("{rate} ({bytes})"),
+        (None, false) => rate,
         (None, true) => {
             let mean = |(op, totals): (&OpKind, &Totals)| {
                 let mean = totals.latencies.main().mean_ns?;

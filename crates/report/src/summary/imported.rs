@@ -9,9 +9,10 @@ use taillight_rundir::latency::{
 use taillight_rundir::origin::{
     ImportedBin, ImportedFile, ImportedLatency, ImportedOp, ImportedWorkload,
 };
-use taillight_rundir::summary::{Summary, Totals, WorkloadSummary};
+use taillight_rundir::summary::{ErrorCount, Errors, Summary, Totals, WorkloadSummary};
 use taillight_stats::needed_one_sided;
 
+use crate::analyse::STATUS_UNKNOWN;
 use crate::analyse::latency::AskedPercentiles;
 
 /// Puts the tool's figures in the place of those that were made of I/Os.
@@ -29,35 +30,46 @@ pub fn apply(summary: &mut Summary, figures: &ImportedFile, asked: &AskedPercent
         ops: w.ops.iter().map(|(op, it)| (*op, totals(&[(0, it)], asked))).collect(),
     };
     summary.workloads = figures.workloads.iter().map(workload).collect();
+    summary.errors = errors(summary);
     // The factors are of a tool's own percentiles, not of latencies.
     summary.slc.clear();
 }
 
-/// Jobs that ran at the same time.
-#[derive(Default)]
-struct JobGroup {
-    /// That of the longest.
-    duration_ns: u64,
-    iops: f64,
-    bytes_per_s: f64,
+/// Failed I/Os: the tool tells how many, and not why.
+fn errors(summary: &Summary) -> Errors {
+    let failed = summary.ops.iter().filter(|(_, totals)| totals.errors > 0);
+    let kind = |(op, totals): (&OpKind, &Totals)| ErrorCount {
+        op: *op,
+        status: STATUS_UNKNOWN,
+        text: "failed; why is not in the result".to_owned(),
+        count: totals.errors,
+        first_ns: None,
+    };
+    let mut kinds: Vec<ErrorCount> = failed.map(kind).collect();
+    kinds.sort_by_key(|k| (std::cmp::Reverse(k.count), k.op));
+    Errors { count: summary.totals.errors, kinds }
 }
 
-/// Operations of several jobs: rates of one group add up, those of groups one after another are their mean over time.
+/// Operations of several jobs, over the time of all: jobs of one group ran at the same time, groups one after another.
+/// A job that ended before the longest of its group has its rate for as long as it ran.
 fn totals(of: &[(u32, &ImportedOp)], asked: &AskedPercentiles) -> Totals {
     let sum = |what: fn(&ImportedOp) -> u64| of.iter().map(|(_, it)| what(it)).sum();
-    let mut groups: BTreeMap<u32, JobGroup> = BTreeMap::new();
+    let mut longest: BTreeMap<u32, u64> = BTreeMap::new();
     for (group, it) in of {
-        let group = groups.entry(*group).or_default();
-        group.duration_ns = group.duration_ns.max(it.duration_ns);
-        group.iops += it.iops;
-        group.bytes_per_s += it.bytes_per_s;
+        let longest = longest.entry(*group).or_default();
+        *longest = (*longest).max(it.duration_ns);
     }
-    let duration_ns: u64 = groups.values().map(|group| group.duration_ns).sum();
-    let mean = |rate: fn(&JobGroup) -> f64| match groups.len() {
-        1 => groups.values().map(rate).sum(),
+    let duration_ns: u64 = longest.values().sum();
+    let mean = |rate: fn(&ImportedOp) -> f64| match of {
+        [(_, it)] => rate(it),
+        _ if duration_ns == 0 => of.iter().map(|(_, it)| rate(it)).sum(),
         _ => {
-            let weighted: f64 = groups.values().map(|g| rate(g) * g.duration_ns as f64).sum();
-            weighted / (duration_ns as f64).max(1.0)
+            let ran = |(group, it): &(u32, &ImportedOp)| match it.duration_ns {
+                0 => longest[group],
+                own => own,
+            };
+            let all: f64 = of.iter().map(|it| rate(it.1) * ran(it) as f64).sum();
+            all / duration_ns as f64
         }
     };
     let latency = merged(of.iter().map(|(_, it)| &it.latency));
@@ -65,8 +77,8 @@ fn totals(of: &[(u32, &ImportedOp)], asked: &AskedPercentiles) -> Totals {
         count: sum(|it| it.count),
         bytes: sum(|it| it.bytes),
         duration_ns,
-        iops: mean(|group| group.iops),
-        bytes_per_s: mean(|group| group.bytes_per_s),
+        iops: mean(|it| it.iops),
+        bytes_per_s: mean(|it| it.bytes_per_s),
         in_phase: None,
         records: None,
         errors: sum(|it| it.errors),
@@ -247,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_of_groups_one_after_another_do_not_add_up() {
+    fn rates_add_up_for_as_long_as_jobs_ran_at_the_same_time() {
         let op = |iops: f64, seconds: u64| ImportedOp {
             count: iops as u64 * seconds,
             errors: 0,
@@ -260,7 +272,8 @@ mod tests {
         let (fast, slow) = (op(300.0, 1), op(100.0, 3));
         let asked = AskedPercentiles::new(&[], 3);
         let rate = |of: &[(u32, &ImportedOp)]| totals(of, &asked).iops;
-        assert_eq!(rate(&[(0, &fast), (0, &slow)]), 400.0);
+        assert_eq!(rate(&[(0, &fast), (0, &fast)]), 600.0);
+        assert_eq!(rate(&[(0, &fast), (0, &slow)]), 200.0);
         assert_eq!(rate(&[(0, &fast), (1, &slow)]), 150.0);
     }
 

@@ -58,9 +58,15 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
     let dir = to.map_or(kept, Path::to_owned);
     // The same content is the same run, whatever its file is called.
     let same = || RunDir::open(&dir).is_ok_and(|there| there.manifest().run_id == id);
-    let whole = || same() && dir.join(names::SUMMARY).is_file();
-    if to.is_none() && whole() {
-        return Ok(dir);
+    if to.is_none() && same() {
+        match dir.join(names::SUMMARY).is_file() {
+            true => return Ok(dir),
+            // One whose import was interrupted: what is there may do.
+            false => match reported(&dir) {
+                Err(e) if e.kind() == ErrorKind::Corrupt => drop(std::fs::remove_dir_all(&dir)),
+                done => return done.map(|()| dir),
+            },
+        }
     }
     let origin = run.manifest.origin.clone();
     match to {
@@ -68,7 +74,7 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
         None => {
             // Made beside it: who looks, or imports the same at this moment, finds it whole or not at all.
             let part = dir.with_file_name(format!(".{id}-{}.part", std::process::id()));
-            let done = made(run, &part, source).and_then(|()| placed(&part, &dir, same(), &whole));
+            let done = made(run, &part, source).and_then(|()| placed(&part, &dir, &same));
             if let Err(e) = done {
                 drop(std::fs::remove_dir_all(&part));
                 return Err(e);
@@ -102,32 +108,27 @@ fn made<'a>(
     source: impl FnOnce() -> Result<ResultSource<'a>>,
 ) -> Result<()> {
     run.write(dir, source)?;
-    taillight_report::make(
-        std::slice::from_ref(&dir.to_owned()),
-        &ReportOptions::default(),
-        &mut |_| true,
-    )
-    .map(drop)
+    reported(dir)
 }
 
-/// Moves a run that is whole to its place. `broken`: an import of it was interrupted there. Errors: `Unavailable` for a
-/// place that is in use.
-fn placed(part: &Path, dir: &Path, broken: bool, whole: &dyn Fn() -> bool) -> Result<()> {
-    if broken {
-        // Another import may do the same.
-        drop(std::fs::remove_dir_all(dir));
+fn reported(dir: &Path) -> Result<()> {
+    let options = ReportOptions::default();
+    taillight_report::make(&[dir], &options, &mut |_| true).map(drop)
+}
+
+/// Moves a run that is whole to its place, where another import may have put the `same` meanwhile. Errors:
+/// `Unavailable` for a place that is in use.
+fn placed(part: &Path, dir: &Path, same: &dyn Fn() -> bool) -> Result<()> {
+    let Err(e) = std::fs::rename(part, dir) else { return Ok(()) };
+    if same() {
+        drop(std::fs::remove_dir_all(part));
+        return Ok(());
     }
-    match std::fs::rename(part, dir) {
-        Ok(()) => Ok(()),
-        Err(_) if whole() => {
-            drop(std::fs::remove_dir_all(part));
-            Ok(())
-        }
-        Err(e) => Err(Error::unavailable("the result cannot be kept as a run: its directory is in use")
-            .with("path", dir.display())
-            .hint("move that directory away, or keep the result elsewhere: taillight import RESULT --as-run DIR")
-            .source(e)),
-    }
+    let e = Error::unavailable("the result cannot be kept as a run: its directory is in use")
+        .with("path", dir.display())
+        .hint("move it away, or keep the result elsewhere: taillight import RESULT --as-run DIR")
+        .source(e);
+    Err(e)
 }
 
 /// Whether a file begins as a result of another tool.

@@ -346,7 +346,11 @@ fn row(fields: &[&str; 8], n: usize, both: bool) -> std::result::Result<LogRow, 
     let number = |i: usize| fields[i].parse::<i64>().ok().filter(|v| (0..=LAST_NS).contains(v));
     let value = number(1).ok_or("the value is no whole number, or beyond any latency")?;
     let is_priority = |i: usize| i < n && (fields[i].starts_with("0x") || fields[i].len() == 1);
-    if both && (number(2) < Some(value) || number(4) != Some(0) || !is_priority(n - 1)) {
+    if both
+        && (number(2) < Some(value)
+            || number(4) != Some(0)
+            || !(is_priority(n - 1) || is_priority(n - 2)))
+    {
         return Err("the second value is none");
     }
     let at = if both { 3 } else { 2 };
@@ -421,6 +425,8 @@ mod tests {
         assert_eq!(row("2, 90, 0, 4096, 8192, 0"), (90, r, 4096, Some(8192), None));
         assert_eq!(row("2, 90, 0, 4096, 1, 2000000"), (90, r, 4096, None, Some(2_000_000)));
         assert_eq!(row("2, 90, 0, 4096, 8, 0x0, 77"), (90, r, 4096, Some(8), Some(77)));
+        let issued = parse("500, 90, 900, 0, 0, 0, 123456")[1].unwrap();
+        assert_eq!((issued.value, issued.op, issued.issue_ns), (90, r, Some(123_456)));
         let two = parse("100, 90, 400, 1, 0, 0, 0")[1].unwrap();
         assert_eq!((two.value, two.op, two.size, two.offset), (90, w, 0, Some(0)));
         for bad in ["", "1, 2, 3", "a, 2, 0, 1", "1, -2, 0, 1", "1, 2, 3, 4", "1,2,0,4,5,6,7,8,9"] {

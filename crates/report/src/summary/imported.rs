@@ -41,7 +41,7 @@ fn errors(summary: &Summary) -> Errors {
     let kind = |(op, totals): (&OpKind, &Totals)| ErrorCount {
         op: *op,
         status: STATUS_UNKNOWN,
-        text: "failed; why is not in the result".to_owned(),
+        text: "why is not in the result".to_owned(),
         count: totals.errors,
         first_ns: None,
     };

@@ -173,7 +173,8 @@ mod tests {
     #[test]
     fn figures_that_contradict_each_other_are_refused() {
         assert!(said(|_| ()).is_ok());
-        let bad: [(&str, fn(&mut ImportedOp)); 14] = [
+        type Edit = fn(&mut ImportedOp);
+        let bad: [(&str, Edit); 14] = [
             ("failed", |it| it.errors = 1_001),
             ("not that of its count", |it| it.iops = 1e9),
             ("not that of its count", |it| it.bytes_per_s = 1e15),

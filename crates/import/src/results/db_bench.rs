@@ -249,7 +249,7 @@ fn run(
                 found.name
             ));
         }
-        if found.histograms.len() > 1 && found.mib > 0.0 || shared && found.mib > 0.0 {
+        if (shared || found.histograms.len() > 1) && found.mib > 0.0 {
             notes.push(format!(
                 "{}: which operations moved the bytes is not in the file",
                 found.name

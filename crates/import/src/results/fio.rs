@@ -350,13 +350,12 @@ impl FioSaid<'_> {
         directions.retain(|(_, d)| d.total_ios > 0);
         let longest = directions.iter().map(|(_, d)| d.runtime).max().unwrap_or(0);
         let (workers, depth) = (self.number("numjobs"), self.number("iodepth"));
-        let failed = failed(self.job.total_err, &directions).map_err(|most| {
+        let failed = failed(self.job.total_err, &directions).inspect_err(|most| {
             let errors = self.job.total_err;
             notes.push(format!(
                 "{name}: of which direction the {errors} failed I/Os were is not in the file: they stand as {}s",
                 most.name()
             ));
-            most
         });
         let mut ops = BTreeMap::new();
         for (kind, direction) in directions {

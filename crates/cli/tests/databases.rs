@@ -2,7 +2,7 @@
 //! is measured, a full disk.
 
 #[path = "../../driver/src/kv/postgres/testing.rs"]
-mod postgres_server;
+pub mod postgres_server;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;

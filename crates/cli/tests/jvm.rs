@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{scratch, taillight, text};
+use crate::common::{scratch, signal, start_measuring, taillight, text};
+use crate::databases::postgres_server::PostgresServer;
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../driver/src/jvm")
@@ -170,6 +171,67 @@ fn failures_are_records_and_their_words_are_kept() {
     assert!(dir.path().join("out/ios.parquet").exists(), "{}", text(&kept.stderr));
 }
 
+/// What `explain` says of the run: the whole text, and of episodes in pauses of the JVM the evidence.
+fn explained(dir: &Path) -> (String, Vec<String>) {
+    let out = |words: &[&str]| {
+        let done = taillight(dir).args(["explain", "out"]).args(words).output().expect("it starts");
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        text(&done.stdout)
+    };
+    let json: serde_json::Value = serde_json::from_str(&out(&["--json"])).expect("JSON");
+    let episodes = json["episodes"].as_array().expect("episodes").iter();
+    let paused = episodes.filter(|e| e["layer"] == "jvm_pause");
+    (out(&[]), paused.map(|e| e["evidence"].to_string()).collect())
+}
+
+/// A full collection takes longer than what else happens on a busy machine.
+const HEAVY: [&str; 2] =
+    ["properties.ballast=6000000", "jvm_args=[\"-Xmx600m\",\"-XX:+UseSerialGC\"]"];
+const MANY: &str =
+    "--set workload.0.keys.count=50 --set workload.0.block_size=100B --set run.warmup=200ms";
+
+#[test]
+fn a_collection_that_a_binding_asks_for_is_blamed_on_the_jvm_without_tracing() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    let options = [RECORDS[0], RECORDS[1], HEAVY[0], HEAVY[1], "properties.fault=collects"];
+    let words = "--ops 4000 --set workload.0.mix=update --set workload.0.keys.count=50";
+    let (code, said) = run(dir.path(), &options, words);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("waited for a JVM pause to end"), "{said}");
+    let (answer, episodes) = explained(dir.path());
+    let named = |e: &String| e.contains("JVM pause") && e.contains("Pause Full (System.gc())");
+    assert!(episodes.iter().any(named), "{answer}");
+    assert!(answer.contains("options.jvm_args"), "{answer}");
+    let summary = std::fs::read_to_string(dir.path().join("out/summary.json")).expect("a summary");
+    assert!(summary.contains("\"jvm_pause\""), "{summary}");
+    let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("JVM pause"), "not on the page");
+    let mut without = taillight(dir.path());
+    without.args(["explain", "out", "--json", "--without", "pause"]);
+    let without = text(&without.output().expect("it starts").stdout);
+    assert!(!without.contains("jvm_pause\","), "the rule is what finds it");
+}
+
+#[test]
+fn a_collection_forced_from_outside_is_blamed_on_the_jvm() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    let options = [RECORDS, HEAVY].concat();
+    let options = options.iter().map(|option| format!("--set target.options.{option}"));
+    let options = options.collect::<Vec<_>>().join(" ");
+    let words = format!("run --driver jvm --output out {options} {MANY} --runtime 60s");
+    let mut child = start_measuring(dir.path(), &words);
+    let jcmd = Command::new("jcmd").args([&child.id().to_string(), "GC.run"]).output();
+    let asked = jcmd.expect("jcmd is beside javac");
+    assert!(asked.status.success(), "{}{}", text(&asked.stdout), text(&asked.stderr));
+    signal(&child, "INT");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let (answer, episodes) = explained(dir.path());
+    let named = |e: &String| e.contains("JVM pause") && e.contains("(Diagnostic Command)");
+    assert!(episodes.iter().any(named), "{answer}");
+}
+
 /// SQLite's JDBC driver: the class path, or none.
 fn sqlite() -> Option<String> {
     let driver = jar("org/xerial", "sqlite-jdbc", "3.45.3.0")?;
@@ -210,4 +272,63 @@ fn a_database_behind_jdbc_is_driven_and_its_other_tables_are_left_alone() {
         let (exit, said) = run(dir.path(), &[database[0], database[1], option], SMALL);
         assert!(exit == code && said.contains(says), "{option}: {exit} {said}");
     }
+}
+
+/// Runs with a PostgreSQL server and its JDBC driver; `None` where one of them is missing.
+fn postgres(dir: &Path) -> Option<(PostgresServer, [String; 4])> {
+    let driver = jar("org/postgresql", "postgresql", "42.7.4")?;
+    let start = PostgresServer::start(&["fsync=off"]);
+    let server = start.inspect_err(|why| eprintln!("skipped: jvm: {why}")).ok()?;
+    server.psql("CREATE ROLE bench LOGIN PASSWORD 'not-for-show'");
+    server.psql("CREATE TABLE taillight (id text PRIMARY KEY, value bytea)");
+    server.psql("GRANT ALL ON taillight TO bench");
+    let secrets = "user=bench\npassword=not-for-show\n";
+    std::fs::write(dir.join("secrets"), secrets).expect("written");
+    let options = [
+        format!("jdbc.url=jdbc:postgresql://127.0.0.1:{}/postgres", server.port),
+        format!("classpath={driver}"),
+        "properties_file=secrets".to_owned(),
+        "jdbc.scan=SELECT value FROM taillight WHERE id >= ? ORDER BY id LIMIT ?".to_owned(),
+    ];
+    Some((server, options))
+}
+
+#[test]
+fn postgresql_behind_its_jdbc_driver_is_verified_and_its_versions_are_said() {
+    let dir = scratch();
+    let Some((server, options)) = postgres(dir.path()) else { return };
+    let options = options.each_ref().map(String::as_str);
+    let words = format!(
+        "{SMALL} --set verify.mode=inline --set workload.0.workers=2 \
+         --set workload.0.mix={{get=4,update=3,insert=1,scan=1,rmw=1}}"
+    );
+    let (code, said) = run(dir.path(), &options, &words);
+    assert_eq!(code, 0, "{said}");
+    let manifest = manifest(dir.path());
+    for version in ["PostgreSQL 1", "PostgreSQL JDBC Driver 42.7.4", "OpenJDK"] {
+        assert!(manifest.contains(version), "{version}: {manifest}");
+    }
+    assert!(!manifest.contains("not-for-show"), "a secret in the manifest");
+    assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0", "a run takes its records along");
+    // Somebody else's records are neither read for ours nor lost.
+    server.psql("INSERT INTO taillight VALUES ('user1', 'theirs')");
+    let (code, said) = run(dir.path(), &options, SMALL);
+    assert!(code == 3 && said.contains("--destroy taillight"), "{code} {said}");
+    assert_eq!(server.psql("SELECT count(*) FROM taillight"), "1");
+}
+
+#[test]
+fn a_server_that_is_killed_behind_jdbc_leaves_failed_records_with_its_words() {
+    let dir = scratch();
+    let Some((mut server, options)) = postgres(dir.path()) else { return };
+    let options = options[..3].iter().map(|option| format!("--set target.options.{option}"));
+    let options = options.collect::<Vec<_>>().join(" ");
+    let words = format!("run --driver jvm --output out {options} {MANY} --runtime 2s");
+    let child = start_measuring(dir.path(), &words);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    server.kill();
+    let done = child.wait_with_output().expect("it ends");
+    let said = text(&done.stderr);
+    assert!(matches!(done.status.code(), Some(5 | 6)), "{:?} {said}", done.status);
+    assert!(manifest(dir.path()).contains("PSQLException"), "{}", manifest(dir.path()));
 }

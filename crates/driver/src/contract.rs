@@ -181,6 +181,11 @@ pub trait Target: Send + std::marker::Sync {
     fn end_facts(&self) -> Vec<(String, String)> {
         Vec::new()
     }
+    /// Times at which the target stopped all of its own threads, by their ends; asked once, after `end_facts`. `None`
+    /// where it never does, or cannot tell.
+    fn pauses(&self) -> Option<Vec<TargetPause>> {
+        None
+    }
     /// What a user should know before the load begins, in sentences.
     fn notes(&self) -> Vec<String> {
         Vec::new()
@@ -210,6 +215,24 @@ pub trait Target: Send + std::marker::Sync {
     /// `Target` when closing fails.
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
+    }
+}
+
+/// A time at which a target stopped all of its threads, workers that were in it too; stamps are of CLOCK_MONOTONIC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetPause {
+    /// It asked its threads to stop.
+    pub start_ns: i64,
+    /// The last of them stood still.
+    pub stopped_ns: i64,
+    pub end_ns: i64,
+    /// What for, in the target's own words.
+    pub what: String,
+}
+
+impl TargetPause {
+    pub fn ns(&self) -> u64 {
+        (self.end_ns - self.start_ns).max(0) as u64
     }
 }
 

@@ -33,7 +33,7 @@ mod trial;
 
 pub use contract::{
     AdminAction, BoundDriver, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc,
-    Session, SessionSpec, Submitted, Target, VirtualTime,
+    Session, SessionSpec, Submitted, Target, TargetPause, VirtualTime,
 };
 pub use options::{DriverOptions, NoOptions};
 pub use priority::io_priority;

@@ -10,7 +10,7 @@ use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, Result};
 use taillight_machine::block;
 
-use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
+use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target, TargetPause};
 use crate::registry::bind;
 
 /// How the samples of all targets of a plan are shown. Errors: `Usage` for options that no driver takes.
@@ -120,6 +120,16 @@ impl Target for OpenTargets {
 
     fn end_facts(&self) -> Vec<(String, String)> {
         self.facts_of(|target| target.end_facts())
+    }
+
+    fn pauses(&self) -> Option<Vec<TargetPause>> {
+        let pauses = self.targets.iter().filter_map(|t| t.target.pauses());
+        pauses.reduce(|mut all, more| {
+            // Targets in one virtual machine stop together.
+            all.extend(more.into_iter().filter(|pause| !all.contains(pause)).collect::<Vec<_>>());
+            all.sort_by_key(|pause| pause.end_ns);
+            all
+        })
     }
 
     /// The paths of the named targets, and what each target has beside its path.

@@ -16,8 +16,8 @@ use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::layers::{PhasedIo, Slow, TracedIoRow, Visibility};
 use crate::events::{layers, pages};
-use crate::explanation::{Blocked, Explanation, PhaseLevel, shares};
-use crate::overlays::{self, other_ios};
+use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
+use crate::overlays::{self, other_ios, pauses};
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
@@ -45,7 +45,7 @@ pub fn explain(
     summary: &Summary,
     inputs: ExplainInputs<'_>,
 ) -> Result<Option<Explanation>> {
-    let Some(info) = dir.manifest().trace.clone() else {
+    let Some(info) = known_by(dir) else {
         return Ok(None);
     };
     has_ios(dir)?;
@@ -54,12 +54,13 @@ pub fn explain(
     let mut loaded = load(dir, &info, &slow)?;
     loaded.events.left_out = inputs.left_out.map(str::to_owned);
     let traced = std::mem::take(&mut loaded.slow);
-    let mut judged = judge_loaded(dir, &loaded, traced, &slow, &thresholds);
+    let base = baseline(&info, &loaded, summary);
+    let mut judged = judge_loaded(dir, &loaded, traced, &slow, (&base, &thresholds));
     backlog::inherit(&mut judged);
     let ios: Vec<_> = judged.iter().map(|j| j.verdict).collect();
     let layers = shares(judged.iter().map(|j| &j.verdict), more);
     let blocked = blocked(&judged);
-    let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
+    let lacking = judged.iter().filter(|j| j.is_untraced()).count() as u64;
     let around = host_signs::HostSigns::watching(inputs.host);
     let seen = EpisodeContext { events: &loaded.events, info: &info, around: &around };
     let episodes = episodes(judged, &seen);
@@ -74,6 +75,9 @@ pub fn explain(
         begun_ns: Some(layers::measured_from(dir)).filter(|ns| *ns != i64::MIN),
         levels: levels(&loaded.phased, summary),
         coverage: loaded.coverage,
+        pauses: dir
+            .existing(names::PAUSES)
+            .map(|_| PauseSums::of(&loaded.events, layers::measured_from(dir))),
         gone: loaded.events.gone,
         unread_samples: inputs.unread_samples,
         ios,
@@ -81,6 +85,26 @@ pub fn explain(
         episodes,
         info,
     }))
+}
+
+/// How a run was traced; by its target's pauses where nothing was, and the target told of them.
+fn known_by(dir: &RunDir) -> Option<TraceInfo> {
+    let traced = dir.manifest().trace.clone();
+    let blind = traced.as_ref().is_none_or(|info| info.backend == TracingBackend::None);
+    if !blind || dir.existing(names::PAUSES).is_none() {
+        return traced;
+    }
+    let plan = &dir.manifest().plan;
+    let info = TraceInfo::new(plan.trace.mode, TracingBackend::Pauses, plan.outlier_ns());
+    Some(TraceInfo { why: traced.and_then(|info| info.why), ..info })
+}
+
+/// The usual times.
+fn baseline(info: &TraceInfo, loaded: &layers::TracedRun, summary: &Summary) -> Baseline {
+    match info.backend {
+        TracingBackend::Pauses => Baseline::of_medians(summary),
+        _ => Baseline::of(&loaded.phased),
+    }
 }
 
 fn has_ios(dir: &RunDir) -> Result<()> {
@@ -101,16 +125,18 @@ pub struct RuleEffect {
 /// The verdicts of a run with all rules, and for each rule those that change without it. `None` when the run was not
 /// traced, or its summary was not made yet. Errors: `Corrupt` when a file is damaged.
 pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<RuleEffect>)>> {
-    let (Some(info), Some(summary)) = (&dir.manifest().trace, dir.read::<Summary>()?) else {
+    let (Some(info), Some(summary)) = (known_by(dir), dir.read::<Summary>()?) else {
         return Ok(None);
     };
     has_ios(dir)?;
     let thresholds = thresholds(dir, &summary).ns;
     let (slow, _) = layers::slow_ios(dir, &thresholds)?;
-    let mut loaded = load(dir, info, &slow)?;
+    let mut loaded = load(dir, &info, &slow)?;
+    let base = baseline(&info, &loaded, &summary);
     let mut verdicts = |left_out: Option<&str>| -> Vec<OutlierVerdict> {
         loaded.events.left_out = left_out.map(str::to_owned);
-        let mut judged = judge_loaded(dir, &loaded, loaded.slow.clone(), &slow, &thresholds);
+        let traced = loaded.slow.clone();
+        let mut judged = judge_loaded(dir, &loaded, traced, &slow, (&base, &thresholds));
         backlog::inherit(&mut judged);
         judged.iter().map(|j| j.verdict).collect()
     };
@@ -127,12 +153,13 @@ pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<Rul
 /// The time line of each of `ios`, in their order, without segments where an I/O was not traced; empty when the run was
 /// not traced. Errors: `Corrupt` when a file is damaged.
 pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Segment>)>> {
-    let Some(info) = &dir.manifest().trace else {
+    let Some(info) = known_by(dir) else {
         return Ok(Vec::new());
     };
-    let mut loaded = load(dir, info, &ios)?;
+    let mut loaded = load(dir, &info, &ios)?;
     let traced = std::mem::take(&mut loaded.slow);
-    let judged = judge_loaded(dir, &loaded, traced, &ios, &BTreeMap::new());
+    let base = Baseline::of(&loaded.phased);
+    let judged = judge_loaded(dir, &loaded, traced, &ios, (&base, &BTreeMap::new()));
     Ok(judged.into_iter().map(|j| (j.slow, j.segments)).collect())
 }
 
@@ -145,7 +172,11 @@ fn load(dir: &RunDir, info: &TraceInfo, slow: &[Slow]) -> Result<layers::TracedR
     let keys = slow.iter().map(|s| (u64::from(s.worker), s.submit_ns)).collect();
     match dir.existing(names::LAYERS) {
         Some(_) => layers::layers(dir, info.kept, &keys, sight),
-        None => Ok(layers::TracedRun::empty(info.kept)),
+        None => {
+            let mut loaded = layers::TracedRun::empty(info.kept);
+            layers::add_pauses(dir, &mut loaded.events)?;
+            Ok(loaded)
+        }
     }
 }
 
@@ -155,27 +186,29 @@ fn judge_loaded(
     loaded: &layers::TracedRun,
     mut traced: BTreeMap<(u64, i64), TracedIoRow>,
     slow: &[Slow],
-    thresholds: &BTreeMap<OpKind, u64>,
+    (base, thresholds): (&Baseline, &BTreeMap<OpKind, u64>),
 ) -> Vec<Judged> {
-    let base = Baseline::of(&loaded.phased);
     let events = &loaded.events;
     let pages = pages::Pages::of(dir, traced.values().map(|t| &t.row));
     let judged = slow.iter().map(|slow| {
         let threshold_ns = thresholds.get(&slow.op).copied();
-        let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
+        let by = JudgeInputs { base: Some(base), context: None, threshold_ns };
         match traced.remove(&(u64::from(slow.worker), slow.submit_ns)) {
-            None => judge(*slow, None, None, &by),
+            None => {
+                let beside = IoContext::of(events, u64::from(slow.worker));
+                judge(*slow, None, pauses::untraced(slow, &beside), &by)
+            }
             Some(found) => judge_traced(*slow, found, events, &pages, &by),
         }
     });
     let mut judged: Vec<Judged> = judged.collect();
     let own = judged.len();
     let beside = |one: &TracedIoRow| {
-        let by = JudgeInputs { base: Some(&base), ..JudgeInputs::default() };
+        let by = JudgeInputs { base: Some(base), ..JudgeInputs::default() };
         Some(judge_traced(one.slow()?, one.clone(), events, &pages, &by))
     };
     judged.extend(loaded.beside.iter().filter_map(beside));
-    follow(&mut judged, events, &pages, &base, &|op| thresholds.get(&op).copied());
+    follow(&mut judged, events, &pages, base, &|op| thresholds.get(&op).copied());
     judged.truncate(own);
     judged
 }

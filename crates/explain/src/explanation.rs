@@ -6,11 +6,13 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
+use taillight_rundir::layers::LayerKind;
 use taillight_rundir::summary::Cause;
 use taillight_rundir::trace_info::TraceInfo;
 
 use crate::episodes::EpisodeView;
 use crate::episodes::patterns::Pattern;
+use crate::events::Events;
 use crate::events::layers::Coverage;
 use crate::time_line::phase::Phases;
 use crate::verdict::judge::{Layer, OutlierVerdict};
@@ -40,6 +42,8 @@ pub struct Explanation {
     pub levels: Vec<PhaseLevel>,
     /// How well I/Os were matched.
     pub coverage: Coverage,
+    /// Pauses of the target from the measure phase on; none where it told of none.
+    pub pauses: Option<PauseSums>,
     /// I/Os were traced, and there is none of them in the run directory.
     pub gone: bool,
     /// Why the samples of the machine cannot be read, if so.
@@ -60,6 +64,29 @@ pub struct Blocked {
     pub time_ns: u64,
     /// Of it blocked, ns.
     pub blocked_ns: u64,
+}
+
+/// How often, and how long, the target had stopped its threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct PauseSums {
+    pub count: u64,
+    pub total_ns: u64,
+    pub longest_ns: u64,
+}
+
+impl PauseSums {
+    /// Those that ended after the begin of the measure phase.
+    pub(super) fn of(events: &Events, measured_ns: i64) -> PauseSums {
+        let pauses = events.other.get(&LayerKind::Pause).map_or(&[][..], Vec::as_slice);
+        let mut sums = PauseSums::default();
+        for pause in pauses.iter().filter(|pause| pause.end_ns > measured_ns) {
+            let ns = (pause.end_ns - pause.start_ns).max(0).unsigned_abs();
+            sums.count += 1;
+            sums.total_ns += ns;
+            sums.longest_ns = sums.longest_ns.max(ns);
+        }
+        sums
+    }
 }
 
 /// A layer's part in the outliers.

@@ -31,7 +31,7 @@ pub use episodes::patterns::Pattern;
 pub use episodes::{CANNOT_SEE, EpisodeView};
 pub use events::layers::{Coverage, Slow};
 pub use explain::{ExplainInputs, RuleEffect, explain, time_lines, without_each};
-pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
+pub use explanation::{Blocked, Explanation, LayerShare, PauseSums, PhaseLevel};
 pub use overlays::is_rule;
 pub use so_far::{SlowNow, SlowSoFar};
 pub use time_line::phase::{Phase, Phases};

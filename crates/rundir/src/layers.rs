@@ -76,6 +76,9 @@ pub enum LayerKind {
     Kthread,
     /// A hypervisor took `cpu` for `blocked_ns` in this time, in which a thread of the load came back to it.
     Stolen,
+    /// The target stopped all of its own threads (a JVM), those of the load that were in it too: from `middle_ns` on all
+    /// stood still. `other` is what for. Only in `pauses.parquet`.
+    Pause,
 }
 
 impl LayerKind {
@@ -85,7 +88,7 @@ impl LayerKind {
     }
 
     /// Every kind with its name in the file, in the order of their indices.
-    pub const NAMES: [(LayerKind, &str); 15] = [
+    pub const NAMES: [(LayerKind, &str); 16] = [
         (LayerKind::Io, "io"),
         (LayerKind::OffCpu, "off_cpu"),
         (LayerKind::Held, "held"),
@@ -101,6 +104,7 @@ impl LayerKind {
         (LayerKind::Round, "round"),
         (LayerKind::Kthread, "kthread"),
         (LayerKind::Stolen, "stolen"),
+        (LayerKind::Pause, "pause"),
     ];
     /// Name in the file.
     pub fn name(self) -> &'static str {
@@ -272,6 +276,15 @@ pub struct LayerWriter(TableWriter<LayerRow>);
 impl LayerWriter {
     /// Of that run directory.
     pub fn begin(dir: &RunDir) -> LayerWriter {
+        LayerWriter::of(dir, names::LAYERS)
+    }
+
+    /// Of `pauses.parquet`, which has the same columns.
+    pub fn of_pauses(dir: &RunDir) -> LayerWriter {
+        LayerWriter::of(dir, names::PAUSES)
+    }
+
+    fn of(dir: &RunDir, name: &'static str) -> LayerWriter {
         let dictionary = &[
             "kind",
             "op",
@@ -289,7 +302,7 @@ impl LayerWriter {
             "other_command",
             "other_cgroup",
         ];
-        LayerWriter(TableWriter::new(dir, names::LAYERS, COLUMNS, dictionary, GROUP_ROWS))
+        LayerWriter(TableWriter::new(dir, name, COLUMNS, dictionary, GROUP_ROWS))
     }
 
     /// Writes rows, in their order. Errors: `Unavailable` when they cannot be written.
@@ -400,6 +413,9 @@ impl LayerRow {
             LayerKind::Worker | LayerKind::Kthread => &[("state", self.state.is_some())],
             LayerKind::Round => &[("token", self.token.is_some())],
             LayerKind::Neighbour => &[("size", self.size.is_some())],
+            LayerKind::Pause => {
+                &[("middle_ns", self.middle_ns.is_some()), ("other", self.other.is_some())]
+            }
             LayerKind::CpuQuota | LayerKind::Still | LayerKind::Stolen => {
                 &[("blocked_ns", self.blocked_ns.is_some())]
             }

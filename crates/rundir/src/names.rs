@@ -14,6 +14,8 @@ pub const HISTOGRAMS: &str = "histograms.hlog";
 pub const IOS: &str = "ios.parquet";
 /// Layer events.
 pub const LAYERS: &str = "layers.parquet";
+/// Times at which the target had stopped its own threads; only where it can tell.
+pub const PAUSES: &str = "pauses.parquet";
 /// Host samples.
 pub const HOST: &str = "host.parquet";
 /// The drive's own view: logs of NVMe drives before and after the run.
@@ -38,14 +40,15 @@ pub const WATCHED: &str = "watched.json";
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order in which files are listed.
-pub const ALL: [&str; 18] = [
-    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, NVME, BUS, BUS_INFO,
-    VERIFY, LEDGER, IMPORTED, SCALE, WATCHED, REPORT,
+pub const ALL: [&str; 19] = [
+    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, PAUSES, HOST, STORE, NVME, BUS,
+    BUS_INFO, VERIFY, LEDGER, IMPORTED, SCALE, WATCHED, REPORT,
 ];
 
 /// The files whose checksums the manifest has: what was asked and what was measured, written once. JSON
 /// files carry their own; what else there is nobody reads back.
-pub const SUMMED: [&str; 9] = [JOB, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, BUS, LEDGER];
+pub const SUMMED: [&str; 10] =
+    [JOB, INTERVALS, HISTOGRAMS, IOS, LAYERS, PAUSES, HOST, STORE, BUS, LEDGER];
 
 /// What differs between two sides of runs.
 pub const COMPARE: &str = "compare.json";

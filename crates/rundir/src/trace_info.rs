@@ -18,6 +18,9 @@ pub enum TracingBackend {
     Procfs,
     /// Another tool's trace: block I/Os only. Only in old runs, which could take one.
     Imported,
+    /// The target's own log of its pauses, without any tracing. Never in a manifest: runs that were not traced are
+    /// explained by it.
+    Pauses,
     /// Nothing was seen.
     None,
 }
@@ -30,6 +33,7 @@ impl TracingBackend {
             TracingBackend::Perf => "perf",
             TracingBackend::Procfs => "procfs",
             TracingBackend::Imported => "imported",
+            TracingBackend::Pauses => "pauses",
             TracingBackend::None => "none",
         }
     }
@@ -42,6 +46,7 @@ impl TracingBackend {
                 "CPU waits of each worker over intervals, nothing of a single I/O"
             }
             TracingBackend::Imported => "another tool's block I/Os",
+            TracingBackend::Pauses => "when the JVM had stopped its threads, by its own log",
             TracingBackend::None => "nothing",
         }
     }

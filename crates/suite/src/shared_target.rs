@@ -11,7 +11,7 @@ use std::sync::Arc;
 use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, Result};
 use taillight_driver::{
-    AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, VirtualTime,
+    AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, TargetPause, VirtualTime,
 };
 
 /// The target, held open.
@@ -71,6 +71,9 @@ impl Target for TargetView {
     }
     fn end_facts(&self) -> Vec<(String, String)> {
         self.target.end_facts()
+    }
+    fn pauses(&self) -> Option<Vec<TargetPause>> {
+        self.target.pauses()
     }
     fn auxiliary_dirs(&self) -> Vec<PathBuf> {
         self.target.auxiliary_dirs()

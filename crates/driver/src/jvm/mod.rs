@@ -199,10 +199,12 @@ impl JvmOptions {
     fn vm(&self) -> Result<(&'static Jvm, String)> {
         let library = classpath::libjvm(&self.jvm)?;
         // Signals stay ours.
-        let mut args = vec!["-Xrs".to_owned(), pauses::argument()];
+        let mut args = vec!["-Xrs".to_owned()];
         let asked = |args: &[String]| [std::slice::from_ref(&library), args].concat();
         args.push(format!("-Djava.class.path={}", classpath::expanded(&self.classpath)?));
         args.extend(self.jvm_args.iter().cloned());
+        // Last, so that no argument turns it off.
+        args.push(pauses::argument());
         let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((jvm, about, with)) = &*started {
             return same_vm(with, &asked(&args)).map(|()| (*jvm, about.clone()));
@@ -271,7 +273,7 @@ const BASE: &str = "site.ycsb.DB";
 
 /// What the load left behind: pauses of the VM, and the words of failures.
 fn end_facts() -> Vec<(String, String)> {
-    let mut facts = vec![("jvm.pauses".to_owned(), pauses::since())];
+    let mut facts = vec![("jvm.pauses".to_owned(), pauses::words())];
     let jvm = STARTED.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|s| s.0);
     let failures = jvm.and_then(|jvm| jvm.ask(&["failures"]).ok()).unwrap_or_default();
     let failures = failures.lines().enumerate();
@@ -367,14 +369,20 @@ impl BoundDriver for BoundJvm {
     }
     fn samples(&self) -> SampleDisplay {
         let time = SamplePanel::new("Garbage collection", SampleUnit::PercentOfTime);
+        let stopped = SamplePanel::new("JVM pauses", SampleUnit::PercentOfTime);
         let heap = SamplePanel::new("Heap", SampleUnit::Bytes);
         let collected = SampleFigure::Rise;
         plugin::inside(SampleDisplay {
             panels: vec![
                 time.line("jvm_gc_ms_total", "collecting"),
+                stopped.line("jvm_paused_ns_total", "all threads of the JVM stopped"),
                 heap.line("jvm_heap_used_bytes", "used"),
             ],
-            phrases: vec![SamplePhrase::new("jvm_gc_total", collected, "{} garbage collections")],
+            phrases: vec![
+                SamplePhrase::new("jvm_gc_total", collected, "{} garbage collections"),
+                SamplePhrase::new("jvm_pauses_total", collected, "{} pauses of the JVM"),
+                SamplePhrase::new("jvm_paused_ns_total", collected, "paused for {} in all"),
+            ],
         })
     }
     fn capabilities(&self) -> Capabilities {
@@ -404,7 +412,8 @@ impl BoundDriver for BoundJvm {
         target.facts.push(("target.kind".to_owned(), "JVM".to_owned()));
         target.facts.append(&mut facts);
         target.end_facts = end_facts;
-        pauses::since();
+        target.pauses = pauses::all;
+        pauses::forget();
         Ok(Box::new(target))
     }
 }

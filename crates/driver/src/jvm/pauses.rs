@@ -1,11 +1,25 @@
-//! Pauses of the JVM: the times at which it stops every thread of its own, from its log of safepoints.
+//! Pauses of the JVM: the times at which it stops every thread of its own, from its log of safepoints, on our clock.
+//! Collections say in the same log what they were and what asked for them.
 
 use std::fs::File;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 
+use crate::contract::TargetPause;
+
 /// The log, which has no name any more, so that nothing is left of it.
-static LOG: Mutex<Option<File>> = Mutex::new(None);
+static LOG: Mutex<Option<PauseLog>> = Mutex::new(None);
+
+/// What was read of it since a target was opened.
+#[derive(Default)]
+struct PauseLog {
+    file: Option<File>,
+    /// The last line, as long as its end is missing.
+    rest: String,
+    reader: LogReader,
+    /// A part could not be read.
+    lost: bool,
+}
 
 fn path() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("taillight-jvm-{}.log", std::process::id()))
@@ -13,55 +27,203 @@ fn path() -> std::path::PathBuf {
 
 /// The argument by which the VM writes its log, in one file, with times of CLOCK_MONOTONIC.
 pub fn argument() -> String {
-    format!("-Xlog:safepoint:file={}:timenanos:filecount=0", path().display())
+    format!("-Xlog:gc,safepoint:file={}:timenanos:filecount=0", path().display())
 }
 
 /// Takes the log of the VM that was just started.
 pub fn begin() {
     let file = File::open(path()).ok();
     let _ = std::fs::remove_file(path());
-    *LOG.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    let log = PauseLog { lost: file.is_none(), file, ..PauseLog::default() };
+    *LOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(log);
 }
 
-/// Pauses since this was asked last, in words: how many, the longest, all together.
-pub fn since() -> String {
-    let mut text = String::new();
+/// Forgets the pauses so far: they are of an earlier target, or of opening this one.
+pub fn forget() {
+    with_log(|log| log.reader.pauses.clear());
+}
+
+/// Pauses since the target was opened; `None` where the log cannot be read, or parts of it.
+pub fn all() -> Option<Vec<TargetPause>> {
+    with_log(|log| (!log.lost).then(|| log.reader.pauses.clone())).flatten()
+}
+
+/// How many there were since then, and how long all together, as samples; none where that is not known.
+pub fn samples() -> Vec<(&'static str, f64)> {
+    let sums = with_log(|log| {
+        let ns: u64 = log.reader.pauses.iter().map(TargetPause::ns).sum();
+        let counts = (log.reader.pauses.len() as f64, ns as f64);
+        (!log.lost).then_some([("jvm_pauses_total", counts.0), ("jvm_paused_ns_total", counts.1)])
+    });
+    sums.flatten().into_iter().flatten().collect()
+}
+
+/// The log as it is now, with what the VM wrote since the last look.
+fn with_log<T>(look: impl FnOnce(&mut PauseLog) -> T) -> Option<T> {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
-    let read = log.as_mut().map(|file| file.read_to_string(&mut text));
-    match read {
-        Some(Ok(_)) => words(&text),
-        _ => "an unknown number of times: its log cannot be read".to_owned(),
+    let log = log.as_mut()?;
+    log.catch_up();
+    Some(look(log))
+}
+
+impl PauseLog {
+    fn catch_up(&mut self) {
+        let mut more = Vec::new();
+        let read = self.file.as_mut().map(|file| file.read_to_end(&mut more));
+        self.lost |= !matches!(read, Some(Ok(_)));
+        let text = std::mem::take(&mut self.rest) + &String::from_utf8_lossy(&more);
+        let whole = text.rfind('\n').map_or(0, |at| at + 1);
+        text[..whole].lines().for_each(|line| self.reader.line(line));
+        text[whole..].clone_into(&mut self.rest);
     }
 }
 
-fn words(log: &str) -> String {
-    let total = |line: &str| {
-        let after = line.split_once("Safepoint \"")?.1.rsplit_once("Total: ")?.1;
-        after.split(' ').next()?.trim_end_matches("ns").parse::<u64>().ok()
-    };
-    let all: Vec<u64> = log.lines().filter_map(total).collect();
+/// The pauses in words: how many, the longest with what it was, all together.
+pub fn words() -> String {
+    match all() {
+        None => "an unknown number of times: its log cannot be read".to_owned(),
+        Some(pauses) => in_words(&pauses),
+    }
+}
+
+fn in_words(pauses: &[TargetPause]) -> String {
     let ms = |ns: u64| ns as f64 / 1e6;
-    match all.iter().max() {
+    match pauses.iter().max_by_key(|pause| pause.ns()) {
         None => "0 times".to_owned(),
         Some(longest) => format!(
-            "{} times, at most for {:.2} ms, for {:.2} ms in all",
-            all.len(),
-            ms(*longest),
-            ms(all.iter().sum())
+            "{} times, at most for {:.2} ms ({}), for {:.2} ms in all",
+            pauses.len(),
+            ms(longest.ns()),
+            longest.what,
+            ms(pauses.iter().map(TargetPause::ns).sum())
         ),
     }
+}
+
+/// Makes pauses of lines. Since Java 13 a pause is one line behind its end:
+/// `Safepoint "G1CollectFull", Time since last: N ns, Reaching safepoint: N ns, ..., Total: N ns`; before, a line says
+/// what it is and another one at its end how long it took. Collections in it come before that.
+#[derive(Default)]
+struct LogReader {
+    pauses: Vec<TargetPause>,
+    /// Collections since the last pause: when each was logged, and what it was.
+    collections: Vec<(i64, String)>,
+    /// Before Java 13: what the pause is for that is under way.
+    entered: String,
+}
+
+impl LogReader {
+    fn line(&mut self, line: &str) {
+        let Some((at, said)) = stamped(line) else { return };
+        if let Some(rest) = said.strip_prefix("Safepoint \"") {
+            let ns = |name: &str| {
+                let after = rest.rsplit_once(name)?.1;
+                after.split(' ').next()?.trim_end_matches("ns").parse::<i64>().ok()
+            };
+            let Some((total, what)) = ns("Total: ").zip(rest.split('"').next()) else { return };
+            self.pause((at - total, ns("Reaching safepoint: "), at), what);
+        } else if let Some(rest) = said.strip_prefix("Entering safepoint region: ") {
+            rest.trim().clone_into(&mut self.entered);
+        } else if said.starts_with("Total time for which application threads were stopped: ") {
+            let ns = |name: &str| {
+                let after = said.split_once(name)?.1.split(' ').next()?;
+                Some((after.replace(',', ".").parse::<f64>().ok()? * 1e9) as i64)
+            };
+            let Some(total) = ns("were stopped: ") else { return };
+            let what = std::mem::take(&mut self.entered);
+            self.pause((at - total, ns("Stopping threads took: "), at), &what);
+        } else if let Some(what) = collection(said) {
+            self.collections.push((at, what));
+        }
+    }
+
+    /// A pause of these times (begin, until all threads stood, end); `what`: the VM's name of the operation.
+    fn pause(&mut self, (start_ns, reaching, end_ns): (i64, Option<i64>, i64), what: &str) {
+        let collections = self.collections.drain(..);
+        let inside = collections.filter(|(at, _)| (start_ns..=end_ns).contains(at));
+        let mut inside: Vec<String> = inside.map(|(_, collection)| collection).collect();
+        inside.dedup();
+        let what = if inside.is_empty() { what.to_owned() } else { inside.join(", then ") };
+        let stopped_ns = (start_ns + reaching.unwrap_or(0)).clamp(start_ns, end_ns);
+        self.pauses.push(TargetPause { start_ns, stopped_ns, end_ns, what });
+    }
+}
+
+/// The stamp in front of a line, and what it says.
+fn stamped(line: &str) -> Option<(i64, &str)> {
+    let (at, said) = line.strip_prefix('[')?.split_once("ns]")?;
+    Some((at.parse().ok()?, said.trim_start()))
+}
+
+/// Of `GC(3) Pause Full (System.gc()) 12M->2M(64M) 6.400ms` what it was: `Pause Full (System.gc())`.
+fn collection(said: &str) -> Option<String> {
+    let rest = said.strip_prefix("GC(")?.split_once(") ")?.1;
+    let words = rest.split(' ').take_while(|word| !word.contains("->") && !word.ends_with("ms"));
+    let what: Vec<&str> = words.collect();
+    (rest.starts_with("Pause ") && rest.ends_with("ms")).then(|| what.join(" "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(log: &str) -> Vec<TargetPause> {
+        let mut reader = LogReader::default();
+        log.lines().for_each(|line| reader.line(line));
+        reader.pauses
+    }
+
+    fn pause(start_ns: i64, stopped_ns: i64, end_ns: i64, what: &str) -> TargetPause {
+        TargetPause { start_ns, stopped_ns, end_ns, what: what.to_owned() }
+    }
+
     #[test]
-    fn pauses_are_those_of_the_log() {
-        let log = "[5000ns] Safepoint \"G1CollectForAllocation\", Time since last: 9 ns, Reaching safepoint: 1 ns, \
-                   Cleanup: 1 ns, At safepoint: 1 ns, Total: 6400000 ns\n[1ns] other Total: 7 ns\n\
-                   [9000ns] Safepoint \"Cleanup\", Time since last: 9 ns, Total: 100000 ns\n";
-        assert_eq!(words(log), "2 times, at most for 6.40 ms, for 6.50 ms in all");
-        assert_eq!(words(""), "0 times");
+    fn a_pause_has_the_times_of_the_safepoint_and_the_name_of_the_collection_in_it() {
+        let log = "[100ns] GC(0) Pause Young (Normal) (G1 Evacuation Pause) 24M->3M(64M) 0.002ms\n\
+                   [8000000ns] GC(1) Pause Young (System.gc()) 13M->12M(64M) 2.400ms\n\
+                   [9000000ns] GC(2) Pause Full (System.gc()) 12M->2M(64M) 1.400ms\n\
+                   [9000500ns] Safepoint \"G1CollectFull\", Time since last: 9 ns, Reaching safepoint: 20000 ns, \
+                   Cleanup: 1 ns, At safepoint: 1 ns, Total: 6500000 ns\n[9000600ns] GC(3) Concurrent Mark 7.1ms\n\
+                   [9900000ns] Safepoint \"ICBufferFull\", Time since last: 9 ns, Reaching safepoint: 30 ns, At safepoint: \
+                   1 ns, Leaving safepoint: 2 ns, Total: 100000 ns, Threads: 0 runnable, 12 total\nno stamp\n[1ns\n";
+        let two = "Pause Young (System.gc()), then Pause Full (System.gc())";
+        let full = pause(2_500_500, 2_520_500, 9_000_500, two);
+        let other = pause(9_800_000, 9_800_030, 9_900_000, "ICBufferFull");
+        assert_eq!(read(log), [full.clone(), other.clone()]);
+        let said = format!("2 times, at most for 6.50 ms ({two}), for 6.60 ms in all");
+        assert_eq!(in_words(&[full, other]), said);
+        assert_eq!(in_words(&[]), "0 times");
+    }
+
+    #[test]
+    fn java_11_says_it_in_two_lines() {
+        let log = "[5000ns] Entering safepoint region: G1CollectForAllocation\n\
+                   [8000000ns] GC(4) Pause Young (Normal) (G1 Evacuation Pause) 24M->3M(64M) 2,500ms\n\
+                   [8000100ns] Leaving safepoint region\n\
+                   [8000200ns] Total time for which application threads were stopped: 0.0030000 seconds, Stopping \
+                   threads took: 0.0000500 seconds\n\
+                   [9000000ns] Entering safepoint region: RevokeBias\n\
+                   [9100000ns] Total time for which application threads were stopped: 0.0001000 seconds, Stopping \
+                   threads took: 0.0000000 seconds\n";
+        let young = "Pause Young (Normal) (G1 Evacuation Pause)";
+        let first = pause(5_000_200, 5_050_200, 8_000_200, young);
+        assert_eq!(read(log), [first, pause(9_000_000, 9_000_000, 9_100_000, "RevokeBias")]);
+    }
+
+    #[test]
+    fn a_line_that_the_vm_has_not_ended_is_read_with_its_end() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("log");
+        std::fs::write(&path, "[10ns] Safepoint \"Cleanup\", Reaching safepoint: 1 ns, To")
+            .unwrap();
+        let file = File::open(&path).ok();
+        let mut log = PauseLog { file, ..PauseLog::default() };
+        log.catch_up();
+        assert!(log.reader.pauses.is_empty());
+        let mut more = File::options().append(true).open(&path).unwrap();
+        std::io::Write::write_all(&mut more, b"tal: 5 ns\n[20ns] ").unwrap();
+        log.catch_up();
+        assert_eq!(log.reader.pauses, [pause(5, 6, 10, "Cleanup")]);
+        assert!(!log.lost && log.rest == "[20ns] ");
     }
 }

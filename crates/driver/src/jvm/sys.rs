@@ -518,10 +518,10 @@ unsafe extern "C" fn sample(target: *mut c_void, out: crate::plugin::sys::EmitFn
     let store = unsafe { &*target.cast::<JvmStore>() };
     let Ok(answer) = store.jvm.ask(&["collected"]) else { return };
     let names = ["jvm_gc_total", "jvm_gc_ms_total", "jvm_heap_used_bytes"];
-    for (name, value) in names.iter().zip(answer.split(' ')) {
-        if let Ok(value) = value.parse() {
-            // SAFETY: the host gives function and pointer for this call.
-            unsafe { out(to, PluginText::of(name), value) };
-        }
+    let values = names.iter().zip(answer.split(' '));
+    let said = values.filter_map(|(name, value)| Some((*name, value.parse().ok()?)));
+    for (name, value) in said.chain(super::pauses::samples()) {
+        // SAFETY: the host gives function and pointer for this call.
+        unsafe { out(to, PluginText::of(name), value) };
     }
 }

@@ -14,6 +14,7 @@ use super::session::{HostSession, PluginSeat, PluginSession, StoreTime};
 use super::{Plugin, PluginSettings};
 use crate::contract::{
     AdminAction, BoundDriver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target,
+    TargetPause,
 };
 use crate::kv::rules::{self, WorkloadRules};
 use crate::kv::written::WrittenKeys;
@@ -101,6 +102,7 @@ pub struct PluginTarget {
     pub(crate) facts: Vec<(String, String)>,
     /// Facts that the load leaves behind.
     pub(crate) end_facts: fn() -> Vec<(String, String)>,
+    pub(crate) pauses: fn() -> Option<Vec<TargetPause>>,
     closed: bool,
 }
 
@@ -137,6 +139,7 @@ impl PluginTarget {
             times: Mutex::default(),
             facts: Vec::new(),
             end_facts: Vec::new,
+            pauses: || None,
             // Nothing of the run is there yet.
             closed: true,
         };
@@ -412,6 +415,9 @@ impl Target for PluginTarget {
     }
     fn end_facts(&self) -> Vec<(String, String)> {
         (self.end_facts)()
+    }
+    fn pauses(&self) -> Option<Vec<TargetPause>> {
+        (self.pauses)()
     }
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         self.can.keyed().then_some(self)

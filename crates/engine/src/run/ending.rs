@@ -114,6 +114,7 @@ pub fn loaded(
         verify: None,
         samples: None,
         session_facts: Vec::new(),
+        pauses: None,
         witness: WitnessReadings::default(),
         counter: false,
     }

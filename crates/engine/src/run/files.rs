@@ -10,8 +10,10 @@ use taillight_capture::dir::capture_dir;
 use taillight_capture::{FullChunk, FullChunks};
 use taillight_core::progress::Progress;
 use taillight_core::{Error, OpKind, Result};
+use taillight_driver::TargetPause;
 use taillight_rundir::TableWriter;
 use taillight_rundir::ios::RowBatch;
+use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
 
 use super::{EngineOutcome, EngineRequest, LoadResult, StopReason};
 use crate::collector::IntervalLog;
@@ -33,6 +35,7 @@ pub fn write(
     }
     loaded.collected.log.take().map_or(Ok(()), IntervalLog::commit)?;
     loaded.samples.take().map_or(Ok(()), TableWriter::commit)?;
+    loaded.pauses.take().map_or(Ok(()), |pauses| write_pauses(request, pauses))?;
     let Some(pool) = loaded.pool else {
         return Ok(());
     };
@@ -75,6 +78,20 @@ pub fn write(
         outcome.lost_capture(made as u64, gone, missing, &capture);
     }
     Ok(())
+}
+
+/// Writes the times at which the target had stopped its threads.
+fn write_pauses(request: &EngineRequest<'_>, pauses: Vec<TargetPause>) -> Result<()> {
+    let mut out = LayerWriter::of_pauses(request.rundir);
+    out.rows(pauses.into_iter().map(|pause| LayerRow {
+        kind: LayerKind::Pause,
+        start_ns: pause.start_ns,
+        middle_ns: Some(pause.stopped_ns),
+        end_ns: pause.end_ns,
+        other: Some(pause.what.into()),
+        ..LayerRow::default()
+    }))?;
+    out.commit()
 }
 
 impl EngineOutcome {

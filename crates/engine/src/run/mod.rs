@@ -22,7 +22,7 @@ use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probes};
 use taillight_core::witness::Witness;
 use taillight_core::{Error, MonoClock, Result, Stamp, Status};
-use taillight_driver::Target;
+use taillight_driver::{Target, TargetPause};
 use taillight_rundir::manifest::{
     CaptureInfo, Degraded, EndToEndInfo, Losses, Overhead, PhaseInfo,
 };
@@ -118,6 +118,8 @@ struct LoadResult {
     samples: Option<TableWriter<StoreRow>>,
     /// What the target said of its sessions.
     session_facts: Vec<(String, String)>,
+    /// Times at which the target stopped its threads, if it can tell.
+    pauses: Option<Vec<TargetPause>>,
     /// Counters of others around the load.
     witness: WitnessReadings,
     /// The workers read the CPU's counter.

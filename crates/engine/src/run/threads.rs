@@ -320,6 +320,7 @@ fn collect<B: Probes>(
     }
     let (ends, mut error) = workers.ends(idle);
     let mut session_facts: Vec<_> = collector.steady_fact().into_iter().collect();
+    let mut pauses = None;
     if stuck {
         error = error
             .or_else(|| Some(Error::target("a worker is stuck inside an I/O and was given up")));
@@ -335,6 +336,7 @@ fn collect<B: Probes>(
             witness.after(&*target);
             observers.iter_mut().for_each(|observer| observer.closing());
             session_facts.extend(target.end_facts());
+            pauses = target.pauses();
             let closing = close_target(target, &shared, error.is_some(), stop, observers);
             error = error.or(closing.err());
         }
@@ -342,7 +344,7 @@ fn collect<B: Probes>(
     let collected = collector.into_collected(observers);
     let samples = samples.into_writer();
     let loaded = loaded(timeline, collected, ends, error, cpu_s);
-    Ok(LoadResult { samples, stood_still_ns, session_facts, witness, ..loaded })
+    Ok(LoadResult { samples, stood_still_ns, session_facts, pauses, witness, ..loaded })
 }
 
 /// Notes what the target holds now, checks it where the plan says so, and closes it. A target that

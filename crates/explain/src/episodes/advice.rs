@@ -24,11 +24,16 @@ pub fn foremost(layer: Layer, culprits: &[Culprit]) -> Option<&Culprit> {
         (Layer::Throttle, Role::Limit) => c.name != QUOTA,
         (Layer::FileSystem, Role::Woke) => !c.own && !kernel(c),
         (Layer::Cpu, Role::Cpu) | (Layer::Stopped, Role::Stop) => true,
+        (Layer::JvmPause, Role::Pause) => true,
         _ => false,
     };
     let weight = |c: &&Culprit| (c.role == Role::Limit, c.bytes, c.time_ns);
     culprits.iter().filter(fits).max_by_key(weight)
 }
+
+/// What to do about pauses of a JVM.
+const PAUSES: &str = "options.jvm_args: a larger heap (-Xmx, -Xms), a collector that pauses less (-XX:+UseZGC), or more \
+    threads for it; -Xlog:gc* says what each pause did";
 
 /// The line about who was in the way.
 fn about(it: &Culprit) -> String {
@@ -51,6 +56,13 @@ fn about(it: &Culprit) -> String {
         Role::Limit => format!("{}: raise or lift it (io.max; blkio.throttle.* in version 1)", it.name),
         Role::Stop => format!("{who} let it go on, and most likely had stopped it: see why it does"),
         Role::Woke => format!("the wait ended with {who}: see what it holds or answers"),
+        Role::Pause if ["System.gc()", "Diagnostic Command"].iter().any(|by| who.contains(by)) => {
+            "somebody asked for this collection (System.gc() in the binding or its client, jcmd GC.run): \
+             -XX:+DisableExplicitGC in options.jvm_args refuses the first, and the same run without it tells \
+             what it costs"
+                .to_owned()
+        }
+        Role::Pause => PAUSES.to_owned(),
         Role::Cpu | Role::Kthread => format!(
             "keep {who} off the CPUs of the load (taskset, cpuset, a lower weight), and run again"
         ),
@@ -142,6 +154,7 @@ fn of_layer(layer: Layer, always: bool, info: &TraceInfo) -> &'static str {
             "the store holds its writers back: its own counters beside this time (report, store), write \
              buffers, background threads, compaction"
         }
+        Layer::JvmPause => PAUSES,
         Layer::Mixed => {
             "several causes at once: look at the time lines of the slowest ones in the report"
         }
@@ -152,6 +165,9 @@ fn of_layer(layer: Layer, always: bool, info: &TraceInfo) -> &'static str {
 /// The line where nothing was seen, by how the run was traced.
 fn unseen(info: &TraceInfo) -> &'static str {
     match (info.backend, info.mode) {
+        (TracingBackend::Pauses, _) => {
+            "run again with --trace: without it only pauses of the JVM are seen"
+        }
         (TracingBackend::TracePoints, TraceMode::All) => {
             "everything that can be seen here was traced: the evidence says what was not seen"
         }

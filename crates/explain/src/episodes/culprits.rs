@@ -14,7 +14,7 @@ use crate::events::context::IoContext;
 use crate::events::stacks::{self, SleepReason};
 use crate::events::who::{Who, called};
 use crate::overlays::held_pages::HELD;
-use crate::overlays::thread_waits;
+use crate::overlays::{pauses, thread_waits};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source};
 use crate::verdict::judge::Judged;
@@ -41,6 +41,8 @@ pub enum Role {
     Woke,
     /// A control group whose limit it was.
     Limit,
+    /// What a virtual machine inside the program had stopped its threads for.
+    Pause,
 }
 
 /// One of those who stood in the way.
@@ -94,6 +96,7 @@ impl Culprit {
             Role::Woke => format!("{who} ended the wait{took}"),
             Role::Limit if self.requests.is_some() => format!("{who} held {requests} back"),
             Role::Limit => format!("{who} was spent{took}"),
+            Role::Pause => format!("{who} stopped the JVM's threads{took}"),
         }
     }
 }
@@ -151,6 +154,14 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
     disk(list, events, &mut sums);
     let (quota_ns, limits) = limits(events, span);
     sums.time(Role::Limit, Some(Who::nobody(QUOTA)), quota_ns as i64);
+    let paused = |r: &LayerRow| {
+        let of = |j: &&Judged| j.slow.submit_ns < r.end_ns && j.slow.complete_ns > r.start_ns;
+        list.iter().any(|j| of(&j) && j.phases.get(Phase::JvmPause) > 0)
+    };
+    for row in pauses::during(events, span.0, span.1).filter(|r| paused(r)) {
+        let what = row.other.as_deref().map(Who::nobody);
+        sums.time(Role::Pause, what, row.end_ns - row.start_ns);
+    }
     for (name, requests) in &limits {
         sums.of(Role::Limit, Who::nobody(name)).requests = Some(*requests);
     }

@@ -22,7 +22,7 @@ use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::stacks::{self, SleepReason};
 use crate::events::who::Who;
-use crate::overlays::thread_waits;
+use crate::overlays::{pauses, thread_waits};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::Segment;
 use crate::verdict::judge::{Judged, Layer};
@@ -188,6 +188,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     let EpisodeContext { events, info, .. } = *seen;
     let mut said = Vec::new();
     as_always(list, &mut said);
+    said.extend(paused(list, events, span));
     sleeps_and_waits(list, events, &mut said);
     stamps_and_marks(list, events, &mut said);
     let held = events.within(LayerKind::Held, span.0, span.1);
@@ -235,11 +236,33 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     }
     neighbours::describe(events, info, span, &mut said);
     said.extend(seen.around.words(span.0, span.1));
-    let lacking = list.iter().filter(|j| j.row.is_none()).count();
-    if lacking > 0 {
+    let lacking = list.iter().filter(|j| j.is_untraced()).count();
+    if lacking > 0 && info.backend != TracingBackend::Pauses {
         said.push(format!("{lacking} of them were not traced"));
     }
     said
+}
+
+/// The pauses of the target in an episode, the longest with what it was for; those that are nothing beside its latencies
+/// are left out.
+fn paused(list: &[Judged], events: &Events, (from, to): (i64, i64)) -> Option<String> {
+    let worst = list.iter().map(|j| j.slow.complete_ns - j.slow.submit_ns).max()?;
+    let length = |r: &&LayerRow| r.end_ns - r.start_ns;
+    let told = pauses::during(events, from, to).filter(|r| length(r) * 20 >= worst);
+    let told: Vec<&LayerRow> = told.collect();
+    let longest = told.iter().copied().max_by_key(length)?;
+    let time = |ns: i64| readable::duration_ns(ns.max(0).unsigned_abs());
+    let reached = longest.middle_ns.unwrap_or(longest.end_ns) - longest.start_ns;
+    let late = match reached * 10 >= length(&longest) {
+        true => format!(", of which {} until all threads stood still", time(reached)),
+        false => String::new(),
+    };
+    let what = longest.other.as_deref().unwrap_or("not known what for");
+    let one = format!("{}{late}: {what}", time(length(&longest)));
+    Some(match told.len() {
+        1 => format!("JVM pause, {one}"),
+        n => format!("{n} JVM pauses, the longest {one}"),
+    })
 }
 
 /// That the storage is always this slow, or that I/Os waited behind a slow I/O.
@@ -453,7 +476,7 @@ fn held_by(stack: &str) -> String {
 
 /// The slowest I/Os of an episode as time lines.
 fn picture(list: &[Judged]) -> Vec<PictureRow> {
-    let mut rows: Vec<&Judged> = list.iter().filter(|j| j.row.is_some()).collect();
+    let mut rows: Vec<&Judged> = list.iter().filter(|j| !j.is_untraced()).collect();
     rows.sort_by_key(|j| std::cmp::Reverse(j.phases.sum()));
     rows.truncate(ROWS);
     rows.sort_by_key(|j| j.slow.submit_ns);

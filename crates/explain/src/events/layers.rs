@@ -147,6 +147,7 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     loaded.events.own_pid = own.map(|own| own.pid.into());
     loaded.events.disks = Disks::of(dir);
     loaded.events.stalls = stalls(dir)?;
+    add_pauses(dir, &mut loaded.events)?;
     let measured = measured_from(dir);
     let (mut sorted, mut rounds) = (false, RoundsBefore::default());
     let path = dir.file(names::LAYERS);
@@ -250,6 +251,20 @@ impl AskedTimes {
         // When a disk was flushed last is asked at any time.
         during || matches!(row.kind, LayerKind::Flush | LayerKind::Gap)
     }
+}
+
+/// Takes up the pauses of the target, where it told of them. Errors: `Corrupt` when the file is damaged.
+pub fn add_pauses(dir: &RunDir, events: &mut Events) -> Result<()> {
+    let Some(path) = dir.existing(names::PAUSES) else {
+        return Ok(());
+    };
+    read_layers(&path, &mut |rows| {
+        let pauses = rows.into_iter().filter(|row| row.kind == LayerKind::Pause);
+        pauses.for_each(|row| events.add(row));
+        Ok(())
+    })?;
+    events.sort();
+    Ok(())
 }
 
 /// What a store says of holding its writers back, from sample to sample.

@@ -5,6 +5,7 @@
 pub mod commits;
 pub mod held_pages;
 pub mod other_ios;
+pub mod pauses;
 pub mod stolen;
 pub mod thread_waits;
 
@@ -47,7 +48,7 @@ const NOT_BEGUN: &[Phase] = &[Submit, Completion, Unobserved];
 /// What may be no more than that nobody was seen to do anything for the I/O.
 const UNTOLD: &[Phase] = &[Submit, Completion, Application, IoWorker, Unobserved];
 
-static THREADS: [Overlay<ByThreads>; 12] = [
+static THREADS: [Overlay<ByThreads>; 13] = [
     rule("server", UNTOLD, server_waits),
     rule("completion-thread", &[Completion, Unobserved], completion_thread_waits),
     rule("stolen-cpu", &[Completion], stolen::waits),
@@ -61,6 +62,8 @@ static THREADS: [Overlay<ByThreads>; 12] = [
     rule("disk-server", &[Device], disk_server_waits),
     rule("dispatch", &[Queue], dispatch_waits),
     rule("stopped", PROGRAM, stop_sleeps),
+    // The last one: see `by_pauses`.
+    rule("pause", pauses::OVER, pauses::waits),
 ];
 
 static OTHERS: [Overlay<ByOthers>; 6] = [
@@ -90,6 +93,17 @@ pub fn by_threads(line: Vec<Segment>, io: &LayerRow, context: &IoContext<'_>) ->
         line = rule.put(line, found, number);
     }
     line
+}
+
+/// Puts pauses of the target into the time line, and nothing else: all that is known of an I/O that was not traced.
+pub fn by_pauses(line: Vec<Segment>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+    let number = THREADS.len() - 1;
+    let rule = &THREADS[number];
+    if context.without(rule.name) {
+        return line;
+    }
+    let found = (rule.find)(&line, io, context);
+    rule.put(line, found, number)
 }
 
 /// The line of an I/O with what it waited for that is another I/O's: of a further `pass` only what is no wait for yet

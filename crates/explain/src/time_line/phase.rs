@@ -36,13 +36,15 @@ pub enum Phase {
     Server,
     /// Asleep in a store inside the program: held back, behind another writer, behind its locks.
     Store,
+    /// In a virtual machine inside the program that had stopped its threads.
+    JvmPause,
     /// Off the CPU in the kernel, without being seen what for.
     Blocked,
     Unobserved,
 }
 
 /// Every phase in the order of their indices: its stable word in outputs, and its name for people.
-const TABLE: [(Phase, &str, &str); 18] = [
+const TABLE: [(Phase, &str, &str); 19] = [
     (Phase::Submit, "submit", "submission"),
     (Phase::FileSystem, "file_system", "file system"),
     (Phase::PageCache, "page_cache", "page cache"),
@@ -59,6 +61,7 @@ const TABLE: [(Phase, &str, &str); 18] = [
     (Phase::IoWorker, "io_worker", "io_uring worker"),
     (Phase::Server, "server", "server and network"),
     (Phase::Store, "store", "store"),
+    (Phase::JvmPause, "jvm_pause", "JVM pause"),
     (Phase::Blocked, "blocked", "blocked in the kernel"),
     (Phase::Unobserved, "unobserved", "unobserved"),
 ];

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
 use taillight_rundir::layers::LayerRow;
+use taillight_rundir::summary::{Summary, Totals};
 
 use crate::events::context::IoContext;
 use crate::events::layers::{PhasedIo, Slow};
@@ -48,6 +49,8 @@ pub enum Layer {
     Server,
     /// A store inside the program: it held writers back, or let them wait for each other.
     Store,
+    /// A JVM inside the program: it had stopped its threads, to collect garbage or for something else.
+    JvmPause,
     /// Several layers, none with half of the excess.
     Mixed,
     Unknown,
@@ -70,6 +73,7 @@ impl Layer {
             Layer::IoUring => "io_uring",
             Layer::Server => "server",
             Layer::Store => "store",
+            Layer::JvmPause => "jvm_pause",
             Layer::Mixed => "mixed",
             Layer::Unknown => "unknown",
         }
@@ -90,12 +94,13 @@ impl Layer {
             Layer::IoUring => "io_uring worker",
             Layer::Server => "server and network",
             Layer::Store => "store",
+            Layer::JvmPause => "JVM pause",
             Layer::Mixed => "several",
             Layer::Unknown => "unknown",
         }
     }
     /// Every layer.
-    const ALL: [Layer; 15] = [
+    const ALL: [Layer; 16] = [
         Layer::Schedule,
         Layer::Application,
         Layer::Stopped,
@@ -109,6 +114,7 @@ impl Layer {
         Layer::IoUring,
         Layer::Server,
         Layer::Store,
+        Layer::JvmPause,
         Layer::Mixed,
         Layer::Unknown,
     ];
@@ -128,6 +134,7 @@ impl Layer {
             Layer::IoUring => "waiting for an io_uring worker thread",
             Layer::Server => "in the server or the network",
             Layer::Store => "in the store",
+            Layer::JvmPause => "in a JVM pause",
             Layer::Mixed => "in several places",
             Layer::Unknown => "unexplained",
         }
@@ -150,6 +157,7 @@ impl Layer {
             Layer::IoUring => "waited for an io_uring worker thread",
             Layer::Server => "waited for the server or the network",
             Layer::Store => "waited in the store: held back, or behind its other threads",
+            Layer::JvmPause => "waited for a JVM pause to end",
             Layer::Mixed => "lost it in several places, none with half of it",
             Layer::Unknown => "cannot be explained: what happened was not seen",
         }
@@ -182,6 +190,7 @@ pub fn layer(phase: Phase) -> Layer {
         Phase::IoWorker => Layer::IoUring,
         Phase::Server => Layer::Server,
         Phase::Store => Layer::Store,
+        Phase::JvmPause => Layer::JvmPause,
         Phase::Blocked | Phase::Unobserved => Layer::Unknown,
     }
 }
@@ -227,6 +236,23 @@ impl Baseline {
             }
         };
         Baseline(by_op.into_iter().map(|(op, l)| (op, times(l))).collect())
+    }
+
+    /// From the median latency of all I/Os, where none was traced.
+    pub fn of_medians(summary: &Summary) -> Baseline {
+        let median = |totals: &Totals| {
+            let known = totals.latencies.service.percentiles.iter().find(|it| it.p == "50");
+            known.and_then(|it| it.ns).unwrap_or(0)
+        };
+        let each = summary.ops.iter().map(|(op, totals)| Baseline::of_median(*op, median(totals)));
+        Baseline(each.flat_map(|one| one.0).collect())
+    }
+
+    /// From that of one kind of operation, ns.
+    pub fn of_median(op: OpKind, service_ns: u64) -> Baseline {
+        let mut times = Times { service_ns, ..Times::default() };
+        times.usual.0[Phase::Unobserved as usize] = service_ns;
+        Baseline(BTreeMap::from([(op, times)]))
     }
 
     /// The usual times of a kind of operation.
@@ -289,6 +315,13 @@ pub struct Judged {
     pub shared: bool,
     /// Excess over the usual, by layer, ns.
     pub excess: Vec<(Layer, u64)>,
+}
+
+impl Judged {
+    /// It has no evidence at all: it was not traced, and met no pause of the target.
+    pub fn is_untraced(&self) -> bool {
+        self.row.is_none() && self.segments.is_empty()
+    }
 }
 
 impl OutlierVerdict {

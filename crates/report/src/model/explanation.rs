@@ -142,6 +142,9 @@ fn limits(it: &Explanation) -> Vec<String> {
     let block = c.matched + c.unsplit;
     said.extend(backend(it));
     said.extend(stopped(it));
+    if it.info.backend == TracingBackend::Pauses {
+        return said;
+    }
     if it.info.backend == TracingBackend::Procfs {
         said.push("No single I/O can be explained with this backend.".to_owned());
         return said;
@@ -222,6 +225,21 @@ fn backend(it: &Explanation) -> Option<String> {
     }
     let why = it.info.why.as_ref();
     let why = why.map_or(String::new(), |w| format!(" Not more: {w}."));
+    if let (TracingBackend::Pauses, Some(pauses)) = (backend, it.pauses) {
+        let how_often = match pauses.count {
+            0 => "none while measuring".to_owned(),
+            n => format!(
+                "{} of {} in all, the longest {}",
+                format::count(n),
+                format::duration_ns(pauses.total_ns),
+                format::duration_ns(pauses.longest_ns)
+            ),
+        };
+        return Some(format!(
+            "Not traced: of what slowed I/Os only pauses of the JVM are known, by its own log ({how_often}); \
+             --trace tells the rest.{why}"
+        ));
+    }
     Some(format!("Traced with backend {} ({}).{why}", backend.name(), backend.sees()))
 }
 
@@ -257,6 +275,7 @@ mod tests {
             patterns: Vec::new(),
             levels: Vec::new(),
             coverage: taillight_explain::Coverage::default(),
+            pauses: None,
             gone: false,
             unread_samples: None,
             ios: Vec::new(),

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use taillight_rundir::trace_info::TraceInfo;
 
 use taillight_explain::{
-    Blocked, Culprit, EpisodeView, Explanation, Layer, LayerShare, OutlierVerdict, Pattern, Phase,
-    PhaseLevel, Phases, RuleEffect,
+    Blocked, Culprit, EpisodeView, Explanation, Layer, LayerShare, OutlierVerdict, Pattern,
+    PauseSums, Phase, PhaseLevel, Phases, RuleEffect,
 };
 
 /// Lengths by phase, ns; phases of no length are left out.
@@ -27,6 +27,8 @@ struct ExplainFile<'a> {
     /// Of them without evidence.
     lacking: u64,
     coverage: CoverageCounts,
+    /// How often, and how long, a JVM had stopped its threads while measuring; null where there is none.
+    pauses: Option<PauseSums>,
     /// By layer, most outliers first.
     layers: &'a [LayerShare],
     /// The tracing backend.
@@ -142,6 +144,7 @@ pub fn value(it: &Explanation) -> Value {
             unclear: c.unclear,
             without: c.without,
         },
+        pauses: it.pauses,
         layers: &it.layers,
         rung: it.info.backend.name(),
         blocked: &it.blocked,

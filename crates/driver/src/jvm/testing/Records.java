@@ -8,10 +8,14 @@ import site.ycsb.ByteIterator;
 import site.ycsb.DB;
 import site.ycsb.Status;
 
-/** A binding of ours for tests: records in a map of the VM. The property `fault` makes it misbehave. */
+/**
+ * A binding of ours for tests: records in a map of the VM. The property `fault` makes it misbehave; `ballast` is how many
+ * objects it keeps, so that a full collection takes long.
+ */
 public class Records extends DB {
   static final ConcurrentHashMap<String, ConcurrentSkipListMap<String, Map<String, byte[]>>> TABLES =
       new ConcurrentHashMap<>();
+  static Object[] ballast;
   private String fault = "";
   private int updates;
 
@@ -39,6 +43,11 @@ public class Records extends DB {
   @Override public void init() {
     fault = getProperties().getProperty("fault", "");
     System.out.println("Records begins");
+    int objects = Integer.parseInt(getProperties().getProperty("ballast", "0"));
+    if (objects > 0 && ballast == null) {
+      ballast = new Object[objects];
+      for (int i = 0; i < objects; i++) ballast[i] = new Object[] {i > 0 ? ballast[i - 1] : null};
+    }
   }
 
   private static ConcurrentSkipListMap<String, Map<String, byte[]>> of(String table) {
@@ -81,6 +90,7 @@ public class Records extends DB {
   @Override public Status update(String table, String key, Map<String, ByteIterator> values) {
     if (is("throws", key) && ++updates % 2 == 0) throw new IllegalStateException("no leader\nfor this key");
     if (is("exits", key) && ++updates == 20) System.exit(3);
+    if (is("collects", key) && ++updates == 2000) System.gc();
     Map<String, byte[]> record = of(table).get(key);
     if (record == null) return Status.NOT_FOUND;
     Map<String, byte[]> changed = new HashMap<>(record);

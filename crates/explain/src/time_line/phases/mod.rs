@@ -19,7 +19,10 @@ pub fn segments(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
         traced_line(io, context)
     };
     let line = gaps::drop_conclusions(line, io, context);
-    if context.threads_only { line } else { overlays::by_threads(line, io, context) }
+    match context.threads_only {
+        true => overlays::by_pauses(line, io, context),
+        false => overlays::by_threads(line, io, context),
+    }
 }
 
 fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {

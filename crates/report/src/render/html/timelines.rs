@@ -32,6 +32,7 @@ pub fn colour(phase: Phase) -> &'static str {
         Phase::Server => "#0075a2",
         Phase::Blocked => "#7e7e7e",
         Phase::Store => "#fc7e7e",
+        Phase::JvmPause => "#630090",
         Phase::Unobserved => "#b6b6b6",
     }
 }

@@ -1,0 +1,112 @@
+//! Waits for the end of a pause: the target (a JVM) had stopped all of its threads, by its own log. A worker in its code
+//! stood still then, and one in native code could not come back. What a thread was seen to wait for outside, a server or
+//! the disk, is no wait for the pause.
+
+use taillight_rundir::layers::{LayerKind, LayerRow};
+
+use crate::events::Events;
+use crate::events::context::IoContext;
+use crate::events::layers::Slow;
+use crate::time_line::phase::Phase::{self, *};
+use crate::time_line::segments::{Segment, Source};
+
+/// What may be no more than a thread that stands still, asleep in the program or not seen.
+pub const OVER: &[Phase] = &[Submit, Completion, Application, Store, Blocked, Unobserved];
+
+/// The pauses during an I/O: from when all threads stood still they are seen, before that its own may have run on.
+pub fn waits(_: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+    let rows = context.all.into_iter().flat_map(|all| during(all, io.start_ns, io.end_ns));
+    let parts = rows.flat_map(|row| {
+        let stopped = row.middle_ns.unwrap_or(row.end_ns);
+        let stopping = Segment::new((row.start_ns, stopped), JvmPause, Source::Inferred);
+        [stopping, Segment::new((stopped, row.end_ns), JvmPause, Source::Pause)]
+    });
+    parts.filter(|part| part.from < io.end_ns && part.to > io.start_ns).collect()
+}
+
+/// The time line of an I/O that was not traced; `None` where it met no pause.
+pub fn untraced(slow: &Slow, context: &IoContext<'_>) -> Option<Vec<Segment>> {
+    let io = LayerRow { start_ns: slow.submit_ns, end_ns: slow.complete_ns, ..LayerRow::default() };
+    let unseen = Segment::new((io.start_ns, io.end_ns), Unobserved, Source::Silence);
+    let line = super::by_pauses(vec![unseen], &io, context);
+    line.iter().any(|part| part.phase == JvmPause).then_some(line)
+}
+
+/// Pauses that overlap a time.
+pub fn during(all: &Events, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
+    all.within(LayerKind::Pause, from, to).filter(move |r| r.start_ns < to && r.end_ns > from)
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::OpKind;
+
+    use super::*;
+    use crate::time_line::segments::spans;
+    use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
+
+    const MS: i64 = 1_000_000;
+
+    fn events(pauses: &[(i64, i64, i64)]) -> Events {
+        let mut events = Events::default();
+        for (start_ns, stopped_ns, end_ns) in pauses {
+            events.add(LayerRow {
+                kind: LayerKind::Pause,
+                start_ns: *start_ns,
+                middle_ns: Some(*stopped_ns),
+                end_ns: *end_ns,
+                other: Some("Pause Full (System.gc())".into()),
+                ..LayerRow::default()
+            });
+        }
+        events.sort();
+        events
+    }
+
+    /// Of an I/O from 0 to `end` in a run whose median is 10 us.
+    fn judged(end: i64, pauses: &[(i64, i64, i64)]) -> Judged {
+        let events = events(pauses);
+        let context = IoContext::of(&events, 0);
+        let slow =
+            Slow { worker: 0, op: OpKind::Update, intended_ns: 0, submit_ns: 0, complete_ns: end };
+        let base = Baseline::of_median(OpKind::Update, 10_000);
+        let by = JudgeInputs { base: Some(&base), ..JudgeInputs::default() };
+        judge(slow, None, untraced(&slow, &context), &by)
+    }
+
+    #[test]
+    fn an_io_that_met_a_pause_is_cut_at_its_ends() {
+        let events = events(&[(2, 3, 8), (20, 21, 30)]);
+        let context = IoContext::of(&events, 0);
+        let io = LayerRow { end_ns: 25, ..LayerRow::default() };
+        let line = vec![
+            Segment::new((0, 5), Server, Source::OwnSleep),
+            Segment::new((5, 25), Store, Source::Holder),
+        ];
+        let line = crate::overlays::by_pauses(line, &io, &context);
+        let cut = [
+            (0, 5, Server),
+            (5, 8, JvmPause),
+            (8, 20, Store),
+            (20, 21, JvmPause),
+            (21, 25, JvmPause),
+        ];
+        assert_eq!(spans(&line), cut, "what it waited for outside is no pause");
+    }
+
+    #[test]
+    fn without_a_trace_it_is_sure_where_all_else_took_its_usual_time() {
+        let verdict = |end, pauses: &[_]| {
+            let one = judged(end, pauses);
+            (one.layer, one.sure)
+        };
+        assert_eq!(verdict(7 * MS, &[(MS / 10, MS / 5, 6 * MS + MS / 2)]), (Layer::JvmPause, true));
+        let longer = verdict(40 * MS, &[(0, 1, 32 * MS)]);
+        assert_eq!(longer, (Layer::JvmPause, false), "slow beside it, too");
+        let stopping = verdict(7 * MS, &[(MS / 10, 4 * MS, 6 * MS)]);
+        assert_eq!(stopping, (Layer::JvmPause, false), "its thread may have run for long");
+        assert_eq!(verdict(7 * MS, &[(0, 1, 2 * MS)]), (Layer::Unknown, false), "a small part");
+        let none = judged(7 * MS, &[(8 * MS, 8 * MS, 9 * MS)]);
+        assert!(none.layer == Layer::Unknown && none.is_untraced());
+    }
+}

@@ -209,7 +209,9 @@ impl PluginSession {
             return Ok(Submitted::Queued);
         }
         let mut done = PluginDone::default();
-        let (taken, ended) = self.queue()?.submit(&[made], std::slice::from_mut(&mut done));
+        // Not copied once more: the reads of a copy wait for the writes of the fields.
+        let given = std::slice::from_ref(&made);
+        let (taken, ended) = self.queue()?.submit(given, std::slice::from_mut(&mut done));
         match (taken, ended) {
             (1, 1) => self.complete(&done).map(Submitted::Done),
             (1, 0) if self.seat.polls => {
@@ -272,20 +274,23 @@ impl PluginSession {
             return Err(Error::internal("a session that was given up"));
         };
         let (taken, ended) = queue.submit(&self.pending[..most], &mut done);
-        self.done = done;
         let fits = usize::try_from(taken).is_ok_and(|taken| taken <= most);
         if !fits
             || ended as usize > taken as usize + self.in_flight as usize
             || ended as usize > most
         {
+            self.done = done;
             return Err(odd_answer(self.queue()?, taken, most, ended));
         }
         self.pending.drain(..taken as usize);
         self.in_flight = self.in_flight + taken as u32 - ended;
-        for n in 0..ended as usize {
-            let completion = self.complete(&{ self.done[n] })?;
+        let ends = done[..ended as usize].iter().try_for_each(|one| {
+            let completion = self.complete(one)?;
             self.ended.push(completion);
-        }
+            Ok(())
+        });
+        self.done = done;
+        ends?;
         if self.in_flight > 0 && !self.seat.polls {
             return Err(never_ends());
         }
@@ -304,21 +309,21 @@ impl PluginSession {
         };
         let came = queue.poll(&mut done[..room], min.min(room as u32), until);
         let lost = (came < 0).then(|| queue.lost(came));
-        self.done = done;
-        if let Some(lost) = lost {
-            return Err(lost);
-        }
-        if came as usize > room {
-            return Err(broken("it ends more operations than are in flight")
-                .with("ended", came)
-                .with("in flight", room));
+        if lost.is_some() || came as usize > room {
+            self.done = done;
+            let more = || {
+                let more = broken("it ends more operations than are in flight");
+                more.with("ended", came).with("in flight", room)
+            };
+            return Err(lost.unwrap_or_else(more));
         }
         self.in_flight -= came as u32;
-        for n in 0..came as usize {
-            let completion = self.complete(&{ self.done[n] })?;
-            out.push(completion);
-        }
-        Ok(came as u32)
+        let ends = done[..came as usize].iter().try_for_each(|one| {
+            out.push(self.complete(one)?);
+            Ok(())
+        });
+        self.done = done;
+        ends.map(|()| came as u32)
     }
 }
 

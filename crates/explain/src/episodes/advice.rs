@@ -5,7 +5,7 @@ use taillight_core::plan::TraceMode;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 
 use crate::episodes::culprits::{Culprit, QUOTA, Role};
-use crate::explanation::Explanation;
+use crate::explanation::{Explanation, LayerShare};
 use crate::verdict::judge::Layer;
 
 /// Bytes, or requests, from which on others in the disk count: less is soon done.
@@ -72,7 +72,12 @@ fn about(it: &Culprit) -> String {
 /// The culprit of the layer that most outliers are blamed on, and what to do next, in one or two sentences; empty where
 /// no episode is of that layer.
 pub fn headline(it: &Explanation) -> Vec<String> {
-    let Some(top) = it.layers.first().map(|share| share.layer) else { return Vec::new() };
+    // Of a run that was not traced nearly all is unknown: what is known comes first.
+    let named = |share: &&LayerShare| {
+        it.info.backend != TracingBackend::Pauses || share.layer != Layer::Unknown
+    };
+    let top = it.layers.iter().find(named).or(it.layers.first());
+    let Some(top) = top.map(|share| share.layer) else { return Vec::new() };
     let of_layer = || it.episodes.iter().filter(|e| e.layer == top);
     let Some(heavy) = of_layer().max_by_key(|e| e.excess_ns) else { return Vec::new() };
     let named = of_layer().filter_map(|e| Some((e, foremost(top, &e.culprits)?)));

@@ -20,8 +20,12 @@ abstract class Shim {
   private final ByteBuffer ops;
   private final int depth;
   final ByteBuffer memory;
+  /** The same for lengths, which are big-endian. */
+  final ByteBuffer lengths;
   final int slotSize;
   final boolean fields;
+  /** Bytes that the names of all fields begin with. */
+  private final int prefix;
   final byte[][] names;
   final String[] fieldNames;
   /** What is written, and the key. */
@@ -33,10 +37,12 @@ abstract class Shim {
   Shim(Map<String, String> said, ByteBuffer ops, ByteBuffer memory) {
     this.ops = ops.order(ByteOrder.nativeOrder());
     this.memory = memory.order(ByteOrder.nativeOrder());
+    lengths = memory.duplicate().order(ByteOrder.BIG_ENDIAN);
     depth = ops.capacity() / (2 * BYTES);
     slotSize = Integer.parseInt(said.get("slot"));
     int n = Integer.parseInt(said.get("fields"));
     fields = n > 1;
+    prefix = said.get("prefix").getBytes(StandardCharsets.UTF_8).length;
     names = new byte[n][];
     fieldNames = new String[n];
     for (int i = 0; i < n; i++) {
@@ -112,12 +118,12 @@ abstract class Shim {
     return (b[at] & 255) << 24 | (b[at + 1] & 255) << 16 | (b[at + 2] & 255) << 8 | b[at + 3] & 255;
   }
 
-  /** The number of the field with this name, or -1; asked first is the one that is most likely. */
+  /** The number of the field with this name, or -1; asked first is the one that is most likely. All begin alike. */
   final int field(int likely, int at, int length) {
-    for (int n = 0; n < names.length; n++) {
-      int i = (likely + n) % names.length;
+    int i = likely < names.length ? likely : 0;
+    for (int n = 0; n < names.length; n++, i = i + 1 < names.length ? i + 1 : 0) {
       if (names[i].length == length) {
-        int same = 0;
+        int same = prefix;
         while (same < length && names[i][same] == value[at + same]) same++;
         if (same == length) return i;
       }

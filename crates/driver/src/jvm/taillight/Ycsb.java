@@ -144,20 +144,29 @@ final class Ycsb extends Shim {
   /** What is written, as the binding gets it. */
   private void fill(boolean raw, int at, int size) {
     take(at, size);
-    values.clear();
+    // A map that has all fields keeps its entries: one of another size is made anew.
+    if (raw || batched || values.size() != names.length) values.clear();
     if (raw) {
       values.put(fieldNames[0], iterator(0).set(value, 0, size));
-    } else {
-      for (int from = 0, i = 0; from + 4 <= size; i++) {
-        int name = length(value, from), data = length(value, from + 4 + name);
-        int n = field(i, from + 4, name);
-        if (n < 0) throw new IllegalStateException("a field that the plan does not name");
-        values.put(fieldNames[n], iterator(n).set(value, from + 8 + name, data));
-        from += 8 + name + data;
-      }
+    } else if (put(at, size) != values.size()) {
+      values.clear();
+      put(at, size);
     }
     // A binding that collects writes keeps what it got.
     if (batched) value = new byte[0];
+  }
+
+  /** Puts the fields of a value into the map; how many these are. */
+  private int put(int at, int size) {
+    int i = 0;
+    for (int from = 0; from + 4 <= size; i++) {
+      int name = lengths.getInt(at + from), data = lengths.getInt(at + from + 4 + name);
+      int n = field(i, from + 4, name);
+      if (n < 0) throw new IllegalStateException("a field that the plan does not name");
+      values.put(fieldNames[n], iterator(n).set(value, from + 8 + name, data));
+      from += 8 + name + data;
+    }
+    return i;
   }
 
   private Field iterator(int n) {

@@ -268,6 +268,15 @@ fn same_vm(with: &[String], asked: &[String]) -> Result<()> {
         .hint("give all targets of the driver `jvm` the same jvm, classpath and jvm_args"))
 }
 
+/// What a run leaves out of the time in which the VM still compiles most.
+fn warmup(plan: &Plan) -> String {
+    match plan.run.warmup.0 {
+        0 => "its first some 100,000 operations are slower, and are measured; run.warmup leaves them out"
+            .to_owned(),
+        ns => format!("its first {:.1} s are not measured (run.warmup)", ns as f64 / 1e9),
+    }
+}
+
 /// The class that bindings extend.
 const BASE: &str = "site.ycsb.DB";
 
@@ -370,18 +379,21 @@ impl BoundDriver for BoundJvm {
     fn samples(&self) -> SampleDisplay {
         let time = SamplePanel::new("Garbage collection", SampleUnit::PercentOfTime);
         let stopped = SamplePanel::new("JVM pauses", SampleUnit::PercentOfTime);
+        let compiled = SamplePanel::new("JVM compiler", SampleUnit::PercentOfTime);
         let heap = SamplePanel::new("Heap", SampleUnit::Bytes);
         let collected = SampleFigure::Rise;
         plugin::inside(SampleDisplay {
             panels: vec![
                 time.line("jvm_gc_ms_total", "collecting"),
                 stopped.line("jvm_paused_ns_total", "all threads of the JVM stopped"),
+                compiled.line("jvm_compile_ms_total", "compiling, all its threads together"),
                 heap.line("jvm_heap_used_bytes", "used"),
             ],
             phrases: vec![
                 SamplePhrase::new("jvm_gc_total", collected, "{} garbage collections"),
                 SamplePhrase::new("jvm_pauses_total", collected, "{} pauses of the JVM"),
                 SamplePhrase::new("jvm_paused_ns_total", collected, "paused for {} in all"),
+                SamplePhrase::new("jvm_compile_ms_total", collected, "its compiler worked for {}"),
             ],
         })
     }
@@ -390,8 +402,9 @@ impl BoundDriver for BoundJvm {
     }
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
         let cold = plan.run.warmup.0 == 0;
-        let note = "A JVM compiles while it runs: its first some 100,000 operations are slower; run.warmup leaves them out.";
-        cold.then(|| note.to_owned()).into_iter().collect()
+        cold.then(|| format!("A JVM compiles while it runs: {}.", warmup(plan)))
+            .into_iter()
+            .collect()
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         self.request(spec)?;
@@ -411,6 +424,7 @@ impl BoundDriver for BoundJvm {
         target.facts.retain(|(name, _)| name != "target.kind");
         target.facts.push(("target.kind".to_owned(), "JVM".to_owned()));
         target.facts.append(&mut facts);
+        target.facts.push(("jvm.warmup".to_owned(), warmup(spec.plan)));
         target.end_facts = end_facts;
         target.pauses = pauses::all;
         pauses::forget();

@@ -223,7 +223,7 @@ abstract class Shim {
     return out.toString();
   }
 
-  /** Collections of garbage so far, and ms that they took; bytes of the heap in use. */
+  /** Collections of garbage so far, and ms that they took; bytes of the heap in use; ms that the compiler worked. */
   private static String collected() {
     long n = 0, ms = 0;
     for (GarbageCollectorMXBean b : ManagementFactory.getGarbageCollectorMXBeans()) {
@@ -231,7 +231,9 @@ abstract class Shim {
       ms += Math.max(0, b.getCollectionTime());
     }
     Runtime r = Runtime.getRuntime();
-    return n + " " + ms + " " + (r.totalMemory() - r.freeMemory());
+    java.lang.management.CompilationMXBean compiler = ManagementFactory.getCompilationMXBean();
+    boolean timed = compiler != null && compiler.isCompilationTimeMonitoringSupported();
+    return n + " " + ms + " " + (r.totalMemory() - r.freeMemory()) + (timed ? " " + compiler.getTotalCompilationTime() : "");
   }
 
   /** Ends a session; what goes wrong is noted. */

@@ -14,8 +14,6 @@ pub enum Source {
     Stamps,
     /// A sleep or a wait for a CPU of the I/O's own thread, both ends seen, with a reason of its own.
     OwnSleep,
-    /// The target's own log says when it had stopped all of its threads.
-    Pause,
     /// A sleep that another one ends: for a lock, a commit, pages of others.
     Holder,
     /// A wait for a CPU, or a sleep with a reason of its own, of a thread that wake-ups tie to the I/O.
@@ -29,7 +27,7 @@ pub enum Source {
 impl Source {
     /// Whether the phase was seen, not concluded.
     pub fn is_seen(self) -> bool {
-        matches!(self, Source::Stamps | Source::OwnSleep | Source::Helper | Source::Pause)
+        matches!(self, Source::Stamps | Source::OwnSleep | Source::Helper)
     }
 }
 

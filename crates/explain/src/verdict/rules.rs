@@ -8,7 +8,7 @@ use crate::events::context::IoContext;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks;
 use crate::time_line::blocks;
-use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
+use crate::time_line::segments::{Segment, Source, overlapping};
 use crate::verdict::judge::{Layer, layer};
 
 /// Requests that are submitted together share the stamp of their making: it may be from before the I/O
@@ -104,9 +104,6 @@ pub fn sure(blamed: Layer, evidence: &Evidence<'_>, context: Option<&IoContext<'
     if blamed == Layer::Schedule {
         return true;
     }
-    if blamed == Layer::JvmPause {
-        return nothing_but_a_pause(evidence.segments, usual);
-    }
     let (Some(row), Some(context)) = (evidence.row, context) else {
         return false;
     };
@@ -125,8 +122,9 @@ fn seen_at_work(
     match blamed {
         // What remains when nothing else was seen, or only who waited for whom.
         Layer::Application | Layer::Completion | Layer::IoUring | Layer::Store => return false,
-        // Judged before.
-        Layer::Schedule | Layer::JvmPause | Layer::Mixed | Layer::Unknown => return false,
+        // A thread in native code does not stand still, and may have waited for something else meanwhile.
+        Layer::JvmPause => return false,
+        Layer::Schedule | Layer::Mixed | Layer::Unknown => return false,
         Layer::BlockQueue => {
             let stamped = row.alloc_ns.is_some() && row.issue_ns.is_some();
             let held = row.has(flags::HELD) || blocks::let_go_by_limit(row, context);
@@ -155,18 +153,6 @@ fn seen_at_work(
         seen += if segment.source.is_seen() { segment.length() } else { 0 };
     }
     all > 0 && seen * 4 >= all * 3
-}
-
-/// Whether an I/O that lost its time in a pause took beside it what it usually takes, and a wake-up: of one that took
-/// more nobody knows whether it would have been slow without. Until all threads stood still its own may have run.
-fn nothing_but_a_pause(segments: &[Segment], usual: u64) -> bool {
-    let sum =
-        |is: fn(&&Segment) -> bool| segments.iter().filter(is).map(Segment::length).sum::<i64>();
-    let paused = sum(|p| layer(p.phase) == Layer::JvmPause);
-    let seen = sum(|p| layer(p.phase) == Layer::JvmPause && p.source.is_seen());
-    let beside = (sum(|_| true) - paused).unsigned_abs();
-    let fine = usual.saturating_mul(2).saturating_add(WAKEUP_WINDOW_NS.unsigned_abs());
-    usual > 0 && paused > 0 && seen * 4 >= paused * 3 && beside <= fine
 }
 
 /// Whether the thread that brought the I/O to the queue found the queue closed, while a limit, a scheduler or

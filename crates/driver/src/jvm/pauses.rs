@@ -45,7 +45,7 @@ pub fn forget() {
 
 /// Pauses since the target was opened; `None` where the log cannot be read, or parts of it.
 pub fn all() -> Option<Vec<TargetPause>> {
-    with_log(|log| (!log.lost).then(|| log.reader.pauses.clone())).flatten()
+    with_log(|log| (!log.lost).then(|| log.reader.all())).flatten()
 }
 
 /// How many there were since then, and how long all together, as samples; none where that is not known.
@@ -103,11 +103,20 @@ fn in_words(pauses: &[TargetPause]) -> String {
 /// Makes pauses of lines. Since Java 13 a pause is one line behind its end:
 /// `Safepoint "G1CollectFull", Time since last: N ns, Reaching safepoint: N ns, ..., Total: N ns`; before, a line says
 /// what it is and another one at its end how long it took. Collections in it come before that.
+///
+/// A line is stamped when it is logged: threads run again by then, and may have taken the CPU of the one that logs.
+/// Since Java 13 lengths and distances are exact, so that the least delay of all lines tells when each pause ended.
 #[derive(Default)]
 struct LogReader {
+    /// Times are behind `zero`.
     pauses: Vec<TargetPause>,
-    /// Collections since the last pause: when each was logged, and what it was.
-    collections: Vec<(i64, String)>,
+    /// The end of the last one behind `zero`: all lengths and distances so far.
+    chain: i64,
+    /// Where the chain begins, by the line that was logged with the least delay; none before Java 13, where times are
+    /// those of the log.
+    zero: Option<i64>,
+    /// What the collections since the last pause were.
+    collections: Vec<String>,
     /// Before Java 13: what the pause is for that is under way.
     entered: String,
 }
@@ -121,7 +130,14 @@ impl LogReader {
                 after.split(' ').next()?.trim_end_matches("ns").parse::<i64>().ok()
             };
             let Some((total, what)) = ns("Total: ").zip(rest.split('"').next()) else { return };
-            self.pause((at - total, ns("Reaching safepoint: "), at), what);
+            let start = ns("Time since last: ").map_or_else(
+                || at.saturating_sub(total).saturating_sub(self.zero.unwrap_or(at - total)),
+                |since| self.chain.saturating_add(since),
+            );
+            self.chain = start.saturating_add(total);
+            let zero = at.saturating_sub(self.chain);
+            self.zero = Some(self.zero.map_or(zero, |least| least.min(zero)));
+            self.pause((start, ns("Reaching safepoint: "), self.chain), what);
         } else if let Some(rest) = said.strip_prefix("Entering safepoint region: ") {
             rest.trim().clone_into(&mut self.entered);
         } else if said.starts_with("Total time for which application threads were stopped: ") {
@@ -133,15 +149,26 @@ impl LogReader {
             let what = std::mem::take(&mut self.entered);
             self.pause((at - total, ns("Stopping threads took: "), at), &what);
         } else if let Some(what) = collection(said) {
-            self.collections.push((at, what));
+            self.collections.push(what);
         }
+    }
+
+    /// The pauses on our clock.
+    fn all(&self) -> Vec<TargetPause> {
+        let at = |ns: i64| ns.saturating_add(self.zero.unwrap_or(0));
+        let on_clock = |pause: &TargetPause| TargetPause {
+            start_ns: at(pause.start_ns),
+            stopped_ns: at(pause.stopped_ns),
+            end_ns: at(pause.end_ns),
+            what: pause.what.clone(),
+        };
+        self.pauses.iter().map(on_clock).collect()
     }
 
     /// A pause of these times (begin, until all threads stood, end); `what`: the VM's name of the operation.
     fn pause(&mut self, (start_ns, reaching, end_ns): (i64, Option<i64>, i64), what: &str) {
-        let collections = self.collections.drain(..);
-        let inside = collections.filter(|(at, _)| (start_ns..=end_ns).contains(at));
-        let mut inside: Vec<String> = inside.map(|(_, collection)| collection).collect();
+        // The thread that logs a collection logs its pause next.
+        let mut inside = std::mem::take(&mut self.collections);
         inside.dedup();
         let what = if inside.is_empty() { what.to_owned() } else { inside.join(", then ") };
         let stopped_ns = (start_ns + reaching.unwrap_or(0)).clamp(start_ns, end_ns);
@@ -170,7 +197,7 @@ mod tests {
     fn read(log: &str) -> Vec<TargetPause> {
         let mut reader = LogReader::default();
         log.lines().for_each(|line| reader.line(line));
-        reader.pauses
+        reader.all()
     }
 
     fn pause(start_ns: i64, stopped_ns: i64, end_ns: i64, what: &str) -> TargetPause {
@@ -179,12 +206,11 @@ mod tests {
 
     #[test]
     fn a_pause_has_the_times_of_the_safepoint_and_the_name_of_the_collection_in_it() {
-        let log = "[100ns] GC(0) Pause Young (Normal) (G1 Evacuation Pause) 24M->3M(64M) 0.002ms\n\
-                   [8000000ns] GC(1) Pause Young (System.gc()) 13M->12M(64M) 2.400ms\n\
+        let log = "[8000000ns] GC(1) Pause Young (System.gc()) 13M->12M(64M) 2.400ms\n\
                    [9000000ns] GC(2) Pause Full (System.gc()) 12M->2M(64M) 1.400ms\n\
-                   [9000500ns] Safepoint \"G1CollectFull\", Time since last: 9 ns, Reaching safepoint: 20000 ns, \
+                   [9000500ns] Safepoint \"G1CollectFull\", Time since last: 2000000 ns, Reaching safepoint: 20000 ns, \
                    Cleanup: 1 ns, At safepoint: 1 ns, Total: 6500000 ns\n[9000600ns] GC(3) Concurrent Mark 7.1ms\n\
-                   [9900000ns] Safepoint \"ICBufferFull\", Time since last: 9 ns, Reaching safepoint: 30 ns, At safepoint: \
+                   [9900000ns] Safepoint \"ICBufferFull\", Time since last: 799500 ns, Reaching safepoint: 30 ns, At safepoint: \
                    1 ns, Leaving safepoint: 2 ns, Total: 100000 ns, Threads: 0 runnable, 12 total\nno stamp\n[1ns\n";
         let two = "Pause Young (System.gc()), then Pause Full (System.gc())";
         let full = pause(2_500_500, 2_520_500, 9_000_500, two);
@@ -193,6 +219,22 @@ mod tests {
         let said = format!("2 times, at most for 6.50 ms ({two}), for 6.60 ms in all");
         assert_eq!(in_words(&[full, other]), said);
         assert_eq!(in_words(&[]), "0 times");
+    }
+
+    #[test]
+    fn a_line_that_is_logged_late_does_not_shift_its_pause() {
+        let line = |at: i64, since: i64| {
+            format!(
+                "[{at}ns] GC(1) Pause Full (System.gc()) 12M->2M(64M) 0.100ms\n[{at}ns] Safepoint \"F\", \
+                 Time since last: {since} ns, Reaching safepoint: 10 ns, At safepoint: 1 ns, Total: 100 ns\n"
+            )
+        };
+        // Ends at 1000, 2000 and 3000, logged late by 5000, 4005 and 2.
+        let log = line(6_000, 900) + &line(6_005, 900) + &line(3_002, 900);
+        let ends = |log: &str| read(log).iter().map(|p| (p.start_ns, p.end_ns)).collect::<Vec<_>>();
+        assert_eq!(ends(&log), [(902, 1002), (1902, 2002), (2902, 3002)]);
+        assert!(read(&log).iter().all(|pause| pause.what == "Pause Full (System.gc())"));
+        assert_eq!(ends(&line(6_000, 900)), [(5_900, 6_000)], "of one alone nothing else is known");
     }
 
     #[test]
@@ -223,7 +265,7 @@ mod tests {
         let mut more = File::options().append(true).open(&path).unwrap();
         std::io::Write::write_all(&mut more, b"tal: 5 ns\n[20ns] ").unwrap();
         log.catch_up();
-        assert_eq!(log.reader.pauses, [pause(5, 6, 10, "Cleanup")]);
+        assert_eq!(log.reader.all(), [pause(5, 6, 10, "Cleanup")]);
         assert!(!log.lost && log.rest == "[20ns] ");
     }
 }

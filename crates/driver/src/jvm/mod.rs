@@ -427,7 +427,7 @@ impl BoundDriver for BoundJvm {
         target.facts.push(("jvm.warmup".to_owned(), warmup(spec.plan)));
         target.end_facts = end_facts;
         target.pauses = pauses::all;
-        pauses::forget();
+        target.begins = pauses::forget;
         Ok(Box::new(target))
     }
 }

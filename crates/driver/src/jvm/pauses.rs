@@ -10,7 +10,7 @@ use crate::contract::TargetPause;
 /// The log, which has no name any more, so that nothing is left of it.
 static LOG: Mutex<Option<PauseLog>> = Mutex::new(None);
 
-/// What was read of it since a target was opened.
+/// What was read of it.
 #[derive(Default)]
 struct PauseLog {
     file: Option<File>,
@@ -38,22 +38,21 @@ pub fn begin() {
     *LOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(log);
 }
 
-/// Forgets the pauses so far: they are of an earlier target, or of opening this one.
+/// Forgets the pauses so far, as a load begins: they are of an earlier one, or of opening the target.
 pub fn forget() {
-    with_log(|log| log.reader.pauses.clear());
+    with_log(|log| log.reader.forget());
 }
 
-/// Pauses since the target was opened; `None` where the log cannot be read, or parts of it.
+/// Pauses since the load began; `None` where the log cannot be read, or parts of it.
 pub fn all() -> Option<Vec<TargetPause>> {
     with_log(|log| (!log.lost).then(|| log.reader.all())).flatten()
 }
 
-/// How many there were since then, and how long all together, as samples; none where that is not known.
+/// How many there were since the VM was started, and how long all together, as samples; none where that is not known.
 pub fn samples() -> Vec<(&'static str, f64)> {
     let sums = with_log(|log| {
-        let ns: u64 = log.reader.pauses.iter().map(TargetPause::ns).sum();
-        let counts = (log.reader.pauses.len() as f64, ns as f64);
-        (!log.lost).then_some([("jvm_pauses_total", counts.0), ("jvm_paused_ns_total", counts.1)])
+        let (count, ns) = (log.reader.count as f64, log.reader.paused_ns as f64);
+        (!log.lost).then_some([("jvm_pauses_total", count), ("jvm_paused_ns_total", ns)])
     });
     sums.flatten().into_iter().flatten().collect()
 }
@@ -108,8 +107,11 @@ fn in_words(pauses: &[TargetPause]) -> String {
 /// Since Java 13 lengths and distances are exact, so that the least delay of all lines tells when each pause ended.
 #[derive(Default)]
 struct LogReader {
-    /// Times are behind `zero`.
+    /// Since the load began; times are behind `zero`.
     pauses: Vec<TargetPause>,
+    /// How many there ever were, and how long all together, ns.
+    count: u64,
+    paused_ns: u64,
     /// The end of the last one behind `zero`: all lengths and distances so far.
     chain: i64,
     /// Where the chain begins, by the line that was logged with the least delay; none before Java 13, where times are
@@ -153,6 +155,11 @@ impl LogReader {
         }
     }
 
+    /// The chain goes on: how late lines are logged is known better with each.
+    fn forget(&mut self) {
+        self.pauses.clear();
+    }
+
     /// The pauses on our clock.
     fn all(&self) -> Vec<TargetPause> {
         let at = |ns: i64| ns.saturating_add(self.zero.unwrap_or(0));
@@ -172,7 +179,10 @@ impl LogReader {
         inside.dedup();
         let what = if inside.is_empty() { what.to_owned() } else { inside.join(", then ") };
         let stopped_ns = (start_ns + reaching.unwrap_or(0)).clamp(start_ns, end_ns);
-        self.pauses.push(TargetPause { start_ns, stopped_ns, end_ns, what });
+        let pause = TargetPause { start_ns, stopped_ns, end_ns, what };
+        self.count += 1;
+        self.paused_ns += pause.ns();
+        self.pauses.push(pause);
     }
 }
 
@@ -235,6 +245,21 @@ mod tests {
         assert_eq!(ends(&log), [(902, 1002), (1902, 2002), (2902, 3002)]);
         assert!(read(&log).iter().all(|pause| pause.what == "Pause Full (System.gc())"));
         assert_eq!(ends(&line(6_000, 900)), [(5_900, 6_000)], "of one alone nothing else is known");
+    }
+
+    #[test]
+    fn a_load_has_its_own_pauses_and_totals_go_on() {
+        let mut reader = LogReader::default();
+        let mut line = |at: i64| {
+            reader.line(&format!("[{at}ns] Safepoint \"F\", Time since last: 90 ns, Total: 10 ns"));
+        };
+        line(1_000);
+        line(1_105);
+        reader.forget();
+        assert!(reader.all().is_empty());
+        reader.line("[1250ns] Safepoint \"F\", Time since last: 90 ns, Total: 10 ns");
+        assert_eq!(reader.all(), [pause(1_190, 1_190, 1_200, "F")], "with what was learnt before");
+        assert_eq!((reader.count, reader.paused_ns), (3, 30));
     }
 
     #[test]

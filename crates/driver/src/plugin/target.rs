@@ -103,6 +103,8 @@ pub struct PluginTarget {
     /// Facts that the load leaves behind.
     pub(crate) end_facts: fn() -> Vec<(String, String)>,
     pub(crate) pauses: fn() -> Option<Vec<TargetPause>>,
+    /// A load begins, which may not be the first one on this target.
+    pub(crate) begins: fn(),
     closed: bool,
 }
 
@@ -140,6 +142,7 @@ impl PluginTarget {
             facts: Vec::new(),
             end_facts: Vec::new,
             pauses: || None,
+            begins: || (),
             // Nothing of the run is there yet.
             closed: true,
         };
@@ -412,6 +415,10 @@ impl Target for PluginTarget {
             _ => None,
         };
         self.facts.iter().filter_map(note).collect()
+    }
+    fn session_facts(&self) -> Vec<(String, String)> {
+        (self.begins)();
+        Vec::new()
     }
     fn end_facts(&self) -> Vec<(String, String)> {
         (self.end_facts)()

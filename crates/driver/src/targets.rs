@@ -126,8 +126,9 @@ impl Target for OpenTargets {
         let pauses = self.targets.iter().filter_map(|t| t.target.pauses());
         pauses.reduce(|mut all, more| {
             // Targets in one virtual machine stop together.
-            all.extend(more.into_iter().filter(|pause| !all.contains(pause)).collect::<Vec<_>>());
-            all.sort_by_key(|pause| pause.end_ns);
+            all.extend(more);
+            all.sort_by(|a, b| (a.end_ns, a.start_ns, &a.what).cmp(&(b.end_ns, b.start_ns, &b.what)));
+            all.dedup();
             all
         })
     }

@@ -7,6 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::contract::TargetPause;
 
+/// Most pauses of a load that are kept; each takes some 100 B.
+const MOST: usize = 200_000;
+
 /// The log, which has no name any more, so that nothing is left of it.
 static LOG: Mutex<Option<PauseLog>> = Mutex::new(None);
 
@@ -43,9 +46,9 @@ pub fn forget() {
     with_log(|log| log.reader.forget());
 }
 
-/// Pauses since the load began; `None` where the log cannot be read, or parts of it.
+/// Pauses since the load began; `None` where the log cannot be read, or parts of it, or where they are too many.
 pub fn all() -> Option<Vec<TargetPause>> {
-    with_log(|log| (!log.lost).then(|| log.reader.all())).flatten()
+    with_log(|log| (!log.lost && !log.reader.full).then(|| log.reader.all())).flatten()
 }
 
 /// How many there were since the VM was started, and how long all together, as samples; none where that is not known.
@@ -80,8 +83,11 @@ impl PauseLog {
 /// The pauses in words: how many, the longest with what it was, all together.
 pub fn words() -> String {
     match all() {
-        None => "an unknown number of times: its log cannot be read".to_owned(),
         Some(pauses) => in_words(&pauses),
+        None if with_log(|log| log.reader.full) == Some(true) => {
+            format!("more than {MOST} times: which I/Os met one is not told")
+        }
+        None => "an unknown number of times: its log cannot be read".to_owned(),
     }
 }
 
@@ -109,6 +115,8 @@ fn in_words(pauses: &[TargetPause]) -> String {
 struct LogReader {
     /// Since the load began; times are behind `zero`.
     pauses: Vec<TargetPause>,
+    /// Some of them were left out, being more than `MOST`.
+    full: bool,
     /// How many there ever were, and how long all together, ns.
     count: u64,
     paused_ns: u64,
@@ -158,6 +166,7 @@ impl LogReader {
     /// The chain goes on: how late lines are logged is known better with each.
     fn forget(&mut self) {
         self.pauses.clear();
+        self.full = false;
     }
 
     /// The pauses on our clock.
@@ -182,7 +191,10 @@ impl LogReader {
         let pause = TargetPause { start_ns, stopped_ns, end_ns, what };
         self.count += 1;
         self.paused_ns += pause.ns();
-        self.pauses.push(pause);
+        match self.pauses.len() < MOST {
+            true => self.pauses.push(pause),
+            false => self.full = true,
+        }
     }
 }
 
@@ -260,6 +272,10 @@ mod tests {
         reader.line("[1250ns] Safepoint \"F\", Time since last: 90 ns, Total: 10 ns");
         assert_eq!(reader.all(), [pause(1_190, 1_190, 1_200, "F")], "with what was learnt before");
         assert_eq!((reader.count, reader.paused_ns), (3, 30));
+        (0..MOST).for_each(|_| reader.pause((0, None, 1), "F"));
+        assert!(reader.full && reader.pauses.len() == MOST && reader.count == 3 + MOST as u64);
+        reader.forget();
+        assert!(!reader.full);
     }
 
     #[test]

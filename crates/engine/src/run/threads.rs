@@ -324,6 +324,8 @@ fn collect<B: Probes>(
     if stuck {
         error = error
             .or_else(|| Some(Error::target("a worker is stuck inside an I/O and was given up")));
+        // A long one may be what it is stuck in.
+        pauses = target.pauses();
     } else {
         for thread in workers.threads {
             if thread.join().is_err() {

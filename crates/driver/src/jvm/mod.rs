@@ -209,8 +209,10 @@ impl JvmOptions {
         if let Some((jvm, about, with)) = &*started {
             return same_vm(with, &asked(&args)).map(|()| (*jvm, about.clone()));
         }
-        let (jvm, about) = Jvm::start(&library, &args)?;
+        pauses::prepare()?;
+        let vm = Jvm::start(&library, &args);
         pauses::begin();
+        let (jvm, about) = vm?;
         let jvm: &'static Jvm = Box::leak(Box::new(jvm));
         *started = Some((jvm, about.clone(), asked(&args)));
         Ok((jvm, about))

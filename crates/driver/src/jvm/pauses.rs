@@ -1,9 +1,14 @@
 //! Pauses of the JVM: the times at which it stops every thread of its own, from its log of safepoints, on our clock.
 //! Collections say in the same log what they were and what asked for them.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
-use std::sync::{Mutex, PoisonError};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use taillight_core::{Error, Result};
 
 use crate::contract::TargetPause;
 
@@ -24,19 +29,34 @@ struct PauseLog {
     lost: bool,
 }
 
-fn path() -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("taillight-jvm-{}.log", std::process::id()))
+/// A directory of nobody else's: the VM, which may be root's, follows a link that stands where its log is to be.
+fn home() -> &'static PathBuf {
+    static HOME: OnceLock<PathBuf> = OnceLock::new();
+    HOME.get_or_init(|| {
+        let random = RandomState::new().hash_one(std::process::id());
+        std::env::temp_dir().join(format!("taillight-jvm-{random:016x}"))
+    })
 }
 
 /// The argument by which the VM writes its log, in one file, with times of CLOCK_MONOTONIC.
 pub fn argument() -> String {
-    format!("-Xlog:gc,safepoint:file={}:timenanos:filecount=0", path().display())
+    format!("-Xlog:gc,safepoint:file=\"{}\":timenanos:filecount=0", home().join("log").display())
 }
 
-/// Takes the log of the VM that was just started.
+/// Makes room for the log of a VM that is to be started. Errors: `Unavailable` where no directory can be made.
+pub fn prepare() -> Result<()> {
+    DirBuilder::new().mode(0o700).create(home()).map_err(|e| {
+        Error::unavailable("no directory for the log of the JVM can be made")
+            .with("path", home().display())
+            .source(e)
+            .hint("set TMPDIR to a directory that can be written")
+    })
+}
+
+/// Takes the log of the VM that was just started, or was not.
 pub fn begin() {
-    let file = File::open(path()).ok();
-    let _ = std::fs::remove_file(path());
+    let file = File::open(home().join("log")).ok();
+    let _ = std::fs::remove_dir_all(home());
     let log = PauseLog { lost: file.is_none(), file, ..PauseLog::default() };
     *LOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(log);
 }

@@ -81,7 +81,7 @@ pub fn of_group(group: &[JobSection], wrong: &mut Vec<Error>) -> Option<SectionS
     let alone = group.iter().all(|s| s.part_of.is_some() && s.part_of == group[0].part_of);
     let together = group.iter().all(|s| s.steady == Some(first) && first.grouped)
         && !group.iter().skip(1).any(|s| s.new_group);
-    if (group.len() > 1 || group[0].clones > 1) && !alone && !together {
+    if group.len() > 1 && !alone && !together {
         let what = format!(
             "`steadystate` in [{}]: sections side by side end together here, fio judges each by itself unless all have \
              group_reporting and the same rule",

@@ -8,7 +8,7 @@ use serde::Serialize;
 use taillight_core::OpKind;
 use taillight_rundir::layers::LayerKind;
 use taillight_rundir::summary::Cause;
-use taillight_rundir::trace_info::TraceInfo;
+use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 
 use crate::episodes::EpisodeView;
 use crate::episodes::patterns::Pattern;
@@ -126,6 +126,12 @@ pub struct PhaseLevel {
 }
 
 impl Explanation {
+    /// Whether it can name a cause: of a run of which only its target's pauses are known, whether an I/O met one.
+    pub fn tells(&self) -> bool {
+        let paused = |share: &LayerShare| share.layer == Layer::JvmPause;
+        self.info.backend != TracingBackend::Pauses || self.layers.iter().any(paused)
+    }
+
     /// For `summary.json`.
     pub fn causes(&self) -> Vec<Cause> {
         self.layers.iter().map(cause).collect()

@@ -72,6 +72,9 @@ fn about(it: &Culprit) -> String {
 /// The culprit of the layer that most outliers are blamed on, and what to do next, in one or two sentences; empty where
 /// no episode is of that layer.
 pub fn headline(it: &Explanation) -> Vec<String> {
+    if !it.tells() {
+        return Vec::new();
+    }
     // Of a run that was not traced nearly all is unknown: what is known comes first.
     let named = |share: &&LayerShare| {
         it.info.backend != TracingBackend::Pauses || share.layer != Layer::Unknown

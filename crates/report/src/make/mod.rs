@@ -195,13 +195,14 @@ fn explained(
     };
     match explain(dir, summary, inputs) {
         Ok(explanation) => {
-            summary.cause = explanation.as_ref().map(Explanation::causes);
+            let telling = explanation.as_ref().filter(|it| it.tells());
+            summary.cause = telling.map(Explanation::causes);
             for qos in &mut summary.qos {
                 let plan = &dir.manifest().plan;
                 let workers = qos.workload.as_ref().and_then(|name| plan.workers_of(name));
                 let workers = workers.unwrap_or(0..plan.workers());
                 let over = |e: &Explanation| e.causes_over(qos.ceiling_ns, &workers);
-                qos.cause = explanation.as_ref().map(over);
+                qos.cause = telling.map(over);
             }
             Ok((explanation, None))
         }

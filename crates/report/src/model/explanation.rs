@@ -15,6 +15,9 @@ pub fn sentences(it: &Explanation) -> Vec<String> {
         said.push(format!("The layers below were not seen: {why}."));
         return said;
     }
+    if !it.tells() {
+        return limits(it);
+    }
     if it.outliers == 0 {
         said.push(format!("There is no outlier ({}).", threshold(it)));
         said.extend(limits(it));
@@ -260,6 +263,8 @@ fn stopped(it: &Explanation) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use taillight_explain::LayerShare;
+
     use super::*;
 
     fn explained(levels: &[(OpKind, &str)]) -> Explanation {
@@ -297,6 +302,23 @@ mod tests {
         assert_eq!(text(&both), words);
         let none = Explanation { thresholds: BTreeMap::new(), ..explained(&[]) };
         assert_eq!(threshold(&none), "no I/Os");
+    }
+
+    #[test]
+    fn a_run_of_which_only_pauses_are_known_is_explained_where_one_slowed_an_io() {
+        let of = |layer| {
+            let mut it = explained(&[(OpKind::Read, "99.9")]);
+            it.info.backend = TracingBackend::Pauses;
+            it.pauses = Some(Default::default());
+            it.layers = vec![LayerShare { layer, outliers: 1, excess_ns: 5, sure: 0 }];
+            sentences(&it).join(" ")
+        };
+        let none = of(Layer::Unknown);
+        assert!(
+            none.starts_with("Not traced: ") && none.contains("none while measuring"),
+            "{none}"
+        );
+        assert!(of(Layer::JvmPause).starts_with("Of 1 outlier ("));
     }
 
     #[test]

@@ -81,7 +81,7 @@ const FEW: usize = 3;
 fn named(runs: &[AnalysedRun]) -> Vec<(String, Option<Traced>)> {
     let found = |run: &AnalysedRun| {
         let it = run.explanation.as_ref()?;
-        let seen = it.info.backend != TracingBackend::None;
+        let seen = it.info.backend != TracingBackend::None && it.tells();
         seen.then(|| (it.layers.clone(), it.outliers))
     };
     runs.iter().map(|run| (run.shown.clone(), found(run))).collect()

@@ -10,8 +10,9 @@ use std::ops::Deref;
 use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
+use taillight_rundir::latency::Latency;
 use taillight_rundir::layers::LayerRow;
-use taillight_rundir::summary::{Summary, Totals};
+use taillight_rundir::summary::Summary;
 
 use crate::events::context::IoContext;
 use crate::events::layers::{PhasedIo, Slow};
@@ -240,11 +241,9 @@ impl Baseline {
 
     /// From the median latency of all I/Os, where none was traced.
     pub fn of_medians(summary: &Summary) -> Baseline {
-        let median = |totals: &Totals| {
-            let known = totals.latencies.service.percentiles.iter().find(|it| it.p == "50");
-            known.and_then(|it| it.ns).unwrap_or(0)
-        };
-        let each = summary.ops.iter().map(|(op, totals)| Baseline::of_median(*op, median(totals)));
+        let each = summary.ops.iter().filter_map(|(op, totals)| {
+            Some(Baseline::of_median(*op, median_ns(&totals.latencies.service)?))
+        });
         Baseline(each.flat_map(|one| one.0).collect())
     }
 
@@ -269,6 +268,11 @@ impl Baseline {
     fn missed(&self, op: OpKind) -> Option<Phases> {
         self.0.get(&op)?.missed
     }
+}
+
+/// The median of this run's own I/Os, whichever percentiles were asked for.
+fn median_ns(latency: &Latency) -> Option<u64> {
+    latency.observed.as_ref().map(|own| own.p50_ns)
 }
 
 fn medians(list: &[&PhasedIo]) -> Phases {
@@ -506,6 +510,21 @@ mod tests {
         let slow = Slow { complete_ns: 2000, ..slow };
         let judged = judge(slow, row(), it, &by(20));
         assert_eq!((judged.layer, judged.excess_ns, judged.always), (Layer::Cpu, 900, false));
+    }
+
+    #[test]
+    fn the_median_is_known_where_other_percentiles_were_asked_for() {
+        let latency = |observed: &str| -> Latency {
+            let text = r#"{"count":3,"source":"capture","error":0,"percentiles":[],"nines":[]"#;
+            serde_json::from_str(&format!("{text}{observed}}}")).unwrap()
+        };
+        let own = r#","observed":{"p50_ns":7,"p99_ns":9,"p99_9_ns":9,"max_ns":9}"#;
+        assert_eq!(median_ns(&latency(own)), Some(7));
+        assert_eq!(
+            median_ns(&latency("")),
+            None,
+            "nothing was measured: no latency is the usual one"
+        );
     }
 
     #[test]

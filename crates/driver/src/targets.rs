@@ -127,7 +127,9 @@ impl Target for OpenTargets {
         pauses.reduce(|mut all, more| {
             // Targets in one virtual machine stop together.
             all.extend(more);
-            all.sort_by(|a, b| (a.end_ns, a.start_ns, &a.what).cmp(&(b.end_ns, b.start_ns, &b.what)));
+            all.sort_by(|a, b| {
+                (a.end_ns, a.start_ns, &a.what).cmp(&(b.end_ns, b.start_ns, &b.what))
+            });
             all.dedup();
             all
         })

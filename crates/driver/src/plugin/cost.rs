@@ -1,7 +1,8 @@
 //! What the bridge to a plug-in costs by itself, measured before each run by operations that do nothing.
 //!
 //! They pass all that an operation passes between the engine and the store: descriptor, call, answer. Figures are
-//! means over short blocks, since reading the clock costs more than an operation, less what the loop costs by itself.
+//! means over short blocks, since reading the clock costs more than an operation. Taken off is the median of a loop that
+//! only keeps as many answers, as with any driver: what is left is what the plug-in adds.
 
 use taillight_core::probe::Token;
 use taillight_core::{Clock, MonoClock, Result, Status};
@@ -27,12 +28,17 @@ pub struct BridgeCost {
 impl std::fmt::Display for BridgeCost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let BridgeCost { batch, p50, p99 } = self;
-        write!(f, "{p50:.1} ns an operation (99 % of {BLOCKS} blocks: {p99:.1} ns)")?;
+        write!(f, "{} an operation (99 % of {BLOCKS} blocks: {})", ns(*p50), ns(*p99))?;
         match batch {
             1 => Ok(()),
             n => write!(f, ", handed over by {n}"),
         }
     }
+}
+
+/// In words; less than the loop that is taken off can tell is no figure.
+fn ns(value: f64) -> String {
+    if value < 1.0 { "less than 1 ns".to_owned() } else { format!("{value:.1} ns") }
 }
 
 /// Measures, with as many operations at a time as the session is deep; the first blocks warm up. Errors: `Target`
@@ -42,7 +48,7 @@ pub fn measure(host: &mut HostSession, depth: u32) -> Result<BridgeCost> {
     let mut out = Vec::with_capacity(depth as usize);
     let own = blocks(depth, || bare_round(depth, &mut out))?;
     let all = blocks(depth, || round(host, depth, &mut out))?;
-    let less = |ns: f64| (ns - own[BLOCKS / 2]).max(0.0);
+    let less = |ns: f64| ns - own[BLOCKS / 2];
     Ok(BridgeCost { batch: depth, p50: less(all[BLOCKS / 2]), p99: less(all[BLOCKS * 99 / 100]) })
 }
 
@@ -109,4 +115,18 @@ fn all_ended(out: &[Completion], depth: u32) -> Result<()> {
     .with("ended", format!("{} of {depth}", out.len()))
     .with_some("one ended", wrong.map(|(status, slot)| format!("{status}, in slot {slot}")))
     .hint("answer kind 255 like any other operation: status 0, the token given back"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BridgeCost;
+
+    #[test]
+    fn a_cost_below_what_can_be_told_is_no_figure() {
+        let said = |p50, p99| BridgeCost { batch: 1, p50, p99 }.to_string();
+        assert_eq!(said(12.34, 20.0), "12.3 ns an operation (99 % of 100 blocks: 20.0 ns)");
+        assert!(
+            said(-0.4, 0.0).starts_with("less than 1 ns an operation (99 % of 100 blocks: less")
+        );
+    }
 }

@@ -273,7 +273,7 @@ fn same_vm(with: &[String], asked: &[String]) -> Result<()> {
 /// What a run leaves out of the time in which the VM still compiles most.
 fn warmup(plan: &Plan) -> String {
     match plan.run.warmup.0 {
-        0 => "its first some 100,000 operations are slower, and are measured; run.warmup leaves them out"
+        0 => "what it compiles in this run is measured with it; run.warmup leaves out the first"
             .to_owned(),
         ns => format!("its first {:.1} s are not measured (run.warmup)", ns as f64 / 1e9),
     }

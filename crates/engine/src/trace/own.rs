@@ -78,8 +78,13 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     let mut op = operation(kind, offset, number(Some(size), "size")?)?;
     op.durable = !sync.is_empty() && op.size > 0;
     let end: i64 = number(Some(ends), "end")?;
-    let latency_ns = u64::try_from(end - stamp).ok().filter(|_| status == "0");
+    let latency_ns = latency(stamp, end).filter(|_| status == "0");
     Ok(Some(TraceRow { stamp, stream: (workload, file), op, latency_ns }))
+}
+
+/// From when an I/O was due to its end, ns; none where that is no time.
+fn latency(due: i64, end: i64) -> Option<u64> {
+    u64::try_from(end.checked_sub(due)?).ok()
 }
 
 /// The operation of an I/O. Errors: it is on keys, or too large.
@@ -172,7 +177,7 @@ fn push(row: &Row, stream: (&str, &str), rows: &mut TraceRows<'_>) -> Result<(),
     let mut op = operation(row.op, row.offset, row.size)?;
     op.durable = op.size > 0 && row.sync_ns.is_some();
     let due = row.intended.unwrap_or(row.submit).0;
-    let latency_ns = u64::try_from(row.complete.0 - due).ok().filter(|_| row.status.is_ok());
+    let latency_ns = latency(due, row.complete.0).filter(|_| row.status.is_ok());
     rows.push(&TraceRow { stamp: due, stream, op, latency_ns })
 }
 
@@ -192,5 +197,14 @@ impl OwnStream {
             self.file = row.target.to_string();
         }
         (&self.workload, &self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn an_end_before_all_times_is_no_latency_and_no_panic() {
+        assert_eq!(super::latency(5, i64::MIN), None);
+        assert_eq!(super::latency(5, 9), Some(4));
     }
 }

@@ -350,13 +350,15 @@ impl FioSaid<'_> {
         directions.retain(|(_, d)| d.total_ios > 0);
         let longest = directions.iter().map(|(_, d)| d.runtime).max().unwrap_or(0);
         let (workers, depth) = (self.number("numjobs"), self.number("iodepth"));
-        let failed = failed(self.job.total_err, &directions).inspect_err(|most| {
-            let errors = self.job.total_err;
-            notes.push(format!(
-                "{name}: of which direction the {errors} failed I/Os were is not in the file: they stand as {}s",
-                most.name()
-            ));
-        });
+        let failed = match self.job.total_err {
+            0 if self.job.error != 0 => Ok(ending(workers, &directions)),
+            errors => failed(errors, &directions).inspect_err(|most| {
+                notes.push(format!(
+                    "{name}: of which direction the {errors} failed I/Os were is not in the file: they stand as {}s",
+                    most.name()
+                ));
+            }),
+        };
         let mut ops = BTreeMap::new();
         for (kind, direction) in directions {
             let (latency, what) = latency(kind, direction)?;
@@ -401,6 +403,20 @@ impl FioSaid<'_> {
     }
 }
 
+/// I/Os that have no latency: they failed, or were in flight when the job ended. None where latencies were not counted.
+fn without_latency(d: &FioDirection) -> Option<u64> {
+    let counts = [&d.clat_ns, &d.lat_ns].into_iter().flatten().filter_map(|it| it.count);
+    d.total_ios.checked_sub(counts.max()?)
+}
+
+/// The I/Os that ended a job's workers: fio counts failures only where a job goes on after them
+/// (`continue_on_error`). At most one for each worker, as others may have been in flight.
+fn ending(workers: u32, directions: &[(OpKind, &FioDirection)]) -> BTreeMap<OpKind, u64> {
+    let of = directions.iter().filter(|(op, _)| *op != OpKind::Fsync);
+    let lacking = of.filter_map(|(op, d)| Some((*op, without_latency(d)?.min(workers.into()))));
+    lacking.collect()
+}
+
 /// How many I/Os of each direction failed: fio adds them up, and one that failed has no latency. Errors: the direction with
 /// the most I/Os, where it is not told.
 fn failed(
@@ -414,10 +430,7 @@ fn failed(
     if total == 0 {
         return Ok(BTreeMap::new());
     }
-    let lacking = |(op, d): &(OpKind, &FioDirection)| {
-        let counts = [&d.clat_ns, &d.lat_ns].into_iter().flatten().filter_map(|it| it.count);
-        Some((*op, d.total_ios.checked_sub(counts.max()?)?))
-    };
+    let lacking = |(op, d): &(OpKind, &FioDirection)| Some((*op, without_latency(d)?));
     let lacking: Option<BTreeMap<OpKind, u64>> = of().map(lacking).collect();
     let sum =
         |of: &BTreeMap<OpKind, u64>| of.values().fold(0, |sum, n| u64::saturating_add(sum, *n));
@@ -468,7 +481,8 @@ impl FioDirection {
         if self.iops < 0.0 || bytes_per_s < 0.0 {
             return Err(Error::corrupt("a rate of fio's below zero"));
         }
-        let rate = || self.total_ios as f64 * 1e3 / ms.max(1) as f64;
+        // In less than a millisecond fio tells no rate.
+        let rate = || if ms == 0 { 0.0 } else { self.total_ios as f64 * 1e3 / ms as f64 };
         Ok(ImportedOp {
             count: self.total_ios,
             errors,
@@ -701,6 +715,12 @@ mod tests {
         assert_eq!(errors(7, d(2007, 2000), d(2000, 2000)), (7, 0, false));
         assert_eq!(errors(7, d(2000, 2000), d(2000, 2000)), (0, 7, true));
         assert_eq!(errors(7, "{}".into(), d(2000, 1990)), (0, 7, false));
+        // The first failed I/O ends a job that does not go on after errors, and is counted nowhere.
+        let more = format!("\"error\":28,\"total_err\":0,\"write\":{}", direction(2, 1, 0));
+        let text = result(&[job("e", &more)]);
+        let run = read_text(&text);
+        let op = &run.figures.workloads[0].ops[&OpKind::Write];
+        assert_eq!((op.errors, op.count), (1, 2), "{text}");
         let more = format!("\"read\":{}", d(10, 12));
         let error = read(&result(&[job("e", &more)]), "a").err().expect("refused").to_string();
         assert!(error.contains("more latencies than I/Os"), "{error}");

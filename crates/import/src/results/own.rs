@@ -176,7 +176,10 @@ fn io(fields: &[&str]) -> Option<((u16, u16), Record)> {
         status: Status(status.parse().ok()?),
     };
     let forward = record.complete >= record.submit;
-    forward.then_some(((workload.parse().ok()?, worker.parse().ok()?), record))
+    // What a Parquet file of a run can hold.
+    let held = |n: Option<u64>| n.is_none_or(|n| i64::try_from(n).is_ok());
+    let held = held(record.offset) && held(record.key);
+    (forward && held).then_some(((workload.parse().ok()?, worker.parse().ok()?), record))
 }
 
 pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind, Result};
-use taillight_engine::trace::TraceFile;
 use taillight_import::results::{self, ForeignRun, HEAD, ResultFormat, ResultSource, ResultUnit};
 use taillight_report::ReportOptions;
 use taillight_rundir::{RunDir, check_is_dir, names, sums};
@@ -32,21 +31,14 @@ pub fn run_of(path: &Path, unit: Option<ResultUnit>) -> Result<PathBuf> {
 /// file's content. Errors: as [`run_of`], and those of a directory that is in use.
 pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Result<PathBuf> {
     let Some(format) = format_of(file).map_err(as_usage)? else {
-        let shown = file.to_string_lossy();
-        let recorded = TraceFile::open(&shown).ok().filter(|_| file.is_file());
-        if let Some(format) = recorded.and_then(|it| it.recognise()) {
-            let what = format!("this is no result but a recorded trace ({})", format.name);
-            return Err(Error::usage(what).with("path", &shown).hint(trace::instead(&shown)));
+        if let Some(e) = trace::refused(&file.to_string_lossy(), "result") {
+            return Err(e);
         }
-        return Err(match check_is_dir(file) {
-            Err(_) if std::fs::metadata(file).is_ok_and(|it| it.len() == 0) => {
-                Error::usage("the file is empty").with("path", file.display())
-            }
-            Err(e) if !file.is_file() => e.hint(known()),
-            Err(_) => Error::usage("the file is no result of a tool that Taillight reads")
+        return Err(match std::fs::metadata(file).is_ok_and(|it| it.len() == 0) {
+            true => Error::usage("the file is empty").with("path", file.display()),
+            false => Error::usage("the file is no result of a tool that Taillight reads")
                 .with("path", file.display())
                 .hint(known()),
-            Ok(()) => Error::usage("this is a run directory already").with("path", file.display()),
         });
     };
     let (name, crc32) = (file.to_string_lossy(), sums::crc32_of(file)?);
@@ -56,7 +48,7 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
     let (name_of, id) = (&run.manifest.plan.run.name, run.manifest.run_id.clone());
     let kept = PathBuf::from(format!("{DEFAULT_PARENT}/{name_of}-{id}"));
     let dir = to.map_or(kept, Path::to_owned);
-    // The same content is the same run, whatever its file is called.
+    // The same name and content are the same run, wherever the file lies.
     let same = || RunDir::open(&dir).is_ok_and(|there| there.manifest().run_id == id);
     if to.is_none() && same() {
         match dir.join(names::SUMMARY).is_file() {

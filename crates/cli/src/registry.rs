@@ -25,9 +25,10 @@ impl DriverView for Registry {
     }
     fn device_size(&self, target: &TargetPlan) -> Option<u64> {
         let path = target.path.as_deref()?;
-        let device = std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
-        let mut file = std::fs::File::open(path).ok().filter(|_| device)?;
-        file.seek(SeekFrom::End(0)).ok()
+        if !std::fs::metadata(path).ok()?.file_type().is_block_device() {
+            return None;
+        }
+        std::fs::File::open(path).ok()?.seek(SeekFrom::End(0)).ok()
     }
     fn trace(&self, replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
         taillight_engine::trace::load(replay, most)

@@ -39,11 +39,13 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What to do with a trace, for somebody who gave it to another command.
-pub fn instead(shown: &str) -> String {
-    format!(
+/// Why a recorded trace is refused by a command that takes something else; none for any other file.
+pub fn refused(shown: &str, wanted: &str) -> Option<Error> {
+    let format = TraceFile::open(shown).ok()?.recognise()?;
+    let what = format!("this is no {wanted} but a recorded trace ({})", format.name);
+    Some(Error::usage(what).with("path", shown).hint(format!(
         "taillight trace {shown} says what it is, taillight run --path data/file --replay {shown} replays it"
-    )
+    )))
 }
 
 /// A result of another tool is no trace.

@@ -6,7 +6,6 @@ use std::path::Path;
 use taillight_core::job::{FlagValue, Job};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Result, regular};
-use taillight_engine::trace::TraceFile;
 use taillight_machine::Sys;
 use taillight_trace::memory_budget;
 
@@ -99,9 +98,8 @@ pub fn read(path: &Path) -> Result<JobSource> {
     let cannot = |e: std::io::Error| {
         Error::usage("cannot read the job file").with("path", &shown).source(e).hint(JOB_FILE_HINT)
     };
-    if let Some(format) = TraceFile::open(&shown).ok().and_then(|file| file.recognise()) {
-        let what = format!("this is no job file but a recorded trace ({})", format.name);
-        return Err(Error::usage(what).with("path", &shown).hint(trace::instead(&shown)));
+    if let Some(e) = trace::refused(&shown, "job file") {
+        return Err(e);
     }
     let (name, input): (String, Box<dyn Read>) = match path == Path::new("-") {
         true => ("stdin".to_owned(), Box::new(std::io::stdin().lock())),

@@ -221,12 +221,14 @@ fn unexpected(skipped: &[String], allowed: &[AllowedSkip]) -> Vec<String> {
 /// The command with an end to its time, so that a test that hangs fails instead of holding CI.
 fn bounded(command: &Command) -> Command {
     let mut bounded = match tool::which("timeout") {
-        Some(timeout) => Command::new(timeout),
+        Some(timeout) => {
+            let mut timed = Command::new(timeout);
+            timed.args(["--kill-after=10s", MOST_TIME]);
+            timed
+        }
+        // Starts it, and no more.
         None => Command::new("env"),
     };
-    if tool::which("timeout").is_some() {
-        bounded.args(["--kill-after=10s", MOST_TIME]);
-    }
     bounded.arg(command.get_program()).args(command.get_args()).current_dir(tool::root());
     bounded
 }

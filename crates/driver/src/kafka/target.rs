@@ -119,9 +119,9 @@ impl Reached {
         Ok(Reached { admin, writers, new, confirmed, found, brokers })
     }
 
-    /// What becomes of the topic; none where it is only read. Nothing is changed. Errors: `Refused` for a topic that Taillight did not make and the plan writes, whatever is
-    /// confirmed, and for one of another run that is not kept, unless that is confirmed; `Unavailable` for one that is
-    /// not there and the plan reads.
+    /// What becomes of the topic; none where it is only read. Nothing is changed. Errors: `Refused` for a topic that
+    /// Taillight did not make and the plan writes, whatever is confirmed, and for one of another run that is not kept,
+    /// unless that is confirmed; `Unavailable` for one that is not there and the plan reads.
     fn decide(&self) -> Result<Option<OwnershipDecision<TopicIdentity>>> {
         let named = self.admin.named();
         let Some(shape) = self.found else {

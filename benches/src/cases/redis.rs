@@ -117,10 +117,7 @@ fn compared(setup: &BenchSetup, what: &str, pipeline: u32, rows: &[Row]) -> Resu
         let load = (*connections, pipeline);
         let ops = rate * setup.seconds;
         let ours = |port: u16| words(port, what, load, ops);
-        let theirs = |port: u16| {
-            let keys = format!("-r {RECORDS} -d {VALUE}");
-            format!("-p {port} -t {what} -c {connections} -P {pipeline} -n {ops} {keys}")
-        };
+        let theirs = |port: u16| peer_words(port, what, load, ops);
         let arms = vec![
             BenchArm {
                 name: names[0],
@@ -181,6 +178,11 @@ fn own(words: &str) -> Result<Figures> {
     let all = sample["all_cpu_s"] * 1e9 / sample["count"];
     sample.insert("all_cpu_ns", all);
     Ok(sample)
+}
+
+/// The words of redis-benchmark for the same.
+pub fn peer_words(port: u16, what: &str, (connections, pipeline): (u32, u32), ops: u64) -> String {
+    format!("-p {port} -t {what} -c {connections} -P {pipeline} -n {ops} -r {RECORDS} -d {VALUE}")
 }
 
 /// A run of redis-benchmark, and the CPU of its whole process.

@@ -40,10 +40,8 @@ pub fn db_bench(setup: &BenchSetup) -> Result<Comparison> {
 /// A server of Redis that syncs its log every second, and redis-benchmark.
 pub fn redis_sets(setup: &BenchSetup) -> Result<Comparison> {
     let server = redis::Server::start_with("everysec")?;
-    let words = |port: u16| {
-        let ops = 100_000 * setup.seconds;
-        format!("-p {port} -t set -c 32 -P 1 -n {ops} -r 100000 -d 100")
-    };
+    let ops = 100_000 * setup.seconds;
+    let words = |port: u16| redis::peer_words(port, "set", (32, 1), ops);
     let shown = format!("redis-benchmark {}", words(redis::SHOWN));
     let run = || redis::peer(&words(server.port));
     let victim = Victim { run: &run, server: Some(server.pid()) };

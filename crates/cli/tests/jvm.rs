@@ -2,9 +2,10 @@
 //! JDK, or without a jar that a test needs, it is skipped.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
-use crate::common::{scratch, signal, start_measuring, taillight, text};
+use crate::common::traced::explain;
+use crate::common::{self, scratch, signal, start_measuring, taillight, text};
 use crate::databases::postgres_server::PostgresServer;
 
 fn sources() -> PathBuf {
@@ -171,25 +172,12 @@ fn failures_are_records_and_their_words_are_kept() {
     assert!(dir.path().join("out/ios.parquet").exists(), "{}", text(&kept.stderr));
 }
 
-/// What `explain` says of the run.
-fn explain(dir: &Path, words: &[&str]) -> String {
-    let done = taillight(dir).args(["explain", "out"]).args(words).output().expect("it starts");
-    assert!(done.status.success(), "{}", text(&done.stderr));
-    text(&done.stdout)
-}
-
-/// The episodes that it tells programs of.
-fn json(dir: &Path, words: &[&str]) -> Vec<serde_json::Value> {
-    let said = explain(dir, &[&["--json"], words].concat());
-    let json: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-    json["episodes"].as_array().expect("episodes").clone()
-}
-
-/// The whole text, and of episodes in pauses of the JVM the evidence.
+/// What `explain` says for people, and of episodes in pauses of the JVM the evidence.
 fn explained(dir: &Path) -> (String, Vec<String>) {
-    let episodes = json(dir, &[]);
-    let paused = episodes.iter().filter(|e| e["layer"] == "jvm_pause");
-    (explain(dir, &[]), paused.map(|e| e["evidence"].to_string()).collect())
+    let (value, answer) = explain(dir);
+    let episodes = value["episodes"].as_array().expect("episodes").iter();
+    let paused = episodes.filter(|e| e["layer"] == "jvm_pause");
+    (answer, paused.map(|e| e["evidence"].to_string()).collect())
 }
 
 /// A full collection takes longer than what else happens on a busy machine.
@@ -197,6 +185,14 @@ const HEAVY: [&str; 2] =
     ["properties.ballast=6000000", "jvm_args=[\"-Xmx600m\",\"-XX:+UseSerialGC\"]"];
 const MANY: &str =
     "--set workload.0.keys.count=50 --set workload.0.block_size=100B --set run.warmup=200ms";
+
+/// Starts a run on few records and waits until it measures.
+fn measuring(dir: &Path, options: &[&str], seconds: u32) -> Child {
+    let options = options.iter().map(|option| format!("--set target.options.{option}"));
+    let options = options.collect::<Vec<_>>().join(" ");
+    let words = "run --driver jvm --output out";
+    start_measuring(dir, &format!("{words} {options} {MANY} --runtime {seconds}s"))
+}
 
 #[test]
 fn a_collection_that_a_binding_asks_for_is_blamed_on_the_jvm_without_tracing() {
@@ -215,7 +211,10 @@ fn a_collection_that_a_binding_asks_for_is_blamed_on_the_jvm_without_tracing() {
     assert!(summary.contains("\"jvm_pause\""), "{summary}");
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a page");
     assert!(page.contains("JVM pause"), "not on the page");
-    let without = json(dir.path(), &["--without", "pause"]);
+    let words = ["explain", "out", "--json", "--without", "pause"];
+    let (without, _) = common::run(dir.path(), &words, 0);
+    let without: serde_json::Value = serde_json::from_str(&without).expect("JSON");
+    let without = without["episodes"].as_array().expect("episodes");
     let layers: Vec<_> = without.iter().map(|e| e["layer"].as_str().expect("a layer")).collect();
     assert!(!layers.is_empty() && !layers.contains(&"jvm_pause"), "the rule finds it: {layers:?}");
 }
@@ -224,11 +223,7 @@ fn a_collection_that_a_binding_asks_for_is_blamed_on_the_jvm_without_tracing() {
 fn a_collection_forced_from_outside_is_blamed_on_the_jvm() {
     let dir = scratch();
     let Some(()) = binding(dir.path()) else { return };
-    let options = [RECORDS, HEAVY].concat();
-    let options = options.iter().map(|option| format!("--set target.options.{option}"));
-    let options = options.collect::<Vec<_>>().join(" ");
-    let words = format!("run --driver jvm --output out {options} {MANY} --runtime 60s");
-    let mut child = start_measuring(dir.path(), &words);
+    let mut child = measuring(dir.path(), &[RECORDS, HEAVY].concat(), 60);
     let jcmd = Command::new("jcmd").args([&child.id().to_string(), "GC.run"]).output();
     let asked = jcmd.expect("jcmd is beside javac");
     assert!(asked.status.success(), "{}{}", text(&asked.stdout), text(&asked.stderr));
@@ -328,10 +323,8 @@ fn postgresql_behind_its_jdbc_driver_is_verified_and_its_versions_are_said() {
 fn a_server_that_is_killed_behind_jdbc_leaves_failed_records_with_its_words() {
     let dir = scratch();
     let Some((mut server, options)) = postgres(dir.path()) else { return };
-    let options = options[..3].iter().map(|option| format!("--set target.options.{option}"));
-    let options = options.collect::<Vec<_>>().join(" ");
-    let words = format!("run --driver jvm --output out {options} {MANY} --runtime 2s");
-    let child = start_measuring(dir.path(), &words);
+    let options = options.each_ref().map(String::as_str);
+    let child = measuring(dir.path(), &options[..3], 2);
     std::thread::sleep(std::time::Duration::from_millis(500));
     server.kill();
     let done = child.wait_with_output().expect("it ends");

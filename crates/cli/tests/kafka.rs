@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::common::{
-    ended, manifest, run_line, scratch, signal, start, start_measuring, summary, taillight,
+    build, ended, manifest, run_line, scratch, signal, start, start_measuring, summary, taillight,
 };
 use kafka_broker::KafkaBroker;
 use taillight_s3test::{Certs, free_port};
@@ -315,7 +315,7 @@ fn proof() {
             "load": load.name, "acks": load.acks, "linger": format!("{} ms", load.linger_ms), "pairs": pairs,
             "ours": median(own).round(), "theirs": median(other).round(),
             "rate": spread(&rates), "mean": load.rate.map(|_| spread(&means)),
-            "build": if cfg!(debug_assertions) { "unoptimised" } else { "release" },
+            "build": build(),
         });
         println!("{line}");
         lines += &format!("{line}\n");

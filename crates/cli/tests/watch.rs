@@ -26,6 +26,11 @@ pub fn cannot() -> Option<String> {
     WHY.get_or_init(tried).clone()
 }
 
+/// A directory for a test that watches; none, and a printed reason, where nobody can be watched.
+pub fn place(name: &str) -> Option<tempfile::TempDir> {
+    (!skipped(name, cannot())).then(open_place)
+}
+
 /// Watches fio with these words on 64 MiB, so many seconds; into `out`.
 fn watch_fio(dir: &Path, before: &[String], seconds: u32, words: &str, flags: &str) -> Output {
     let mut command = Command::new(before.first().map_or_else(binary, PathBuf::from));
@@ -56,10 +61,7 @@ pub fn of_fio(dir: &Path, kind: &str) -> u64 {
 #[test]
 fn every_request_of_a_ring_is_counted_and_has_its_percentiles() {
     let name = "every_request_of_a_ring_is_counted_and_has_its_percentiles";
-    if skipped(name, cannot()) {
-        return;
-    }
-    let dir = open_place();
+    let Some(dir) = place(name) else { return };
     let words = "--rw=randread --direct=1 --ioengine=io_uring --iodepth=32";
     let out = watch_fio(dir.path(), &[], 3, words, "--slower 1ms");
     ended(&out, 0);
@@ -83,10 +85,7 @@ fn every_request_of_a_ring_is_counted_and_has_its_percentiles() {
 #[test]
 fn syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles() {
     let name = "syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles";
-    if skipped(name, cannot()) {
-        return;
-    }
-    let dir = open_place();
+    let Some(dir) = place(name) else { return };
     let words = "--rw=randwrite --direct=0 --ioengine=psync --fsync=8";
     let out = watch_fio(dir.path(), &[], 3, words, "--slower 1ms");
     let (_, err) = ended(&out, 0);
@@ -107,10 +106,7 @@ fn syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles() {
 #[test]
 fn a_limit_of_the_control_group_is_found_from_outside() {
     let name = "a_limit_of_the_control_group_is_found_from_outside";
-    if skipped(name, cannot()) {
-        return;
-    }
-    let dir = open_place();
+    let Some(dir) = place(name) else { return };
     let mut undo = Undo::default();
     let made = LabCgroup::named(&mut undo, "blkio", "taillight-lab-watch");
     let device = taillight_lab::cleanup::tool(
@@ -149,10 +145,7 @@ fn a_limit_of_the_control_group_is_found_from_outside() {
 #[test]
 fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
     let name = "a_program_keeps_its_exit_code_and_a_ceiling_adds_ours";
-    if skipped(name, cannot()) {
-        return;
-    }
-    let dir = open_place();
+    let Some(dir) = place(name) else { return };
     let words = "--rw=randread --direct=1 --ioengine=io_uring --iodepth=8";
     let out = watch_fio(dir.path(), &[], 3, words, "--slower 1ms --op read --ceiling 1us@50");
     let code = out.status.code();

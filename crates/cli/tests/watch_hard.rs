@@ -2,13 +2,13 @@
 //! their own; who may not watch; and a record of one that is replayed.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::traced::{NOBODY, not_root, open_place};
-use crate::common::{self, binary, ended, json, run_line, signal, skipped, start, text};
-use crate::watch::{cannot, of_fio, op};
-use crate::watch_waits::compiled;
+use crate::common::{self, Ended, binary, ended, json, run_line, signal, skipped, start, text};
+use crate::watch::{cannot, of_fio, op, place};
+use crate::watch_waits::place_with;
 use serde_json::Value;
 use taillight_core::OpKind;
 use taillight_rundir::ios::{ColumnSet, read_ios};
@@ -18,13 +18,8 @@ const FIO: &str = "fio --name=v --filename=data --size=16m --bs=4k --rw=randread
 
 /// Watches a command line; what it said, and `watched.json`. Its exit code must be this one.
 fn watched(dir: &Path, line: &[&str], code: i32) -> (String, Value) {
-    let out = Command::new(binary())
-        .args(["watch", "--output", "out", "--slower", "1s", "--"])
-        .args(line)
-        .current_dir(dir)
-        .output()
-        .expect("it starts");
-    let (_, err) = ended(&out, code);
+    let words = [&["watch", "--output", "out", "--slower", "1s", "--"][..], line].concat();
+    let (_, err) = common::run(dir, &words, code);
     let told = json(&dir.join("out/watched.json"));
     std::fs::remove_dir_all(dir.join("out")).expect("removed");
     (err, told)
@@ -40,12 +35,12 @@ fn there(program: &str) -> Option<String> {
 }
 
 /// Starts fio and waits until it reads.
-fn fio_at_work(dir: &Path, words: &str) -> Child {
+fn fio_at_work(dir: &Path, words: &str) -> Ended {
     let line = format!("{FIO} --time_based --runtime=20 {words}");
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command.spawn().expect("it starts");
+    let child = Ended(command.spawn().expect("it starts"));
     std::thread::sleep(Duration::from_secs(2));
     child
 }
@@ -53,10 +48,7 @@ fn fio_at_work(dir: &Path, words: &str) -> Child {
 #[test]
 fn what_forks_execs_and_goes_into_namespaces_is_followed() {
     let name = "what_forks_execs_and_goes_into_namespaces_is_followed";
-    if skipped(name, cannot()) {
-        return;
-    }
-    let dir = open_place();
+    let Some(dir) = place(name) else { return };
     std::fs::write(dir.path().join("data"), vec![7; 1 << 20]).expect("written");
     // 200 processes one after another and at once, each of them another program in the end.
     let script = "for i in $(seq 200); do dd if=data of=/dev/null bs=4k count=10 iflag=direct status=none & \
@@ -76,10 +68,7 @@ fn what_forks_execs_and_goes_into_namespaces_is_followed() {
 #[test]
 fn a_program_that_a_debugger_traces_is_watched_as_any_other() {
     let name = "a_program_that_a_debugger_traces_is_watched_as_any_other";
-    if skipped(name, cannot()) {
-        return;
-    }
-    let dir = open_place();
+    let Some(dir) = place(name) else { return };
     let gdb = ["gdb", "-batch", "-ex", "run", "--args"];
     for before in [&["strace", "-f", "-o", "strace.out"][..], &gdb] {
         if skipped(before[0], there(before[0])) {
@@ -103,10 +92,7 @@ fn a_program_that_a_debugger_traces_is_watched_as_any_other() {
 #[test]
 fn ten_thousand_threads_have_room() {
     let name = "ten_thousand_threads_have_room";
-    let dir = open_place();
-    if skipped(name, compiled(dir.path(), "threads").or_else(cannot)) {
-        return;
-    }
+    let Some(dir) = place_with(name, "threads") else { return };
     std::fs::write(dir.path().join("data"), vec![7; 256 << 10]).expect("written");
     let mut tried = Command::new(dir.path().join("threads"));
     tried.args(["many", "10000", "data"]).current_dir(dir.path());
@@ -122,23 +108,19 @@ fn ten_thousand_threads_have_room() {
 #[test]
 fn who_is_killed_in_the_middle_or_stopped_is_told_as_that() {
     let name = "who_is_killed_in_the_middle_or_stopped_is_told_as_that";
-    if skipped(name, cannot()) {
-        return;
-    }
-    let dir = open_place();
-    let mut fio = fio_at_work(dir.path(), "--ioengine=psync --thread --numjobs=2");
-    let line = format!("watch --pid {} --slower 200ms --output out", fio.id());
+    let Some(dir) = place(name) else { return };
+    let fio = fio_at_work(dir.path(), "--ioengine=psync --thread --numjobs=2");
+    let line = format!("watch --pid {} --slower 200ms --output out", fio.0.id());
     let watch = start(dir.path(), &line);
     std::thread::sleep(Duration::from_secs(4));
     // A second one is refused, and the first one goes on.
-    let (_, err) = run_line(dir.path(), &format!("watch --pid {} --output other", fio.id()), 4);
+    let (_, err) = run_line(dir.path(), &format!("watch --pid {} --output other", fio.0.id()), 4);
     assert!(err.contains("another `taillight watch`"), "{err}");
-    signal(&fio, "STOP");
+    signal(&fio.0, "STOP");
     std::thread::sleep(Duration::from_millis(500));
-    signal(&fio, "CONT");
+    signal(&fio.0, "CONT");
     std::thread::sleep(Duration::from_secs(1));
-    let _ = fio.kill();
-    let _ = fio.wait();
+    drop(fio);
     let out = watch.wait_with_output().expect("it ends");
     let said = text(&out.stdout) + &ended(&out, 0).1;
     assert!(said.contains("the program has ended"), "{said}");
@@ -163,8 +145,11 @@ fn who_may_not_trace_is_told_what_is_missing() {
     assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0, "nothing is left");
 }
 
+/// Kind, place, size.
+type FileOp = (OpKind, Option<u64>, u64);
+
 /// Reads, writes and syncs of a file in a run directory, as often as there are.
-fn operations(run: &Path, target: Option<u16>) -> Vec<(OpKind, Option<u64>, u64)> {
+fn operations(run: &Path, target: Option<u16>) -> Vec<FileOp> {
     let mut all = Vec::new();
     let mut each = |batch: &taillight_rundir::ios::RowBatch| {
         let rows = (0..batch.rows).map(|i| batch.row(i));
@@ -191,10 +176,7 @@ fn cold_database(dir: &Path) {
 #[test]
 fn a_record_is_replayed_operation_for_operation() {
     let name = "a_record_is_replayed_operation_for_operation";
-    if skipped(name, cannot()) {
-        return;
-    }
-    let dir = open_place();
+    let Some(dir) = place(name) else { return };
     let fio = "--rw=randrw --ioengine=libaio --iodepth=8 --fdatasync=16 --number_ios=2000 --rate_iops=2000";
     let sql =
         "PRAGMA synchronous=full; SELECT sum(length(b)) FROM t; DELETE FROM t WHERE a % 9 = 0;";
@@ -207,13 +189,8 @@ fn a_record_is_replayed_operation_for_operation() {
         if line == sqlite {
             cold_database(dir.path());
         }
-        let out = Command::new(binary())
-            .args(["watch", "--record", "--names", "--output", "record", "--"])
-            .args(line)
-            .current_dir(dir.path())
-            .output()
-            .expect("it starts");
-        let (_, err) = ended(&out, 0);
+        let watch = ["watch", "--record", "--names", "--output", "record", "--"];
+        let (_, err) = common::run(dir.path(), &[&watch[..], line].concat(), 0);
         let told = json(&dir.path().join("record/watched.json"));
         let files = told["files"].as_array().expect("a list");
         let of_file = |f: &Value| f.as_str().is_some_and(|f| f.ends_with(file));
@@ -226,15 +203,15 @@ fn a_record_is_replayed_operation_for_operation() {
         );
         common::run_job(dir.path(), &job, 0);
         let is = operations(&dir.path().join("out"), None);
-        let bytes = |all: &[(OpKind, Option<u64>, u64)]| -> u64 { all.iter().map(|o| o.2).sum() };
+        let bytes = |all: &[FileOp]| -> u64 { all.iter().map(|o| o.2).sum() };
         assert!(was.iter().any(|o| o.0 == OpKind::Fsync), "{err}");
-        let known = |o: &&(OpKind, Option<u64>, u64)| o.0 as u8 <= 1;
-        assert!(was.iter().filter(known).count() >= 2, "{err}");
+        let places = |all: &[FileOp]| -> Vec<FileOp> {
+            let placed = |o: &&FileOp| matches!(o.0, OpKind::Read | OpKind::Write);
+            all.iter().filter(placed).copied().collect()
+        };
+        assert!(places(&was).len() >= 2, "{err}");
         assert_eq!(was.len(), is.len(), "{err}");
         assert_eq!(bytes(&was), bytes(&is));
-        let places = |all: &[(OpKind, Option<u64>, u64)]| -> Vec<(OpKind, Option<u64>, u64)> {
-            all.iter().filter(known).copied().collect()
-        };
         assert_eq!(places(&was), places(&is));
         for gone in ["record", "out", "scratch", "scratch.taillight"] {
             let at = dir.path().join(gone);

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::common::traced::{lab, not_root, open_place};
-use crate::common::{Ended, ended, manifest, skipped, start, start_measuring_as};
+use crate::common::{Ended, build, ended, manifest, skipped, start, start_measuring_as};
 use crate::watch::cannot;
 use serde_json::{Value, json};
 use taillight_core::{OpKind, Record, Stamp};
 use taillight_lab::cleanup::{LabLock, Undo};
 use taillight_lab::stage::{LabCgroup, LoopDevice, image};
 use taillight_rundir::ios::{ColumnSet, Row, RowBatch, read_ios};
+use taillight_stats::Dist;
 
 /// Watched from here on; of the program's own I/Os those that took a tenth longer are looked for, and none may be told that
 /// took a tenth less.
@@ -110,14 +111,16 @@ impl ProofLimit {
     }
 }
 
-/// I/Os of a run directory that took as long as this, and end within a time.
-fn slow_ones(run: &Path, ns: i64, (from, to): (i64, i64)) -> Vec<Row> {
+/// Whether an I/O took as long as this, within a time.
+fn is_slow((begin, end): (i64, i64), ns: i64, (from, to): (i64, i64)) -> bool {
+    end - begin >= ns && from <= begin && end <= to
+}
+
+/// I/Os of a run directory that took as long as this, within a time.
+fn slow_ones(run: &Path, ns: i64, time: (i64, i64)) -> Vec<Row> {
     let mut all = Vec::new();
     let mut each = |batch: &RowBatch| {
-        let within = |i: &usize| {
-            let (begin, end) = (batch.submit(*i), batch.complete(*i));
-            end - begin >= ns && from <= begin && end <= to
-        };
+        let within = |i: &usize| is_slow((batch.submit(*i), batch.complete(*i)), ns, time);
         all.extend((0..batch.rows).filter(within).map(|i| batch.row(i)));
         Ok(())
     };
@@ -129,11 +132,14 @@ fn slow_ones(run: &Path, ns: i64, (from, to): (i64, i64)) -> Vec<Row> {
 /// Rows by operation and place, and whether each is used up.
 type ByPlace = BTreeMap<(OpKind, Option<u64>), Vec<(Row, bool)>>;
 
+fn key_of(row: &Row) -> (OpKind, Option<u64>) {
+    (row.op, row.offset.filter(|_| matches!(row.op, OpKind::Read | OpKind::Write)))
+}
+
 /// The one of these that is the same operation, and begins nearest; it is used up.
 fn same(row: &Row, of: &mut ByPlace) -> Option<Row> {
-    let key = (row.op, row.offset.filter(|_| row.op as u8 <= 1));
     let overlaps = |other: &Row| other.submit < row.complete && row.submit < other.complete;
-    let all = of.get_mut(&key)?.iter_mut().filter(|(other, used)| !used && overlaps(other));
+    let all = of.get_mut(&key_of(row))?.iter_mut().filter(|(other, used)| !used && overlaps(other));
     let near = all.min_by_key(|(other, _)| (other.submit.0 - row.submit.0).abs())?;
     near.1 = true;
     Some(near.0)
@@ -142,17 +148,16 @@ fn same(row: &Row, of: &mut ByPlace) -> Option<Row> {
 fn by_place(rows: Vec<Row>) -> ByPlace {
     let mut all = ByPlace::new();
     for row in rows {
-        let key = (row.op, row.offset.filter(|_| row.op as u8 <= 1));
-        all.entry(key).or_default().push((row, false));
+        all.entry(key_of(&row)).or_default().push((row, false));
     }
     all
 }
 
-/// Microseconds that so many percent of these are not above; none of none.
-fn percentile(mut all: Vec<i64>, percent: usize) -> Value {
-    all.sort_unstable();
-    let rank = (all.len() * percent).div_ceil(100);
-    rank.checked_sub(1).map_or(Value::Null, |at| (all[at] as f64 / 1000.0).into())
+/// Microseconds that this percentage of these are not above; none of none.
+fn percentile(all: &[i64], percent: &str) -> Value {
+    let dist: Dist = all.iter().map(|ns| ns.unsigned_abs()).collect();
+    let at = dist.percentile(&percent.parse().expect("a percentage"));
+    at.map_or(Value::Null, |ns| (ns as f64 / 1000.0).into())
 }
 
 /// A line of the proof: how many slow ones there were, how many were found, how far off, how many phantoms.
@@ -163,12 +168,10 @@ fn compared(load: &str, truth: &Path, watched: &Path, time: (i64, i64)) -> Value
 }
 
 /// Each that was told has one of the program's own at most, in the order of their begins.
-fn compared_rows(load: &str, truth: Vec<Row>, told: &[Row], (from, to): (i64, i64)) -> Value {
-    let is_slow = |row: &Row| {
-        let (begin, end) = (row.submit.0, row.complete.0);
-        end - begin >= SLOW_NS + MARGIN_NS && from <= begin && end <= to
-    };
-    let slow = truth.iter().filter(|row| is_slow(row)).count();
+fn compared_rows(load: &str, truth: Vec<Row>, told: &[Row], time: (i64, i64)) -> Value {
+    let least = SLOW_NS + MARGIN_NS;
+    let slow_one = |row: &Row| is_slow((row.submit.0, row.complete.0), least, time);
+    let slow = truth.iter().filter(|row| slow_one(row)).count();
     let mut truth = by_place(truth);
     let (mut begins, mut ends, mut phantoms) = (Vec::new(), Vec::new(), 0);
     for other in told {
@@ -176,7 +179,7 @@ fn compared_rows(load: &str, truth: Vec<Row>, told: &[Row], (from, to): (i64, i6
             phantoms += 1;
             continue;
         };
-        if is_slow(&row) {
+        if slow_one(&row) {
             // The kernel takes a request between these two.
             let issued = row.issued.map_or(row.submit.0, |at| at.0).max(row.submit.0);
             let begin = other.submit.0;
@@ -189,10 +192,10 @@ fn compared_rows(load: &str, truth: Vec<Row>, told: &[Row], (from, to): (i64, i6
         "load": load,
         "slow": slow,
         "found": share(begins.len(), slow),
-        "begin_p50_us": percentile(begins.clone(), 50),
-        "begin_p99_us": percentile(begins, 99),
-        "end_p50_us": percentile(ends.clone(), 50),
-        "end_p99_us": percentile(ends, 99),
+        "begin_p50_us": percentile(&begins, "50"),
+        "begin_p99_us": percentile(&begins, "99"),
+        "end_p50_us": percentile(&ends, "50"),
+        "end_p99_us": percentile(&ends, "99"),
         "told": told.len(),
         "phantoms": share(phantoms, told.len()),
     })
@@ -209,7 +212,7 @@ fn watched_load(stage: &ProofStage, (name, flags): ProofLoad, seconds: u32) -> V
     );
     let within = stage.limit.group.within();
     let within: Vec<&str> = within.iter().map(String::as_str).collect();
-    let run = Ended(start_measuring_as(dir.path(), &within, &line));
+    let mut run = Ended(start_measuring_as(dir.path(), &within, &line));
     let over = AtomicBool::new(false);
     let limit = &stage.limit;
     std::thread::scope(|scope| {
@@ -220,7 +223,6 @@ fn watched_load(stage: &ProofStage, (name, flags): ProofLoad, seconds: u32) -> V
         over.store(true, Relaxed);
         ended(&out.expect("it ends"), 0);
     });
-    let mut run = run;
     assert!(run.0.wait().expect("it ends").code().is_some_and(|c| matches!(c, 0 | 7 | 8)));
     let phase = &manifest(dir.path(), "watched")["phases"][0];
     let at = |field: &str| phase[field].as_i64().expect("a stamp");
@@ -246,7 +248,7 @@ fn slow_operations_of_a_run_are_found_from_outside_and_no_others() {
         let line = watched_load(&stage, load, 2);
         let number = |field: &str| line[field].as_f64().expect("a number");
         assert!(number("slow") >= 10.0, "{line}");
-        // The proof asks for 99 % and 1 %; here others load the machine, and slow ones may be few.
+        // No shares: others load the machine here, and slow ones may be few.
         let missed = number("slow") * (1.0 - number("found") / 100.0);
         let phantoms = number("told") * number("phantoms") / 100.0;
         let few = |of: f64, all: &str| of <= 2.0 + number(all) / 10.0;
@@ -259,11 +261,10 @@ fn slow_operations_of_a_run_are_found_from_outside_and_no_others() {
 fn proof() {
     let results = std::env::var("PROOF_RESULTS").expect("where the lines go");
     let stage = stage("proof").expect("a stage");
-    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     let mut lines = String::new();
     for load in LOADS {
         let mut line = watched_load(&stage, load, 8);
-        line["build"] = build.into();
+        line["build"] = build().into();
         println!("{line}");
         lines += &format!("{line}\n");
     }
@@ -272,9 +273,9 @@ fn proof() {
 
 #[test]
 fn a_percentile_is_a_rank() {
-    assert_eq!(percentile((1..=100).rev().collect(), 99), 0.099);
-    assert_eq!(percentile(vec![7000], 50), 7.0);
-    assert_eq!(percentile(Vec::new(), 50), Value::Null);
+    assert_eq!(percentile(&(1..=100).rev().collect::<Vec<_>>(), "99"), 0.099);
+    assert_eq!(percentile(&[7000], "50"), 7.0);
+    assert_eq!(percentile(&[], "50"), Value::Null);
 }
 
 #[test]

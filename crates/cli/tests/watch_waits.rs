@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::traced::open_place;
-use crate::common::{binary, ended, json, skipped};
+use crate::common::{binary, ended, json, run_line, skipped};
 use crate::watch::cannot;
 use serde_json::Value;
 use taillight_lab::cleanup::{Undo, tool};
@@ -24,12 +24,18 @@ fn slow_reads(undo: &mut Undo, dir: &Path) -> Result<LabCgroup, String> {
 }
 
 /// Builds a program of the tests into a directory; why it cannot be, if so.
-pub fn compiled(dir: &Path, name: &str) -> Option<String> {
+fn compiled(dir: &Path, name: &str) -> Option<String> {
     let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-o"]).arg(dir.join(name)).args([&source, "-lpthread"]);
     let built = compiler.status().is_ok_and(|status| status.success());
     (!built).then(|| "no C compiler".to_owned())
+}
+
+/// A directory with a program of the tests for a test that watches it; none, and a printed reason, where that cannot be.
+pub fn place_with(name: &str, program: &str) -> Option<tempfile::TempDir> {
+    let dir = open_place();
+    (!skipped(name, compiled(dir.path(), program).or_else(cannot))).then_some(dir)
 }
 
 /// Layers of the lines on waits, by the name of the thread that waited.
@@ -52,10 +58,7 @@ fn layers(lines: &str) -> BTreeMap<String, Vec<String>> {
 #[test]
 fn waits_lead_to_the_program_or_to_the_io_behind_them() {
     let name = "waits_lead_to_the_program_or_to_the_io_behind_them";
-    let dir = open_place();
-    if skipped(name, compiled(dir.path(), "waits").or_else(cannot)) {
-        return;
-    }
+    let Some(dir) = place_with(name, "waits") else { return };
     let mut undo = Undo::default();
     let group = match slow_reads(&mut undo, dir.path()) {
         Ok(group) => group,
@@ -107,16 +110,9 @@ fn waits_lead_to_the_program_or_to_the_io_behind_them() {
 #[test]
 fn threads_that_have_nothing_to_do_are_counted_and_not_told() {
     let name = "threads_that_have_nothing_to_do_are_counted_and_not_told";
-    let dir = open_place();
-    if skipped(name, compiled(dir.path(), "threads").or_else(cannot)) {
-        return;
-    }
-    let out = Command::new(binary())
-        .args(["watch", "--slower", "10ms", "--output", "out", "--", "./threads", "idle"])
-        .current_dir(dir.path())
-        .output()
-        .expect("it starts");
-    let (_, err) = ended(&out, 0);
+    let Some(dir) = place_with(name, "threads") else { return };
+    let line = "watch --slower 10ms --output out -- ./threads idle";
+    let (_, err) = run_line(dir.path(), line, 0);
     let watched: Value = json(&dir.path().join("out/watched.json"));
     // 100 times, of which many are late on a busy machine.
     assert!(watched["waits"]["others"].as_u64() >= Some(10_000), "{}\n{err}", watched["waits"]);

@@ -94,6 +94,11 @@ pub fn manifest(dir: &Path, run: &str) -> Value {
     json(&dir.join(run).join("manifest.json"))
 }
 
+/// Which build the lines of a proof are of.
+pub fn build() -> &'static str {
+    if cfg!(debug_assertions) { "unoptimised" } else { "release" }
+}
+
 /// A program that is ended with the test, however that ends.
 pub struct Ended(pub Child);
 

@@ -716,7 +716,8 @@ mod tests {
         assert_eq!(errors(7, d(2000, 2000), d(2000, 2000)), (0, 7, true));
         assert_eq!(errors(7, "{}".into(), d(2000, 1990)), (0, 7, false));
         // The first failed I/O ends a job that does not go on after errors, and is counted nowhere.
-        let more = format!("\"error\":28,\"total_err\":0,\"write\":{}", direction(2, 1, 0));
+        let write = direction(2, 1, 0).replace("inf", "0.0");
+        let more = format!("\"error\":28,\"total_err\":0,\"write\":{write}");
         let text = result(&[job("e", &more)]);
         let run = read_text(&text);
         let op = &run.figures.workloads[0].ops[&OpKind::Write];

@@ -24,6 +24,13 @@ pub struct SectionEnd {
     pub operations: Option<u64>,
 }
 
+impl SectionEnd {
+    /// Whether its bytes are more than one pass over the data.
+    pub fn several_passes(&self, target: &TargetSpec) -> bool {
+        self.bytes > target.whole()
+    }
+}
+
 /// A rate of one clone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SectionRate {

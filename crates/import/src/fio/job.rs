@@ -13,7 +13,7 @@ use taillight_core::{Error, OpKind, Percentile, Result};
 
 use super::layout::{self, TargetLayout, WorkloadExtent};
 use super::pattern::{DrawnRuns, OffsetOrder};
-use super::section::{ExitScope, JobSection};
+use super::section::{ExitScope, JobSection, next_cpu};
 use super::steady;
 use super::target::FioEngine;
 use super::ways;
@@ -144,8 +144,8 @@ fn percentiles(group: &[JobSection], notes: &mut Vec<String>) -> Option<Vec<Perc
 }
 
 /// fio reports the jobs of a group as one, in the row of the first: `group_reporting`, until a section with
-/// `new_group`. Without it each job has a row, with all its parts. `names`: the workloads of each section; the first of a row tells it from those of sections that are
-/// called alike.
+/// `new_group`. Without it each job has a row, with all its parts. `names`: the workloads of each section; the first of
+/// a row tells it from those of sections that are called alike.
 fn reported_together(
     group: &[JobSection],
     names: &BTreeMap<usize, Vec<String>>,
@@ -424,10 +424,8 @@ fn of_section(
             _ => format!("{}-{index}", section.name),
         };
         let mut workload = workload(section, extent);
-        // Each job has the CPU that comes next.
-        if let Some(cpus) = workload.cpus.as_mut().filter(|_| extents.len() > 1) {
-            let count = cpus.len();
-            cpus.rotate_left(index * extent.workers as usize % count.max(1));
+        if let Some(cpus) = &mut workload.cpus {
+            next_cpu(cpus, index * extent.workers as usize);
         }
         workload.name = Some(unique_name(&name, taken));
         // What fio calls it, where its workload is called otherwise.
@@ -478,7 +476,7 @@ fn drop_cache(section: &JobSection) -> Option<ByteSize> {
     let (target, end) = (&section.target, &section.demand.end);
     let cached = target.engine != FioEngine::Null && !target.direct;
     let drops = target.options.get("cache").and_then(|v| v.as_str()) == Some("drop");
-    let more = end.time_based || end.operations.is_some() || end.bytes > target.whole();
+    let more = end.time_based || end.operations.is_some() || end.several_passes(target);
     // Where blocks come in order, passes are counted and any size will do.
     let walks = section.pattern.order.walks();
     let once = target.pass_bytes(&section.pattern.block);

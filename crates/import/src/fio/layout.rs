@@ -216,7 +216,7 @@ fn whole_blocks(section: &JobSection, size: u64, notes: &mut Vec<String>) -> u64
 /// All clones of all sections on one file, one device, or none.
 fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let (mut notes, mut extents) = (Vec::new(), Vec::new());
-    let (mut end, mut used) = (Some(0), Some(0));
+    let (mut used, mut whole) = (Some(0), 0_u64);
     for section in group {
         let target = &section.target;
         let size = target.size.map(|s| whole_blocks(section, s, &mut notes));
@@ -239,17 +239,19 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
         };
         for extent in &list {
             let last = extent.length.map(|l| extent.offset.saturating_add(l));
-            end = end.zip(last).map(|(a, b): (u64, u64)| a.max(b));
             used = used.zip(last).map(|(a, b): (u64, u64)| a.max(b));
         }
-        end = end.map(|end| end.max(whole_file(target)));
+        whole = whole.max(whole_file(target));
         note_shared_pass(section, list.len(), &mut notes);
         extents.push(list);
     }
-    // Direct I/O needs whole sectors: what is left of one is behind them.
-    let (size, tail) = match end.zip(used) {
-        Some((end, used)) if !end.is_multiple_of(SECTOR) && used > 0 => (Some(used), end - used),
-        _ => (end, 0),
+    let (size, tail) = match used {
+        None => (None, 0),
+        Some(0) => (Some(whole), 0),
+        Some(used) => {
+            let (size, tail) = single_file(used, whole);
+            (Some(size), tail)
+        }
     };
     if path.is_some() && group.iter().any(|l| l.pattern.writes() || !l.pattern.reads()) {
         notes.push(
@@ -420,16 +422,19 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
     };
     // What blocks leave out of a single file is a part of it all the same.
     let (size, tail) = match (files, group) {
-        (1, [section]) => {
-            let whole = at.max(whole_file(&section.target));
-            // Direct I/O needs whole sectors: what is left of one is behind them.
-            if whole.is_multiple_of(SECTOR) { (whole, 0) } else { (at, whole - at) }
-        }
+        (1, [section]) => single_file(at, whole_file(&section.target)),
         (1, _) => (at, 0),
         _ => (at, tail(group, &sizes)),
     };
     let names = names.filter(|_| files > 1).unwrap_or_default();
     TargetLayout { path: Some(path), size: Some(size), files, tail, names, extents, notes }
+}
+
+/// Size and tail of a single file of `whole` bytes, of which blocks use the first `used`: direct I/O needs whole
+/// sectors, so that what is left of one is behind them.
+fn single_file(used: u64, whole: u64) -> (u64, u64) {
+    let whole = whole.max(used);
+    if whole.is_multiple_of(SECTOR) { (whole, 0) } else { (used, whole - used) }
 }
 
 /// Bytes of the one file of a section, as fio lays it out.

@@ -141,8 +141,7 @@ fn groups(
             if split {
                 section.part_of = Some(section.name.clone());
                 section.name = format!("{}-{number}", section.name);
-                let cpus = section.cpus.len().max(1);
-                section.cpus.rotate_left(number % cpus);
+                section::next_cpu(&mut section.cpus, number);
             }
             let devices = spread::by_device(section, wrong);
             let jobs = devices.into_iter().flat_map(spread::by_job);

@@ -14,7 +14,7 @@ const MOST_PASSES: u64 = 256;
 /// told apart, the group as it is, with what that means: a note on `verify`, a complaint of the others.
 pub fn of(group: Vec<JobSection>, wrong: &mut Vec<Error>) -> Vec<Vec<JobSection>> {
     let several =
-        group.iter().any(|s| !s.after_pass.is_empty() && s.demand.end.bytes > s.target.whole());
+        group.iter().any(|s| !s.after_pass.is_empty() && s.demand.end.several_passes(&s.target));
     if !several {
         return vec![group];
     }
@@ -69,17 +69,13 @@ fn run(group: &[JobSection], number: u64, count: u64) -> Vec<JobSection> {
         if number > 0 {
             // fio waits and warms up once.
             (section.demand.delay, section.demand.ramp) = (Span(0), Span(0));
-        }
-        match number {
-            0 => section.notes.push(format!(
+            section.behind_first();
+        } else {
+            section.notes.push(format!(
                 "[{}]: {count} passes, each a run of its own, as after each fio {}; fio's JSON has one row for all",
                 section.name,
                 said(&section)
-            )),
-            _ => {
-                (section.notes, section.options) = Default::default();
-                section.target.needs.clear();
-            }
+            ));
         }
         section
     };
@@ -97,7 +93,7 @@ fn said(section: &JobSection) -> String {
 
 /// All passes in one run.
 fn at_once(section: &mut JobSection, wrong: &mut Vec<Error>) {
-    if section.demand.end.bytes <= section.target.whole() {
+    if !section.demand.end.several_passes(&section.target) {
         return;
     }
     for after in &section.after_pass {

@@ -124,6 +124,12 @@ pub struct JobSection {
 }
 
 impl JobSection {
+    /// Makes it a part or pass behind the first, which waits, needs and says what is said of all of them.
+    pub fn behind_first(&mut self) {
+        (self.stonewall, self.waits_for, self.notes, self.options) = Default::default();
+        self.target.needs.clear();
+    }
+
     /// Whether fio calls it so.
     pub fn is_called(&self, name: &str) -> bool {
         self.part_of.as_deref().unwrap_or(&self.name) == name
@@ -208,6 +214,11 @@ pub fn section(
     JobSection { notes, ..section }
 }
 
+/// Turns CPUs to those of the job with this number: each job has the one that comes next.
+pub fn next_cpu(cpus: &mut [u32], number: usize) {
+    cpus.rotate_left(number % cpus.len().max(1));
+}
+
 fn exit_scope(r: &SectionReader<'_>) -> ExitScope {
     match r.raw("exit_what").unwrap_or("group") {
         "group" => ExitScope::Group,
@@ -289,7 +300,7 @@ fn after_pass(
 ) -> Vec<AfterPass> {
     const NAME: &str = "unlink_each_loop";
     let deletes = r.boolean(NAME, false);
-    let passes = end.time_based || end.bytes > target.whole();
+    let passes = end.time_based || end.several_passes(target);
     if deletes && passes && (end.time_based || pattern.reads()) {
         let what = "files that are deleted between two passes over a time, or before they are read, cannot be expressed";
         r.wrong(NAME, what, ());

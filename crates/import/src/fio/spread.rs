@@ -6,7 +6,7 @@ use taillight_core::{Error, OpKind};
 
 use super::lex::{JobNumbers, OptionLine, RawSection};
 use super::names;
-use super::section::JobSection;
+use super::section::{JobSection, next_cpu};
 use super::target::FilePlacement;
 
 /// The parts of a section by its directories: its first job has the first one, the next one the second, and round
@@ -54,12 +54,10 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
         part.part_of = section.part_of.clone().or(Some(section.name.clone()));
         part.name = format!("{}-{number}", section.name);
         part.clones = 1;
-        let cpus = part.cpus.len().max(1);
-        part.cpus.rotate_left(number % cpus);
+        next_cpu(&mut part.cpus, number);
         part.target.files = FilePlacement::Own(vec![files.clone()]);
         if number > 0 {
-            (part.stonewall, part.waits_for, part.notes, part.options) = Default::default();
-            part.target.needs.clear();
+            part.behind_first();
         }
         part
     };
@@ -115,8 +113,7 @@ pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSecti
         }
         part.same_jobs = number > 0;
         if number > 0 {
-            (part.stonewall, part.waits_for, part.notes, part.options) = Default::default();
-            part.target.needs.clear();
+            part.behind_first();
         }
         part
     };
@@ -178,8 +175,7 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
         }
         part.same_jobs = number > 0;
         if number > 0 {
-            (part.stonewall, part.waits_for, part.notes, part.options) = Default::default();
-            part.target.needs.clear();
+            part.behind_first();
         }
         part
     };

@@ -1,6 +1,7 @@
 //! Whether the figures of a result agree with each other. What no run has is refused here for every format, so that no
 //! report is made of a damaged number.
 
+use taillight_core::units::readable::trimmed;
 use taillight_core::{Error, Percentile, Result};
 use taillight_rundir::origin::{ImportedLatency, ImportedOp};
 
@@ -67,20 +68,16 @@ fn percentiles(it: &mut ImportedLatency) -> Result<(), String> {
     if given.windows(2).any(|two| two[0].1.ns > two[1].1.ns) {
         return Err("percentiles that do not ascend".to_owned());
     }
-    // By its digits: as a number, one with twenty nines is 100.
-    let is = |text: &str, whole: &str| {
-        let (before, after) = text.split_once('.').unwrap_or((text, ""));
-        before == whole && after.bytes().all(|digit| digit == b'0')
-    };
     for (_, p) in given {
-        if is(&p.p, "0") {
-            it.min_ns = it.min_ns.or(Some(p.ns));
-        } else if is(&p.p, "100") {
-            it.max_ns = it.max_ns.or(Some(p.ns));
-        } else {
-            let why = |e| format!("`{}` is no percentile that is read: {e}", p.p);
-            p.p.parse::<Percentile>().map_err(why)?;
-            it.percentiles.push(p);
+        // By its digits: as a number, one with twenty nines is 100.
+        match trimmed(&p.p).as_str() {
+            "0" => it.min_ns = it.min_ns.or(Some(p.ns)),
+            "100" => it.max_ns = it.max_ns.or(Some(p.ns)),
+            _ => {
+                let why = |e| format!("`{}` is no percentile that is read: {e}", p.p);
+                p.p.parse::<Percentile>().map_err(why)?;
+                it.percentiles.push(p);
+            }
         }
     }
     Ok(())

@@ -10,7 +10,9 @@ use taillight_rundir::origin::{
     ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
 };
 
-use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
+use super::{
+    ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, block_of, name_of,
+};
 
 const VERSION: &str = "\"fio version\"";
 /// Values from here on lie in fio's last bin, ns.
@@ -144,7 +146,6 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
                 .to_owned(),
         );
     }
-    let ended_ms = result.timestamp_ms.unwrap_or(result.timestamp.saturating_mul(1000));
     let mut environment = serde_json::Map::new();
     let options = serde_json::to_value(&result.global).unwrap_or_default();
     environment.insert("fio".to_owned(), options);
@@ -156,7 +157,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         name: name_of(file),
         path: first("filename").or_else(|| first("directory")),
         direct: first("direct").map(|v| v != "0"),
-        ended_ns: ended_ms.saturating_mul(1_000_000),
+        ended_ns: result.ended_ms().saturating_mul(1_000_000),
         workloads,
         environment,
         notes,
@@ -237,6 +238,11 @@ fn damaged(text: &str, begin: usize, e: &serde_json::Error) -> Error {
 const OTHERS: &str = "results of other runs are in the file before the last one, which counts: give each a file of its own";
 
 impl FioResult {
+    /// Its end, ms since the epoch.
+    fn ended_ms(&self) -> i64 {
+        self.timestamp_ms.unwrap_or(self.timestamp.saturating_mul(1000))
+    }
+
     /// Whether it is of another run than the one before it: with `--status-interval` jobs are the same, do more and
     /// more, and take as long as passes.
     fn is_another_than(&self, before: &FioResult) -> bool {
@@ -250,11 +256,10 @@ impl FioResult {
         if now.len() != then.len() || !now.iter().zip(&then).all(goes_on) {
             return true;
         }
-        let ended = |it: &FioResult| it.timestamp_ms.unwrap_or(it.timestamp.saturating_mul(1000));
         let took = |it: &FioResult| it.jobs.first().and_then(|job| job.elapsed);
         let (Some(now), Some(then)) = (took(self), took(before)) else { return false };
         // Seconds are rounded up.
-        let passed = ended(self).saturating_sub(ended(before));
+        let passed = self.ended_ms().saturating_sub(before.ended_ms());
         now < then || passed > (now - then + 1).saturating_mul(1000).saturating_add(200) as i64
     }
 }
@@ -350,15 +355,17 @@ impl FioSaid<'_> {
         directions.retain(|(_, d)| d.total_ios > 0);
         let longest = directions.iter().map(|(_, d)| d.runtime).max().unwrap_or(0);
         let (workers, depth) = (self.number("numjobs"), self.number("iodepth"));
-        let failed = match self.job.total_err {
-            0 if self.job.error != 0 => Ok(ending(workers, &directions)),
-            errors => failed(errors, &directions).inspect_err(|most| {
-                notes.push(format!(
-                    "{name}: of which direction the {errors} failed I/Os were is not in the file: they stand as {}s",
-                    most.name()
-                ));
-            }),
+        let errors = self.job.total_err;
+        let (failed, guess) = match errors {
+            0 if self.job.error != 0 => (ending(workers, &directions), None),
+            _ => failed(errors, &directions),
         };
+        if let Some(most) = guess {
+            notes.push(format!(
+                "{name}: of which direction the {errors} failed I/Os were is not in the file: they stand as {}s",
+                most.name()
+            ));
+        }
         let mut ops = BTreeMap::new();
         for (kind, direction) in directions {
             let (latency, what) = latency(kind, direction)?;
@@ -374,11 +381,7 @@ impl FioSaid<'_> {
                 let e = Error::corrupt("there are more latencies than I/Os");
                 return Err(e.with("latencies", latency.count).with("I/Os", direction.total_ios));
             }
-            let errors = match &failed {
-                Ok(each) => each.get(&kind).copied().unwrap_or(0),
-                Err(most) if *most == kind => self.job.total_err.min(direction.total_ios),
-                Err(_) => 0,
-            };
+            let errors = failed.get(&kind).copied().unwrap_or(0);
             ops.insert(kind, direction.imported(errors, longest, latency)?);
         }
         let verified = match self.verifies(rw) && ops.len() > 1 {
@@ -395,8 +398,7 @@ impl FioSaid<'_> {
         let random = rw.is_some_and(|rw| rw.starts_with("rand"));
         let job = (!ops.is_empty()).then_some((ImportedWorkload { name, group, ops }, random));
         let workload = |(figures, random): (ImportedWorkload, bool)| {
-            let largest = figures.ops.values().max_by_key(|op| op.bytes);
-            let block = largest.map_or(1, |op| (op.bytes / op.count.max(1)).max(1));
+            let block = block_of(&figures.ops).max(1);
             ForeignWorkload { figures, random, workers, depth, block }
         };
         Ok(job.into_iter().chain(verified).map(workload).collect())
@@ -417,25 +419,27 @@ fn ending(workers: u32, directions: &[(OpKind, &FioDirection)]) -> BTreeMap<OpKi
     lacking.collect()
 }
 
-/// How many I/Os of each direction failed: fio adds them up, and one that failed has no latency. Errors: the direction with
-/// the most I/Os, where it is not told.
+/// How many I/Os of each direction failed: fio adds them up, and one that failed has no latency. Where that does not
+/// tell, they stand as those of the direction with the most I/Os, which comes as well then.
 fn failed(
     total: u64,
     directions: &[(OpKind, &FioDirection)],
-) -> std::result::Result<BTreeMap<OpKind, u64>, OpKind> {
+) -> (BTreeMap<OpKind, u64>, Option<OpKind>) {
     let of = || directions.iter().filter(|(op, _)| *op != OpKind::Fsync);
-    if let (1, Some((op, d))) = (of().count(), of().next()) {
-        return Ok(BTreeMap::from([(*op, total.min(d.total_ios))]));
-    }
-    if total == 0 {
-        return Ok(BTreeMap::new());
+    let most = of().max_by_key(|(_, d)| d.total_ios);
+    let as_most: BTreeMap<OpKind, u64> =
+        most.map(|(op, d)| (*op, total.min(d.total_ios))).into_iter().collect();
+    if total == 0 || of().count() == 1 {
+        return (as_most, None);
     }
     let lacking = |(op, d): &(OpKind, &FioDirection)| Some((*op, without_latency(d)?));
     let lacking: Option<BTreeMap<OpKind, u64>> = of().map(lacking).collect();
     let sum =
         |of: &BTreeMap<OpKind, u64>| of.values().fold(0, |sum, n| u64::saturating_add(sum, *n));
-    let most = of().max_by_key(|(_, d)| d.total_ios).map_or(OpKind::Read, |(op, _)| *op);
-    lacking.filter(|of| sum(of) == total).ok_or(most)
+    match lacking.filter(|of| sum(of) == total) {
+        Some(each) => (each, None),
+        None => (as_most, Some(most.map_or(OpKind::Read, |(op, _)| *op))),
+    }
 }
 
 /// What a job tells by direction. One for all of them stands as what the job was asked for, else as reads.
@@ -528,8 +532,6 @@ impl FioLatency {
             .iter()
             .map(|(p, ns)| ImportedPercentile { p: short(p), ns: *ns })
             .collect();
-        let order = |p: &ImportedPercentile| p.p.parse::<f64>().unwrap_or(0.0);
-        percentiles.sort_by(|a, b| order(a).total_cmp(&order(b)));
         // Nine nines and more are printed as 100.000000, twice; early versions fill up with 0.00.
         percentiles.retain(|p| p.p != "100" && p.p != "0");
         let bins: Option<Vec<ImportedBin>> =
@@ -721,7 +723,7 @@ mod tests {
         let text = result(&[job("e", &more)]);
         let run = read_text(&text);
         let op = &run.figures.workloads[0].ops[&OpKind::Write];
-        assert_eq!((op.errors, op.count), (1, 2), "{text}");
+        assert_eq!((op.errors, op.count, op.iops), (1, 2, 0.0), "{text}");
         let more = format!("\"read\":{}", d(10, 12));
         let error = read(&result(&[job("e", &more)]), "a").err().expect("refused").to_string();
         assert!(error.contains("more latencies than I/Os"), "{error}");

@@ -11,8 +11,8 @@ use taillight_rundir::origin::ImportedOp;
 
 use super::every_io::{BASE_NS, EveryIo};
 use super::{
-    ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
-    unpacked_name,
+    ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, block_of,
+    name_of, unpacked_name,
 };
 
 /// Lines at the beginning of which one must be a row.
@@ -81,8 +81,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         LogValue::Latency(spans) => spans,
         _ => "not in it",
     };
-    let largest = ops.values().max_by_key(|op: &&ImportedOp| op.bytes);
-    let block = largest.map_or(0, |op| op.bytes / op.count.max(1));
+    let block = block_of(&ops);
     let rows = found.every.any().then(|| {
         found.every.rows(Box::new(|source, sink| {
             rows(source, &mut |[row, _], place| match row {

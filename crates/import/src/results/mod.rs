@@ -286,6 +286,12 @@ fn workload(w: &ForeignWorkload) -> serde_json::Value {
     })
 }
 
+/// Mean bytes of the operations that moved most.
+fn block_of(ops: &BTreeMap<OpKind, ImportedOp>) -> u64 {
+    let largest = ops.values().max_by_key(|op| op.bytes);
+    largest.map_or(0, |op| op.bytes / op.count.max(1))
+}
+
 fn fidelity(latency: &ImportedLatency) -> Fidelity {
     match (latency.bins.is_empty(), latency.percentiles.is_empty()) {
         (false, _) => Fidelity::Bins,

@@ -15,7 +15,8 @@ use taillight_rundir::summary::Totals;
 use super::every_io::{EveryIo, IoSink};
 use super::source::{fields, figure};
 use super::{
-    ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
+    ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, block_of,
+    name_of,
 };
 
 /// First columns of every I/O, and of the table.
@@ -88,8 +89,7 @@ pub fn read_ios(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         .zip(&seen.0)
         .map(|(index, number)| {
             let ops = every.ops(index);
-            let largest = ops.values().max_by_key(|op: &&ImportedOp| op.bytes);
-            let block = largest.map_or(0, |op| op.bytes / op.count.max(1));
+            let block = block_of(&ops);
             let figures = ImportedWorkload { name: format!("w{number}"), group: 0, ops };
             let workers = workers.get(&index).map_or(0, |most| u32::from(*most) + 1);
             ForeignWorkload { figures, random: false, workers, depth: 0, block }

@@ -152,15 +152,16 @@ impl SbkRow<'_, '_> {
     }
 
     fn latency(&self, count: u64, ns: f64) -> Result<ImportedLatency> {
-        let mut percentiles: Vec<(f64, ImportedPercentile)> = Vec::new();
+        let mut percentiles: Vec<ImportedPercentile> = Vec::new();
         for (name, text) in self.names.iter().zip(self.fields) {
             // `Percentile_Count_99` has how many were in that one value.
             let Some(p) = name.strip_prefix(PERCENTILE) else { continue };
-            let Ok(order) = p.parse::<f64>() else { continue };
+            if p.parse::<f64>().is_err() {
+                continue;
+            }
             let value = (self.parsed(name, text)? * ns) as u64;
-            percentiles.push((order, ImportedPercentile { p: p.to_owned(), ns: value }));
+            percentiles.push(ImportedPercentile { p: p.to_owned(), ns: value });
         }
-        percentiles.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of = |name: &str| self.number(name).map(|value| value * ns);
         Ok(ImportedLatency {
             count,
@@ -171,7 +172,7 @@ impl SbkRow<'_, '_> {
             },
             max_ns: Some(of("MaxLatency")? as u64),
             mean_ns: Some(of("AvgLatency")?),
-            percentiles: percentiles.into_iter().map(|(_, p)| p).collect(),
+            percentiles,
             step_ns: Some(ns as u64).filter(|step| *step > 1),
             ..ImportedLatency::default()
         })

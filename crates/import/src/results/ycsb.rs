@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use taillight_core::{OpKind, Record, Result, Stamp, Status};
-use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile};
+use taillight_rundir::origin::{
+    ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile,
+};
 
 use super::every_io::{BASE_NS, EveryIo};
 use super::{
@@ -207,16 +209,21 @@ fn run(
     if ops.contains_key(&OpKind::Rmw) {
         notes.push("reads and updates include those of read-modify-writes".into());
     }
-    let spans = match intended {
-        true => "from the time that the schedule wanted, in whole us",
-        false => "from the begin of the call, in whole us",
+    foreign(source, spans(intended), ops, 0, notes).run(source)
+}
+
+/// What latencies span.
+fn spans(intended: bool) -> String {
+    let begin = match intended {
+        true => ImportSource::SCHEDULED,
+        false => "from the begin of the call",
     };
-    foreign(source, spans, ops, 0, notes).run(source)
+    format!("{begin}, in whole us")
 }
 
 fn foreign(
     source: &ResultSource<'_>,
-    spans: &str,
+    spans: String,
     ops: BTreeMap<OpKind, ImportedOp>,
     ended_ns: i64,
     notes: Vec<String>,
@@ -225,7 +232,7 @@ fn foreign(
         tool: "ycsb",
         driver: "ycsb",
         name: name_of(source.file),
-        spans: spans.to_owned(),
+        spans,
         ended_ns,
         workloads: ForeignWorkload::only(source.file, 0, 0, ops),
         notes,
@@ -237,7 +244,7 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
     let value = |name: &str| of.values.get(name).copied();
     let us = |name| value(name).map(|us| (us * 1e3) as u64);
     let count = value("Operations").or(value("Total Operations")).unwrap_or(0.0) as u64;
-    let mut percentiles: Vec<(f64, ImportedPercentile)> = Vec::new();
+    let mut percentiles: Vec<ImportedPercentile> = Vec::new();
     for (measured, us) in &of.values {
         let p = match measured.strip_suffix("PercentileLatency(us)") {
             Some(p) => p.trim_end_matches(|c: char| c.is_ascii_alphabetic()),
@@ -246,11 +253,10 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
                 None => continue,
             },
         };
-        let Ok(order) = p.parse::<f64>() else { continue };
-        let given = ImportedPercentile { p: p.to_owned(), ns: (us * 1e3) as u64 };
-        percentiles.push((order, given));
+        if p.parse::<f64>().is_ok() {
+            percentiles.push(ImportedPercentile { p: p.to_owned(), ns: (us * 1e3) as u64 });
+        }
     }
-    percentiles.sort_by(|a, b| a.0.total_cmp(&b.0));
     // Counts by ms add up to all; a series of means does not.
     let counted = of.numbered.iter().fold(0.0, |sum, (_, n)| sum + n);
     // Those of other programs with YCSB's words may be of another unit: they are beyond the highest latency.
@@ -279,7 +285,7 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
         max_ns: us("MaxLatency(us)").or(us("Max")),
         mean_ns: value("AverageLatency(us)").or(value("Average")).map(|us| us * 1e3),
         stddev_ns: value("LatencyVariance(us)").map(|us2| us2.sqrt() * 1e3),
-        percentiles: percentiles.into_iter().map(|(_, p)| p).collect(),
+        percentiles,
         bins,
         // Only its own histogram, which counts by ms, has a variance.
         step_ns: Some(value("LatencyVariance(us)").map_or(1_000, |_| 1_000_000)),
@@ -309,12 +315,7 @@ pub fn read_raw(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let ended_ns = from.saturating_mul(1_000_000).saturating_add(every.span().1 - BASE_NS);
     let ops = every.ops(0);
     let notes = vec!["which thread made an operation is not in the file".into()];
-    let spans = match intended {
-        true => {
-            "from the time that the schedule wanted, in whole us; when it ended is known to the ms"
-        }
-        false => "from the begin of the call, in whole us; when it ended is known to the ms",
-    };
+    let spans = format!("{}; when it ended is known to the ms", spans(intended));
     let mut found = foreign(source, spans, ops, ended_ns, notes);
     found.rows = every.any().then(|| {
         every.rows(Box::new(move |source, sink| {

@@ -106,10 +106,7 @@ pub(super) fn fill_in(
     if trace.timing == TraceTiming::Scaled {
         ops.at_speed(trace.speed.unwrap_or(1.0));
     }
-    fit(&mut ops, &trace, target, device, align).map_err(|(what, fix)| match fix {
-        NO_SIZE => ValidationError::new(format!("{target_path}.size"), what, fix),
-        _ => bad(what, fix),
-    })?;
+    fit(&mut ops, &trace, target, device, align, path, target_path)?;
     if !counts_in_run {
         let all = ops.ops.len() as u64;
         w.operations = Some(w.operations.map_or(all, |n| n.min(all)));
@@ -126,27 +123,24 @@ pub(super) fn fill_in(
     Ok(())
 }
 
-const NO_SIZE: &str =
-    "give the size that the trace is to fit into: size = \"1GiB\", or --size 1GiB";
-
 /// Makes the operations fit the size that the job gives, else the `device` of so many bytes, else whatever; a target
-/// without a size has that of the trace then. Errors: why they do not, and what to do.
+/// without a size has that of the trace then. Errors: the field, why they do not, and what to do.
 fn fit(
     ops: &mut ReplayOps,
     trace: &ReplayPlan,
     target: &mut TargetPlan,
     device: Option<u64>,
     align: u64,
-) -> Result<(), (String, &'static str)> {
-    let larger = |what| match target.size {
-        Some(_) => (
-            what,
-            "give a larger target.size, or trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"",
-        ),
-        None => (
-            what,
-            "choose a larger device, or trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"",
-        ),
+    path: &str,
+    target_path: &str,
+) -> Result<(), ValidationError> {
+    let larger = |what: String| {
+        let room = match target.size {
+            Some(_) => "give a larger target.size",
+            None => "choose a larger device",
+        };
+        let fix = format!("{room}, or trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"");
+        ValidationError::new(format!("{path}.trace"), what, fix)
     };
     let room = target.size.map(|size| size.0).or(device);
     if target.size.is_none() && trace.fit == TraceFit::Compact {
@@ -155,7 +149,12 @@ fn fit(
     match room {
         Some(size) => ops.fit(trace.fit, size, align).map_err(larger)?,
         None if matches!(trace.fit, TraceFit::Refuse | TraceFit::Compact) => {}
-        None => return Err(("the job gives no size".to_owned(), NO_SIZE)),
+        None => {
+            let fix =
+                "give the size that the trace is to fit into: size = \"1GiB\", or --size 1GiB";
+            let size = format!("{target_path}.size");
+            return Err(ValidationError::new(size, "the job gives no size", fix));
+        }
     }
     if target.size.is_none() {
         let unit = if PAGE.is_multiple_of(align) { PAGE } else { align };

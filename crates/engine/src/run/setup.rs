@@ -33,6 +33,7 @@ pub fn worker_specs(
     for (w, workload) in plan.workloads.iter().enumerate() {
         let shape = target.geometry_of(w);
         let schedules = Schedules::new(workload, plan.run.seed, plan.run.warmup.0)?;
+        let header = header(workload, shape, w as u16);
         for index in 0..workload.workers {
             let worker = worker_specs.len() as u16;
             let place = ranks.place(worker, index, workload.workers);
@@ -58,7 +59,7 @@ pub fn worker_specs(
                     buffer_size: buffer_size(workload),
                     seed: worker_seed(plan.run.seed, place.worker, 3),
                 },
-                header: header(workload, shape, w as u16, worker),
+                header: Header { worker, ..header },
                 cpu: workload.cpus.get(index as usize % workload.cpus.len().max(1)).copied(),
                 nice: workload.nice,
                 io_priority: workload.io_priority,
@@ -261,7 +262,8 @@ impl LimitShares {
     }
 }
 
-fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Header {
+/// What the chunks of all workers of a workload begin with; each has its own number in it.
+fn header(w: &WorkloadPlan, shape: Geometry, workload: u16) -> Header {
     let mut sizes = [0; SIZES];
     let distinct = distinct_sizes(w);
     let keyed = w.keys.is_some();
@@ -271,7 +273,7 @@ fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Head
     let unit = w.access.align.0 | w.access.offset.0 | w.access.stride.map_or(0, |s| s.0);
     let unit = unit | if shape.files > 1 { shape.file_size } else { 0 };
     Header {
-        worker,
+        worker: 0,
         workload,
         phase: 0,
         seq: 0,

@@ -1,6 +1,7 @@
 //! Memory that is locked while a run goes on (`run.lock_memory`): less is left for the page cache.
 #![allow(unsafe_code)]
 
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
@@ -15,21 +16,18 @@ pub struct LockedMemory {
 impl LockedMemory {
     /// Takes and locks so many bytes. Errors: `Unavailable` where the kernel has or allows no more.
     pub fn take(size: ByteSize) -> Result<LockedMemory> {
-        let fail = |e: Option<rustix::io::Errno>| {
-            let error = Error::unavailable(format!("cannot lock {size} of memory"))
-                .hint("lock less (run.lock_memory), or allow more (`ulimit -l`, root)");
-            match e {
-                Some(e) => error.source(std::io::Error::from(e)),
-                None => error,
-            }
+        let fail = |e: Errno| {
+            Error::unavailable(format!("cannot lock {size} of memory"))
+                .hint("lock less (run.lock_memory), or allow more (`ulimit -l`, root)")
+                .source(std::io::Error::from(e))
         };
-        let bytes = usize::try_from(size.0).map_err(|_| fail(None))?;
+        let bytes = usize::try_from(size.0).map_err(|_| fail(Errno::NOMEM))?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a fresh anonymous mapping at an address that the kernel chooses; only this value has it.
         let at = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes, access, flags) };
-        let locked = LockedMemory { at: at.map_err(|e| fail(Some(e)))?, bytes };
+        let locked = LockedMemory { at: at.map_err(fail)?, bytes };
         // SAFETY: exactly the range of the mapping above; it stays mapped until `locked` is dropped.
-        unsafe { rustix::mm::mlock(locked.at, bytes) }.map_err(|e| fail(Some(e)))?;
+        unsafe { rustix::mm::mlock(locked.at, bytes) }.map_err(fail)?;
         Ok(locked)
     }
 }

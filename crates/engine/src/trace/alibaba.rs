@@ -27,10 +27,5 @@ fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     let offset = number(Some(offset), "offset")?;
     let size = number(Some(size), "length")?;
     let stamp = number(Some(stamp), "time")?;
-    Ok(Some(TraceRow {
-        stamp,
-        stream: ("", stream),
-        op: TraceOp::new(kind, offset, size),
-        latency_ns: None,
-    }))
+    Ok(Some(TraceRow::plain(stamp, stream, TraceOp::new(kind, offset, size))))
 }

@@ -66,7 +66,7 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
                 if device.0 != of {
                     device = (of, format!("{}:{}", of >> 20, of & 0xf_ffff));
                 }
-                rows.push(&TraceRow { stamp, stream: ("", &device.1), op, latency_ns: None })?;
+                rows.push(&TraceRow::plain(stamp, &device.1, op))?;
             }
             let payload = u64::from(half(&record, 46, swap));
             let skipped = std::io::copy(&mut input.by_ref().take(payload), &mut std::io::sink());

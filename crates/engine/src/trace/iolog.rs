@@ -73,16 +73,11 @@ fn operation<'a>(
         "trim" => OpKind::Trim,
         "sync" | "datasync" => {
             let op = TraceOp::new(OpKind::Fsync, 0, 0);
-            return Ok(Some(TraceRow { stamp, stream: ("", stream), op, latency_ns: None }));
+            return Ok(Some(TraceRow::plain(stamp, stream, op)));
         }
         other => return Err(format!("`{other}` is no action of an iolog")),
     };
     let offset = number(words.next(), "offset")?;
     let size = number(words.next(), "length")?;
-    Ok(Some(TraceRow {
-        stamp,
-        stream: ("", stream),
-        op: TraceOp::new(kind, offset, size),
-        latency_ns: None,
-    }))
+    Ok(Some(TraceRow::plain(stamp, stream, TraceOp::new(kind, offset, size))))
 }

@@ -113,6 +113,13 @@ struct TraceRow<'a> {
     latency_ns: Option<u64>,
 }
 
+impl<'a> TraceRow<'a> {
+    /// Of a format whose disks have names of one part, and that has no latencies.
+    fn plain(stamp: i64, stream: &'a str, op: TraceOp) -> TraceRow<'a> {
+        TraceRow { stamp, stream: ("", stream), op, latency_ns: None }
+    }
+}
+
 /// A file that may be a trace.
 pub struct TraceFile {
     path: PathBuf,

@@ -75,8 +75,7 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     let due = if intended.is_empty() { submit } else { intended };
     let stamp = number(Some(due), "time")?;
     let offset = (!offset.is_empty()).then(|| number(Some(offset), "offset")).transpose()?;
-    let mut op = operation(kind, offset, number(Some(size), "size")?)?;
-    op.durable = !sync.is_empty() && op.size > 0;
+    let op = operation(kind, offset, number(Some(size), "size")?, !sync.is_empty())?;
     let end: i64 = number(Some(ends), "end")?;
     let latency_ns = latency(stamp, end).filter(|_| status == "0");
     Ok(Some(TraceRow { stamp, stream: (workload, file), op, latency_ns }))
@@ -87,8 +86,13 @@ fn latency(due: i64, end: i64) -> Option<u64> {
     u64::try_from(end.checked_sub(due)?).ok()
 }
 
-/// The operation of an I/O. Errors: it is on keys, or too large.
-fn operation(kind: OpKind, offset: Option<u64>, size: u64) -> Result<TraceOp, String> {
+/// The operation of an I/O, which may have been `synced`. Errors: it is on keys, or too large.
+fn operation(
+    kind: OpKind,
+    offset: Option<u64>,
+    size: u64,
+    synced: bool,
+) -> Result<TraceOp, String> {
     if kind == OpKind::Fsync {
         return Ok(TraceOp::new(kind, 0, 0));
     }
@@ -97,7 +101,7 @@ fn operation(kind: OpKind, offset: Option<u64>, size: u64) -> Result<TraceOp, St
         "its I/Os have no offsets: keys, objects and logs without places cannot be replayed",
     )?;
     let size = u32::try_from(size).map_err(|_| format!("{size} is too large for an operation"))?;
-    Ok(TraceOp::new(kind, offset, size))
+    Ok(TraceOp { durable: synced && size > 0, ..TraceOp::new(kind, offset, size) })
 }
 
 /// The run that keeps a file, undamaged. Errors: it is damaged, or holds a part of its I/Os.
@@ -107,18 +111,19 @@ fn run_of(path: &Path) -> Result<Option<RunDir>, TraceFault> {
     let Some(dir) = dir.and_then(|dir| RunDir::open(dir).ok()) else { return Ok(None) };
     sums::believed(&dir, names::IOS).map_err(damaged)?;
     let manifest = dir.manifest();
-    let slow_only = || "it is of a run that kept its slow I/Os only";
+    const SLOW_ONLY: &str = "it is of a run that kept its slow I/Os only";
     let seen = dir.read::<WatchedFile>().map_err(damaged)?;
-    let part = match manifest.capture.mode {
-        _ if manifest.origin.is_watched() => seen
-            .is_some_and(|it| it.recorded == 0 && it.ops.iter().any(|op| op.slow < op.seen))
-            .then(slow_only),
-        _ if manifest.losses.chunks > 0 => Some("it is of a run that lost a part of its I/Os"),
-        CaptureMode::Outliers => Some(slow_only()),
-        _ if manifest.capture.degraded.is_some() => {
-            Some("it is of a run that kept its slow I/Os only, once its memory was full")
-        }
-        _ => None,
+    let part = if manifest.origin.is_watched() {
+        let slow = |it: WatchedFile| it.recorded == 0 && it.ops.iter().any(|op| op.slow < op.seen);
+        seen.is_some_and(slow).then_some(SLOW_ONLY)
+    } else if manifest.losses.chunks > 0 {
+        Some("it is of a run that lost a part of its I/Os")
+    } else if manifest.capture.mode == CaptureMode::Outliers {
+        Some(SLOW_ONLY)
+    } else if manifest.capture.degraded.is_some() {
+        Some("it is of a run that kept its slow I/Os only, once its memory was full")
+    } else {
+        None
     };
     match part {
         Some(part) => Err(TraceFault::hinted(part, ALL)),
@@ -174,8 +179,7 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
 }
 
 fn push(row: &Row, stream: (&str, &str), rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
-    let mut op = operation(row.op, row.offset, row.size)?;
-    op.durable = op.size > 0 && row.sync_ns.is_some();
+    let op = operation(row.op, row.offset, row.size, row.sync_ns.is_some())?;
     let due = row.intended.unwrap_or(row.submit).0;
     let latency_ns = latency(due, row.complete.0).filter(|_| row.status.is_ok());
     rows.push(&TraceRow { stamp: due, stream, op, latency_ns })

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use taillight_core::OpKind;
 use taillight_core::plan::{RecordedLatency, ReplayOps, TraceOp};
+use taillight_core::{OpKind, Percentile};
+use taillight_stats::Dist;
 
 use super::reuse::TraceReuse;
 
@@ -239,17 +240,10 @@ fn sizes(trace: &ReplayOps) -> Option<TraceSizes> {
     for op in trace.ops.iter().filter(|op| op.size > 0) {
         *counts.entry(op.size).or_default() += 1;
     }
-    let all: u64 = counts.values().sum();
+    let pairs = counts.iter().map(|(size, count)| (u64::from(*size), *count));
+    let dist = Dist::from_sorted_pairs(pairs).ok()?;
+    let all = dist.count();
     let sum: f64 = counts.iter().map(|(size, count)| f64::from(*size) * *count as f64).sum();
-    let at = |percent: u64| {
-        let rank = (all * percent).div_ceil(100).max(1);
-        let mut seen = 0;
-        let found = counts.iter().find(|(_, count)| {
-            seen += **count;
-            seen >= rank
-        });
-        found.map_or(0, |(size, _)| u64::from(*size))
-    };
     let mut most: Vec<(u32, u64)> = counts.iter().map(|(size, count)| (*size, *count)).collect();
     most.sort_by_key(|(size, count)| (std::cmp::Reverse(*count), *size));
     let share = |(size, count): &(u32, u64)| TraceSizeShare {
@@ -258,10 +252,10 @@ fn sizes(trace: &ReplayOps) -> Option<TraceSizes> {
     };
     Some(TraceSizes {
         mean: sum / all as f64,
-        min: u64::from(*counts.keys().next()?),
-        median: at(50),
-        p99: at(99),
-        max: u64::from(*counts.keys().next_back()?),
+        min: dist.min()?,
+        median: dist.percentile(&Percentile::MEDIAN)?,
+        p99: dist.percentile(&Percentile::hundredths(99_00))?,
+        max: dist.max()?,
         most: most.iter().take(SIZES).map(share).collect(),
     })
 }

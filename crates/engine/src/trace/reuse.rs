@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use taillight_core::Percentile;
 use taillight_core::plan::{ReplayOps, TraceOp};
+use taillight_stats::Dist;
 
 /// Bytes of a block, unless there are too many.
 const BLOCK: u64 = 4096;
@@ -104,22 +106,14 @@ fn followed(trace: &ReplayOps, block: u64, one_in: u64) -> TraceReuse {
             windows.iter_mut().for_each(|window| window.touch(last));
         }
     }
-    let again: u64 = needed.values().sum();
-    let all = (first + again).max(1) as f64;
-    let at = |percent: u64| {
-        let rank = (again * percent).div_ceil(100);
-        let mut seen = 0;
-        let found = needed.iter().find(|(_, count)| {
-            seen += **count;
-            seen >= rank
-        });
-        found.map(|(blocks, _)| blocks * block)
-    };
+    let needed = Dist::from_sorted_pairs(needed).unwrap_or_default();
+    let all = (first + needed.count()).max(1) as f64;
+    let at = |percentile: Percentile| needed.percentile(&percentile).map(|blocks| blocks * block);
     let unique = (stack.last.len() as u64).saturating_mul(one_in).max(1);
     let sizes = (0..u64::BITS).map(|bit| 1u64 << bit).take_while(|size| size / 2 < unique);
     let curve = sizes.map(|blocks| TraceCachePoint {
         cache_bytes: blocks.saturating_mul(block),
-        hit_share: needed.range(..=blocks).map(|(_, count)| count).sum::<u64>() as f64 / all,
+        hit_share: needed.count_at_or_below(blocks) as f64 / all,
     });
     let span = trace.times.last().copied().unwrap_or(0);
     let working_set = windows.iter_mut().filter_map(|window| window.end(span, block * one_in));
@@ -127,8 +121,8 @@ fn followed(trace: &ReplayOps, block: u64, one_in: u64) -> TraceReuse {
         block_bytes: block,
         sampled_one_in: one_in,
         first_share: first as f64 / all,
-        median_bytes: at(50),
-        p90_bytes: at(90),
+        median_bytes: at(Percentile::MEDIAN),
+        p90_bytes: at(Percentile::hundredths(90_00)),
         curve: curve.collect(),
         working_set: working_set.collect(),
     }

@@ -27,7 +27,13 @@ const WORDS: &[(&str, bool)] = &[
     ("target", false),
 ];
 /// What is said of recorded latencies.
-const PERCENTILES: [&str; 5] = ["50", "90", "99", "99.9", "99.99"];
+const PERCENTILES: [Percentile; 5] = [
+    Percentile::MEDIAN,
+    Percentile::hundredths(90_00),
+    Percentile::hundredths(99_00),
+    Percentile::hundredths(99_90),
+    Percentile::hundredths(99_99),
+];
 
 /// The disk, volume or file that a job names.
 #[derive(Debug, Clone)]
@@ -190,14 +196,11 @@ impl<'a> TraceRows<'a> {
 
     /// Takes a name that the job selects for the number that the rows have.
     pub fn name_streams<'n>(&mut self, mut names: impl Iterator<Item = &'n str>) {
-        if let Some(only) = self.only.as_mut().filter(|only| only.first != Some(false))
-            && let Some(number) = {
-                let of = only.name.split(',').next().unwrap_or_default();
-                names.position(|name| name == of)
-            }
-        {
-            let file = only.name.split_once(',').map(|(_, file)| format!(",{file}"));
-            only.name = format!("{number}{}", file.unwrap_or_default());
+        let only = self.only.as_mut().filter(|only| only.first != Some(false));
+        let Some(only) = only else { return };
+        let (of, file) = only.name.split_at(only.name.find(',').unwrap_or(only.name.len()));
+        if let Some(number) = names.position(|name| name == of) {
+            only.name = format!("{number}{file}");
         }
     }
 
@@ -338,16 +341,15 @@ fn latency(mut all: Vec<u64>) -> Option<RecordedLatency> {
     all.sort_unstable();
     let max_ns = *all.last()?;
     let operations = all.len() as u64;
-    let at = |text: &str| {
-        let percentile: Percentile = text.parse().ok()?;
-        let ns = *all.get(percentile.rank(operations).checked_sub(1)? as usize)?;
-        Some(RecordedPercentile { percentile, ns })
+    let at = |percentile: Percentile| RecordedPercentile {
+        percentile,
+        ns: all[percentile.rank(operations) as usize - 1],
     };
     Some(RecordedLatency {
         operations,
         mean_ns: all.iter().map(|ns| *ns as f64).sum::<f64>() / operations as f64,
         max_ns,
-        percentiles: PERCENTILES.iter().filter_map(|text| at(text)).collect(),
+        percentiles: PERCENTILES.map(at).into(),
     })
 }
 

@@ -32,10 +32,5 @@ fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     };
     let bytes = offset.checked_mul(SECTOR.into()).zip(size.checked_mul(SECTOR));
     let (offset, size) = bytes.ok_or("offset or size are too large for sectors")?;
-    Ok(Some(TraceRow {
-        stamp,
-        stream: ("", stream),
-        op: TraceOp::new(kind, offset, size),
-        latency_ns: None,
-    }))
+    Ok(Some(TraceRow::plain(stamp, stream, TraceOp::new(kind, offset, size))))
 }

@@ -102,12 +102,11 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if let Some(bytes) = self.limits.bytes {
             self.generator.limit_bytes(bytes);
         }
-        let flow = self.strategies.as_mut().and_then(|s| s.flow.as_mut());
-        if let Some(Err(wait_ns)) = flow.map(FlowGate::take) {
+        if let Some(strategies) = &mut self.strategies
+            && let Some(Err(wait_ns)) = strategies.flow.as_mut().map(FlowGate::take)
+        {
             let hold = self.clock.now().plus(wait_ns);
-            if let Some(strategies) = &mut self.strategies {
-                strategies.pacing.hold = hold;
-            }
+            strategies.pacing.hold = hold;
             *wake = self.recorder.boundary().min(hold);
             return false;
         }

@@ -11,10 +11,10 @@ use taillight_rundir::{RunDir, names};
 use taillight_stats::episodes::{DEFAULT_GAP_NS, group_episodes};
 
 use crate::episodes::patterns::{after_flush_ns, place_of};
-use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::disks::Disks;
 use crate::events::rounds::{BlockRound, all_rounds_known};
+use crate::events::{Events, joined};
 use crate::time_line::phase::Phases;
 use crate::time_line::phases::segments;
 use crate::time_line::segments::lengths;
@@ -236,13 +236,7 @@ impl AskedTimes {
         lengths.sort_unstable();
         let moments = moments(span, lengths.get(lengths.len() / 2).copied());
         times.extend(&moments);
-        times.sort_unstable();
-        times.dedup_by(|later, kept| {
-            let touch = later.0 <= kept.1;
-            kept.1 = if touch { kept.1.max(later.1) } else { kept.1 };
-            touch
-        });
-        Ok(AskedTimes { all: times, moments })
+        Ok(AskedTimes { all: joined(times), moments })
     }
 
     fn need(&self, row: &LayerRow) -> bool {

@@ -143,6 +143,19 @@ pub fn merged(mut gaps: Vec<LayerRow>) -> Vec<LayerRow> {
     gaps
 }
 
+/// Times by their begins, those that overlap as one; those that only touch stay apart.
+pub fn joined(mut times: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    times.sort_unstable();
+    times.dedup_by(|later, kept| {
+        let overlap = later.0 < kept.1;
+        if overlap {
+            kept.1 = kept.1.max(later.1);
+        }
+        overlap
+    });
+    times
+}
+
 /// Events longer than this may be missed in a window that begins late in them.
 const LONGEST_NS: i64 = 10_000_000_000;
 

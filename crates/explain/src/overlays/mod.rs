@@ -87,23 +87,27 @@ pub fn is_rule(name: &str) -> bool {
 
 /// Puts what threads did for the I/O into its time line.
 pub fn by_threads(line: Vec<Segment>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
-    let mut line = line;
-    for (number, rule) in THREADS.iter().enumerate().filter(|(_, r)| !context.without(r.name)) {
-        let found = (rule.find)(&by_phase(&line), io, context);
-        line = rule.put(line, found, number);
-    }
-    line
+    by_rules(0, line, io, context)
 }
 
 /// Puts pauses of the target into the time line, and nothing else: all that is known of an I/O that was not traced.
 pub fn by_pauses(line: Vec<Segment>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
-    let number = THREADS.len() - 1;
-    let rule = &THREADS[number];
-    if context.without(rule.name) {
-        return line;
+    by_rules(THREADS.len() - 1, line, io, context)
+}
+
+/// Applies the rules about threads from number `first` on.
+fn by_rules(
+    first: usize,
+    mut line: Vec<Segment>,
+    io: &LayerRow,
+    context: &IoContext<'_>,
+) -> Vec<Segment> {
+    let rules = THREADS.iter().enumerate().skip(first);
+    for (number, rule) in rules.filter(|(_, r)| !context.without(r.name)) {
+        let found = (rule.find)(&by_phase(&line), io, context);
+        line = rule.put(line, found, number);
     }
-    let found = (rule.find)(&line, io, context);
-    rule.put(line, found, number)
+    line
 }
 
 /// The line of an I/O with what it waited for that is another I/O's: of a further `pass` only what is no wait for yet

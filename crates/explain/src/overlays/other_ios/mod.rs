@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
-use crate::events::Events;
 use crate::events::layers::Slow;
 use crate::events::stacks::{self, SleepReason};
+use crate::events::{Events, joined};
 use crate::overlays::by_others;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping};
@@ -194,17 +194,6 @@ pub fn waits_for_waker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
         }
     }
     waits
-}
-
-/// Times by their begins, those that overlap as one.
-fn joined(mut times: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
-    times.sort_unstable();
-    times.dedup_by(|next, last| {
-        let overlap = next.0 < last.1;
-        last.1 = last.1.max(if overlap { next.1 } else { last.1 });
-        overlap
-    });
-    times
 }
 
 /// Operations of the thread that ended a wait, at most.

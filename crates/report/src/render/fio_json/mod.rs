@@ -25,25 +25,25 @@ struct RowPart<'a> {
 
 /// One document for runs in order. A run that goes on with the one before it adds to the rows of that one.
 pub fn fio_json<'a>(runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>) -> Value {
-    let (mut rows, mut began, mut group) = (Vec::<(usize, Vec<RowPart<'_>>)>::new(), 0, 0);
-    let mut last = 0;
-    for (number, (manifest, summary)) in runs.into_iter().enumerate() {
-        if number == 0 {
-            began = manifest.clock.realtime_ns / 1_000_000;
-        }
+    // Of each group its rows, of each row its passes.
+    let mut groups: Vec<Vec<Vec<RowPart<'_>>>> = Vec::new();
+    let mut began = None;
+    for (manifest, summary) in runs {
+        began = began.or(Some(manifest.clock.realtime_ns / 1_000_000));
         let parts = parts(manifest, summary);
-        let name = |part: &RowPart<'_>| name_of_row(part.row[0].1, part.all).to_owned();
-        let before = rows[last..].iter().map(|(_, row)| name(&row[0]));
-        let same = number > 0 && before.eq(parts.iter().map(name));
-        if manifest.plan.run.continues && same {
-            rows[last..].iter_mut().zip(parts).for_each(|((_, row), part)| row.push(part));
-            continue;
+        let before = groups.last_mut().filter(|rows| {
+            let same = rows.iter().map(|row| row[0].name()).eq(parts.iter().map(RowPart::name));
+            manifest.plan.run.continues && same
+        });
+        match before {
+            Some(rows) => rows.iter_mut().zip(parts).for_each(|(row, part)| row.push(part)),
+            None => groups.push(parts.into_iter().map(|part| vec![part]).collect()),
         }
-        group += usize::from(number > 0);
-        last = rows.len();
-        rows.extend(parts.into_iter().map(|part| (group, vec![part])));
     }
-    let jobs: Vec<Value> = rows.iter().map(|(group, passes)| job(*group, passes)).collect();
+    let began = began.unwrap_or(0);
+    let jobs = groups.iter().enumerate();
+    let jobs = jobs.flat_map(|(group, rows)| rows.iter().map(move |passes| job(group, passes)));
+    let jobs: Vec<Value> = jobs.collect();
     json!({
         "fio version": format!("taillight-{}", env!("CARGO_PKG_VERSION")),
         "timestamp": began / 1000,
@@ -69,6 +69,11 @@ fn parts<'a>(manifest: &'a Manifest, of: &'a Summary) -> Vec<RowPart<'a>> {
 }
 
 impl RowPart<'_> {
+    /// What fio calls its row.
+    fn name(&self) -> &str {
+        name_of_row(self.row[0].1, self.all)
+    }
+
     /// What was done, of each operation.
     fn ops(&self) -> BTreeMap<OpKind, Totals> {
         match self.row.as_slice() {
@@ -110,7 +115,7 @@ impl RowPart<'_> {
 
 /// The row of what one run did, or several that go on with each other.
 fn job(group: usize, passes: &[RowPart<'_>]) -> Value {
-    let RowPart { row, of, all } = &passes[0];
+    let RowPart { row, of, .. } = &passes[0];
     let (_, plan) = row[0];
     let mut ops = passes[0].ops();
     for more in &passes[1..] {
@@ -119,7 +124,7 @@ fn job(group: usize, passes: &[RowPart<'_>]) -> Value {
     let milliseconds = passes.iter().map(RowPart::milliseconds).sum::<u64>();
     let failed = |part: &RowPart<'_>| part.row.iter().any(|(done, _)| done.totals.errors > 0);
     let mut job = json!({
-        "jobname": name_of_row(plan, all),
+        "jobname": passes[0].name(),
         "groupid": group,
         "error": if passes.iter().any(failed) { EIO } else { 0 },
         "eta": 0,

@@ -143,6 +143,9 @@ fn commands() -> Vec<Command> {
     };
     let mut run = Command::new(nextest);
     run.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast", "--color=never"]);
+    // Many tests wait for disks, servers and clocks: one more than there are CPUs keeps the CPUs busy.
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    run.arg(format!("--test-threads={}", cpus + 1));
     run.args(["--show-progress=none", "--status-level=pass", "--final-status-level=none"]);
     run.args(["--success-output=immediate", "--failure-output=immediate", "--no-output-indent"]);
     vec![run, tool::cargo(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"])]

@@ -218,7 +218,8 @@ fn kind(path: &Path) -> Result<Kind> {
 fn remove_leftovers(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        if atomic::is_temporary(&name.to_string_lossy()) {
+        let file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if file && atomic::is_temporary(&name.to_string_lossy()) {
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -8,7 +8,7 @@ use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_import::results::{self, ForeignRun, HEAD, ResultFormat, ResultSource, ResultUnit};
 use taillight_report::ReportOptions;
-use taillight_rundir::{RunDir, check_is_dir, names, sums};
+use taillight_rundir::{RunDir, atomic, check_is_dir, names, sums};
 use taillight_suite::runner::DEFAULT_PARENT;
 
 use crate::{output, trace};
@@ -55,7 +55,7 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
             true => return Ok(dir),
             // One whose import was interrupted: what is there may do.
             false => match reported(&dir) {
-                Err(e) if e.kind() == ErrorKind::Corrupt => drop(std::fs::remove_dir_all(&dir)),
+                Err(e) if e.kind() == ErrorKind::Corrupt => set_aside(&dir)?,
                 done => return done.map(|()| dir),
             },
         }
@@ -66,6 +66,9 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
         None => {
             // Made beside it: who looks, or imports the same at this moment, finds it whole or not at all.
             let part = dir.with_file_name(format!(".{id}-{}.part", std::process::id()));
+            let new =
+                std::fs::create_dir_all(DEFAULT_PARENT).and_then(|()| std::fs::create_dir(&part));
+            new.map_err(|e| atomic::cannot("create", &part, e))?;
             let done = made(run, &part, source).and_then(|()| placed(&part, &dir, &same));
             if let Err(e) = done {
                 drop(std::fs::remove_dir_all(&part));
@@ -106,6 +109,18 @@ fn made<'a>(
 fn reported(dir: &Path) -> Result<()> {
     let options = ReportOptions::default();
     taillight_report::make(&[dir], &options, &mut |_| true).map(drop)
+}
+
+/// Gives a directory another name, because what else lies in it may be the user's. Errors: `Unavailable` where it cannot
+/// be renamed.
+fn set_aside(dir: &Path) -> Result<()> {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let names = (1..).map(|n| dir.with_file_name(format!("{name}.damaged-{n}")));
+    let to = names.into_iter().find(|to| std::fs::symlink_metadata(to).is_err());
+    let to = to.unwrap_or_else(|| dir.to_owned());
+    std::fs::rename(dir, &to).map_err(|e| atomic::cannot("rename", dir, e))?;
+    output::note(&format!("what an interrupted import left is in {}", in_line(to.display())));
+    Ok(())
 }
 
 /// Moves a run that is whole to its place, where another import may have put the `same` meanwhile. Errors:

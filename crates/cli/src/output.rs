@@ -6,15 +6,15 @@
 //! standard error.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 use taillight_core::units::readable::visible;
 use taillight_core::{Error, Result};
 use taillight_live::screen::restore;
 use taillight_report::table;
+use taillight_rundir::atomic::{self, TempFile};
 
 use crate::args::JsonForm;
 
@@ -33,39 +33,35 @@ static VOICE: OnceLock<Voice> = OnceLock::new();
 /// What a command line of fio asks of its output: its JSON, and the file that it goes to.
 static AS_FIO: OnceLock<(bool, Option<PathBuf>)> = OnceLock::new();
 
-/// Speaks as a command line of fio asks: its JSON (`json`), into a file where it names one. Errors: `Unavailable` where
-/// that file cannot be written.
+/// How a file begins that [`to_file`] has written: as JSON, or as text.
+const OWN_HEADS: [&str; 2] = ["{\n  \"fio version\": \"taillight-", "run directory: "];
+
+/// Speaks as a command line of fio asks: its JSON (`json`), into a file where it names one. Nothing is written yet. Errors:
+/// `Usage` where the file is no regular one, or holds what Taillight has not written so; `Unavailable` where it cannot be
+/// written.
 pub fn speak_as_fio(json: bool, file: Option<PathBuf>) -> Result<()> {
     if let Some(path) = &file {
-        let new = !path.exists();
-        let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        opened.map_err(|e| unwritable(path, e))?;
-        if new {
-            let _ = std::fs::remove_file(path);
-        }
+        let named = |e: Error| e.with("--output", path.display());
+        let ours = |head: &[u8]| OWN_HEADS.iter().any(|own| head.starts_with(own.as_bytes()));
+        atomic::may_write(path, ours).map_err(named)?;
+        let (dir, name) = atomic::place(path)?;
+        TempFile::create(dir, name).map_err(named)?;
     }
     let _ = AS_FIO.set((json, file));
     Ok(())
 }
 
-fn unwritable(path: &Path, e: io::Error) -> Error {
-    Error::unavailable("cannot write the output").with("--output", path.display()).source(e)
-}
-
 /// Adds text to the file that a command line of fio names; whether there is one.
 fn to_file(text: &str) -> Result<bool> {
-    static BEGUN: AtomicBool = AtomicBool::new(false);
+    static WRITTEN: Mutex<String> = Mutex::new(String::new());
     let Some((_, Some(path))) = AS_FIO.get() else { return Ok(false) };
     if voice().silent {
         return Ok(true);
     }
-    let begun = BEGUN.swap(true, Ordering::Relaxed);
-    let mut options = std::fs::OpenOptions::new();
-    let opened = options.create(true).write(true).append(begun).truncate(!begun).open(path);
-    opened
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map(|()| true)
-        .map_err(|e| unwritable(path, e))
+    let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    written.push_str(text);
+    let (dir, name) = atomic::place(path)?;
+    atomic::write(dir, name, written.as_bytes()).map(|()| true)
 }
 
 /// Decides how this process speaks; the first decision counts.

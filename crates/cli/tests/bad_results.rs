@@ -210,6 +210,14 @@ fn the_same_content_is_one_run_whoever_imports_it_and_where_it_lies() {
     std::fs::remove_file(one.join("summary.json")).expect("removed");
     run_line(at, "report a.json", 0);
     assert!(one.join("summary.json").is_file() && kept(at).expect("runs").len() == 1);
+    // A damaged one is put aside, with what else lies in it.
+    std::fs::remove_file(one.join("summary.json")).expect("removed");
+    std::fs::write(one.join("imported.json"), "{").expect("written");
+    std::fs::write(one.join("notes.txt"), "precious").expect("written");
+    run_line(at, "report a.json", 0);
+    let aside = one.with_extension("damaged-1");
+    assert_eq!(std::fs::read_to_string(aside.join("notes.txt")).expect("kept"), "precious");
+    assert!(one.join("summary.json").is_file());
 }
 
 /// Failed operations of a result were in its table alone, with exit code 0.

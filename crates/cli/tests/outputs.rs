@@ -73,6 +73,11 @@ fn what_somebody_else_wrote_is_replaced_by_no_command() {
         ("out/compare.md", "compare a b --output out"),
         ("out/compare.json", "compare a b --output out"),
         ("out/changes.json", "history a b --night 0s --output out"),
+        ("fio.log", "run -- fio --name=a --ioengine=null --size=1m --rw=read --output=fio.log"),
+        (
+            "fio.json",
+            "run -- fio --name=a --ioengine=null --size=1m --rw=read --output-format=json --output=fio.json",
+        ),
         ("out/taillight.1", "man out"),
         ("out/taillight-run.1", "man out"),
     ] {
@@ -122,6 +127,26 @@ fn what_somebody_else_wrote_is_replaced_by_no_command() {
         let _ = std::fs::remove_dir_all(at.join("taillight-compare"));
         let _ = std::fs::remove_file(at.join(name));
     }
+}
+
+#[test]
+fn files_of_others_in_the_directory_of_a_run_stay() {
+    let home = scratch();
+    let at = home.path();
+    run_line(at, &format!("{RUN} a"), 0);
+    let all = ["report.html", "report.md", "intervals.csv", "percentiles.csv", ".mine.tmp"];
+    for name in all {
+        std::fs::write(at.join("a").join(name), "precious").expect("written");
+    }
+    let (out, _) = run_line(at, "report a", 0);
+    for name in all {
+        let kept = std::fs::read_to_string(at.join("a").join(name)).expect("there");
+        assert_eq!(kept, "precious", "{name}");
+        assert_eq!(out.contains(&format!("{name} is not Taillight's")), !name.starts_with('.'));
+        std::fs::remove_file(at.join("a").join(name)).expect("removed");
+    }
+    run_line(at, "report a", 0);
+    assert!(at.join("a/report.html").is_file());
 }
 
 #[test]

@@ -24,6 +24,8 @@ use crate::{Error, Result, regular};
 /// Bytes from the start of a file by which [`may_write`] tells whose it is.
 const HEAD_BYTES: u64 = 256 << 10;
 
+/// Begin of the temporary names, before 16 random digits.
+const BEGINNING: &str = ".taillight-";
 /// End of the temporary names.
 const ENDING: &str = ".tmp";
 
@@ -72,7 +74,7 @@ impl TempFile {
         }
         // A name that nobody can foresee; one that is taken all the same is an error, never followed.
         let random = RandomState::new().build_hasher().finish();
-        let temporary = format!(".taillight-{random:016x}{ENDING}");
+        let temporary = format!("{BEGINNING}{random:016x}{ENDING}");
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(if was.is_some() { 0o600 } else { 0o666 });
@@ -229,9 +231,10 @@ pub fn place(path: &Path) -> Result<(&Path, &OsStr)> {
     })
 }
 
-/// Whether this is the name of a temporary file, which is of no use once its writer has ended.
+/// Whether this is the name of a [`TempFile`], which is of no use once its writer has ended.
 pub fn is_temporary(name: &str) -> bool {
-    name.starts_with('.') && name.ends_with(ENDING)
+    let random = name.strip_prefix(BEGINNING).and_then(|rest| rest.strip_suffix(ENDING));
+    random.is_some_and(|r| r.len() == 16 && r.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// Makes names in `dir` durable. Errors: `Unavailable` when the directory cannot be synced.
@@ -314,6 +317,17 @@ mod tests {
         assert_eq!(names(&dir), before);
         assert_eq!(fs::read_to_string(&victim).expect("read"), "precious");
         assert!(!tmp.path().join("nowhere").exists());
+    }
+
+    #[test]
+    fn the_names_of_others_are_not_taken_for_temporary_ones() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let file = TempFile::create(tmp.path(), "a").expect("made");
+        assert!(names(tmp.path()).iter().all(|name| is_temporary(name)));
+        drop(file);
+        for name in [".mine.tmp", ".tmp", ".taillight-.tmp", ".taillight-0123456789abcdeg.tmp"] {
+            assert!(!is_temporary(name), "{name}");
+        }
     }
 
     #[test]

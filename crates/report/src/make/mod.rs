@@ -90,6 +90,15 @@ pub struct MadeReport {
     pub groups: Vec<IoGroup>,
 }
 
+/// That files stay as they are, a line each.
+fn left_words(dir: &Path, left: &[&str]) -> String {
+    let line = |name: &&str| {
+        let path = dir.join(name);
+        format!("{} is not Taillight's and stays as it is\n", in_line(path.display()))
+    };
+    left.iter().map(line).collect()
+}
+
 /// Reads run directories and (re)writes the renderings and, with `options.write`, `summary.json` in each. With several
 /// runs the renderings overlay them. Errors: `Usage` without a run; `Unavailable` when a directory cannot be read or
 /// written, or `progress` says to stop; `Corrupt` when nothing in it can be read.
@@ -133,7 +142,9 @@ pub fn make_counted<'a>(
         runs.push(AnalysedRun { label, shown, analysis, summary, explanation });
     }
     let paths: Vec<&Path> = dirs.iter().map(RunDir::path).collect();
-    let OutputPlace { dir: output, page } = OutputPlace::of(&paths, options.output.as_deref());
+    let place = OutputPlace::of(&paths, options.output.as_deref());
+    let left = if place.page.is_none() { place.foreign() } else { Vec::new() };
+    let OutputPlace { dir: output, page } = place;
     fs::create_dir_all(&output).map_err(|e| {
         Error::unavailable("cannot make the report's directory")
             .with("path", output.display())
@@ -142,7 +153,7 @@ pub fn make_counted<'a>(
     })?;
     let sides = found.map(|found| side_details(&runs, found));
     let mut html = None;
-    if options.html {
+    if options.html && !left.contains(&names::REPORT) {
         let name = page.as_deref().unwrap_or(names::REPORT);
         let mut context = options.context.clone();
         let said = sides.as_ref().zip(found).and_then(|(sides, found)| side_words(sides, found));
@@ -155,7 +166,7 @@ pub fn make_counted<'a>(
         html = Some(output.join(name));
     }
     if options.texts && page.is_none() {
-        for text in TEXTS {
+        for text in TEXTS.iter().filter(|text| !left.contains(&text.file)) {
             atomic::write(&output, text.file, (text.render)(&runs).as_bytes())?;
         }
     }
@@ -166,7 +177,7 @@ pub fn make_counted<'a>(
         }
     }
     Ok(MadeReport {
-        text: text(&runs, html.as_deref(), options),
+        text: text(&runs, html.as_deref(), options) + &left_words(&output, &left),
         about: about_all(&dirs.iter().map(RunDir::manifest).collect::<Vec<_>>()),
         explained: runs.iter().map(|run| told(run, options.detail)).collect(),
         explanations: runs.iter().map(|r| r.explanation.clone()).collect(),

@@ -50,6 +50,18 @@ impl OutputPlace {
         }
     }
 
+    /// Files of a whole report that are there, and that Taillight has not written: a user's, in the directory of a run.
+    pub fn foreign(&self) -> Vec<&'static str> {
+        let page = (names::REPORT, is_page(&self.dir.join(names::REPORT)));
+        let text = TEXTS.iter().map(|t| (t.file, begins(&self.dir.join(t.file), t.head)));
+        let foreign = std::iter::once(page).chain(text).filter(|(_, ours)| !ours);
+        let there = |name: &&str| {
+            let found = fs::symlink_metadata(self.dir.join(name));
+            found.is_ok_and(|found| found.is_file() && found.len() > 0)
+        };
+        foreign.map(|(name, _)| name).filter(there).collect()
+    }
+
     /// Whether it is the directory of the only run, whose own files are then made again.
     pub fn is_home_of(&self, runs: &[&Path]) -> bool {
         matches!(runs, [one] if same(one, &self.dir))

@@ -26,12 +26,12 @@ pub fn main(args: AbArgs) -> Result<Exit> {
 /// Runs the command, or goes on with the series `resumed`. A JUnit file that cannot be written is shown, and makes
 /// the exit code `TargetFailed` at least. Errors: as [`main`].
 pub fn start(args: &AbArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
+    let seed = resumed.as_ref().map(|r| r.seed);
+    let base = side(args, &args.base, ("--set-a", &args.set_a), seed)?;
     if args.new.is_none() && args.set_a.is_empty() && args.set_b.is_empty() {
         return Err(Error::usage("there is one job, and nothing in which B differs from it")
             .hint("give a second job, or --set-b K=V; the same job twice measures chance"));
     }
-    let seed = resumed.as_ref().map(|r| r.seed);
-    let base = side(args, &args.base, ("--set-a", &args.set_a), seed)?;
     let second = args.new.as_deref().unwrap_or(&args.base);
     // One seed for both where a job names none.
     let new = side(args, second, ("--set-b", &args.set_b), seed.or(Some(base.plan.run.seed)))?;

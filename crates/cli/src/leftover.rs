@@ -15,6 +15,7 @@ pub enum LeftoverWords {
     None,
     /// Those whose run directory is below the working directory, the first by name, the rest by number.
     Own,
+    /// Three by name, the rest by number.
     Every,
 }
 
@@ -22,7 +23,7 @@ pub enum LeftoverWords {
 pub fn settle(words: LeftoverWords) {
     let every = words == LeftoverWords::Every;
     let here = std::env::current_dir().unwrap_or_default();
-    let mut named = 0;
+    let (mut named, most) = (0usize, if every { 3 } else { 1 });
     for left in leftovers() {
         let bytes = ByteSize(left.bytes);
         let own = left.run().is_some_and(|run| run.starts_with(&here));
@@ -45,7 +46,7 @@ pub fn settle(words: LeftoverWords) {
             continue;
         }
         named += 1;
-        if named > 1 && !every {
+        if named > most {
             continue;
         }
         let words = words.drain(..).map(|word| Path::to_string_lossy(&word).into_owned());
@@ -54,7 +55,9 @@ pub fn settle(words: LeftoverWords) {
             command_line(words)
         ));
     }
-    if named > 1 && !every {
-        output::note(&format!("and {} more: `taillight doctor` names them", named - 1));
+    match named.checked_sub(most) {
+        None | Some(0) => {}
+        Some(more) if every => output::note(&format!("and {more} more, named once these are gone")),
+        Some(more) => output::note(&format!("and {more} more: `taillight doctor` names them")),
     }
 }

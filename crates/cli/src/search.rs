@@ -29,7 +29,7 @@ pub fn as_run(args: SearchArgs) -> Result<RunArgs> {
 }
 
 /// Puts what is searched into the job: its range, its ceiling and the time of a probe. Errors: `Usage` for a flag whose
-/// value fits no search, and where flags and job leave out the range or the ceiling.
+/// value fits no search.
 pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
     // The time of a job that was written for one run is that of a probe.
     let duration = job.written().ok().filter(|_| !job.has("search.probe")).map(|w| w.run.duration);
@@ -72,6 +72,12 @@ pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
                 .hint("`taillight run` tests several at one demand"));
         }
     }
+    Ok(())
+}
+
+/// Puts the arrivals of a search into the job that has all its flags. Errors: `Usage` where the job has no range or
+/// no ceiling, and for arrivals where there are none.
+pub fn complete(args: &RunArgs, job: &mut Job) -> Result<()> {
     let wanted = ["search.rate", "search.queue_depth"];
     if !wanted.iter().any(|field| job.has(field)) {
         return Err(Error::usage("a search needs a range of demands").hint(

@@ -171,18 +171,24 @@ fn rate(value: &str) -> Option<Error> {
     let operations = match unit {
         "" => Some(number.to_owned()),
         "k" | "K" => Some(format!("{number}000")),
+        "iops" | "IOPS" | "ops" => Some(number.to_owned()),
         _ => None,
     };
+    let counts_bytes = size(value).is_some() || unit.is_empty();
     Some(
         Error::usage(
             "a rate says what it counts: fio's `rate` is bytes, its `rate_iops` operations",
         )
         .with("--rate", value)
         .hint(match operations {
+            Some(operations) if !counts_bytes => format!("write --rate {operations}/s"),
             Some(operations) => {
                 format!("write --rate {bytes}/s for bytes, or --rate {operations}/s for operations")
             }
-            None => format!("write --rate {bytes}/s for bytes, or a number and /s for operations"),
+            None if counts_bytes => {
+                format!("write --rate {bytes}/s for bytes, or a number and /s for operations")
+            }
+            None => format!("write --rate {number}/s for operations"),
         }),
     )
 }

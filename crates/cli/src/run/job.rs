@@ -19,8 +19,8 @@ use crate::{search, trace};
 const MOST_BYTES: u64 = 1 << 20;
 
 /// What to do about a path that is no job file.
-const JOB_FILE_HINT: &str = "give the path of a job file (.toml), or of a fio job (.fio); the folder \
-                             jobs/ has examples";
+const JOB_FILE_HINT: &str = "give the path of a job file or suite file (.toml), or of a fio job (.fio); \
+                             the folders jobs/ and suites/ have examples";
 
 /// The resolved plan of a job file, if there is one, and the flags. `seed` is used where neither names
 /// one. Errors: `Usage` with field and place; `Unavailable` when the machine has not enough of
@@ -52,6 +52,9 @@ pub fn job(args: &RunArgs, source: Option<&JobSource>) -> Result<Job> {
     }
     for assignment in &args.set {
         job.apply_set(assignment)?;
+    }
+    if args.searched.is_some() {
+        search::complete(args, &mut job)?;
     }
     for sweep in &args.sweep {
         job.add_sweep(sweep)?;

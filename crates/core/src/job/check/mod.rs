@@ -14,6 +14,7 @@ mod workload;
 use crate::Error;
 use crate::capability::{Capabilities, TargetKind};
 use crate::error::ErrorKind;
+use crate::percentile::Percentile;
 use crate::plan::{CaptureMode, Plan, RunPlan, SteadyEnd, TraceMode, WorkloadPlan, least_capture};
 use crate::probe::MAX_SLOTS;
 use crate::units::ByteSize;
@@ -343,6 +344,7 @@ fn qos(plan: &Plan) -> Checked {
             "it is zero",
             "give a time like \"10ms\"",
         )?;
+        at_is_percent(&format!("{path}.at"), &c.at)?;
         ensure(
             c.fanout.is_none_or(|n| (1..=MAX_FANOUT).contains(&n)),
             &format!("{path}.fanout"),
@@ -358,6 +360,17 @@ fn qos(plan: &Plan) -> Checked {
         )?;
     }
     Ok(())
+}
+
+/// Refuses the percentile of a ceiling where it is a share, like 0.999 for 99.9 %: hardly anything would fail it.
+pub(super) fn at_is_percent(field: &str, at: &Percentile) -> Checked {
+    let percent = (1e13 * at.share()).round() / 1e9;
+    ensure(
+        at.share() >= 0.01,
+        field,
+        format!("{at} % of the I/Os is hardly one of them"),
+        format!("write it in per cent: {percent} where a share of {at} is meant"),
+    )
 }
 
 /// Memory that the buffers of the workers can take: whole huge pages of each, where the driver has such.

@@ -1,6 +1,6 @@
 //! A search must have room to search in.
 
-use super::{Checked, ValidationError, ensure};
+use super::{Checked, ValidationError, at_is_percent, ensure};
 use crate::plan::{Arrival, Plan, SearchPlan, WorkloadPlan};
 
 /// Everything about `[search]`.
@@ -44,6 +44,7 @@ pub(super) fn search(plan: &Plan) -> Checked {
             "give from at least 1 and below to",
         )?;
     }
+    at_is_percent("search.at", &s.at)?;
     ensure(
         s.ceiling.0 > 0 && s.probe.0 > 0,
         "search",

@@ -1,9 +1,12 @@
 //! What to do next about a verdict: about whoever was seen in the way, by name; else one line for each layer, the
 //! measurement that confirms it or the setting that mends it.
 
+use std::collections::BTreeMap;
+
 use taillight_core::plan::TraceMode;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 
+use crate::episodes::EpisodeView;
 use crate::episodes::culprits::{Culprit, QUOTA, Role};
 use crate::explanation::{Explanation, LayerShare};
 use crate::verdict::judge::Layer;
@@ -16,6 +19,8 @@ pub fn foremost(layer: Layer, culprits: &[Culprit]) -> Option<&Culprit> {
     let kernel = |c: &Culprit| {
         ["kworker/", "ksoftirqd/", "swapper/"].iter().any(|name| c.name.starts_with(name))
     };
+    // Threads that have a CPU for microseconds, and cannot be kept off it.
+    let brief = |c: &Culprit| ["rcu_", "migration/"].iter().any(|name| c.name.starts_with(name));
     let fits = |c: &&Culprit| match (layer, c.role) {
         (Layer::Device | Layer::BlockQueue | Layer::PageCache, Role::Disk) => {
             c.bytes >= Some(IN_FRONT.0) || c.requests >= Some(IN_FRONT.1)
@@ -23,8 +28,8 @@ pub fn foremost(layer: Layer, culprits: &[Culprit]) -> Option<&Culprit> {
         (Layer::Cpu, Role::Limit) => c.name == QUOTA,
         (Layer::Throttle, Role::Limit) => c.name != QUOTA,
         (Layer::FileSystem, Role::Woke) => !c.own && !kernel(c),
-        (Layer::Cpu, Role::Cpu) | (Layer::Stopped, Role::Stop) => true,
-        (Layer::JvmPause, Role::Pause) => true,
+        (Layer::Cpu, Role::Cpu) => !brief(c),
+        (Layer::Stopped, Role::Stop) | (Layer::JvmPause, Role::Pause) => true,
         _ => false,
     };
     let weight = |c: &&Culprit| (c.role == Role::Limit, c.bytes, c.time_ns);
@@ -69,6 +74,14 @@ fn about(it: &Culprit) -> String {
     }
 }
 
+/// Episodes of a layer in which one culprit is the foremost.
+struct ForemostEpisodes<'a> {
+    /// The episode with the largest excess, and the culprit in it.
+    heaviest: (&'a EpisodeView, &'a Culprit),
+    count: usize,
+    excess_ns: u64,
+}
+
 /// The culprit of the layer that most outliers are blamed on, and what to do next, in one or two sentences; empty where
 /// no episode is of that layer.
 pub fn headline(it: &Explanation) -> Vec<String> {
@@ -81,18 +94,34 @@ pub fn headline(it: &Explanation) -> Vec<String> {
     };
     let top = it.layers.iter().find(named).or(it.layers.first());
     let Some(top) = top.map(|share| share.layer) else { return Vec::new() };
-    let of_layer = || it.episodes.iter().filter(|e| e.layer == top);
-    let Some(heavy) = of_layer().max_by_key(|e| e.excess_ns) else { return Vec::new() };
-    let named = of_layer().filter_map(|e| Some((e, foremost(top, &e.culprits)?)));
-    let Some((episode, one)) = named.clone().max_by_key(|(e, _)| e.excess_ns) else {
+    let of_top = || it.episodes.iter().filter(|e| e.layer == top);
+    let Some(heavy) = of_top().max_by_key(|e| e.excess_ns) else { return Vec::new() };
+    let mut named: BTreeMap<(Role, &str), ForemostEpisodes<'_>> = BTreeMap::new();
+    for episode in of_top() {
+        let Some(culprit) = foremost(top, &episode.culprits) else { continue };
+        let first = ForemostEpisodes { heaviest: (episode, culprit), count: 0, excess_ns: 0 };
+        let same = named.entry((culprit.role, &culprit.name)).or_insert(first);
+        if episode.excess_ns > same.heaviest.0.excess_ns {
+            same.heaviest = (episode, culprit);
+        }
+        same.count += 1;
+        same.excess_ns += episode.excess_ns;
+    }
+    let Some(most) = named.into_values().max_by_key(|same| same.excess_ns) else {
         return vec![format!("Next: {}.", heavy.next)];
     };
-    let same = named.filter(|(_, c)| (c.role, &c.name) == (one.role, &one.name)).count();
-    let all = of_layer().count();
-    vec![
-        format!("In the way: {}, foremost in {same} of {all} such episodes.", one.did()),
-        format!("Next: {}.", episode.next),
-    ]
+    let ((episode, culprit), count) = (most.heaviest, most.count);
+    let all = of_top().count();
+    let excess_ns: u64 = of_top().map(|e| e.excess_ns).sum();
+    let said = format!("In the way: {}, foremost in {count} of {all} such episodes", culprit.did());
+    if most.excess_ns * 2 < excess_ns {
+        let next = of_layer(top, false, &it.info);
+        return vec![
+            format!("{said}, which have less than half of the excess: nobody is to blame alone."),
+            format!("Next: {next}."),
+        ];
+    }
+    vec![format!("{said}."), format!("Next: {}.", episode.next)]
 }
 
 /// What to do next about an episode of a layer; `always`: such I/Os usually take longer than the threshold. Where

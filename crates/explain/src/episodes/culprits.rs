@@ -31,7 +31,8 @@ pub const QUOTA: &str = "cpu quota of the run's control group";
 pub enum Role {
     /// Had requests in the disk while the slowest I/O waited for it.
     Disk,
-    /// Had the CPU that a thread of the I/O waited for.
+    /// Took the CPU from a thread of the I/O, or had it last before that thread got it; who had it between is not
+    /// known.
     Cpu,
     /// A thread of the kernel that acts for the I/O, and was late itself.
     Kthread,
@@ -65,7 +66,7 @@ pub struct Culprit {
     pub requests: Option<u64>,
     /// Their bytes.
     pub bytes: Option<u64>,
-    /// How long it took, of all I/Os of the episode once, ns.
+    /// How long it took, of all I/Os of the episode once, ns; of [`Role::Cpu`] how long the waits were.
     pub time_ns: Option<u64>,
 }
 
@@ -90,7 +91,7 @@ impl Culprit {
                 "{who} had {requests} of {} in the disk in front of the slowest",
                 readable::bytes(self.bytes.unwrap_or(0))
             ),
-            Role::Cpu => format!("{who} had the CPU{took}"),
+            Role::Cpu => format!("{who} was on the CPU when waits for it{took} began or ended"),
             Role::Kthread => format!("{who}, which acts for the I/O, was late{took}"),
             Role::Stop => format!("{who} let the program go on, which had stood still{took}"),
             Role::Woke => format!("{who} ended the wait{took}"),

@@ -421,7 +421,7 @@ fn waited_for_cpu(instead: BTreeMap<(Who, bool), u64>, own: Option<u64>) -> Opti
         let behind = match who.name {
             "" => String::new(),
             name if name.starts_with("swapper") => " behind an idle CPU".to_owned(),
-            _ if robbed => format!(", taken by {}", who.words(own)),
+            _ if robbed => format!(", taken first by {}", who.words(own)),
             // Several may have had it in turn: known is the last one.
             _ => format!(", which {} had last", who.words(own)),
         };

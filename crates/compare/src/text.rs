@@ -5,7 +5,7 @@ use std::path::Path;
 
 use taillight_report::format::{count, counted, duration, percent, rate};
 use taillight_report::table::{Cell, Table, Tone, paragraph};
-use taillight_report::{ReportContext, ReportSummary};
+use taillight_report::{ReportContext, ReportSummary, compare_answer};
 use taillight_rundir::compare::{
     ComparableVerdict, CompareFile, CompareUnit, CompareVerdict, ComparedFigure, ComparedPairs,
     ComparedRun, GateStatus, PairsEnd,
@@ -79,7 +79,7 @@ fn basis(found: &CompareFile) -> String {
                 .to_owned()
         }
         CompareUnit::Runs => format!(
-            "{} against {}: the runs are the units.",
+            "{} against {}: each run is one observation.",
             counted(found.base.len() as u64, "run"),
             count(found.new.len() as u64)
         ),
@@ -89,9 +89,14 @@ fn basis(found: &CompareFile) -> String {
 fn of_pairs(pairs: &ComparedPairs) -> String {
     let (run, planned) = (u64::from(pairs.run), u64::from(pairs.planned));
     let mut text = match pairs.ended {
-        PairsEnd::Planned => format!("{} in turns: the pairs are the units.", counted(run, "pair")),
+        PairsEnd::Planned => {
+            format!("{} in turns: each pair is one observation.", counted(run, "pair"))
+        }
         PairsEnd::Early => {
-            format!("Decided after {} of {planned}: the pairs are the units.", counted(run, "pair"))
+            format!(
+                "Decided after {} of {planned}: each pair is one observation.",
+                counted(run, "pair")
+            )
         }
         PairsEnd::Partial => format!("Partial: {run} of {} so far.", counted(planned, "pair")),
     };
@@ -241,7 +246,7 @@ fn head(found: &CompareFile) -> Vec<String> {
 
 /// All that is said beside the table.
 pub fn words(found: &CompareFile) -> String {
-    head(found).into_iter().chain(gate_words(found)).collect::<Vec<_>>().join(" ")
+    gate_words(found).into_iter().chain(head(found)).collect::<Vec<_>>().join(" ")
 }
 
 /// What the gate says, a sentence a figure; none without a gate.
@@ -257,20 +262,26 @@ pub fn gate_words(found: &CompareFile) -> Option<String> {
     Some(said.collect::<Vec<_>>().join(" "))
 }
 
+/// What the gate says; without a gate, what is worse and what is better. None where no figure was compared.
+fn answer(found: &CompareFile) -> Option<String> {
+    let figures = !found.figures.is_empty();
+    gate_words(found).or_else(|| figures.then(|| compare_answer(found)))
+}
+
 /// For a terminal.
 pub fn console(found: &CompareFile) -> String {
-    let mut parts: Vec<String> = head(found).iter().map(|line| paragraph(line)).collect();
+    let lines = answer(found).into_iter().chain(head(found));
+    let mut parts: Vec<String> = lines.map(|line| paragraph(&line)).collect();
     if !found.figures.is_empty() {
         parts.push(format!("\n{}", table(found).to_text()));
     }
-    parts.extend(gate_words(found).map(|line| format!("\n{}", paragraph(&line))));
     parts.concat()
 }
 
 /// For a pull request.
 pub fn markdown(found: &CompareFile) -> String {
     let mut text = String::new();
-    for line in gate_words(found).into_iter().map(|g| format!("**{g}**")).chain(head(found)) {
+    for line in answer(found).into_iter().map(|g| format!("**{g}**")).chain(head(found)) {
         text.push_str(&format!("{line}\n\n"));
     }
     if !found.figures.is_empty() {

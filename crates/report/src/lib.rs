@@ -21,6 +21,7 @@ pub use make::{MadeReport, ReportOptions, at_home, check_output, make, make_coun
 pub use model::charts::sweep;
 pub use model::charts::{JudgedWindow, RunGroup, SteadyTrack};
 pub use model::differing;
+pub use model::first::compare_answer;
 pub use model::{AnalysedRun, ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
 pub use model::{SheetColumn, StandardSheet, UNKNOWN};
 pub use model::{ShortCeiling, ShortFigures, ShortReport, ShortRun};

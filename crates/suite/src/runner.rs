@@ -443,13 +443,6 @@ impl<'a> Runner<'a> {
         let exit = self.method.exit(&all, ended);
         self.file.exit = Some(exit.code());
         let made = made.and_then(|()| self.file.write(&self.dir));
-        let complete = self.file.points.iter().filter(|p| is_done(p)).map(|p| &p.id);
-        let ran: Vec<&String> = all.iter().map(|r| &r.point.id).chain(complete).collect();
-        let mut left = self.method.to_run(&self.done);
-        left.retain(|id| !ran.contains(&id));
-        if !left.is_empty() {
-            self.host.show(Message::Note(&format!("not run: {}", left.join(", "))));
-        }
         if ended.is_some_and(resumable) {
             let line =
                 format!("go on with: taillight suite --resume {}", in_line(self.dir.display()));
@@ -484,8 +477,23 @@ impl<'a> Runner<'a> {
             let text = format!("{} {words}", report.context.text);
             report.context.text = text.trim().to_owned();
         }
+        if state == SeriesState::EndedEarly {
+            report.context.partial = self.partial_words(&done);
+        }
         saved::keep(&self.dir, &report)?;
         Ok(Some(report))
+    }
+
+    /// That the series ended early, and what of it was not run.
+    fn partial_words(&self, all: &[PointResult]) -> String {
+        let complete = self.file.points.iter().filter(|p| is_done(p)).map(|p| &p.id);
+        let ran: Vec<&String> = all.iter().map(|r| &r.point.id).chain(complete).collect();
+        let mut left = self.method.to_run(&self.done);
+        left.retain(|id| !ran.contains(&id));
+        match left.is_empty() {
+            true => "Partial: the series ended early.".to_owned(),
+            false => format!("Partial: the series ended early; not run: {}.", left.join(", ")),
+        }
     }
 
     fn resumed_words(&self, points: usize) -> Option<String> {
@@ -498,6 +506,9 @@ impl<'a> Runner<'a> {
     }
 
     fn report(&mut self, state: SeriesState) -> Result<()> {
+        if state == SeriesState::EndedEarly {
+            self.host.show(Message::Note(&self.partial_words(&self.results())));
+        }
         let Some(report) = self.kept_report(state)? else {
             return Ok(());
         };

@@ -131,7 +131,12 @@ fn complete_points_are_read_and_not_run_again() {
     let ended = run(&mut repetitions(4), &mut host, &dir).expect("it runs");
     assert_eq!(ended.exit, Exit::Interrupted);
     assert_eq!(host.ran, ["repeat-1", "repeat-2"]);
-    assert!(host.text.contains(&"not run: repeat-3, repeat-4".to_owned()), "{:?}", host.text);
+    assert!(
+        host.text
+            .contains(&"Partial: the series ended early; not run: repeat-3, repeat-4.".to_owned()),
+        "{:?}",
+        host.text
+    );
     let mut file = series(&dir);
     assert_eq!(file.status, RunStatus::Partial);
     let first = run_id(&dir, "repeat-1");
@@ -348,7 +353,11 @@ fn an_interrupted_resume_loses_no_row_of_complete_points() {
     let mut host = SimHost { signal_after: Some(1), ..SimHost::default() };
     run(one_store().as_mut(), &mut host, &dir).expect("it runs");
     assert_eq!(host.ran, ["01-load"]);
-    assert!(host.text.contains(&"not run: 03-read-2".to_owned()), "{:?}", host.text);
+    assert!(
+        host.text.contains(&"Partial: the series ended early; not run: 03-read-2.".to_owned()),
+        "{:?}",
+        host.text
+    );
     let table = host.text.iter().find(|t| t.contains("p999")).expect("a table");
     assert!(table.contains("01-load") && table.contains("02-read-1"), "{table}");
     // Nor when not even the load can begin.

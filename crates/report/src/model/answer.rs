@@ -38,10 +38,11 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
     let mut parts: Vec<String> =
         before.filter(|r| !asked(r)).map(|r| r.text.clone()).into_iter().collect();
     if unmeasured(summary) {
-        let kept = format::count(summary.totals.count);
-        parts.push(format!(
-            "Rate and percentiles are unknown: only {kept} outliers and failures were kept."
-        ));
+        let kept = match summary.totals.count {
+            1 => "1 outlier or failure was".to_owned(),
+            n => format!("{} outliers and failures were", format::count(n)),
+        };
+        parts.push(format!("Rate and percentiles are unknown: only {kept} kept."));
         return parts.join(" ");
     }
     parts.extend(origin::before_answer(&summary.origin));

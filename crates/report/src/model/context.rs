@@ -17,6 +17,9 @@ use crate::table::Table;
 pub struct ReportContext {
     /// Title of the page; None = the runs' own.
     pub title: Option<String>,
+    /// That the runs are not all that was planned, and which were not run; empty = all were run.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub partial: String,
     /// The result in words; empty = none.
     pub text: String,
     /// Tables over the runs.

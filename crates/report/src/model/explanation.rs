@@ -60,7 +60,10 @@ pub fn sentences(it: &Explanation) -> Vec<String> {
         threshold(it),
         parts.join("; ")
     ));
-    said.push(format!("They make {}.", format::counted(it.episodes.len() as u64, "episode"),));
+    said.push(format!(
+        "The outliers make {}.",
+        format::counted(it.episodes.len() as u64, "episode")
+    ));
     if it.ios.iter().any(|v| v.always) {
         let always = it.ios.iter().filter(|v| v.always).count() as u64;
         said.push(format!(

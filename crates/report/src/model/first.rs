@@ -443,7 +443,8 @@ pub fn history_cards(history: &HistoryFile) -> Vec<Card> {
             let note = match (&track.suspect, track.changes.last()) {
                 (Some(it), _) => format!("usually {}", range(&words(it.lo), &words(it.hi))),
                 (None, Some(change)) => format!("before its last change {}", words(change.before)),
-                (None, None) => "newest night; no change".to_owned(),
+                (None, None) if track.enough => "newest night; no change".to_owned(),
+                (None, None) => "newest night; too few nights to judge".to_owned(),
             };
             Some(CardLine {
                 name: if several { track.op.name().to_owned() } else { String::new() },

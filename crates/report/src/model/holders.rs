@@ -100,13 +100,12 @@ fn untraced(runs: &[AnalysedRun]) -> String {
     match runs.iter().all(|run| run.analysis.manifest.clock.source == "virtual") {
         true => "A simulated target has no layers below it: nobody held these I/Os.".to_owned(),
         false => {
-            // Only single runs have a flag of their own for it.
-            let option = match runs.len() {
-                1 => "--trace outliers",
-                _ => "--set trace.mode=outliers",
+            let again = match runs.len() {
+                1 => "The same command",
+                _ => "Each run once more",
             };
             format!(
-                "Not traced: which layer held the slow I/Os is unknown. The same command with `{option}` tells it."
+                "Not traced: which layer held the slow I/Os is unknown. {again} with `--trace outliers` tells it."
             )
         }
     }

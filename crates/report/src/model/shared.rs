@@ -36,6 +36,7 @@ pub fn shared_warnings(runs: &[(&str, &Summary)]) -> Vec<SharedWarning> {
         let found = giving(runs, code);
         let Some((label, first)) = found.first().filter(|_| found.len() > 1) else { continue };
         let who = match found.len() == runs.len() {
+            true if runs.len() == 2 => "Both runs".to_owned(),
             true => format!("All {} runs", runs.len()),
             false => format!("{} of {} runs", found.len(), runs.len()),
         };

@@ -74,6 +74,9 @@ fn known(fidelity: Fidelity, error: f64) -> String {
         Fidelity::Bins if error == 0.0 => {
             "has counts by bins and percentiles of its own".to_owned()
         }
+        Fidelity::Bins if error < 0.001 => {
+            "has counts by bins: a percentile is less than 0.1 % off".to_owned()
+        }
         Fidelity::Bins if error < LatencyBin::WIDE => {
             format!("has counts by bins: a percentile may be {:.1} % off", 100.0 * error)
         }

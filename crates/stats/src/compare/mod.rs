@@ -148,11 +148,12 @@ impl LogDifference {
         lo > 1.0 / (1.0 + margin) && hi < 1.0 + margin
     }
 
-    /// Runs a side after which a difference as large as the margin would be found in 80 % of cases; none
-    /// where one run a side says nothing of how runs vary.
+    /// Runs a side after which a difference as large as the one seen, or as the margin where that is larger, would
+    /// be found in 80 % of cases; none where one run a side says nothing of how runs vary.
     #[must_use]
     pub fn needed_runs(&self, margin: f64) -> Option<u64> {
-        let wanted = 2.0 * POWER.powi(2) * self.variance? / margin.ln_1p().powi(2) + 1.0;
+        let difference = self.estimate.abs().max(margin.ln_1p());
+        let wanted = 2.0 * POWER.powi(2) * self.variance? / difference.powi(2) + 1.0;
         Some((wanted.ceil() as u64).max(3))
     }
 

@@ -2,7 +2,7 @@
 
 use taillight_core::Percentile;
 use taillight_core::plan::{Arrival, Plan};
-use taillight_report::format::{count, duration, duration_ns, percent, rate};
+use taillight_report::format::{count, counted, duration, duration_ns, percent, rate};
 use taillight_report::table::{Cell, Table, Tone};
 use taillight_rundir::search::{
     ProbePurpose, ProbeReason, ProbeVerdict, SearchOutcome, SearchProbe, SearchReport, Varied,
@@ -188,8 +188,8 @@ pub fn text(all: &SearchReport) -> String {
         }
         SearchOutcome::Undecided => undecided(all),
         _ => format!(
-            "The search was ended after {} probes; what they measured is kept.",
-            all.probes.len()
+            "The search was ended after {}; what was measured is kept.",
+            counted(all.probes.len() as u64, "probe")
         ),
     }
 }

@@ -84,9 +84,9 @@ fn about(
 fn kept(check: &AnsweredCeiling<'_>, what: &str) -> String {
     let q = check.qos;
     let ceiling = duration(q.ceiling_ns as f64);
-    let most = q
-        .share_asked()
-        .map_or(String::new(), |s| format!(" (at most {} slower than {ceiling})", percent(s.hi)));
+    let most = q.share_asked().map_or(String::new(), |s| {
+        format!(" (at most {} of them slower than {ceiling})", percent(s.hi))
+    });
     let value = quantile_of(check.summary, q).and_then(|it| it.ns);
     match value.filter(|ns| *ns > 0) {
         Some(ns) => {

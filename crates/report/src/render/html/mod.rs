@@ -189,7 +189,8 @@ impl FirstScreen {
                 None => labels::prose(text),
             },
         };
-        let (answer, more) = first::headline(&said);
+        let said = format!("{} {said}", context.partial);
+        let (answer, more) = first::headline(said.trim());
         let tail = charts.iter().find(|chart| chart.id == "tail").or(charts.first());
         FirstScreen {
             answer: answer.to_owned(),

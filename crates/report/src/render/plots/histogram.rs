@@ -106,7 +106,7 @@ impl HistogramRoom {
         }))?;
         let hi = hi * (hi / lo).powf(ROOM);
         let rows = place(&marks, lo, hi);
-        let height = 100.0 + ROW * (1.0 + rows.iter().copied().max().unwrap_or(0) as f64);
+        let height = 100.0 + ROW * (1.5 + rows.iter().copied().max().unwrap_or(0) as f64);
         let top = series.flat_map(|s| &s.bins).map(|b| b.count).max()? as f64;
         Some(HistogramRoom { marks, rows, lo, hi, height, top })
     }
@@ -180,7 +180,8 @@ fn place(marks: &[ValueLine], lo: f64, hi: f64) -> Vec<usize> {
 }
 
 pub fn mark_line(mark: &ValueLine, row: usize) -> Box<Scatter<u64, f64>> {
-    let top = 100.0 + ROW * row as f64;
+    // Above the line of the share, which ends at 100.
+    let top = 100.0 + ROW * (row as f64 + 0.5);
     let x = mark.ns.max(1);
     let text = if mark.labelled { mark.words.clone() } else { String::new() };
     Scatter::new(vec![x, x], vec![0.0, top])

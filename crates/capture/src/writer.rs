@@ -13,8 +13,14 @@ const LEARN: u64 = 10_000;
 
 /// The running p99.9 per kind of operation, ns: set by the collector after each interval, read by
 /// workers that keep outliers only. Zero keeps everything.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CaptureThresholds([AtomicU64; OpKind::ALL.len()]);
+
+impl Default for CaptureThresholds {
+    fn default() -> CaptureThresholds {
+        CaptureThresholds([const { AtomicU64::new(0) }; OpKind::ALL.len()])
+    }
+}
 
 impl CaptureThresholds {
     pub fn set(&self, kind: OpKind, ns: u64) {

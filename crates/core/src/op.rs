@@ -70,11 +70,100 @@ pub enum OpKind {
     Readdir,
     /// Of a program that is watched: wait for another of its threads. No job asks for it.
     Wait,
+    /// TPC-B's transaction, as pgbench does it: three balances updated, one read, a row of history.
+    Tpcb,
+    /// One row by its key, as sysbench's `oltp_point_select`.
+    #[serde(rename = "oltp_point_select")]
+    OltpPointSelect,
+    /// sysbench's transaction `oltp_read_write`: 14 reads, 4 writes.
+    #[serde(rename = "oltp_read_write")]
+    OltpReadWrite,
+    /// The begin of a transaction; it and those below are statements of one.
+    Begin,
+    /// Of TPC-B: the account's balance changes.
+    #[serde(rename = "update_accounts")]
+    UpdateAccounts,
+    /// Of TPC-B: the account's balance is read.
+    #[serde(rename = "select_accounts")]
+    SelectAccounts,
+    /// Of TPC-B: the teller's balance changes.
+    #[serde(rename = "update_tellers")]
+    UpdateTellers,
+    /// Of TPC-B: the branch's balance changes.
+    #[serde(rename = "update_branches")]
+    UpdateBranches,
+    /// Of TPC-B: a row of history is added.
+    #[serde(rename = "insert_history")]
+    InsertHistory,
+    /// Of sysbench: one row by its key.
+    #[serde(rename = "select_point")]
+    SelectPoint,
+    /// Of sysbench: 100 rows in the order of their keys.
+    #[serde(rename = "select_range")]
+    SelectRange,
+    /// Of sysbench: the sum over 100 rows.
+    #[serde(rename = "select_sum")]
+    SelectSum,
+    /// Of sysbench: 100 rows, sorted.
+    #[serde(rename = "select_order")]
+    SelectOrder,
+    /// Of sysbench: 100 rows, sorted, each value once.
+    #[serde(rename = "select_distinct")]
+    SelectDistinct,
+    /// Of sysbench: a column with an index changes.
+    #[serde(rename = "update_index")]
+    UpdateIndex,
+    /// Of sysbench: a column without an index changes.
+    #[serde(rename = "update_non_index")]
+    UpdateNonIndex,
+    /// Of sysbench: a row goes.
+    #[serde(rename = "delete_row")]
+    DeleteRow,
+    /// Of sysbench: the row comes back.
+    #[serde(rename = "insert_row")]
+    InsertRow,
+    /// The commit of a transaction.
+    Commit,
 }
+
+/// The statements of TPC-B's transaction.
+const TPCB: [OpKind; 7] = [
+    OpKind::Begin,
+    OpKind::UpdateAccounts,
+    OpKind::SelectAccounts,
+    OpKind::UpdateTellers,
+    OpKind::UpdateBranches,
+    OpKind::InsertHistory,
+    OpKind::Commit,
+];
+
+/// The statements of sysbench's `oltp_read_write` as it is by default.
+const OLTP_READ_WRITE: [OpKind; 20] = [
+    OpKind::Begin,
+    OpKind::SelectPoint,
+    OpKind::SelectPoint,
+    OpKind::SelectPoint,
+    OpKind::SelectPoint,
+    OpKind::SelectPoint,
+    OpKind::SelectPoint,
+    OpKind::SelectPoint,
+    OpKind::SelectPoint,
+    OpKind::SelectPoint,
+    OpKind::SelectPoint,
+    OpKind::SelectRange,
+    OpKind::SelectSum,
+    OpKind::SelectOrder,
+    OpKind::SelectDistinct,
+    OpKind::UpdateIndex,
+    OpKind::UpdateNonIndex,
+    OpKind::DeleteRow,
+    OpKind::InsertRow,
+    OpKind::Commit,
+];
 
 impl OpKind {
     /// Every kind, in the order of their discriminants.
-    pub const ALL: [OpKind; 23] = [
+    pub const ALL: [OpKind; 42] = [
         OpKind::Read,
         OpKind::Write,
         OpKind::Trim,
@@ -98,6 +187,25 @@ impl OpKind {
         OpKind::Rmdir,
         OpKind::Readdir,
         OpKind::Wait,
+        OpKind::Tpcb,
+        OpKind::OltpPointSelect,
+        OpKind::OltpReadWrite,
+        OpKind::Begin,
+        OpKind::UpdateAccounts,
+        OpKind::SelectAccounts,
+        OpKind::UpdateTellers,
+        OpKind::UpdateBranches,
+        OpKind::InsertHistory,
+        OpKind::SelectPoint,
+        OpKind::SelectRange,
+        OpKind::SelectSum,
+        OpKind::SelectOrder,
+        OpKind::SelectDistinct,
+        OpKind::UpdateIndex,
+        OpKind::UpdateNonIndex,
+        OpKind::DeleteRow,
+        OpKind::InsertRow,
+        OpKind::Commit,
     ];
     /// The name in outputs.
     pub fn name(self) -> &'static str {
@@ -125,6 +233,25 @@ impl OpKind {
             OpKind::Rmdir => "rmdir",
             OpKind::Readdir => "readdir",
             OpKind::Wait => "wait",
+            OpKind::Tpcb => "tpcb",
+            OpKind::OltpPointSelect => "oltp_point_select",
+            OpKind::OltpReadWrite => "oltp_read_write",
+            OpKind::Begin => "begin",
+            OpKind::UpdateAccounts => "update_accounts",
+            OpKind::SelectAccounts => "select_accounts",
+            OpKind::UpdateTellers => "update_tellers",
+            OpKind::UpdateBranches => "update_branches",
+            OpKind::InsertHistory => "insert_history",
+            OpKind::SelectPoint => "select_point",
+            OpKind::SelectRange => "select_range",
+            OpKind::SelectSum => "select_sum",
+            OpKind::SelectOrder => "select_order",
+            OpKind::SelectDistinct => "select_distinct",
+            OpKind::UpdateIndex => "update_index",
+            OpKind::UpdateNonIndex => "update_non_index",
+            OpKind::DeleteRow => "delete_row",
+            OpKind::InsertRow => "insert_row",
+            OpKind::Commit => "commit",
         }
     }
     pub fn from_name(name: &str) -> Option<OpKind> {
@@ -150,11 +277,34 @@ impl OpKind {
             other => other,
         }
     }
+    /// The kinds of the operations that it is made of, in their order; none where it is one request.
+    pub fn parts(self) -> &'static [OpKind] {
+        match self {
+            OpKind::Rmw => &[OpKind::RmwGet, OpKind::RmwUpdate],
+            OpKind::Tpcb => &TPCB,
+            OpKind::OltpReadWrite => &OLTP_READ_WRITE,
+            _ => &[],
+        }
+    }
+    /// Whether it is a statement of a transaction: a part that a driver is asked for by this very kind.
+    #[inline]
+    pub fn is_statement(self) -> bool {
+        (OpKind::Begin as u8..=OpKind::Commit as u8).contains(&(self as u8))
+    }
+    /// Whether it is a benchmark's transaction on tables that the driver lays out.
+    #[inline]
+    pub fn is_transaction(self) -> bool {
+        matches!(self, OpKind::Tpcb | OpKind::OltpPointSelect | OpKind::OltpReadWrite)
+    }
+    /// Whether this statement is about a key of its own, and not about the one of its transaction.
+    pub fn draws_key(self) -> bool {
+        (OpKind::SelectPoint as u8..=OpKind::DeleteRow as u8).contains(&(self as u8))
+    }
     /// Whether it is part of an operation that has a row of its own, or no operation on storage but a wait for one. No
-    /// total adds them, no mix draws them and no driver knows them.
+    /// total adds them, no mix draws them, and of drivers only those with transactions know any.
     #[inline]
     pub fn is_part(self) -> bool {
-        self.request() != self || self == OpKind::Wait
+        self.request() != self || self == OpKind::Wait || self.is_statement()
     }
     /// What it is to a record, where files are records by number: a created file is an inserted record.
     #[inline]
@@ -185,9 +335,10 @@ impl OpKind {
                 | OpKind::Rmdir
                 | OpKind::Readdir
                 | OpKind::Wait
-        )
+        ) && !self.is_transaction()
+            && !self.is_statement()
     }
-    /// Whether the operation changes what is stored, data or names.
+    /// Whether the operation changes what is stored, data or names. Of a transaction only the whole does.
     pub fn writes(self) -> bool {
         matches!(
             self,
@@ -201,6 +352,8 @@ impl OpKind {
                 | OpKind::RmwUpdate
                 | OpKind::Create
                 | OpKind::Unlink
+                | OpKind::Tpcb
+                | OpKind::OltpReadWrite
         ) || self.renames()
     }
     /// Whether it changes names or directories, and no data.
@@ -212,7 +365,7 @@ impl OpKind {
     #[inline]
     pub fn carries(self) -> bool {
         let removes = matches!(self.as_record(), OpKind::Trim | OpKind::Delete);
-        self.writes() && !removes && !self.renames()
+        self.writes() && !removes && !self.renames() && !self.is_transaction()
     }
 }
 
@@ -277,5 +430,22 @@ mod tests {
             assert_eq!(k as usize, i);
         }
         assert_eq!(OpKind::from_index(OpKind::ALL.len() as u8), None);
+    }
+
+    #[test]
+    fn parts_are_known_as_parts() {
+        for whole in OpKind::ALL {
+            assert!(
+                whole
+                    .parts()
+                    .iter()
+                    .all(|part| part.is_part() && !part.writes() | (*part == OpKind::RmwUpdate))
+            );
+            assert!(whole.parts().is_empty() || !whole.is_part());
+        }
+        let statements = OpKind::ALL.into_iter().filter(|kind| kind.is_statement());
+        assert!(statements.clone().all(|kind| kind.is_part() && !kind.sized() && kind.keyed()));
+        assert_eq!(statements.count(), 16);
+        assert!(OpKind::Tpcb.writes() && !OpKind::Tpcb.carries() && !OpKind::Tpcb.sized());
     }
 }

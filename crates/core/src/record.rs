@@ -25,6 +25,8 @@ impl Status {
     pub const NOT_FOUND: Status = Status(-6);
     /// Refused by the driver without asking the store, which takes no write after its first error.
     pub const REFUSED: Status = Status(-7);
+    /// The store undid a transaction because of another one (deadlock, serialization failure): it is to be tried again.
+    pub const CONFLICT: Status = Status(-8);
 
     pub fn errno(errno: i32) -> Status {
         debug_assert!(errno > 0);
@@ -49,6 +51,7 @@ impl std::fmt::Display for Status {
             Status::UNFINISHED => "still in flight when the drain time-out passed",
             Status::NOT_FOUND => "not found",
             Status::REFUSED => "refused without asking the store, which had failed a write before",
+            Status::CONFLICT => "undone by the store for another transaction's sake",
             Status(errno) if errno > 0 => {
                 let text = std::io::Error::from_raw_os_error(errno).to_string();
                 return write!(f, "{} (errno {errno})", system_words(&text).to_lowercase());

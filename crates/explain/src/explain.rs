@@ -300,8 +300,8 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
         percentiles: BTreeMap::new(),
         given: given.is_some(),
     };
-    // A read-modify-write is traced, and explained, by its parts.
-    for (op, totals) in summary.ops.iter().filter(|(op, _)| **op != OpKind::Rmw) {
+    // What has parts is traced, and explained, by these.
+    for (op, totals) in summary.ops.iter().filter(|(op, _)| op.parts().is_empty()) {
         if let Some(ns) = given {
             found.ns.insert(*op, ns);
             continue;

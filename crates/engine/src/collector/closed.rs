@@ -12,6 +12,7 @@ use taillight_rundir::{RunDir, TableWriter};
 use crate::recorder::{InFlightAtEnd, OpStats};
 
 type Ops = [Option<Box<OpStats>>; OpKind::ALL.len()];
+const NO_OPS: Ops = [const { None }; OpKind::ALL.len()];
 /// Highest value and count of each histogram bucket that is not empty, ascending.
 pub type Sparse = Vec<(u64, u64)>;
 
@@ -209,10 +210,10 @@ impl Collected {
     pub(super) fn new(plan: &Plan, log: Option<IntervalLog>) -> Collected {
         Collected {
             log,
-            totals: plan.workloads.iter().map(|_| Ops::default()).collect(),
+            totals: plan.workloads.iter().map(|_| NO_OPS).collect(),
             warmup_ops: 0,
             stragglers: 0,
-            whole: vec![Default::default(); plan.workloads.len()],
+            whole: vec![[LoadCount::default(); OpKind::ALL.len()]; plan.workloads.len()],
             load: plan.workloads.iter().map(|w| !w.measured).collect(),
         }
     }

@@ -97,12 +97,18 @@ struct Open {
 }
 
 /// What one workload did in one interval, all its workers together.
-#[derive(Default)]
 struct OpenWorkload {
     ops: [Option<Box<OpStats>>; OpKind::ALL.len()],
     depth_ns: u64,
     backlog: u64,
     in_flight: InFlightAtEnd,
+}
+
+impl OpenWorkload {
+    fn new() -> OpenWorkload {
+        let ops = [const { None }; OpKind::ALL.len()];
+        OpenWorkload { ops, depth_ns: 0, backlog: 0, in_flight: InFlightAtEnd::default() }
+    }
 }
 
 /// The collector.
@@ -192,7 +198,7 @@ impl Collector {
         let key = IntervalKey { measured: stats.measured, index: stats.index };
         let count = self.kinds.len();
         let open = self.open.entry(key).or_insert_with(|| Open {
-            workloads: (0..count).map(|_| OpenWorkload::default()).collect(),
+            workloads: (0..count).map(|_| OpenWorkload::new()).collect(),
             last: None,
             shown: false,
         });
@@ -296,7 +302,7 @@ impl Collector {
         let missing = *next..key.index;
         *next = key.index + 1;
         for index in missing {
-            let nothing: Vec<_> = self.kinds.iter().map(|_| OpenWorkload::default()).collect();
+            let nothing: Vec<_> = self.kinds.iter().map(|_| OpenWorkload::new()).collect();
             let closed = self.closed(self.span_of(IntervalKey { index, ..key }), &nothing);
             self.finish(closed, &nothing, observers);
         }

@@ -302,6 +302,14 @@ impl Generator {
         self.keyed().map_or(&[], |k| k.keys())
     }
 
+    /// A further existing key, drawn as those of operations are; none where there are no keys.
+    pub fn another_key(&mut self) -> Option<u64> {
+        match &mut self.source {
+            OpSource::Keyed(keyed) => Some(keyed.existing().0),
+            _ => None,
+        }
+    }
+
     fn keyed(&self) -> Option<&KeyGenerator> {
         match &self.source {
             OpSource::Keyed(keyed) => Some(keyed),

@@ -187,7 +187,7 @@ impl IntervalStats {
             workload,
             measured: false,
             index: 0,
-            ops: Default::default(),
+            ops: [const { None }; OpKind::ALL.len()],
             depth_ns: 0,
             backlog: 0,
             in_flight: InFlightAtEnd::default(),

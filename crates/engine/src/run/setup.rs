@@ -175,14 +175,15 @@ fn payload(plan: &Plan, w: &WorkloadPlan, worker: u16) -> Result<Filler> {
     Ok(Filler::new(&spec, seed, reads || whole_values(w)))
 }
 
-/// Operations in the recorder: a read-modify-write brings its parts.
+/// Operations in the recorder: one of several parts brings these.
 fn kinds(w: &WorkloadPlan) -> Vec<OpKind> {
     let mut kinds: Vec<OpKind> = w.mix.iter().map(|m| m.op).collect();
     if w.end_fsync && !kinds.contains(&OpKind::Fsync) {
         kinds.push(OpKind::Fsync);
     }
-    if kinds.contains(&OpKind::Rmw) {
-        kinds.extend([OpKind::RmwGet, OpKind::RmwUpdate]);
+    let parts: Vec<OpKind> = kinds.iter().flat_map(|kind| kind.parts()).copied().collect();
+    if !parts.is_empty() {
+        kinds.extend(parts);
         kinds.sort_unstable();
         kinds.dedup();
     }

@@ -1,8 +1,8 @@
-//! Operations on keys: values of several fields, inserts acknowledged, read-modify-write.
+//! Operations on keys: values of several fields, inserts acknowledged, read-modify-writes and transactions.
 //!
-//! A read-modify-write is composed here, so that no driver needs to know it: a get, then an
-//! update of the same key in the same slot, one row over both, and one row each of kinds that no
-//! total adds.
+//! An operation of several parts ([`OpKind::parts`]) is composed here: one part after the other in the same slot, one
+//! row over all of them, and one row each of kinds that no total adds. The parts of a read-modify-write are a get and
+//! an update of the same key, so that no driver needs to know it.
 
 use std::sync::Arc;
 
@@ -20,20 +20,47 @@ use crate::verify::Integrity;
 pub(super) enum KeyedEnd {
     /// An operation by itself.
     Single(Status),
-    /// A part of this read-modify-write.
-    Composed(Status, ReadModifyWrite),
+    /// A part of this operation.
+    Composed(Status, ComposedOp),
     /// It found nothing, or not all of a batch, because this run had deleted it; with the
-    /// read-modify-write it was a part of.
-    Missed(Option<ReadModifyWrite>),
+    /// operation it was a part of.
+    Missed(Option<ComposedOp>),
 }
 
-/// A read-modify-write in flight.
+/// An operation of several parts in flight.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ReadModifyWrite {
-    /// As it began; its stamps are known once its get is back.
+pub(super) struct ComposedOp {
+    /// As it began; its stamps are known once its first part is back.
     pub flight: InFlight,
-    /// Bytes that its get brought.
+    /// Bytes that its first part brought.
     pub read: u64,
+    /// Which of its parts is in flight, or comes next.
+    pub nth: u8,
+    /// How often it began again.
+    pub retries: u16,
+}
+
+impl ComposedOp {
+    /// Takes the end of its part: whether another one comes. A conflict has it begin again.
+    pub fn ended(&mut self, part: &InFlight, status: Status) -> bool {
+        if self.nth == 0 && self.retries == 0 {
+            self.flight.began_with(part);
+            self.read = part.op.size;
+        }
+        match status {
+            Status::CONFLICT => (self.nth, self.retries) = (0, self.retries.saturating_add(1)),
+            status if status.is_ok() => self.nth += 1,
+            _ => return false,
+        }
+        self.part().is_some()
+    }
+
+    /// The request of its next part; none after the last one.
+    pub fn part(&self) -> Option<Op> {
+        let whole = &self.flight.op;
+        let kind = whole.kind.parts().get(usize::from(self.nth))?.request();
+        Some(Op { kind, ..*whole })
+    }
 }
 
 /// What a worker on keys knows besides its operations in flight.
@@ -42,13 +69,13 @@ pub struct KeyedWorker {
     fields: u32,
     /// Names of the fields.
     names: Vec<Box<[u8]>>,
-    /// Read-modify-writes in flight by slot; empty where the mix has none, so that other operations
+    /// Operations of several parts in flight by slot; empty where the mix has none, so that other operations
     /// touch none of it.
-    composed: Vec<Option<ReadModifyWrite>>,
+    composed: Vec<Option<ComposedOp>>,
     /// Sizes of their fields: `fields` numbers a slot.
     sizes: Vec<u32>,
-    /// Updates to be submitted, whose gets are back.
-    updates: Vec<(u32, Op)>,
+    /// Parts to be submitted: those before them are back.
+    parts: Vec<(u32, Op)>,
     /// Key numbers of batches in flight, `batch` of them a slot; empty where the keys of batches
     /// follow each other.
     keys: Vec<u64>,
@@ -76,12 +103,12 @@ impl KeyedWorker {
             space,
             fields: values.fields,
             names,
-            composed: match w.mix.iter().any(|m| m.op == OpKind::Rmw) {
+            composed: match w.mix.iter().any(|m| !m.op.parts().is_empty()) {
                 true => vec![None; depth],
                 false => Vec::new(),
             },
             sizes: vec![0; depth * values.fields as usize],
-            updates: Vec::with_capacity(depth),
+            parts: Vec::with_capacity(depth),
             keys: match w.batch > 1 && drawn(&w.access) {
                 true => vec![0; depth * w.batch as usize],
                 false => Vec::new(),
@@ -92,24 +119,24 @@ impl KeyedWorker {
         })
     }
 
-    /// Makes `op` what to submit first in `slot`: a read-modify-write begins with its get. `sizes`
-    /// are the bytes of its fields as they were drawn, kept for its update.
+    /// Makes `op` what to submit first in `slot`: an operation of several parts begins with the first. `sizes`
+    /// are the bytes of its fields as they were drawn, kept for the update of a read-modify-write.
     #[inline]
     pub fn first(&mut self, slot: u32, op: &mut Op, sizes: &[u32]) {
         let Some(composed) = self.composed.get_mut(slot as usize) else {
             return;
         };
         *composed = None;
-        if op.kind != OpKind::Rmw {
+        let Some(first) = op.kind.parts().first() else {
             return;
-        }
+        };
         let flight = InFlight { op: *op, ..InFlight::none() };
-        *composed = Some(ReadModifyWrite { flight, read: 0 });
+        *composed = Some(ComposedOp { flight, read: 0, nth: 0, retries: 0 });
         let at = slot as usize * self.fields as usize;
         if let Some(kept) = self.sizes.get_mut(at..at + sizes.len()) {
             kept.copy_from_slice(sizes);
         }
-        (op.kind, op.size) = (OpKind::Get, 0);
+        (op.kind, op.size) = (first.request(), 0);
     }
 
     /// Keeps the keys that were drawn for the batch in `slot`.
@@ -166,9 +193,9 @@ impl KeyedWorker {
         }
     }
 
-    /// The read-modify-write that the operation in `slot` is a part of.
+    /// The operation that the one in `slot` is a part of.
     #[inline]
-    pub(super) fn composed(&self, slot: u32) -> Option<ReadModifyWrite> {
+    pub(super) fn composed(&self, slot: u32) -> Option<ComposedOp> {
         self.composed.get(slot as usize).copied().flatten()
     }
 
@@ -187,26 +214,26 @@ impl KeyedWorker {
         }
     }
 
-    /// Sets what is known of the read-modify-write in `slot` after one of its parts: `Some` also queues
-    /// its update, `None` ends it.
-    pub(super) fn set_composed(&mut self, slot: u32, whole: Option<ReadModifyWrite>) {
+    /// Sets what is known of the operation in `slot` after one of its parts; `None` ends it.
+    pub(super) fn set_composed(&mut self, slot: u32, whole: Option<ComposedOp>) {
         if let Some(composed) = self.composed.get_mut(slot as usize) {
             *composed = whole;
         }
-        if let Some(whole) = whole {
-            let update = Op { kind: OpKind::Update, ..whole.flight.op };
-            self.update_later(slot, update);
-        }
     }
 
-    /// An update to submit, whose get is back.
-    pub(super) fn next_update(&mut self) -> Option<(u32, Op)> {
-        self.updates.pop()
+    /// A part to submit: the one before it is back.
+    pub(super) fn next_part(&mut self) -> Option<(u32, Op)> {
+        self.parts.pop()
     }
 
-    /// Queues an update for the next round of submits.
-    pub(super) fn update_later(&mut self, slot: u32, update: Op) {
-        self.updates.push((slot, update));
+    /// Queues a part for the next round of submits.
+    pub(super) fn part_later(&mut self, slot: u32, part: Op) {
+        self.parts.push((slot, part));
+    }
+
+    /// Whether the next part in `slot` is still to be submitted.
+    pub(super) fn is_between(&self, slot: u32) -> bool {
+        self.parts.iter().any(|(at, _)| *at == slot)
     }
 
     /// Whether an operation found nothing because a delete of this run has taken its key, before
@@ -258,7 +285,7 @@ impl KeyedWorker {
         }
     }
 
-    /// As [`KeyedWorker::encode`], for the update that `slot` goes on with.
+    /// As [`KeyedWorker::encode`], for the part that `slot` goes on with.
     #[inline]
     pub(super) fn encode_kept(&mut self, slot: u32, op: &Op, buffer: &mut [u8]) {
         self.encode_fields(op, buffer, self.kept_sizes(slot));

@@ -522,9 +522,9 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// Records a failure, or a success with more to say than a short record holds.
     #[cold]
     fn record_whole(&mut self, record: &Record) {
-        // A key that is not there, or data that is not what was written, are answers of a target
+        // A key that is not there, data that is not what was written and a conflict are answers of a target
         // that works; one that only fails is gone.
-        let answers = [Status::OK, Status::NOT_FOUND, Status::VERIFY];
+        let answers = [Status::OK, Status::NOT_FOUND, Status::VERIFY, Status::CONFLICT];
         self.ending.failures = match answers.contains(&record.status) {
             true => 0,
             false => self.ending.failures + 1,

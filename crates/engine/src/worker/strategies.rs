@@ -8,7 +8,7 @@ use taillight_core::probe::Probe;
 use taillight_core::{Op, OpKind, Record, Result, Stamp, Status};
 use taillight_driver::{Completion, Submitted};
 
-use super::keyed::{KeyedEnd, ReadModifyWrite};
+use super::keyed::{ComposedOp, KeyedEnd};
 use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
 use super::{
     CacheDrops, EndSyncs, FlowGate, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker,
@@ -70,9 +70,9 @@ impl Strategies {
 }
 
 impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
-    /// Before a round of submits: updates whose gets are back go first.
+    /// Before a round of submits: what has begun goes on first.
     pub(super) fn before_submits(&mut self) -> Result<()> {
-        self.submit_updates()?;
+        self.submit_parts()?;
         // Before the stream is looked at anew: who waits for it goes on waiting from round to round.
         self.report_idle();
         if let Some(stream) = self.strategies.as_mut().and_then(|s| s.stream.as_mut()) {
@@ -214,52 +214,57 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         Ok(())
     }
 
-    /// Records a part of a read-modify-write: its update follows its get, and after either's failure
-    /// or the update's end comes the row over both.
+    /// Records a part of an operation: the next one follows it, and after a failure or the last one comes the
+    /// row over all.
     fn complete_part(
         &mut self,
         slot: u32,
         c: &Completion,
         end: OperationEnd,
-        mut whole: ReadModifyWrite,
+        mut whole: ComposedOp,
     ) {
         let status = end.status;
         let flight = &mut self.slots.flights[slot as usize];
-        let goes_on = flight.op.kind == OpKind::Get && status.is_ok();
-        if flight.op.kind == OpKind::Get {
-            whole.flight.began_with(flight);
-            whole.read = flight.op.size;
-        }
+        let goes_on = whole.ended(flight, status);
         flight.op.kind = flight.op.kind.as_part();
         if !goes_on {
             self.slots.release(slot);
         }
         self.record(slot, c, end);
+        let mut next = whole.part().filter(|_| goes_on);
+        if let Some(part) = next.as_mut().filter(|part| part.kind.draws_key()) {
+            part.key = self.generator.another_key().unwrap_or(part.key);
+        }
         if let Some(keys) = self.keys_mut() {
             keys.set_composed(slot, goes_on.then_some(whole));
+            if let Some(part) = next {
+                keys.part_later(slot, part);
+            }
         }
         if !goes_on {
             let mut flight = whole.flight;
             flight.op.size += whole.read;
-            let end = Completion { status, ..Completion::ok(c.token, flight.op.size) };
+            let retries = whole.retries;
+            let end = Completion { status, retries, ..Completion::ok(c.token, flight.op.size) };
             let row = record_of(&flight, &end, status, self.now, self.slots.queued);
             self.recorder.record(&row);
         }
     }
 
-    /// Records the operation in `slot` as unfinished; of a read-modify-write its part as well, when
+    /// Records the operation in `slot` as unfinished; of one of several parts the part as well, when
     /// there is one in flight.
     #[cold]
     pub(super) fn record_unfinished(&mut self, slot: u32) {
         let flight = self.slots.flights[slot as usize];
-        let whole = self.keys_mut().and_then(|keys| keys.composed(slot));
+        let keys = self.keys_mut();
+        let whole = keys.and_then(|keys| Some((keys.composed(slot)?, keys.is_between(slot))));
         let part = InFlight { op: Op { kind: flight.op.kind.as_part(), ..flight.op }, ..flight };
         let rows = match whole {
             None => [Some(flight), None],
-            // Its get is recorded, its update was not yet taken.
-            Some(whole) if flight.op.kind.is_part() => [None, Some(whole.flight)],
-            Some(mut whole) => {
-                if flight.op.kind == OpKind::Get {
+            // One part is recorded, the next was not yet taken.
+            Some((whole, true)) => [None, Some(whole.flight)],
+            Some((mut whole, false)) => {
+                if whole.nth == 0 && whole.retries == 0 {
                     whole.flight.began_with(&flight);
                 }
                 [Some(part), Some(whole.flight)]
@@ -273,7 +278,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         }
     }
 
-    /// What is traced of `op`: a part of a read-modify-write by the name that its row has.
+    /// What is traced of `op`: a part by the name that its row has.
     #[inline]
     pub(super) fn traced(&mut self, slot: u32, op: &Op) -> Op {
         let part = self.keys_mut().is_some_and(|keys| keys.composed(slot).is_some());
@@ -283,7 +288,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// Records a miss: a success that found no records, or not all of a batch. With a
     /// read-modify-write nothing is written.
     #[cold]
-    fn complete_missed(&mut self, slot: u32, c: &Completion, whole: Option<ReadModifyWrite>) {
+    fn complete_missed(&mut self, slot: u32, c: &Completion, whole: Option<ComposedOp>) {
         self.slots.release(slot);
         let mut flight = self.slots.flights[slot as usize];
         let service = self.now.since(flight.submit).max(0) as u64;
@@ -308,9 +313,9 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         }
     }
 
-    /// Submits the updates whose gets are back. Called before new operations.
-    fn submit_updates(&mut self) -> Result<()> {
-        while let Some((slot, op)) = self.keys_mut().and_then(KeyedWorker::next_update) {
+    /// Submits the parts that come next. Called before new operations.
+    fn submit_parts(&mut self) -> Result<()> {
+        while let Some((slot, op)) = self.keys_mut().and_then(KeyedWorker::next_part) {
             self.fill_payload(slot, &op);
             let buffer = self.session.buffer(slot);
             if let Some(keys) = self.strategies.as_mut().and_then(|s| s.keys.as_mut()) {
@@ -319,7 +324,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             let token = self.slots.next_token(slot);
             let submit = self.clock.now();
             self.now = submit;
-            let traced = Op { kind: OpKind::RmwUpdate, ..op };
+            let traced = Op { kind: op.kind.as_part(), ..op };
             self.probe.begin(token.slot(), token, submit, &traced);
             self.slots.flights[slot as usize] =
                 InFlight { op, intended: None, submit, issued: submit, token };
@@ -333,7 +338,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
                 Submitted::Full => {
                     self.drop_payload(&op);
                     if let Some(keys) = self.keys_mut() {
-                        keys.update_later(slot, op);
+                        keys.part_later(slot, op);
                     }
                     if !self.slots.batch.is_empty() {
                         self.issue()?;

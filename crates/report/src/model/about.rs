@@ -101,7 +101,11 @@ pub fn workload(plan: &WorkloadPlan, named: bool) -> String {
         0 => format!("{}, {size} on average", mix(plan)),
         depth => {
             let (kind, workers) = (access(plan), workers(plan.workers));
-            format!("{kind} {}, {size}, {workers} x depth {depth}", mix(plan))
+            let size = match plan.mix.iter().any(|part| part.op.sized()) {
+                true => format!(", {size}"),
+                false => String::new(),
+            };
+            format!("{kind} {}{size}, {workers} x depth {depth}", mix(plan))
         }
     };
     if plan.batch > 1 {

@@ -64,10 +64,13 @@ fn throughput(summary: &Summary) -> Table {
         "Throughput",
         &["", "I/Os", "IOPS", "bandwidth", "in flight", "failed"],
     );
-    let parts = summary.ops.keys().any(|op| op.request() != *op);
-    let parts = parts
+    let any = |which: fn(&OpKind) -> bool| summary.ops.keys().any(which);
+    let parts = any(|op| op.request() != *op)
         .then(|| "rmw_get and rmw_update are the parts of rmw: no total adds them.".to_owned());
-    let notes: Vec<String> = parts.into_iter().chain(drained(summary)).collect();
+    let statements = any(|op| op.is_statement()).then(|| {
+        "begin to commit are the statements of the transactions: no total adds them.".to_owned()
+    });
+    let notes: Vec<String> = parts.into_iter().chain(statements).chain(drained(summary)).collect();
     table.note = (!notes.is_empty()).then(|| notes.join(" "));
     let several = summary.totals.records.is_some();
     if several {

@@ -30,6 +30,18 @@ pub fn of_op(op: OpKind) -> &'static str {
         OpKind::Stat => HUES[6],
         OpKind::RmwGet | OpKind::Rmdir => HUES[7],
         OpKind::RmwUpdate | OpKind::Wait => HUES[8],
+        OpKind::Tpcb | OpKind::OltpReadWrite => HUES[1],
+        OpKind::OltpPointSelect | OpKind::SelectPoint | OpKind::SelectAccounts => HUES[0],
+        OpKind::UpdateAccounts | OpKind::UpdateIndex => HUES[2],
+        OpKind::UpdateTellers | OpKind::UpdateNonIndex => HUES[3],
+        OpKind::UpdateBranches | OpKind::DeleteRow => HUES[4],
+        OpKind::InsertHistory | OpKind::InsertRow => HUES[5],
+        OpKind::Begin => HUES[6],
+        OpKind::Commit => HUES[7],
+        OpKind::SelectRange => HUES[8],
+        OpKind::SelectSum => HUES[9],
+        OpKind::SelectOrder => HUES[10],
+        OpKind::SelectDistinct => HUES[11],
     }
 }
 

@@ -20,7 +20,7 @@ pub struct TailThresholds {
 impl TailThresholds {
     /// With a threshold of the user's, or none.
     pub fn new(fixed: Option<u64>) -> TailThresholds {
-        TailThresholds { fixed, kinds: Default::default() }
+        TailThresholds { fixed, kinds: [const { None }; OpKind::ALL.len()] }
     }
 
     /// Takes one latency and says whether its I/O is kept.

@@ -282,7 +282,7 @@ impl KeyGenerator {
     /// deleted, the one that was deleted last. A delete may take the key before it is looked for:
     /// see [`KeySpace::deleted`].
     #[inline]
-    fn existing(&mut self) -> (u64, u64) {
+    pub(super) fn existing(&mut self) -> (u64, u64) {
         let (first, end) = self.space.live();
         let count = end.saturating_sub(first);
         if count == 0 {

@@ -8,7 +8,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{ended, scratch, start_measuring, summary, taillight, witnessed};
+use crate::common::{
+    ended, manifest, run_job, scratch, start_measuring, summary, taillight, witnessed,
+};
 use postgres_server::PostgresServer;
 use taillight_s3test::Certs;
 
@@ -133,4 +135,88 @@ fn a_full_disk_of_a_server_is_an_error_of_each_write() {
     assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
     assert!(said.contains("no space left on device"), "{said}");
     assert!(summary(dir.path(), "out")["ops"]["insert"]["count"].as_u64() > Some(100));
+}
+
+/// A job of transactions on this server.
+fn transactions(server: &PostgresServer, run: &str, options: &str, mix: &str) -> String {
+    format!(
+        "[run]\n{run}\n[target]\ndriver = \"postgres\"\npath = \"{}\"\n[target.options]\nuser = \
+         \"postgres\"\nconnections = 4\n{options}\n[[workload]]\nworkers = 2\nqueue_depth = 4\nmix = {mix}\n\
+         access = \"random\"\nkeys = {{ count = 100000 }}\n",
+        server.address()
+    )
+}
+
+#[test]
+fn a_transaction_is_one_operation_and_its_statements_no_total_adds() {
+    let Some(server) = start(&["fsync=off"]) else { return };
+    let home = scratch();
+    let dir = home.path();
+    run_job(dir, &transactions(&server, "operations = 400", "", "\"tpcb\""), 0);
+    let done = summary(dir, "out");
+    let count = |op: &str| done["ops"][op]["count"].as_u64();
+    assert_eq!((done["totals"]["count"].as_u64(), count("tpcb")), (Some(400), Some(400)));
+    for statement in ["begin", "update_accounts", "select_accounts", "insert_history", "commit"] {
+        assert!(count(statement) >= Some(400), "{statement} {:?}", count(statement));
+    }
+    let mean = |op: &str| done["ops"][op]["service"]["mean_ns"].as_f64().expect("a mean");
+    let parts = ["begin", "update_accounts", "select_accounts", "update_tellers"];
+    assert!(mean("tpcb") > parts.iter().map(|op| mean(op)).sum::<f64>() + mean("commit"));
+    assert!(witnessed(&done).iter().all(|ratio| *ratio >= 1.0), "{done:#}");
+    let facts = manifest(dir, "out")["environment"]["driver"].clone();
+    assert_eq!(facts["tpcb.check.acknowledged"], "400", "{facts:#}");
+    assert!(facts["tpcb.check.balances"].as_str().is_some_and(|b| b.starts_with("equal")));
+    assert!(facts["target.on_one_cpu"].is_string() || facts["target.backends"] == "", "{facts:#}");
+    // A rate: the whole has the intended time, its statements wait for nothing.
+    let mix = "{ oltp_point_select = 50, oltp_read_write = 50 }\narrival = { kind = \"constant\", \
+               rate = \"100/s\" }";
+    let home = scratch();
+    let dir = home.path();
+    run_job(dir, &transactions(&server, "operations = 100", "", mix), 0);
+    let done = summary(dir, "out");
+    let count = |op: &str| done["ops"][op]["count"].as_u64().unwrap_or(0);
+    assert_eq!(count("oltp_point_select") + count("oltp_read_write"), 100);
+    assert!(count("select_point") >= 10 * count("oltp_read_write"), "{done:#}");
+    assert!(done["ops"]["oltp_read_write"]["response"].is_object(), "{done:#}");
+    for (mix, says) in [
+        ("{ tpcb = 1, get = 1 }", "operations on records"),
+        ("{ tpcb = 1, oltp_read_write = 1 }", "TPC-B and sysbench"),
+        ("\"commit\"", "cannot commit"),
+    ] {
+        let output = {
+            let job = transactions(&server, "operations = 4", "", mix);
+            std::fs::write(dir.join("bad.toml"), job).expect("written");
+            taillight(dir).args(["run", "bad.toml", "--output", "bad"]).output().expect("it starts")
+        };
+        let (_, err) = ended(&output, 2);
+        assert!(err.contains(says), "{mix}: {err}");
+    }
+}
+
+#[test]
+fn acknowledged_transactions_outlast_a_server_killed_in_the_run() {
+    let Some(mut server) = start(&[]) else { return };
+    let dir = scratch();
+    let options = "timeout = \"30s\"";
+    let job =
+        transactions(&server, "duration = \"20s\"\ninterval = \"200ms\"", options, "\"tpcb\"");
+    std::fs::write(dir.path().join("job.toml"), job).expect("written");
+    let child = start_measuring(dir.path(), "run job.toml --output out");
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    server.kill();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    server.restart().expect("it starts again");
+    let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
+    assert!(err.contains("the connection to the PostgreSQL server is lost"), "{err}");
+    assert!(!err.contains("missing"), "{err}");
+    let facts = manifest(dir.path(), "out")["environment"]["driver"].clone();
+    let number = |name: &str| facts[name].as_str().and_then(|n| n.parse::<u64>().ok());
+    assert!(number("tpcb.check.acknowledged") > Some(10), "{facts:#}");
+    assert_eq!(number("tpcb.check.missing"), Some(0));
+    assert!(facts["tpcb.check.balances"].as_str().is_some_and(|b| b.starts_with("equal")));
+    let done = summary(dir.path(), "out");
+    let whole = &done["ops"]["tpcb"];
+    let ok =
+        whole["count"].as_u64().zip(whole["errors"].as_u64()).map(|(all, failed)| all - failed);
+    assert!(ok > Some(10) && ok <= number("tpcb.check.acknowledged"), "{ok:?} {facts:#}");
 }

@@ -194,6 +194,10 @@ pub trait Target: Send + std::marker::Sync {
     fn auxiliary_dirs(&self) -> Vec<PathBuf> {
         Vec::new()
     }
+    /// The process of this machine that serves it, itself or by its children: a trace looks at their threads as well.
+    fn server_process(&self) -> Option<u32> {
+        None
+    }
     /// What only targets addressed by key have.
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         None

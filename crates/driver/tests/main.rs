@@ -14,5 +14,6 @@ mod kv;
 mod metadata;
 mod net;
 mod postgres;
+mod postgres_transactions;
 mod redis;
 mod sqlite;

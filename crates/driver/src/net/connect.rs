@@ -24,6 +24,39 @@ pub enum ServerAddress {
     Unix(String),
 }
 
+impl ServerAddress {
+    /// Whether it is one of this machine.
+    pub fn is_here(&self) -> bool {
+        match self {
+            ServerAddress::Unix(_) => true,
+            ServerAddress::Tcp(host, _) => ["127.0.0.1", "localhost", "::1"].contains(&&**host),
+        }
+    }
+}
+
+/// Where the start of a process stands in its `stat`, counted from behind its name.
+const BEGAN: usize = 19;
+
+/// What `/proc` says of the process with this number (`stat`), where its name begins with one of these: a number that a
+/// server tells may be one of another machine or container.
+pub fn process_named(pid: u64, names: &[&str]) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let name = stat.split_once('(')?.1;
+    names.iter().any(|known| name.starts_with(known)).then_some(stat)
+}
+
+/// When the process of a `stat` began, seconds since 1970.
+pub fn began(stat: &str) -> Option<f64> {
+    let (_, after) = stat.rsplit_once(')')?;
+    let ticks: f64 = after.split_whitespace().nth(BEGAN)?.parse().ok()?;
+    let seconds = |clock| {
+        let now = rustix::time::clock_gettime(clock);
+        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    };
+    let boot = seconds(rustix::time::ClockId::Realtime) - seconds(rustix::time::ClockId::Boottime);
+    Some(boot + ticks / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// Addresses of a server, as the system orders them, perhaps none. Errors: as [`Deadline::slice`], or the resolver's.
 pub fn resolve(host: &str, port: u16, deadline: &Deadline<'_>) -> io::Result<Vec<SocketAddr>> {
     let (found, finds) = mpsc::channel();

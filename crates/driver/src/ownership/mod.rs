@@ -189,6 +189,11 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         self.lock().records
     }
 
+    /// The records stay after the run, whatever was asked; `note` writes it.
+    pub fn keep(&self) {
+        self.lock().keep = true;
+    }
+
     /// Whether the records stay after the run.
     pub fn keeps(&self) -> bool {
         self.lock().keep

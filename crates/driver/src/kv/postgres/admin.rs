@@ -49,7 +49,30 @@ pub struct FoundTable {
     pub contents: Contents,
     /// None where nothing stands there.
     pub oid: Option<u32>,
+    /// It is a table, and no part or parent of other ones: nothing else goes with it.
+    pub plain: bool,
 }
+
+impl FoundTable {
+    /// Errors: `Refused` for what is no plain table, whatever was confirmed: a view has no rows of its own, and with a
+    /// table others may go that build on it.
+    pub fn is_plain(&self, named: &NamedTarget) -> Result<()> {
+        if self.plain {
+            return Ok(());
+        }
+        Err(Error::refused("what stands under the table's name is no plain table")
+            .with("target", &named.shown)
+            .hint("a view, a partition, or a parent of other tables: choose another options.table"))
+    }
+}
+
+/// Names and types of the columns of a relation `c`, in SQL.
+pub const COLUMNS: &str = "(SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' \
+     ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT \
+     a.attisdropped)";
+/// Whether a relation `c` is a table that is no partition, inherits from none and none from it, in SQL.
+pub const PLAIN: &str = "c.relkind = 'r' AND NOT c.relispartition AND NOT EXISTS (SELECT 1 FROM \
+     pg_inherits i WHERE i.inhrelid = c.oid OR i.inhparent = c.oid)";
 
 /// A server asked outside the measured loop.
 pub struct AdminLine {
@@ -83,7 +106,7 @@ pub enum TableLock {
 }
 
 impl TableLock {
-    fn mode(self) -> &'static str {
+    pub fn mode(self) -> &'static str {
         match self {
             TableLock::All => "ACCESS EXCLUSIVE",
             TableLock::Shape => "SHARE UPDATE EXCLUSIVE",
@@ -125,6 +148,15 @@ impl AdminLine {
     /// The table as SQL takes it.
     pub fn qualified(&self) -> String {
         format!("{}.{}", quoted(&self.schema), quoted(&self.table))
+    }
+
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// Where the table is, or will be.
+    pub fn schema(&self) -> &str {
+        &self.schema
     }
 
     /// Statements in text. Errors: `Unavailable` when the server is gone or refuses; `Refused` when the connection
@@ -220,6 +252,15 @@ impl AdminLine {
     /// Does a statement on the table that this run holds, and on no other: it is locked and looked at before. False
     /// where there is none any more. Errors: as [`AdminLine::is_held`] and [`AdminLine::ask`].
     pub fn on_table(&mut self, lock: TableLock, statement: &str) -> Result<bool> {
+        self.with_table(lock, |admin| admin.ask_patiently(statement).map(drop))
+    }
+
+    /// As [`AdminLine::on_table`], whatever is done.
+    pub fn with_table(
+        &mut self,
+        lock: TableLock,
+        what: impl FnOnce(&mut AdminLine) -> Result<()>,
+    ) -> Result<bool> {
         if !self.is_held()? {
             return Ok(false);
         }
@@ -230,7 +271,7 @@ impl AdminLine {
             if !admin.is_held()? {
                 return Ok(false);
             }
-            admin.ask_patiently(statement).map(|_| true)
+            what(admin).map(|()| true)
         })
     }
 
@@ -319,24 +360,28 @@ impl AdminLine {
     pub fn found(&mut self) -> Result<FoundTable> {
         let (schema, table) = (literal(&self.schema), literal(&self.table));
         let sql = format!(
-            "SELECT c.oid, c.relkind, obj_description(c.oid, 'pg_class'), (SELECT \
-             string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY \
-             a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT \
-             a.attisdropped) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE \
-             n.nspname = {schema} AND c.relname = {table}"
+            "SELECT c.oid, {PLAIN}, obj_description(c.oid, 'pg_class'), {COLUMNS} FROM pg_class c \
+             JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {schema} AND c.relname \
+             = {table}"
         );
         let rows = self.ask(&sql)?;
         let Some(row) = rows.into_iter().next() else {
-            return Ok(FoundTable { mark: None, contents: Contents::Empty, oid: None });
+            return Ok(FoundTable {
+                mark: None,
+                contents: Contents::Empty,
+                oid: None,
+                plain: true,
+            });
         };
         let mut row = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || row.next().unwrap_or_default();
-        let (oid, kind, comment, columns) = (next(), next(), next(), next());
+        let (oid, plain, comment, columns) = (next(), next() == "t", next(), next());
         let number = oid.parse().ok();
         let foreign = |why: String| {
-            Ok(FoundTable { mark: None, contents: Contents::Foreign(Some(why)), oid: number })
+            let contents = Contents::Foreign(Some(why));
+            Ok(FoundTable { mark: None, contents, oid: number, plain })
         };
-        if kind != "r" {
+        if !plain {
             return foreign(format!("{} is no plain table", self.table));
         }
         let mark = Some(comment).filter(|text| text.len() <= MARK_MAX);
@@ -348,20 +393,61 @@ impl AdminLine {
         if mark.identity.columns != columns {
             return foreign(format!("{} has other columns than Taillight gave it", self.table));
         }
-        Ok(FoundTable { mark: Some(mark), contents: Contents::Records, oid: number })
+        Ok(FoundTable { mark: Some(mark), contents: Contents::Records, oid: number, plain })
     }
 
-    /// Makes the table with `mark`, in place of the one with the OID `goes`: both or nothing. Errors: `Refused` when
-    /// another run was faster, or another table stands there by now; `Unavailable`.
-    pub fn create(&mut self, goes: Option<u32>, create: &str, mark: &mut TableMark) -> Result<()> {
+    /// Makes the table with `mark`, and those with the names `further`, in place of the one with the OID `goes` and its
+    /// parts: all or nothing. Errors: `Refused` when another run was faster, or another table stands there by now;
+    /// `Unavailable`.
+    pub fn create(
+        &mut self,
+        goes: Option<u32>,
+        create: &str,
+        further: &[String],
+        mark: &mut TableMark,
+    ) -> Result<()> {
         let table = self.qualified();
-        self.transaction(|admin| admin.try_create(goes, &table, create, mark))
+        self.transaction(|admin| {
+            admin.try_create(goes, &table, create, mark)?;
+            admin.mark_parts(mark.identity.oid, further)
+        })
     }
 
-    /// Errors: `Refused` where another table than the one with this OID stands under the name.
+    /// A statement that fills, empties or drops tables of the run; what others have built on them never goes along
+    /// (CASCADE). Errors: `Refused`, or `Target` once the run holds its table, where something depends on one;
+    /// `Unavailable`.
+    pub fn apply(&mut self, sql: &str) -> Result<()> {
+        let takes = ["DROP", "TRUNCATE"].iter().any(|word| sql.starts_with(word));
+        match self.try_within(sql, self.patience)? {
+            Err(PgFailure::Refused(e)) if takes && ["2BP01", "0A000"].contains(&&*e.code) => {
+                let kind = self.guard_kind();
+                Err(Error::new(kind, "something else depends on the table; it was left alone")
+                    .with("target", self.named().shown)
+                    .with("server says", e.says)
+                    .hint(
+                        "somebody's view or foreign key, say: drop that if nobody needs it, or choose another \
+                         options.table",
+                    ))
+            }
+            said => said.map(drop).map_err(|e| self.server.failed(e)),
+        }
+    }
+
+    /// What an error of the guard is: before the run holds its table nothing was touched.
+    pub fn guard_kind(&self) -> ErrorKind {
+        if self.held.is_some() { ErrorKind::Target } else { ErrorKind::Refused }
+    }
+
+    /// OID of the table that the run holds; 0 is none's.
+    pub fn held_oid(&self) -> u32 {
+        self.held.as_ref().map_or(0, |(oid, _)| *oid)
+    }
+
+    /// Errors: `Refused` where another table than the one with this OID stands under the name, or what is no plain one.
     fn is_same(&mut self, oid: u32) -> Result<()> {
-        let now = self.found()?.oid;
-        if now == Some(oid) {
+        let now = self.found()?;
+        now.is_plain(&self.named())?;
+        if now.oid == Some(oid) {
             return Ok(());
         }
         Err(Error::refused("the table was replaced since it was looked at")
@@ -382,7 +468,8 @@ impl AdminLine {
             let mode = TableLock::All.mode();
             self.ask_patiently(&format!("LOCK TABLE {table} IN {mode} MODE"))?;
             self.is_same(oid)?;
-            self.ask_patiently(&format!("DROP TABLE {table}"))?;
+            self.drop_parts(oid)?;
+            self.apply(&format!("DROP TABLE {table}"))?;
         }
         match self.try_within(create, self.server.timeout)? {
             Err(PgFailure::Refused(e)) if e.code == "42P07" => {
@@ -397,10 +484,15 @@ impl AdminLine {
         self.ask(&format!("COMMENT ON TABLE {table} IS {}", literal(&text))).map(drop)
     }
 
-    /// Drops the table, if this run still holds it. Errors: as [`AdminLine::on_table`].
+    /// Drops the table and its parts, if this run still holds it. Errors: as [`AdminLine::on_table`].
     pub fn drop_table(&mut self) -> Result<()> {
         let sql = format!("DROP TABLE {}", self.qualified());
-        self.on_table(TableLock::All, &sql).map(drop)
+        let oid = self.held_oid();
+        let drops = |admin: &mut AdminLine| {
+            admin.drop_parts(oid)?;
+            admin.apply(&sql)
+        };
+        self.with_table(TableLock::All, drops).map(drop)
     }
 }
 

@@ -2,14 +2,18 @@
 //! between.
 //!
 //! Statements are prepared once; each operation binds and executes some of them and ends with a Sync, so that it is
-//! one transaction, and operations go in pipelines over as many connections as asked for. Nothing is retried. A lost
-//! connection ends what is in flight with an error each; the next operation then ends the run.
+//! one transaction, and operations go in pipelines over as many connections as asked for. Nothing is retried but
+//! transactions of TPC-B and sysbench that the server undid for another one. A lost connection ends what is in flight
+//! with an error each; the next operation then ends the run.
 
 mod address;
 mod admin;
+mod consistency;
 mod errors;
+mod further;
 pub mod messages;
 mod options;
+mod placement;
 mod scram;
 mod session;
 mod statements;
@@ -17,6 +21,8 @@ mod statistics;
 mod target;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod transaction_worker;
+mod transactions;
 mod wire;
 
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
@@ -42,7 +48,7 @@ impl Driver for PostgresDriver {
         "postgres"
     }
     fn about(&self) -> &'static str {
-        "PostgreSQL by its own protocol; prepared, pipelined, one transaction an operation"
+        "PostgreSQL by its own protocol; prepared, pipelined; records, TPC-B, sysbench's OLTP"
     }
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<PostgresOptions>()
@@ -83,6 +89,9 @@ impl BoundDriver for PostgresOptions {
                 OpKind::Delete,
                 OpKind::Scan,
                 OpKind::Rmw,
+                OpKind::Tpcb,
+                OpKind::OltpPointSelect,
+                OpKind::OltpReadWrite,
             ],
             max_depth: MAX_DEPTH,
             batches: vec![OpKind::Get, OpKind::Put, OpKind::Insert],
@@ -96,7 +105,7 @@ impl BoundDriver for PostgresOptions {
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         target::check(self, spec)
     }
-    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        Ok(Box::new(target::PostgresTarget::open(self, spec)?))
+    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        Ok(Box::new(target::PostgresTarget::open(self, spec, progress)?))
     }
 }

@@ -50,12 +50,25 @@ pub enum InsertRule {
     Plain,
 }
 
+/// How far the transactions of TPC-B and sysbench are kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// As the server, database or user is set.
+    #[default]
+    Default,
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
+}
+
 /// The options, resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PostgresOptions {
     /// The table of the run, made by it: columns `key` and `value`, or `key` and one column for each field, all
-    /// bytea. One that Taillight did not make is refused.
+    /// bytea. With `tpcb` it is the table of accounts, beside NAME_branches, NAME_tellers and NAME_history; with
+    /// `oltp_point_select` and `oltp_read_write` sysbench's table. One that Taillight did not make is refused.
     #[schemars(title = "letters, digits, _")]
     pub table: String,
     /// Empty = the one in target.path, else `postgres`.
@@ -65,13 +78,23 @@ pub struct PostgresOptions {
     #[schemars(title = "name of a user")]
     pub user: String,
     /// Connections of each worker. Its queue depth is divided over them: depth 32 over 32 connections is one
-    /// statement in flight on each, depth 32 over 2 a pipeline of 16 on each.
+    /// statement in flight on each, depth 32 over 2 a pipeline of 16 on each. Transactions of several statements need
+    /// as many connections as the queue is deep.
     #[schemars(title = "1 to the queue depth")]
     pub connections: u32,
     /// When a commit is acknowledged; `off` is faster, and a crash of the server then loses the last commits.
     pub synchronous_commit: SynchronousCommit,
     /// What an insert does with a key that is there.
     pub inserts: InsertRule,
+    /// Isolation level of the transactions of TPC-B and sysbench.
+    pub isolation: Isolation,
+    /// Times that one of these transactions is tried when the server undoes it for another one (deadlock, serialization
+    /// failure; of sysbench, a row that another one has put back). All tries are in its latency.
+    #[schemars(title = "1 or more")]
+    pub max_tries: u32,
+    /// After a run of TPC-B, look for every acknowledged transaction and compare the sums of balances: reads all tables
+    /// once, and before the load, too, which warms caches: leave it out for a cold start.
+    pub check: bool,
     /// Encrypt connections, and check the server's certificate.
     pub tls: bool,
     /// Certificates that are trusted; empty = the system's.
@@ -92,6 +115,9 @@ impl Default for PostgresOptions {
             connections: 1,
             synchronous_commit: SynchronousCommit::Default,
             inserts: InsertRule::Upsert,
+            isolation: Isolation::Default,
+            max_tries: 100,
+            check: true,
             tls: false,
             ca: String::new(),
             keep: false,
@@ -116,6 +142,9 @@ impl DriverOptions for PostgresOptions {
         };
         if self.connections == 0 {
             return zero("connections", "options.connections is zero", "1 is the default");
+        }
+        if self.max_tries == 0 {
+            return zero("max_tries", "options.max_tries is zero", "1 tries once");
         }
         if self.timeout.0 == 0 {
             return zero("timeout", "options.timeout is zero", "10s is the default");

@@ -1,5 +1,6 @@
 //! One worker's pipelines: operations become statements that are bound and executed, and each operation ends with
-//! a Sync, which makes its statements one transaction.
+//! a Sync, which makes its statements one transaction. Transactions over several round trips are in
+//! `transaction_worker`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,6 +12,7 @@ use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Status};
 use super::errors::ServerErrors;
 use super::messages::{self, BindMessage, PgMessage};
 use super::statements::TableLayout;
+use super::transaction_worker::TransactionWorker;
 use crate::contract::{Completion, SessionSpec};
 use crate::kv::{fields, rules::WorkloadRules};
 use crate::net::{
@@ -24,6 +26,8 @@ enum Awaited {
     Rows(Option<u16>),
     /// A write; with `there`, one of a record that has to be there.
     Written { there: bool },
+    /// A statement of a transaction.
+    Statement(OpKind),
 }
 
 /// Everything but the connections.
@@ -37,6 +41,8 @@ pub struct StatementPipeline {
     /// Of each connection, slot and meaning of the transactions to come. A slot always uses the same connection.
     awaited: Vec<VecDeque<(u32, Awaited)>>,
     key: Box<[u8; KEY_MAX]>,
+    /// Only where the run has transactions.
+    transactions: Option<TransactionWorker>,
 }
 
 /// A session over connections of its own, which have the statements prepared. Errors: `Unavailable` when the kernel
@@ -46,6 +52,7 @@ pub fn session(
     layout: TableLayout,
     errors: Arc<ServerErrors>,
     counters: Arc<ConnectionCounters>,
+    transactions: Option<TransactionWorker>,
     spec: &SessionSpec,
 ) -> Result<Pipelines<StatementPipeline>> {
     let depth = spec.depth.max(1) as usize;
@@ -59,6 +66,7 @@ pub fn session(
         slots: SlotTable::new(spec),
         awaited: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
         key: Box::new([0; KEY_MAX]),
+        transactions,
     };
     Pipelines::new(sockets, protocol, "PostgreSQL", depth)
 }
@@ -165,6 +173,57 @@ impl StatementPipeline {
         self.end(slot, Awaited::Written { there: op.kind == OpKind::Update }, send);
     }
 
+    /// A statement of a transaction.
+    fn statement(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) -> Result<()> {
+        let Some(worker) = &mut self.transactions else {
+            return Err(Error::internal("a transaction in a run that has none"));
+        };
+        worker.request(op, slot as usize, send);
+        self.slots.pending(slot).left = 1;
+        let connections = self.awaited.len();
+        self.awaited[of_slot(slot, connections)].push_back((slot, Awaited::Statement(op.kind)));
+        Ok(())
+    }
+
+    /// What was done, as the server says it.
+    fn done(&mut self, slot: u32, awaited: Awaited, tag: &[u8]) {
+        let failed = match awaited {
+            Awaited::Written { there: true } => messages::affected(tag) == 0,
+            Awaited::Statement(kind) => match kind {
+                // Rows that there are at every moment.
+                OpKind::UpdateAccounts
+                | OpKind::UpdateTellers
+                | OpKind::UpdateBranches
+                | OpKind::SelectAccounts
+                | OpKind::SelectPoint
+                | OpKind::OltpPointSelect => messages::affected(tag) == 0,
+                // A transaction that has failed is undone by its commit, which is no error.
+                OpKind::Commit if tag != b"COMMIT\0" => {
+                    self.slots.pending(slot).status = Status::STORE;
+                    false
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        if failed {
+            self.slots.pending(slot).status = Status::NOT_FOUND;
+        }
+    }
+
+    /// What the server refused.
+    #[cold]
+    fn refused(&mut self, slot: u32, awaited: Awaited, body: &[u8]) {
+        let mut status = self.errors.note(body);
+        // What has no parts is not begun again.
+        if let (Awaited::Statement(kind), Some(worker)) = (awaited, &mut self.transactions)
+            && kind.is_statement()
+        {
+            status = worker.failed(slot as usize, messages::field(body, b'C'), status);
+        }
+        self.slots.pending(slot).status = status;
+    }
+
     /// A row that came.
     fn row(&mut self, slot: u32, awaited: Awaited, body: &[u8]) {
         let Awaited::Rows(one) = awaited else { return };
@@ -204,17 +263,19 @@ impl StatementPipeline {
         };
         match message.kind {
             b'D' => self.row(slot, awaited, message.body),
-            b'C' if awaited == (Awaited::Written { there: true }) => {
-                if messages::affected(message.body) == 0 {
-                    self.slots.pending(slot).status = Status::NOT_FOUND;
-                }
-            }
-            b'E' => self.slots.pending(slot).status = self.errors.note(message.body),
+            b'C' => self.done(slot, awaited, message.body),
+            b'E' => self.refused(slot, awaited, message.body),
             b'Z' => {
                 self.awaited[at].pop_front();
+                if let (Awaited::Statement(kind), Some(worker)) = (awaited, &mut self.transactions)
+                {
+                    let status = self.slots.pending(slot).status;
+                    let state = message.body.first().copied().unwrap_or_default();
+                    worker.ended(slot as usize, kind, status, state);
+                }
                 return Ok(self.slots.replied(slot));
             }
-            b'1' | b'2' | b'C' | b'I' | b'n' => {}
+            b'1' | b'2' | b'I' | b'n' => {}
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
         Ok(None)
@@ -233,6 +294,9 @@ impl PipelineProtocol for StatementPipeline {
             OpKind::Insert | OpKind::Put | OpKind::Update => self.put(op, slot, send),
             OpKind::Delete => self.delete(op, slot, send),
             OpKind::Scan => self.scan(op, slot, send),
+            kind if kind.is_statement() || kind == OpKind::OltpPointSelect => {
+                self.statement(op, slot, send)?;
+            }
             other => {
                 let what = format!("driver `postgres` knows no {}", other.name());
                 return Err(Error::internal(what));
@@ -264,6 +328,9 @@ impl PipelineProtocol for StatementPipeline {
 
     fn forget(&mut self) {
         self.counters.broken();
+        if let Some(worker) = &mut self.transactions {
+            worker.forget();
+        }
         self.awaited.iter_mut().for_each(VecDeque::clear);
     }
 }

@@ -23,6 +23,8 @@ pub fn display() -> SampleDisplay {
         SamplePanel::new("Vacuum and checkpoints", SampleUnit::Count)
             .line("running_vacuums", "running vacuums")
             .line("checkpoints_total", "checkpoints a second"),
+        SamplePanel::new("Connections with both ends on one CPU", SampleUnit::Count)
+            .line("connections_on_one_cpu", "connections"),
         SamplePanel::new("Lookups that hit", SampleUnit::Percent).share(
             "block_cache_hits_total",
             "block_cache_misses_total",
@@ -36,6 +38,9 @@ pub fn display() -> SampleDisplay {
     );
     SampleDisplay { panels, phrases: vec![hits] }
 }
+
+/// The fact that says whether the user may have checkpoints made.
+pub const MAY_CHECKPOINT: &str = "postgres.may_checkpoint";
 
 /// Settings that decide what figures mean.
 const SETTINGS: [&str; 22] = [
@@ -86,6 +91,37 @@ pub fn may_checkpoint(admin: &mut AdminLine, version: u32) -> taillight_core::Re
     };
     let sql = format!("SELECT rolsuper{member} FROM pg_roles WHERE rolname = current_user");
     Ok(admin.value(&sql)?.as_deref() == Some("t"))
+}
+
+/// What the server's settings mean for what is acknowledged.
+pub fn notes(facts: &[(String, String)]) -> Vec<String> {
+    let is = |name: &str, value: &str| facts.iter().any(|(n, v)| n == name && v == value);
+    let mut notes = Vec::new();
+    if is("postgres.synchronous_commit", "off") {
+        notes.push(
+            "synchronous_commit = off: writes are acknowledged before they are on the disk; a crash \
+             of the server loses the last ones, up to three times its wal_writer_delay"
+                .to_owned(),
+        );
+    }
+    if is("postgres.fsync", "off") {
+        notes.push(
+            "fsync = off: nothing is made durable; a crash of the machine may lose or damage all"
+                .to_owned(),
+        );
+    }
+    if is(MAY_CHECKPOINT, "false") {
+        notes.push(
+            "the user may have no checkpoint made (role pg_checkpoint): what the load leaves in the \
+             server's memory is written during the run, by the server's own checkpoints"
+                .to_owned(),
+        );
+    }
+    if is("postgres.full_page_writes", "off") {
+        notes
+            .push("full_page_writes = off: a crash of the machine may leave torn pages".to_owned());
+    }
+    notes
 }
 
 /// Counters from version 14 on; checkpoints moved from version 17 on.
@@ -171,15 +207,7 @@ impl StatisticsQueries {
         backends: &[u32],
         lookups: Option<&[OpKind]>,
     ) -> Vec<WitnessCount> {
-        let pids = backends.iter().map(u32::to_string).chain(["0".to_owned()]);
-        let pids = pids.collect::<Vec<_>>().join(", ");
-        let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({pids})");
-        for _ in 0..PATIENCE {
-            match admin.glance(&alive).map(first) {
-                Some(Some(count)) if count != "0" => std::thread::sleep(PAUSE),
-                _ => break,
-            }
-        }
+        until_gone(admin, backends);
         let row = admin.glance(&self.counts).and_then(|rows| rows.into_iter().next());
         let row: Option<Vec<u64>> =
             row.map(|row| row.iter().filter_map(|cell| cell.as_ref()?.parse().ok()).collect());
@@ -196,6 +224,46 @@ impl StatisticsQueries {
         let scans = lookups.map(|ops| of("scans begun", WitnessUnit::Operations, ops, *looked_up));
         all.extend(scans);
         all
+    }
+}
+
+/// What the server counted of transactions, as [`StatisticsQueries::witness`] does of records. `history`: TPC-B's, as SQL
+/// takes it.
+pub fn transactions(
+    admin: &mut AdminLine,
+    backends: &[u32],
+    history: Option<&str>,
+) -> Vec<WitnessCount> {
+    until_gone(admin, backends);
+    let mut number = |sql: &str| admin.glance(sql).and_then(first)?.parse().ok();
+    let of = |source: &str, ops: &[OpKind], value| WitnessCount {
+        shared: true,
+        ..WitnessCount::new(source, WitnessUnit::Operations, ops, value)
+    };
+    let ops = [OpKind::Tpcb, OpKind::OltpPointSelect, OpKind::OltpReadWrite];
+    let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
+    let commits =
+        number(commits).map(|value| of("pg_stat_database, transactions committed", &ops, value));
+    let inserts = history.and_then(|table| {
+        let table = super::statements::literal(table);
+        let sql =
+            format!("SELECT n_tup_ins FROM pg_stat_all_tables WHERE relid = to_regclass({table})");
+        let all = of("pg_stat_all_tables, rows of history inserted", &ops[..1], number(&sql)?);
+        Some(WitnessCount { more: Some("rows of transactions that were undone count too"), ..all })
+    });
+    commits.into_iter().chain(inserts).collect()
+}
+
+/// Waits for the workers' processes of the server to end.
+fn until_gone(admin: &mut AdminLine, backends: &[u32]) {
+    let pids = backends.iter().map(u32::to_string).chain(["0".to_owned()]);
+    let pids = pids.collect::<Vec<_>>().join(", ");
+    let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({pids})");
+    for _ in 0..PATIENCE {
+        match admin.glance(&alive).map(first) {
+            Some(Some(count)) if count != "0" => std::thread::sleep(PAUSE),
+            _ => break,
+        }
     }
 }
 

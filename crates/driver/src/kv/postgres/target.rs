@@ -5,33 +5,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use taillight_core::plan::{Plan, WorkloadPlan};
+use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::witness::WitnessCount;
-use taillight_core::{Error, OpKind, Result, StopFlag};
+use taillight_core::{Error, ErrorKind, OpKind, Result, StopFlag};
 
 use super::address::PgAddress;
-use super::admin::{self, AdminLine, TableIdentity, TableLock, TableMark};
+use super::admin::{self, AdminLine, TableIdentity, TableMark};
+use super::consistency::{CommitLedger, ConsistencyCheck};
 use super::errors::ServerErrors;
+use super::further::replaced;
 use super::options::{InsertRule, PostgresOptions};
+use super::placement::{self, CpuPlacement};
 use super::session;
 use super::statements::TableLayout;
-use super::statistics::{self, StatisticsQueries};
+use super::statistics::{self, MAY_CHECKPOINT, StatisticsQueries};
+use super::transaction_worker::TransactionWorker;
+use super::transactions::{Benchmark, TransactionTables};
 use super::wire::{PgConnection, PgServer};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules;
-use crate::net::{ConnectionCounters, ServerAddress};
+use crate::net::ConnectionCounters;
 use crate::ownership::{HeldMark, OwnershipDecision, refusal};
 use crate::{path_error, space, trial};
 
 /// What a server adds to a row of a table and its index at least, bytes: heads and pointers.
 const ROW: f64 = 48.0;
 
-/// The fact that says whether the user may have checkpoints made.
-const MAY_CHECKPOINT: &str = "postgres.may_checkpoint";
-
 /// The target.
 pub struct PostgresTarget {
     options: PostgresOptions,
     layouts: Vec<TableLayout>,
+    /// Only where the run has transactions.
+    transactions: Option<TransactionTables>,
+    commits: Arc<CommitLedger>,
+    /// What the look after the load found, or why it found nothing.
+    checked: Mutex<Option<Result<ConsistencyCheck>>>,
     /// As SQL takes it.
     table: String,
     admin: Mutex<AdminLine>,
@@ -47,6 +55,9 @@ pub struct PostgresTarget {
     spare: Mutex<Vec<PgConnection>>,
     /// Processes of the server that serve the workers.
     backends: Mutex<Vec<u32>>,
+    placement: CpuPlacement,
+    /// The server's main process, where it is one of this machine.
+    server: Option<u32>,
     /// The load has been there, or is.
     begun: AtomicBool,
     /// Each operation is one statement.
@@ -63,6 +74,7 @@ pub fn check(options: &PostgresOptions, spec: &OpenSpec<'_>) -> Result<()> {
 struct Reached {
     options: PostgresOptions,
     layouts: Vec<TableLayout>,
+    transactions: Option<TransactionTables>,
     admin: AdminLine,
     /// The mark that the run would write.
     new: TableMark,
@@ -77,6 +89,7 @@ impl Reached {
         let address = PgAddress::parse(target.path.as_deref(), &options.database)?;
         check_connections(plan, &options)?;
         let layouts = plan.workloads.iter().map(TableLayout::of).collect::<Result<Vec<_>>>()?;
+        let transactions = TransactionTables::of(plan, &options)?;
         let shape = layouts.first().map(TableLayout::shape).unwrap_or_default();
         if layouts.iter().any(|layout| layout.shape() != shape) {
             return Err(Error::usage("workloads whose values have different fields").hint(
@@ -88,9 +101,14 @@ impl Reached {
         let named = admin.named();
         let same = |name: &str| name == named.confirm;
         let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
-        let identity = TableIdentity { oid: 0, columns: shape };
-        let new = TableMark::new(identity, spec.run_id, options.keep, rules::form(plan));
-        Ok(Reached { options, layouts, admin, new, confirmed })
+        let transactions = transactions.map(|tables| tables.in_schema(admin.schema()));
+        let (columns, form) = match &transactions {
+            Some(tables) => (tables.shape(), tables.form()),
+            None => (shape, rules::form(plan)),
+        };
+        let identity = TableIdentity { oid: 0, columns };
+        let new = TableMark::new(identity, spec.run_id, options.keep, form);
+        Ok(Reached { options, layouts, transactions, admin, new, confirmed })
     }
 
     /// What becomes of the table that is there, and its OID; nothing is changed. Errors: `Refused` when Taillight did not
@@ -101,7 +119,13 @@ impl Reached {
     ) -> Result<(OwnershipDecision<TableIdentity>, Option<u32>)> {
         let found = self.admin.found()?;
         let (mark, named) = (found.mark.as_ref(), self.admin.named());
+        found.is_plain(&named)?;
         let decision = TableMark::decide(&self.new, mark, found.contents, self.confirmed, &named)?;
+        if let Some(tables) = &self.transactions {
+            let names = tables.further(&self.options.table);
+            let used = matches!(decision, OwnershipDecision::Reuse(_));
+            self.admin.check_parts(found.oid, &names, used)?;
+        }
         let (have, goes) = match &decision {
             OwnershipDecision::Create => (0, 0),
             OwnershipDecision::Reuse(mark) => (mark.records, 0),
@@ -113,17 +137,16 @@ impl Reached {
         };
         if let Some(free) = self.free()? {
             let free = free.saturating_add(goes);
-            space::fits(spec.plan, have, free, |w| space::record_bytes(w) + ROW)?;
+            let row = self.transactions.as_ref().map(TransactionTables::row_bytes);
+            let row = |w: &WorkloadPlan| row.unwrap_or_else(|| space::record_bytes(w) + ROW);
+            space::fits(spec.plan, have, free, row)?;
         }
         Ok((decision, found.oid))
     }
 
     /// Bytes free where the server keeps its data; none where that is not on this machine, or not shown.
     fn free(&mut self) -> Result<Option<u64>> {
-        let local = match &self.admin.server.address.server {
-            ServerAddress::Unix(_) => true,
-            ServerAddress::Tcp(host, _) => ["127.0.0.1", "localhost", "::1"].contains(&&**host),
-        };
+        let local = self.admin.server.address.server.is_here();
         let dir =
             self.admin.value("SELECT setting FROM pg_settings WHERE name = 'data_directory'")?;
         let dir = dir.filter(|dir| local && Path::new(dir).join("PG_VERSION").exists());
@@ -134,10 +157,14 @@ impl Reached {
 impl PostgresTarget {
     /// Connects, passes the guard, makes the table. Errors: `Usage`, `Refused` or `Unavailable`; then everything is
     /// as it was.
-    pub fn open(options: &PostgresOptions, spec: &OpenSpec<'_>) -> Result<PostgresTarget> {
+    pub fn open(
+        options: &PostgresOptions,
+        spec: &OpenSpec<'_>,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<PostgresTarget> {
         let mut at = Reached::to(options, spec)?;
         let (decision, there) = at.decide(spec)?;
-        let Reached { options, layouts, mut admin, mut new, .. } = at;
+        let Reached { options, layouts, transactions, mut admin, mut new, .. } = at;
         let (table, counters) = (admin.qualified(), ConnectionCounters::default());
         let mut facts = vec![
             ("target.kind".to_owned(), "server".to_owned()),
@@ -150,6 +177,7 @@ impl PostgresTarget {
         let version = version.unwrap_or(0);
         let checkpoints = statistics::may_checkpoint(&mut admin, version)?;
         facts.push((MAY_CHECKPOINT.to_owned(), checkpoints.to_string()));
+        let server = placement::server_process(&mut admin);
         let statistics = StatisticsQueries::new(version, &table);
         let mut spare = Vec::new();
         if decision == OwnershipDecision::Wipe {
@@ -160,17 +188,27 @@ impl PostgresTarget {
         let mark = match decision {
             OwnershipDecision::Reuse(kept) => kept,
             other => {
-                let first = layouts.first().ok_or_else(|| Error::internal("no workload"))?;
                 let goes = there.filter(|_| other == OwnershipDecision::Wipe);
-                admin.create(goes, &first.create(&table), &mut new)?;
+                let (sql, further) = match &transactions {
+                    Some(tables) => (tables.create(), tables.further(&options.table)),
+                    None => {
+                        let first =
+                            layouts.first().ok_or_else(|| Error::internal("no workload"))?;
+                        (first.create(&table), Vec::new())
+                    }
+                };
+                admin.create(goes, &sql, &further, &mut new)?;
                 new
             }
         };
         admin.hold(&mark);
         let mark = HeldMark::new(mark, rules::changes(spec.plan).1);
         statistics.sample(&mut admin, &mut |_, _| ());
-        Ok(PostgresTarget {
-            notes: notes(&facts),
+        let target = PostgresTarget {
+            notes: statistics::notes(&facts),
+            transactions,
+            commits: Arc::default(),
+            checked: Mutex::default(),
             checkpoints,
             options,
             layouts,
@@ -183,15 +221,126 @@ impl PostgresTarget {
             errors: Arc::default(),
             spare: Mutex::new(spare),
             backends: Mutex::default(),
+            placement: CpuPlacement::default(),
+            server,
             begun: AtomicBool::new(false),
             single: spec.plan.workloads.iter().all(|w| w.batch <= 1),
             closed: false,
-        })
+        };
+        target.fill(progress)?;
+        Ok(target)
+    }
+
+    /// Fills the tables of transactions, unless they are kept ones. Errors: `Target` when kept ones do not balance,
+    /// `Unavailable` when the server does not do it, or the caller stops it.
+    fn fill(&self, progress: &mut OnProgress<'_>) -> Result<()> {
+        let Some(tables) = &self.transactions else { return Ok(()) };
+        if self.mark.records() != tables.rows {
+            let further = self.further();
+            let steps = tables.fill();
+            let total = steps.len() as u64;
+            for (done, sql) in (0..).zip(&steps) {
+                let what = Progress { what: "filling tables", done, total, unit: "steps" };
+                if !progress(what) {
+                    return Err(Error::unavailable("stopped while filling tables"));
+                }
+                if !admin::lock(&self.admin).on_tables(&further, sql)? {
+                    return Err(Error::target("the table of the run is gone"));
+                }
+            }
+            self.vacuum()?;
+            if self.checkpoints {
+                admin::lock(&self.admin).ask_patiently("CHECKPOINT")?;
+            }
+            self.mark.note(&self.admin, tables.rows)?;
+        }
+        if tables.benchmark != Benchmark::TpcB || !self.options.check {
+            return Ok(());
+        }
+        self.commits.begin(&mut admin::lock(&self.admin), tables)
+    }
+
+    /// Vacuums and analyses the run's tables.
+    fn vacuum(&self) -> Result<()> {
+        let mut admin = admin::lock(&self.admin);
+        let own = std::slice::from_ref(&self.table);
+        let all = self.transactions.as_ref().map_or(own, TransactionTables::names);
+        admin.are_parts(&self.further())?;
+        all.iter().try_for_each(|table| vacuum(&mut admin, table))
+    }
+
+    /// Names of the tables beside the run's own.
+    fn further(&self) -> Vec<String> {
+        let tables = self.transactions.as_ref();
+        tables.map(|tables| tables.further(&self.options.table)).unwrap_or_default()
+    }
+
+    fn is_off(&self, setting: &str) -> bool {
+        self.facts.iter().any(|(n, v)| n == setting && v == "off")
+    }
+
+    /// Whether what is acknowledged is there after a crash.
+    fn promises(&self) -> bool {
+        !self.is_off("postgres.synchronous_commit") && !self.is_off("postgres.fsync")
+    }
+
+    /// The same in words.
+    fn promise(&self) -> &'static str {
+        match (self.is_off("postgres.synchronous_commit"), self.is_off("postgres.fsync")) {
+            (true, _) => {
+                "synchronous_commit = off promises no more: a crash of the server loses the last commits, up to \
+                 three times its wal_writer_delay"
+            }
+            (false, true) => {
+                "fsync = off promises no more: a crash of the machine may lose or damage all"
+            }
+            (false, false) => "Its settings promise that what is acknowledged outlasts a crash",
+        }
+    }
+
+    /// Looks for what was acknowledged, once.
+    fn check(&self) -> Vec<(String, String)> {
+        let Some(tables) = &self.transactions else { return Vec::new() };
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if tables.benchmark != Benchmark::TpcB || !self.options.check {
+            return Vec::new();
+        }
+        if admin::lock(&self.admin).stop().stopped() {
+            return vec![("tpcb.check.failed".to_owned(), "the run was stopped".to_owned())];
+        }
+        let patience = std::time::Duration::from_nanos(self.options.timeout.0);
+        let looked = checked.insert(self.commits.look(&self.admin, tables, patience));
+        match looked {
+            Ok(check) => check.facts(self.promise()),
+            Err(e) => vec![
+                ("tpcb.check.acknowledged".to_owned(), self.commits.acknowledged().to_string()),
+                ("tpcb.check.failed".to_owned(), e.to_string()),
+            ],
+        }
+    }
+
+    /// What the look found, as the end of the run. Errors: as [`ConsistencyCheck::judged`], `Unavailable` when nobody
+    /// could look.
+    fn judged(&self) -> Result<()> {
+        match self.checked.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            None => Ok(()),
+            Some(Ok(check)) => check.judged(self.promises()),
+            Some(Err(e)) => Err(Error::unavailable(
+                "acknowledged transactions were not looked for",
+            )
+            .with("acknowledged", self.commits.acknowledged())
+            .with("leftovers", format!("the table {}", self.table))
+            .source(e)
+            .hint("options.keep = true leaves the tables; a later run compares their balances")),
+        }
     }
 
     /// A connection for a worker with its statements prepared.
     fn connect(&self, layout: &TableLayout, stop: &StopFlag) -> Result<PgConnection> {
-        let statements = layout.statements(&self.table, self.options.inserts);
+        let statements = match &self.transactions {
+            Some(tables) => tables.statements(),
+            None => layout.statements(&self.table, self.options.inserts),
+        };
         loop {
             let made = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let spare = made.is_some();
@@ -239,7 +388,12 @@ impl PostgresTarget {
         let mut admin = admin::lock(&self.admin);
         admin.settle()?;
         // An absent table is nobody's.
-        admin.drop_table()
+        let left = admin.foreign(&self.further())?;
+        admin.drop_table()?;
+        match &left[..] {
+            [] => Ok(()),
+            left => Err(replaced(ErrorKind::Target, &left.join(", "))),
+        }
     }
 }
 
@@ -275,37 +429,6 @@ fn check_connections(plan: &Plan, options: &PostgresOptions) -> Result<()> {
     }
 }
 
-/// What the server's settings mean for what is acknowledged.
-fn notes(facts: &[(String, String)]) -> Vec<String> {
-    let is = |name: &str, value: &str| facts.iter().any(|(n, v)| n == name && v == value);
-    let mut notes = Vec::new();
-    if is("postgres.synchronous_commit", "off") {
-        notes.push(
-            "synchronous_commit = off: writes are acknowledged before they are on the disk; a crash \
-             of the server loses the last ones, up to three times its wal_writer_delay"
-                .to_owned(),
-        );
-    }
-    if is("postgres.fsync", "off") {
-        notes.push(
-            "fsync = off: nothing is made durable; a crash of the machine may lose or damage all"
-                .to_owned(),
-        );
-    }
-    if is(MAY_CHECKPOINT, "false") {
-        notes.push(
-            "the user may have no checkpoint made (role pg_checkpoint): what the load leaves in the \
-             server's memory is written during the run, by the server's own checkpoints"
-                .to_owned(),
-        );
-    }
-    if is("postgres.full_page_writes", "off") {
-        notes
-            .push("full_page_writes = off: a crash of the machine may leave torn pages".to_owned());
-    }
-    notes
-}
-
 /// Vacuums and analyses the run's table. VACUUM cannot be in a transaction with a lock of the table, so that the table
 /// is looked at right before. Errors: as [`AdminLine::is_held`].
 fn vacuum(admin: &mut AdminLine, table: &str) -> Result<()> {
@@ -334,9 +457,16 @@ impl Target for PostgresTarget {
         let made = made.collect::<Result<Vec<_>>>()?;
         let mut backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
         backends.extend(made.iter().map(|connection| connection.pid));
+        if self.server.is_some() {
+            made.iter().for_each(|connection| self.placement.connected(connection.pid));
+        }
         let sockets = made.into_iter().map(|connection| connection.socket).collect();
         let (errors, counters) = (self.errors.clone(), self.counters.clone());
-        Ok(Box::new(session::session(sockets, layout, errors, counters, spec)?))
+        let transactions = self.transactions.as_ref().map(|tables| {
+            let (depth, tries) = (spec.depth.max(1) as usize, self.options.max_tries);
+            TransactionWorker::new(tables, tries, depth, spec.seed, self.commits.clone())
+        });
+        Ok(Box::new(session::session(sockets, layout, errors, counters, transactions, spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
@@ -344,12 +474,20 @@ impl Target for PostgresTarget {
             // Without the right to one, what is written is in the log, and the note before the load says so.
             AdminAction::Flush if !self.checkpoints => Ok(()),
             AdminAction::Flush => admin.ask_patiently("CHECKPOINT").map(drop),
-            AdminAction::Compact => vacuum(&mut admin, &self.table),
+            AdminAction::Compact => {
+                drop(admin);
+                self.vacuum()
+            }
             AdminAction::DropCaches => Err(Error::unavailable(
                 "a server does not drop its buffers: restart it for a cold start",
             )),
+            AdminAction::Purge if self.transactions.is_some() => {
+                drop(admin);
+                self.mark.note(&self.admin, 0)?;
+                self.fill(&mut |_| true)
+            }
             AdminAction::Purge => {
-                admin.on_table(TableLock::All, &format!("TRUNCATE {}", self.table))?;
+                admin.on_tables(&[], &format!("TRUNCATE ONLY {}", self.table))?;
                 drop(admin);
                 self.mark.note(&self.admin, 0)
             }
@@ -358,13 +496,19 @@ impl Target for PostgresTarget {
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
     }
+    fn server_process(&self) -> Option<u32> {
+        self.server
+    }
     fn session_facts(&self) -> Vec<(String, String)> {
         let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
         let pids: Vec<String> = backends.iter().map(u32::to_string).collect();
         vec![("target.backends".to_owned(), pids.join(" "))]
     }
     fn end_facts(&self) -> Vec<(String, String)> {
-        self.errors.facts()
+        let mut facts = self.errors.facts();
+        facts.extend(self.placement.facts());
+        facts.extend(self.check());
+        facts
     }
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
@@ -380,16 +524,30 @@ impl Target for PostgresTarget {
             }
         });
         self.errors.show(out);
+        self.placement.sample(out);
         self.statistics.sample(&mut admin::lock(&self.admin), out);
     }
     fn witness(&self) -> Vec<WitnessCount> {
         let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // Before the load the workers are there, and have done nothing.
         let gone = if self.begun.swap(true, Ordering::Relaxed) { &backends[..] } else { &[] };
+        if let Some(tables) = &self.transactions {
+            let history = Some(tables.history()).filter(|name| !name.is_empty());
+            return statistics::transactions(&mut admin::lock(&self.admin), gone, history);
+        }
         let lookups = self.single.then_some(self.lookups());
         self.statistics.witness(&mut admin::lock(&self.admin), gone, lookups)
     }
     fn close(mut self: Box<Self>) -> Result<()> {
+        if let Err(e) = self.judged() {
+            // What is not as it was acknowledged is left to be looked at, by later runs too.
+            self.closed = true;
+            self.mark.keep();
+            if let Err(unmarked) = self.mark.note(&self.admin, self.mark.records()) {
+                return Err(e.with("not marked as kept", unmarked));
+            }
+            return Err(e);
+        }
         self.end()
     }
 }

@@ -1,0 +1,288 @@
+//! After a run of TPC-B: whether every acknowledged transaction is in the tables, and whether the balances of accounts,
+//! tellers, branches and history are the same sum.
+//!
+//! Sessions count what the server acknowledged and add up a digest of each; the rows of history must give the same.
+//! Transactions whose commit was sent and never answered may be there or not: each is looked for.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use taillight_core::{Clock, Error, MonoClock, Result};
+
+use super::admin::AdminLine;
+use super::transactions::{TpcbValues, TransactionTables};
+
+/// How long the server is left alone between two tries to reach it after a crash.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What sessions were told of their commits.
+#[derive(Debug, Clone, Default)]
+pub struct CommitTally {
+    pub acknowledged: u64,
+    pub digests: u64,
+    /// Commits without an answer.
+    pub unanswered: Vec<TpcbValues>,
+}
+
+impl CommitTally {
+    #[inline]
+    pub fn committed(&mut self, values: &TpcbValues) {
+        self.acknowledged += 1;
+        self.digests += values.digest();
+    }
+
+    fn add(&mut self, other: CommitTally) {
+        self.acknowledged += other.acknowledged;
+        self.digests += other.digests;
+        self.unanswered.extend(other.unanswered);
+    }
+}
+
+/// The tables at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TpcbTotals {
+    rows: i128,
+    digests: i128,
+    /// Of accounts, tellers, branches, history.
+    balances: [i128; 4],
+}
+
+/// What is known of a run's commits: of all its sessions, and of the tables before.
+#[derive(Debug, Default)]
+pub struct CommitLedger {
+    /// The tables before the load, and the server's time then.
+    before: Mutex<(TpcbTotals, String)>,
+    tally: Mutex<CommitTally>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConsistencyCheck {
+    acknowledged: u64,
+    /// Acknowledged and not there.
+    missing: u64,
+    /// Not acknowledged and there all the same.
+    unanswered_found: u64,
+    /// History has other rows than the run added.
+    other_rows: bool,
+    balances: [i128; 4],
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TpcbTotals {
+    /// With how many of the `unanswered` transactions are there, and the sum of their digests: of one moment, so that one
+    /// that the server still commits is in both or in neither. Errors: `Unavailable`.
+    fn now(
+        admin: &mut AdminLine,
+        tables: &TransactionTables,
+        (unanswered, since): (&[TpcbValues], &str),
+    ) -> Result<(TpcbTotals, CommitTally)> {
+        let rows = admin.ask_patiently(&tables.totals(unanswered, since))?;
+        let row: Vec<i128> = rows
+            .into_iter()
+            .flatten()
+            .filter_map(|cell| cell.and_then(|text| text.parse().ok()))
+            .collect();
+        match row[..] {
+            [rows, digests, a, t, b, h, found, theirs] => {
+                let number = |n: i128| u64::try_from(n).unwrap_or(0);
+                let (acknowledged, digests_found) = (number(found), number(theirs));
+                let found =
+                    CommitTally { acknowledged, digests: digests_found, unanswered: Vec::new() };
+                Ok((TpcbTotals { rows, digests, balances: [a, t, b, h] }, found))
+            }
+            _ => Err(Error::unavailable("the server gives no sums of balances")),
+        }
+    }
+
+    fn is_balanced(&self) -> bool {
+        self.balances.iter().all(|sum| *sum == self.balances[0])
+    }
+}
+
+impl CommitLedger {
+    /// Takes note of tables that are there before the load. Errors: `Target` when their balances differ already,
+    /// `Unavailable`.
+    pub fn begin(&self, admin: &mut AdminLine, tables: &TransactionTables) -> Result<()> {
+        let now = admin.value("SELECT clock_timestamp()::timestamp::text")?.unwrap_or_default();
+        let (before, _) = TpcbTotals::now(admin, tables, (&[], &now))?;
+        let balances = before.balances;
+        let balanced = before.is_balanced();
+        *lock(&self.before) = (before, now);
+        match balanced {
+            true => Ok(()),
+            false => Err(unbalanced(&balances).hint(
+                "the tables were changed by others, or damaged: have the run make new ones \
+                 (--destroy)",
+            )),
+        }
+    }
+
+    /// A session has ended.
+    pub fn add(&self, tally: CommitTally) {
+        lock(&self.tally).add(tally);
+    }
+
+    pub fn acknowledged(&self) -> u64 {
+        lock(&self.tally).acknowledged
+    }
+
+    /// Looks once the sessions are gone; a server that crashed has `patience` to come back. Errors: `Unavailable`.
+    pub fn look(
+        &self,
+        admin: &Mutex<AdminLine>,
+        tables: &TransactionTables,
+        patience: Duration,
+    ) -> Result<ConsistencyCheck> {
+        let until = MonoClock.now().plus(patience.as_nanos() as u64);
+        loop {
+            let looked = self.try_look(&mut super::admin::lock(admin), tables);
+            let Err(e) = &looked else { return looked };
+            let stopped = super::admin::lock(admin).stop().stopped();
+            if stopped
+                || MonoClock.now() >= until
+                || e.kind() != taillight_core::ErrorKind::Unavailable
+            {
+                return looked;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn try_look(
+        &self,
+        admin: &mut AdminLine,
+        tables: &TransactionTables,
+    ) -> Result<ConsistencyCheck> {
+        let tally = lock(&self.tally).clone();
+        let (before, since) = lock(&self.before).clone();
+        let (now, found) = TpcbTotals::now(admin, tables, (&tally.unanswered, &since))?;
+        Ok(compare(&tally, &found, &before, &now))
+    }
+}
+
+/// `unanswered`: those of the tally that are there.
+fn compare(
+    tally: &CommitTally,
+    unanswered: &CommitTally,
+    before: &TpcbTotals,
+    now: &TpcbTotals,
+) -> ConsistencyCheck {
+    let added = now.rows - before.rows;
+    let of =
+        |count: fn(&CommitTally) -> u64| i128::from(count(tally)) + i128::from(count(unanswered));
+    let (rows, digests) = (of(|t| t.acknowledged), of(|t| t.digests));
+    let missing = u64::try_from(rows - added).unwrap_or(0);
+    ConsistencyCheck {
+        acknowledged: tally.acknowledged,
+        missing: missing.min(tally.acknowledged),
+        unanswered_found: unanswered.acknowledged,
+        other_rows: added > rows || (added == rows && now.digests - before.digests != digests),
+        balances: now.balances,
+    }
+}
+
+fn unbalanced(balances: &[i128; 4]) -> Error {
+    let [accounts, tellers, branches, history] = balances;
+    Error::target("the balances of TPC-B differ")
+        .with("accounts", accounts)
+        .with("tellers", tellers)
+        .with("branches", branches)
+        .with("history", history)
+}
+
+impl ConsistencyCheck {
+    /// As facts, with what the settings promise of what is acknowledged.
+    pub fn facts(&self, promise: &str) -> Vec<(String, String)> {
+        let equal = self.balances.iter().all(|sum| *sum == self.balances[0]);
+        let balances = match equal {
+            true => format!("equal: {}", self.balances[0]),
+            false => format!("accounts, tellers, branches, history: {:?}", self.balances),
+        };
+        let all = [
+            ("acknowledged", self.acknowledged.to_string()),
+            ("missing", self.missing.to_string()),
+            ("unanswered_found", self.unanswered_found.to_string()),
+            ("balances", balances),
+            ("promise", promise.to_owned()),
+        ];
+        all.map(|(name, value)| (format!("tpcb.check.{name}"), value)).to_vec()
+    }
+
+    /// `promised`: the settings keep what is acknowledged through a crash. Errors: `Target` when balances differ, or
+    /// transactions are missing that were to be there.
+    pub fn judged(&self, promised: bool) -> Result<()> {
+        if !self.balances.iter().all(|sum| *sum == self.balances[0]) {
+            return Err(unbalanced(&self.balances)
+                .hint("transactions were not kept whole: the tables are left as they are"));
+        }
+        if self.missing > 0 && promised {
+            return Err(Error::target("acknowledged transactions are missing")
+                .with("acknowledged", self.acknowledged)
+                .with("missing", self.missing)
+                .hint("the tables are left as they are: look at the server's log and disk"));
+        }
+        if self.other_rows {
+            return Err(Error::target("history has other rows than the run added")
+                .with("acknowledged", self.acknowledged)
+                .hint(
+                    "others wrote into the run's tables: give it tables of its own (options.table)",
+                ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(n: i32) -> TpcbValues {
+        TpcbValues { aid: n, tid: 3, bid: 1, delta: n - 50 }
+    }
+
+    /// Tables after these transactions.
+    fn totals(of: &[TpcbValues]) -> TpcbTotals {
+        let sum: i128 = of.iter().map(|v| i128::from(v.delta)).sum();
+        let digests = of.iter().map(|v| i128::from(v.digest())).sum();
+        TpcbTotals { rows: of.len() as i128, digests, balances: [sum; 4] }
+    }
+
+    fn tally(of: &[TpcbValues]) -> CommitTally {
+        let mut tally = CommitTally::default();
+        of.iter().for_each(|v| tally.committed(v));
+        tally
+    }
+
+    #[test]
+    fn every_acknowledged_transaction_has_to_be_there() {
+        let all: Vec<TpcbValues> = (0..10).map(values).collect();
+        let (none, before) = (CommitTally::default(), totals(&all[..2]));
+        let check = |told: &[TpcbValues], unanswered: &CommitTally, there: &[TpcbValues]| {
+            compare(&tally(told), unanswered, &before, &totals(there))
+        };
+        let whole = check(&all[2..], &none, &all);
+        assert!(whole.judged(true).is_ok() && whole.missing == 0, "{whole:?}");
+        // One that was not acknowledged is there, or is not.
+        let unanswered = tally(&all[9..]);
+        let found = check(&all[2..9], &unanswered, &all);
+        assert!(found.judged(true).is_ok() && found.unanswered_found == 1);
+        assert!(check(&all[2..9], &none, &all[..9]).judged(true).is_ok());
+        let lost = check(&all[2..], &none, &all[..7]);
+        assert_eq!(lost.missing, 3);
+        assert!(lost.judged(true).unwrap_err().message().contains("missing"));
+        assert!(lost.judged(false).is_ok(), "as synchronous_commit = off promises");
+        // As many rows, and not the same.
+        let other = check(&all[2..9], &none, &[&all[..8], &[values(77)]].concat());
+        assert!(other.judged(true).unwrap_err().message().contains("other rows"));
+        assert!(check(&all[2..9], &none, &all).judged(true).is_err());
+        let mut torn = check(&all[2..], &none, &all);
+        torn.balances[2] += 1;
+        assert!(torn.judged(false).unwrap_err().message().contains("differ"));
+        assert!(before.is_balanced());
+        assert!(!TpcbTotals { balances: [1, 1, 2, 1], ..before }.is_balanced());
+    }
+}

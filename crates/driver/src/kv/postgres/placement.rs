@@ -1,0 +1,123 @@
+//! Which CPUs workers and the server's processes for them run on, where both are on this machine: an answer from the
+//! same CPU takes a fifth of the time of one from an idle CPU that has to wake up.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::admin::AdminLine;
+use crate::net::{began, process_named};
+
+/// Connections that are looked at, at most.
+const CONNECTIONS_MAX: usize = 64;
+/// Where a thread's CPU stands in its `stat`, counted from behind its name.
+const PROCESSOR: usize = 36;
+
+/// How far the server and the kernel may differ in when a process began, seconds.
+const SAME_START: f64 = 2.0;
+
+/// The two ends of each connection, and where they were seen.
+#[derive(Debug, Default)]
+pub struct CpuPlacement(Mutex<SeenPlacement>);
+
+#[derive(Debug, Default)]
+struct SeenPlacement {
+    /// A worker's thread, the server's process.
+    ends: Vec<(u32, u32)>,
+    looks: u64,
+    together: u64,
+    workers: BTreeSet<u32>,
+    backends: BTreeSet<u32>,
+}
+
+/// The server's main process, where it is one of this machine: that of a connection has the name and the start that
+/// the server tells of it, which one of a container or behind a tunnel has not.
+pub fn server_process(admin: &mut AdminLine) -> Option<u32> {
+    if !admin.server.address.server.is_here() {
+        return None;
+    }
+    let asked = "SELECT pid, extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = \
+                 pg_backend_pid()";
+    let row = admin.ask(asked).ok()?.into_iter().next()?;
+    let mut row = row.into_iter().map(|cell| cell?.parse::<f64>().ok());
+    let (pid, start) = (row.next()??, row.next()??);
+    let stat = process_named(pid as u64, &["postgres"])?;
+    let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok();
+    parent.filter(|_| began(&stat).is_some_and(|began| (began - start).abs() < SAME_START))
+}
+
+/// The CPU that a thread or process ran on last.
+fn cpu(stat: &str) -> Option<u32> {
+    let stat = std::fs::read_to_string(stat).ok()?;
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(PROCESSOR)?.parse().ok()
+}
+
+impl CpuPlacement {
+    fn lock(&self) -> MutexGuard<'_, SeenPlacement> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The calling thread has a connection that this process of the server serves.
+    pub fn connected(&self, backend: u32) {
+        let worker = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let mut seen = self.lock();
+        if seen.ends.len() < CONNECTIONS_MAX {
+            seen.ends.push((worker, backend));
+        }
+    }
+
+    /// Looks where they are; the share of connections with both ends on one CPU.
+    pub fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        let mut seen = self.lock();
+        let SeenPlacement { ends, looks, together, workers, backends } = &mut *seen;
+        let (mut same, mut all) = (0, 0);
+        for (worker, backend) in ends.iter() {
+            let here = cpu(&format!("/proc/self/task/{worker}/stat"));
+            let there = cpu(&format!("/proc/{backend}/stat"));
+            let Some((here, there)) = here.zip(there) else { continue };
+            all += 1;
+            same += u64::from(here == there);
+            workers.insert(here);
+            backends.insert(there);
+        }
+        *looks += all;
+        *together += same;
+        if all > 0 {
+            out("connections_on_one_cpu", same as f64);
+        }
+    }
+
+    /// As facts.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let seen = self.lock();
+        let list =
+            |cpus: &BTreeSet<u32>| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        if seen.looks == 0 {
+            return Vec::new();
+        }
+        let percent = 100.0 * seen.together as f64 / seen.looks as f64;
+        vec![
+            ("target.worker_cpus".to_owned(), list(&seen.workers)),
+            ("target.backend_cpus".to_owned(), list(&seen.backends)),
+            ("target.on_one_cpu".to_owned(), format!("{percent:.0} % of {} looks", seen.looks)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_connection_are_looked_at() {
+        let placement = CpuPlacement::default();
+        assert!(placement.facts().is_empty());
+        // A thread is on one CPU with itself.
+        placement.connected(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+        let mut sampled = Vec::new();
+        placement.sample(&mut |name, value| sampled.push((name.to_owned(), value)));
+        assert_eq!(sampled.len(), 1);
+        let facts = placement.facts();
+        assert!(facts[2].1.ends_with("of 1 looks"), "{facts:?}");
+    }
+}

@@ -11,6 +11,7 @@ mod matching;
 mod rights;
 mod stacked;
 mod trace_trouble;
+mod traced_server;
 mod watch;
 mod watch_hard;
 mod watch_proof;

@@ -151,6 +151,8 @@ pub mod flags {
     pub const BESIDE: u64 = 1 << 19;
     /// Of a wait for another thread: for a lock that this one held.
     pub const LOCK: u64 = 1 << 20;
+    /// Of kind `kthread`: a thread of the store's server, and none of the kernel.
+    pub const SERVES: u64 = 1 << 21;
 }
 
 table_row! {

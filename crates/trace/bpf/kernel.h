@@ -45,6 +45,7 @@ struct task_struct {
 	char comm[16];
 	u64 start_boottime;
 	u64 utime;
+	struct task_struct *real_parent;
 	struct signal_struct *signal;
 	unsigned long min_flt;
 	unsigned long maj_flt;

@@ -293,11 +293,20 @@ INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u6
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
+/* Whether a thread is one of the store's server. */
+INLINE bool of_server(struct task_struct *task)
+{
+	return cfg_server &&
+	       ((u32)task->tgid == cfg_server || (u32)task->real_parent->tgid == cfg_server);
+}
+
 INLINE struct kthread *kthread_of(struct task_struct *task)
 {
 	u32 index = task->pid & (KTHREADS - 1);
 
-	return task->flags & PF_KTHREAD && task->pid ? map_lookup(&kthreads, &index) : 0;
+	return (task->flags & PF_KTHREAD || of_server(task)) && task->pid ?
+		       map_lookup(&kthreads, &index) :
+		       0;
 }
 
 INLINE void kthread_leaves(struct kthread *k, struct task_struct *prev,
@@ -334,7 +343,7 @@ INLINE void kthread_enters(struct kthread *k, struct task_struct *prev, struct t
 	e->middle = k->state ? k->wake : 0;
 	e->end = now;
 	e->a = k->state;
-	e->b = k->own;
+	e->b = k->own | (u32)of_server(next) << 1;
 	if (k->state)
 		who_is(&e->who, prev);
 	else

@@ -18,6 +18,9 @@
 
 /* Set by the loader before the programs are loaded. Addresses are 0 when they are not known. */
 const volatile u32 cfg_tgid = 0;
+/* The server of the store, whose threads, and those of its children, are looked at as threads of the kernel are; 0 for
+ * none. */
+const volatile u32 cfg_server = 0;
 /* Other programs are watched, those in `subjects`, and not the one that loaded this. */
 const volatile u32 cfg_watch = 0;
 /* As below: of an I/O of libaio. */
@@ -342,8 +345,8 @@ struct {
 	__type(value, struct idle);
 } idles SEC(".maps");
 
-/* Threads of the kernel off the CPU, by the lower bits of their numbers: two that share them forget each
- * other. */
+/* Threads of the kernel, and of the store's server, off the CPU, by the lower bits of their numbers: two that share
+ * them forget each other. */
 #define KTHREADS 8192
 struct kthread {
 	u32 pid;

@@ -72,7 +72,8 @@ pub fn run(
         stop: signals.stop(),
         observers: &mut observers,
     };
-    let (tracer, trace) = match start(plan, run, (path, &places), feed.clone(), sys) {
+    let server = target.server_process();
+    let (tracer, trace) = match start(plan, run, (path, &places), server, feed.clone(), sys) {
         None => (None, None),
         Some(Ok(tracer)) => (Some(tracer), None),
         Some(Err(why)) if plan.trace.backend != TracingBackendChoice::Auto => return Err(why),
@@ -212,6 +213,7 @@ fn start(
     plan: &Plan,
     run: &NewRun,
     (path, places): (Option<&Path>, &[PathBuf]),
+    server: Option<u32>,
     feed: Option<LiveFeed>,
     sys: &Sys,
 ) -> Option<Result<Tracer>> {
@@ -236,6 +238,7 @@ fn start(
         places,
         direct: plan.all_targets().all(|(_, target)| direct(target)),
         single_file: facts.single_file,
+        server,
         spill: Some(run.dir.path()),
         watch,
     };

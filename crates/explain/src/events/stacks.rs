@@ -415,6 +415,11 @@ pub fn waits_for_room_in_journal(stack: &str) -> bool {
     has(stack, &ROOM)
 }
 
+/// Whether a thread waits in a sync for pages that are being written, which are its own.
+pub fn syncs(stack: &str) -> bool {
+    has(stack, WRITEBACK) && has(stack, &["file_write_and_wait", "do_fsync", "__x64_sys_fdatasync"])
+}
+
 /// Whether a thread of the kernel runs the queue of a block device.
 pub fn runs_queues(stack: &str) -> bool {
     has(stack, &["blk_mq_run_work", "blk_mq_requeue_work", "blk_flush_"])

@@ -16,8 +16,8 @@ use crate::overlays::commits::{commit_thread_waits, journal_writes};
 use crate::overlays::held_pages::{blocks_held_back, lower_held_back, pages_held_back};
 use crate::overlays::other_ios::OtherIos;
 use crate::overlays::thread_waits::{
-    completion_thread_waits, disk_server_waits, dispatch_waits, server_waits, sqpoll_waits,
-    stop_sleeps,
+    completion_thread_waits, disk_server_waits, dispatch_waits, server_waits, serving_waits,
+    sqpoll_waits, stop_sleeps,
 };
 use crate::time_line::phase::Phase::{self, *};
 use crate::time_line::segments::{Segment, by_phase, overlay};
@@ -48,7 +48,7 @@ const NOT_BEGUN: &[Phase] = &[Submit, Completion, Unobserved];
 /// What may be no more than that nobody was seen to do anything for the I/O.
 const UNTOLD: &[Phase] = &[Submit, Completion, Application, IoWorker, Unobserved];
 
-static THREADS: [Overlay<ByThreads>; 13] = [
+static THREADS: [Overlay<ByThreads>; 14] = [
     rule("server", UNTOLD, server_waits),
     rule("completion-thread", &[Completion, Unobserved], completion_thread_waits),
     rule("stolen-cpu", &[Completion], stolen::waits),
@@ -62,6 +62,7 @@ static THREADS: [Overlay<ByThreads>; 13] = [
     rule("disk-server", &[Device], disk_server_waits),
     rule("dispatch", &[Queue], dispatch_waits),
     rule("stopped", PROGRAM, stop_sleeps),
+    rule("serving-thread", &[Server], serving_waits),
     // The last one: see `by_pauses`.
     rule("pause", pauses::OVER, pauses::waits),
 ];

@@ -278,6 +278,19 @@ fn round_row(io: &TracedIo, round: &EarlierRound) -> Option<LayerRow> {
     })
 }
 
+/// What an event's `b` says of a sleep: whether the load ended it, and of a thread that is not the load's, whether it is
+/// the server's.
+fn sleep_flags(kind: TraceEventKind, b: u64) -> Option<u64> {
+    let (own, serves) = match kind {
+        TraceEventKind::Kthread => (b & 1 != 0, b & 2 != 0),
+        // Elsewhere all of it means one thing.
+        _ => (b != 0, false),
+    };
+    let own = if own { flags::WOKEN_BY_OWN } else { 0 };
+    let serves = if serves { flags::SERVES } else { 0 };
+    Some(own | serves).filter(|flags| *flags != 0)
+}
+
 pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols, threads: &SeenThreads) -> LayerRow {
     let text = |t: Option<String>| t.map(Arc::<str>::from);
     let number = |n: u32| (n != 0).then_some(u64::from(n));
@@ -304,7 +317,7 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols, threads: &SeenThreads)
         TraceEventKind::Off | TraceEventKind::Kthread | TraceEventKind::Wait => {
             row.kind = LayerKind::OffCpu;
             off_cpu(&mut row, e);
-            row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);
+            row.flags = sleep_flags(e.kind, e.b);
             if e.kind == TraceEventKind::Kthread {
                 row.kind = LayerKind::Kthread;
                 row.pid = row.waker_pid.take();
@@ -375,4 +388,26 @@ pub fn unseen_rows(s: &TracedIo) -> impl Iterator<Item = LayerRow> + use<> {
 /// A time in which the programs saw nothing.
 pub fn gap_row(gap: &(i64, i64)) -> LayerRow {
     LayerRow { kind: LayerKind::Gap, start_ns: gap.0, end_ns: gap.1, ..LayerRow::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ended_a_sleep_and_whose_thread_slept() {
+        use TraceEventKind::{Kthread, Off, Wait};
+        let (own, serves) = (flags::WOKEN_BY_OWN, flags::SERVES);
+        for (kind, b, flags) in [
+            (Off, 0, None),
+            (Off, 1 << 31, Some(own)),
+            (Wait, 0xffff_8881_0000_0002, Some(own)),
+            (Kthread, 0, None),
+            (Kthread, 1, Some(own)),
+            (Kthread, 2, Some(serves)),
+            (Kthread, 3, Some(own | serves)),
+        ] {
+            assert_eq!(sleep_flags(kind, b), flags, "{b}");
+        }
+    }
 }

@@ -150,6 +150,8 @@ pub struct ProgramConfig {
     pub ring: Option<u32>,
     /// Other programs are watched, and not this one.
     pub watch: bool,
+    /// The process of the store's server; 0 for none.
+    pub server: u32,
 }
 
 /// Loaded and attached programs with their memory. Dropped, they are gone.
@@ -285,6 +287,7 @@ pub(super) fn open(
         .override_global("cfg_tgid", &pid, true)
         .override_global("cfg_off_ns", &config.off_ns, true)
         .override_global("cfg_late", &late, true);
+    loader.override_global("cfg_server", &config.server, true);
     loader.override_global("cfg_watch", if config.watch { &1u32 } else { &0 }, true);
     for (map, most) in WatchMaps::sizes(config.watch) {
         loader.map_max_entries(map, most);

@@ -91,6 +91,7 @@ fn config(
         kind: request.path.map_or(0, target_file::kind),
         ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
         watch: false,
+        server: request.server.unwrap_or(0),
     }
 }
 

@@ -48,6 +48,8 @@ pub struct TracingRequest<'a> {
     pub direct: bool,
     /// Offsets of operations are offsets in the one file there is.
     pub single_file: bool,
+    /// Process of this machine that serves the target, itself or by its children: their threads are looked at as well.
+    pub server: Option<u32>,
     /// Directory for a file of what a long trace should not hold in memory.
     pub spill: Option<&'a Path>,
     /// Where the run is looked at while it goes on. Only the trace points tell.

@@ -239,6 +239,7 @@ mod tests {
             places: &[],
             direct: false,
             single_file: true,
+            server: None,
             spill: Some(home.path()),
             watch: None,
         };

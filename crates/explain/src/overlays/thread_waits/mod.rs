@@ -3,6 +3,7 @@
 //! found by following the wake-up of the I/O's own thread back; else by what they serve and when they came back to the
 //! CPU, which makes no verdict sure ([`Source::Inferred`]).
 
+use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use crate::events::Events;
@@ -24,6 +25,43 @@ pub fn server_waits(_: &[Segment], io: &LayerRow, _: &IoContext<'_>) -> Vec<Segm
     let stamps = io.served_ns.zip(io.answered_ns).filter(|(from, to)| from < to);
     let had = |time| Segment::new(time, Phase::FileSystem, Source::Stamps);
     stamps.map(had).into_iter().collect()
+}
+
+/// What a thread of the store's server waited for below it while the I/O waited for its answer: the one that gave it, or
+/// one that came back right before (the server's threads wait for each other, too: one syncs the log for all). That it
+/// waited for a CPU, or was stopped, stays the server's.
+pub fn serving_waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+    let mut waits = Vec::new();
+    // Only a commit waits for what another thread of the server syncs.
+    let commits = io.op.is_some_and(|op| op == OpKind::Commit || op.request().writes());
+    for segment in line.iter().filter(|p| p.phase == Phase::Server) {
+        for asleep in overlapping(context.off, segment.from, segment.to) {
+            let wake = asleep.middle_ns.unwrap_or(asleep.end_ns);
+            let rows = helpers(context, segment.from, wake).filter(|row| row.has(flags::SERVES));
+            for row in rows {
+                let gave = row.pid.is_some() && row.pid == asleep.waker_pid;
+                let before = (0..WAKEUP_WINDOW_NS / 5).contains(&(wake - row.end_ns));
+                let synced = row.stack.as_deref().is_some_and(stacks::syncs);
+                if gave || (commits && before && synced) {
+                    let tie = if gave { Source::Helper } else { Source::Inferred };
+                    waits.extend(server_wait_segments(row, tie));
+                }
+            }
+        }
+    }
+    waits
+}
+
+/// As [`wait_segments`]; what a sync of the server waits for is what it has written itself.
+fn server_wait_segments(row: &LayerRow, source: Source) -> Vec<Segment> {
+    let mut waits = wait_segments(row, source);
+    if row.stack.as_deref().is_some_and(stacks::syncs) {
+        let own = |wait: &&mut Segment| wait.phase == Phase::PageCache;
+        waits.iter_mut().filter(own).for_each(|wait| wait.phase = Phase::Device);
+    }
+    let upper = [Phase::Cpu, Phase::Stopped, Phase::Application, Phase::Server];
+    waits.retain(|wait| !upper.contains(&wait.phase));
+    waits
 }
 
 /// The waits of the threads that serve the disk and tell of its completions.

@@ -25,13 +25,24 @@ fn lengths(line: &[Segment]) -> Vec<(i64, Phase)> {
 }
 
 fn cut(line: &[(i64, i64, Phase)], off: LayerRow, helpers: Vec<LayerRow>) -> Vec<(i64, Phase)> {
+    cut_of(None, line, off, helpers)
+}
+
+/// As [`cut`], of an operation of this kind. Who is not said to have ended its sleep is 77.
+fn cut_of(
+    op: Option<OpKind>,
+    line: &[(i64, i64, Phase)],
+    off: LayerRow,
+    helpers: Vec<LayerRow>,
+) -> Vec<(i64, Phase)> {
     let mut events = Events::default();
     helpers.into_iter().for_each(|row| events.add(row));
     events.sort();
-    let off = [LayerRow { waker_pid: Some(77), ..off }];
+    let off = [LayerRow { waker_pid: off.waker_pid.or(Some(77)), ..off }];
     let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
+    let end_ns = line.last().map_or(1_000, |(_, to, _)| *to);
     let io =
-        LayerRow { end_ns: 1_000, worker: Some(3), dev: Some("7:1".into()), ..LayerRow::default() };
+        LayerRow { end_ns, op, worker: Some(3), dev: Some("7:1".into()), ..LayerRow::default() };
     let line =
         line.iter().map(|(from, to, phase)| Segment::new((*from, *to), *phase, Source::Stamps));
     lengths(&by_threads(line.collect(), &io, &context))
@@ -81,6 +92,40 @@ fn a_server_had_the_io_whichever_thread_took_it_there() {
     let expected = [(30, Submit), (20, Unobserved), (900, FileSystem), (50, Unobserved)];
     assert_eq!(lengths(&line), expected);
     assert_eq!(line[2].source, Source::Stamps);
+}
+
+#[test]
+fn what_a_servers_thread_waits_for_below_it_is_no_more_the_servers() {
+    use Phase::*;
+    let line = [(0, 100, Submit), (100, 1000, Server)];
+    let off = |waker_pid| LayerRow {
+        waker_pid,
+        ..asleep(LayerKind::OffCpu, (100, 990, 1000), "wait_woken;sk_wait_data;tcp_recvmsg")
+    };
+    let synced = "folio_wait_writeback;file_write_and_wait_range;ext4_sync_file;do_fsync";
+    let serving =
+        |times, stack| LayerRow { flags: Some(flags::SERVES), ..kworker(times, 2, stack) };
+    let device = vec![(100, Submit), (100, Server), (600, Device), (200, Server)];
+    let row = serving((200, 800, 810), synced);
+    assert_eq!(cut(&line, off(Some(77)), vec![row.clone()]), device);
+    // What another thread syncs, no read waits for.
+    assert_eq!(cut(&line, off(Some(78)), vec![row.clone()]).len(), 2);
+    // A commit does: one backend syncs the log for all.
+    let of = |op, row: &LayerRow| cut_of(Some(op), &line, off(Some(78)), vec![row.clone()]);
+    assert_eq!(of(OpKind::Commit, &row), device);
+    assert_eq!(of(OpKind::Update, &row), device, "a transaction by itself");
+    assert_eq!(of(OpKind::SelectPoint, &row).len(), 2);
+    let reads = serving((200, 800, 810), "folio_wait_bit_common;filemap_read");
+    assert_eq!(of(OpKind::Commit, &reads).len(), 2, "another one's read");
+    // Its own backend was busy for long after another one's sync.
+    let long = [(0, 100, Submit), (100, 1_000_000, Server)];
+    let end = LayerRow { middle_ns: Some(990_000), end_ns: 1_000_000, ..off(Some(78)) };
+    let sync = serving((200, 600_000, 700_000), synced);
+    assert_eq!(cut_of(Some(OpKind::Commit), &long, end, vec![sync]).len(), 2);
+    let busy = LayerRow { state: Some(0), ..row.clone() };
+    assert_eq!(cut(&line, off(Some(77)), vec![busy]).len(), 2, "a CPU of its own is its business");
+    let kernel = LayerRow { flags: None, ..row };
+    assert_eq!(cut(&line, off(None), vec![kernel]).len(), 2, "no thread of the server");
 }
 
 #[test]

@@ -279,6 +279,25 @@ fn a_removed_file_is_named_but_is_no_damage() {
 }
 
 #[test]
+fn acknowledged_writes_that_are_gone_are_told_with_what_was_promised() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    for missing in ["0", "3"] {
+        edit(&path, |m| {
+            let facts = serde_json::json!({"tpcb.check.missing": missing, "tpcb.check.acknowledged": "1234",
+                "tpcb.check.promise": "A crash may lose the last ones"});
+            m.environment.insert("driver".into(), facts);
+        });
+        let made = summary(&path);
+        let told = made.verdict.reasons.iter().find(|r| r.code == "not_kept");
+        assert_eq!(told.is_some(), missing == "3", "{:?}", made.verdict);
+        let says = "3 of 1,234 writes that the target acknowledged are not there after the run. A crash may lose \
+                    the last ones.";
+        assert!(told.is_none_or(|r| r.text == says), "{told:?}");
+    }
+}
+
+#[test]
 fn writes_into_a_file_without_blocks_are_no_overwrites() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());

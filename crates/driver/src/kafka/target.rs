@@ -373,7 +373,11 @@ impl Target for KafkaTarget {
         let from: Vec<(i32, i64)> = (0..).zip(next).collect();
         let found = read_back(&self.admin(), self.run, &from, self.largest(), &self.tally);
         match &found {
-            Ok(back) => facts.extend(back.facts()),
+            Ok(back) => {
+                facts.extend(back.facts());
+                let promise = self.options.promise().to_owned();
+                facts.push(("records.read_back.promise".to_owned(), promise));
+            }
             Err(e) => facts.push(("records.read_back".to_owned(), e.to_string())),
         }
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);

@@ -18,6 +18,23 @@ pub(super) fn failed(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus,
     Some((VerdictStatus::Failed, reason("failed", text)))
 }
 
+/// What the target acknowledged and does not have any more, with what its settings promise of that.
+pub(super) fn not_kept(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let facts = analysis.manifest.environment.get("driver")?.as_object()?;
+    let looked = facts.keys().filter_map(|name| name.strip_suffix(".missing"));
+    let mut all = looked.filter_map(|of| {
+        let fact = |what: &str| facts.get(&format!("{of}.{what}"))?.as_str();
+        let number = |what: &str| fact(what)?.parse::<u64>().ok();
+        Some((number("missing")?, number("acknowledged")?, fact("promise")?))
+    });
+    let (missing, acknowledged, promise) = all.find(|(missing, ..)| *missing > 0)?;
+    let (missing, acknowledged) = (format::count(missing), format::count(acknowledged));
+    let text = format!(
+        "{missing} of {acknowledged} writes that the target acknowledged are not there after the run. {promise}."
+    );
+    Some((VerdictStatus::Warned, reason("not_kept", text)))
+}
+
 pub(super) fn partial(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let text = match analysis.status {
         RunStatus::Partial => {

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use taillight_core::OpKind;
 
 use crate::child::{self, ChildUsage};
 use crate::files;
@@ -103,13 +104,17 @@ pub fn figures_of_ranks(dir: &BenchRun, done: &ChildUsage) -> Result<Figures> {
 fn parse(summary: &Value) -> Result<Figures> {
     ensure!(summary["status"] == "complete", "status {}", summary["status"]);
     ensure!(summary["totals"]["errors"] == 0, "errors {}", summary["totals"]["errors"]);
+    let ops = summary["ops"].as_object().context("no ops")?;
+    // Statements of a transaction and other parts are no operations.
+    let is_part = |name: &str| OpKind::from_name(name).is_some_and(OpKind::is_part);
+    let whole: Vec<&Value> =
+        ops.iter().filter(|(name, _)| !is_part(name)).map(|(_, op)| op).collect();
     // The only kind of operation, or the most frequent one.
     let count = |op: &&Value| op["count"].as_u64();
-    let ops = summary["ops"].as_object().context("no ops")?;
-    let read = ops.values().max_by_key(count).context("no operation")?;
+    let read = whole.iter().copied().max_by_key(count).context("no operation")?;
     let number = |value: &Value, name: &str| value.as_f64().with_context(|| format!("no {name}"));
     // Reads and writes of a mix together, latencies of the most frequent.
-    let sum = |name: &str| ops.values().map(|op| number(&op[name], name)).sum::<Result<f64>>();
+    let sum = |name: &str| whole.iter().map(|op| number(&op[name], name)).sum::<Result<f64>>();
     let (iops, count) = (sum("iops")?, sum("count")?);
     let mut sample = Figures::from([
         ("iops", iops),
@@ -158,6 +163,10 @@ mod tests {
         });
         let sample = parse(&summary).unwrap();
         assert_eq!((sample["cpu_ns"], sample["p50_ns"]), (500.0, 70.0));
+        let statement = json!({"count": 9000, "iops": 9000.0, "service": {"mean_ns": 7.0}});
+        summary["ops"]["commit"] = statement;
+        let sample = parse(&summary).unwrap();
+        assert_eq!((sample["iops"], sample["mean_ns"]), (1000.0, 80.0), "no total adds statements");
         summary["totals"]["errors"] = 1.into();
         assert!(parse(&summary).is_err());
     }

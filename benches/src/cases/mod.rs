@@ -11,6 +11,7 @@ mod null;
 mod objects;
 mod pacing;
 mod payload;
+mod postgres;
 mod redis;
 mod series;
 mod start;
@@ -138,6 +139,11 @@ pub const CASES: &[BenchCase] = &[
         "sqlite-100",
         "SQLite, a million records of 100 B, against a bare loop: fill and reads",
         stores::sqlite_100,
+    ),
+    case(
+        "postgres-tpcb",
+        "PostgreSQL, TPC-B over 1 and 8 connections, against pgbench",
+        postgres::tpcb,
     ),
     case(
         "redis-get-1",

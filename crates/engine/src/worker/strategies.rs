@@ -230,7 +230,10 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if !goes_on {
             self.slots.release(slot);
         }
+        // Only wholes tell whether the target still works: a begin succeeds on a full disk, too.
+        let failures = self.ending.failures;
         self.record(slot, c, end);
+        self.ending.failures = failures;
         let mut next = whole.part().filter(|_| goes_on);
         if let Some(part) = next.as_mut().filter(|part| part.kind.draws_key()) {
             part.key = self.generator.another_key().unwrap_or(part.key);
@@ -247,7 +250,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             let retries = whole.retries;
             let end = Completion { status, retries, ..Completion::ok(c.token, flight.op.size) };
             let row = record_of(&flight, &end, status, self.now, self.slots.queued);
-            self.recorder.record(&row);
+            self.record_whole(&row);
         }
     }
 

@@ -139,7 +139,8 @@ pub fn judged_cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
 /// Bytes per second of a run; none of what another program did, where no bytes are known.
 pub(super) fn bandwidth(summary: &Summary) -> Option<String> {
     let bytes = summary.totals.bytes_per_s;
-    let untold = bytes == 0.0 && !summary.origin.is_measured();
+    let transactions = summary.ops.keys().any(|op| op.is_transaction());
+    let untold = bytes == 0.0 && (transactions || !summary.origin.is_measured());
     (!untold).then(|| format::bytes_per_s(bytes))
 }
 

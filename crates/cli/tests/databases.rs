@@ -100,21 +100,32 @@ fn a_postgres_server_killed_in_the_run() {
     ended(&output.expect("it starts"), 0);
 }
 
-#[test]
-fn a_full_disk_of_a_server_is_an_error_of_each_write() {
-    let Some(server) = start(&["fsync=off"]) else { return };
-    let (place, owner) = (scratch(), std::fs::metadata(server.data()).expect("there").uid());
-    let options = format!("size=3m,uid={owner},mode=700");
+/// A disk of this size in memory for all that the server's user makes, until it is unmounted.
+fn small_disk(server: &PostgresServer, size: &str) -> Option<tempfile::TempDir> {
+    let (place, owner) = (scratch(), std::fs::metadata(server.data()).ok()?.uid());
+    let options = format!("size={size},uid={owner},mode=700");
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
         .arg(place.path())
         .output();
     if !mounted.is_ok_and(|done| done.status.success()) {
-        eprintln!("skipped: a_full_disk_of_a_server: only root mounts a small disk");
-        return;
+        eprintln!("skipped: a full disk of a server: only root mounts a small disk");
+        return None;
     }
     server.psql(&format!("CREATE TABLESPACE tiny LOCATION '{}'", place.path().display()));
     server.psql("ALTER ROLE postgres SET default_tablespace = tiny");
+    Some(place)
+}
+
+fn unmount(place: &tempfile::TempDir) {
+    let unmounted = Command::new("umount").arg(place.path()).status();
+    assert!(unmounted.is_ok_and(|done| done.success()));
+}
+
+#[test]
+fn a_full_disk_of_a_server_is_an_error_of_each_write() {
+    let Some(server) = start(&["fsync=off"]) else { return };
+    let Some(place) = small_disk(&server, "3m") else { return };
     let dir = scratch();
     let line = format!(
         "run --driver postgres --path {} --ops 10000 --bs 4000B --set workload.0.mix=insert \
@@ -123,9 +134,13 @@ fn a_full_disk_of_a_server_is_an_error_of_each_write() {
     );
     let output =
         taillight(dir.path()).env("PGUSER", "postgres").args(line.split_whitespace()).output();
+    // Tables that do not fit are no run, and nothing of them stays.
+    let job = transactions(&server, "operations = 400", "", "\"tpcb\"");
+    std::fs::write(dir.path().join("job.toml"), job).expect("written");
+    let filled = taillight(dir.path()).args(["run", "job.toml", "--output", "no"]).output();
+    let left = server.psql("SELECT count(*) FROM pg_class WHERE relname LIKE 'taillight%'");
     drop(server);
-    let unmounted = Command::new("umount").arg(place.path()).status();
-    assert!(unmounted.is_ok_and(|done| done.success()));
+    unmount(&place);
     let output = output.expect("it starts");
     let said = format!(
         "{}{}",
@@ -135,6 +150,38 @@ fn a_full_disk_of_a_server_is_an_error_of_each_write() {
     assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
     assert!(said.contains("no space left on device"), "{said}");
     assert!(summary(dir.path(), "out")["ops"]["insert"]["count"].as_u64() > Some(100));
+    let (_, err) = ended(&filled.expect("it starts"), 4);
+    assert!(err.contains("no space left on the server's disk"), "{err}");
+    assert_eq!(left, "0", "{err}");
+}
+
+/// The disk is full from some moment on: transactions fail whole, and what was acknowledged is there.
+#[test]
+fn a_disk_that_gets_full_takes_no_acknowledged_transaction() {
+    let Some(server) = start(&["fsync=off"]) else { return };
+    let Some(place) = small_disk(&server, "64m") else { return };
+    let dir = scratch();
+    let job = transactions(&server, "duration = \"6s\"\ninterval = \"200ms\"", "", "\"tpcb\"");
+    std::fs::write(dir.path().join("job.toml"), job).expect("written");
+    let child = start_measuring(dir.path(), "run job.toml --output out");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let filler = std::fs::File::create(place.path().join("filler"))
+        .and_then(|mut file| std::io::copy(&mut std::io::repeat(0), &mut file));
+    let output = child.wait_with_output();
+    let left = server.psql("SELECT count(*) FROM pg_class WHERE relname LIKE 'taillight%'");
+    drop(server);
+    unmount(&place);
+    assert!(filler.is_err(), "the disk is full");
+    let output = output.expect("it ends");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!([Some(5), Some(6)].contains(&output.status.code()), "{:?} {err}", output.status);
+    let facts = manifest(dir.path(), "out")["environment"]["driver"].clone();
+    assert_eq!(facts["tpcb.check.missing"], "0", "{facts:#}");
+    assert!(facts["tpcb.check.balances"].as_str().is_some_and(|b| b.starts_with("equal")));
+    assert!(facts["postgres.error.53100"].is_string(), "{facts:#}");
+    let done = summary(dir.path(), "out");
+    assert!(done["ops"]["tpcb"]["errors"].as_u64() > Some(0), "{done:#}");
+    assert_eq!(left, "0", "{err}");
 }
 
 /// A job of transactions on this server.
@@ -178,6 +225,17 @@ fn a_transaction_is_one_operation_and_its_statements_no_total_adds() {
     assert_eq!(count("oltp_point_select") + count("oltp_read_write"), 100);
     assert!(count("select_point") >= 10 * count("oltp_read_write"), "{done:#}");
     assert!(done["ops"]["oltp_read_write"]["response"].is_object(), "{done:#}");
+    for example in ["postgres-tpcb", "postgres-oltp"] {
+        let job = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../jobs/{example}.toml"));
+        let output = taillight(dir)
+            .arg("run")
+            .arg(job)
+            .args(["--path", &server.address(), "--ops", "100", "--output", example])
+            .args(["--set", "workload.0.keys.count=100000", "--set", "run.warmup=0s"])
+            .output();
+        ended(&output.expect("it starts"), 0);
+        assert_eq!(summary(dir, example)["totals"]["count"], 100, "{example}");
+    }
     for (mix, says) in [
         ("{ tpcb = 1, get = 1 }", "operations on records"),
         ("{ tpcb = 1, oltp_read_write = 1 }", "TPC-B and sysbench"),
@@ -195,28 +253,76 @@ fn a_transaction_is_one_operation_and_its_statements_no_total_adds() {
 
 #[test]
 fn acknowledged_transactions_outlast_a_server_killed_in_the_run() {
-    let Some(mut server) = start(&[]) else { return };
-    let dir = scratch();
-    let options = "timeout = \"30s\"";
-    let job =
-        transactions(&server, "duration = \"20s\"\ninterval = \"200ms\"", options, "\"tpcb\"");
-    std::fs::write(dir.path().join("job.toml"), job).expect("written");
-    let child = start_measuring(dir.path(), "run job.toml --output out");
+    // Unasked, nothing of the log is written before its time: `off` has something to lose.
+    let Some(mut server) = start(&["wal_writer_delay=10s", "wal_writer_flush_after=1GB"]) else {
+        return;
+    };
+    for setting in ["on", "off"] {
+        let dir = scratch();
+        let options = format!("timeout = \"30s\"\nsynchronous_commit = \"{setting}\"");
+        let job =
+            transactions(&server, "duration = \"20s\"\ninterval = \"200ms\"", &options, "\"tpcb\"");
+        std::fs::write(dir.path().join("job.toml"), job).expect("written");
+        let child = start_measuring(dir.path(), "run job.toml --output out");
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        server.kill();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        server.restart().expect("it starts again");
+        let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
+        assert!(err.contains("the connection to the PostgreSQL server is lost"), "{err}");
+        let facts = manifest(dir.path(), "out")["environment"]["driver"].clone();
+        let number = |name: &str| facts[name].as_str().and_then(|n| n.parse::<u64>().ok());
+        assert!(number("tpcb.check.acknowledged") > Some(10), "{facts:#}");
+        assert_eq!(number("tpcb.check.missing") == Some(0), setting == "on", "{facts:#}");
+        assert!(facts["tpcb.check.balances"].as_str().is_some_and(|b| b.starts_with("equal")));
+        // What may be lost is told, with the setting that allows it.
+        let done = summary(dir.path(), "out");
+        let reasons = done["verdict"]["reasons"].as_array().expect("a list");
+        let told = reasons.iter().find(|reason| reason["code"] == "not_kept");
+        let says = "are not there after the run. synchronous_commit = off promises no more";
+        assert_eq!(told.is_some(), setting == "off", "{reasons:?}");
+        assert!(
+            told.is_none_or(|t| t["text"].as_str().is_some_and(|t| t.contains(says))),
+            "{told:?}"
+        );
+        assert!(!err.contains("missing"), "{err}");
+        let ok = succeeded(&done["ops"]["tpcb"]);
+        assert!(ok > 10 && Some(ok) <= number("tpcb.check.acknowledged"), "{ok} {facts:#}");
+    }
+}
+
+fn succeeded(op: &serde_json::Value) -> u64 {
+    let number = |name: &str| op[name].as_u64().unwrap_or(0);
+    number("count") - number("errors")
+}
+
+/// Killed, the client leaves what the server acknowledged to it, and tables that a later run goes on with.
+#[test]
+fn a_killed_client_leaves_every_acknowledged_transaction() {
+    let Some(server) = start(&[]) else { return };
+    let home = scratch();
+    let dir = home.path();
+    let job = |run: &str| transactions(&server, run, "keep = true", "\"tpcb\"");
+    std::fs::write(dir.join("job.toml"), job("duration = \"20s\"\ninterval = \"200ms\""))
+        .expect("written");
+    let mut child = start_measuring(dir, "run job.toml --output out");
     std::thread::sleep(std::time::Duration::from_millis(700));
-    server.kill();
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    server.restart().expect("it starts again");
-    let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
-    assert!(err.contains("the connection to the PostgreSQL server is lost"), "{err}");
-    assert!(!err.contains("missing"), "{err}");
-    let facts = manifest(dir.path(), "out")["environment"]["driver"].clone();
-    let number = |name: &str| facts[name].as_str().and_then(|n| n.parse::<u64>().ok());
-    assert!(number("tpcb.check.acknowledged") > Some(10), "{facts:#}");
-    assert_eq!(number("tpcb.check.missing"), Some(0));
-    assert!(facts["tpcb.check.balances"].as_str().is_some_and(|b| b.starts_with("equal")));
-    let done = summary(dir.path(), "out");
-    let whole = &done["ops"]["tpcb"];
-    let ok =
-        whole["count"].as_u64().zip(whole["errors"].as_u64()).map(|(all, failed)| all - failed);
-    assert!(ok > Some(10) && ok <= number("tpcb.check.acknowledged"), "{ok:?} {facts:#}");
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    let there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'taillight'";
+    while server.psql(there) != "0" {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let rows: u64 =
+        server.psql("SELECT count(*) FROM taillight_history").parse().expect("a number");
+    let output = taillight(dir).args(["report", "out"]).output();
+    ended(&output.expect("it starts"), 5);
+    let ok = succeeded(&summary(dir, "out")["ops"]["tpcb"]);
+    // Of the eight in flight some had their commit done, and nobody was told any more.
+    assert!(ok > 10 && (ok..=ok + 8).contains(&rows), "{ok} acknowledged, {rows} there");
+    let again = scratch();
+    run_job(again.path(), &job("operations = 40"), 0);
+    let rows_now: u64 =
+        server.psql("SELECT count(*) FROM taillight_history").parse().expect("a number");
+    assert_eq!(rows_now, rows + 40);
 }

@@ -6,7 +6,7 @@
 mod sys;
 
 use taillight_core::capability::{Capabilities, TargetKind};
-use taillight_core::plan::{Plan, Values};
+use taillight_core::plan::{MixPart, Plan, TargetPlan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{Clock, MonoClock, Op, OpKind};
 use taillight_driver::conformance::{open, plan_for, session};
@@ -165,6 +165,52 @@ fn operations_allocate_nothing() {
                 let made = allocations(&can, &plan, fields);
                 assert_eq!(made, 0, "{}, {options}, {fields} fields", driver.name());
             }
+        }
+    }
+}
+
+/// Nor do transactions, statement by statement.
+#[test]
+fn transactions_allocate_nothing() {
+    for driver in taillight_driver::DRIVERS {
+        let named = TargetPlan { driver: driver.name().to_owned(), ..TargetPlan::default() };
+        let ops = driver.bind(&named).map(|bound| bound.capabilities().ops).unwrap_or_default();
+        let kinds =
+            ops.into_iter().filter(|kind| kind.is_transaction() && !kind.parts().is_empty());
+        let kinds: Vec<OpKind> = kinds.collect();
+        if kinds.is_empty() {
+            continue;
+        }
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let setup = match driver.test_target(dir.path()) {
+            Ok(setup) => setup,
+            Err(why) => {
+                eprintln!("skipped: transactions_allocate_nothing of {}: {why}", driver.name());
+                continue;
+            }
+        };
+        let (target, can) = setup.resolve(*driver, &setup.options[0]).unwrap();
+        for kind in kinds {
+            let mut plan = plan_for(&can, target.clone(), 1, false);
+            plan.workloads[0].mix = vec![MixPart { op: kind, weight: 1 }];
+            plan.workloads[0].keys.as_mut().unwrap().count = 100_000;
+            let target = open(&plan, None, "test").unwrap();
+            let mut session = session(target.as_ref(), SIZE, 1);
+            let (mut out, mut made) = (Vec::with_capacity(1), 0);
+            for round in 0..60 {
+                let before = sys::allocations();
+                for part in kind.parts() {
+                    let op = Op::keyed(*part, round, 0);
+                    let completion = perform(session.as_mut(), None, &op, &mut out);
+                    assert!(completion.status.is_ok(), "{op:?}: {completion:?}");
+                }
+                if round >= 8 {
+                    made += sys::allocations() - before;
+                }
+            }
+            assert_eq!(made, 0, "{}, {}", driver.name(), kind.name());
+            drop(session);
+            target.close().unwrap();
         }
     }
 }

@@ -92,12 +92,18 @@ fn a_postgres_server_killed_in_the_run() {
     assert!(summary["ops"]["update"]["count"].as_u64() > Some(10), "what was measured is kept");
     assert!(summary["totals"]["errors"].as_u64() > Some(0), "errors are counted");
     assert_ne!(summary["verdict"]["status"], "good");
-    // What the run could not put in order is known to the next one.
+    // What the run could not put in order is known to the next one, and goes once that is confirmed.
     server.restart().expect("it starts again");
     let again = format!("run --driver postgres --path {} {FEW} --output again", server.address());
-    let output =
-        taillight(dir.path()).env("PGUSER", "postgres").args(again.split_whitespace()).output();
-    ended(&output.expect("it starts"), 0);
+    let confirmed = format!(
+        "{again} --set target.destroy=true --destroy {}/postgres#public.taillight",
+        server.address()
+    );
+    for (line, code) in [(again, 3), (confirmed, 0)] {
+        let output =
+            taillight(dir.path()).env("PGUSER", "postgres").args(line.split_whitespace()).output();
+        ended(&output.expect("it starts"), code);
+    }
 }
 
 /// A disk of this size in memory for all that the server's user makes, until it is unmounted.

@@ -276,9 +276,9 @@ fn statistics_come_over_a_connection_without_the_lock() {
 }
 
 #[test]
-fn what_a_killed_run_left_is_replaced() {
+fn what_a_killed_run_left_is_replaced_once_that_is_confirmed() {
     let server = or_skip!(start(&["fsync=off"]));
-    let plan = plan(&server, "", 1);
+    let mut plan = plan(&server, "", 1);
     let killed = open(&plan, None).unwrap();
     let mut s = session(killed.as_ref(), 1);
     assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 10)).status.is_ok());
@@ -286,7 +286,14 @@ fn what_a_killed_run_left_is_replaced() {
     std::mem::forget(s);
     std::mem::forget(killed);
     server.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'taillight'");
-    let target = open(&plan, None).unwrap();
+    // Nobody can tell what was put in since.
+    server.psql("INSERT INTO taillight VALUES ('thesis', 'mine')");
+    let e = refusal(&plan, None);
+    assert!(e.kind() == ErrorKind::Refused && e.message().contains("killed run"), "{e}");
+    assert_eq!(server.psql("SELECT count(*) FROM taillight WHERE key = 'thesis'"), "1");
+    plan.target.destroy = true;
+    let name = format!("{}/postgres#public.taillight", server.address());
+    let target = open(&plan, Some(&name)).unwrap();
     let mut s = session(target.as_ref(), 1);
     assert_eq!(one(s.as_mut(), &Op::keyed(OpKind::Get, 1, 0)).status, Status::NOT_FOUND);
     drop(s);

@@ -226,15 +226,20 @@ fn tables_beside_the_runs_own_are_guarded() {
     assert!(e.to_string().contains("taillight_history"), "{e}");
     assert_eq!(server.psql("SELECT to_regclass('taillight') IS NULL"), "t", "nothing was made");
     server.psql("DROP TABLE taillight_history");
-    // What a killed run left goes, whatever the next one does.
+    // What a killed run left goes once that is confirmed, whatever the next one does.
     let killed = open(&tpcb).unwrap();
     std::mem::forget(killed);
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = \
                 'taillight'";
     server.psql(kill);
-    let records =
+    let mut records =
         keyed_plan(target("postgres", &server.address(), "user = \"postgres\""), 400, 1, false);
-    open(&records).unwrap().close().unwrap();
+    for plan in [&records, &tpcb] {
+        assert_eq!(open(plan).err().unwrap().kind(), ErrorKind::Refused);
+    }
+    records.target.destroy = true;
+    let name = format!("{}/postgres#public.taillight", server.address());
+    conformance::open(&records, Some(&name), "test").unwrap().close().unwrap();
     assert_eq!(server.psql("SELECT count(*) FROM pg_class WHERE relname LIKE 'taillight%'"), "0");
     // One that somebody put in the place of ours is left alone; ours go.
     let target = open(&tpcb).unwrap();

@@ -356,6 +356,12 @@ impl AdminLine {
         format!("{}{database}#{}.{}", address.shown(), self.schema, self.table)
     }
 
+    /// Whether the table has no row. Errors: `Unavailable`.
+    pub fn is_empty(&mut self) -> Result<bool> {
+        let sql = format!("SELECT NOT EXISTS (SELECT 1 FROM {})", self.qualified());
+        Ok(self.value(&sql)?.as_deref() == Some("t"))
+    }
+
     /// What stands under the table's name; nothing is changed. Errors: `Unavailable`.
     pub fn found(&mut self) -> Result<FoundTable> {
         let (schema, table) = (literal(&self.schema), literal(&self.table));

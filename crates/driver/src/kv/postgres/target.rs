@@ -120,6 +120,10 @@ impl Reached {
         let found = self.admin.found()?;
         let (mark, named) = (found.mark.as_ref(), self.admin.named());
         found.is_plain(&named)?;
+        if mark.is_some_and(|mark| !mark.keep) && !self.admin.is_empty()? {
+            // Rows that somebody added since the kill look like any.
+            refusal::unfinished(self.confirmed, &named)?;
+        }
         let decision = TableMark::decide(&self.new, mark, found.contents, self.confirmed, &named)?;
         if let Some(tables) = &self.transactions {
             let names = tables.further(&self.options.table);

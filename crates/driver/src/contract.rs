@@ -68,6 +68,8 @@ pub trait Driver: Send + std::marker::Sync {
             None => format!("{path}.{name}"),
         })
     }
+    /// The options of a rank's own target, where its path does not tell it from those of others: a table of its number.
+    fn rank_options(&self, _options: &mut toml::Table, _rank: u32) {}
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _workload: &mut WorkloadPlan) {}
     /// Where and with which options the conformance suite opens it, or why not here; `dir` is
@@ -107,11 +109,17 @@ pub trait BoundDriver {
         Ok(())
     }
     /// Whether ranks of one run may drive this target together: rank 0 lays it out, and the others open the same one.
+    /// A store of keys is told whether it can be reached by several at once; which keys are whose the caller knows.
     /// Errors: `Usage` where the driver is not made for that.
     fn check_shared(&self, target: &TargetPlan, _: WorkShare) -> Result<()> {
         Err(Error::usage("this driver cannot share its target among ranks")
             .with("driver", &target.driver)
             .hint("leave run.share out: each rank then has a target of its own"))
+    }
+    /// Takes back what a run made that was ended before its time and is to be done again: `run_ids` are the names under
+    /// which it marks what it makes. How many files went. Errors: `Refused` for what is not its own, `Unavailable`.
+    fn take_back(&self, _plan: &Plan, _run_ids: &[String]) -> Result<u64> {
+        Ok(0)
     }
     /// Passes the guard, opens, lays out data where the plan reads it. Not measured. Errors:
     /// `Refused` by the guard, `Unavailable` when it cannot be opened here.
@@ -132,6 +140,18 @@ pub struct OpenSpec<'a> {
     /// Whether the run fits a target of this shape; the caller of `open` asks it of every opened target. A driver that
     /// learns the shape only in `open` asks it there, before data is given up. Errors: `Usage` or `Unavailable`.
     pub fits: &'a dyn Fn(Geometry) -> Result<()>,
+}
+
+impl OpenSpec<'_> {
+    /// Several ranks share the target: what marks it is the run of all of them, `run_id`.
+    pub fn shares(&self) -> bool {
+        self.plan.sharing().is_some()
+    }
+    /// Rank 0 has made the target ready, and this one joins: it compares the mark, and changes and removes nothing but by
+    /// its load.
+    pub fn joins(&self) -> bool {
+        self.plan.sharing().is_some_and(|place| place.rank > 0)
+    }
 }
 
 /// Shape of an opened target.
@@ -253,6 +273,13 @@ pub trait KeyedTarget: Send + std::marker::Sync {
     fn lanes(&self) -> u32 {
         1
     }
+    /// What this rank has written, told to rank 0, which clears up what all share: one past the highest key number, and
+    /// bytes of the smallest and the largest value. None where it need not know.
+    fn written(&self) -> Option<[u64; 3]> {
+        None
+    }
+    /// Takes note of what another rank told.
+    fn also_written(&self, _by_another: [u64; 3]) {}
     /// The next number of a lane, where former loads have left lanes of different length.
     fn next_in(&self, _lane: u32) -> Option<u64> {
         None

@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use taillight_core::plan::rank_name;
 use taillight_core::{Error, Result};
 
 /// A struct that holds the options of a driver.
@@ -166,6 +167,14 @@ mod word {
             _ => Err(de::Error::custom("not \"default\"")),
         }
     }
+}
+
+/// Gives an option that names something of a rank's own the number of the rank: `name` becomes `name_rank_0001`.
+pub fn numbered(options: &mut toml::Table, option: &str, default: &str, rank: u32) {
+    let name = options.get(option).and_then(toml::Value::as_str).filter(|name| !name.is_empty());
+    let name = name.unwrap_or(default);
+    let own = format!("{name}_{}", rank_name(rank).replace('-', "_"));
+    options.insert(option.to_owned(), own.into());
 }
 
 #[cfg(test)]

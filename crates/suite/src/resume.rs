@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use taillight_core::exit::Exit;
-use taillight_core::plan::Plan;
+use taillight_core::plan::{Plan, rank_name};
 use taillight_core::{Error, Result};
+use taillight_driver::bind;
 use taillight_driver::identity::target;
 use taillight_rundir::series::{Axis, ConfirmedTarget, PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{RunDir, Summary, names};
@@ -135,8 +136,9 @@ impl Earlier {
     }
 
     /// Gives a run directory that an earlier attempt did not finish another name, so that the point
-    /// can be run again. Errors: `Unavailable` when it cannot be renamed.
-    pub fn move_aside(&self, dir: &Path) -> Result<()> {
+    /// can be run again, and takes back what that run made of its target. Errors: `Unavailable` when it cannot be renamed,
+    /// and as [`taillight_driver::BoundDriver::take_back`].
+    pub fn move_aside(&self, dir: &Path, plan: &Plan) -> Result<()> {
         // A point that is a series itself goes on in its directory.
         if !self.resumed || !dir.exists() || dir.join(names::SERIES).exists() {
             return Ok(());
@@ -149,7 +151,15 @@ impl Earlier {
             Error::unavailable("cannot rename an unfinished run directory")
                 .with("path", dir.display())
                 .source(e)
-        })
+        })?;
+        let id = |dir: &Path| RunDir::open(dir).map(|run| run.manifest().run_id.clone()).ok();
+        // What each of several ranks has of its own is named by its own run.
+        let ids: Vec<String> =
+            [id(&other), id(&other.join(rank_name(0)))].into_iter().flatten().collect();
+        for (name, target) in plan.all_targets() {
+            bind(target)?.take_back(&plan.for_target(name), &ids)?;
+        }
+        Ok(())
     }
 }
 

@@ -242,7 +242,7 @@ impl<'a> Runner<'a> {
             None => self.close_shared().map(|()| None)?,
         };
         let dir = self.dir.join(&point.id);
-        self.earlier.move_aside(&dir)?;
+        self.earlier.move_aside(&dir, &point.plan)?;
         self.earlier.unreached.retain(|r| r.point.id != point.id);
         point.plan.run.output = Some(dir.to_string_lossy().into_owned());
         self.begun(&point);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use taillight_core::capability::AdminAction;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result, StopFlag};
 use taillight_scale::{Group, LostRank, Patience, Ranks, WaitWatch};
@@ -52,6 +53,12 @@ const ORDERS: Duration = Duration::from_secs(7 * 24 * 3600);
 pub enum RankOrder {
     /// To run a plan together.
     Run(Box<RunOrder>),
+    /// To open a target, and keep it open from run to run.
+    Open(Box<RunOrder>),
+    /// To do this with the target that is open: the place of the action in [`AdminAction::ALL`].
+    Admin(usize),
+    /// To close it.
+    Close,
     /// To end with this code.
     End { exit: u8 },
 }
@@ -75,6 +82,8 @@ pub struct RunOrder {
     pub leaders: Vec<u32>,
     /// Of each rank the one whose clock is its own; none where that is rank 0's.
     pub leader_of: Vec<Option<u32>>,
+    /// On the target that is open: the number of the first workload among those that it was opened with.
+    pub kept: Option<u16>,
 }
 
 /// Does something with the ranks, under a lock: a call inside `what` would wait for ever. None where this process is
@@ -198,12 +207,16 @@ pub fn tell(order: &RankOrder) {
 /// What a rank other than 0 does: what it is told, until the end.
 fn follow() -> Result<Exit> {
     let signals = run::Signals::install(false)?;
+    let mut kept = run::KeptTarget::default();
     loop {
         let order = with(|all| {
             all.ranks.tell::<RankOrder>("waiting for orders", None, Patience::of(ORDERS))
         });
         match order.transpose()?.flatten() {
-            Some(RankOrder::Run(order)) => run::follow(&order, &signals),
+            Some(RankOrder::Run(order)) => run::follow(&order, &signals, &kept),
+            Some(RankOrder::Open(order)) => kept.open(&order, &signals),
+            Some(RankOrder::Admin(nth)) => kept.admin(AdminAction::ALL.get(nth).copied()),
+            Some(RankOrder::Close) => kept.close(),
             Some(RankOrder::End { exit }) => return Ok(from_code(exit).unwrap_or(Exit::Internal)),
             None => return Err(Error::internal("an order without words")),
         }

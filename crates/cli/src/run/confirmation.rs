@@ -85,7 +85,7 @@ pub fn with_words(e: Error, order: &RunOrder, rank: u32, plan: &Plan) -> Error {
 }
 
 /// Prints what all ranks drive. Errors: `Refused` where two ranks have one local target although each is to have its
-/// own, two ranks of a host share a device, or a device to be shared is not shown to be one on all hosts.
+/// own, or a device to be shared is not shown to be one on all hosts.
 pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()> {
     let mut seen: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (rank, targets) in all.iter().enumerate() {
@@ -103,23 +103,11 @@ pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()>
             let key = if absent { near() } else { target.id().unwrap_or_else(near) };
             let before = seen.insert(key, (rank, host.to_owned()));
             let Some((other, of)) = before.filter(|_| is_local(target)) else { continue };
-            let device = target
-                .identity
-                .as_ref()
-                .is_some_and(|id| id.keys().any(|k| k.starts_with("device")));
             if plan.run.share == WorkShare::Own {
                 return Err(Error::refused("two ranks have the same target")
                     .with("ranks", format!("{other} on {of}, {rank} on {host}"))
                     .with("target", &target.path)
                     .hint("start one rank on each host, or share it: --set run.share='\"segments\"' (or strided, same)"));
-            }
-            if device && of == host {
-                return Err(Error::refused(
-                    "two ranks of one host share a device, which only one process can have",
-                )
-                .with("ranks", format!("{other} and {rank} on {host}"))
-                .with("target", &target.path)
-                .hint("start one rank on each host, with more workers"));
             }
         }
     }
@@ -259,6 +247,7 @@ mod tests {
             peers: vec![peer("h0"), peer("h1")],
             leaders: Vec::new(),
             leader_of: Vec::new(),
+            kept: None,
         }
     }
 

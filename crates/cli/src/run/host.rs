@@ -23,7 +23,7 @@ use taillight_trace::environment::target_facts;
 
 use super::signals::Signals;
 use super::targets::confirmed;
-use super::{Live, LiveViews, RunRequest, directory, run_on_target, run_plan};
+use super::{Live, LiveViews, RunRequest, directory, ranked, ranked_open, run_on_target, run_plan};
 use crate::{output, problem, report};
 
 /// This program, around a series.
@@ -73,10 +73,7 @@ pub fn run_method(
 impl Host for RunHost<'_> {
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
         if crate::ranks::several() {
-            return Err(Error::usage(
-                "this series keeps its target open from run to run, which several ranks cannot",
-            )
-            .hint("run it with `taillight` on one host, or its points by `taillight-mpi run`"));
+            return ranked_open::open(plan, self.destroy, self.signals);
         }
         if !plan.targets.is_empty() {
             return Err(Error::usage("a series that shares its target has one")
@@ -116,6 +113,11 @@ impl Host for RunHost<'_> {
             rank: None,
         };
         match target {
+            Some(target) if crate::ranks::several() => {
+                let _in_run = ranked_open::InRun::begin();
+                let first = point.shared.as_ref().map_or(0, |shared| shared.first_workload);
+                ranked::run(&request, Some((target, first)))
+            }
             Some(target) => run_on_target(&request, |_, _| Ok((target, 0))),
             None => {
                 let output = point.plan.run.output.as_deref().filter(|_| point.plan.is_series());

@@ -129,8 +129,8 @@ impl Observer for StartTogether<'_> {
     fn ready(&mut self) -> Result<Option<Stamp>> {
         self.seat.map_or(Ok(None), |seat| seat.start(self.is_virtual).map(Some))
     }
-    fn closing(&mut self) {
-        self.seat.iter().for_each(|seat| seat.closing());
+    fn closing(&mut self, target: &dyn Target) {
+        self.seat.iter().for_each(|seat| seat.closing(target));
     }
 }
 

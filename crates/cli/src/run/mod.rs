@@ -13,6 +13,7 @@ mod measure;
 mod numbers;
 mod ranked;
 mod ranked_end;
+mod ranked_open;
 mod served;
 mod signals;
 mod spill;
@@ -60,6 +61,7 @@ pub use host::{RunHost, run_method};
 pub use job::{ceiling_parts, command_line, driver_of, plan_of, read, resolve};
 pub use live::Live;
 pub use ranked::follow;
+pub use ranked_open::KeptTarget;
 pub use served::LiveViews;
 pub use signals::Signals;
 pub use sweep::{SeriesPlace, run_planned, run_prepared};
@@ -233,7 +235,7 @@ fn check_named_files(plan: &Plan) -> Result<()> {
 
 fn run_single(request: &RunRequest<'_>) -> Result<RunOutcome> {
     if crate::ranks::several() {
-        return ranked::run(request);
+        return ranked::run(request, None);
     }
     run_on_target(request, |run, live| open(request, run, live))
 }
@@ -346,7 +348,9 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
     if !request.quiet {
         say_load(plan, target.as_ref());
     }
+    let whole = request.rank.map(|seat| seat.opened_as(plan)).transpose()?;
     let mut load = || {
+        let plan = whole.as_ref().unwrap_or(plan);
         preload::preload(plan, target.as_ref(), &can, id, &mut |p| {
             live.step(p);
             !stop.stopped()

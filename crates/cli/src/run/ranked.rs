@@ -4,12 +4,13 @@
 //! directories.
 
 use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use taillight_core::plan::{Plan, RankPlace, WorkShare, rank_name};
+use taillight_core::plan::{Plan, RankPlace, TargetPlan, WorkShare, WorkloadPlan, rank_name};
 use taillight_core::progress::Progress;
-use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
+use taillight_core::{Clock, Error, MonoClock, OpKind, Result, Stamp};
 use taillight_driver::Target;
 use taillight_machine::{Sys, openers};
 use taillight_report::MadeReport;
@@ -26,6 +27,7 @@ use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_trace::Environment;
 
 use super::directory::NewRun;
+use super::ranked_open::KeptTarget;
 use super::targets::TargetsRequest;
 use super::{
     LiveViews, RunRequest, Signals, confirmation, directory, job, ranked_end, run_on_target,
@@ -74,15 +76,57 @@ pub struct RankEnd {
     /// When its load was, on its own clock.
     pub load: Option<RankLoad>,
     /// Workloads, operations and kinds of latency that it has.
-    pub keys: Vec<(u16, taillight_core::OpKind, String)>,
+    pub keys: Vec<(u16, OpKind, String)>,
     /// Every I/O was kept: what is merged of it is exact.
     pub exact: bool,
 }
 
 /// Runs a plan by all ranks; called at rank 0. Errors: as a run by one process, when nothing was measured.
-pub fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
+///
+/// `kept`: the target that all ranks have open, for a run whose first workload is number so-and-so of those that it was
+/// opened with.
+pub fn run(request: &RunRequest<'_>, kept: Option<(Box<dyn Target>, u16)>) -> Result<RunOutcome> {
     let plan = request.plan;
-    let hellos = ranks::with(|all| all.hellos.clone()).unwrap_or_default();
+    check(plan)?;
+    // What can be wrong with the command is told before a directory is made.
+    let destroy = confirmation::listed(request.destroy)?;
+    let environment = Environment::before(&Sys::default(), None);
+    let size = ranks::size();
+    let origin = RunOrigin::Merged { ranks: size };
+    let whole = directory::create(plan, request.job, request.destroy, environment.map(), origin)?;
+    let absolute =
+        std::path::absolute(whole.dir.path()).unwrap_or_else(|_| whole.dir.path().into());
+    let (target, first) = kept.unzip();
+    let order =
+        RunOrder { kept: first, ..order_of(plan, destroy, absolute, whole.run_id.clone())? };
+    if order.shift == 0 && reads_back(plan, &hosts_of(&order)) {
+        output::note(OWN_READS);
+    }
+    let hosts = order.peers.iter().map(|peer| peer.host.clone()).collect();
+    let stop = request.signals.stop().clone();
+    ranks::with(|all| all.ranks.watch(ranks::watch(hosts, stop)));
+    ranks::tell(&RankOrder::Run(Box::new(order.clone())));
+    let seat = RankSeat::new(order, 0);
+    let ended = part(&seat, request.signals, request.job, target);
+    let mut whole = whole;
+    seat.write_scale(&mut whole, None)?;
+    match ended {
+        Err(e) => {
+            seat.cleared();
+            let _ = std::fs::remove_file(whole.dir.file(names::SCALE));
+            remove_parts(&whole, size);
+            whole.discard();
+            match request.signals.exit() {
+                Some(exit) => Ok(RunOutcome { exit, path: None, summary: None }),
+                None => Err(e),
+            }
+        }
+        Ok(end) => ranked_end::conclude(&seat, whole, end, request),
+    }
+}
+
+/// Whether ranks can run this plan together. Errors: `Usage`.
+fn check(plan: &Plan) -> Result<()> {
     if plan.workloads.iter().any(|w| w.access.kind == taillight_core::plan::AccessKind::Follow)
         && !plan.run.share.is_own()
     {
@@ -94,54 +138,38 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
             .with("at", "run.steady")
             .hint("leave run.steady out and give the run a duration"));
     }
-    check_shared(plan)?;
-    // What can be wrong with the command is told before a directory is made.
-    let destroy = confirmation::listed(request.destroy)?;
+    check_shared(plan)
+}
+
+fn hosts_of(order: &RunOrder) -> Vec<&str> {
+    order.peers.iter().map(|peer| peer.host.as_str()).collect()
+}
+
+/// The order to all ranks to run a plan. Errors: `Usage` where they cannot.
+pub fn order_of(
+    plan: &Plan,
+    destroy: Vec<String>,
+    directory: PathBuf,
+    run_id: String,
+) -> Result<RunOrder> {
+    check(plan)?;
+    let hellos = ranks::with(|all| all.hellos.clone()).unwrap_or_default();
     let mut of_plan = plan.clone();
     of_plan.run.output = None;
-    let text = of_plan.to_toml()?;
-    let environment = Environment::before(&Sys::default(), None);
-    let origin = RunOrigin::Merged { ranks: hellos.len() as u32 };
-    let whole = directory::create(plan, request.job, request.destroy, environment.map(), origin)?;
-    let absolute =
-        std::path::absolute(whole.dir.path()).unwrap_or_else(|_| whole.dir.path().into());
     let (leaders, leader_of) = leaders(&hellos);
     let hosts: Vec<&str> = hellos.iter().map(|h| h.peer.host.as_str()).collect();
     let shift = reads_back(plan, &hosts).then(|| shift(&hosts));
-    if shift == Some(0) {
-        output::note(OWN_READS);
-    }
-    let order = RunOrder {
-        plan: text,
-        directory: absolute,
-        run_id: whole.run_id.clone(),
+    Ok(RunOrder {
+        plan: of_plan.to_toml()?,
+        directory,
+        run_id,
         destroy,
         shift: shift.unwrap_or(0),
         peers: hellos.iter().map(|hello| hello.peer.clone()).collect(),
         leaders,
         leader_of,
-    };
-    let hosts = order.peers.iter().map(|peer| peer.host.clone()).collect();
-    let stop = request.signals.stop().clone();
-    ranks::with(|all| all.ranks.watch(ranks::watch(hosts, stop)));
-    ranks::tell(&RankOrder::Run(Box::new(order.clone())));
-    let seat = RankSeat::new(order, 0);
-    let ended = part(&seat, request.signals, request.job);
-    let mut whole = whole;
-    seat.write_scale(&mut whole, None)?;
-    match ended {
-        Err(e) => {
-            seat.cleared();
-            let _ = std::fs::remove_file(whole.dir.file(names::SCALE));
-            remove_parts(&whole, hellos.len() as u32);
-            whole.discard();
-            match request.signals.exit() {
-                Some(exit) => Ok(RunOutcome { exit, path: None, summary: None }),
-                None => Err(e),
-            }
-        }
-        Ok(end) => ranked_end::conclude(&seat, whole, end, request),
-    }
+        kept: None,
+    })
 }
 
 /// Whether the ranks can share what the plan drives. Errors: `Usage`.
@@ -156,6 +184,32 @@ fn check_shared(plan: &Plan) -> Result<()> {
     }
     for (_, target) in plan.all_targets() {
         taillight_driver::bind(target)?.check_shared(target, plan.run.share)?;
+    }
+    check_shared_keys(plan)
+}
+
+/// Whether no two ranks make or delete the same keys. Errors: `Usage`.
+fn check_shared_keys(plan: &Plan) -> Result<()> {
+    let does = |w: &WorkloadPlan, ops: &[OpKind]| {
+        w.keys.is_some() && w.mix.iter().any(|m| m.weight > 0 && ops.contains(&m.op.as_record()))
+    };
+    let (adds, deletes) = ([OpKind::Insert, OpKind::Put], [OpKind::Delete]);
+    let first = |ops: &[OpKind]| plan.workloads.iter().find(|w| does(w, ops));
+    let turns = plan.run.share == WorkShare::Strided;
+    let of_one = plan.run.share == WorkShare::Segments;
+    if let Some(w) = first(&adds).or_else(|| first(&deletes).filter(|_| !of_one)).filter(|_| !turns)
+    {
+        return Err(Error::usage("ranks would add or delete the same keys")
+            .with("workload", &w.name)
+            .with("run.share", plan.run.share.name())
+            .hint("use run.share = \"strided\": each worker then has numbers in turn; or update instead of put"));
+    }
+    let turned = plan.workloads.iter().filter(|w| does(w, &adds) || does(w, &deletes));
+    let workers = plan.workloads.first().map(|w| w.workers);
+    if let Some(w) = turned.clone().find(|w| Some(w.workers) != workers) {
+        return Err(Error::usage("keys in turns need workloads with as many workers each")
+            .with("workload", &w.name)
+            .hint("give all workloads the same workers, or leave run.share out"));
     }
     Ok(())
 }
@@ -191,11 +245,12 @@ fn shift(hosts: &[&str]) -> u32 {
 }
 
 /// Runs an order; called at all ranks but 0.
-pub fn follow(order: &RunOrder, signals: &Signals) {
+pub fn follow(order: &RunOrder, signals: &Signals, kept: &KeptTarget) {
     let rank = ranks::with(|all| all.ranks.rank()).unwrap_or_default();
     let seat = RankSeat::new(order.clone(), rank);
     // What went wrong was told to rank 0 by the step that it went wrong in.
-    match part(&seat, signals, None) {
+    let target = order.kept.and_then(|first| kept.view(first));
+    match part(&seat, signals, None, target) {
         Ok(end) => ranked_end::take_leave(&seat, end),
         Err(_) => seat.cleared(),
     }
@@ -203,7 +258,12 @@ pub fn follow(order: &RunOrder, signals: &Signals) {
 
 /// This rank's part of a run. Errors: at every rank where one cannot start; after the start what goes wrong is in
 /// the answer.
-fn part(seat: &RankSeat, signals: &Signals, job: Option<&JobSource>) -> Result<RankEnd> {
+fn part(
+    seat: &RankSeat,
+    signals: &Signals,
+    job: Option<&JobSource>,
+    kept: Option<Box<dyn Target>>,
+) -> Result<RankEnd> {
     let ended = seat.plan().and_then(|plan| {
         let live = LiveViews::default();
         let destroy = confirmation::of_rank(&seat.order, seat.rank, &plan)?;
@@ -220,7 +280,15 @@ fn part(seat: &RankSeat, signals: &Signals, job: Option<&JobSource>) -> Result<R
             pages: false,
             rank: Some(seat),
         };
-        run_on_target(&request, |run, live| super::open(&request, run, live))
+        run_on_target(&request, |run, live| match kept {
+            None if seat.order.kept.is_some() => Err(Error::internal("no target is open here")),
+            None => super::open(&request, run, live),
+            Some(target) => {
+                let fits = seat.named(&plan)?;
+                agree("looking at the targets", fits)?;
+                seat.prepared(Ok(0)).map(|loaded| (target, loaded))
+            }
+        })
     });
     match ended {
         Ok(outcome) if seat.start.get().is_some() => Ok(ranked_end::of(seat, &outcome)),
@@ -241,7 +309,7 @@ fn part(seat: &RankSeat, signals: &Signals, job: Option<&JobSource>) -> Result<R
 }
 
 impl RankSeat {
-    fn new(order: RunOrder, rank: u32) -> RankSeat {
+    pub fn new(order: RunOrder, rank: u32) -> RankSeat {
         openers::set_peers(order.peers.iter().map(ranks::RankPeer::process).collect());
         RankSeat {
             order,
@@ -272,6 +340,15 @@ impl RankSeat {
         self.exact.set(latencies.all(|(_, latency)| latency.source == LatencySource::Capture));
     }
 
+    /// A rank's plan with the keys of all, as what all share is opened with and loaded.
+    pub fn opened_as(&self, plan: &Plan) -> Result<Plan> {
+        let (mut plan, whole) = (plan.clone(), job::plan_of_text(&self.order.plan)?);
+        for (own, of_all) in plan.workloads.iter_mut().zip(whole.workloads) {
+            own.keys = of_all.keys;
+        }
+        Ok(plan)
+    }
+
     /// Whether it loads what is missing: of what all share rank 0 does.
     pub fn loads(&self, plan: &Plan) -> bool {
         self.rank == 0 || plan.run.share.is_own()
@@ -288,7 +365,7 @@ impl RankSeat {
     }
 
     /// The plan of this rank, in its own directory.
-    fn plan(&self) -> Result<Plan> {
+    pub fn plan(&self) -> Result<Plan> {
         let whole = job::plan_of_text(&self.order.plan)?;
         let place = RankPlace { rank: self.rank, of: self.size(), shift: self.order.shift };
         let mut plan = of_rank(&whole, place)?;
@@ -304,7 +381,7 @@ impl RankSeat {
     }
 
     /// Tells the others that this rank cannot, where they still wait for it.
-    fn fail(&self, e: Error) -> Error {
+    pub fn fail(&self, e: Error) -> Error {
         let told = ranks::with(|all| {
             if all.ranks.stopped() {
                 return None;
@@ -329,20 +406,11 @@ impl RankSeat {
         targets: TargetsRequest<'_>,
         step: &mut dyn FnMut(Progress<'_>) -> bool,
     ) -> Result<Box<dyn Target>> {
+        // Whose keys are whose is nothing to the target.
+        let whole = self.opened_as(targets.plan)?;
+        let targets = TargetsRequest { plan: &whole, ..targets };
         let looked = TargetsRequest { run_id: "", ..targets };
-        let statement = (confirmation::targets_of(targets.plan), self.sees());
-        let said = agree("naming the targets", Ok(statement))?;
-        let fits = match self.rank == 0 {
-            true => {
-                let (all, seen): (Vec<Vec<RankTarget>>, Vec<bool>) =
-                    said.into_iter().map(|(_, it)| it).unzip();
-                self.seen.replace(seen);
-                let fits = confirmation::fit(&self.order, targets.plan, &all);
-                self.targets.replace(all);
-                fits
-            }
-            false => Ok(()),
-        };
+        let fits = self.named(targets.plan)?;
         let own = looked.check();
         let own =
             own.map_err(|e| confirmation::with_words(e, &self.order, self.rank, targets.plan));
@@ -350,6 +418,8 @@ impl RankSeat {
         if targets.plan.run.share.is_own() {
             return targets.open(step);
         }
+        // What all share is marked by the run of all.
+        let targets = TargetsRequest { run_id: &self.order.run_id, ..targets };
         let mut marker = confirmation::Marker::of(&self.order, targets.plan);
         if self.rank == 0 {
             let opened = targets.open(step);
@@ -362,6 +432,21 @@ impl RankSeat {
         let opened = marker.check().and_then(|()| targets.open(step));
         agree("opening what all share", opened.as_ref().map(|_| ()).map_err(same))?;
         opened
+    }
+
+    /// Tells rank 0 what this rank drives; at rank 0 whether all that fits together. Errors: as a step that all take.
+    fn named(&self, plan: &Plan) -> Result<Result<()>> {
+        let statement = (confirmation::targets_of(plan), self.sees());
+        let said = agree("naming the targets", Ok(statement))?;
+        if self.rank != 0 {
+            return Ok(Ok(()));
+        }
+        let (all, seen): (Vec<Vec<RankTarget>>, Vec<bool>) =
+            said.into_iter().map(|(_, it)| it).unzip();
+        self.seen.replace(seen);
+        let fits = confirmation::fit(&self.order, plan, &all);
+        self.targets.replace(all);
+        Ok(fits)
     }
 
     /// Whether the directory of the whole run is the one that rank 0 made.
@@ -409,13 +494,19 @@ impl RankSeat {
     }
 
     /// The load of this rank is over. Rank 0 closes what all share last: it sees to what is kept or deleted.
-    pub fn closing(&self) {
+    pub fn closing(&self, target: &dyn Target) {
         let Ok(plan) = job::plan_of_text(&self.order.plan) else { return };
         if plan.run.share.is_own() {
             return;
         }
         let patience = self.end_patience(&plan);
-        ranks::with(|all| all.ranks.collect("the end of the load", (), patience).map(drop));
+        let keyed = target.keyed();
+        let written = keyed.and_then(|keyed| keyed.written());
+        let told = ranks::with(|all| all.ranks.collect("the end of the load", written, patience));
+        let told = told.and_then(Result::ok).unwrap_or_default();
+        for (_, written) in told.into_iter().filter(|(rank, _)| *rank != self.rank) {
+            keyed.zip(written).iter().for_each(|(keyed, written)| keyed.also_written(*written));
+        }
     }
 
     /// How long rank 0 waits for the end of a rank's load: an earlier or later end than its own is no loss. A load
@@ -539,7 +630,7 @@ impl RankSeat {
     /// Exact percentiles over all ranks, of everything that any of them has. Called at every rank with the same keys.
     pub fn merge(
         &self,
-        keys: &[(u16, taillight_core::OpKind, String)],
+        keys: &[(u16, OpKind, String)],
         percentiles: &[taillight_core::Percentile],
     ) -> Result<Vec<MergedFigures>> {
         let groups = self.groups.borrow();
@@ -570,10 +661,18 @@ impl RankSeat {
 
 /// A plan as a rank has it. Errors: `Usage` where ranks cannot share it so.
 fn of_rank(whole: &Plan, place: RankPlace) -> Result<Plan> {
-    let name = &whole.target.driver;
-    let driver = taillight_driver::find(name)
-        .ok_or_else(|| Error::usage("there is no such driver").with("driver", name))?;
-    whole.for_rank(place, &|_, path, rank| driver.rank_path(path, rank))
+    let driver = |name: &str| {
+        taillight_driver::find(name)
+            .ok_or_else(|| Error::usage("there is no such driver").with("driver", name))
+    };
+    let path = |of: &TargetPlan, path: &str, rank| driver(&of.driver)?.rank_path(path, rank);
+    let mut own = whole.for_rank(place, &path)?;
+    if own.run.share.is_own() {
+        for target in std::iter::once(&mut own.target).chain(own.targets.values_mut()) {
+            driver(&target.driver)?.rank_options(&mut target.options, place.part());
+        }
+    }
+    Ok(own)
 }
 
 /// A plan of a series as rank 0 will have it, with what it may overwrite: looked at before the first run. None where this

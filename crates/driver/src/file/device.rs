@@ -57,7 +57,7 @@ pub fn open(path: &Path, request: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
         refusal::foreign(request.confirmed, &NamedTarget::from(path), None)?;
     }
     let asked_size = needs::asked_file_size(request.spec.plan, request.options.files)?;
-    let fd = open_exclusively(path, changes, shared)?;
+    let fd = open_exclusively(path, changes, shared, request)?;
     let size = seek(&fd, SeekFrom::End(0)).map_err(|e| {
         Error::unavailable("cannot tell the size of the device")
             .with("target", path.display())
@@ -166,15 +166,29 @@ pub fn fill(
     ])
 }
 
-fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd> {
+/// Of several ranks on one host one has the exclusive claim, and the others are let in beside it: whoever finds the
+/// device claimed has to find a rank of its run that has it open. Rank 0 opens first and is never let in so.
+fn open_exclusively(
+    path: &Path,
+    changes: bool,
+    shared: bool,
+    request: &FileOpenSpec<'_>,
+) -> Result<OwnedFd> {
     let mut flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     flags |= if changes { OFlags::RDWR } else { OFlags::RDONLY };
-    if !shared {
-        // On a device, EXCL without CREATE asks the kernel for an exclusive claim.
-        flags |= OFlags::EXCL;
-    }
+    let joins = request.spec.joins();
+    // Ranks look at it at the same time, and must not be in each other's way; they claim it when they open it.
+    let looks = joins && request.spec.run_id.is_empty();
+    // On a device, EXCL without CREATE asks the kernel for an exclusive claim.
+    let claim = if shared || looks { OFlags::empty() } else { OFlags::EXCL };
+    let of_peer = || std::fs::metadata(path).is_ok_and(|m| guard::device_of_peer(m.rdev()));
     let opened = patience::wait(BUSY_WAIT, BUSY_PAUSE, &StopFlag::default(), || {
-        Some(open_fd(path, flags, Mode::empty())).filter(|o| !matches!(o, Err(Errno::BUSY)))
+        let claimed = open_fd(path, flags | claim, Mode::empty());
+        let opened = match claimed {
+            Err(Errno::BUSY) if joins && of_peer() => open_fd(path, flags, Mode::empty()),
+            claimed => claimed,
+        };
+        Some(opened).filter(|o| !matches!(o, Err(Errno::BUSY)))
     });
     let fd = opened.unwrap_or(Err(Errno::BUSY)).map_err(|e| why_not(path, e.into()))?;
     let is_device =

@@ -74,6 +74,23 @@ pub fn again<'a>(
     found.written_by_others(path, stop)
 }
 
+/// Whether another rank of the run has a block device open here: its claim is the one that keeps others out.
+pub fn device_of_peer(rdev: u64) -> bool {
+    openers::peer_has(&Sys::default(), &DeviceNode(DeviceNumber::from_dev(rdev)))
+}
+
+/// A block device, told by its own number.
+struct DeviceNode(DeviceNumber);
+
+impl openers::Wanted for DeviceNode {
+    fn is(&self, file: &openers::OpenedFile) -> bool {
+        file.kind == FileType::BlockDevice && file.device == self.0
+    }
+    fn may_be(&self, _: DeviceNumber, _: u64) -> bool {
+        false
+    }
+}
+
 /// Why a block device is in use, from mounts, swaps, holders, loop devices and exports; `None` when it is not. Asked
 /// before it is opened.
 pub fn device_in_use(rdev: u64) -> Option<String> {

@@ -20,7 +20,7 @@ use taillight_core::samples::{SampleDisplay, SampleFigure, SamplePanel, SamplePh
 use taillight_core::{Error, OpKind, Result};
 
 use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
-use crate::options::{DriverOptions, OptionSet, complete};
+use crate::options::{DriverOptions, OptionSet, complete, numbered};
 use crate::plugin::target::{PluginRequest, PluginTarget, check};
 use crate::plugin::{self, Plugin, PluginCarrier, PluginDescription, PluginSettings, PluginUse};
 #[cfg(any(test, feature = "testing"))]
@@ -340,6 +340,13 @@ impl Driver for JvmDriver {
     fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
         let options = JvmOptions::parse(JvmDriver::NAME, &target.options)?;
         Ok(Box::new(BoundJvm { plugin: options.plugin()?, options }))
+    }
+    /// The same store: each rank has a table of its number, and a mark in its own.
+    fn rank_options(&self, options: &mut toml::Table, rank: u32) {
+        numbered(options, "table", &JvmOptions::default().table, rank);
+        if options.get("mark_table").and_then(toml::Value::as_str).is_some_and(|t| !t.is_empty()) {
+            numbered(options, "mark_table", "", rank);
+        }
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {

@@ -123,6 +123,12 @@ pub fn changes(plan: &Plan) -> (bool, bool) {
     (ops.any(OpKind::writes), removes)
 }
 
+/// To how many lanes key numbers are dealt out: one for each worker of all ranks that have a target in turns, else one.
+pub fn lanes(plan: &Plan) -> u32 {
+    let workers = plan.workloads.iter().map(|w| w.workers).max().unwrap_or(1);
+    plan.in_turns().map_or(1, |place| place.of.saturating_mul(workers))
+}
+
 /// The form of keys and values in one line: the ownership mark keeps it, and a later run compares it with its own. The
 /// first workload stands for all, since a plan must give all of them the same.
 pub fn form(plan: &Plan) -> String {

@@ -81,6 +81,21 @@ impl WrittenKeys {
         smallest..=self.of_all(|keys| &keys.largest).into_iter().max().unwrap_or(0)
     }
 
+    /// What a rank tells the one that clears up what all share: one past the highest key number, and bytes of the smallest
+    /// and the largest value.
+    pub fn told(&self) -> [u64; 3] {
+        let end = self.of_all(|keys| &keys.end).into_iter().max().unwrap_or(0);
+        let sizes = self.sizes();
+        [end, *sizes.start(), *sizes.end()]
+    }
+
+    /// Takes note of what another rank told.
+    pub fn add(&self, [end, smallest, largest]: [u64; 3]) {
+        let [end, smallest, largest] = [end, smallest, largest].map(AtomicU64::new);
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.push(Arc::new(SessionKeys { end, smallest, largest }));
+    }
+
     /// Forgets the numbers, after the records were deleted; the sizes stay.
     pub fn clear(&self) {
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,6 +145,10 @@ mod tests {
         other.note(101, 1, 200);
         drop((one, other));
         assert_eq!((written.range(5), written.sizes()), (100..124, 200..=300));
+        let other = WrittenKeys::of(&plan);
+        other.session().note(130, 2, 900);
+        written.add(other.told());
+        assert_eq!((written.range(0), written.sizes()), (100..132, 200..=900), "of two ranks");
         written.clear();
         assert!(written.range(0).is_empty());
     }

@@ -113,6 +113,9 @@ impl BoundDriver for MetadataOptions {
                 .hint("use run.share = \"strided\", or leave it out: each rank then has a directory of its own")),
         }
     }
+    fn take_back(&self, plan: &Plan, run_ids: &[String]) -> Result<u64> {
+        tree::take_back(plan.target.path.as_deref(), run_ids)
+    }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         tree::check(spec, self)
     }

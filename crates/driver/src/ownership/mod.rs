@@ -110,6 +110,17 @@ impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
             .map_err(|e| Error::internal("the ownership mark is not JSON").source(e))
     }
 
+    /// The mark that rank 0 of the run `run_id` has made or taken over, at a rank that shares its target. Errors: `Refused`
+    /// where this one is another.
+    pub fn of_run(found: Option<OwnershipMark<I>>, run_id: &str, target: &str) -> Result<Self> {
+        let is = |mark: &OwnershipMark<I>| mark.run_id == run_id || mark.last_run == run_id;
+        found.filter(is).ok_or_else(|| {
+            Error::refused("the target is to be shared, and this host has another one of the same name")
+                .with("target", target)
+                .hint("name a server by an address that means the same on all hosts, or leave run.share out")
+        })
+    }
+
     /// The rules: what a run that would write the mark `wanted` may do where it found the mark
     /// `found` and `contents` beside it. Nothing that Taillight did not make is lost unless
     /// `confirmed`; kept records are reused or refused, never wiped, unless `confirmed`. Errors:
@@ -271,6 +282,16 @@ mod tests {
             assert_eq!(e.kind(), ErrorKind::Refused);
             assert!(e.message().contains(says), "{e}");
             assert!(e.hint_text().unwrap().contains("--destroy /t"));
+        }
+    }
+
+    #[test]
+    fn a_rank_joins_what_rank_0_of_its_run_has_marked() {
+        let of = |found, run_id| OwnershipMark::of_run(found, run_id, "s");
+        let taken_over = OwnershipMark { last_run: "r2".into(), ..mark(true, "f") };
+        assert!(of(Some(mark(false, "f")), "r1").is_ok() && of(Some(taken_over), "r2").is_ok());
+        for other in [None, Some(mark(true, "f"))] {
+            assert_eq!(of(other, "r2").unwrap_err().kind(), ErrorKind::Refused);
         }
     }
 

@@ -112,6 +112,11 @@ pub fn other_form(target: &NamedTarget, there: &str, asked: &str) -> Error {
         .hint(target.way_out())
 }
 
+/// The refusal to empty what other ranks use.
+pub fn not_alone() -> Error {
+    Error::usage("ranks that share a target cannot purge it").hint("begin with an empty target")
+}
+
 /// The refusal of a target that another run took in the moment before.
 pub fn taken(target: impl Display) -> Error {
     Error::refused("another run has taken the target since it was looked at")

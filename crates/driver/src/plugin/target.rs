@@ -106,6 +106,9 @@ pub struct PluginTarget {
     /// A load begins, which may not be the first one on this target.
     pub(crate) begins: fn(),
     closed: bool,
+    lanes: u32,
+    /// Rank 0 of the run has the store.
+    joined: bool,
 }
 
 impl PluginTarget {
@@ -145,15 +148,28 @@ impl PluginTarget {
             begins: || (),
             // Nothing of the run is there yet.
             closed: true,
+            lanes: rules::lanes(plan),
+            joined: spec.joins(),
         };
         let costs = target.measure()?;
         target.facts = target.disclosed(spec, &costs);
         if target.can.keyed() && target.can.stores_data && !settings.options.read_only {
             let keeper = MarkKeeper::new(target.host(1)?, &target.can.ops)?;
-            target.claim(keeper, spec, settings.options.keep, confirmed, &named)?;
-            target.closed = false;
+            match target.joined {
+                true => target.join(keeper, spec, &named)?,
+                false => target.claim(keeper, spec, settings.options.keep, confirmed, &named)?,
+            }
+            target.closed = target.joined;
         }
         Ok(target)
+    }
+
+    /// Beside rank 0, which has marked the store. Errors: `Refused` where this is another store.
+    fn join(&mut self, keeper: MarkKeeper, spec: &OpenSpec<'_>, named: &NamedTarget) -> Result<()> {
+        let found = keeper.read()?.and_then(|bytes| PluginMark::parse(&bytes).ok());
+        let mark = PluginMark::of_run(found, spec.run_id, &named.shown)?;
+        self.mark = Some((keeper, HeldMark::new(mark, false)));
+        Ok(())
     }
 
     /// Decides what becomes of what is there, and marks it as ours.
@@ -191,6 +207,11 @@ impl PluginTarget {
         let new =
             OwnershipMark::new(self.identity.clone(), spec.run_id, keep, rules::form(spec.plan));
         let held = match PluginMark::decide(&new, found.as_ref(), contents, confirmed, named)? {
+            OwnershipDecision::Reuse(kept) if spec.shares() => {
+                let taken = PluginMark { last_run: spec.run_id.to_owned(), ..kept };
+                keeper.renew(&taken.bytes()?)?;
+                taken
+            }
             OwnershipDecision::Reuse(kept) => kept,
             OwnershipDecision::Create => {
                 keeper.create(&new.bytes()?)?;
@@ -277,6 +298,9 @@ impl PluginTarget {
 
     /// Deletes the records of this run, and those of earlier ones that its mark names.
     fn purge(&self) -> Result<()> {
+        if self.joined {
+            return Err(refusal::not_alone());
+        }
         let Some((keeper, mark)) = &self.mark else {
             return Err(Error::unavailable(
                 "what a plug-in only reads, or does not store, is not purged",
@@ -450,8 +474,18 @@ impl KeyedTarget for PluginTarget {
     fn records(&self) -> u64 {
         self.mark.as_ref().map_or(self.believed, |(_, mark)| mark.records())
     }
+    fn lanes(&self) -> u32 {
+        self.lanes
+    }
+    fn written(&self) -> Option<[u64; 3]> {
+        Some(self.written.told())
+    }
+    fn also_written(&self, by_another: [u64; 3]) {
+        self.written.add(by_another);
+    }
     fn loaded(&self, records: u64) -> Result<()> {
         match &self.mark {
+            _ if self.joined => Ok(()),
             Some((keeper, mark)) => mark.note(keeper, records),
             None => Ok(()),
         }

@@ -29,7 +29,7 @@ mod tls;
 pub mod xml;
 
 use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
-use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::plan::{Plan, TargetPlan, WorkShare};
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
 use taillight_core::{OpKind, Result};
@@ -107,6 +107,9 @@ impl BoundDriver for S3Options {
             }
             _ => Vec::new(),
         }
+    }
+    fn check_shared(&self, _: &TargetPlan, _: WorkShare) -> Result<()> {
+        Ok(())
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         target::check_open(spec, self.clone())

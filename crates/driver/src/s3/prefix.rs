@@ -49,6 +49,8 @@ pub struct OwnedPrefix {
     /// Objects of an earlier version are there, which name no maker.
     unnamed: bool,
     pub written: WrittenKeys,
+    /// Rank 0 of the run has the prefix.
+    pub joined: bool,
     /// By workload.
     pub tags: Vec<PutTags>,
 }
@@ -79,6 +81,9 @@ impl OwnedPrefix {
         spec: &OpenSpec<'_>,
         names: &[ObjectNaming],
     ) -> Result<(OwnedPrefix, String, Option<String>)> {
+        if spec.joins() {
+            return OwnedPrefix::join(store, spec);
+        }
         let PrefixDecision { text: before, server, mut mark, decision, goes, killed, confirmed } =
             OwnedPrefix::decide(store, spec, names)?;
         if let OwnershipDecision::Reuse(kept) = decision {
@@ -97,6 +102,7 @@ impl OwnedPrefix {
             mark: HeldMark::new(mark, rules::changes(spec.plan).1),
             unnamed,
             written: WrittenKeys::of(spec.plan),
+            joined: false,
             tags: spec.plan.workloads.iter().map(PutTags::of).collect(),
         };
         let text = owned.mark.bytes()?;
@@ -116,6 +122,26 @@ impl OwnedPrefix {
             None => "unknown: the store does not list them".to_owned(),
         });
         Ok((owned, server, unfinished.filter(|what| what != "0 aborted")))
+    }
+
+    /// Beside rank 0, which has made the prefix ready: objects name the run that its owner object names. Errors: `Refused`
+    /// where this is another store.
+    fn join(
+        store: &S3Client,
+        spec: &OpenSpec<'_>,
+    ) -> Result<(OwnedPrefix, String, Option<String>)> {
+        let server = store.list(&mut |_| Ok(false))?;
+        let found = store.read()?.and_then(|text| PrefixMark::parse(&text).ok());
+        let mark = PrefixMark::of_run(found, spec.run_id, &store.location.shown())?;
+        store.maker.get_or_init(|| mark.run_id.clone());
+        let owned = OwnedPrefix {
+            unnamed: !mark.identity.named,
+            mark: HeldMark::new(mark, false),
+            written: WrittenKeys::of(spec.plan),
+            joined: true,
+            tags: spec.plan.workloads.iter().map(PutTags::of).collect(),
+        };
+        Ok((owned, server, None))
     }
 
     /// Looks at the prefix and asks the guard; nothing is changed. Errors: as [`OwnedPrefix::take`].
@@ -172,6 +198,9 @@ impl OwnedPrefix {
 
     /// Takes note of `records`. Errors: `Unavailable` when the owner object cannot be written.
     pub fn note(&self, store: &S3Client, records: u64) -> Result<()> {
+        if self.joined {
+            return Ok(());
+        }
         self.mark.note(store, records)
     }
 
@@ -258,7 +287,7 @@ impl OwnedPrefix {
     /// At the end: deletes what goes, then the mark. Errors: `Unavailable` when something cannot be
     /// removed.
     pub fn leave(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
-        if self.mark.keeps() {
+        if self.joined || self.mark.keeps() {
             return Ok(());
         }
         let shown = store.location.shown();

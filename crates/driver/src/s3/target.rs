@@ -16,6 +16,8 @@ use super::prefix::OwnedPrefix;
 use super::scan::SCAN_MAX;
 use super::session::S3Session;
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
+use crate::kv::rules;
+use crate::ownership::refusal;
 
 /// What all workers share.
 pub struct S3Shared {
@@ -32,6 +34,7 @@ pub struct S3Shared {
 pub struct S3Target {
     shared: Arc<S3Shared>,
     facts: Vec<(String, String)>,
+    lanes: u32,
     closed: bool,
 }
 
@@ -78,6 +81,7 @@ impl S3Target {
                 lost: LostUploads::default(),
             }),
             facts,
+            lanes: rules::lanes(plan),
             closed: false,
         })
     }
@@ -101,6 +105,9 @@ pub fn check_open(spec: &OpenSpec<'_>, options: S3Options) -> Result<()> {
     let names = names.collect::<Result<Vec<_>>>()?;
     check(plan, &options)?;
     let store = S3Client::new(location, options, credentials, spec.stop)?;
+    if spec.joins() {
+        return Ok(());
+    }
     OwnedPrefix::decide(&store, spec, &names).map(drop)
 }
 
@@ -161,6 +168,7 @@ impl Target for S3Target {
         match action {
             // What a store acknowledged is durable as far as it says anything about it.
             AdminAction::Flush => Ok(()),
+            AdminAction::Purge if self.shared.prefix.joined => Err(refusal::not_alone()),
             AdminAction::Purge => {
                 let S3Shared { store, prefix, names, lost, .. } = &*self.shared;
                 lost.abort(store)?;
@@ -190,6 +198,15 @@ impl Target for S3Target {
 impl KeyedTarget for S3Target {
     fn records(&self) -> u64 {
         self.shared.prefix.records()
+    }
+    fn lanes(&self) -> u32 {
+        self.lanes
+    }
+    fn written(&self) -> Option<[u64; 3]> {
+        Some(self.shared.prefix.written.told())
+    }
+    fn also_written(&self, by_another: [u64; 3]) {
+        self.shared.prefix.written.add(by_another);
     }
     fn loaded(&self, records: u64) -> Result<()> {
         let store = &self.shared.store;

@@ -51,7 +51,7 @@ pub trait Observer {
     /// Long work that is not measuring goes on.
     fn progress(&mut self, progress: Progress<'_>);
     /// The load is over, and its target is about to be looked at and closed.
-    fn closing(&mut self) {}
+    fn closing(&mut self, _target: &dyn taillight_driver::Target) {}
     /// Where I/Os were captured: the phases of the load, before the rows of `ios.parquet` come.
     fn loaded(&mut self, _phases: &[PhaseInfo]) {}
     /// Rows on their way into `ios.parquet`, in its order.

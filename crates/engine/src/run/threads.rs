@@ -336,7 +336,7 @@ fn collect<B: Probes>(
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
             witness.after(&*target);
-            observers.iter_mut().for_each(|observer| observer.closing());
+            observers.iter_mut().for_each(|observer| observer.closing(&*target));
             session_facts.extend(target.end_facts());
             pauses = target.pauses();
             let closing = close_target(target, &shared, error.is_some(), stop, observers);

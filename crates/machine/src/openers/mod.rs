@@ -126,6 +126,21 @@ pub fn writer(sys: &Sys, wanted: &impl Wanted) -> Option<String> {
     Some(format!("{name} (process {process})"))
 }
 
+/// Whether another process of the same run has what is wanted open, for reading or writing.
+pub fn peer_has(sys: &Sys, wanted: &impl Wanted) -> bool {
+    let peers = PEERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let Some(here) = numbered_in(sys).filter(|_| !peers.is_empty()) else { return false };
+    let own = std::process::id();
+    let others = peers.iter().filter(|peer| peer.pid != own || peer.numbered_in != here);
+    let mut others = others.map(|peer| (peer, peer.pid.to_string()));
+    others.any(|(peer, process)| {
+        let dir = sys.path(&format!("/proc/{process}/fd"));
+        let open = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut files = open.filter_map(|fd| OpenedFile::of(fd.path()).ok());
+        peer.is(sys, &process, Some(&here)) && files.any(|file| wanted.is(&file))
+    })
+}
+
 fn processes(sys: &Sys) -> Vec<String> {
     let mut all = sys.names("/proc");
     all.retain(|name| name.bytes().all(|b| b.is_ascii_digit()));
@@ -268,6 +283,18 @@ mod tests {
         };
         assert_eq!(shell("<"), None);
         assert!(shell(">>").is_some_and(|found| found.starts_with("sh ")));
+    }
+
+    /// Peers are processes of this program: a copy of the test itself would be one, a shell with the file open is none.
+    #[test]
+    fn what_another_program_has_open_no_peer_has() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("data");
+        let meta = fs::File::create(&path).expect("a file").metadata().expect("metadata");
+        let wanted = ByInode(meta.dev(), meta.ino());
+        let own = fs::File::open(&path).expect("opened");
+        assert!(!peer_has(&Sys::default(), &wanted), "this process");
+        drop(own);
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod transactions;
 mod wire;
 
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{TargetPlan, WorkShare};
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
 use taillight_core::{OpKind, Result};
@@ -55,6 +55,13 @@ impl Driver for PostgresDriver {
     }
     fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
         Ok(Box::new(PostgresOptions::parse(self.name(), &target.options)?))
+    }
+    /// The same database: each rank has a table of its number.
+    fn rank_path(&self, path: &str, _: u32) -> Result<String> {
+        Ok(path.to_owned())
+    }
+    fn rank_options(&self, options: &mut toml::Table, rank: u32) {
+        crate::options::numbered(options, "table", &PostgresOptions::default().table, rank);
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, _: &std::path::Path) -> TestSetup {
@@ -101,6 +108,9 @@ impl BoundDriver for PostgresOptions {
             facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
             ..Capabilities::default()
         }
+    }
+    fn check_shared(&self, _: &TargetPlan, _: WorkShare) -> Result<()> {
+        Ok(())
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         target::check(self, spec)

@@ -62,12 +62,18 @@ pub struct PostgresTarget {
     begun: AtomicBool,
     /// Each operation is one statement.
     single: bool,
+    lanes: u32,
+    /// Other ranks have the table, too: the server counts what all do.
+    shared: bool,
+    /// Rank 0 of the run has it.
+    joined: bool,
     closed: bool,
 }
 
 /// What [`PostgresTarget::open`] would refuse; nothing is changed. Errors: as there.
 pub fn check(options: &PostgresOptions, spec: &OpenSpec<'_>) -> Result<()> {
-    Reached::to(options, spec)?.decide(spec).map(drop)
+    let mut at = Reached::to(options, spec)?;
+    if spec.joins() { Ok(()) } else { at.decide(spec).map(drop) }
 }
 
 /// A server that answers, before the guard is asked.
@@ -97,7 +103,7 @@ impl Reached {
             ));
         }
         let server = PgServer::new(address, &options)?;
-        let admin = AdminLine::open(server, &options.table, spec.stop)?;
+        let admin = AdminLine::open(server, &options.table, (spec.stop, spec.joins()))?;
         let named = admin.named();
         let same = |name: &str| name == named.confirm;
         let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
@@ -148,6 +154,12 @@ impl Reached {
         Ok((decision, found.oid))
     }
 
+    /// The mark that rank 0 of the run has made or taken over. Errors: `Refused` where this is another table.
+    fn join(&mut self, spec: &OpenSpec<'_>) -> Result<TableMark> {
+        let shown = self.admin.named().shown;
+        TableMark::of_run(self.admin.found()?.mark, spec.run_id, &shown)
+    }
+
     /// Bytes free where the server keeps its data; none where that is not on this machine, or not shown.
     fn free(&mut self) -> Result<Option<u64>> {
         let local = self.admin.server.address.server.is_here();
@@ -167,8 +179,20 @@ impl PostgresTarget {
         progress: &mut OnProgress<'_>,
     ) -> Result<PostgresTarget> {
         let mut at = Reached::to(options, spec)?;
-        let (decision, there) = at.decide(spec)?;
+        let joined = spec.joins();
+        let (decision, there) = match joined {
+            true => (OwnershipDecision::Reuse(at.join(spec)?), None),
+            false => at.decide(spec)?,
+        };
+        let takes_over =
+            spec.shares() && !joined && matches!(decision, OwnershipDecision::Reuse(_));
         let Reached { options, layouts, transactions, mut admin, mut new, .. } = at;
+        if spec.shares() && transactions.is_some() {
+            return Err(Error::usage(
+                "ranks do not share the tables of transactions: none knows what the others committed",
+            )
+            .hint("leave run.share out: each rank has tables of its own then"));
+        }
         let (table, counters) = (admin.qualified(), ConnectionCounters::default());
         let mut facts = vec![
             ("target.kind".to_owned(), "server".to_owned()),
@@ -189,7 +213,7 @@ impl PostgresTarget {
             trial::workers(spec.plan)?;
             spare = connect_all(&admin.server, spec, &options, &counters)?;
         }
-        let mark = match decision {
+        let mut mark = match decision {
             OwnershipDecision::Reuse(kept) => kept,
             other => {
                 let goes = there.filter(|_| other == OwnershipDecision::Wipe);
@@ -206,6 +230,9 @@ impl PostgresTarget {
             }
         };
         admin.hold(&mark);
+        if takes_over {
+            spec.run_id.clone_into(&mut mark.last_run);
+        }
         let mark = HeldMark::new(mark, rules::changes(spec.plan).1);
         statistics.sample(&mut admin, &mut |_, _| ());
         let target = PostgresTarget {
@@ -229,8 +256,14 @@ impl PostgresTarget {
             server,
             begun: AtomicBool::new(false),
             single: spec.plan.workloads.iter().all(|w| w.batch <= 1),
-            closed: false,
+            lanes: rules::lanes(spec.plan),
+            shared: spec.shares(),
+            joined,
+            closed: joined,
         };
+        if takes_over {
+            target.mark.note(&target.admin, target.mark.records())?;
+        }
         target.fill(progress)?;
         Ok(target)
     }
@@ -485,6 +518,7 @@ impl Target for PostgresTarget {
             AdminAction::DropCaches => Err(Error::unavailable(
                 "a server does not drop its buffers: restart it for a cold start",
             )),
+            AdminAction::Purge if self.joined => Err(refusal::not_alone()),
             AdminAction::Purge if self.transactions.is_some() => {
                 drop(admin);
                 self.mark.note(&self.admin, 0)?;
@@ -532,6 +566,9 @@ impl Target for PostgresTarget {
         self.statistics.sample(&mut admin::lock(&self.admin), out);
     }
     fn witness(&self) -> Vec<WitnessCount> {
+        if self.shared {
+            return Vec::new();
+        }
         let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // Before the load the workers are there, and have done nothing.
         let gone = if self.begun.swap(true, Ordering::Relaxed) { &backends[..] } else { &[] };
@@ -560,9 +597,15 @@ impl KeyedTarget for PostgresTarget {
     fn records(&self) -> u64 {
         self.mark.records()
     }
+    fn lanes(&self) -> u32 {
+        self.lanes
+    }
     /// Vacuums the table, unless there are no records. The note commits with synchronous_commit = on, so that all
     /// commits before it are on the disk too.
     fn loaded(&self, records: u64) -> Result<()> {
+        if self.joined {
+            return Ok(());
+        }
         let mut admin = admin::lock(&self.admin);
         if admin.stop().stopped() {
             admin.settle()?;

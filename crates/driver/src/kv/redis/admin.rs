@@ -76,12 +76,15 @@ pub struct AdminConnection {
     stop: StopFlag,
     /// No look at statistics before.
     rests: Option<Stamp>,
+    /// Another rank of the run holds the prefix.
+    joins: bool,
 }
 
 impl AdminConnection {
     /// Connects and locks the prefix: keeps other runs off it as long as the connection lives. The
     /// connection gets a name that says which prefix it holds, and is refused when another one has
     /// the same name. The server forgets it with the connection, so that a killed run locks nothing.
+    /// One that `joins` locks nothing: rank 0 of its run does.
     /// Errors: `Refused` when another run holds the prefix; of two that begin at the same moment
     /// both may be. `Unavailable` when the server cannot be used, or does not let its clients be
     /// listed.
@@ -90,7 +93,7 @@ impl AdminConnection {
         password: Option<String>,
         prefix: &str,
         timeout: Duration,
-        stop: &StopFlag,
+        (stop, joins): (&StopFlag, bool),
     ) -> Result<AdminConnection> {
         let mut admin = AdminConnection {
             wire: None,
@@ -100,6 +103,7 @@ impl AdminConnection {
             timeout,
             stop: stop.clone(),
             rests: None,
+            joins,
         };
         admin.wire = Some(admin.connect(timeout, CLOSING)?);
         Ok(admin)
@@ -108,7 +112,9 @@ impl AdminConnection {
     /// A connection that holds the lock; `patience` is for one with the same name to go.
     fn connect(&self, timeout: Duration, patience: Duration) -> Result<RespSocket> {
         let mut wire = greet(&self.address, self.password.as_deref(), timeout, &self.stop)?;
-        self.lock(&mut wire, timeout, patience)?;
+        if !self.joins {
+            self.lock(&mut wire, timeout, patience)?;
+        }
         Ok(wire)
     }
 

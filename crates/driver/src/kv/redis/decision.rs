@@ -15,8 +15,9 @@ pub struct KeyDecision {
     /// There is a mark.
     marked: bool,
     /// This run writes records of a form that the list in the mark of kept records lacks: `claim` adds the form. False
-    /// for more records of a listed form, and where the mark has no list.
-    extends: bool,
+    /// for more records of a listed form, and where the mark has no list. Also where ranks share them: the mark names
+    /// the run of all.
+    pub extends: bool,
     pub decision: OwnershipDecision<KeyIdentity>,
     /// Keys that go: those that were seen, and none that appear later.
     pub goes: Vec<Vec<u8>>,

@@ -19,7 +19,7 @@ pub mod testing;
 mod wire;
 
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{TargetPlan, WorkShare};
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
 use taillight_core::{Error, OpKind, Result};
@@ -113,6 +113,9 @@ impl BoundDriver for RedisOptions {
             facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
             ..Capabilities::default()
         }
+    }
+    fn check_shared(&self, _: &TargetPlan, _: WorkShare) -> Result<()> {
+        Ok(())
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         target::check(self, spec)

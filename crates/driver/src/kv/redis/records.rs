@@ -431,7 +431,7 @@ mod tests {
         };
         let address = DatabaseAddress::parse(Some(&server.address())).unwrap();
         let (time, stop) = (std::time::Duration::from_secs(5), StopFlag::default());
-        let mut admin = AdminConnection::open(address, None, "p", time, &stop).unwrap();
+        let mut admin = AdminConnection::open(address, None, "p", time, (&stop, false)).unwrap();
         let names = [&b"p:a"[..], b"p:b", b"p:c"].map(<[u8]>::to_vec);
         let ours = "x".repeat(15);
         ["p:a", "p:b", "p:c"].iter().for_each(|name| drop(server.cli(&["SET", name, &ours])));

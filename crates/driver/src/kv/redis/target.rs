@@ -18,7 +18,7 @@ use super::wire::{Reply, RespSocket};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
 use crate::kv::written::{ForeignRecords, WrittenKeys};
-use crate::ownership::{HeldMark, MarkStore, OwnershipDecision};
+use crate::ownership::{HeldMark, MarkStore, OwnershipDecision, refusal};
 use crate::space;
 use crate::trial;
 
@@ -50,12 +50,16 @@ pub struct RedisTarget {
     sockets: Mutex<Vec<RespSocket>>,
     /// Whether the plan scans; none where an operation is not one command, so that nobody counts the same.
     scans: Option<bool>,
+    lanes: u32,
+    /// Rank 0 of the run has the prefix.
+    joined: bool,
     closed: bool,
 }
 
 /// What [`RedisTarget::open`] would refuse; nothing is changed. Errors: as there.
 pub fn check(options: &RedisOptions, spec: &OpenSpec<'_>) -> Result<()> {
-    Connected::to(options, spec)?.decide(spec.plan).map(drop)
+    let at = Connected::to(options, spec)?;
+    if spec.joins() { Ok(()) } else { at.decide(spec.plan).map(drop) }
 }
 
 /// A server that answers, before the guard is asked.
@@ -89,7 +93,7 @@ impl Connected {
             password.clone(),
             &options.prefix,
             timeout,
-            spec.stop,
+            (spec.stop, spec.joins()),
         )?;
         let admin = Mutex::new(admin);
         let index = if options.index { INDEXED } else { "" };
@@ -127,7 +131,14 @@ impl RedisTarget {
     /// `Refused` or `Unavailable`.
     pub fn open(options: &RedisOptions, spec: &OpenSpec<'_>) -> Result<RedisTarget> {
         let at = Connected::to(options, spec)?;
-        let decided = at.decide(spec.plan)?;
+        if spec.joins() {
+            return RedisTarget::join(at, spec);
+        }
+        let mut decided = at.decide(spec.plan)?;
+        if let (true, OwnershipDecision::Reuse(kept)) = (spec.shares(), &mut decided.decision) {
+            spec.run_id.clone_into(&mut kept.last_run);
+            decided.extends = true;
+        }
         let Connected { address, options, password, layouts, written, admin, new, .. } = at;
         let reused = matches!(decided.decision, OwnershipDecision::Reuse(_));
         let forms = new.identity.written.clone();
@@ -153,8 +164,34 @@ impl RedisTarget {
             mark,
             facts,
             sockets: Mutex::new(sockets),
-            scans: one_command_each(spec.plan),
+            scans: counted(spec.plan),
+            lanes: rules::lanes(spec.plan),
+            joined: false,
             closed: false,
+        })
+    }
+
+    /// Beside rank 0, which has made the prefix ready. Errors: `Refused` where this is another server.
+    fn join(at: Connected, spec: &OpenSpec<'_>) -> Result<RedisTarget> {
+        let Connected { address, options, password, layouts, written, admin, new, .. } = at;
+        let mark = KeyMark::of_run(admin::mark(&admin)?, spec.run_id, &address.shown())?;
+        let facts = facts(&mut admin::lock(&admin), &address)?;
+        Ok(RedisTarget {
+            address,
+            options,
+            password,
+            layouts,
+            written,
+            forms: new.identity.written,
+            reused: false,
+            admin,
+            mark: HeldMark::new(mark, false),
+            facts,
+            sockets: Mutex::default(),
+            scans: None,
+            lanes: rules::lanes(spec.plan),
+            joined: true,
+            closed: true,
         })
     }
 
@@ -267,6 +304,11 @@ fn check_connections(plan: &Plan, options: &RedisOptions) -> Result<()> {
     }
 }
 
+/// [`one_command_each`] where the server counts the commands of this process only: not beside other ranks.
+fn counted(plan: &Plan) -> Option<bool> {
+    one_command_each(plan).filter(|_| plan.ranks.is_none())
+}
+
 /// Whether the plan scans, where each operation is one command: several records with fields are asked for one by one.
 fn one_command_each(plan: &Plan) -> Option<bool> {
     let fields = |w: &WorkloadPlan| w.value.as_ref().is_some_and(|value| value.fields > 1);
@@ -372,6 +414,7 @@ impl Target for RedisTarget {
             AdminAction::Compact | AdminAction::DropCaches => Err(Error::unavailable(
                 "a server in memory has nothing to compact and no caches to drop",
             )),
+            AdminAction::Purge if self.joined => Err(refusal::not_alone()),
             AdminAction::Purge => {
                 let foreign = self.purge()?;
                 self.mark.note(&self.admin, 0)?;
@@ -407,7 +450,19 @@ impl KeyedTarget for RedisTarget {
     fn records(&self) -> u64 {
         self.mark.records()
     }
+    fn lanes(&self) -> u32 {
+        self.lanes
+    }
+    fn written(&self) -> Option<[u64; 3]> {
+        Some(self.written.told())
+    }
+    fn also_written(&self, by_another: [u64; 3]) {
+        self.written.add(by_another);
+    }
     fn loaded(&self, records: u64) -> Result<()> {
+        if self.joined {
+            return Ok(());
+        }
         let mut admin = self.admin();
         if admin.stop().stopped() {
             admin.settle()?;

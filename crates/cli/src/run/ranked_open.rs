@@ -1,0 +1,191 @@
+//! A target that every rank keeps open from run to run, for series whose points build on what those before them stored.
+//! Rank 0 holds one that stands for all: what the series does with it between runs, every rank does with its own.
+//! What a run does with it is each rank's own affair.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use taillight_core::plan::Plan;
+use taillight_core::witness::WitnessCount;
+use taillight_core::{Error, Result};
+use taillight_driver::{
+    AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, TargetPause, VirtualTime,
+};
+use taillight_scale::Patience;
+use taillight_suite::shared_target::SharedTarget;
+
+use super::ranked::{RankSeat, order_of};
+use super::targets::TargetsRequest;
+use super::{Signals, confirmation, directory};
+use crate::ranks::{self, RankOrder, RunOrder};
+
+/// How long a purge or a compaction may take.
+const ACTION: Duration = Duration::from_secs(24 * 3600);
+
+/// Rank 0's own target, in place of those of all.
+struct AllTargets {
+    own: Box<dyn Target>,
+}
+
+/// A run goes on, which does with the target what every rank does in a run.
+static IN_RUN: AtomicBool = AtomicBool::new(false);
+
+/// Until it is dropped, a run goes on.
+pub struct InRun;
+
+impl InRun {
+    pub fn begin() -> InRun {
+        IN_RUN.store(true, Ordering::Relaxed);
+        InRun
+    }
+}
+
+impl Drop for InRun {
+    fn drop(&mut self) {
+        IN_RUN.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Opens the target of a plan at all ranks; called at rank 0. Errors: as a run that is refused, at any of them.
+pub fn open(plan: &Plan, destroy: &[String], signals: &Signals) -> Result<Box<dyn Target>> {
+    let destroy = confirmation::listed(destroy)?;
+    let order = order_of(plan, destroy, PathBuf::new(), directory::fresh_id())?;
+    ranks::tell(&RankOrder::Open(Box::new(order.clone())));
+    let own = of_order(&order, 0, signals)?;
+    Ok(Box::new(AllTargets { own }))
+}
+
+/// What the other ranks keep open.
+#[derive(Default)]
+pub struct KeptTarget {
+    target: Option<SharedTarget>,
+    /// What all share is rank 0's to purge.
+    shared: bool,
+}
+
+impl KeptTarget {
+    /// Follows the order to open. Errors are rank 0's to show.
+    pub fn open(&mut self, order: &RunOrder, signals: &Signals) {
+        let rank = ranks::with(|all| all.ranks.rank()).unwrap_or_default();
+        let opened = of_order(order, rank, signals);
+        let share = super::job::plan_of_text(&order.plan).map(|plan| plan.run.share);
+        self.shared = share.is_ok_and(|share| !share.is_own());
+        self.target = opened.ok().map(SharedTarget::new);
+    }
+
+    /// The target for a run whose first workload is number `first`.
+    pub fn view(&self, first: u16) -> Option<Box<dyn Target>> {
+        self.target.as_ref().map(|target| target.view(first))
+    }
+
+    pub fn admin(&self, action: Option<AdminAction>) {
+        let done = match (&self.target, action) {
+            (_, Some(AdminAction::Purge)) if self.shared => Ok(()),
+            (Some(target), Some(action)) => target.target().admin(action),
+            _ => Err(Error::internal("no target is open, or no such action")),
+        };
+        let _ = together("an action on the target", done);
+    }
+
+    pub fn close(&mut self) {
+        let closed = self.target.take().map_or(Ok(()), SharedTarget::close);
+        let _ = together("closing the target", closed);
+    }
+}
+
+/// What all do, or none has done.
+fn together(step: &str, done: Result<()>) -> Result<()> {
+    let said = ranks::with(|all| all.ranks.agree(step, done, Patience::of(ACTION)).map(drop));
+    said.unwrap_or(Ok(()))
+}
+
+/// This rank's target of an order.
+fn of_order(order: &RunOrder, rank: u32, signals: &Signals) -> Result<Box<dyn Target>> {
+    let seat = RankSeat::new(order.clone(), rank);
+    let opened = seat.plan().and_then(|plan| {
+        let destroy = confirmation::of_rank(order, rank, &plan)?;
+        let run_id = directory::fresh_id();
+        let stop = signals.stop();
+        let targets = TargetsRequest { plan: &plan, run_id: &run_id, destroy: &destroy, stop };
+        let target = seat.open(targets, &mut |_| !stop.stopped())?;
+        match target.keyed().map_or(0, |keyed| keyed.records()) {
+            records if records > 0 && rank > 0 && plan.run.share.is_own() => {
+                drop(target.close());
+                Err(Error::refused("the store holds records of a former run")
+                    .with("path", plan.target.path.as_deref().unwrap_or_default())
+                    .with("records", records)
+                    .hint("a suite loads its own: delete them, or name another --path"))
+            }
+            _ => Ok(target),
+        }
+    });
+    match opened {
+        Ok(target) => match seat.prepared(Ok(0)) {
+            Ok(_) => Ok(target),
+            Err(e) => {
+                // The reason matters more than how closing went.
+                drop(target.close());
+                Err(e)
+            }
+        },
+        Err(e) => Err(seat.fail(e)),
+    }
+}
+
+impl Target for AllTargets {
+    fn geometry(&self) -> Geometry {
+        self.own.geometry()
+    }
+    fn geometry_of(&self, workload: usize) -> Geometry {
+        self.own.geometry_of(workload)
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        self.own.session(spec)
+    }
+    fn admin(&self, action: AdminAction) -> Result<()> {
+        if IN_RUN.load(Ordering::Relaxed) {
+            return self.own.admin(action);
+        }
+        let nth = AdminAction::ALL.iter().position(|known| *known == action).unwrap_or(usize::MAX);
+        ranks::tell(&RankOrder::Admin(nth));
+        together("an action on the target", self.own.admin(action))
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        self.own.facts()
+    }
+    fn notes(&self) -> Vec<String> {
+        self.own.notes()
+    }
+    fn session_facts(&self) -> Vec<(String, String)> {
+        self.own.session_facts()
+    }
+    fn end_facts(&self) -> Vec<(String, String)> {
+        self.own.end_facts()
+    }
+    fn pauses(&self) -> Option<Vec<TargetPause>> {
+        self.own.pauses()
+    }
+    fn auxiliary_dirs(&self) -> Vec<PathBuf> {
+        self.own.auxiliary_dirs()
+    }
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
+        self.own.keyed()
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        self.own.sample(out);
+    }
+    fn witness(&self) -> Vec<WitnessCount> {
+        self.own.witness()
+    }
+    fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
+        self.own.virtual_time()
+    }
+    /// What all share rank 0 closes last: it sees to what is kept or deleted.
+    fn close(self: Box<Self>) -> Result<()> {
+        ranks::tell(&RankOrder::Close);
+        let others = together("closing the target", Ok(()));
+        self.own.close().and(others)
+    }
+}

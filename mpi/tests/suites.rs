@@ -61,14 +61,16 @@ fn io500_over_two_hosts_is_one_data_set() -> Result<(), Failed> {
     std::fs::write(tmp.path().join("some.toml"), some_phases()?)?;
     let words = ["suite", "some.toml", "--path", "IO", "--scale", "quick", "--runtime", "300ms"];
     let words = [&words[..], &["--output", "RUN"]].concat();
-    // It is ended half-way, in a phase that makes no files, and goes on with what is there.
+    // It is ended half-way, while files are made, which are taken back when it goes on.
     let log = std::fs::File::create(tmp.path().join("log"))?;
     let mut first =
         hosts(tmp.path(), &HOSTS, &words).stdout(log.try_clone()?).stderr(log).spawn()?;
     let begin = Instant::now();
-    while !run("ior-hard-read").is_dir() && begin.elapsed().as_secs() < 50 {
+    while !run("mdtest-hard-write").is_dir() && begin.elapsed().as_secs() < 50 {
         std::thread::sleep(Duration::from_millis(20));
     }
+    // Between the making of the directory and the end of the phase, in which there are files.
+    std::thread::sleep(Duration::from_millis(700));
     Command::new("kill").args(["-INT", &first.id().to_string()]).status()?;
     first.wait()?;
     let text = std::fs::read_to_string(tmp.path().join("log"))?;

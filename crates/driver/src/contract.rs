@@ -117,9 +117,10 @@ pub trait BoundDriver {
             .hint("leave run.share out: each rank then has a target of its own"))
     }
     /// Takes back what a run made that was ended before its time and is to be done again: `run_ids` are the names under
-    /// which it marks what it makes. How many files went. Errors: `Refused` for what is not its own, `Unavailable`.
-    fn take_back(&self, _plan: &Plan, _run_ids: &[String]) -> Result<u64> {
-        Ok(0)
+    /// which it marks what it makes. What another run began stays. Errors: `Refused` where that is in use, or something
+    /// else is in it.
+    fn take_back(&self, _plan: &Plan, _run_ids: &[String]) -> Result<()> {
+        Ok(())
     }
     /// Passes the guard, opens, lays out data where the plan reads it. Not measured. Errors:
     /// `Refused` by the guard, `Unavailable` when it cannot be opened here.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use taillight_core::capability::AdminAction;
 use taillight_core::exit::Exit;
+use taillight_core::plan::Plan;
 use taillight_core::{Error, Result, StopFlag};
 use taillight_scale::{Group, LostRank, Patience, Ranks, WaitWatch};
 use taillight_suite::exit::from_code;
@@ -66,7 +67,7 @@ pub enum RankOrder {
 /// A run for all ranks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunOrder {
-    /// The whole plan as a job file.
+    /// The whole plan: as a job file, or where it is none by itself as JSON.
     pub plan: String,
     /// The directory of the whole run.
     pub directory: PathBuf,
@@ -84,6 +85,17 @@ pub struct RunOrder {
     pub leader_of: Vec<Option<u32>>,
     /// On the target that is open: the number of the first workload among those that it was opened with.
     pub kept: Option<u16>,
+}
+
+impl RunOrder {
+    /// The whole plan. Errors: `Usage` where it is none here.
+    pub fn whole(&self) -> Result<Plan> {
+        match self.plan.starts_with('{') {
+            true => serde_json::from_str(&self.plan)
+                .map_err(|e| Error::internal("the plan of an order cannot be read").source(e)),
+            false => run::plan_of_text(&self.plan),
+        }
+    }
 }
 
 /// Does something with the ranks, under a lock: a call inside `what` would wait for ever. None where this process is

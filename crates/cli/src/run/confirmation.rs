@@ -77,10 +77,12 @@ pub fn with_words(e: Error, order: &RunOrder, rank: u32, plan: &Plan) -> Error {
         return e;
     }
     let host = order.peers.get(rank as usize).map_or("", |peer| peer.host.as_str());
-    let words = targets_of(plan)
-        .iter()
-        .map(|t| format!("--destroy '{}'", word(host, t)))
-        .collect::<Vec<_>>();
+    let words: Vec<String> = targets_of(plan).iter().map(|t| word(host, t)).collect();
+    if words.iter().all(|word| order.destroy.contains(word)) {
+        // Confirmed it was, and refused for another reason.
+        return e;
+    }
+    let words: Vec<String> = words.iter().map(|word| format!("--destroy '{word}'")).collect();
     e.hint(format!("what it is there must be confirmed as such: {}", words.join(" ")))
 }
 

@@ -58,6 +58,7 @@ use ranked::RankSeat;
 use targets::TargetsRequest;
 
 pub use host::{RunHost, run_method};
+pub use job::plan_of_text;
 pub use job::{ceiling_parts, command_line, driver_of, plan_of, read, resolve};
 pub use live::Live;
 pub use ranked::follow;

@@ -30,7 +30,7 @@ use super::directory::NewRun;
 use super::ranked_open::KeptTarget;
 use super::targets::TargetsRequest;
 use super::{
-    LiveViews, RunRequest, Signals, confirmation, directory, job, ranked_end, run_on_target,
+    LiveViews, RunRequest, Signals, confirmation, directory, ranked_end, run_on_target,
 };
 use crate::output;
 use crate::ranks::{self, RankOrder, RunOrder};
@@ -204,6 +204,14 @@ fn check_shared_keys(plan: &Plan) -> Result<()> {
             .with("run.share", plan.run.share.name())
             .hint("use run.share = \"strided\": each worker then has numbers in turn; or update instead of put"));
     }
+    let reads = |w: &WorkloadPlan| w.keys.is_some() && w.mix.iter().any(|m| finds(m.op));
+    if let Some(w) = first(&deletes).filter(|_| turns && plan.workloads.iter().any(reads)) {
+        return Err(Error::usage(
+            "no rank knows which keys another one deletes, and would look for them",
+        )
+        .with("workload", &w.name)
+        .hint("leave deletes out, or run.share: each rank then has keys of its own"));
+    }
     let turned = plan.workloads.iter().filter(|w| does(w, &adds) || does(w, &deletes));
     let workers = plan.workloads.first().map(|w| w.workers);
     if let Some(w) = turned.clone().find(|w| Some(w.workers) != workers) {
@@ -212,6 +220,11 @@ fn check_shared_keys(plan: &Plan) -> Result<()> {
             .hint("give all workloads the same workers, or leave run.share out"));
     }
     Ok(())
+}
+
+/// Whether an operation finds a record that is there.
+fn finds(op: OpKind) -> bool {
+    matches!(op, OpKind::Get | OpKind::Update | OpKind::Rmw | OpKind::Scan | OpKind::Stat)
 }
 
 /// The first rank of each clock but that of rank 0, and for each rank the one with its clock.
@@ -342,7 +355,7 @@ impl RankSeat {
 
     /// A rank's plan with the keys of all, as what all share is opened with and loaded.
     pub fn opened_as(&self, plan: &Plan) -> Result<Plan> {
-        let (mut plan, whole) = (plan.clone(), job::plan_of_text(&self.order.plan)?);
+        let (mut plan, whole) = (plan.clone(), self.order.whole()?);
         for (own, of_all) in plan.workloads.iter_mut().zip(whole.workloads) {
             own.keys = of_all.keys;
         }
@@ -366,7 +379,7 @@ impl RankSeat {
 
     /// The plan of this rank, in its own directory.
     pub fn plan(&self) -> Result<Plan> {
-        let whole = job::plan_of_text(&self.order.plan)?;
+        let whole = self.order.whole()?;
         let place = RankPlace { rank: self.rank, of: self.size(), shift: self.order.shift };
         let mut plan = of_rank(&whole, place)?;
         let directory = self.order.directory.join(rank_name(self.rank));
@@ -495,7 +508,7 @@ impl RankSeat {
 
     /// The load of this rank is over. Rank 0 closes what all share last: it sees to what is kept or deleted.
     pub fn closing(&self, target: &dyn Target) {
-        let Ok(plan) = job::plan_of_text(&self.order.plan) else { return };
+        let Ok(plan) = self.order.whole() else { return };
         if plan.run.share.is_own() {
             return;
         }
@@ -602,7 +615,7 @@ impl RankSeat {
         let start = self.start.get().map(|at_ns| StartStamp { at_ns, spread_ns: spread });
         let hosts =
             hellos.iter().map(|h| (h.peer.host.clone(), h.facts.clone())).collect::<Vec<_>>();
-        let plan = job::plan_of_text(&self.order.plan)?;
+        let plan = self.order.whole()?;
         let mut notes = ranks::oversubscribed(&hellos);
         let names: Vec<&str> = hosts.iter().map(|(host, _)| host.as_str()).collect();
         if self.order.shift == 0 && reads_back(&plan, &names) {

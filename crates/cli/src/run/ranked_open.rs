@@ -51,7 +51,12 @@ impl Drop for InRun {
 /// Opens the target of a plan at all ranks; called at rank 0. Errors: as a run that is refused, at any of them.
 pub fn open(plan: &Plan, destroy: &[String], signals: &Signals) -> Result<Box<dyn Target>> {
     let destroy = confirmation::listed(destroy)?;
-    let order = order_of(plan, destroy, PathBuf::new(), directory::fresh_id())?;
+    // The workloads of all its points together are no job of their own.
+    let order = RunOrder {
+        plan: serde_json::to_string(plan)
+            .map_err(|e| Error::internal("a plan is not JSON").source(e))?,
+        ..order_of(plan, destroy, PathBuf::new(), directory::fresh_id())?
+    };
     ranks::tell(&RankOrder::Open(Box::new(order.clone())));
     let own = of_order(&order, 0, signals)?;
     Ok(Box::new(AllTargets { own }))
@@ -70,7 +75,7 @@ impl KeptTarget {
     pub fn open(&mut self, order: &RunOrder, signals: &Signals) {
         let rank = ranks::with(|all| all.ranks.rank()).unwrap_or_default();
         let opened = of_order(order, rank, signals);
-        let share = super::job::plan_of_text(&order.plan).map(|plan| plan.run.share);
+        let share = order.whole().map(|plan| plan.run.share);
         self.shared = share.is_ok_and(|share| !share.is_own());
         self.target = opened.ok().map(SharedTarget::new);
     }

@@ -12,10 +12,12 @@ mod target;
 mod tree;
 mod uring;
 
+use std::path::Path;
+
 use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
 use taillight_core::plan::{Plan, TargetPlan, WorkShare, WorkloadPlan};
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, OpKind, Result};
+use taillight_core::{Error, ErrorKind, OpKind, Result};
 
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
@@ -113,8 +115,13 @@ impl BoundDriver for MetadataOptions {
                 .hint("use run.share = \"strided\", or leave it out: each rank then has a directory of its own")),
         }
     }
-    fn take_back(&self, plan: &Plan, run_ids: &[String]) -> Result<u64> {
-        tree::take_back(plan.target.path.as_deref(), run_ids)
+    fn take_back(&self, plan: &Plan, run_ids: &[String]) -> Result<()> {
+        let path = plan.target.path.as_deref().map(Path::new).filter(|path| path.is_dir());
+        match path.map_or(Ok(()), |path| tree::remove_kept(path, run_ids)) {
+            // Another run had begun the directory: it is for the next one to look at.
+            Err(e) if e.kind() == ErrorKind::Unavailable => Ok(()),
+            taken => taken,
+        }
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         tree::check(spec, self)

@@ -204,33 +204,6 @@ fn not_over(plan: &Plan, path: &Path, there: u64) -> Result<()> {
         )))
 }
 
-/// Takes back what a run made that was ended and is to be done again: all of the directory, where the mark says that one
-/// of `run_ids` made it. How many files went; none where another run had begun it. Errors: `Refused` for what is not
-/// Taillight's or is in use, `Unavailable`.
-pub fn take_back(path: Option<&str>, run_ids: &[String]) -> Result<u64> {
-    let there = path.map(Path::new).filter(|path| path.is_dir());
-    let Some(path) = there else { return Ok(0) };
-    let (path, _) = find(&path.to_string_lossy())?;
-    let dir = OwnedDirectory::open(&path, &StopFlag::default())?;
-    let here = dir.identity()?;
-    let is = |mark: &DatabaseMark| {
-        mark.identity.driver == NAME
-            && mark.identity.node.is(&here, dir.filesystem())
-            && run_ids.contains(&mark.run_id)
-    };
-    let Some(mark) = dir.database()?.filter(is) else { return Ok(0) };
-    let layout = layout_of(&mark)?;
-    let contents = survey(&dir, Some(&layout))?;
-    let leaves = open_leaves(&dir, &layout)?;
-    alone(&leaves, &path)?;
-    still_own(&dir, &mark)?;
-    remove_all(&dir, &layout)?;
-    drop(leaves);
-    survey(&dir, Some(&layout))?;
-    dir.remove()?;
-    Ok(contents.files.len() as u64)
-}
-
 /// Whether the files that are missing fit: bytes and inodes. Errors: `Unavailable`.
 fn room(plan: &Plan, dir: &Path, have: u64) -> Result<()> {
     space::fits(plan, have, free_space(dir)?, |w| w.block_size.mean())?;

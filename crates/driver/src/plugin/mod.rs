@@ -18,7 +18,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{TargetPlan, WorkShare};
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::{SampleDisplay, SamplePanel, SampleUnit};
 use taillight_core::{Error, Result};
@@ -232,6 +232,18 @@ pub(crate) fn inside(mut stated: SampleDisplay) -> SampleDisplay {
 const INSIDE: &str = "store_inside_ns_total";
 
 impl BoundDriver for PluginSettings {
+    /// Ranks find by its mark that a store is one, so that it must be able to have one.
+    fn check_shared(&self, target: &TargetPlan, _: WorkShare) -> Result<()> {
+        let said = &self.plugin.description;
+        match said.keyed() && said.stores_data {
+            true => Ok(()),
+            false => {
+                Err(Error::usage("ranks cannot see whether they share a plug-in without records")
+                    .with("driver", &target.driver)
+                    .hint("leave run.share out: each rank then has a target of its own"))
+            }
+        }
+    }
     fn options(&self) -> Result<toml::Table> {
         let mut all = self.host.clone();
         all.extend(self.own.clone());

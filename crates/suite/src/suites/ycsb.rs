@@ -252,7 +252,14 @@ fn point(
     set.extend(seed.map(|seed| own(format!("run.seed={seed}"))));
     set.extend(request.assignments());
     let job = JobSource::made(format!("workload {id} of suite {}", suite.name), job.toml);
-    let plan = planner(&job, &set)?;
+    let mut plan = planner(&job, &set)?;
+    // What ranks do is counted over all of them, and each that has a store of its own needs all records.
+    let several = role == PointRole::Precondition && request.ranks > 1 && plan.run.share.is_own();
+    if let Some(records) = plan.run.operations.filter(|_| several) {
+        let all = records.saturating_mul(u64::from(request.ranks));
+        set.push(own(format!("run.operations={all}")));
+        plan = planner(&job, &set)?;
+    }
     if plan.workloads.len() != 1 {
         return Err(Error::usage("a workload of a suite cannot be added to")
             .hint("--set workload.0.FIELD=VALUE changes its fields"));

@@ -1,0 +1,179 @@
+//! Servers that ranks share: keys split or the same for all, one mark that all compare, and nothing left behind; and series
+//! whose target every rank keeps open.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Failed, has_mpirun, has_namespaces, mpirun, ranks, said};
+use taillight_rundir::ios::{ColumnSet, read_ios};
+
+/// A server on a port of loopback, ended on drop.
+struct Redis {
+    port: u16,
+    server: Child,
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl Redis {
+    /// None where there is no server to start, which is said.
+    fn start(test: &str, dir: &Path) -> Result<Option<Redis>, Failed> {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut command = Command::new("redis-server");
+        command.args(["--save", "", "--bind", "127.0.0.1", "--port", &port.to_string()]);
+        command.arg("--unixsocket").arg(dir.join(format!("{port}.sock")));
+        let Ok(server) = command.current_dir(dir).stdout(Stdio::null()).spawn() else {
+            eprintln!("skipped: {test}: no redis-server (apt-get install redis-server)");
+            return Ok(None);
+        };
+        let redis = Redis { port, server };
+        let begin = Instant::now();
+        while redis.cli(&["PING"])? != "PONG" {
+            if begin.elapsed() > Duration::from_secs(20) {
+                return Err("the server does not answer".into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(Some(redis))
+    }
+
+    fn cli(&self, words: &[&str]) -> Result<String, Failed> {
+        let port = self.port.to_string();
+        let said = Command::new("redis-cli").args(["-p", &port]).args(words).output()?;
+        Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    }
+}
+
+fn job(dir: &Path, port: u16, share: &str, mix: &str) -> Result<(), Failed> {
+    let text = format!(
+        "[run]\nshare = \"{share}\"\nseed = 5\noperations = 1200\n[target]\ndriver = \"redis\"\n\
+         path = \"redis://127.0.0.1:{port}/0\"\n[[workload]]\nmix = {mix}\nblock_size = \"64B\"\nworkers = 2\n\
+         keys = {{ count = 301 }}\n"
+    );
+    Ok(std::fs::write(dir.join("job.toml"), text)?)
+}
+
+/// Key numbers of each rank, of operations that succeeded.
+fn keys(run: &Path, n: u32, inserts: bool) -> Result<Vec<BTreeSet<u64>>, Failed> {
+    let mut all = Vec::new();
+    for rank in 0..n {
+        let mut own = BTreeSet::new();
+        let path = run.join(format!("rank-{rank:04}/ios.parquet"));
+        read_ios(&path, ColumnSet::ALL, &mut |batch| {
+            let rows = (0..batch.rows).map(|i| batch.row(i)).filter(|row| row.status.is_ok());
+            let rows = rows.filter(|row| !inserts || row.op.writes());
+            own.extend(rows.filter_map(|row| row.key));
+            Ok(())
+        })?;
+        all.push(own);
+    }
+    Ok(all)
+}
+
+#[test]
+fn ranks_share_the_keys_of_a_server() -> Result<(), Failed> {
+    let test = "ranks_share_the_keys_of_a_server";
+    let tmp = tempfile::tempdir()?;
+    let Some(redis) = Redis::start(test, tmp.path())?.filter(|_| has_mpirun(test)) else {
+        return Ok(());
+    };
+    let run = |share: &str, mix: &str, name: &str| -> Result<(Option<i32>, String), Failed> {
+        job(tmp.path(), redis.port, share, mix)?;
+        Ok(said(&ranks(tmp.path(), 3, &["run", "job.toml", "--output", name])?))
+    };
+    let (code, text) = run("segments", "{ get = 50, update = 50 }", "SEGMENTS")?;
+    assert_eq!(code, Some(0), "{text}");
+    let parts = keys(&tmp.path().join("SEGMENTS"), 3, false)?;
+    for (rank, (own, part)) in parts.iter().zip([0..100, 100..200, 200..301]).enumerate() {
+        assert!(!own.is_empty() && own.iter().all(|key| part.contains(key)), "rank {rank}");
+    }
+    let (code, text) = run("same", "{ get = 50, update = 50 }", "SAME")?;
+    assert_eq!(code, Some(0), "{text}");
+    for own in keys(&tmp.path().join("SAME"), 3, false)? {
+        assert!(own.len() > 200, "each rank has all of them: {}", own.len());
+    }
+    // New keys are in turns: nobody's insert is another's.
+    let (code, text) = run("strided", "{ insert = 70, get = 30 }", "STRIDED")?;
+    assert_eq!(code, Some(0), "{text}");
+    let made = keys(&tmp.path().join("STRIDED"), 3, true)?;
+    let all: BTreeSet<&u64> = made.iter().flatten().collect();
+    assert_eq!(all.len(), made.iter().map(BTreeSet::len).sum::<usize>());
+    assert!(all.iter().all(|key| **key >= 301), "none of those that were there");
+    assert_eq!(redis.cli(&["DBSIZE"])?, "0", "rank 0 has deleted what all wrote");
+    for (share, mix, words) in [
+        ("same", "{ insert = 100 }", "add or delete the same keys"),
+        ("strided", "{ delete = 50, get = 50 }", "which keys another one deletes"),
+    ] {
+        let (code, text) = run(share, mix, "REFUSED")?;
+        let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(code == Some(2) && plain.contains(words), "{text}");
+    }
+    // What somebody else has there stays.
+    redis.cli(&["SET", "taillight:theirs", "1"])?;
+    let (code, text) = run("same", "{ get = 50, update = 50 }", "REFUSED")?;
+    assert_eq!(code, Some(3), "{text}");
+    assert_eq!(redis.cli(&["KEYS", "*"])?, "taillight:theirs");
+    Ok(())
+}
+
+/// The address means another server on each host: found by the mark, before the load.
+#[test]
+fn a_server_that_is_another_on_each_host_is_refused() -> Result<(), Failed> {
+    let test = "a_server_that_is_another_on_each_host_is_refused";
+    let tmp = tempfile::tempdir()?;
+    let Some(one) = Redis::start(test, tmp.path())?.filter(|_| has_namespaces(test)) else {
+        return Ok(());
+    };
+    let Some(other) = Redis::start(test, tmp.path())? else { return Ok(()) };
+    // A mount namespace of its own, in which the name is the socket of its server.
+    let name = tmp.path().join("server.sock");
+    std::fs::write(&name, "")?;
+    job(tmp.path(), 0, "same", "{ get = 50, update = 50 }")?;
+    let text = std::fs::read_to_string(tmp.path().join("job.toml"))?;
+    let text = text.replace("redis://127.0.0.1:0/0", &format!("unix:{}", name.display()));
+    std::fs::write(tmp.path().join("job.toml"), text)?;
+    let mut command = mpirun(tmp.path());
+    for (n, redis) in [&one, &other].into_iter().enumerate() {
+        if n > 0 {
+            command.arg(":");
+        }
+        let script = format!(
+            "hostname h{n}; mount --bind {}.sock server.sock; exec \"$0\" \"$@\"",
+            redis.port
+        );
+        command.args(["-n", "1", "unshare", "--uts", "--mount", "--propagation", "private"]);
+        command.args(["sh", "-ec", &script, common::MPI, "run", "job.toml", "--output", "RUN"]);
+    }
+    let (code, text) = said(&command.output()?);
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("this host has another one of the same name"), "{text}");
+    assert_eq!((one.cli(&["DBSIZE"])?, other.cli(&["DBSIZE"])?), ("0".into(), "0".into()));
+    Ok(())
+}
+
+/// What is between the runs of a series, every rank does: load, then transactions on what was loaded.
+#[test]
+fn a_series_keeps_its_target_open_at_every_rank() -> Result<(), Failed> {
+    let test = "a_series_keeps_its_target_open_at_every_rank";
+    let tmp = tempfile::tempdir()?;
+    let Some(redis) = Redis::start(test, tmp.path())?.filter(|_| has_mpirun(test)) else {
+        return Ok(());
+    };
+    let path = format!("redis://127.0.0.1:{}/0", redis.port);
+    let words = ["suite", "ycsb", "--driver", "redis", "--path", &path, "--threads", "2"];
+    let more = ["--records", "300", "--operations", "600", "--output", "RUN"];
+    let words = [&words[..], &more].concat();
+    let (code, text) = said(&ranks(tmp.path(), 2, &words)?);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(redis.cli(&["INFO", "keyspace"])?, "# Keyspace", "each has deleted its own");
+    Ok(())
+}

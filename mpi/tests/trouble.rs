@@ -86,6 +86,20 @@ fn a_rank_without_room_is_named() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Several processes that another MPI's `mpirun` started are no ranks of one run.
+#[test]
+fn processes_that_are_no_ranks_of_each_other_are_refused() -> Result<(), Failed> {
+    let tmp = tempfile::tempdir()?;
+    std::fs::write(tmp.path().join("job.toml"), JOB)?;
+    let mut alone = Command::new(MPI);
+    alone.args(["run", "job.toml", "--output", "RUN"]).current_dir(tmp.path());
+    let (code, text) = said(&alone.env("OMPI_COMM_WORLD_SIZE", "2").output()?);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("MPI knows of this one only"), "{text}");
+    assert!(!tmp.path().join("RUN").exists());
+    Ok(())
+}
+
 #[test]
 fn one_rank_and_too_many_ranks_are_said() -> Result<(), Failed> {
     if !has_mpirun("one_rank_and_too_many_ranks_are_said") {

@@ -123,6 +123,11 @@ fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
     let Some(command) = cli.command else {
         return Err(Error::usage("a command is missing").hint("taillight --help lists them"));
     };
+    if matches!(command, Command::Run(_) | Command::Search(_) | Command::Suite(_) | Command::Ab(_))
+        && !ranks::several()
+    {
+        ranks::check_started(0)?;
+    }
     match command {
         Command::Run(_) | Command::Report(_) => leftover::settle(LeftoverWords::Own),
         Command::Search(_) | Command::Suite(_) | Command::Ab(_) => {

@@ -110,6 +110,28 @@ pub fn several() -> bool {
     COMPANY.get().is_some()
 }
 
+/// What launchers of MPI tell each process they start: how many there are.
+const STARTED: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
+
+/// Whether this process is alone where it takes itself to be: several that a launcher started, and that know nothing of
+/// each other, would measure each other. Errors: `Usage`.
+pub fn check_started(ranks: u32) -> Result<()> {
+    let said = |name: &&str| std::env::var(name).ok()?.trim().parse::<u32>().ok();
+    let Some((name, n)) = STARTED.iter().find_map(|name| Some((name, said(name)?))) else {
+        return Ok(());
+    };
+    match ranks {
+        _ if n < 2 => Ok(()),
+        0 => Err(Error::usage("several copies of this program were started, and know nothing of each other")
+            .with(name, n)
+            .hint("start taillight-mpi so, whose processes are ranks of one run (docs/hosts.md)")),
+        1 => Err(Error::usage("several processes were started, and MPI knows of this one only")
+            .with(name, n)
+            .hint("build taillight-mpi with the MPI that this mpirun belongs to: MPICC=... cargo build --release -p taillight-mpi")),
+        _ => Ok(()),
+    }
+}
+
 /// How many ranks there are; 0 where this process is alone.
 pub fn size() -> u32 {
     with(|all| all.ranks.size()).unwrap_or(0)
@@ -191,6 +213,7 @@ pub fn watch(hosts: Vec<String>, stop: StopFlag) -> WaitWatch {
 
 /// All come, and fit together.
 fn enter(ranks: &mut Ranks, hello: Result<Hello>) -> Result<Vec<Hello>> {
+    let hello = check_started(ranks.group().size()).and(hello);
     let patience = Patience::of(COMING);
     let said = ranks.agree("coming", hello, patience)?;
     let hellos: Vec<Hello> = said.into_iter().map(|(_, hello)| hello).collect();

@@ -14,6 +14,7 @@ mod numbers;
 mod ranked;
 mod ranked_end;
 mod ranked_open;
+mod ranked_share;
 mod served;
 mod signals;
 mod spill;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use taillight_core::plan::{Plan, RankPlace, TargetPlan, WorkShare, WorkloadPlan, rank_name};
+use taillight_core::plan::{Plan, RankPlace, TargetPlan, rank_name};
 use taillight_core::progress::Progress;
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result, Stamp};
 use taillight_driver::Target;
@@ -28,10 +28,9 @@ use taillight_trace::Environment;
 
 use super::directory::NewRun;
 use super::ranked_open::KeptTarget;
+use super::ranked_share::{OWN_READS, check, reads_back, shift};
 use super::targets::TargetsRequest;
-use super::{
-    LiveViews, RunRequest, Signals, confirmation, directory, ranked_end, run_on_target,
-};
+use super::{LiveViews, RunRequest, Signals, confirmation, directory, ranked_end, run_on_target};
 use crate::output;
 use crate::ranks::{self, RankOrder, RunOrder};
 
@@ -125,22 +124,6 @@ pub fn run(request: &RunRequest<'_>, kept: Option<(Box<dyn Target>, u16)>) -> Re
     }
 }
 
-/// Whether ranks can run this plan together. Errors: `Usage`.
-fn check(plan: &Plan) -> Result<()> {
-    if plan.workloads.iter().any(|w| w.access.kind == taillight_core::plan::AccessKind::Follow)
-        && !plan.run.share.is_own()
-    {
-        return Err(Error::usage("a stream is one rank's own")
-            .hint("leave run.share out: each rank then has a stream of its own"));
-    }
-    if plan.run.steady.is_some() {
-        return Err(Error::usage("each rank would be steady at another time")
-            .with("at", "run.steady")
-            .hint("leave run.steady out and give the run a duration"));
-    }
-    check_shared(plan)
-}
-
 fn hosts_of(order: &RunOrder) -> Vec<&str> {
     order.peers.iter().map(|peer| peer.host.as_str()).collect()
 }
@@ -172,61 +155,6 @@ pub fn order_of(
     })
 }
 
-/// Whether the ranks can share what the plan drives. Errors: `Usage`.
-fn check_shared(plan: &Plan) -> Result<()> {
-    if plan.run.share.is_own() {
-        return Ok(());
-    }
-    if !plan.verify.is_off() {
-        return Err(Error::usage("ranks that share a target cannot verify it")
-            .with("run.share", plan.run.share.name())
-            .hint("leave [verify] out: blocks of another rank would count as wrong; or leave run.share out"));
-    }
-    for (_, target) in plan.all_targets() {
-        taillight_driver::bind(target)?.check_shared(target, plan.run.share)?;
-    }
-    check_shared_keys(plan)
-}
-
-/// Whether no two ranks make or delete the same keys. Errors: `Usage`.
-fn check_shared_keys(plan: &Plan) -> Result<()> {
-    let does = |w: &WorkloadPlan, ops: &[OpKind]| {
-        w.keys.is_some() && w.mix.iter().any(|m| m.weight > 0 && ops.contains(&m.op.as_record()))
-    };
-    let (adds, deletes) = ([OpKind::Insert, OpKind::Put], [OpKind::Delete]);
-    let first = |ops: &[OpKind]| plan.workloads.iter().find(|w| does(w, ops));
-    let turns = plan.run.share == WorkShare::Strided;
-    let of_one = plan.run.share == WorkShare::Segments;
-    if let Some(w) = first(&adds).or_else(|| first(&deletes).filter(|_| !of_one)).filter(|_| !turns)
-    {
-        return Err(Error::usage("ranks would add or delete the same keys")
-            .with("workload", &w.name)
-            .with("run.share", plan.run.share.name())
-            .hint("use run.share = \"strided\": each worker then has numbers in turn; or update instead of put"));
-    }
-    let reads = |w: &WorkloadPlan| w.keys.is_some() && w.mix.iter().any(|m| finds(m.op));
-    if let Some(w) = first(&deletes).filter(|_| turns && plan.workloads.iter().any(reads)) {
-        return Err(Error::usage(
-            "no rank knows which keys another one deletes, and would look for them",
-        )
-        .with("workload", &w.name)
-        .hint("leave deletes out, or run.share: each rank then has keys of its own"));
-    }
-    let turned = plan.workloads.iter().filter(|w| does(w, &adds) || does(w, &deletes));
-    let workers = plan.workloads.first().map(|w| w.workers);
-    if let Some(w) = turned.clone().find(|w| Some(w.workers) != workers) {
-        return Err(Error::usage("keys in turns need workloads with as many workers each")
-            .with("workload", &w.name)
-            .hint("give all workloads the same workers, or leave run.share out"));
-    }
-    Ok(())
-}
-
-/// Whether an operation finds a record that is there.
-fn finds(op: OpKind) -> bool {
-    matches!(op, OpKind::Get | OpKind::Update | OpKind::Rmw | OpKind::Scan | OpKind::Stat)
-}
-
 /// The first rank of each clock but that of rank 0, and for each rank the one with its clock.
 fn leaders(hellos: &[ranks::Hello]) -> (Vec<u32>, Vec<Option<u32>>) {
     let first = |of: &ranks::Hello| hellos.iter().position(|h| h.clock_id == of.clock_id);
@@ -236,25 +164,6 @@ fn leaders(hellos: &[ranks::Hello]) -> (Vec<u32>, Vec<Option<u32>>) {
     leaders.sort_unstable();
     leaders.dedup();
     (leaders, of)
-}
-
-/// Said where no shift takes every part to another host.
-const OWN_READS: &str = "Hosts may read what they wrote themselves, which their caches answer: no shift takes every part to another host.";
-
-/// Whether a run only reads what each rank has its part of, as one after a run that wrote it does.
-fn reads_back(plan: &Plan, hosts: &[&str]) -> bool {
-    let reads = plan.workloads.iter().all(|w| w.mix.iter().all(|m| !m.op.writes()));
-    let several = hosts.iter().any(|host| Some(host) != hosts.first());
-    reads && several && matches!(plan.run.share, WorkShare::Segments | WorkShare::Strided)
-}
-
-/// By how many ranks parts are shifted so that no rank reads what its own host wrote, whose cache would answer: the least
-/// that changes the host for every rank; 0 where none does.
-fn shift(hosts: &[&str]) -> u32 {
-    let elsewhere = |shift: &usize| {
-        (0..hosts.len()).all(|rank| hosts[(rank + shift) % hosts.len()] != hosts[rank])
-    };
-    (1..hosts.len()).find(elsewhere).unwrap_or(0) as u32
 }
 
 /// Runs an order; called at all ranks but 0.
@@ -719,18 +628,5 @@ fn agree<T: Serialize + serde::de::DeserializeOwned>(
 fn remove_parts(whole: &NewRun, ranks: u32) {
     for rank in 0..ranks {
         let _ = std::fs::remove_dir(whole.dir.path().join(rank_name(rank)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shift_changes_the_host_of_every_rank() {
-        assert_eq!(shift(&["a", "a", "b", "b"]), 2);
-        assert_eq!(shift(&["a", "b", "a", "b"]), 1);
-        assert_eq!(shift(&["a", "b", "b", "c", "c", "c"]), 3);
-        assert_eq!(shift(&["a", "a", "b"]), 0, "one of two ranks of a stays there");
     }
 }

@@ -1,0 +1,108 @@
+//! How ranks share what a plan drives: which plans they can run together, and by how many ranks reads are shifted so that
+//! no cache answers them. The parts themselves are `core::plan::RankPlace`.
+
+use taillight_core::plan::{Plan, WorkShare, WorkloadPlan};
+use taillight_core::{Error, OpKind, Result};
+
+/// Whether ranks can run this plan together. Errors: `Usage`.
+pub fn check(plan: &Plan) -> Result<()> {
+    if plan.workloads.iter().any(|w| w.access.kind == taillight_core::plan::AccessKind::Follow)
+        && !plan.run.share.is_own()
+    {
+        return Err(Error::usage("a stream is one rank's own")
+            .hint("leave run.share out: each rank then has a stream of its own"));
+    }
+    if plan.run.steady.is_some() {
+        return Err(Error::usage("each rank would be steady at another time")
+            .with("at", "run.steady")
+            .hint("leave run.steady out and give the run a duration"));
+    }
+    check_shared(plan)
+}
+
+/// Whether the ranks can share what the plan drives. Errors: `Usage`.
+fn check_shared(plan: &Plan) -> Result<()> {
+    if plan.run.share.is_own() {
+        return Ok(());
+    }
+    if !plan.verify.is_off() {
+        return Err(Error::usage("ranks that share a target cannot verify it")
+            .with("run.share", plan.run.share.name())
+            .hint("leave [verify] out: blocks of another rank would count as wrong; or leave run.share out"));
+    }
+    for (_, target) in plan.all_targets() {
+        taillight_driver::bind(target)?.check_shared(target, plan.run.share)?;
+    }
+    check_shared_keys(plan)
+}
+
+/// Whether no two ranks make or delete the same keys. Errors: `Usage`.
+fn check_shared_keys(plan: &Plan) -> Result<()> {
+    let does = |w: &WorkloadPlan, ops: &[OpKind]| {
+        w.keys.is_some() && w.mix.iter().any(|m| m.weight > 0 && ops.contains(&m.op.as_record()))
+    };
+    let (adds, deletes) = ([OpKind::Insert, OpKind::Put], [OpKind::Delete]);
+    let first = |ops: &[OpKind]| plan.workloads.iter().find(|w| does(w, ops));
+    let turns = plan.run.share == WorkShare::Strided;
+    let of_one = plan.run.share == WorkShare::Segments;
+    if let Some(w) = first(&adds).or_else(|| first(&deletes).filter(|_| !of_one)).filter(|_| !turns)
+    {
+        return Err(Error::usage("ranks would add or delete the same keys")
+            .with("workload", &w.name)
+            .with("run.share", plan.run.share.name())
+            .hint("use run.share = \"strided\": each worker then has numbers in turn; or update instead of put"));
+    }
+    let reads = |w: &WorkloadPlan| w.keys.is_some() && w.mix.iter().any(|m| finds(m.op));
+    if let Some(w) = first(&deletes).filter(|_| turns && plan.workloads.iter().any(reads)) {
+        return Err(Error::usage(
+            "no rank knows which keys another one deletes, and would look for them",
+        )
+        .with("workload", &w.name)
+        .hint("leave deletes out, or run.share: each rank then has keys of its own"));
+    }
+    let turned = plan.workloads.iter().filter(|w| does(w, &adds) || does(w, &deletes));
+    let workers = plan.workloads.first().map(|w| w.workers);
+    if let Some(w) = turned.clone().find(|w| Some(w.workers) != workers) {
+        return Err(Error::usage("keys in turns need workloads with as many workers each")
+            .with("workload", &w.name)
+            .hint("give all workloads the same workers, or leave run.share out"));
+    }
+    Ok(())
+}
+
+/// Whether an operation finds a record that is there.
+fn finds(op: OpKind) -> bool {
+    matches!(op, OpKind::Get | OpKind::Update | OpKind::Rmw | OpKind::Scan | OpKind::Stat)
+}
+
+/// Said where no shift takes every part to another host.
+pub const OWN_READS: &str = "Hosts may read what they wrote themselves, which their caches answer: no shift takes every part to another host.";
+
+/// Whether a run only reads what each rank has its part of, as one after a run that wrote it does.
+pub fn reads_back(plan: &Plan, hosts: &[&str]) -> bool {
+    let reads = plan.workloads.iter().all(|w| w.mix.iter().all(|m| !m.op.writes()));
+    let several = hosts.iter().any(|host| Some(host) != hosts.first());
+    reads && several && matches!(plan.run.share, WorkShare::Segments | WorkShare::Strided)
+}
+
+/// By how many ranks parts are shifted so that no rank reads what its own host wrote, whose cache would answer: the least
+/// that changes the host for every rank; 0 where none does.
+pub fn shift(hosts: &[&str]) -> u32 {
+    let elsewhere = |shift: &usize| {
+        (0..hosts.len()).all(|rank| hosts[(rank + shift) % hosts.len()] != hosts[rank])
+    };
+    (1..hosts.len()).find(elsewhere).unwrap_or(0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shift_changes_the_host_of_every_rank() {
+        assert_eq!(shift(&["a", "a", "b", "b"]), 2);
+        assert_eq!(shift(&["a", "b", "a", "b"]), 1);
+        assert_eq!(shift(&["a", "b", "b", "c", "c", "c"]), 3);
+        assert_eq!(shift(&["a", "a", "b"]), 0, "one of two ranks of a stays there");
+    }
+}

@@ -158,7 +158,10 @@ fn console_of_each_origin() {
         run
     };
     for (name, run) in [
-        ("console_watched", of(RunOrigin::Watched { program: "db_bench --num=1000".into() })),
+        (
+            "console_watched",
+            of(RunOrigin::Watched { program: "db_bench --num=1000".into(), sample: None }),
+        ),
         ("console_merged", of(RunOrigin::Merged { ranks: 4 })),
         ("console_imported", imported()),
     ] {

@@ -22,6 +22,9 @@ pub enum RunOrigin {
     Watched {
         /// Its command line or name.
         program: String,
+        /// Where figures are of every operation that began in windows, and not of all: their time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sample: Option<SampleTime>,
     },
     /// Another tool sent the I/Os and timed them; Taillight read its result.
     Imported(ImportSource),
@@ -32,7 +35,23 @@ pub enum RunOrigin {
     },
 }
 
+/// Windows in which every operation was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SampleTime {
+    pub windows: u64,
+    /// All of them together, ns.
+    pub ns: u64,
+}
+
 impl RunOrigin {
+    /// The windows that figures are of, where they are not of all of the time.
+    pub fn sample(&self) -> Option<SampleTime> {
+        match self {
+            RunOrigin::Watched { sample, .. } => *sample,
+            _ => None,
+        }
+    }
+
     /// Whether Taillight sent the I/Os and timed them in one process.
     pub fn is_measured(&self) -> bool {
         *self == RunOrigin::Measured

@@ -45,9 +45,39 @@ pub struct WatchedFile {
     /// What was left out because the trace programs took more than was allowed, in words.
     #[serde(default)]
     pub left_out: Vec<String>,
+    /// Every call in windows, where that was asked for: figures are of these where some kind was not whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<WatchedSample>,
     /// Waits of its threads for each other, as long as `slower_ns` or longer.
     #[serde(default)]
     pub waits: WatchedWaits,
+}
+
+/// What began in windows in which every call was looked at, whether it blocked or not.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchedSample {
+    /// How many windows there were, and how long they were together, ns.
+    pub windows: u64,
+    pub ns: u64,
+    /// The same as a share of the time that was watched.
+    pub share: f64,
+    /// What began in a window and had not ended with the watch.
+    pub open: u64,
+    /// Why there were no more windows, if so.
+    pub failed: Option<String>,
+    pub ops: Vec<SampledOp>,
+}
+
+/// Operations of one kind in windows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SampledOp {
+    pub op: OpKind,
+    /// Those that began in a window and ended.
+    pub seen: u64,
+    /// Operations a second, with its 95 % interval from how windows differ; that is null where they are too few.
+    pub per_s: f64,
+    pub per_s_low: Option<f64>,
+    pub per_s_high: Option<f64>,
 }
 
 /// Waits of threads for other threads of their program.

@@ -248,6 +248,8 @@ enum counters {
 	C_LEFT_OUT = 19, /* no count: LEFT_OUT_* that are too dear */
 	C_WAITS = 20, /* waits of threads for each other that are no more than counted */
 	C_LONGEST_WAIT = 21, /* no count: the longest of these that was told, ns */
+	C_EXACT = 22, /* no count: what begins now is looked at to its end, whether it blocks or not */
+	C_EXACT_OPEN = 23, /* no count: calls and requests that are looked at so and have not ended */
 	C_COUNTERS = 32,
 };
 

@@ -44,6 +44,7 @@ enum marks {
 	M_MERGED = 128, /* it may be several calls of the same words */
 	M_BESIDE = 256, /* told for those that may have waited for it */
 	M_RECORD = 512, /* told for nothing else but to be replayed */
+	M_EXACT = 1024, /* a request that began in a window in which all are looked at */
 };
 
 /* When a thread waited for the world outside, itself or by way of who ended its wait, with short breaks as one; and until
@@ -141,10 +142,24 @@ enum { P_UNTIMED = PLACES - 6, P_UNKNOWN, P_FAILED, P_BYTES, P_NS, P_COUNT };
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(map_flags, F_MMAPABLE);
-	__uint(max_entries, 16 * PLACES);
+	__uint(max_entries, 32 * PLACES);
 	__type(key, u32);
 	__type(value, u64);
 } tallies SEC(".maps");
+/* Kinds from here on: of what began in windows in which everything is looked at. */
+enum { EXACT = 16 };
+
+/* By thread: the call that it is in, which began in such a window. */
+struct exact_call {
+	u64 begin;
+	u64 op;
+};
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, WATCHED_THREADS);
+	__type(key, u32);
+	__type(value, struct exact_call);
+} exact_calls SEC(".maps");
 
 /* Disks whose other users are of interest, as `cfg_disk0` and so on: found while the programs run. */
 #define FOUND_DISKS 8
@@ -224,6 +239,25 @@ INLINE u32 place_of_ns(u64 ns)
 	return (power - 8) * 512 + (ns >> (power - 9) & 511);
 }
 
+/* One more operation: with its latency, where that is known, and with what it brought. */
+INLINE void tally_one(u32 base, u64 ns, u32 marks, u64 bytes)
+{
+	add(base + P_COUNT, 1);
+	/* What was seen of it is no latency: it ended later, or it is several. */
+	if (!(marks & (M_QUEUED | M_TIMED)) || marks & M_MERGED) {
+		add(base + P_UNTIMED, 1);
+	} else {
+		add(base + place_of_ns(ns), 1);
+		add(base + P_NS, ns);
+	}
+	if (marks & M_FAILED)
+		add(base + P_FAILED, 1);
+	else if (marks & M_KNOWN)
+		add(base + P_BYTES, bytes);
+	else
+		add(base + P_UNKNOWN, 1);
+}
+
 /* The first operations are all told, of later ones that are not slow one in so many: usual times. */
 enum { LEARN = 512, EVERY = 1024 };
 /* What takes this part of a slow one is told of a thread that others wait for. */
@@ -236,21 +270,13 @@ INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 	u32 base = (c->op & 15) * PLACES, which = C_CALLS;
 	u64 *n = map_lookup(&counters, &which), nth;
 
-	add(base + P_COUNT, 1);
-	/* What was seen of it is no latency: it ended later, or it is several. */
-	if (!(c->marks & (M_QUEUED | M_TIMED)) || c->marks & M_MERGED) {
+	tally_one(base, ns, c->marks, c->size);
+	if (!(c->marks & (M_QUEUED | M_TIMED)) || c->marks & M_MERGED)
 		c->marks |= M_UNSURE;
-		add(base + P_UNTIMED, 1);
-	} else {
-		add(base + place_of_ns(ns), 1);
-		add(base + P_NS, ns);
+	if (c->marks & M_EXACT) {
+		tally_one(EXACT * PLACES + base, ns, c->marks, c->size);
+		count_many(C_EXACT_OPEN, -1);
 	}
-	if (c->marks & M_FAILED)
-		add(base + P_FAILED, 1);
-	else if (c->marks & M_KNOWN)
-		add(base + P_BYTES, c->size);
-	else
-		add(base + P_UNKNOWN, 1);
 	if (c->op < 2 && !(c->marks & M_QUEUED) && c->nr != NR_FAULT)
 		count(c->op ? C_WRITES : C_READS);
 	if (c->op == 3 && c->marks & (M_SYNC | M_QUEUED))
@@ -347,9 +373,13 @@ INLINE void give_up(u64 token)
 	u32 at = token & SLOT_MASK;
 	struct slot *s = map_lookup(&slots, &at);
 
-	if (!s || !token || s->token != token)
+	struct call *c = map_lookup(&calls, &at);
+
+	if (!s || !c || !token || s->token != token)
 		return;
 	landed(s->worker);
+	if (c->marks & M_EXACT)
+		count_many(C_EXACT_OPEN, -1);
 	s->token = 0;
 	queue_push(&free_slots, &at, 0);
 }
@@ -748,6 +778,10 @@ NOINLINE u64 request_begins(u64 request, u32 nr, u32 op, u64 now)
 	c->nr = nr;
 	c->op = op - 1;
 	c->marks = M_QUEUED;
+	if (counter(C_EXACT)) {
+		c->marks |= M_EXACT;
+		count_many(C_EXACT_OPEN, 1);
+	}
 	token = c->token;
 	a = map_lookup(&sleepers, &index);
 	if (a)

@@ -17,6 +17,13 @@ int watch_fork(u64 *ctx)
 	return 0;
 }
 
+/* The call that a thread was in is over. */
+INLINE void exact_over(u32 pid)
+{
+	if (!map_delete(&exact_calls, &pid))
+		count_many(C_EXACT_OPEN, -1);
+}
+
 SEC("tp_btf/sched_process_exit")
 int watch_exit(u64 *ctx)
 {
@@ -38,8 +45,64 @@ int watch_exit(u64 *ctx)
 		queue_push(&free_threads, &index, 0);
 		count(C_EXITS);
 	}
+	exact_over(pid);
 	if (last)
 		map_delete(&subjects, &tgid);
+	return 0;
+}
+
+/* Attached in windows only: a system call begins. What it is on is asked here, as the descriptor may be closed meanwhile. */
+SEC("tp_btf/sys_enter")
+int exact_enter(u64 *ctx)
+{
+	struct pt_regs *regs = (void *)ctx[0];
+	struct exact_call e = { .op = 0 };
+	u64 ids = current_pid_tgid(), inode;
+	u32 nr = ctx[1], pid = ids, kind, *what;
+
+	if (!EXISTS(struct pt_regs, orig_ax) || !counter(C_EXACT) || !is_ours(ids >> 32))
+		return 0;
+	what = nr < SYSCALLS ? map_lookup(&syscalls, &nr) : 0;
+	if (!what || !(*what & W_OP))
+		return 0;
+	if (*what & W_FD) {
+		kind = kind_of_file(file_of_fd(current_task(), (u32)regs->di), &inode);
+		if (kind != MODE_FILE && kind != MODE_BLOCK && kind != MODE_DIR)
+			return 0;
+	}
+	e.op = (*what & W_OP) - 1;
+	exact_over(pid);
+	e.begin = ktime_ns();
+	if (map_update(&exact_calls, &pid, &e, 0))
+		count(C_NO_ROOM);
+	else
+		count_many(C_EXACT_OPEN, 1);
+	return 0;
+}
+
+/* A signal came first: the kernel makes the call once more, and that one is another. */
+enum { AGAIN_FROM = -516, AGAIN_TO = -512 };
+
+/* Attached until all of these have ended. */
+SEC("tp_btf/sys_exit")
+int exact_exit(u64 *ctx)
+{
+	u64 ids = current_pid_tgid(), now;
+	s64 result = ctx[1];
+	u32 pid = ids, base, marks;
+	struct exact_call *e;
+
+	if (!is_ours(ids >> 32))
+		return 0;
+	e = map_lookup(&exact_calls, &pid);
+	if (!e)
+		return 0;
+	now = ktime_ns();
+	base = (EXACT + (e->op & 15)) * PLACES;
+	marks = M_TIMED | M_KNOWN | (result < 0 ? M_FAILED : 0);
+	if (result < AGAIN_FROM || result > AGAIN_TO)
+		tally_one(base, now - e->begin, marks, e->op < 2 ? result : 0);
+	exact_over(pid);
 	return 0;
 }
 

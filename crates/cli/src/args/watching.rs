@@ -56,6 +56,10 @@ pub struct WatchArgs {
     /// Record paths as they are.
     #[arg(long, requires = "record")]
     pub names: bool,
+    /// Look at every call, also those that do not block, in windows of 0.1 s that are so much of the time, like 5%: rates and
+    /// percentiles are of these where not all was seen.
+    #[arg(long, value_name = "SHARE")]
+    pub exact: Option<String>,
     /// Most that the trace programs may take of a CPU, like 2%: what costs most is left out where they take more.
     #[arg(long, value_name = "SHARE", help_heading = FURTHER)]
     pub max_cost: Option<String>,

@@ -2,6 +2,7 @@
 //! `subject`, how much was seen `counts`; the run directory is one like that of a run, and its report as well.
 
 mod counts;
+mod exact;
 mod lines;
 mod live;
 mod plan;
@@ -100,17 +101,26 @@ pub struct Asked {
     hashed: bool,
     /// Share of a CPU.
     max_cost: Option<f64>,
+    /// Share of the time in which every call is looked at.
+    exact: Option<f64>,
 }
 
 impl Asked {
     fn of(args: &WatchArgs) -> Result<Asked> {
         let slower = value::<Span>("--slower", args.slower.as_deref())?;
         let length = value::<Span>("--for", args.length.as_deref())?;
+        for (flag, time) in [("--slower", &slower), ("--for", &length)] {
+            if time.as_ref().is_some_and(|time| time.0 == 0) {
+                return Err(Error::usage("the time must be longer than nothing").with(flag, "0"));
+            }
+        }
         let keep = value::<ByteSize>("--keep", args.keep.as_deref())?;
         let op = args.op.as_ref().map(judged).transpose()?;
         let ceiling = args.ceiling.as_deref().map(ceiling_parts).transpose()?;
         let top = ("the slowest part is a share of at most 10%", "like --top 0.1%");
         let cost = ("what it may cost is a share of a CPU", "like --max-cost 2%");
+        let exact =
+            ("every call is looked at in a share of the time, of at most 50%", "like --exact 5%");
         let unsaid = if args.top.is_some() { TOP_FROM_NS } else { SLOWER_NS };
         Ok(Asked {
             slower_ns: slower.map_or(unsaid, |s| s.0.max(1)),
@@ -123,6 +133,7 @@ impl Asked {
             }),
             keep: keep.map_or(KEEP, |k| k.0),
             hashed: args.record && !args.names,
+            exact: args.exact.as_deref().map(|t| share(t, ("--exact", 50.0), exact)).transpose()?,
             max_cost: args
                 .max_cost
                 .as_deref()
@@ -159,8 +170,8 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let subject = Subject::of(args)?;
     let name = subject.name();
     let sys = Sys::default();
-    let every = [OpKind::Read, OpKind::Write, OpKind::Fsync];
-    let first = plan::plan(&name, &asked, &every, 0)?;
+    let first = plan::plan(&name, &asked, &JUDGED, 0)?;
+    Watching::allowed(&sys)?;
     let (tell, told) = channel();
     let signals = Signals::install(false)?;
     let _only = Alone::with(&subject.pids())?;
@@ -177,6 +188,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         keep: usize::try_from(asked.keep).unwrap_or(usize::MAX),
         record: args.record,
         max_cost: asked.max_cost,
+        exact: asked.exact,
     };
     let watching = match Watching::start(request, &sys) {
         Ok(watching) => watching,
@@ -476,12 +488,23 @@ impl ActiveWatch {
         if waits.carried + waits.locks > 0 {
             kinds.push(OpKind::Wait);
         }
+        let sample = result.exact.as_ref().map(|sample| exact::of(sample, ns));
+        // What never blocked.
+        let others = sample.iter().flat_map(|sample| &sample.ops).map(|it| it.op);
+        for op in others {
+            if JUDGED.contains(&op) && !kinds.contains(&op) {
+                kinds.push(op);
+            }
+        }
         manifest.plan = plan::plan(&manifest.plan.run.name, asked, &kinds, ns)?;
-        if ops.iter().any(|op| op.whole) {
+        if let Some(sample) = result.exact.as_ref().filter(|it| exact::is_used(it, &ops)) {
+            manifest.origin = exact::origin(manifest.origin, sample);
+            write_counts(&dir, &manifest.clock, &exact::intervals(sample, &kinds))?;
+        } else if ops.iter().any(|op| op.whole) {
             write_counts(&dir, &manifest.clock, &counts.whole(&ops, &kinds))?;
         }
         record::words(dir.path(), &result).into_iter().for_each(|text| output::note(&text));
-        said::after(&ops, &result, &waits, asked.slower_ns, missing);
+        said::after(&ops, &result, (&waits, sample.as_ref()), asked.slower_ns, missing);
         let seen = ops.iter().map(|op| op.seen).sum();
         manifest.phases.iter_mut().for_each(|p| (p.end_ns, p.ios) = (Some(now), seen));
         manifest.status = RunStatus::Complete;
@@ -504,6 +527,7 @@ impl ActiveWatch {
             detach_ns: result.detached_in.as_nanos() as u64,
             programs_share: result.programs_share,
             no_room: result.no_room,
+            sample,
             waits,
         };
         manifest.trace = Some(result.info);

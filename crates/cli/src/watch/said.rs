@@ -1,17 +1,17 @@
 //! What is said after the lines: whether anything was slow, how much of the program was seen, and what that cost.
 
 use taillight_report::format;
-use taillight_rundir::watched::{WatchedOp, WatchedWaits};
+use taillight_rundir::watched::{WatchedOp, WatchedSample, WatchedWaits};
 use taillight_trace::watch::WatchResult;
 
-use super::waits;
+use super::{exact, waits};
 use crate::output;
 
 /// What was seen and what it cost, after the lines.
 pub fn after(
     ops: &[WatchedOp],
     result: &WatchResult,
-    waits: &WatchedWaits,
+    (waits, sample): (&WatchedWaits, Option<&WatchedSample>),
     slower_ns: u64,
     missing: bool,
 ) {
@@ -19,14 +19,16 @@ pub fn after(
     let slow = ops.iter().map(|op| op.slow).sum::<u64>() + waits.carried + waits.locks;
     let untimed: u64 = ops.iter().map(|op| op.untimed).sum();
     let lost = result.info.ios_lost + result.info.events_lost + result.no_room;
-    if ops.is_empty() {
+    if ops.is_empty() && sample.is_some_and(|sample| !sample.ops.is_empty()) {
+        output::note("no call blocked that reads, writes or syncs: the page cache answered them");
+    } else if ops.is_empty() {
         output::note("no I/O was seen: the program blocked in no call that reads, writes or syncs");
     } else if slow == 0 && result.slow == 0 {
         // Nobody is acquitted by what was not seen.
         output::note(&match lost == 0 && untimed == 0 && !missing {
             true => format!(
-                "none of the operations seen took {slower} or longer: a longer wait of the program was none of \
-                 those seen"
+                "none of the operations seen took {slower} or longer: if the program waited longer, it was in none \
+                 of them"
             ),
             false => format!(
                 "none of the operations seen whole took {slower} or longer; others were not seen to their end or \
@@ -43,28 +45,20 @@ pub fn after(
         output::note(&format!("left out on the way, for --max-cost: {}", part.words()));
     }
     waits::words(waits).into_iter().for_each(|text| output::note(&text));
+    let sampled = sample.is_some_and(|sample| sample.windows > 0);
     for op in ops.iter().filter(|op| !op.whole) {
         let kernel = op.kernel.map_or(String::new(), |n| format!(" of about {n} calls"));
         output::note(&format!(
-            "{}: {} seen{kernel}, those that blocked; no percentiles of a part",
+            "{}: {} seen{kernel}, those that blocked{}",
             op.op.name(),
-            op.seen
+            op.seen,
+            if sampled { "" } else { "; no percentiles of a part" }
         ));
     }
-    for op in ops.iter().filter(|op| op.untimed > 0) {
-        output::note(&format!(
-            "{}: of {} the latency is not known (their end, or whether each was one call, was not seen)",
-            op.op.name(),
-            op.untimed
-        ));
-    }
-    for op in ops.iter().filter(|op| op.unknown > 0) {
-        output::note(&format!(
-            "{}: of {} it is not known whether they failed and what they moved",
-            op.op.name(),
-            op.unknown
-        ));
-    }
+    let used = result.exact.as_ref().is_some_and(|sample| exact::is_used(sample, ops));
+    let of = |sample: &WatchedSample| exact::words(sample, used);
+    sample.map(of).into_iter().flatten().for_each(|text| output::note(&text));
+    not_known(ops).into_iter().for_each(|text| output::note(&text));
     let share = result
         .programs_share
         .map(|share| format!("; trace programs took {:.2} % of a CPU", share * 100.0));
@@ -79,4 +73,22 @@ pub fn after(
             result.no_room
         ));
     }
+}
+
+/// Of how many operations of each kind something is not known.
+fn not_known(ops: &[WatchedOp]) -> Vec<String> {
+    let listed = |of: fn(&WatchedOp) -> u64| {
+        let some = ops.iter().filter(|op| of(op) > 0);
+        let each = some.map(|op| format!("{} {}", op.op.name(), format::count(of(op))));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let all = [
+        (
+            listed(|op| op.untimed),
+            "the latency is not known (their end, or whether each was one call, was not seen)",
+        ),
+        (listed(|op| op.unknown), "it is not known whether they failed and what they moved"),
+    ];
+    let some = all.into_iter().filter(|(list, _)| !list.is_empty());
+    some.map(|(list, what)| format!("of some operations {what}: {list}")).collect()
 }

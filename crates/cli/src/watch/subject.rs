@@ -30,6 +30,11 @@ impl Subject {
         }
         if let Some(path) = &args.cgroup {
             let given = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path);
+            if given.to_string_lossy().trim_matches('/').is_empty() {
+                return Err(Error::usage("this control group is the whole machine")
+                    .with("cgroup", path.display())
+                    .hint("name one below it, as /proc/PID/cgroup does"));
+            }
             let found = group(given.to_string_lossy().trim_matches('/'));
             return found.map(Subject::Group).ok_or_else(|| {
                 Error::unavailable("there is no such control group")

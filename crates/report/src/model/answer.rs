@@ -28,6 +28,10 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
         return first.unwrap_or_default();
     }
     let known = |code: &str| reasons.iter().find(|r| r.code == code);
+    // Of a program that was watched: that it did nothing is no failure.
+    if let Some(nothing) = known("nothing_measured") {
+        return nothing.text.clone();
+    }
     let before = match status {
         VerdictStatus::Saturated => known("saturated").or(reasons.first()),
         VerdictStatus::Errors => reasons.first(),
@@ -53,10 +57,12 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
         QosStatus::Pass => 2,
     });
     parts.extend(asked.into_iter().map(|qos| ceiling(qos, summary)));
-    let what = throughput(summary);
+    let what = partly(summary).unwrap_or_else(|| throughput(summary));
     let ops = whole_ops(summary).count();
     let tails: Vec<String> = whole_ops(summary)
         .take(MOST_LINES)
+        // One I/O of a watched program has no tail.
+        .filter(|(_, totals)| totals.count > 1 || !summary.origin.is_watched())
         .filter_map(|(op, totals)| tail(*op, ops, totals))
         .collect();
     parts.push(match tails.is_empty() {
@@ -93,6 +99,20 @@ fn throughput(summary: &Summary) -> String {
             }
         }
     }
+}
+
+/// The rate where a watched program did other kinds of operation as well, of which not all were seen; none where it did not.
+fn partly(summary: &Summary) -> Option<String> {
+    let all = || summary.workloads.iter().filter(|w| w.name != OpKind::Wait.name());
+    let listed = |known: bool| {
+        let some = all().filter(|w| (w.totals.latencies.service.count > 0) == known);
+        some.map(|w| format!("{}s", w.name)).collect::<Vec<_>>().join(" and ")
+    };
+    let (known, others) = (listed(true), listed(false));
+    (summary.origin.is_watched() && !known.is_empty() && !others.is_empty()).then(|| {
+        let rate = format::rate(summary.totals.iops);
+        format!("{rate} {known} a second, the rate of {others} is not known")
+    })
 }
 
 /// `99 % of reads within 212 us`.

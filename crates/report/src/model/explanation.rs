@@ -19,7 +19,10 @@ pub fn sentences(it: &Explanation) -> Vec<String> {
         return limits(it);
     }
     if it.outliers == 0 {
-        said.push(format!("There is no outlier ({}).", threshold(it)));
+        said.push(match it.given && it.thresholds.is_empty() {
+            true => "There is no outlier.".to_owned(),
+            false => format!("There is no outlier ({}).", threshold(it)),
+        });
         said.extend(limits(it));
         return said;
     }

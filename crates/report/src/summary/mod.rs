@@ -188,8 +188,14 @@ impl SummaryBuilder<'_> {
         self.analysis.duration_ns as f64 / 1e9
     }
 
+    /// The part of a time in which operations were counted, ns: all of it, unless they are a sample.
+    fn counted_ns(&self, ns: u64) -> u64 {
+        self.analysis.manifest.origin.sample().map_or(ns, |sample| sample.ns.min(ns))
+    }
+
     /// Totals of a set, with rates over the time in which it was made, ns.
     fn totals(&self, set: &IoSet, made_in_ns: u64) -> Totals {
+        let made_in_ns = self.counted_ns(made_in_ns);
         let seconds = made_in_ns as f64 / 1e9;
         let origin = self.analysis.origin;
         let failed = set.tally.failed();
@@ -288,7 +294,7 @@ impl SummaryBuilder<'_> {
 
     fn distributions(&self, sets: &IoSets) -> BTreeMap<OpKind, LatencyMap<Distribution>> {
         let of = |op: OpKind, set: &IoSet| {
-            let seconds = self.op_ns(op) as f64 / 1e9;
+            let seconds = self.counted_ns(self.op_ns(op)) as f64 / 1e9;
             let binned = |dist: &Dist| latency::distribution(dist, seconds);
             let mut all = LatencyMap::new(binned(&set.latencies.service));
             if let Some(response) = set.latencies.get(LatencyKind::Response) {

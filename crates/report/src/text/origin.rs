@@ -18,7 +18,15 @@ pub fn tool(source: &ImportSource) -> String {
 pub fn before_answer(origin: &RunOrigin) -> Option<String> {
     Some(match origin {
         RunOrigin::Measured => return None,
-        RunOrigin::Watched { program } => format!("Watched from outside, {}:", foreign(program)),
+        RunOrigin::Watched { program, sample: None } => {
+            format!("Watched from outside, {}:", foreign(program))
+        }
+        RunOrigin::Watched { program, sample: Some(sample) } => format!(
+            "Watched from outside, {}, by a sample (every call that began in {}, {} in all):",
+            foreign(program),
+            format::counted(sample.windows, "window"),
+            format::duration_ns(sample.ns)
+        ),
         RunOrigin::Imported(source) => format!("{} says:", tool(source)),
         RunOrigin::Merged { ranks } => {
             format!("{} together:", format::counted(u64::from(*ranks), "rank"))
@@ -31,7 +39,7 @@ pub fn before_answer(origin: &RunOrigin) -> Option<String> {
 pub fn origin(origin: &RunOrigin, error: f64) -> Option<String> {
     Some(match origin {
         RunOrigin::Measured => return None,
-        RunOrigin::Watched { program } => format!(
+        RunOrigin::Watched { program, .. } => format!(
             "{} sent the I/Os; they were timed from outside, and how long they had waited in the program is not known.",
             foreign(program)
         ),
@@ -101,7 +109,7 @@ mod tests {
             spans: "clat".into(),
         };
         let all = [
-            RunOrigin::Watched { program: "db_bench".into() },
+            RunOrigin::Watched { program: "db_bench".into(), sample: None },
             RunOrigin::Imported(source),
             RunOrigin::Merged { ranks: 4 },
         ];

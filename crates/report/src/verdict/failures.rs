@@ -93,12 +93,28 @@ fn kept(analysis: &Analysis, summary: &Summary) -> String {
     format!(" All {count} I/Os of its {time}{planned} were kept.")
 }
 
+/// Of a watched program of which no operation has a latency in the figures.
+fn unseen(analysis: &Analysis) -> String {
+    match analysis.manifest.phases.iter().map(|phase| phase.ios).sum() {
+        0 => "No I/O was seen: the program blocked in no call that reads, writes or syncs."
+            .to_owned(),
+        seen => format!(
+            "None of the operations that were seen ({}) was slow; not every one of a kind was seen, so that there is no \
+             rate and no percentile (with --exact 5% there is).",
+            format::count(seen)
+        ),
+    }
+}
+
 pub(super) fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     // Means of another tool count no operations.
     let means = summary.origin.imported().is_some_and(|it| it.fidelity == Fidelity::Averages);
     let some = summary.totals.count > summary.totals.errors;
     if some || means || analysis.status == RunStatus::Failed {
         return None;
+    }
+    if summary.totals.errors == 0 && summary.origin.is_watched() {
+        return Some((VerdictStatus::Warned, reason("nothing_measured", unseen(analysis))));
     }
     let text = match summary.totals.errors {
         0 => "Nothing was measured: the run holds no I/O of the measure phase.".to_owned(),

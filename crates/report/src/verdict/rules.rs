@@ -243,7 +243,11 @@ fn ceiling(
             format::count(count.unwrap_or(0))
         ),
     };
-    let text = format!("{what}: {op}{slow}, with {} % to stay under it{needs}{more}.", check.at);
+    let unknown = summary.origin.is_watched() && check.share.and_then(|s| s.share).is_none();
+    let text = match unknown {
+        true => format!("{what}: {op}not every latency of these is known{more}."),
+        false => format!("{what}: {op}{slow}, with {} % to stay under it{needs}{more}.", check.at),
+    };
     Some((VerdictStatus::Warned, reason(code, text)))
 }
 

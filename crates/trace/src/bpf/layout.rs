@@ -53,6 +53,9 @@ pub const C_RECORD: usize = 18;
 pub const C_LEFT_OUT: usize = 19;
 /// Waits of watched threads for each other that are counted and not told.
 pub const C_WAITS: usize = 20;
+/// No count: what begins now is looked at to its end, whether it blocks or not; how many that are and have not ended.
+pub const C_EXACT: usize = 22;
+pub const C_EXACT_OPEN: usize = 23;
 /// I/Os on the disks under test that are none of the load's: others', the program's own other threads',
 /// what the kernel reads ahead.
 pub const C_NEIGHBOURS: usize = 3;

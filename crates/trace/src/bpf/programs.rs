@@ -52,6 +52,8 @@ enum LoadWhen {
     Watched,
     /// The same, of a file system that may not be there.
     WatchedThere,
+    /// Loaded where every call is looked at in windows, and attached in those alone.
+    Exact,
     /// As soon as one of these counters says so, but at once where all is traced and operations do
     /// not lead back by themselves. Of those that do, nobody asks for what it sees unless a worker
     /// thread of io_uring has them, and each costs CPU that `all` has little of to spare.
@@ -72,6 +74,14 @@ const fn watched(
 
 const fn there(name: &'static str, trace_point: &'static str, sees: &'static str) -> TraceProgram {
     TraceProgram { name, trace_point, sees, when: LoadWhen::WatchedThere }
+}
+
+/// Programs on system calls, whichever program makes them.
+pub(super) const EXACT_ENTER: &str = "exact_enter";
+pub(super) const EXACT_EXIT: &str = "exact_exit";
+
+const fn exact(name: &'static str, trace_point: &'static str, sees: &'static str) -> TraceProgram {
+    TraceProgram { name, trace_point, sees, when: LoadWhen::Exact }
 }
 
 /// The program on the issue of a request.
@@ -123,6 +133,8 @@ pub(super) const PROGRAMS: &[TraceProgram] = &[
     there("watch_sync_end", "ext4_sync_file_exit", "when ext4 has synced a file"),
     there("watch_sync_xfs", "xfs_file_fsync", "when XFS begins to sync a file"),
     there("watch_sync_btrfs", "btrfs_sync_file", "when btrfs begins to sync a file"),
+    exact(EXACT_ENTER, "sys_enter", "calls that do not block"),
+    exact(EXACT_EXIT, "sys_exit", "the end of calls that do not block"),
 ];
 
 /// The kernel's description of its types.
@@ -152,6 +164,8 @@ pub struct ProgramConfig {
     pub watch: bool,
     /// The process of the store's server; 0 for none.
     pub server: u32,
+    /// Every call of theirs is looked at in windows.
+    pub exact: bool,
 }
 
 /// Loaded and attached programs with their memory. Dropped, they are gone.
@@ -185,6 +199,9 @@ enum IssueStamps {
     /// The kernel refuses it.
     Missing,
 }
+
+/// One that comes and goes, attached.
+pub(super) struct AttachedProgram(&'static str, Link);
 
 /// Where events arrive.
 pub type EventRing = RingBuf<MapData>;
@@ -364,10 +381,14 @@ impl TraceProgram {
     fn attached(&self, config: &ProgramConfig) -> (bool, bool) {
         let (all, queued) = (config.all, config.queued);
         if config.watch {
-            return (self.when != LoadWhen::All, false);
+            return match self.when {
+                LoadWhen::All => (false, false),
+                LoadWhen::Exact => (false, config.exact),
+                _ => (true, false),
+            };
         }
         match self.when {
-            LoadWhen::Watched | LoadWhen::WatchedThere => (false, false),
+            LoadWhen::Watched | LoadWhen::WatchedThere | LoadWhen::Exact => (false, false),
             LoadWhen::Always => (true, false),
             LoadWhen::All => (all, false),
             LoadWhen::AllOrWanted(_) => (all, queued),
@@ -423,6 +444,24 @@ impl LoadedPrograms {
             }
             (same, _) => same,
         };
+    }
+
+    /// Attaches a program that comes and goes. Why it cannot be, in one line.
+    pub(super) fn attach(
+        &self,
+        name: &'static str,
+    ) -> std::result::Result<AttachedProgram, String> {
+        let mut ebpf = self.ebpf.lock().map_err(one_line)?;
+        Ok(AttachedProgram(name, attach(&mut ebpf, name)?))
+    }
+
+    /// Takes it away.
+    pub(super) fn detach(&self, AttachedProgram(name, link): AttachedProgram) {
+        let Ok(mut ebpf) = self.ebpf.lock() else { return };
+        // One that cannot be taken away costs, and does no other harm.
+        if let Ok(program) = known(&mut ebpf, name) {
+            let _ = program.detach(link);
+        }
     }
 
     /// CPU time of all programs since they were loaded, as far as the kernel measured it, ns.

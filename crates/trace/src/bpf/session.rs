@@ -92,6 +92,7 @@ fn config(
         ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
         watch: false,
         server: request.server.unwrap_or(0),
+        exact: false,
     }
 }
 

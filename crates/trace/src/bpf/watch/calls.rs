@@ -26,6 +26,7 @@ const CALLS: &[(u32, &str, OpKind, u32)] = &[
     (296, "pwritev", OpKind::Write, FILE | AT),
     (327, "preadv2", OpKind::Read, FILE | AT),
     (328, "pwritev2", OpKind::Write, FILE | AT),
+    (326, "copy_file_range", OpKind::Write, FILE),
     (74, "fsync", OpKind::Fsync, FILE),
     (75, "fdatasync", OpKind::Fsync, FILE),
     (277, "sync_file_range", OpKind::Fsync, FILE),
@@ -50,6 +51,11 @@ const CALLS: &[(u32, &str, OpKind, u32)] = &[
     (316, "renameat2", OpKind::Delete, 0),
     (87, "unlink", OpKind::Delete, 0),
     (263, "unlinkat", OpKind::Delete, 0),
+    (84, "rmdir", OpKind::Delete, 0),
+    (83, "mkdir", OpKind::Stat, 0),
+    (258, "mkdirat", OpKind::Stat, 0),
+    (86, "link", OpKind::Stat, 0),
+    (265, "linkat", OpKind::Stat, 0),
 ];
 
 /// It sleeps for a lock; for what its arguments say; for another thread, or for something to do; for the world outside;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use aya::sys::{Stats, enable_stats};
 
+use super::exact::ExactWindows;
 use crate::bpf::layout::{C_CALLS, C_LEFT_OUT};
 use crate::bpf::programs::LoadedPrograms;
 
@@ -28,6 +29,8 @@ pub enum WatchPart {
     Waits,
     /// I/O of others on the same disks.
     Others,
+    /// Calls that do not block, in windows.
+    Exact,
 }
 
 impl WatchPart {
@@ -36,6 +39,7 @@ impl WatchPart {
         match self {
             WatchPart::Waits => "waits of threads for each other",
             WatchPart::Others => "I/O of others on the same disks",
+            WatchPart::Exact => "every call in windows",
         }
     }
 
@@ -43,6 +47,7 @@ impl WatchPart {
         match self {
             WatchPart::Waits => 1,
             WatchPart::Others => 2,
+            WatchPart::Exact => 4,
         }
     }
 }
@@ -59,6 +64,8 @@ pub struct WatchCost {
     ns: u64,
     operations: u64,
     time: Duration,
+    /// What windows with every call take, as a share of a CPU, beside all that.
+    exact: f64,
     /// Most of a CPU, as a share.
     most: Option<f64>,
     too_dear: Arc<AtomicBool>,
@@ -73,7 +80,7 @@ impl WatchCost {
     ) -> WatchCost {
         let next = Instant::now() + COUNTED;
         let (ns, operations, time) = (0, 0, Duration::ZERO);
-        WatchCost { programs, open: None, next, ns, operations, time, most, too_dear }
+        WatchCost { programs, open: None, next, ns, operations, time, exact: 0.0, most, too_dear }
     }
 
     fn calls(&self) -> u64 {
@@ -85,9 +92,18 @@ impl WatchCost {
         Some([self.programs.spent_ns()?, self.programs.spent_by(THREADS)?, block?])
     }
 
-    /// Opens or closes a window, if it is time.
-    pub fn step(&mut self, last: bool) {
+    /// Opens or closes a window in which the kernel counts, if it is time. Those in which every call is looked at come
+    /// between them: their cost is counted by itself, over all of the time.
+    pub fn step(&mut self, last: bool, exact: Option<&mut ExactWindows>) {
         let now = Instant::now();
+        let mut exact = exact;
+        if let Some(exact) = &mut exact {
+            exact.step(self.open.is_none() && !last);
+            self.exact = exact.share();
+            if exact.is_open() && !last {
+                return;
+            }
+        }
         if now < self.next && !last {
             return;
         }
@@ -107,20 +123,25 @@ impl WatchCost {
             self.time += length;
             // What is left of the last window may be a moment, and nothing can be left out any more.
             if !last {
-                self.keep_to_limit(window, length);
+                self.keep_to_limit(window, length, exact);
             }
         }
         drop(fd);
         self.next = now + if self.most.is_some() { COUNT_LIMITED } else { COUNT_EVERY };
     }
 
-    fn keep_to_limit(&mut self, window: Spent, length: Duration) {
-        let share = window[0] as f64 / length.as_nanos().max(1) as f64;
-        if self.most.is_none_or(|most| share <= most) {
+    fn keep_to_limit(&mut self, window: Spent, length: Duration, exact: Option<&mut ExactWindows>) {
+        let ns = length.as_nanos().max(1) as f64;
+        let out = self.left_out();
+        let own = if out.contains(&WatchPart::Exact) { 0 } else { (self.exact * ns) as u64 };
+        if self.most.is_none_or(|most| (window[0] + own) as f64 / ns <= most) {
             return;
         }
-        let out = self.left_out();
-        match dearest(window, &out) {
+        match dearest(window, own, &out) {
+            Some(WatchPart::Exact) => {
+                exact.into_iter().for_each(ExactWindows::leave_out);
+                self.programs.counters.get(C_LEFT_OUT).fetch_or(WatchPart::Exact.bit(), Relaxed);
+            }
             Some(part) => {
                 self.programs.counters.get(C_LEFT_OUT).fetch_or(part.bit(), Relaxed);
             }
@@ -131,7 +152,7 @@ impl WatchCost {
     /// Parts that are left out by now.
     pub fn left_out(&self) -> Vec<WatchPart> {
         let bits = self.programs.counters.get(C_LEFT_OUT).load(Relaxed);
-        let all = [WatchPart::Waits, WatchPart::Others].into_iter();
+        let all = [WatchPart::Waits, WatchPart::Others, WatchPart::Exact].into_iter();
         all.filter(|part| bits & part.bit() != 0).collect()
     }
 
@@ -139,17 +160,18 @@ impl WatchCost {
     pub fn finish(self) -> (Option<f64>, Option<f64>) {
         let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
         let ns = self.ns as f64;
-        (of(ns, self.operations as f64), of(ns, self.time.as_nanos() as f64))
+        let share = of(ns, self.time.as_nanos() as f64);
+        (of(ns, self.operations as f64), share.map(|share| share + self.exact))
     }
 }
 
 /// The part to leave out next, by what its programs took.
-fn dearest([_, threads, block]: Spent, out: &[WatchPart]) -> Option<WatchPart> {
-    let order = match threads >= block {
-        true => [WatchPart::Waits, WatchPart::Others],
-        false => [WatchPart::Others, WatchPart::Waits],
-    };
-    order.into_iter().find(|part| !out.contains(part))
+fn dearest([_, threads, block]: Spent, exact: u64, out: &[WatchPart]) -> Option<WatchPart> {
+    let mut all =
+        vec![(threads, WatchPart::Waits), (block, WatchPart::Others), (exact, WatchPart::Exact)];
+    all.retain(|(ns, part)| !out.contains(part) && (*ns > 0 || *part != WatchPart::Exact));
+    // The first of several that take as much.
+    all.into_iter().rev().max_by_key(|(ns, _)| *ns).map(|(_, part)| part)
 }
 
 #[cfg(test)]
@@ -158,9 +180,11 @@ mod tests {
 
     #[test]
     fn the_dearest_part_goes_first_and_each_once() {
-        assert_eq!(dearest([9, 5, 4], &[]), Some(WatchPart::Waits));
-        assert_eq!(dearest([9, 4, 5], &[]), Some(WatchPart::Others));
-        assert_eq!(dearest([9, 4, 5], &[WatchPart::Others]), Some(WatchPart::Waits));
-        assert_eq!(dearest([9, 4, 5], &[WatchPart::Others, WatchPart::Waits]), None);
+        assert_eq!(dearest([9, 5, 4], 0, &[]), Some(WatchPart::Waits));
+        assert_eq!(dearest([9, 4, 4], 0, &[]), Some(WatchPart::Waits));
+        assert_eq!(dearest([9, 4, 5], 0, &[]), Some(WatchPart::Others));
+        assert_eq!(dearest([9, 4, 5], 6, &[]), Some(WatchPart::Exact));
+        assert_eq!(dearest([9, 4, 5], 1, &[WatchPart::Others]), Some(WatchPart::Waits));
+        assert_eq!(dearest([9, 4, 5], 0, &[WatchPart::Others, WatchPart::Waits]), None);
     }
 }

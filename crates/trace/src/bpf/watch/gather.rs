@@ -12,6 +12,7 @@ use taillight_machine::Sys;
 use taillight_machine::block::{BlockDevice, DeviceNumber};
 
 use super::cost::{WatchCost, WatchPart};
+use super::exact::{ExactSample, ExactWindows};
 use super::files::SeenFiles;
 use super::maps::FOUND_DISKS;
 use super::told::{CallFacts, ToldCall, is_call};
@@ -86,6 +87,8 @@ pub struct WatchInputs {
     pub max_cost: Option<f64>,
     /// Set where they take more, whatever is left out.
     pub too_dear: Arc<AtomicBool>,
+    /// Every call is looked at in so much of the time.
+    pub exact: Option<f64>,
 }
 
 /// What was gathered.
@@ -102,6 +105,7 @@ pub struct WatchedRun {
     pub left_out: Vec<WatchPart>,
     /// Waits of threads for others.
     pub waits: WaitCounts,
+    pub exact: Option<ExactSample>,
     /// Every operation that was seen and was not slow, where that was asked for.
     pub record: Vec<RecordedCall>,
 }
@@ -194,11 +198,12 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
         keep,
     };
     let mut disks = FoundDisks::new(&programs);
+    let mut exact = inputs.exact.map(|share| ExactWindows::new(programs.clone(), share));
     let mut cost = WatchCost::new(programs, inputs.max_cost, inputs.too_dear);
     let mut forgot = Instant::now();
     loop {
         let last = stop.load(Relaxed);
-        cost.step(last);
+        cost.step(last, exact.as_mut());
         kept.all.threads.settle();
         kept.known.lock().unwrap_or_else(PoisonError::into_inner).files.settle();
         while let Some(item) = ring.next() {
@@ -233,6 +238,7 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
                 program_ns,
                 programs_share,
                 waits: kept.waits.counts(),
+                exact: exact.map(ExactWindows::finish),
                 record: kept.record.unwrap_or_default().0,
             };
         }

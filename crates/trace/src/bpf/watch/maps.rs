@@ -39,7 +39,8 @@ impl WatchMaps {
             ("free_slots", SLOTS as u32),
             ("free_threads", WATCHED_THREADS as u32),
             ("syscalls", SYSCALLS),
-            ("tallies", (KINDS * PLACES) as u32),
+            ("tallies", (2 * KINDS * PLACES) as u32),
+            ("exact_calls", WATCHED_THREADS as u32),
             ("mappings", SLOTS as u32),
             ("sleepers", WATCHED_THREADS as u32),
             ("threads", WATCHED_THREADS as u32),
@@ -76,7 +77,8 @@ impl WatchMaps {
         Ok(WatchMaps {
             subjects: Mutex::new(HashMap::try_from(taken("subjects")?).map_err(unusable)?),
             disks: Mutex::new(Array::try_from(taken("found_disks")?).map_err(unusable)?),
-            tallies: region(ebpf, "tallies", KINDS * PLACES)?,
+            // Beside those of all operations, those of windows.
+            tallies: region(ebpf, "tallies", 2 * KINDS * PLACES)?,
         })
     }
 

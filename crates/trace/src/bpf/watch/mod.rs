@@ -5,6 +5,7 @@
 
 mod calls;
 mod cost;
+mod exact;
 mod files;
 mod gather;
 mod maps;
@@ -28,6 +29,7 @@ use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingBackend};
 
 pub use calls::{JUDGED, kind_of_call, name as call_name};
 pub use cost::WatchPart;
+pub use exact::{ExactSample, ExactWindow};
 pub use files::SeenFile;
 pub use gather::{KnownCalls, WatchedCall};
 pub use maps::WATCHED_THREADS;
@@ -65,6 +67,8 @@ pub struct WatchedRequest<'a> {
     pub record: bool,
     /// Most that the trace programs may take, as a share of a CPU.
     pub max_cost: Option<f64>,
+    /// Every call is looked at in so much of the time, 0 to 1.
+    pub exact: Option<f64>,
 }
 
 /// Watching, under way.
@@ -102,24 +106,39 @@ pub struct WatchResult {
     pub waits: WaitCounts,
     /// What was left out for being too dear.
     pub left_out: Vec<WatchPart>,
+    /// Every call in windows, where that was asked for.
+    pub exact: Option<ExactSample>,
 }
 
 impl Watching {
-    /// Loads the programs; nobody is watched yet. Errors: `Unavailable` where programs cannot be traced, with
-    /// what is missing.
-    pub fn start(request: WatchedRequest<'_>, sys: &Sys) -> Result<Watching> {
+    /// Errors: `Unavailable` where it is known beforehand that nobody can be watched, with what is missing.
+    pub fn allowed(sys: &Sys) -> Result<()> {
         if !cfg!(target_arch = "x86_64") {
             return Err(Error::unavailable(
                 "system calls of other programs are known on x86-64 only",
             ));
         }
-        session::allowed(sys)?;
+        session::allowed(sys)
+    }
+
+    /// Loads the programs; nobody is watched yet. Errors: `Unavailable` where programs cannot be traced, with
+    /// what is missing.
+    pub fn start(request: WatchedRequest<'_>, sys: &Sys) -> Result<Watching> {
+        Watching::allowed(sys)?;
         let began = Instant::now();
-        let config = ProgramConfig { off_ns: OFF_NS, watch: true, ..ProgramConfig::default() };
+        let config = ProgramConfig {
+            off_ns: OFF_NS,
+            watch: true,
+            exact: request.exact.is_some(),
+            ..ProgramConfig::default()
+        };
         let symbols = Arc::new(KernelSymbols::read(sys));
         let (programs, ring) = programs::load(&config, &symbols, sys)?;
         let programs = Arc::new(programs);
         followed(&programs.info)?;
+        if request.exact.is_some() {
+            calls_seen(&programs.info)?;
+        }
         let counters = &programs.counters;
         counters.get(C_SLOW_NS).store(request.slow_ns, Relaxed);
         let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -141,6 +160,7 @@ impl Watching {
             keep: request.keep,
             max_cost: request.max_cost,
             too_dear: Arc::clone(&too_dear),
+            exact: request.exact,
         };
         let thread = std::thread::Builder::new()
             .name("trace".to_owned())
@@ -182,10 +202,10 @@ impl Watching {
         let Ok(maps) = self.maps() else { return Vec::new() };
         let of = |op: OpKind| {
             let base = op as usize * told::PLACES;
-            let tally = CallTally::read(|i| maps.tallies.get(base + i).load(Relaxed));
-            (tally.count > 0).then_some((op, tally))
+            let tally = CallTally::of(|i| maps.tallies.get(base + i).load(Relaxed))?;
+            Some((op, tally))
         };
-        OpKind::ALL.into_iter().filter_map(of).collect()
+        OpKind::ALL.into_iter().take(told::KINDS).filter_map(of).collect()
     }
 
     /// How many of each were seen: calls that read, calls that wrote, syncs, page faults. Of reads and writes the kernel
@@ -281,7 +301,22 @@ impl Watching {
             detached_in,
             waits,
             left_out: run.left_out,
+            exact: run.exact,
         })
+    }
+}
+
+/// Without the trace points of system calls there are no windows.
+fn calls_seen(programs: &[ProgramInfo]) -> Result<()> {
+    let here = |p: &&ProgramInfo| p.trace_point.starts_with("sys_");
+    match programs.iter().filter(here).find_map(|p| Some((p, p.missing.as_ref()?))) {
+        None => Ok(()),
+        Some((program, why)) => {
+            Err(Error::unavailable("calls that do not block cannot be seen here")
+                .with("trace point", &program.trace_point)
+                .with("why", why)
+                .hint("leave --exact out: what blocks is seen without it"))
+        }
     }
 }
 

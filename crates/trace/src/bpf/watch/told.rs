@@ -154,8 +154,12 @@ pub struct CallTally {
 }
 
 impl CallTally {
-    /// Reads those of one kind.
-    pub(super) fn read(get: impl Fn(usize) -> u64) -> CallTally {
+    /// Reads those of one kind, if there are any.
+    pub(super) fn of(get: impl Fn(usize) -> u64) -> Option<CallTally> {
+        (get(PLACES - 1) > 0).then(|| CallTally::read(get))
+    }
+
+    fn read(get: impl Fn(usize) -> u64) -> CallTally {
         let places = (0..PLACES - SUMS).map(|i| (i as u16, get(i))).filter(|p| p.1 > 0);
         CallTally {
             failed: get(PLACES - 4),

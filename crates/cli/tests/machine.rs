@@ -13,6 +13,7 @@ mod stacked;
 mod trace_trouble;
 mod traced_server;
 mod watch;
+mod watch_blame;
 mod watch_hard;
 mod watch_proof;
 mod watch_waits;

@@ -142,6 +142,39 @@ fn a_limit_of_the_control_group_is_found_from_outside() {
     assert!(held >= 5 && others * 4 <= held, "{held} held back, {others} others");
 }
 
+/// Reads that the page cache answers never block: without windows nothing is known of how many there were.
+#[test]
+fn calls_that_do_not_block_are_counted_in_windows() {
+    let name = "calls_that_do_not_block_are_counted_in_windows";
+    let Some(dir) = place(name) else { return };
+    // In the page cache, and nothing is left for fio to lay out.
+    std::fs::write(dir.path().join("data"), vec![7; 64 << 20]).expect("written");
+    let words = "--rw=randread --direct=0 --ioengine=psync --rate_iops=4000 --invalidate=0";
+    let out = watch_fio(dir.path(), &[], 5, words, "--slower 1s --exact 25%");
+    let (_, err) = ended(&out, 0);
+    let watched = json(&dir.path().join("out/watched.json"));
+    let sample = &watched["sample"];
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value}: {err}"));
+    assert!((0.15..0.4).contains(&number(&sample["share"])), "{sample}");
+    assert_eq!((&sample["failed"], &watched["no_room"]), (&Value::Null, &0.into()), "{watched}");
+    let read = op(sample, "read");
+    let seconds = number(&sample["ns"]) / number(&sample["share"]) / 1e9;
+    let told = number(&read["per_s"]) * seconds;
+    // A busy machine delays windows.
+    let issued = of_fio(dir.path(), "read") as f64;
+    assert!((0.4 * issued..2.0 * issued).contains(&told), "{told} of {issued}: {err}");
+    let summary = json(&dir.path().join("out/summary.json"));
+    let figures = &summary["ops"]["read"];
+    assert_eq!(figures["service"]["count"], read["seen"], "{figures}");
+    let rate = number(&figures["iops"]) / number(&read["per_s"]);
+    assert!((0.99..1.01).contains(&rate), "the rate is that of the windows: {figures}");
+    assert_eq!(summary["origin"]["sample"]["windows"], sample["windows"]);
+    assert!(
+        err.contains("are of every call in") && common::unwrapped(&err).contains("by a sample"),
+        "{err}"
+    );
+}
+
 #[test]
 fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
     let name = "a_program_keeps_its_exit_code_and_a_ceiling_adds_ours";
@@ -164,8 +197,13 @@ fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
         .current_dir(dir.path())
         .output()
         .expect("it starts");
-    let (_, err) = ended(&sh, 3);
-    assert!(err.contains("no I/O was seen"), "{err}");
+    ended(&sh, 3);
+    // Started before, so that not even the program itself is read from a disk.
+    let idle = common::Ended(Command::new("sleep").arg("600").spawn().expect("it starts"));
+    let line = format!("watch --output idle --for 1s --pid {}", idle.0.id());
+    let (out, err) = common::run_line(dir.path(), &line, 0);
+    assert!(err.contains("no I/O was seen") && out.contains("No I/O was seen"), "{out}\n{err}");
+    assert!(!out.contains("Failed") && !out.contains("0 ns"), "{out}");
     // Longer than it is watched.
     let long = Command::new(binary())
         .args(["watch", "--output", "five", "--for", "100ms", "--", "sh", "-c", "sleep 1; exit 5"])
@@ -200,6 +238,10 @@ fn who_cannot_be_watched_is_refused_in_clear_words() {
         ("watch --pid 1 --op openat --ceiling 1ms@99", 2, "no ceiling can be decided"),
         ("watch --cgroup /no/such/group", 4, "no such control group"),
         ("watch --pid 1 --max-cost 2", 2, "a share of a CPU"),
+        ("watch --pid 1 --exact 60%", 2, "at most 50%"),
+        ("watch --pid 1 --for 0s", 2, "longer than nothing"),
+        ("watch --pid 1 --slower 0ms", 2, "longer than nothing"),
+        ("watch --cgroup /", 2, "the whole machine"),
         ("watch --pid 1 --names", 2, "--record"),
         ("watch --pid 1 --live=no:such:port", 2, "no address to serve"),
     ] {

@@ -36,13 +36,28 @@ fn there(program: &str) -> Option<String> {
 
 /// Starts fio and waits until it reads.
 fn fio_at_work(dir: &Path, words: &str) -> Ended {
-    let line = format!("{FIO} --time_based --runtime=20 {words}");
+    let line = format!("{FIO} --time_based --runtime=600 {words}");
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null());
     let child = Ended(command.spawn().expect("it starts"));
     std::thread::sleep(Duration::from_secs(2));
     child
+}
+
+/// Waits until a watch has its trace programs; loading them may take long on a busy machine.
+pub fn watching(watch: &std::process::Child) {
+    let traces = || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", watch.id()));
+        let named = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+        tasks.into_iter().flatten().flatten().any(|task| named(task).is_ok_and(|n| n == "trace\n"))
+    };
+    let began = (0..1200).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        traces()
+    });
+    assert!(began, "nobody watches");
+    std::thread::sleep(Duration::from_secs(1));
 }
 
 #[test]
@@ -112,7 +127,7 @@ fn who_is_killed_in_the_middle_or_stopped_is_told_as_that() {
     let fio = fio_at_work(dir.path(), "--ioengine=psync --thread --numjobs=2");
     let line = format!("watch --pid {} --slower 200ms --output out", fio.0.id());
     let watch = start(dir.path(), &line);
-    std::thread::sleep(Duration::from_secs(4));
+    watching(&watch);
     // A second one is refused, and the first one goes on.
     let (_, err) = run_line(dir.path(), &format!("watch --pid {} --output other", fio.0.id()), 4);
     assert!(err.contains("another `taillight watch`"), "{err}");
@@ -129,6 +144,49 @@ fn who_is_killed_in_the_middle_or_stopped_is_told_as_that() {
     let stopped = stopped.count();
     assert!(stopped >= 2, "{said}");
     assert!(json(&dir.path().join("out/watched.json"))["exit_code"].is_null());
+}
+
+/// Starts a program under a number that has become free; none where others take it each time.
+fn started_as(pid: u32, program: &mut Command) -> Option<Ended> {
+    (0..20).find_map(|_| {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        let child = Ended(program.spawn().ok()?);
+        (child.0.id() == pid).then_some(child)
+    })
+}
+
+#[test]
+fn who_gets_the_number_of_one_that_has_ended_is_not_watched() {
+    let name = "who_gets_the_number_of_one_that_has_ended_is_not_watched";
+    if skipped(name, not_root().or_else(cannot)) {
+        return;
+    }
+    let dir = open_place();
+    std::fs::write(dir.path().join("data"), vec![7; 1 << 20]).expect("written");
+    let sleep = || Ended(Command::new("sleep").arg("600").spawn().expect("it starts"));
+    let (first, other) = (sleep(), sleep());
+    let pid = first.0.id();
+    let line = format!("watch --pid {pid} --pid {} --slower 1s --output out", other.0.id());
+    let watch = start(dir.path(), &line);
+    watching(&watch);
+    drop(first);
+    let mut reads = Command::new("dd");
+    reads.args(["if=data", "of=/dev/null", "bs=4k", "iflag=direct"]).current_dir(dir.path());
+    let reused = started_as(pid, reads.stderr(Stdio::null()));
+    let Some(mut reused) = reused else {
+        drop(other);
+        watch.wait_with_output().expect("it ends");
+        skipped(name, Some("others take the number".to_owned()));
+        return;
+    };
+    assert!(reused.0.wait().expect("it ends").success());
+    drop(other);
+    let out = watch.wait_with_output().expect("it ends");
+    let said = text(&out.stdout) + &ended(&out, 0).1;
+    let told = json(&dir.path().join("out/watched.json"));
+    let ops = told["ops"].as_array().expect("a list");
+    let seen: u64 = ops.iter().filter_map(|op| op["seen"].as_u64()).sum();
+    assert!(seen < 10, "256 reads of another one: {said}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 8] = [
+const PROOFS: [Proof; 9] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",
@@ -84,6 +84,14 @@ const PROOFS: [Proof; 8] = [
         results: "crates/cli/tests/watch.jsonl",
         page: "docs/watch.md",
         table: watch,
+    },
+    Proof {
+        name: "watch-blame",
+        package: "taillight-cli",
+        test: ["machine", "watch_blame::proof"],
+        results: "crates/cli/tests/watch_blame.jsonl",
+        page: "docs/watch.md",
+        table: watch_blame,
     },
 ];
 
@@ -236,8 +244,9 @@ fn kafka(cells: &[Value]) -> Result<String> {
 }
 
 /// Operations of a program that is watched, beside its own stamps.
-const WATCH: [Column; 8] = [
+const WATCH: [Column; 9] = [
     ("load", &["load"]),
+    ("slow from, ms", &["slower_ms"]),
     ("slow I/Os", &["slow"]),
     ("found, %", &["found"]),
     ("begin, 50 % and 99 %, us", &["begin_p50_us", "begin_p99_us"]),
@@ -249,6 +258,23 @@ const WATCH: [Column; 8] = [
 
 fn watch(cells: &[Value]) -> Result<String> {
     table(&WATCH, cells.iter())
+}
+
+/// Layers blamed, where it is known which one it was.
+const WATCH_BLAME: [Column; 9] = [
+    ("program", &["victim"]),
+    ("fault", &["fault"]),
+    ("slow operations in it", &["slow"]),
+    ("right, %", &["right"]),
+    ("wrong, %", &["wrong"]),
+    ("undecided, %", &["undecided"]),
+    ("sure and wrong, %", &["sure_wrong"]),
+    ("other layers", &["others"]),
+    ("build", &["build"]),
+];
+
+fn watch_blame(cells: &[Value]) -> Result<String> {
+    table(&WATCH_BLAME, cells.iter())
 }
 
 fn table<'a>(columns: &[Column], cells: impl Iterator<Item = &'a Value>) -> Result<String> {

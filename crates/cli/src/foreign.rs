@@ -1,14 +1,15 @@
 //! Results of other tools, where a run directory is asked for.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_import::results::{self, ForeignRun, HEAD, ResultFormat, ResultSource, ResultUnit};
 use taillight_report::ReportOptions;
-use taillight_rundir::{RunDir, atomic, check_is_dir, names, sums};
+use taillight_rundir::{RunDir, atomic, check_is_dir, names};
 use taillight_suite::runner::DEFAULT_PARENT;
 
 use crate::{output, trace};
@@ -41,8 +42,8 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
                 .hint(known()),
         });
     };
-    let (name, crc32) = (file.to_string_lossy(), sums::crc32_of(file)?);
-    let source = || Ok(ResultSource::new(&name, crc32.clone(), opened(file)?).in_unit(unit));
+    let (name, sum) = (file.to_string_lossy(), sha256_of(file)?);
+    let source = || Ok(ResultSource::new(&name, sum.clone(), opened(file)?).in_unit(unit));
     let run = (format.read)(&mut source()?).map_err(as_usage)?;
     run.notes.iter().for_each(|note| output::note(&format!("{}: {note}", in_line(file.display()))));
     let (name_of, id) = (&run.manifest.plan.run.name, run.manifest.run_id.clone());
@@ -85,6 +86,27 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
         ));
     }
     Ok(dir)
+}
+
+/// SHA-256 of all bytes of a file, packed ones as they are.
+fn sha256_of(file: &Path) -> Result<String> {
+    let mut hash = HashWriter(Sha256::new());
+    let read = File::open(file).and_then(|mut input| std::io::copy(&mut input, &mut hash));
+    read.map_err(|e| results::unreadable(file.display(), e))?;
+    Ok(hash.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+struct HashWriter(Sha256);
+
+impl Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What may be named.

@@ -10,7 +10,7 @@ use taillight_engine::trace::{
     self, MOST_OPS, TraceDispersion, TraceFile, TraceProfile, TraceReuse, TraceSizes, TraceStream,
 };
 use taillight_machine::Sys;
-use taillight_report::format::{bytes, count, duration_ns, percent, rate, short};
+use taillight_report::format::{bytes, count, counted, duration_ns, percent, rate, short};
 use taillight_trace::memory_budget;
 
 use crate::args::TraceArgs;
@@ -69,10 +69,10 @@ fn text(file: &str, p: &TraceProfile) -> String {
         Some(Some(per_s)) => format!("{}/s over {}", rate(per_s), duration_ns(p.span_ns)),
     };
     let mut lines = vec![format!(
-        "{} ({}): {} operations, {mean}; {}; {} touched.",
+        "{} ({}): {}, {mean}; {}; {} touched.",
         in_line(file),
         p.format,
-        count(p.operations),
+        counted(p.operations, "operation"),
         mix.join(", "),
         bytes(p.touched_bytes),
     )];
@@ -113,13 +113,13 @@ fn text(file: &str, p: &TraceProfile) -> String {
         lines.push(format!("latency     as recorded: {}, most {max}", all.join(", ")));
     }
     let mut replay = format!("replay      {} of memory", bytes(p.memory_bytes));
-    let counted = [
-        (p.sorted, "rows came late and are sorted"),
-        (p.skipped, "of no bytes left out"),
-        (p.durable, "writes were on the medium when they ended (FUA)"),
+    let told = [
+        (p.sorted, "row", "sorted, late in it"),
+        (p.skipped, "operation", "of no bytes left out"),
+        (p.durable, "write", "on the medium when it ended (FUA)"),
     ];
-    for (n, what) in counted.into_iter().filter(|(n, _)| *n > 0) {
-        replay.push_str(&format!("; {} {what}", count(n)));
+    for (n, noun, what) in told.into_iter().filter(|(n, ..)| *n > 0) {
+        replay.push_str(&format!("; {} {what}", counted(n, noun)));
     }
     lines.push(replay);
     lines.join("\n") + "\n"

@@ -111,7 +111,7 @@ fn imported() -> AnalysedRun {
         tool: "fio".into(),
         version: Some("3.33".into()),
         file: "a.json".into(),
-        file_crc32: "00000000".into(),
+        file_sha256: "00000000".into(),
         fidelity: Fidelity::Percentiles,
         spans: "from issue to completion (clat)".into(),
     });

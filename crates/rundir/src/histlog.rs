@@ -86,6 +86,8 @@ pub struct HistogramWriter {
     begin_ns: i64,
     /// Not written yet.
     text: Vec<u8>,
+    /// Bytes that are held before they are written.
+    hold: usize,
     file: Option<TempFile>,
     serializer: V2DeflateSerializer,
     packed: Vec<u8>,
@@ -111,6 +113,7 @@ impl HistogramWriter {
             dir: dir.path().to_owned(),
             begin_ns: clock.monotonic_ns,
             text,
+            hold: HELD,
             file: None,
             serializer,
             packed: Vec::new(),
@@ -141,7 +144,7 @@ impl HistogramWriter {
             base64::engine::general_purpose::STANDARD.encode(&self.packed),
         );
         self.text.extend_from_slice(line.as_bytes());
-        if self.text.len() < HELD { Ok(()) } else { self.write() }
+        if self.text.len() < self.hold { Ok(()) } else { self.write() }
     }
 
     fn write(&mut self) -> Result<()> {
@@ -176,6 +179,17 @@ pub fn write_histograms<H: Borrow<Histogram<u64>>>(
     let mut writer = HistogramWriter::new(dir, clock);
     entries.into_iter().for_each(|entry| writer.put(&entry));
     writer.commit()
+}
+
+/// The text of a log of these histograms; nothing is written. Errors: `Internal` for one that cannot be packed.
+pub fn log_text<H: Borrow<Histogram<u64>>>(
+    dir: &RunDir,
+    entries: impl IntoIterator<Item = HistEntry<H>>,
+) -> Result<Vec<u8>> {
+    let mut writer = HistogramWriter::new(dir, &dir.manifest().clock);
+    writer.hold = usize::MAX;
+    entries.into_iter().for_each(|entry| writer.put(&entry));
+    writer.failed.map_or(Ok(writer.text), Err)
 }
 
 /// Reads a `histograms.hlog` back one histogram at a time: unpacked, each takes hundreds of

@@ -81,8 +81,9 @@ pub struct ImportSource {
     pub version: Option<String>,
     /// The file as it was named.
     pub file: String,
-    /// CRC-32 (IEEE 802.3) of all its bytes, eight hexadecimal digits.
-    pub file_crc32: String,
+    /// SHA-256 of all its bytes, hexadecimal; empty in runs imported before it was kept.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file_sha256: String,
     /// What the result knows of latencies.
     pub fidelity: Fidelity,
     /// What a latency of the tool spans, in words: "from issue to completion (clat)".

@@ -107,11 +107,6 @@ pub fn crc32(bytes: &[u8]) -> String {
     format!("{sum:08x}")
 }
 
-/// The same of a whole file. Errors: `Unavailable` when it cannot be read.
-pub fn crc32_of(path: &Path) -> Result<String> {
-    sum("", path).map(|it| it.crc32)
-}
-
 fn sum(name: &str, path: &Path) -> Result<FileSum> {
     let bad = |e| cannot("read", path, e);
     let mut file = File::open(path).map_err(bad)?;

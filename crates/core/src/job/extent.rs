@@ -101,7 +101,7 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), ValidationError
         return Err(ValidationError::new(
             field("trace"),
             format!("the trace touches {traced} bytes, the target has {size}"),
-            "give target.size, and trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"",
+            format!("give a larger target.size{}", w.trace.as_ref().map_or("", |t| t.fit.others())),
         ));
     }
     let slices = bytes / block;

@@ -139,7 +139,7 @@ fn fit(
             Some(_) => "give a larger target.size",
             None => "choose a larger device",
         };
-        let fix = format!("{room}, or trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"");
+        let fix = format!("{room}{}", trace.fit.others());
         ValidationError::new(format!("{path}.trace"), what, fix)
     };
     let room = target.size.map(|size| size.0).or(device);

@@ -76,6 +76,21 @@ pub enum TraceFit {
     Compact,
 }
 
+impl TraceFit {
+    /// What else may be tried where a trace does not fit by this, to stand behind "give a larger target".
+    pub fn others(self) -> &'static str {
+        match self {
+            TraceFit::Refuse => ", or trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"",
+            TraceFit::Compact => ", or trace.fit = \"wrap\", \"scale\" or \"clip\"",
+            // The largest operation alone does not fit.
+            TraceFit::Wrap | TraceFit::Scale => {
+                ", or leave out what is too large: trace.fit = \"clip\""
+            }
+            TraceFit::Clip => "",
+        }
+    }
+}
+
 /// One operation of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceOp {

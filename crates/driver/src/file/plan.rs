@@ -140,10 +140,12 @@ fn of_data(
                 .with("path", found.path.display())
                 .with("bytes", existing.size())
                 .with("asked", ByteSize(file_size))
-                .hint(
-                    "leave the size out to use what is there; a trace asks for its highest address, \
-                     unless trace.fit and a size make it fit",
-                )),
+                .hint(match request.spec.plan.workloads.iter().any(|w| w.trace.is_some()) {
+                    true => {
+                        "a trace asks for its highest address, unless trace.fit and a size make it fit"
+                    }
+                    false => "leave the size out to use what is there",
+                })),
         };
     }
     if !(fills || needs_data) {

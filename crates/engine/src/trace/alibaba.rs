@@ -3,7 +3,7 @@
 use taillight_core::OpKind;
 use taillight_core::plan::TraceOp;
 
-use super::{TraceFormat, TraceRow, TraceSource, columns, number};
+use super::{TraceFormat, TraceRow, TraceSource, columns, heading, number};
 
 pub(super) const FORMAT: TraceFormat = TraceFormat {
     word: "alibaba",
@@ -14,8 +14,8 @@ pub(super) const FORMAT: TraceFormat = TraceFormat {
     source: TraceSource::Lines(row),
 };
 
-fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
-    if line.starts_with("device_id,opcode,") {
+fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
+    if heading(line, "device_id,opcode,", begun)? {
         return Ok(None);
     }
     let [stream, kind, offset, size, stamp] = columns(line)?;

@@ -62,7 +62,8 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
             }
             let swap = swapped(&record).filter(|_| got == RECORD);
             let swap = swap.ok_or_else(|| bad("no record, or a part of one".to_owned(), at))?;
-            if let Some(QueuedOp { stamp, device: of, op }) = operation(&record, swap) {
+            let queued = operation(&record, swap).map_err(|what| bad(what.to_owned(), at))?;
+            if let Some(QueuedOp { stamp, device: of, op }) = queued {
                 if device.0 != of {
                     device = (of, format!("{}:{}", of >> 20, of & 0xf_ffff));
                 }
@@ -138,11 +139,11 @@ struct QueuedOp {
     op: TraceOp,
 }
 
-/// The operation of a record, if it is the queueing of one.
-fn operation(record: &[u8; RECORD], swap: bool) -> Option<QueuedOp> {
+/// The operation of a record, if it is the queueing of one. Errors: it lies beyond what is counted.
+fn operation(record: &[u8; RECORD], swap: bool) -> Result<Option<QueuedOp>, &'static str> {
     let action = word(record, 28, swap);
     if action & 0xff != QUEUE || action & NOTIFY != 0 {
-        return None;
+        return Ok(None);
     }
     let long =
         |at: usize| (u64::from(word(record, at, swap)), u64::from(word(record, at + 4, swap)));
@@ -158,11 +159,13 @@ fn operation(record: &[u8; RECORD], swap: bool) -> Option<QueuedOp> {
         (_, true) => OpKind::Write,
         _ => OpKind::Read,
     };
-    let offset = if kind == OpKind::Fsync { 0 } else { number(long(16)).checked_mul(512)? };
-    let stamp = i64::try_from(number(long(8))).ok()?;
+    let sector = if kind == OpKind::Fsync { 0 } else { number(long(16)) };
+    let offset = sector.checked_mul(512).ok_or("a sector beyond 2^64 bytes")?;
+    let stamp = i64::try_from(number(long(8))).map_err(|_| "a time beyond 292 years")?;
     let device = word(record, 36, swap);
     let durable = kind == OpKind::Write && action & FUA != 0;
-    Some(QueuedOp { stamp, device, op: TraceOp { durable, ..TraceOp::new(kind, offset, size) } })
+    let op = TraceOp { durable, ..TraceOp::new(kind, offset, size) };
+    Ok(Some(QueuedOp { stamp, device, op }))
 }
 
 fn word(record: &[u8; RECORD], at: usize, swap: bool) -> u32 {

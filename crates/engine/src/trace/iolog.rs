@@ -6,7 +6,7 @@
 use taillight_core::OpKind;
 use taillight_core::plan::TraceOp;
 
-use super::{NO_TIME, NOT_BEGUN, TraceFormat, TraceRow, TraceSource, number};
+use super::{NO_TIME, NOT_BEGUN, SECOND, TraceFormat, TraceRow, TraceSource, number};
 
 pub(super) const VERSION_2: TraceFormat = TraceFormat {
     word: "iolog2",
@@ -51,10 +51,13 @@ fn row_3<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     operation(file, action, words, stamp)
 }
 
-/// Whether the line is the heading, which comes first: at `begin`. Errors: it does not.
+/// Whether the line is the heading, which comes first: at `begin`. Errors: it does not, or another log begins.
 fn heading(line: &str, heading: &str, begin: i64, now: &mut i64) -> Result<bool, String> {
     if *now == NOT_BEGUN && line != heading {
         return Err(format!("it does not begin with `{heading}`"));
+    }
+    if *now != NOT_BEGUN && line == heading {
+        return Err(SECOND.to_owned());
     }
     *now = (*now).max(begin);
     Ok(line == heading)

@@ -40,6 +40,8 @@ const MOST_LINE: u64 = 4096;
 const NOT_BEGUN: i64 = i64::MIN;
 /// The format has no stamps but waits, and there was none yet.
 const NO_TIME: i64 = -1;
+/// A heading where there was one, or rows, before.
+const SECOND: &str = "a second trace begins here: give each a file of its own";
 /// The mark before texts of some editors.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// How files begin that hold no trace as it was recorded: what they are, and what makes a trace of them.
@@ -111,12 +113,14 @@ struct TraceRow<'a> {
     op: TraceOp,
     /// What it took then, where the format has it.
     latency_ns: Option<u64>,
+    /// How many rows there are, where each says it; `u64::MAX` for more than there are.
+    of: Option<u64>,
 }
 
 impl<'a> TraceRow<'a> {
     /// Of a format whose disks have names of one part, and that has no latencies.
     fn plain(stamp: i64, stream: &'a str, op: TraceOp) -> TraceRow<'a> {
-        TraceRow { stamp, stream: ("", stream), op, latency_ns: None }
+        TraceRow { stamp, stream: ("", stream), op, latency_ns: None, of: None }
     }
 }
 
@@ -203,9 +207,9 @@ pub fn words(replay: &ReplayPlan) -> String {
     let ReplayOps { format, times, ops, sorted, skipped, rounded, refitted, .. } = &replay.ops;
     let (durable, missing) = (replay.ops.durable(), replay.ops.missing);
     let mut text = format!(
-        "{} ({format}): {} operations over {}, {} of memory",
+        "{} ({format}): {} over {}, {} of memory",
         replay.file,
-        ops.len(),
+        readable::counted(ops.len() as u64, "operation"),
         readable::duration(times.last().map_or(0.0, |t| *t as f64)),
         readable::bytes(replay.ops.memory()),
     );
@@ -213,15 +217,15 @@ pub fn words(replay: &ReplayPlan) -> String {
         text.push_str(", as fast as possible: what it measures is no response to arrivals");
     }
     let counted = [
-        (*sorted, "rows that came late in it are sorted"),
-        (*skipped, "operations of no bytes are left out"),
-        (*rounded, "bytes are added by rounding out to blocks"),
-        (*refitted, "operations are moved or left out so that it fits"),
-        (durable, "writes end with a sync, as they were on the medium when they ended (FUA)"),
-        (missing, "I/Os that the run did are not in it"),
+        (*sorted, "row", "sorted, late in it"),
+        (*skipped, "operation", "of no bytes left out"),
+        (*rounded, "byte", "added by rounding out to blocks"),
+        (*refitted, "operation", "moved or left out so that it fits"),
+        (durable, "write", "with a sync at the end, on the medium when it ended (FUA)"),
+        (missing, "I/O", "of the run not in it"),
     ];
-    for (n, what) in counted.into_iter().filter(|(n, _)| *n > 0) {
-        text.push_str(&format!("; {n} {what}"));
+    for (n, noun, what) in counted.into_iter().filter(|(n, ..)| *n > 0) {
+        text.push_str(&format!("; {} {what}", readable::counted(n, noun)));
     }
     if let Some((before, after)) = replay.ops.resequenced {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -324,6 +328,15 @@ impl Lines {
         }
         let text = std::str::from_utf8(&self.line).map_err(|_| "it is not text".to_owned())?;
         Ok((read > 0).then_some(text))
+    }
+}
+
+/// Whether a line is the heading, which comes first: `begun` is [`NOT_BEGUN`] before. Errors: another trace begins.
+fn heading(line: &str, begins: &str, begun: &mut i64) -> std::result::Result<bool, String> {
+    let first = std::mem::replace(begun, 0) == NOT_BEGUN;
+    match (line.starts_with(begins), first) {
+        (true, false) => Err(SECOND.to_owned()),
+        (is, _) => Ok(is),
     }
 }
 

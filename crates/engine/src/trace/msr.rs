@@ -5,7 +5,7 @@
 use taillight_core::OpKind;
 use taillight_core::plan::TraceOp;
 
-use super::{StreamPair, TraceFormat, TraceRow, TraceSource, columns, number};
+use super::{StreamPair, TraceFormat, TraceRow, TraceSource, columns, heading, number};
 
 pub(super) const FORMAT: TraceFormat = TraceFormat {
     word: "msr",
@@ -16,8 +16,8 @@ pub(super) const FORMAT: TraceFormat = TraceFormat {
     source: TraceSource::Lines(row),
 };
 
-fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
-    if line.starts_with("Timestamp,Hostname,") {
+fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
+    if heading(line, "Timestamp,Hostname,", begun)? {
         return Ok(None);
     }
     let [stamp, host, disk, kind, offset, size, response] = columns(line)?;
@@ -30,11 +30,15 @@ fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     let offset = number(Some(offset), "offset")?;
     let size = number(Some(size), "size")?;
     // A trace made by hand may have none.
-    let latency_ns = response.trim().parse().ok().and_then(|ticks: u64| ticks.checked_mul(100));
+    let latency_ns = match response.trim() {
+        "" => None,
+        ticks => number::<u64>(Some(ticks), "response time")?.checked_mul(100),
+    };
     Ok(Some(TraceRow {
         stamp,
         stream: (host, disk),
         op: TraceOp::new(kind, offset, size),
         latency_ns,
+        of: None,
     }))
 }

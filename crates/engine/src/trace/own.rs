@@ -13,14 +13,16 @@ use taillight_rundir::{RunDir, names, sums};
 
 use super::{
     NOT_BEGUN, StreamPair, TraceFault, TraceFormat, TraceRow, TraceRows, TraceSource, columns,
-    number,
+    heading, number,
 };
 
 /// The phase whose I/Os are the run's.
 const MEASURE: &str = "measure";
 const FILES: Option<StreamPair> = Some(StreamPair { words: "workload,file", first: true });
+/// What is said of rows that are fewer than they say.
+pub(super) const PART: &str = "it has a part of the I/Os of its run";
 /// What to do about a run that kept a part of its I/Os.
-const ALL: &str = "record it again with all I/Os: capture.mode = \"all\" and a larger capture.budget, or watch --record";
+pub(super) const ALL: &str = "record it again with all I/Os: capture.mode = \"all\" and a larger capture.budget, or watch --record";
 
 pub(super) const CSV: TraceFormat = TraceFormat {
     word: "ios-csv",
@@ -40,13 +42,18 @@ pub(super) const PARQUET: TraceFormat = TraceFormat {
 };
 
 fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
-    if *begun == NOT_BEGUN {
-        *begun = 0;
-        return match line.starts_with("phase,workload,worker,op,target,offset_bytes,") {
-            true => Ok(None),
-            false => Err("it does not begin with the names of the columns".to_owned()),
-        };
+    let first = *begun == NOT_BEGUN;
+    if heading(line, "phase,workload,worker,op,target,offset_bytes,", begun)? {
+        return Ok(None);
     }
+    if first {
+        return Err("it does not begin with the names of the columns".to_owned());
+    }
+    // Exports of earlier versions do not say how many there are.
+    let (line, of) = match line.bytes().filter(|b| *b == b',').count() {
+        19 => line.rsplit_once(',').map_or((line, None), |(line, of)| (line, Some(of))),
+        _ => (line, None),
+    };
     let row: [&str; 19] = columns(line)?;
     let [
         phase,
@@ -78,7 +85,11 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     let op = operation(kind, offset, number(Some(size), "size")?, !sync.is_empty())?;
     let end: i64 = number(Some(ends), "end")?;
     let latency_ns = latency(stamp, end).filter(|_| status == "0");
-    Ok(Some(TraceRow { stamp, stream: (workload, file), op, latency_ns }))
+    let of = of.map(|of| match of {
+        "unknown" => Ok(u64::MAX),
+        n => number(Some(n), "number of I/Os"),
+    });
+    Ok(Some(TraceRow { stamp, stream: (workload, file), op, latency_ns, of: of.transpose()? }))
 }
 
 /// From when an I/O was due to its end, ns; none where that is no time.
@@ -136,7 +147,7 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
     let manifest = run.as_ref().map(RunDir::manifest);
     let watched = manifest.is_some_and(|it| it.origin.is_watched());
     if let Some(manifest) = manifest.filter(|_| !watched) {
-        rows.name_streams(manifest.plan.workloads.iter().map(|w| w.name.as_str()));
+        rows.name_streams(manifest.plan.workloads.iter().map(|w| w.name.as_str()))?;
         rows.miss(manifest.losses.ios);
     }
     let wanted = ColumnSet::PHASE
@@ -182,7 +193,7 @@ fn push(row: &Row, stream: (&str, &str), rows: &mut TraceRows<'_>) -> Result<(),
     let op = operation(row.op, row.offset, row.size, row.sync_ns.is_some())?;
     let due = row.intended.unwrap_or(row.submit).0;
     let latency_ns = latency(due, row.complete.0).filter(|_| row.status.is_ok());
-    rows.push(&TraceRow { stamp: due, stream, op, latency_ns })
+    rows.push(&TraceRow { stamp: due, stream, op, latency_ns, of: None })
 }
 
 /// The workload and file of the row before, as text.

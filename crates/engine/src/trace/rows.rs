@@ -6,7 +6,7 @@ use taillight_core::plan::{RecordedLatency, RecordedPercentile, ReplayOps, Repla
 use taillight_core::units::Span;
 use taillight_core::{ErrorKind, OpKind};
 
-use super::{MOST_OPS, StreamPair, TraceFormat, TraceRow};
+use super::{MOST_OPS, StreamPair, TraceFormat, TraceRow, own};
 
 /// A row may come so much later in the file than one that follows it in time, ns.
 const WINDOW_NS: u64 = 60_000_000_000;
@@ -142,6 +142,11 @@ pub(super) struct TraceRows<'a> {
     /// Of rows that have a latency: the stamp, and the latency, ns.
     latencies: Vec<(i64, u64)>,
     missing: u64,
+    /// Of the workloads, where rows have their numbers.
+    names: Vec<String>,
+    /// Rows, and how many there are as they say.
+    read: u64,
+    of: Option<u64>,
     untimed: bool,
     /// Of the first row of the disk.
     first: Option<i64>,
@@ -164,6 +169,9 @@ impl<'a> TraceRows<'a> {
             rows: Vec::new(),
             latencies: Vec::new(),
             missing: 0,
+            names: Vec::new(),
+            read: 0,
+            of: None,
             untimed: false,
             first: None,
             newest: i64::MIN,
@@ -194,19 +202,43 @@ impl<'a> TraceRows<'a> {
         self.untimed = true;
     }
 
-    /// Takes a name that the job selects for the number that the rows have.
-    pub fn name_streams<'n>(&mut self, mut names: impl Iterator<Item = &'n str>) {
-        let only = self.only.as_mut().filter(|only| only.first != Some(false));
-        let Some(only) = only else { return };
+    /// Takes a name that the job selects for the number that the rows have. Errors: it is the name of one and the
+    /// number of another, and `workload=` does not say that it is a name.
+    pub fn name_streams<'n>(
+        &mut self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<(), TraceFault> {
+        self.names = names.map(str::to_owned).collect();
+        let Some(only) = self.only.as_mut().filter(|only| only.first != Some(false)) else {
+            return Ok(());
+        };
         let (of, file) = only.name.split_at(only.name.find(',').unwrap_or(only.name.len()));
-        if let Some(number) = names.position(|name| name == of) {
-            only.name = format!("{number}{file}");
+        let Some(number) = self.names.iter().position(|name| name == of) else { return Ok(()) };
+        let other = of.parse().ok().filter(|other| *other != number);
+        let other = other.and_then(|other: usize| self.names.get(other));
+        if let Some(other) = other.filter(|_| only.first.is_none()) {
+            return Err(TraceFault::hinted(
+                format!("`{of}` is the name of one workload and the number of another, `{other}`"),
+                format!("trace.select = \"workload={of}{file}\", or \"{other}{file}\""),
+            ));
+        }
+        only.name = format!("{number}{file}");
+        Ok(())
+    }
+
+    /// As jobs name it: the workload by its name, where it has one.
+    fn name(&self, stream: (&str, &str)) -> String {
+        let number = stream.0.parse::<usize>().ok();
+        match number.and_then(|number| self.names.get(number)) {
+            Some(of) => format!("workload={of},{}", stream.1),
+            None => name(stream),
         }
     }
 
     /// Takes a row, if it is wanted. Errors: it is of another disk than the others, far before one above it,
     /// or one too many.
     pub fn push(&mut self, row: &TraceRow<'_>) -> Result<(), TraceFault> {
+        (self.read, self.of) = (self.read + 1, row.of.or(self.of));
         if !self.wanted(row.stream)? {
             return Ok(());
         }
@@ -272,9 +304,9 @@ impl<'a> TraceRows<'a> {
         if self.only.as_ref().is_some_and(|only| !only.is(stream, self.pair)) {
             return Ok(false);
         }
-        match known.map(name) {
+        match known.map(|known| self.name(known)) {
             Some(known) => {
-                let stream = name(stream);
+                let stream = self.name(stream);
                 let parts = self.pair.map_or(String::new(), |pair| format!(" ({})", pair.words));
                 Err(TraceFault::hinted(
                     format!("it has operations of several disks or files: `{known}`, `{stream}`"),
@@ -290,6 +322,9 @@ impl<'a> TraceRows<'a> {
 
     /// The operations, in the order of their times. Errors: there is none.
     pub fn finish(mut self, format: &'static str) -> Result<ReplayOps, TraceFault> {
+        if self.of.is_some_and(|of| of != self.read) {
+            return Err(TraceFault::hinted(own::PART, own::ALL));
+        }
         if self.rows.is_empty() {
             let none = || "it holds no operation".to_owned();
             return Err(match &self.only {

@@ -4,7 +4,7 @@
 use taillight_core::OpKind;
 use taillight_core::plan::TraceOp;
 
-use super::{TraceFormat, TraceRow, TraceSource, columns, number};
+use super::{TraceFormat, TraceRow, TraceSource, columns, heading, number};
 
 const SECTOR: u32 = 512;
 
@@ -17,8 +17,8 @@ pub(super) const FORMAT: TraceFormat = TraceFormat {
     source: TraceSource::Lines(row),
 };
 
-fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
-    if line.starts_with("Timestamp,Offset,") {
+fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
+    if heading(line, "Timestamp,Offset,", begun)? {
         return Ok(None);
     }
     let [stamp, offset, size, kind, stream] = columns(line)?;

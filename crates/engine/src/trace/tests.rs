@@ -373,14 +373,24 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
     };
     let mut run = write(&[(0, 5), (3, 6), (0, 9)]);
     let said = of(None).expect_err("two files").to_string();
-    assert!(said.contains("several disks or files: `0,0`, `0,3`"), "{said}");
+    let name = &run.manifest().plan.workloads[0].name;
+    let told = format!("several disks or files: `workload={name},0`, `workload={name},3`");
+    assert!(said.contains(&told), "{said}");
     let named = format!("{},0", run.manifest().plan.workloads[0].name);
-    for select in ["0,0", "file=0", &named] {
+    let worded = format!("workload={named}");
+    for select in ["0,0", "file=0", &named, &worded] {
         let trace = of(Some(select)).expect(select);
         assert_eq!(*trace.times, [0, 4], "{select}");
         assert_eq!(trace.latency.expect("latencies").max_ns, 7000);
     }
     let whole = run.manifest().clone();
+    let mut two = whole.clone();
+    two.plan.workloads.push(two.plan.workloads[0].clone());
+    (two.plan.workloads[0].name, two.plan.workloads[1].name) = ("1".to_owned(), "b".to_owned());
+    run.write_manifest(&two).expect("written");
+    let said = of(Some("1,0")).expect_err("name and number").to_string();
+    assert!(said.contains("name of one workload and the number of another, `b`"), "{said}");
+    assert_eq!(of(Some("workload=1,0")).expect("named").ops.len(), 2);
     let mut part = whole.clone();
     part.capture.mode = CaptureMode::Outliers;
     run.write_manifest(&part).expect("written");
@@ -391,7 +401,7 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
     run.write_manifest(&lost).expect("written");
     let ops = of(Some("file=0")).expect("read");
     assert!(
-        words(&ReplayPlan { ops, ..ReplayPlan::default() }).contains("4 I/Os that the run did")
+        words(&ReplayPlan { ops, ..ReplayPlan::default() }).contains("4 I/Os of the run not in it")
     );
     let path = dir.path().join("ios.parquet");
     let mut bytes = std::fs::read(&path).expect("read");
@@ -425,6 +435,34 @@ fn damaged_and_foreign_files_are_named_with_their_place() {
     assert!(said.contains("7 columns, this one 5"), "{said}");
     let word = ReplayPlan { format: Some("mrs".to_owned()), ..ReplayPlan::default() };
     assert!(selected("1,R,0,512,1\n", word, MOST_OPS).is_err());
+}
+
+#[test]
+fn what_stands_twice_or_in_part_in_a_file_is_refused() {
+    let iolog = "fio version 3 iolog\n0 a read 0 4096\n";
+    let old = "fio version 2 iolog\na wait 5\na read 0 4096\n";
+    let msr = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n1,u,0,Read,0,512,9\n";
+    let head = "phase,workload,worker,op,target,offset_bytes,key,size_bytes,moved_bytes,count,\
+                intended_ns,origin_ns,submit_ns,issued_ns,first_ns,complete_ns,sync_ns,retries,status";
+    let io =
+        |at: u64, of: &str| format!("measure,0,0,read,0,0,,512,,,,,{at},,,{},,,0{of}\n", at + 9);
+    let own = format!("{head}\n{}", io(5, ""));
+    for text in [iolog, old, msr, &own] {
+        assert_eq!(parsed(text).expect("one").ops.len(), 1, "{text}");
+        let said = parsed(text.repeat(2)).expect_err("two").to_string();
+        assert!(said.contains("a second trace begins here") && said.contains("line: "), "{said}");
+    }
+    let counted = |of: &str| parsed(format!("{head},phase_ios\n{}{}", io(5, of), io(6, of)));
+    assert_eq!(counted(",2").expect("all").ops.len(), 2);
+    for of in [",3", ",unknown"] {
+        let said = counted(of).expect_err(of).to_string();
+        assert!(said.contains("a part of the I/Os of its run"), "{said}");
+    }
+    let beyond = blktrace(false, (5, u64::MAX / 512 + 1), (512, 1 | 1 << 16));
+    let said = parsed(beyond).expect_err("beyond").to_string();
+    assert!(said.contains("a sector beyond") && said.contains("byte 0"), "{said}");
+    let said = parsed(msr.replace(",9", ",9x")).expect_err("no time").to_string();
+    assert!(said.contains("`9x` is no response time"), "{said}");
 }
 
 #[test]

@@ -111,7 +111,8 @@ pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSecti
         if of.op != OpKind::Write {
             (part.sync, part.end_fsync, part.payload) = (None, false, None);
         }
-        part.same_jobs = number > 0;
+        // The first one, too, where the section is of a job with several devices.
+        part.same_jobs |= number > 0;
         if number > 0 {
             part.behind_first();
         }

@@ -1,6 +1,7 @@
 //! Whether the figures of a result agree with each other. What no run has is refused here for every format, so that no
 //! report is made of a damaged number.
 
+use taillight_core::units::Span;
 use taillight_core::units::readable::trimmed;
 use taillight_core::{Error, Percentile, Result};
 use taillight_rundir::origin::{ImportedLatency, ImportedOp};
@@ -13,8 +14,10 @@ pub const LAST_NS: i64 = i64::MAX / 2;
 pub const MOST: u64 = 1 << 62;
 /// Operations that a figure tells apart.
 const MOST_OPERATIONS: u64 = 1 << 53;
-/// Most of a rate.
+/// Most of a rate, as a sum.
 const MOST_RATE: f64 = 1e18;
+/// Operations a second that no machine reaches: a call that does nothing takes longer on each of its processors.
+const MOST_IOPS: f64 = 1e11;
 /// How far a tool's percentiles may be above its maximum: fio prints the middle of a bin, 64 to an octave.
 const BIN: f64 = 1.0 / 64.0;
 /// What a time in whole ms may lack, at both ends, ns.
@@ -92,11 +95,20 @@ fn operation(op: &ImportedOp) -> Result<(), String> {
     if op.errors > op.count {
         return Err(format!("{} of {} operations failed", op.errors, op.count));
     }
-    // Rates may leave out where a run begins and ends; they are not twice what was done.
+    // Rates may leave out where a run begins and ends; they are not twice what was done, nor half of it.
     let seconds = op.duration_ns.saturating_sub(CUT_NS) as f64 / 1e9;
     let beyond = |rate: f64, all: u64| all > 0 && rate * seconds > 2.0 * all as f64;
     if beyond(op.iops, op.count) || beyond(op.bytes_per_s, op.bytes) {
         return Err("a rate that is not that of its count and time".to_owned());
+    }
+    let whole = op.duration_ns.saturating_add(CUT_NS) as f64 / 1e9;
+    // Rates are printed as whole numbers by some.
+    let below = |rate: f64, all: u64| rate > 0.0 && all as f64 > 2.0 * (rate + 1.0) * whole + 1.0;
+    if op.duration_ns > 0 && (below(op.iops, op.count) || below(op.bytes_per_s, op.bytes)) {
+        return Err("a count that is not that of its rate and time".to_owned());
+    }
+    if op.duration_ns > 0 && op.count as f64 > MOST_IOPS * whole {
+        return Err(format!("{} operations in {}", op.count, Span(op.duration_ns)));
     }
     latency(&op.latency)
 }
@@ -171,7 +183,10 @@ mod tests {
     fn figures_that_contradict_each_other_are_refused() {
         assert!(said(|_| ()).is_ok());
         type Edit = fn(&mut ImportedOp);
-        let bad: [(&str, Edit); 14] = [
+        let bad: [(&str, Edit); 17] = [
+            ("a count that is not that of its rate", |it| it.count = 1_000_000_000_000),
+            ("a count that is not that of its rate", |it| it.bytes = 1 << 50),
+            ("operations in", |it| (it.count, it.iops) = (1_000_000_000_000, 0.0)),
             ("failed", |it| it.errors = 1_001),
             ("not that of its count", |it| it.iops = 1e9),
             ("not that of its count", |it| it.bytes_per_s = 1e15),
@@ -187,7 +202,9 @@ mod tests {
             ("times that no run has", |it| {
                 (it.duration_ns, it.iops, it.bytes_per_s) = (u64::MAX, 0.0, 0.0)
             }),
-            ("more operations", |it| it.count = u64::MAX),
+            ("more operations", |it| {
+                (it.count, it.duration_ns, it.iops, it.bytes_per_s) = (u64::MAX, 0, 0.0, 0.0)
+            }),
         ];
         for (words, edit) in bad {
             let e = said(edit).err().unwrap_or_else(|| panic!("{words}: accepted"));

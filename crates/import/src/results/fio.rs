@@ -382,7 +382,7 @@ impl FioSaid<'_> {
                 return Err(e.with("latencies", latency.count).with("I/Os", direction.total_ios));
             }
             let errors = failed.get(&kind).copied().unwrap_or(0);
-            ops.insert(kind, direction.imported(errors, longest, latency)?);
+            ops.insert(kind, direction.imported(kind, errors, longest, latency)?);
         }
         let verified = match self.verifies(rw) && ops.len() > 1 {
             true => ops.remove(&OpKind::Read),
@@ -475,7 +475,13 @@ fn directions<'a>(
 impl FioDirection {
     /// `longest` is the job's, ms: syncs have no time of their own, they came while the job's others did. Errors:
     /// `Corrupt` for a rate below zero.
-    fn imported(&self, errors: u64, longest: u64, latency: ImportedLatency) -> Result<ImportedOp> {
+    fn imported(
+        &self,
+        op: OpKind,
+        errors: u64,
+        longest: u64,
+        latency: ImportedLatency,
+    ) -> Result<ImportedOp> {
         let ms = if self.runtime > 0 { self.runtime } else { longest };
         let duration_ns = match ms {
             0 if self.iops > 0.0 => (self.total_ios as f64 / self.iops * 1e9) as u64,
@@ -485,14 +491,17 @@ impl FioDirection {
         if self.iops < 0.0 || bytes_per_s < 0.0 {
             return Err(Error::corrupt("a rate of fio's below zero"));
         }
-        // In less than a millisecond fio tells no rate.
-        let rate = || if ms == 0 { 0.0 } else { self.total_ios as f64 * 1e3 / ms as f64 };
+        // Of syncs fio tells no rate. Where it tells none of others, all failed, or took less than a millisecond.
+        let iops = match (op, ms) {
+            (OpKind::Fsync, 1..) if self.iops == 0.0 => self.total_ios as f64 * 1e3 / ms as f64,
+            _ => self.iops,
+        };
         Ok(ImportedOp {
             count: self.total_ios,
             errors,
             bytes: self.io_bytes,
             duration_ns,
-            iops: if self.iops > 0.0 { self.iops } else { rate() },
+            iops,
             bytes_per_s,
             latency,
         })

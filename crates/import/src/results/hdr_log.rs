@@ -2,7 +2,7 @@
 //!
 //! Source: HdrHistogram, `HistogramLogWriter` and `HistogramLogReader`; YCSB, `OneMeasurementHdrHistogram`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use taillight_core::{Error, LatencyKind, OpKind, Result};
 use taillight_rundir::histlog::{HistTag, OWN_COMMENT, decode};
@@ -11,7 +11,8 @@ use taillight_rundir::origin::{
 };
 
 use super::own::MIXED_SPANS;
-use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of, ycsb};
+use super::ycsb::OpName;
+use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
 
 const VERSION: &str = "[Histogram log format version";
 /// What a packed `DoubleHistogram` begins with.
@@ -46,13 +47,18 @@ struct LogSums {
     own: bool,
     /// The operation that YCSB's log is about.
     ycsb: Option<String>,
+    /// It is of those that failed.
+    failed: bool,
+    begun: bool,
+    /// Intervals, to find one that stands there twice.
+    seen: HashSet<String>,
 }
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let mut sums = LogSums::default();
     while let Some(line) = source.whole_line()? {
         match line.strip_prefix('#') {
-            Some(comment) => sums.comment(comment),
+            Some(comment) => sums.comment(comment).map_err(|why| source.damaged(why))?,
             None if line.is_empty() || line.starts_with('"') => {}
             None => sums.interval(&line).map_err(|why| source.damaged(why))?,
         }
@@ -66,8 +72,12 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
 }
 
 impl LogSums {
-    fn comment(&mut self, comment: &str) {
+    /// Errors: another log begins.
+    fn comment(&mut self, comment: &str) -> std::result::Result<(), &'static str> {
         self.own |= comment == OWN_COMMENT;
+        if comment.starts_with(VERSION) && std::mem::replace(&mut self.begun, true) {
+            return Err("a second log begins here: give each run a file of its own");
+        }
         if let Some(of) = comment.strip_prefix(YCSB) {
             self.ycsb = Some(of.trim_end_matches(']').to_owned());
         }
@@ -78,6 +88,7 @@ impl LogSums {
         if let Some(rest) = comment.strip_prefix("[BaseTime: ") {
             self.base = seconds(rest);
         }
+        Ok(())
     }
 
     /// `[Tag=x,]start,length,maximum,histogram`.
@@ -117,6 +128,9 @@ impl LogSums {
             *count = count.saturating_add(step.count_since_last_iteration());
         }
         self.held += bins.len() - before;
+        if !histogram.is_empty() && !self.seen.insert(line.to_owned()) {
+            return Err("the same interval stands in the log twice");
+        }
         match self.held > MOST_BINS {
             true => Err("the log has too many different values"),
             false => Ok(()),
@@ -131,11 +145,11 @@ impl LogSums {
             return (counts && !tag.op.is_part()).then_some((tag.workload, tag.op, tag.kind));
         }
         let name = self.ycsb.as_deref().or(tag).unwrap_or_default();
-        let (kind, plain) = match name.strip_prefix(ycsb::INTENDED) {
-            Some(plain) => (LatencyKind::Response, plain),
-            None => (LatencyKind::Service, name),
-        };
-        let op = ycsb::operation(plain).or_else(|| OpKind::from_name(&plain.to_lowercase()));
+        let known = OpName::of(name);
+        self.failed |= self.ycsb.is_some() && known.is_some_and(|of| of.failed);
+        let intended = known.is_some_and(|of| of.intended);
+        let kind = if intended { LatencyKind::Response } else { LatencyKind::Service };
+        let op = known.map(|of| of.op).or_else(|| OpKind::from_name(&name.to_lowercase()));
         Some(match op {
             Some(op) => ("all".to_owned(), op, kind),
             None => {
@@ -184,14 +198,19 @@ impl LogSums {
             if of == kind {
                 let span = self.spans.get(&(workload.clone(), op, of)).copied().unwrap_or_default();
                 let seconds = (span.1 - span.0).max(0.0);
-                workloads.entry(workload).or_default().insert(
-                    op,
-                    imported(bins, ns, seconds).ok_or_else(|| {
-                        Error::corrupt("a latency that no run has, in this unit")
-                            .with("path", source.file)
-                            .hint("look at --unit, and for a number that is damaged")
-                    })?,
-                );
+                let it = imported(bins, ns, seconds).ok_or_else(|| {
+                    Error::corrupt("a latency that no run has, in this unit")
+                        .with("path", source.file)
+                        .hint("look at --unit, and for a number that is damaged")
+                })?;
+                // Latencies of failed operations are none of the load's.
+                let it = match self.failed {
+                    true => {
+                        ImportedOp { errors: it.count, latency: ImportedLatency::default(), ..it }
+                    }
+                    false => it,
+                };
+                workloads.entry(workload).or_default().insert(op, it);
             }
         }
         let workload = |(name, ops)| ForeignWorkload {
@@ -256,5 +275,23 @@ mod tests {
     fn a_histogram_of_fractions_is_named() {
         let why = LogSums::default().interval("0,1,1,DHISTwAA").unwrap_err();
         assert!(why.contains("DoubleHistogram"), "{why}");
+    }
+
+    #[test]
+    fn names_of_ycsb_are_read_as_elsewhere() {
+        for (name, op, kind, failed) in [
+            ("HdrREAD", OpKind::Get, LatencyKind::Service, false),
+            ("HdrIntended-UPDATE", OpKind::Update, LatencyKind::Response, false),
+            ("READ-FAILED", OpKind::Get, LatencyKind::Service, true),
+        ] {
+            let mut sums = LogSums::default();
+            sums.comment(&format!("[Logging for: {name}]")).unwrap();
+            assert_eq!(sums.subject(None), Some(("all".to_owned(), op, kind)), "{name}");
+            assert_eq!((sums.failed, sums.unnamed.len()), (failed, 0), "{name}");
+        }
+        let mut twice = LogSums::default();
+        let heading = "[Histogram log format version 1.3]";
+        twice.comment(heading).unwrap();
+        assert!(twice.comment(heading).unwrap_err().contains("second log"));
     }
 }

@@ -106,6 +106,9 @@ const fn within(
     ResultFormat { anywhere: true, ..format(about, looks_like, read) }
 }
 
+/// Digits of a file's SHA-256 in the id of its run.
+const ID_DIGITS: usize = 16;
+
 /// Bytes of a file that are enough to know its format.
 pub const HEAD: usize = 64 << 10;
 
@@ -178,7 +181,11 @@ impl ForeignResult {
         }
         let fidelity = match self.rows {
             Some(_) => Fidelity::EveryIo,
-            None => ops().map(|op| fidelity(&op.latency)).max().unwrap_or(Fidelity::Averages),
+            // Operations that failed have no latency, and say nothing of those of others.
+            None => {
+                let with = ops().filter(|op| op.latency != ImportedLatency::default());
+                with.map(|op| fidelity(&op.latency)).max().unwrap_or(Fidelity::Averages)
+            }
         };
         let mut capture = CaptureInfo { mode: CaptureMode::Off, ..CaptureInfo::default() };
         if self.rows.is_some() {
@@ -186,12 +193,13 @@ impl ForeignResult {
         }
         let duration_ns = self.duration_ns();
         let plan = self.plan(duration_ns)?;
-        let crc32 = from.crc32.clone();
+        // Enough of it to tell one file from another.
+        let short: String = from.sha256.chars().take(ID_DIGITS).collect();
         let source = ImportSource {
             tool: self.tool.to_owned(),
             version: self.version,
             file: from.file.to_owned(),
-            file_crc32: crc32.clone(),
+            file_sha256: from.sha256.clone(),
             fidelity,
             spans: self.spans,
         };
@@ -208,7 +216,7 @@ impl ForeignResult {
             phases: vec![PhaseInfo { name: "measure".into(), start_ns, end_ns: Some(end_ns), ios }],
             environment: self.environment,
             capture,
-            ..Manifest::new(format!("{}-{crc32}", self.tool), plan, clock)
+            ..Manifest::new(format!("{}-{short}", self.tool), plan, clock)
         };
         let workloads = self.workloads.into_iter().map(|w| w.figures).collect();
         let figures = ImportedFile { schema: SCHEMA_VERSION, workloads };

@@ -22,6 +22,9 @@ use super::{
 /// First columns of every I/O, and of the table.
 const IOS: &str = "phase,workload,worker,op,target,offset_bytes,key,size_bytes,";
 const POINTS: &str = "series,point,run,round,role,status,";
+/// Last column of every I/O: how many its phase had; exports of earlier versions lack it.
+const ALL_IOS: &str = ",phase_ios";
+const SECOND: &str = "a second export begins here: give each run a file of its own";
 /// Phases whose I/Os are the run's.
 const MEASURED: [&str; 2] = ["measure", "drain"];
 /// Rows of a table at most.
@@ -105,19 +108,42 @@ pub fn read_ios(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
 }
 
 fn ios(source: &mut ResultSource<'_>, each: &mut IoSink<'_>) -> Result<()> {
-    let columns = source.whole_line()?.map_or(0, |head| head.split(',').count());
+    let head = source.whole_line()?.unwrap_or_default();
+    let columns = head.split(',').count();
+    let counted = head.ends_with(ALL_IOS);
+    // Of each phase its rows, and how many I/Os it had as the rows tell.
+    let mut phases: BTreeMap<String, (u64, String)> = BTreeMap::new();
     while let Some(line) = source.whole_line()? {
         let fields: Vec<&str> = line.split(',').collect();
         if fields.len() != columns {
             return Err(source.damaged("the row has not as many columns as the header"));
         }
+        if line == head {
+            return Err(source.damaged(SECOND));
+        }
         if !MEASURED.contains(&fields[0]) {
             continue;
+        }
+        if counted {
+            let of = fields.last().copied().unwrap_or_default();
+            match phases.get_mut(fields[0]) {
+                Some((rows, all)) if all == of => *rows += 1,
+                Some(_) => return Err(source.damaged("rows tell different numbers of I/Os")),
+                None => drop(phases.insert(fields[0].to_owned(), (1, of.to_owned()))),
+            }
         }
         let (owner, record) = io(&fields).ok_or_else(|| {
             source.damaged("no row of I/Os of Taillight, or times beyond any run")
         })?;
         each(owner, &record).map_err(|e| source.placed(e))?;
+    }
+    for (phase, (rows, all)) in phases {
+        if rows.to_string() != all {
+            let what = "the file has a part of the I/Os of its run, whose percentiles are not those of all";
+            return Err(source.damaged(what).with("phase", phase).with("rows", rows).with("I/Os", all).hint(
+                "export the run's figures: --format hdr, csv or json; where the run kept all I/Os, export it again",
+            ));
+        }
     }
     Ok(())
 }
@@ -215,7 +241,10 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         // Runs are one after another.
         let group = workloads.last().map_or(0, |w| w.figures.group);
         let group = if run.is_empty() || run == of { group } else { group + 1 };
-        match workloads.last_mut().filter(|w| w.figures.group == group && w.figures.name == name) {
+        match workloads.iter_mut().find(|w| w.figures.group == group && w.figures.name == name) {
+            Some(w) if w.figures.ops.contains_key(&op) => {
+                return Err(source.damaged("the table has this operation of this run before"));
+            }
             Some(w) => drop(w.figures.ops.insert(op, op_figures)),
             None => {
                 let figures =

@@ -68,8 +68,8 @@ impl ResultUnit {
 pub struct ResultSource<'a> {
     /// The file as it was named.
     pub file: &'a str,
-    /// CRC-32 of all bytes of the file, eight hexadecimal digits.
-    pub crc32: String,
+    /// SHA-256 of all bytes of the file, hexadecimal.
+    pub sha256: String,
     /// What the user says of values.
     pub unit: Option<ResultUnit>,
     input: Box<dyn BufRead + 'a>,
@@ -78,8 +78,8 @@ pub struct ResultSource<'a> {
 }
 
 impl<'a> ResultSource<'a> {
-    pub fn new(file: &'a str, crc32: String, input: Box<dyn BufRead + 'a>) -> ResultSource<'a> {
-        ResultSource { file, crc32, unit: None, input, line: 0, held: Vec::new() }
+    pub fn new(file: &'a str, sha256: String, input: Box<dyn BufRead + 'a>) -> ResultSource<'a> {
+        ResultSource { file, sha256, unit: None, input, line: 0, held: Vec::new() }
     }
 
     /// With what the user says of values.

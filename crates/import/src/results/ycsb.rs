@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Before the name of an operation whose latencies begin when the schedule wanted it.
-pub const INTENDED: &str = "Intended-";
+const INTENDED: &str = "Intended-";
 /// Before names where two kinds of measurement are kept (`measurementtype=hdrhistogram+raw`).
 const KEPT: [&str; 3] = ["Hdr", "Bucket", "Raw"];
 /// What YCSB measures that is no load.
@@ -27,9 +27,14 @@ const CLEANUP: &str = "CLEANUP";
 const RAW: &str = " latency raw data: op, timestamp(ms), latency(us)";
 const OVERALL: &str = "OVERALL";
 const RUN_TIME: &str = "RunTime(ms)";
+const THROUGHPUT: &str = "Throughput(ops/sec)";
+/// How often an operation of the throughput may be measured: a read-modify-write is three, an insert is tried again.
+const MOST_COUNTED: f64 = 16.0;
+/// How many rows raw data had, in the summary after them.
+const TOTAL: &str = "], Total Operations, ";
 
 /// The operation of a name of YCSB's; none for those that are no load.
-pub fn operation(name: &str) -> Option<OpKind> {
+fn operation(name: &str) -> Option<OpKind> {
     Some(match name {
         "READ" => OpKind::Get,
         "UPDATE" => OpKind::Update,
@@ -43,18 +48,18 @@ pub fn operation(name: &str) -> Option<OpKind> {
 
 /// What a name of YCSB's says.
 #[derive(Clone, Copy)]
-struct OpName {
-    op: OpKind,
+pub(super) struct OpName {
+    pub(super) op: OpKind,
     /// Of [`KEPT`], where there are several.
     kept: &'static str,
-    intended: bool,
-    failed: bool,
+    pub(super) intended: bool,
+    pub(super) failed: bool,
 }
 
 impl OpName {
     /// `HdrIntended-READ-FAILED`; with `reportlatencyforeacherror` failed ones have the name of the error. None for what
     /// is no load.
-    fn of(name: &str) -> Option<OpName> {
+    pub(super) fn of(name: &str) -> Option<OpName> {
         let kept = KEPT.into_iter().find(|kept| name.starts_with(kept)).unwrap_or_default();
         let name = name.strip_prefix(kept).unwrap_or(name);
         let (name, intended) = match name.strip_prefix(INTENDED) {
@@ -155,7 +160,7 @@ fn from_json(json: &str, source: &ResultSource<'_>) -> Result<Vec<Measurement>> 
     each.map(|found| found.map_err(damaged)).collect()
 }
 
-/// Errors: a figure below zero of an operation, and a run that took no time.
+/// Errors: a figure below zero of an operation, a run that took no time, and a measurement that was there before.
 fn put(
     all: &mut BTreeMap<String, OpMeasurements>,
     found: Measurement,
@@ -167,13 +172,20 @@ fn put(
     if found.value < 0.0 && OpName::of(&found.metric).is_some() {
         return Err("a measurement of YCSB below zero");
     }
+    let counts = found.metric == OVERALL || OpName::of(&found.metric).is_some();
     let of = all.entry(found.metric).or_default();
     let numbered = found.measurement.trim_start_matches('>').parse::<u64>();
-    match numbered {
-        Ok(at) => of.numbered.push((at, found.value)),
-        Err(_) => drop(of.values.insert(found.measurement, found.value)),
+    let twice = match numbered {
+        Ok(at) => {
+            of.numbered.push((at, found.value));
+            false
+        }
+        Err(_) => of.values.insert(found.measurement, found.value).is_some(),
+    };
+    match twice && counts {
+        true => Err("a second result begins here: give each run a file of its own"),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn run(
@@ -205,6 +217,11 @@ fn run(
     for it in ops.values_mut() {
         it.duration_ns = (ms * 1e6) as u64;
         it.iops = it.count as f64 / seconds;
+    }
+    let all_ops: f64 = ops.values().map(|it| it.count as f64).sum();
+    let said = all.get(OVERALL).and_then(|of| of.values.get(THROUGHPUT));
+    if said.is_some_and(|rate| all_ops > MOST_COUNTED * (rate * seconds + 1.0)) {
+        return Err(source.damaged("more operations than [OVERALL], Throughput(ops/sec) tells"));
     }
     if ops.contains_key(&OpKind::Rmw) {
         notes.push("reads and updates include those of read-modify-writes".into());
@@ -304,7 +321,7 @@ pub fn read_raw(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let mut each: [EveryIo; 2] = Default::default();
     // Stamps are ms since the epoch; those of a run begin with the first row.
     let mut first_ms = None;
-    raw_rows(source, &mut |row| {
+    let summed = raw_rows(source, &mut |row| {
         let from = *first_ms.get_or_insert(row.time_ms);
         each[usize::from(row.name.intended)].add((0, row.name.op as u16), &row.record(from))
     })?;
@@ -314,15 +331,19 @@ pub fn read_raw(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let from = first_ms.unwrap_or(0);
     let ended_ns = from.saturating_mul(1_000_000).saturating_add(every.span().1 - BASE_NS);
     let ops = every.ops(0);
-    let notes = vec!["which thread made an operation is not in the file".into()];
+    let mut notes = vec!["which thread made an operation is not in the file".into()];
+    if !summed {
+        notes.push("how many operations there were is not in the file: whether rows are missing is not known".into());
+    }
     let spans = format!("{}; when it ended is known to the ms", spans(intended));
     let mut found = foreign(source, spans, ops, ended_ns, notes);
     found.rows = every.any().then(|| {
         every.rows(Box::new(move |source, sink| {
-            raw_rows(source, &mut |row| match row.name.intended == intended {
+            let mut put = |row: RawRow| match row.name.intended == intended {
                 true => sink((0, row.name.op as u16), &row.record(from)),
                 false => Ok(()),
-            })
+            };
+            raw_rows(source, &mut put).map(drop)
         }))
     });
     found.run(source)
@@ -351,11 +372,48 @@ impl RawRow {
     }
 }
 
+/// How many rows there are of each name, and how many the summary tells, where YCSB put it into the same file.
+#[derive(Default)]
+struct RawCounts {
+    rows: BTreeMap<String, u64>,
+    told: BTreeMap<String, u64>,
+    summed: bool,
+}
+
+impl RawCounts {
+    fn summary(&mut self, line: &str) {
+        self.summed |= measurement(line).flatten().is_some();
+        let told = line.split_once(TOTAL).and_then(|(name, n)| Some((name, n.parse().ok()?)));
+        if let Some((name, n)) = told {
+            self.told.insert(name.trim_start_matches('[').to_owned(), n);
+        }
+    }
+
+    /// Errors: `Corrupt` where rows or the summary after them are missing.
+    fn check(&self, headers: &[String], source: &ResultSource<'_>) -> Result<()> {
+        for name in headers.iter().filter(|_| self.summed) {
+            let rows = self.rows.get(name).copied().unwrap_or(0);
+            match self.told.get(name) {
+                None => return Err(source.cut(&format!("there is no summary of {name}"))),
+                Some(told) if *told != rows => {
+                    let what =
+                        format!("there are {rows} rows of {name}, and its summary tells {told}");
+                    return Err(source.damaged(what));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the file has a summary, by which rows are counted.
 fn raw_rows(
     source: &mut ResultSource<'_>,
     each: &mut dyn FnMut(RawRow) -> Result<()>,
-) -> Result<()> {
+) -> Result<bool> {
     let mut headers: Vec<String> = Vec::new();
+    let mut counts = RawCounts::default();
     while let Some(line) = source.next_line()? {
         if let Some(of) = line.strip_suffix(RAW) {
             let of = of.to_owned();
@@ -368,7 +426,11 @@ fn raw_rows(
             continue;
         }
         // YCSB prints a summary after the rows, and around them what it does.
-        if headers.is_empty() || line.is_empty() || line.starts_with('[') {
+        if line.starts_with('[') {
+            counts.summary(line);
+            continue;
+        }
+        if headers.is_empty() || line.is_empty() {
             continue;
         }
         let line = line.to_owned();
@@ -376,9 +438,15 @@ fn raw_rows(
             return Err(source.cut("the last row has no end"));
         }
         let row = raw_row(&line, &headers).map_err(|why| source.damaged(why))?;
+        let name = line.split(',').next().unwrap_or_default();
+        match counts.rows.get_mut(name) {
+            Some(n) => *n += 1,
+            None => drop(counts.rows.insert(name.to_owned(), 1)),
+        }
         row.map_or(Ok(()), &mut *each).map_err(|e| source.placed(e))?;
     }
-    Ok(())
+    counts.check(&headers, source)?;
+    Ok(counts.summed)
 }
 
 /// `READ,1700000000123,456`; none for what is no load.

@@ -1,14 +1,20 @@
 //! The histogram log of a run, as HdrHistogram's own programs read it (log format 1.3, histograms V2).
 //!
-//! The run directory has it in that very format (`rundir::histlog`): its checksum is compared, and the file copied.
+//! The run directory has it in that very format (`rundir::histlog`): its checksum is compared, and the file copied. That
+//! of an imported run has none: it is made of the counts by bins that the tool gave, or of every I/O.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 
-use taillight_core::Result;
+use hdrhistogram::Histogram;
+use taillight_core::{Error, LatencyKind, OpKind, Result};
+use taillight_rundir::histlog::{HistEntry, HistTag, log_text};
+use taillight_rundir::ios::{ColumnSet, read_ios};
+use taillight_rundir::origin::{Fidelity, ImportSource, ImportedOp, imported};
 use taillight_rundir::{RunDir, atomic, names};
 
-use super::{RunExport, file_of, unwritten};
+use super::{RunExport, file_of, ios, lacks, unwritten};
 
 /// See [`super::RUN_EXPORTS`].
 pub const HDR: RunExport = RunExport {
@@ -18,9 +24,112 @@ pub const HDR: RunExport = RunExport {
     write,
 };
 
+/// The phase of imported runs.
+const PHASE: &str = "measure";
+/// Digits that histograms keep.
+const DIGITS: u8 = 3;
+
 fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
+    if let Some(source) = dir.manifest().origin.imported() {
+        let (entries, said) = match source.fidelity {
+            Fidelity::EveryIo => of_ios(dir)?,
+            Fidelity::Bins => of_bins(dir, source)?,
+            Fidelity::Percentiles | Fidelity::Averages => return Err(lacks(dir, "histograms")),
+        };
+        out.write_all(&log_text(dir, entries)?).map_err(unwritten)?;
+        return Ok(said);
+    }
     let path = file_of(dir, names::HISTOGRAMS, "histograms")?;
     let mut file = File::open(&path).map_err(|e| atomic::cannot("read", &path, e))?;
     io::copy(&mut file, out).map_err(unwritten)?;
     Ok(Vec::new())
+}
+
+/// Histograms, and what is to be said of them.
+type MadeHistograms = (Vec<HistEntry<Histogram<u64>>>, Vec<String>);
+
+fn empty() -> Result<Histogram<u64>> {
+    Histogram::new(DIGITS).map_err(|e| Error::internal("no histogram").with("why", e))
+}
+
+fn count(histogram: &mut Histogram<u64>, ns: u64, n: u64) -> Result<()> {
+    let put = histogram.record_n(ns, n);
+    put.map_err(|e| Error::corrupt("a latency that no histogram holds").with("why", e))
+}
+
+/// Of the counts by bins of the tool, each at the middle of its bin.
+fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
+    let figures = imported(dir)?.ok_or_else(|| lacks(dir, "histograms"))?;
+    let kind = if source.is_scheduled() { LatencyKind::Response } else { LatencyKind::Service };
+    let (mut entries, mut error, mut left_out) = (Vec::new(), 0.0f64, Vec::new());
+    for (w, op, it) in
+        figures.workloads.iter().flat_map(|w| w.ops.iter().map(move |(op, it)| (w, *op, it)))
+    {
+        if it.latency.bins.is_empty() {
+            left_out.push(format!("{} of {}", op.name(), w.name));
+            continue;
+        }
+        let mut histogram = empty()?;
+        for bin in &it.latency.bins {
+            count(&mut histogram, bin.range().middle_ns(), bin.count)?;
+            error = error.max(bin.range().error());
+        }
+        entries.push(entry(dir, (&w.name, op, kind), it, histogram));
+    }
+    let mut said = vec![format!(
+        "counts stand at the middle of the bins that the tool gave: a value may be {:.1} % off",
+        100.0 * error
+    )];
+    if !left_out.is_empty() {
+        said.push(format!("no counts by bins are known of: {}", left_out.join(", ")));
+    }
+    Ok((entries, said))
+}
+
+fn entry(
+    dir: &RunDir,
+    (workload, op, kind): (&str, OpKind, LatencyKind),
+    it: &ImportedOp,
+    histogram: Histogram<u64>,
+) -> HistEntry<Histogram<u64>> {
+    let start_ns = dir.manifest().phases.first().map_or(0, |phase| phase.start_ns);
+    let tag = HistTag { phase: PHASE.to_owned(), workload: workload.to_owned(), op, kind };
+    HistEntry { start_ns, length_ns: it.duration_ns, tag, histogram }
+}
+
+/// Of the latencies of every I/O that did not fail.
+fn of_ios(dir: &RunDir) -> Result<MadeHistograms> {
+    let mut made: BTreeMap<(u16, OpKind, LatencyKind), Histogram<u64>> = BTreeMap::new();
+    let mut failed = 0u64;
+    read_ios(&ios(dir)?, ColumnSet::ALL, &mut |batch| {
+        for row in (0..batch.rows).map(|i| batch.row(i)) {
+            if !row.status.is_ok() {
+                failed += 1;
+                continue;
+            }
+            let from =
+                [(row.intended, LatencyKind::Response), (Some(row.submit), LatencyKind::Service)];
+            for (from, kind) in from {
+                let Some(from) = from else { continue };
+                let ns = row.complete.0.saturating_sub(from.0).max(0) as u64;
+                let histogram = match made.entry((row.workload, row.op, kind)) {
+                    std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
+                    std::collections::btree_map::Entry::Vacant(place) => place.insert(empty()?),
+                };
+                count(histogram, ns, 1)?;
+            }
+        }
+        Ok(())
+    })?;
+    let manifest = dir.manifest();
+    let phase = manifest.phases.first();
+    let length = phase.and_then(|it| Some(it.end_ns?.saturating_sub(it.start_ns).max(0) as u64));
+    let it = ImportedOp { duration_ns: length.unwrap_or(0), ..ImportedOp::default() };
+    let entries = made.into_iter().map(|((workload, op, kind), histogram)| {
+        let name = manifest.plan.workloads.get(usize::from(workload));
+        let name = name.map_or_else(|| format!("w{workload}"), |w| w.name.clone());
+        entry(dir, (&name, op, kind), &it, histogram)
+    });
+    let said = (failed > 0).then(|| format!("{failed} failed I/Os are in no histogram"));
+    Ok((entries.collect(), said.into_iter().collect()))
 }

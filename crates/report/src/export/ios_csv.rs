@@ -1,5 +1,6 @@
 //! Every I/O of a run as a line of CSV: the columns of `ios.parquet`, in its order.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use taillight_core::{Result, Stamp};
@@ -19,20 +20,49 @@ pub const IOS_CSV: RunExport = RunExport {
 
 /// The columns; what is not known of an I/O is empty.
 const HEAD: &str = "phase,workload,worker,op,target,offset_bytes,key,size_bytes,moved_bytes,count,\
-     intended_ns,origin_ns,submit_ns,issued_ns,first_ns,complete_ns,sync_ns,retries,status\n";
+     intended_ns,origin_ns,submit_ns,issued_ns,first_ns,complete_ns,sync_ns,retries,status,phase_ios\n";
 
 fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     let path = ios(dir)?;
+    let missing = not_kept(dir)?;
+    let mut rows: BTreeMap<String, u64> = BTreeMap::new();
+    read_ios(&path, ColumnSet::PHASE, &mut |batch| {
+        for i in 0..batch.rows {
+            let phase = batch.phase_name(i);
+            match rows.get_mut(phase) {
+                Some(n) => *n += 1,
+                None => drop(rows.insert(phase.to_owned(), 1)),
+            }
+        }
+        Ok(())
+    })?;
+    let all = rows.into_iter().map(|(phase, rows)| {
+        let whole = missing.is_empty().then_some(rows);
+        let of = whole.or_else(|| phase_ios(dir, &phase).filter(|n| *n > rows));
+        (phase, of.map_or("unknown".to_owned(), |n| n.to_string()))
+    });
+    let all: BTreeMap<String, String> = all.collect();
     out.write_all(HEAD.as_bytes()).map_err(unwritten)?;
     read_ios(&path, ColumnSet::ALL, &mut |batch| {
         (0..batch.rows)
-            .try_for_each(|i| line(out, &csv(batch.phase_name(i)), &batch.row(i)))
+            .try_for_each(|i| {
+                let phase = batch.phase_name(i);
+                let of = all.get(phase).map_or("", String::as_str);
+                line(out, (&csv(phase), of), &batch.row(i))
+            })
             .map_err(unwritten)
     })?;
-    Ok(not_kept(dir))
+    Ok(missing)
 }
 
-fn line(out: &mut dyn Write, phase: &str, row: &Row) -> io::Result<()> {
+/// I/Os of a phase as the run counted them.
+fn phase_ios(dir: &RunDir, phase: &str) -> Option<u64> {
+    let mut of = dir.manifest().phases.iter().filter(|it| it.name == phase);
+    of.next().map(|it| it.ios)
+}
+
+/// `of`: how many I/Os the phase had.
+fn line(out: &mut dyn Write, (phase, of): (&str, &str), row: &Row) -> io::Result<()> {
     let (workload, worker, op, target) = (row.workload, row.worker, row.op.name(), row.target);
     write!(out, "{phase},{workload},{worker},{op},{target}")?;
     let stamp = |s: Option<Stamp>| s.map(|s| s.0);
@@ -49,7 +79,7 @@ fn line(out: &mut dyn Write, phase: &str, row: &Row) -> io::Result<()> {
     number(out, Some(row.complete.0))?;
     number(out, row.sync_ns)?;
     number(out, row.retries)?;
-    writeln!(out, ",{}", row.status.0)
+    writeln!(out, ",{},{of}", row.status.0)
 }
 
 fn number(out: &mut dyn Write, value: Option<impl std::fmt::Display>) -> io::Result<()> {

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use taillight_core::plan::CaptureMode;
 use taillight_core::{Error, Result};
+use taillight_rundir::watched::WatchedFile;
 use taillight_rundir::{JsonFile, RunDir, Summary, names, sums};
 
 use crate::format::counted;
@@ -88,8 +89,8 @@ fn ios(dir: &RunDir) -> Result<PathBuf> {
     file_of(dir, names::IOS, "single I/Os")
 }
 
-/// What is missing of the single I/Os, in words.
-fn not_kept(dir: &RunDir) -> Vec<String> {
+/// What is missing of the single I/Os, in words. Errors: `Corrupt` for a damaged file of a watched run.
+fn not_kept(dir: &RunDir) -> Result<Vec<String>> {
     let manifest = dir.manifest();
     let degraded = manifest.capture.degraded.as_ref();
     let mut said = Vec::new();
@@ -99,5 +100,10 @@ fn not_kept(dir: &RunDir) -> Vec<String> {
     said.extend(degraded.map(|d| format!("not every I/O was kept: {}", d.reason)));
     let lost = manifest.losses.ios;
     said.extend((lost > 0).then(|| format!("{} were lost", counted(lost, "I/O"))));
-    said
+    let watched = if manifest.origin.is_watched() { dir.read::<WatchedFile>()? } else { None };
+    let slow = |it: &WatchedFile| it.recorded == 0 && it.ops.iter().any(|op| op.slow < op.seen);
+    if watched.as_ref().is_some_and(slow) {
+        said.push("slow operations alone were kept (watch --record keeps all)".to_owned());
+    }
+    Ok(said)
 }

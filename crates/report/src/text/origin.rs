@@ -104,7 +104,7 @@ mod tests {
             tool: "fio".into(),
             version: Some("3.33".into()),
             file: "a.json".into(),
-            file_crc32: "0".into(),
+            file_sha256: "0".into(),
             fidelity: Fidelity::Bins,
             spans: "clat".into(),
         };

@@ -39,7 +39,7 @@ const SAMPLE: u64 = 10_000;
 fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     let manifest = dir.manifest();
     let chosen = chosen(&ios(dir)?)?;
-    let mut said = not_kept(dir);
+    let mut said = not_kept(dir)?;
     said.push(chosen.words());
     let mut tracks = Tracks::default();
     let mut workers: BTreeMap<u16, Vec<TraceSlice>> = BTreeMap::new();

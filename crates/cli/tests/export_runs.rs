@@ -41,7 +41,9 @@ fn every_io_is_a_line_with_the_columns_of_ios_parquet() {
     let head = lines.next().unwrap();
     let file = IosFile::open(&dir.path().join("out/ios.parquet")).unwrap();
     let columns = file.column_bytes();
-    let plain = head.iter().map(|name| name.trim_end_matches("_bytes").to_owned());
+    let (last, own) = head.split_last().unwrap();
+    assert_eq!(*last, "phase_ios");
+    let plain = own.iter().map(|name| name.trim_end_matches("_bytes").to_owned());
     assert!(plain.eq(columns.into_iter().map(|(name, _)| name)), "{head:?}");
     let at = |name: &str| head.iter().position(|h| *h == name).unwrap();
     let mut rows = 0;
@@ -51,6 +53,7 @@ fn every_io_is_a_line_with_the_columns_of_ios_parquet() {
             assert_eq!(line.len(), head.len());
             let number = |name: &str| line[at(name)].parse::<i64>().unwrap();
             assert_eq!((line[at("op")], line[at("phase")]), (row.op.name(), "measure"));
+            assert_eq!(line[at("phase_ios")], "3000");
             assert_eq!(
                 (number("submit_ns"), number("complete_ns")),
                 (row.submit.0, row.complete.0)

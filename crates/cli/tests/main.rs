@@ -43,6 +43,7 @@ mod stores_bad;
 mod streams;
 mod suites;
 mod sweep;
+mod trace_speed;
 mod tracing;
 mod verify;
 mod verify_inline;

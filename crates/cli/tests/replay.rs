@@ -38,7 +38,7 @@ fn a_trace_is_replayed_on_a_file_and_its_run_is_a_trace_again() {
     let line = "run --path data --replay t.csv --direct=false --set workload.0.access.align=512B --output a";
     let (_, err) = run_line(at, line, 0);
     assert!(err.contains("replay of t.csv (MSR): 300 operations over 299 ms"), "{err}");
-    assert!(err.contains("bytes are added by rounding out to blocks"), "{err}");
+    assert!(err.contains("bytes added by rounding out to blocks"), "{err}");
     let summary: Value =
         serde_json::from_str(&std::fs::read_to_string(at.join("a/summary.json")).unwrap()).unwrap();
     assert_eq!(summary["totals"]["count"], 300);

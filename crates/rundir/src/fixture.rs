@@ -272,6 +272,7 @@ pub fn summary(run_id: &str) -> Summary {
         bus: None,
         store: std::collections::BTreeMap::new(),
         store_text: None,
+        recorded: Vec::new(),
         witness: Vec::new(),
         cause: Some(vec![Cause {
             layer: "device".into(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taillight_core::plan::RecordedLatency;
 use taillight_core::witness::Witness;
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
 
@@ -85,6 +86,9 @@ pub struct Summary {
     /// The same in one line, in the words of the driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_text: Option<String>,
+    /// Latencies that replayed traces have, by workload, to stand beside those of this run; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recorded: Vec<RecordedSummary>,
     /// What others counted of the same operations and bytes, beside the run's own count; absent where nobody counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub witness: Vec<WitnessSummary>,
@@ -104,6 +108,14 @@ pub struct Summary {
     pub hosts: Option<HostsSummary>,
     /// Files of the run directory.
     pub files: Vec<FileEntry>,
+}
+
+/// What the trace of a replay recorded of its operations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordedSummary {
+    /// Name of the workload.
+    pub workload: String,
+    pub latency: RecordedLatency,
 }
 
 /// Most entries in one list of outliers.

@@ -62,6 +62,14 @@ const PROOFS: [Proof; 9] = [
         table: replay,
     },
     Proof {
+        name: "trace",
+        package: "taillight-cli",
+        test: ["integration", "trace_speed::proof"],
+        results: "crates/cli/tests/trace_speed.jsonl",
+        page: "docs/replay.md",
+        table: trace,
+    },
+    Proof {
         name: "merge",
         package: "taillight-scale",
         test: ["integration", "proof"],
@@ -210,6 +218,32 @@ const REPLAY: [Column; 8] = [
 
 fn replay(cells: &[Value]) -> Result<String> {
     table(&REPLAY, cells.iter())
+}
+
+/// Reading a trace and describing it.
+const TRACE_READ: [Column; 5] = [
+    ("trace", &["format"]),
+    ("rows", &["rows"]),
+    ("read and described, s", &["seconds"]),
+    ("memory, MiB", &["mib"]),
+    ("build", &["build"]),
+];
+
+/// How late operations of a replay on `null` were handed over.
+const TRACE_LATE: [Column; 4] = [
+    ("operations a second", &["rate"]),
+    ("operations", &["operations"]),
+    ("late, 50 %, 99 % and most, us", &["late_p50_us", "late_p99_us", "late_max_us"]),
+    ("build", &["build"]),
+];
+
+fn trace(cells: &[Value]) -> Result<String> {
+    let of = |field: &'static str| cells.iter().filter(move |cell| cell.get(field).is_some());
+    let read = table(&TRACE_READ, of("format"))?;
+    let late = table(&TRACE_LATE, of("rate"))?;
+    Ok(format!(
+        "{read}\nReplayed on `null`, each operation against the time that it was due:\n\n{late}"
+    ))
 }
 
 /// Exact percentiles of ranks with a million latencies each.

@@ -118,6 +118,7 @@ pub(super) fn fill_in(
             format!("leave {name} out; trace = {{ ... }} has the times, sizes and offsets"),
         )
     })?;
+    trace.recorded = ops.latency.clone();
     trace.ops = ops;
     w.trace = Some(trace);
     Ok(())

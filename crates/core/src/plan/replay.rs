@@ -41,6 +41,10 @@ pub struct ReplayPlan {
     /// What becomes of offsets beyond the target. Default: refuse.
     #[serde(default)]
     pub fit: TraceFit,
+    /// Latencies that the trace has, once it is read: written with the run, for its report; no job says them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub recorded: Option<RecordedLatency>,
     /// The operations, once they are read.
     #[serde(skip)]
     pub ops: ReplayOps,

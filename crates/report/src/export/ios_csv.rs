@@ -38,7 +38,7 @@ fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     })?;
     let all = rows.into_iter().map(|(phase, rows)| {
         let whole = missing.is_empty().then_some(rows);
-        let of = whole.or_else(|| phase_ios(dir, &phase).filter(|n| *n > rows));
+        let of = whole.or_else(|| phase_ios(dir, &phase).filter(|n| *n >= rows));
         (phase, of.map_or("unknown".to_owned(), |n| n.to_string()))
     });
     let all: BTreeMap<String, String> = all.collect();

@@ -13,6 +13,7 @@ pub mod first;
 mod holders;
 mod hosts;
 pub mod labels;
+mod recorded;
 mod run;
 pub mod shared;
 mod sheet;

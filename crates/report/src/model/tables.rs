@@ -6,7 +6,7 @@ use taillight_rundir::latency::{Latency, LatencySource, Quantile};
 use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 
 use super::first::range;
-use super::{AnalysedRun, hosts, wrong_blocks};
+use super::{AnalysedRun, hosts, recorded, wrong_blocks};
 use crate::format;
 use crate::table::{Cell, Table, Tone};
 use crate::undecided;
@@ -29,6 +29,7 @@ pub fn all(summary: &Summary) -> Vec<Table> {
         Some(throughput(summary)),
         Some(load(summary)),
         latency(summary),
+        recorded::table(summary),
         nines(summary),
         qos(summary),
         slc(summary),

@@ -1,0 +1,96 @@
+//! What a trace recorded of its operations, beside what its replay measured: percentile by percentile.
+
+use taillight_rundir::Summary;
+use taillight_rundir::latency::{Latency, Quantile};
+use taillight_rundir::summary::RecordedSummary;
+
+use crate::format;
+use crate::table::{Cell, Table};
+
+/// Two rows and their ratio for each workload with recorded latencies.
+pub fn table(summary: &Summary) -> Option<Table> {
+    let first = summary.recorded.first()?;
+    let names = first.latency.percentiles.iter().map(|it| format!("{} %", it.percentile));
+    let names: Vec<String> = names.collect();
+    let mut columns = vec!["", "operations", "mean"];
+    columns.extend(names.iter().map(String::as_str));
+    columns.push("max");
+    let mut table = Table::new("recorded", "Recorded and replayed", &columns);
+    for of in &summary.recorded {
+        let Some(done) = summary.workloads.iter().find(|w| w.name == of.workload) else { continue };
+        let several = summary.workloads.len() > 1;
+        let name = if several { format!("{} ", of.workload) } else { String::new() };
+        table.rows.extend(rows(&name, of, done.totals.latencies.main()));
+    }
+    table.note = Some(
+        "The trace's own latencies, as the system that it was recorded on had them, and those of this run, from the \
+         time an operation was due where it had one."
+            .to_owned(),
+    );
+    Some(table)
+}
+
+fn rows(name: &str, of: &RecordedSummary, here: &Latency) -> [Vec<Cell>; 3] {
+    let then = &of.latency;
+    let percentiles = then.percentiles.iter();
+    let pairs: Vec<(Option<f64>, Option<f64>)> =
+        std::iter::once((Some(then.mean_ns), here.mean_ns))
+            .chain(percentiles.map(|it| {
+                let ours = quantile(here, &it.percentile.to_string());
+                (Some(it.ns as f64), ours.and_then(|q| q.ns.or(q.observed_ns)).map(|ns| ns as f64))
+            }))
+            .chain([(Some(then.max_ns as f64), here.max_ns.map(|ns| ns as f64))])
+            .collect();
+    let time = |ns: Option<f64>| ns.map_or("-".to_owned(), |ns| format::duration_ns(ns as u64));
+    let row = |label: &str, count: String, cells: &mut dyn Iterator<Item = String>| {
+        let head = [format!("{name}{label}"), count];
+        head.into_iter().chain(cells).map(Cell::new).collect()
+    };
+    let ratio = |(then, here): &(Option<f64>, Option<f64>)| match (then, here) {
+        (Some(then), Some(here)) if *then > 0.0 => format::factor(here / then),
+        _ => "-".to_owned(),
+    };
+    [
+        row("recorded", format::count(then.operations), &mut pairs.iter().map(|it| time(it.0))),
+        row("here", format::count(here.count), &mut pairs.iter().map(|it| time(it.1))),
+        row("here / recorded", String::new(), &mut pairs.iter().map(ratio)),
+    ]
+}
+
+/// A percentile of this run, among those that were asked for and the nines.
+fn quantile<'a>(of: &'a Latency, p: &str) -> Option<&'a Quantile> {
+    let nine = |k: u32| taillight_core::Percentile::nines(k as u8).map(|p| p.to_string());
+    let asked = of.percentiles.iter().find(|it| it.p == p).map(|it| &it.quantile);
+    let nines = of.nines.iter().find(|it| nine(it.k).as_deref() == Some(p));
+    asked.or(nines.map(|it| &it.quantile))
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::Percentile;
+    use taillight_core::plan::{RecordedLatency, RecordedPercentile};
+    use taillight_rundir::fixture;
+
+    use super::*;
+
+    #[test]
+    fn recorded_and_replayed_stand_side_by_side_with_their_ratio() {
+        let mut summary = fixture::summary("r");
+        assert!(table(&summary).is_none());
+        let done = &mut summary.workloads[0];
+        let workload = done.name.clone();
+        let max_ns = done.totals.latencies.main().max_ns.expect("a maximum");
+        let of = |p| RecordedPercentile { percentile: p, ns: 1_000 };
+        let latency = RecordedLatency {
+            operations: 7,
+            mean_ns: 1_000.0,
+            max_ns: max_ns / 2,
+            percentiles: vec![of(Percentile::MEDIAN), of(Percentile::hundredths(99_00))],
+        };
+        summary.recorded = vec![RecordedSummary { workload, latency }];
+        let it = table(&summary).expect("a table");
+        assert_eq!(it.columns, ["", "operations", "mean", "50 %", "99 %", "max"]);
+        assert_eq!((it.rows.len(), it.rows[0][1].text.as_str()), (3, "7"));
+        assert_eq!(it.rows[2][5].text, format::factor(max_ns as f64 / (max_ns / 2) as f64));
+    }
+}

@@ -268,3 +268,53 @@ fn a_partial_run_says_so_and_a_closed_pipe_is_no_error() {
     let err = text(&done.stderr);
     assert!(done.status.success() && !err.contains("cannot"), "{err}");
 }
+
+/// Two reads of one bin and one of another, as fio 3 prints them with `--output-format=json+`.
+const BINS: &str = r#"{"fio version":"fio-3.33","timestamp_ms":1700000000123,"jobs":[{"jobname":"a","error":0,
+"job options":{"rw":"randread"},"read":{"io_bytes":12288,"bw_bytes":12288,"iops":3.0,"runtime":1000,"total_ios":3,
+"clat_ns":{"min":87500,"max":300000,"mean":150000.0,"stddev":1.0,"N":3,"bins":{"87552":2,"296960":1}}}}]}"#;
+
+#[test]
+fn counts_of_an_imported_run_go_on_as_a_histogram_log() {
+    let dir = scratch();
+    let at = dir.path();
+    std::fs::write(at.join("plus.json"), BINS).unwrap();
+    run_line(at, "import plus.json --as-run plus", 0);
+    let (log, err) = run_line(at, "export plus --format hdr", 0);
+    assert!(err.contains("middle of the bins"), "{err}");
+    let file = at.join("plus.hlog");
+    std::fs::write(&file, &log).unwrap();
+    run_line(at, "import plus.hlog --as-run again", 0);
+    let of = |run: &str| summary(at, run)["ops"]["read"]["service"].clone();
+    assert_eq!((&of("plus")["count"], &of("again")["count"]), (&3.into(), &3.into()));
+    let test = "counts of an imported run go on as a histogram log";
+    let Some(sums) = python(test, "hdrh", READ_LOG, &[&file]) else { return };
+    assert_eq!(sums["measure/a/read/service"], 3, "{sums}");
+}
+
+#[test]
+fn a_part_of_every_io_is_taken_for_no_whole() {
+    let dir = scratch();
+    let at = dir.path();
+    run_line(at, JOB, 0);
+    let whole = exported(at, "out", "ios-csv");
+    let cut: Vec<&str> = whole.lines().take(2000).collect();
+    std::fs::write(at.join("cut.csv"), cut.join("\n") + "\n").unwrap();
+    std::fs::write(at.join("slow.csv"), whole.replace(",3000\n", ",unknown\n")).unwrap();
+    std::fs::write(at.join("twice.csv"), whole.repeat(2)).unwrap();
+    for (file, words) in [
+        ("cut.csv", "a part of the I/Os"),
+        ("slow.csv", "a part of the I/Os"),
+        ("twice.csv", "begins here: give each"),
+    ] {
+        for line in [format!("import {file} --as-run x"), format!("trace {file}")] {
+            let (_, err) = run_line(at, &line, 2);
+            assert!(err.contains(words) && err.contains("line: "), "{line}: {err}");
+            assert!(!at.join("x").exists(), "{line}");
+        }
+    }
+    std::fs::write(at.join("whole.csv"), &whole).unwrap();
+    run_line(at, "import whole.csv --as-run x", 0);
+    let source = manifest(at, "x")["origin"].clone();
+    assert_eq!(source["file_sha256"].as_str().map(str::len), Some(64), "{source}");
+}

@@ -49,6 +49,9 @@ fn a_trace_is_replayed_on_a_file_and_its_run_is_a_trace_again() {
     }
     assert!(is["bytes"].as_u64().unwrap() > was["bytes"].as_u64().unwrap());
     let (_, err) = run_line(at, "run --driver sim --replay a --output b", 0);
+    // What it took then stands beside what it took now.
+    let page = std::fs::read_to_string(at.join("b/report.md")).unwrap();
+    assert!(page.contains("Recorded and replayed") && page.contains("here / recorded"), "{page}");
     assert!(err.contains("(Taillight run): 300 operations"), "{err}");
     run_line(at, "export a --format ios-csv --output a.csv", 0);
     assert_eq!(json(at, "trace a.csv --json")["rate"], is["rate"]);

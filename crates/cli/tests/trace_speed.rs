@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use taillight_rundir::ios::{ColumnSet, IosFile};
 
-use crate::common::{binary, run_line, scratch_on_disk};
+use crate::common::{binary, build, run_line, scratch_on_disk};
 
 const ROWS: u64 = 10_000_000;
 /// Operations a second of the trace that is replayed, and of how many seconds.
@@ -75,7 +75,8 @@ fn described(path: &Path) -> (Value, Duration, u64) {
 fn late(dir: &Path) -> Vec<i64> {
     let trace = dir.join("t.csv");
     write(&trace, RATE * SECONDS, FORMATS[0]);
-    let line = "run --driver null --size 16GiB --replay t.csv --set capture.mode=all --output replayed";
+    let line =
+        "run --driver null --size 16GiB --replay t.csv --set capture.mode=all --output replayed";
     run_line(dir, line, 0);
     let mut late = Vec::new();
     let file = IosFile::open(&dir.join("replayed/ios.parquet")).unwrap();
@@ -93,7 +94,7 @@ fn late(dir: &Path) -> Vec<i64> {
 #[ignore = "a proof: cargo xtask proof trace"]
 fn proof() {
     let path = std::env::var("PROOF_RESULTS").unwrap();
-    let build = if cfg!(debug_assertions) { "unoptimised" } else { "release" };
+    let build = build();
     let mut lines = String::new();
     let dir = scratch_on_disk();
     for format in FORMATS {

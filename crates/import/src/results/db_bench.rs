@@ -16,6 +16,10 @@ const PER: &str = "Microseconds per ";
 const VERSION: &str = "RocksDB:";
 /// What db_bench calls a MB, bytes.
 const MIB: f64 = 1_048_576.0;
+/// The time of a run of some milliseconds is mostly that of its start, which no mean has.
+const LEAST_THREADS: f64 = 1e-3;
+/// Threads of a benchmark are fewer.
+const MOST_THREADS: f64 = 1e5;
 /// Benchmarks and histograms of one file at most.
 const MOST: usize = 10_000;
 
@@ -55,7 +59,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         if let Some(rest) = line.strip_prefix(VERSION) {
             version = rest.split_whitespace().last().map(str::to_owned);
         } else if line.contains(MEAN) {
-            let found = benchmark(line);
+            let found = benchmark(line).filter(DbBenchmark::agrees);
             all.push(found.ok_or_else(|| source.damaged("no figures of a benchmark of db_bench"))?);
         } else if let Some(now) = all.last_mut() {
             now.histogram_line(line).map_err(|why| source.damaged(why))?;
@@ -111,6 +115,12 @@ fn mixed(figures: &str) -> Option<(u64, u64)> {
 }
 
 impl DbBenchmark {
+    /// Its mean is the time of all threads through its operations, its rate that of the run: together, the threads.
+    fn agrees(&self) -> bool {
+        let threads = self.micros * self.rate / 1e6;
+        self.rate == 0.0 || self.micros == 0.0 || (LEAST_THREADS..MOST_THREADS).contains(&threads)
+    }
+
     /// A line after that of the means; those of no histogram are db_bench's words for people.
     fn histogram_line(&mut self, line: &str) -> std::result::Result<(), &'static str> {
         const BAD: &str = "a histogram of db_bench that is damaged";

@@ -120,6 +120,12 @@ impl SbkRow<'_, '_> {
         let op = self.operation(notes)?;
         for lost in ["InvalidLatencies", "LowerDiscard", "HigherDiscard"] {
             let count = self.number(lost)?;
+            if count > self.number("Records")? {
+                return Err(self
+                    .source
+                    .damaged("more latencies are lost than there are records")
+                    .with("column", lost));
+            }
             if count > 0.0 {
                 notes.push(format!("{lost}: {count} latencies are in no percentile"));
             }

@@ -181,7 +181,7 @@ type RowSink<'a> = dyn FnMut(RequestRow, &ResultSource<'_>) -> Result<()> + 'a;
 
 fn rows(source: &mut ResultSource<'_>, each: &mut RowSink<'_>) -> Result<()> {
     let damaged = "the row of warp's table is damaged";
-    let mut columns = None;
+    let (mut columns, mut next) = (None, 0u64);
     while let Some(line) = whole_row(source)? {
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -191,6 +191,14 @@ fn rows(source: &mut ResultSource<'_>, each: &mut RowSink<'_>) -> Result<()> {
         match &columns {
             None => columns = Some(TableColumns::of(&fields).map_err(wrong)?),
             Some(columns) => {
+                let number = fields.first().and_then(|idx| idx.parse::<u64>().ok());
+                // warp numbers its rows from 0.
+                if number.is_some_and(|n| n != next) {
+                    return Err(
+                        source.damaged("rows are missing before this one, or stand there twice")
+                    );
+                }
+                next += 1;
                 let row = columns.request(&fields).map_err(wrong)?;
                 each(row, source)?;
             }

@@ -99,6 +99,13 @@ struct OpMeasurements {
     numbered: Vec<(u64, f64)>,
 }
 
+impl OpMeasurements {
+    fn count(&self) -> Option<f64> {
+        let of = |name: &str| self.values.get(name).copied();
+        of("Operations").or(of("Total Operations"))
+    }
+}
+
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Us)?;
     let mut all: BTreeMap<String, OpMeasurements> = BTreeMap::new();
@@ -206,6 +213,9 @@ fn run(
         if name.intended != intended || kept.is_some_and(|kept| name.kept != kept) {
             continue;
         }
+        if of.count().is_none() {
+            return Err(source.damaged(format!("there is no [{text}], Operations")));
+        }
         let it = imported(of, &mut notes, text);
         let known = ops.entry(name.op).or_default();
         known.count = known.count.saturating_add(it.count);
@@ -260,7 +270,7 @@ fn foreign(
 fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> ImportedLatency {
     let value = |name: &str| of.values.get(name).copied();
     let us = |name| value(name).map(|us| (us * 1e3) as u64);
-    let count = value("Operations").or(value("Total Operations")).unwrap_or(0.0) as u64;
+    let count = of.count().unwrap_or(0.0) as u64;
     let mut percentiles: Vec<ImportedPercentile> = Vec::new();
     for (measured, us) in &of.values {
         let p = match measured.strip_suffix("PercentileLatency(us)") {

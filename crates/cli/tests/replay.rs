@@ -79,7 +79,7 @@ fn a_trace_on_a_device_is_rounded_out_and_asks_for_its_data() {
     assert!(err.contains(&disk.device), "{err}");
     let destroy = format!("{line} --set target.destroy=true --destroy {}", disk.device);
     let (_, err) = run_line(dir.path(), &destroy, 0);
-    for said in ["bytes are added by rounding", "reads of what was never written"] {
+    for said in ["bytes added by rounding", "reads of what was never written"] {
         assert!(err.contains(said), "{err}");
     }
     // What only reads needs no leave.

@@ -48,18 +48,18 @@ pub fn drop_part(fd: &OwnedFd, offset: u64, len: u64, device: bool) -> Result<()
     fadvise(fd, offset, NonZeroU64::new(len), Advice::DontNeed).map_err(failed)
 }
 
-/// Reads the first `len` bytes of each file in, then maps them, every page touched (MAP_POPULATE): mapped pages are
+/// Reads the first `len_of` bytes of each file in, then maps them, every page touched (MAP_POPULATE): mapped pages are
 /// not reclaimed as idle. Nothing is locked. Errors: `Unavailable` when a file cannot be read whole or the user stops.
 pub fn warm(
     files: &[OwnedFd],
-    len: u64,
+    len_of: impl Fn(usize) -> u64,
     meter: &mut LayoutProgress<'_, '_>,
 ) -> Result<Vec<Mapping>> {
     let failed = |e: std::io::Error| Error::unavailable("cannot fill the page cache").source(e);
     let mut buffers = Buffers::new(1, CHUNK).map_err(failed)?;
     let mut maps = Vec::with_capacity(files.len());
-    for fd in files {
-        let mut at = 0;
+    for (n, fd) in files.iter().enumerate() {
+        let (mut at, len) = (0, len_of(n));
         while at < len {
             let want = CHUNK.min(len - at);
             let chunk = &mut buffers.slot(0)[..want as usize];
@@ -75,13 +75,13 @@ pub fn warm(
     Ok(maps)
 }
 
-/// Share of the first `len` bytes of each file in the cache, 0 to 1: by cachestat, before Linux 6.5 by mincore. `None`
+/// Share of the first `len_of` bytes of each file in the cache, 0 to 1: by cachestat, before Linux 6.5 by mincore. `None`
 /// where neither works.
-pub fn resident_share(files: &[OwnedFd], len: u64) -> Option<f64> {
-    let pages = len.div_ceil(PAGE as u64) as f64 * files.len() as f64;
-    let mut resident = 0;
-    for fd in files {
-        resident += sys::resident_pages(fd.as_fd(), len).ok()?;
+pub fn resident_share(files: &[OwnedFd], len_of: impl Fn(usize) -> u64) -> Option<f64> {
+    let (mut resident, mut pages) = (0, 0);
+    for (n, fd) in files.iter().enumerate() {
+        resident += sys::resident_pages(fd.as_fd(), len_of(n)).ok()?;
+        pages += len_of(n).div_ceil(PAGE as u64);
     }
-    Some((resident as f64 / pages).min(1.0))
+    Some((resident as f64 / pages as f64).min(1.0))
 }

@@ -56,7 +56,7 @@ pub fn open(path: &Path, request: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
     if changes {
         refusal::foreign(request.confirmed, &NamedTarget::from(path), None)?;
     }
-    let asked_size = needs::asked_file_size(request.spec.plan, request.options.files)?;
+    let asked_size = needs::asked_file_size(request.spec.plan, request.options)?;
     let fd = open_exclusively(path, changes, shared, request)?;
     let size = seek(&fd, SeekFrom::End(0)).map_err(|e| {
         Error::unavailable("cannot tell the size of the device")

@@ -18,6 +18,7 @@ mod path;
 mod plan;
 mod prepare;
 mod regular;
+mod sized;
 pub mod stream;
 mod sync;
 mod sys;
@@ -52,6 +53,7 @@ use needs::AccessNeeds;
 use options::{CacheState, DevicePurge, FileOptions, IoEngine};
 use path::TargetPath;
 use regular::PreparationPlan;
+use sized::SizedFiles;
 use target::{FileTarget, Guarded, IoMethod};
 use uring::RingConfig;
 use uring::setup::{RingSetup, probe_discard};
@@ -187,7 +189,11 @@ fn open(
     // A plan that only reads may lay out what is somebody else's.
     let lost = lost.filter(|_| request.changes_device() || opened.watched.is_some());
     opened.facts.extend(lost.filter(|l| !l.is_empty()).map(|l| ("lost".to_owned(), l.join("; "))));
-    opened.into_target(&request, ring, progress).map(|t| Box::new(t) as Box<dyn Target>)
+    let target = opened.into_target(&request, ring, progress)?;
+    Ok(match options.sizes.is_empty() {
+        true => Box::new(target),
+        false => Box::new(SizedFiles::new(target, &options.sizes)),
+    })
 }
 
 /// What is to be opened where, and whether destroying it is confirmed.
@@ -272,9 +278,11 @@ impl OpenedTarget {
         let uring = ring.is_some();
         match resolved {
             TargetPath::Device { path } => {
-                if request.options.files > 1 {
-                    return Err(Error::usage("`files` is for directories, not for devices")
-                        .hint("leave `files` out"));
+                if request.options.files > 1 || !request.options.sizes.is_empty() {
+                    return Err(Error::usage(
+                        "`files` and `sizes` are for directories, not for devices",
+                    )
+                    .hint("leave them out"));
                 }
                 let opened = device::open(&path, request)?;
                 let io = IoFacts { uring, device: true };
@@ -338,7 +346,8 @@ impl OpenedTarget {
         let all: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
         let io = IoFacts { uring: ring.is_some(), device: is_device };
         let align = check_io(&all, file_size, request, io)?;
-        let total = file_size * files.len() as u64;
+        let size_of = |n: usize| options.size_of(n, file_size);
+        let total = (0..files.len()).map(size_of).sum();
         let mut warm = Vec::new();
         match options.cache {
             CacheState::Keep => {}
@@ -346,11 +355,11 @@ impl OpenedTarget {
             CacheState::Warm => {
                 let what = "filling the page cache";
                 let mut meter = LayoutProgress { on: progress, what, done: 0, total };
-                warm = cache::warm(&files, file_size, &mut meter)?;
+                warm = cache::warm(&files, size_of, &mut meter)?;
             }
         }
         cache::advise(&files, options.read_ahead)?;
-        let resident = cache::resident_share(&files, file_size);
+        let resident = cache::resident_share(&files, size_of);
         let files = Arc::new(files);
         let ways = ways::Ways::open(request, &files, is_device)?;
         let align = align.max(ways.align);
@@ -377,6 +386,7 @@ impl OpenedTarget {
             shape: needs::largest_block(request.spec.plan).filter(|_| direct.contains(&true)),
             limits: below.as_ref().and_then(RequestLimits::of),
             geometry: Geometry { files: options.files, file_size, align },
+            sizes: options.sizes.iter().map(|size| size.0).collect(),
             method,
             device: is_device,
             writable: request.needs.changes(),
@@ -432,7 +442,7 @@ fn shape_fits(
 ) -> Result<()> {
     let align = check_io(files, file_size, request, io)?;
     let align = align.max(ways::fits(request, files, file_size, io.device)?);
-    (request.spec.fits)(Geometry { files: request.options.files, file_size, align })
+    (request.spec.fits)(request.options.geometry(file_size, align))
 }
 
 /// Sets direct I/O, sees whether the files can do what the plan asks, and returns the alignment that it
@@ -471,7 +481,8 @@ fn check_io(
     let by_block =
         if direct { &ways::shared(request.spec.plan, request.options) } else { request.spec.plan };
     needs::aligned(by_block, align, why)?;
-    needs::whole_blocks(file_size, align)?;
+    (0..usize::from(request.options.files))
+        .try_for_each(|n| needs::whole_blocks(request.options.size_of(n, file_size), align))?;
     Ok(align)
 }
 

@@ -6,6 +6,7 @@ use taillight_core::units::ByteSize;
 use taillight_core::{Error, OpKind, Result};
 
 use crate::buffers::BlockShape;
+use crate::file::options::FileOptions;
 
 /// Linux moves at most this much in one call.
 const MAX_BLOCK: u64 = 0x7fff_f000;
@@ -58,11 +59,14 @@ pub fn durability(plan: &Plan) -> Vec<Sync> {
 
 /// Size of each file when the job gives the total, `None` when it gives none. Errors: `Usage` when the total does not
 /// divide into files, or a file into blocks.
-pub fn asked_file_size(plan: &Plan, files: u16) -> Result<Option<u64>> {
+pub fn asked_file_size(plan: &Plan, options: &FileOptions) -> Result<Option<u64>> {
+    if !options.sizes.is_empty() {
+        return different_sizes(plan, &options.sizes).map(Some);
+    }
     let Some(total) = plan.target.size else {
         return Ok(None);
     };
-    let files = u64::from(files);
+    let files = u64::from(options.files);
     if total.0 == 0 || total.0 % files != 0 {
         return Err(Error::usage("`size` does not divide into the files")
             .with("size", total)
@@ -87,6 +91,32 @@ pub fn asked_file_size(plan: &Plan, files: u16) -> Result<Option<u64>> {
     }
     fits(plan, size)?;
     Ok(Some(size))
+}
+
+/// The largest of files of different sizes. Errors: `Usage` where they are not `size` together, where a block could
+/// reach from one into the next, or where none fits.
+fn different_sizes(plan: &Plan, sizes: &[ByteSize]) -> Result<u64> {
+    let total = ByteSize(sizes.iter().map(|size| size.0).sum());
+    if plan.target.size.is_some_and(|size| size != total) {
+        return Err(Error::usage("`sizes` of the files are another size together")
+            .with("sizes", total)
+            .with("size", plan.target.size.unwrap_or_default())
+            .hint("leave `size` out"));
+    }
+    for w in &plan.workloads {
+        let (unit, block) = (grain(w)?, w.block_size.max());
+        let whole = |size: &ByteSize| size.0.is_multiple_of(unit) && size.0.is_multiple_of(block);
+        if w.block_size.min() != block || !sizes.iter().all(whole) {
+            return Err(Error::usage(
+                "files of different sizes need one block size that divides each",
+            )
+            .with("workload", &w.name)
+            .hint("give `sizes` that are whole numbers of blocks"));
+        }
+    }
+    let smallest = sizes.iter().map(|size| size.0).min().unwrap_or(0);
+    fits(plan, smallest)?;
+    Ok(sizes.iter().map(|size| size.0).max().unwrap_or(0))
 }
 
 /// The multiples of `align` around `value`.

@@ -8,6 +8,7 @@ use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
 use super::fill_level::{self, FillLevel};
+use crate::contract::Geometry;
 use crate::options::DriverOptions;
 
 /// How I/O is issued.
@@ -154,6 +155,10 @@ pub struct FileOptions {
     /// Names of the files in the directory, one for each of `files`; empty = names of Taillight's own.
     #[schemars(title = "list of names")]
     pub names: Vec<String>,
+    /// Bytes of each file, where they differ: with them offsets count through all files, one after the other.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "String", title = "list of sizes")]
+    pub sizes: Vec<ByteSize>,
     /// Page cache before the start: as it is, written back and dropped, or filled and kept mapped
     /// (buffered only).
     pub cache: CacheState,
@@ -262,6 +267,7 @@ impl Default for FileOptions {
             direct: true,
             files: 1,
             names: Vec::new(),
+            sizes: Vec::new(),
             cache: CacheState::default(),
             read_ahead: ReadAhead::default(),
             layout: LayoutPolicy::default(),
@@ -328,6 +334,35 @@ impl FileOptions {
         Some(self.extent_size.0).filter(|n| *n > 0 && self.layout != LayoutPolicy::Never)
     }
 
+    /// Bytes of the file with this number, where all others have `size`.
+    pub fn size_of(&self, number: usize, size: u64) -> u64 {
+        self.sizes.get(number).map_or(size, |own| own.0)
+    }
+
+    /// The shape of files that are this large, as the load sees it: files of different sizes are one behind the other.
+    pub fn geometry(&self, file_size: u64, align: u64) -> Geometry {
+        match self.sizes.is_empty() {
+            true => Geometry { files: self.files, file_size, align },
+            false => Geometry { files: 1, file_size: self.sizes.iter().map(|s| s.0).sum(), align },
+        }
+    }
+
+    /// Errors: `Usage` for sizes that are not one for each file.
+    fn check_sizes(&self) -> Result<()> {
+        let wrong = |what: &str| Err(Error::usage(what.to_owned()).of_field("sizes"));
+        match self.sizes.as_slice() {
+            [] => Ok(()),
+            sizes if sizes.len() != usize::from(self.files) => {
+                wrong(&format!("{} sizes for {} files", sizes.len(), self.files))
+            }
+            sizes if sizes.iter().any(|size| size.0 == 0) => wrong("a file of 0 bytes"),
+            _ if self.extent_size.0 > 0 || self.tail.0 > 0 || self.fill.is_asked() => {
+                wrong("`sizes` has no extent_size, tail or fill beside it")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Errors: `Usage` for names that are not of one file each in the directory.
     fn check_names(&self) -> Result<()> {
         let wrong = |what: String| {
@@ -364,6 +399,7 @@ impl DriverOptions for FileOptions {
                 .hint("leave it out for one file"));
         }
         self.check_names()?;
+        self.check_sizes()?;
         if self.direct && self.cache == CacheState::Warm {
             return clash(
                 "cache",

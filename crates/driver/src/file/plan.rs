@@ -11,7 +11,7 @@ use taillight_core::{Error, Result};
 use crate::file::existing::{DataFile, ExistingFile, FileOpenSpec};
 use crate::file::layout;
 use crate::file::needs::{self, AccessNeeds};
-use crate::file::options::LayoutPolicy;
+use crate::file::options::{FileOptions, LayoutPolicy};
 use crate::file::path::FileSet;
 use crate::file::sys;
 use crate::ownership::NamedTarget;
@@ -253,21 +253,22 @@ pub fn check_space(
     entries: &[DataFile],
     preparations: &[FilePreparation],
     file_size: u64,
-    tail: u64,
+    options: &FileOptions,
 ) -> Result<u64> {
     let allocated = |f: &DataFile| f.existing.as_ref().map_or(0, ExistingFile::allocated);
     let needed: u64 = entries
         .iter()
         .zip(preparations)
-        .filter(|(_, preparation)| **preparation != FilePreparation::Nothing)
-        .map(|(f, preparation)| {
+        .enumerate()
+        .filter(|(_, (_, preparation))| **preparation != FilePreparation::Nothing)
+        .map(|(n, (f, preparation))| {
             let whole = if *preparation == FilePreparation::Fragment { 2 } else { 1 };
-            file_size.saturating_mul(whole).saturating_sub(allocated(f))
+            options.size_of(n, file_size).saturating_mul(whole).saturating_sub(allocated(f))
         })
         .fold(0, u64::saturating_add);
     let mut changed = entries.iter().zip(preparations);
     if let Some((file, _)) = changed.find(|(_, p)| **p != FilePreparation::Nothing) {
-        largest(file_size.saturating_add(tail), &file.path)?;
+        largest(file_size.saturating_add(options.tail.0), &file.path)?;
     }
     if needed == 0 {
         return Ok(0);

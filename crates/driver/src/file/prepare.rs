@@ -49,9 +49,10 @@ pub fn prepare(
     if let Some((_, first)) = foreign.first() {
         guard::again(foreign.iter().map(|(fd, _)| *fd), first, request.spec.stop)?;
     }
-    let to_fill = preparations.iter().filter(|s| s.fills()).count() as u64;
-    let mut meter =
-        LayoutProgress { on: progress, what: "laying out", done: 0, total: to_fill * file_size };
+    let size_of = |n: usize| request.options.size_of(n, file_size);
+    let to_fill = preparations.iter().enumerate().filter(|(_, s)| s.fills());
+    let (to_fill, total) = to_fill.fold((0_u64, 0), |(n, sum), (at, _)| (n + 1, sum + size_of(at)));
+    let mut meter = LayoutProgress { on: progress, what: "laying out", done: 0, total };
     let (mut new, mut reused) = (0, 0);
     let stays = |found: &DataFile| {
         let mark = found.existing.as_ref().and_then(|file| file.mark.as_ref());
@@ -60,7 +61,8 @@ pub fn prepare(
     let kept = entries.iter().any(stays);
     let mut allocates = false;
     let mut held = Vec::with_capacity(entries.len());
-    for (found, preparation) in entries.into_iter().zip(preparations) {
+    for (n, (found, preparation)) in entries.into_iter().zip(preparations).enumerate() {
+        let file_size = size_of(n);
         let is_new = found.existing.is_none();
         let blocks = found.existing.as_ref().map_or(0, ExistingFile::allocated);
         let writes = request.needs.writes && !preparation.fills();
@@ -80,7 +82,7 @@ pub fn prepare(
     for (n, (held, preparation)) in held.iter().zip(preparations).enumerate() {
         let seed = request.spec.plan.run.seed.wrapping_add(n as u64);
         let shape = FileShape {
-            size: file_size,
+            size: size_of(n),
             extent: request.options.extent().unwrap_or(0),
             tail: request.options.tail.0,
         };

@@ -119,7 +119,7 @@ pub fn plan_preparation(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Resul
             .with("path", file_set.dir.display())
             .hint("name it like /dev/nvme0n1; on files, purge by discard or zero_fill"));
     }
-    let asked_size = needs::asked_file_size(request.spec.plan, request.options.files)?;
+    let asked_size = needs::asked_file_size(request.spec.plan, request.options)?;
     let dir = if file_set.dir_absent {
         None
     } else {
@@ -136,7 +136,8 @@ pub fn plan_preparation(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Resul
     };
     let preparations = entries
         .iter()
-        .map(|f| decide(f, file_size, request))
+        .enumerate()
+        .map(|(n, f)| decide(f, request.options.size_of(n, file_size), request))
         .collect::<Result<Vec<FilePreparation>>>()?;
     if !request.needs.changes() {
         // A plan that only reads changes what it lays out.
@@ -149,7 +150,7 @@ pub fn plan_preparation(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Resul
         }
         check_foreign(&foreign(&entries, &preparations, &request.needs), request)?;
     }
-    let grows = check_space(file_set, &entries, &preparations, file_size, request.options.tail.0)?;
+    let grows = check_space(file_set, &entries, &preparations, file_size, request.options)?;
     check_fill(file_set, dir.as_ref(), grows, request)?;
     Ok(PreparationPlan { dir, entries, preparations, file_size })
 }

@@ -125,6 +125,8 @@ pub struct FileTarget {
     /// Open files, or the one device.
     pub files: Arc<Vec<OwnedFd>>,
     pub geometry: Geometry,
+    /// Bytes of each file, where they differ.
+    pub sizes: Vec<u64>,
     /// How sessions issue I/O.
     pub method: IoMethod,
     /// Of workloads that do it in a way of their own.
@@ -159,17 +161,21 @@ impl FileTarget {
         }
     }
 
+    fn size_of(&self, number: usize) -> u64 {
+        self.sizes.get(number).copied().unwrap_or(self.geometry.file_size)
+    }
+
     /// A mapping of each file, which is as large as the run says.
     fn maps(&self, files: &[OwnedFd]) -> Result<Vec<SharedMap>> {
-        let size = self.geometry.file_size;
-        let one = |fd: &OwnedFd| {
+        let one = |(n, fd): (usize, &OwnedFd)| {
+            let size = self.size_of(n);
             // What only grows by writes could not be mapped.
             if self.writable && !self.device && rustix::fs::fstat(fd)?.st_size < size as i64 {
                 rustix::fs::ftruncate(fd, size)?;
             }
             SharedMap::new(fd, size, self.writable)
         };
-        files.iter().map(one).collect::<std::io::Result<_>>().map_err(|e| {
+        files.iter().enumerate().map(one).collect::<std::io::Result<_>>().map_err(|e| {
             Error::unavailable("cannot map the files of the target")
                 .source(e)
                 .hint("use options.engine = \"sync\"")
@@ -182,9 +188,9 @@ impl FileTarget {
                 .hint("purging needs a plan that writes or trims"));
         }
         self.guarded.look(&self.files)?;
-        let size = self.geometry.file_size;
         let failed = |e: std::io::Error| Error::unavailable("cannot discard the target").source(e);
-        for fd in self.files.iter() {
+        for (n, fd) in self.files.iter().enumerate() {
+            let size = self.size_of(n);
             if self.device {
                 sys::discard(fd.as_fd(), 0, size).map_err(failed)?;
             } else {

@@ -116,7 +116,8 @@ fn calibration_workload(w: &mut WorkloadPlan) {
     }
     w.arrival = Arrival::Burst;
     w.sync = Sync::None;
-    (w.drop_cache, w.end_fsync, w.ends_run, w.flow) = (None, false, false, None);
+    (w.drop_cache, w.end_fsync, w.flow) = (None, false, None);
+    (w.ends_run, w.ends_with) = (false, None);
     let known = [OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync];
     w.mix.retain(|m| known.contains(&m.op));
     if w.mix.is_empty() {

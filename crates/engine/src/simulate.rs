@@ -37,11 +37,17 @@ pub struct SimulatedWorker<P: Probe> {
     end: Option<WorkerEnd>,
     /// Its end is everybody's.
     ends_run: bool,
+    /// Its end is that of all with this number.
+    group: Option<usize>,
 }
 
 impl<P: Probe> SimulatedWorker<P> {
-    pub fn new(worker: Worker<SimClock, P>, ends_run: bool) -> SimulatedWorker<P> {
-        SimulatedWorker { running: Some(worker), end: None, ends_run }
+    pub fn new(
+        worker: Worker<SimClock, P>,
+        ends_run: bool,
+        group: Option<usize>,
+    ) -> SimulatedWorker<P> {
+        SimulatedWorker { running: Some(worker), end: None, ends_run, group }
     }
 
     fn into_end(self) -> Option<WorkerEnd> {
@@ -72,8 +78,11 @@ fn event_loop<P: Probe>(
         let mut alive = false;
         let measuring = workers.iter().flat_map(|w| &w.running).any(Worker::measured);
         let over = workers.iter().any(|w| w.end.is_some() && w.ends_run);
-        for SimulatedWorker { running, end, .. } in workers.iter_mut() {
+        let ended = workers.iter().filter(|w| w.end.is_some()).filter_map(|w| w.group);
+        let ended: Vec<usize> = ended.collect();
+        for SimulatedWorker { running, end, group, .. } in workers.iter_mut() {
             let Some(worker) = running else { continue };
+            let over = over || group.is_some_and(|group| ended.contains(&group));
             // Load ends when everything that is measured has, and all with a worker that ends the run.
             if over || (!measuring && !worker.measured()) {
                 worker.stop();

@@ -368,6 +368,25 @@ fn a_workload_ends_the_run_for_all_with_its_first_worker() {
     assert_eq!(done.outcome.reason, StopReason::Planned);
 }
 
+#[test]
+fn workloads_of_one_word_end_with_the_first_of_them() {
+    let service = "channels = 4\nservice = { kind = \"constant\", time = \"100us\" }";
+    let mut p = timed(service, 1, Arrival::Burst);
+    for (name, operations) in [("first", Some(1000)), ("second", None)] {
+        let mut w = workload(name, OpKind::Write);
+        (w.operations, w.ends_with) = (operations, Some("x".to_owned()));
+        p.workloads.push(w);
+    }
+    let done = run(&p);
+    let of = |workload| -> u64 {
+        done.rows.iter().filter(|r| r.workload == workload).map(|r| r.ops).sum()
+    };
+    assert_eq!(of(1), 1000);
+    assert!((1000..=1001).contains(&of(2)), "{}", of(2));
+    // The one without the word goes on to the end of the run.
+    assert!(of(0) > 5000, "{}", of(0));
+}
+
 /// A writer at 1000/s and readers that follow it, all stamped.
 fn stream(driver: &str, options: &str, blocks: u64) -> Plan {
     let mut p = plan(driver, options);

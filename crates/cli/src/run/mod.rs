@@ -226,9 +226,10 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
     })
 }
 
-/// Whether the files that the plan names can be used: a wrong name must not cost a layout.
+/// Whether the files that the plan names can be used, and the memory be locked: a wrong name must not cost a layout.
 fn check_named_files(plan: &Plan) -> Result<()> {
     spill::check(plan, &Sys::default())?;
+    taillight_engine::run::may_lock(plan)?;
     for workload in &plan.workloads {
         Schedules::new(workload, plan.run.seed, 0)?;
     }

@@ -300,6 +300,7 @@ fn workload(
         drop_cache: table.drop_cache,
         end_fsync: table.end_fsync.unwrap_or(false),
         ends_run: table.ends_run.unwrap_or(false),
+        ends_with: table.ends_with,
         batch: table.batch.unwrap_or(1),
         cpus: table.cpus.unwrap_or_default(),
         nice: table.nice,

@@ -260,6 +260,8 @@ pub struct WorkloadTable {
     pub end_fsync: Option<bool>,
     /// The run ends, for all workloads, when the first of its workers does. Default: each ends by itself.
     pub ends_run: Option<bool>,
+    /// All workloads that have the same word here end when the first of their workers does. Default: each ends by itself.
+    pub ends_with: Option<String>,
     /// Records an operation covers where the store takes several in one call: a get becomes a
     /// multi-get, a write a batch. Gets and updates draw each key of a batch by itself, so that one
     /// may come twice; ordered access and inserts take neighbours by number. An I/O then is the

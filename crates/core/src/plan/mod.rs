@@ -416,6 +416,11 @@ impl Plan {
         plan.workloads.iter_mut().for_each(|w| w.target = None);
         plan
     }
+    /// The workloads that end with this one have this number: that of the first of them. None where it ends by itself.
+    pub fn end_group(&self, workload: u16) -> Option<usize> {
+        let with = self.workloads.get(usize::from(workload))?.ends_with.as_ref()?;
+        self.workloads.iter().position(|w| w.ends_with.as_ref() == Some(with))
+    }
     /// Time that it measures at most, ns; none where only counts end it.
     pub fn planned_ns(&self) -> Option<u64> {
         let measured = self.workloads.iter().filter(|w| w.measured);

@@ -104,6 +104,9 @@ pub struct WorkloadPlan {
     /// The run ends, for all workloads, when the first of its workers does.
     #[serde(default, skip_serializing_if = "absent::is_no")]
     pub ends_run: bool,
+    /// All workloads that have the same word here end when the first of their workers does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_with: Option<String>,
     /// Records an operation covers: neighbours by number, written or read in one call of the store.
     #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub batch: u32,
@@ -168,6 +171,7 @@ impl WorkloadPlan {
             drop_cache: None,
             end_fsync: false,
             ends_run: false,
+            ends_with: None,
             batch: 1,
             cpus: Vec::new(),
             nice: None,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use taillight_core::plan::Plan;
 use taillight_core::units::Span;
 use taillight_core::{Error, Stamp};
 
@@ -21,40 +22,55 @@ pub struct LoadEnd {
     over: AtomicBool,
     /// Where a worker's end may be everybody's.
     run_over: Option<AtomicBool>,
+    /// Of workloads that end together, by the number of the first: set once one of their workers has ended.
+    groups: Vec<AtomicBool>,
 }
 
 impl LoadEnd {
-    /// With so many measured workers; and whether there is one that ends the run.
-    pub fn new(measured: usize, ends_run: bool) -> LoadEnd {
+    /// With so many measured workers.
+    pub fn new(measured: usize, plan: &Plan) -> LoadEnd {
+        let ends_run = plan.workloads.iter().any(|w| w.ends_run) || plan.run.steady.is_some();
         LoadEnd {
             measured_left: AtomicUsize::new(measured),
             over: AtomicBool::new(false),
             run_over: ends_run.then(|| AtomicBool::new(false)),
+            groups: plan.workloads.iter().map(|_| AtomicBool::new(false)).collect(),
         }
     }
 
-    /// A worker has ended.
-    pub fn left(&self, measured: bool, ends_run: bool) {
+    /// A worker of this workload has ended.
+    pub fn left(&self, measured: bool, plan: &Plan, workload: u16) {
+        let ends_run = plan.workloads[usize::from(workload)].ends_run;
+        plan.end_group(workload)
+            .iter()
+            .for_each(|group| self.groups[*group].store(true, Ordering::Release));
         if measured && self.measured_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.over.store(true, Ordering::Release);
         }
-        if ends_run {
-            self.over.store(true, Ordering::Release);
-            self.run_over.iter().for_each(|over| over.store(true, Ordering::Release));
-        }
+        self.end_run_if(ends_run);
     }
 
     /// Ends everybody once it is `time`, where a run may end so.
     pub fn end_run_if(&self, time: bool) {
         if time {
-            self.run_over.iter().for_each(|over| over.store(true, Ordering::Release));
+            let all = self.run_over.iter().chain(&self.groups);
+            all.for_each(|over| over.store(true, Ordering::Release));
             self.over.store(true, Ordering::Release);
         }
     }
 
-    /// Set once such a worker is to end; none where it ends by itself alone.
-    pub fn over(&self, measured: bool) -> Option<&AtomicBool> {
-        if measured { self.run_over.as_ref() } else { Some(&self.over) }
+    /// Set once everybody is to end; none where nobody ends the run.
+    pub fn all_over(&self) -> Option<&AtomicBool> {
+        self.run_over.as_ref()
+    }
+
+    /// Set once a worker of this workload is to end; none where it ends by itself alone.
+    pub fn over(&self, measured: bool, plan: &Plan, workload: u16) -> Option<&AtomicBool> {
+        match (measured, plan.end_group(workload)) {
+            (false, _) => Some(&self.over),
+            (true, Some(group)) => self.groups.get(group),
+            (true, None) => self.run_over.as_ref(),
+        }
     }
 }
 

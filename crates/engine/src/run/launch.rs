@@ -128,10 +128,7 @@ fn load_with<B: Probes>(
         space,
         verify: verify.clone(),
         abort: AtomicBool::new(false),
-        load: LoadEnd::new(
-            worker_specs.iter().filter(|s| s.measured).count(),
-            plan.workloads.iter().any(|w| w.ends_run) || plan.run.steady.is_some(),
-        ),
+        load: LoadEnd::new(worker_specs.iter().filter(|s| s.measured).count(), plan),
         idle: IdleEnd::new(plan.run.idle_timeout, worker_specs.len()),
         spin: SpinShare::here(plan.workers() as usize),
         flows: Flows::of(plan),
@@ -244,7 +241,9 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
             workload.think,
             spec.join.map_or(timeline.start, |join| timeline.start.plus(join)),
         ),
-        flow: workload.flow.and_then(|flow| shared.flows.gate(flow, workload.ends_run)),
+        flow: workload.flow.and_then(|flow| {
+            shared.flows.gate(flow, workload.ends_run || workload.ends_with.is_some())
+        }),
         idle: shared.idle.watch(spec.session.worker),
         drops: workload.drop_cache.map(|every| CacheDrops::new(every.0)),
         end_syncs: workload.end_fsync.then(|| EndSyncs::new(end_syncs)),
@@ -263,9 +262,10 @@ fn run_simulated<B: Probes>(
     let clock = SimClock::new(time.clone());
     let worker = |spec: WorkerSpec| {
         let ends_run = shared.plan.workloads[usize::from(spec.workload)].ends_run;
+        let group = shared.plan.end_group(spec.workload);
         let handles = worker_handles(&shared, target.as_ref(), &spec)?;
         let worker = build_worker(&shared, spec, timeline, handles, clock.clone());
-        Ok(SimulatedWorker::new(worker, ends_run))
+        Ok(SimulatedWorker::new(worker, ends_run, group))
     };
     let workers: Result<Vec<_>> = worker_specs.into_iter().map(worker).collect();
     let RunContext { messages, spare_in, stop, logs, observers } = context;
@@ -285,7 +285,7 @@ fn run_simulated<B: Probes>(
         requested: &requested,
         abort: &shared.abort,
         // The event loop sees for itself when nothing measured is left, or who ends the run.
-        load_over: shared.load.over(true),
+        load_over: shared.load.all_over(),
     };
     let mut idle = None;
     let (result, ends) = crate::simulate::drive(workers, &time, ending, || {

@@ -171,6 +171,11 @@ pub fn run_probed<B: Probes>(
     Ok(outcome)
 }
 
+/// Whether this process may lock the memory that the plan asks for. Errors: `Unavailable`.
+pub fn may_lock(plan: &Plan) -> Result<()> {
+    plan.run.lock_memory.map_or(Ok(()), sys::LockedMemory::allowed)
+}
+
 /// The reason why there is no load, with the target closed: it matters more than how closing went.
 fn closed(target: Box<dyn Target>, why: Error) -> Error {
     let _ = target.close();

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, MlockFlags, ProtFlags};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
@@ -14,8 +14,17 @@ pub struct LockedMemory {
 }
 
 impl LockedMemory {
+    /// Whether so many bytes may be locked; none of them is filled. Errors: as [`LockedMemory::take`].
+    pub fn allowed(size: ByteSize) -> Result<()> {
+        LockedMemory::with(size, MlockFlags::ONFAULT).map(drop)
+    }
+
     /// Takes and locks so many bytes. Errors: `Unavailable` where the kernel has or allows no more.
     pub fn take(size: ByteSize) -> Result<LockedMemory> {
+        LockedMemory::with(size, MlockFlags::empty())
+    }
+
+    fn with(size: ByteSize, how: MlockFlags) -> Result<LockedMemory> {
         let fail = |e: Errno| {
             Error::unavailable(format!("cannot lock {size} of memory"))
                 .hint("lock less (run.lock_memory), or allow more (`ulimit -l`, root)")
@@ -27,7 +36,7 @@ impl LockedMemory {
         let at = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes, access, flags) };
         let locked = LockedMemory { at: at.map_err(fail)?, bytes };
         // SAFETY: exactly the range of the mapping above; it stays mapped until `locked` is dropped.
-        unsafe { rustix::mm::mlock(locked.at, bytes) }.map_err(fail)?;
+        unsafe { rustix::mm::mlock_with(locked.at, bytes, how) }.map_err(fail)?;
         Ok(locked)
     }
 }

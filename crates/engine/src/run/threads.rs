@@ -86,13 +86,13 @@ pub fn run<B: Probes>(
         let stop = context.stop.raw();
         let body = move || {
             let name = spec.session.worker;
-            let ends_run = shared.plan.workloads[usize::from(spec.workload)].ends_run;
+            let workload = spec.workload;
             let messages = shared.channels.messages.clone();
             let report = ended.clone();
             let all = AssertUnwindSafe(|| {
                 run_worker(&shared, &**held, spec, origin, &stop, &ready, start).map(
                     |(result, end)| {
-                        shared.load.left(end.measured, ends_run);
+                        shared.load.left(end.measured, &shared.plan, workload);
                         if result.is_err() || end.target_lost {
                             shared.abort.store(true, Ordering::Relaxed);
                         }
@@ -210,7 +210,7 @@ fn run_worker<B: Probes>(
     let stop = StopSignals {
         requested: stop,
         abort: &shared.abort,
-        load_over: shared.load.over(spec.measured),
+        load_over: shared.load.over(spec.measured, &shared.plan, spec.workload),
     };
     let spin = shared.spin;
     Some(match origin.and_then(TscClock::new) {

@@ -144,6 +144,7 @@ fn asked(plan: &Plan, facts: &mut BTreeMap<String, String>) {
             ("bytes", w.bytes.map(|b| b.to_string())),
             ("flow", w.flow.map(|f| format!("{} of flow {}", f.share, f.id))),
             ("ends_run", w.ends_run.then(|| "true".to_owned())),
+            ("ends_with", w.ends_with.clone()),
             ("keys.count", w.keys.as_ref().map(|k| k.count.to_string())),
         ];
         for (name, value) in fields {

@@ -363,7 +363,8 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
         let counted = w.operations.is_some() || w.bytes.is_some();
         let ends = counted && plan.workloads.len() > 1;
         let paused = w.think.is_some() || w.flow.is_some() || w.ramp.is_some();
-        w.arrival.is_closed() && !paused && !waits && !w.end_fsync && !ends && !w.ends_run
+        let ends = ends || w.ends_run || w.ends_with.is_some();
+        w.arrival.is_closed() && !paused && !waits && !w.end_fsync && !ends
     };
     // Of others' loads it is not known how many I/Os were to be outstanding.
     let closed = summary.origin.is_measured() && plan.workloads.iter().all(full);

@@ -174,6 +174,7 @@ fn what_is_refused_leaves_nothing() {
     let file = dir.path().join("odd.fio");
     // Only the device's blocks tell of the last one.
     let refused = [
+        ("filename=new/sub/f\nrw=write\nsize=64m\ndirect=1\nbs=700\n", "block_size"),
         ("rw=randread\nsize=64m\natomic=1\n", "atomic"),
         ("rw=read\nsize=64m\ndirect=1\nbs=700\n", "block_size"),
         ("rw=read\nsize=1m\n[b]\nstonewall\nrw=write\nsize=64m\ndirect=1\nbs=700\n", "block_size"),
@@ -185,6 +186,19 @@ fn what_is_refused_leaves_nothing() {
         let left = std::fs::read_dir(dir.path()).expect("listed").flatten().map(|e| e.file_name());
         assert_eq!(left.collect::<Vec<_>>(), ["odd.fio"], "{text}");
     }
+}
+
+#[test]
+fn a_layout_alone_measures_nothing() {
+    let dir = scratch_on_disk();
+    let text = "[a]\nfilename=new/sub/f\nsize=1m\nrw=read\ncreate_only=1\n";
+    std::fs::write(dir.path().join("lay.fio"), text).expect("written");
+    let (out, _) = run(dir.path(), &["run", "lay.fio", "--json=fio", "--output", "out"], 0);
+    let answer: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(answer["jobs"], json!([]));
+    let facts = std::fs::metadata(dir.path().join("new/sub/f")).expect("laid out");
+    assert_eq!(facts.len(), 1 << 20);
+    assert!(!dir.path().join("out").exists());
 }
 
 /// Where Debian's package `fio-examples` has them.

@@ -32,6 +32,8 @@ pub struct ImportedJob {
     pub options: Vec<OptionRow>,
     /// What has to be there before it runs.
     pub needs: Vec<Needed>,
+    /// Its files are laid out, and nothing is measured (`create_only` of fio).
+    pub layout_only: bool,
 }
 
 /// Width of comments.
@@ -45,7 +47,8 @@ impl ImportedJob {
         notes.iter().for_each(|note| comment(note, &mut toml));
         toml.push('\n');
         toml.push_str(&job.to_toml()?);
-        Ok(ImportedJob { name, toml, notes, options: Vec::new(), needs: Vec::new() })
+        let (options, needs) = Default::default();
+        Ok(ImportedJob { name, toml, notes, options, needs, layout_only: false })
     }
 }
 

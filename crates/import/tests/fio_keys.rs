@@ -201,7 +201,7 @@ fn a_command_line_says_what_is_written_where() {
         "fio --name=a --output-format=normal,json+ --output out.json --status-interval=1",
     );
     assert!(
-        asked.json && asked.output.as_deref() == Some("out.json") && asked.notes.len() == 1,
+        asked.json && asked.output.as_deref() == Some("out.json") && asked.notes.len() == 2,
         "{asked:?}"
     );
     assert!(!front_end("fio --name=a --output=x").json);

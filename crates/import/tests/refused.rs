@@ -44,10 +44,6 @@ fn paths_ends_and_cpus_without_equivalent() {
             "rw=write\nend_fsync=1\ntime_based\nruntime=9\nnrfiles=2",
             vec!["passes over a time", "a.fio:4"],
         ),
-        (
-            "exitall\nnumjobs=2\n[b]\nsize=1m\nnew_group",
-            vec!["`exitall` in [a]", "exit_what=stonewall", "a.fio:1"],
-        ),
         ("exitall\nexit_what=all\n[b]\nsize=1m\nstonewall", vec!["never runs", "a.fio:1"]),
         ("exit_what=some", vec!["group, stonewall or all"]),
         ("cpumask=0", vec!["a mask without CPUs"]),
@@ -101,7 +97,19 @@ fn options_without_equivalent() {
         ),
         ("latency_target=5000", vec!["queue depth while running", "taillight search JOB"]),
         ("read_iolog=x.log", vec!["a recorded trace", "--replay LOG"]),
-        ("cmdprio_percentage=20", vec!["the priority of the load", "two sections side by side"]),
+        ("cmdprio_percentage=20", vec!["a share of the I/Os", "two sections side by side"]),
+        ("filesize=64k-4k", vec!["the first size is the larger one"]),
+        ("nrfiles=9\nfilesize=4k-64k\nbs=4k,8k\nrw=randrw", vec!["blocks of one size"]),
+        ("nrfiles=9\nfilesize=4k-64k\noffset=4k", vec!["an offset in files of different sizes"]),
+        (
+            "nrfiles=9\nfilesize=4k-64k\nrw=randread\nrandom_distribution=zipf:1.1",
+            vec!["drawn from evenly"],
+        ),
+        (
+            "nrfiles=9\nfilesize=4k-64k\nrw=write\nverify=md5\nnumjobs=2",
+            vec!["jobs that are verified"],
+        ),
+        ("opendir=absent", vec!["`absent`", "No such file"]),
         ("rw=read:-12k", vec!["on the way back", "`:-8KiB` reads every block once"]),
         ("bs=4k-8k", vec!["unknown unit"]),
         ("rw=read:8k\nbsrange=4k-8k", vec!["a step between blocks of several sizes"]),
@@ -225,6 +233,9 @@ fn sections_side_by_side_have_files_and_ends_of_their_own() {
             "operations = 9\nbytes = \"64MiB\"\ndrop_cache = \"64MiB\"\nends_run = true",
         ),
         ("numjobs=2\nexitall", "ends_run = true"),
+        ("exitall\nnumjobs=2\n[b]\nsize=1m\nnew_group\nnumjobs=2", "ends_with = \"group-1\""),
+        ("nrfiles=3\nfilesize=4k-64k", "sizes = [\"12KiB\", \"20KiB\", \"20KiB\"]"),
+        ("ioengine=libaio\ncmdprio_percentage=100\ncmdprio=2", "io_priority = \"realtime:2\""),
         ("cpumask=0x0d", "cpus = [0, 2, 3]"),
         ("rw=write\nverify=md5\n[b]\nsize=1m", "[verify]\nmode = \"after\""),
     ] {
@@ -499,7 +510,12 @@ fn on_a_machine(text: &str) -> String {
         _ => None,
     };
     let text_of = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-    let around = Surroundings { environment: &|_| None, text: &text_of, existing: &existing };
+    let around = Surroundings {
+        environment: &|_| None,
+        text: &text_of,
+        existing: &existing,
+        listed: &|_| Ok(Vec::new()),
+    };
     match import_in(text, "a.fio", &around) {
         Ok(jobs) => jobs.into_iter().map(|j| j.toml).collect(),
         Err(e) => e.to_string(),

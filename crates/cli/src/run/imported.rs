@@ -3,13 +3,14 @@
 //! All jobs become plans before the first one starts, and whatever can be known of their targets is
 //! checked then: a refusal after an hour of load would come too late. Several jobs are a series.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::units::readable::in_line;
+use taillight_core::{Error, Result};
 use taillight_machine::Sys;
+use taillight_report::render::fio_json::fio_json;
 use taillight_rundir::series::{PointRole, SeriesFile};
 use taillight_suite::host::JobSource;
 use taillight_suite::method::{Point, SeriesHead};
@@ -17,15 +18,17 @@ use taillight_suite::sequence::{IMPORT, Sequence};
 use taillight_trace::tracing;
 
 use super::signals::Signals;
-use super::targets::check_named;
+use super::targets::{TargetsRequest, check_named};
 use super::{LiveViews, RunHost, RunRequest, directory, job, run_method, run_plan};
-use crate::args::RunArgs;
+use crate::args::{JsonForm, RunArgs};
 use crate::{import, output, report};
 
 /// One job of the file, as a job file of ours.
 pub struct NamedJob {
     name: String,
     source: JobSource,
+    /// Its files are laid out, and nothing is measured.
+    layout_only: bool,
 }
 
 /// The jobs of a file in another format, whose notes are shown; `None` for our own. A fio file also sets how this
@@ -48,6 +51,7 @@ pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
             job.toml,
         ),
         name: job.name,
+        layout_only: job.layout_only,
     });
     Ok(Some(named.collect()))
 }
@@ -76,16 +80,33 @@ pub fn run(
         }
         return Ok(Exit::Ok);
     }
+    let made = make_directories(plans.iter().map(|(plan, _)| plan))?;
     for (number, (plan, named)) in plans.iter().enumerate() {
         let paths = |p: &Plan| p.all_targets().any(|(_, t)| t.path == plan.target.path);
         let same_target = |(before, _): &(Plan, _)| paths(before);
         let made_before = plans[..number].iter().any(same_target);
-        check_beforehand(args, plan, made_before).map_err(|e| match plans.len() {
-            1 => e,
-            _ => e.with("job", &named.name),
+        check_beforehand(args, plan, made_before).map_err(|e| {
+            // Only what is empty goes.
+            made.iter().rev().for_each(|dir| drop(std::fs::remove_dir(dir)));
+            if plans.len() == 1 { e } else { e.with("job", &named.name) }
         })?;
     }
+    made.iter().for_each(|dir| {
+        output::note(&format!("directory made, as fio does: {}", in_line(dir.display())));
+    });
     let signals = Signals::install(args.live.tui)?;
+    // As in fio before any job begins.
+    let (laid_out, plans): (Vec<_>, Vec<_>) =
+        plans.into_iter().partition(|(_, named)| named.layout_only);
+    laid_out.iter().try_for_each(|(plan, _)| lay_out(args, plan, &signals))?;
+    show_kept(laid_out.iter().map(|(plan, _)| plan));
+    if plans.is_empty() {
+        output::line("nothing was measured, as create_only asks");
+        if output::voice().json == Some(JsonForm::Fio) {
+            output::json(&fio_json(std::iter::empty()))?;
+        }
+        return Ok(Exit::Ok);
+    }
     let views = LiveViews::start(&args.live)?;
     let ended = run_jobs(args, file, &plans, (&signals, &views), resumed);
     views.finish(&signals);
@@ -94,6 +115,39 @@ pub fn run(
         show_kept(plans.iter().map(|(plan, _)| plan));
     }
     Ok(exit)
+}
+
+/// Makes the directories that files of the plans lie in and that are not there, as fio does; those that were made, outer
+/// ones first. Errors: `Unavailable`.
+fn make_directories<'a>(plans: impl Iterator<Item = &'a Plan>) -> Result<Vec<PathBuf>> {
+    let mut made = Vec::new();
+    let targets = plans.flat_map(|plan| plan.all_targets()).filter(|(_, t)| t.driver == "file");
+    for path in targets.filter_map(|(_, target)| target.path.as_deref()) {
+        let Some(dir) = Path::new(path).parent().filter(|_| !path.starts_with("/dev/")) else {
+            continue;
+        };
+        let missing = dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.exists());
+        for dir in missing.collect::<Vec<_>>().into_iter().rev() {
+            std::fs::create_dir(dir).map_err(|e| {
+                made.iter().rev().for_each(|dir| drop(std::fs::remove_dir(dir)));
+                Error::unavailable("cannot make a directory of the job file")
+                    .with("path", dir.display())
+                    .source(e)
+            })?;
+            made.push(dir.to_path_buf());
+        }
+    }
+    Ok(made)
+}
+
+/// Lays out the files of a job and no more (`create_only`). Errors: as for a run on them.
+fn lay_out(args: &RunArgs, plan: &Plan, signals: &Signals) -> Result<()> {
+    let stop = signals.stop();
+    if !args.destroy.is_empty() {
+        super::say_lost(plan);
+    }
+    let targets = TargetsRequest { plan, run_id: "create-only", destroy: &args.destroy, stop };
+    targets.open(&mut |_| !stop.stopped())?.close()
 }
 
 /// One job, or several as a series; whether something was measured.
@@ -181,6 +235,7 @@ fn check_beforehand(args: &RunArgs, plan: &Plan, made_before: bool) -> Result<()
         taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
     }
     tracing::require_backend(plan, &Sys::default())?;
+    super::check_named_files(plan)?;
     match made_before && plan.target.size.is_none() {
         true => Ok(()),
         false => super::check(args, plan),

@@ -38,6 +38,8 @@ pub struct Surroundings<'a> {
     pub text: &'a dyn Fn(&str) -> io::Result<String>,
     /// What is at a path, links followed; `None`: nothing.
     pub existing: &'a dyn Fn(&str) -> Option<Existing>,
+    /// The regular files below a directory, by name.
+    pub listed: &'a dyn Fn(&str) -> io::Result<Vec<String>>,
 }
 
 /// This machine's.
@@ -45,7 +47,23 @@ pub const MACHINE: Surroundings<'static> = Surroundings {
     environment: &|name| std::env::var(name).ok(),
     text: &|path| std::fs::read_to_string(path),
     existing: &existing,
+    listed: &listed,
 };
+
+fn listed(path: &str) -> io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        let (kind, name) = (entry.file_type()?, entry.path().to_string_lossy().into_owned());
+        if kind.is_dir() {
+            found.extend(listed(&name)?);
+        } else if kind.is_file() {
+            found.push(name);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
 
 fn existing(path: &str) -> Option<Existing> {
     let facts = std::fs::metadata(path).ok()?;

@@ -3,9 +3,11 @@
 //! Each word becomes a line, so that places count words. Options before the first `--name` are those of
 //! `[global]` (`parse_cmd_line` of fio's `init.c`). What is no option of a job is the front end's.
 
+use std::collections::BTreeMap;
+
 use taillight_core::{Error, Result};
 
-use super::around::Surroundings;
+use super::around::{MACHINE, Surroundings};
 
 /// A job file and what it is called in messages.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,10 +68,10 @@ fn called(word: &str) -> bool {
 /// Errors: `Usage` for other commands and for what a shell would have to work out.
 pub fn script(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
     let (mut commands, mut wrong) = (Vec::new(), Vec::new());
-    for (number, line) in joined(text) {
+    for ScriptLine { number, line, words } in lines(text, around.environment) {
         let place = format!("{file}:{number}");
         let bad = |what: String| Error::usage(what).with("at", &place);
-        match words(&line).map_err(bad) {
+        match words.map_err(bad) {
             Err(e) => wrong.push(e),
             Ok(words) => {
                 let at = words.iter().position(|word| called(word));
@@ -225,13 +227,21 @@ pub fn front_end(text: &str) -> FrontEnd {
     if !looks_like(text) {
         return asked;
     }
-    let commands = joined(text).into_iter().filter_map(|(_, line)| words(&line).ok());
+    let lines = lines(text, MACHINE.environment).into_iter();
+    let commands = lines.filter_map(|line| line.words.ok());
     for words in commands {
         let at = words.iter().position(|word| called(word));
         for Word { name, value, .. } in at.map_or(Vec::new(), |at| options(&words[at + 1..])) {
             match (name.unwrap_or_default(), value) {
                 ("output-format", Some(forms)) => {
                     asked.json = forms.split(',').any(|form| form.starts_with("json"));
+                    if forms.split(',').any(|form| form == "json+") {
+                        asked.notes.push(
+                            "`--output-format=json+`: fio's JSON is written without the bins of latencies; the run directory \
+                             has every I/O"
+                                .to_owned(),
+                        );
+                    }
                 }
                 ("output", Some(file)) => asked.output = Some(file.to_owned()),
                 ("status-interval", _) => asked.notes.push(
@@ -267,8 +277,60 @@ fn joined(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// Words as a shell splits them: quotes keep blanks. Errors: what only a shell can work out, in words.
-fn words(line: &str) -> std::result::Result<Vec<String>, String> {
+/// A line of a script and its words.
+struct ScriptLine {
+    number: usize,
+    line: String,
+    words: std::result::Result<Vec<String>, String>,
+}
+
+/// The lines of a script but those that set a variable (`DIR=/mnt/test`), which stands in the words behind it.
+fn lines(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<ScriptLine> {
+    let mut set: BTreeMap<String, String> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (number, line) in joined(text) {
+        let words = words(&line, &|name| set.get(name).cloned().or_else(|| environment(name)));
+        let assigned = words.as_ref().ok().and_then(|words| match words.as_slice() {
+            [one] => one.split_once('='),
+            [export, one] if export == "export" => one.split_once('='),
+            _ => None,
+        });
+        match assigned.filter(|(name, _)| !name.is_empty() && name.chars().all(of_name)) {
+            Some((name, value)) => _ = set.insert(name.to_owned(), value.to_owned()),
+            None => found.push(ScriptLine { number, line, words }),
+        }
+    }
+    found
+}
+
+/// Whether it may stand in the name of a variable.
+fn of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// The value of the variable whose name stands next, with or without braces, which is then passed over.
+fn variable(
+    chars: &mut std::str::Chars<'_>,
+    value: &dyn Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let rest = chars.as_str();
+    let (name, used) = match rest.strip_prefix('{') {
+        Some(rest) => rest.split_once('}').map(|(name, _)| (name, name.len() + 2))?,
+        None => {
+            let end = rest.find(|c| !of_name(c)).unwrap_or(rest.len());
+            (&rest[..end], end)
+        }
+    };
+    let known = value(name).filter(|_| !name.is_empty() && name.chars().all(of_name))?;
+    *chars = rest[used..].chars();
+    Some(known)
+}
+
+/// Words as a shell splits them: quotes keep blanks; `value` knows variables. Errors: what only a shell can work out, in words.
+fn words(
+    line: &str,
+    value: &dyn Fn(&str) -> Option<String>,
+) -> std::result::Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
@@ -292,10 +354,15 @@ fn words(line: &str) -> std::result::Result<Vec<String>, String> {
                 rest if rest.is_empty() || rest.starts_with('>') => break,
                 _ => return Err(format!("`{line}` holds several commands")),
             },
-            // fio replaces `${NAME}` as a shell does.
-            ('$' | '`', None | Some('"')) if c == '`' || !chars.as_str().starts_with('{') => {
-                return Err(format!("`{line}` needs a shell"));
-            }
+            ('$', None | Some('"')) => match variable(&mut chars, value) {
+                Some(text) => word.get_or_insert_default().push_str(&text),
+                // fio replaces `${NAME}` as a shell does, and says where there is none.
+                None if chars.as_str().starts_with('{') => word.get_or_insert_default().push(c),
+                None => {
+                    return Err(format!("`{line}` needs a shell, or a variable that is not set"));
+                }
+            },
+            ('`', None | Some('"')) => return Err(format!("`{line}` needs a shell")),
             (c, _) => word.get_or_insert_default().push(c),
         }
     }
@@ -312,7 +379,12 @@ mod tests {
             "x.fio" => Ok("[x]\nrw=read\n".to_owned()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         };
-        let around = Surroundings { environment: &|_| None, text: &files, existing: &|_| None };
+        let around = Surroundings {
+            environment: &|_| None,
+            text: &files,
+            existing: &|_| None,
+            listed: &|_| Ok(Vec::new()),
+        };
         script(text, "a.sh", &around).unwrap()
     }
 
@@ -334,6 +406,9 @@ mod tests {
             "[global]\nbs=8k\n[x]\nrw=read\n"
         );
         assert_eq!(made("fio x.fio\nfio --name=y\n").len(), 2);
+        let set =
+            made("DIR=/mnt/a\nexport N=4\nfio --name=a --directory=$DIR/x --numjobs=\"${N}\"\n");
+        assert_eq!(set[0].text, "[a]\ndirectory=/mnt/a/x\nnumjobs=4\n");
     }
 
     #[test]
@@ -342,6 +417,7 @@ mod tests {
             environment: &|_| None,
             text: &|_| Err(std::io::ErrorKind::NotFound.into()),
             existing: &|_| None,
+            listed: &|_| Ok(Vec::new()),
         };
         for text in [
             "fio --name=`date`\n",

@@ -196,7 +196,7 @@ fn end(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) -> S
     }
     let loops = r.integer("loops").unwrap_or(1).max(1);
     let once = match r.amount("io_size") {
-        None | Some(value::Amount::Bytes(0)) => target.whole(),
+        None | Some(value::Amount::Bytes(0)) => target.limit.or(target.whole()),
         Some(value::Amount::Bytes(bytes)) => Some(bytes),
         Some(value::Amount::Percent(p)) => match target.whole() {
             Some(size) => Some(value::share(size, p)),

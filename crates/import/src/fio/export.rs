@@ -316,6 +316,9 @@ fn shared(plan: &Plan, w: &WorkloadPlan, out: &mut SectionText) {
         Some(UnifiedRow::Both) => out.set("unified_rw_reporting", "both"),
         None => {}
     }
+    if w.ends_with.is_some() {
+        out.cannot("ends_with", "exitall of fio is one switch for all sections");
+    }
     if w.ends_run {
         match plan.workloads.iter().all(|w| w.ends_run) {
             true => out.set("exitall", 1),

@@ -51,6 +51,9 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
     if option("force_async").and_then(toml::Value::as_integer).is_some_and(|n| n > 0) {
         out.lacks("target.options.force_async", "leave it out");
     }
+    if option("sizes").and_then(toml::Value::as_array).is_some_and(|sizes| !sizes.is_empty()) {
+        out.cannot("target.options.sizes", "fio draws the sizes of its files");
+    }
     out.set("direct", u8::from(on("direct")));
     match word("cache") {
         "keep" => out.set("invalidate", 0),

@@ -51,13 +51,15 @@ pub fn job(
         job.workload.extend(of.into_iter().map(|(workers, mut w)| {
             w.target.clone_from(target);
             let alone = group.len() == 1 && section.clones == 1;
-            w.ends_run = (section.exits_all && !alone).then_some(true);
+            let ends_run = section.exits_all && !alone && !ends_own_group(section, group);
+            w.ends_run = ends_run.then_some(true);
             if apart {
                 ends(section, workers, group, &mut w);
             }
             w
         }));
     }
+    end_together_with(group, &own_names, &mut job.workload);
     reported_together(group, &own_names, &mut job.workload);
     for GroupTarget { name, sections, layout } in targets {
         let of: Vec<&JobSection> = sections.iter().map(|n| &group[*n]).collect();
@@ -76,7 +78,6 @@ pub fn job(
         }
     }
     checked(group, wrong);
-    ends_together(group, wrong);
     if let Some(percentiles) = percentiles(group, &mut notes) {
         job.qos.percentiles = percentiles;
     }
@@ -186,18 +187,26 @@ fn checked(group: &[JobSection], wrong: &mut Vec<Error>) {
     }
 }
 
-/// Complains where `exitall` ends a part of the sections.
-fn ends_together(group: &[JobSection], wrong: &mut Vec<Error>) {
+/// Whether `exitall` ends the sections alone that `new_group` keeps apart with this one.
+fn ends_own_group(section: &JobSection, group: &[JobSection]) -> bool {
     let apart = group.iter().skip(1).any(|s| s.new_group);
-    let exits = group.iter().find(|s| s.exits_all && s.exit_scope == ExitScope::Group);
-    if let Some(section) = exits.filter(|_| apart) {
-        let what = format!(
-            "`exitall` in [{}]: it ends the sections of its own group only, of those that new_group keeps apart",
-            section.name
-        );
-        let hint =
-            "write exit_what=stonewall to end all that run side by side, or leave new_group out";
-        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+    section.exits_all && section.exit_scope == ExitScope::Group && apart
+}
+
+/// The workloads that end with the first that is done of those that `new_group` keeps apart; `names`: of each section.
+fn end_together_with(
+    group: &[JobSection],
+    names: &BTreeMap<usize, Vec<String>>,
+    workloads: &mut [WorkloadTable],
+) {
+    let mut own = 0;
+    for (number, section) in group.iter().enumerate() {
+        own += usize::from(number > 0 && section.new_group);
+        let of = names.get(&number).into_iter().flatten();
+        for name in of.filter(|_| ends_own_group(section, group)) {
+            let named = workloads.iter_mut().filter(|w| w.name.as_ref() == Some(name));
+            named.for_each(|w| w.ends_with = Some(format!("group-{own}")));
+        }
     }
 }
 
@@ -399,6 +408,11 @@ fn target(group: &[&JobSection], layout: &TargetLayout, names: &[Vec<String>]) -
     }
     if layout.files > 1 {
         options.insert("files".to_owned(), (layout.files as i64).into());
+    }
+    if !layout.sizes.is_empty() {
+        let sizes: Vec<String> =
+            layout.sizes.iter().map(|size| ByteSize(*size).to_string()).collect();
+        options.insert("sizes".to_owned(), sizes.into());
     }
     if !layout.names.is_empty() {
         options.insert("names".to_owned(), layout.names.clone().into());

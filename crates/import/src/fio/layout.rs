@@ -40,6 +40,8 @@ pub struct TargetLayout {
     /// What the files are called in the directory of that path; nothing where the path is the file, or for names of
     /// Taillight.
     pub names: Vec<String>,
+    /// Bytes of each, where they differ.
+    pub sizes: Vec<u64>,
     /// For each section its workloads.
     pub extents: Vec<Vec<WorkloadExtent>>,
     /// What a reader should know.
@@ -148,6 +150,7 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
         }
     }
     let mut layout = match &first.target.files {
+        _ if group.iter().any(|s| !s.target.sizes.is_empty()) => sized_files(group, wrong),
         FilePlacement::Own(paths) => own_files(paths, group, wrong),
         FilePlacement::Named(path) => shared_file(Some(path), group, wrong),
         FilePlacement::Several(paths) | FilePlacement::Apart(paths) => {
@@ -160,7 +163,9 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
         let off = |e: &&WorkloadExtent| {
             let whole =
                 e.offset.is_multiple_of(step) && e.length.is_none_or(|l| l.is_multiple_of(step));
-            !whole && finer_step(section, e).is_none()
+            // That no block fits is said of `bs`.
+            let fits = e.length.is_none_or(|l| l >= section.pattern.block.max());
+            !whole && fits && finer_step(section, e).is_none()
         };
         if let Some(extent) = extents.iter().find(off) {
             let what = format!(
@@ -266,6 +271,7 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
         files: 1,
         tail,
         names: Vec::new(),
+        sizes: Vec::new(),
         extents,
         notes,
     }
@@ -334,8 +340,49 @@ fn shared_files(paths: &[String], group: &[&JobSection], wrong: &mut Vec<Error>)
         files,
         tail: tail(group, &sizes),
         names: names_of(paths).unwrap_or_default(),
+        sizes: Vec::new(),
         extents,
         notes,
+    }
+}
+
+/// Files of different sizes, which one section alone has.
+fn sized_files(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
+    let section = group[0];
+    let mut bad = |what: &str, hint: &str| {
+        let what = format!("`filesize` in [{}]: {what}", section.name);
+        wrong.push(Error::usage(what).with("at", &section.place).hint(hint.to_owned()));
+    };
+    let paths: Vec<String> = section.target.paths().into_iter().cloned().collect();
+    let own = matches!(&section.target.files, FilePlacement::Own(jobs) if jobs.len() > 1);
+    if group.len() > 1 || own {
+        let what = "sections side by side, or jobs that are verified, on files of different sizes";
+        bad(what, "put stonewall between the sections, or leave verify out");
+    }
+    let names = names_of(&paths).filter(|_| paths.len() as u64 <= MOST_FILES);
+    if names.is_none() {
+        bad("the files lie in several directories, or are too many", "name one directory");
+    }
+    let total = section.target.sizes.iter().sum();
+    let walks = section.clones > 1 && section.pattern.order.walks();
+    let list = match walks || has_rows(section) {
+        true => each_clone(section, wrong, |_| (0, Some(total))),
+        false => {
+            let workers = section.clones;
+            vec![WorkloadExtent { workers, offset: 0, length: Some(total) }]
+        }
+    };
+    let mut extents = vec![list];
+    extents.resize(group.len(), Vec::new());
+    TargetLayout {
+        path: paths.first().map(|path| directory_of(path).to_owned()),
+        size: Some(total),
+        files: paths.len() as u64,
+        tail: 0,
+        names: names.unwrap_or_default(),
+        sizes: section.target.sizes.clone(),
+        extents,
+        notes: Vec::new(),
     }
 }
 
@@ -427,7 +474,8 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
         _ => (at, tail(group, &sizes)),
     };
     let names = names.filter(|_| files > 1).unwrap_or_default();
-    TargetLayout { path: Some(path), size: Some(size), files, tail, names, extents, notes }
+    let sizes = Vec::new();
+    TargetLayout { path: Some(path), size: Some(size), files, tail, names, sizes, extents, notes }
 }
 
 /// Size and tail of a single file of `whole` bytes, of which blocks use the first `used`: direct I/O needs whole

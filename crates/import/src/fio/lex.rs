@@ -59,11 +59,26 @@ pub struct JobNumbers {
     pub first: u32,
     /// From one to the next.
     pub step: u32,
+    /// Jobs of the sections before it.
+    pub before: u32,
+    /// Jobs of the section, where this is a part of it; 0: these are all.
+    pub all: u32,
 }
 
 impl JobNumbers {
     /// Of a section whose jobs are all in one place.
-    pub const ALL: JobNumbers = JobNumbers { first: 0, step: 1 };
+    pub const ALL: JobNumbers = JobNumbers { first: 0, step: 1, before: 0, all: 0 };
+
+    /// What fio calls the thread of the job at that place, of `jobs`, in the file: the first one has the first number,
+    /// the others go down from the last (`add_job` of its init.c; tried with fio 3.33).
+    pub fn thread(self, index: u32, jobs: u32) -> u32 {
+        let all = if self.all > 0 { self.all } else { jobs };
+        let own = match self.number(index) {
+            0 => 0,
+            number => all.saturating_sub(number),
+        };
+        self.before.saturating_add(own).saturating_add(1)
+    }
 
     /// Of the job at that place.
     pub fn number(self, index: u32) -> u32 {
@@ -267,7 +282,12 @@ mod tests {
             "d/sections.inc" => Ok("[a]\n".to_owned()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         };
-        let around = Surroundings { environment: &|_| None, text: &files, existing: &|_| None };
+        let around = Surroundings {
+            environment: &|_| None,
+            text: &files,
+            existing: &|_| None,
+            listed: &|_| Ok(Vec::new()),
+        };
         let sections = sections(text, "d/a.fio", &around, &mut wrong)?;
         wrong.pop().map_or(Ok(sections), Err)
     }

@@ -20,6 +20,7 @@ mod pattern;
 mod payload;
 mod read;
 mod section;
+mod sizes;
 mod spread;
 mod steady;
 mod target;
@@ -65,6 +66,7 @@ fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<Import
     for NamedText { name, text, readonly } in files {
         let sections = lex::sections(text, name, around, &mut wrong)?;
         let mut groups = groups(&sections, around, &mut made, &mut wrong);
+        let alone = layouts(&mut groups);
         demand::delays_of_groups(&mut groups);
         exits(&mut groups, &mut wrong);
         let writes = |s: &&JobSection| s.pattern.mix.iter().any(|part| part.op != OpKind::Read);
@@ -81,6 +83,12 @@ fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<Import
         {
             section.target.options.insert("layout".to_owned(), "never".into());
         }
+        for section in alone {
+            let section = [section];
+            let mut job = job::job(name, &section, &mut taken, &mut wrong)?;
+            job.layout_only = true;
+            jobs.push(job);
+        }
         for group in groups {
             for pass in passes::of(group, &mut wrong) {
                 jobs.push(job::job(name, &pass, &mut taken, &mut wrong)?);
@@ -89,6 +97,17 @@ fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<Import
     }
     all_of(wrong)?;
     Ok(jobs)
+}
+
+/// Takes the sections that only lay out files (`create_only`) out of their groups: fio lays out all files before it
+/// begins the first job.
+fn layouts(groups: &mut Vec<Vec<JobSection>>) -> Vec<JobSection> {
+    let mut alone = Vec::new();
+    for group in groups.iter_mut() {
+        alone.extend(group.extract_if(.., |section| section.layout_only));
+    }
+    groups.retain(|group| !group.is_empty());
+    alone
 }
 
 /// `exitall` is one switch for the whole file in fio, wherever it stands. Complains where it ends what is to run later.
@@ -132,20 +151,24 @@ fn groups(
 ) -> Vec<Vec<JobSection>> {
     let mut groups: Vec<Vec<JobSection>> = Vec::new();
     let mut written = BTreeSet::new();
+    let mut jobs = 0;
     for raw in sections {
-        let raw = spread::by_directory(raw);
+        let mut raw = raw.clone();
+        raw.jobs.before = jobs;
+        let raw = spread::by_directory(&raw);
         let split = raw.len() > 1;
         let mut parts: Vec<JobSection> = Vec::new();
         for (number, raw) in raw.iter().enumerate() {
             let mut section = section::section(raw, around, made, wrong);
+            jobs += section.clones;
             if split {
                 section.part_of = Some(section.name.clone());
                 section.name = format!("{}-{number}", section.name);
                 section::next_cpu(&mut section.cpus, number);
             }
             let devices = spread::by_device(section, wrong);
-            let jobs = devices.into_iter().flat_map(spread::by_job);
-            parts.extend(jobs.flat_map(|job| spread::by_direction(job, wrong)));
+            let each = devices.into_iter().flat_map(spread::by_job);
+            parts.extend(each.flat_map(|job| spread::by_direction(job, wrong)));
         }
         let before = groups.last().map_or(&[][..], Vec::as_slice);
         let begins = parts.first().is_none_or(|first| begins_group(first, before, wrong));
@@ -186,7 +209,8 @@ fn leaves(section: &JobSection, made: &mut BTreeMap<String, u64>) {
     let paths = target.paths();
     let Some(size) = target.size else { return };
     let size = (size / u64::from(target.count)).saturating_add(target.offset);
-    for path in paths {
+    for (number, path) in paths.into_iter().enumerate() {
+        let size = target.sizes.get(number).copied().unwrap_or(size);
         let bytes = made.entry(path.clone()).or_insert(0);
         *bytes = target.file.unwrap_or(0).max(size).max(*bytes);
     }

@@ -60,11 +60,26 @@ pub fn placement(
 
 /// The paths of all `filename` lines, those of `[global]` first: fio adds them up.
 pub fn given(r: &SectionReader<'_>) -> Vec<String> {
+    if let Some(found) = below(r) {
+        return found;
+    }
     if r.value("filename", paths).is_none() {
         return Vec::new();
     }
     let lines = r.section().lines.iter().filter(|line| line.name == "filename");
     lines.filter_map(|line| paths(line.value.as_deref()?).ok()).flatten().collect()
+}
+
+/// The files below a directory (`opendir`), without those of Taillight.
+fn below(r: &SectionReader<'_>) -> Option<Vec<String>> {
+    let ours = |path: &String| path.split('/').any(|part| part.starts_with(".taillight-"));
+    let found = r.value("opendir", |dir| {
+        let found = (r.around.listed)(dir).map_err(|e| format!("`{dir}`: {e}"))?;
+        let found: Vec<String> = found.into_iter().filter(|path| !ours(path)).collect();
+        if found.is_empty() { Err(format!("`{dir}` holds no file")) } else { Ok(found) }
+    })?;
+    r.note_if("opendir", &format!("the {} files that are there now, by name", found.len()));
+    Some(found)
 }
 
 /// Several files that are named: one target where they lie in one directory.
@@ -113,9 +128,9 @@ fn directory(r: &SectionReader<'_>) -> String {
     }
 }
 
-/// The name of one file. A path in the section's name stays one name.
+/// The name of one file. A section that is called by a path has its files there.
 fn name(format: &str, section: &str, clone: u32, file: u32) -> String {
-    let name = format.replace("$jobname", &section.replace('/', "_"));
+    let name = format.replace("$jobname", section);
     let name = name.replace("$jobnum", &clone.to_string()).replace("$filenum", &file.to_string());
     // It is empty where no client of fio asks.
     name.replace("$clientuid", "")
@@ -182,6 +197,6 @@ mod tests {
         assert_eq!(name("$jobname.$jobnum.$filenum", "a", 1, 2), "a.1.2");
         assert_eq!(name("$jobname.$clientuid.$jobnum", "a", 1, 0), "a..1");
         assert_eq!(name("x.$jobnum", "a", 1, 0), "x.1");
-        assert_eq!(name("$jobname", "job-/tmp/f", 0, 0), "job-_tmp_f");
+        assert_eq!(name("$jobname", "job-/tmp/f", 0, 0), "job-/tmp/f");
     }
 }

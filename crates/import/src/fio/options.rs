@@ -21,7 +21,7 @@ const fn only(values: &'static [&'static str], why: &'static str, changes: &'sta
 #[rustfmt::skip]
 pub const OPTIONS: OptionTable = OptionTable(&[
     // Target.
-    ("filename directory filename_format", Becomes("target.path")),
+    ("filename directory filename_format opendir", Becomes("target.path")),
     ("ioengine", Becomes("target.driver, options.engine")),
     ("direct buffered", Becomes("options.direct")),
     ("size filesize nrfiles|nr_files fill_device|fill_fs", Becomes("target.size, options.files")),
@@ -38,6 +38,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("iodepth_batch|iodepth_batch_submit", Becomes("options.submit_batch")),
     ("force_async", Becomes("options.force_async")),
     ("allow_file_create ioscheduler", Becomes("a check before the run")),
+    ("create_only", Becomes("a layout without a run")),
     ("create_on_open", Becomes("options.layout")),
     ("file_service_type", Becomes("access.files")),
     // Pattern, durability and data.
@@ -67,8 +68,8 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("thinktime thinktime_blocks thinktime_iotime", Becomes("think")),
     ("flow flow_id flow_sleep", Becomes("workload.flow")),
     ("lockmem", Becomes("run.lock_memory")),
-    ("exitall exit_what", Becomes("workload.ends_run")),
-    ("nice prio prioclass", Becomes("nice, io_priority")),
+    ("exitall exit_what", Becomes("workload.ends_run, workload.ends_with")),
+    ("nice prio prioclass cmdprio_class cmdprio", Becomes("nice, io_priority")),
     ("cpus_allowed cpus_allowed_policy cpumask numa_cpu_nodes numa_mem_policy", Becomes("cpus")),
     ("stonewall|wait_for_previous wait_for startdelay", Becomes("the order of the jobs, workload.start_delay")),
     ("percentile_list", Becomes("qos.percentiles")),
@@ -122,9 +123,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("hugepage-size", Same("buffers lie in huge pages of the size that the kernel has")),
     ("lockfile", only(&["none"], "no file is locked beside the I/O", "the I/Os that run at the same time")),
     // Refused: target.
-    ("opendir", refused(ALWAYS, "which files are used")),
     ("offset_align", refused(NO, "the start of the extent")),
-    ("create_only", refused(NO, "the run to lay out files and measure nothing")),
     ("atomic", refused(NO, "writes to be atomic")),
     ("uncached", refused(NO, "pages to leave the cache after each I/O")),
     ("nowait", refused(NO, "I/O to fail instead of waiting")),
@@ -152,11 +151,11 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("thinktime_spin", refused(NO, "pauses to be spent computing")),
     ("thinktime_blocks_type", refused(&["complete"], "what is counted between pauses")),
     ("rate_ignore_thinktime", refused(NO, "how a rate and pauses add up")),
-    ("latency_target latency_window latency_percentile latency_run",
-     refused(NO, "the queue depth while running; see [search]")),
+    ("latency_target", refused(NO, "the queue depth while running; see [search]")),
+    ("latency_window latency_percentile latency_run", Same("it goes with latency_target")),
     // Refused: machine.
-    ("cmdprio_percentage cmdprio_class cmdprio cmdprio_bssplit",
-     refused(NO, "the priority of the load")),
+    ("cmdprio_percentage", refused(&["0", "100"], "the priority of a share of the I/Os")),
+    ("cmdprio_bssplit", refused(NO, "the priority of a share of the I/Os")),
     ("cgroup cgroup_nodelete cgroup_weight uid gid", refused(ALWAYS, "as whom or where it runs")),
     ("profile", refused(ALWAYS, "the whole job")),
     // Options of engines that are not driven: the engine is refused by its name, these not again.

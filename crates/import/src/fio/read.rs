@@ -17,11 +17,10 @@ use crate::effect::Effect;
 
 /// What to use instead of refused options.
 #[rustfmt::skip]
-const HINTS: [(&str, &str); 4] = [
+const HINTS: [(&str, &str); 3] = [
     ("read_iolog", "`taillight run --path FILE --replay LOG` replays the log itself (docs/replay.md)"),
     ("latency_target", "`taillight search JOB --queue-depth 1..128 --ceiling 500us@99.9` finds the largest depth that keeps \
       it (docs/search.md): take the lines out, and give them there"),
-    ("create_only", "take the line out: files that are read are laid out before the run, and stay"),
     ("cmdprio_percentage", "make two sections side by side, each with its prio and prioclass"),
 ];
 

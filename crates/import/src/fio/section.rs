@@ -13,6 +13,7 @@ use super::lex::{OptionRow, RawSection};
 use super::pattern::{self, OffsetPattern};
 use super::payload;
 use super::read::SectionReader;
+use super::sizes;
 use super::steady::{self, SectionSteady};
 use super::target::{self, FioEngine, MOST_BATCHED, TargetSpec};
 use super::value;
@@ -103,6 +104,8 @@ pub struct JobSection {
     pub continues: bool,
     /// Memory that each clone locks.
     pub locked: u64,
+    /// Its files are laid out, and nothing else is done (`create_only`).
+    pub layout_only: bool,
     /// Its share of the operations of several sections.
     pub flow: Option<Flow>,
     /// Reads and writes together in its row.
@@ -153,14 +156,10 @@ pub fn section(
         }
         clones => clones,
     };
-    let pattern = pattern::pattern(&r);
+    let mut pattern = pattern::pattern(&r);
     let target = target::target(&r, clones, pattern.block.min(), made);
-    let largest = pattern.block.max();
-    if target.size.is_some_and(|size| size > 0 && size / u64::from(target.count) < largest) {
-        let what =
-            format!("a block of {} does not fit into a file; fio refuses this too", shown(largest));
-        r.wrong("bs", &what, ());
-    }
+    sizes::order(&r, &mut pattern, &target);
+    fits(&r, &pattern, &target);
     let demand = demand::demand(&r, &pattern, &target);
     if pattern.mixed_sequence() {
         r.note_section(
@@ -196,6 +195,7 @@ pub fn section(
         same_jobs: false,
         continues: false,
         locked: r.size("lockmem").map_or(0, |size| size.0),
+        layout_only: layout_only(&r),
         flow: flow(&r),
         unified: unified(&r),
         cpus: cpus(&r, clones),
@@ -212,6 +212,18 @@ pub fn section(
     let (complaints, notes) = r.said();
     wrong.extend(complaints);
     JobSection { notes, ..section }
+}
+
+/// Complains where a block is larger than a file.
+fn fits(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) {
+    let largest = pattern.block.max();
+    let each = target.size.map(|size| size / u64::from(target.count));
+    let smallest = target.sizes.iter().min().copied().or(each.filter(|size| *size > 0));
+    if smallest.is_some_and(|size| size < largest) {
+        let what =
+            format!("a block of {} does not fit into a file; fio refuses this too", shown(largest));
+        r.wrong("bs", &what, ());
+    }
 }
 
 /// Turns CPUs to those of the job with this number: each job has the one that comes next.
@@ -273,6 +285,20 @@ fn created_on_open(
         }
         None => r.note_if(NAME, "the file that is read is there, so that nothing is made"),
     }
+}
+
+/// `create_only`: a job file of Taillight has no such thing.
+fn layout_only(r: &SectionReader<'_>) -> bool {
+    const NAME: &str = "create_only";
+    let only = r.boolean(NAME, false);
+    if only {
+        r.note_if(
+            NAME,
+            "`taillight run` of this file lays the section's files out, before all others, and measures nothing of it; a \
+             job file that `taillight import` makes of it would be run",
+        );
+    }
+    only
 }
 
 /// `nrfiles` of one name.
@@ -592,6 +618,12 @@ fn priority(r: &SectionReader<'_>) -> (Option<i32>, Option<IoPriority>) {
         level @ 0..=7 => level as u8,
         _ => r.wrong("prio", "it is from 0, the highest, to 7", 0),
     };
+    if r.small_integer("cmdprio_percentage") == Some(100) {
+        return (nice, cmdprio(r));
+    }
+    for name in ["cmdprio_class", "cmdprio"] {
+        r.note_if(name, "it goes with cmdprio_percentage or cmdprio_bssplit");
+    }
     let class = match (r.small_integer("prioclass"), r.line("prio")) {
         (Some(1), _) => Some(IoClass::Realtime),
         (Some(2), _) | (None | Some(0), Some(_)) => Some(IoClass::BestEffort),
@@ -602,6 +634,21 @@ fn priority(r: &SectionReader<'_>) -> (Option<i32>, Option<IoPriority>) {
     // The idle class has no levels.
     let level = if class == Some(IoClass::Idle) { 0 } else { level };
     (nice, class.map(|class| IoPriority { class, level }))
+}
+
+/// The priority of all I/Os (`cmdprio_percentage=100`): of the real-time class where none is given.
+fn cmdprio(r: &SectionReader<'_>) -> Option<IoPriority> {
+    let class = match r.small_integer("cmdprio_class") {
+        None | Some(1) => IoClass::Realtime,
+        Some(2) => IoClass::BestEffort,
+        Some(3) => IoClass::Idle,
+        Some(_) => r.wrong("cmdprio_class", "it is from 1 to 3", IoClass::BestEffort),
+    };
+    let level = match r.small_integer("cmdprio").unwrap_or(0) {
+        level @ 0..=7 => level as u8,
+        _ => r.wrong("cmdprio", "it is from 0, the highest, to 7", 0),
+    };
+    Some(IoPriority { class, level: if class == IoClass::Idle { 0 } else { level } })
 }
 
 /// fio repeats its random numbers by default; a fixed seed does the same.

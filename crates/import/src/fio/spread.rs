@@ -30,7 +30,7 @@ pub fn by_directory(section: &RawSection) -> Vec<RawSection> {
         let mut part = section.clone();
         part.lines.push(more("directory", dir.replace(':', "\\:")));
         part.lines.push(more("numjobs", (jobs - first).div_ceil(step).to_string()));
-        part.jobs = JobNumbers { first, step };
+        part.jobs = JobNumbers { first, step, all: jobs, ..section.jobs };
         part
     };
     (0..jobs).zip(&dirs).map(part).collect()
@@ -45,7 +45,8 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
     let dir = |files: &Vec<String>| files.first().map(|path| names::directory_of(path).to_owned());
     let paced = |section: &JobSection| section.demand.rate.is_some_and(|rate| rate.only.is_some());
     let by_direction = section.clones > 1 && paced(&section);
-    let apart = by_direction || paths.iter().any(|files| dir(files) != dir(&paths[0]));
+    let sized = !section.target.sizes.is_empty() && section.clones > 1;
+    let apart = by_direction || sized || paths.iter().any(|files| dir(files) != dir(&paths[0]));
     if !apart || section.verify || section.clones > MOST_PARTS {
         return vec![section];
     }
@@ -56,12 +57,28 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
         part.clones = 1;
         next_cpu(&mut part.cpus, number);
         part.target.files = FilePlacement::Own(vec![files.clone()]);
+        if sized {
+            own_sizes(&mut part, number);
+        }
         if number > 0 {
             part.behind_first();
         }
         part
     };
     paths.iter().enumerate().map(part).collect()
+}
+
+/// The files of one job of a section whose files differ in size, and what it does with them.
+fn own_sizes(part: &mut JobSection, job: usize) {
+    let count = part.target.count as usize;
+    let before = part.target.size.unwrap_or(0);
+    part.target.sizes = part.target.sizes[job * count..][..count].to_vec();
+    let own: u64 = part.target.sizes.iter().sum();
+    part.target.size = Some(own);
+    let end = &mut part.demand.end;
+    if !end.io_size && part.target.limit.is_none() {
+        end.bytes = end.bytes.map(|bytes| bytes / before.max(1) * own);
+    }
 }
 
 /// The parts of a section with a rate of one direction alone: reads and writes side by side, the direction without a

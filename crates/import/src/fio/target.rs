@@ -8,6 +8,7 @@ use super::around::{Existing, shown};
 use super::demand;
 use super::names;
 use super::read::SectionReader;
+use super::sizes;
 use super::value::{self, Amount};
 
 /// Switches of the ring: fio's option and ours.
@@ -58,6 +59,10 @@ pub struct TargetSpec {
     pub size: Option<u64>,
     /// Bytes of each file, where `filesize` says so.
     pub file: Option<u64>,
+    /// Bytes of each file where they differ, job by job.
+    pub sizes: Vec<u64>,
+    /// `size`, where those have more together: what a clone does.
+    pub limit: Option<u64>,
     pub offset: u64,
     /// How much later each clone begins than the one before.
     pub increment: u64,
@@ -74,7 +79,10 @@ pub struct TargetSpec {
 impl TargetSpec {
     /// Bytes of one pass over all that a clone goes over, in such blocks.
     pub fn pass_bytes(&self, block: &BlockSize) -> Option<u64> {
-        let once = demand::pass_bytes(self.size?, self.count, block);
+        let once = match self.sizes.is_empty() {
+            true => demand::pass_bytes(self.size?, self.count, block),
+            false => self.size?,
+        };
         Some(once.saturating_mul(u64::from(self.walks)))
     }
 
@@ -168,6 +176,8 @@ pub fn target(
         walks: same_file(r),
         size: None,
         file: None,
+        sizes: Vec::new(),
+        limit: None,
         offset: 0,
         increment: 0,
         direct,
@@ -185,19 +195,20 @@ pub fn target(
 
 /// Size and offsets.
 fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTreeMap<String, u64>) {
-    let filesize = match r.raw("filesize") {
-        Some(text) if text.contains('-') && text.split_once('-').is_some_and(|(a, b)| a != b) => {
-            r.wrong("filesize", "files of different sizes cannot be expressed", None)
-        }
-        Some(text) if text.contains('-') => {
-            r.value("filesize", |t| r.parse_size(t.split_once('-').map_or(t, |(first, _)| first)))
-        }
-        _ => r.size("filesize").map(|s| s.0),
+    let filesize = match sizes::range(r) {
+        Some((low, high)) if low == high => Some(low),
+        Some(bounds) => return sizes::drawn(r, spec, bounds, block),
+        None if r.raw("filesize").is_some_and(|text| text.contains(['-', ':'])) => Some(block),
+        None => r.size("filesize").map(|s| s.0),
     };
     // A share of what filesize says is the whole file.
     spec.file = filesize.filter(|_| !percent(r, "size"));
     let several = filesize.map(|f| f.saturating_mul(u64::from(spec.count)));
     let named = matches!(spec.files, FilePlacement::Named(_) | FilePlacement::Apart(_));
+    let sized = filesize.is_some() || r.line("size").is_some();
+    if !sized && sizes::existing(r, spec, block, made) {
+        return;
+    }
     let there = there(r, spec, made, filesize.is_some());
     let whole = several.or(there);
     // Shares begin at the next block and end with the last whole one, as in fio.

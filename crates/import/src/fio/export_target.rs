@@ -51,9 +51,6 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
     if option("force_async").and_then(toml::Value::as_integer).is_some_and(|n| n > 0) {
         out.lacks("target.options.force_async", "leave it out");
     }
-    if option("sizes").and_then(toml::Value::as_array).is_some_and(|sizes| !sizes.is_empty()) {
-        out.cannot("target.options.sizes", "fio draws the sizes of its files");
-    }
     out.set("direct", u8::from(on("direct")));
     match word("cache") {
         "keep" => out.set("invalidate", 0),
@@ -77,8 +74,8 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
     let files = option("files").and_then(toml::Value::as_integer);
     let files = files.and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
     let path = t.path.as_deref().unwrap_or(".");
-    let named = option("names").and_then(toml::Value::as_array);
-    out.set("filename", names(path, files, named));
+    let paths = names(path, files, &t.options, out);
+    out.set("filename", paths);
     if files > 1 {
         out.set("file_service_type", "random");
     }
@@ -115,14 +112,18 @@ fn ring_options(options: &toml::Table, out: &mut SectionText) {
 }
 
 /// The files behind a path, separated by colons.
-fn names(path: &str, files: u64, named: Option<&Vec<toml::Value>>) -> String {
+fn names(path: &str, files: u64, options: &toml::Table, out: &mut SectionText) -> String {
+    let list = |name: &str| options.get(name).and_then(toml::Value::as_array);
+    if list("sizes").is_some_and(|sizes| !sizes.is_empty()) {
+        out.cannot("target.options.sizes", "fio draws the sizes of its files");
+    }
     let escaped = path.replace(':', "\\:");
     if files == 1 && !path.ends_with('/') {
         return escaped;
     }
     let dir = escaped.trim_end_matches('/');
     let own = |n| format!("taillight-{n}.dat");
-    let names: Vec<String> = match named.map(Vec::as_slice) {
+    let names: Vec<String> = match list("names").map(Vec::as_slice) {
         None | Some([]) => (0..files).map(own).collect(),
         Some(names) => names.iter().filter_map(|n| Some(n.as_str()?.replace(':', "\\:"))).collect(),
     };

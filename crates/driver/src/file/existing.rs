@@ -138,9 +138,14 @@ pub fn shown<'a>(file_set: &'a FileSet, entries: &'a [DataFile]) -> &'a Path {
     if let [only] = entries { &only.path } else { &file_set.dir }
 }
 
-/// An empty file of this user: nothing is lost in it.
-fn own_and_empty(stat: &Stat) -> bool {
-    stat.st_size == 0 && stat.st_uid == rustix::process::geteuid().as_raw()
+/// An empty file of this user: nothing is lost in it. Some file systems in user space call every size 0.
+fn own_and_empty(fd: &OwnedFd, stat: &Stat) -> bool {
+    stat.st_size == 0 && stat.st_uid == rustix::process::geteuid().as_raw() && reads_empty(fd)
+}
+
+/// Whether the file has no first byte. A descriptor that may not be read says nothing.
+fn reads_empty(fd: &OwnedFd) -> bool {
+    rustix::io::pread(fd, &mut [0; 1], 0) == Ok(0)
 }
 
 /// Whether a file is mounted in its directory, where the kernel tells (statx(2), `STATX_MNT_ID`).
@@ -189,7 +194,8 @@ fn examine(
     let marked = marks.get(name);
     let differs = marked.and_then(|mark| mark.node.difference(&identity, fs));
     let marked = marked.filter(|_| differs.is_none());
-    let proven = marked.is_some_and(|mark| mark.proves(&identity, fs)) || own_and_empty(&stat);
+    let proven =
+        marked.is_some_and(|mark| dir.proves(mark, &identity)) || own_and_empty(&fd, &stat);
     // What a mark does not prove counts for nothing without confirmation: a run that only reads must not
     // delete the file in the end either.
     let mark = marked.filter(|_| proven || request.confirmed).cloned();
@@ -229,6 +235,17 @@ mod tests {
     use taillight_core::ErrorKind;
 
     use super::*;
+
+    /// Files of procfs, as those of some file systems in user space: size 0, with data in it.
+    #[test]
+    fn a_size_of_0_is_not_taken_for_no_data() {
+        let empty = |path: &Path| {
+            let fd = OwnedFd::from(std::fs::File::open(path).unwrap());
+            own_and_empty(&fd, &fstat(&fd).unwrap())
+        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(empty(file.path()) && !empty(Path::new("/proc/self/status")));
+    }
 
     /// The kernel takes the ring of a killed run apart after the run has ended, and keeps its files until then.
     #[test]

@@ -569,3 +569,25 @@ fn two_hundred_races_lose_no_key() {
         server.cli(&["FLUSHALL"]);
     }
 }
+
+/// The mark is gone in the middle of a run, and a key of the same name and length comes to be somebody else's.
+#[test]
+fn without_its_mark_a_run_deletes_nothing() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let plan = typed(&server, "");
+    for action in [Some(AdminAction::Purge), None] {
+        let (target, ours) = written(&server, &plan, 5);
+        server.cli(&["FLUSHDB"]);
+        let (key, value) = (ours[0].as_str(), "p".repeat(400));
+        server.cli(&["SET", key, &value]);
+        if let Some(action) = action {
+            assert_eq!(target.admin(action).unwrap_err().kind(), ErrorKind::Target);
+        }
+        assert_eq!(target.keyed().unwrap().loaded(5).unwrap_err().kind(), ErrorKind::Target);
+        let e = target.close().unwrap_err();
+        assert!(e.to_string().contains("the mark of the run is gone"), "{e}");
+        assert_eq!(server.cli(&["GET", key]), value);
+        assert_eq!(server.cli(&["DBSIZE"]), "1");
+        server.cli(&["FLUSHDB"]);
+    }
+}

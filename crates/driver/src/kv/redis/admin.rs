@@ -421,7 +421,14 @@ impl MarkStore for Mutex<AdminConnection> {
     fn renew(&self, mark: &[u8]) -> Result<()> {
         let mut admin = lock(self);
         let key = admin.mark_key();
-        admin.ask(&[b"SET", key.as_bytes(), mark]).map(drop)
+        match admin.ask(&[b"SET", key.as_bytes(), mark, b"XX"])? {
+            Reply::Nil => {
+                Err(Error::target("the mark of the run is gone: somebody has deleted it")
+                    .with("target", admin.named().shown)
+                    .hint("look what is under the prefix before you use it again"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn remove(&self) -> Result<()> {

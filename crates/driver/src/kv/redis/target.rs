@@ -233,17 +233,23 @@ impl RedisTarget {
         })
     }
 
+    /// Checks that the mark is still this run's: without it no key is known to be. Errors: `Target`.
+    fn still_marked(&self) -> Result<()> {
+        let what = match admin::mark(&self.admin)? {
+            Some(mark) if mark.run_id == self.mark.run_id() => return Ok(()),
+            Some(_) => "another run took the prefix over; its keys were left alone",
+            None => {
+                "the mark of the run is gone (as after FLUSHDB, or dropped by the server for room); keys were left alone"
+            }
+        };
+        Err(Error::target(what)
+            .with("options.prefix", &self.options.prefix)
+            .hint("look what is under the prefix before you use it again"))
+    }
+
     fn leave(&self) -> Result<()> {
         self.admin().settle()?;
-        // An absent mark is nobody's.
-        let run_id = self.mark.run_id();
-        if admin::mark(&self.admin)?.is_some_and(|mark| mark.run_id != run_id) {
-            return Err(Error::target(
-                "another run took the prefix over; its keys were left alone",
-            )
-            .with("options.prefix", &self.options.prefix)
-            .hint("look what is under the prefix before you use it again"));
-        }
+        self.still_marked()?;
         let foreign = self.purge()?;
         self.admin.remove()?;
         foreign.told()
@@ -416,6 +422,7 @@ impl Target for RedisTarget {
             )),
             AdminAction::Purge if self.joined => Err(refusal::not_alone()),
             AdminAction::Purge => {
+                self.still_marked()?;
                 let foreign = self.purge()?;
                 self.mark.note(&self.admin, 0)?;
                 foreign.told()

@@ -273,6 +273,17 @@ fn a_killed_run_is_cleaned_up() {
     };
     let killed = files(&left);
     assert_eq!((killed.len(), files(&tree(&dir)).len()), (20, 20), "{left:?}");
+    // Somebody keeps something in one of the files since.
+    for text in ["thesis".to_owned(), "t".repeat(SIZE as usize)] {
+        fs::write(&killed[7], text).unwrap();
+        let file = fs::File::open(&killed[7]).unwrap();
+        file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(60))
+            .unwrap();
+        let e = refused(&asked, None);
+        assert!(e.to_string().contains(killed[7].to_str().unwrap()), "{e}");
+        assert!(fs::read(&killed[7]).unwrap().starts_with(b"t") && killed[8].exists());
+    }
+    fs::remove_file(&killed[7]).unwrap();
     let target = conformance::open(&asked, None, "run-c").unwrap();
     assert_eq!(target.keyed().unwrap().records(), 0);
     assert!(killed.iter().all(|path| !path.exists()), "{:?}", tree(&dir));

@@ -1,6 +1,8 @@
 //! How a mark tells of the layout of a directory, and what of it a plan asks for: sizes of files, workers with
 //! directories of their own, directories of each, levels above them.
 
+use std::ops::RangeInclusive;
+
 use taillight_core::plan::{BlockSize, Plan, WorkloadPlan};
 use taillight_core::{Error, OpKind, Result};
 
@@ -81,6 +83,14 @@ impl LayoutForm {
 fn parts(form: &str) -> Option<(String, u32)> {
     let (size, rest) = form.strip_prefix("files of ")?.split_once("; workers ")?;
     Some((size.to_owned(), rest.split(';').next()?.parse().ok()?))
+}
+
+/// Sizes of the files that a run under this mark makes, bytes.
+pub fn sizes_of(mark: &DatabaseMark) -> Option<RangeInclusive<u64>> {
+    let (size, _) = parts(&mark.form)?;
+    let size = size.strip_suffix(" B")?;
+    let (least, most) = size.split_once(" to ").unwrap_or((size, size));
+    Some(least.parse().ok()?..=most.parse().ok()?)
 }
 
 /// The layout that a mark tells of. Errors: `Corrupt` when it tells none.

@@ -16,11 +16,12 @@ use rustix::io::Errno;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, OpKind, Result, StopFlag};
 
-use super::form::{LayoutForm, layout_of};
+use super::form::{LayoutForm, layout_of, sizes_of};
 use super::names::{self, EntryName, FileLayout};
 use super::options::MetadataOptions;
 use crate::contract::OpenSpec;
 use crate::guard;
+use crate::identity::FileIdentity;
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, MarkedNode, NamedTarget, OwnedDirectory,
@@ -171,6 +172,11 @@ fn inspect_tree(
         Contents::Records
     };
     let decision = OwnershipMark::decide(&mark, found.as_ref(), decided, confirmed, &target)?;
+    if let (OwnershipDecision::Wipe, Some(killed), false) = (&decision, &found, confirmed)
+        && let Some(one) = changed_since(&dir, killed)?
+    {
+        refusal::unfinished(false, &target).map_err(|e| e.with("one of them", one.display()))?;
+    }
     let start = spec.plan.workloads.first().and_then(|w| w.keys.as_ref()).map_or(0, |k| k.start);
     let stays = matches!(decision, OwnershipDecision::Reuse(_));
     let kept = if stays { contents.without_gap(start) } else { 0 };
@@ -296,6 +302,49 @@ impl TreeContents {
         }
         Ok(None)
     }
+}
+
+/// How much later than its directory a file of a killed run may have been written, ns: each is written once, when it is
+/// made, renamed or not.
+const WRITING: i64 = 2_000_000_000;
+/// A write that a kill cuts short ends with a page.
+const PAGE: u64 = 4096;
+
+/// A file that is not as the killed run of a mark leaves one: of another size, or written after the last that the run did.
+fn changed_since(dir: &OwnedDirectory, killed: &DatabaseMark) -> Result<Option<PathBuf>> {
+    let (layout, sizes) = (layout_of(killed)?, sizes_of(killed).unwrap_or(0..=0));
+    let mut parent = reopen(dir.fd(), dir.path())?;
+    for _ in 0..layout.depth {
+        let Some(below) = there_below(&parent, &layout.level(), dir.path())? else {
+            return Ok(None);
+        };
+        parent = below;
+    }
+    let made = |size: u64| {
+        size == 0 || sizes.contains(&size) || size < *sizes.end() && size.is_multiple_of(PAGE)
+    };
+    let (mut run, mut file) = (i64::MIN, (i64::MIN, None));
+    for nth in 0..layout.leaves() {
+        let path = dir.path().join(layout.path_of(nth));
+        let failed = |e| cannot("cannot stat a file of the run", &path, e);
+        let Some(leaf) = there_below(&parent, &layout.leaf(nth), dir.path())? else { continue };
+        run = run.max(FileIdentity::of(&leaf).map_err(failed)?.modified_ns);
+        for (name, kind) in listed(&leaf, &path)? {
+            let is = match FileIdentity::at(&leaf, name.as_slice()) {
+                Ok(is) if kind == FileType::RegularFile => is,
+                Ok(_) => continue,
+                Err(e) => return Err(failed(e)),
+            };
+            let at = path.join(String::from_utf8_lossy(&name).as_ref());
+            if !made(is.size) {
+                return Ok(Some(at));
+            }
+            if is.modified_ns > file.0 {
+                file = (is.modified_ns, Some(at));
+            }
+        }
+    }
+    Ok(file.1.filter(|_| file.0 > run.saturating_add(WRITING)))
 }
 
 /// The names in a directory, and what they are: of those whose kind the file system does not tell it is asked.

@@ -178,7 +178,7 @@ fn fill_blocks(dir: &OwnedDirectory) -> Result<Option<u64>> {
 /// The mark of a file that is ours and fills the file system. Errors: `Refused` where it is not.
 fn fills(dir: &OwnedDirectory, found: &FileIdentity) -> Result<FileMark> {
     let mut marks = dir.marks()?.into_iter();
-    let mark = marks.find(|m| m.name == fill_level::NAME && m.proves(found, dir.filesystem()));
+    let mark = marks.find(|m| m.name == fill_level::NAME && dir.proves(m, found));
     mark.ok_or_else(|| {
         Error::refused(
             "a file is in the way that Taillight did not make, or that was changed since",
@@ -297,7 +297,7 @@ fn take_over(
     };
     if let Some(mut mark) = mark {
         if preparation == FilePreparation::Nothing && existing.proven {
-            mark.seal(&identity);
+            mark.seal(&identity, existing.mark.as_ref().and_then(|earlier| earlier.data.clone()));
         }
         // It has the size again that it had, unless the new one was asked for.
         let former = (mark.keep && !keep && !grows && size < file_size).then_some(size);
@@ -407,7 +407,7 @@ mod tests {
         let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
         let opened = || FileIdentity::of(std::fs::File::open(&fill).unwrap()).unwrap();
         let mut mark = FileMark::new(fill_level::NAME, &opened(), dir.filesystem(), "r1", true);
-        mark.seal(&opened());
+        mark.seal(&opened(), None);
         dir.add(&[mark]).unwrap();
         fills(&dir, &opened()).unwrap();
         std::fs::rename(tmp.path().join("precious"), &fill).unwrap();

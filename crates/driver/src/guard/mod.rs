@@ -118,6 +118,13 @@ impl FilesInUse {
         stack.overlay = self.overlay;
         self.uses.of(&stack, None)
     }
+
+    /// Whether another process has one of the files with these stats open or mapped for writing, for more than a second.
+    pub fn written(&self, stats: &[Stat]) -> bool {
+        let mut stack = BlockStack::of(&Sys::default(), stats, &self.uses.loops);
+        stack.overlay = self.overlay;
+        writer(&TargetBlocks { uses: &self.uses, stack: &stack }, &StopFlag::default()).is_some()
+    }
 }
 
 /// Refuses regular files one of which is swap, exported by the kernel or backs an active loop device; files that are to
@@ -346,18 +353,23 @@ impl TargetState {
 
     fn written_by_others(&self, path: &Path, stop: &StopFlag) -> Result<()> {
         let wanted = TargetBlocks { uses: &self.uses, stack: &self.stack };
-        let mut process = None;
-        let free = patience::wait(OPENED_BRIEFLY, OPENED_BRIEFLY / 20, stop, || {
-            process = openers::writer(&Sys::default(), &wanted);
-            process.is_none().then_some(())
-        });
-        let Some(process) = process.filter(|_| free.is_none()) else { return Ok(()) };
+        let Some(process) = writer(&wanted, stop) else { return Ok(()) };
         let what =
             if self.number.is_some() { "the target, or a part of its disk," } else { "the target" };
         Err(Error::refused(format!("{what} is open for writing in {process}"))
             .with("target", path.display())
             .hint("end that program first, or choose another target"))
     }
+}
+
+/// A process that has the target open or mapped for writing for more than a moment.
+fn writer(wanted: &TargetBlocks<'_>, stop: &StopFlag) -> Option<String> {
+    let mut process = None;
+    let free = patience::wait(OPENED_BRIEFLY, OPENED_BRIEFLY / 20, stop, || {
+        process = openers::writer(&Sys::default(), wanted);
+        process.is_none().then_some(())
+    });
+    process.filter(|_| free.is_none())
 }
 
 /// Programs that look at every device (udev, losetup) have one open for a moment.

@@ -7,12 +7,14 @@
 //! What a killed run left has no such text: nobody can tell what was added to it later.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
-use taillight_core::Result;
+use taillight_core::{Result, StopFlag};
 
+use super::files::settle;
+use super::sidecar::{ChangeEvidence, OwnedDirectory};
 use super::{FileSystem, SIDECAR};
 use crate::identity::FileIdentity;
 use crate::path_error::cannot;
@@ -20,7 +22,7 @@ use crate::path_error::cannot;
 /// Directories in directories are followed this deep; no store goes further.
 const DEEPEST: u32 = 4;
 /// FNV-1a, 64 bits.
-const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+pub const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// How a text names the file system of files.
@@ -46,6 +48,60 @@ impl FileSystemNaming {
 /// data and changes when a database is only looked at: locks, and a store's own messages. Errors:
 /// `Unavailable` when something cannot be read.
 pub fn fingerprint(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<String> {
+    look(dirs, naming, &mut |_| Ok(()))
+}
+
+/// Stands in a seal before what the files hold.
+const HOLDING: &str = ", holding ";
+
+/// The text of files that a mark is sealed with, and what they hold where times of change do not tell; none where
+/// somebody is still writing, or nothing here tells of changes. As for a single file (`ownership::files`), all is
+/// written back before. Errors: as [`fingerprint`].
+pub fn seal(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<Option<String>> {
+    let opened = dirs.iter().filter(|dir| dir.exists());
+    let evidence =
+        opened.map(|dir| Ok(OwnedDirectory::open(dir, &StopFlag::default())?.evidence()));
+    let by = evidence.collect::<Result<Vec<_>>>()?.into_iter().max();
+    let write_back = &mut |file: &OwnedFd| {
+        rustix::fs::fsync(file)?;
+        settle(&FileIdentity::of(file)?);
+        Ok(rustix::fs::fsync(file)?)
+    };
+    if by == Some(ChangeEvidence::None) {
+        return Ok(None);
+    }
+    look(dirs, naming, write_back)?;
+    let now = fingerprint(dirs, naming)?;
+    let held = match by {
+        Some(ChangeEvidence::Contents) => HOLDING.to_owned() + &held(dirs, naming)?,
+        _ => String::new(),
+    };
+    let same = now == look(dirs, naming, write_back)?;
+    Ok(same.then_some(now + &held))
+}
+
+/// Whether the files below `dirs` are those of a seal. Errors: as [`fingerprint`].
+pub fn proves(seal: &str, dirs: &[PathBuf], naming: FileSystemNaming) -> Result<bool> {
+    let (files, holding) = seal.split_once(HOLDING).unzip();
+    let same = fingerprint(dirs, naming)? == files.unwrap_or(seal);
+    Ok(same && holding.map_or(Ok(true), |holding| Ok(held(dirs, naming)? == holding))?)
+}
+
+/// What the files below `dirs` hold.
+fn held(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<String> {
+    let mut data = FNV_START;
+    look(dirs, naming, &mut |file| {
+        data = digest(file, data)?;
+        Ok(())
+    })?;
+    Ok(shown(data))
+}
+
+/// What is done with each file that is looked at.
+type EachFile<'a> = &'a mut dyn FnMut(&OwnedFd) -> io::Result<()>;
+
+/// As [`fingerprint`], with each regular file opened.
+fn look(dirs: &[PathBuf], naming: FileSystemNaming, each: EachFile<'_>) -> Result<String> {
     let mut lines = Vec::new();
     for dir in dirs {
         let failed = |e: io::Error| cannot("cannot look at the files of the database", dir, e);
@@ -59,7 +115,7 @@ pub fn fingerprint(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<String>
                 if let (FileSystemNaming::Itself, Some(id)) = (naming, fs.id_of(found.device)) {
                     ends = id.to_owned();
                 }
-                let mut look = Look { fs, naming, lines: &mut lines };
+                let mut look = Look { fs, naming, lines: &mut lines, each: &mut *each };
                 look.below(fd, Path::new(""), DEEPEST).map_err(failed)?;
             }
             // Stores delete a directory of logs with the last of them.
@@ -74,6 +130,39 @@ pub fn fingerprint(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<String>
 fn hash(lines: &[String]) -> u64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
     lines.iter().flat_map(|line| line.bytes().chain([b'\n'])).fold(FNV_START, fnv)
+}
+
+/// What an open file holds, as a number that another content does not have, after that of what came before. Errors: as
+/// pread(2).
+pub fn digest(file: impl AsFd, before: u64) -> io::Result<u64> {
+    let (mut hash, mut at, mut chunk) = (before, 0, vec![0; 1 << 20]);
+    loop {
+        let mut filled = 0;
+        while filled < chunk.len() {
+            match rustix::io::pread(&file, &mut chunk[filled..], at + filled as u64) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        // FNV-1a by words, each turned so that its upper bits reach the lower ones.
+        for word in chunk[..filled].chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..word.len()].copy_from_slice(word);
+            let word = u64::from_le_bytes(bytes);
+            hash = (hash ^ word).wrapping_mul(FNV_PRIME).rotate_left(29);
+        }
+        at += filled as u64;
+        if filled < chunk.len() {
+            return Ok((hash ^ at).wrapping_mul(FNV_PRIME));
+        }
+    }
+}
+
+/// A digest as marks have it.
+pub fn shown(digest: u64) -> String {
+    format!("{digest:016x}")
 }
 
 /// What is in a directory, `.` and `..` too; nothing where there is none. Errors: `Unavailable` when it cannot be read.
@@ -99,6 +188,7 @@ struct Look<'a> {
     fs: FileSystem,
     naming: FileSystemNaming,
     lines: &'a mut Vec<String>,
+    each: EachFile<'a>,
 }
 
 impl Look<'_> {
@@ -112,10 +202,14 @@ impl Look<'_> {
         }
         found.sort();
         for name in found {
+            let stat = rustix::fs::statat(&fd, &name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(stat.st_mode).is_file() {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                (self.each)(&openat(&fd, &name, flags, Mode::empty())?)?;
+            }
             let is = FileIdentity::at(&fd, name.as_c_str())?;
             let path = below.join(name.to_string_lossy().as_ref());
             let shown = path.display();
-            let stat = rustix::fs::statat(&fd, &name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
             if !FileType::from_raw_mode(stat.st_mode).is_dir() {
                 self.lines.push(format!("{shown} {:?}", self.naming.named(is, &self.fs)));
                 continue;
@@ -144,6 +238,7 @@ fn holds_no_data(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ownership::sys::write_mapped;
     use std::fs;
 
     #[test]
@@ -158,6 +253,42 @@ mod tests {
         let fs = FileSystem::of(fs::File::open(tmp.path()).unwrap()).unwrap();
         let named = fingerprint(&dirs, FileSystemNaming::Itself).unwrap();
         assert_eq!(named != now, fs.id_of(is.device).is_some());
+    }
+
+    /// A program has a file of the database mapped when it is sealed, and writes to the same page afterwards.
+    #[test]
+    fn what_is_written_through_a_mapping_breaks_the_seal() {
+        for place in [&std::env::temp_dir(), Path::new("/dev/shm")] {
+            let Ok(tmp) = tempfile::tempdir_in(place) else {
+                eprintln!("skipped: a mapping breaks the seal: no {}", place.display());
+                continue;
+            };
+            let dirs = [tmp.path().to_owned(), tmp.path().join("absent")];
+            fs::create_dir(tmp.path().join("archive")).unwrap();
+            let path = tmp.path().join("archive/000005.sst");
+            fs::write(&path, [7; 100_000]).unwrap();
+            let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+            let naming = FileSystemNaming::Itself;
+            let sealed = write_mapped(&file, || Ok(seal(&dirs, naming).unwrap().unwrap())).unwrap();
+            assert!(!proves(&sealed, &dirs, naming).unwrap(), "{sealed}");
+            let sealed = seal(&dirs, naming).unwrap().unwrap();
+            assert!(proves(&sealed, &dirs, naming).unwrap(), "{sealed}");
+        }
+    }
+
+    #[test]
+    fn contents_have_digests_of_their_own() {
+        let of = |data: &[u8]| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), data).unwrap();
+            digest(file.as_file(), FNV_START).unwrap()
+        };
+        let large = vec![0; (1 << 20) + 3];
+        let mut other = large.clone();
+        (other[7], other[15]) = (0x80, 0x80);
+        let all = [&b""[..], b"\0", b"\0\0", b"a", &large, &other, &large[1..]].map(of);
+        let apart: std::collections::HashSet<u64> = all.into_iter().collect();
+        assert_eq!(apart.len(), all.len());
     }
 
     #[test]

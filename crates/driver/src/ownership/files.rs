@@ -10,12 +10,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, ftruncate, openat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, ftruncate, openat, statat};
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
+use super::content::{FNV_START, digest, shown};
 use super::node::{FileSystem, MarkedNode};
-use super::sidecar::OwnedDirectory;
+use super::sidecar::{ChangeEvidence, OwnedDirectory};
 use crate::guard;
 use crate::identity::FileIdentity;
 use crate::path_error::cannot;
@@ -39,6 +40,9 @@ pub struct FileMark {
     /// Time of change at the seal, ns since the epoch; absent before it, and in marks of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_ns: Option<i64>,
+    /// What the file held at the seal ([`super::content::digest`]), where its time of change does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
 }
 
 impl FileMark {
@@ -58,11 +62,12 @@ impl FileMark {
             keep,
             modified_ns: None,
             changed_ns: None,
+            data: None,
         }
     }
 
-    /// Whether nobody has changed the file since the seal, so that all in it is Taillight's. A mark of an
-    /// earlier version has no time of change: the last write of its run set both times alike, and whoever
+    /// Whether the times and the size of the file are those of the seal; [`OwnedDirectory::proves`] asks all. A mark
+    /// of an earlier version has no time of change: the last write of its run set both times alike, and whoever
     /// sets the one back moves the other.
     pub fn proves(&self, file: &FileIdentity, fs: &FileSystem) -> bool {
         let unchanged = match (self.changed_ns, self.modified_ns) {
@@ -73,16 +78,17 @@ impl FileMark {
         unchanged && self.size == file.size && self.node.is(file, fs)
     }
 
-    /// Seals it: a later change makes the file somebody else's.
-    pub fn seal(&mut self, file: &FileIdentity) {
+    /// Seals it: a later change makes the file somebody else's. `data` is what it holds, where that is to prove it.
+    pub fn seal(&mut self, file: &FileIdentity, data: Option<String>) {
         self.size = file.size;
         self.modified_ns = Some(file.modified_ns);
         self.changed_ns = Some(file.changed_ns);
+        self.data = data;
     }
 
     /// Breaks the seal: the next run needs confirmation.
     fn unseal(&mut self) {
-        (self.modified_ns, self.changed_ns) = (None, None);
+        (self.modified_ns, self.changed_ns, self.data) = (None, None, None);
     }
 }
 
@@ -93,13 +99,35 @@ const SECOND: i64 = 1_000_000_000;
 
 /// Waits until a later change of the file has another time: changes in one tick have the same one, and on
 /// file systems that count whole seconds all changes in a second.
-fn settle(file: &FileIdentity) {
+pub fn settle(file: &FileIdentity) {
     let step = if file.changed_ns % SECOND == 0 { SECOND + TICK } else { TICK };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok()).unwrap_or(i64::MAX);
     let left = file.changed_ns.saturating_add(step).saturating_sub(now);
     if left > 0 {
         std::thread::sleep(Duration::from_nanos(left.min(step).unsigned_abs()));
+    }
+}
+
+/// Seals a mark with its file as it is, or breaks the seal where somebody is still writing. What is written through a
+/// mapping moves the time of change only once its page was written back: before the seal all of them are.
+fn seal(dir: &OwnedDirectory, mark: &mut FileMark, by: ChangeEvidence) {
+    let name = mark.name.as_str();
+    let look = || -> std::io::Result<_> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(dir.fd(), name, flags, Mode::empty())?;
+        fsync(&file)?;
+        let found = FileIdentity::of(&file)?;
+        settle(&found);
+        fsync(&file)?;
+        let data =
+            (by == ChangeEvidence::Contents).then(|| digest(&file, FNV_START)).transpose()?;
+        let same = FileIdentity::of(&file)? == found && mark.node.is(&found, dir.filesystem());
+        Ok(same.then_some((found, data.map(shown))))
+    };
+    match look() {
+        Ok(Some((found, data))) => mark.seal(&found, data),
+        _ => mark.unseal(),
     }
 }
 
@@ -130,7 +158,7 @@ struct MarkedFile {
     untouched: Option<FileIdentity>,
     /// Size that the file had before, where this run enlarges one that stays: it has it again afterwards.
     former: Option<u64>,
-    /// The run makes it no larger: what lies beyond is somebody else's. None where nobody knows.
+    /// The run makes it no larger: what lies beyond is somebody else's. None while nobody knows.
     most: Option<u64>,
 }
 
@@ -144,7 +172,7 @@ impl MarkedFile {
         }
         let sealed = self.mark.changed_ns.is_some();
         Ok(self.origin != MarkOrigin::Confirmed(found)
-            && (writes || !sealed || self.mark.proves(&found, dir.filesystem())))
+            && (writes || !sealed || dir.proves(&self.mark, &found)))
     }
 }
 
@@ -200,6 +228,11 @@ impl MarkedFiles {
         self.files.push(MarkedFile { mark, origin, untouched: Some(seen), former, most });
     }
 
+    /// The run has written its files up to here: what lies beyond, where nobody knew a size, is somebody else's.
+    pub fn ends_at(&mut self, end: u64) {
+        self.files.iter_mut().for_each(|file| file.most = file.most.or(Some(end)));
+    }
+
     /// From now on the run changes the file of this name.
     pub fn changes(&mut self, name: &str) {
         let named = self.files.iter_mut().filter(|file| file.mark.name == name);
@@ -221,11 +254,14 @@ impl MarkedFiles {
     /// now on the run uses them. Errors: as [`MarkedFiles::note`].
     pub fn seal(&mut self) -> Result<()> {
         self.files.iter_mut().for_each(|file| file.untouched = None);
+        let by = match self.files.iter().any(|file| file.mark.changed_ns.is_none()) {
+            true => self.dir.evidence(),
+            false => ChangeEvidence::None,
+        };
         for file in self.files.iter_mut().filter(|file| file.mark.changed_ns.is_none()) {
             let found = self.dir.found(&file.mark)?;
-            if let Some(found) = found.filter(|now| file.origin != MarkOrigin::Confirmed(*now)) {
-                settle(&found);
-                file.mark.seal(&found);
+            if found.is_some_and(|now| file.origin != MarkOrigin::Confirmed(now)) {
+                seal(&self.dir, &mut file.mark, by);
             }
         }
         self.write()
@@ -259,6 +295,15 @@ impl MarkedFiles {
             false
         });
         if left.is_empty() { Ok(()) } else { self.dir.forget(&left).and(why) }
+    }
+
+    /// Whether a program has one of these open or mapped for writing, for more than a moment.
+    fn held(&self, files: &[MarkedFile]) -> bool {
+        let stat = |file: &MarkedFile| {
+            statat(self.dir.fd(), file.mark.name.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok()
+        };
+        let stats: Vec<_> = files.iter().filter_map(stat).collect();
+        guard::FilesInUse::now(self.dir.fd()).written(&stats)
     }
 
     /// Takes out what is larger than the run made it: somebody has appended to it. It stays as it is, under
@@ -306,17 +351,17 @@ impl MarkedFiles {
             files.into_iter().partition(|file| file.mark.keep);
         let gone: Vec<FileMark> = temporary.into_iter().map(|file| file.mark).collect();
         let deleted = if gone.is_empty() { Ok(()) } else { self.dir.delete(&gone) };
-        let seals = !kept.is_empty() && self.dir.keeps_changes();
+        let by = match kept.is_empty() || self.held(&kept) {
+            true => ChangeEvidence::None,
+            false => self.dir.evidence(),
+        };
         let mut shrunk = Ok(());
         for MarkedFile { mark, former, most, .. } in &mut kept {
             if let Some(size) = former {
                 shrunk = shrunk.and(shrink(&self.dir, mark, *size, *most));
             }
             match self.dir.found(mark) {
-                Ok(Some(found)) if seals => {
-                    settle(&found);
-                    mark.seal(&found);
-                }
+                Ok(Some(_)) if by != ChangeEvidence::None => seal(&self.dir, mark, by),
                 Ok(Some(_)) => mark.unseal(),
                 Ok(None) => {}
                 Err(e) => shrunk = shrunk.and(Err(e)),
@@ -364,7 +409,33 @@ pub fn by_name(marks: Vec<FileMark>) -> HashMap<String, FileMark> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ownership::sys::write_mapped;
     use taillight_core::{ErrorKind, StopFlag};
+
+    /// A program has the file mapped when it is sealed, and writes to the same page afterwards.
+    #[test]
+    fn what_is_written_through_a_mapping_after_the_seal_is_seen() {
+        for place in [&std::env::temp_dir(), std::path::Path::new("/dev/shm")] {
+            let Ok(tmp) = tempfile::tempdir_in(place) else {
+                eprintln!("skipped: written through a mapping: no {}", place.display());
+                continue;
+            };
+            let path = tmp.path().join("a");
+            std::fs::write(&path, [7; 8192]).unwrap();
+            let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+            let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
+            let found = || FileIdentity::at(dir.fd(), "a").unwrap();
+            let mut mark = FileMark::new("a", &found(), dir.filesystem(), "r1", true);
+            let by = dir.evidence();
+            write_mapped(&file, || {
+                seal(&dir, &mut mark, by);
+                assert!(dir.proves(&mark, &found()), "{by:?}");
+                Ok(())
+            })
+            .unwrap();
+            assert!(!dir.proves(&mark, &found()), "{} {by:?}", place.display());
+        }
+    }
 
     #[test]
     fn what_was_appended_stays_with_its_file() {

@@ -1,10 +1,12 @@
-//! What has no safe wrapper: the identity of a file system, and who holds a lock.
+//! What has no safe wrapper: the identity of a file system, who holds a lock, and writes through a mapping.
 //!
-//! Both functions are safe to call; the unsafe parts are the system calls themselves.
+//! All functions are safe to call; the unsafe parts are the system calls themselves and the mapped byte.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// `struct fsuuid2` of the kernel's `include/uapi/linux/fs.h`.
 #[repr(C)]
@@ -45,4 +47,20 @@ pub fn lock_holder(fd: impl AsFd) -> io::Result<Option<i32>> {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok((i32::from(lock.l_type) != libc::F_UNLCK).then_some(lock.l_pid)),
     }
+}
+
+/// Writes the first byte of a file through a shared mapping, before `between` and after it. Errors: as mmap(2), and those
+/// of `between`.
+pub fn write_mapped<T>(fd: impl AsFd, between: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let may = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address the kernel chooses; it is never turned into a reference.
+    let base = unsafe { mmap(std::ptr::null_mut(), 1, may, MapFlags::SHARED, fd, 0)? }.cast::<u8>();
+    // SAFETY: the byte is mapped for writing until `munmap`; the file is new, this process's own, and has it.
+    unsafe { base.write_volatile(1) };
+    let done = between();
+    // SAFETY: as above.
+    unsafe { base.write_volatile(2) };
+    // SAFETY: unmaps exactly the mapping made above.
+    unsafe { munmap(base.cast(), 1)? };
+    done
 }

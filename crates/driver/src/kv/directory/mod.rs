@@ -18,7 +18,7 @@ use super::room::{self, LogElsewhere};
 use super::{OpenAs, rules};
 use crate::contract::OpenSpec;
 use crate::identity::FileIdentity;
-use crate::ownership::content::{FileSystemNaming, fingerprint};
+use crate::ownership::content::{self, FileSystemNaming, fingerprint};
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, MarkedNode, NamedTarget, OwnedDirectory,
@@ -292,7 +292,7 @@ impl DatabaseDirectory {
         let others = own.alone(&self.path);
         if owned.mark.keeps() {
             let files = match whole && others.is_ok() {
-                true => Some(fingerprint(&places(&self.path, beside)?, owned.naming)?),
+                true => content::seal(&places(&self.path, beside)?, owned.naming)?,
                 false => None,
             };
             owned.mark.identify(|identity| identity.files = files);
@@ -337,7 +337,7 @@ impl FormerDatabase {
 /// Writes the mark of a database that was moved and put back: renamed, its files have another time of change.
 fn reseal(dir: &OwnedDirectory, mut mark: DatabaseMark, beside: Beside<'_>) -> Result<()> {
     let naming = mark.identity.naming();
-    mark.identity.files = Some(fingerprint(&places(dir.path(), beside)?, naming)?);
+    mark.identity.files = content::seal(&places(dir.path(), beside)?, naming)?;
     dir.renew(&mark.bytes()?)
 }
 
@@ -506,7 +506,7 @@ fn existing(
 /// tell what somebody has added or written over since.
 fn proves(mark: &DirectoryIdentity, dir: &OwnedDirectory, beside: Beside<'_>) -> Result<bool> {
     let Some(files) = &mark.files else { return Ok(false) };
-    Ok(*files == fingerprint(&places(dir.path(), beside)?, mark.naming())?)
+    content::proves(files, &places(dir.path(), beside)?, mark.naming())
 }
 
 /// Whether nobody holds the lock that RocksDB and LevelDB take on a database (fcntl(2)). Errors:

@@ -18,9 +18,10 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result, StopFlag, atomic};
 
-use super::content::FileSystemNaming;
-use super::files::FileMark;
+use super::content::{FNV_START, FileSystemNaming, digest, shown};
+use super::files::{FileMark, settle};
 use super::node::{FileSystem, MarkedNode};
+use super::sys::write_mapped;
 use super::{MarkStore, OwnershipMark, refusal};
 use crate::guard;
 use crate::identity::FileIdentity;
@@ -207,16 +208,27 @@ impl OwnedDirectory {
         }
     }
 
-    /// Whether the file system keeps a time of change of its own, which nobody can set: on FAT and most of
-    /// FUSE it is the time of modification. Tried on a file that is made for it. False where it cannot be told.
-    pub fn keeps_changes(&self) -> bool {
-        let Ok((file, name)) = self.temporary() else { return false };
-        let kept = has_own_change_time(&file);
+    /// What shows here that a file was changed. Tried on a file that is made for it.
+    pub fn evidence(&self) -> ChangeEvidence {
+        let Ok((mut file, name)) = self.temporary() else { return ChangeEvidence::None };
+        let shown = evidence_of(&mut file);
         let named = FileIdentity::of(&file).ok().zip(FileIdentity::at(&self.fd, &*name).ok());
         if named.is_some_and(|(file, named)| file.same_file(&named)) {
             let _ = unlinkat(&self.fd, &*name, AtFlags::empty());
         }
-        kept.unwrap_or(false)
+        shown.unwrap_or(ChangeEvidence::None)
+    }
+
+    /// Whether nobody has changed what was `found` under the name of a mark since the seal: by its time of change, and
+    /// by what it holds where the seal says that.
+    pub fn proves(&self, mark: &FileMark, found: &FileIdentity) -> bool {
+        let same = |data: &String| {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&self.fd, mark.name.as_str(), flags, Mode::empty()).ok();
+            file.filter(|file| FileIdentity::of(file).is_ok_and(|is| is == *found))
+                .is_some_and(|file| digest(file, FNV_START).is_ok_and(|now| shown(now) == *data))
+        };
+        mark.proves(found, &self.filesystem) && mark.data.as_ref().is_none_or(same)
     }
 
     /// Deletes the file of a mark, if the name still means it. Errors: `Unavailable`.
@@ -389,7 +401,7 @@ impl OwnedDirectory {
                 .hint("use another directory, or take the attribute away (chattr -a)"));
         }
         let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o644);
         let mut last = Errno::EXIST;
         for n in 0..TEMPORARY_NAMES {
@@ -433,15 +445,48 @@ fn is_of_dead_process(name: &str) -> bool {
 /// alone.
 const EXFAT: u64 = 0x2011_bab0;
 
-/// Sets the time of modification back, and looks whether the time of change went with it.
-fn has_own_change_time(file: &std::fs::File) -> std::io::Result<bool> {
-    if rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff == EXFAT {
-        return Ok(false);
+/// What shows in a directory that a file was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChangeEvidence {
+    /// The time of change, which nobody can set.
+    Time,
+    /// What the file holds: writes through a mapping do not move its time of change (tmpfs, hugetlbfs).
+    Contents,
+    /// Nothing that can be trusted (FAT and most of FUSE: the time of change is that of modification), or it cannot
+    /// be told.
+    None,
+}
+
+/// Sets the time of modification of a new file back, and looks whether the time of change went with it; then writes
+/// through a mapping, and looks whether the time of change moves.
+fn evidence_of(file: &mut std::fs::File) -> std::io::Result<ChangeEvidence> {
+    if rustix::fs::fstatfs(&*file)?.f_type as u64 & 0xffff_ffff == EXFAT {
+        return Ok(ChangeEvidence::None);
     }
-    let before = FileIdentity::of(file)?;
+    file.write_all(b"x")?;
+    let before = FileIdentity::of(&*file)?;
     let day = Duration::from_secs(24 * 3600);
     file.set_modified(std::time::SystemTime::now() - day)?;
-    Ok(FileIdentity::of(file)?.changed_ns >= before.changed_ns)
+    if FileIdentity::of(&*file)?.changed_ns < before.changed_ns {
+        return Ok(ChangeEvidence::None);
+    }
+    // As a file is sealed while somebody has it mapped, who then writes.
+    let sealed = write_mapped(&*file, || {
+        file.sync_all()?;
+        let sealed = FileIdentity::of(&*file)?;
+        settle(&sealed);
+        file.sync_all().map(|()| sealed)
+    });
+    let sealed = match sealed {
+        // What cannot be mapped nobody can write through a mapping.
+        Err(e) if e.raw_os_error() == Some(libc::ENODEV) => return Ok(ChangeEvidence::Time),
+        sealed => sealed?,
+    };
+    file.sync_all()?;
+    Ok(match FileIdentity::of(&*file)?.changed_ns > sealed.changed_ns {
+        true => ChangeEvidence::Time,
+        false => ChangeEvidence::Contents,
+    })
 }
 
 impl MarkStore for OwnedDirectory {

@@ -18,7 +18,7 @@ fn a_mark_proves_what_nobody_changed_since_its_seal() {
     let is = |mark: &FileMark, file| mark.node.is(&file, dir.filesystem());
     let proves = |mark: &FileMark, file| mark.proves(&file, dir.filesystem());
     assert!(is(&mark, now()) && !proves(&mark, now()), "in use, or its run was killed");
-    mark.seal(&now());
+    mark.seal(&now(), None);
     assert!(proves(&mark, now()));
     // As earlier versions sealed it.
     let node = MarkedNode { birth_ns: None, filesystem: None, ..mark.node.clone() };
@@ -32,7 +32,7 @@ fn a_mark_proves_what_nobody_changed_since_its_seal() {
     assert!(!proves(&mark, now()) && !proves(&earlier, now()), "its times were set back");
     // A file made anew that got the same inode number.
     let anew = FileIdentity { birth_ns: now().birth_ns.map(|at| at + 1), ..now() };
-    mark.seal(&now());
+    mark.seal(&now(), None);
     assert!(anew.birth_ns.is_none() || !is(&mark, anew) && !proves(&mark, anew));
 }
 
@@ -111,7 +111,7 @@ fn marks_come_and_go_with_their_files() {
 fn a_time_of_change_is_looked_for_and_nothing_stays_behind() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-    assert!(dir.keeps_changes());
+    assert_eq!(dir.evidence(), ChangeEvidence::Time);
     assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
 }
 

@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, fstat, openat};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result, StopFlag};
 
@@ -128,7 +128,7 @@ pub fn plan_preparation(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Resul
     let entries = find_files(file_set, dir.as_ref(), request)?;
     if request.needs.changes() {
         let undecided = vec![FilePreparation::Nothing; entries.len()];
-        check_foreign(&foreign(&entries, &undecided, &request.needs), request)?;
+        check_foreign(&foreign(&entries, &undecided, &request.needs), file_set, request)?;
     }
     let file_size = match asked_size {
         Some(size) => size,
@@ -148,7 +148,7 @@ pub fn plan_preparation(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Resul
         if !changed.is_empty() {
             guard::files(changed, shown(file_set, &entries), Some(request.spec.stop))?;
         }
-        check_foreign(&foreign(&entries, &preparations, &request.needs), request)?;
+        check_foreign(&foreign(&entries, &preparations, &request.needs), file_set, request)?;
     }
     let grows = check_space(file_set, &entries, &preparations, file_size, request.options)?;
     check_fill(file_set, dir.as_ref(), grows, request)?;
@@ -156,7 +156,18 @@ pub fn plan_preparation(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Resul
 }
 
 /// What is asked of files that are somebody else's and whose loss is confirmed.
-fn check_foreign(foreign: &[(BorrowedFd<'_>, &Path)], request: &FileOpenSpec<'_>) -> Result<()> {
+fn check_foreign(
+    foreign: &[(BorrowedFd<'_>, &Path)],
+    file_set: &FileSet,
+    request: &FileOpenSpec<'_>,
+) -> Result<()> {
+    // Another name of it may be outside of the directory, which is all that was given up.
+    let linked = |fd: &BorrowedFd<'_>| fstat(fd).map_or(true, |stat| stat.st_nlink > 1);
+    if let Some((_, path)) = foreign.iter().find(|(fd, _)| file_set.whole_dir && linked(fd)) {
+        return Err(Error::refused("a file of the directory has another name, perhaps elsewhere")
+            .with("path", path.display())
+            .hint("name the file itself, or delete the name in this directory (rm)"));
+    }
     guard::foreign_files(foreign)?;
     foreign.iter().try_for_each(|(fd, path)| request.still_confirmed(path, *fd))
 }

@@ -343,6 +343,103 @@ fn what_a_killed_stream_left_is_nobodys_without_confirmation() {
     assert!(!path.exists() && !sidecar.exists());
 }
 
+/// What somebody appends to a stream while it is written stays with it.
+#[test]
+fn what_is_appended_to_a_stream_stays() {
+    let tmp = scratch();
+    let path = tmp.path().join("stream.dat");
+    for (keep, appends) in [(false, false), (false, true), (true, true)] {
+        let options = if keep { "keep = true" } else { "" };
+        let ask = Ask { size: Some(64 * MIB), options, ..Ask::new(&path, WRITE) };
+        let target = stream(&ask).unwrap();
+        let mut s = session(target.as_ref(), 1);
+        for at in [0, 4096] {
+            assert!(one(s.as_mut(), &op(OpKind::Write, at)).status.is_ok());
+        }
+        drop(s);
+        if appends {
+            let theirs = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            theirs.write_all_at(b"thesis", 2 * 4096).unwrap();
+            drop(theirs);
+            assert_eq!(target.close().unwrap_err().kind(), ErrorKind::Target);
+            assert_eq!(std::fs::read(&path).unwrap()[2 * 4096..], *b"thesis");
+            assert_eq!(stream(&ask).err().unwrap().kind(), ErrorKind::Refused);
+            std::fs::remove_file(&path).unwrap();
+        } else {
+            target.close().unwrap();
+            assert!(!path.exists());
+        }
+    }
+}
+
+/// What was given up is the directory: a file in it may have another name elsewhere.
+#[test]
+fn a_directory_that_is_given_up_gives_up_nothing_beside_it() {
+    let tmp = scratch();
+    let (dir, thesis) = (tmp.path().join("set/"), tmp.path().join("thesis"));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(&thesis, vec![7; MIB as usize]).unwrap();
+    let name = dir.join("taillight-0.dat");
+    std::fs::hard_link(&thesis, &name).unwrap();
+    let always = "layout = \"always\"";
+    for (ops, options) in [(WRITE, ""), (READ, always)] {
+        let ask = Ask { size: Some(2 * MIB), options, destroy: Some(&dir), ..Ask::new(&dir, ops) };
+        let e = ask.open().err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        assert!(e.to_string().contains("another name"), "{e}");
+        assert_eq!(std::fs::read(&thesis).unwrap(), vec![7; MIB as usize]);
+    }
+    let named = Ask { size: Some(MIB), destroy: Some(&name), ..Ask::new(&name, WRITE) };
+    named.open().unwrap().close().unwrap();
+    std::fs::remove_file(&name).unwrap();
+    std::fs::copy(&thesis, &name).unwrap();
+    let ask = Ask { size: Some(MIB), destroy: Some(&dir), ..Ask::new(&dir, WRITE) };
+    ask.open().unwrap().close().unwrap();
+}
+
+/// A program that maps a file, writes to it, says so, waits for a line, writes once more, and ends.
+const MAPS: &str = "import mmap,sys\nf=open(sys.argv[1],'r+b')\nm=mmap.mmap(f.fileno(),0)\n\
+    m[5000]=m[5000]^1\nprint(flush=True)\nsys.stdin.readline()\nm[5000:5006]=b'THESIS'\n";
+
+/// Writes through a mapping move the time of change late, or never (tmpfs).
+#[test]
+fn what_is_written_through_a_mapping_stays() {
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+    for tmp in [Ok(scratch()), tempfile::tempdir_in("/dev/shm")] {
+        let Ok(tmp) = tmp else {
+            eprintln!("skipped: written through a mapping: no /dev/shm");
+            continue;
+        };
+        for mapped_in_run in [true, false] {
+            let path = tmp.path().join(format!("{mapped_in_run}"));
+            let options = "keep = true\ndirect = false";
+            let ask = || Ask { size: Some(MIB), options, ..Ask::new(&path, WRITE) };
+            let mut target = Some(ask().open().unwrap());
+            if !mapped_in_run {
+                target.take().unwrap().close().unwrap();
+                ask().open().unwrap().close().unwrap();
+            }
+            let mut program = Command::new("python3");
+            let program = program.args(["-c", MAPS]).arg(&path);
+            let program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+            let Ok(mut program) = program else {
+                eprintln!("skipped: written through a mapping: no python3");
+                return;
+            };
+            program.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            if let Some(target) = target {
+                target.close().unwrap();
+            }
+            program.stdin.take().unwrap().write_all(b"\n").unwrap();
+            assert!(program.wait().unwrap().success());
+            let e = ask().open().err().unwrap();
+            assert_eq!(e.kind(), ErrorKind::Refused, "{mapped_in_run}: {e}");
+            assert_eq!(std::fs::read(&path).unwrap()[5000..5006], *b"THESIS");
+        }
+    }
+}
+
 /// Opens with driver `filestream`.
 fn stream(ask: &Ask<'_>) -> taillight_core::Result<Box<dyn Target>> {
     let mut plan = ask.plan();

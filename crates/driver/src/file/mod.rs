@@ -399,6 +399,8 @@ impl OpenedTarget {
             witness: FileWitness::new(&files, direct.contains(&false)),
             ways,
             files,
+            ends: Arc::default(),
+            grows: request.grows(),
         })
     }
 }

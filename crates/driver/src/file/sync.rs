@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync};
 use rustix::io::{Errno, IoSlice, ReadWriteFlags, pread, pwrite, pwritev2};
@@ -24,6 +25,16 @@ pub struct SyncSession {
     pub write_flags: ReadWriteFlags,
     /// Trims are device discards.
     pub device: bool,
+    /// Where the writes of this session ended furthest.
+    pub end: u64,
+    /// The same of all sessions.
+    pub ends: Arc<AtomicU64>,
+}
+
+impl Drop for SyncSession {
+    fn drop(&mut self) {
+        self.ends.fetch_max(self.end, Ordering::Relaxed);
+    }
 }
 
 impl SyncSession {
@@ -85,6 +96,9 @@ impl Session for SyncSession {
                 other => break other,
             }
         };
+        if let (OpKind::Write, Ok(moved)) = (op.kind, result) {
+            self.end = self.end.max(op.offset + moved);
+        }
         let mut completion = match result {
             Err(e) => Completion::failed(token, Status::errno(e.raw_os_error())),
             Ok(moved) if moved != op.size => {

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, fallocate, fsync};
@@ -148,6 +149,10 @@ pub struct FileTarget {
     pub warm: Vec<Mapping>,
     pub guarded: Guarded,
     pub witness: FileWitness,
+    /// Where the writes of ended sessions of engine `sync` ended furthest.
+    pub ends: Arc<AtomicU64>,
+    /// The run appends, so that nothing else tells where its data ends.
+    pub grows: bool,
 }
 
 impl FileTarget {
@@ -231,6 +236,8 @@ impl Target for FileTarget {
                 buffers,
                 write_flags,
                 device: self.device,
+                end: 0,
+                ends: Arc::clone(&self.ends),
             })),
             IoMethod::Uring(shared) => {
                 let flags = write_flags.bits() as i32;
@@ -265,7 +272,12 @@ impl Target for FileTarget {
     fn close(mut self: Box<Self>) -> Result<()> {
         self.warm.clear();
         match &mut self.made {
-            Some(made) => made.finish(),
+            Some(made) => {
+                if self.grows {
+                    made.ends_at(self.ends.load(Ordering::Relaxed));
+                }
+                made.finish()
+            }
             None => Ok(()),
         }
     }

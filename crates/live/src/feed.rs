@@ -279,8 +279,9 @@ impl Observer for LiveFeed {
         self.state.tell(LiveEvent::Overtime);
     }
 
-    fn stalled(&mut self, since: Stamp) {
-        self.state.tell(LiveEvent::Stalled(since));
+    fn stalled(&mut self, ns: u64) {
+        // The clock of the run may be virtual: the age is known, and what shows it goes by the clock here.
+        self.state.tell(LiveEvent::Stalled(Stamp(MonoClock.now().0 - ns as i64)));
     }
 
     fn progress(&mut self, p: Progress<'_>) {

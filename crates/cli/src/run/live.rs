@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::units::Span;
-use taillight_core::{Clock, MonoClock, Stamp};
 use taillight_engine::{IntervalView, Observer};
 use taillight_live::screen::Screen;
 use taillight_live::{LiveFeed, Progressed, progressed};
@@ -86,7 +85,8 @@ impl Live {
         });
         let open_loop = plan.workloads.iter().any(|w| !w.arrival.is_closed());
         Live {
-            columns: Columns::new(ops.collect(), open_loop, plan.run.interval.0, table::width()),
+            columns: Columns::new(ops.collect(), open_loop, plan.run.interval.0, table::width())
+                .of(plan.workloads.iter().map(|w| w.measured)),
             shown: Shown::new(),
             interval_ns: plan.run.interval.0,
             lines: 0,
@@ -177,13 +177,12 @@ impl Observer for Live {
         }
     }
 
-    fn stalled(&mut self, since: Stamp) {
-        self.feed.iter_mut().for_each(|feed| feed.stalled(since));
+    fn stalled(&mut self, ns: u64) {
+        self.feed.iter_mut().for_each(|feed| feed.stalled(ns));
         if let Some(screen) = &mut self.screen {
             screen.show();
         } else if self.due() {
-            let age = MonoClock.now().since(since).max(0) as u64;
-            let age = duration_ns(age);
+            let age = duration_ns(ns);
             self.shown.line(&format!("a worker has been inside an I/O for {age} at least"));
             self.last_line = Some(Instant::now());
         }

@@ -30,6 +30,8 @@ pub struct Columns {
     columns: Vec<NumberColumn>,
     /// Length of a whole interval.
     interval_ns: u64,
+    /// Of each workload; empty where all are.
+    measured: Vec<bool>,
 }
 
 impl Columns {
@@ -55,16 +57,22 @@ impl Columns {
             ops: ops.clone(),
             columns: [head, latencies, responses.clone(), vec![Errors]].concat(),
             interval_ns,
+            measured: Vec::new(),
         });
         // Columns of their own for many operations would hide what belongs together.
         let few = |line: &Columns| ops.len() <= 3 || line.columns.contains(&P99(None));
         let mut lines: Vec<Columns> = lines.filter(few).collect();
         if open_loop {
             let columns = vec![Time, Iops, Response, Errors];
-            lines.push(Columns { ops: ops.clone(), columns, interval_ns });
+            lines.push(Columns { ops: ops.clone(), columns, interval_ns, measured: Vec::new() });
         }
         let fits = lines.iter().position(|line| line.header().chars().count() <= width);
         lines.swap_remove(fits.unwrap_or(lines.len() - 1))
+    }
+
+    /// Of workloads that are measured or load only, which is in no sum, as in the result.
+    pub fn of(self, measured: impl Iterator<Item = bool>) -> Columns {
+        Columns { measured: measured.collect(), ..self }
     }
 
     /// The line above the numbers.
@@ -121,7 +129,9 @@ impl Columns {
     }
 
     fn cell(&self, column: NumberColumn, view: &IntervalView) -> String {
-        let sum = |f: fn(&IntervalRow) -> u64| whole(view).map(f).sum::<u64>();
+        let counts =
+            |row: &&IntervalRow| self.measured.get(usize::from(row.workload)) != Some(&false);
+        let sum = |f: fn(&IntervalRow) -> u64| whole(view).filter(counts).map(f).sum::<u64>();
         let seconds = view.closed.length_ns.max(1) as f64 / 1e9;
         let most = |f: fn(&IntervalRow) -> Option<u64>| time(whole(view).filter_map(f).max());
         let of = |op: Option<usize>, f: fn(&IntervalRow) -> Option<u64>| match op {
@@ -245,6 +255,17 @@ mod tests {
         assert_eq!(clock(2_290_000_000, S), "2.3 s");
         assert_eq!(clock(3 * S, S / 10), "3.0 s");
         assert_eq!(clock(3 * S, S / 1000), "3.000 s");
+    }
+
+    #[test]
+    fn load_that_is_not_measured_is_in_no_sum() {
+        let load = IntervalRow { workload: 1, ..interval_row(OpKind::Write) };
+        let names = || vec!["a read".to_owned(), "b write".to_owned()];
+        let columns = Columns::new(names(), false, 1_000_000_000, 120);
+        let both = view(vec![interval_row(OpKind::Read), load]);
+        assert!(columns.row(&both).contains(" 2,000 "));
+        let row = columns.of([true, false].into_iter()).row(&both);
+        assert!(row.contains(" 1,000 ") && row.ends_with(" 1"), "{row}");
     }
 
     #[test]

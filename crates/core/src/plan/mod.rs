@@ -467,6 +467,6 @@ impl Plan {
     }
     /// Operations outstanding at most: the sum over workloads of workers x queue depth.
     pub fn outstanding(&self) -> u64 {
-        self.workloads.iter().map(|w| u64::from(w.workers) * u64::from(w.queue_depth)).sum()
+        self.workloads.iter().map(WorkloadPlan::outstanding).sum()
     }
 }

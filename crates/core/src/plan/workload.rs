@@ -136,6 +136,10 @@ pub fn tag_text(name: &str) -> String {
 }
 
 impl WorkloadPlan {
+    /// Operations outstanding at most: workers x queue depth.
+    pub fn outstanding(&self) -> u64 {
+        u64::from(self.workers) * u64::from(self.queue_depth)
+    }
     /// One worker at depth 1 that does `op` in random blocks of `size` as fast as it goes: for programs that make
     /// plans without a job file, to start from.
     pub fn simple(name: &str, op: OpKind, size: ByteSize) -> WorkloadPlan {

@@ -63,7 +63,9 @@ pub struct IntervalSpan {
 pub struct WorkloadPart<'a> {
     pub ops: &'a Ops,
     /// Integral of operations in flight over time, ns.
-    pub depth_ns: u64,
+    pub depth_ns: i64,
+    /// Operations in flight at most.
+    pub slots: u64,
     pub backlog: u64,
 }
 
@@ -84,7 +86,9 @@ impl ClosedInterval {
         let phase = if measured { "measure" } else { "warmup" };
         let (mut ops, mut depths, mut backlogs) = (Vec::new(), Vec::new(), None);
         for (w, part) in workloads.enumerate() {
+            // A submit that waits for a full session has its wait in the interval in which it ended.
             let depth = part.depth_ns as f64 / length_ns.max(1) as f64;
+            let depth = depth.clamp(0.0, part.slots as f64);
             depths.push(depth);
             let backlog = open_loop[w].then_some(part.backlog);
             backlogs = backlog.map(|b| b + backlogs.unwrap_or(0)).or(backlogs);

@@ -45,9 +45,9 @@ pub trait Observer {
     /// for I/Os in flight. Once at most. `backlog`: operations that were due and not sent at the end
     /// of the last interval; `None` in a closed loop.
     fn overtime(&mut self, _backlog: Option<u64>) {}
-    /// A worker has been inside an I/O since `since` or longer, and no interval closes while it is.
-    /// Once an interval while it lasts.
-    fn stalled(&mut self, _since: Stamp) {}
+    /// A worker has been inside an I/O for `ns` or longer by the clock of the run, which may be virtual, and no
+    /// interval closes while it is. Once an interval while it lasts.
+    fn stalled(&mut self, _ns: u64) {}
     /// Long work that is not measuring goes on.
     fn progress(&mut self, progress: Progress<'_>);
     /// The load is over, and its target is about to be looked at and closed.
@@ -99,7 +99,7 @@ struct Open {
 /// What one workload did in one interval, all its workers together.
 struct OpenWorkload {
     ops: [Option<Box<OpStats>>; OpKind::ALL.len()],
-    depth_ns: u64,
+    depth_ns: i64,
     backlog: u64,
     in_flight: InFlightAtEnd,
 }
@@ -117,6 +117,8 @@ pub struct Collector {
     planned_ns: Option<u64>,
     planned_ops: Option<u64>,
     open_loop: Vec<bool>,
+    /// Operations in flight at most, of each workload.
+    slots: Vec<u64>,
     kinds: Vec<Vec<OpKind>>,
     open: BTreeMap<IntervalKey, Open>,
     reached: Vec<Option<IntervalKey>>,
@@ -152,6 +154,11 @@ impl Collector {
             planned_ns: plan.planned_ns(),
             planned_ops: plan.planned_operations(),
             open_loop: plan.workloads.iter().map(open_loop).collect(),
+            slots: plan
+                .workloads
+                .iter()
+                .map(taillight_core::plan::WorkloadPlan::outstanding)
+                .collect(),
             kinds: plan.workloads.iter().map(|w| w.mix.iter().map(|m| m.op).collect()).collect(),
             open: BTreeMap::new(),
             reached: vec![None; workers],
@@ -188,23 +195,30 @@ impl Collector {
         match message {
             WorkerMessage::Done { worker } => self.running[usize::from(worker)] = false,
             WorkerMessage::IntervalStats(stats) => {
-                self.heard[usize::from(stats.worker)] = now;
+                let (worker, ended) = (usize::from(stats.worker), stats.last.is_some());
+                self.heard[worker] = now;
                 self.merge(stats);
+                // With its last interval, not with a message after it: the interval may be closed in between.
+                self.running[worker] &= !ended;
             }
         }
     }
 
     fn merge(&mut self, mut stats: Box<IntervalStats>) {
         let key = IntervalKey { measured: stats.measured, index: stats.index };
-        let count = self.kinds.len();
-        let open = self.open.entry(key).or_insert_with(|| Open {
-            workloads: (0..count).map(|_| OpenWorkload::new()).collect(),
-            last: None,
-            shown: false,
-        });
+        let of = usize::from(stats.workload);
+        let (timeline, mut reached) = (self.timeline, key);
+        for from in &stats.absent.0 {
+            for (measured, index, ns) in timeline.parts(*from, stats.absent.1) {
+                let absent = IntervalKey { measured, index };
+                self.open(absent).workloads[of].depth_ns += ns;
+                reached = reached.max(absent);
+            }
+        }
+        let open = self.open(key);
         open.last = open.last.max(stats.last);
-        let workload = &mut open.workloads[usize::from(stats.workload)];
-        workload.depth_ns += stats.depth_ns;
+        let workload = &mut open.workloads[of];
+        workload.depth_ns += stats.depth_ns();
         workload.backlog += stats.backlog;
         workload.in_flight.add(stats.in_flight);
         for (mine, theirs) in workload.ops.iter_mut().zip(stats.ops.iter_mut()) {
@@ -217,10 +231,19 @@ impl Collector {
             }
         }
         self.collected.stragglers += stats.stragglers;
-        self.reached[usize::from(stats.worker)] = Some(key);
+        self.reached[usize::from(stats.worker)] = Some(reached);
         stats.clear();
         // A full spare channel means enough are there already.
         let _ = self.spare.try_send(stats);
+    }
+
+    fn open(&mut self, key: IntervalKey) -> &mut Open {
+        let count = self.kinds.len();
+        self.open.entry(key).or_insert_with(|| Open {
+            workloads: (0..count).map(|_| OpenWorkload::new()).collect(),
+            last: None,
+            shown: false,
+        })
     }
 
     /// Closes every interval all workers have passed, shows provisional ones that are late, and tells observers of
@@ -259,7 +282,8 @@ impl Collector {
         let since = self.timeline.interval_end(heard).min(self.timeline.end);
         if now.since(since) > length {
             self.told_stalled = now;
-            observers.iter_mut().for_each(|o| o.stalled(since));
+            let ns = now.since(since) as u64;
+            observers.iter_mut().for_each(|o| o.stalled(ns));
         }
     }
 
@@ -318,9 +342,10 @@ impl Collector {
     }
 
     fn closed(&self, span: IntervalSpan, workloads: &[OpenWorkload]) -> ClosedInterval {
-        let parts = workloads.iter().map(|w| WorkloadPart {
+        let parts = workloads.iter().zip(&self.slots).map(|(w, slots)| WorkloadPart {
             ops: &w.ops,
             depth_ns: w.depth_ns,
+            slots: *slots,
             backlog: w.backlog,
         });
         let parts = ClosedInterval::from_parts(
@@ -392,16 +417,38 @@ impl Collector {
 mod tests {
     use super::*;
 
+    /// Times of stalls, ms, and lengths of intervals, ns.
     #[derive(Default)]
-    struct Watch(Vec<Stamp>);
+    struct Watch(Vec<u64>, Vec<u64>);
 
     impl Observer for Watch {
         fn phase(&mut self, _: &str) {}
-        fn interval(&mut self, _: &IntervalView) {}
-        fn stalled(&mut self, since: Stamp) {
-            self.0.push(since);
+        fn interval(&mut self, view: &IntervalView) {
+            self.1.push(view.closed.length_ns);
+        }
+        fn stalled(&mut self, ns: u64) {
+            self.0.push(ns / 1_000_000);
         }
         fn progress(&mut self, _: Progress<'_>) {}
+    }
+
+    #[test]
+    fn the_last_interval_ends_with_its_last_worker_whatever_comes_between() {
+        let plan = crate::testing::plan();
+        let start = Stamp(1_000_000_000);
+        let end = Stamp::NEVER;
+        let timeline =
+            Timeline { start, measure: start, counted: start, end, interval_ns: 1_000_000_000 };
+        let (spare, _kept) = crossbeam_channel::bounded(4);
+        let mut collector = Collector::new(&plan, timeline, spare, Arc::default(), None);
+        let mut stats = Box::new(IntervalStats::new(0, 0));
+        stats.open(true, 0);
+        stats.last = Some(start.plus(16_800_000));
+        collector.accept(WorkerMessage::IntervalStats(stats), start.plus(17_000_000));
+        let mut watch = Watch::default();
+        // Before the worker's own word that it is done.
+        collector.settle(start.plus(17_000_000), &mut [&mut watch]);
+        assert_eq!(watch.1, [16_800_000]);
     }
 
     #[test]
@@ -418,7 +465,7 @@ mod tests {
         for ms in (0..=4_000).step_by(20) {
             collector.settle(at(ms), &mut [&mut watch]);
         }
-        assert_eq!(watch.0, [at(1_000), at(1_000)], "since the first end that it missed");
+        assert_eq!(watch.0, [1_020, 2_020], "since the first end that it missed");
         // It comes back, and goes on.
         let mut stats = Box::new(IntervalStats::new(0, 0));
         stats.open(true, 0);
@@ -427,6 +474,6 @@ mod tests {
             collector.settle(at(ms), &mut [&mut watch]);
         }
         assert_eq!(watch.0.len(), 3, "{:?}", watch.0);
-        assert_eq!(watch.0[2], at(5_000));
+        assert_eq!(watch.0[2], 1_020);
     }
 }

@@ -169,8 +169,12 @@ pub struct IntervalStats {
     pub index: u32,
     /// Per kind of operation.
     pub ops: [Option<Box<OpStats>>; OpKind::ALL.len()],
-    /// Integral of operations in flight over time, ns.
-    pub depth_ns: u64,
+    /// What the times of its successes lack of the integral of operations in flight over time, ns: parts of those
+    /// that were in flight at its edges, and times of others. See [`IntervalStats::depth_ns`].
+    pub carried_ns: i64,
+    /// Operations that were in flight through intervals after this one, in which the worker did not come back: from
+    /// these stamps to the second.
+    pub absent: (Vec<Stamp>, Stamp),
     /// Operations due and not yet started, at the end of the interval; open loop only.
     pub backlog: u64,
     pub in_flight: InFlightAtEnd,
@@ -188,7 +192,8 @@ impl IntervalStats {
             measured: false,
             index: 0,
             ops: [const { None }; OpKind::ALL.len()],
-            depth_ns: 0,
+            carried_ns: 0,
+            absent: (Vec::new(), Stamp(0)),
             backlog: 0,
             in_flight: InFlightAtEnd::default(),
             stragglers: 0,
@@ -208,6 +213,42 @@ impl IntervalStats {
         self.ops[kind as usize].get_or_insert_with(|| Box::new(OpStats::new(open_loop)))
     }
 
+    /// Counts a warm-up operation that completed in the measure phase.
+    #[cold]
+    pub fn straggler(&mut self, kind: OpKind, service_ns: u64) {
+        self.stragglers += u64::from(!kind.is_part());
+        self.uncounted(kind, service_ns);
+    }
+
+    /// The time of an operation that is in no latency figure.
+    #[cold]
+    pub fn uncounted(&mut self, kind: OpKind, service_ns: u64) {
+        self.carried_ns += if kind.is_part() { 0 } else { service_ns as i64 };
+    }
+
+    /// An operation stays in flight as the interval ends, and the next one of this worker begins at `start`. Returns
+    /// how long it was in flight before that: the interval in which it completes has its whole time.
+    pub fn leave(&mut self, submit: Stamp, end: Stamp, start: Stamp) -> i64 {
+        let ns = end.since(submit).max(0);
+        self.carried_ns += ns;
+        if submit < end {
+            self.in_flight.add(InFlightAtEnd { count: 1, oldest_ns: ns as u64 });
+        }
+        if submit.max(end) < start {
+            self.absent.0.push(submit.max(end));
+            self.absent.1 = start;
+        }
+        start.since(submit).max(0)
+    }
+
+    /// Integral of operations in flight over time, ns. Where operations began or ended before or after the interval,
+    /// only what of them lies inside counts.
+    pub fn depth_ns(&self) -> i64 {
+        let whole = OpKind::ALL.into_iter().zip(&self.ops).filter(|(kind, _)| !kind.is_part());
+        let times = whole.filter_map(|(_, op)| Some(op.as_deref()?.sums_ns.service as i64));
+        self.carried_ns + times.sum::<i64>()
+    }
+
     /// Makes every operation's counters fit an open or a closed loop.
     pub fn fit_arrival(&mut self, open_loop: bool) {
         for op in self.ops.iter_mut().flatten() {
@@ -223,7 +264,8 @@ impl IntervalStats {
     /// Empties it for reuse, keeping its memory.
     pub fn clear(&mut self) {
         self.ops.iter_mut().flatten().for_each(|op| op.clear());
-        (self.depth_ns, self.backlog, self.stragglers, self.last) = (0, 0, 0, None);
+        (self.carried_ns, self.backlog, self.stragglers, self.last) = (0, 0, 0, None);
+        self.absent.0.clear();
         self.in_flight = InFlightAtEnd::default();
     }
 }

@@ -65,6 +65,22 @@ impl Timeline {
         let length = self.end.since(self.measure).max(1) as u64;
         u32::try_from(length.div_ceil(self.interval_ns) - 1).unwrap_or(u32::MAX)
     }
+    /// Start of the interval that holds `at`.
+    fn interval_start(&self, at: Stamp) -> Stamp {
+        let (measured, index) = self.interval(at);
+        let origin = if measured { self.measure } else { self.start };
+        origin.plus(u64::from(index) * self.interval_ns)
+    }
+    /// The parts of `from..to` in each interval, as whether it is of the measure phase, its number, and ns.
+    pub fn parts(&self, mut from: Stamp, to: Stamp) -> impl Iterator<Item = (bool, u32, i64)> {
+        std::iter::from_fn(move || {
+            let (measured, index) = self.interval(from);
+            let end = self.interval_end(from).min(to);
+            let ns = end.since(from);
+            from = end;
+            (ns > 0).then_some((measured, index, ns))
+        })
+    }
     /// First stamp after the interval that holds `at`; [`Stamp::NEVER`] in the last one of the measure phase.
     pub fn interval_end(&self, at: Stamp) -> Stamp {
         let (measured, index) = self.interval(at);
@@ -109,14 +125,6 @@ pub struct RecorderSpec<'a> {
     pub kinds: &'a [OpKind],
 }
 
-/// How a worker stands at the end of an interval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IntervalSnapshot {
-    /// Operations due and not yet started.
-    pub backlog: u64,
-    pub in_flight: InFlightAtEnd,
-}
-
 /// One worker's recorder.
 pub struct Recorder {
     timeline: Timeline,
@@ -125,7 +133,8 @@ pub struct Recorder {
     channels: Channels,
     capture: Capture,
     open_loop: bool,
-    last_poll: Stamp,
+    /// Of what was in flight when the last interval was closed.
+    submits: Vec<Stamp>,
     /// Plain successes that are not yet in histograms and capture, in completion order.
     pending: Vec<ShortRecord>,
     /// Completion stamp at which `record_deferred` last emptied `pending`, ns.
@@ -154,7 +163,7 @@ impl Recorder {
             channels,
             capture,
             open_loop: spec.open_loop,
-            last_poll: timeline.start,
+            submits: Vec::new(),
             pending: Vec::with_capacity(MAX_PENDING),
             emptied: 0,
         }
@@ -166,34 +175,29 @@ impl Recorder {
         self.boundary
     }
 
-    /// Called once per poll, before the records of that poll: closes the interval when `now` is
-    /// past it, and adds to the mean queue depth. `snapshot` tells of the end of the interval: backlog,
-    /// and what is in flight.
+    /// Called once per poll, before the records of that poll: closes the interval when `now` is past it. `snapshot`
+    /// gives the submits of what is in flight, and returns how many operations are due and not yet started.
     #[inline(always)]
-    pub fn advance(
-        &mut self,
-        now: Stamp,
-        in_flight: u32,
-        snapshot: impl FnOnce(Stamp) -> IntervalSnapshot,
-    ) {
-        let elapsed = now.since(self.last_poll).max(0) as u64;
-        self.stats.depth_ns += u64::from(in_flight) * elapsed;
-        self.last_poll = now;
+    pub fn advance(&mut self, now: Stamp, snapshot: impl FnOnce(&mut Vec<Stamp>) -> u64) {
         if now >= self.boundary {
-            let snapshot = snapshot(self.boundary);
-            self.rotate(now, snapshot);
+            self.submits.clear();
+            let backlog = snapshot(&mut self.submits);
+            self.rotate(now, backlog);
         }
     }
 
     #[cold]
-    fn rotate(&mut self, now: Stamp, snapshot: IntervalSnapshot) {
+    fn rotate(&mut self, now: Stamp, backlog: u64) {
         self.flush_pending();
-        self.stats.backlog = snapshot.backlog;
-        self.stats.in_flight = snapshot.in_flight;
+        self.stats.backlog = backlog;
         let (worker, workload) = (self.stats.worker, self.stats.workload);
         let fresh = self.channels.spare.try_recv();
         let fresh = fresh.unwrap_or_else(|_| Box::new(IntervalStats::new(worker, workload)));
-        let old = std::mem::replace(&mut self.stats, fresh);
+        let mut old = std::mem::replace(&mut self.stats, fresh);
+        let (end, start) = (self.boundary, self.timeline.interval_start(now));
+        for submit in &self.submits {
+            self.stats.carried_ns -= old.leave(*submit, end, start);
+        }
         // The collector outlives the workers; a closed channel means the run is being torn down.
         let _ = self.channels.messages.send(WorkerMessage::IntervalStats(old));
         let (measured, index) = self.timeline.interval(now);
@@ -208,11 +212,11 @@ impl Recorder {
     /// Records a plain success: the hot loop's way in. `bytes` were moved.
     #[inline(always)]
     pub fn success(&mut self, short: &ShortRecord, bytes: u64, record: impl FnOnce() -> Record) {
+        let service = short.complete.wrapping_sub(short.submit).max(0) as u64;
         if short.submit < self.timeline.counted.0 && self.stats.measured {
-            self.stats.stragglers += u64::from(!short.op.is_part());
+            self.stats.straggler(short.op, service);
             return;
         }
-        let service = short.complete.wrapping_sub(short.submit).max(0) as u64;
         let response = short.complete.wrapping_sub(short.intended).max(0) as u64;
         self.stats.op(short.op, self.open_loop).success(service, response, bytes);
         if self.stats.measured && !self.capture.keep_short(short, record) {
@@ -250,8 +254,11 @@ impl Recorder {
     pub fn record(&mut self, r: &Record) {
         self.flush_pending();
         if r.submit < self.timeline.counted && self.stats.measured {
-            self.stats.stragglers += u64::from(!r.op.is_part());
+            self.stats.straggler(r.op, r.service_ns());
             return;
+        }
+        if !r.status.is_ok() {
+            self.stats.uncounted(r.op, r.service_ns());
         }
         let op = self.stats.op(r.op, self.open_loop);
         if r.status.is_ok() {

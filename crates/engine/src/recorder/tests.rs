@@ -72,7 +72,10 @@ fn get(key: u64, submit: i64, complete: i64) -> ShortRecord {
 
 /// As the worker does it: a tick at the completion, then the operation.
 fn done(r: &mut Recorder, sample: &ShortRecord) {
-    r.advance(Stamp(sample.complete), 1, |_| IntervalSnapshot::default());
+    r.advance(Stamp(sample.complete), |submits| {
+        submits.push(Stamp(sample.submit));
+        0
+    });
     r.record_deferred(sample);
 }
 
@@ -124,6 +127,35 @@ fn an_interval_has_its_own_to_the_nanosecond() {
     done(&mut r, &get(5, edge + 1, edge + 2 * INTERVAL as i64));
     r.finish(Stamp(edge + 2 * INTERVAL as i64 + 1), 0);
     assert_eq!(counts(&taken), [(0, 4, 400, 0), (1, 1, 100, 0), (3, 1, 100, 0)]);
+}
+
+/// Intervals of 1 ms, with I/Os of 50 us and 150 us between them, some across an edge; one over 2.4 of them.
+#[test]
+fn time_in_flight_is_that_of_the_interval() {
+    let (mut r, taken) = recorder(Capture::off(header()));
+    let (mut at, mut busy) = (START, [0i64; 10]);
+    for key in 0..30 {
+        let complete = at + if key == 12 { 2_400_000 } else { 50_000 };
+        for (index, ns) in busy.iter_mut().enumerate() {
+            let start = START + index as i64 * INTERVAL as i64;
+            *ns += (complete.min(start + INTERVAL as i64) - at.max(start)).max(0);
+        }
+        done(&mut r, &get(key, at, complete));
+        at = complete + 150_000 + 7_000;
+    }
+    let timeline = r.timeline;
+    r.finish(Stamp(at), 0);
+    let mut found = [0i64; 10];
+    for message in taken.try_iter() {
+        let WorkerMessage::IntervalStats(part) = message else { continue };
+        found[part.index as usize] += part.depth_ns();
+        for from in &part.absent.0 {
+            let parts = timeline.parts(*from, part.absent.1);
+            parts.for_each(|(_, index, ns)| found[index as usize] += ns);
+        }
+    }
+    assert_eq!(found, busy);
+    assert!(busy[..8].iter().all(|ns| *ns > 0) && busy.contains(&(INTERVAL as i64)), "{busy:?}");
 }
 
 #[test]
@@ -180,7 +212,7 @@ proptest! {
             let entry = expected.entry(index).or_default();
             if *kind == 0 {
                 entry.1 += 1;
-                r.advance(Stamp(now), 1, |_| IntervalSnapshot::default());
+                r.advance(Stamp(now), |_| 0);
                 r.record(&failure(i as u64, now));
             } else {
                 entry.0 += 1;

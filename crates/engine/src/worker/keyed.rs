@@ -43,7 +43,7 @@ pub(super) struct ComposedOp {
 impl ComposedOp {
     /// Takes the end of its part: whether another one comes. A conflict has it begin again.
     pub fn ended(&mut self, part: &InFlight, status: Status) -> bool {
-        if self.nth == 0 && self.retries == 0 {
+        if !self.has_begun() {
             self.flight.began_with(part);
             self.read = part.op.size;
         }
@@ -53,6 +53,11 @@ impl ComposedOp {
             _ => return false,
         }
         self.part().is_some()
+    }
+
+    /// Whether its first part is back, so that its stamps are known.
+    pub fn has_begun(&self) -> bool {
+        self.nth > 0 || self.retries > 0
     }
 
     /// The request of its next part; none after the last one.

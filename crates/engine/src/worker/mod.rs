@@ -41,7 +41,7 @@ pub use stream::{StreamEnd, StreamLayout, StreamRole, StreamWorker};
 use crate::clock::DisciplinedClock;
 use crate::generator::Generator;
 use crate::payload::Filler;
-use crate::recorder::{IntervalSnapshot, Recorder, Timeline};
+use crate::recorder::{Recorder, Timeline};
 use crate::schedule::Schedule;
 
 /// Operations submitted at most before the caller gets control back.
@@ -454,15 +454,13 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     #[inline(always)]
     fn tick(&mut self) {
         self.clock.discipline(self.now);
-        let in_flight = self.slots.in_flight();
-        let (schedule, slots) = (&mut self.schedule, &self.slots);
+        let (schedule, slots, strategies) = (&mut self.schedule, &self.slots, &self.strategies);
         let (end, now) = (self.timeline.end, self.now);
         self.backlog.look(schedule, now.min(end));
-        let snapshot = |boundary| IntervalSnapshot {
-            backlog: schedule.due(now.min(end)),
-            in_flight: slots.in_flight_at(boundary),
-        };
-        self.recorder.advance(now, in_flight, snapshot);
+        self.recorder.advance(now, |submits| {
+            strategies::submits(slots, strategies.as_deref(), submits);
+            schedule.due(now.min(end))
+        });
     }
 
     /// Takes a completion: what keys, streams and verification say of it, then its record.

@@ -5,8 +5,6 @@ use taillight_core::probe::Token;
 use taillight_core::{Error, Op, OpKind, Record, Result, Stamp, Status};
 use taillight_driver::Completion;
 
-use crate::recorder::InFlightAtEnd;
-
 /// An operation in flight.
 #[derive(Debug, Clone, Copy)]
 pub struct InFlight {
@@ -85,17 +83,6 @@ impl Slots {
     pub fn taken(&self) -> impl Iterator<Item = u32> {
         let slots = (0..).zip(&self.flights);
         slots.filter(|(_, f)| f.token != IDLE).map(|(slot, _)| slot)
-    }
-
-    /// What was in flight at `at`, where no completion has been taken since.
-    #[cold]
-    pub fn in_flight_at(&self, at: Stamp) -> InFlightAtEnd {
-        let before = self.flights.iter().filter(|f| f.token != IDLE && f.submit < at);
-        before.fold(InFlightAtEnd::default(), |mut all, flight| {
-            let oldest_ns = at.since(flight.submit).max(0) as u64;
-            all.add(InFlightAtEnd { count: 1, oldest_ns });
-            all
-        })
     }
 
     /// A token that no operation had before.

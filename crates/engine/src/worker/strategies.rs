@@ -9,7 +9,7 @@ use taillight_core::{Op, OpKind, Record, Result, Stamp, Status};
 use taillight_driver::{Completion, Submitted};
 
 use super::keyed::{ComposedOp, KeyedEnd};
-use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
+use super::slots::{InFlight, Slots, record_of, unknown_token, whole_or_short};
 use super::{
     CacheDrops, EndSyncs, FlowGate, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker,
     Worker,
@@ -67,6 +67,17 @@ impl Strategies {
         }
         (self.keys.map_or(0, |keys| keys.misses), stream)
     }
+}
+
+/// When each operation in flight was submitted: one of several parts with its first.
+#[cold]
+pub(super) fn submits(slots: &Slots, strategies: Option<&Strategies>, submits: &mut Vec<Stamp>) {
+    let keys = strategies.and_then(|s| s.keys.as_ref());
+    submits.extend(slots.taken().map(|slot| {
+        let flight = &slots.flights[slot as usize];
+        let whole = keys.and_then(|keys| keys.composed(slot)).filter(ComposedOp::has_begun);
+        whole.map_or(flight.submit, |whole| whole.flight.submit)
+    }));
 }
 
 impl<C: DisciplinedClock, P: Probe> Worker<C, P> {

@@ -282,9 +282,15 @@ fn phases(loaded: &LoadResult, operations: u64) -> Vec<PhaseInfo> {
         ios,
     };
     let mut phases = Vec::new();
+    let ended = loaded.ends.iter().map(|e| e.finished).max();
     if loaded.measure_start > loaded.load_start {
         let ios = loaded.collected.warmup_ops + loaded.collected.stragglers;
-        phases.push(phase("warmup", loaded.load_start, loaded.measure_start, ios));
+        let end = ended.map_or(loaded.measure_start, |at| at.min(loaded.measure_start));
+        phases.push(phase("warmup", loaded.load_start, end, ios));
+        if end < loaded.measure_start {
+            // Stopped before anything was measured.
+            return phases;
+        }
     }
     phases.push(phase("measure", loaded.measure_start, loaded.measure_end, operations));
     phases.push(phase("drain", loaded.measure_end, loaded.drained, 0));

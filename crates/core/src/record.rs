@@ -19,7 +19,7 @@ impl Status {
     pub const VERIFY: Status = Status(-3);
     /// The store reported an error of its own.
     pub const STORE: Status = Status(-4);
-    /// Still in flight when the drain time-out passed.
+    /// Still in flight when the worker ended: the drain time-out passed, or the target was gone.
     pub const UNFINISHED: Status = Status(-5);
     /// Key or object not found.
     pub const NOT_FOUND: Status = Status(-6);
@@ -48,7 +48,7 @@ impl std::fmt::Display for Status {
             Status::SHORT => "moved fewer bytes than asked",
             Status::VERIFY => "data read is not the data written",
             Status::STORE => "the store reported an error of its own",
-            Status::UNFINISHED => "still in flight when the drain time-out passed",
+            Status::UNFINISHED => "still in flight when the worker ended",
             Status::NOT_FOUND => "not found",
             Status::REFUSED => "refused without asking the store, which had failed a write before",
             Status::CONFLICT => "undone by the store for another transaction's sake",

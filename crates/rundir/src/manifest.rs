@@ -272,7 +272,7 @@ pub struct Losses {
     pub ios: u64,
     /// Latencies outside the histogram's range (counted apart, never clamped).
     pub out_of_range: u64,
-    /// Operations still in flight when the drain time-out passed.
+    /// Operations still in flight when their worker ended.
     pub unfinished: u64,
     /// Interval snapshots that never reached `intervals.parquet`.
     pub intervals: u64,

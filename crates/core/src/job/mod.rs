@@ -145,7 +145,15 @@ impl Job {
     /// Applies the value of `flag` (its name, for messages) to the field at `path`. Errors: `Usage` for an unknown
     /// path or a value that does not fit; the job keeps the value and is of no more use.
     pub fn apply(&mut self, flag: &str, path: &str, value: FlagValue<'_>) -> Result<()> {
-        self.edits.push(tree::Edit::new(flag, path, value)?);
+        let edit = tree::Edit::new(flag, path, value)?;
+        if let Some(lost) = self.edits.iter().find(|earlier| edit.replaces(earlier)) {
+            return Err(Error::usage(format!("{flag} {path} replaces what {} sets", lost.flag()))
+                .hint(format!(
+                    "set single fields, {path}.NAME=VALUE, or leave {} out",
+                    lost.flag()
+                )));
+        }
+        self.edits.push(edit);
         // The next flag may give what a new table still lacks.
         match read::read::<JobFile>(&self.tree()?) {
             Err(e) if e.is_missing() => Ok(()),

@@ -67,6 +67,18 @@ impl Edit {
         }
     }
 
+    /// The flag it came from.
+    pub(super) fn flag(&self) -> &str {
+        &self.flag
+    }
+
+    /// Whether it is a `--set` of a whole table or list in which another flag has set a field: that would be lost.
+    pub(super) fn replaces(&self, earlier: &Edit) -> bool {
+        let inside =
+            earlier.path().strip_prefix(self.path()).is_some_and(|rest| rest.starts_with('.'));
+        inside && self.flag == "--set" && earlier.flag != "--set"
+    }
+
     fn value(&self) -> &str {
         &self.text[self.path_len + 1..]
     }

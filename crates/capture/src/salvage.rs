@@ -280,7 +280,12 @@ fn partial(
                 .into(),
         });
     }
-    for (index, (start, end)) in &converted.spans {
+    let mut before = i64::MIN;
+    for (index, (submit, end)) in &converted.spans {
+        // A schedule that was late from the start began before its first submit; what was due in the warm-up did not.
+        let due = converted.due.get(index).copied().unwrap_or(i64::MAX);
+        let start = (*submit).min(due.max(before));
+        before = *end;
         let ios = |p: u16| {
             let counts = converted.counts.iter().filter(|((phase, _), _)| *phase == p);
             counts.map(|(_, n)| n).sum::<u64>()
@@ -289,14 +294,14 @@ fn partial(
         match new.phases.get_mut(at) {
             Some(phase) => {
                 if phase.start_ns == 0 {
-                    phase.start_ns = *start;
+                    phase.start_ns = start;
                 }
                 phase.end_ns.get_or_insert(*end);
                 phase.ios = ios(*index);
             }
             None => new.phases.push(PhaseInfo {
                 name: phases.get(at).cloned().unwrap_or_else(|| format!("phase-{index}")),
-                start_ns: *start,
+                start_ns: start,
                 end_ns: Some(*end),
                 ios: ios(*index),
             }),

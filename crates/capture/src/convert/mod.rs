@@ -51,6 +51,8 @@ pub struct Converted {
     pub damaged: u64,
     /// First submit and last completion stamp of each phase, ns.
     pub spans: BTreeMap<u16, (i64, i64)>,
+    /// When the first operation of each phase was due, ns; of those that have a schedule.
+    pub due: BTreeMap<u16, i64>,
     /// Where the first chunk begins that is marked as partial, ns; none when none is.
     pub partial_from: Option<i64>,
 }
@@ -233,8 +235,9 @@ impl Stream {
         let mut order = if ordered { Order::of_ordered() } else { self.scan.finish() };
         let mut ops = [0u64; OpKind::ALL.len()];
         let mut span = (i64::MAX, i64::MIN);
-        let mut last = i64::MIN;
+        let (mut last, mut due) = (i64::MIN, i64::MAX);
         let mut emit = |record: &Record| {
+            due = record.intended.map_or(due, |at| due.min(at.0));
             ops[record.op as usize] += 1;
             span = (span.0.min(record.submit.0), span.1.max(record.complete.0));
             writer.push_seen(record, rows)
@@ -272,6 +275,8 @@ impl Stream {
         if span.0 <= span.1 {
             let all = done.spans.entry(self.header.phase).or_insert(span);
             *all = (all.0.min(span.0), all.1.max(span.1));
+            let first = done.due.entry(self.header.phase).or_insert(due);
+            *first = due.min(*first);
         }
         Ok(())
     }

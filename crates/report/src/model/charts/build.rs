@@ -67,7 +67,7 @@ fn fine_of(analysis: &Analysis, names: &SeriesNames<'_>, track: &OpTrack) -> Vec
     let end = measured.and_then(|p| p.end_ns);
     let end = end.unwrap_or(analysis.start_ns.saturating_add(analysis.duration_ns as i64));
     let service = group.latencies.service.dependence().grid();
-    fine(service, response, track.points.len(), end)
+    fine(service, response, track.points.len(), (end, group.tally.last_ns))
 }
 
 /// All operations together; none where there is one. Errors: `Corrupt` when counts exceed 64 bits.

@@ -60,17 +60,17 @@ pub fn workload_tracks(
 /// Points from which intervals are as fine as a line needs.
 const FINE: usize = 200;
 
-/// Steps of time with what a grid knows of each, from the start of measuring to `end_ns`, where there are
-/// fewer than `intervals` that are as fine; what completed later is in the last step. `response` is the same
-/// of response times.
+/// Steps of time with what a grid knows of each, from the start of measuring to `end_ns` or the last completion,
+/// `last_ns`, where there are fewer than `intervals` that are as fine. `response` is the same of response times.
 pub fn fine(
     service: &TimeGrid,
     response: Option<&TimeGrid>,
     intervals: usize,
-    end_ns: i64,
+    (end_ns, last_ns): (i64, i64),
 ) -> Vec<OpPoint> {
     let window = service.window();
-    let span = end_ns.saturating_sub(window.start_ns).max(0) as u64;
+    // I/Os in a step that ends before them would be a rate that never was.
+    let span = end_ns.max(last_ns).saturating_sub(window.start_ns).max(0) as u64;
     let whole = (span / window.column_ns.max(1)) as usize;
     // A last step that is not half as long is a part of the one before it.
     let rest = span % window.column_ns.max(1);
@@ -227,7 +227,7 @@ mod tests {
             grid.push(1_000 + i * 25, if i == 7 * 400 { 90_000 } else { 1_000 });
         }
         grid.push(9_000_000, 5_000_000);
-        let points = fine(&grid, None, 10, 1_000 + 2_560_000);
+        let points = fine(&grid, None, 10, (1_000 + 2_560_000, 0));
         assert_eq!(points.len(), 256);
         let near = |found: Option<u64>, wanted: f64| {
             found.is_some_and(|ns| (ns as f64 / wanted - 1.0).abs() < 0.01)
@@ -237,7 +237,19 @@ mod tests {
         assert!(near(points[255].max_ns(), 5_000_000.0), "what came late is in the last step");
         let rates = [3, 255].map(|nth: usize| points[nth].iops().round());
         assert_eq!(rates, [4e7, 4.01e7]);
-        assert!(fine(&grid, None, 200, 1_000 + 2_560_000).is_empty(), "intervals are fine enough");
+        let enough = fine(&grid, None, 200, (1_000 + 2_560_000, 0));
+        assert!(enough.is_empty(), "intervals are fine enough");
+    }
+
+    /// One I/O each 1,000 ns for 2.56 ms, of which 1.9 ms were planned.
+    #[test]
+    fn overtime_makes_no_rate_that_never_was() {
+        let window = taillight_stats::TimeWindow::new(0, 2_560_000);
+        let mut grid = TimeGrid::new(window);
+        (0..2_560).for_each(|i| grid.push(i * 1_000, 500));
+        let points = fine(&grid, None, 10, (1_900_000, 2_559_000));
+        let rates = points.iter().map(|p| p.iops());
+        assert!(rates.clone().all(|rate| (0.9e6..1.2e6).contains(&rate)), "{rates:?}");
     }
 
     #[test]

@@ -524,7 +524,8 @@ pub struct Saturation {
     /// every other figure.
     #[serde(default)]
     pub late: u64,
-    /// Achieved less than asked, or the backlog still grew at the end.
+    /// Achieved less than 99 % of asked with operations left waiting, or the backlog still grew at the end; one that was
+    /// worked off after the end counts from 1 % of all that was due.
     pub saturated: bool,
 }
 

@@ -71,6 +71,8 @@ pub struct Lateness {
     pub last_sent_ns: i64,
     /// From due to sent, of all together, ns.
     pub wait_ns: u128,
+    /// The longest wait, ns.
+    pub longest_ns: u64,
 }
 
 impl Lateness {
@@ -80,6 +82,7 @@ impl Lateness {
         self.last_due_ns = self.last_due_ns.max(other.last_due_ns);
         self.last_sent_ns = self.last_sent_ns.max(other.last_sent_ns);
         self.wait_ns += other.wait_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 }
 
@@ -136,11 +139,13 @@ impl IoGroupCounter {
             self.drain(row);
         }
         if let Some(due) = row.intended {
+            let wait_ns = row.submit.0.saturating_sub(due.0).max(0) as u64;
             self.tally.lateness.add(&Lateness {
                 count: 1,
                 last_due_ns: due.0,
                 last_sent_ns: row.submit.0,
-                wait_ns: row.submit.0.saturating_sub(due.0).max(0) as u128,
+                wait_ns: wait_ns.into(),
+                longest_ns: wait_ns,
             });
         }
         if !row.status.is_ok() {

@@ -9,7 +9,9 @@ use taillight_rundir::summary::{Qos, QosStatus, Reason, Totals, VerdictStatus};
 use super::first::{MOST_LINES, bandwidth, card_value};
 use crate::format;
 use crate::text::origin;
-use crate::verdict::{CEILING_FAILED, CEILING_UNDECIDED, asked_for, leads, unmeasured, whole_ops};
+use crate::verdict::{
+    CEILING_FAILED, CEILING_UNDECIDED, MEASURED_TO_ITS_END, asked_for, leads, unmeasured, whole_ops,
+};
 use crate::{by_chance, undecided};
 
 /// The answer of one run: what a reader must know before any figure, its ceilings, rate and 99 % in plain words.
@@ -70,7 +72,11 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
         false => format!("{what}: {}.", tails.join(", ")),
     });
     if summary.status == RunStatus::Partial {
-        parts.push("The run ended early.".to_owned());
+        let whole = |reason: &Reason| reason.text.starts_with(MEASURED_TO_ITS_END);
+        parts.push(match summary.verdict.reasons.iter().any(whole) {
+            true => "The run was not completed.".to_owned(),
+            false => "The run ended early.".to_owned(),
+        });
     }
     parts.join(" ")
 }

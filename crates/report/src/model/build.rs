@@ -52,7 +52,11 @@ fn facts(summary: &Summary) -> Vec<Fact> {
         fact("Verify", text, tone);
     }
     let it = &summary.saturation;
-    if let Some(asked) = it.asked_per_s {
+    if let Some(asked) = it.asked_per_s.filter(|_| unmeasured(summary)) {
+        let text =
+            format!("{} operations/s asked; what was reached is unknown", format::rate(asked));
+        fact(RATE, text, Tone::Plain);
+    } else if let Some(asked) = it.asked_per_s {
         let text = format!(
             "{} operations/s asked, {}; at most {} waiting, {} never sent",
             format::rate(asked),
@@ -239,16 +243,16 @@ fn lost(summary: &Summary) -> (String, Tone) {
 fn losses(summary: &Summary) -> Vec<String> {
     let l = &summary.losses;
     let all = [
-        (l.ios, "I/Os missing from the capture"),
-        (l.out_of_range, "latencies out of range"),
-        (l.unfinished, "I/Os unfinished at the end"),
-        (l.intervals, "intervals"),
-        (l.chunks, "capture files gone or unreadable"),
-        (l.trace_events.unwrap_or(0), "trace events"),
+        (l.ios, "I/O", " missing from the capture"),
+        (l.out_of_range, "time", " out of range"),
+        (l.unfinished, "I/O", " unfinished at the end"),
+        (l.intervals, "interval", ""),
+        (l.chunks, "capture file", " gone or unreadable"),
+        (l.trace_events.unwrap_or(0), "trace event", ""),
     ];
     all.iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| format!("{} {what}", format::count(*n)))
+        .filter(|(n, ..)| *n > 0)
+        .map(|(n, what, how)| format!("{}{how}", format::counted(*n, what)))
         .collect()
 }
 

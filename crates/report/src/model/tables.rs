@@ -223,6 +223,8 @@ fn estimate(it: &Quantile, totals: &Totals) -> Cell {
     let imported = asked_for(totals).0.source == LatencySource::Imported;
     let Some(ns) = it.ns.filter(|_| it.resolved) else {
         let words = match it.needs {
+            // Of none of them is it known how many were faster.
+            _ if unsampled(totals) => "unknown".to_owned(),
             n if imported && counted(totals) >= n => "not in the result".to_owned(),
             u64::MAX => "unresolved".to_owned(),
             n => {

@@ -9,6 +9,9 @@ use super::basis::{reason, unsampled};
 use crate::analyse::Analysis;
 use crate::format;
 
+/// Begins the reason of a run that measured all it was to.
+pub const MEASURED_TO_ITS_END: &str = "The run was measured to its end, but not completed";
+
 pub(super) fn failed(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
     if analysis.status != RunStatus::Failed {
         return None;
@@ -41,9 +44,7 @@ pub(super) fn partial(analysis: &Analysis, summary: &Summary) -> Option<(Verdict
             let why = analysis.manifest.reason.as_deref().unwrap_or("it was stopped or killed");
             let why = why.trim_end_matches('.');
             let how = match summary.losses.chunks {
-                0 if to_its_end(analysis, summary) => {
-                    "The run was measured to its end, but not completed"
-                }
+                0 if to_its_end(analysis, summary) => MEASURED_TO_ITS_END,
                 0 => "The run ended early",
                 _ => "The run is not whole",
             };
@@ -80,7 +81,9 @@ fn kept(analysis: &Analysis, summary: &Summary) -> String {
     }
     let count = format::count(summary.totals.count);
     if unsampled(&summary.totals) {
-        return format!(" Only its {count} slowest I/Os were kept.");
+        return format!(
+            " {count} I/Os are kept, from some point on only slow ones: how many are missing is unknown."
+        );
     }
     let time = format::duration_ns(summary.totals.duration_ns);
     if summary.losses.ios > 0 {
@@ -130,8 +133,9 @@ pub(super) fn errors(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, 
     }
     let asked = |k: &&ErrorCount| k.status != Status::REFUSED.0 && !k.op.is_part();
     let most = summary.errors.kinds.iter().find(asked);
-    let most = most.map_or(String::new(), |k| {
-        format!(", {} {}s: {}", of_them(k.count, n), k.op.name(), k.text)
+    let most = most.map_or(String::new(), |k| match n {
+        1 => format!(", a {}: {}", k.op.name(), k.text),
+        n => format!(", {} {}s: {}", of_them(k.count, n), k.op.name(), k.text),
     });
     let text = format!(
         "{} of {} I/Os failed{most}. Latencies are those of successes only.",
@@ -144,6 +148,7 @@ pub(super) fn errors(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, 
 /// How many of `n` failures are of one kind.
 fn of_them(count: u64, n: u64) -> String {
     match count {
+        _ if count == n => "all of them".to_owned(),
         _ if count * 2 > n => "most of them".to_owned(),
         1 => "one of these".to_owned(),
         _ => format!("{} of them", format::count(count)),

@@ -535,7 +535,8 @@ fn few(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)
 /// Asked-for histograms are no fault, but the reader must know the error.
 fn from_histogram(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let told = analysis.troubles.iter().any(|t| t.text.contains("histograms"));
-    if summary.totals.latencies.service.source != LatencySource::Histogram || told {
+    let service = &summary.totals.latencies.service;
+    if service.source != LatencySource::Histogram || service.count == 0 || told {
         return None;
     }
     let text = "Percentiles come from histograms (error up to 0.1 %), because not every I/O was \

@@ -43,13 +43,14 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     if let Some(found) = replayed(analysis, (in_time, late)).filter(|_| open.is_empty()) {
         return found;
     }
+    let asked_per_s: f64 = open.iter().map(|(_, rate)| rate).sum();
     if open.is_empty() || analysis.outliers_only {
         return Saturation {
+            asked_per_s: Some(asked_per_s).filter(|_| !open.is_empty()),
             achieved_per_s: if analysis.outliers_only { 0.0 } else { achieved_per_s },
             ..Saturation::default()
         };
     }
-    let asked_per_s: f64 = open.iter().map(|(_, rate)| rate).sum();
     let backlog = backlog(analysis);
     // The run's own count comes first; the last interval's backlog is what was never sent.
     let unsent = match (counted, backlog.last()) {
@@ -62,6 +63,7 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     let outstanding = analysis.manifest.plan.outstanding();
     // Slow I/Os alone are no missed rate: something must have been left waiting.
     let known = counted.is_some() || !backlog.is_empty();
+    let deepest = if known { deepest } else { waiting(analysis, &open) };
     let waited = known.then_some(deepest > 2 * outstanding);
     // What a stall in the last interval left behind says nothing of the rate.
     let lasting = match &backlog[..] {
@@ -168,6 +170,17 @@ fn unsent(analysis: &Analysis, asked_per_s: f64, sent: u64) -> u64 {
         missing if missing <= slack => 0,
         missing => missing,
     }
+}
+
+/// Operations that were due and not sent at worst, of a run that counted none of them: so many come due while the one
+/// that waits longest does.
+fn waiting(analysis: &Analysis, open: &[(u16, f64)]) -> u64 {
+    let of = |(workload, rate): &(u16, f64)| {
+        let groups = analysis.groups.iter().filter(|g| g.workload == *workload);
+        let longest = groups.map(|g| g.tally.lateness.longest_ns).max().unwrap_or(0);
+        (longest as f64 / 1e9 * rate) as u64
+    };
+    open.iter().map(of).sum()
 }
 
 /// Length of the measure phase, when the manifest knows it.

@@ -87,7 +87,7 @@ mod tests {
         std::fs::write(dir.path().join(name), "data").expect("written");
         let found = FileIdentity::at(dir.fd(), name).expect("it is there");
         let mut mark = FileMark::new(name, &found, dir.filesystem(), run, true);
-        mark.seal(&found);
+        mark.seal(&found, None);
         dir.add(&[mark]).expect("marked");
     }
 

@@ -9,15 +9,14 @@ use taillight_rundir::trace_info::TracingBackend;
 
 /// The answer in one to a few sentences.
 pub fn sentences(it: &Explanation) -> Vec<String> {
-    let mut said = Vec::new();
     if it.info.backend == TracingBackend::None {
         let why = it.info.why.as_deref().unwrap_or("no reason given");
-        said.push(format!("The layers below were not seen: {why}."));
-        return said;
+        return vec![format!("The layers below were not seen: {why}.")];
     }
     if !it.tells() {
         return limits(it);
     }
+    let mut said = Vec::new();
     if it.outliers == 0 {
         said.push(match it.given && it.thresholds.is_empty() {
             true => "There is no outlier.".to_owned(),

@@ -117,12 +117,21 @@ impl Reached {
         Ok(Reached { options, layouts, transactions, admin, new, confirmed })
     }
 
-    /// What becomes of the table that is there, and its OID; nothing is changed. Errors: `Refused` when Taillight did not
-    /// make it, `Unavailable` when the records of the plan do not fit.
+    /// What becomes of the table that is there, and its OID; nothing is changed. Errors: `Usage` for transactions of
+    /// ranks that share; `Refused` when Taillight did not make it; `Unavailable` when the records of the plan do not fit.
     fn decide(
         &mut self,
         spec: &OpenSpec<'_>,
     ) -> Result<(OwnershipDecision<TableIdentity>, Option<u32>)> {
+        if spec.shares() && self.transactions.is_some() {
+            return Err(Error::usage(
+                "ranks do not share the tables of transactions: none knows what the others committed",
+            )
+            .hint("leave run.share out: each rank has tables of its own then"));
+        }
+        if spec.joins() {
+            return Ok((OwnershipDecision::Reuse(self.join(spec)?), None));
+        }
         let found = self.admin.found()?;
         let (mark, named) = (found.mark.as_ref(), self.admin.named());
         found.is_plain(&named)?;
@@ -170,6 +179,32 @@ impl Reached {
     }
 }
 
+/// What the report says of a server.
+struct ServerFacts {
+    facts: Vec<(String, String)>,
+    version: u32,
+    /// Whether the run may ask for checkpoints.
+    checkpoints: bool,
+}
+
+impl ServerFacts {
+    /// Asks the server. Errors: `Unavailable` when it does not answer.
+    fn of(admin: &mut AdminLine, table: &str) -> Result<ServerFacts> {
+        let mut facts = vec![
+            ("target.kind".to_owned(), "server".to_owned()),
+            ("target.server".to_owned(), admin.server.address.shown()),
+            ("postgres.database".to_owned(), admin.server.address.database.clone()),
+            ("postgres.table".to_owned(), table.to_owned()),
+        ];
+        facts.extend(statistics::settings(admin)?);
+        let version = admin.value("SHOW server_version_num")?.and_then(|v| v.parse().ok());
+        let version = version.unwrap_or(0);
+        let checkpoints = statistics::may_checkpoint(admin, version)?;
+        facts.push((MAY_CHECKPOINT.to_owned(), checkpoints.to_string()));
+        Ok(ServerFacts { facts, version, checkpoints })
+    }
+}
+
 impl PostgresTarget {
     /// Connects, passes the guard, makes the table. Errors: `Usage`, `Refused` or `Unavailable`; then everything is
     /// as it was.
@@ -180,31 +215,12 @@ impl PostgresTarget {
     ) -> Result<PostgresTarget> {
         let mut at = Reached::to(options, spec)?;
         let joined = spec.joins();
-        let (decision, there) = match joined {
-            true => (OwnershipDecision::Reuse(at.join(spec)?), None),
-            false => at.decide(spec)?,
-        };
+        let (decision, there) = at.decide(spec)?;
         let takes_over =
             spec.shares() && !joined && matches!(decision, OwnershipDecision::Reuse(_));
         let Reached { options, layouts, transactions, mut admin, mut new, .. } = at;
-        if spec.shares() && transactions.is_some() {
-            return Err(Error::usage(
-                "ranks do not share the tables of transactions: none knows what the others committed",
-            )
-            .hint("leave run.share out: each rank has tables of its own then"));
-        }
         let (table, counters) = (admin.qualified(), ConnectionCounters::default());
-        let mut facts = vec![
-            ("target.kind".to_owned(), "server".to_owned()),
-            ("target.server".to_owned(), admin.server.address.shown()),
-            ("postgres.database".to_owned(), admin.server.address.database.clone()),
-            ("postgres.table".to_owned(), table.clone()),
-        ];
-        facts.extend(statistics::settings(&mut admin)?);
-        let version = admin.value("SHOW server_version_num")?.and_then(|v| v.parse().ok());
-        let version = version.unwrap_or(0);
-        let checkpoints = statistics::may_checkpoint(&mut admin, version)?;
-        facts.push((MAY_CHECKPOINT.to_owned(), checkpoints.to_string()));
+        let ServerFacts { facts, version, checkpoints } = ServerFacts::of(&mut admin, &table)?;
         let server = placement::server_process(&mut admin);
         let statistics = StatisticsQueries::new(version, &table);
         let mut spare = Vec::new();

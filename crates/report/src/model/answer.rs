@@ -45,10 +45,12 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
         before.filter(|r| !asked(r)).map(|r| r.text.clone()).into_iter().collect();
     if unmeasured(summary) {
         let kept = match summary.totals.count {
-            1 => "1 outlier or failure was".to_owned(),
-            n => format!("{} outliers and failures were", format::count(n)),
+            1 => "1 I/O is".to_owned(),
+            n => format!("{} I/Os are", format::count(n)),
         };
-        parts.push(format!("Rate and percentiles are unknown: only {kept} kept."));
+        parts.push(format!(
+            "Rate and percentiles are unknown: {kept} kept; how many are missing is not known."
+        ));
         return parts.join(" ");
     }
     parts.extend(origin::before_answer(&summary.origin));

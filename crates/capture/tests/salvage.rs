@@ -30,7 +30,7 @@ fn killed(id: &str) -> Killed {
     manifest.phases.clear();
     manifest.capture.path = Some(shm.display().to_string());
     drop(RunDir::create(&root.path().join("run"), &manifest).unwrap());
-    fs::write(root.path().join("run/.ios.parquet.tmp"), "half").unwrap();
+    fs::write(root.path().join("run/.taillight-0123456789abcdef.tmp"), "half").unwrap();
     Killed { root, shm, records }
 }
 
@@ -46,7 +46,7 @@ fn everything_in_memory_is_recovered() {
     let found = salvage(&mut dir, &mut |_| true).unwrap().unwrap();
     assert_eq!((found.ios, found.damaged), (4000, 0));
     assert!(!k.shm.exists(), "memory is freed");
-    assert!(!dir.file(".ios.parquet.tmp").exists());
+    assert!(!dir.file(".taillight-0123456789abcdef.tmp").exists());
     drop(dir);
 
     let mut dir = open(k.root.path());

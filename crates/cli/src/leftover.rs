@@ -57,7 +57,9 @@ pub fn settle(words: LeftoverWords) {
     }
     match named.checked_sub(most) {
         None | Some(0) => {}
-        Some(more) if every => output::note(&format!("and {more} more, named once these are gone")),
+        Some(more) if every => output::note(&format!(
+            "and {more} more; once these are gone, `taillight doctor` names them"
+        )),
         Some(more) => output::note(&format!("and {more} more: `taillight doctor` names them")),
     }
 }

@@ -34,7 +34,8 @@ static VOICE: OnceLock<Voice> = OnceLock::new();
 static AS_FIO: OnceLock<(bool, Option<PathBuf>)> = OnceLock::new();
 
 /// How a file begins that [`to_file`] has written: as JSON, or as text.
-const OWN_HEADS: [&str; 2] = ["{\n  \"fio version\": \"taillight-", "run directory: "];
+const JSON_HEAD: &str = "{\n  \"fio version\": \"taillight-";
+const TEXT_HEAD: &str = "Taillight, as a command line of fio asks:\n";
 
 /// Speaks as a command line of fio asks: its JSON (`json`), into a file where it names one. Nothing is written yet. Errors:
 /// `Usage` where the file is no regular one, or holds what Taillight has not written so; `Unavailable` where it cannot be
@@ -42,7 +43,8 @@ const OWN_HEADS: [&str; 2] = ["{\n  \"fio version\": \"taillight-", "run directo
 pub fn speak_as_fio(json: bool, file: Option<PathBuf>) -> Result<()> {
     if let Some(path) = &file {
         let named = |e: Error| e.with("--output", path.display());
-        let ours = |head: &[u8]| OWN_HEADS.iter().any(|own| head.starts_with(own.as_bytes()));
+        let ours =
+            |head: &[u8]| [JSON_HEAD, TEXT_HEAD].iter().any(|own| head.starts_with(own.as_bytes()));
         atomic::may_write(path, ours).map_err(named)?;
         let (dir, name) = atomic::place(path)?;
         TempFile::create(dir, name).map_err(named)?;
@@ -59,6 +61,9 @@ fn to_file(text: &str) -> Result<bool> {
         return Ok(true);
     }
     let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if written.is_empty() && !text.starts_with(JSON_HEAD) {
+        written.push_str(TEXT_HEAD);
+    }
     written.push_str(text);
     let (dir, name) = atomic::place(path)?;
     atomic::write(dir, name, written.as_bytes()).map(|()| true)

@@ -149,7 +149,6 @@ fn every_target_is_looked_at_before_the_first_job_runs() {
     };
     for (second, code, what) in [
         ("rw=write\nfilename=precious", 3, "did not make"),
-        ("rw=write\nfilename=absent/dir/file", 4, "absent"),
         ("rw=randread\nfilename=huge\nsize=4096t", 4, "not enough space"),
         ("rw=read\nfilename=/dev/null", 2, "/dev/null"),
     ] {

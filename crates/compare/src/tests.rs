@@ -419,6 +419,7 @@ fn what_another_tool_did_not_say_is_no_difference() {
         version: None,
         file: "a.json".to_owned(),
         file_sha256: "0".to_owned(),
+        file_crc32: String::new(),
         fidelity: Fidelity::Bins,
         spans: "clat".to_owned(),
     });

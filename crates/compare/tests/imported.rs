@@ -27,6 +27,7 @@ fn write(path: &Path, slow_ns: u64) {
         version: Some("2".to_owned()),
         file: "notes.txt".to_owned(),
         file_sha256: "00000000".to_owned(),
+        file_crc32: String::new(),
         fidelity: Fidelity::Bins,
         spans: "from the stroke to the next".to_owned(),
     };

@@ -86,6 +86,11 @@ impl OpenTargets {
 }
 
 impl Target for OpenTargets {
+    /// Of the first that has one.
+    fn server_process(&self) -> Option<u32> {
+        self.targets.iter().find_map(|open| open.target.server_process())
+    }
+
     fn geometry(&self) -> Geometry {
         self.geometry_of(0)
     }

@@ -112,6 +112,7 @@ fn imported() -> AnalysedRun {
         version: Some("3.33".into()),
         file: "a.json".into(),
         file_sha256: "00000000".into(),
+        file_crc32: String::new(),
         fidelity: Fidelity::Percentiles,
         spans: "from issue to completion (clat)".into(),
     });

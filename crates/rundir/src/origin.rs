@@ -38,6 +38,7 @@ pub enum RunOrigin {
 /// Windows in which every operation was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleTime {
+    /// How many there were.
     pub windows: u64,
     /// All of them together, ns.
     pub ns: u64,
@@ -84,6 +85,9 @@ pub struct ImportSource {
     /// SHA-256 of all its bytes, hexadecimal; empty in runs imported before it was kept.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file_sha256: String,
+    /// CRC-32 of them, hexadecimal, in runs imported before the SHA-256 was kept.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file_crc32: String,
     /// What the result knows of latencies.
     pub fidelity: Fidelity,
     /// What a latency of the tool spans, in words: "from issue to completion (clat)".

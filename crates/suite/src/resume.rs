@@ -147,19 +147,18 @@ impl Earlier {
         let numbered = |n: u32| dir.with_file_name(format!("{name}.earlier-{n}"));
         let other = (1..).map(numbered).find(|p| !p.exists());
         let other = other.ok_or_else(|| Error::internal("no free name"))?;
+        let id = |dir: &Path| RunDir::open(dir).map(|run| run.manifest().run_id.clone()).ok();
+        // What each of several ranks has of its own is named by its own run.
+        let ids: Vec<String> =
+            [id(dir), id(&dir.join(rank_name(0)))].into_iter().flatten().collect();
+        for (name, target) in plan.all_targets() {
+            bind(target)?.take_back(&plan.for_target(name), &ids)?;
+        }
         std::fs::rename(dir, &other).map_err(|e| {
             Error::unavailable("cannot rename an unfinished run directory")
                 .with("path", dir.display())
                 .source(e)
-        })?;
-        let id = |dir: &Path| RunDir::open(dir).map(|run| run.manifest().run_id.clone()).ok();
-        // What each of several ranks has of its own is named by its own run.
-        let ids: Vec<String> =
-            [id(&other), id(&other.join(rank_name(0)))].into_iter().flatten().collect();
-        for (name, target) in plan.all_targets() {
-            bind(target)?.take_back(&plan.for_target(name), &ids)?;
-        }
-        Ok(())
+        })
     }
 }
 

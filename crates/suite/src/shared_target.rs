@@ -51,6 +51,9 @@ struct TargetView {
 }
 
 impl Target for TargetView {
+    fn server_process(&self) -> Option<u32> {
+        self.target.server_process()
+    }
     fn geometry(&self) -> Geometry {
         self.target.geometry()
     }

@@ -174,7 +174,8 @@ fn rate(value: &str) -> Option<Error> {
         "iops" | "IOPS" | "ops" => Some(number.to_owned()),
         _ => None,
     };
-    let counts_bytes = size(value).is_some() || unit.is_empty();
+    let counts_bytes =
+        size(value).is_some() || value.parse::<ByteSize>().is_ok() || unit.is_empty();
     Some(
         Error::usage(
             "a rate says what it counts: fio's `rate` is bytes, its `rate_iops` operations",
@@ -286,6 +287,7 @@ mod tests {
             ("run --rate 1000", "--rate 1000B/s", "--rate 1000/s"),
             ("run --rate=64k", "--rate 64KiB/s", "--rate 64000/s"),
             ("run --rate 1MiB", "--rate 1MiB/s", "a number and /s for operations"),
+            ("run --rate 1000iops", "write --rate 1000/s", "--rate 1000/s"),
         ] {
             let e = of(line).unwrap_err();
             let hint = e.hint_text().unwrap();

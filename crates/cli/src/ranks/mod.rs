@@ -122,9 +122,9 @@ pub fn check_started(ranks: u32) -> Result<()> {
     };
     match ranks {
         _ if n < 2 => Ok(()),
-        0 => Err(Error::usage("several copies of this program were started, and know nothing of each other")
+        0 => Err(Error::usage("a launcher started several processes here: copies of this program would know nothing of each other")
             .with(name, n)
-            .hint("start taillight-mpi so, whose processes are ranks of one run (docs/hosts.md)")),
+            .hint(format!("start taillight-mpi so, whose processes are ranks of one run (docs/hosts.md); for a single process: env -u {name} taillight ..."))),
         1 => Err(Error::usage("several processes were started, and MPI knows of this one only")
             .with(name, n)
             .hint("build taillight-mpi with the MPI that this mpirun belongs to: MPICC=... cargo build --release -p taillight-mpi")),

@@ -140,6 +140,9 @@ fn of_order(order: &RunOrder, rank: u32, signals: &Signals) -> Result<Box<dyn Ta
 }
 
 impl Target for AllTargets {
+    fn server_process(&self) -> Option<u32> {
+        self.own.server_process()
+    }
     fn geometry(&self) -> Geometry {
         self.own.geometry()
     }

@@ -94,8 +94,13 @@ pub fn words(sample: &WatchedSample, used: bool) -> Vec<String> {
     );
     if sample.windows == 0 {
         all.push("--exact: the watch was too short for a window".to_owned());
+    } else if !used && !sample.ops.iter().any(|op| JUDGED.contains(&op.op)) {
+        all.push(format!("--exact: nothing that reads, writes or syncs began in {time}"));
     } else if !used {
-        all.push("--exact: every operation was counted, and the figures are of all".to_owned());
+        all.push(
+            "--exact: what the windows saw was counted as a whole, and the figures are of that"
+                .to_owned(),
+        );
     } else {
         all.push(format!("rates and percentiles are of every call in {time}"));
         for op in &sample.ops {

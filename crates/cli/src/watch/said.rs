@@ -20,7 +20,7 @@ pub fn after(
     let untimed: u64 = ops.iter().map(|op| op.untimed).sum();
     let lost = result.info.ios_lost + result.info.events_lost + result.no_room;
     if ops.is_empty() && sample.is_some_and(|sample| !sample.ops.is_empty()) {
-        output::note("no call blocked that reads, writes or syncs: the page cache answered them");
+        output::note("no call blocked that reads, writes or syncs");
     } else if ops.is_empty() {
         output::note("no I/O was seen: the program blocked in no call that reads, writes or syncs");
     } else if slow == 0 && result.slow == 0 {
@@ -45,7 +45,7 @@ pub fn after(
         output::note(&format!("left out on the way, for --max-cost: {}", part.words()));
     }
     waits::words(waits).into_iter().for_each(|text| output::note(&text));
-    let sampled = sample.is_some_and(|sample| sample.windows > 0);
+    let sampled = result.exact.as_ref().is_some_and(|sample| exact::is_used(sample, ops));
     for op in ops.iter().filter(|op| !op.whole) {
         let kernel = op.kernel.map_or(String::new(), |n| format!(" of about {n} calls"));
         output::note(&format!(
@@ -55,8 +55,7 @@ pub fn after(
             if sampled { "" } else { "; no percentiles of a part" }
         ));
     }
-    let used = result.exact.as_ref().is_some_and(|sample| exact::is_used(sample, ops));
-    let of = |sample: &WatchedSample| exact::words(sample, used);
+    let of = |sample: &WatchedSample| exact::words(sample, sampled);
     sample.map(of).into_iter().flatten().for_each(|text| output::note(&text));
     not_known(ops).into_iter().for_each(|text| output::note(&text));
     let share = result

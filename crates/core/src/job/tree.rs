@@ -72,11 +72,13 @@ impl Edit {
         &self.flag
     }
 
-    /// Whether it is a `--set` of a whole table or list in which another flag has set a field: that would be lost.
+    /// Whether it is a `--set` of a whole table or list in which another flag has set a field: that would be lost. A
+    /// single value in place of a table, as `access=sequential`, is meant so.
     pub(super) fn replaces(&self, earlier: &Edit) -> bool {
         let inside =
             earlier.path().strip_prefix(self.path()).is_some_and(|rest| rest.starts_with('.'));
-        inside && self.flag == "--set" && earlier.flag != "--set"
+        let whole = self.value().trim_start().starts_with(['{', '[']);
+        inside && whole && self.flag == "--set" && earlier.flag != "--set"
     }
 
     fn value(&self) -> &str {

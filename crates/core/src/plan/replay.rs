@@ -153,7 +153,9 @@ pub struct ReplayOps {
 pub struct RecordedLatency {
     /// Operations that have one.
     pub operations: u64,
+    /// Their mean, ns.
     pub mean_ns: f64,
+    /// The longest, ns.
     pub max_ns: u64,
     /// Exact, by nearest rank.
     pub percentiles: Vec<RecordedPercentile>,
@@ -162,7 +164,9 @@ pub struct RecordedLatency {
 /// A percentile of recorded latencies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedPercentile {
+    /// The percentile, as a decimal.
     pub percentile: Percentile,
+    /// Its latency, ns.
     pub ns: u64,
 }
 

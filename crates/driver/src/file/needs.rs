@@ -96,7 +96,7 @@ pub fn asked_file_size(plan: &Plan, options: &FileOptions) -> Result<Option<u64>
 /// The largest of files of different sizes. Errors: `Usage` where they are not `size` together, where a block could
 /// reach from one into the next, or where none fits.
 fn different_sizes(plan: &Plan, sizes: &[ByteSize]) -> Result<u64> {
-    let total = ByteSize(sizes.iter().map(|size| size.0).sum());
+    let total = ByteSize(sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(size.0)));
     if plan.target.size.is_some_and(|size| size != total) {
         return Err(Error::usage("`sizes` of the files are another size together")
             .with("sizes", total)
@@ -113,6 +113,13 @@ fn different_sizes(plan: &Plan, sizes: &[ByteSize]) -> Result<u64> {
             .with("workload", &w.name)
             .hint("give `sizes` that are whole numbers of blocks"));
         }
+    }
+    let held_up =
+        |w: &&WorkloadPlan| w.queue_depth > 1 && w.mix.iter().any(|part| part.op == OpKind::Fsync);
+    if let Some(w) = plan.workloads.iter().find(held_up) {
+        return Err(Error::usage("a sync of files of different sizes holds up what is in flight")
+            .with("workload", &w.name)
+            .hint("give the workload queue_depth = 1, or leave fsync out of its mix"));
     }
     let smallest = sizes.iter().map(|size| size.0).min().unwrap_or(0);
     fits(plan, smallest)?;

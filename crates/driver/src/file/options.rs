@@ -343,7 +343,11 @@ impl FileOptions {
     pub fn geometry(&self, file_size: u64, align: u64) -> Geometry {
         match self.sizes.is_empty() {
             true => Geometry { files: self.files, file_size, align },
-            false => Geometry { files: 1, file_size: self.sizes.iter().map(|s| s.0).sum(), align },
+            false => Geometry {
+                files: 1,
+                file_size: self.sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(size.0)),
+                align,
+            },
         }
     }
 

@@ -117,7 +117,7 @@ impl BoundDriver for MetadataOptions {
     }
     fn take_back(&self, plan: &Plan, run_ids: &[String]) -> Result<()> {
         let path = plan.target.path.as_deref().map(Path::new).filter(|path| path.is_dir());
-        match path.map_or(Ok(()), |path| tree::remove_kept(path, run_ids)) {
+        match path.map_or(Ok(()), |path| tree::take_back(path, run_ids)) {
             // Another run had begun the directory: it is for the next one to look at.
             Err(e) if e.kind() == ErrorKind::Unavailable => Ok(()),
             taken => taken,

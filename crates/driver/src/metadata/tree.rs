@@ -545,6 +545,26 @@ impl FileTree {
     }
 }
 
+/// As [`remove_kept`], of a run that was ended before its time: where a file was changed since, all stays. Errors: as
+/// there, and `Refused` for such a file.
+pub fn take_back(path: &Path, runs: &[String]) -> Result<()> {
+    let dir = OwnedDirectory::open(path, &StopFlag::default())?;
+    let here = dir.identity()?;
+    let own = |mark: &DatabaseMark| {
+        mark.identity.driver == NAME
+            && runs.contains(&mark.run_id)
+            && mark.identity.node.is(&here, dir.filesystem())
+    };
+    if let Some(mark) = dir.database()?.filter(own)
+        && let Some(one) = changed_since(&dir, &mark)?
+    {
+        let target = NamedTarget::from(path);
+        return refusal::unfinished(false, &target)
+            .map_err(|e| e.with("one of them", one.display()));
+    }
+    remove_kept(path, runs)
+}
+
 /// Removes what is kept in a directory that one of these runs made, and its mark; the directory stays, and so does
 /// whatever else is in it. Errors: `Refused` when another run uses it or something else is in it (the mark then
 /// stays), `Unavailable` when the mark is not of these runs or something cannot be removed.

@@ -317,7 +317,7 @@ impl PluginTarget {
     /// Closes without deleting, for a run that does not begin: its mark goes if it names no records.
     pub(crate) fn withdraw(mut self) {
         self.closed = true;
-        if let Some((keeper, mark)) = &self.mark
+        if let Some((keeper, mark)) = self.mark.as_ref().filter(|_| !self.joined)
             && mark.records() == 0
         {
             let _ = keeper.remove();

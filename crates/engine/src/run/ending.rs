@@ -46,6 +46,7 @@ impl LoadEnd {
             .for_each(|group| self.groups[*group].store(true, Ordering::Release));
         if measured && self.measured_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.over.store(true, Ordering::Release);
+            self.groups.iter().for_each(|group| group.store(true, Ordering::Release));
         }
         self.end_run_if(ends_run);
     }
@@ -67,8 +68,8 @@ impl LoadEnd {
     /// Set once a worker of this workload is to end; none where it ends by itself alone.
     pub fn over(&self, measured: bool, plan: &Plan, workload: u16) -> Option<&AtomicBool> {
         match (measured, plan.end_group(workload)) {
-            (false, _) => Some(&self.over),
-            (true, Some(group)) => self.groups.get(group),
+            (_, Some(group)) => self.groups.get(group),
+            (false, None) => Some(&self.over),
             (true, None) => self.run_over.as_ref(),
         }
     }

@@ -117,7 +117,9 @@ pub fn headline(it: &Explanation) -> Vec<String> {
     if most.excess_ns * 2 < excess_ns {
         let next = of_layer(top, false, &it.info);
         return vec![
-            format!("{said}, which have less than half of the excess: nobody is to blame alone."),
+            format!(
+                "{said}. These have less than half of the excess: nobody was seen in the way of most of it."
+            ),
             format!("Next: {next}."),
         ];
     }

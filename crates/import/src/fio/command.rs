@@ -355,6 +355,15 @@ fn words(
                 _ => return Err(format!("`{line}` holds several commands")),
             },
             ('$', None | Some('"')) => match variable(&mut chars, value) {
+                Some(text)
+                    if quote.is_none()
+                        && (text.is_empty()
+                            || text.contains(|c: char| c.is_whitespace() || "*?[".contains(c))) =>
+                {
+                    return Err(format!(
+                        "`{line}` needs a shell: a variable without quotes is several words there, or none"
+                    ));
+                }
                 Some(text) => word.get_or_insert_default().push_str(&text),
                 // fio replaces `${NAME}` as a shell does, and says where there is none.
                 None if chars.as_str().starts_with('{') => word.get_or_insert_default().push(c),

@@ -200,6 +200,7 @@ impl ForeignResult {
             version: self.version,
             file: from.file.to_owned(),
             file_sha256: from.sha256.clone(),
+            file_crc32: String::new(),
             fidelity,
             spans: self.spans,
         };

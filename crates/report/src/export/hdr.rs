@@ -78,7 +78,7 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
     }
     let mut said = vec![format!(
         "counts stand at the middle of the bins that the tool gave: a value may be {:.1} % off",
-        100.0 * error
+        100.0 * (error + 0.001)
     )];
     if !left_out.is_empty() {
         said.push(format!("no counts by bins are known of: {}", left_out.join(", ")));

@@ -75,7 +75,7 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
     });
     if summary.status == RunStatus::Partial {
         let whole = |reason: &Reason| reason.text.starts_with(MEASURED_TO_ITS_END);
-        parts.push(match summary.verdict.reasons.iter().any(whole) {
+        parts.push(match reasons.iter().any(whole) {
             true => "The run was not completed.".to_owned(),
             false => "The run ended early.".to_owned(),
         });

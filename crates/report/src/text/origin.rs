@@ -105,6 +105,7 @@ mod tests {
             version: Some("3.33".into()),
             file: "a.json".into(),
             file_sha256: "0".into(),
+            file_crc32: String::new(),
             fidelity: Fidelity::Bins,
             spans: "clat".into(),
         };

@@ -116,7 +116,9 @@ pub(super) fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(Verdict
     if some || means || analysis.status == RunStatus::Failed {
         return None;
     }
-    if summary.totals.errors == 0 && summary.origin.is_watched() {
+    // Only a watch that ended has told what it saw.
+    let ended = analysis.status == RunStatus::Complete;
+    if ended && summary.totals.errors == 0 && summary.origin.is_watched() {
         return Some((VerdictStatus::Warned, reason("nothing_measured", unseen(analysis))));
     }
     let text = match summary.totals.errors {

@@ -56,8 +56,7 @@ fn remove_own(dir: &OwnedDirectory, runs: &[String]) -> Result<()> {
     let mut marks = dir.marks()?;
     marks.retain(|mark| {
         let found = FileIdentity::at(dir.fd(), mark.name.as_str());
-        runs.contains(&mark.run_id)
-            && found.is_ok_and(|found| mark.proves(&found, dir.filesystem()))
+        runs.contains(&mark.run_id) && found.is_ok_and(|found| dir.proves(mark, &found))
     });
     if marks.is_empty() { Ok(()) } else { dir.delete(&marks) }
 }

@@ -112,6 +112,8 @@ impl CommitLedger {
         let balances = before.balances;
         let balanced = before.is_balanced();
         *lock(&self.before) = (before, now);
+        // No session is left: what was committed before is in the tables as they are now, or gone with them.
+        *lock(&self.tally) = CommitTally::default();
         match balanced {
             true => Ok(()),
             false => Err(unbalanced(&balances).hint(

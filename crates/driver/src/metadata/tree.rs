@@ -333,6 +333,8 @@ fn changed_since(dir: &OwnedDirectory, killed: &DatabaseMark) -> Result<Option<P
             let is = match FileIdentity::at(&leaf, name.as_slice()) {
                 Ok(is) if kind == FileType::RegularFile => is,
                 Ok(_) => continue,
+                // Another run that begins now may have removed it.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(failed(e)),
             };
             let at = path.join(String::from_utf8_lossy(&name).as_ref());

@@ -66,7 +66,7 @@ pub struct Culprit {
     pub requests: Option<u64>,
     /// Their bytes.
     pub bytes: Option<u64>,
-    /// How long it took, of all I/Os of the episode once, ns; of [`Role::Cpu`] how long the waits were.
+    /// How long it took, of all I/Os of the episode once, ns; of role `cpu` how long the waits were.
     pub time_ns: Option<u64>,
 }
 

@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(own_reasons(&a, &shared), ["over"]);
         assert_eq!(own_reasons(&c, &shared), ["late"]);
         let same = shared_warnings(&[("a", &a), ("b", &a)]);
-        assert_eq!((same[0].who.as_str(), same[0].text.as_str()), ("All 2 runs", "90 %"));
+        assert_eq!((same[0].who.as_str(), same[0].text.as_str()), ("Both runs", "90 %"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::steps::StepOutcome;
 use crate::tool;
 
 /// The binary must stay a single small file that people can copy around.
-const MOST_BYTES: u64 = 40 << 20;
+const MOST_BYTES: u64 = 42 << 20;
 
 /// What a finished run leaves (docs/run-directory.md).
 const RUN_FILES: &[&str] = &[
@@ -29,7 +29,7 @@ pub fn release_step() -> Result<StepOutcome> {
     tool::build("release")?;
     let bytes = std::fs::metadata(tool::taillight())?.len();
     let mib = bytes as f64 / f64::from(1 << 20);
-    ensure!(bytes <= MOST_BYTES, "binary is {mib:.1} MiB, at most 40 MiB");
+    ensure!(bytes <= MOST_BYTES, "binary is {mib:.1} MiB, at most 42 MiB");
     StepOutcome::note(format!("binary {mib:.1} MiB"))
 }
 

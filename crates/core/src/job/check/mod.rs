@@ -368,7 +368,7 @@ pub(super) fn at_is_percent(field: &str, at: &Percentile) -> Checked {
     ensure(
         at.share() >= 0.01,
         field,
-        format!("{at} % of the I/Os is hardly one of them"),
+        format!("`{at}` lets nearly all I/Os be slower"),
         format!("write it in per cent: {percent} where a share of {at} is meant"),
     )
 }

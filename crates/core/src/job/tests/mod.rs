@@ -285,6 +285,10 @@ fn units_and_types_are_asked_for() {
             "qos.ceilings.0.at: `x` is not a percentile",
         ),
         (
+            workload("[qos]\nceilings = [{ ceiling = \"1ms\", at = \"0.999\" }]"),
+            "qos.ceilings.0.at: `0.999` lets nearly all I/Os be slower (at: job.toml:6); write it in per cent: 99.9",
+        ),
+        (
             workload("arrival = { kind = \"constant\", rate = 5 }"),
             "workload.0.arrival.rate: `5` has no unit; expected a rate",
         ),
@@ -340,6 +344,19 @@ fn a_table_may_be_set_field_by_field() {
     assert!(lacking.starts_with("search: missing field `ceiling` (at: --set"), "{lacking}");
     job.apply_set("search.ceiling=5ms").unwrap();
     assert!(job.written().unwrap().search.is_some());
+}
+
+#[test]
+fn a_whole_table_does_not_replace_what_a_flag_has_set_in_it() {
+    let flagged = || {
+        let mut job = Job::empty();
+        job.apply("--rate", "workload.0.arrival.rate", FlagValue::Text("3000/s")).unwrap();
+        job.apply("--rw", "workload.0.access.kind", FlagValue::Text("random")).unwrap();
+        job
+    };
+    let lost = said(&flagged().apply_set("workload.0={name=\"w\"}").unwrap_err());
+    assert!(lost.starts_with("--set workload.0 replaces what --rate sets"), "{lost}");
+    flagged().apply_set("workload.0.access=sequential").unwrap();
 }
 
 /// Users come independently of each other: only what is asked for is evenly spaced.

@@ -312,6 +312,18 @@ fn note_shared_pass(section: &JobSection, workloads: usize, notes: &mut Vec<Stri
     }
 }
 
+/// The clones of a section on all of its `total` bytes: by themselves where each walks or has a row of its own, else as
+/// workers of one workload.
+fn on_all(section: &JobSection, total: u64, wrong: &mut Vec<Error>) -> Vec<WorkloadExtent> {
+    let walks = section.clones > 1 && section.pattern.order.walks();
+    match walks || has_rows(section) {
+        true => each_clone(section, wrong, |_| (0, Some(total))),
+        false => {
+            vec![WorkloadExtent { workers: section.clones, offset: 0, length: Some(total) }]
+        }
+    }
+}
+
 /// All clones of all sections on the same files.
 fn shared_files(paths: &[String], group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let (mut notes, mut extents) = (Vec::new(), Vec::new());
@@ -323,14 +335,7 @@ fn shared_files(paths: &[String], group: &[&JobSection], wrong: &mut Vec<Error>)
     }
     let total = sizes[0].saturating_mul(files);
     for section in group {
-        let walks = section.clones > 1 && section.pattern.order.walks();
-        let list = match walks || has_rows(section) {
-            true => each_clone(section, wrong, |_| (0, Some(total))),
-            false => {
-                let workers = section.clones;
-                vec![WorkloadExtent { workers, offset: 0, length: Some(total) }]
-            }
-        };
+        let list = on_all(section, total, wrong);
         note_shared_pass(section, list.len(), &mut notes);
         extents.push(list);
     }
@@ -363,16 +368,8 @@ fn sized_files(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     if names.is_none() {
         bad("the files lie in several directories, or are too many", "name one directory");
     }
-    let total = section.target.sizes.iter().sum();
-    let walks = section.clones > 1 && section.pattern.order.walks();
-    let list = match walks || has_rows(section) {
-        true => each_clone(section, wrong, |_| (0, Some(total))),
-        false => {
-            let workers = section.clones;
-            vec![WorkloadExtent { workers, offset: 0, length: Some(total) }]
-        }
-    };
-    let mut extents = vec![list];
+    let total = section.target.sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(*size));
+    let mut extents = vec![on_all(section, total, wrong)];
     extents.resize(group.len(), Vec::new());
     TargetLayout {
         path: paths.first().map(|path| directory_of(path).to_owned()),

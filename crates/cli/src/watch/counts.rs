@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::OpKind;
 use taillight_rundir::watched::{CountedInterval, WatchedOp};
-use taillight_trace::watch::{CallTally, Watching, lower_edge};
+use taillight_trace::watch::{CallTally, Watching, lower_edge, new_since, together};
 
 /// Intervals kept; beyond them two neighbours become one.
 const INTERVALS_MAX: usize = 7200;
@@ -40,14 +40,7 @@ impl Counts {
 
     /// Ends an interval; what it had.
     pub fn close(&mut self, at_ns: i64, watching: &Watching) -> Second {
-        let mut second = Vec::new();
-        for (op, now) in watching.tallies() {
-            let new = now.since(self.before.get(&op).unwrap_or(&CallTally::default()));
-            if new.count > 0 {
-                second.push((op, new));
-            }
-            self.before.insert(op, now);
-        }
+        let second = new_since(&mut self.before, watching.tallies());
         self.intervals.push(((self.last_ns, at_ns), second.clone()));
         self.last_ns = at_ns;
         if self.intervals.len() > INTERVALS_MAX {
@@ -63,11 +56,8 @@ impl Counts {
                 self.intervals.extend(pair.iter().cloned());
                 continue;
             };
-            let mut sums: BTreeMap<OpKind, CallTally> = BTreeMap::new();
-            for (op, tally) in pair.iter().flat_map(|(_, second)| second) {
-                sums.entry(*op).or_default().add(tally);
-            }
-            self.intervals.push(((*from, *to), sums.into_iter().collect()));
+            let sums = together(pair.iter().flat_map(|(_, second)| second));
+            self.intervals.push(((*from, *to), sums));
         }
     }
 

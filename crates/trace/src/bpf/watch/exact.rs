@@ -12,7 +12,7 @@ use aya::sys::{Stats, enable_stats};
 use taillight_core::{Clock, MonoClock, OpKind};
 
 use super::cost::WatchPart;
-use super::told::{CallTally, KINDS, PLACES};
+use super::told::{CallTally, new_since, together};
 use crate::bpf::layout::{C_EXACT, C_EXACT_OPEN};
 use crate::bpf::programs::{AttachedProgram, EXACT_ENTER, EXACT_EXIT, LoadedPrograms};
 
@@ -168,28 +168,12 @@ impl ExactWindows {
     /// What began in the last window and has ended; what ends later is the next one's.
     fn take_up(&mut self) {
         let Some((start_ns, length_ns)) = self.last.take() else { return };
-        let mut ops = Vec::new();
-        for (op, now) in self.tallies() {
-            let new = now.since(self.before.get(&op).unwrap_or(&CallTally::default()));
-            if new.count > 0 {
-                ops.push((op, new));
-            }
-            self.before.insert(op, now);
-        }
+        let tallies = self.programs.watch.as_ref().map(|maps| maps.tallies(true));
+        let ops = new_since(&mut self.before, tallies.unwrap_or_default());
         self.sample.windows.push(ExactWindow { start_ns, length_ns, windows: 1, ops });
         if self.sample.windows.len() > WINDOWS_MAX {
             self.sample.windows = halved(std::mem::take(&mut self.sample.windows));
         }
-    }
-
-    fn tallies(&self) -> Vec<(OpKind, CallTally)> {
-        let Some(maps) = &self.programs.watch else { return Vec::new() };
-        let of = |op: OpKind| {
-            let base = (KINDS + op as usize) * PLACES;
-            let tally = CallTally::of(|i| maps.tallies.get(base + i).load(Relaxed))?;
-            Some((op, tally))
-        };
-        OpKind::ALL.into_iter().take(KINDS).filter_map(of).collect()
     }
 
     /// Ends the last window, and gives what was seen.
@@ -210,17 +194,11 @@ impl ExactWindows {
 
 /// Of two neighbours one.
 fn halved(all: Vec<ExactWindow>) -> Vec<ExactWindow> {
-    let both = |pair: &[ExactWindow]| {
-        let mut sums: BTreeMap<OpKind, CallTally> = BTreeMap::new();
-        for (op, tally) in pair.iter().flat_map(|window| &window.ops) {
-            sums.entry(*op).or_default().add(tally);
-        }
-        ExactWindow {
-            start_ns: pair.first().map_or(0, |window| window.start_ns),
-            length_ns: pair.iter().map(|window| window.length_ns).sum(),
-            windows: pair.iter().map(|window| window.windows).sum(),
-            ops: sums.into_iter().collect(),
-        }
+    let both = |pair: &[ExactWindow]| ExactWindow {
+        start_ns: pair.first().map_or(0, |window| window.start_ns),
+        length_ns: pair.iter().map(|window| window.length_ns).sum(),
+        windows: pair.iter().map(|window| window.windows).sum(),
+        ops: together(pair.iter().flat_map(|window| &window.ops)),
     };
     all.chunks(2).map(both).collect()
 }

@@ -2,14 +2,15 @@
 //! latencies, disks.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, Queue};
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 
 use super::calls::SYSCALLS;
-use super::told::{KINDS, PLACES};
+use super::told::{CallTally, KINDS, PLACES};
 use crate::bpf::heartbeat::COLLECTOR_INDEX;
 use crate::bpf::layout::{SLOTS, THREADS};
 use crate::bpf::programs::region;
@@ -26,7 +27,7 @@ pub const FOUND_DISKS: usize = 8;
 pub struct WatchMaps {
     subjects: Mutex<HashMap<MapData, u32, u32>>,
     disks: Mutex<Array<MapData, [u32; FOUND_DISKS]>>,
-    pub tallies: SharedRegion<AtomicU64>,
+    tallies: SharedRegion<AtomicU64>,
 }
 
 impl WatchMaps {
@@ -101,6 +102,18 @@ impl WatchMaps {
     pub fn pids(&self) -> Vec<u32> {
         let subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
         subjects.keys().flatten().collect()
+    }
+
+    /// What each kind of operation took since the start, or of those that began in windows (`exact`); kinds without any
+    /// are left out.
+    pub fn tallies(&self, exact: bool) -> Vec<(OpKind, CallTally)> {
+        let first = if exact { KINDS } else { 0 };
+        let of = |op: OpKind| {
+            let base = (first + op as usize) * PLACES;
+            let tally = CallTally::of(|i| self.tallies.get(base + i).load(Relaxed))?;
+            Some((op, tally))
+        };
+        OpKind::ALL.into_iter().take(KINDS).filter_map(of).collect()
     }
 
     /// Looks for I/O of others on these disks, kernel numbers.

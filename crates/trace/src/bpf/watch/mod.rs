@@ -34,7 +34,7 @@ pub use files::SeenFile;
 pub use gather::{KnownCalls, WatchedCall};
 pub use maps::WATCHED_THREADS;
 pub(super) use maps::WatchMaps;
-pub use told::{CallFacts, CallTally, lower_edge};
+pub use told::{CallFacts, CallTally, lower_edge, new_since, together};
 pub use waits::{LongestWait, WaitCounts};
 
 pub use super::layout::ThreadSeen;
@@ -199,13 +199,7 @@ impl Watching {
 
     /// What each kind of operation took since the start; kinds without any are left out.
     pub fn tallies(&self) -> Vec<(OpKind, CallTally)> {
-        let Ok(maps) = self.maps() else { return Vec::new() };
-        let of = |op: OpKind| {
-            let base = op as usize * told::PLACES;
-            let tally = CallTally::of(|i| maps.tallies.get(base + i).load(Relaxed))?;
-            Some((op, tally))
-        };
-        OpKind::ALL.into_iter().take(told::KINDS).filter_map(of).collect()
+        self.maps().map_or_else(|_| Vec::new(), |maps| maps.tallies(false))
     }
 
     /// How many of each were seen: calls that read, calls that wrote, syncs, page faults. Of reads and writes the kernel

@@ -1,5 +1,6 @@
 //! What the programs tell of one operation of a watched program, and the counts of all of them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use taillight_core::OpKind;
@@ -151,6 +152,33 @@ pub struct CallTally {
     pub untimed: u64,
     /// Place and how many, those with any.
     pub places: Vec<(u16, u64)>,
+}
+
+/// What came since the reading before, whose place `now` takes; kinds without any are left out.
+pub fn new_since(
+    before: &mut BTreeMap<OpKind, CallTally>,
+    now: Vec<(OpKind, CallTally)>,
+) -> Vec<(OpKind, CallTally)> {
+    let mut new = Vec::new();
+    for (op, now) in now {
+        let came = now.since(before.get(&op).unwrap_or(&CallTally::default()));
+        if came.count > 0 {
+            new.push((op, came));
+        }
+        before.insert(op, now);
+    }
+    new
+}
+
+/// What several times had, by kind.
+pub fn together<'a>(
+    all: impl Iterator<Item = &'a (OpKind, CallTally)>,
+) -> Vec<(OpKind, CallTally)> {
+    let mut sums: BTreeMap<OpKind, CallTally> = BTreeMap::new();
+    for (op, tally) in all {
+        sums.entry(*op).or_default().add(tally);
+    }
+    sums.into_iter().collect()
 }
 
 impl CallTally {

@@ -44,22 +44,24 @@ pub fn job(
     }
     let mut job = JobFile { run: run(group, &name, &mut notes, wrong), ..JobFile::default() };
     let apart = group.len() > 1 && !end_together(group);
-    let mut own_names = BTreeMap::new();
+    let (mut own_names, mut own_group) = (BTreeMap::new(), 0);
     for (number, (section, (target, extents))) in group.iter().zip(workloads.values()).enumerate() {
+        // Of those that `new_group` keeps apart.
+        own_group += usize::from(number > 0 && section.new_group);
+        let ends_own = ends_own_group(section, group);
         let of = of_section(section, extents, &mut taken_names);
         own_names.insert(number, of.iter().filter_map(|(_, w)| w.name.clone()).collect::<Vec<_>>());
         job.workload.extend(of.into_iter().map(|(workers, mut w)| {
             w.target.clone_from(target);
             let alone = group.len() == 1 && section.clones == 1;
-            let ends_run = section.exits_all && !alone && !ends_own_group(section, group);
-            w.ends_run = ends_run.then_some(true);
+            w.ends_run = (section.exits_all && !alone && !ends_own).then_some(true);
+            w.ends_with = ends_own.then(|| format!("group-{own_group}"));
             if apart {
                 ends(section, workers, group, &mut w);
             }
             w
         }));
     }
-    end_together_with(group, &own_names, &mut job.workload);
     reported_together(group, &own_names, &mut job.workload);
     for GroupTarget { name, sections, layout } in targets {
         let of: Vec<&JobSection> = sections.iter().map(|n| &group[*n]).collect();
@@ -191,23 +193,6 @@ fn checked(group: &[JobSection], wrong: &mut Vec<Error>) {
 fn ends_own_group(section: &JobSection, group: &[JobSection]) -> bool {
     let apart = group.iter().skip(1).any(|s| s.new_group);
     section.exits_all && section.exit_scope == ExitScope::Group && apart
-}
-
-/// The workloads that end with the first that is done of those that `new_group` keeps apart; `names`: of each section.
-fn end_together_with(
-    group: &[JobSection],
-    names: &BTreeMap<usize, Vec<String>>,
-    workloads: &mut [WorkloadTable],
-) {
-    let mut own = 0;
-    for (number, section) in group.iter().enumerate() {
-        own += usize::from(number > 0 && section.new_group);
-        let of = names.get(&number).into_iter().flatten();
-        for name in of.filter(|_| ends_own_group(section, group)) {
-            let named = workloads.iter_mut().filter(|w| w.name.as_ref() == Some(name));
-            named.for_each(|w| w.ends_with = Some(format!("group-{own}")));
-        }
-    }
 }
 
 /// A name that is fit for a file and not taken yet.

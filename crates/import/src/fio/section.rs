@@ -614,10 +614,7 @@ fn priority(r: &SectionReader<'_>) -> (Option<i32>, Option<IoPriority>) {
         Some(nice) if !(-20..=19).contains(&nice) => r.wrong("nice", "it is from -20 to 19", None),
         nice => nice.filter(|nice| *nice != 0),
     };
-    let level = match r.small_integer("prio").unwrap_or(0) {
-        level @ 0..=7 => level as u8,
-        _ => r.wrong("prio", "it is from 0, the highest, to 7", 0),
-    };
+    let level = level(r, "prio");
     if r.small_integer("cmdprio_percentage") == Some(100) {
         return (nice, cmdprio(r));
     }
@@ -631,9 +628,19 @@ fn priority(r: &SectionReader<'_>) -> (Option<i32>, Option<IoPriority>) {
         (None | Some(0), None) => None,
         (Some(_), _) => r.wrong("prioclass", "it is from 0 to 3", None),
     };
-    // The idle class has no levels.
-    let level = if class == Some(IoClass::Idle) { 0 } else { level };
-    (nice, class.map(|class| IoPriority { class, level }))
+    (nice, class.map(|class| of_class(class, level)))
+}
+
+fn level(r: &SectionReader<'_>, name: &str) -> u8 {
+    match r.small_integer(name).unwrap_or(0) {
+        level @ 0..=7 => level as u8,
+        _ => r.wrong(name, "it is from 0, the highest, to 7", 0),
+    }
+}
+
+/// The idle class has no levels.
+fn of_class(class: IoClass, level: u8) -> IoPriority {
+    IoPriority { class, level: if class == IoClass::Idle { 0 } else { level } }
 }
 
 /// The priority of all I/Os (`cmdprio_percentage=100`): of the real-time class where none is given.
@@ -644,11 +651,7 @@ fn cmdprio(r: &SectionReader<'_>) -> Option<IoPriority> {
         Some(3) => IoClass::Idle,
         Some(_) => r.wrong("cmdprio_class", "it is from 1 to 3", IoClass::BestEffort),
     };
-    let level = match r.small_integer("cmdprio").unwrap_or(0) {
-        level @ 0..=7 => level as u8,
-        _ => r.wrong("cmdprio", "it is from 0, the highest, to 7", 0),
-    };
-    Some(IoPriority { class, level: if class == IoClass::Idle { 0 } else { level } })
+    Some(of_class(class, level(r, "cmdprio")))
 }
 
 /// fio repeats its random numbers by default; a fixed seed does the same.

@@ -7,7 +7,7 @@ use taillight_core::plan::BlockSize;
 use super::around::{Existing, shown};
 use super::pattern::{DrawnRuns, OffsetOrder, OffsetPattern};
 use super::read::SectionReader;
-use super::target::{FilePlacement, TargetSpec};
+use super::target::{self, FilePlacement, TargetSpec};
 use super::value::Amount;
 
 /// The bounds of `filesize`, where it is a range.
@@ -71,13 +71,7 @@ pub fn existing(
     made: &BTreeMap<String, u64>,
 ) -> bool {
     let FilePlacement::Several(paths) = &spec.files else { return false };
-    let bytes = |path: &String| {
-        let there = match (r.around.existing)(path) {
-            Some(Existing::File(bytes)) => bytes,
-            _ => 0,
-        };
-        Some(there.max(made.get(path).copied().unwrap_or(0))).filter(|bytes| *bytes > 0)
-    };
+    let bytes = |path: &String| target::bytes_of(r, path, made).filter(|bytes| *bytes > 0);
     let Some(sizes) = paths.iter().map(bytes).collect::<Option<Vec<u64>>>() else { return false };
     if sizes.iter().all(|size| *size == sizes[0]) {
         return false;

@@ -260,10 +260,7 @@ fn there(
     made: &BTreeMap<String, u64>,
     sized: bool,
 ) -> Option<u64> {
-    let bytes_of = |path: &String| {
-        let existing = (r.around.existing)(path).and_then(Existing::size);
-        existing.filter(|bytes| *bytes > 0).max(made.get(path).copied())
-    };
+    let bytes_of = |path: &String| bytes_of(r, path, made);
     match &spec.files {
         FilePlacement::Named(path) => bytes_of(path),
         FilePlacement::Several(paths) | FilePlacement::Apart(paths) => {
@@ -287,6 +284,16 @@ fn there(
         }
         FilePlacement::None => None,
     }
+}
+
+/// Bytes of a file or device that is there, or that sections before leave (`made`).
+pub(super) fn bytes_of(
+    r: &SectionReader<'_>,
+    path: &str,
+    made: &BTreeMap<String, u64>,
+) -> Option<u64> {
+    let existing = (r.around.existing)(path).and_then(Existing::size);
+    existing.filter(|bytes| *bytes > 0).max(made.get(path).copied())
 }
 
 /// `file_append`: what is written comes behind what is there.

@@ -53,6 +53,13 @@ pub struct WatchedFile {
     pub waits: WatchedWaits,
 }
 
+impl WatchedFile {
+    /// Whether slow operations alone were kept, where there were others.
+    pub fn kept_slow_alone(&self) -> bool {
+        self.recorded == 0 && self.ops.iter().any(|op| op.slow < op.seen)
+    }
+}
+
 /// What began in windows in which every call was looked at, whether it blocked or not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchedSample {

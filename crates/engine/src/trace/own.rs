@@ -125,8 +125,7 @@ fn run_of(path: &Path) -> Result<Option<RunDir>, TraceFault> {
     const SLOW_ONLY: &str = "it is of a run that kept its slow I/Os only";
     let seen = dir.read::<WatchedFile>().map_err(damaged)?;
     let part = if manifest.origin.is_watched() {
-        let slow = |it: WatchedFile| it.recorded == 0 && it.ops.iter().any(|op| op.slow < op.seen);
-        seen.is_some_and(slow).then_some(SLOW_ONLY)
+        seen.is_some_and(|it| it.kept_slow_alone()).then_some(SLOW_ONLY)
     } else if manifest.losses.chunks > 0 {
         Some("it is of a run that lost a part of its I/Os")
     } else if manifest.capture.mode == CaptureMode::Outliers {

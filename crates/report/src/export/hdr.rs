@@ -4,6 +4,7 @@
 //! of an imported run has none: it is made of the counts by bins that the tool gave, or of every I/O.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{self, Write};
 
@@ -11,7 +12,7 @@ use hdrhistogram::Histogram;
 use taillight_core::{Error, LatencyKind, OpKind, Result};
 use taillight_rundir::histlog::{HistEntry, HistTag, log_text};
 use taillight_rundir::ios::{ColumnSet, read_ios};
-use taillight_rundir::origin::{Fidelity, ImportSource, ImportedOp, imported};
+use taillight_rundir::origin::{Fidelity, ImportSource, imported};
 use taillight_rundir::{RunDir, atomic, names};
 
 use super::{RunExport, file_of, ios, lacks, unwritten};
@@ -74,7 +75,7 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
             count(&mut histogram, bin.range().middle_ns(), bin.count)?;
             error = error.max(bin.range().error());
         }
-        entries.push(entry(dir, (&w.name, op, kind), it, histogram));
+        entries.push(entry(dir, (&w.name, op, kind), it.duration_ns, histogram));
     }
     let mut said = vec![format!(
         "counts stand at the middle of the bins that the tool gave: a value may be {:.1} % off",
@@ -89,12 +90,12 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
 fn entry(
     dir: &RunDir,
     (workload, op, kind): (&str, OpKind, LatencyKind),
-    it: &ImportedOp,
+    length_ns: u64,
     histogram: Histogram<u64>,
 ) -> HistEntry<Histogram<u64>> {
     let start_ns = dir.manifest().phases.first().map_or(0, |phase| phase.start_ns);
     let tag = HistTag { phase: PHASE.to_owned(), workload: workload.to_owned(), op, kind };
-    HistEntry { start_ns, length_ns: it.duration_ns, tag, histogram }
+    HistEntry { start_ns, length_ns, tag, histogram }
 }
 
 /// Of the latencies of every I/O that did not fail.
@@ -113,8 +114,8 @@ fn of_ios(dir: &RunDir) -> Result<MadeHistograms> {
                 let Some(from) = from else { continue };
                 let ns = row.complete.0.saturating_sub(from.0).max(0) as u64;
                 let histogram = match made.entry((row.workload, row.op, kind)) {
-                    std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
-                    std::collections::btree_map::Entry::Vacant(place) => place.insert(empty()?),
+                    Entry::Occupied(there) => there.into_mut(),
+                    Entry::Vacant(place) => place.insert(empty()?),
                 };
                 count(histogram, ns, 1)?;
             }
@@ -124,11 +125,11 @@ fn of_ios(dir: &RunDir) -> Result<MadeHistograms> {
     let manifest = dir.manifest();
     let phase = manifest.phases.first();
     let length = phase.and_then(|it| Some(it.end_ns?.saturating_sub(it.start_ns).max(0) as u64));
-    let it = ImportedOp { duration_ns: length.unwrap_or(0), ..ImportedOp::default() };
+    let length_ns = length.unwrap_or(0);
     let entries = made.into_iter().map(|((workload, op, kind), histogram)| {
         let name = manifest.plan.workloads.get(usize::from(workload));
         let name = name.map_or_else(|| format!("w{workload}"), |w| w.name.clone());
-        entry(dir, (&name, op, kind), &it, histogram)
+        entry(dir, (&name, op, kind), length_ns, histogram)
     });
     let said = (failed > 0).then(|| format!("{failed} failed I/Os are in no histogram"));
     Ok((entries.collect(), said.into_iter().collect()))

@@ -57,8 +57,8 @@ fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
 
 /// I/Os of a phase as the run counted them.
 fn phase_ios(dir: &RunDir, phase: &str) -> Option<u64> {
-    let mut of = dir.manifest().phases.iter().filter(|it| it.name == phase);
-    of.next().map(|it| it.ios)
+    let of = dir.manifest().phases.iter().find(|it| it.name == phase);
+    of.map(|it| it.ios)
 }
 
 /// `of`: how many I/Os the phase had.

@@ -101,8 +101,7 @@ fn not_kept(dir: &RunDir) -> Result<Vec<String>> {
     let lost = manifest.losses.ios;
     said.extend((lost > 0).then(|| format!("{} were lost", counted(lost, "I/O"))));
     let watched = if manifest.origin.is_watched() { dir.read::<WatchedFile>()? } else { None };
-    let slow = |it: &WatchedFile| it.recorded == 0 && it.ops.iter().any(|op| op.slow < op.seen);
-    if watched.as_ref().is_some_and(slow) {
+    if watched.is_some_and(|it| it.kept_slow_alone()) {
         said.push("slow operations alone were kept (watch --record keeps all)".to_owned());
     }
     Ok(said)

@@ -298,7 +298,7 @@ fn marked(it: &CardValue) -> String {
 }
 
 /// What is known of a percentile, asked for as a nine or by itself.
-fn quantile<'a>(latency: &'a Latency, pct: &Percentile) -> Option<&'a Quantile> {
+pub(super) fn quantile<'a>(latency: &'a Latency, pct: &Percentile) -> Option<&'a Quantile> {
     let same = |p: &str| p.parse::<Percentile>().is_ok_and(|p| p == *pct);
     let asked = latency.percentiles.iter().find(|p| same(&p.p)).map(|p| &p.quantile);
     let nine = |k: u32| Percentile::nines(u8::try_from(k).ok()?);

@@ -1,9 +1,10 @@
 //! What a trace recorded of its operations, beside what its replay measured: percentile by percentile.
 
 use taillight_rundir::Summary;
-use taillight_rundir::latency::{Latency, Quantile};
+use taillight_rundir::latency::Latency;
 use taillight_rundir::summary::RecordedSummary;
 
+use super::first::quantile;
 use crate::format;
 use crate::table::{Cell, Table};
 
@@ -36,7 +37,7 @@ fn rows(name: &str, of: &RecordedSummary, here: &Latency) -> [Vec<Cell>; 3] {
     let pairs: Vec<(Option<f64>, Option<f64>)> =
         std::iter::once((Some(then.mean_ns), here.mean_ns))
             .chain(percentiles.map(|it| {
-                let ours = quantile(here, &it.percentile.to_string());
+                let ours = quantile(here, &it.percentile);
                 (Some(it.ns as f64), ours.and_then(|q| q.ns.or(q.observed_ns)).map(|ns| ns as f64))
             }))
             .chain([(Some(then.max_ns as f64), here.max_ns.map(|ns| ns as f64))])
@@ -55,14 +56,6 @@ fn rows(name: &str, of: &RecordedSummary, here: &Latency) -> [Vec<Cell>; 3] {
         row("here", format::count(here.count), &mut pairs.iter().map(|it| time(it.1))),
         row("here / recorded", String::new(), &mut pairs.iter().map(ratio)),
     ]
-}
-
-/// A percentile of this run, among those that were asked for and the nines.
-fn quantile<'a>(of: &'a Latency, p: &str) -> Option<&'a Quantile> {
-    let nine = |k: u32| taillight_core::Percentile::nines(k as u8).map(|p| p.to_string());
-    let asked = of.percentiles.iter().find(|it| it.p == p).map(|it| &it.quantile);
-    let nines = of.nines.iter().find(|it| nine(it.k).as_deref() == Some(p));
-    asked.or(nines.map(|it| &it.quantile))
 }
 
 #[cfg(test)]

@@ -136,10 +136,7 @@ fn reported(dir: &Path) -> Result<()> {
 /// Gives a directory another name, because what else lies in it may be the user's. Errors: `Unavailable` where it cannot
 /// be renamed.
 fn set_aside(dir: &Path) -> Result<()> {
-    let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    let names = (1..).map(|n| dir.with_file_name(format!("{name}.damaged-{n}")));
-    let to = names.into_iter().find(|to| std::fs::symlink_metadata(to).is_err());
-    let to = to.unwrap_or_else(|| dir.to_owned());
+    let to = atomic::free_name(dir, "damaged")?;
     std::fs::rename(dir, &to).map_err(|e| atomic::cannot("rename", dir, e))?;
     output::note(&format!("what an interrupted import left is in {}", in_line(to.display())));
     Ok(())

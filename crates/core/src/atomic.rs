@@ -231,6 +231,14 @@ pub fn place(path: &Path) -> Result<(&Path, &OsStr)> {
     })
 }
 
+/// A name beside `path` that nothing has: its own, `word` and a number. For what is moved out of the way.
+pub fn free_name(path: &Path, word: &str) -> Result<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let numbered = |n: u32| path.with_file_name(format!("{name}.{word}-{n}"));
+    let free = (1..).map(numbered).find(|to| fs::symlink_metadata(to).is_err());
+    free.ok_or_else(|| Error::internal("no free name"))
+}
+
 /// Whether this is the name of a [`TempFile`], which is of no use once its writer has ended.
 pub fn is_temporary(name: &str) -> bool {
     let random = name.strip_prefix(BEGINNING).and_then(|rest| rest.strip_suffix(ENDING));

@@ -111,7 +111,7 @@ pub enum TargetKind {
 }
 
 /// An action outside the measured loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdminAction {
     /// What is held in memory goes into files, and these are synced.
     Flush,

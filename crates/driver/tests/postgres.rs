@@ -13,7 +13,7 @@ use taillight_driver::kv::postgres::testing::PostgresServer;
 use taillight_driver::{AdminAction, Session, Submitted, Target};
 
 /// None, with a reason printed, where there is no server.
-fn start(settings: &[&str]) -> Option<PostgresServer> {
+pub fn start(settings: &[&str]) -> Option<PostgresServer> {
     PostgresServer::start(settings).inspect_err(|why| eprintln!("skipped: {why}")).ok()
 }
 
@@ -148,7 +148,7 @@ fn tables_that_are_not_ours_are_refused() {
         assert_eq!(refusal(&plan, wrong).kind(), ErrorKind::Refused);
     }
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0");
-    let name = format!("{}/postgres#public.taillight", server.address());
+    let name = server.table();
     for wrong in [name.replace("taillight", "other"), name.replace("/postgres#", "#")] {
         assert_eq!(refusal(&plan, Some(&wrong)).kind(), ErrorKind::Refused, "{wrong}");
     }
@@ -209,7 +209,7 @@ fn a_table_that_took_the_place_of_the_one_to_go_stays() {
     let server = or_skip!(start(&["fsync=off"]));
     let mut plan = plan(&server, "", 1);
     plan.target.destroy = true;
-    let name = format!("{}/postgres#public.taillight", server.address());
+    let name = server.table();
     server.psql("CREATE TABLE taillight (old text)");
     std::thread::scope(|scope| {
         let replaces = "BEGIN; DROP TABLE taillight; CREATE TABLE taillight (thesis text); \
@@ -285,14 +285,14 @@ fn what_a_killed_run_left_is_replaced_once_that_is_confirmed() {
     // Gone without a word, and its lock with it.
     std::mem::forget(s);
     std::mem::forget(killed);
-    server.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'taillight'");
+    server.cut_runs();
     // Nobody can tell what was put in since.
     server.psql("INSERT INTO taillight VALUES ('thesis', 'mine')");
     let e = refusal(&plan, None);
     assert!(e.kind() == ErrorKind::Refused && e.message().contains("killed run"), "{e}");
     assert_eq!(server.psql("SELECT count(*) FROM taillight WHERE key = 'thesis'"), "1");
     plan.target.destroy = true;
-    let name = format!("{}/postgres#public.taillight", server.address());
+    let name = server.table();
     let target = open(&plan, Some(&name)).unwrap();
     let mut s = session(target.as_ref(), 1);
     assert_eq!(one(s.as_mut(), &Op::keyed(OpKind::Get, 1, 0)).status, Status::NOT_FOUND);
@@ -378,7 +378,7 @@ fn servers_that_cannot_be_used_say_why() {
     server.psql("CREATE TABLE taillight (mine text)");
     many.workloads[0].workers = 20;
     many.target.destroy = true;
-    let name = format!("{}/postgres#public.taillight", server.address());
+    let name = server.table();
     let e = refusal(&many, Some(&name));
     assert!(e.message().contains("no more connections"), "{e}");
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0", "nothing was dropped");

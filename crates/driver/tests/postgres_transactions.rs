@@ -12,10 +12,7 @@ use taillight_driver::conformance::{self, keyed_plan, target};
 use taillight_driver::kv::postgres::testing::PostgresServer;
 use taillight_driver::{AdminAction, Session, Target};
 
-/// None, with a reason printed, where there is no server.
-fn start(settings: &[&str]) -> Option<PostgresServer> {
-    PostgresServer::start(settings).inspect_err(|why| eprintln!("skipped: {why}")).ok()
-}
+use crate::postgres::start;
 
 fn plan(server: &PostgresServer, options: &str, kind: OpKind, depth: u32, rows: u64) -> Plan {
     let options = format!("user = \"postgres\"\nconnections = {depth}\n{options}");
@@ -229,16 +226,14 @@ fn tables_beside_the_runs_own_are_guarded() {
     // What a killed run left goes once that is confirmed, whatever the next one does.
     let killed = open(&tpcb).unwrap();
     std::mem::forget(killed);
-    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = \
-                'taillight'";
-    server.psql(kill);
+    server.cut_runs();
     let mut records =
         keyed_plan(target("postgres", &server.address(), "user = \"postgres\""), 400, 1, false);
     for plan in [&records, &tpcb] {
         assert_eq!(open(plan).err().unwrap().kind(), ErrorKind::Refused);
     }
     records.target.destroy = true;
-    let name = format!("{}/postgres#public.taillight", server.address());
+    let name = server.table();
     conformance::open(&records, Some(&name), "test").unwrap().close().unwrap();
     assert_eq!(server.psql("SELECT count(*) FROM pg_class WHERE relname LIKE 'taillight%'"), "0");
     // One that somebody put in the place of ours is left alone; ours go.
@@ -349,7 +344,7 @@ fn what_is_no_table_of_its_own_is_never_replaced() {
     let e = open(&tpcb).err().unwrap();
     assert!(e.kind() == ErrorKind::Refused && e.to_string().contains("taillight_history"), "{e}");
     tpcb.target.destroy = true;
-    let name = format!("{}/postgres#public.taillight", server.address());
+    let name = server.table();
     let destroy = |plan: &Plan| conformance::open(plan, Some(&name), "test");
     destroy(&tpcb).unwrap().close().unwrap();
     assert_eq!(server.psql("SELECT count(*) FROM taillight_history"), "0");
@@ -429,9 +424,7 @@ fn lost_connections_lose_no_acknowledged_transaction() {
         let mut cut = false;
         let ended = drive(s.as_mut(), OpKind::Tpcb, 8, &mut |whole| {
             if whole >= 100 && !std::mem::replace(&mut cut, true) {
-                let cuts = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE \
-                            application_name = 'taillight'";
-                server.psql(cuts);
+                server.cut_runs();
             }
             true
         });

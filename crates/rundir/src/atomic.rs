@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub use taillight_core::atomic::{
-    TempFile, cannot, may_write, place, says, sync_dir, write, write_new,
+    TempFile, cannot, free_name, may_write, place, says, sync_dir, write, write_new,
 };
 use taillight_core::{Error, Result, regular};
 

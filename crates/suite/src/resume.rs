@@ -11,7 +11,7 @@ use taillight_core::{Error, Result};
 use taillight_driver::bind;
 use taillight_driver::identity::target;
 use taillight_rundir::series::{Axis, ConfirmedTarget, PointStatus, SeriesFile, SeriesPoint};
-use taillight_rundir::{RunDir, Summary, names};
+use taillight_rundir::{RunDir, Summary, atomic, names};
 
 use crate::axis;
 use crate::differences::differences;
@@ -143,10 +143,7 @@ impl Earlier {
         if !self.resumed || !dir.exists() || dir.join(names::SERIES).exists() {
             return Ok(());
         }
-        let name = dir.file_name().unwrap_or_default().to_string_lossy();
-        let numbered = |n: u32| dir.with_file_name(format!("{name}.earlier-{n}"));
-        let other = (1..).map(numbered).find(|p| !p.exists());
-        let other = other.ok_or_else(|| Error::internal("no free name"))?;
+        let other = atomic::free_name(dir, "earlier")?;
         let id = |dir: &Path| RunDir::open(dir).map(|run| run.manifest().run_id.clone()).ok();
         // What each of several ranks has of its own is named by its own run.
         let ids: Vec<String> =

@@ -56,8 +56,8 @@ pub enum RankOrder {
     Run(Box<RunOrder>),
     /// To open a target, and keep it open from run to run.
     Open(Box<RunOrder>),
-    /// To do this with the target that is open: the place of the action in [`AdminAction::ALL`].
-    Admin(usize),
+    /// To do this with the target that is open.
+    Admin(AdminAction),
     /// To close it.
     Close,
     /// To end with this code.
@@ -250,7 +250,7 @@ fn follow() -> Result<Exit> {
         match order.transpose()?.flatten() {
             Some(RankOrder::Run(order)) => run::follow(&order, &signals, &kept),
             Some(RankOrder::Open(order)) => kept.open(&order, &signals),
-            Some(RankOrder::Admin(nth)) => kept.admin(AdminAction::ALL.get(nth).copied()),
+            Some(RankOrder::Admin(action)) => kept.admin(action),
             Some(RankOrder::Close) => kept.close(),
             Some(RankOrder::End { exit }) => return Ok(from_code(exit).unwrap_or(Exit::Internal)),
             None => return Err(Error::internal("an order without words")),

@@ -86,8 +86,7 @@ pub fn run(
         let same_target = |(before, _): &(Plan, _)| paths(before);
         let made_before = plans[..number].iter().any(same_target);
         check_beforehand(args, plan, made_before).map_err(|e| {
-            // Only what is empty goes.
-            made.iter().rev().for_each(|dir| drop(std::fs::remove_dir(dir)));
+            unmake(&made);
             if plans.len() == 1 { e } else { e.with("job", &named.name) }
         })?;
     }
@@ -129,7 +128,7 @@ fn make_directories<'a>(plans: impl Iterator<Item = &'a Plan>) -> Result<Vec<Pat
         let missing = dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.exists());
         for dir in missing.collect::<Vec<_>>().into_iter().rev() {
             std::fs::create_dir(dir).map_err(|e| {
-                made.iter().rev().for_each(|dir| drop(std::fs::remove_dir(dir)));
+                unmake(&made);
                 Error::unavailable("cannot make a directory of the job file")
                     .with("path", dir.display())
                     .source(e)
@@ -138,6 +137,11 @@ fn make_directories<'a>(plans: impl Iterator<Item = &'a Plan>) -> Result<Vec<Pat
         }
     }
     Ok(made)
+}
+
+/// Takes back the directories that were made: those that are still empty.
+fn unmake(made: &[PathBuf]) {
+    made.iter().rev().for_each(|dir| drop(std::fs::remove_dir(dir)));
 }
 
 /// Lays out the files of a job and no more (`create_only`). Errors: as for a run on them.

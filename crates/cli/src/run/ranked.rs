@@ -3,7 +3,7 @@
 //! start. After the load clocks are measured again, figures merged, and the whole run is reported from the ranks'
 //! directories.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::plan::{Plan, RankPlace, TargetPlan, rank_name};
 use taillight_core::progress::Progress;
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result, Stamp};
-use taillight_driver::Target;
+use taillight_driver::{Target, named};
 use taillight_machine::{Sys, openers};
 use taillight_report::MadeReport;
 use taillight_report::analyse::IoGroup;
@@ -52,6 +52,8 @@ const LEAD_NS: u64 = 500_000_000;
 pub struct RankSeat {
     pub order: RunOrder,
     pub rank: u32,
+    /// The whole plan, once it was asked for: to read it may be to read a trace.
+    whole: OnceCell<Plan>,
     /// At rank 0: what every rank drives.
     targets: RefCell<Vec<Vec<RankTarget>>>,
     /// At rank 0: whether each rank's directory is seen here.
@@ -86,9 +88,8 @@ pub struct RankEnd {
 /// opened with.
 pub fn run(request: &RunRequest<'_>, kept: Option<(Box<dyn Target>, u16)>) -> Result<RunOutcome> {
     let plan = request.plan;
-    check(plan)?;
     // What can be wrong with the command is told before a directory is made.
-    let destroy = confirmation::listed(request.destroy)?;
+    let order = order_of(plan, request.destroy)?;
     let environment = Environment::before(&Sys::default(), None);
     let size = ranks::size();
     let origin = RunOrigin::Merged { ranks: size };
@@ -96,8 +97,8 @@ pub fn run(request: &RunRequest<'_>, kept: Option<(Box<dyn Target>, u16)>) -> Re
     let absolute =
         std::path::absolute(whole.dir.path()).unwrap_or_else(|_| whole.dir.path().into());
     let (target, first) = kept.unzip();
-    let order =
-        RunOrder { kept: first, ..order_of(plan, destroy, absolute, whole.run_id.clone())? };
+    let run_id = whole.run_id.clone();
+    let order = RunOrder { directory: absolute, run_id, kept: first, ..order };
     if order.shift == 0 && reads_back(plan, &hosts_of(&order)) {
         output::note(OWN_READS);
     }
@@ -128,14 +129,11 @@ fn hosts_of(order: &RunOrder) -> Vec<&str> {
     order.peers.iter().map(|peer| peer.host.as_str()).collect()
 }
 
-/// The order to all ranks to run a plan. Errors: `Usage` where they cannot.
-pub fn order_of(
-    plan: &Plan,
-    destroy: Vec<String>,
-    directory: PathBuf,
-    run_id: String,
-) -> Result<RunOrder> {
+/// The order to all ranks to run a plan, of a run that has no name and no directory yet. Errors: `Usage` where they
+/// cannot.
+pub fn order_of(plan: &Plan, destroy: &[String]) -> Result<RunOrder> {
     check(plan)?;
+    let destroy = confirmation::listed(destroy)?;
     let hellos = ranks::with(|all| all.hellos.clone()).unwrap_or_default();
     let mut of_plan = plan.clone();
     of_plan.run.output = None;
@@ -144,8 +142,8 @@ pub fn order_of(
     let shift = reads_back(plan, &hosts).then(|| shift(&hosts));
     Ok(RunOrder {
         plan: of_plan.to_toml()?,
-        directory,
-        run_id,
+        directory: PathBuf::new(),
+        run_id: String::new(),
         destroy,
         shift: shift.unwrap_or(0),
         peers: hellos.iter().map(|hello| hello.peer.clone()).collect(),
@@ -236,6 +234,7 @@ impl RankSeat {
         RankSeat {
             order,
             rank,
+            whole: OnceCell::new(),
             targets: RefCell::default(),
             seen: RefCell::default(),
             clocks: RefCell::default(),
@@ -262,11 +261,19 @@ impl RankSeat {
         self.exact.set(latencies.all(|(_, latency)| latency.source == LatencySource::Capture));
     }
 
+    /// The whole plan, read once. Errors: as [`RunOrder::whole`].
+    fn whole(&self) -> Result<&Plan> {
+        match self.whole.get() {
+            Some(plan) => Ok(plan),
+            None => self.order.whole().map(|plan| self.whole.get_or_init(|| plan)),
+        }
+    }
+
     /// A rank's plan with the keys of all, as what all share is opened with and loaded.
     pub fn opened_as(&self, plan: &Plan) -> Result<Plan> {
-        let (mut plan, whole) = (plan.clone(), self.order.whole()?);
-        for (own, of_all) in plan.workloads.iter_mut().zip(whole.workloads) {
-            own.keys = of_all.keys;
+        let (mut plan, whole) = (plan.clone(), self.whole()?);
+        for (own, of_all) in plan.workloads.iter_mut().zip(&whole.workloads) {
+            own.keys.clone_from(&of_all.keys);
         }
         Ok(plan)
     }
@@ -288,9 +295,8 @@ impl RankSeat {
 
     /// The plan of this rank, in its own directory.
     pub fn plan(&self) -> Result<Plan> {
-        let whole = self.order.whole()?;
         let place = RankPlace { rank: self.rank, of: self.size(), shift: self.order.shift };
-        let mut plan = of_rank(&whole, place)?;
+        let mut plan = of_rank(self.whole()?, place)?;
         let directory = self.order.directory.join(rank_name(self.rank));
         plan.run.output = Some(directory.to_string_lossy().into_owned());
         // Ranks of a host share its memory.
@@ -417,11 +423,11 @@ impl RankSeat {
 
     /// The load of this rank is over. Rank 0 closes what all share last: it sees to what is kept or deleted.
     pub fn closing(&self, target: &dyn Target) {
-        let Ok(plan) = self.order.whole() else { return };
+        let Ok(plan) = self.whole() else { return };
         if plan.run.share.is_own() {
             return;
         }
-        let patience = self.end_patience(&plan);
+        let patience = self.end_patience(plan);
         let keyed = target.keyed();
         let written = keyed.and_then(|keyed| keyed.written());
         let told = ranks::with(|all| all.ranks.collect("the end of the load", written, patience));
@@ -524,10 +530,10 @@ impl RankSeat {
         let start = self.start.get().map(|at_ns| StartStamp { at_ns, spread_ns: spread });
         let hosts =
             hellos.iter().map(|h| (h.peer.host.clone(), h.facts.clone())).collect::<Vec<_>>();
-        let plan = self.order.whole()?;
+        let plan = self.whole()?;
         let mut notes = ranks::oversubscribed(&hellos);
         let names: Vec<&str> = hosts.iter().map(|(host, _)| host.as_str()).collect();
-        if self.order.shift == 0 && reads_back(&plan, &names) {
+        if self.order.shift == 0 && reads_back(plan, &names) {
             notes.push(OWN_READS.to_owned());
         }
         Ok(ScaleFile {
@@ -583,15 +589,11 @@ impl RankSeat {
 
 /// A plan as a rank has it. Errors: `Usage` where ranks cannot share it so.
 fn of_rank(whole: &Plan, place: RankPlace) -> Result<Plan> {
-    let driver = |name: &str| {
-        taillight_driver::find(name)
-            .ok_or_else(|| Error::usage("there is no such driver").with("driver", name))
-    };
-    let path = |of: &TargetPlan, path: &str, rank| driver(&of.driver)?.rank_path(path, rank);
+    let path = |of: &TargetPlan, path: &str, rank| named(&of.driver)?.rank_path(path, rank);
     let mut own = whole.for_rank(place, &path)?;
     if own.run.share.is_own() {
         for target in std::iter::once(&mut own.target).chain(own.targets.values_mut()) {
-            driver(&target.driver)?.rank_options(&mut target.options, place.part());
+            named(&target.driver)?.rank_options(&mut target.options, place.part());
         }
     }
     Ok(own)

@@ -50,12 +50,12 @@ impl Drop for InRun {
 
 /// Opens the target of a plan at all ranks; called at rank 0. Errors: as a run that is refused, at any of them.
 pub fn open(plan: &Plan, destroy: &[String], signals: &Signals) -> Result<Box<dyn Target>> {
-    let destroy = confirmation::listed(destroy)?;
     // The workloads of all its points together are no job of their own.
     let order = RunOrder {
         plan: serde_json::to_string(plan)
             .map_err(|e| Error::internal("a plan is not JSON").source(e))?,
-        ..order_of(plan, destroy, PathBuf::new(), directory::fresh_id())?
+        run_id: directory::fresh_id(),
+        ..order_of(plan, destroy)?
     };
     ranks::tell(&RankOrder::Open(Box::new(order.clone())));
     let own = of_order(&order, 0, signals)?;
@@ -85,11 +85,11 @@ impl KeptTarget {
         self.target.as_ref().map(|target| target.view(first))
     }
 
-    pub fn admin(&self, action: Option<AdminAction>) {
-        let done = match (&self.target, action) {
-            (_, Some(AdminAction::Purge)) if self.shared => Ok(()),
-            (Some(target), Some(action)) => target.target().admin(action),
-            _ => Err(Error::internal("no target is open, or no such action")),
+    pub fn admin(&self, action: AdminAction) {
+        let done = match &self.target {
+            _ if self.shared && action == AdminAction::Purge => Ok(()),
+            Some(target) => target.target().admin(action),
+            None => Err(Error::internal("no target is open")),
         };
         let _ = together("an action on the target", done);
     }
@@ -156,8 +156,7 @@ impl Target for AllTargets {
         if IN_RUN.load(Ordering::Relaxed) {
             return self.own.admin(action);
         }
-        let nth = AdminAction::ALL.iter().position(|known| *known == action).unwrap_or(usize::MAX);
-        ranks::tell(&RankOrder::Admin(nth));
+        ranks::tell(&RankOrder::Admin(action));
         together("an action on the target", self.own.admin(action))
     }
     fn facts(&self) -> Vec<(String, String)> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use taillight_core::OpKind;
+use taillight_core::units::readable::in_line;
 use taillight_report::format::{count, counted, duration_ns};
 use taillight_rundir::origin::{RunOrigin, SampleTime};
 use taillight_rundir::watched::{CountedInterval, SampledOp, WatchedOp, WatchedSample};
@@ -120,7 +121,7 @@ pub fn words(sample: &WatchedSample, used: bool) -> Vec<String> {
         all.push(format!("{} of these had not ended, and are not in it", count(sample.open)));
     }
     if let Some(why) = &sample.failed {
-        all.push(format!("no more windows were opened: {}", one_line(why)));
+        all.push(format!("no more windows were opened: {}", in_line(why)));
     }
     all
 }
@@ -130,10 +131,6 @@ fn rate(per_s: f64) -> String {
         few if few < 10.0 => format!("{few:.1}"),
         many => count(many.round() as u64),
     }
-}
-
-fn one_line(text: &str) -> String {
-    taillight_core::units::readable::in_line(text).to_string()
 }
 
 #[cfg(test)]

@@ -29,14 +29,14 @@ impl Subject {
             return unit_group(unit).map(Subject::Group);
         }
         if let Some(path) = &args.cgroup {
-            let given = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path);
-            if given.to_string_lossy().trim_matches('/').is_empty() {
+            let given = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path).to_string_lossy();
+            let given = given.trim_matches('/');
+            if given.is_empty() {
                 return Err(Error::usage("this control group is the whole machine")
                     .with("cgroup", path.display())
                     .hint("name one below it, as /proc/PID/cgroup does"));
             }
-            let found = group(given.to_string_lossy().trim_matches('/'));
-            return found.map(Subject::Group).ok_or_else(|| {
+            return group(given).map(Subject::Group).ok_or_else(|| {
                 Error::unavailable("there is no such control group")
                     .with("cgroup", path.display())
                     .hint("name it as /proc/PID/cgroup does")

@@ -61,7 +61,7 @@ pub fn durability(plan: &Plan) -> Vec<Sync> {
 /// divide into files, or a file into blocks.
 pub fn asked_file_size(plan: &Plan, options: &FileOptions) -> Result<Option<u64>> {
     if !options.sizes.is_empty() {
-        return different_sizes(plan, &options.sizes).map(Some);
+        return different_sizes(plan, options).map(Some);
     }
     let Some(total) = plan.target.size else {
         return Ok(None);
@@ -95,8 +95,8 @@ pub fn asked_file_size(plan: &Plan, options: &FileOptions) -> Result<Option<u64>
 
 /// The largest of files of different sizes. Errors: `Usage` where they are not `size` together, where a block could
 /// reach from one into the next, or where none fits.
-fn different_sizes(plan: &Plan, sizes: &[ByteSize]) -> Result<u64> {
-    let total = ByteSize(sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(size.0)));
+fn different_sizes(plan: &Plan, options: &FileOptions) -> Result<u64> {
+    let (sizes, total) = (&options.sizes, ByteSize(options.sizes_together()));
     if plan.target.size.is_some_and(|size| size != total) {
         return Err(Error::usage("`sizes` of the files are another size together")
             .with("sizes", total)

@@ -343,12 +343,13 @@ impl FileOptions {
     pub fn geometry(&self, file_size: u64, align: u64) -> Geometry {
         match self.sizes.is_empty() {
             true => Geometry { files: self.files, file_size, align },
-            false => Geometry {
-                files: 1,
-                file_size: self.sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(size.0)),
-                align,
-            },
+            false => Geometry { files: 1, file_size: self.sizes_together(), align },
         }
+    }
+
+    /// Bytes of all files, where they differ.
+    pub fn sizes_together(&self) -> u64 {
+        self.sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(size.0))
     }
 
     /// Errors: `Usage` for sizes that are not one for each file.

@@ -114,16 +114,20 @@ impl FilesInUse {
 
     /// Why the file with this stat is in use: as swap, behind a loop device, or exported by the kernel.
     pub fn why(&self, stat: &Stat) -> Option<String> {
-        let mut stack = BlockStack::of(&Sys::default(), &[*stat], &self.uses.loops);
-        stack.overlay = self.overlay;
-        self.uses.of(&stack, None)
+        self.uses.of(&self.stack(&[*stat]), None)
     }
 
     /// Whether another process has one of the files with these stats open or mapped for writing, for more than a second.
     pub fn written(&self, stats: &[Stat]) -> bool {
+        let stack = self.stack(stats);
+        writer(&TargetBlocks { uses: &self.uses, stack: &stack }, &StopFlag::default()).is_some()
+    }
+
+    /// What files with these stats are on.
+    fn stack(&self, stats: &[Stat]) -> BlockStack {
         let mut stack = BlockStack::of(&Sys::default(), stats, &self.uses.loops);
         stack.overlay = self.overlay;
-        writer(&TargetBlocks { uses: &self.uses, stack: &stack }, &StopFlag::default()).is_some()
+        stack
     }
 }
 

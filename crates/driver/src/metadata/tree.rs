@@ -172,10 +172,8 @@ fn inspect_tree(
         Contents::Records
     };
     let decision = OwnershipMark::decide(&mark, found.as_ref(), decided, confirmed, &target)?;
-    if let (OwnershipDecision::Wipe, Some(killed), false) = (&decision, &found, confirmed)
-        && let Some(one) = changed_since(&dir, killed)?
-    {
-        refusal::unfinished(false, &target).map_err(|e| e.with("one of them", one.display()))?;
+    if let (OwnershipDecision::Wipe, Some(killed), false) = (&decision, &found, confirmed) {
+        unchanged_since(&dir, killed)?;
     }
     let start = spec.plan.workloads.first().and_then(|w| w.keys.as_ref()).map_or(0, |k| k.start);
     let stays = matches!(decision, OwnershipDecision::Reuse(_));
@@ -310,6 +308,13 @@ const WRITING: i64 = 2_000_000_000;
 /// A write that a kill cuts short ends with a page.
 const PAGE: u64 = 4096;
 
+/// Refuses files that are not as the killed run of a mark leaves them. Errors: `Refused`, naming one.
+fn unchanged_since(dir: &OwnedDirectory, killed: &DatabaseMark) -> Result<()> {
+    let Some(one) = changed_since(dir, killed)? else { return Ok(()) };
+    refusal::unfinished(false, &NamedTarget::from(dir.path()))
+        .map_err(|e| e.with("one of them", one.display()))
+}
+
 /// A file that is not as the killed run of a mark leaves one: of another size, or written after the last that the run did.
 fn changed_since(dir: &OwnedDirectory, killed: &DatabaseMark) -> Result<Option<PathBuf>> {
     let (layout, sizes) = (layout_of(killed)?, sizes_of(killed).unwrap_or(0..=0));
@@ -408,7 +413,7 @@ impl FileTree {
     /// locks them. Errors: `Usage` for a path that is no directory, `Refused` by the guard, `Unavailable`.
     pub fn open(spec: &OpenSpec<'_>, options: &MetadataOptions) -> Result<FileTree> {
         let (path, absent, confirmed) = named(spec)?;
-        if spec.plan.sharing().is_some_and(|place| place.rank > 0) {
+        if spec.joins() {
             return FileTree::join(spec, options, &path);
         }
         if absent {
@@ -550,27 +555,21 @@ impl FileTree {
 /// As [`remove_kept`], of a run that was ended before its time: where a file was changed since, all stays. Errors: as
 /// there, and `Refused` for such a file.
 pub fn take_back(path: &Path, runs: &[String]) -> Result<()> {
-    let dir = OwnedDirectory::open(path, &StopFlag::default())?;
-    let here = dir.identity()?;
-    let own = |mark: &DatabaseMark| {
-        mark.identity.driver == NAME
-            && runs.contains(&mark.run_id)
-            && mark.identity.node.is(&here, dir.filesystem())
-    };
-    if let Some(mark) = dir.database()?.filter(own)
-        && let Some(one) = changed_since(&dir, &mark)?
-    {
-        let target = NamedTarget::from(path);
-        return refusal::unfinished(false, &target)
-            .map_err(|e| e.with("one of them", one.display()));
-    }
-    remove_kept(path, runs)
+    let (dir, mark) = made_by(path, runs)?;
+    unchanged_since(&dir, &mark)?;
+    remove_made(&dir, &mark)
 }
 
 /// Removes what is kept in a directory that one of these runs made, and its mark; the directory stays, and so does
 /// whatever else is in it. Errors: `Refused` when another run uses it or something else is in it (the mark then
 /// stays), `Unavailable` when the mark is not of these runs or something cannot be removed.
 pub fn remove_kept(path: &Path, runs: &[String]) -> Result<()> {
+    let (dir, mark) = made_by(path, runs)?;
+    remove_made(&dir, &mark)
+}
+
+/// A directory that one of these runs made, and its mark. Errors: `Unavailable` when the mark is not of these runs.
+fn made_by(path: &Path, runs: &[String]) -> Result<(OwnedDirectory, DatabaseMark)> {
     let dir = OwnedDirectory::open(path, &StopFlag::default())?;
     let mark = dir.database()?;
     let here = dir.identity()?;
@@ -582,11 +581,16 @@ pub fn remove_kept(path: &Path, runs: &[String]) -> Result<()> {
     let mark = mark.filter(same).ok_or_else(|| {
         Error::unavailable("the directory has no mark of these runs").with("path", path.display())
     })?;
-    let layout = layout_of(&mark)?;
-    let leaves = open_leaves(&dir, &layout)?;
-    alone(&leaves, path)?;
-    remove_all(&dir, &layout)?;
-    survey(&dir, Some(&layout))?;
+    Ok((dir, mark))
+}
+
+/// Removes what is the driver's in the directory of a mark, and the mark.
+fn remove_made(dir: &OwnedDirectory, mark: &DatabaseMark) -> Result<()> {
+    let layout = layout_of(mark)?;
+    let leaves = open_leaves(dir, &layout)?;
+    alone(&leaves, dir.path())?;
+    remove_all(dir, &layout)?;
+    survey(dir, Some(&layout))?;
     dir.remove()
 }
 

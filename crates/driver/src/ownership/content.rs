@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use taillight_core::{Result, StopFlag};
 
-use super::files::settle;
+use super::files;
 use super::sidecar::{ChangeEvidence, OwnedDirectory};
 use super::{FileSystem, SIDECAR};
 use crate::identity::FileIdentity;
@@ -62,11 +62,7 @@ pub fn seal(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<Option<String>
     let evidence =
         opened.map(|dir| Ok(OwnedDirectory::open(dir, &StopFlag::default())?.evidence()));
     let by = evidence.collect::<Result<Vec<_>>>()?.into_iter().max();
-    let write_back = &mut |file: &OwnedFd| {
-        rustix::fs::fsync(file)?;
-        settle(&FileIdentity::of(file)?);
-        Ok(rustix::fs::fsync(file)?)
-    };
+    let write_back = &mut |file: &OwnedFd| files::write_back(file).map(drop);
     if by == Some(ChangeEvidence::None) {
         return Ok(None);
     }

@@ -8,6 +8,7 @@
 //! removed after the file.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, ftruncate, openat, statat};
@@ -99,7 +100,7 @@ const SECOND: i64 = 1_000_000_000;
 
 /// Waits until a later change of the file has another time: changes in one tick have the same one, and on
 /// file systems that count whole seconds all changes in a second.
-pub fn settle(file: &FileIdentity) {
+fn settle(file: &FileIdentity) {
     let step = if file.changed_ns % SECOND == 0 { SECOND + TICK } else { TICK };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok()).unwrap_or(i64::MAX);
@@ -109,17 +110,23 @@ pub fn settle(file: &FileIdentity) {
     }
 }
 
-/// Seals a mark with its file as it is, or breaks the seal where somebody is still writing. What is written through a
-/// mapping moves the time of change only once its page was written back: before the seal all of them are.
+/// Writes a file back and tells how it was found, so that each later change has another time. What is written through a
+/// mapping moves the time of change only once its page was written back. Errors: as fsync(2).
+pub fn write_back(file: impl AsFd) -> std::io::Result<FileIdentity> {
+    fsync(&file)?;
+    let found = FileIdentity::of(&file)?;
+    settle(&found);
+    fsync(&file)?;
+    Ok(found)
+}
+
+/// Seals a mark with its file as it is, or breaks the seal where somebody is still writing.
 fn seal(dir: &OwnedDirectory, mark: &mut FileMark, by: ChangeEvidence) {
     let name = mark.name.as_str();
     let look = || -> std::io::Result<_> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(dir.fd(), name, flags, Mode::empty())?;
-        fsync(&file)?;
-        let found = FileIdentity::of(&file)?;
-        settle(&found);
-        fsync(&file)?;
+        let found = write_back(&file)?;
         let data =
             (by == ChangeEvidence::Contents).then(|| digest(&file, FNV_START)).transpose()?;
         let same = FileIdentity::of(&file)? == found && mark.node.is(&found, dir.filesystem());

@@ -9,10 +9,8 @@ use taillight_rundir::intervals::{IntervalRow, interval_writer};
 use taillight_rundir::manifest::ClockInfo;
 use taillight_rundir::{RunDir, TableWriter};
 
-use crate::recorder::{InFlightAtEnd, OpStats};
+use crate::recorder::{InFlightAtEnd, NO_OPS, OpStats, Ops};
 
-type Ops = [Option<Box<OpStats>>; OpKind::ALL.len()];
-const NO_OPS: Ops = [const { None }; OpKind::ALL.len()];
 /// Highest value and count of each histogram bucket that is not empty, ascending.
 pub type Sparse = Vec<(u64, u64)>;
 

@@ -18,7 +18,7 @@ use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::ios::RowBatch;
 use taillight_rundir::manifest::PhaseInfo;
 
-use crate::recorder::{InFlightAtEnd, IntervalStats, OpStats, Timeline, WorkerMessage};
+use crate::recorder::{InFlightAtEnd, IntervalStats, NO_OPS, Ops, Timeline, WorkerMessage};
 
 use crate::steady::SteadyWatch;
 pub use closed::{ClosedInterval, ClosedOp, Collected, IntervalLog, LoadCount};
@@ -98,7 +98,7 @@ struct Open {
 
 /// What one workload did in one interval, all its workers together.
 struct OpenWorkload {
-    ops: [Option<Box<OpStats>>; OpKind::ALL.len()],
+    ops: Ops,
     depth_ns: i64,
     backlog: u64,
     in_flight: InFlightAtEnd,
@@ -106,8 +106,7 @@ struct OpenWorkload {
 
 impl OpenWorkload {
     fn new() -> OpenWorkload {
-        let ops = [const { None }; OpKind::ALL.len()];
-        OpenWorkload { ops, depth_ns: 0, backlog: 0, in_flight: InFlightAtEnd::default() }
+        OpenWorkload { ops: NO_OPS, depth_ns: 0, backlog: 0, in_flight: InFlightAtEnd::default() }
     }
 }
 

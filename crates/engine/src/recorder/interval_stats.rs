@@ -37,6 +37,10 @@ pub struct OpStats {
     pub errors: Vec<(Status, u64)>,
 }
 
+/// Those of each kind of operation that there was.
+pub type Ops = [Option<Box<OpStats>>; OpKind::ALL.len()];
+pub const NO_OPS: Ops = [const { None }; OpKind::ALL.len()];
+
 impl OpStats {
     fn new(open_loop: bool) -> OpStats {
         let mut latencies = LatencyMap::new(new_histogram());
@@ -168,7 +172,7 @@ pub struct IntervalStats {
     /// Interval number within the phase.
     pub index: u32,
     /// Per kind of operation.
-    pub ops: [Option<Box<OpStats>>; OpKind::ALL.len()],
+    pub ops: Ops,
     /// What the times of its successes lack of the integral of operations in flight over time, ns: parts of those
     /// that were in flight at its edges, and times of others. See [`IntervalStats::depth_ns`].
     pub carried_ns: i64,
@@ -191,7 +195,7 @@ impl IntervalStats {
             workload,
             measured: false,
             index: 0,
-            ops: [const { None }; OpKind::ALL.len()],
+            ops: NO_OPS,
             carried_ns: 0,
             absent: (Vec::new(), Stamp(0)),
             backlog: 0,

@@ -12,7 +12,9 @@ use taillight_capture::chunk::ShortRecord;
 use taillight_capture::{Capture, CaptureState};
 use taillight_core::{OpKind, Record, Stamp};
 
-pub use interval_stats::{HIGHEST_NS, InFlightAtEnd, IntervalStats, OpStats, new_histogram};
+pub use interval_stats::{
+    HIGHEST_NS, InFlightAtEnd, IntervalStats, NO_OPS, OpStats, Ops, new_histogram,
+};
 
 /// Where the stats of intervals go and where empty ones come back from.
 #[derive(Clone)]

@@ -50,11 +50,10 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
         return Err("it does not begin with the names of the columns".to_owned());
     }
     // Exports of earlier versions do not say how many there are.
-    let (line, of) = match line.bytes().filter(|b| *b == b',').count() {
-        19 => line.rsplit_once(',').map_or((line, None), |(line, of)| (line, Some(of))),
-        _ => (line, None),
+    let (row, of): ([&str; 19], _) = match columns::<20>(line) {
+        Ok([row @ .., of]) => (row, Some(of)),
+        Err(_) => (columns(line)?, None),
     };
-    let row: [&str; 19] = columns(line)?;
     let [
         phase,
         workload,

@@ -278,7 +278,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             // One part is recorded, the next was not yet taken.
             Some((whole, true)) => [None, Some(whole.flight)],
             Some((mut whole, false)) => {
-                if whole.nth == 0 && whole.retries == 0 {
+                if !whole.has_begun() {
                     whole.flight.began_with(&flight);
                 }
                 [Some(part), Some(whole.flight)]

@@ -108,7 +108,7 @@ pub enum TableLock {
 }
 
 impl TableLock {
-    pub fn mode(self) -> &'static str {
+    fn mode(self) -> &'static str {
         match self {
             TableLock::All => "ACCESS EXCLUSIVE",
             TableLock::Shape => "SHARE UPDATE EXCLUSIVE",
@@ -272,15 +272,19 @@ impl AdminLine {
         if !self.is_held()? {
             return Ok(false);
         }
-        let sql = format!("LOCK TABLE {} IN {} MODE", self.qualified(), lock.mode());
         self.transaction(|admin| {
-            admin.ask_patiently(&sql)?;
+            admin.lock_table(&admin.qualified(), lock)?;
             // What was looked at may have been replaced before the lock.
             if !admin.is_held()? {
                 return Ok(false);
             }
             what(admin).map(|()| true)
         })
+    }
+
+    /// Locks a table, as SQL takes it, until the transaction ends. Errors: as [`AdminLine::ask`].
+    pub fn lock_table(&mut self, table: &str, lock: TableLock) -> Result<()> {
+        self.ask_patiently(&format!("LOCK TABLE {table} IN {} MODE", lock.mode())).map(drop)
     }
 
     /// From now on no stop ends a statement: what the run made is to be put in order. After one, the server has a
@@ -482,8 +486,7 @@ impl AdminLine {
         if let Some(oid) = goes {
             // Locked, the name means one table until the transaction ends; before that there may be none to lock.
             self.is_same(oid)?;
-            let mode = TableLock::All.mode();
-            self.ask_patiently(&format!("LOCK TABLE {table} IN {mode} MODE"))?;
+            self.lock_table(table, TableLock::All)?;
             self.is_same(oid)?;
             self.drop_parts(oid)?;
             self.apply(&format!("DROP TABLE {table}"))?;

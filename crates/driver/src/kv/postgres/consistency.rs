@@ -89,9 +89,11 @@ impl TpcbTotals {
         match row[..] {
             [rows, digests, a, t, b, h, found, theirs] => {
                 let number = |n: i128| u64::try_from(n).unwrap_or(0);
-                let (acknowledged, digests_found) = (number(found), number(theirs));
-                let found =
-                    CommitTally { acknowledged, digests: digests_found, unanswered: Vec::new() };
+                let found = CommitTally {
+                    acknowledged: number(found),
+                    digests: number(theirs),
+                    unanswered: Vec::new(),
+                };
                 Ok((TpcbTotals { rows, digests, balances: [a, t, b, h] }, found))
             }
             _ => Err(Error::unavailable("the server gives no sums of balances")),
@@ -99,8 +101,12 @@ impl TpcbTotals {
     }
 
     fn is_balanced(&self) -> bool {
-        self.balances.iter().all(|sum| *sum == self.balances[0])
+        is_equal(&self.balances)
     }
+}
+
+fn is_equal(balances: &[i128; 4]) -> bool {
+    balances.iter().all(|sum| *sum == balances[0])
 }
 
 impl CommitLedger {
@@ -199,8 +205,7 @@ fn unbalanced(balances: &[i128; 4]) -> Error {
 impl ConsistencyCheck {
     /// As facts, with what the settings promise of what is acknowledged.
     pub fn facts(&self, promise: &str) -> Vec<(String, String)> {
-        let equal = self.balances.iter().all(|sum| *sum == self.balances[0]);
-        let balances = match equal {
+        let balances = match is_equal(&self.balances) {
             true => format!("equal: {}", self.balances[0]),
             false => format!("accounts, tellers, branches, history: {:?}", self.balances),
         };
@@ -217,7 +222,7 @@ impl ConsistencyCheck {
     /// `promised`: the settings keep what is acknowledged through a crash. Errors: `Target` when balances differ, or
     /// transactions are missing that were to be there.
     pub fn judged(&self, promised: bool) -> Result<()> {
-        if !self.balances.iter().all(|sum| *sum == self.balances[0]) {
+        if !is_equal(&self.balances) {
             return Err(unbalanced(&self.balances)
                 .hint("transactions were not kept whole: the tables are left as they are"));
         }

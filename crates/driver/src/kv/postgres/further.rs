@@ -123,8 +123,7 @@ impl AdminLine {
         // A view that is locked locks the tables below it: looked at before, too.
         self.are_parts(names)?;
         for name in names {
-            let (table, mode) = (self.part(name), TableLock::All.mode());
-            self.ask_patiently(&format!("LOCK TABLE {table} IN {mode} MODE"))?;
+            self.lock_table(&self.part(name), TableLock::All)?;
         }
         self.are_parts(names)
     }
@@ -146,8 +145,8 @@ impl AdminLine {
     /// `Unavailable`, `Refused` where something depends on one, `Target` when one was replaced in that moment.
     pub fn drop_parts(&mut self, of: u32) -> Result<()> {
         for part in self.parts(Some(of), &[])? {
-            let (table, mode) = (self.part(&part.name), TableLock::All.mode());
-            self.ask_patiently(&format!("LOCK TABLE {table} IN {mode} MODE"))?;
+            let table = self.part(&part.name);
+            self.lock_table(&table, TableLock::All)?;
             let still = self.parts(Some(of), &[])?;
             if !still.iter().any(|now| now.name == part.name) {
                 return Err(replaced(self.guard_kind(), &part.name));

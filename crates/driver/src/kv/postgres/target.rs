@@ -307,10 +307,16 @@ impl PostgresTarget {
             }
             self.mark.note(&self.admin, tables.rows)?;
         }
-        if tables.benchmark != Benchmark::TpcB || !self.options.check {
-            return Ok(());
+        match self.compared() {
+            Some(tables) => self.commits.begin(&mut admin::lock(&self.admin), tables),
+            None => Ok(()),
         }
-        self.commits.begin(&mut admin::lock(&self.admin), tables)
+    }
+
+    /// The tables whose balances are compared after the load.
+    fn compared(&self) -> Option<&TransactionTables> {
+        let tables = self.transactions.as_ref().filter(|_| self.options.check);
+        tables.filter(|tables| tables.benchmark == Benchmark::TpcB)
     }
 
     /// Vacuums and analyses the run's tables.
@@ -353,11 +359,8 @@ impl PostgresTarget {
 
     /// Looks for what was acknowledged, once.
     fn check(&self) -> Vec<(String, String)> {
-        let Some(tables) = &self.transactions else { return Vec::new() };
+        let Some(tables) = self.compared() else { return Vec::new() };
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if tables.benchmark != Benchmark::TpcB || !self.options.check {
-            return Vec::new();
-        }
         if admin::lock(&self.admin).stop().stopped() {
             return vec![("tpcb.check.failed".to_owned(), "the run was stopped".to_owned())];
         }

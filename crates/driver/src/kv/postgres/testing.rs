@@ -106,6 +106,18 @@ impl PostgresServer {
         format!("unix:{}/.s.PGSQL.{}", self.data.display(), self.port)
     }
 
+    /// The table of a run, as `--destroy` names it.
+    pub fn table(&self) -> String {
+        format!("{}/postgres#public.taillight", self.address())
+    }
+
+    /// Ends all connections of runs.
+    pub fn cut_runs(&self) {
+        let cuts = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name \
+                    = 'taillight'";
+        self.psql(cuts);
+    }
+
     pub fn data(&self) -> &Path {
         &self.data
     }

@@ -116,7 +116,11 @@ impl TransactionWorker {
     pub fn request(&mut self, op: &Op, slot: usize, send: &mut Vec<u8>) {
         let id = op.key as i32 + 1;
         let TpcbValues { aid, tid, bid, delta } = self.slots[slot].values;
-        let name = op.kind.name();
+        // A point select is a transaction and its one statement.
+        let name = match op.kind {
+            OpKind::OltpPointSelect => OpKind::SelectPoint.name(),
+            kind => kind.name(),
+        };
         let numbers = |send: &mut Vec<u8>, all: &[i32]| {
             let mut bind = BindMessage::new(send, name, all.len() as u16);
             all.iter().for_each(|n| bind.parameter(&n.to_be_bytes()));
@@ -129,11 +133,6 @@ impl TransactionWorker {
             OpKind::UpdateTellers => numbers(send, &[delta, tid]),
             OpKind::UpdateBranches => numbers(send, &[delta, bid]),
             OpKind::InsertHistory => numbers(send, &[tid, bid, aid, delta]),
-            OpKind::OltpPointSelect => {
-                let mut bind = BindMessage::new(send, OpKind::SelectPoint.name(), 1);
-                bind.parameter(&id.to_be_bytes());
-                bind.execute();
-            }
             OpKind::SelectRange
             | OpKind::SelectSum
             | OpKind::SelectOrder

@@ -124,6 +124,38 @@ impl Connected {
         }
         fit.map(|()| decided)
     }
+
+    /// Marks the prefix as ours and deletes the keys that give way: the mark, whether it is that of an earlier run, and
+    /// the connections of all workers where something was deleted. Errors: as [`Connected::decide`] and
+    /// [`decision::claim`].
+    fn claim(&self, spec: &OpenSpec<'_>) -> Result<(HeldMark<KeyIdentity>, bool, Vec<RespSocket>)> {
+        let mut decided = self.decide(spec.plan)?;
+        if let (true, OwnershipDecision::Reuse(kept)) = (spec.shares(), &mut decided.decision) {
+            spec.run_id.clone_into(&mut kept.last_run);
+            decided.extends = true;
+        }
+        let reused = matches!(decided.decision, OwnershipDecision::Reuse(_));
+        let mut sockets = Vec::new();
+        if !decided.goes.is_empty() {
+            trial::workers(spec.plan)?;
+            let way = ServerWay {
+                address: &self.address,
+                password: self.password.as_deref(),
+                stop: spec.stop,
+            };
+            sockets = way.of_all_workers(spec.plan, &self.options)?;
+        }
+        let forgets = rules::changes(spec.plan).1;
+        let mark = decision::claim(&self.admin, self.new.clone(), decided, forgets)?;
+        Ok((mark, reused, sockets))
+    }
+
+    /// The mark that rank 0 has made or taken over. Errors: `Refused` where this is another server.
+    fn join(&self, spec: &OpenSpec<'_>) -> Result<HeldMark<KeyIdentity>> {
+        let found = admin::mark(&self.admin)?;
+        let mark = KeyMark::of_run(found, spec.run_id, &self.address.shown())?;
+        Ok(HeldMark::new(mark, false))
+    }
 }
 
 impl RedisTarget {
@@ -131,51 +163,14 @@ impl RedisTarget {
     /// `Refused` or `Unavailable`.
     pub fn open(options: &RedisOptions, spec: &OpenSpec<'_>) -> Result<RedisTarget> {
         let at = Connected::to(options, spec)?;
-        if spec.joins() {
-            return RedisTarget::join(at, spec);
-        }
-        let mut decided = at.decide(spec.plan)?;
-        if let (true, OwnershipDecision::Reuse(kept)) = (spec.shares(), &mut decided.decision) {
-            spec.run_id.clone_into(&mut kept.last_run);
-            decided.extends = true;
-        }
-        let Connected { address, options, password, layouts, written, admin, new, .. } = at;
-        let reused = matches!(decided.decision, OwnershipDecision::Reuse(_));
-        let forms = new.identity.written.clone();
+        let joined = spec.joins();
         // Asked before anything is changed.
-        let facts = facts(&mut admin::lock(&admin), &address)?;
-        let mut sockets = Vec::new();
-        if !decided.goes.is_empty() {
-            trial::workers(spec.plan)?;
-            let way =
-                ServerWay { address: &address, password: password.as_deref(), stop: spec.stop };
-            sockets = way.of_all_workers(spec.plan, &options)?;
-        }
-        let mark = decision::claim(&admin, new, decided, rules::changes(spec.plan).1)?;
-        Ok(RedisTarget {
-            address,
-            options,
-            password,
-            layouts,
-            written,
-            forms,
-            reused,
-            admin,
-            mark,
-            facts,
-            sockets: Mutex::new(sockets),
-            scans: counted(spec.plan),
-            lanes: rules::lanes(spec.plan),
-            joined: false,
-            closed: false,
-        })
-    }
-
-    /// Beside rank 0, which has made the prefix ready. Errors: `Refused` where this is another server.
-    fn join(at: Connected, spec: &OpenSpec<'_>) -> Result<RedisTarget> {
+        let facts = facts(&mut admin::lock(&at.admin), &at.address)?;
+        let (mark, reused, sockets) = match joined {
+            true => (at.join(spec)?, false, Vec::new()),
+            false => at.claim(spec)?,
+        };
         let Connected { address, options, password, layouts, written, admin, new, .. } = at;
-        let mark = KeyMark::of_run(admin::mark(&admin)?, spec.run_id, &address.shown())?;
-        let facts = facts(&mut admin::lock(&admin), &address)?;
         Ok(RedisTarget {
             address,
             options,
@@ -183,15 +178,15 @@ impl RedisTarget {
             layouts,
             written,
             forms: new.identity.written,
-            reused: false,
+            reused,
             admin,
-            mark: HeldMark::new(mark, false),
+            mark,
             facts,
-            sockets: Mutex::default(),
-            scans: None,
+            sockets: Mutex::new(sockets),
+            scans: counted(spec.plan),
             lanes: rules::lanes(spec.plan),
-            joined: true,
-            closed: true,
+            joined,
+            closed: joined,
         })
     }
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result, StopFlag, atomic};
 
 use super::content::{FNV_START, FileSystemNaming, digest, shown};
-use super::files::{FileMark, settle};
+use super::files::{FileMark, write_back};
 use super::node::{FileSystem, MarkedNode};
 use super::sys::write_mapped;
 use super::{MarkStore, OwnershipMark, refusal};
@@ -473,13 +473,7 @@ fn evidence_of(file: &mut std::fs::File) -> std::io::Result<ChangeEvidence> {
         return Ok(ChangeEvidence::None);
     }
     // As a file is sealed while somebody has it mapped, who then writes.
-    let sealed = write_mapped(&*file, || {
-        file.sync_all()?;
-        let sealed = FileIdentity::of(&*file)?;
-        settle(&sealed);
-        file.sync_all().map(|()| sealed)
-    });
-    let sealed = match sealed {
+    let sealed = match write_mapped(&*file, || write_back(&*file)) {
         // What cannot be mapped nobody can write through a mapping.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::EINVAL)) => {
             return Ok(ChangeEvidence::Time);

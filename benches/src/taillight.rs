@@ -81,6 +81,14 @@ pub fn run(words: &str) -> Result<Figures> {
     figures(&dir, &done)
 }
 
+/// As [`run`], with the CPU of the whole process for each operation.
+pub fn run_whole(words: &str) -> Result<Figures> {
+    let mut sample = run(words)?;
+    let all = sample["all_cpu_s"] * 1e9 / sample["count"];
+    sample.insert("all_cpu_ns", all);
+    Ok(sample)
+}
+
 /// The figures of a finished run.
 pub fn figures(dir: &BenchRun, done: &ChildUsage) -> Result<Figures> {
     let summary = dir.json("summary.json")?;

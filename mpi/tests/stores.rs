@@ -2,54 +2,34 @@
 //! whose target every rank keeps open.
 
 mod common;
+#[allow(dead_code)] // these tests use a part of it
+#[path = "../../crates/driver/src/kv/redis/testing.rs"]
+mod redis_server;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use common::{Failed, has_mpirun, has_namespaces, mpirun, ranks, said};
+use redis_server::RedisServer;
 use taillight_rundir::ios::{ColumnSet, read_ios};
 
-/// A server on a port of loopback, ended on drop.
+/// A server that listens on a port of loopback as well.
 struct Redis {
     port: u16,
-    server: Child,
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
+    server: RedisServer,
 }
 
 impl Redis {
     /// None where there is no server to start, which is said.
     fn start(test: &str, dir: &Path) -> Result<Option<Redis>, Failed> {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut command = Command::new("redis-server");
-        command.args(["--save", "", "--bind", "127.0.0.1", "--port", &port.to_string()]);
-        command.arg("--unixsocket").arg(dir.join(format!("{port}.sock")));
-        let Ok(server) = command.current_dir(dir).stdout(Stdio::null()).spawn() else {
-            eprintln!("skipped: {test}: no redis-server (apt-get install redis-server)");
-            return Ok(None);
-        };
-        let redis = Redis { port, server };
-        let begin = Instant::now();
-        while redis.cli(&["PING"])? != "PONG" {
-            if begin.elapsed() > Duration::from_secs(20) {
-                return Err("the server does not answer".into());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(Some(redis))
-    }
-
-    fn cli(&self, words: &[&str]) -> Result<String, Failed> {
-        let port = self.port.to_string();
-        let said = Command::new("redis-cli").args(["-p", &port]).args(words).output()?;
-        Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+        let own = dir.join(port.to_string());
+        std::fs::create_dir(&own)?;
+        let more = ["--bind", "127.0.0.1", "--port", &port.to_string()];
+        let server = RedisServer::start(&own, &more)
+            .inspect_err(|why| eprintln!("skipped: {test}: {why}"))
+            .ok();
+        Ok(server.map(|server| Redis { port, server }))
     }
 }
 
@@ -108,7 +88,7 @@ fn ranks_share_the_keys_of_a_server() -> Result<(), Failed> {
     let all: BTreeSet<&u64> = made.iter().flatten().collect();
     assert_eq!(all.len(), made.iter().map(BTreeSet::len).sum::<usize>());
     assert!(all.iter().all(|key| **key >= 301), "none of those that were there");
-    assert_eq!(redis.cli(&["DBSIZE"])?, "0", "rank 0 has deleted what all wrote");
+    assert_eq!(redis.server.cli(&["DBSIZE"]), "0", "rank 0 has deleted what all wrote");
     for (share, mix, words) in [
         ("same", "{ insert = 100 }", "add or delete the same keys"),
         ("strided", "{ delete = 50, get = 50 }", "which keys another one deletes"),
@@ -118,10 +98,10 @@ fn ranks_share_the_keys_of_a_server() -> Result<(), Failed> {
         assert!(code == Some(2) && plain.contains(words), "{text}");
     }
     // What somebody else has there stays.
-    redis.cli(&["SET", "taillight:theirs", "1"])?;
+    redis.server.cli(&["SET", "taillight:theirs", "1"]);
     let (code, text) = run("same", "{ get = 50, update = 50 }", "REFUSED")?;
     assert_eq!(code, Some(3), "{text}");
-    assert_eq!(redis.cli(&["KEYS", "*"])?, "taillight:theirs");
+    assert_eq!(redis.server.cli(&["KEYS", "*"]), "taillight:theirs");
     Ok(())
 }
 
@@ -146,17 +126,16 @@ fn a_server_that_is_another_on_each_host_is_refused() -> Result<(), Failed> {
         if n > 0 {
             command.arg(":");
         }
-        let script = format!(
-            "hostname h{n}; mount --bind {}.sock server.sock; exec \"$0\" \"$@\"",
-            redis.port
-        );
+        let script =
+            format!("hostname h{n}; mount --bind {}/s server.sock; exec \"$0\" \"$@\"", redis.port);
         command.args(["-n", "1", "unshare", "--uts", "--mount", "--propagation", "private"]);
         command.args(["sh", "-ec", &script, common::MPI, "run", "job.toml", "--output", "RUN"]);
     }
     let (code, text) = said(&command.output()?);
     assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("this host has another one of the same name"), "{text}");
-    assert_eq!((one.cli(&["DBSIZE"])?, other.cli(&["DBSIZE"])?), ("0".into(), "0".into()));
+    let left = [one, other].map(|redis| redis.server.cli(&["DBSIZE"]));
+    assert_eq!(left, ["0", "0"]);
     Ok(())
 }
 
@@ -174,6 +153,7 @@ fn a_series_keeps_its_target_open_at_every_rank() -> Result<(), Failed> {
     let words = [&words[..], &more].concat();
     let (code, text) = said(&ranks(tmp.path(), 2, &words)?);
     assert_eq!(code, Some(0), "{text}");
-    assert_eq!(redis.cli(&["INFO", "keyspace"])?, "# Keyspace", "each has deleted its own");
+    let left = redis.server.cli(&["INFO", "keyspace"]);
+    assert_eq!(left, "# Keyspace", "each has deleted its own");
     Ok(())
 }

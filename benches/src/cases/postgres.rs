@@ -61,7 +61,7 @@ pub fn tpcb(setup: &BenchSetup) -> Result<Comparison> {
             BenchArm {
                 name: names[0],
                 command: taillight::shown(&words("unix:/run/postgresql", connections, ops)),
-                run: Box::new(move || counted(server, ops, || own(&ours))),
+                run: Box::new(move || counted(server, ops, || taillight::run_whole(&ours))),
             },
             BenchArm {
                 name: names[1],
@@ -106,13 +106,6 @@ fn counted(
     let rose = commits()? - before;
     ensure!((ops..=ops + OTHERS).contains(&rose), "{ops} transactions, {rose} commits");
     Ok(figures)
-}
-
-fn own(words: &str) -> Result<Figures> {
-    let mut sample = taillight::run(words)?;
-    let all = sample["all_cpu_s"] * 1e9 / sample["count"];
-    sample.insert("all_cpu_ns", all);
-    Ok(sample)
 }
 
 /// A run of pgbench, and the CPU of its whole process.

@@ -122,7 +122,7 @@ fn compared(setup: &BenchSetup, what: &str, pipeline: u32, rows: &[Row]) -> Resu
             BenchArm {
                 name: names[0],
                 command: taillight::shown(&ours(SHOWN)),
-                run: Box::new(|| own(&ours(server.port))),
+                run: Box::new(|| taillight::run_whole(&ours(server.port))),
             },
             BenchArm {
                 name: names[1],
@@ -171,13 +171,6 @@ fn words(port: u16, what: &str, (connections, pipeline): (u32, u32), ops: u64) -
          --set workload.0.keys={{count={RECORDS},naming=\"ordered\",prefix=\"\",digits=12}}",
         connections * pipeline
     )
-}
-
-fn own(words: &str) -> Result<Figures> {
-    let mut sample = taillight::run(words)?;
-    let all = sample["all_cpu_s"] * 1e9 / sample["count"];
-    sample.insert("all_cpu_ns", all);
-    Ok(sample)
 }
 
 /// The words of redis-benchmark for the same.

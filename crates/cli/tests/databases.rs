@@ -6,10 +6,11 @@ pub mod postgres_server;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use crate::common::{
-    ended, manifest, run_job, scratch, start_measuring, summary, taillight, witnessed,
+    ended, manifest, run, run_job, run_line, scratch, start_measuring, summary, taillight,
+    witnessed,
 };
 use postgres_server::PostgresServer;
 use taillight_s3test::Certs;
@@ -95,10 +96,7 @@ fn a_postgres_server_killed_in_the_run() {
     // What the run could not put in order is known to the next one, and goes once that is confirmed.
     server.restart().expect("it starts again");
     let again = format!("run --driver postgres --path {} {FEW} --output again", server.address());
-    let confirmed = format!(
-        "{again} --set target.destroy=true --destroy {}/postgres#public.taillight",
-        server.address()
-    );
+    let confirmed = format!("{again} --set target.destroy=true --destroy {}", server.table());
     for (line, code) in [(again, 3), (confirmed, 0)] {
         let output =
             taillight(dir.path()).env("PGUSER", "postgres").args(line.split_whitespace()).output();
@@ -168,8 +166,7 @@ fn a_disk_that_gets_full_takes_no_acknowledged_transaction() {
     let Some(place) = small_disk(&server, "64m") else { return };
     let dir = scratch();
     let job = transactions(&server, "duration = \"6s\"\ninterval = \"200ms\"", "", "\"tpcb\"");
-    std::fs::write(dir.path().join("job.toml"), job).expect("written");
-    let child = start_measuring(dir.path(), "run job.toml --output out");
+    let child = start_job(dir.path(), &job);
     std::thread::sleep(std::time::Duration::from_millis(500));
     let filler = std::fs::File::create(place.path().join("filler"))
         .and_then(|mut file| std::io::copy(&mut std::io::repeat(0), &mut file));
@@ -198,6 +195,12 @@ fn transactions(server: &PostgresServer, run: &str, options: &str, mix: &str) ->
          access = \"random\"\nkeys = {{ count = 100000 }}\n",
         server.address()
     )
+}
+
+/// As `run_job`, but returns as soon as the run measures.
+fn start_job(dir: &Path, job: &str) -> Child {
+    std::fs::write(dir.join("job.toml"), job).expect("written");
+    start_measuring(dir, "run job.toml --output out")
 }
 
 #[test]
@@ -232,14 +235,11 @@ fn a_transaction_is_one_operation_and_its_statements_no_total_adds() {
     assert!(count("select_point") >= 10 * count("oltp_read_write"), "{done:#}");
     assert!(done["ops"]["oltp_read_write"]["response"].is_object(), "{done:#}");
     for example in ["postgres-tpcb", "postgres-oltp"] {
-        let job = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../jobs/{example}.toml"));
-        let output = taillight(dir)
-            .arg("run")
-            .arg(job)
-            .args(["--path", &server.address(), "--ops", "100", "--output", example])
-            .args(["--set", "workload.0.keys.count=100000", "--set", "run.warmup=0s"])
-            .output();
-        ended(&output.expect("it starts"), 0);
+        let job = format!("{}/../../jobs/{example}.toml", env!("CARGO_MANIFEST_DIR"));
+        let address = server.address();
+        let words = ["run", &job, "--path", &address, "--ops", "100", "--output", example];
+        let sets = ["--set", "workload.0.keys.count=100000", "--set", "run.warmup=0s"];
+        run(dir, &[&words[..], &sets].concat(), 0);
         assert_eq!(summary(dir, example)["totals"]["count"], 100, "{example}");
     }
     for (mix, says) in [
@@ -247,12 +247,9 @@ fn a_transaction_is_one_operation_and_its_statements_no_total_adds() {
         ("{ tpcb = 1, oltp_read_write = 1 }", "TPC-B and sysbench"),
         ("\"commit\"", "cannot commit"),
     ] {
-        let output = {
-            let job = transactions(&server, "operations = 4", "", mix);
-            std::fs::write(dir.join("bad.toml"), job).expect("written");
-            taillight(dir).args(["run", "bad.toml", "--output", "bad"]).output().expect("it starts")
-        };
-        let (_, err) = ended(&output, 2);
+        let job = transactions(&server, "operations = 4", "", mix);
+        std::fs::write(dir.join("bad.toml"), job).expect("written");
+        let (_, err) = run_line(dir, "run bad.toml --output bad", 2);
         assert!(err.contains(says), "{mix}: {err}");
     }
 }
@@ -268,8 +265,7 @@ fn acknowledged_transactions_outlast_a_server_killed_in_the_run() {
         let options = format!("timeout = \"30s\"\nsynchronous_commit = \"{setting}\"");
         let job =
             transactions(&server, "duration = \"20s\"\ninterval = \"200ms\"", &options, "\"tpcb\"");
-        std::fs::write(dir.path().join("job.toml"), job).expect("written");
-        let child = start_measuring(dir.path(), "run job.toml --output out");
+        let child = start_job(dir.path(), &job);
         std::thread::sleep(std::time::Duration::from_millis(700));
         server.kill();
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -309,9 +305,7 @@ fn a_killed_client_leaves_every_acknowledged_transaction() {
     let home = scratch();
     let dir = home.path();
     let job = |run: &str| transactions(&server, run, "keep = true", "\"tpcb\"");
-    std::fs::write(dir.join("job.toml"), job("duration = \"20s\"\ninterval = \"200ms\""))
-        .expect("written");
-    let mut child = start_measuring(dir, "run job.toml --output out");
+    let mut child = start_job(dir, &job("duration = \"20s\"\ninterval = \"200ms\""));
     std::thread::sleep(std::time::Duration::from_millis(700));
     child.kill().expect("killed");
     child.wait().expect("it ends");
@@ -321,8 +315,7 @@ fn a_killed_client_leaves_every_acknowledged_transaction() {
     }
     let rows: u64 =
         server.psql("SELECT count(*) FROM taillight_history").parse().expect("a number");
-    let output = taillight(dir).args(["report", "out"]).output();
-    ended(&output.expect("it starts"), 5);
+    run_line(dir, "report out", 5);
     let ok = succeeded(&summary(dir, "out")["ops"]["tpcb"]);
     // Of the eight in flight some had their commit done, and nobody was told any more.
     assert!(ok > 10 && (ok..=ok + 8).contains(&rows), "{ok} acknowledged, {rows} there");

@@ -4,19 +4,19 @@
 mod postgres_server;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::scratch;
 use crate::common::traced::{Run, lab, not_root};
+use crate::common::{scratch, skipped};
 use postgres_server::PostgresServer;
 use taillight_lab::cleanup::{Undo, lab_dir};
 use taillight_lab::stage::LoopDevice;
 use taillight_lab::{fuse, trial};
 
 /// Moves a stopped server's log to a directory of a disk of its own.
-fn move_log(server: &PostgresServer, disk: &Path) -> std::io::Result<PathBuf> {
+fn move_log(server: &PostgresServer, disk: &Path) -> std::io::Result<()> {
     let (log, to) = (server.data().join("pg_wal"), disk.join("log"));
     let status = Command::new("cp").arg("-a").arg(&log).arg(&to).status()?;
     assert!(status.success(), "copied");
@@ -29,14 +29,13 @@ fn move_log(server: &PostgresServer, disk: &Path) -> std::io::Result<PathBuf> {
     for dir in disk.ancestors().skip(1).filter(|dir| dir.starts_with(lab_dir())) {
         std::fs::set_permissions(dir, through.clone())?;
     }
-    Ok(to)
+    Ok(())
 }
 
 #[test]
 fn a_slow_disk_of_the_log_is_told_as_the_disk() {
     const NAME: &str = "a_slow_disk_of_the_log_is_told_as_the_disk";
-    if let Some(why) = not_root().or_else(trial::cannot) {
-        eprintln!("skipped: {NAME}: {why}");
+    if skipped(NAME, not_root().or_else(trial::cannot)) {
         return;
     }
     let _lab = lab();
@@ -60,12 +59,10 @@ fn a_slow_disk_of_the_log_is_told_as_the_disk() {
         server.address()
     );
     let run = Run::start(dir.path(), &[], &words);
-    slow.set(1, Duration::from_millis(20));
-    std::thread::sleep(Duration::from_millis(2500));
-    slow.set(0, Duration::ZERO);
+    slow.during(Duration::from_millis(20), || std::thread::sleep(Duration::from_millis(2500)));
     let (value, text, _) = run.explained();
-    if value["rung"] != "bpf" {
-        eprintln!("skipped: {NAME}: no trace programs here");
+    let no_programs = || "no trace programs here".to_owned();
+    if skipped(NAME, (value["rung"] != "bpf").then(no_programs)) {
         return;
     }
     let outliers = value["ios"].as_array().expect("a list");

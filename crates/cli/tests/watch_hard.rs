@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::traced::{NOBODY, not_root, open_place};
+use crate::common::traced::{NOBODY, not_root, open_place, threads};
 use crate::common::{self, Ended, binary, ended, json, run_line, signal, skipped, start, text};
 use crate::watch::{cannot, of_fio, op, place};
 use crate::watch_waits::place_with;
@@ -47,14 +47,9 @@ fn fio_at_work(dir: &Path, words: &str) -> Ended {
 
 /// Waits until a watch has its trace programs; loading them may take long on a busy machine.
 pub fn watching(watch: &std::process::Child) {
-    let traces = || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", watch.id()));
-        let named = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
-        tasks.into_iter().flatten().flatten().any(|task| named(task).is_ok_and(|n| n == "trace\n"))
-    };
     let began = (0..1200).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
-        traces()
+        !threads(watch.id(), "trace\n").is_empty()
     });
     assert!(began, "nobody watches");
     std::thread::sleep(Duration::from_secs(1));

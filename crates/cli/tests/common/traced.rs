@@ -70,6 +70,16 @@ pub fn map(path: &Path) -> Vec<(u64, u64, u64)> {
     text.lines().filter_map(piece).collect()
 }
 
+/// Threads of a process whose names, each with its line break, begin so.
+pub fn threads(pid: u32, name: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let named = tasks.into_iter().flatten().flatten().filter(|t| {
+        let comm = std::fs::read_to_string(t.path().join("comm"));
+        comm.is_ok_and(|c| c.starts_with(name))
+    });
+    named.map(|t| t.file_name().to_string_lossy().into_owned()).collect()
+}
+
 /// A run under way.
 pub struct Run {
     child: Child,
@@ -95,12 +105,7 @@ impl Run {
 
     /// Threads that make load.
     pub fn workers(&self) -> Vec<String> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        let named = tasks.into_iter().flatten().flatten().filter(|t| {
-            let comm = std::fs::read_to_string(t.path().join("comm"));
-            comm.is_ok_and(|c| c.starts_with("worker-"))
-        });
-        named.map(|t| t.file_name().to_string_lossy().into_owned()).collect()
+        threads(self.child.id(), "worker-")
     }
 
     /// Waits for its end; exit code, standard output and standard error.

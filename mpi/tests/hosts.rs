@@ -116,14 +116,21 @@ fn ranks_end_far_apart_and_none_is_lost() -> Result<(), Failed> {
         let mut child = start(tmp.path(), &[("h0", None), ("h1", Some(50))])?;
         let pid = measuring(&run, late)?;
         signal(pid, "STOP")?;
-        // Who waits says so after ten seconds, which begin when its own files are written.
-        std::thread::sleep(Duration::from_secs(if late == 1 { 17 } else { 13 }));
+        // Rank 0 says that it waits after ten seconds, which begin when its own files are written.
+        let waits = "waiting for rank 1 on h1";
+        let log = || std::fs::read_to_string(tmp.path().join("log")).unwrap_or_default();
+        let stopped = Instant::now();
+        while stopped.elapsed() < Duration::from_secs(13)
+            || (late == 1 && !log().contains(waits) && stopped.elapsed() < Duration::from_secs(60))
+        {
+            std::thread::sleep(Duration::from_millis(200));
+        }
         signal(pid, "CONT")?;
         let code = child.wait()?.code();
         let text = std::fs::read_to_string(tmp.path().join("log"))?;
         assert_eq!(code, Some(0), "{text}");
         assert!(!text.contains("lost"), "{text}");
-        assert_eq!(text.contains("waiting for rank 1 on h1"), late == 1, "{text}");
+        assert_eq!(text.contains(waits), late == 1, "{text}");
         let scale = json(&run.join("scale.json"))?;
         assert_eq!(scale["ranks"][1]["clocks"].as_array().map(Vec::len), Some(2), "{scale}");
         assert_eq!(scale["merged"][0]["count"], 12_000, "{scale}");

@@ -52,7 +52,7 @@ table_row! {
         pub p999_ns: Option<u64> = Nullable<Nanos>,
         /// 99.99th percentile, ns.
         pub p9999_ns: Option<u64> = Nullable<Nanos>,
-        /// 99th percentile of the response time (complete - intended), ns; rate-limited runs only.
+        /// 99th percentile of the response time (complete - intended), ns; open loop only: a rate or recorded times.
         pub response_p99_ns: Option<u64> = Nullable<Nanos>,
         /// SLC1, real-valued.
         pub slc1: Option<f64> = Nullable<Double>,
@@ -64,7 +64,7 @@ table_row! {
         pub depth_mean: f64 = Double,
         /// Records that successes covered; absent where each operation is one record.
         pub records: Option<u64> = Nullable<UInt64>,
-        /// Sum of response times (complete - intended), ns; rate-limited runs only.
+        /// Sum of response times (complete - intended), ns; open loop only: a rate or recorded times.
         pub response_sum_ns: Option<u64> = Nullable<UInt64>,
         /// Sum of end-to-end times, ns, where I/Os had them.
         pub end_to_end_sum_ns: Option<u64> = Nullable<UInt64>,

@@ -413,7 +413,7 @@ pub struct SlcFactors {
     /// Unit the latencies had: always `"ns"`.
     pub unit: String,
     /// The latency they are of, by its name in `ops`: `end_to_end` where readers follow writers,
-    /// `response` in a rate-limited run, else `service`. Absent in files of earlier versions, which
+    /// `response` in an open loop, else `service`. Absent in files of earlier versions, which
     /// chose the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<String>,
@@ -499,7 +499,7 @@ pub struct Outlier {
     pub key: Option<u64>,
     /// Bytes asked.
     pub size: u64,
-    /// Response time in a rate-limited run, else service time, ns.
+    /// Response time in an open loop, else service time, ns.
     pub latency_ns: u64,
     /// Status, as in `ios.parquet`.
     pub status: i32,

@@ -30,7 +30,8 @@ pub struct DeviceModel {
     in_clump: Option<bool>,
     aging: Aging,
     size: u64,
-    /// What it has been through, this run so far included.
+    /// What it has been through since it was last discarded whole: writes of this run count at once, its time once
+    /// it has ended.
     pub used: DeviceUse,
 }
 

@@ -1,5 +1,5 @@
 //! What a worker does when its load is over and the plan asks for it: a sync of each of its files, one after
-//! another. Each is an operation like others, and outside the limits of the plan.
+//! another. Each is an operation like others, bounded by `run.drain_timeout` and by no other limit of the plan.
 
 use std::ops::Range;
 

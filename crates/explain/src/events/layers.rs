@@ -347,7 +347,7 @@ impl TracedRun {
     }
 }
 
-/// The measured, successful I/Os above their threshold (response time in a rate-limited run), the first `SLOW_MAX` in
+/// The measured, successful I/Os above their threshold (response time in an open loop), the first `SLOW_MAX` in
 /// file order, and how many more there are. Empty without `ios.parquet`. Errors: `Corrupt` when it is damaged.
 pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec<Slow>, u64)> {
     let (mut slow, mut more) = (Vec::new(), 0);

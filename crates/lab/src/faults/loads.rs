@@ -196,7 +196,8 @@ fn client(trial: &FaultTrial<'_>, built: &BuiltStage) -> Result<VictimOptions> {
     Ok(options)
 }
 
-/// Reads and updates of a Redis server at this address.
+/// Reads and updates of a Redis server at this address. `client` has the victim run in the server's own network; one
+/// that asks through a proxy stays outside.
 pub fn asking_redis(trial: &FaultTrial<'_>, address: std::path::PathBuf) -> VictimOptions {
     let mut options = trial.options_of(address, &["redis"]);
     let set = ["mix={get=50,update=50}", "block_size=\"1KiB\"", "keys={count=1000}"];

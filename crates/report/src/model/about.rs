@@ -7,7 +7,8 @@ use taillight_rundir::Manifest;
 use crate::format;
 use crate::text::origin;
 
-/// `file /data/ · mixed: random read 70 %, write 30 %, 4 KiB, 2 workers x depth 4 · 2023-11-14`.
+/// Targets, workloads, the disk where it is known, and the time:
+/// `file /data/, direct · random read 70.0 %, write 30.0 %, 4 KiB, 2 workers x depth 4 · 2023-11-14 22:13:20 UTC`.
 pub fn about(manifest: &Manifest) -> String {
     let mut parts = parts(manifest);
     if let Some(source) = manifest.origin.imported() {
@@ -60,7 +61,7 @@ fn cache(options: &toml::Table) -> &'static str {
     }
 }
 
-/// `read 70 %, write 30 %`.
+/// `read 70.0 %, write 30.0 %`.
 pub(crate) fn mix(plan: &WorkloadPlan) -> String {
     let total: u32 = plan.mix.iter().map(|m| m.weight).sum();
     let mix: Vec<String> = plan

@@ -19,6 +19,7 @@ const GROUP: u64 = 100_000_000_000;
 /// What the transaction in a slot is about, and where it stands.
 #[derive(Debug, Clone, Copy, Default)]
 struct SlotTransaction {
+    /// Of TPC-B, the same in every try; of sysbench only `aid` counts: the row that was deleted and comes back.
     values: TpcbValues,
     /// How often it was tried.
     tries: u32,
@@ -94,7 +95,8 @@ impl TransactionWorker {
         }
     }
 
-    /// A transaction begins in the slot, or begins again with the same values.
+    /// A transaction begins in the slot, or begins again: of TPC-B with the same values, of sysbench with keys and
+    /// columns that are drawn anew for each statement.
     fn begin(&mut self, op: &Op, slot: usize, send: &mut Vec<u8>) {
         let again = std::mem::take(&mut self.slots[slot].again);
         if !again {
@@ -116,7 +118,7 @@ impl TransactionWorker {
     pub fn request(&mut self, op: &Op, slot: usize, send: &mut Vec<u8>) {
         let id = op.key as i32 + 1;
         let TpcbValues { aid, tid, bid, delta } = self.slots[slot].values;
-        // A point select is a transaction and its one statement.
+        // An `oltp_point_select` is a transaction and its one statement; a `select_point` is one statement of several.
         let name = match op.kind {
             OpKind::OltpPointSelect => OpKind::SelectPoint.name(),
             kind => kind.name(),

@@ -18,7 +18,7 @@ fn somebody(store: &ObjectServer) -> S3Client {
     store_at(&store.path("p/"), vec![at])
 }
 
-/// A target with these keys written, 10 bytes each; and their names.
+/// A target with the objects of `keys` keys written, 10 bytes in each object; and the names of the objects.
 fn written(store: &ObjectServer, options: &str, keys: u64) -> (Box<dyn Target>, Vec<String>) {
     let target = open(&plan_on(store, options, "p/", 10, 1), None).unwrap();
     let mut s = session(target.as_ref(), 10, 1);

@@ -120,8 +120,8 @@ pub struct LatencySeries {
     /// `read`, or `workload read` when there are several workloads.
     pub name: String,
     pub measure: LatencyKind,
-    /// Whether it is the run's main measure: end to end where there is one, response when
-    /// rate-limited, else service.
+    /// Whether it is the run's main measure: end to end where there is one, response in
+    /// an open loop, else service.
     pub main: bool,
     pub count: u64,
     /// Successful I/Os per second.

@@ -11,11 +11,19 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::bare;
 use crate::bare_leveldb::{KEY, key, pool};
 
-/// `bare-sqlite DIR fill|read RECORDS BYTES`.
+/// `bare-sqlite DIR fill|read RECORDS BYTES [threads]`. With `threads` the process has a second thread, which sleeps: then
+/// every system call on a file costs more, because the kernel counts who uses the file (`fdget`, fs/file.c).
 pub fn main(args: &[&str]) -> Result<()> {
-    let [dir, what, records, bytes] = args else {
-        bail!("bare-sqlite DIR fill|read RECORDS BYTES");
+    let (args, threads) = match args {
+        [all @ .., "threads"] => (all, true),
+        all => (all, false),
     };
+    let [dir, what, records, bytes] = args else {
+        bail!("bare-sqlite DIR fill|read RECORDS BYTES [threads]");
+    };
+    if threads {
+        std::thread::spawn(std::thread::park);
+    }
     let (records, bytes): (u64, usize) = (records.parse()?, bytes.parse()?);
     let pool = pool();
     ensure!(records > 0 && bytes <= pool.len() / 2, "no such records");

@@ -497,11 +497,17 @@ fn sqlite(setup: &BenchSetup, value: u64) -> Result<Comparison> {
         let all = format!("bare-sqlite {} {what} {RECORDS} {value}", dir.display());
         all.split(' ').map(String::from).collect::<Vec<_>>()
     };
+    let threaded = |dir: &Path, what: &str| {
+        let mut all = words(dir, what);
+        all.push("threads".into());
+        all
+    };
     report.arms = pairs::run(
         setup.pairs,
         vec![
             own("taillight fill", filler, Some(&ours)),
             settled(bare("bare fill", words(&theirs, "fill")), Some(theirs.clone())),
+            settled(bare("bare fill, threads", threaded(&theirs, "fill")), Some(theirs.clone())),
         ],
     )?;
     taillight::run(&reader)?;
@@ -510,14 +516,19 @@ fn sqlite(setup: &BenchSetup, value: u64) -> Result<Comparison> {
         vec![
             own("taillight read", reader, None),
             settled(bare("bare read", words(&ours, "read")), None),
+            settled(bare("bare read, threads", threaded(&ours, "read")), None),
         ],
     )?);
-    for (own, other) in [("taillight fill", "bare fill"), ("taillight read", "bare read")] {
-        report.ratio("iops", own, other, Bound::AtLeast(0.97))?;
+    for what in ["fill", "read"] {
+        for bare in [format!("bare {what}"), format!("bare {what}, threads")] {
+            report.ratio("iops", &format!("taillight {what}"), &bare, Bound::AtLeast(0.97))?;
+        }
     }
     report.notes.push(
         "A write-ahead log, no syncs, SQLite's own pages and cache; the same library, statements and keys. The \
-         bare loop takes no time of an operation and keeps nothing."
+         bare loop takes no time of an operation and keeps nothing. It is a process of one thread; with `threads` a second \
+         one sleeps beside it: no program that measures has one thread, and the kernel makes system calls on files dearer \
+         where there are more."
             .into(),
     );
     cleared(&[theirs, ours])?;

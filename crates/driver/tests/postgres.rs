@@ -203,6 +203,51 @@ fn a_table_that_somebody_put_in_the_place_is_left_alone() {
     assert_eq!(server.psql("SELECT obj_description('taillight'::regclass) IS NULL"), "t");
 }
 
+/// What somebody else does to the rows of a table that a run made is neither dropped nor emptied with them.
+#[test]
+fn rows_that_somebody_else_wrote_in_the_run_are_left() {
+    let server = or_skip!(start(&["fsync=off"]));
+    let form = "set_byte(key, 6, 200)";
+    for (change, says) in [
+        ("INSERT INTO taillight VALUES ('thesis', 'mine')".to_owned(), "thesis"),
+        // A key of the run's form that it has not written.
+        (
+            format!("INSERT INTO taillight SELECT {form}, 'mine' FROM taillight LIMIT 1"),
+            "of others",
+        ),
+        (
+            "UPDATE taillight SET value = 'mine' WHERE key = (SELECT key FROM taillight LIMIT 1)"
+                .to_owned(),
+            "changes",
+        ),
+    ] {
+        let target = open(&plan(&server, "", 4), None).unwrap();
+        let mut s = session(target.as_ref(), 4);
+        for key in 0..20 {
+            s.buffer(0)[..100].fill(1);
+            let kind = [OpKind::Insert, OpKind::Put, OpKind::Update][key as usize % 3];
+            one(s.as_mut(), &Op::keyed(kind, key, 100));
+            one(s.as_mut(), &Op::keyed(OpKind::Delete, key / 2 * 2, 0));
+        }
+        server.psql(&change);
+        drop(s);
+        let e = target.close().unwrap_err();
+        assert!(e.kind() == ErrorKind::Target && e.to_string().contains(says), "{change}: {e}");
+        assert_eq!(server.psql("SELECT count(*) FROM taillight WHERE value = 'mine'"), "1");
+        let e = refusal(&plan(&server, "", 4), None);
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        server.psql("DROP TABLE taillight");
+    }
+    let target = open(&plan(&server, "keep = true", 1), None).unwrap();
+    one(session(target.as_ref(), 1).as_mut(), &Op::keyed(OpKind::Insert, 1, 100));
+    server.psql("INSERT INTO taillight VALUES ('thesis', 'mine')");
+    let e = target.admin(AdminAction::Purge).unwrap_err();
+    assert!(e.kind() == ErrorKind::Target && e.to_string().contains("thesis"), "{e}");
+    server.psql("DELETE FROM taillight WHERE value = 'mine'");
+    target.admin(AdminAction::Purge).unwrap();
+    assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0");
+}
+
 /// Between the look at a table that may go and its end, another one can come to stand under its name.
 #[test]
 fn a_table_that_took_the_place_of_the_one_to_go_stays() {

@@ -439,3 +439,21 @@ fn lost_connections_lose_no_acknowledged_transaction() {
         target.close().unwrap();
     }
 }
+
+/// Rows of others in any of the tables keep all of them, with the check of balances and without it.
+#[test]
+fn rows_of_others_keep_the_tables_of_transactions() {
+    let server = or_skip!(start(&["fsync=off"]));
+    for (kind, rows, insert) in [
+        (OpKind::Tpcb, 100_000, "taillight VALUES (100001, 1, 0, 'mine')"),
+        (OpKind::Tpcb, 100_000, "taillight_tellers VALUES (0, 1, 0, 'mine')"),
+        (OpKind::Tpcb, 100_000, "taillight_history VALUES (1, 1, 1, 0, now(), 'mine')"),
+        (OpKind::OltpReadWrite, 1_000, "taillight VALUES (1001, 1, 'mine', 'mine')"),
+    ] {
+        let target = open(&plan(&server, "check = false", kind, 1, rows)).unwrap();
+        server.psql(&format!("INSERT INTO {insert}"));
+        let e = target.close().unwrap_err();
+        assert!(e.kind() == ErrorKind::Target && e.to_string().contains("a row of"), "{e}");
+        server.psql("DROP TABLE taillight; DROP TABLE IF EXISTS taillight_branches, taillight_tellers, taillight_history");
+    }
+}

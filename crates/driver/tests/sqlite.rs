@@ -104,6 +104,50 @@ fn a_killed_process_leaves_a_whole_database_with_all_that_it_acknowledged() {
     }
 }
 
+/// What another program does by Python to the database of a run that goes on; false where there is no Python.
+fn others(dir: &Path, sql: &str) -> bool {
+    let code = format!(
+        "import sqlite3\nc = sqlite3.connect({:?})\nc.execute({sql:?})\nc.commit()",
+        dir.join("db/taillight.db").to_str().unwrap()
+    );
+    Command::new("python3").args(["-c", &code]).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn what_somebody_else_writes_in_the_run_is_left() {
+    for (change, says) in [
+        ("INSERT INTO records VALUES (x'746865736973', x'00')", "thesis"),
+        ("INSERT INTO records VALUES ('thesis', 'mine')", "thesis"),
+        ("UPDATE records SET value = 'mine' WHERE rowid = 1", "records of others"),
+        ("CREATE TABLE thesis (words)", "thesis"),
+        ("CREATE INDEX thesis ON records (value)", "thesis"),
+    ] {
+        for journal in ["", "journal = \"delete\""] {
+            let dir = support::scratch();
+            let Some(opened) = open(&plan(dir.path(), journal)) else { return };
+            let target = opened.unwrap();
+            let mut s = session(target.as_ref());
+            for key in 0..10 {
+                let op = Op::keyed([OpKind::Insert, OpKind::Put][key as usize % 2], key, 100);
+                assert!(one(s.as_mut(), &op).status.is_ok());
+            }
+            drop(s);
+            if !others(dir.path(), change) {
+                eprintln!("skipped: what somebody else writes: no python3 with sqlite3");
+                return;
+            }
+            let e = target.admin(AdminAction::Purge).unwrap_err();
+            assert!(e.kind() == ErrorKind::Target && e.to_string().contains(says), "{change}: {e}");
+            let e = target.close().unwrap_err();
+            assert!(e.kind() == ErrorKind::Target && e.to_string().contains(says), "{change}: {e}");
+            let rows = by_python(dir.path(), "SELECT count(*) FROM records").unwrap();
+            assert!(rows.parse::<u64>().unwrap() >= 10, "{change}: {rows}");
+            let e = open(&plan(dir.path(), journal)).unwrap().err().unwrap();
+            assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        }
+    }
+}
+
 fn sampled(target: &dyn Target, wanted: &str) -> f64 {
     let mut found = None;
     target.sample(&mut |name, value| {

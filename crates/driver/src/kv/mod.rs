@@ -33,6 +33,8 @@ use taillight_core::{OpKind, Result};
 
 pub use fault::StoreError;
 
+use written::{ForeignRecords, NumberedKeys};
+
 use crate::identity::FileIdentity;
 use crate::path_error::cannot;
 
@@ -143,6 +145,13 @@ trait KeyValueStore: Send + Sync + 'static {
     fn facts(&self, _out: &mut Vec<(String, String)>) {}
     /// Statistics now; see [`crate::Target::sample`].
     fn sample(&self, _out: &mut dyn FnMut(&str, f64)) {}
+    /// What stands in it that others have written: keys that are none of `own`, and all else. Of a store that no other
+    /// process can open meanwhile, none. Errors: where it cannot be read.
+    fn foreign(&self, _own: &NumberedKeys) -> Result<ForeignRecords, StoreError> {
+        Ok(ForeignRecords::default())
+    }
+    /// Another process can write into it while it is open.
+    const SHARED: bool = false;
     /// Its counters of what it was asked; see [`crate::Target::witness`].
     fn witness(&self) -> Vec<WitnessCount> {
         Vec::new()

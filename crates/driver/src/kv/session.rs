@@ -4,11 +4,14 @@
 //! Everything is performed inside `submit`. Nothing is allocated per operation here: keys are
 //! written into the session, single fields are replaced in memory that stays.
 
+use std::sync::Arc;
+
 use taillight_core::keys::KEY_MAX;
 use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 
 use super::rules::WorkloadRules;
+use super::written::SessionKeys;
 use super::{Connection, KeyList, RecordBatch, ScanRange, StoreError, fields};
 use crate::contract::{Completion, Session, SessionSpec, StoreOutcome, Submitted};
 
@@ -16,6 +19,8 @@ use crate::contract::{Completion, Session, SessionSpec, StoreOutcome, Submitted}
 pub struct KvSession<H> {
     connection: H,
     rules: WorkloadRules,
+    /// Where the keys that it writes are noted; none of a store that is the run's alone.
+    written: Option<Arc<SessionKeys>>,
     keep: bool,
     buffers: Vec<Box<[u8]>>,
     key: Box<[u8; KEY_MAX]>,
@@ -33,11 +38,17 @@ impl From<StoreError> for StoreOutcome {
 
 impl<H: Connection> KvSession<H> {
     /// A session by the rules of its workload.
-    pub fn new(connection: H, rules: WorkloadRules, spec: &SessionSpec) -> KvSession<H> {
+    pub fn new(
+        connection: H,
+        rules: WorkloadRules,
+        written: Option<Arc<SessionKeys>>,
+        spec: &SessionSpec,
+    ) -> KvSession<H> {
         let buffer = || vec![0; spec.buffer_size as usize].into_boxed_slice();
         KvSession {
             connection,
             rules,
+            written,
             keep: spec.keep,
             buffers: (0..spec.depth.max(1)).map(|_| buffer()).collect(),
             key: Box::new([0; KEY_MAX]),
@@ -184,6 +195,11 @@ impl<H: Connection> KvSession<H> {
     #[inline(always)]
     fn write(&mut self, op: &Op, buffer: &[u8]) -> Result<Result<StoreOutcome, StoreError>> {
         let values = values(op, buffer)?;
+        if let Some(written) = &self.written
+            && op.kind != OpKind::Delete
+        {
+            written.note(op.key, op.count, op.size);
+        }
         Ok(match op.kind {
             OpKind::Delete => self.delete(op),
             OpKind::Update if op.field != ALL_FIELDS => self.update_field(op, values),
@@ -246,6 +262,9 @@ impl<H: Connection> Session for KvSession<H> {
         let result = match op.kind {
             OpKind::Get => self.get_many(keys),
             OpKind::Update => self.with_buffer(slot, |session, buffer| {
+                if let Some(written) = &session.written {
+                    keys.clone().for_each(|key| written.note(key, 1, op.size));
+                }
                 Ok::<_, Error>(session.put_many(op, keys, values(op, buffer)?))
             })?,
             other => return Err(unknown(other)),

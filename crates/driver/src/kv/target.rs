@@ -14,6 +14,7 @@ use super::directory::{Beside, DatabaseDirectory, DirectoryRequest};
 use super::room::LogElsewhere;
 use super::rules::{self, WorkloadRules};
 use super::session::KvSession;
+use super::written::{NumberedKeys, WrittenKeys};
 use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::file::drop_cached;
@@ -72,6 +73,7 @@ pub struct KvTarget<E: StoreEngine> {
     store: RwLock<Option<Arc<E::KeyValueStore>>>,
     directory: DatabaseDirectory,
     rules: Vec<WorkloadRules>,
+    written: WrittenKeys,
     facts: Vec<(String, String)>,
     /// Records the plan says are there; believed of a database that is only read.
     believed: u64,
@@ -129,6 +131,7 @@ impl<E: StoreEngine> KvTarget<E> {
             store: RwLock::new(Some(store)),
             directory,
             rules,
+            written: WrittenKeys::of(plan),
             facts,
         })
     }
@@ -181,10 +184,32 @@ impl<E: StoreEngine> KvTarget<E> {
         })
     }
 
+    /// Whether all in the database is the run's, or was kept before. Errors: `Target` where somebody else has written into
+    /// it, and where that cannot be told.
+    fn is_own(&self, store: &E::KeyValueStore) -> Result<()> {
+        if !E::KeyValueStore::SHARED {
+            return Ok(());
+        }
+        let formats: Vec<_> = self.rules.iter().map(|rules| &rules.format).collect();
+        let records = self.directory.records().unwrap_or(0);
+        let own = match self.directory.opens() == OpenAs::New || records > 0 {
+            true => NumberedKeys::of(&formats, self.written.range(records)),
+            false => NumberedKeys::formed(&formats),
+        };
+        let path = self.directory.path().display().to_string();
+        let foreign = store.foreign(&own).map_err(|fault| {
+            let e = fault.into_error("to tell whether others wrote into the database");
+            e.with("leftovers", &path)
+        })?;
+        foreign.left(&path)
+    }
+
     fn purge(&self) -> Result<()> {
         if self.directory.opens() == OpenAs::ReadOnly {
             return Err(Error::refused("a database opened with read_only is not purged"));
         }
+        self.is_own(&*self.store()?)?;
+        self.written.clear();
         self.reopen(OpenAs::New, |outside| {
             self.directory.clear()?;
             outside.delete()?;
@@ -204,7 +229,12 @@ impl<E: StoreEngine> KvTarget<E> {
         let beside = |dir: &Path| engine.auxiliary_dirs(dir);
         if !self.directory.keeps() {
             let outside = engine.outside(&store, self.directory.path());
+            let own = self.is_own(&store);
             drop(store);
+            if own.is_err() {
+                self.directory.forsake();
+                return own;
+            }
             self.directory.leave(&beside, true)?;
             return outside?.delete();
         }
@@ -232,7 +262,8 @@ impl<E: StoreEngine> Target for KvTarget<E> {
         let rules = self.rules.get(usize::from(spec.workload)).cloned();
         let rules = rules.ok_or_else(|| Error::internal("a session of no workload"))?;
         let connection = self.store()?.connect(rules.snapshot)?;
-        Ok(Box::new(KvSession::new(connection, rules, spec)))
+        let written = E::KeyValueStore::SHARED.then(|| self.written.session());
+        Ok(Box::new(KvSession::new(connection, rules, written, spec)))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         let failed = |what| move |fault: StoreError| fault.into_error(what);

@@ -3,10 +3,12 @@
 //! Names follow from key numbers, so that the range of numbers says the names. Whether what stands there now
 //! is still the run's, the drivers of servers ask before they delete.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use taillight_core::keys::{KEY_MAX, KeyFormat};
 use taillight_core::plan::Plan;
 
 /// Range of the key numbers, and of the sizes of values, that all sessions have written so far.
@@ -117,6 +119,14 @@ impl ForeignRecords {
         self.example.get_or_insert_with(|| String::from_utf8_lossy(name).into_owned());
     }
 
+    /// So many in one place.
+    pub fn add(&mut self, count: u64, place: &str) {
+        self.count += count;
+        if count > 0 {
+            self.example.get_or_insert_with(|| format!("a row of {place}"));
+        }
+    }
+
     /// Errors: `Target` when there are some.
     pub fn told(self) -> taillight_core::Result<()> {
         let Some(example) = self.example else { return Ok(()) };
@@ -125,6 +135,66 @@ impl ForeignRecords {
             .with("how many", self.count)
             .with("one of them", example)
             .hint("somebody else writes under the same prefix: the run's figures include that"))
+    }
+
+    /// The same of a store that was the run's alone and is left as it is. Errors: `Target` when there are some.
+    pub fn left(self, named: &str) -> taillight_core::Result<()> {
+        let Some(example) = self.example else { return Ok(()) };
+        Err(taillight_core::Error::target(
+            "somebody else wrote into what the run made: it was left as it is",
+        )
+        .with("target", named)
+        .with("records of others", self.count)
+        .with("one of them", example)
+        .hint("look what is in it; a later run deletes it only where --destroy names it"))
+    }
+}
+
+/// The keys that a run has written, to tell those of others from.
+pub enum NumberedKeys {
+    /// A digest of each.
+    These(Vec<u64>),
+    /// What has the form of a key is taken for one: there are too many, or nobody noted the numbers of kept records.
+    Formed(Vec<KeyFormat>),
+}
+
+/// Most keys that are told one by one: 256 MiB of digests.
+const KEYS_MAX: u64 = 1 << 25;
+
+type KeyHasher = BuildHasherDefault<DefaultHasher>;
+
+impl NumberedKeys {
+    /// Those of these numbers in all `formats`.
+    pub fn of(formats: &[&KeyFormat], numbers: Range<u64>) -> NumberedKeys {
+        let count = numbers.end.saturating_sub(numbers.start);
+        if count.saturating_mul(formats.len() as u64) > KEYS_MAX {
+            return NumberedKeys::formed(formats);
+        }
+        let mut all = Vec::new();
+        for (at, format) in formats.iter().enumerate() {
+            if formats[..at].contains(format) {
+                continue;
+            }
+            let mut key = [0; KEY_MAX];
+            let digest = |n| KeyHasher::default().hash_one(format.write(n, &mut key));
+            all.extend(numbers.clone().map(digest));
+        }
+        all.sort_unstable();
+        NumberedKeys::These(all)
+    }
+
+    /// All keys of these formats.
+    pub fn formed(formats: &[&KeyFormat]) -> NumberedKeys {
+        NumberedKeys::Formed(formats.iter().map(|format| (*format).clone()).collect())
+    }
+
+    pub fn has(&self, key: &[u8]) -> bool {
+        match self {
+            NumberedKeys::These(all) => {
+                all.binary_search(&KeyHasher::default().hash_one(key)).is_ok()
+            }
+            NumberedKeys::Formed(formats) => formats.iter().any(|format| format.could_be(key)),
+        }
     }
 }
 
@@ -151,5 +221,25 @@ mod tests {
         assert_eq!((written.range(0), written.sizes()), (100..132, 200..=900), "of two ranks");
         written.clear();
         assert!(written.range(0).is_empty());
+    }
+
+    #[test]
+    fn keys_of_others_are_told_from_those_of_a_range_of_numbers() {
+        use taillight_core::keys::KeyNaming;
+        let hashed = KeyFormat::decimal(KeyNaming::Hashed, "user", 0).unwrap();
+        let binary = KeyFormat::binary(16).unwrap();
+        let keys = NumberedKeys::of(&[&hashed, &binary, &hashed], 5..9);
+        let mut out = [0; KEY_MAX];
+        for format in [&hashed, &binary] {
+            for n in 0..20 {
+                let key = format.write(n, &mut out);
+                assert_eq!(keys.has(key), (5..9).contains(&n), "{n}");
+            }
+        }
+        assert!(!keys.has(b"user") && !keys.has(b"") && !keys.has(b"thesis"));
+        for formed in [NumberedKeys::formed(&[&hashed]), NumberedKeys::of(&[&hashed], 0..u64::MAX)]
+        {
+            assert!(formed.has(b"user12") && !formed.has(b"thesis"));
+        }
     }
 }

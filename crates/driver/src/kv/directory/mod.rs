@@ -278,6 +278,11 @@ impl DatabaseDirectory {
         files.delete(&owned.dir)
     }
 
+    /// Leaves all as it is, with the mark of a run that did not end: a later run deletes it only where that is confirmed.
+    pub fn forsake(&mut self) {
+        self.owned = None;
+    }
+
     /// Deletes what goes: the database, then the mark, then the directory. Seals the mark of what stays with
     /// its files, in `beside` too, where it is known to be `whole` and nobody else's. The database is closed.
     /// Errors: `Unavailable` when something cannot be removed, `Refused` when another directory is in the

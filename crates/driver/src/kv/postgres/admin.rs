@@ -504,11 +504,13 @@ impl AdminLine {
         self.ask(&format!("COMMENT ON TABLE {table} IS {}", literal(&text))).map(drop)
     }
 
-    /// Drops the table and its parts, if this run still holds it. Errors: as [`AdminLine::on_table`].
-    pub fn drop_table(&mut self) -> Result<()> {
+    /// Drops the table and its parts, if this run still holds it and `is_own` finds nothing in it under the lock. Errors:
+    /// as [`AdminLine::on_table`], and of `is_own`.
+    pub fn drop_table(&mut self, is_own: impl FnOnce(&mut AdminLine) -> Result<()>) -> Result<()> {
         let sql = format!("DROP TABLE {}", self.qualified());
         let oid = self.held_oid();
         let drops = |admin: &mut AdminLine| {
+            is_own(admin)?;
             admin.drop_parts(oid)?;
             admin.apply(&sql)
         };
@@ -541,7 +543,7 @@ impl MarkStore for Mutex<AdminLine> {
     }
 
     fn remove(&self) -> Result<()> {
-        lock(self).drop_table()
+        Err(Error::internal("a mark goes with its table"))
     }
 }
 

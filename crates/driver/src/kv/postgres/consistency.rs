@@ -138,6 +138,12 @@ impl CommitLedger {
         lock(&self.tally).acknowledged
     }
 
+    /// Most rows of history that the run can have added since it began.
+    pub fn most(&self) -> u64 {
+        let tally = lock(&self.tally);
+        tally.acknowledged + tally.unanswered.len() as u64
+    }
+
     /// Looks once the sessions are gone; a server that crashed has `patience` to come back. Errors: `Unavailable`.
     pub fn look(
         &self,

@@ -118,6 +118,19 @@ impl AdminLine {
         })
     }
 
+    /// Locks those parts of the table that this run holds which are still there, inside a transaction; their names as SQL
+    /// takes them. Errors: as [`AdminLine::ask`].
+    pub fn lock_own_parts(&mut self) -> Result<Vec<String>> {
+        let own = |admin: &mut AdminLine| -> Result<Vec<String>> {
+            let parts = admin.parts(Some(admin.held_oid()), &[])?;
+            Ok(parts.iter().map(|part| admin.part(&part.name)).collect())
+        };
+        let before = own(self)?;
+        before.iter().try_for_each(|part| self.lock_table(part, TableLock::All))?;
+        let now = own(self)?;
+        Ok(before.into_iter().filter(|part| now.contains(part)).collect())
+    }
+
     /// Locks parts of the table that this run holds, inside a transaction.
     fn lock_parts(&mut self, names: &[String]) -> Result<()> {
         // A view that is locked locks the tables below it: looked at before, too.

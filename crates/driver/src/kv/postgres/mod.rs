@@ -13,6 +13,7 @@ mod errors;
 mod further;
 pub mod messages;
 mod options;
+mod own_rows;
 mod placement;
 mod scram;
 mod session;

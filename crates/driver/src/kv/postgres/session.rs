@@ -11,10 +11,11 @@ use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Status};
 
 use super::errors::ServerErrors;
 use super::messages::{self, BindMessage, PgMessage};
+use super::own_rows::SessionChanges;
 use super::statements::TableLayout;
 use super::transaction_worker::TransactionWorker;
 use crate::contract::{Completion, SessionSpec};
-use crate::kv::{fields, rules::WorkloadRules};
+use crate::kv::{fields, rules::WorkloadRules, written::SessionKeys};
 use crate::net::{
     ConnectionCounters, Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot,
 };
@@ -37,6 +38,7 @@ pub struct StatementPipeline {
     names: Vec<[String; 2]>,
     errors: Arc<ServerErrors>,
     counters: Arc<ConnectionCounters>,
+    written: WriteNotes,
     slots: SlotTable,
     /// Of each connection, slot and meaning of the transactions to come. A slot always uses the same connection.
     awaited: Vec<VecDeque<(u32, Awaited)>>,
@@ -45,12 +47,18 @@ pub struct StatementPipeline {
     transactions: Option<TransactionWorker>,
 }
 
+/// Where a session notes the keys that it writes, and the rows that it changes.
+pub struct WriteNotes {
+    pub keys: Arc<SessionKeys>,
+    pub changes: Arc<SessionChanges>,
+}
+
 /// A session over connections of its own, which have the statements prepared. Errors: `Unavailable` when the kernel
 /// lets nobody wait for several.
 pub fn session(
     sockets: Vec<PipelinedSocket>,
     layout: TableLayout,
-    errors: Arc<ServerErrors>,
+    (errors, written): (Arc<ServerErrors>, WriteNotes),
     counters: Arc<ConnectionCounters>,
     transactions: Option<TransactionWorker>,
     spec: &SessionSpec,
@@ -63,6 +71,7 @@ pub fn session(
         layout,
         errors,
         counters,
+        written,
         slots: SlotTable::new(spec),
         awaited: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
         key: Box::new([0; KEY_MAX]),
@@ -147,6 +156,8 @@ impl StatementPipeline {
             OpKind::Put => "p",
             _ => "u",
         };
+        self.written.keys.note(op.key, op.count, op.size);
+        self.written.changes.stores(u64::from(op.count.max(1)));
         let buffer = self.slots.take_buffer(slot);
         let rules = &self.layout.rules;
         let count = op.count.max(1);
@@ -188,7 +199,11 @@ impl StatementPipeline {
     /// What was done, as the server says it.
     fn done(&mut self, slot: u32, awaited: Awaited, tag: &[u8]) {
         let failed = match awaited {
-            Awaited::Written { there: true } => messages::affected(tag) == 0,
+            Awaited::Written { there } => {
+                let rows = messages::affected(tag);
+                self.written.changes.answered(tag, rows);
+                there && rows == 0
+            }
             Awaited::Statement(kind) => match kind {
                 // Rows that there are at every moment.
                 OpKind::UpdateAccounts

@@ -255,7 +255,7 @@ pub fn transactions(
 }
 
 /// Waits for the workers' processes of the server to end.
-fn until_gone(admin: &mut AdminLine, backends: &[u32]) {
+pub fn until_gone(admin: &mut AdminLine, backends: &[u32]) {
     let pids = backends.iter().map(u32::to_string).chain(["0".to_owned()]);
     let pids = pids.collect::<Vec<_>>().join(", ");
     let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({pids})");

@@ -10,13 +10,14 @@ use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, ErrorKind, OpKind, Result, StopFlag};
 
 use super::address::PgAddress;
-use super::admin::{self, AdminLine, TableIdentity, TableMark};
+use super::admin::{self, AdminLine, TableIdentity, TableLock, TableMark};
 use super::consistency::{CommitLedger, ConsistencyCheck};
 use super::errors::ServerErrors;
 use super::further::replaced;
 use super::options::{InsertRule, PostgresOptions};
+use super::own_rows::{self, RowChanges};
 use super::placement::{self, CpuPlacement};
-use super::session;
+use super::session::{self, WriteNotes};
 use super::statements::TableLayout;
 use super::statistics::{self, MAY_CHECKPOINT, StatisticsQueries};
 use super::transaction_worker::TransactionWorker;
@@ -24,6 +25,7 @@ use super::transactions::{Benchmark, TransactionTables};
 use super::wire::{PgConnection, PgServer};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules;
+use crate::kv::written::{NumberedKeys, WrittenKeys};
 use crate::net::ConnectionCounters;
 use crate::ownership::{HeldMark, OwnershipDecision, refusal};
 use crate::{path_error, space, trial};
@@ -38,6 +40,10 @@ pub struct PostgresTarget {
     /// Only where the run has transactions.
     transactions: Option<TransactionTables>,
     commits: Arc<CommitLedger>,
+    written: WrittenKeys,
+    changes: RowChanges,
+    /// The run has made the table: all changes of it since then are known.
+    made: bool,
     /// What the look after the load found, or why it found nothing.
     checked: Mutex<Option<Result<ConsistencyCheck>>>,
     /// As SQL takes it.
@@ -229,6 +235,7 @@ impl PostgresTarget {
             trial::workers(spec.plan)?;
             spare = connect_all(&admin.server, spec, &options, &counters)?;
         }
+        let made = !matches!(decision, OwnershipDecision::Reuse(_));
         let mut mark = match decision {
             OwnershipDecision::Reuse(kept) => kept,
             other => {
@@ -255,6 +262,9 @@ impl PostgresTarget {
             notes: statistics::notes(&facts),
             transactions,
             commits: Arc::default(),
+            written: WrittenKeys::of(spec.plan),
+            changes: RowChanges::default(),
+            made,
             checked: Mutex::default(),
             checkpoints,
             options,
@@ -432,6 +442,26 @@ impl PostgresTarget {
         if self.options.inserts == InsertRule::Plain { &ALL[..7] } else { &ALL }
     }
 
+    /// Whether all rows are the run's, under the locks of its tables. Errors: `Target` where others wrote into them.
+    fn is_own(&self, admin: &mut AdminLine) -> Result<()> {
+        let table = &self.table;
+        if let Some(tables) = &self.transactions {
+            let added = self.made.then(|| self.commits.most());
+            return own_rows::foreign_ids(admin, tables, added)?.left(table);
+        }
+        let formats: Vec<_> = self.layouts.iter().map(|layout| &layout.rules.format).collect();
+        let records = self.mark.records();
+        let own = match self.made || records > 0 {
+            true => NumberedKeys::of(&formats, self.written.range(records)),
+            false => NumberedKeys::formed(&formats),
+        };
+        own_rows::foreign_keys(admin, table, &own)?.left(table)?;
+        match self.made && !self.shared {
+            true => own_rows::written_over(self.changes.of_others(admin, table)?, table),
+            false => Ok(()),
+        }
+    }
+
     /// Drops the table that this run made; what was kept before stays.
     fn end(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.closed, true) || self.mark.keeps() {
@@ -443,9 +473,11 @@ impl PostgresTarget {
     fn leave(&self) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
         admin.settle()?;
+        let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        statistics::until_gone(&mut admin, &backends);
         // An absent table is nobody's.
         let left = admin.foreign(&self.further())?;
-        admin.drop_table()?;
+        admin.drop_table(|admin| self.is_own(admin))?;
         match &left[..] {
             [] => Ok(()),
             left => Err(replaced(ErrorKind::Target, &left.join(", "))),
@@ -522,7 +554,9 @@ impl Target for PostgresTarget {
             let (depth, tries) = (spec.depth.max(1) as usize, self.options.max_tries);
             TransactionWorker::new(tables, tries, depth, spec.seed, self.commits.clone())
         });
-        Ok(Box::new(session::session(sockets, layout, errors, counters, transactions, spec)?))
+        let written = WriteNotes { keys: self.written.session(), changes: self.changes.session() };
+        let notes = (errors, written);
+        Ok(Box::new(session::session(sockets, layout, notes, counters, transactions, spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
@@ -539,13 +573,19 @@ impl Target for PostgresTarget {
             )),
             AdminAction::Purge if self.joined => Err(refusal::not_alone()),
             AdminAction::Purge if self.transactions.is_some() => {
+                admin.with_table(TableLock::All, |admin| self.is_own(admin))?;
                 drop(admin);
                 self.mark.note(&self.admin, 0)?;
                 self.fill(&mut |_| true)
             }
             AdminAction::Purge => {
-                admin.on_tables(&[], &format!("TRUNCATE ONLY {}", self.table))?;
+                let truncates = format!("TRUNCATE ONLY {}", self.table);
+                admin.with_table(TableLock::All, |admin| {
+                    self.is_own(admin)?;
+                    admin.apply(&truncates)
+                })?;
                 drop(admin);
+                self.written.clear();
                 self.mark.note(&self.admin, 0)
             }
         }
@@ -618,6 +658,12 @@ impl KeyedTarget for PostgresTarget {
     }
     fn lanes(&self) -> u32 {
         self.lanes
+    }
+    fn written(&self) -> Option<[u64; 3]> {
+        Some(self.written.told())
+    }
+    fn also_written(&self, by_another: [u64; 3]) {
+        self.written.add(by_another);
     }
     /// Vacuums the table, unless there are no records. The note commits with synchronous_commit = on, so that all
     /// commits before it are on the disk too.

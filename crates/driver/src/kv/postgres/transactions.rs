@@ -157,6 +157,24 @@ impl TransactionTables {
         self.tpcb()[3]
     }
 
+    /// Each table that was filled with ids, and what selects its rows of other ids, after FROM: all in between were
+    /// filled by the run. History has no ids.
+    pub fn foreign_rows(&self) -> Vec<(&str, String)> {
+        let [main, branches, tellers, _] = self.tpcb();
+        let ids = match self.benchmark {
+            Benchmark::TpcB => vec![
+                (main, "aid", self.rows),
+                (branches, "bid", self.branches()),
+                (tellers, "tid", self.tellers()),
+            ],
+            Benchmark::Sysbench => vec![(main, "id", self.rows)],
+        };
+        let outside = |(table, id, last)| {
+            (table, format!("{table} WHERE {id} IS NULL OR {id} NOT BETWEEN 1 AND {last}"))
+        };
+        ids.into_iter().map(outside).collect()
+    }
+
     pub fn tellers(&self) -> u64 {
         self.branches() * TELLERS
     }

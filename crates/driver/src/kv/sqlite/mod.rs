@@ -22,6 +22,7 @@ use taillight_core::witness::{WitnessCount, WitnessUnit};
 use taillight_core::{OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
+use super::written::{ForeignRecords, NumberedKeys};
 use super::{Connection, KeyValueStore, OpenAs, RecordBatch, ScanRange, StoreEngine, StoreError};
 use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
@@ -272,6 +273,31 @@ impl KeyValueStore for SqliteStore {
         self.counters.show(out);
         out("log_bytes", self.bytes("-wal"));
         out("database_bytes", self.bytes(""));
+    }
+    const SHARED: bool = true;
+    fn foreign(&self, own: &NumberedKeys) -> Result<ForeignRecords, StoreError> {
+        let (main, mut foreign) = (self.main(), ForeignRecords::default());
+        let mut each = |sql: &str, is_own: &dyn Fn(&[u8]) -> bool| {
+            let mut rows = main.prepare(sql)?;
+            let note = |key: &[u8]| {
+                if !is_own(key) {
+                    foreign.note(key)
+                }
+            };
+            SqliteAccess::scanned(&main, &mut rows, note).map(drop)
+        };
+        each("SELECT name FROM sqlite_master WHERE tbl_name <> 'records'", &|_| false)?;
+        each(
+            "SELECT name FROM sqlite_master WHERE tbl_name = 'records' AND name NOT IN ('records', 'sqlite_autoindex_records_1')",
+            &|_| false,
+        )?;
+        // The run writes bytes only.
+        each(
+            "SELECT key FROM records WHERE typeof(key) <> 'blob' OR typeof(value) <> 'blob'",
+            &|_| false,
+        )?;
+        each("SELECT key FROM records", &|key| own.has(key))?;
+        Ok(foreign)
     }
     /// Of connections that are gone, as those of the workers are when the load is over.
     fn witness(&self) -> Vec<WitnessCount> {

@@ -1,0 +1,173 @@
+//! Whether all rows in the run's tables are its own: asked under their locks, before the run empties or drops them.
+//!
+//! A row of its own has a key that the run has written, or an id that it has filled in. That nobody wrote over one of
+//! them is told by the server's count of changes: it is not above what the run's statements changed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use taillight_core::{Error, Result};
+
+use super::admin::AdminLine;
+use super::statements::literal;
+use super::transactions::TransactionTables;
+use crate::kv::written::{ForeignRecords, NumberedKeys};
+
+/// Keys that are asked for together.
+const PAGE: usize = 10_000;
+
+/// Rows that one session's statements changed: it alone writes here.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct SessionChanges {
+    /// Statements that store a row, but for those that the server says changed none: without an answer they count.
+    stored: AtomicU64,
+    /// Rows that the server says were deleted.
+    deleted: AtomicU64,
+}
+
+/// Those of all sessions; they outlast them.
+#[derive(Debug, Default)]
+pub struct RowChanges(Mutex<Vec<Arc<SessionChanges>>>);
+
+impl SessionChanges {
+    fn add(counter: &AtomicU64, n: u64) {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Statements that each store a row are about to be sent.
+    #[inline]
+    pub fn stores(&self, statements: u64) {
+        SessionChanges::add(&self.stored, statements);
+    }
+
+    /// What the server says of a statement that writes: "UPDATE 0".
+    #[inline]
+    pub fn answered(&self, tag: &[u8], rows: u64) {
+        match tag.starts_with(b"DELETE") {
+            true => SessionChanges::add(&self.deleted, rows),
+            false if rows == 0 => SessionChanges::add(&self.stored, u64::MAX),
+            false => {}
+        }
+    }
+}
+
+impl RowChanges {
+    pub fn session(&self) -> Arc<SessionChanges> {
+        let changes = Arc::new(SessionChanges::default());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(changes.clone());
+        changes
+    }
+
+    /// Rows that were stored, and that were deleted.
+    fn all(&self) -> [u64; 2] {
+        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = |of: fn(&SessionChanges) -> &AtomicU64| {
+            sessions.iter().map(|s| of(s).load(Ordering::Relaxed)).sum()
+        };
+        [sum(|s| &s.stored), sum(|s| &s.deleted)]
+    }
+
+    /// How many more rows were changed in a table since its making, as the server counts them, than by this run. What the
+    /// server forgot in a crash, or does not count, is none. Inserts that met another one of the same key count as an
+    /// insert and a delete. Errors: `Unavailable`.
+    pub fn of_others(&self, admin: &mut AdminLine, table: &str) -> Result<u64> {
+        let counts = admin.value(&format!(
+            "SELECT n_tup_ins + n_tup_upd - n_tup_del FROM pg_stat_all_tables WHERE relid = to_regclass({})",
+            literal(table)
+        ))?;
+        let counted = counts.and_then(|n| n.parse::<i128>().ok()).unwrap_or(0);
+        let [stored, deleted] = self.all().map(i128::from);
+        Ok(u64::try_from(counted - (stored - deleted)).unwrap_or(0))
+    }
+}
+
+/// Rows of a table of records whose keys are none of `own`, inside a transaction. Errors: `Unavailable`.
+pub fn foreign_keys(
+    admin: &mut AdminLine,
+    table: &str,
+    own: &NumberedKeys,
+) -> Result<ForeignRecords> {
+    let mut foreign = ForeignRecords::default();
+    let cursor = "DECLARE taillight_rows NO SCROLL CURSOR FOR SELECT encode(key, 'hex') FROM";
+    admin.ask_patiently(&format!("{cursor} {table}"))?;
+    loop {
+        let page = admin.ask_patiently(&format!("FETCH {PAGE} FROM taillight_rows"))?;
+        let rows = page.len();
+        for key in page.into_iter().flatten() {
+            let key = unhex(key.as_deref().unwrap_or_default());
+            if !own.has(&key) {
+                foreign.note(&key);
+            }
+        }
+        if rows < PAGE {
+            break;
+        }
+    }
+    admin.ask("CLOSE taillight_rows")?;
+    Ok(foreign)
+}
+
+/// Rows of the tables of transactions that are none of the run's, inside a transaction: by their ids, and where it is known
+/// how many rows of history it can have `added`, those above. Errors: `Unavailable`.
+pub fn foreign_ids(
+    admin: &mut AdminLine,
+    tables: &TransactionTables,
+    added: Option<u64>,
+) -> Result<ForeignRecords> {
+    let parts = admin.lock_own_parts()?;
+    // One that is gone, or another's by now, is no table of the run's.
+    let is_own = |table: &str| {
+        tables.names().first().is_some_and(|main| main == table)
+            || parts.iter().any(|part| part == table)
+    };
+    let mut foreign = ForeignRecords::default();
+    let mut count = |rows: &str| {
+        let rows = admin.ask_patiently(&format!("SELECT count(*) FROM {rows}"))?;
+        let count = rows.into_iter().flatten().flatten().next().and_then(|n| n.parse().ok());
+        count.ok_or_else(|| Error::unavailable("the server does not count rows"))
+    };
+    for (table, rows) in tables.foreign_rows().into_iter().filter(|(table, _)| is_own(table)) {
+        foreign.add(count(&rows)?, table);
+    }
+    let history = tables.history();
+    if let Some(added) = added.filter(|_| is_own(history)) {
+        foreign.add(u64::saturating_sub(count(history)?, added), history);
+    }
+    Ok(foreign)
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digit = |b: u8| char::from(b).to_digit(16).unwrap_or(0) as u8;
+    text.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+/// Errors: `Target` where more rows were changed than by the run, which nothing else shows.
+pub fn written_over(changes: u64, table: &str) -> Result<()> {
+    if changes == 0 {
+        return Ok(());
+    }
+    Err(Error::target("somebody else changed rows of the run's table: it was left as it is")
+        .with("table", table)
+        .with("changes of others", changes)
+        .hint("look what is in it; a later run drops it only where --destroy names it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_statements_changed_is_what_the_server_says_and_what_it_did_not_say() {
+        let changes = RowChanges::default();
+        let (one, other) = (changes.session(), changes.session());
+        one.stores(3);
+        one.answered(b"INSERT 0 1\0", 1);
+        one.answered(b"UPDATE 0\0", 0);
+        one.answered(b"DELETE 1\0", 1);
+        other.answered(b"DELETE 0\0", 0);
+        other.stores(1);
+        assert_eq!(changes.all(), [3, 1], "one was not answered: it may be there");
+        assert_eq!(unhex("00ff7a"), b"\0\xffz");
+    }
+}

@@ -119,9 +119,35 @@ pub fn read_back(
     if tally.ends(|ends| ends.iter().any(|end| end.forgot)) {
         return Err(Error::unavailable("too many writes failed to look for the others one by one"));
     }
+    let mut expected = tally.ends(|ends| Expected::of(run, from.len(), ends));
+    read_all(admin, from, largest, |record| expected.see(record))?;
+    Ok(tally.ends(|ends| expected.conclude(ends)))
+}
+
+/// Records behind these offsets that are none of this run's. Errors: `Unavailable` when the topic cannot be read to its
+/// end.
+pub fn foreign_records(
+    admin: &TopicAdmin,
+    run: u64,
+    from: &[(i32, i64)],
+    largest: u64,
+) -> Result<u64> {
+    let mut foreign = 0;
+    read_all(admin, from, largest, |record| {
+        foreign += u64::from(RecordKey::read(record.key).is_none_or(|key| key.run != run));
+    })?;
+    Ok(foreign)
+}
+
+/// Shows all records from these offsets to where the topic ends now.
+fn read_all(
+    admin: &TopicAdmin,
+    from: &[(i32, i64)],
+    largest: u64,
+    mut see: impl FnMut(&FetchedRecord<'_>),
+) -> Result<()> {
     let to: Vec<i64> =
         admin.offsets(from.len() as i32)?.into_iter().map(|(_, high)| high).collect();
-    let mut expected = tally.ends(|ends| Expected::of(run, from.len(), ends));
     let mut left: Vec<bool> =
         from.iter().map(|(p, low)| to.get(*p as usize).is_some_and(|high| high > low)).collect();
     let settings = admin.options.consumer(&admin.address.servers, largest);
@@ -143,7 +169,7 @@ pub fn read_back(
                 return record.code == 0;
             }
             left[at] = record.offset + 1 < to[at];
-            expected.see(record);
+            see(record);
             true
         });
         if got == Some(true) {
@@ -152,7 +178,7 @@ pub fn read_back(
             return Err(unread());
         }
     }
-    Ok(tally.ends(|ends| expected.conclude(ends)))
+    Ok(())
 }
 
 impl ReadBack {

@@ -94,6 +94,11 @@ impl RunTally {
         self.sum(|w| &w.produced)
     }
 
+    /// Records that brokers have acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.sum(|w| &w.acknowledged)
+    }
+
     /// Records of others that readers saw.
     pub fn foreign(&self) -> u64 {
         self.sum(|w| &w.foreign)

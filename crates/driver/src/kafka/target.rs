@@ -8,10 +8,10 @@ use taillight_core::{Error, OpKind, Result};
 use super::address::KafkaAddress;
 use super::admin::{TopicAdmin, TopicIdentity, TopicMark};
 use super::consumer::{ConsumerSession, ReaderRole};
-use super::options::KafkaOptions;
+use super::options::{Acks, KafkaOptions};
 use super::producer::ProducerSession;
 use super::questions::TopicShape;
-use super::read_back::{ReadBack, read_back};
+use super::read_back::{ReadBack, foreign_records, read_back};
 use super::record::{KEY, run_number};
 use super::sys::KafkaLibrary;
 use super::tally::RunTally;
@@ -215,12 +215,19 @@ impl KafkaTarget {
         self.block + KEY as u64 + AROUND
     }
 
-    /// Most records that this run can have added; retries may double each.
-    fn most(&self) -> u64 {
-        match self.options.idempotence || self.options.retries == 0 {
-            true => self.tally.sent(),
-            false => u64::MAX,
-        }
+    /// How many records this run has added, where that is sure: retries may have doubled one, and one that was not
+    /// acknowledged is there or not.
+    fn added(&self) -> Option<u64> {
+        let options = &self.options;
+        let once = options.idempotence || options.retries == 0;
+        let sure = once && options.acks != Acks::None;
+        let (sent, acknowledged) = (self.tally.sent(), self.tally.acknowledged());
+        (sure && sent == acknowledged).then_some(sent)
+    }
+
+    /// Where each partition ended when the run began.
+    fn from(&self) -> Vec<(i32, i64)> {
+        (0..).zip(&self.begun).map(|(partition, (_, high))| (partition, *high)).collect()
     }
 
     fn writer(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
@@ -257,10 +264,12 @@ impl KafkaTarget {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        let most = self.most();
+        let (known, largest) = (self.added(), self.largest());
         let found = self.found.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let begun = self.from();
         let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut foreign = self.tally.foreign();
+        let read = matches!(found, Some(Ok(_)));
         match found {
             // Evidence is not deleted.
             Some(Ok(back)) => {
@@ -280,10 +289,14 @@ impl KafkaTarget {
         if admin.topic().map_err(left)?.0.is_none() {
             return Ok(());
         }
-        if foreign == 0 {
-            let now = admin.offsets(self.shape.partitions).map_err(left)?;
-            foreign = added(&self.begun, &now).saturating_sub(most);
-        }
+        let now = admin.offsets(self.shape.partitions).map_err(left)?;
+        let added = added(&self.begun, &now);
+        foreign = match known {
+            Some(known) => foreign.max(added.saturating_sub(known)),
+            // Read already, the records of others are counted.
+            None if foreign > 0 || read || added == 0 => foreign,
+            None => foreign_records(admin, self.run, &begun, largest).map_err(left)?,
+        };
         if foreign > 0 {
             return Err(Error::target("another program wrote to the topic, which was left alone")
                 .with("topic", &self.topic)
@@ -369,9 +382,7 @@ impl Target for KafkaTarget {
         if !(self.options.read_back && self.writers.contains(&true)) {
             return facts;
         }
-        let next = self.begun.iter().map(|(_, high)| *high);
-        let from: Vec<(i32, i64)> = (0..).zip(next).collect();
-        let found = read_back(&self.admin(), self.run, &from, self.largest(), &self.tally);
+        let found = read_back(&self.admin(), self.run, &self.from(), self.largest(), &self.tally);
         match &found {
             Ok(back) => {
                 facts.extend(back.facts());

@@ -309,6 +309,16 @@ impl PluginTarget {
         if !deletes(&self.can) {
             return Err(Error::unavailable("the plug-in cannot delete records"));
         }
+        // Whoever took the store over meanwhile has its own mark there, and whoever emptied it none.
+        let there = keeper.read()?.and_then(|text| PluginMark::parse(&text).ok());
+        let is_held = |m: &PluginMark| m.run_id == mark.run_id() && m.last_run == mark.last_run();
+        if !there.as_ref().is_some_and(is_held) {
+            return Err(Error::target(
+                "the mark of the run is gone, or another's; the records of the store were left alone",
+            )
+            .with("mark", String::from_utf8_lossy(super::mark::MARK_KEY))
+            .hint("look what is in the store before you use it again"));
+        }
         keeper.delete(&self.identity, self.written.range(mark.records()).end)?;
         self.written.clear();
         Ok(())

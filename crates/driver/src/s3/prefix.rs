@@ -206,7 +206,7 @@ impl OwnedPrefix {
 
     /// Deletes the records written so far, by every naming; those under the same names that are another's
     /// stay. Errors: `Unavailable` when one of the run's stays.
-    pub fn purge(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<ForeignRecords> {
+    fn purge(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<ForeignRecords> {
         let mut foreign = ForeignRecords::default();
         let numbers = self.written.range(self.records());
         if !numbers.is_empty() {
@@ -284,6 +284,28 @@ impl OwnedPrefix {
         Ok(())
     }
 
+    /// Whether the owner object is this run's still. Errors: `Target` where it is gone or another's: nothing is deleted
+    /// without it.
+    fn is_held(&self, store: &S3Client) -> Result<()> {
+        let last_run = self.mark.last_run();
+        let what = match store.read()? {
+            Some(text) if PrefixMark::parse(&text).is_ok_and(|m| m.last_run == last_run) => {
+                return Ok(());
+            }
+            Some(_) => "another run took the prefix over; its objects were left alone",
+            None => "the owner mark of the run is gone; the objects under it were left alone",
+        };
+        Err(Error::target(what)
+            .with("target", store.location.shown())
+            .hint("look what is under the prefix before you use it again"))
+    }
+
+    /// Empties the prefix in the run. Errors: as [`OwnedPrefix::leave`].
+    pub fn empty(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<ForeignRecords> {
+        self.is_held(store)?;
+        self.purge(store, names)
+    }
+
     /// At the end: deletes what goes, then the mark. Errors: `Unavailable` when something cannot be
     /// removed.
     pub fn leave(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
@@ -291,23 +313,13 @@ impl OwnedPrefix {
             return Ok(());
         }
         let shown = store.location.shown();
-        let last_run = self.mark.last_run();
         let none = self.written.range(self.records()).is_empty();
         let left = |e: Error, none: bool| match none {
             true => e.with("leftovers", format!("only the owner mark {shown}{SIDECAR}")),
             false => e.with("leftovers", format!("objects under {shown} that the run wrote")),
         };
         store.settle().map_err(|e| left(e, none))?;
-        let there = store.read().map_err(|e| left(e, none))?;
-        let is_ours =
-            |text: Vec<u8>| PrefixMark::parse(&text).is_ok_and(|m| m.last_run == last_run);
-        if !there.is_none_or(is_ours) {
-            return Err(Error::target(
-                "another run took the prefix over; its objects were left alone",
-            )
-            .with("target", shown)
-            .hint("look what is under the prefix before you use it again"));
-        }
+        self.is_held(store).map_err(|e| left(e, none))?;
         let foreign = self.purge(store, names).map_err(|e| left(e, none))?;
         MarkStore::remove(store).map_err(|e| left(e, true))?;
         foreign.told()

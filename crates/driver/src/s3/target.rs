@@ -172,7 +172,7 @@ impl Target for S3Target {
             AdminAction::Purge => {
                 let S3Shared { store, prefix, names, lost, .. } = &*self.shared;
                 lost.abort(store)?;
-                let foreign = prefix.purge(store, names)?;
+                let foreign = prefix.empty(store, names)?;
                 prefix.note(store, 0)?;
                 foreign.told()
             }

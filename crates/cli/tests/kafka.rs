@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::common::traced::tool;
 use crate::common::{
-    build, ended, manifest, run_line, scratch, signal, start, start_measuring, summary, taillight,
+    build, ended, manifest, run_line, scratch, signal, skipped, start, start_measuring, summary,
+    taillight,
 };
 use kafka_broker::KafkaBroker;
+use taillight_lab::cleanup::Undo;
 use taillight_s3test::{Certs, free_port};
 
 /// None, with a reason printed, where there is no broker.
@@ -94,8 +97,14 @@ fn end_to_end_and_what_remains() {
     // The client is killed: the next run begins anew once that is confirmed.
     let mut child =
         start_measuring(dir, &example(&broker, "left", "--runtime 30s --output killed"));
+    std::thread::sleep(Duration::from_millis(500));
     signal(&child, "KILL");
     child.wait().expect("it ends");
+    run_line(dir, "report killed", 5);
+    let op = &summary(dir, "killed")["ops"]["write"];
+    let acknowledged = op["count"].as_u64().expect("a count") - op["errors"].as_u64().unwrap_or(0);
+    let there = records(&broker, "left") - 1;
+    assert!(acknowledged > 100 && there >= acknowledged, "{acknowledged}, {there} there");
     let again = "--runtime 300ms --output again";
     let (_, err) = run_line(dir, &example(&broker, "left", "--runtime 300ms --output no"), 3);
     assert!(err.contains("--destroy"), "{err}");
@@ -132,6 +141,44 @@ fn killed_broker(dir: &Path, broker: &mut KafkaBroker) {
     assert_eq!(out.status.code(), Some(5), "{said}");
     assert!(!said.contains("panicked"), "{said}");
     assert!(summary(dir, "gone")["totals"]["count"].as_u64().unwrap_or(1) > 0);
+}
+
+/// The disk of the broker's log gets full: writes fail, the run ends, and what was acknowledged is there when the broker
+/// has room again.
+#[test]
+fn a_full_disk_of_a_broker() {
+    let log = scratch();
+    let path = log.path().to_str().expect("text").to_owned();
+    let mounted = tool(&["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", &path]);
+    if skipped("a full disk of a broker", mounted.err()) {
+        return;
+    }
+    let mut undo = Undo::default();
+    undo.add(move || drop(tool(&["umount", "-l", &path])));
+    let dirs = format!("log.dirs={}", log.path().display());
+    let meta = "version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=1\n\
+                directory.id=BBBBBBBBBBBBBBBBBBBBBA\n";
+    std::fs::write(log.path().join("meta.properties"), meta).expect("written");
+    let Some(mut broker) = broker(&[&dirs, "log.index.size.max.bytes=65536"]) else { return };
+    let home = scratch();
+    let dir = home.path();
+    let line = format!(
+        "run --driver kafka --path {}/full --rw write --bs 16KiB --runtime 60s --depth 8 --set workload.0.access=sequential \
+         --set target.options.delivery_timeout=2s --set target.options.timeout=3s --set run.drain_timeout=4s \
+         --set target.options.keep=true --output full",
+        broker.address()
+    );
+    let (_, err) = run_line(dir, &line, 5);
+    let op = &summary(dir, "full")["ops"]["write"];
+    let errors = op["errors"].as_u64().expect("a count");
+    let acknowledged = op["count"].as_u64().expect("a count") - errors;
+    assert!(acknowledged > 500 && errors > 0, "{acknowledged} {errors} {err}");
+    let size = log.path().to_str().expect("text");
+    broker.kill();
+    tool(&["mount", "-o", "remount,size=200m", size]).expect("more room");
+    broker.restart().expect("it comes back");
+    let there = records(&broker, "full") - 1;
+    assert!(there >= acknowledged, "{acknowledged} acknowledged, {there} there");
 }
 
 #[test]

@@ -139,3 +139,46 @@ fn what_is_no_driver_is_named_before_anything_is_touched() {
     let (code, said) = run(dir.path(), &stores(dir.path())[0], "--set target.options.comand=1");
     assert!(code == 2 && said.contains("did you mean `command`?"), "{code}: {said}");
 }
+
+/// A store that loses the mark of the run while it goes: nobody knows any more whose its records are.
+const FORGETFUL: &str = r#"
+import sys
+sys.path.insert(0, sys.argv[1])
+import taillight
+
+class Forgetful(taillight.Store):
+    name = "forgetful"
+    about = "records, and a mark that somebody removes"
+    version = "1"
+
+    def __init__(self, plan):
+        self.records, self.gets = {}, 0
+
+    def empty(self):
+        return not self.records
+
+    def get(self, key, mark):
+        self.gets += not mark
+        return None if mark and self.gets > 10 else self.records.get(key)
+
+    def put(self, key, value, mark, sync):
+        self.records[key] = value
+
+    def delete(self, key, mark):
+        open("deleted", "w").close()
+        return self.records.pop(key, None) is not None
+
+taillight.serve(Forgetful)
+"#;
+
+#[test]
+fn a_store_without_the_mark_of_the_run_keeps_its_records() {
+    let dir = scratch();
+    std::fs::write(dir.path().join("forgetful.py"), FORGETFUL).expect("written");
+    let command = format!("python3 forgetful.py {}", root().join("sdk").display());
+    let words = "--ops 500 --set workload.0.keys.count=100 --set workload.0.block_size=100B";
+    let (code, said) = run(dir.path(), &command, words);
+    assert_eq!(code, 5, "{said}");
+    assert!(said.contains("the mark of the run is gone"), "{said}");
+    assert!(!dir.path().join("deleted").exists(), "{said}");
+}

@@ -137,6 +137,40 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
     });
 }
 
+/// SQLite on a disk that gets full: writes fail whole, and what was acknowledged is in a database that is whole.
+#[test]
+fn a_full_disk_under_sqlite_takes_no_acknowledged_record() {
+    if !has_library("sqlite") {
+        return;
+    }
+    for options in ["keep = true", "keep = true\njournal = \"delete\""] {
+        let (home, small) = (scratch(), scratch());
+        let path = small.path().to_str().expect("text");
+        let mounted = tool(&["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", path]);
+        if skipped("a full disk under SQLite", mounted.err()) {
+            return;
+        }
+        let mut undo = Undo::default();
+        let mount = path.to_owned();
+        undo.add(move || drop(tool(&["umount", "-l", &mount])));
+        job(home.path(), "sqlite", options, 0, "mix = \"insert\"");
+        let place = format!("--set target.path={path}/db --ops 20000 --runtime 60s --output full");
+        let said = ends(home.path(), &place, 5);
+        assert!(said.contains("no space left on device"), "{said}");
+        let insert = &summary(home.path(), "full")["ops"]["insert"];
+        let number = |name: &str| insert[name].as_u64().expect("a count");
+        let acknowledged = number("count") - number("errors");
+        assert!(acknowledged > 1000 && number("errors") > 0, "{insert}");
+        tool(&["mount", "-o", "remount,size=200m", path]).expect("more room");
+        let asked = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); \
+                     print(c.execute('PRAGMA integrity_check').fetchone()[0], \
+                     c.execute('SELECT count(*) FROM records').fetchone()[0])";
+        let file = format!("{path}/db/taillight.db");
+        let found = tool(&["python3", "-c", asked, &file]).expect("Python reads it");
+        assert_eq!(found.trim(), format!("ok {acknowledged}"), "{options}");
+    }
+}
+
 #[test]
 fn a_run_that_ends_while_it_loads() {
     each(|driver, home| {

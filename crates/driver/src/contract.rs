@@ -52,6 +52,10 @@ pub trait Driver: Send + std::marker::Sync {
     fn library_version(&self) -> Option<String> {
         None
     }
+    /// Of a driver that needs no library: what `doctor` says of it and of servers on this machine.
+    fn ready(&self) -> Option<String> {
+        None
+    }
     /// The path of a rank's own target, where each of several ranks has one: a file or directory of its number.
     /// A device has the same name on each host. Errors: `Usage` where a path cannot have a number.
     fn rank_path(&self, path: &str, rank: u32) -> Result<String> {

@@ -37,6 +37,8 @@ pub fn checks(sys: &Sys) -> Vec<Check> {
         .iter()
         .filter_map(|driver| Some(shared_library(driver.library()?, *driver)));
     all.extend(loading);
+    let ready = |driver: &&dyn Driver| Some(Check::ok(driver.name(), driver.ready()?));
+    all.extend(taillight_driver::DRIVERS.iter().filter_map(ready));
     all
 }
 

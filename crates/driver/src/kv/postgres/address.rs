@@ -82,9 +82,37 @@ impl PgAddress {
     }
 }
 
+/// Sockets of servers in these directories, as `--path` takes them; nobody says whether a server still listens there.
+pub fn local_servers(directories: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for directory in directories {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let port = name.strip_prefix(".s.PGSQL.");
+            if port.is_some_and(|port| port.parse::<u16>().is_ok()) {
+                found.push(format!("unix:{directory}/{name}"));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_of_servers_are_found_by_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [".s.PGSQL.5433", ".s.PGSQL.5433.lock", "other"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let directory = dir.path().to_str().unwrap();
+        let found = local_servers(&[directory, "/nowhere"]);
+        assert_eq!(found, [format!("unix:{directory}/.s.PGSQL.5433")]);
+        assert!(PgAddress::parse(found.first().map(String::as_str), "").is_ok());
+    }
 
     #[test]
     fn addresses() {

@@ -57,6 +57,14 @@ impl Driver for PostgresDriver {
     fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
         Ok(Box::new(PostgresOptions::parse(self.name(), &target.options)?))
     }
+    fn ready(&self) -> Option<String> {
+        let found = address::local_servers(&["/run/postgresql", "/tmp"]);
+        let servers = match found.is_empty() {
+            true => "no server has its socket in /run/postgresql: name one with --path".to_owned(),
+            false => format!("here: {}", found.join(", ")),
+        };
+        Some(format!("its protocol is built in, no library needed; {servers}"))
+    }
     /// The same database: each rank has a table of its number.
     fn rank_path(&self, path: &str, _: u32) -> Result<String> {
         Ok(path.to_owned())

@@ -140,6 +140,18 @@ fn a_prefix_that_another_run_took_over_is_left_alone() {
 }
 
 #[test]
+fn without_its_mark_nothing_under_a_prefix_goes() {
+    let store = ObjectServer::start();
+    let (target, ours) = written(&store, "", 3);
+    let mark = ListedObject { name: format!("p/{SIDECAR}"), etag: String::new() };
+    assert!(somebody(&store).delete(&[mark]).unwrap().is_empty());
+    let e = target.admin(AdminAction::Purge).unwrap_err();
+    assert!(e.kind() == ErrorKind::Target && e.to_string().contains("is gone"), "{e}");
+    assert_eq!(target.close().unwrap_err().kind(), ErrorKind::Target);
+    assert_eq!(store.names("p/").len(), ours.len());
+}
+
+#[test]
 fn prefixes_inside_each_other_clash() {
     let store = ObjectServer::start();
     for (there, asked) in [("x/", "x/y/"), ("x/", "x/y/z/"), ("x/y/", "x/")] {

@@ -215,14 +215,15 @@ impl KafkaTarget {
         self.block + KEY as u64 + AROUND
     }
 
-    /// How many records this run has added, where that is sure: retries may have doubled one, and one that was not
-    /// acknowledged is there or not.
-    fn added(&self) -> Option<u64> {
+    /// How many of the `added` records others have written, where counts say it: retries may have doubled one, and one that
+    /// was not acknowledged is there or not.
+    fn of_others(&self, added: u64) -> Option<u64> {
         let options = &self.options;
-        let once = options.idempotence || options.retries == 0;
-        let sure = once && options.acks != Acks::None;
         let (sent, acknowledged) = (self.tally.sent(), self.tally.acknowledged());
-        (sure && sent == acknowledged).then_some(sent)
+        let once = options.idempotence || options.retries == 0;
+        let sure =
+            options.acks != Acks::None && (added <= acknowledged || once && sent == acknowledged);
+        (sure || added == 0).then(|| added.saturating_sub(acknowledged))
     }
 
     /// Where each partition ended when the run began.
@@ -264,9 +265,8 @@ impl KafkaTarget {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        let (known, largest) = (self.added(), self.largest());
+        let (begun, largest) = (self.from(), self.largest());
         let found = self.found.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let begun = self.from();
         let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut foreign = self.tally.foreign();
         let read = matches!(found, Some(Ok(_)));
@@ -290,11 +290,12 @@ impl KafkaTarget {
             return Ok(());
         }
         let now = admin.offsets(self.shape.partitions).map_err(left)?;
-        let added = added(&self.begun, &now);
-        foreign = match known {
-            Some(known) => foreign.max(added.saturating_sub(known)),
+        let counted = self.of_others(added(&self.begun, &now));
+        let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
+        foreign = match counted {
+            Some(counted) => foreign.max(counted),
             // Read already, the records of others are counted.
-            None if foreign > 0 || read || added == 0 => foreign,
+            None if foreign > 0 || read => foreign,
             None => foreign_records(admin, self.run, &begun, largest).map_err(left)?,
         };
         if foreign > 0 {

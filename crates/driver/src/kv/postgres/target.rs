@@ -240,15 +240,8 @@ impl PostgresTarget {
             OwnershipDecision::Reuse(kept) => kept,
             other => {
                 let goes = there.filter(|_| other == OwnershipDecision::Wipe);
-                let (sql, further) = match &transactions {
-                    Some(tables) => (tables.create(), tables.further(&options.table)),
-                    None => {
-                        let first =
-                            layouts.first().ok_or_else(|| Error::internal("no workload"))?;
-                        (first.create(&table), Vec::new())
-                    }
-                };
-                admin.create(goes, &sql, &further, &mut new)?;
+                let tables = (&layouts[..], transactions.as_ref());
+                make(&mut admin, &options.table, tables, goes, &mut new)?;
                 new
             }
         };
@@ -483,6 +476,22 @@ impl PostgresTarget {
             left => Err(replaced(ErrorKind::Target, &left.join(", "))),
         }
     }
+}
+
+/// Makes the tables of the run with their mark, in place of the one with the OID `goes`. Errors: as [`AdminLine::create`].
+fn make(
+    admin: &mut AdminLine,
+    name: &str,
+    (layouts, transactions): (&[TableLayout], Option<&TransactionTables>),
+    goes: Option<u32>,
+    mark: &mut TableMark,
+) -> Result<()> {
+    let (sql, further) = match (transactions, layouts) {
+        (Some(tables), _) => (tables.create(), tables.further(name)),
+        (None, [first, ..]) => (first.create(&admin.qualified()), Vec::new()),
+        (None, []) => return Err(Error::internal("no workload")),
+    };
+    admin.create(goes, &sql, &further, mark)
 }
 
 /// The connections of all workers. Errors: as for each of them.

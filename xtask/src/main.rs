@@ -40,7 +40,8 @@ cargo xtask CHORE
   bpf                   build the trace programs anew (needs clang)
   lab [--only A,B] [--engine E] [--ms N] [--repeats N] [--keep DIR] [--fresh] [--write] [--pages]
                         faults with known truth, scored; --write puts the tables into the docs, --pages does no more
-  proof NAME [--page]   what takes too long for every check: intervals, disk-for, merge, ...; --page: the table alone
+  proof NAME... [--page]
+                        what takes too long for every check: intervals, disk-for, merge, ...; --page: the table alone
   demo                  measure the disk under this directory, one overlaid report
   demo hosts            four ranks of one run in two namespaces as hosts (root)
   smoke                 run the release binary end to end

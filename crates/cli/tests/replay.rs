@@ -269,7 +269,7 @@ fn a_stall_in_the_middle_shows_in_the_responses_and_not_in_the_arrivals() {
 }
 
 /// Kind, offset, size and due time since the first of every operation that a replay on `sim` does.
-fn done_of(dir: &Path, file: &str) -> Vec<(String, u64, u64, i64)> {
+pub fn done_of(dir: &Path, file: &str) -> Vec<(String, u64, u64, i64)> {
     let _ = std::fs::remove_dir_all(dir.join("done"));
     run_line(dir, &format!("run --driver sim --size 64MiB --replay {file} --output done"), 0);
     let (csv, _) = run_line(dir, "export done --format ios-csv", 0);
@@ -340,7 +340,7 @@ fn a_log_that_fio_writes_is_replayed_as_it_stands_in_it() {
 }
 
 /// A record of blktrace: time, sector, bytes, action.
-fn blktrace(ns: u64, sector: u64, bytes: u32, action: u32) -> Vec<u8> {
+pub fn blktrace(ns: u64, sector: u64, bytes: u32, action: u32) -> Vec<u8> {
     let mut record = [0x6561_7407u32.to_ne_bytes(), 1u32.to_ne_bytes()].concat();
     record.extend([ns, sector].map(u64::to_ne_bytes).concat());
     record.extend([bytes, action, 4711, 8 << 20 | 1, 0, 0].map(u32::to_ne_bytes).concat());

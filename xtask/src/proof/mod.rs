@@ -104,15 +104,20 @@ const PROOFS: [Proof; 10] = [
 ];
 
 pub fn main(args: &[&str]) -> Result<bool> {
-    let found = args.first().and_then(|name| PROOFS.iter().find(|p| p.name == *name));
-    let Some(proof) = found.filter(|_| matches!(args[1..], [] | ["--page"])) else {
+    let (words, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|a| a.starts_with('-'));
+    let proof = |name: &&str| PROOFS.iter().find(|p| p.name == *name);
+    let found: Option<Vec<&Proof>> = names.iter().map(proof).collect();
+    let Some(found) = found.filter(|all| !all.is_empty() && matches!(words[..], [] | ["--page"]))
+    else {
         let names: Vec<&str> = PROOFS.iter().map(|p| p.name).collect();
         bail!("a proof is one of: {}; --page makes its table alone", names.join(", "));
     };
-    if args.len() == 1 {
-        proof.prove()?;
+    for proof in found {
+        if words.is_empty() {
+            proof.prove()?;
+        }
+        proof.write_table()?;
     }
-    proof.write_table()?;
     Ok(true)
 }
 
@@ -230,10 +235,19 @@ const TRACE_READ: [Column; 5] = [
 ];
 
 /// How late operations of a replay on `null` were handed over.
-const TRACE_LATE: [Column; 4] = [
+const TRACE_LATE: [Column; 5] = [
     ("operations a second", &["rate"]),
+    ("round", &["round"]),
     ("operations", &["operations"]),
     ("late, 50 %, 99 % and most, us", &["late_p50_us", "late_p99_us", "late_max_us"]),
+    ("build", &["build"]),
+];
+
+/// One trace, replayed from each format.
+const TRACE_SAME: [Column; 4] = [
+    ("formats", &["formats"]),
+    ("operations", &["same_operations"]),
+    ("same operations, offsets, sizes and times in", &["same"]),
     ("build", &["build"]),
 ];
 
@@ -241,8 +255,10 @@ fn trace(cells: &[Value]) -> Result<String> {
     let of = |field: &'static str| cells.iter().filter(move |cell| cell.get(field).is_some());
     let read = table(&TRACE_READ, of("format"))?;
     let late = table(&TRACE_LATE, of("rate"))?;
+    let same = table(&TRACE_SAME, of("formats"))?;
     Ok(format!(
-        "{read}\nReplayed on `null`, each operation against the time that it was due:\n\n{late}"
+        "{read}\nReplayed on `null`, each operation against the time that it was due:\n\n{late}\n\
+         One trace written in every format and replayed from each:\n\n{same}"
     ))
 }
 

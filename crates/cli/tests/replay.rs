@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::traced::TestDisk;
-use crate::common::{run_line, scratch, taillight, text};
+use crate::common::{run_line, scratch, summary, taillight, text};
 use serde_json::Value;
 
 /// A trace of MSR's form: `rows` operations a millisecond apart, every third one a write, at odd places.
@@ -242,7 +242,7 @@ fn a_stall_in_the_middle_shows_in_the_responses_and_not_in_the_arrivals() {
     let dir = scratch();
     let at = dir.path();
     msr(at, "t.csv", 1000);
-    let job = "[target]\ndriver = \"sim\"\nsize = \"64MiB\"\n[target.options]\n\
+    let job = "[run]\ninterval = \"100ms\"\n[target]\ndriver = \"sim\"\nsize = \"64MiB\"\n[target.options]\n\
                stalls = [{ start = \"300ms\", length = \"300ms\" }]\n\
                [[workload]]\nqueue_depth = 1\ntrace = { file = \"t.csv\" }\n";
     std::fs::write(at.join("job.toml"), job).unwrap();
@@ -266,6 +266,35 @@ fn a_stall_in_the_middle_shows_in_the_responses_and_not_in_the_arrivals() {
     assert!((300..=340).contains(&late), "the response of {late} that were due in it");
     let most = rows.iter().map(|row| row[2] - row[0]).max().unwrap();
     assert!((299_000_000..=301_000_000).contains(&most), "{most}");
+    // What was due comes as the trace has it; what completed waits for the end of the stall, and all of it does.
+    let summary = summary(at, "a");
+    let counts = |name: &str| -> Vec<u64> {
+        let all = summary["arrivals"][0][name].as_array().unwrap().iter();
+        all.map(|n| n.as_u64().unwrap()).collect()
+    };
+    assert_eq!(
+        (counts("due"), &summary["arrivals"][0]["window_ns"]),
+        (vec![100; 10], &100_000_000.into())
+    );
+    let completed = counts("completed");
+    assert!(completed[3..6].iter().sum::<u64>() <= 2 && completed[6] > 300, "{completed:?}");
+    assert_eq!(completed.iter().sum::<u64>(), 1000);
+    // The trace says 900 ns of each; here the last third is of the stall.
+    let pairs = summary["recorded"][0]["quantiles"].as_array().unwrap();
+    assert!(pairs.len() >= 98 && pairs.iter().all(|it| it["recorded_ns"] == 900), "{pairs:?}");
+    let of =
+        |p: &str| pairs.iter().find(|it| it["percentile"] == p).unwrap()["replayed_ns"].as_u64();
+    assert_eq!(of("50"), Some(100_000));
+    assert!(of("99") > Some(280_000_000), "{:?}", of("99"));
+    let page = std::fs::read_to_string(at.join("a/report.html")).unwrap();
+    assert!(page.contains("The replay against its trace") && page.contains("Latencies, Q-Q"));
+    // Its job file is one that a user may run again: what the trace says is not written into it.
+    let job = std::fs::read_to_string(at.join("a/job.toml")).unwrap();
+    assert!(
+        job.contains("[workload.trace]") && !job.contains("recorded]") && !job.contains("due"),
+        "{job}"
+    );
+    run_line(at, "run a/job.toml --output again", 0);
 }
 
 /// Kind, offset, size and due time since the first of every operation that a replay on `sim` does.

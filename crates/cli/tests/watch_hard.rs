@@ -215,6 +215,22 @@ fn operations(run: &Path, target: Option<u16>) -> Vec<FileOp> {
     all
 }
 
+/// When the operations of a file were due, or began where none is, since the first of them, ns.
+fn due(run: &Path, target: Option<u16>) -> Vec<i64> {
+    let mut all = Vec::new();
+    let mut each = |batch: &taillight_rundir::ios::RowBatch| {
+        let rows = (0..batch.rows).map(|i| batch.row(i));
+        let rows = rows.filter(|row| target.is_none_or(|target| row.target == target));
+        let rows = rows.filter(|row| row.op == OpKind::Fsync || row.size > 0);
+        all.extend(rows.map(|row| row.intended.unwrap_or(row.submit).0));
+        Ok(())
+    };
+    read_ios(&run.join("ios.parquet"), ColumnSet::ALL, &mut each).expect("a good file");
+    all.sort_unstable();
+    let first = all.first().copied().unwrap_or(0);
+    all.iter().map(|at| at - first).collect()
+}
+
 /// A database of sqlite3 of which nothing is in the page cache.
 fn cold_database(dir: &Path) {
     let sql = "CREATE TABLE t(a, b); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) \
@@ -256,6 +272,13 @@ fn a_record_is_replayed_operation_for_operation() {
         );
         common::run_job(dir.path(), &job, 0);
         let is = operations(&dir.path().join("out"), None);
+        // At its times too: each due as long after the first as it began then.
+        let timed = "run --driver sim --size 4GiB --output timed --replay";
+        let of = format!("record/ios.parquet --set workload.0.trace.select={number}");
+        common::run_line(dir.path(), &format!("{timed} {of}"), 0);
+        let [was_due, is_due] = [("record", Some(number as u16)), ("timed", None)]
+            .map(|(run, file)| due(&dir.path().join(run), file));
+        assert_eq!(was_due, is_due);
         let bytes = |all: &[FileOp]| -> u64 { all.iter().map(|o| o.2).sum() };
         assert!(was.iter().any(|o| o.0 == OpKind::Fsync), "{err}");
         let places = |all: &[FileOp]| -> Vec<FileOp> {
@@ -266,7 +289,7 @@ fn a_record_is_replayed_operation_for_operation() {
         assert_eq!(was.len(), is.len(), "{err}");
         assert_eq!(bytes(&was), bytes(&is));
         assert_eq!(places(&was), places(&is));
-        for gone in ["record", "out", "scratch", "scratch.taillight"] {
+        for gone in ["record", "out", "timed", "scratch", "scratch.taillight"] {
             let at = dir.path().join(gone);
             let _ = std::fs::remove_dir_all(&at).or_else(|_| std::fs::remove_file(&at));
         }

@@ -273,6 +273,7 @@ pub fn summary(run_id: &str) -> Summary {
         store: std::collections::BTreeMap::new(),
         store_text: None,
         recorded: Vec::new(),
+        arrivals: Vec::new(),
         witness: Vec::new(),
         cause: Some(vec![Cause {
             layer: "device".into(),

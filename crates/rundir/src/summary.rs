@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taillight_core::Percentile;
 use taillight_core::plan::RecordedLatency;
 use taillight_core::witness::Witness;
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
@@ -89,6 +90,9 @@ pub struct Summary {
     /// Latencies that replayed traces have, by workload, to stand beside those of this run; absent without any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recorded: Vec<RecordedSummary>,
+    /// When operations of replayed traces were due and when they completed, by workload; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrivals: Vec<ArrivalsSummary>,
     /// What others counted of the same operations and bytes, beside the run's own count; absent where nobody counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub witness: Vec<WitnessSummary>,
@@ -116,6 +120,31 @@ pub struct RecordedSummary {
     /// Name of the workload.
     pub workload: String,
     pub latency: RecordedLatency,
+    /// Latency by latency at the same percentile, ascending: a Q-Q plot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quantiles: Vec<QuantilePair>,
+}
+
+/// A percentile of what a trace recorded, and the same of its replay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QuantilePair {
+    /// The percentile, as a decimal.
+    pub percentile: Percentile,
+    pub recorded_ns: u64,
+    pub replayed_ns: u64,
+}
+
+/// Operations of a replay over its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ArrivalsSummary {
+    /// Name of the workload.
+    pub workload: String,
+    /// Length of a window, ns; the first begins with the measure phase.
+    pub window_ns: u64,
+    /// Operations due in each window, by the trace.
+    pub due: Vec<u64>,
+    /// Operations that completed in each.
+    pub completed: Vec<u64>,
 }
 
 /// Most entries in one list of outliers.

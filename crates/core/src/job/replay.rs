@@ -80,6 +80,7 @@ pub(super) fn fill_in(
     mut ops: ReplayOps,
     target: &mut TargetPlan,
     (device, counts_in_run): (Option<u64>, bool),
+    interval: Span,
     path: &str,
     target_path: &str,
 ) -> Result<(), ValidationError> {
@@ -119,6 +120,7 @@ pub(super) fn fill_in(
         )
     })?;
     trace.recorded = ops.latency.clone();
+    trace.arrivals = (trace.timing != TraceTiming::Asap).then(|| ops.arrivals(interval));
     trace.ops = ops;
     w.trace = Some(trace);
     Ok(())

@@ -147,7 +147,9 @@ impl Resolver<'_> {
             };
             let counts = run.operations.is_some() || run.bytes.is_some();
             let given = (self.drivers.device_size(target), counts);
-            replay::fill_in(w, ops, target, given, &path, &at).map_err(|c| self.error(c))?;
+            let interval = run.interval.unwrap_or(RunPlan::default().interval);
+            replay::fill_in(w, ops, target, given, interval, &path, &at)
+                .map_err(|c| self.error(c))?;
         }
         Ok(free)
     }

@@ -33,7 +33,8 @@ pub use gate::{Figure, GateFail, GateFigure, GatePlan};
 pub use priority::{IoClass, IoPriority};
 pub use ranks::{OwnPath, RankPlace, WorkShare, rank_name};
 pub use replay::{
-    RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceFit, TraceOp, TraceTiming,
+    RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceArrivals, TraceFit, TraceOp,
+    TraceTiming,
 };
 pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use steady::{SteadyEnd, SteadyEndRule, SteadyFigure};
@@ -450,7 +451,12 @@ impl Plan {
     /// The plan as a job file: running it again is the same run. Errors: `Internal` when a value
     /// has no TOML form, which the checks exclude.
     pub fn to_toml(&self) -> crate::Result<String> {
-        toml::to_string(self)
+        // What a trace says is read from it again.
+        let mut plan = self.clone();
+        for trace in plan.workloads.iter_mut().filter_map(|w| w.trace.as_mut()) {
+            (trace.recorded, trace.arrivals) = (None, None);
+        }
+        toml::to_string(&plan)
             .map_err(|e| crate::Error::internal("the plan cannot be written as TOML").source(e))
     }
     /// Mean operations outstanding over a measure phase of `measured_ns`; a workload that runs for a part of it counts

@@ -45,6 +45,10 @@ pub struct ReplayPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub recorded: Option<RecordedLatency>,
+    /// When its operations are due, once it is read and fits: written with the run, as its latencies are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub arrivals: Option<TraceArrivals>,
     /// The operations, once they are read.
     #[serde(skip)]
     pub ops: ReplayOps,
@@ -159,7 +163,22 @@ pub struct RecordedLatency {
     pub max_ns: u64,
     /// Exact, by nearest rank.
     pub percentiles: Vec<RecordedPercentile>,
+    /// The same, finer: for each per cent and for nines, as far as the operations tell them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quantiles: Vec<RecordedPercentile>,
 }
+
+/// How many operations of a trace are due in each window of its time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceArrivals {
+    /// Length of a window, ns; the first begins with the first operation.
+    pub window_ns: u64,
+    /// Operations due in each.
+    pub due: Vec<u64>,
+}
+
+/// Windows of arrivals at most.
+const MOST_WINDOWS: u64 = 1800;
 
 /// A percentile of recorded latencies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -212,6 +231,21 @@ impl ReplayOps {
     /// Writes that were on the medium when they ended.
     pub fn durable(&self) -> u64 {
         self.ops.iter().filter(|op| op.durable).count() as u64
+    }
+
+    /// Operations due in windows of so many intervals that they are not too many.
+    pub fn arrivals(&self, interval: Span) -> TraceArrivals {
+        let span = self.times.last().map_or(0, |t| t.unsigned_abs());
+        let interval = interval.0.max(1);
+        let intervals = (span / interval + 1).div_ceil(MOST_WINDOWS);
+        let window_ns = interval.saturating_mul(intervals);
+        let mut due = vec![0; (span / window_ns + 1) as usize];
+        for time in self.times.iter() {
+            if let Some(count) = due.get_mut((time.unsigned_abs() / window_ns) as usize) {
+                *count += 1;
+            }
+        }
+        TraceArrivals { window_ns, due }
     }
 
     /// Takes the syncs out of its writes.
@@ -376,6 +410,15 @@ mod tests {
             t.fit(fit, 9728, 512).unwrap();
             assert_eq!((places(&t), t.refitted), (OPS.to_vec(), 0), "{fit:?}");
         }
+    }
+
+    #[test]
+    fn arrivals_are_counted_in_windows_that_are_not_too_many() {
+        let of = |times: &[i64]| ReplayOps { times: times.into(), ..ReplayOps::default() };
+        let some = of(&[0, 9, 10, 29]).arrivals(Span(10));
+        assert_eq!((some.window_ns, &*some.due), (10, &[2, 1, 1][..]));
+        let long = of(&[0, 17_999, 18_000]).arrivals(Span(10));
+        assert_eq!((long.window_ns, long.due.len(), long.due.iter().sum::<u64>()), (20, 901, 3));
     }
 
     #[test]

@@ -372,10 +372,18 @@ impl<'a> TraceRows<'a> {
     }
 }
 
+/// Every per cent, and the nines.
+fn quantiles() -> impl Iterator<Item = Percentile> {
+    let percents = (1..=98).map(|percent| Percentile::hundredths(percent * 100));
+    percents.chain((2..=8).filter_map(Percentile::nines))
+}
+
 fn latency(mut all: Vec<u64>) -> Option<RecordedLatency> {
     all.sort_unstable();
     let max_ns = *all.last()?;
     let operations = all.len() as u64;
+    // One that has no operation beyond it is the largest.
+    let told = |p: &Percentile| p.rank(operations) < operations;
     let at = |percentile: Percentile| RecordedPercentile {
         percentile,
         ns: all[percentile.rank(operations) as usize - 1],
@@ -385,6 +393,7 @@ fn latency(mut all: Vec<u64>) -> Option<RecordedLatency> {
         mean_ns: all.iter().map(|ns| *ns as f64).sum::<f64>() / operations as f64,
         max_ns,
         percentiles: PERCENTILES.map(at).into(),
+        quantiles: quantiles().filter(told).map(at).collect(),
     })
 }
 

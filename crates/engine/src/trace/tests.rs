@@ -7,7 +7,9 @@ use taillight_core::plan::{CaptureMode, ReplayOps, ReplayPlan, TraceOp};
 use taillight_core::units::Span;
 use taillight_core::{OpKind, Record, Result, Stamp};
 use taillight_rundir::ios::{IosWriter, RowKey};
-use taillight_rundir::{RunDir, fixture, sums};
+use taillight_rundir::origin::RunOrigin;
+use taillight_rundir::watched::{WatchedFile, WatchedOp};
+use taillight_rundir::{Manifest, RunDir, fixture, sums};
 
 use super::{MOST_OPS, TraceFile, load, words};
 
@@ -409,6 +411,62 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
     std::fs::write(&path, bytes).expect("written");
     let said = of(Some("file=0")).expect_err("changed");
     assert_eq!(said.kind(), taillight_core::ErrorKind::Corrupt, "{said}");
+}
+
+#[test]
+fn a_watched_run_is_a_trace_of_one_of_its_files_where_all_of_it_was_recorded() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let origin = RunOrigin::Watched { program: "db".to_owned(), sample: None };
+    let manifest = Manifest { origin, ..fixture::manifest("watched") };
+    let mut run = RunDir::create(dir.path(), &manifest).expect("made");
+    let mut file = IosWriter::create(&run).expect("made");
+    file.begin(RowKey { phase: "measure", workload: 0, worker: 7 });
+    for (target, op, size, at) in [
+        (1, OpKind::Write, 512, 100),
+        (2, OpKind::Read, 4096, 150),
+        (1, OpKind::Fsync, 0, 160),
+        // The end of a file, and a wait: neither moves a byte.
+        (1, OpKind::Read, 0, 170),
+        (1, OpKind::Wait, 0, 180),
+        (1, OpKind::Read, 512, 1_000_000_107),
+    ] {
+        let (submit, complete) = (Stamp(at), Stamp(at + 40));
+        let offset = Some(1024).filter(|_| size > 0);
+        let row = Record { target, op, size, offset, submit, complete, ..Record::default() };
+        file.push(&row).expect("written");
+    }
+    file.finish().expect("written");
+    let mut kept = |recorded| {
+        let ops = vec![WatchedOp {
+            op: OpKind::Read,
+            seen: 3,
+            slow: 1,
+            kernel: None,
+            unknown: 0,
+            untimed: 0,
+            whole: true,
+        }];
+        let files = ["unknown", "data", "log"].map(str::to_owned).into();
+        run.write(&WatchedFile { recorded, ops, files, ..WatchedFile::default() }).expect("made");
+        let sums = sums::file_sums(&run).expect("sums");
+        run.write_manifest(&Manifest { files: sums, ..manifest.clone() }).expect("written");
+    };
+    let of = |file: &str, select: Option<&str>| {
+        let file = dir.path().join(file).display().to_string();
+        let select = select.map(str::to_owned);
+        load(&ReplayPlan { file, select, ..ReplayPlan::default() }, MOST_OPS)
+    };
+    kept(0);
+    assert!(of("", Some("1")).expect_err("a part").to_string().contains("slow I/Os only"));
+    kept(3);
+    assert!(of("", None).expect_err("two files").to_string().contains("`1`, `2`"));
+    for (file, select) in [("", "1"), ("ios.parquet", "file=1")] {
+        let trace = of(file, Some(select)).expect("read");
+        assert_eq!(*trace.times, [0, 60, 1_000_000_007]);
+        let ops: Vec<_> = trace.ops.iter().map(|op| (op.kind, op.offset, op.size)).collect();
+        let wanted = [(OpKind::Write, 1024, 512), (OpKind::Fsync, 0, 0), (OpKind::Read, 1024, 512)];
+        assert_eq!(ops, wanted);
+    }
 }
 
 #[test]

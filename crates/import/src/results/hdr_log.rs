@@ -3,6 +3,7 @@
 //! Source: HdrHistogram, `HistogramLogWriter` and `HistogramLogReader`; YCSB, `OneMeasurementHdrHistogram`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::BuildHasher as _;
 
 use taillight_core::{Error, LatencyKind, OpKind, Result};
 use taillight_rundir::histlog::{HistTag, OWN_COMMENT, decode};
@@ -21,6 +22,11 @@ const DOUBLES: &str = "DHIST";
 const YCSB: &str = "[Logging for: ";
 /// Different bins of one log at most: five digits over all of u64 have fewer.
 const MOST_BINS: usize = 8 << 20;
+/// Intervals of a log at most: a second each for three months.
+const MOST_INTERVALS: usize = 8 << 20;
+/// Different tags of a log at most, and bytes of one.
+const MOST_TAGS: usize = 4096;
+const LONGEST_TAG: usize = 1024;
 
 pub fn looks_like(head: &str) -> bool {
     head.lines().take(20).any(|line| line.starts_with('#') && line.contains(VERSION))
@@ -50,8 +56,8 @@ struct LogSums {
     /// It is of those that failed.
     failed: bool,
     begun: bool,
-    /// Intervals, to find one that stands there twice.
-    seen: HashSet<String>,
+    /// Hashes of intervals, to find one that stands there twice.
+    seen: HashSet<u64>,
 }
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
@@ -106,6 +112,9 @@ impl LogSums {
         let (Some(start), Some(length)) = (time(start), time(length)) else {
             return Err("the time is no number of seconds");
         };
+        if tag.is_some_and(|tag| tag.len() > LONGEST_TAG) {
+            return Err("the tag is too long");
+        }
         if packed.trim().starts_with(DOUBLES) {
             return Err(
                 "a histogram of fractions (DoubleHistogram) is not read: let its writer record whole numbers",
@@ -128,11 +137,19 @@ impl LogSums {
             *count = count.saturating_add(step.count_since_last_iteration());
         }
         self.held += bins.len() - before;
-        if !histogram.is_empty() && !self.seen.insert(line.to_owned()) {
+        let hash = self.seen.hasher().hash_one(line);
+        if !histogram.is_empty() && !self.seen.insert(hash) {
             return Err("the same interval stands in the log twice");
         }
-        match self.held > MOST_BINS {
-            true => Err("the log has too many different values"),
+        // A log has no end that is known before: what is held of it has one.
+        if self.held > MOST_BINS {
+            return Err("the log has too many different values");
+        }
+        if self.bins.len() > MOST_TAGS || self.unnamed.len() > MOST_TAGS {
+            return Err("the log has too many different tags");
+        }
+        match self.seen.len() > MOST_INTERVALS {
+            true => Err("the log has too many intervals: give it in parts"),
             false => Ok(()),
         }
     }
@@ -269,6 +286,22 @@ mod tests {
         let of = |hi, ns| imported(BTreeMap::from([((hi - 1, hi), 1)]), ns, 1.0);
         assert_eq!(of(7, 1_000).unwrap().latency.max_ns, Some(7_999));
         assert!(of(u64::MAX, 1).is_none() && of(u64::MAX / 1_000, 1_000).is_none());
+    }
+
+    #[test]
+    fn what_is_held_of_a_log_has_an_end() {
+        let interval = |tag: &str| {
+            format!("Tag={tag},0,1,1,HISTFAAAACV4nJNpmSzMwMDAwgABzFCaEch0M9ixgMH+A0Rgc8UJRgBlvgZD")
+        };
+        let mut sums = LogSums::default();
+        let why = sums.interval(&interval(&"x".repeat(LONGEST_TAG + 1))).unwrap_err();
+        assert!(why.contains("tag is too long"), "{why}");
+        assert_eq!(sums.interval(&interval("a")), Ok(()));
+        assert_eq!((sums.seen.len(), sums.bins.len()), (1, 1));
+        assert!(sums.interval(&interval("a")).unwrap_err().contains("stands in the log twice"));
+        let mut all = (0..MOST_TAGS).map(|i| sums.interval(&interval(&format!("t{i}"))));
+        let why = all.find_map(std::result::Result::err).unwrap();
+        assert!(why.contains("too many different tags"), "{why}");
     }
 
     #[test]

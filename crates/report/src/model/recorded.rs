@@ -79,8 +79,9 @@ mod tests {
             mean_ns: 1_000.0,
             max_ns: max_ns / 2,
             percentiles: vec![of(Percentile::MEDIAN), of(Percentile::hundredths(99_00))],
+            quantiles: Vec::new(),
         };
-        summary.recorded = vec![RecordedSummary { workload, latency }];
+        summary.recorded = vec![RecordedSummary { workload, latency, quantiles: Vec::new() }];
         let it = table(&summary).expect("a table");
         assert_eq!(it.columns, ["", "operations", "mean", "50 %", "99 %", "max"]);
         assert_eq!((it.rows.len(), it.rows[0][1].text.as_str()), (3, "7"));

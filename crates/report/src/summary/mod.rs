@@ -5,17 +5,18 @@ mod changes;
 mod drives;
 mod hosts;
 mod imported;
+pub mod replayed;
 mod store;
 mod unmeasured;
 mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use taillight_core::plan::{Arrival, Plan, WorkloadPlan};
+use taillight_core::plan::{Arrival, WorkloadPlan};
 use taillight_core::{LatencyKind, LatencyMap, OpKind, Result, Status};
 use taillight_rundir::summary::{
-    Distribution, ErrorCount, Errors, Outlier, PhaseTotals, RecordedSummary, SlcFactors, Summary,
-    Totals, WorkloadSummary,
+    Distribution, ErrorCount, Errors, Outlier, PhaseTotals, SlcFactors, Summary, Totals,
+    WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
 use taillight_stats::Dist;
@@ -24,15 +25,6 @@ use crate::analyse::dists::{LatencyDists, LatencySample, headline, merged};
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{self, Analysis, IoGroup, IoTally, STATUS_UNKNOWN, SlowestIos, host};
 use crate::verdict::{self, saturation, wrong_data};
-
-/// Latencies that replayed traces have.
-fn recorded(plan: &Plan) -> Vec<RecordedSummary> {
-    let of = |w: &WorkloadPlan| {
-        let latency = w.trace.as_ref()?.recorded.clone()?;
-        Some(RecordedSummary { workload: w.name.clone(), latency })
-    };
-    plan.workloads.iter().filter_map(of).collect()
-}
 
 /// The summary, verdict included; `cause` is left to `make`. Errors: `Corrupt` when counts exceed 64 bits.
 pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
@@ -83,7 +75,8 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         overhead: analysis.manifest.overhead.clone(),
         store: analyse::store::summary(&analysis.store),
         store_text: None,
-        recorded: recorded(&analysis.manifest.plan),
+        recorded: replayed::recorded(analysis)?,
+        arrivals: replayed::arrivals(analysis),
         witness: analysis.manifest.witness.iter().map(witness::judged).collect(),
         cause: None,
         hosts: hosts::hosts(analysis),

@@ -12,7 +12,7 @@ use taillight_rundir::host::Metric;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::latency::NineEntry;
 use taillight_rundir::search::SearchReport;
-use taillight_rundir::summary::Bin;
+use taillight_rundir::summary::{ArrivalsSummary, Bin, RecordedSummary};
 use taillight_stats::{SteadyRule, SteadyWindow};
 
 use super::super::context::ReportPoint;
@@ -101,6 +101,10 @@ pub struct RunCharts {
     pub store_panels: Vec<SamplePanel>,
     /// Response-time ceilings asked for, ns.
     pub ceilings: Vec<u64>,
+    /// Latencies of replayed traces beside those of the replay.
+    pub recorded: Vec<RecordedSummary>,
+    /// Operations of replays due and completed over time.
+    pub arrivals: Vec<ArrivalsSummary>,
 }
 
 /// One metric of the machine over time.

@@ -16,6 +16,7 @@ mod knee;
 mod look;
 mod outliers;
 mod points;
+mod replay;
 mod shift;
 mod slc;
 mod steady;
@@ -50,6 +51,7 @@ pub const CHARTS: &[Chart] = &[
     host::CHART,
     time::THROUGHPUT,
     in_flight::CHART,
+    replay::CHART,
     heat::CHART,
     outliers::CHART,
     curve::SPLIT,

@@ -1,6 +1,7 @@
 //! The command `taillight` as ranks of an MPI job: `mpirun -n 4 taillight-mpi run job.toml`. Everything but
 //! the messages is `taillight`'s own; this crate alone links MPI.
 
+mod link;
 mod sys;
 
 use std::process::ExitCode;

@@ -1,9 +1,15 @@
 /* What Taillight asks of MPI, as functions: in mpi.h much of it are macros, which differ from one MPI to another.
  * No call blocks: Open MPI spins in those that do. All answer 0, or an error code of MPI. */
 
+#include <arpa/inet.h>
 #include <mpi.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { TAG = 4711 };
 
@@ -85,4 +91,52 @@ int tl_receive(void *bytes, int length, int from, void **request)
     else
         *request = made;
     return wrong;
+}
+
+static int named(const struct sockaddr_storage *end, socklen_t length, char *text, size_t room)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    int numeric = NI_NUMERICHOST | NI_NUMERICSERV;
+    if (end->ss_family != AF_INET && end->ss_family != AF_INET6)
+        return 1;
+    if (getnameinfo((const struct sockaddr *)end, length, host, sizeof host, port, sizeof port, numeric))
+        return 1;
+    return snprintf(text, room, "%s %s", host, port) >= (int)room;
+}
+
+/* Both ends of a connected TCP socket, as `ADDRESS PORT`; not 0 where `fd` is none. */
+int tl_ends(int fd, char *own, char *other, int room)
+{
+    struct sockaddr_storage here, there;
+    socklen_t here_length = sizeof here, there_length = sizeof there, length = sizeof(int);
+    int type = 0;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) || type != SOCK_STREAM)
+        return 1;
+    if (getsockname(fd, (struct sockaddr *)&here, &here_length))
+        return 1;
+    if (getpeername(fd, (struct sockaddr *)&there, &there_length))
+        return 1;
+    return named(&here, here_length, own, (size_t)room) || named(&there, there_length, other, (size_t)room);
+}
+
+/* Has the kernel ask the other end of a connection for life each second, or no more. So many questions may stay open
+ * that the kernel does not give the connection up first. */
+int tl_ask(int fd, int on)
+{
+    int second = 1, many = 127;
+    return setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof second) ||
+           setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof second) ||
+           setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &many, sizeof many) ||
+           setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+}
+
+/* Milliseconds since the kernel of the other end answered; -1 where the connection is over. */
+long tl_silent_ms(int fd)
+{
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    memset(&info, 0, sizeof info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.tcpi_state != TCP_ESTABLISHED)
+        return -1;
+    return (long)info.tcpi_last_ack_recv;
 }

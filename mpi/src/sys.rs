@@ -3,10 +3,14 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::time::Duration;
 
 use taillight_core::{Error, Result};
 use taillight_scale::{Group, Patience};
+
+use crate::link::RankLink;
 
 unsafe extern "C" {
     fn tl_init(rank: *mut c_int, size: *mut c_int) -> c_int;
@@ -22,6 +26,9 @@ unsafe extern "C" {
         from: c_int,
         request: *mut *mut c_void,
     ) -> c_int;
+    fn tl_ends(fd: c_int, own: *mut c_char, other: *mut c_char, room: c_int) -> c_int;
+    fn tl_ask(fd: c_int, on: c_int) -> c_int;
+    fn tl_silent_ms(fd: c_int) -> c_long;
 }
 
 /// Length of a host's name at most.
@@ -32,6 +39,32 @@ pub struct MpiGroup {
     rank: u32,
     size: u32,
     host: String,
+    /// Connections to other ranks, as far as they are known.
+    links: BTreeMap<u32, RankLink>,
+}
+
+/// Both ends of a TCP connection of this process, its own first; none where the descriptor is none.
+pub fn ends_of(fd: c_int) -> Option<(String, String)> {
+    let (mut own, mut other) = ([0 as c_char; NAME], [0 as c_char; NAME]);
+    // SAFETY: the shim writes at most NAME bytes to each, and only reads what the descriptor is.
+    let code = unsafe { tl_ends(fd, own.as_mut_ptr(), other.as_mut_ptr(), NAME as c_int) };
+    // SAFETY: with the answer 0 both have a zero.
+    let text = |name: &[c_char]| unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into();
+    (code == 0).then(|| (text(&own), text(&other)))
+}
+
+/// Has the kernel ask the other end of a connection for life each second, or no more.
+pub fn ask(fd: c_int, on: bool) {
+    // SAFETY: takes numbers, and sets options of a socket that stay without effect on what is sent. A descriptor that
+    // cannot be asked is never taken for silent.
+    let _ = unsafe { tl_ask(fd, c_int::from(on)) };
+}
+
+/// Since when the kernel of the other end has not answered; none where the connection is over.
+pub fn silence(fd: c_int) -> Option<Duration> {
+    // SAFETY: takes a number, and only reads.
+    let ms = unsafe { tl_silent_ms(fd) };
+    u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
 fn checked(code: c_int, what: &'static str) -> Result<()> {
@@ -76,7 +109,7 @@ impl MpiGroup {
         checked(unsafe { tl_host(name.as_mut_ptr(), NAME as c_int) }, "MPI_Get_processor_name")?;
         // SAFETY: the call above has put a zero within the array.
         let host = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-        Ok(MpiGroup { rank: rank.unsigned_abs(), size: size.unsigned_abs(), host })
+        Ok(MpiGroup { rank: rank.unsigned_abs(), size: size.unsigned_abs(), host, links: BTreeMap::new() })
     }
 
     /// Leaves the job; nothing may be sent afterwards.
@@ -120,8 +153,8 @@ impl Group for MpiGroup {
         Ok(sent)
     }
 
-    fn receive(&mut self, from: u32, patience: Patience) -> Result<Option<Vec<u8>>> {
-        let from = number(from)?;
+    fn receive(&mut self, rank: u32, patience: Patience) -> Result<Option<Vec<u8>>> {
+        let from = number(rank)?;
         loop {
             let mut length = -1;
             // SAFETY: `length` outlives the call.
@@ -140,15 +173,30 @@ impl Group for MpiGroup {
                 }
                 // SAFETY: the request is the one made above, and is not used again.
                 if unsafe { done(request, patience) } {
+                    self.links.get_mut(&rank).into_iter().for_each(RankLink::rest);
                     return Ok(Some(bytes));
                 }
                 // MPI may still write to it.
                 bytes.leak();
                 return Ok(None);
             }
-            if !patience.look_again() {
+            // Messages whose time counts are not to be disturbed.
+            if !patience.look_again() || (!patience.spins && self.is_cut_off(rank)) {
                 return Ok(None);
             }
         }
+    }
+
+    fn ends(&self) -> Vec<String> {
+        crate::link::own().into_iter().map(|(_, own, _)| own).collect()
+    }
+
+    fn meet(&mut self, rank: u32, ends: &[String]) {
+        let link = crate::link::own().into_iter().find(|(.., other)| ends.contains(other));
+        self.links.extend(link.map(|(fd, _, other)| (rank, RankLink::new(fd, other))));
+    }
+
+    fn is_cut_off(&mut self, rank: u32) -> bool {
+        self.links.get_mut(&rank).is_some_and(RankLink::is_cut_off)
     }
 }

@@ -11,8 +11,12 @@ use crate::tool;
 /// Passes every argument on to the bench program; `list` shows what it knows.
 pub fn main(args: &[&str]) -> Result<bool> {
     tool::build("release")?;
-    let mut cargo = tool::cargo(["build", "--release", "--locked"]);
-    tool::run(cargo.args(["--package", "taillight-bench"]))?;
+    // Ranks need an MPI to be built, which the other cases do without.
+    let ranks = args.contains(&"two-ranks") || tool::which("mpicc").is_some();
+    for package in ["taillight-bench"].into_iter().chain(ranks.then_some("taillight-mpi")) {
+        let mut cargo = tool::cargo(["build", "--release", "--locked"]);
+        tool::run(cargo.args(["--package", package]))?;
+    }
     let mut bench = Command::new(tool::binary("release", "taillight-bench"));
     bench.current_dir(tool::root()).args(args);
     bench.env("TAILLIGHT", tool::taillight());

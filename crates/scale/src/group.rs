@@ -44,8 +44,20 @@ pub trait Group: Send {
     fn host(&self) -> &str;
     /// Hands a message over. False when the other did not take it in time.
     fn send(&mut self, to: u32, bytes: &[u8], patience: Patience) -> Result<bool>;
-    /// The next message of a rank; none when there was none in time.
+    /// The next message of a rank; none when there was none in time, or the rank is cut off.
     fn receive(&mut self, from: u32, patience: Patience) -> Result<Option<Vec<u8>>>;
+
+    /// This rank's ends of what connects it to others; none where that is not known.
+    fn ends(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Takes what connects it to the rank that has one of these ends for the way to that rank.
+    fn meet(&mut self, _rank: u32, _ends: &[String]) {}
+    /// Whether the host of a rank that is waited for does not answer any more: it or a link to it is down, as far as
+    /// that is known. A rank that only stands still is not cut off.
+    fn is_cut_off(&mut self, _rank: u32) -> bool {
+        false
+    }
 
     /// Everybody's bytes at rank 0, in order; elsewhere nothing. A rank that did not send in time has none.
     fn gather_bytes(&mut self, mine: &[u8], patience: Patience) -> Result<Vec<Option<Vec<u8>>>> {

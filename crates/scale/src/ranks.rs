@@ -16,6 +16,20 @@ pub struct LostRank {
     pub rank: u32,
     /// In what it was waited for.
     pub step: String,
+    /// Its host does not answer any more.
+    #[serde(default)]
+    pub cut_off: bool,
+}
+
+impl LostRank {
+    /// Why it is lost, in words.
+    pub fn words(&self) -> String {
+        let why = match self.cut_off {
+            true => "it is cut off: its process is gone, or its host or a link to it is down",
+            false => "nothing was heard of it",
+        };
+        format!("{why} (in: {})", self.step)
+    }
 }
 
 /// What all ranks said: at rank 0 of every rank that answered, elsewhere this rank's own.
@@ -147,8 +161,21 @@ impl Ranks {
     /// Notes that a rank is gone.
     pub fn lose(&mut self, rank: u32, step: &str) {
         if self.lost.iter().all(|lost| lost.rank != rank) {
-            self.lost.push(LostRank { rank, step: step.to_owned() });
+            let cut_off = self.group.is_cut_off(rank);
+            self.lost.push(LostRank { rank, step: step.to_owned(), cut_off });
         }
+    }
+
+    /// Rank 0 and each other rank learn which connection is theirs, so that one that is cut off is told from one that is
+    /// slow.
+    pub fn meet(&mut self, patience: Patience) -> Result<()> {
+        let ends = self.group.ends();
+        let said = self.collect("meeting", ends.clone(), patience)?;
+        let first = self.is_first().then_some(&ends);
+        let of_first = self.tell("meeting", first, patience)?.map(|ends| (0, ends));
+        let others = said.into_iter().filter(|(rank, _)| first.is_some() && *rank > 0);
+        others.chain(of_first).for_each(|(rank, ends)| self.group.meet(rank, &ends));
+        Ok(())
     }
 
     fn is_lost(&self, rank: u32) -> bool {

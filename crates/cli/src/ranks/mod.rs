@@ -222,6 +222,7 @@ fn enter(ranks: &mut Ranks, hello: Result<Hello>) -> Result<Vec<Hello>> {
         false => Ok(()),
     };
     ranks.agree("fitting together", fits, patience)?;
+    ranks.meet(patience)?;
     if ranks.is_first() {
         hello::remarks(&hellos).iter().for_each(|note| output::note(note));
     }

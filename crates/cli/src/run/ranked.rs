@@ -21,7 +21,7 @@ use taillight_rundir::scale::{
     ClockMap, ClockSample, MergedFigures, RankEntry, RankLoad, RankTarget, ScaleFile, StartStamp,
 };
 use taillight_rundir::{JsonFile, RunDir, SCHEMA_VERSION, names};
-use taillight_scale::{ANY_STEP, Patience, answer_pings, differences, merged_percentiles, ping};
+use taillight_scale::{ANY_STEP, LostRank, Patience, answer_pings, differences, merged_percentiles, ping};
 use taillight_stats::Dist;
 use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_trace::Environment;
@@ -521,7 +521,7 @@ impl RankSeat {
                 clocks: own,
                 load,
                 exit: end.map(|(_, end)| end.exit),
-                lost: gone.map(|lost| format!("nothing was heard of it (in: {})", lost.step)),
+                lost: gone.map(LostRank::words),
             }
         });
         let ranks: Vec<RankEntry> = entries.collect();

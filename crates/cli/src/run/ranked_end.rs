@@ -180,7 +180,7 @@ pub fn conclude(
     }
     for lost in &lost {
         let host = seat.host(lost.rank);
-        output::problem(&format!("rank {} on {host} is lost: nothing was heard of it", lost.rank));
+        output::problem(&format!("rank {} on {host} is lost: {}", lost.rank, lost.words()));
     }
     whole.dir.write(&scale)?;
     write_whole(&mut whole, &scale, &lost, &ends)?;

@@ -109,7 +109,12 @@ impl MpiGroup {
         checked(unsafe { tl_host(name.as_mut_ptr(), NAME as c_int) }, "MPI_Get_processor_name")?;
         // SAFETY: the call above has put a zero within the array.
         let host = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-        Ok(MpiGroup { rank: rank.unsigned_abs(), size: size.unsigned_abs(), host, links: BTreeMap::new() })
+        Ok(MpiGroup {
+            rank: rank.unsigned_abs(),
+            size: size.unsigned_abs(),
+            host,
+            links: BTreeMap::new(),
+        })
     }
 
     /// Leaves the job; nothing may be sent afterwards.

@@ -98,8 +98,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     // Ranks, clocks and merges over a trait; it knows no MPI.
     ("taillight-scale", &["taillight-core", "taillight-rundir", "taillight-stats"]),
-    // The command once more, with that trait over MPI. Its tests read run directories.
-    ("taillight-mpi", &["taillight-core", "taillight-scale", "taillight-cli", "taillight-rundir"]),
+    // The command once more, with that trait over MPI. Its tests read run directories and start an object store.
+    (
+        "taillight-mpi",
+        &[
+            "taillight-core",
+            "taillight-scale",
+            "taillight-cli",
+            "taillight-rundir",
+            "taillight-s3test",
+        ],
+    ),
     ("taillight-lab", &["taillight-machine", "taillight-s3test"]),
     ("taillight-s3test", &[]),
     // Readers of everything that comes from outside.

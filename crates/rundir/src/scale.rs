@@ -115,10 +115,36 @@ pub struct RankLoad {
     /// First submit; absent where its I/Os were not kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_submit_ns: Option<i64>,
+    /// When that one was due, where it had a time of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_due_ns: Option<i64>,
     /// Begin of the measure phase.
     pub start_ns: i64,
     /// Last completion.
     pub done_ns: i64,
+}
+
+impl RankLoad {
+    /// The first submit, where it is known.
+    pub fn first(&self) -> Option<FirstSubmit> {
+        self.first_submit_ns.map(|at_ns| FirstSubmit { at_ns, due_ns: self.first_due_ns })
+    }
+}
+
+/// The first submit of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstSubmit {
+    pub at_ns: i64,
+    /// When it was due, where it had a time of its own.
+    pub due_ns: Option<i64>,
+}
+
+/// How far apart ranks began, on one clock, ns. Ranks that take turns in one schedule are due one after the other: of
+/// them it is how late each was.
+pub fn start_spread(firsts: &[FirstSubmit]) -> Option<u64> {
+    let scheduled = firsts.iter().all(|first| first.due_ns.is_some());
+    let begins = firsts.iter().map(|f| f.at_ns - f.due_ns.filter(|_| scheduled).unwrap_or(0));
+    begins.clone().max().zip(begins.min()).map(|(last, first)| last.abs_diff(first))
 }
 
 /// The stamp at which all ranks were to begin.
@@ -126,7 +152,7 @@ pub struct RankLoad {
 pub struct StartStamp {
     /// On the clock of rank 0, ns.
     pub at_ns: i64,
-    /// From the first rank's first submit to the last one's, ns.
+    /// From the first rank's first submit to the last one's, ns; where operations have a time of their own, each from that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread_ns: Option<u64>,
 }
@@ -347,6 +373,16 @@ pub struct HostStall {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn turns_in_a_schedule_are_no_spread() {
+        let first = |at_ns, due_ns| FirstSubmit { at_ns, due_ns };
+        assert_eq!(start_spread(&[]), None);
+        assert_eq!(start_spread(&[first(100, None), first(130, None)]), Some(30));
+        let turns = [first(1_005, Some(1_000)), first(2_002, Some(2_000))];
+        assert_eq!(start_spread(&turns), Some(3));
+        assert_eq!(start_spread(&[turns[0], first(1_035, None)]), Some(30), "not of one kind");
+    }
 
     #[test]
     fn a_clock_that_was_measured_once_or_jumped_has_a_wide_bound() {

@@ -78,6 +78,14 @@ const PROOFS: [Proof; 10] = [
         table: merge,
     },
     Proof {
+        name: "start",
+        package: "taillight-mpi",
+        test: ["start", "proof"],
+        results: "mpi/tests/start.jsonl",
+        page: "docs/hosts.md",
+        table: start,
+    },
+    Proof {
         name: "kafka",
         package: "taillight-cli",
         test: ["integration", "kafka::proof"],
@@ -275,6 +283,20 @@ const MERGE: [Column; 7] = [
 
 fn merge(cells: &[Value]) -> Result<String> {
     table(&MERGE, cells.iter())
+}
+
+/// How far apart ranks begin, and what the clocks allow.
+const START: [Column; 6] = [
+    ("ranks", &["ranks"]),
+    ("runs", &["runs"]),
+    ("spread, us: median, largest", &["median_us", "most_us"]),
+    ("bound of the clocks, us: median", &["bound_us"]),
+    ("within the bound + 100 us", &["within"]),
+    ("build", &["build"]),
+];
+
+fn start(cells: &[Value]) -> Result<String> {
+    table(&START, cells.iter())
 }
 
 /// Beside Kafka's own tool, in turns.

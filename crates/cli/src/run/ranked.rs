@@ -19,9 +19,12 @@ use taillight_rundir::latency::LatencySource;
 use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::scale::{
     ClockMap, ClockSample, MergedFigures, RankEntry, RankLoad, RankTarget, ScaleFile, StartStamp,
+    start_spread,
 };
 use taillight_rundir::{JsonFile, RunDir, SCHEMA_VERSION, names};
-use taillight_scale::{ANY_STEP, LostRank, Patience, answer_pings, differences, merged_percentiles, ping};
+use taillight_scale::{
+    ANY_STEP, LostRank, Patience, answer_pings, differences, merged_percentiles, ping,
+};
 use taillight_stats::Dist;
 use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_trace::Environment;
@@ -505,6 +508,7 @@ impl RankSeat {
             let map = ClockMap::of(&own);
             let load = end.and_then(|(_, end)| end.load).map(|load| RankLoad {
                 first_submit_ns: load.first_submit_ns.map(|ns| map.to_reference(ns)),
+                first_due_ns: load.first_due_ns.map(|ns| map.to_reference(ns)),
                 start_ns: map.to_reference(load.start_ns),
                 done_ns: map.to_reference(load.done_ns),
             });
@@ -525,8 +529,8 @@ impl RankSeat {
             }
         });
         let ranks: Vec<RankEntry> = entries.collect();
-        let begins = ranks.iter().filter_map(|r| r.load?.first_submit_ns);
-        let spread = begins.clone().max().zip(begins.min()).map(|(b, a)| b.abs_diff(a));
+        let firsts: Vec<_> = ranks.iter().filter_map(|r| r.load?.first()).collect();
+        let spread = start_spread(&firsts);
         let start = self.start.get().map(|at_ns| StartStamp { at_ns, spread_ns: spread });
         let hosts =
             hellos.iter().map(|h| (h.peer.host.clone(), h.facts.clone())).collect::<Vec<_>>();

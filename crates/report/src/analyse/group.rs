@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
 use taillight_rundir::ios::Row;
+use taillight_rundir::scale::FirstSubmit;
 use taillight_rundir::summary::DrainTotals;
 use taillight_stats::{ExactCounter, GridFiller, TimeWindow, TopK};
 
@@ -53,6 +54,8 @@ pub struct IoTally {
     pub busy_ns: u128,
     /// The first submit, CLOCK_MONOTONIC ns; none where I/Os were not kept.
     pub first_ns: Option<i64>,
+    /// When that one was due, of those with a time of their own.
+    pub first_due_ns: Option<i64>,
     /// The last completion of a success, CLOCK_MONOTONIC ns.
     pub last_ns: i64,
     /// Those of all that completed after the measure phase.
@@ -90,13 +93,26 @@ impl IoTally {
     pub fn failed(&self) -> u64 {
         self.errors.values().map(|(n, _)| n).sum()
     }
+    /// Takes a submit for the first one if none was earlier.
+    #[inline]
+    fn note_first(&mut self, submit_ns: i64, due_ns: Option<i64>) {
+        if self.first_ns.is_none_or(|first| submit_ns < first) {
+            (self.first_ns, self.first_due_ns) = (Some(submit_ns), due_ns);
+        }
+    }
+    /// The first submit, and when it was due; none where I/Os were not kept.
+    pub fn first(&self) -> Option<FirstSubmit> {
+        self.first_ns.map(|at_ns| FirstSubmit { at_ns, due_ns: self.first_due_ns })
+    }
     /// Adds another group's counts.
     pub fn add(&mut self, other: &IoTally) {
         self.count += other.count;
         self.bytes += other.bytes;
         self.records += other.records;
         self.busy_ns += other.busy_ns;
-        self.first_ns = [self.first_ns, other.first_ns].into_iter().flatten().min();
+        if let Some(ns) = other.first_ns {
+            self.note_first(ns, other.first_due_ns);
+        }
         self.last_ns = self.last_ns.max(other.last_ns);
         self.lateness.add(&other.lateness);
         self.drained.count += other.drained.count;
@@ -132,8 +148,7 @@ impl IoGroupCounter {
     pub fn push(&mut self, row: &Row, exact: bool) {
         let service = row.service_ns();
         self.tally.count += 1;
-        let first = self.tally.first_ns.get_or_insert(row.submit.0);
-        *first = row.submit.0.min(*first);
+        self.tally.note_first(row.submit.0, row.intended.map(|at| at.0));
         self.tally.busy_ns += u128::from(service);
         if row.complete.0 > self.end_ns {
             self.drain(row);

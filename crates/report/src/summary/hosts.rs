@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 use taillight_core::LatencyKind;
 use taillight_rundir::Summary;
 use taillight_rundir::intervals::IntervalRow;
-use taillight_rundir::scale::{AgainstOthers, HostFigures, HostStall, HostsSummary, MergedFigures};
+use taillight_rundir::scale::{
+    AgainstOthers, FirstSubmit, HostFigures, HostStall, HostsSummary, MergedFigures, start_spread,
+};
 use taillight_stats::compare::{Bounded, LogDifference, holm};
 use taillight_stats::group_episodes;
 
 use super::IoSet;
 use crate::analyse::dists::headline;
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
-use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis, is_load};
+use crate::analyse::{Analysis, IoGroup, IoTally, RankAnalysis, RanksAnalysis, is_load};
 use crate::format;
 
 /// Chance of calling a host slower that is not.
@@ -42,15 +44,13 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
     let mut hosts: Vec<HostFigures> =
         by_host.iter().map(|(_, ranks)| figures(analysis, ranks)).collect();
     against_others(analysis, &by_host, &mut hosts);
-    let first = |rank: &RankAnalysis| rank.groups.iter().filter_map(|g| g.tally.first_ns).min();
     // Of a rank whose I/Os stayed on its host, the first submit is not known.
-    let starts: Option<Vec<i64>> = all.ranks.iter().map(first).collect();
-    let starts = starts.unwrap_or_default().into_iter();
+    let firsts: Option<Vec<FirstSubmit>> = all.ranks.iter().map(first).collect();
     let dones = ranks.iter().filter_map(|r| r.done_ns);
     let mut summary = HostsSummary {
         findings: Vec::new(),
         imbalance: imbalance(&ranks),
-        start_spread_ns: starts.clone().max().zip(starts.min()).map(|(b, a)| b.abs_diff(a)),
+        start_spread_ns: firsts.and_then(|firsts| start_spread(&firsts)),
         done_spread_ns: dones.clone().max().zip(dones.min()).map(|(b, a)| b - a),
         clock_bound_ns: all.file.worst_bound_ns(analysis.duration_ns),
         stalls: stalls(analysis, all, &by_host),
@@ -59,6 +59,13 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
     };
     summary.findings = findings(analysis, all, &summary);
     Some(summary)
+}
+
+/// The first submit of a rank.
+fn first(rank: &RankAnalysis) -> Option<FirstSubmit> {
+    let mut all = IoTally::default();
+    rank.groups.iter().for_each(|group| all.add(&group.tally));
+    all.first()
 }
 
 /// Puts the exact percentiles that the ranks found together in the place of those from histograms: where a rank's I/Os

@@ -22,6 +22,8 @@ pub struct RankLink {
     asked: Option<(Instant, Instant)>,
     /// Found closed.
     closed: Option<Instant>,
+    /// What the last look found.
+    cut_off: bool,
 }
 
 /// TCP connections of this process: descriptor, own end and the other.
@@ -33,7 +35,7 @@ pub fn own() -> Vec<(c_int, String, String)> {
 
 impl RankLink {
     pub fn new(fd: c_int, other: String) -> RankLink {
-        RankLink { fd, other, asked: None, closed: None }
+        RankLink { fd, other, asked: None, closed: None, cut_off: false }
     }
 
     /// Whether its host is silent for too long, or the connection is closed; asked again and again while the rank is
@@ -46,15 +48,16 @@ impl RankLink {
             return false;
         };
         if now - looked < EACH {
-            return self.closed.is_some_and(|at| now - at >= CLOSED);
+            return self.cut_off;
         }
         self.asked = Some((since, now));
         // The number may be that of another descriptor by now.
         let same = sys::ends_of(self.fd).is_some_and(|(_, other)| other == self.other);
-        match sys::silence(self.fd).filter(|_| same) {
+        self.cut_off = match sys::silence(self.fd).filter(|_| same) {
             Some(silent) => silent >= SILENT && now - since >= SILENT,
             None => now - *self.closed.get_or_insert(now) >= CLOSED,
-        }
+        };
+        self.cut_off
     }
 
     /// The rank was heard: its host is not asked any more.

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { TAG = 4711 };
 
@@ -32,9 +33,12 @@ int tl_finalize(void)
     return MPI_Finalize();
 }
 
-/* Ends all ranks that are still there. */
+/* Ends all ranks that are still there; before MPI has started, this process, which its launcher does not let pass. */
 void tl_abort(int code)
 {
+    int there = 0;
+    if (MPI_Initialized(&there) || !there)
+        _exit(code);
     MPI_Abort(MPI_COMM_WORLD, code);
 }
 

@@ -3,8 +3,9 @@
 
 mod common;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{Failed, MPI, has_mpirun, has_namespaces, json, mpirun, ranks, said};
 
@@ -83,6 +84,51 @@ fn a_rank_without_room_is_named() -> Result<(), Failed> {
     assert!(text.contains("rank 1 on h1"), "{text}");
     assert!(!tmp.path().join("RUN").exists(), "{text}");
     assert_eq!(std::fs::read_dir(tmp.path().join("data"))?.count(), 0, "rank 0 left its file");
+    Ok(())
+}
+
+/// A disk that fills during the load fails its rank's operations, which are counted; the other rank's stand.
+#[test]
+fn a_disk_that_fills_during_the_load_is_of_that_host() -> Result<(), Failed> {
+    if !has_namespaces("a_disk_that_fills_during_the_load_is_of_that_host") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    std::fs::create_dir(tmp.path().join("data"))?;
+    let job = "[run]\noperations = 1200\n[target]\ndriver = \"metadata\"\npath = \"data/\"\n[[workload]]\n\
+               mix = \"create\"\nblock_size = \"3901B\"\n";
+    std::fs::write(tmp.path().join("job.toml"), job)?;
+    let shells = ["true", "mount -t tmpfs -o size=1m none data"];
+    let words = ["run", "job.toml", "--output", "RUN"];
+    let (code, text) = said(&prepared(tmp.path(), shells, &words).output()?);
+    assert_eq!(code, Some(6), "{text}");
+    let summary = json(&tmp.path().join("RUN/summary.json"))?;
+    let errors = |rank: usize| summary["hosts"]["ranks"][rank]["errors"].as_u64();
+    assert_eq!(errors(0), Some(0), "{summary}");
+    assert!(errors(1).is_some_and(|failed| failed > 300 && failed < 600), "{text}");
+    Ok(())
+}
+
+/// A process that never joins MPI holds up all others within MPI: who is missing is named.
+#[test]
+fn a_rank_that_never_comes_is_named() -> Result<(), Failed> {
+    if !has_mpirun("a_rank_that_never_comes_is_named") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    std::fs::write(tmp.path().join("job.toml"), JOB)?;
+    let mut command = mpirun(tmp.path());
+    command.args(["-n", "1", MPI, "run", "job.toml", "--output", "RUN"]);
+    let mut child =
+        command.args([":", "-n", "1", "sleep", "300"]).stderr(Stdio::piped()).spawn()?;
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stderr.take().ok_or("no output")?);
+    while !said.contains("waiting for") && lines.read_line(&mut said)? > 0 {}
+    // That it gives up after a minute is too long for a test.
+    Command::new("kill").arg(child.id().to_string()).status()?;
+    child.wait()?;
+    assert!(said.contains("waiting for all 2 ranks: rank 1 on "), "{said}");
+    assert!(!tmp.path().join("RUN").exists());
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! the others follow them without a word of their own. What a rank does in a run is `run::ranked`.
 
 mod hello;
+mod joining;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -139,7 +140,10 @@ pub fn size() -> u32 {
 
 /// The command line, among ranks.
 pub fn command(launcher: Launcher) -> Exit {
-    let group = match (launcher.join)() {
+    let joining = joining::watch(launcher.abort.clone());
+    let joined = (launcher.join)();
+    drop(joining);
+    let group = match joined {
         Ok(group) => group,
         Err(e) => return problem::show(&e),
     };

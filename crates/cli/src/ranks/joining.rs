@@ -1,0 +1,113 @@
+//! Until all processes of a job have come, MPI starts nothing and says nothing. Meanwhile this says for whom is waited, and
+//! ends the wait: those of a host see each other by sockets without a file, which end with their processes.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use taillight_core::Error;
+use taillight_machine::Sys;
+
+use super::{COMING, SAID_AFTER};
+use crate::{output, problem};
+
+/// A rank other than 0 speaks so much later: where rank 0 has come, that is over by then.
+const LATER: Duration = Duration::from_secs(5);
+
+/// What a launcher tells each process it starts.
+#[derive(Clone)]
+struct JobPlace {
+    job: String,
+    /// Of all, and of those on this host: number of this one, and how many there are.
+    rank: u32,
+    size: u32,
+    local: u32,
+    on_host: u32,
+}
+
+impl JobPlace {
+    /// As Open MPI says it; none where it does not.
+    fn of_launcher() -> Option<JobPlace> {
+        let said = |name: &str| std::env::var(name).ok();
+        let number = |name: &str| said(&format!("OMPI_COMM_WORLD_{name}"))?.parse().ok();
+        Some(JobPlace {
+            job: said("PMIX_NAMESPACE")?,
+            rank: number("RANK")?,
+            size: number("SIZE")?,
+            local: number("LOCAL_RANK")?,
+            on_host: number("LOCAL_SIZE")?,
+        })
+    }
+
+    fn name_of(&self, local: u32) -> String {
+        format!("taillight-rank-{}-{local}", self.job)
+    }
+
+    /// Those of this host that have not come, by their numbers on it.
+    fn missing(&self) -> Vec<u32> {
+        let known = Sys::default().text("/proc/net/unix").unwrap_or_default();
+        let there = |local: u32| {
+            let name = format!("@{}", self.name_of(local));
+            known.lines().any(|line| line.ends_with(&name))
+        };
+        (0..self.on_host).filter(|local| *local != self.local && !there(*local)).collect()
+    }
+
+    /// Who is missing, in words.
+    fn words(&self) -> String {
+        let missing = self.missing();
+        let list = missing.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        match (missing.is_empty(), self.on_host == self.size) {
+            (true, true) => format!("all {} are here, and MPI does not connect them", self.size),
+            (true, false) => format!(
+                "the {} on {host} are here; of those on other hosts nothing is known",
+                self.on_host
+            ),
+            (false, true) => format!("rank {list} on {host} has not come"),
+            (false, false) => {
+                format!("of the {} on {host}, number {list} (from 0) has not come", self.on_host)
+            }
+        }
+    }
+}
+
+/// Ends the watch when it is dropped: all have come.
+pub struct JoinWatch {
+    _done: Sender<()>,
+    _seen: Option<UnixListener>,
+}
+
+/// Begins the watch; `abort` ends this process with a code, and with it the job.
+pub fn watch(abort: Arc<dyn Fn(u8) + Send + Sync>) -> JoinWatch {
+    let place = JobPlace::of_launcher();
+    let seen = place.as_ref().and_then(|place| {
+        let address = SocketAddr::from_abstract_name(place.name_of(place.local)).ok()?;
+        UnixListener::bind_addr(&address).ok()
+    });
+    let (done, ended) = channel::<()>();
+    if let Some(place) = place.filter(|place| place.size > 1) {
+        std::thread::spawn(move || {
+            let over = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
+            let later = if place.rank == 0 { Duration::ZERO } else { LATER };
+            if over(SAID_AFTER) {
+                return;
+            }
+            if place.rank == 0 {
+                output::note(&format!("waiting for all {} ranks: {}", place.size, place.words()));
+            }
+            if over(COMING - SAID_AFTER + later) {
+                return;
+            }
+            let e = Error::unavailable("not all ranks have come within a minute")
+                .with("ranks", place.size)
+                .with("of them", place.words())
+                .hint("see whether their hosts and processes are alive, and start taillight-mpi on all; nothing was measured");
+            abort(problem::show(&e).code());
+        });
+    }
+    JoinWatch { _done: done, _seen: seen }
+}

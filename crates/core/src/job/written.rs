@@ -194,6 +194,8 @@ pub struct WorkloadTable {
     /// The first workload of the row in fio's JSON that holds this one as well, where fio reports sections as one
     /// (`group_reporting`); the first names itself. Default: a row of its own.
     pub reported_with: Option<String>,
+    /// Number of its group in fio's JSON (`groupid`), from 0 over all runs of a fio job file. Default: that of its run.
+    pub report_group: Option<u32>,
     /// fio's JSON has its reads and writes together: "mixed" only, or "both", with each by itself as well
     /// (`unified_rw_reporting`). Default: each by itself.
     pub unified: Option<UnifiedRow>,
@@ -206,6 +208,9 @@ pub struct WorkloadTable {
     pub queue_depth: Option<u32>,
     /// Operations: one word, or a table of weights. Default: "read".
     pub mix: Option<MixForm>,
+    /// Each block is trimmed, and then written, as fio's `rw=trimwrite` does: for a mix of trims and writes.
+    /// Default: false.
+    pub trim_first: Option<bool>,
     /// Size of blocks, objects, or of each field of a value: one size, weighted sizes, a
     /// range, or a histogram file. Default: 4KiB.
     pub block_size: Option<BlockSizeForm>,
@@ -219,6 +224,8 @@ pub struct WorkloadTable {
     pub sync: Option<Sync>,
     /// What writes carry: one word, or a table. Default: "random".
     pub payload: Option<Payload>,
+    /// Its writes are neither marked nor checked where `[verify]` is on for others, on other targets. Default: false.
+    pub unverified: Option<bool>,
     /// Key space, for targets addressed by key. Default: 100000 records, named as YCSB does.
     pub keys: Option<Keys>,
     /// Fields of a value, for targets addressed by key. Default: one piece.

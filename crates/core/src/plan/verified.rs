@@ -8,6 +8,16 @@ use super::{BlockSize, Plan};
 pub const LEDGER_ENTRY: u64 = 8;
 
 impl Plan {
+    /// What is verified of each target that is: the plan with it alone, and with those of its workloads that are.
+    pub fn verified_targets(&self) -> impl Iterator<Item = Plan> {
+        let each = self.all_targets().map(|(name, _)| {
+            let mut plan = self.for_target(name);
+            plan.workloads.retain(|w| !w.unverified);
+            plan
+        });
+        each.filter(|plan| !plan.workloads.is_empty())
+    }
+
     /// The largest size that divides every block size, alignment and extent border, and `file`
     /// (bytes in each of several files; 0 = one file). At least 1 B.
     pub fn verified_unit(&self, file: u64) -> u64 {
@@ -43,13 +53,23 @@ impl Plan {
         Some(keys.count.saturating_add(self.run.operations.unwrap_or(0)))
     }
 
-    /// Blocks or records in the ledger, and the memory they take, bytes: 8 for each, twice that
-    /// with the ledger of an earlier run. `size`: bytes in the data set. `None`: nothing is
-    /// verified, or the size is not known yet.
+    /// Blocks or records in the ledgers, and the memory they take, bytes: 8 for each, twice that
+    /// with the ledger of an earlier run. `size`: bytes in the data set of the first target. `None`: nothing is
+    /// verified, or no size is known yet.
     pub fn ledger(&self, size: Option<u64>) -> Option<(u64, u64)> {
         if self.verify.is_off() {
             return None;
         }
+        let first = self.target.path.as_ref();
+        let each = self.verified_targets().filter_map(|plan| {
+            let own = plan.target.size.map(|size| size.0);
+            let size = if plan.target.path.as_ref() == first { size } else { own };
+            plan.ledger_of_one(size)
+        });
+        each.reduce(|a, b| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
+    }
+
+    fn ledger_of_one(&self, size: Option<u64>) -> Option<(u64, u64)> {
         let blocks = match self.verified_keys() {
             Some(keys) => keys,
             None => {

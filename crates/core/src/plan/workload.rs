@@ -27,6 +27,9 @@ pub struct WorkloadPlan {
     /// The first workload of the row in fio's JSON that holds this one as well; absent = it has a row of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_with: Option<String>,
+    /// Number of its group in fio's JSON (`groupid`), from 0 over all runs of the job file; absent = that of its run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_group: Option<u32>,
     /// fio's JSON has its reads and writes together; absent = each by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unified: Option<UnifiedRow>,
@@ -41,6 +44,9 @@ pub struct WorkloadPlan {
     #[serde(with = "super::forms::mix")]
     #[schemars(with = "std::collections::BTreeMap<OpKind, u32>")]
     pub mix: Vec<MixPart>,
+    /// Each block is trimmed, and then written; the mix has both.
+    #[serde(default, skip_serializing_if = "absent::is_no")]
+    pub trim_first: bool,
     /// Sizes of blocks, of objects, or of each field of a value.
     pub block_size: BlockSize,
     /// Which offsets, in which order.
@@ -51,6 +57,9 @@ pub struct WorkloadPlan {
     pub sync: Sync,
     /// What writes carry.
     pub payload: Payload,
+    /// Its writes are neither marked nor checked where the run verifies others.
+    #[serde(default, skip_serializing_if = "absent::is_no")]
+    pub unverified: bool,
     /// Key space; only for targets addressed by key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Keys>,
@@ -148,16 +157,19 @@ impl WorkloadPlan {
             target: None,
             section: None,
             reported_with: None,
+            report_group: None,
             unified: None,
             trace: None,
             workers: 1,
             queue_depth: 1,
             mix: vec![MixPart { op, weight: 1 }],
+            trim_first: false,
             block_size: BlockSize::Fixed(size),
             access: Access::random(size),
             arrival: Arrival::Burst,
             sync: Sync::None,
             payload: Payload::default(),
+            unverified: false,
             keys: None,
             value: None,
             scan: None,

@@ -221,6 +221,10 @@ pub struct FileOptions {
     #[schemars(title = "0 to 4096")]
     #[serde(skip_serializing_if = "is_zero")]
     pub force_async: u32,
+    /// uring: trims are calls that block, done as they are submitted, before what comes after them; fio does them so
+    /// with each of its engines.
+    #[serde(skip_serializing_if = "is_no")]
+    pub blocking_trims: bool,
     /// How single workloads issue their I/O, by name, where it is not as above: `reader = { direct = false, engine =
     /// "sync" }`. Fields: engine, direct, fixed_buffers, registered_files, submit_batch, force_async, iopoll,
     /// sqpoll, sqpoll_cpu.
@@ -230,6 +234,10 @@ pub struct FileOptions {
     /// A plan that writes begins with an empty file and appends; set by `filestream` alone.
     #[serde(skip)]
     pub grows: bool,
+}
+
+fn is_no(on: &bool) -> bool {
+    !*on
 }
 
 fn is_zero(n: &u32) -> bool {
@@ -287,6 +295,7 @@ impl Default for FileOptions {
             sqpoll_cpu: -1,
             io_workers: 0,
             force_async: 0,
+            blocking_trims: false,
             workloads: BTreeMap::new(),
             grows: false,
         }

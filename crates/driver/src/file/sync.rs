@@ -65,14 +65,7 @@ impl SyncSession {
                 pwritev2(fd, &vector, op.offset, self.write_flags).map(|n| n as u64)
             }
             (OpKind::Fsync, _) => fsync(fd).map(|()| op.size),
-            (OpKind::Trim, _) if self.device => {
-                let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
-                sys::discard(fd.as_fd(), op.offset, op.size).map(|()| op.size).map_err(errno)
-            }
-            (OpKind::Trim, _) => {
-                let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                fallocate(fd, mode, op.offset, op.size).map(|()| op.size)
-            }
+            (OpKind::Trim, _) => trim(fd, self.device, op).map(|()| op.size),
             (OpKind::Read | OpKind::Write, None) => {
                 return Err(Error::internal("block larger than the buffer").with("size", op.size));
             }
@@ -81,6 +74,16 @@ impl SyncSession {
             }
         })
     }
+}
+
+/// Discards the bytes of an operation of a device, or makes a hole of those of a file.
+pub fn trim(fd: &OwnedFd, device: bool, op: &Op) -> Result<(), Errno> {
+    if device {
+        let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
+        return sys::discard(fd.as_fd(), op.offset, op.size).map_err(errno);
+    }
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(fd, mode, op.offset, op.size)
 }
 
 impl Session for SyncSession {

@@ -91,6 +91,8 @@ pub struct Generator {
     /// Passes over the worker's part, at most.
     passes: u64,
     ended: bool,
+    /// Each write comes after a trim of its block: the write that is next.
+    trims: Option<Option<Op>>,
 }
 
 /// A worker among those of all ranks, where these have numbers in turns.
@@ -152,6 +154,7 @@ impl Generator {
             source,
             passes: workload.passes.unwrap_or(u64::MAX),
             ended: false,
+            trims: workload.trim_first.then_some(None),
         };
         if let Some(uniform) = generator.uniform() {
             generator.source = uniform;
@@ -165,7 +168,10 @@ impl Generator {
             return None;
         };
         let (kind, Sizes::Fixed(size)) = (self.mix.only()?, &self.sizes) else { return None };
-        let plain = self.turns.is_none() && self.passes == u64::MAX && self.sync.is_none();
+        let plain = self.trims.is_none()
+            && self.turns.is_none()
+            && self.passes == u64::MAX
+            && self.sync.is_none();
         let uniform = OpSource::Uniform { kind, size: *size };
         (plain && kind != OpKind::Fsync).then_some(uniform)
     }
@@ -203,7 +209,15 @@ impl Generator {
                 return op;
             }
         }
-        let kind = self.mix.draw(&mut self.rng);
+        if let Some(due) = &mut self.trims
+            && let Some(write) = due.take()
+        {
+            return write;
+        }
+        let kind = match self.trims {
+            Some(_) => OpKind::Write,
+            None => self.mix.draw(&mut self.rng),
+        };
         if kind == OpKind::Fsync {
             return Op {
                 kind,
@@ -225,7 +239,14 @@ impl Generator {
             self.ended = self.pattern.passes() > self.passes;
         }
         let sync = self.sync_of(kind);
-        self.at(global, kind, size, sync)
+        let op = self.at(global, kind, size, sync);
+        match &mut self.trims {
+            Some(due) => {
+                *due = Some(op);
+                Op { kind: OpKind::Trim, sync: None, ..op }
+            }
+            None => op,
+        }
     }
 
     /// An operation at a global offset.

@@ -23,6 +23,27 @@ fn offsets(plan: &Plan, shape: Geometry, place: WorkerIndex, n: usize) -> Vec<u6
     (0..n).map(|_| g.next()).map(|o| u64::from(o.target) * shape.file_size + o.offset).collect()
 }
 
+/// A block is written once it was trimmed, in passes that are whole; only writes count for a sync.
+#[test]
+fn a_trim_comes_before_each_write() {
+    let mut plan = plan();
+    let w = &mut plan.workloads[0];
+    w.mix = [OpKind::Trim, OpKind::Write].map(|op| MixPart { op, weight: 1 }).to_vec();
+    (w.trim_first, w.passes, w.sync) = (true, Some(1), Sync::Fsync(2));
+    for kind in [AccessKind::Sequential, AccessKind::Random] {
+        let w = &mut plan.workloads[0];
+        (w.access.kind, w.access.cover) = (kind, true);
+        let mut g = Generator::new(&plan, w, shape(8 * 4096), place(0, 1), None).unwrap();
+        let ops: Vec<Op> = std::iter::from_fn(|| Some(g.next()).filter(|_| !g.ended())).collect();
+        assert_eq!(ops.len(), 16, "{kind:?}");
+        for (n, pair) in ops.chunks(2).enumerate() {
+            let trim = Op { kind: OpKind::Trim, sync: None, ..pair[1] };
+            assert_eq!((pair[0], pair[1].kind), (trim, OpKind::Write));
+            assert_eq!(pair[1].sync.is_some(), n % 2 == 1);
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn permutation_visits_each_once(n in 1u64..3000, key: u64) {

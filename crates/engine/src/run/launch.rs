@@ -40,7 +40,7 @@ pub(super) struct SharedParts<B> {
     /// Keys of the target, when it has keys.
     pub space: Option<Arc<KeySpace>>,
     /// What was written where, when the plan verifies.
-    pub verify: Option<Arc<crate::verify::VerifyState>>,
+    pub verify: Option<Arc<super::verify::RunVerification>>,
     /// A worker failed: the others end too.
     pub abort: AtomicBool,
     /// Whoever is load only ends when nobody else is left.
@@ -104,7 +104,7 @@ fn load_with<B: Probes>(
     let space = keyspace(plan, target.as_ref());
     let LoadOf { run_id, output, loaded } = run;
     let prepared = worker_specs(plan, target.as_ref(), space.as_ref()).and_then(|specs| {
-        Ok((specs, super::verify::prepare(plan, target.geometry(), run_id, loaded)?))
+        Ok((specs, super::verify::prepare(plan, &*target, run_id, loaded)?.map(Arc::new)))
     });
     let (worker_specs, verify) = match prepared {
         Ok(prepared) => prepared,
@@ -236,7 +236,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
     let strategies = Strategies {
         keys: spec.keyed.take(),
         stream: spec.stream.take(),
-        checker: shared.verify.as_ref().map(|v| super::verify::checker(v, &spec.session)),
+        checker: shared.verify.as_ref().and_then(|v| v.checker(&spec.session)),
         pacing: Pacing::new(
             workload.think,
             spec.join.map_or(timeline.start, |join| timeline.start.plus(join)),

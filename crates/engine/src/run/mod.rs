@@ -113,7 +113,7 @@ struct LoadResult {
     cpu_s: f64,
     /// Nothing of this process ran for so long, ns.
     stood_still_ns: u64,
-    verify: Option<Arc<crate::verify::VerifyState>>,
+    verify: Option<Arc<verify::RunVerification>>,
     /// The target's own statistics, if it has any.
     samples: Option<TableWriter<StoreRow>>,
     /// What the target said of its sessions.

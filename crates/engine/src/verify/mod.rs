@@ -67,6 +67,8 @@ pub struct VerifyState {
 #[derive(Debug, Clone)]
 pub struct VerifySpec<'a> {
     pub run_id: &'a str,
+    /// Number of the target among those that are verified: blocks of each are told apart.
+    pub target: usize,
     /// The run that wrote what is read where this run has not written.
     pub prior: Option<&'a PriorRun>,
     pub area: VerifiedArea,
@@ -106,7 +108,10 @@ impl VerifyState {
         }
         Ok(Arc::new(VerifyState {
             run_id: spec.run_id.into(),
-            run: run_hash(spec.run_id),
+            run: match spec.target {
+                0 => run_hash(spec.run_id),
+                target => run_hash(&format!("{}/{target}", spec.run_id)),
+            },
             prior: spec.prior.map(|p| p.load(&spec.area, spec.budget)).transpose()?,
             area: spec.area,
             formats: spec.payloads.iter().map(BlockFormat::new).collect(),

@@ -28,6 +28,8 @@ pub const DEEPEST: u32 = 4;
 pub struct PassSpec<'a> {
     /// Number of the session, for the driver.
     pub worker: u16,
+    /// Number of a workload that drives the target.
+    pub workload: u16,
     /// Bytes of the largest value, for targets addressed by key.
     pub value: u64,
     /// Reads in flight, at most `DEEPEST`; 1 where the target has no queue.
@@ -56,7 +58,7 @@ pub fn pass(
     let depth = how.depth.clamp(1, DEEPEST);
     let mut session = target.session(&SessionSpec {
         worker: how.worker,
-        workload: 0,
+        workload: how.workload,
         index: 0,
         keep: true,
         depth,

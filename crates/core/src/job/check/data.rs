@@ -85,7 +85,8 @@ pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: MachineMemory) ->
         format!("`{}` does not keep what is written", plan.target.driver),
         "use a driver that stores data, or leave [verify] out",
     )?;
-    for (i, w) in plan.workloads.iter().enumerate() {
+    unverified(plan, off)?;
+    for (i, w) in plan.workloads.iter().enumerate().filter(|(_, w)| !w.unverified) {
         ensure(
             off || w.payload.duplicate == 0,
             &format!("workload.{i}.payload.duplicate"),
@@ -106,6 +107,29 @@ pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: MachineMemory) ->
         )?;
     }
     ledger(plan, plan.target.size, machine)
+}
+
+/// Workloads that are not verified beside others: their writes would be taken for damage on the same target.
+fn unverified(plan: &Plan, off: bool) -> Checked {
+    let writes = |w: &&WorkloadPlan| w.mix.iter().any(|part| part.op.writes());
+    ensure(
+        off || plan.workloads.iter().any(|w| !w.unverified),
+        "verify.mode",
+        "no workload is verified",
+        "leave `unverified` out, or [verify]",
+    )?;
+    let verified = |target: &Option<String>| {
+        plan.workloads.iter().any(|w| w.target == *target && !w.unverified)
+    };
+    let beside = plan.workloads.iter().enumerate().filter(|(_, w)| w.unverified && writes(w));
+    let mut beside = beside.filter(|(_, w)| !off && verified(&w.target));
+    let found = beside.next().map(|(i, _)| i);
+    ensure(
+        found.is_none(),
+        &format!("workload.{}.unverified", found.unwrap_or(0)),
+        "another workload of the same target is verified",
+        "verify both, or give them a target each",
+    )
 }
 
 /// The record of writes must fit into half of the free memory. `size`: of the data set, when it is known.

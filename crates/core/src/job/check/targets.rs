@@ -74,7 +74,12 @@ fn one_only(plan: &Plan, can: &TargetCapabilities) -> Checked {
         format!("driver `{driver}` drives one target in a run"),
         one,
     )?;
-    ensure(plan.verify.is_off(), "verify.mode", "what several targets hold is not verified", one)?;
+    ensure(
+        plan.verify.run.is_none(),
+        "verify.run",
+        "the blocks of an earlier run are looked for on one target",
+        one,
+    )?;
     ensure(
         !plan.is_series(),
         if plan.search.is_some() { "search" } else { "run.repeat" },

@@ -18,6 +18,7 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
         "give at least 1",
     )?;
     by_op(w, &field("block_size"))?;
+    trim_first(w, path)?;
     access(&w.access, &w.block_size, &field("access"))?;
     skew::skew(&w.access, &field("access"))?;
     let runs = w.access.run_length.is_some() || !w.access.sequential_percent.is_empty();
@@ -74,6 +75,24 @@ pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked 
             )
         }
     }
+}
+
+/// A trim before each write: of the same block.
+fn trim_first(w: &WorkloadPlan, path: &str) -> Checked {
+    let kinds: Vec<OpKind> = w.mix.iter().map(|part| part.op).collect();
+    let both = kinds.len() == 2 && kinds.contains(&OpKind::Trim) && kinds.contains(&OpKind::Write);
+    ensure(
+        !w.trim_first || both,
+        &format!("{path}.trim_first"),
+        "it is of trims and writes",
+        "write mix = { trim = 1, write = 1 }",
+    )?;
+    ensure(
+        !w.trim_first || (w.trace.is_none() && !matches!(w.block_size, BlockSize::ByOp(_))),
+        &format!("{path}.trim_first"),
+        "a block is trimmed whole, and written whole",
+        "give one block_size for both, and no trace",
+    )
 }
 
 /// Sizes by operation are for blocks only, and every operation of the mix but fsync needs one.

@@ -29,6 +29,7 @@ use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status}
 use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use crate::file::cache;
+use crate::file::sync::trim;
 use setup::RingSetup;
 use sys::{Ring, RingOp, SlotRef};
 
@@ -60,6 +61,7 @@ pub struct UringSession {
     write_flags: i32,
     device: bool,
     iopoll: bool,
+    blocking_trims: bool,
     submit_batch: u32,
     files: Arc<Vec<OwnedFd>>,
     buffer_size: u64,
@@ -100,6 +102,7 @@ impl UringSession {
             write_flags,
             device: shared.device,
             iopoll: setup.iopoll,
+            blocking_trims: setup.blocking_trims,
             submit_batch: shared.submit_batch,
             files: Arc::clone(&shared.files),
             buffer_size: spec.buffer_size,
@@ -210,6 +213,13 @@ impl Session for UringSession {
         let state = &mut self.slots[slot as usize];
         if state.busy || token.0 & SYNC_BIT != 0 {
             return Err(Error::internal("slot or token is in use").with("slot", slot));
+        }
+        if self.blocking_trims && op.kind == OpKind::Trim {
+            let trimmed = trim(&self.files[usize::from(op.target)], self.device, op);
+            return Ok(Submitted::Done(match trimmed {
+                Ok(()) => Completion::ok(token, op.size),
+                Err(errno) => Completion::failed(token, Status::errno(errno.raw_os_error())),
+            }));
         }
         let slot_ref = SlotRef { file: op.target, slot, offset: op.offset, len: op.size };
         while !self.ring.push(entry, slot_ref, token.0) {

@@ -33,6 +33,8 @@ pub struct RingSetup {
     pub io_workers: u32,
     /// Every so many-th operation goes to one of them at once; 0 = none.
     pub force_async: u32,
+    /// Trims block, and are no entries of the ring.
+    pub blocking_trims: bool,
 }
 
 /// Idle time after which a submitting kernel thread sleeps.
@@ -53,6 +55,7 @@ impl RingSetup {
             registered_files: options.registered_files,
             io_workers: options.io_workers,
             force_async: options.force_async,
+            blocking_trims: options.blocking_trims,
         };
         let older = RingSetup { no_array: false, ..wanted };
         let old = RingSetup { deferred: false, ..older };
@@ -86,6 +89,7 @@ impl RingSetup {
             (self.sqpoll, "sqpoll"),
             (self.fixed_buffers, "fixed_buffers"),
             (self.registered_files, "registered_files"),
+            (self.blocking_trims, "blocking_trims"),
         ];
         let mut on: Vec<String> = flags.iter().filter(|f| f.0).map(|f| f.1.into()).collect();
         if self.io_workers > 0 {

@@ -44,6 +44,7 @@ fn spec<'a>(
 ) -> VerifySpec<'a> {
     VerifySpec {
         run_id,
+        target: 0,
         prior,
         area: area(),
         payloads,
@@ -60,6 +61,18 @@ fn state(kind: ContentKind, whole_writes: bool) -> Arc<VerifyState> {
     VerifyState::new(&VerifySpec { whole_writes, ..spec("this run", None, &payloads) }).unwrap()
 }
 
+/// What belongs on one target is not taken for what belongs on another of the same run.
+#[test]
+fn targets_of_a_run_have_marks_of_their_own() {
+    let payloads = [PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()];
+    let hash = |target| {
+        let spec = VerifySpec { target, ..spec("this run", None, &payloads) };
+        VerifyState::new(&spec).unwrap().report().run_hash
+    };
+    assert_eq!(hash(0), format!("{:016x}", run_hash("this run")));
+    assert!(hash(1) != hash(0) && hash(2) != hash(1));
+}
+
 /// A pass of `depth` reads at a time, of values of `value` bytes.
 fn pass_over(
     target: &AnsweringTarget,
@@ -69,6 +82,7 @@ fn pass_over(
 ) -> VerifyReport {
     let how = PassSpec {
         worker: 9,
+        workload: 0,
         value,
         depth,
         caches_dropped: false,

@@ -10,7 +10,7 @@ use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_report::analyse::CapturedIos;
 use taillight_report::format::counted;
-use taillight_report::render::fio_json::fio_json;
+use taillight_report::render::fio_json::{DiskUse, fio_json};
 use taillight_report::table::{self, Table, paragraph};
 use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFile, ShortReport};
 use taillight_rundir::origin::RunOrigin;
@@ -200,13 +200,16 @@ pub fn json_of(dir: &Path) -> Result<()> {
 /// Runs with a summary, as one document of fio.
 fn fio_json_of(runs: &[PathBuf]) -> Result<()> {
     let (mut manifests, mut summaries) = (Vec::new(), Vec::new());
+    let mut disks = DiskUse::default();
     for run in runs {
         if let Some(summary) = Summary::read(run)? {
-            manifests.push(RunDir::open(run)?.manifest().clone());
+            let dir = RunDir::open(run)?;
+            disks.add(&dir)?;
+            manifests.push(dir.manifest().clone());
             summaries.push(summary);
         }
     }
-    output::json(&fio_json(manifests.iter().zip(&summaries)))
+    output::json(&fio_json(manifests.iter().zip(&summaries), &disks))
 }
 
 /// [`json_of`] after a load that is over and kept: that it cannot be printed is told, and no reason to say

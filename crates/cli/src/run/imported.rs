@@ -10,7 +10,7 @@ use taillight_core::plan::Plan;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
-use taillight_report::render::fio_json::fio_json;
+use taillight_report::render::fio_json::{DiskUse, fio_json};
 use taillight_rundir::series::{PointRole, SeriesFile};
 use taillight_suite::host::JobSource;
 use taillight_suite::method::{Point, SeriesHead};
@@ -102,7 +102,7 @@ pub fn run(
     if plans.is_empty() {
         output::line("nothing was measured, as create_only asks");
         if output::voice().json == Some(JsonForm::Fio) {
-            output::json(&fio_json(std::iter::empty()))?;
+            output::json(&fio_json(std::iter::empty(), &DiskUse::default()))?;
         }
         return Ok(Exit::Ok);
     }

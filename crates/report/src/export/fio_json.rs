@@ -3,12 +3,16 @@
 
 use super::summary_json::pretty;
 use super::{RunExport, summary};
-use crate::render::fio_json::fio_json;
+use crate::render::fio_json::{DiskUse, fio_json};
 
 /// A line of [`super::RUN_EXPORTS`]; the fields are explained at [`RunExport`].
 pub const FIO_JSON: RunExport = RunExport {
     name: "fio-json",
     about: "A run as fio's JSON: what `taillight run --output-format=json` prints",
     binary: false,
-    write: |dir, out| pretty(out, &fio_json([(dir.manifest(), &summary(dir)?)])),
+    write: |dir, out| {
+        let mut disks = DiskUse::default();
+        disks.add(dir)?;
+        pretty(out, &fio_json([(dir.manifest(), &summary(dir)?)], &disks))
+    },
 };

@@ -3,6 +3,8 @@
 //! A job of fio is a workload here, a group of fio a run. What fio samples or counts and Taillight does not is
 //! left out, so that nobody reads a figure that nobody measured; `ABSENT` in the tests lists it.
 
+mod disk_util;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -11,6 +13,8 @@ use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::latency::Latency;
 use taillight_rundir::summary::{Totals, WorkloadSummary};
 use taillight_rundir::{Manifest, Summary};
+
+pub use disk_util::DiskUse;
 
 /// What fio calls a failed I/O: the error number EIO.
 const EIO: u64 = 5;
@@ -23,8 +27,12 @@ struct RowPart<'a> {
     all: &'a [WorkloadPlan],
 }
 
-/// One document for runs in order. A run that goes on with the one before it adds to the rows of that one.
-pub fn fio_json<'a>(runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>) -> Value {
+/// One document for runs in order, and what their disks did. A run that goes on with the one before it adds to the rows
+/// of that one.
+pub fn fio_json<'a>(
+    runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>,
+    disks: &DiskUse,
+) -> Value {
     // Of each group its rows, of each row its passes.
     let mut groups: Vec<Vec<Vec<RowPart<'_>>>> = Vec::new();
     let mut began = None;
@@ -49,6 +57,7 @@ pub fn fio_json<'a>(runs: impl IntoIterator<Item = (&'a Manifest, &'a Summary)>)
         "timestamp": began / 1000,
         "timestamp_ms": began,
         "jobs": jobs,
+        "disk_util": disks.shown(),
     })
 }
 
@@ -101,7 +110,12 @@ impl RowPart<'_> {
             return 0;
         };
         let bytes = verify.checked.saturating_mul(verify.block);
-        let written = |done: &WorkloadSummary| done.ops.get(&OpKind::Write).map_or(0, |w| w.bytes);
+        // Of those that are verified.
+        let unverified = |name: &str| self.all.iter().any(|w| w.name == name && w.unverified);
+        let written = |done: &WorkloadSummary| match unverified(&done.name) {
+            true => 0,
+            false => done.ops.get(&OpKind::Write).map_or(0, |w| w.bytes),
+        };
         let own = self.row.iter().map(|(done, _)| written(done)).sum::<u64>();
         let all = self.of.workloads.iter().map(written).sum::<u64>();
         match (own, own == all, all == bytes) {
@@ -125,7 +139,7 @@ fn job(group: usize, passes: &[RowPart<'_>]) -> Value {
     let failed = |part: &RowPart<'_>| part.row.iter().any(|(done, _)| done.totals.errors > 0);
     let mut job = json!({
         "jobname": passes[0].name(),
-        "groupid": group,
+        "groupid": plan.report_group.map_or(group, |group| group as usize),
         "error": if passes.iter().any(failed) { EIO } else { 0 },
         "eta": 0,
         "elapsed": milliseconds.div_ceil(1000),
@@ -306,10 +320,11 @@ fn latency(of: Option<&Latency>, percentiles: bool) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::disk_util::DiskWork;
     use super::*;
 
     /// What fio 3.33 has and this has not: sampled every 500 ms, counted by the process, or a target of its own.
-    const ABSENT: [&str; 24] = [
+    const ABSENT: [&str; 23] = [
         "time",
         "global options",
         "usr_cpu",
@@ -327,7 +342,6 @@ mod tests {
         "latency_target",
         "latency_percentile",
         "latency_window",
-        "disk_util",
         "bw_min",
         "bw_max",
         "bw_agg",
@@ -399,6 +413,7 @@ mod tests {
                        "job_runtime": 0, "read": direction(Some(&totals)), "write": direction(None),
                        "trim": direction(None), "sync": syncs(&BTreeMap::from([(OpKind::Write, totals.clone())])) }],
             "fio version": "", "timestamp": 0, "timestamp_ms": 0,
+            "disk_util": DiskUse(BTreeMap::from([(String::new(), DiskWork::default())])).shown(),
         });
         fields(&one, "", &mut ours);
         let read = &one["jobs"][0]["read"];

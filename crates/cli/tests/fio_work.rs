@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::traced::TestDisk;
 use crate::common::{run, scratch_on_disk};
 use serde_json::{Value, json};
 use taillight_import::fio::UNDRIVEN;
@@ -14,8 +15,8 @@ use taillight_import::fio::options::OPTIONS;
 /// What a tool did.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct WorkDone {
-    /// Of each group reads, bytes read, writes, bytes written, and of both together where they are one.
-    groups: BTreeMap<u64, [u64; 6]>,
+    /// Of each group reads, bytes read, writes, bytes written, of both together where they are one, trims and their bytes.
+    groups: BTreeMap<u64, [u64; 8]>,
     /// Bytes of the files that are left, by name.
     files: BTreeMap<PathBuf, u64>,
     syncs: u64,
@@ -38,7 +39,7 @@ impl WorkDone {
             let unified = job.get("mixed").is_some();
             let number = |of: &str, field: &str| match (of, unified, job.get(of)) {
                 // With unified_rw_reporting some are left out.
-                ("mixed", false, None) | ("read" | "write" | "sync", true, None) => 0,
+                ("mixed", false, None) | ("read" | "write" | "trim" | "sync", true, None) => 0,
                 (_, _, part) => part.expect(of)[field].as_u64().expect("a number"),
             };
             let group = done.groups.entry(job["groupid"].as_u64().expect("a group")).or_default();
@@ -49,6 +50,8 @@ impl WorkDone {
                 ("write", "io_bytes"),
                 ("mixed", "total_ios"),
                 ("mixed", "io_bytes"),
+                ("trim", "total_ios"),
+                ("trim", "io_bytes"),
             ]
             .into_iter()
             .enumerate()
@@ -63,17 +66,20 @@ impl WorkDone {
 
     /// A row: ends of groups apart by commas.
     fn shown(&self) -> [String; 2] {
-        let each = |part: fn(&[u64; 6]) -> String| {
+        let each = |part: fn(&[u64; 8]) -> String| {
             self.groups.values().map(part).collect::<Vec<_>>().join(", ")
         };
         [
-            each(|[reads, _, writes, _, mixed, _]| match (reads, writes) {
+            each(|[reads, _, writes, _, mixed, _, trims, _]| match (reads, writes) {
+                (_, writes) if *trims > 0 => format!("{trims} t {writes} w"),
                 (0, 0) => format!("{mixed} mixed"),
                 (0, writes) => format!("{writes} w"),
                 (reads, 0) => format!("{reads} r"),
                 (reads, writes) => format!("{reads} r {writes} w"),
             }),
-            each(|[_, read, _, written, _, mixed]| (read + written).max(*mixed).to_string()),
+            each(|[_, read, _, written, _, mixed, _, trimmed]| {
+                (read + written + trimmed).max(*mixed).to_string()
+            }),
         ]
     }
 }
@@ -107,6 +113,11 @@ fn jobs() -> Vec<PathBuf> {
 
 /// Both tools on one file, each in a directory of its own; fio's is the first. None without fio.
 fn both(file: &Path) -> Option<[WorkDone; 2]> {
+    both_with(file, &[])
+}
+
+/// As [`both`], with more words for Taillight.
+fn both_with(file: &Path, words: &[&str]) -> Option<[WorkDone; 2]> {
     let (theirs, ours) = (scratch_on_disk(), scratch_on_disk());
     for dir in [&theirs, &ours] {
         std::fs::create_dir(dir.path().join("data")).expect("made");
@@ -125,8 +136,10 @@ fn both(file: &Path) -> Option<[WorkDone; 2]> {
     let between = read_by_children();
     let answer = serde_json::from_str(text).expect("JSON");
     let fio = WorkDone::of(&answer, theirs.path(), between - begun);
-    let (out, _) =
-        run(ours.path(), &["run", &file.to_string_lossy(), "--json=fio", "--output", "out"], 0);
+    let file = file.to_string_lossy();
+    let own = ["run", &*file, "--json=fio", "--output", "out"];
+    let words = [&own[..], words].concat();
+    let (out, _) = run(ours.path(), &words, 0);
     let answer = serde_json::from_str(&out).expect("JSON");
     let ours = WorkDone::of(&answer, ours.path(), read_by_children() - between);
     Some([fio, ours])
@@ -168,6 +181,38 @@ fn the_work_is_that_of_fio() {
     }
 }
 
+/// Blocks that are trimmed and then written, and what is verified on two devices beside a file that is not.
+#[test]
+fn the_work_on_devices_is_that_of_fio() {
+    const NAME: &str = "the_work_on_devices_is_that_of_fio";
+    let (Some(a), Some(b)) = (TestDisk::new(NAME, 4, false), TestDisk::new(NAME, 4, false)) else {
+        return;
+    };
+    let (a, b) = (a.device.as_str(), b.device.as_str());
+    let global = "[global]\nbs=4k\nsize=1m\ndirect=1\nioengine=libaio\niodepth=4\n";
+    let trims = format!(
+        "{global}filename={a}\n[t]\nrw=trimwrite\nloops=2\n[r]\nstonewall\nrw=randtrimwrite\nverify=md5\n\
+         [more]\nstonewall\nrw=trimwrite\nio_size=3m\n[part]\nstonewall\nrw=trimwrite\nnumber_ios=100\n"
+    );
+    let checks = format!(
+        "{global}verify=crc32c\nrw=randwrite\n[v]\nfilename={a}\n[w]\nfilename={b}\n[u]\nverify=0\nsize=2m\n"
+    );
+    let dir = scratch_on_disk();
+    let first = ["--destroy", a, "--set", "target.destroy=true"];
+    let both_devices = ["--destroy", b, "--set", "targets.w.destroy=true"];
+    let cases = [(trims, first.to_vec()), (checks, [first, both_devices].concat())];
+    for (text, words) in cases {
+        let file = dir.path().join("devices.fio");
+        std::fs::write(&file, &text).expect("written");
+        let Some([fio, ours]) = both_with(&file, &words) else {
+            println!("skipped: {NAME}: fio is not installed");
+            return;
+        };
+        assert_eq!((&ours.groups, &ours.files), (&fio.groups, &fio.files), "{text}");
+        assert_eq!(ours.rows, fio.rows, "{text}");
+    }
+}
+
 #[test]
 fn what_is_refused_leaves_nothing() {
     let dir = scratch_on_disk();
@@ -206,18 +251,21 @@ const EXAMPLES_DIR: &str = "/usr/share/doc/fio/examples";
 
 /// Those of fio's own examples that need no hardware and whose options are all taken: what is written smaller or
 /// left out, so that they end by their amount within a second. fio 3.33 hangs now and then with io_submit_mode=offload.
-const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 31] = [
     ("1mbs_clients", &[("32m", "64k"), ("=tmp", "=data"), ("=1250", "=64k"), ("startdelay", ";")]),
     ("aio-read", &[("512m", "1m"), ("/data1", "data")]),
     ("backwards-read", &[("=128m", "=1m")]),
     ("basic-verify", &[("/dev/", "disk\nsize=1m ; ")]),
     ("butterfly", &[("/tmp/testfile", "disk\nsize=1m")]),
+    ("cmdprio-percentage", &[("/dev/sda", "disk\nsize=4m")]),
     (
         "cross-stripe-verify",
         &[("/dev/nvme0n1", "disk\nsize=1m"), ("124g", "1m"), ("120g", "128k"), ("=30", "=3")],
     ),
     ("dedupe-global", &[("100m", "1m")]),
     ("disk-zone-profile", &[("/dev/sdb", "disk\nsize=4m"), ("256m", "256k"), ("2g", "1m")]),
+    // Its fast jobs end with the slow ones, whenever that is.
+    ("exitwhat", &[("/tmp/test", "disk"), ("=1G", "=1m"), ("=1000", "=100")]),
     ("fio-rand-RW", &LONG),
     ("fio-rand-read", &LONG),
     ("fio-rand-write", &LONG),
@@ -242,10 +290,175 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
     ("rand-zones", &[("2g", "1m")]),
     ("ssd-steadystate", &[("/dev/fioa", "disk\nsize=2m")]),
     ("ssd-test", &[("10g", "1m"), ("/mount-point-of-ssd", "data")]),
+    (
+        "steadystate",
+        &[("/dev/null", "disk"), ("/dev/zero", "disk"), ("128m", "1m"), ("time_based", ";")],
+    ),
+    ("surface-scan", &[("datafile.tmp\t;", "disk\nsize=1m ;"), ("datafile.tmp\n", "disk\n")]),
     ("tiobench-example", &[("512m", "1m")]),
     ("waitfor", &[("/tmp/data", "disk"), ("128m", "1m")]),
     ("zipf", &[("1280m", "16m")]),
 ];
+
+/// The other ones: fio itself has not what they need here, or Taillight refuses them, with all reasons.
+const REFUSED: [&str; 55] = [
+    "cmdprio-bssplit",
+    "cpp_null",
+    "cpuio",
+    "dev-dax",
+    "dfs",
+    "e4defrag",
+    "e4defrag2",
+    "enospc-pressure",
+    "exec",
+    "falloc",
+    "filecreate-ioengine",
+    "filedelete-ioengine",
+    "filestat-ioengine",
+    "ftruncate",
+    "gfapi",
+    "gpudirect-rdmaio-client",
+    "gpudirect-rdmaio-server",
+    "http-s3",
+    "http-s3-crypto",
+    "http-s3-storage-class",
+    "http-swift",
+    "http-webdav",
+    "ime",
+    "latency-profile",
+    "libcufile-cufile",
+    "libcufile-posix",
+    "libhdfs",
+    "libiscsi",
+    "libpmem",
+    "librpma_apm-client",
+    "librpma_apm-server",
+    "librpma_gpspm-client",
+    "librpma_gpspm-server",
+    "libzbc-rand-write",
+    "libzbc-seq-read",
+    "mtd",
+    "nbd",
+    "netio",
+    "netio_multicast",
+    "nfs",
+    "numa",
+    "pmemblk",
+    "rados",
+    "rbd",
+    "rdmaio-client",
+    "rdmaio-server",
+    "sg_verify",
+    "sg_verify-fail",
+    "sg_write_same_ndob",
+    "uring-cmd-ng",
+    "uring-cmd-zoned",
+    "xnvme-compare",
+    "xnvme-zoned",
+    "zbd-rand-write",
+    "zbd-seq-read",
+];
+
+/// What both tools are given of those: nothing outside of their directory, in little and in a second. The options of
+/// engines and devices stay.
+const SMALLER: [(&str, &str); 12] = [
+    ("/dev/", "data/"),
+    ("/scratch", "data"),
+    ("/mnt/pmem", "data"),
+    ("=/tmp", "=data"),
+    ("time_based", ";"),
+    ("runtime=", "runtime=1;"),
+    ("size=10g", "size=1m"),
+    ("128G", "1m"),
+    ("999G", "1m"),
+    ("=31250", "=20"),
+    ("size=100m", "size=1m"),
+    ("size=100M", "size=1m"),
+];
+
+/// What fio says of a file, and Taillight: why it is refused. fio may run for so long.
+fn refused(name: &str, dir: &Path) -> Option<(String, String)> {
+    let text = std::fs::read_to_string(format!("{EXAMPLES_DIR}/{name}.fio")).ok()?;
+    let smaller = SMALLER.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    let dir = dir.join(name);
+    std::fs::create_dir_all(dir.join("data")).expect("made");
+    let file = dir.join("example.fio");
+    std::fs::write(&file, smaller).expect("written");
+    let (_, said) = run(&dir, &["run", "example.fio", "--output", "out"], 2);
+    let left = std::fs::read_dir(&dir).expect("listed").flatten().count();
+    let left = left + std::fs::read_dir(dir.join("data")).expect("listed").count();
+    assert_eq!(left, 2, "{name}: refused, and something is left");
+    Some((file.to_string_lossy().into_owned(), reasons(&said)))
+}
+
+/// The reasons of an answer, without their places.
+fn reasons(said: &str) -> String {
+    let reason = |line: &str| {
+        let line = line.trim_start_matches("  - ").trim_start_matches("error: ");
+        let line = line.split(" (at: ").next().unwrap_or(line);
+        // Whichever section.
+        match (line.find(" in ["), line.find("]: ")) {
+            (Some(from), Some(to)) if from < to => {
+                format!("{}: {}", &line[..from], &line[to + 3..])
+            }
+            _ => line.to_owned(),
+        }
+    };
+    let lines = said.lines().filter(|line| {
+        line.starts_with("  - ") || (line.starts_with("error: ") && !line.contains(" reasons: "))
+    });
+    let mut all: Vec<String> = Vec::new();
+    for reason in lines.map(reason) {
+        if !all.contains(&reason) {
+            all.push(reason);
+        }
+    }
+    all.join("; ").replace('|', "/")
+}
+
+/// What fio makes of a file within ten seconds.
+fn of_fio(file: &str) -> String {
+    let dir = Path::new(file).parent().expect("a directory");
+    let mut fio = Command::new("timeout");
+    let output = fio.args(["10", "fio", "--output-format=json", file]).current_dir(dir).output();
+    let output = output.expect("it starts");
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let text = format!("{}\n{}", said(&output.stderr), said(&output.stdout));
+    const SIGNS: [&str; 7] =
+        ["not loadable", "failed", "error", "refused", "running on", "err=", "terminating"];
+    let word = |line: &&str| SIGNS.iter().any(|sign| line.contains(sign)) && !line.contains('"');
+    let word = text.lines().find(word).unwrap_or_default().trim();
+    // Numbers of processes and lines of its source come and go.
+    let word = word.split(", err=").last().unwrap_or(word).trim_start_matches("fio: ");
+    match output.status.code() {
+        Some(0) => "runs".to_owned(),
+        Some(124) => "runs until it is stopped".to_owned(),
+        _ if word.is_empty() => "fails".to_owned(),
+        _ => word.replace('|', "/"),
+    }
+}
+
+#[test]
+fn every_example_of_fio_runs_or_is_refused() {
+    let Ok(listed) = std::fs::read_dir(EXAMPLES_DIR) else {
+        println!("skipped: every_example_of_fio_runs_or_is_refused: fio-examples is not installed");
+        return;
+    };
+    let names = listed.flatten().filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.strip_suffix(".fio").map(str::to_owned)
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    let mut told: Vec<&str> = EXAMPLES.iter().map(|(name, _)| *name).chain(REFUSED).collect();
+    told.sort_unstable();
+    assert_eq!(names, told);
+    let dir = scratch_on_disk();
+    for name in REFUSED {
+        let (_, why) = refused(name, dir.path()).expect("it was listed");
+        assert!(!why.is_empty(), "{name}");
+    }
+}
 
 const LONG: [(&str, &str); 3] = [("10G", "1m"), ("time_based", ";"), ("runtime", ";")];
 
@@ -275,7 +488,9 @@ fn the_work_of_fios_examples_is_that_of_fio() {
         let amounts = ours.groups.values().zip(fio.groups.values());
         for (ours, fio) in amounts {
             let drawn = ["flow", "iometer-file-access-server", "jesd219"].contains(&name);
-            assert!(same_amounts(*ours, *fio, drawn), "{name}: {ours:?} and {fio:?}");
+            let timed = name == "exitwhat";
+            let same = timed || same_amounts(*ours, *fio, drawn);
+            assert!(same, "{name}: {ours:?} and {fio:?}");
         }
         assert_eq!(ours.groups.len(), fio.groups.len(), "{name}");
     }
@@ -283,7 +498,7 @@ fn the_work_of_fios_examples_is_that_of_fio() {
 
 /// As many operations and bytes. Where both directions are used, which comes is drawn; where sizes are, the last block of
 /// each job ends behind the amount.
-fn same_amounts([reads, read, writes, written, ..]: [u64; 6], fio: [u64; 6], drawn: bool) -> bool {
+fn same_amounts([reads, read, writes, written, ..]: [u64; 8], fio: [u64; 8], drawn: bool) -> bool {
     let [fio_reads, fio_read, fio_writes, fio_written, ..] = fio;
     let (bytes, fio_bytes) = (read + written, fio_read + fio_written);
     if drawn {
@@ -317,6 +532,12 @@ fn proof() {
             "sizes": if fio.files == ours.files { "same" } else { "differ" },
             "fio_syncs": fio.syncs, "syncs": ours.syncs,
         }));
+    }
+    for name in REFUSED {
+        let (file, why) = refused(name, dir.path()).expect("fio-examples");
+        line(
+            json!({ "example": format!("{name}.fio"), "fio_says": of_fio(&file), "why_not": why }),
+        );
     }
     for (names, why) in UNDRIVEN {
         line(json!({ "engine": names, "why": why }));

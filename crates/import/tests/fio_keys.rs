@@ -58,23 +58,23 @@ fn sections_side_by_side_share_files_that_are_called_alike() {
     assert!(toml.contains("names = [\"t.0\", \"t.1\"]") && !toml.contains("[targets"), "{toml}");
     let e = import(&text.replace("[b]", "[b]\nsize=2m"), "a.fio").expect_err("files of two sizes");
     assert!(e.to_string().contains("shares some of its files"), "{e}");
-    // One file, whatever each calls it; two of one directory where they are checked.
+    // One file, whatever each calls it; two that are checked are two targets, and so is one that is not.
     let (toml, _) = job("[global]\nsize=1m\n[a]\nfilename=./x\n[b]\ndirectory=./\nfilename=x\n");
     assert!(!toml.contains("[targets"), "{toml}");
     let checked = "[global]\nsize=1m\nrw=write\nverify=md5\n[a]\nfilename=x\n[b]\nfilename=y\n";
-    has(checked, &["names = [\"x\", \"y\"]", "mode = \"after\""]);
+    has(checked, &["[targets.b]", "mode = \"after\""]);
+    let devices = checked.replace("=x", "=/dev/x").replace("=y", "=/dev/y");
+    has(&devices, &["path = \"/dev/x\"", "path = \"/dev/y\"", "mode = \"after\""]);
+    assert!(!job(checked).0.contains("unverified"));
+    has(&format!("{checked}verify=0\n"), &["[targets.b]", "target = \"b\"", "unverified = true"]);
+    let same = import("[global]\nfilename=x\nsize=1m\nrw=write\n[a]\nverify=md5\n[b]\n", "a.fio");
+    let e = same.expect_err("one file, of which a part is checked").to_string();
+    assert!(e.contains("differ in verify"), "{e}");
 }
 
 #[test]
 fn files_that_sections_share_only_in_part_are_refused() {
-    let checked = "[global]\nrw=write\nverify=md5\n";
     for text in [
-        format!(
-            "{checked}[a]\nfilename=x\nsize=1m\n[b]\nfilename=x\nsize=2m\n[c]\nfilename=y\nsize=1m\n"
-        ),
-        format!(
-            "{checked}[a]\nfilename=x\nsize=1m\n[b]\nfilename=x\noffset=1m\nsize=1m\n[c]\nfilename=y\nsize=2m\n"
-        ),
         "[global]\nsize=1m\nfilename_format=t.$filenum\n[a]\nnrfiles=2\n[b]\nnrfiles=1\n"
             .to_owned(),
         // The last one has a file of each.

@@ -98,10 +98,6 @@ fn files_of_different_sizes() {
             "nrfiles=9\nfilesize=4k-64k\nrw=randread\nrandom_distribution=zipf:1.1",
             vec!["drawn from evenly"],
         ),
-        (
-            "nrfiles=9\nfilesize=4k-64k\nrw=write\nverify=md5\nnumjobs=2",
-            vec!["jobs that are verified"],
-        ),
         ("opendir=absent", vec!["`absent`", "No such file"]),
     ] {
         let said = refused(&section(lines));
@@ -120,11 +116,14 @@ fn options_without_equivalent() {
         ),
         ("latency_target=5000", vec!["queue depth while running", "taillight search JOB"]),
         ("read_iolog=x.log", vec!["a recorded trace", "--replay LOG"]),
-        ("cmdprio_percentage=20", vec!["a share of the I/Os", "two sections side by side"]),
+        ("cmdprio_percentage=20", vec!["two in flight or more"]),
+        ("cmdprio_percentage=20\nioengine=libaio\ndirect=1\niodepth=8", vec!["draw at random"]),
+        ("cmdprio_bssplit=4k/20", vec!["of some sizes", "two sections side by side"]),
         ("rw=read:-12k", vec!["on the way back", "`:-8KiB` reads every block once"]),
         ("bs=4k-8k", vec!["unknown unit"]),
         ("rw=read:8k\nbsrange=4k-8k", vec!["a step between blocks of several sizes"]),
-        ("rw=trimwrite", vec!["trim before each write"]),
+        ("rw=trimwrite\nbs=4k,4k,8k", vec!["trims of other sizes than the writes"]),
+        ("rw=trimwrite\nrate_iops=100", vec!["a rate of trims and writes"]),
         ("rw=sideways", vec!["`sideways` is not known", "randrw"]),
         ("ioengine=rbd", vec!["`rbd` talks to a server or cluster", "io_uring"]),
         ("ioengine=mmap\ndirect=1", vec!["mmap with direct=1"]),
@@ -156,10 +155,6 @@ fn options_without_equivalent() {
         ("direct=maybe", vec!["neither 0 nor 1"]),
         ("buffer_compress_percentage=50\nzero_buffers\nrw=write", vec!["zeros"]),
         ("hipri", vec!["only the ring engine"]),
-        (
-            "verify=crc32c\nrw=write\ndedupe_percentage=20",
-            vec!["`dedupe_percentage`", "no two are alike", "a.fio:5"],
-        ),
         ("rx=read", vec!["`rx`", "a.fio:3", "did you mean `rw`"]),
         ("bs=4q", vec!["`bs`", "a.fio:3"]),
         ("size=$SIZE", vec!["a.fio:3"]),
@@ -209,12 +204,13 @@ fn sections_that_need_two_targets() {
     assert!(said.contains("[a] and [b] run side by side but differ in pre_read"), "{said}");
     assert!(said.contains("a.fio:7") && said.contains("stonewall"), "{said}");
     assert!(refused(&two("filename=x\nioengine=null")).contains("differ in ioengine"));
-    // What is verified is on one target.
-    let verified =
-        two("filename=d/y\nrw=write\nverify=crc32c").replace("rw=read", "rw=write\nverify=crc32c");
-    assert!(refused(&verified).contains("where what was written is verified"), "{verified}");
     assert_eq!(import(&two("filename=y\nstonewall"), "a.fio").expect("two jobs").len(), 2);
     assert_eq!(import(&two("filename=y\nwait_for=a"), "a.fio").expect("two jobs").len(), 2);
+    // Both wait for what is done then, and run side by side.
+    let both = two("filename=y\nwait_for=a\n[c]\nfilename=z\nsize=1m\nwait_for=a");
+    assert_eq!(import(&both, "a.fio").expect("two jobs").len(), 2);
+    let said = refused(&format!("{both}\n[d]\nsize=1m\nwait_for=c\n"));
+    assert!(said.contains("only [c] is waited for"), "{said}");
     // One is measured from its second second on, the other begins then.
     let text = two("filename=y\nruntime=1\ntime_based\nramp_time=2\nstartdelay=1");
     let job = &import(&text, "a.fio").expect("understood")[0].toml;
@@ -247,6 +243,10 @@ fn sections_side_by_side_have_files_and_ends_of_their_own() {
         ("exitall\nnumjobs=2\n[b]\nsize=1m\nnew_group\nnumjobs=2", "ends_with = \"group-1\""),
         ("nrfiles=3\nfilesize=4k-64k", "sizes = [\"12KiB\", \"20KiB\", \"20KiB\"]"),
         ("ioengine=libaio\ncmdprio_percentage=100\ncmdprio=2", "io_priority = \"realtime:2\""),
+        (
+            "rw=randread\nioengine=libaio\ndirect=1\niodepth=8\ncmdprio_percentage=25\nprioclass=3",
+            "io_priority = \"realtime:0\"",
+        ),
         ("cpumask=0x0d", "cpus = [0, 2, 3]"),
         ("rw=write\nverify=md5\n[b]\nsize=1m", "[verify]\nmode = \"after\""),
     ] {
@@ -279,6 +279,19 @@ fn meanings_that_are_easily_missed() {
         ("rw=randread\nio_size=32m\nloops=2", "bytes = \"64MiB\""),
         ("rw=randwrite\nnorandommap\nio_size=128m\nloops=2", "bytes = \"256MiB\""),
         ("number_ios=10\nloops=3", "operations = 30"),
+        // A trim and a write of each block; what a pass has of both counts for io_size.
+        ("rw=trimwrite", "bytes = \"128MiB\""),
+        ("rw=trimwrite\nio_size=192m", "bytes = \"256MiB\""),
+        ("rw=trimwrite\nio_size=96m", "bytes = \"128MiB\""),
+        ("rw=trimwrite\nnumber_ios=7", "operations = 14"),
+        ("rw=randtrimwrite", "trim_first = true"),
+        ("rw=randtrim\nioengine=libaio\ndirect=1", "blocking_trims = true"),
+        // Jobs in files of their own begin further in.
+        ("rw=write\nnumjobs=2\noffset_increment=64k", "offset = \"64KiB\""),
+        // A group of fio is no run: what waits is of the group of those before it.
+        ("[b]\nsize=1m\nwait_for=a\n[c]\nsize=1m\nstonewall", "report_group = 1"),
+        ("[b]\nsize=1m\nnew_group", "report_group = 1"),
+        ("allrandrepeat=1\nrandrepeat=0\nrandseed=5", "seed = 1"),
         // The kernel is told the order, as by fio.
         ("rw=randread", "read_ahead = \"random\""),
         ("rw=read\nfadvise_hint=random", "read_ahead = \"random\""),

@@ -200,6 +200,13 @@ const FIO_WORK: [Column; 6] = [
     ),
 ];
 
+/// Examples of fio that are not compared.
+const FIO_EXAMPLES: [Column; 3] = [
+    ("fio-examples", &["example"]),
+    ("fio 3.33 here", &["fio_says"]),
+    ("Taillight refuses it, as", &["why_not"]),
+];
+
 /// Options of fio without equivalent.
 const FIO_REFUSED: [Column; 2] = [("option", &["refused"]), ("it would change", &["changes"])];
 
@@ -209,10 +216,12 @@ const FIO_ENGINES: [Column; 2] = [("ioengine", &["engine"]), ("it", &["why"])];
 fn fio(cells: &[Value]) -> Result<String> {
     let of = |field: &'static str| cells.iter().filter(move |cell| cell.get(field).is_some());
     let work = table(&FIO_WORK, of("file"))?;
+    let examples = table(&FIO_EXAMPLES, of("example"))?;
     let refused = table(&FIO_REFUSED, of("refused"))?;
     let engines = table(&FIO_ENGINES, of("engine"))?;
     Ok(format!(
-        "{work}\nOptions that are refused, unless their value asks for nothing:\n\n{refused}\n\
+        "{work}\nThe other examples of fio, which are not compared: what they need fio itself has not got here, or Taillight \
+         refuses it. fio was given ten seconds, and nothing outside of a directory:\n\n{examples}\nOptions that are refused, unless their value asks for nothing:\n\n{refused}\n\
          Engines that are refused, by what they do:\n\n{engines}"
     ))
 }

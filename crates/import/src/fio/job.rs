@@ -29,7 +29,6 @@ pub fn job(
     if group.is_empty() {
         return Err(Error::internal("a group without sections"));
     }
-    let group = &layout::files_of_one_directory(group);
     let names: Vec<&str> = group.iter().map(|s| s.name.as_str()).collect();
     let name = unique_name(&names.join("-"), taken);
     let targets = targets(group, wrong);
@@ -38,11 +37,14 @@ pub fn job(
     let mut workloads = BTreeMap::new();
     let mut taken_names = BTreeSet::new();
     for target in &targets {
+        let of: Vec<&JobSection> = target.sections.iter().map(|n| &group[*n]).collect();
+        checked(&of, wrong);
         for (number, extents) in target.sections.iter().zip(&target.layout.extents) {
             workloads.insert(*number, (target.name.clone(), extents));
         }
     }
     let mut job = JobFile { run: run(group, &name, &mut notes, wrong), ..JobFile::default() };
+    let unverified = unverified(group, &targets);
     let apart = group.len() > 1 && !end_together(group);
     let (mut own_names, mut own_group) = (BTreeMap::new(), 0);
     for (number, (section, (target, extents))) in group.iter().zip(workloads.values()).enumerate() {
@@ -53,6 +55,7 @@ pub fn job(
         own_names.insert(number, of.iter().filter_map(|(_, w)| w.name.clone()).collect::<Vec<_>>());
         job.workload.extend(of.into_iter().map(|(workers, mut w)| {
             w.target.clone_from(target);
+            w.unverified = unverified.contains(&number).then_some(true);
             let alone = group.len() == 1 && section.clones == 1;
             w.ends_run = (section.exits_all && !alone && !ends_own).then_some(true);
             w.ends_with = ends_own.then(|| format!("group-{own_group}"));
@@ -79,7 +82,6 @@ pub fn job(
             Some(name) => _ = job.targets.insert(name, plan),
         }
     }
-    checked(group, wrong);
     if let Some(percentiles) = percentiles(group, &mut notes) {
         job.qos.percentiles = percentiles;
     }
@@ -181,8 +183,17 @@ fn reported_together(
     }
 }
 
-/// Complains where some sections write what is checked and some what is not.
-fn checked(group: &[JobSection], wrong: &mut Vec<Error>) {
+/// Sections that check nothing, on files of their own beside those that do.
+fn unverified(group: &[JobSection], targets: &[GroupTarget]) -> BTreeSet<usize> {
+    let checks = |t: &&GroupTarget| t.sections.iter().any(|n| group[*n].verify);
+    match group.iter().any(|s| s.verify) {
+        true => targets.iter().filter(|t| !checks(t)).flat_map(|t| t.sections.clone()).collect(),
+        false => BTreeSet::new(),
+    }
+}
+
+/// Complains where sections write to one target what is checked and what is not.
+fn checked(group: &[&JobSection], wrong: &mut Vec<Error>) {
     let writes = |checked: bool| group.iter().find(|s| s.pattern.writes() && s.verify == checked);
     if let (Some(section), Some(other)) = (writes(true), writes(false)) {
         wrong.push(layout::differ(section, other, "verify"));
@@ -342,12 +353,17 @@ fn endless(group: &[JobSection], wrong: &mut Vec<Error>) {
 
 /// Operations of so many clones of a section together.
 fn operations(section: &JobSection, clones: u32) -> Option<u64> {
-    section.demand.end.operations.map(|n| n.saturating_mul(clones.into()))
+    section.demand.end.operations.map(|n| n.saturating_mul(directions(section) * u64::from(clones)))
+}
+
+/// How often a block is asked for: a trim counts as the write behind it does.
+fn directions(section: &JobSection) -> u64 {
+    if section.pattern.trim_first { 2 } else { 1 }
 }
 
 /// Bytes of so many clones of a section together.
 fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
-    let clones = u64::from(clones);
+    let clones = u64::from(clones) * directions(section);
     section.demand.end.bytes.map(|bytes| {
         // A lap leaves out what lies between the blocks, and the section ends with it. With `io_size` it ends with
         // the block that reaches that; so it does where reads and writes have laps of their own.
@@ -387,6 +403,10 @@ fn target(group: &[&JobSection], layout: &TargetLayout, names: &[Vec<String>]) -
     let mut options = ways::shared(group, names);
     if let Some(order) = read_ahead(group) {
         options.insert("read_ahead".to_owned(), order.into());
+    }
+    // As fio does them, with each of its engines: the write behind a trim is never before it.
+    if group.iter().any(|s| s.pattern.mix.iter().any(|part| part.op == OpKind::Trim)) {
+        options.insert("blocking_trims".to_owned(), true.into());
     }
     if layout.tail > 0 {
         options.insert("tail".to_owned(), ByteSize(layout.tail).to_string().into());
@@ -452,6 +472,8 @@ fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
         workers: Some(extent.workers),
         queue_depth: Some(section.depth),
         mix: Some(mix(section)),
+        trim_first: section.pattern.trim_first.then_some(true),
+        report_group: section.report_group,
         block_size: Some(BlockSizeForm::Sizes(section.pattern.block.clone())),
         access: Some(access(section, extent)),
         arrival,

@@ -61,12 +61,8 @@ pub fn differ(first: &JobSection, other: &JobSection, what: &str) -> Error {
     ))
 }
 
-/// The sections of a group, by number, that have a target in common, in their order. A verified group has one:
-/// what several targets hold is not verified.
+/// The sections of a group, by number, that have a target in common, in their order.
 pub fn shares(group: &[JobSection]) -> Vec<Vec<usize>> {
-    if group.iter().any(|s| s.verify) {
-        return vec![(0..group.len()).collect()];
-    }
     let mut shares: Vec<Vec<usize>> = Vec::new();
     // The first section that has a file; those without one have nothing in common.
     let mut owners: BTreeMap<Option<&String>, usize> = BTreeMap::new();
@@ -102,26 +98,6 @@ fn shares_some(section: &JobSection) -> Error {
     Error::usage(what).with("at", &section.place).hint(hint)
 }
 
-/// A group with the files that its sections name as files of their own, where what is written to several is verified:
-/// files of one directory are one target.
-pub fn files_of_one_directory(group: &[JobSection]) -> Vec<JobSection> {
-    let mut group = group.to_vec();
-    let differ = group.iter().any(|s| s.target.files != group[0].target.files);
-    if differ && group.iter().any(|s| s.verify) {
-        let alone =
-            |s: &&mut JobSection| s.clones == 1 && s.target.walks == 1 && s.target.size.is_some();
-        for section in group.iter_mut().filter(alone) {
-            let named = match &section.target.files {
-                FilePlacement::Named(path) if !path.starts_with("/dev/") => vec![path.clone()],
-                FilePlacement::Several(paths) => paths.clone(),
-                _ => continue,
-            };
-            section.target.files = FilePlacement::Own(vec![named]);
-        }
-    }
-    group
-}
-
 /// Finds the layout of sections that have a target in common. What does not fit into one goes to `wrong`.
 pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let first = group[0];
@@ -139,14 +115,7 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
             wrong.push(differ(first, other, "pre_read, of what they share"));
         }
         if a.files != b.files && !side_by_side {
-            wrong.push(match group.iter().any(|s| s.verify) {
-                true => differ(
-                    first,
-                    other,
-                    "filename or directory, where what was written is verified",
-                ),
-                false => shares_some(other),
-            });
+            wrong.push(shares_some(other));
         }
     }
     let mut layout = match &first.target.files {
@@ -361,8 +330,8 @@ fn sized_files(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let paths: Vec<String> = section.target.paths().into_iter().cloned().collect();
     let own = matches!(&section.target.files, FilePlacement::Own(jobs) if jobs.len() > 1);
     if group.len() > 1 || own {
-        let what = "sections side by side, or jobs that are verified, on files of different sizes";
-        bad(what, "put stonewall between the sections, or leave verify out");
+        let what = "sections side by side on the same files of different sizes";
+        bad(what, "put stonewall between the sections");
     }
     let names = names_of(&paths).filter(|_| paths.len() as u64 <= MOST_FILES);
     if names.is_none() {

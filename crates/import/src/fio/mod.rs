@@ -69,6 +69,7 @@ fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<Import
         let alone = layouts(&mut groups);
         demand::delays_of_groups(&mut groups);
         exits(&mut groups, &mut wrong);
+        report_groups(&mut groups);
         let writes = |s: &&JobSection| s.pattern.mix.iter().any(|part| part.op != OpKind::Read);
         if let Some(section) = groups.iter().flatten().find(writes).filter(|_| *readonly) {
             let what = format!(
@@ -142,6 +143,25 @@ fn alone_in_groups(group: &mut [JobSection]) {
     }
 }
 
+/// Numbers groups as fio does where they are not its runs: a section that only waits for others (`wait_for`) is of their
+/// group, and `new_group` begins one beside others.
+fn report_groups(groups: &mut [Vec<JobSection>]) {
+    let mut number = 0;
+    for (at, section) in groups.iter_mut().flatten().enumerate() {
+        let begins = (section.stonewall || section.new_group) && at > 0 && !section.same_jobs;
+        number += u32::from(begins);
+        section.report_group = Some(number);
+    }
+    let runs = (0..).zip(groups.iter());
+    let mut sections = runs.flat_map(|(run, group)| group.iter().map(move |s| (run, s)));
+    if sections.all(|(run, section): (u32, _)| section.report_group == Some(run)) {
+        groups.iter_mut().flatten().for_each(|section| section.report_group = None);
+    }
+}
+
+/// The first number of a flow that no section asked for.
+const FLOWS: u32 = 1 << 30;
+
 /// Sections that run side by side, in order. `made`: bytes of the files that they leave, by path.
 fn groups(
     sections: &[RawSection],
@@ -168,10 +188,15 @@ fn groups(
             }
             let devices = spread::by_device(section, wrong);
             let each = devices.into_iter().flat_map(spread::by_job);
-            parts.extend(each.flat_map(|job| spread::by_direction(job, wrong)));
+            let each: Vec<JobSection> =
+                each.flat_map(|job| spread::by_direction(job, wrong)).collect();
+            // Numbers beyond those that people give.
+            let ids = FLOWS.saturating_add((groups.len() as u32) << 16);
+            let ids = ids.saturating_add(jobs << 8)..;
+            parts.extend(ids.zip(each).flat_map(|(id, job)| spread::by_priority(job, id)));
         }
-        let before = groups.last().map_or(&[][..], Vec::as_slice);
-        let begins = parts.first().is_none_or(|first| begins_group(first, before, wrong));
+        parts.iter_mut().skip(1).for_each(|part| part.new_group = false);
+        let begins = parts.first().is_none_or(|first| begins_group(first, &groups, wrong));
         for section in &mut parts {
             warn_of_cached(section, &written);
             leaves(section, made);
@@ -236,9 +261,13 @@ pub fn check_needs<'a>(needs: impl Iterator<Item = &'a Needed>) -> Result<()> {
     all_of(missing.collect())
 }
 
-/// Whether a section runs after those of `group`, not beside them.
-fn begins_group(section: &JobSection, group: &[JobSection], wrong: &mut Vec<Error>) -> bool {
+/// Whether a section runs after those of the last group, not beside them.
+fn begins_group(section: &JobSection, groups: &[Vec<JobSection>], wrong: &mut Vec<Error>) -> bool {
+    let group = groups.last().map_or(&[][..], Vec::as_slice);
+    let over = &groups[..groups.len().saturating_sub(1)];
     match (&section.waits_for, group) {
+        // The last group began when that was done, if not later.
+        (Some(name), _) if over.iter().flatten().any(|s| s.is_called(name)) => {}
         (Some(name), [first, ..])
             if group.iter().all(|s| s.is_called(name) && s.part_of == first.part_of) =>
         {

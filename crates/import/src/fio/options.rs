@@ -70,6 +70,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("lockmem", Becomes("run.lock_memory")),
     ("exitall exit_what", Becomes("workload.ends_run, workload.ends_with")),
     ("nice prio prioclass cmdprio_class cmdprio", Becomes("nice, io_priority")),
+    ("cmdprio_percentage", Becomes("io_priority; a workload for each priority, workload.flow")),
     ("cpus_allowed cpus_allowed_policy cpumask numa_cpu_nodes numa_mem_policy", Becomes("cpus")),
     ("stonewall|wait_for_previous wait_for startdelay", Becomes("the order of the jobs, workload.start_delay")),
     ("percentile_list", Becomes("qos.percentiles")),
@@ -145,8 +146,8 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("sync_file_range", refused(ALWAYS, "when dirty pages are written back")),
     ("rwmixcycle flow_watermark use_os_rand|use_os_random", Same("fio knows it no more, and ignores it")),
     ("write_barrier", refused(NO, "the order of writes")),
-    ("verify_only verify_state_load trim_verify_zero trim_percentage trim_backlog \
-      trim_backlog_batch", refused(NO, "what is checked, or when")),
+    ("verify_only verify_state_load trim_percentage", refused(NO, "what is checked, or when")),
+    ("trim_verify_zero trim_backlog trim_backlog_batch", Same("it goes with trim_percentage")),
     // Refused: time and load.
     ("thinktime_spin", refused(NO, "pauses to be spent computing")),
     ("thinktime_blocks_type", refused(&["complete"], "what is counted between pauses")),
@@ -154,8 +155,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("latency_target", refused(NO, "the queue depth while running; see [search]")),
     ("latency_window latency_percentile latency_run", Same("it goes with latency_target")),
     // Refused: machine.
-    ("cmdprio_percentage", refused(&["0", "100"], "the priority of a share of the I/Os")),
-    ("cmdprio_bssplit", refused(NO, "the priority of a share of the I/Os")),
+    ("cmdprio_bssplit", refused(NO, "the priority of the I/Os of some sizes")),
     ("cgroup cgroup_nodelete cgroup_weight uid gid", refused(ALWAYS, "as whom or where it runs")),
     ("profile", refused(ALWAYS, "the whole job")),
     // Options of engines that are not driven: the engine is refused by its name, these not again.

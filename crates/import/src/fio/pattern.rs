@@ -63,6 +63,8 @@ pub struct OffsetPattern {
     pub order: OffsetOrder,
     /// Operations in sequence between those that are drawn.
     pub runs: DrawnRuns,
+    /// Each block is trimmed, and then written (`trimwrite`).
+    pub trim_first: bool,
     /// fio begins anew when every block had its turn, and drops what it has cached of them.
     pub goes_round: bool,
 }
@@ -85,7 +87,10 @@ impl OffsetPattern {
     }
     /// Reads and writes in one sequence of offsets.
     pub fn mixed_sequence(&self) -> bool {
-        self.order.walks() && self.mix.len() > 1 && !matches!(self.block, BlockSize::ByOp(_))
+        !self.trim_first
+            && self.order.walks()
+            && self.mix.len() > 1
+            && !matches!(self.block, BlockSize::ByOp(_))
     }
     pub fn directions(&self) -> Vec<Direction> {
         directions(&self.mix)
@@ -110,6 +115,7 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
         word => (word, ""),
     };
     let (mix, random) = mix(r, word);
+    let trim_first = mix.len() > 1 && mix.iter().any(|part| part.op == OpKind::Trim);
     let directions = directions(&mix);
     let block = block(r, &mix, random);
     let align = align(r, &block, &directions, random);
@@ -141,7 +147,12 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     }
     let goes_round =
         !random || (mapped(r, &block, align) && matches!(order, OffsetOrder::Uniform { .. }));
-    OffsetPattern { mix, block, align, order, runs, goes_round }
+    if trim_first && (matches!(block, BlockSize::ByOp(_)) || !modifier.is_empty()) {
+        let what =
+            "trims of other sizes than the writes, or steps between them, cannot be expressed";
+        r.wrong("rw", what, ());
+    }
+    OffsetPattern { mix, block, align, order, runs, trim_first, goes_round }
 }
 
 /// In which order a job goes over several files: which comes next is taken in turns, for each I/O, unless asked otherwise.
@@ -374,13 +385,12 @@ fn mix(r: &SectionReader<'_>, word: &str) -> (Vec<MixPart>, bool) {
         "rw" | "readwrite" => (both(), false),
         "randrw" => (both(), true),
         "trimwrite" | "randtrimwrite" => {
-            let instead = (only(OpKind::Write), word.starts_with("rand"));
-            r.wrong("rw", "a trim before each write cannot be expressed", instead)
+            (vec![part(OpKind::Trim, 1), part(OpKind::Write, 1)], word.starts_with("rand"))
         }
         other => r.wrong_but(
             "rw",
             &format!("`{other}` is not known"),
-            "read, write, rw, randread, randwrite, randrw, trim or randtrim",
+            "read, write, rw, randread, randwrite, randrw, trim, randtrim, trimwrite or randtrimwrite",
             (only(OpKind::Read), false),
         ),
     }

@@ -21,7 +21,7 @@ const HINTS: [(&str, &str); 3] = [
     ("read_iolog", "`taillight run --path FILE --replay LOG` replays the log itself (docs/replay.md)"),
     ("latency_target", "`taillight search JOB --queue-depth 1..128 --ceiling 500us@99.9` finds the largest depth that keeps \
       it (docs/search.md): take the lines out, and give them there"),
-    ("cmdprio_percentage", "make two sections side by side, each with its prio and prioclass"),
+    ("cmdprio_bssplit", "make two sections side by side, each with its prio and prioclass"),
 ];
 
 /// Reads options of one section.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::plan::{Flow, IoClass, IoPriority, Payload, PayloadKind, Sync, UnifiedRow};
 use taillight_core::units::Span;
-use taillight_core::{Error, Percentile};
+use taillight_core::{Error, OpKind, Percentile};
 
 use super::around::{Existing, Surroundings, shown};
 use super::demand::{self, SectionDemand, SectionEnd};
@@ -74,6 +74,8 @@ pub struct JobSection {
     pub waits_for: Option<String>,
     /// Is reported with none of those before it (`new_group`).
     pub new_group: bool,
+    /// Number of its group, as fio counts them; none where groups are runs.
+    pub report_group: Option<u32>,
     /// Is reported as one with those of its group (`group_reporting`).
     pub grouped: bool,
     /// Others end when its first job does: `exitall`, in any section of the file.
@@ -114,6 +116,8 @@ pub struct JobSection {
     pub cpus: Vec<u32>,
     /// Nice value and I/O priority of the workers.
     pub priority: (Option<i32>, Option<IoPriority>),
+    /// Percent of its I/Os that have another priority, and that.
+    pub priority_share: Option<(u32, IoPriority)>,
     /// Seed, when every run is to be the same.
     pub seed: Option<u64>,
     /// Ends once it is steady.
@@ -160,6 +164,7 @@ pub fn section(
     let target = target::target(&r, clones, pattern.block.min(), made);
     sizes::order(&r, &mut pattern, &target);
     fits(&r, &pattern, &target);
+    trims_files(&r, &pattern, &target);
     let demand = demand::demand(&r, &pattern, &target);
     if pattern.mixed_sequence() {
         r.note_section(
@@ -179,6 +184,7 @@ pub fn section(
         stonewall: r.boolean("stonewall", false),
         waits_for: r.raw("wait_for").map(str::to_owned),
         new_group: r.boolean("new_group", false),
+        report_group: None,
         grouped: r.boolean("group_reporting", false),
         exits_all: r.boolean("exitall", false),
         exit_scope: exit_scope(&r),
@@ -189,7 +195,7 @@ pub fn section(
         }),
         read_ahead: read_ahead(&r, &pattern, &target),
         end_fsync,
-        payload: payload(&r, &pattern),
+        payload: payload(&r, &pattern, verify),
         verify,
         after_pass,
         same_jobs: false,
@@ -200,6 +206,7 @@ pub fn section(
         unified: unified(&r),
         cpus: cpus(&r, clones),
         priority: priority(&r),
+        priority_share: priority_share(&r, &pattern, &demand),
         seed: seed(&r),
         steady: steady::steady(&r),
         percentiles: percentiles(&r),
@@ -212,6 +219,18 @@ pub fn section(
     let (complaints, notes) = r.said();
     wrong.extend(complaints);
     JobSection { notes, ..section }
+}
+
+/// Says of trims of files that fio has none.
+fn trims_files(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) {
+    let file = |path: &&String| matches!((r.around.existing)(path), Some(Existing::File(_)));
+    let trims = pattern.mix.iter().any(|part| part.op == OpKind::Trim);
+    if trims && target.paths().iter().any(file) {
+        r.note_if(
+            "rw",
+            "here what is trimmed of a file becomes holes; fio fails, as it trims devices only",
+        );
+    }
 }
 
 /// Complains where a block is larger than a file.
@@ -454,14 +473,19 @@ fn end_fsync(
     !asked.is_empty() && pattern.writes()
 }
 
-fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<Payload> {
+fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern, verify: bool) -> Option<Payload> {
     let share = |name: &str| match r.small_integer(name).unwrap_or(0) {
         n if n > 100 => r.wrong(name, "it is a percentage", 0),
         n => n,
     };
+    let duplicate = share("dedupe_percentage");
+    if verify && duplicate > 0 {
+        let why = "blocks that are checked carry their position, so that no two are alike, in fio as here";
+        r.note_if("dedupe_percentage", why);
+    }
     let random = Payload {
         compressible: share("buffer_compress_percentage"),
-        duplicate: share("dedupe_percentage"),
+        duplicate: if verify { 0 } else { duplicate },
         ..Payload::default()
     };
     let shaped = random != Payload::default();
@@ -521,14 +545,6 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
     if !r.boolean("do_verify", true) {
         r.note(line, "do_verify=0: nothing is checked in this run");
         return false;
-    }
-    if r.small_integer("dedupe_percentage").is_some_and(|n| n > 0) {
-        r.wrong_but(
-            "dedupe_percentage",
-            "blocks that are checked carry their position, so no two are alike",
-            "leave verify or dedupe_percentage out",
-            (),
-        );
     }
     r.note(
         line,
@@ -615,11 +631,12 @@ fn priority(r: &SectionReader<'_>) -> (Option<i32>, Option<IoPriority>) {
         nice => nice.filter(|nice| *nice != 0),
     };
     let level = level(r, "prio");
-    if r.small_integer("cmdprio_percentage") == Some(100) {
-        return (nice, cmdprio(r));
-    }
-    for name in ["cmdprio_class", "cmdprio"] {
-        r.note_if(name, "it goes with cmdprio_percentage or cmdprio_bssplit");
+    match r.small_integer("cmdprio_percentage").unwrap_or(0) {
+        100 => return (nice, cmdprio(r)),
+        0 => ["cmdprio_class", "cmdprio"].into_iter().for_each(|name| {
+            r.note_if(name, "it goes with cmdprio_percentage or cmdprio_bssplit");
+        }),
+        _ => {}
     }
     let class = match (r.small_integer("prioclass"), r.line("prio")) {
         (Some(1), _) => Some(IoClass::Realtime),
@@ -629,6 +646,35 @@ fn priority(r: &SectionReader<'_>) -> (Option<i32>, Option<IoPriority>) {
         (Some(_), _) => r.wrong("prioclass", "it is from 0 to 3", None),
     };
     (nice, class.map(|class| of_class(class, level)))
+}
+
+/// `cmdprio_percentage` of 1 to 99.
+fn priority_share(
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    demand: &SectionDemand,
+) -> Option<(u32, IoPriority)> {
+    const NAME: &str = "cmdprio_percentage";
+    let percent = match r.small_integer(NAME).unwrap_or(0) {
+        0 | 100 => return None,
+        percent @ 1..100 => percent,
+        _ => return r.wrong(NAME, "it is a percentage", None),
+    };
+    let ring = matches!(r.raw("ioengine"), Some("libaio" | "io_uring"));
+    let shared = demand.rate.is_some() || demand.think.is_some() || r.line("flow").is_some();
+    if !ring || r.small_integer("iodepth").unwrap_or(1) < 2 || pattern.order.walks() || shared {
+        let what = "only of what libaio or io_uring draw at random, with two in flight or more, and without a rate, pauses \
+                    or flow, it can be expressed";
+        let hint = "make two sections side by side, each with its prio and prioclass";
+        return r.wrong_but(NAME, what, hint, None);
+    }
+    r.note_if(
+        NAME,
+        "I/Os of either priority are a workload of their own, each with its share of iodepth and, by `flow`, of the \
+         operations, and each with its own latency in the report; in fio they are drawn from one queue. With a random \
+         map each has one of its own",
+    );
+    Some((percent, cmdprio(r)?))
 }
 
 fn level(r: &SectionReader<'_>, name: &str) -> u8 {
@@ -656,8 +702,11 @@ fn cmdprio(r: &SectionReader<'_>) -> Option<IoPriority> {
 
 /// fio repeats its random numbers by default; a fixed seed does the same.
 fn seed(r: &SectionReader<'_>) -> Option<u64> {
-    let repeat = r.boolean("randrepeat", true) || r.boolean("allrandrepeat", false);
-    r.integer("randseed").or(repeat.then_some(1))
+    if r.boolean("allrandrepeat", false) {
+        r.note_if("randseed", "allrandrepeat has a seed of its own, in fio as here");
+        return Some(1);
+    }
+    r.integer("randseed").or(r.boolean("randrepeat", true).then_some(1))
 }
 
 fn percentiles(r: &SectionReader<'_>) -> Option<Vec<Percentile>> {

@@ -38,12 +38,16 @@ pub fn drawn(r: &SectionReader<'_>, spec: &mut TargetSpec, bounds: (u64, u64), b
         }
     };
     let numbers = r.section().jobs;
-    let repeats = r.boolean("randrepeat", true) || r.line("randseed").is_some();
+    let all = r.boolean("allrandrepeat", false);
+    let repeats = all || r.boolean("randrepeat", true) || r.line("randseed").is_some();
     let seed = r.integer("randseed").unwrap_or(FIO_SEED);
     let mut sizes = Vec::new();
     for (job, paths) in (0..).zip(&jobs) {
         let thread = numbers.thread(job, jobs.len() as u32);
-        let mut draws = SizeDraws::new(seed, thread.into());
+        let mut draws = match all {
+            true => SizeDraws::of_all(thread.into()),
+            false => SizeDraws::new(seed, thread.into()),
+        };
         sizes.extend(paths.iter().map(|path| {
             let there = (r.around.existing)(path).and_then(Existing::size);
             there.filter(|size| (bounds.0..=bounds.1).contains(size)).unwrap_or_else(|| {
@@ -133,6 +137,8 @@ pub fn order(r: &SectionReader<'_>, pattern: &mut OffsetPattern, target: &Target
 
 /// The seed of fio where none is given.
 const FIO_SEED: u64 = 0x89;
+/// The seed of `allrandrepeat` (`FIO_RANDSEED`).
+const SEED_OF_ALL: u64 = 0xb189_9bed;
 /// What fio multiplies a seed by, and how often before it makes those of its generators (`setup_random_seeds`).
 const FACTOR: u64 = 0x9e37_0001;
 const BEFORE: u32 = 4;
@@ -145,7 +151,16 @@ struct SizeDraws([u32; 3]);
 impl SizeDraws {
     fn new(seed: u64, thread: u64) -> SizeDraws {
         let turned = seed.wrapping_mul(FACTOR.wrapping_pow(BEFORE + OF_SIZES));
-        let seed = turned.wrapping_mul(thread).wrapping_add(OF_SIZES.into()) as u32;
+        SizeDraws::seeded(turned.wrapping_mul(thread))
+    }
+
+    /// With `allrandrepeat`, whatever the seed.
+    fn of_all(thread: u64) -> SizeDraws {
+        SizeDraws::seeded(SEED_OF_ALL.wrapping_mul(thread))
+    }
+
+    fn seeded(seed: u64) -> SizeDraws {
+        let seed = seed.wrapping_add(OF_SIZES.into()) as u32;
         let next = |from: u32, least: u32| {
             let mixed = from.wrapping_mul(69_069) ^ seed;
             if mixed < least { mixed + least } else { mixed }
@@ -187,5 +202,9 @@ mod tests {
         assert_eq!(first, [12, 20, 20, 56, 48, 32, 36, 4, 20, 40, 8, 56]);
         let second = kib(2, (16 << 10, 64 << 10), 10);
         assert_eq!(second, [28, 56, 20, 48, 20, 20, 36, 48, 48, 40]);
+        // With `--allrandrepeat=1`, with a randseed and without.
+        let mut draws = SizeDraws::of_all(1);
+        let all = [(); 6].map(|()| draws.next((5 << 10, 63 << 10)) / 4096 * 4);
+        assert_eq!(all, [44, 8, 8, 32, 44, 8]);
     }
 }

@@ -1,7 +1,8 @@
 //! Sections of which fio shares out something: jobs among several directories, I/Os among several devices. Each part
 //! becomes a section of its own, with a target of its own, that runs beside the others.
 
-use taillight_core::plan::{BlockSize, MixPart};
+use taillight_core::plan::{BlockSize, Flow, MixPart};
+use taillight_core::units::Span;
 use taillight_core::{Error, OpKind};
 
 use super::lex::{JobNumbers, OptionLine, RawSection};
@@ -44,10 +45,17 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
     };
     let dir = |files: &Vec<String>| files.first().map(|path| names::directory_of(path).to_owned());
     let paced = |section: &JobSection| section.demand.rate.is_some_and(|rate| rate.only.is_some());
-    let by_direction = section.clones > 1 && paced(&section);
+    let shared = paced(&section) || section.priority_share.is_some();
+    let by_direction = section.clones > 1 && shared;
     let sized = !section.target.sizes.is_empty() && section.clones > 1;
-    let apart = by_direction || sized || paths.iter().any(|files| dir(files) != dir(&paths[0]));
-    if !apart || section.verify || section.clones > MOST_PARTS {
+    let increments = section.target.increment > 0 && section.clones > 1;
+    let apart = by_direction
+        || sized
+        || increments
+        || paths.iter().any(|files| dir(files) != dir(&paths[0]));
+    let last = section.target.increment.saturating_mul(u64::from(section.clones.max(1)) - 1);
+    let beyond = section.target.file.is_some_and(|file| section.target.offset + last >= file);
+    if !apart || (increments && beyond) || section.clones > MOST_PARTS {
         return vec![section];
     }
     let part = |(number, files): (usize, &Vec<String>)| {
@@ -60,12 +68,30 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
         if sized {
             own_sizes(&mut part, number);
         }
+        if increments {
+            later_start(&mut part, number as u64);
+        }
         if number > 0 {
             part.behind_first();
         }
         part
     };
     paths.iter().enumerate().map(part).collect()
+}
+
+/// Where a job begins in files of its own (`offset_increment`): they are so much larger, or, of files that `filesize`
+/// bounds, so much less of them is left (fio 3.33).
+fn later_start(part: &mut JobSection, job: u64) {
+    let target = &mut part.target;
+    target.offset += target.increment.saturating_mul(job);
+    target.increment = 0;
+    let (Some(file), Some(size)) = (target.file, target.size) else { return };
+    let left = size.min(file.saturating_sub(target.offset));
+    target.size = Some(left);
+    let end = &mut part.demand.end;
+    if !end.io_size && left < size {
+        end.bytes = end.bytes.map(|bytes| bytes / size.max(1) * left);
+    }
 }
 
 /// The files of one job of a section whose files differ in size, and what it does with them.
@@ -116,15 +142,7 @@ pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSecti
         {
             part.pattern.block = own.clone();
         }
-        // Both are on the same files.
-        if let FilePlacement::Own(paths) = &section.target.files
-            && let [paths] = paths.as_slice()
-        {
-            part.target.files = match paths.as_slice() {
-                [one] => FilePlacement::Named(one.clone()),
-                _ => FilePlacement::Several(paths.clone()),
-            };
-        }
+        on_same_files(&mut part);
         if of.op != OpKind::Write {
             (part.sync, part.end_fsync, part.payload) = (None, false, None);
         }
@@ -136,6 +154,51 @@ pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSecti
         part
     };
     section.pattern.mix.iter().enumerate().map(part).collect()
+}
+
+/// Parts of one job are on the same files.
+fn on_same_files(part: &mut JobSection) {
+    if let FilePlacement::Own(paths) = &part.target.files
+        && let [paths] = paths.as_slice()
+    {
+        part.target.files = match paths.as_slice() {
+            [one] => FilePlacement::Named(one.clone()),
+            _ => FilePlacement::Several(paths.clone()),
+        };
+    }
+}
+
+/// The parts of a section of whose I/Os a share has another priority: those side by side, which keep to their shares.
+/// `id`: of what they share.
+pub fn by_priority(section: JobSection, id: u32) -> Vec<JobSection> {
+    let Some((percent, priority)) = section.priority_share else { return vec![section] };
+    // A block at a time.
+    let unit = section.pattern.block.max().max(1);
+    let of = |all: u64, unit: u64| (all / unit).saturating_mul(percent.into()) / 100 * unit;
+    let depth = (section.depth * percent + 50) / 100;
+    let depth = depth.clamp(1, section.depth.saturating_sub(1).max(1));
+    let part = |first: bool| {
+        let mut part = section.clone();
+        part.part_of = section.part_of.clone().or(Some(section.name.clone()));
+        let own = |all: u64, unit: u64| if first { of(all, unit) } else { all - of(all, unit) };
+        let end = &mut part.demand.end;
+        end.bytes = end.bytes.map(|bytes| own(bytes, unit).max(unit));
+        end.operations = end.operations.map(|n| own(n, 1).max(1));
+        part.depth = if first { depth } else { section.depth - depth };
+        let share = if first { percent } else { 100 - percent };
+        part.flow = Some(Flow { share, id, pause: Span(0) });
+        on_same_files(&mut part);
+        part.name = format!("{}-{}", section.name, if first { "cmdprio" } else { "others" });
+        match first {
+            true => part.priority.1 = Some(priority),
+            false => {
+                part.same_jobs = true;
+                part.behind_first();
+            }
+        }
+        part
+    };
+    vec![part(true), part(false)]
 }
 
 /// Targets that one section may become.

@@ -113,6 +113,7 @@ const BLOCKS: u64 = 1 << 20;
 fn checker(size: usize) -> Result<Checker> {
     let shared = VerifyState::new(&VerifySpec {
         run_id: "bench",
+        target: 0,
         prior: None,
         area: VerifiedArea {
             unit: size as u64,

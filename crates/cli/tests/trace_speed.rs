@@ -56,7 +56,7 @@ const FORMATS: [(&str, &str, RowText); 6] = [
 
 /// A place of 16 GiB, in no order, and whether it is read.
 fn drawn(i: u64) -> (bool, u64) {
-    (i % 3 > 0, i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 42 << 12)
+    (!i.is_multiple_of(3), i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 42 << 12)
 }
 
 /// Operations `step_ns` apart, at places below `size`.

@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 10] = [
+const PROOFS: [Proof; 11] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",

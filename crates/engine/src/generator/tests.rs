@@ -33,6 +33,7 @@ fn a_trim_comes_before_each_write() {
     for kind in [AccessKind::Sequential, AccessKind::Random] {
         let w = &mut plan.workloads[0];
         (w.access.kind, w.access.cover) = (kind, true);
+        let w = &plan.workloads[0];
         let mut g = Generator::new(&plan, w, shape(8 * 4096), place(0, 1), None).unwrap();
         let ops: Vec<Op> = std::iter::from_fn(|| Some(g.next()).filter(|_| !g.ended())).collect();
         assert_eq!(ops.len(), 16, "{kind:?}");

@@ -361,7 +361,8 @@ const REFUSED: [&str; 55] = [
 
 /// What both tools are given of those: nothing outside of their directory, in little and in a second. The options of
 /// engines and devices stay.
-const SMALLER: [(&str, &str); 12] = [
+const SMALLER: [(&str, &str); 13] = [
+    ("/dev/sda\n", "data/sda\nsize=4m\n"),
     ("/dev/", "data/"),
     ("/scratch", "data"),
     ("/mnt/pmem", "data"),

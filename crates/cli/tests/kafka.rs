@@ -104,7 +104,7 @@ fn end_to_end_and_what_remains() {
     let op = &summary(dir, "killed")["ops"]["write"];
     let acknowledged = op["count"].as_u64().expect("a count") - op["errors"].as_u64().unwrap_or(0);
     let there = records(&broker, "left") - 1;
-    assert!(acknowledged > 100 && there >= acknowledged, "{acknowledged}, {there} there");
+    assert!(acknowledged > 10 && there >= acknowledged, "{acknowledged}, {there} there");
     let again = "--runtime 300ms --output again";
     let (_, err) = run_line(dir, &example(&broker, "left", "--runtime 300ms --output no"), 3);
     assert!(err.contains("--destroy"), "{err}");
@@ -149,7 +149,7 @@ fn killed_broker(dir: &Path, broker: &mut KafkaBroker) {
 fn a_full_disk_of_a_broker() {
     let log = scratch();
     let path = log.path().to_str().expect("text").to_owned();
-    let mounted = tool(&["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", &path]);
+    let mounted = tool(&["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", &path]);
     if skipped("a full disk of a broker", mounted.err()) {
         return;
     }
@@ -163,7 +163,7 @@ fn a_full_disk_of_a_broker() {
     let home = scratch();
     let dir = home.path();
     let line = format!(
-        "run --driver kafka --path {}/full --rw write --bs 16KiB --runtime 60s --depth 8 --set workload.0.access=sequential \
+        "run --driver kafka --path {}/full --rw write --bs 64KiB --runtime 20s --depth 8 --set workload.0.access=sequential \
          --set target.options.delivery_timeout=2s --set target.options.timeout=3s --set run.drain_timeout=4s \
          --set target.options.keep=true --output full",
         broker.address()
@@ -172,7 +172,7 @@ fn a_full_disk_of_a_broker() {
     let op = &summary(dir, "full")["ops"]["write"];
     let errors = op["errors"].as_u64().expect("a count");
     let acknowledged = op["count"].as_u64().expect("a count") - errors;
-    assert!(acknowledged > 500 && errors > 0, "{acknowledged} {errors} {err}");
+    assert!(acknowledged > 50 && errors > 0, "{acknowledged} {errors} {err}");
     let size = log.path().to_str().expect("text");
     broker.kill();
     tool(&["mount", "-o", "remount,size=200m", size]).expect("more room");

@@ -140,7 +140,7 @@ fn what_is_no_driver_is_named_before_anything_is_touched() {
     assert!(code == 2 && said.contains("did you mean `command`?"), "{code}: {said}");
 }
 
-/// A store that loses the mark of the run while it goes: nobody knows any more whose its records are.
+/// A store whose mark is gone once it was read back: nobody knows any more whose its records are.
 const FORGETFUL: &str = r#"
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -152,16 +152,17 @@ class Forgetful(taillight.Store):
     version = "1"
 
     def __init__(self, plan):
-        self.records, self.gets = {}, 0
+        self.records, self.fresh = {}, False
 
     def empty(self):
         return not self.records
 
     def get(self, key, mark):
-        self.gets += not mark
-        return None if mark and self.gets > 10 else self.records.get(key)
+        fresh, self.fresh = self.fresh, self.fresh and not mark
+        return None if mark and not fresh else self.records.get(key)
 
     def put(self, key, value, mark, sync):
+        self.fresh = self.fresh or bool(mark)
         self.records[key] = value
 
     def delete(self, key, mark):

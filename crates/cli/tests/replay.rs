@@ -173,6 +173,9 @@ fn what_is_no_trace_is_named_with_the_command_for_it() {
     std::fs::write(at.join("fio.json"), "{\"fio version\" : \"fio-3.33\", \"jobs\": []}\n")
         .unwrap();
     std::fs::create_dir(at.join("folder")).unwrap();
+    let pipe = Command::new("mkfifo").arg(at.join("pipe")).status().unwrap();
+    assert!(pipe.success());
+    std::os::unix::fs::symlink("loop", at.join("loop")).unwrap();
     std::fs::write(at.join("v2"), "fio version 2 iolog\na read 0 4096\na read 0 4096\n").unwrap();
     for (line, what) in [
         ("trace fio.json", "taillight report fio.json"),
@@ -180,6 +183,11 @@ fn what_is_no_trace_is_named_with_the_command_for_it() {
         ("import t.csv --as-run x", "taillight trace t.csv"),
         ("trace folder", "holds no run that kept its I/Os"),
         ("trace absent", "No such file or directory"),
+        ("trace pipe", "no regular file"),
+        ("trace /dev/zero", "no regular file"),
+        ("trace loop", "symbolic links"),
+        ("run --driver sim --replay pipe", "no regular file"),
+        ("run --driver sim --replay /dev/zero", "no regular file"),
         ("run --driver sim --replay v2", "the trace has no times"),
     ] {
         let (_, err) = run_line(at, line, 2);

@@ -274,7 +274,7 @@ fn a_record_is_replayed_operation_for_operation() {
         let is = operations(&dir.path().join("out"), None);
         // At its times too: each due as long after the first as it began then.
         let timed = "run --driver sim --size 4GiB --output timed --replay";
-        let of = format!("record/ios.parquet --set workload.0.trace.select={number}");
+        let of = format!("record/ios.parquet --set workload.0.trace.select=file={number}");
         common::run_line(dir.path(), &format!("{timed} {of}"), 0);
         let [was_due, is_due] = [("record", Some(number as u16)), ("timed", None)]
             .map(|(run, file)| due(&dir.path().join(run), file));

@@ -1,7 +1,7 @@
 //! A replay beside its trace: latencies at the same percentiles, and operations due and completed over time.
 
 use taillight_core::Result;
-use taillight_core::plan::{ReplayPlan, WorkloadPlan};
+use taillight_core::plan::{RecordedPercentile, ReplayPlan, WorkloadPlan};
 use taillight_rundir::summary::{ArrivalsSummary, QuantilePair, RecordedSummary};
 
 use super::IoSet;
@@ -23,7 +23,7 @@ pub fn recorded(analysis: &Analysis) -> Result<Vec<RecordedSummary>> {
         let whole: Vec<_> = groups.filter(|g| analysis.is_whole(g.op)).collect();
         let set = IoSet::of(&whole)?;
         let here = headline(&set.latencies);
-        let pair = |it: &taillight_core::plan::RecordedPercentile| {
+        let pair = |it: &RecordedPercentile| {
             // Of fewer operations than the trace has it may be the largest: no quantile of them.
             let told = it.percentile.rank(here.count()) < here.count();
             let replayed_ns = here.percentile(&it.percentile).filter(|_| told)?;

@@ -105,6 +105,8 @@ pub struct RunCharts {
     pub recorded: Vec<RecordedSummary>,
     /// Operations of replays due and completed over time.
     pub arrivals: Vec<ArrivalsSummary>,
+    /// Where their first windows begin on the time axis, s.
+    pub arrivals_from_s: f64,
 }
 
 /// One metric of the machine over time.
@@ -330,6 +332,7 @@ impl RunCharts {
     pub fn shift(&mut self, seconds: f64) {
         let tracks = self.tracks.iter_mut().flat_map(|t| t.points.iter_mut().chain(&mut t.fine));
         tracks.for_each(|p| p.at_s += seconds);
+        self.arrivals_from_s += seconds;
         let workloads = self.workloads.iter_mut().flat_map(|w| &mut w.points);
         workloads.for_each(|p| p.at_s += seconds);
         let heats = self.heats.iter_mut().flat_map(|h| &mut h.times_s);

@@ -4,10 +4,10 @@ use plotly::common::{DashType, Line, Marker, Mode};
 use plotly::{Plot, Scatter};
 
 use super::figure::{AxisKind, Chart, ChartFigure};
-use super::look::escape;
+use super::look::{LineLook, escape};
 use super::style;
 use crate::format;
-use crate::model::charts::ChartModel;
+use crate::model::charts::{ChartModel, RunCharts};
 use crate::render::palette;
 
 pub const CHART: Chart = Chart {
@@ -37,23 +37,17 @@ fn arrivals(charts: &ChartModel) -> Option<ChartFigure> {
             if of.due.len() < LEAST_WINDOWS {
                 continue;
             }
-            let look = charts.look_of_workload(run, nth);
             let window_s = of.window_ns as f64 / 1e9;
-            for (what, counts, dash) in
-                [("due", &of.due, DashType::Dot), ("completed", &of.completed, DashType::Solid)]
-            {
-                let rate =
-                    |(i, n): (usize, &u64)| ((i as f64 + 0.5) * window_s, *n as f64 / window_s);
-                let points: Vec<(f64, f64)> = counts.iter().enumerate().map(rate).collect();
-                top = points.iter().map(|p| p.1).fold(top, f64::max);
-                let text =
-                    points.iter().map(|(at, v)| format!("{at:.1} s: {}/s", format::rate(*v)));
+            let at = |i: usize| data.arrivals_from_s + (i as f64 + 0.5) * window_s;
+            let kinds =
+                [("due", &of.due, DashType::Dot), ("completed", &of.completed, DashType::Solid)];
+            for (what, counts, dash) in kinds {
+                let rates = counts.iter().enumerate().map(|(i, n)| (at(i), *n as f64 / window_s));
+                let rates: Vec<(f64, f64)> = rates.collect();
+                top = rates.iter().map(|p| p.1).fold(top, f64::max);
+                let look = charts.look_of_workload(run, nth);
                 let name = format!("{}, {what}", escape(&of.workload));
-                let trace =
-                    style::line_over_time(&name, points.iter().copied(), (look.colour, dash))
-                        .hover_text_array(text.collect())
-                        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
-                plot.add_trace(style::group(trace, &look));
+                plot.add_trace(line(&name, &rates, &look, dash));
                 lines += 1;
             }
         }
@@ -66,9 +60,26 @@ fn arrivals(charts: &ChartModel) -> Option<ChartFigure> {
     (lines > 0).then(|| ChartFigure { title: Some("Due and completed".to_owned()), ..made })
 }
 
-fn latencies(charts: &ChartModel) -> Option<ChartFigure> {
-    let all = || charts.each(|run| &run.recorded).filter(|(_, it)| it.quantiles.len() > 1);
-    let pairs = all().flat_map(|(_, it)| &it.quantiles);
+fn line(
+    name: &str,
+    rates: &[(f64, f64)],
+    look: &LineLook,
+    dash: DashType,
+) -> Box<Scatter<f64, f64>> {
+    let text = rates.iter().map(|(at, v)| format!("{at:.1} s: {}/s", format::rate(*v)));
+    let trace = style::line_over_time(name, rates.iter().copied(), (look.colour, dash))
+        .hover_text_array(text.collect())
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
+    style::group(trace, look)
+}
+
+fn latencies<'a>(charts: &'a ChartModel) -> Option<ChartFigure> {
+    let of = |(run, data): (usize, &'a RunCharts)| {
+        let all = data.recorded.iter().enumerate();
+        all.filter(|(_, it)| it.quantiles.len() > 1).map(move |(nth, it)| (run, nth, it))
+    };
+    let all = || charts.runs.iter().enumerate().flat_map(of);
+    let pairs = all().flat_map(|(.., it)| &it.quantiles);
     let ends = pairs.flat_map(|q| [(q.recorded_ns, q.recorded_ns), (q.replayed_ns, q.replayed_ns)]);
     let (lo, hi) = style::latency_range(ends)?;
     let mut plot = Plot::new();
@@ -78,7 +89,7 @@ fn latencies(charts: &ChartModel) -> Option<ChartFigure> {
         .hover_template("as slow here as recorded<extra></extra>")
         .line(Line::new().color("#8a8f98").width(1.0).dash(DashType::Dash));
     plot.add_trace(diagonal);
-    for (nth, (run, of)) in all().enumerate() {
+    for (run, nth, of) in all() {
         let look = charts.look_of_workload(run, nth);
         let name = escape(&of.workload);
         let time = format::duration_ns;

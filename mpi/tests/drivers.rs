@@ -2,10 +2,8 @@
 //! The operations of all are those asked for, none fails, and nothing stays behind.
 
 mod common;
-#[allow(dead_code)] // these tests use a part of it
 #[path = "../../crates/driver/src/kafka/testing/broker.rs"]
 mod kafka_broker;
-#[allow(dead_code)] // these tests use a part of it
 #[path = "../../crates/driver/src/kv/postgres/testing.rs"]
 mod postgres_server;
 #[allow(dead_code)] // these tests use a part of it

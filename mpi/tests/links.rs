@@ -131,6 +131,6 @@ fn a_link_that_is_down_is_named_and_the_others_are_reported() -> Result<(), Fail
     let (code, text) = said(&ranks(tmp.path(), 1, &["report", "RUN"])?);
     assert_eq!(code, Some(5), "{text}");
     let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(plain.contains("ank 1 on") && plain.contains("cut off"), "{text}");
+    assert!(plain.contains("rank 1 on") && plain.contains("cut off"), "{text}");
     Ok(())
 }

@@ -96,7 +96,7 @@ fn a_disk_that_fills_during_the_load_is_of_that_host() -> Result<(), Failed> {
     let tmp = tempfile::tempdir()?;
     std::fs::create_dir(tmp.path().join("data"))?;
     let job = "[run]\noperations = 1200\n[target]\ndriver = \"metadata\"\npath = \"data/\"\n[[workload]]\n\
-               mix = \"create\"\nblock_size = \"3901B\"\n";
+               mix = \"create\"\nblock_size = \"3901B\"\nkeys = { count = 0 }\n";
     std::fs::write(tmp.path().join("job.toml"), job)?;
     let shells = ["true", "mount -t tmpfs -o size=1m none data"];
     let words = ["run", "job.toml", "--output", "RUN"];

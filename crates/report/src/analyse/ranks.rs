@@ -214,11 +214,13 @@ fn status(
 
 /// Which ranks are lost or ended early, in words: at most three, and how many more.
 fn reason(all: &[(RankEntry, Analysis)], missing: &[(RankEntry, String)]) -> Option<String> {
-    let ended = all.iter().filter(|(_, a)| a.status != RunStatus::Complete);
+    let whole = |a: &Analysis| a.status == RunStatus::Complete;
+    let ended = all.iter().filter(|(entry, a)| !whole(a) || entry.lost.is_some());
     let ended = ended.map(|(entry, a)| {
         let why = entry.lost.as_deref().or(a.manifest.reason.as_deref());
         let why = why.unwrap_or("it was stopped or killed").trim_end_matches('.');
-        (entry, format!("ended early ({why})"))
+        let what = if whole(a) { "is lost, its directory is whole" } else { "ended early" };
+        (entry, format!("{what} ({why})"))
     });
     let gone = missing.iter().map(|(entry, why)| {
         (entry, format!("left nothing that can be read ({})", why.trim_end_matches('.')))

@@ -161,7 +161,11 @@ fn console_of_each_origin() {
     for (name, run) in [
         (
             "console_watched",
-            of(RunOrigin::Watched { program: "db_bench --num=1000".into(), sample: None }),
+            of(RunOrigin::Watched {
+                program: "db_bench --num=1000".into(),
+                sample: None,
+                exit_code: None,
+            }),
         ),
         ("console_merged", of(RunOrigin::Merged { ranks: 4 })),
         ("console_imported", imported()),

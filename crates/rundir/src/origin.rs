@@ -25,6 +25,9 @@ pub enum RunOrigin {
         /// Where figures are of every operation that began in windows, and not of all: their time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sample: Option<SampleTime>,
+        /// Its exit code where it was started to be watched and ended while it was, 128 and its signal where one ended it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<u8>,
     },
     /// Another tool sent the I/Os and timed them; Taillight read its result.
     Imported(ImportSource),
@@ -51,6 +54,14 @@ impl RunOrigin {
             RunOrigin::Watched { sample, .. } => *sample,
             _ => None,
         }
+    }
+
+    /// The same of a watched program that ended with this code, if any.
+    pub fn ended_with(mut self, code: Option<u8>) -> RunOrigin {
+        if let RunOrigin::Watched { exit_code, .. } = &mut self {
+            *exit_code = code;
+        }
+        self
     }
 
     /// Whether Taillight sent the I/Os and timed them in one process.

@@ -197,8 +197,8 @@ INLINE void one_more(struct slot *s)
 		s->bios++;
 }
 
-/* A page fault is in the file whose pages it reads. */
-INLINE void place_fault(struct bio *bio)
+/* A call that names no file is in the one whose pages it reads: a page fault, mapping a file, io_submit. */
+INLINE void place_call(struct bio *bio)
 {
 	u32 pid = current_task()->pid, index;
 	struct thread *t = thread_of(pid, &index);
@@ -206,13 +206,17 @@ INLINE void place_fault(struct bio *bio)
 	struct page_place b;
 	u64 host;
 
-	if (!c || c->nr != NR_FAULT || c->inode || !cached(bio, &b))
+	if (!c || c->mapping || bio->bi_opf & REQ_OP_MASK || !cached(bio, &b))
+		return;
+	if (c->nr != NR_FAULT && c->nr != NR_SUBMIT && !(c->marks & M_UNCOUNTED))
 		return;
 	host = (u64)READ(struct address_space, b.mapping, host);
 	c->inode = READ(struct inode, host, i_ino);
 	c->dev = READ(struct super_block, READ(struct inode, host, i_sb), s_dev);
 	c->mapping = b.mapping;
-	c->at = b.index << cfg_page_bits;
+	if (c->nr == NR_FAULT)
+		c->at = b.index << cfg_page_bits;
+	map_update(&mappings, &b.mapping, &index, 0);
 }
 
 SEC("tp_btf/block_bio_queue")
@@ -229,7 +233,7 @@ int bio_queue(u64 *ctx)
 		/* Pages of a file that are read: no interrupt does that. */
 		if (call_here(ktime_ns(), 0) && !(bio->bi_opf & REQ_OP_MASK) && of_cache(bio))
 			call_here(ktime_ns(), 1);
-		place_fault(bio);
+		place_call(bio);
 	}
 	token = resolve_fresh(bio);
 	s = touched(token & ~LOWER);
@@ -239,7 +243,7 @@ int bio_queue(u64 *ctx)
 	if (!s && ours) {
 		token = elsewhere(bio) ? 0 : of_current(bio);
 		s = slot_of(token);
-		if (s && ahead(s, bio)) {
+		if (s && (ahead(s, bio) || brings_ahead(s, bio))) {
 			reads_ahead = 1;
 			s = 0;
 		}

@@ -58,6 +58,7 @@ struct task_struct {
 /* Of a thread that is in the kernel: what it had in its registers when it came (x86-64). */
 struct pt_regs {
 	unsigned long r10;
+	unsigned long r9;
 	unsigned long ax;
 	unsigned long cx;
 	unsigned long dx;
@@ -127,6 +128,7 @@ struct request {
 };
 
 struct super_block {
+	unsigned long s_magic;
 	u32 s_dev;
 };
 

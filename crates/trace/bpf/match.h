@@ -470,6 +470,15 @@ INLINE bool ahead(struct slot *s, struct bio *bio)
 	return b.first << cfg_page_bits >= s->to;
 }
 
+/* Whether a call that is watched brings pages for later ones. */
+INLINE bool brings_ahead(struct slot *s, struct bio *bio)
+{
+	u32 at = s->token & SLOT_MASK;
+	struct call *c = cfg_watch ? map_lookup(&calls, &at) : 0;
+
+	return c && c->marks & M_AHEAD && !(bio->bi_opf & REQ_OP_MASK) && of_cache(bio);
+}
+
 /* Whether the running thread of the kernel queues what a limit had held back. */
 INLINE bool let_go(void)
 {

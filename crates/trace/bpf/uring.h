@@ -20,13 +20,12 @@ enum { REQ_F_FIXED_FILE = 1 };
 INLINE bool on_storage(u64 request)
 {
 	u64 cqe = request + OFFSET_OF(struct io_kiocb, cqe), inode;
-	u32 kind;
 
 	if (!EXISTS(struct io_cqe, fd) ||
 	    READ(struct io_kiocb, request, flags) & REQ_F_FIXED_FILE)
 		return 1;
-	kind = kind_of_file(file_of_fd(current_task(), (u32)READ(struct io_cqe, cqe, fd)), &inode);
-	return kind == MODE_FILE || kind == MODE_BLOCK || kind == MODE_DIR;
+	return is_stored(kind_of_file(file_of_fd(current_task(), READ(struct io_cqe, cqe, fd)),
+				      &inode));
 }
 
 /* A request of a program that is watched is taken from the queue. */

@@ -19,6 +19,14 @@ enum what {
 	W_WAIT = 0x800,  /* it waits for another thread, or for something to do */
 	W_IDLE = 0x1000, /* it waits for the world outside */
 	W_PAUSE = 0x2000, /* it waits for time alone */
+	W_FROM = 0x4000, /* it moves from the file that is its second argument, where the third one is 0 from where that stands,
+			  * so many bytes as its fourth one says */
+	W_PIPED = 0x8000, /* its first or its third argument is a file, the other one a pipe */
+	W_BOTH = 0x10000, /* the kernel counts it as a read and as a write */
+	W_UNCOUNTED = 0x20000, /* the kernel counts no end of it */
+	W_LATE = 0x40000, /* what it does, it may do on its way back */
+	W_AHEAD = 0x80000, /* it has pages brought that it does not wait for, unless its third argument says that it does */
+	W_MAY_NOT_WAIT = 0x100000, /* its sixth one may say the same */
 	W_ASLEEP = W_LOCK | W_FUTEX | W_WAIT | W_IDLE | W_PAUSE, /* no operation on storage */
 };
 #define SYSCALLS 512
@@ -45,6 +53,9 @@ enum marks {
 	M_BESIDE = 256, /* told for those that may have waited for it */
 	M_RECORD = 512, /* told for nothing else but to be replayed */
 	M_EXACT = 1024, /* a request that began in a window in which all are looked at */
+	M_BOTH = 2048, /* counted as a read and as a write */
+	M_UNCOUNTED = 4096, /* the kernel counts no end of it */
+	M_AHEAD = 8192, /* it waits for no page that it brings */
 };
 
 /* When a thread waited for the world outside, itself or by way of who ended its wait, with short breaks as one; and until
@@ -114,7 +125,7 @@ struct {
 	__type(value, u64);
 } requested SEC(".maps");
 
-/* Mappings of files that are written or synced: whoever waits for their pages waits for one of the program. */
+/* Mappings of files that operations were on: whoever waits for their pages waits for one of the program. */
 struct {
 	__uint(type, MAP_LRU_HASH);
 	__uint(max_entries, SLOTS);
@@ -277,8 +288,12 @@ INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 		tally_one(EXACT * PLACES + base, ns, c->marks, c->size);
 		count_many(C_EXACT_OPEN, -1);
 	}
-	if (c->op < 2 && !(c->marks & M_QUEUED) && c->nr != NR_FAULT)
-		count(c->op ? C_WRITES : C_READS);
+	if (c->op < 2 && !(c->marks & (M_QUEUED | M_UNCOUNTED)) && c->nr != NR_FAULT) {
+		if (!c->op || c->marks & M_BOTH)
+			count(C_READS);
+		if (c->op || c->marks & M_BOTH)
+			count(C_WRITES);
+	}
 	if (c->op == 3 && c->marks & (M_SYNC | M_QUEUED))
 		count(C_SYNCS);
 	if (c->nr == NR_FAULT)
@@ -448,11 +463,34 @@ INLINE struct call *begin(struct task_struct *task, struct thread *t, u32 worker
 
 /* Which file; false where it is none that storage has. */
 enum { MODE_KIND = 0170000, MODE_FILE = 0100000, MODE_DIR = 0040000, MODE_BLOCK = 0060000,
-       MODE_PIPE = 0010000 };
+       MODE_PIPE = 0010000, MODE_CHAR = 0020000 };
+/* File systems that nothing stores (include/uapi/linux/magic.h): since 6.16 an eventfd is a file in one. */
+enum { ANONYMOUS = 0x09041934, PROC = 0x9fa0, SYSFS = 0x62656572, TRACEFS = 0x74726163,
+       DEBUGFS = 0x64626720 };
+NOINLINE u32 kind_of_inode(u64 inode)
+{
+	u32 kind = READ(struct inode, inode, i_mode) & MODE_KIND;
+
+	if (kind != MODE_FILE)
+		return kind;
+	switch (READ(struct super_block, READ(struct inode, inode, i_sb), s_magic)) {
+	case ANONYMOUS:
+		return 0;
+	case PROC: case SYSFS: case TRACEFS: case DEBUGFS:
+		return MODE_CHAR;
+	}
+	return kind;
+}
+
 INLINE u32 kind_of_file(u64 file, u64 *inode)
 {
 	*inode = file ? (u64)READ(struct file, file, f_inode) : 0;
-	return *inode ? READ(struct inode, *inode, i_mode) & MODE_KIND : 0;
+	return *inode ? kind_of_inode(*inode) : 0;
+}
+
+INLINE bool is_stored(u32 kind)
+{
+	return kind == MODE_FILE || kind == MODE_BLOCK || kind == MODE_DIR;
 }
 
 INLINE bool file_is(struct call *c, u64 file)
@@ -460,7 +498,7 @@ INLINE bool file_is(struct call *c, u64 file)
 	u64 inode;
 	u32 kind = kind_of_file(file, &inode);
 
-	if (kind != MODE_FILE && kind != MODE_BLOCK && kind != MODE_DIR)
+	if (!is_stored(kind))
 		return 0;
 	c->mapping = (u64)READ(struct file, file, f_mapping);
 	c->inode = kind == MODE_BLOCK ? 0 : READ(struct inode, inode, i_ino);
@@ -469,7 +507,7 @@ INLINE bool file_is(struct call *c, u64 file)
 	return 1;
 }
 
-INLINE u64 file_of_fd(struct task_struct *task, u64 fd)
+INLINE u64 file_of_fd(struct task_struct *task, u32 fd)
 {
 	u64 files = (u64)READ(struct task_struct, task, files);
 	u64 table = files ? (u64)READ(struct files_struct, files, fdt) : 0;
@@ -478,7 +516,17 @@ INLINE u64 file_of_fd(struct task_struct *task, u64 fd)
 	if (!table || fd >= READ(struct fdtable, table, max_fds))
 		return 0;
 	list = (u64)READ(struct fdtable, table, fd);
-	read_kernel(&file, sizeof(file), (void *)(list + fd * sizeof(u64)));
+	read_kernel(&file, sizeof(file), (void *)(list + (u64)fd * sizeof(u64)));
+	return file;
+}
+
+/* The file that a call is on, by its first three arguments. */
+NOINLINE u64 file_of_call(struct task_struct *task, u32 what, u64 first, u64 second, u64 third)
+{
+	u64 file = file_of_fd(task, what & W_FROM ? second : first), inode;
+
+	if (what & W_PIPED && !is_stored(kind_of_file(file, &inode)))
+		file = file_of_fd(task, third);
 	return file;
 }
 
@@ -490,10 +538,14 @@ struct whereabouts {
 	u64 ip;
 	u64 sp;
 	u64 args[4];
+	u64 sixth;
 	u64 instance;
 	u64 user;
 };
 
+/* Of madvise, and of preadv2 (RWF_NOWAIT). */
+enum { NR_SUBMIT = 209 };
+enum { POPULATE_READ = 22, POPULATE_WRITE = 23, NO_WAIT = 8 };
 enum { NOT_YET = -38, NO_CALL = -1, OP_READ = 1 };
 
 INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
@@ -515,6 +567,7 @@ INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
 	w->args[1] = regs->si;
 	w->args[2] = regs->dx;
 	w->args[3] = regs->r10;
+	w->sixth = regs->r9;
 	w->instance = task->ioac.syscr + task->ioac.syscw;
 	w->user = task->utime;
 	/* The instruction leaves the way back in a register, and the kernel's entry an answer that no call
@@ -526,6 +579,8 @@ INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
 	} else if (cx == w->ip && orig < SYSCALLS) {
 		w->nr = orig;
 		w->leaves = 1;
+		what = map_lookup(&syscalls, &w->nr);
+		w->what = what && *what & W_LATE ? *what : 0;
 	} else if ((s64)orig == NO_CALL) {
 		/* An exception or an interrupt: who knows more says which. */
 		w->nr = NR_FAULT;
@@ -537,7 +592,7 @@ INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
 /* Whether the kernel counts the end of such a call. */
 INLINE bool end_counts(struct call *c)
 {
-	return c->op < 2;
+	return c->op < 2 && !(c->marks & M_UNCOUNTED);
 }
 
 INLINE bool still(struct call *c, struct whereabouts *w)
@@ -548,7 +603,7 @@ INLINE bool still(struct call *c, struct whereabouts *w)
 	/* Until its thread has gone on, the program has not got the answer. */
 	if (w->leaves)
 		return c->nr == w->nr && c->ip == w->ip && c->sp == w->sp &&
-		       w->instance - c->instance <= 1;
+		       w->instance - c->instance <= (c->marks & M_BOTH ? 2 : 1);
 	return c->nr == w->nr && c->ip == w->ip && c->sp == w->sp && c->instance == w->instance &&
 	       c->args[0] == w->args[0] && c->args[1] == w->args[1] &&
 	       c->args[2] == w->args[2] && c->args[3] == w->args[3];
@@ -569,7 +624,8 @@ NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
 	struct thread *t;
 	struct call *c, seen;
 	struct slot *s;
-	u64 file = w->what & W_FD ? file_of_fd(task, w->args[0]) : 0;
+	u64 file = w->what & W_FD ?
+			   file_of_call(task, w->what, w->args[0], w->args[1], w->args[2]) : 0;
 
 	seen.mapping = seen.inode = seen.dev = 0;
 	if (w->what & W_FD && !file_is(&seen, file))
@@ -594,10 +650,22 @@ NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
 	c->mapping = seen.mapping;
 	c->inode = seen.inode;
 	c->dev = seen.dev;
-	if (seen.mapping && c->op)
+	if (w->what & W_AHEAD && w->args[2] != POPULATE_READ && w->args[2] != POPULATE_WRITE)
+		c->marks |= M_AHEAD;
+	if (w->what & W_MAY_NOT_WAIT && w->sixth & NO_WAIT)
+		c->marks |= M_AHEAD;
+	if (seen.mapping)
 		map_update(&mappings, &seen.mapping, &index, 0);
 	if (w->what & W_LENGTH)
 		c->size = w->args[2];
+	if (w->what & W_BOTH)
+		c->marks |= M_BOTH;
+	if (w->what & W_UNCOUNTED)
+		c->marks |= M_UNCOUNTED;
+	if (w->what & W_FROM && !w->args[2]) {
+		c->at = READ(struct file, file, f_pos);
+		c->size = w->args[3];
+	}
 	if (w->what & W_AT)
 		c->at = w->args[3];
 	else if (w->what & W_ON)
@@ -672,7 +740,8 @@ INLINE u32 sleep_of(struct task_struct *task, struct whereabouts *w)
 		/* Of what is no file of storage: of a pipe, and of what has no kind of its own, an eventfd. */
 		if (!(w->what & W_FD))
 			return 0;
-		switch (kind_of_file(file_of_fd(task, w->args[0]), &inode)) {
+		switch (kind_of_file(file_of_call(task, w->what, w->args[0], w->args[1], w->args[2]),
+				     &inode)) {
 		case 0: case MODE_PIPE:
 			return W_WAIT;
 		case MODE_FILE: case MODE_BLOCK: case MODE_DIR:
@@ -719,6 +788,9 @@ NOINLINE bool call_leaves(struct task_struct *prev, u64 state, u64 now)
 	whereabouts_of(&w, prev);
 	/* Nobody but a page fault sleeps so. */
 	if (w.nr == NR_FAULT && !(state & SLEEPS_SURELY))
+		w.what = 0;
+	/* Nothing of storage's takes the CPU from who maps memory, or is on its way back. */
+	if (!state && w.what & (W_UNCOUNTED | W_LATE))
 		w.what = 0;
 	t = thread_of(pid, &index);
 	if ((!t || !goes_on(t, index, &w)) && w.what & W_OP) {

@@ -57,8 +57,8 @@ int exact_enter(u64 *ctx)
 {
 	struct pt_regs *regs = (void *)ctx[0];
 	struct exact_call e = { .op = 0 };
-	u64 ids = current_pid_tgid(), inode;
-	u32 nr = ctx[1], pid = ids, kind, *what;
+	u64 ids = current_pid_tgid(), inode, file;
+	u32 nr = ctx[1], pid = ids, *what;
 
 	if (!EXISTS(struct pt_regs, orig_ax) || !counter(C_EXACT) || !is_ours(ids >> 32))
 		return 0;
@@ -66,8 +66,8 @@ int exact_enter(u64 *ctx)
 	if (!what || !(*what & W_OP))
 		return 0;
 	if (*what & W_FD) {
-		kind = kind_of_file(file_of_fd(current_task(), (u32)regs->di), &inode);
-		if (kind != MODE_FILE && kind != MODE_BLOCK && kind != MODE_DIR)
+		file = file_of_call(current_task(), *what, regs->di, regs->si, regs->dx);
+		if (!is_stored(kind_of_file(file, &inode)))
 			return 0;
 	}
 	e.op = (*what & W_OP) - 1;

@@ -39,8 +39,8 @@ pub struct WatchArgs {
     /// Explain the slowest part of the operations, like 0.1%: the latency follows what was seen so far.
     #[arg(long, value_name = "SHARE")]
     pub top: Option<String>,
-    /// What --ceiling is of: read, write or fsync, each with all calls of its kind (fdatasync is with fsync)
-    /// [default: each of them that was seen].
+    /// What --ceiling is of: read, write or fsync, each with all calls of its kind (fdatasync is with fsync), or one call,
+    /// like fdatasync: then no other call of its kind is looked at [default: each of the three that was seen].
     #[arg(long, value_name = "NAME", requires = "ceiling")]
     pub op: Option<String>,
     /// A latency that must hold, like 10ms@99: exit code 7 where it does not.

@@ -30,7 +30,7 @@ use taillight_rundir::watched::{WatchedFile, WatchedOp, write_counts};
 use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION, sums};
 use taillight_suite::runner::DEFAULT_PARENT;
 use taillight_trace::Environment;
-use taillight_trace::watch::{JUDGED, WatchedRequest, Watching, kind_of_call};
+use taillight_trace::watch::{JUDGED, WatchedRequest, Watching, call_named};
 
 use crate::args::WatchArgs;
 use crate::run::{Signals, ceiling_parts, directory};
@@ -69,23 +69,19 @@ impl AskedCeiling {
     }
 }
 
-/// The kind of operation of `--op`.
-fn judged(word: &String) -> Result<OpKind> {
-    JUDGED.into_iter().find(|op| op.name() == word).ok_or_else(|| match kind_of_call(word) {
-        Some(kind) if JUDGED.contains(&kind) => {
-            Error::usage("calls of a kind are counted together, not one by one")
-                .with("--op", word)
-                .hint(format!("--op {} is of all of its kind", kind.name()))
-        }
-        Some(_) => {
-            Error::usage("of such calls only those that block are seen: no ceiling can be decided")
-                .with("--op", word)
-                .hint("read, write or fsync")
-        }
-        None => Error::usage("there is no such operation")
-            .with("--op", word)
-            .hint("read, write or fsync"),
-    })
+/// The kind of operation of `--op`, and the one call where it names one: then no other call of its kind is looked at.
+fn judged(word: &String) -> Result<(OpKind, Option<&'static str>)> {
+    if let Some(kind) = JUDGED.into_iter().find(|op| op.name() == word) {
+        return Ok((kind, None));
+    }
+    let unknown = match call_named(word) {
+        Some((kind, call)) if JUDGED.contains(&kind) => return Ok((kind, Some(call))),
+        Some(_) => "of such calls only those that block are seen: no ceiling can be decided",
+        None => "there is no such operation",
+    };
+    Err(Error::usage(unknown)
+        .with("--op", word)
+        .hint("read, write or fsync, or one call of these like fdatasync"))
 }
 
 /// The flags, read.
@@ -97,6 +93,8 @@ pub struct Asked {
     length: Option<Duration>,
     ceiling: Option<AskedCeiling>,
     keep: u64,
+    /// Of the calls of its kind this one is looked at and no other.
+    only: Option<&'static str>,
     /// Paths of a record are hashed.
     hashed: bool,
     /// Share of a CPU.
@@ -116,6 +114,7 @@ impl Asked {
         }
         let keep = value::<ByteSize>("--keep", args.keep.as_deref())?;
         let op = args.op.as_ref().map(judged).transpose()?;
+        let only = op.and_then(|(_, call)| call);
         let ceiling = args.ceiling.as_deref().map(ceiling_parts).transpose()?;
         let top = ("the slowest part is a share of at most 10%", "like --top 0.1%");
         let cost = ("what it may cost is a share of a CPU", "like --max-cost 2%");
@@ -129,9 +128,10 @@ impl Asked {
             ceiling: ceiling.map(|(time, at)| AskedCeiling {
                 time: time.into(),
                 at: at.into(),
-                op,
+                op: op.map(|(kind, _)| kind),
             }),
             keep: keep.map_or(KEEP, |k| k.0),
+            only,
             hashed: args.record && !args.names,
             exact: args.exact.as_deref().map(|t| share(t, ("--exact", 50.0), exact)).transpose()?,
             max_cost: args
@@ -189,6 +189,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         record: args.record,
         max_cost: asked.max_cost,
         exact: asked.exact,
+        only: asked.only,
     };
     let watching = match Watching::start(request, &sys) {
         Ok(watching) => watching,
@@ -212,6 +213,9 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     manifest.phases.iter_mut().for_each(|phase| phase.start_ns = watch.began_ns);
     let _named = signals.in_run(dir.path());
     watch.announce(&path);
+    if let Some(call) = asked.only {
+        output::note(&format!("of its kind of calls only {call} is looked at, for --op"));
+    }
     let aside = matches!(watch.subject, Subject::Command(_));
     let clock = manifest.clock.clone();
     let slower_ns = asked.top.is_none().then_some(asked.slower_ns);
@@ -497,6 +501,7 @@ impl ActiveWatch {
             }
         }
         manifest.plan = plan::plan(&manifest.plan.run.name, asked, &kinds, ns)?;
+        manifest.origin = manifest.origin.ended_with(exit_code);
         if let Some(sample) = result.exact.as_ref().filter(|it| exact::is_used(it, &ops)) {
             manifest.origin = exact::origin(manifest.origin, sample);
             write_counts(&dir, &manifest.clock, &exact::intervals(sample, &kinds))?;

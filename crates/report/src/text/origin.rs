@@ -18,10 +18,10 @@ pub fn tool(source: &ImportSource) -> String {
 pub fn before_answer(origin: &RunOrigin) -> Option<String> {
     Some(match origin {
         RunOrigin::Measured => return None,
-        RunOrigin::Watched { program, sample: None } => {
+        RunOrigin::Watched { program, sample: None, .. } => {
             format!("Watched from outside, {}:", foreign(program))
         }
-        RunOrigin::Watched { program, sample: Some(sample) } => format!(
+        RunOrigin::Watched { program, sample: Some(sample), .. } => format!(
             "Watched from outside, {}, by a sample (every call that began in {}, {} in all):",
             foreign(program),
             format::counted(sample.windows, "window"),
@@ -110,7 +110,7 @@ mod tests {
             spans: "clat".into(),
         };
         let all = [
-            RunOrigin::Watched { program: "db_bench".into(), sample: None },
+            RunOrigin::Watched { program: "db_bench".into(), sample: None, exit_code: None },
             RunOrigin::Imported(source),
             RunOrigin::Merged { ranks: 4 },
         ];

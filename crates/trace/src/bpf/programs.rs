@@ -166,6 +166,8 @@ pub struct ProgramConfig {
     pub server: u32,
     /// Every call of theirs is looked at in windows.
     pub exact: bool,
+    /// Of its kind, only this call of theirs.
+    pub only: Option<&'static str>,
 }
 
 /// Loaded and attached programs with their memory. Dropped, they are gone.
@@ -246,7 +248,7 @@ pub fn load(
             .with("why", why)
             .hint(hint(&Sys::default(), &TRACING)));
     }
-    share(ebpf, config.watch, ready, info, issue, attaching.elapsed())
+    share(ebpf, config, ready, info, issue, attaching.elapsed())
 }
 
 pub(super) fn types(sys: &Sys) -> Result<Btf> {
@@ -492,7 +494,7 @@ fn one_line(e: impl std::error::Error) -> String {
 
 fn share(
     mut ebpf: Ebpf,
-    watch: bool,
+    config: &ProgramConfig,
     ready: Vec<&'static TraceProgram>,
     info: Vec<ProgramInfo>,
     issue: IssueStamps,
@@ -505,10 +507,13 @@ fn share(
     let programs = LoadedPrograms {
         slots: region(&ebpf, "slots", SLOTS)?,
         earlier: region(&ebpf, "earlier", SLOTS)?,
-        threads: region(&ebpf, "threads", if watch { WATCHED_THREADS } else { THREADS })?,
+        threads: region(&ebpf, "threads", if config.watch { WATCHED_THREADS } else { THREADS })?,
         counters: region(&ebpf, "counters", COUNTERS)?,
         tids: Mutex::new(HashMap::try_from(tids).map_err(unusable)?),
-        watch: if watch { Some(WatchMaps::take(&mut ebpf)?) } else { None },
+        watch: match config.watch {
+            true => Some(WatchMaps::take(&mut ebpf, config.only)?),
+            false => None,
+        },
         ebpf: Mutex::new(ebpf),
         ready: Mutex::new(ready),
         issue: Mutex::new(issue),

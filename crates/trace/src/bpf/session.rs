@@ -93,6 +93,7 @@ fn config(
         watch: false,
         server: request.server.unwrap_or(0),
         exact: false,
+        only: None,
     }
 }
 

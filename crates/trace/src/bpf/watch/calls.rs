@@ -13,6 +13,16 @@ const FILE: u32 = 0x20;
 const LENGTH: u32 = 0x40;
 const AT: u32 = 0x80;
 const ON: u32 = 0x100;
+/// It moves from the file that its second argument is; between a pipe and the file that its first or third one is; the kernel
+/// counts it as a read and as a write; or not; it does its work on its way back, if it has any.
+const FROM: u32 = 0x4000;
+const PIPED: u32 = 0x8000;
+const BOTH: u32 = 0x1_0000;
+const UNCOUNTED: u32 = 0x2_0000;
+const LATE: u32 = 0x4_0000;
+/// It does not wait for the pages that it has brought; it may say so.
+const AHEAD: u32 = 0x8_0000;
+const MAY_NOT_WAIT: u32 = 0x10_0000;
 
 /// Number (x86-64), name, kind of operation, arguments.
 const CALLS: &[(u32, &str, OpKind, u32)] = &[
@@ -24,9 +34,18 @@ const CALLS: &[(u32, &str, OpKind, u32)] = &[
     (20, "writev", OpKind::Write, FILE | ON),
     (295, "preadv", OpKind::Read, FILE | AT),
     (296, "pwritev", OpKind::Write, FILE | AT),
-    (327, "preadv2", OpKind::Read, FILE | AT),
+    (327, "preadv2", OpKind::Read, FILE | AT | MAY_NOT_WAIT),
     (328, "pwritev2", OpKind::Write, FILE | AT),
-    (326, "copy_file_range", OpKind::Write, FILE),
+    (326, "copy_file_range", OpKind::Write, FILE | BOTH),
+    (40, "sendfile", OpKind::Read, FILE | FROM | BOTH),
+    (275, "splice", OpKind::Read, FILE | PIPED | UNCOUNTED),
+    (187, "readahead", OpKind::Stat, FILE | UNCOUNTED | AHEAD),
+    (221, "fadvise64", OpKind::Stat, FILE | UNCOUNTED | AHEAD),
+    (28, "madvise", OpKind::Stat, UNCOUNTED | AHEAD),
+    (9, "mmap", OpKind::Stat, UNCOUNTED),
+    (149, "mlock", OpKind::Stat, UNCOUNTED),
+    (325, "mlock2", OpKind::Stat, UNCOUNTED),
+    (209, "io_submit", OpKind::Stat, 0),
     (74, "fsync", OpKind::Fsync, FILE),
     (75, "fdatasync", OpKind::Fsync, FILE),
     (277, "sync_file_range", OpKind::Fsync, FILE),
@@ -56,6 +75,47 @@ const CALLS: &[(u32, &str, OpKind, u32)] = &[
     (258, "mkdirat", OpKind::Stat, 0),
     (86, "link", OpKind::Stat, 0),
     (265, "linkat", OpKind::Stat, 0),
+    (88, "symlink", OpKind::Stat, 0),
+    (266, "symlinkat", OpKind::Stat, 0),
+    (133, "mknod", OpKind::Stat, 0),
+    (259, "mknodat", OpKind::Stat, 0),
+    (3, "close", OpKind::Stat, LATE),
+    (8, "lseek", OpKind::Stat, FILE),
+    (16, "ioctl", OpKind::Stat, FILE),
+    (59, "execve", OpKind::Stat, 0),
+    (322, "execveat", OpKind::Stat, 0),
+    (304, "open_by_handle_at", OpKind::Stat, 0),
+    (5, "fstat", OpKind::Stat, FILE),
+    (21, "access", OpKind::Stat, 0),
+    (269, "faccessat", OpKind::Stat, 0),
+    (439, "faccessat2", OpKind::Stat, 0),
+    (89, "readlink", OpKind::Stat, 0),
+    (267, "readlinkat", OpKind::Stat, 0),
+    (80, "chdir", OpKind::Stat, 0),
+    (81, "fchdir", OpKind::Stat, FILE),
+    (137, "statfs", OpKind::Stat, 0),
+    (138, "fstatfs", OpKind::Stat, FILE),
+    (90, "chmod", OpKind::Stat, 0),
+    (91, "fchmod", OpKind::Stat, FILE),
+    (268, "fchmodat", OpKind::Stat, 0),
+    (92, "chown", OpKind::Stat, 0),
+    (93, "fchown", OpKind::Stat, FILE),
+    (94, "lchown", OpKind::Stat, 0),
+    (260, "fchownat", OpKind::Stat, 0),
+    (235, "utimes", OpKind::Stat, 0),
+    (280, "utimensat", OpKind::Stat, 0),
+    (188, "setxattr", OpKind::Stat, 0),
+    (189, "lsetxattr", OpKind::Stat, 0),
+    (190, "fsetxattr", OpKind::Stat, FILE),
+    (191, "getxattr", OpKind::Stat, 0),
+    (192, "lgetxattr", OpKind::Stat, 0),
+    (193, "fgetxattr", OpKind::Stat, FILE),
+    (194, "listxattr", OpKind::Stat, 0),
+    (195, "llistxattr", OpKind::Stat, 0),
+    (196, "flistxattr", OpKind::Stat, FILE),
+    (197, "removexattr", OpKind::Stat, 0),
+    (198, "lremovexattr", OpKind::Stat, 0),
+    (199, "fremovexattr", OpKind::Stat, FILE),
 ];
 
 /// It sleeps for a lock; for what its arguments say; for another thread, or for something to do; for the world outside;
@@ -117,10 +177,11 @@ const FAULT: u32 = 1000;
 const RING: u32 = 2000;
 const AIO: u32 = 3000;
 
-/// What the programs are told of each call.
-pub fn for_programs() -> impl Iterator<Item = (u32, u32)> {
-    let calls =
-        CALLS.iter().map(|(number, _, op, arguments)| (*number, (*op as u32 + 1) | arguments));
+/// What the programs are told of each call; where one is named, of no other call of its kind.
+pub fn for_programs(only: Option<&str>) -> impl Iterator<Item = (u32, u32)> {
+    let kind = only.and_then(call_named).map(|(kind, _)| kind);
+    let calls = CALLS.iter().filter(move |c| Some(c.2) != kind || Some(c.1) == only);
+    let calls = calls.map(|(number, _, op, arguments)| (*number, (*op as u32 + 1) | arguments));
     calls.chain(SLEEPS.iter().copied())
 }
 
@@ -145,9 +206,9 @@ pub fn name(number: u32) -> &'static str {
 /// Kinds of operation that can be counted whole, and be judged by a ceiling.
 pub const JUDGED: [OpKind; 3] = [OpKind::Read, OpKind::Write, OpKind::Fsync];
 
-/// The kind of operation of a system call by its name; calls of a kind are counted together.
-pub fn kind_of_call(word: &str) -> Option<OpKind> {
-    CALLS.iter().find(|c| c.1 == word).map(|c| c.2)
+/// A system call by its name, with its kind of operation; calls of a kind are counted together.
+pub fn call_named(word: &str) -> Option<(OpKind, &'static str)> {
+    CALLS.iter().find(|c| c.1 == word).map(|c| (c.2, c.1))
 }
 
 #[cfg(test)]
@@ -167,7 +228,15 @@ mod tests {
         assert_eq!(name(75), "fdatasync");
         assert_eq!(name(RING + 22), "io_uring read");
         assert_eq!(name(202), "system call", "futex");
-        assert_eq!(kind_of_call("fdatasync"), Some(OpKind::Fsync));
-        assert_eq!(kind_of_call("futex"), None);
+        assert_eq!(call_named("fdatasync"), Some((OpKind::Fsync, "fdatasync")));
+        assert_eq!(call_named("futex"), None);
+    }
+
+    #[test]
+    fn where_one_call_is_named_no_other_of_its_kind_is_told() {
+        let told = |only| for_programs(only).map(|(number, _)| number).collect::<Vec<_>>();
+        let (all, one) = (told(None), told(Some("fdatasync")));
+        let has = |list: &[u32]| [74, 75, 277, 0, 202].map(|number| list.contains(&number));
+        assert_eq!((has(&all), has(&one)), ([true; 5], [false, true, false, true, true]));
     }
 }

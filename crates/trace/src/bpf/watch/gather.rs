@@ -267,6 +267,8 @@ impl Gathered {
             return;
         };
         disks.found(told.io.dev);
+        // A sync may have no part of its own at the disk that its file is on.
+        disks.found(told.facts.dev);
         if let Some(record) = self.record.as_mut().filter(|_| !told.facts.slow) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let file = known.files.number(&told.facts);
@@ -368,7 +370,10 @@ impl FoundDisks {
         }
         self.seen.push(dev);
         let number = DeviceNumber { major: dev >> 20, minor: dev & 0xf_ffff };
-        let Some(device) = BlockDevice::find(&self.sys, number) else { return };
+        let Some(device) = BlockDevice::find(&self.sys, number).or_else(|| self.below(number))
+        else {
+            return;
+        };
         let below = device.backing_file().map(PathBuf::from);
         let below = taillight_machine::block::disks_below(&self.sys, &below);
         let all = std::iter::once(device.whole()).chain(below).map(|d| d.number.in_kernel());
@@ -380,6 +385,13 @@ impl FoundDisks {
         if let Some(maps) = &self.programs.watch {
             maps.look_at(&self.disks);
         }
+    }
+
+    /// The disk of a file system whose files have no disk's number (btrfs).
+    fn below(&self, number: DeviceNumber) -> Option<BlockDevice> {
+        let mounts = taillight_machine::mounts::mounts(&self.sys).ok()?;
+        let mount = mounts.iter().find(|mount| mount.device == number)?;
+        BlockDevice::find(&self.sys, mount.source_device()?)
     }
 
     fn all_looked_at(&self) -> bool {

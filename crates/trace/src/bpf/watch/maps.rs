@@ -54,15 +54,15 @@ impl WatchMaps {
         })
     }
 
-    /// Takes them and puts in what the programs find there. Errors: `Internal` for an object without them.
-    pub fn take(ebpf: &mut Ebpf) -> Result<WatchMaps> {
+    /// Takes them and puts in what the programs find there, of its kind `only` one call. Errors: `Internal` for an object without them.
+    pub fn take(ebpf: &mut Ebpf, only: Option<&str>) -> Result<WatchMaps> {
         let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
         let mut taken = |name: &'static str| {
             let map = ebpf.take_map(name);
             map.ok_or_else(|| Error::internal("a map is missing").with("map", name))
         };
         let mut syscalls: Array<_, u32> = Array::try_from(taken("syscalls")?).map_err(unusable)?;
-        for (number, what) in super::calls::for_programs() {
+        for (number, what) in super::calls::for_programs(only) {
             syscalls.set(number, what, 0).map_err(unusable)?;
         }
         let mut free: Queue<_, u32> = Queue::try_from(taken("free_slots")?).map_err(unusable)?;

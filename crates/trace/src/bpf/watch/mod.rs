@@ -27,7 +27,7 @@ use taillight_machine::Sys;
 use taillight_rundir::RunDir;
 use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingBackend};
 
-pub use calls::{JUDGED, kind_of_call, name as call_name};
+pub use calls::{JUDGED, call_named, name as call_name};
 pub use cost::WatchPart;
 pub use exact::{ExactSample, ExactWindow};
 pub use files::SeenFile;
@@ -69,6 +69,8 @@ pub struct WatchedRequest<'a> {
     pub max_cost: Option<f64>,
     /// Every call is looked at in so much of the time, 0 to 1.
     pub exact: Option<f64>,
+    /// Of the calls of its kind this one is looked at and no other.
+    pub only: Option<&'static str>,
 }
 
 /// Watching, under way.
@@ -130,6 +132,7 @@ impl Watching {
             off_ns: OFF_NS,
             watch: true,
             exact: request.exact.is_some(),
+            only: request.only,
             ..ProgramConfig::default()
         };
         let symbols = Arc::new(KernelSymbols::read(sys));

@@ -1,6 +1,6 @@
 //! The connection to another rank as the kernel has it. While a rank is waited for, its host is asked for life each
 //! second, so that a link that is down is told from a process that is slow: a host answers for a process that stands still.
-//! Nobody is asked while a phase is measured.
+//! Who waits does not measure; the host that is asked may.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ pub struct RankLink {
     other: String,
     /// Asked since, and looked at last.
     asked: Option<(Instant, Instant)>,
+    /// The kernel asks: without that, silence says nothing.
+    can_ask: bool,
     /// Found closed.
     closed: Option<Instant>,
     /// What the last look found.
@@ -35,26 +37,25 @@ pub fn own() -> Vec<(c_int, String, String)> {
 
 impl RankLink {
     pub fn new(fd: c_int, other: String) -> RankLink {
-        RankLink { fd, other, asked: None, closed: None, cut_off: false }
+        RankLink { fd, other, asked: None, can_ask: false, closed: None, cut_off: false }
     }
 
     /// Whether its host is silent for too long, or the connection is closed; asked again and again while the rank is
     /// waited for.
     pub fn is_cut_off(&mut self) -> bool {
         let now = Instant::now();
-        let Some((since, looked)) = self.asked else {
-            sys::ask(self.fd, true);
-            self.asked = Some((now, now));
-            return false;
-        };
-        if now - looked < EACH {
+        if self.asked.is_some_and(|(_, looked)| now - looked < EACH) {
             return self.cut_off;
         }
-        self.asked = Some((since, now));
         // The number may be that of another descriptor by now.
         let same = sys::ends_of(self.fd).is_some_and(|(_, other)| other == self.other);
+        if self.asked.is_none() {
+            self.can_ask = same && sys::ask(self.fd, true);
+        }
+        let since = self.asked.map_or(now, |(since, _)| since);
+        self.asked = Some((since, now));
         self.cut_off = match sys::silence(self.fd).filter(|_| same) {
-            Some(silent) => silent >= SILENT && now - since >= SILENT,
+            Some(silent) => self.can_ask && silent >= SILENT && now - since >= SILENT,
             None => now - *self.closed.get_or_insert(now) >= CLOSED,
         };
         self.cut_off
@@ -62,9 +63,10 @@ impl RankLink {
 
     /// The rank was heard: its host is not asked any more.
     pub fn rest(&mut self) {
-        if self.asked.take().is_some() && self.closed.is_none() {
+        if self.asked.take().is_some() && self.closed.is_none() && self.can_ask {
             sys::ask(self.fd, false);
         }
+        self.cut_off = false;
     }
 }
 

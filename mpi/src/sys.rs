@@ -53,11 +53,10 @@ pub fn ends_of(fd: c_int) -> Option<(String, String)> {
     (code == 0).then(|| (text(&own), text(&other)))
 }
 
-/// Has the kernel ask the other end of a connection for life each second, or no more.
-pub fn ask(fd: c_int, on: bool) {
-    // SAFETY: takes numbers, and sets options of a socket that stay without effect on what is sent. A descriptor that
-    // cannot be asked is never taken for silent.
-    let _ = unsafe { tl_ask(fd, c_int::from(on)) };
+/// Has the kernel ask the other end of a connection for life each second, or no more. False where it cannot.
+pub fn ask(fd: c_int, on: bool) -> bool {
+    // SAFETY: takes numbers, and sets options of a socket that stay without effect on what is sent.
+    unsafe { tl_ask(fd, c_int::from(on)) == 0 }
 }
 
 /// Since when the kernel of the other end has not answered; none where the connection is over.
@@ -193,11 +192,14 @@ impl Group for MpiGroup {
     }
 
     fn ends(&self) -> Vec<String> {
-        crate::link::own().into_iter().map(|(_, own, _)| own).collect()
+        crate::link::own().into_iter().map(|(_, own, other)| format!("{other} {own}")).collect()
     }
 
     fn meet(&mut self, rank: u32, ends: &[String]) {
-        let link = crate::link::own().into_iter().find(|(.., other)| ends.contains(other));
+        // Both ends: that of a local server, on the loopback address, may be one on their host, too.
+        let is_theirs =
+            |(_, own, other): &(c_int, String, String)| ends.contains(&format!("{own} {other}"));
+        let link = crate::link::own().into_iter().find(is_theirs);
         self.links.extend(link.map(|(fd, _, other)| (rank, RankLink::new(fd, other))));
     }
 

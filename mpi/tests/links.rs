@@ -29,12 +29,11 @@ struct LinkedHosts {
 impl LinkedHosts {
     fn make() -> Result<LinkedHosts, Failed> {
         let own = std::process::id();
-        let all = LinkedHosts {
-            name: format!("tl{}", own % 100_000),
-            net: format!("10.214.{}", own % 250),
-        };
+        let (name, net) = (format!("tl{}", own % 100_000), format!("10.214.{}", own % 250));
+        ip(&format!("link add {name} type bridge"))?;
+        // From here on the name is ours, and what it names is taken down in the end.
+        let all = LinkedHosts { name, net };
         let (bridge, net) = (&all.name, &all.net);
-        ip(&format!("link add {bridge} type bridge"))?;
         ip(&format!("addr add {net}.1/24 dev {bridge}"))?;
         ip(&format!("link set {bridge} up"))?;
         for host in 0..2 {
@@ -117,6 +116,9 @@ fn a_link_that_is_down_is_named_and_the_others_are_reported() -> Result<(), Fail
     }
     // The load begins half a second later.
     std::thread::sleep(std::time::Duration::from_millis(1_500));
+    if child.try_wait()?.is_some() {
+        return Err(format!("ended early: {}", said(&child.wait_with_output()?).1).into());
+    }
     ip(&format!("link set {} down", hosts.link(1)))?;
     let mut text = String::new();
     let mut lines = BufReader::new(child.stderr.take().ok_or("no output")?);

@@ -289,7 +289,7 @@ pub struct HostsSummary {
     pub ranks: Vec<HostFigures>,
     /// Most work of a rank over the mean of all, minus 1.
     pub imbalance: Option<f64>,
-    /// From the first rank's first submit to the last one's, ns: with a rate, the schedule is in it.
+    /// From the first rank's first submit to the last one's, ns; where operations have a time of their own, each from that.
     pub start_spread_ns: Option<u64>,
     /// From the first rank's last completion to the last one's, ns.
     pub done_spread_ns: Option<u64>,

@@ -47,11 +47,11 @@ pub trait Group: Send {
     /// The next message of a rank; none when there was none in time, or the rank is cut off.
     fn receive(&mut self, from: u32, patience: Patience) -> Result<Option<Vec<u8>>>;
 
-    /// This rank's ends of what connects it to others; none where that is not known.
+    /// What connects this rank to others, as the other end names it; none where that is not known.
     fn ends(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Takes what connects it to the rank that has one of these ends for the way to that rank.
+    /// Takes what this rank names so for the way to that rank.
     fn meet(&mut self, _rank: u32, _ends: &[String]) {}
     /// Whether the host of a rank that is waited for does not answer any more: it or a link to it is down, as far as
     /// that is known. A rank that only stands still is not cut off.

@@ -166,15 +166,15 @@ impl Ranks {
         }
     }
 
-    /// Rank 0 and each other rank learn which connection is theirs, so that one that is cut off is told from one that is
-    /// slow.
+    /// Rank 0 learns which connection is whose, so that a rank that is cut off is told from one that is slow. The others
+    /// wait for rank 0 whatever happens to the link: who gives up ends the job for all once the link is back.
     pub fn meet(&mut self, patience: Patience) -> Result<()> {
         let ends = self.group.ends();
-        let said = self.collect("meeting", ends.clone(), patience)?;
-        let first = self.is_first().then_some(&ends);
-        let of_first = self.tell("meeting", first, patience)?.map(|ends| (0, ends));
-        let others = said.into_iter().filter(|(rank, _)| first.is_some() && *rank > 0);
-        others.chain(of_first).for_each(|(rank, ends)| self.group.meet(rank, &ends));
+        let said = self.collect("meeting", ends, patience)?;
+        let others = said.into_iter().filter(|(rank, _)| *rank > 0);
+        if self.is_first() {
+            others.for_each(|(rank, ends)| self.group.meet(rank, &ends));
+        }
         Ok(())
     }
 

@@ -45,19 +45,22 @@ impl JobPlace {
         format!("taillight-rank-{}-{local}", self.job)
     }
 
-    /// Those of this host that have not come, by their numbers on it.
-    fn missing(&self) -> Vec<u32> {
+    /// Those of this host that have not come, by their numbers on it; none where sockets cannot be seen here.
+    fn missing(&self) -> Option<Vec<u32>> {
         let known = Sys::default().text("/proc/net/unix").unwrap_or_default();
         let there = |local: u32| {
             let name = format!("@{}", self.name_of(local));
             known.lines().any(|line| line.ends_with(&name))
         };
-        (0..self.on_host).filter(|local| *local != self.local && !there(*local)).collect()
+        let missing = (0..self.on_host).filter(|local| !there(*local));
+        there(self.local).then(|| missing.collect())
     }
 
     /// Who is missing, in words.
     fn words(&self) -> String {
-        let missing = self.missing();
+        let Some(missing) = self.missing() else {
+            return "who has come cannot be seen here".to_owned();
+        };
         let list = missing.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();

@@ -230,12 +230,17 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         live.end(reported.is_ok(), &path);
     }
     let exit_code = exit_code.or_else(|| waited(started?, &signals));
+    ended_with(exit_code, reported, &signals)
+}
+
+/// The exit code of the command. Errors: those of the report, where the program did not end with a code of its own.
+fn ended_with(program: Option<u8>, reported: Result<Exit>, signals: &Signals) -> Result<u8> {
     let exit = match reported {
         Ok(exit) => signals.exit().unwrap_or(exit),
-        Err(e) if exit_code.is_some_and(|code| code != 0) => problem::show(&e),
+        Err(e) if program.is_some_and(|code| code != 0) => problem::show(&e),
         Err(e) => return Err(e),
     };
-    Ok(match exit_code {
+    Ok(match program {
         Some(code) if code != 0 => code,
         // What failed is the program's own to judge.
         _ if exit == Exit::IoErrors => 0,

@@ -120,7 +120,9 @@ pub(super) fn fill_in(
         )
     })?;
     trace.recorded = ops.latency.clone();
-    trace.arrivals = (trace.timing != TraceTiming::Asap).then(|| ops.arrivals(interval));
+    let warmup = w.warmup.unwrap_or_default().0;
+    let delay = Span(w.start_delay.unwrap_or_default().0.saturating_sub(warmup));
+    trace.arrivals = (trace.timing != TraceTiming::Asap).then(|| ops.arrivals(interval, delay));
     trace.ops = ops;
     w.trace = Some(trace);
     Ok(())

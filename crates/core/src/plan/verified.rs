@@ -61,20 +61,22 @@ impl Plan {
             return None;
         }
         let first = self.target.path.as_ref();
+        // Blocks of one size everywhere, as the run has them.
+        let unit = self.verified_targets().fold(0, |unit, plan| gcd(unit, plan.verified_unit(0)));
         let each = self.verified_targets().filter_map(|plan| {
             let own = plan.target.size.map(|size| size.0);
             let size = if plan.target.path.as_ref() == first { size } else { own };
-            plan.ledger_of_one(size)
+            plan.ledger_of_one(size, unit)
         });
         each.reduce(|a, b| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
     }
 
-    fn ledger_of_one(&self, size: Option<u64>) -> Option<(u64, u64)> {
+    fn ledger_of_one(&self, size: Option<u64>, unit: u64) -> Option<(u64, u64)> {
         let blocks = match self.verified_keys() {
             Some(keys) => keys,
             None => {
                 let (first, end) = self.verified_extent(size?);
-                (end - first) / self.verified_unit(0)
+                (end - first) / unit.max(1)
             }
         };
         let each = LEDGER_ENTRY * if self.verify.run.is_some() { 2 } else { 1 };

@@ -250,6 +250,10 @@ fn choose(options: &FileOptions, uses: &AccessNeeds) -> Result<IoEngine> {
             .with("most", MAX_DEPTH)
             .hint("use a smaller depth and more workers"));
     }
+    if engine == IoEngine::Uring && uses.trims_race && !options.blocking_trims {
+        return Err(Error::usage("a block may be written before its trim (trim_first) is done")
+            .hint("set options.blocking_trims = true, or queue_depth = 1"));
+    }
     if options.iopoll && (uses.syncs || uses.trims) {
         return Err(Error::usage("a polled ring knows no fsync, fdatasync or trim")
             .hint("use sync = \"dsync\", or set options.iopoll = false"));

@@ -20,6 +20,8 @@ pub struct AccessNeeds {
     pub trims: bool,
     /// Some operation syncs, alone or after a write.
     pub syncs: bool,
+    /// Some worker has a write and the trim before it in flight together.
+    pub trims_race: bool,
     /// The deepest queue of any worker.
     pub depth: u32,
 }
@@ -37,6 +39,7 @@ impl AccessNeeds {
             writes: any(OpKind::Write),
             trims: any(OpKind::Trim),
             syncs: any(OpKind::Fsync) || after_write,
+            trims_race: plan.workloads.iter().any(|w| w.trim_first && w.queue_depth > 1),
             depth: plan.workloads.iter().map(|w| w.queue_depth).max().unwrap_or(1),
         }
     }

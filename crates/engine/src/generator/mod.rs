@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use taillight_core::plan::{Plan, RankPlace, WorkloadPlan};
+use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, SyncKind};
 use taillight_driver::Geometry;
 
@@ -95,10 +95,9 @@ pub struct Generator {
     trims: Option<Option<Op>>,
 }
 
-/// A worker among those of all ranks, where these have numbers in turns.
-fn among_ranks(plan: &Plan, place: WorkerIndex) -> WorkerIndex {
-    let Some(ranks @ RankPlace { of, .. }) = plan.in_turns() else { return place };
-    let index = ranks.part().saturating_mul(place.of).saturating_add(place.index);
+/// A worker of rank `number` of `of` among those of all ranks.
+fn among_ranks(number: u32, of: u32, place: WorkerIndex) -> WorkerIndex {
+    let index = number.saturating_mul(place.of).saturating_add(place.index);
     WorkerIndex { index, of: of.max(1).saturating_mul(place.of), ..place }
 }
 
@@ -115,10 +114,13 @@ impl Generator {
         let seed = worker_seed(plan.run.seed, place.worker, 1);
         let source = match (space, &workload.trace) {
             (Some(space), _) => {
-                let place = among_ranks(plan, place);
+                let turns = plan.in_turns();
+                let place = turns.map_or(place, |r| among_ranks(r.part(), r.of, place));
                 OpSource::Keyed(Box::new(KeyGenerator::new(plan, workload, space.clone(), place)?))
             }
             (None, Some(trace)) => {
+                // As its times are shared (`setup::worker_specs`).
+                let place = plan.ranks.map_or(place, |r| among_ranks(r.rank, r.of, place));
                 OpSource::Recorded(Box::new(RecordedOps::new(&trace.ops, shape, place)?))
             }
             (None, None) => OpSource::Drawn,

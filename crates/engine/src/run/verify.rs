@@ -47,7 +47,8 @@ impl RunVerification {
                     caches_dropped: a.caches_dropped && b.caches_dropped,
                     complete: a.complete && b.complete,
                 }),
-                (a, b) => a.or(b),
+                // An error ended it before the others had theirs.
+                (a, b) => a.or(b).map(|pass| PassInfo { complete: false, ..pass }),
             };
         }
         all

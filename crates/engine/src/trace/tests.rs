@@ -416,7 +416,7 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
 #[test]
 fn a_watched_run_is_a_trace_of_one_of_its_files_where_all_of_it_was_recorded() {
     let dir = tempfile::tempdir().expect("a directory");
-    let origin = RunOrigin::Watched { program: "db".to_owned(), sample: None };
+    let origin = RunOrigin::Watched { program: "db".to_owned(), sample: None, exit_code: None };
     let manifest = Manifest { origin, ..fixture::manifest("watched") };
     let mut run = RunDir::create(dir.path(), &manifest).expect("made");
     let mut file = IosWriter::create(&run).expect("made");

@@ -56,7 +56,7 @@ pub fn job(
         job.workload.extend(of.into_iter().map(|(workers, mut w)| {
             w.target.clone_from(target);
             w.unverified = unverified.contains(&number).then_some(true);
-            let alone = group.len() == 1 && section.clones == 1;
+            let alone = group.iter().skip(1).all(|s| s.same_jobs) && section.clones == 1;
             w.ends_run = (section.exits_all && !alone && !ends_own).then_some(true);
             w.ends_with = ends_own.then(|| format!("group-{own_group}"));
             if apart {
@@ -407,6 +407,8 @@ fn target(group: &[&JobSection], layout: &TargetLayout, names: &[Vec<String>]) -
     // As fio does them, with each of its engines: the write behind a trim is never before it.
     if group.iter().any(|s| s.pattern.mix.iter().any(|part| part.op == OpKind::Trim)) {
         options.insert("blocking_trims".to_owned(), true.into());
+        // A write goes out before the next trim blocks: fio's iodepth_batch is 1 by default.
+        options.entry("submit_batch").or_insert(1.into());
     }
     if layout.tail > 0 {
         options.insert("tail".to_owned(), ByteSize(layout.tail).to_string().into());

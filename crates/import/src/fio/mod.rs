@@ -63,13 +63,14 @@ pub fn import_in(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Ve
 fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<ImportedJob>> {
     let (mut wrong, mut jobs) = (Vec::new(), Vec::new());
     let (mut taken, mut made) = (BTreeSet::new(), BTreeMap::new());
+    let mut counted = (0, 0);
     for NamedText { name, text, readonly } in files {
         let sections = lex::sections(text, name, around, &mut wrong)?;
         let mut groups = groups(&sections, around, &mut made, &mut wrong);
         let alone = layouts(&mut groups);
         demand::delays_of_groups(&mut groups);
         exits(&mut groups, &mut wrong);
-        report_groups(&mut groups);
+        report_groups(&mut groups, &mut counted);
         let writes = |s: &&JobSection| s.pattern.mix.iter().any(|part| part.op != OpKind::Read);
         if let Some(section) = groups.iter().flatten().find(writes).filter(|_| *readonly) {
             let what = format!(
@@ -144,15 +145,19 @@ fn alone_in_groups(group: &mut [JobSection]) {
 }
 
 /// Numbers groups as fio does where they are not its runs: a section that only waits for others (`wait_for`) is of their
-/// group, and `new_group` begins one beside others.
-fn report_groups(groups: &mut [Vec<JobSection>]) {
-    let mut number = 0;
+/// group, and `new_group` begins one beside others. `counted`: groups and runs of the files before, of one answer in JSON.
+fn report_groups(groups: &mut [Vec<JobSection>], counted: &mut (u32, u32)) {
+    let (mut number, first) = *counted;
+    if groups.is_empty() {
+        return;
+    }
     for (at, section) in groups.iter_mut().flatten().enumerate() {
         let begins = (section.stonewall || section.new_group) && at > 0 && !section.same_jobs;
         number += u32::from(begins);
         section.report_group = Some(number);
     }
-    let runs = (0..).zip(groups.iter());
+    *counted = (number + 1, first + groups.len() as u32);
+    let runs = (first..).zip(groups.iter());
     let mut sections = runs.flat_map(|(run, group)| group.iter().map(move |s| (run, s)));
     if sections.all(|(run, section): (u32, _)| section.report_group == Some(run)) {
         groups.iter_mut().flatten().for_each(|section| section.report_group = None);
@@ -265,9 +270,14 @@ pub fn check_needs<'a>(needs: impl Iterator<Item = &'a Needed>) -> Result<()> {
 fn begins_group(section: &JobSection, groups: &[Vec<JobSection>], wrong: &mut Vec<Error>) -> bool {
     let group = groups.last().map_or(&[][..], Vec::as_slice);
     let over = &groups[..groups.len().saturating_sub(1)];
+    // The last group waits for others, and would not begin when this section does in fio.
+    let other = group.first().filter(|first| {
+        let waits = first.waits_for.is_some() && !first.stonewall && groups.len() > 1;
+        waits && !section.stonewall && first.waits_for != section.waits_for
+    });
     match (&section.waits_for, group) {
-        // The last group began when that was done, if not later.
-        (Some(name), _) if over.iter().flatten().any(|s| s.is_called(name)) => {}
+        // The last group began when that was done.
+        (Some(name), _) if other.is_none() && over.iter().flatten().any(|s| s.is_called(name)) => {}
         (Some(name), [first, ..])
             if group.iter().all(|s| s.is_called(name) && s.part_of == first.part_of) =>
         {
@@ -279,6 +289,14 @@ fn begins_group(section: &JobSection, groups: &[Vec<JobSection>], wrong: &mut Ve
                 section.name
             );
             wrong.push(Error::usage(what).with("at", &section.place).hint("use stonewall"));
+        }
+        (None, [first, ..]) if other.is_some() => {
+            let what = format!(
+                "[{}] behind [{}], which waits (`wait_for`): fio begins it at once, beside what is waited for",
+                section.name, first.name
+            );
+            let hint = "put it before that section, or use stonewall";
+            wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
         }
         _ => {}
     }

@@ -5,6 +5,7 @@ use taillight_core::plan::{BlockSize, Flow, MixPart};
 use taillight_core::units::Span;
 use taillight_core::{Error, OpKind};
 
+use super::demand;
 use super::lex::{JobNumbers, OptionLine, RawSection};
 use super::names;
 use super::section::{JobSection, next_cpu};
@@ -54,7 +55,9 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
         || increments
         || paths.iter().any(|files| dir(files) != dir(&paths[0]));
     let last = section.target.increment.saturating_mul(u64::from(section.clones.max(1)) - 1);
-    let beyond = section.target.file.is_some_and(|file| section.target.offset + last >= file);
+    let last = section.target.offset.saturating_add(last);
+    // An offset in each of several files cannot be expressed, here as with `offset`.
+    let beyond = section.target.count > 1 || section.target.file.is_some_and(|file| last >= file);
     if !apart || (increments && beyond) || section.clones > MOST_PARTS {
         return vec![section];
     }
@@ -83,14 +86,17 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
 /// bounds, so much less of them is left (fio 3.33).
 fn later_start(part: &mut JobSection, job: u64) {
     let target = &mut part.target;
-    target.offset += target.increment.saturating_mul(job);
+    target.offset = target.offset.saturating_add(target.increment.saturating_mul(job));
     target.increment = 0;
     let (Some(file), Some(size)) = (target.file, target.size) else { return };
     let left = size.min(file.saturating_sub(target.offset));
     target.size = Some(left);
+    // A pass is of whole blocks, of which there may be fewer bytes than the size.
+    let pass = |size| demand::pass_bytes(size, 1, &part.pattern.block).max(1);
     let end = &mut part.demand.end;
     if !end.io_size && left < size {
-        end.bytes = end.bytes.map(|bytes| bytes / size.max(1) * left);
+        let passes = |bytes: u64| (bytes.saturating_add(pass(size) / 2) / pass(size)).max(1);
+        end.bytes = end.bytes.map(|bytes| passes(bytes).saturating_mul(pass(left)));
     }
 }
 
@@ -192,7 +198,8 @@ pub fn by_priority(section: JobSection, id: u32) -> Vec<JobSection> {
         match first {
             true => part.priority.1 = Some(priority),
             false => {
-                part.same_jobs = true;
+                // Both are one job in fio: what it locks and syncs in the end is so once.
+                (part.same_jobs, part.locked, part.end_fsync) = (true, 0, false);
                 part.behind_first();
             }
         }
@@ -228,6 +235,10 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
     {
         let what = "pauses, and a rate or number_ios that does not divide, cannot be shared out among devices";
         bad(what, "make a section of each");
+    }
+    if section.priority_share.is_some() && u64::from(section.depth) < 2 * count {
+        let what = "cmdprio_percentage needs two in flight, or more, of each device";
+        bad(what, "give an iodepth of twice their number at least");
     }
     if section.flow.is_some() {
         bad(

@@ -18,6 +18,7 @@ mod slowest;
 pub mod store;
 
 pub use analysis::{Analysis, IoCounts, MachineData, ReadProblem};
+pub(crate) use capture::measured;
 pub use capture::{CaptureCounter, CapturedIos};
 pub use group::{IoGroup, IoTally, Lateness};
 pub use histograms::{STATUS_UNKNOWN, is_load, tallies};

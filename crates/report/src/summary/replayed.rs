@@ -1,12 +1,12 @@
 //! A replay beside its trace: latencies at the same percentiles, and operations due and completed over time.
 
 use taillight_core::Result;
-use taillight_core::plan::{RecordedPercentile, ReplayPlan, WorkloadPlan};
+use taillight_core::plan::{RecordedPercentile, ReplayPlan, TraceArrivals, WorkloadPlan};
 use taillight_rundir::summary::{ArrivalsSummary, QuantilePair, RecordedSummary};
 
 use super::IoSet;
-use crate::analyse::Analysis;
 use crate::analyse::dists::headline;
+use crate::analyse::{Analysis, measured};
 
 /// Workloads that replay a trace, by their numbers.
 fn replays(analysis: &Analysis) -> impl Iterator<Item = (u16, &WorkloadPlan, &ReplayPlan)> {
@@ -18,7 +18,8 @@ fn replays(analysis: &Analysis) -> impl Iterator<Item = (u16, &WorkloadPlan, &Re
 pub fn recorded(analysis: &Analysis) -> Result<Vec<RecordedSummary>> {
     let mut all = Vec::new();
     for (number, w, trace) in replays(analysis) {
-        let Some(latency) = trace.recorded.clone() else { continue };
+        let Some(mut latency) = trace.recorded.clone() else { continue };
+        let recorded = std::mem::take(&mut latency.quantiles);
         let groups = analysis.groups.iter().filter(|g| g.workload == number);
         let whole: Vec<_> = groups.filter(|g| analysis.is_whole(g.op)).collect();
         let set = IoSet::of(&whole)?;
@@ -29,16 +30,38 @@ pub fn recorded(analysis: &Analysis) -> Result<Vec<RecordedSummary>> {
             let replayed_ns = here.percentile(&it.percentile).filter(|_| told)?;
             Some(QuantilePair { percentile: it.percentile, recorded_ns: it.ns, replayed_ns })
         };
-        let quantiles = latency.quantiles.iter().filter_map(pair).collect();
+        let quantiles = recorded.iter().filter_map(pair).collect();
         all.push(RecordedSummary { workload: w.name.clone(), latency, quantiles });
     }
     Ok(all)
 }
 
-/// Operations due and completed in the windows of each replay.
+/// Leaves out what the trace has beyond the end of the workload or of the run: nobody was to do it.
+fn until_end(arrivals: &mut TraceArrivals, w: &WorkloadPlan, ran_ns: u64) {
+    let mut left = w.operations.unwrap_or(u64::MAX);
+    for due in &mut arrivals.due {
+        *due = (*due).min(left);
+        left -= *due;
+    }
+    let own = w.duration.map_or(u64::MAX, |d| w.start_delay.0.saturating_add(d.0));
+    // A run that went on to the trace's last operation ends in its last window or after it.
+    let whole = (ran_ns.min(own) / arrivals.window_ns) as usize;
+    if whole + 1 < arrivals.due.len() {
+        arrivals.due.truncate(whole);
+    }
+}
+
+/// Operations due and completed in the windows of each replay; of a rank alone none, whose trace is that of all ranks.
 pub fn arrivals(analysis: &Analysis) -> Vec<ArrivalsSummary> {
+    if analysis.manifest.plan.ranks.is_some() {
+        return Vec::new();
+    }
+    // Without the drain: what is due in it nobody does.
+    let measured = measured(&analysis.manifest.phases);
+    let measured_ns = measured.map_or(analysis.duration_ns, |(from, to)| to.abs_diff(from));
     let of = |(number, w, trace): (u16, &WorkloadPlan, &ReplayPlan)| {
-        let arrivals = trace.arrivals.clone().filter(|it| it.window_ns > 0)?;
+        let mut arrivals = trace.arrivals.clone().filter(|it| it.window_ns > 0)?;
+        until_end(&mut arrivals, w, measured_ns);
         let mut completed = vec![0; arrivals.due.len()];
         let rows = analysis.intervals.iter().filter(|row| row.workload == number);
         for row in rows.filter(|row| row.phase == "measure" || row.phase == "drain") {

@@ -62,7 +62,7 @@ impl DiskUse {
 }
 
 impl DiskWork {
-    /// Adds a metric over its windows; `rates`: points of another metric of the disk.
+    /// Adds a metric over its windows; `rates`: points of another metric of the disk, by time.
     fn add<'a>(&mut self, track: &HostTrack, rates: impl Fn(&str) -> &'a [(i64, i64, f64)]) {
         let name = track.metric.name;
         let (direction, rate) = if name.starts_with('r') { (0, "r/s") } else { (1, "w/s") };
@@ -73,8 +73,9 @@ impl DiskWork {
                 "rrqm/s" | "wrqm/s" => self.merges[direction] += value * seconds,
                 // A mean over the requests of the window.
                 "r_await" | "w_await" => {
-                    let of = rates(rate).iter().find(|(at, ..)| at == start);
-                    self.ticks[direction] += value * of.map_or(0.0, |of| of.2) * seconds;
+                    let of = rates(rate);
+                    let at = of.binary_search_by_key(start, |of| of.0);
+                    self.ticks[direction] += value * at.map_or(0.0, |at| of[at].2) * seconds;
                 }
                 "aqu-sz" => self.in_queue += value * seconds * 1e3,
                 "%util" => {

@@ -213,7 +213,7 @@ fn rows_that_somebody_else_wrote_in_the_run_are_left() {
         // A key of the run's form that it has not written.
         (
             format!("INSERT INTO taillight SELECT {form}, 'mine' FROM taillight LIMIT 1"),
-            "of others",
+            "records of others",
         ),
         (
             "UPDATE taillight SET value = 'mine' WHERE key = (SELECT key FROM taillight LIMIT 1)"

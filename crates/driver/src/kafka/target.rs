@@ -1,6 +1,7 @@
 //! A topic as a target: the guard, sessions by role, statistics, what became of the records, an orderly end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use taillight_core::plan::{AccessKind, Plan, VerifyMode, WorkloadPlan};
 use taillight_core::{Error, OpKind, Result};
@@ -22,6 +23,9 @@ use crate::trial;
 
 /// What a record has beside key and value at most, with its batch, bytes.
 const AROUND: u64 = 1024;
+/// How often, and after what pause, it is looked whether records are there that were acknowledged.
+const LOOKS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(100);
 /// Form of keys: what a later run compares.
 const FORM: &str = "keys of run, writer, sum and sequence";
 
@@ -215,15 +219,33 @@ impl KafkaTarget {
         self.block + KEY as u64 + AROUND
     }
 
-    /// How many of the `added` records others have written, where counts say it: retries may have doubled one, and one that
-    /// was not acknowledged is there or not.
+    /// How many of the `added` records others have written, where counts say it: retries may have doubled one, one that
+    /// was not acknowledged is there or not, and where fewer are there than were acknowledged, some are lost.
     fn of_others(&self, added: u64) -> Option<u64> {
         let options = &self.options;
         let (sent, acknowledged) = (self.tally.sent(), self.tally.acknowledged());
         let once = options.idempotence || options.retries == 0;
         let sure =
-            options.acks != Acks::None && (added <= acknowledged || once && sent == acknowledged);
-        (sure || added == 0).then(|| added.saturating_sub(acknowledged))
+            options.acks != Acks::None && (added == acknowledged || once && sent == acknowledged);
+        match added {
+            0 => Some(0),
+            _ => added.checked_sub(acknowledged).filter(|_| sure),
+        }
+    }
+
+    /// Records that came since the run began. With acks = 1 some are acknowledged a moment before all replicas have
+    /// them, and are shown only then.
+    fn grown(&self) -> Result<u64> {
+        let mut looks = 0;
+        loop {
+            let added = added(&self.begun, &self.admin().offsets(self.shape.partitions)?);
+            looks += 1;
+            let late = self.options.acks == Acks::Leader && added < self.tally.acknowledged();
+            if !late || looks == LOOKS {
+                return Ok(added);
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Where each partition ended when the run began.
@@ -289,8 +311,7 @@ impl KafkaTarget {
         if admin.topic().map_err(left)?.0.is_none() {
             return Ok(());
         }
-        let now = admin.offsets(self.shape.partitions).map_err(left)?;
-        let counted = self.of_others(added(&self.begun, &now));
+        let counted = self.of_others(self.grown().map_err(left)?);
         let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
         foreign = match counted {
             Some(counted) => foreign.max(counted),

@@ -150,6 +150,10 @@ trait KeyValueStore: Send + Sync + 'static {
     fn foreign(&self, _own: &NumberedKeys) -> Result<ForeignRecords, StoreError> {
         Ok(ForeignRecords::default())
     }
+    /// Keeps other processes from writing until it is closed. Errors: where one of them does not end.
+    fn lock_out(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
     /// Another process can write into it while it is open.
     const SHARED: bool = false;
     /// Its counters of what it was asked; see [`crate::Target::witness`].

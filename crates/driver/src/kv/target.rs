@@ -192,9 +192,10 @@ impl<E: StoreEngine> KvTarget<E> {
         }
         let formats: Vec<_> = self.rules.iter().map(|rules| &rules.format).collect();
         let records = self.directory.records().unwrap_or(0);
-        let own = match self.directory.opens() == OpenAs::New || records > 0 {
-            true => NumberedKeys::of(&formats, self.written.range(records)),
-            false => NumberedKeys::formed(&formats),
+        let own = match self.directory.opens() {
+            OpenAs::New => NumberedKeys::of(&formats, self.written.range(records)),
+            // A run that deleted noted no records, and one that was killed none that it inserted.
+            _ => NumberedKeys::formed(&formats),
         };
         let path = self.directory.path().display().to_string();
         let foreign = store.foreign(&own).map_err(|fault| {
@@ -209,12 +210,13 @@ impl<E: StoreEngine> KvTarget<E> {
             return Err(Error::refused("a database opened with read_only is not purged"));
         }
         self.is_own(&*self.store()?)?;
-        self.written.clear();
         self.reopen(OpenAs::New, |outside| {
             self.directory.clear()?;
             outside.delete()?;
             self.directory.note(0)
-        })
+        })?;
+        self.written.clear();
+        Ok(())
     }
 
     fn end(&mut self) -> Result<()> {
@@ -229,7 +231,11 @@ impl<E: StoreEngine> KvTarget<E> {
         let beside = |dir: &Path| engine.auxiliary_dirs(dir);
         if !self.directory.keeps() {
             let outside = engine.outside(&store, self.directory.path());
-            let own = self.is_own(&store);
+            let own = store.lock_out().map_err(|fault| {
+                let e = fault.into_error("to keep others from writing");
+                e.with("leftovers", self.directory.path().display())
+            });
+            let own = own.and_then(|()| self.is_own(&store));
             drop(store);
             if own.is_err() {
                 self.directory.forsake();

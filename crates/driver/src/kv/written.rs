@@ -166,15 +166,19 @@ type KeyHasher = BuildHasherDefault<DefaultHasher>;
 impl NumberedKeys {
     /// Those of these numbers in all `formats`.
     pub fn of(formats: &[&KeyFormat], numbers: Range<u64>) -> NumberedKeys {
+        // A suite has the workloads of all its points, with the same keys.
+        let mut apart: Vec<&KeyFormat> = Vec::new();
+        for &format in formats {
+            if !apart.contains(&format) {
+                apart.push(format);
+            }
+        }
         let count = numbers.end.saturating_sub(numbers.start);
-        if count.saturating_mul(formats.len() as u64) > KEYS_MAX {
-            return NumberedKeys::formed(formats);
+        if count.saturating_mul(apart.len() as u64) > KEYS_MAX {
+            return NumberedKeys::formed(&apart);
         }
         let mut all = Vec::new();
-        for (at, format) in formats.iter().enumerate() {
-            if formats[..at].contains(format) {
-                continue;
-            }
+        for format in apart {
             let mut key = [0; KEY_MAX];
             let digest = |n| KeyHasher::default().hash_one(format.write(n, &mut key));
             all.extend(numbers.clone().map(digest));
@@ -237,6 +241,8 @@ mod tests {
             }
         }
         assert!(!keys.has(b"user") && !keys.has(b"") && !keys.has(b"thesis"));
+        let many = NumberedKeys::of(&vec![&binary; 1 << 16], 0..1 << 10);
+        assert!(matches!(many, NumberedKeys::These(all) if all.len() == 1 << 10));
         for formed in [NumberedKeys::formed(&[&hashed]), NumberedKeys::of(&[&hashed], 0..u64::MAX)]
         {
             assert!(formed.has(b"user12") && !formed.has(b"thesis"));

@@ -284,8 +284,8 @@ impl OwnedPrefix {
         Ok(())
     }
 
-    /// Whether the owner object is this run's still. Errors: `Target` where it is gone or another's: nothing is deleted
-    /// without it.
+    /// Whether the owner object is this run's still, or all under the prefix is gone. Errors: `Target` where it alone is
+    /// gone, or another's: nothing is deleted without it.
     fn is_held(&self, store: &S3Client) -> Result<()> {
         let last_run = self.mark.last_run();
         let what = match store.read()? {
@@ -293,7 +293,17 @@ impl OwnedPrefix {
                 return Ok(());
             }
             Some(_) => "another run took the prefix over; its objects were left alone",
-            None => "the owner mark of the run is gone; the objects under it were left alone",
+            None => {
+                let mut bare = true;
+                store.list(&mut |page| {
+                    bare &= page.is_empty();
+                    Ok(bare)
+                })?;
+                if bare {
+                    return Ok(());
+                }
+                "the owner mark of the run is gone; the objects under it were left alone"
+            }
         };
         Err(Error::target(what)
             .with("target", store.location.shown())

@@ -109,12 +109,16 @@ impl AdminLine {
         format!("{}.{}", quoted(self.schema()), quoted(name))
     }
 
-    /// As [`AdminLine::on_table`] for a statement on the run's own table and on its parts with these names: all are
+    /// As [`AdminLine::with_table`] for what is done on the run's own table and on its parts with these names: all are
     /// locked and looked at before. Errors: as there; `Target` where one is no part any more.
-    pub fn on_tables(&mut self, names: &[String], statement: &str) -> Result<bool> {
+    pub fn on_tables(
+        &mut self,
+        names: &[String],
+        what: impl FnOnce(&mut AdminLine) -> Result<()>,
+    ) -> Result<bool> {
         self.with_table(TableLock::All, |admin| {
             admin.lock_parts(names)?;
-            admin.apply(statement)
+            what(admin)
         })
     }
 

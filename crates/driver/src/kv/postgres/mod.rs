@@ -60,7 +60,7 @@ impl Driver for PostgresDriver {
     fn ready(&self) -> Option<String> {
         let found = address::local_servers(&["/run/postgresql", "/tmp"]);
         let servers = match found.is_empty() {
-            true => "no server has its socket in /run/postgresql: name one with --path".to_owned(),
+            true => "no server in /run/postgresql or /tmp: name one with --path".to_owned(),
             false => format!("here: {}", found.join(", ")),
         };
         Some(format!("its protocol is built in, no library needed; {servers}"))

@@ -287,8 +287,8 @@ impl PostgresTarget {
         Ok(target)
     }
 
-    /// Fills the tables of transactions, unless they are kept ones. Errors: `Target` when kept ones do not balance,
-    /// `Unavailable` when the server does not do it, or the caller stops it.
+    /// Fills the tables of transactions, unless they are kept ones. Errors: `Target` when kept ones do not balance, or
+    /// others wrote into what is emptied first; `Unavailable` when the server does not do it, or the caller stops it.
     fn fill(&self, progress: &mut OnProgress<'_>) -> Result<()> {
         let Some(tables) = &self.transactions else { return Ok(()) };
         if self.mark.records() != tables.rows {
@@ -300,7 +300,14 @@ impl PostgresTarget {
                 if !progress(what) {
                     return Err(Error::unavailable("stopped while filling tables"));
                 }
-                if !admin::lock(&self.admin).on_tables(&further, sql)? {
+                let apply = |admin: &mut AdminLine| {
+                    // The first one empties them.
+                    if done == 0 {
+                        self.is_own(admin)?;
+                    }
+                    admin.apply(sql)
+                };
+                if !admin::lock(&self.admin).on_tables(&further, apply)? {
                     return Err(Error::target("the table of the run is gone"));
                 }
             }
@@ -443,9 +450,9 @@ impl PostgresTarget {
             return own_rows::foreign_ids(admin, tables, added)?.left(table);
         }
         let formats: Vec<_> = self.layouts.iter().map(|layout| &layout.rules.format).collect();
-        let records = self.mark.records();
-        let own = match self.made || records > 0 {
-            true => NumberedKeys::of(&formats, self.written.range(records)),
+        let own = match self.made {
+            true => NumberedKeys::of(&formats, self.written.range(self.mark.records())),
+            // A run that deleted noted no records, and one that was killed none that it inserted.
             false => NumberedKeys::formed(&formats),
         };
         own_rows::foreign_keys(admin, table, &own)?.left(table)?;

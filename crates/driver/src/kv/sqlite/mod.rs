@@ -286,18 +286,22 @@ impl KeyValueStore for SqliteStore {
             };
             SqliteAccess::scanned(&main, &mut rows, note).map(drop)
         };
-        each("SELECT name FROM sqlite_master WHERE tbl_name <> 'records'", &|_| false)?;
         each(
-            "SELECT name FROM sqlite_master WHERE tbl_name = 'records' AND name NOT IN ('records', 'sqlite_autoindex_records_1')",
+            "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') OR name NOT IN \
+             ('records', 'sqlite_autoindex_records_1')",
             &|_| false,
         )?;
-        // The run writes bytes only.
+        // The run writes bytes only: what is none has a name that is no key.
         each(
-            "SELECT key FROM records WHERE typeof(key) <> 'blob' OR typeof(value) <> 'blob'",
-            &|_| false,
+            "SELECT CASE WHEN typeof(key) = 'blob' AND typeof(value) = 'blob' THEN key ELSE \
+             'no bytes: ' || key END FROM records",
+            &|key| own.has(key),
         )?;
-        each("SELECT key FROM records", &|key| own.has(key))?;
         Ok(foreign)
+    }
+    /// Its transaction ends with the connection.
+    fn lock_out(&self) -> Result<(), StoreError> {
+        self.main().run(c"BEGIN IMMEDIATE")
     }
     /// Of connections that are gone, as those of the workers are when the load is over.
     fn witness(&self) -> Vec<WitnessCount> {

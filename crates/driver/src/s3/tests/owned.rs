@@ -149,6 +149,13 @@ fn without_its_mark_nothing_under_a_prefix_goes() {
     assert!(e.kind() == ErrorKind::Target && e.to_string().contains("is gone"), "{e}");
     assert_eq!(target.close().unwrap_err().kind(), ErrorKind::Target);
     assert_eq!(store.names("p/").len(), ours.len());
+    // Where somebody deleted all, nothing is left.
+    let store = ObjectServer::start();
+    let (target, _) = written(&store, "", 3);
+    let gone = |name| ListedObject { name, etag: String::new() };
+    let all: Vec<_> = store.names("p/").into_iter().map(gone).collect();
+    assert!(somebody(&store).delete(&all).unwrap().is_empty());
+    target.close().unwrap();
 }
 
 #[test]

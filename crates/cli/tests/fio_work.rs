@@ -377,7 +377,7 @@ const SMALLER: [(&str, &str); 13] = [
     ("size=100M", "size=1m"),
 ];
 
-/// What fio says of a file, and Taillight: why it is refused. fio may run for so long.
+/// An example of fio, smaller, and why Taillight refuses it.
 fn refused(name: &str, dir: &Path) -> Option<(String, String)> {
     let text = std::fs::read_to_string(format!("{EXAMPLES_DIR}/{name}.fio")).ok()?;
     let smaller = SMALLER.iter().fold(text, |text, (from, to)| text.replace(from, to));

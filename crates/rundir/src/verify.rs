@@ -15,7 +15,8 @@ pub const FINDINGS_MAX: usize = 1000;
 pub struct VerifyReport {
     /// Version of the run directory layout ([`crate::SCHEMA_VERSION`]).
     pub schema: u32,
-    /// Run whose blocks were expected; with `run_hash` it finds its blocks on any device.
+    /// Run whose blocks were expected; with `run_hash` it finds its blocks on any device. Of several targets that are
+    /// verified this is the hash of the first: each has its own.
     pub run_id: String,
     /// The run's number in block headers, hexadecimal.
     pub run_hash: String,
@@ -191,6 +192,9 @@ pub struct Finding {
     pub worker: Option<u16>,
     /// The operation that read it.
     pub op: OpKind,
+    /// The target, by its name in `[targets]`; null = `[target]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
     /// File or endpoint.
     pub target: u16,
     /// Byte offset of the block in that file, or key number.

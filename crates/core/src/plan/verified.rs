@@ -46,6 +46,11 @@ impl Plan {
         (first.min(end), end)
     }
 
+    /// The largest block that divides those of all targets that are verified.
+    pub fn verified_unit_of_all(&self) -> u64 {
+        self.verified_targets().fold(0, |unit, plan| gcd(unit, plan.verified_unit(0)))
+    }
+
     /// Records that the ledger of a run on keys has a place for: those there are, and `run.operations` inserts;
     /// inserts of a run that ends otherwise have none. `None` without keys.
     pub fn verified_keys(&self) -> Option<u64> {
@@ -62,7 +67,7 @@ impl Plan {
         }
         let first = self.target.path.as_ref();
         // Blocks of one size everywhere, as the run has them.
-        let unit = self.verified_targets().fold(0, |unit, plan| gcd(unit, plan.verified_unit(0)));
+        let unit = self.verified_unit_of_all();
         let each = self.verified_targets().filter_map(|plan| {
             let own = plan.target.size.map(|size| size.0);
             let size = if plan.target.path.as_ref() == first { size } else { own };

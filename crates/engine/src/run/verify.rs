@@ -27,6 +27,8 @@ pub struct RunVerification {
 
 #[derive(Debug)]
 struct VerifiedTarget {
+    /// None for `[target]`.
+    name: Option<String>,
     state: Arc<VerifyState>,
     /// The first workload that is verified on it.
     workload: usize,
@@ -35,7 +37,11 @@ struct VerifiedTarget {
 impl RunVerification {
     /// What was found on all targets.
     pub fn report(&self) -> VerifyReport {
-        let mut reports = self.targets.iter().map(|of| of.state.report());
+        let mut reports = self.targets.iter().map(|of| {
+            let mut report = of.state.report();
+            report.findings.iter_mut().for_each(|found| found.of.clone_from(&of.name));
+            report
+        });
         let mut all = reports.next().unwrap_or_default();
         for one in reports {
             all.add(&one);
@@ -92,13 +98,14 @@ pub fn prepare(
     let mut targets = Vec::with_capacity(areas.len());
     for (number, (workload, area)) in areas.into_iter().enumerate() {
         let blocks = area.blocks * (area.unit / unit.max(1)).max(1);
+        let mine = plan.workloads.iter().zip(&of_workload).filter(|(_, of)| **of == Some(number));
         let state = VerifyState::new(&VerifySpec {
             run_id,
             target: number,
             prior: prior.as_ref(),
             area: VerifiedArea { unit, blocks, ..area },
             payloads: &payloads,
-            outstanding: plan.outstanding(),
+            outstanding: mine.map(|(w, _)| w.outstanding()).sum(),
             // No driver promises it: overlapping writes are given the benefit of the doubt.
             whole_writes: false,
             inline: plan.verify.mode == VerifyMode::Inline,
@@ -107,7 +114,8 @@ pub fn prepare(
         if let Some(keys) = keys {
             state.preloaded(keys.start + keys.count.saturating_sub(loaded), loaded);
         }
-        targets.push(VerifiedTarget { state, workload });
+        let name = plan.workloads[workload].target.clone();
+        targets.push(VerifiedTarget { name, state, workload });
     }
     Ok(Some(RunVerification { targets, of_workload }))
 }
@@ -160,7 +168,7 @@ pub fn after(
     let caches_dropped = target.admin(AdminAction::DropCaches).is_ok();
     let worker = u16::try_from(plan.workers())
         .map_err(|_| Error::usage("too many workers to verify after the run"))?;
-    for VerifiedTarget { state, workload } in &verification.targets {
+    for VerifiedTarget { state, workload, .. } in &verification.targets {
         let unit = if state.area().keyed { "records" } else { "bytes" };
         let mut progress = |done, total| {
             let told = Progress { what: "verifying", done, total, unit };

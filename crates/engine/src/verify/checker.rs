@@ -263,6 +263,7 @@ impl Checker {
             time_ns: now.0,
             worker: self.worker,
             op: op.kind,
+            of: None,
             target,
             address,
             length: place.length,

@@ -86,6 +86,12 @@ impl PriorRun {
         }
         let dir = RunDir::open(path)?;
         let run_id = dir.manifest().run_id.clone();
+        let verified: Vec<Plan> = dir.manifest().plan.verified_targets().collect();
+        if verified.len() > 1 {
+            return Err(Error::usage("verify.run: that run verified several targets")
+                .with("path", named)
+                .hint("a run that is to be checked by a later one writes to one target"));
+        }
         let (Some(report), Some(file)) = (dir.read::<VerifyReport>()?, dir.existing(names::LEDGER))
         else {
             return Err(Error::usage("verify.run: that run left no record of its writes")
@@ -109,7 +115,7 @@ impl PriorRun {
         Ok(PriorRun {
             run_id,
             kept: Some((file, report.block)),
-            target: Some(dir.manifest().plan.target.clone()),
+            target: verified.into_iter().next().map(|of| of.target),
         })
     }
 

@@ -303,6 +303,9 @@ fn workload(
 
 /// What the workload has with others: a share of the operations, their end, locked memory, a row.
 fn shared(plan: &Plan, w: &WorkloadPlan, out: &mut SectionText) {
+    if w.unverified {
+        out.set("verify", 0);
+    }
     if let Some(flow) = w.flow {
         match flow.share {
             0..=1000 => out.set("flow", flow.share),

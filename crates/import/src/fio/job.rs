@@ -408,7 +408,9 @@ fn target(group: &[&JobSection], layout: &TargetLayout, names: &[Vec<String>]) -
     if group.iter().any(|s| s.pattern.mix.iter().any(|part| part.op == OpKind::Trim)) {
         options.insert("blocking_trims".to_owned(), true.into());
         // A write goes out before the next trim blocks: fio's iodepth_batch is 1 by default.
-        options.entry("submit_batch").or_insert(1.into());
+        if group.iter().any(|s| s.pattern.trim_first && s.depth > 1) {
+            options.entry("submit_batch").or_insert(1_i64.into());
+        }
     }
     if layout.tail > 0 {
         options.insert("tail".to_owned(), ByteSize(layout.tail).to_string().into());
@@ -504,7 +506,8 @@ fn drop_cache(section: &JobSection) -> Option<ByteSize> {
     let walks = section.pattern.order.walks();
     let once = target.pass_bytes(&section.pattern.block);
     let once = once.or(walks.then(|| section.pattern.block.max()));
-    once.filter(|_| cached && drops && more && section.pattern.goes_round).map(ByteSize)
+    let once = once.map(|once| ByteSize(once.saturating_mul(directions(section))));
+    once.filter(|_| cached && drops && more && section.pattern.goes_round)
 }
 
 fn mix(section: &JobSection) -> MixForm {

@@ -145,7 +145,8 @@ fn alone_in_groups(group: &mut [JobSection]) {
 }
 
 /// Numbers groups as fio does where they are not its runs: a section that only waits for others (`wait_for`) is of their
-/// group, and `new_group` begins one beside others. `counted`: groups and runs of the files before, of one answer in JSON.
+/// group, and `new_group` begins one beside others. `counted`: groups and runs of the files before: fio's JSON is one
+/// for all of them.
 fn report_groups(groups: &mut [Vec<JobSection>], counted: &mut (u32, u32)) {
     let (mut number, first) = *counted;
     if groups.is_empty() {

@@ -198,8 +198,8 @@ pub fn by_priority(section: JobSection, id: u32) -> Vec<JobSection> {
         match first {
             true => part.priority.1 = Some(priority),
             false => {
-                // Both are one job in fio: what it locks and syncs in the end is so once.
-                (part.same_jobs, part.locked, part.end_fsync) = (true, 0, false);
+                // Both are one job in fio, which locks its memory once.
+                (part.same_jobs, part.locked) = (true, 0);
                 part.behind_first();
             }
         }

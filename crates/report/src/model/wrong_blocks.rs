@@ -75,7 +75,7 @@ pub fn table(summary: &Summary) -> Option<Table> {
 fn places(findings: &[Finding]) -> Vec<(&Finding, u64)> {
     let same = |a: &Finding, b: &Finding| {
         let key = |f: &Finding| (f.kind, f.target, f.address, f.expected, f.found);
-        key(a) == key(b)
+        key(a) == key(b) && a.of == b.of
     };
     let mut places: Vec<(&Finding, u64)> = Vec::new();
     for finding in findings {

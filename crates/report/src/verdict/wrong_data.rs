@@ -58,9 +58,10 @@ pub fn kinds(report: &VerifyReport) -> String {
 
 /// `offset 20480`, `offset 20480 of file 3`, `key 17`.
 pub fn place(f: &Finding, keyed: bool) -> String {
+    let of = f.of.as_ref().map_or(String::new(), |name| format!(" of target {name}"));
     match (keyed, f.target) {
-        (true, _) => format!("key {}", f.address),
-        (false, 0) => format!("offset {}", f.address),
-        (false, file) => format!("offset {} of file {file}", f.address),
+        (true, _) => format!("key {}{of}", f.address),
+        (false, 0) => format!("offset {}{of}", f.address),
+        (false, file) => format!("offset {} of file {file}{of}", f.address),
     }
 }

@@ -106,6 +106,13 @@ pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: MachineMemory) ->
             format!("verified blocks and values carry {MARKED} B of marks and sums, or more"),
         )?;
     }
+    let keyed = plan.workloads.iter().any(|w| w.keys.is_some());
+    ensure(
+        off || keyed || plan.verified_unit_of_all() >= MARKED,
+        "verify.mode",
+        format!("the blocks of all workloads have no common divisor of {MARKED} B or more"),
+        "use block sizes, access.align and access.offset that divide by 512, or verify in runs of their own",
+    )?;
     ledger(plan, plan.target.size, machine)
 }
 

@@ -234,7 +234,6 @@ fn who_cannot_be_watched_is_refused_in_clear_words() {
         ("watch --pid 1 --top 50%", 2, "at most 10%"),
         ("watch --pid 1 --slower soon", 2, "is not a time"),
         ("watch --pid 1 --op futex --ceiling 1ms@99", 2, "no such operation"),
-        ("watch --pid 1 --op pread64 --ceiling 1ms@99", 2, "--op read is of all"),
         ("watch --pid 1 --op openat --ceiling 1ms@99", 2, "no ceiling can be decided"),
         ("watch --cgroup /no/such/group", 4, "no such control group"),
         ("watch --pid 1 --max-cost 2", 2, "a share of a CPU"),

@@ -14,6 +14,7 @@ mod trace_trouble;
 mod traced_server;
 mod watch;
 mod watch_blame;
+mod watch_calls;
 mod watch_hard;
 mod watch_proof;
 mod watch_waits;

@@ -223,6 +223,27 @@ fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
     let (_, err) = ended(&unseen, 8);
     assert!(common::unwrapped(&err).contains("Not decided by this run: fsync"), "{err}");
     assert_eq!(manifest(dir.path(), "three")["origin"]["program"], "sh -c exit 3");
+    let summary = json(&dir.path().join("three/summary.json"));
+    assert_eq!(summary["origin"]["exit_code"], 3);
+}
+
+#[test]
+fn a_ceiling_may_be_of_one_call() {
+    let Some(dir) = place("a_ceiling_may_be_of_one_call") else { return };
+    let write = "dd if=/dev/zero of=data bs=4k count=1 conv=";
+    let script = format!("for i in 1 2 3; do {write}fsync; {write}fdatasync; done 2>/dev/null");
+    for (op, seen) in [("fsync", 6), ("fdatasync", 3)] {
+        // It decides, or has too few for that.
+        let out = Command::new(binary())
+            .args(["watch", "--output", op, "--op", op, "--ceiling", "60s@50", "--"])
+            .args(["sh", "-c", &script])
+            .current_dir(dir.path())
+            .output()
+            .expect("it starts");
+        assert!(matches!(out.status.code(), Some(0 | 8)), "{}", text(&out.stderr));
+        let watched = json(&dir.path().join(op).join("watched.json"));
+        assert_eq!(self::op(&watched, "fsync")["seen"], seen, "{}", text(&out.stderr));
+    }
 }
 
 #[test]

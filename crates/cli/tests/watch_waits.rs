@@ -13,7 +13,7 @@ use taillight_lab::stage::LabCgroup;
 use taillight_rundir::layers::read_layers;
 
 /// A control group in which reads of a directory's disk are slow.
-fn slow_reads(undo: &mut Undo, dir: &Path) -> Result<LabCgroup, String> {
+pub fn slow_reads(undo: &mut Undo, dir: &Path) -> Result<LabCgroup, String> {
     let group = LabCgroup::named(undo, "blkio", "taillight-lab-waits");
     let device = tool("findmnt", &["-no", "MAJ:MIN", "-T", &dir.to_string_lossy()]);
     let limited = group.and_then(|group| {

@@ -117,7 +117,8 @@ impl TopicAdmin {
                         let e = self.unavailable("a partition does not answer", &fault, None);
                         return Err(e.with("partition", partition));
                     }
-                    Err(_) => {}
+                    // The topic may have been made anew since: librdkafka keeps what it was told before.
+                    Err(_) => self.topic().map(drop)?,
                 }
             }
         };

@@ -56,7 +56,10 @@ impl SelectedStream {
     }
 
     fn is(&self, stream: (&str, &str), pair: Option<StreamPair>) -> bool {
-        let Some(pair) = pair else { return self.name == stream.1 || self.text == stream.1 };
+        // Files of a program that was watched have one part, whatever the format's others have.
+        let Some(pair) = pair.filter(|_| !stream.0.is_empty()) else {
+            return self.name == stream.1 || self.text == stream.1;
+        };
         match (self.name.split_once(','), self.first.unwrap_or(pair.first)) {
             (Some(both), _) => both == stream,
             (None, true) => stream.0 == self.name,

@@ -9,7 +9,7 @@ use taillight_core::{OpKind, Record, Result, Stamp};
 use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::watched::{WatchedFile, WatchedOp};
-use taillight_rundir::{Manifest, RunDir, fixture, sums};
+use taillight_rundir::{Manifest, RunDir, SCHEMA_VERSION, fixture, sums};
 
 use super::{MOST_OPS, TraceFile, load, words};
 
@@ -447,7 +447,9 @@ fn a_watched_run_is_a_trace_of_one_of_its_files_where_all_of_it_was_recorded() {
             whole: true,
         }];
         let files = ["unknown", "data", "log"].map(str::to_owned).into();
-        run.write(&WatchedFile { recorded, ops, files, ..WatchedFile::default() }).expect("made");
+        let schema = SCHEMA_VERSION;
+        run.write(&WatchedFile { schema, recorded, ops, files, ..WatchedFile::default() })
+            .expect("made");
         let sums = sums::file_sums(&run).expect("sums");
         run.write_manifest(&Manifest { files: sums, ..manifest.clone() }).expect("written");
     };
@@ -457,7 +459,8 @@ fn a_watched_run_is_a_trace_of_one_of_its_files_where_all_of_it_was_recorded() {
         load(&ReplayPlan { file, select, ..ReplayPlan::default() }, MOST_OPS)
     };
     kept(0);
-    assert!(of("", Some("1")).expect_err("a part").to_string().contains("slow I/Os only"));
+    let said = of("", Some("1")).expect_err("a part").to_string();
+    assert!(said.contains("slow I/Os only"), "{said}");
     kept(3);
     assert!(of("", None).expect_err("two files").to_string().contains("`1`, `2`"));
     for (file, select) in [("", "1"), ("ios.parquet", "file=1")] {

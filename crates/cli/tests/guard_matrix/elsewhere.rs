@@ -41,6 +41,7 @@ pub fn occupied_elsewhere(stage: &mut AttackStage<'_>, occupant: Occupant) -> Se
             let script = "mount -t tmpfs none $2; cp -a $1 $2/disk; mkswap $2/disk >&2; \
                           swapon $2/disk; WAIT; swapoff $2/disk";
             elsewhere(stage, script, &[&disk, &point])?;
+            stage.swaps.push(shown(&disk));
         }
         Occupant::Written => elsewhere(stage, "exec 9<>$1; WAIT", &[&disk])?,
         // Signatures, file systems and mappings are in no namespace of mounts: those of the next case.

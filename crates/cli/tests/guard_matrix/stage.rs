@@ -34,12 +34,14 @@ impl VictimSums {
     }
 }
 
-/// Whether the kernel has put anything into a swap area (proc(5), `/proc/swaps`).
+/// Whether the kernel has put anything into a swap area (proc(5), `/proc/swaps`), or into one whose name leads nowhere
+/// here: it was switched on in another mount namespace.
 fn is_swapped_to(path: &str) -> bool {
     let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
-    swaps.lines().any(|line| {
+    swaps.lines().skip(1).any(|line| {
         let mut fields = line.split_whitespace();
-        fields.next() == Some(path) && fields.nth(2) != Some("0")
+        let name = fields.next().unwrap_or_default();
+        (name == path || !Path::new(name).exists()) && fields.nth(2) != Some("0")
     })
 }
 

@@ -130,7 +130,9 @@ pub struct RecordedSummary {
 pub struct QuantilePair {
     /// The percentile, as a decimal.
     pub percentile: Percentile,
+    /// What the trace recorded, ns.
     pub recorded_ns: u64,
+    /// What its replay had, ns.
     pub replayed_ns: u64,
 }
 

@@ -13,7 +13,7 @@ use taillight_lab::stage::LabCgroup;
 use taillight_rundir::layers::read_layers;
 
 /// A control group in which reads of a directory's disk are slow.
-pub fn slow_reads(undo: &mut Undo, dir: &Path) -> Result<LabCgroup, String> {
+fn slow_reads(undo: &mut Undo, dir: &Path) -> Result<LabCgroup, String> {
     let group = LabCgroup::named(undo, "blkio", "taillight-lab-waits");
     let device = tool("findmnt", &["-no", "MAJ:MIN", "-T", &dir.to_string_lossy()]);
     let limited = group.and_then(|group| {
@@ -38,6 +38,37 @@ pub fn place_with(name: &str, program: &str) -> Option<tempfile::TempDir> {
     (!skipped(name, compiled(dir.path(), program).or_else(cannot))).then_some(dir)
 }
 
+/// Watches a program of the tests, given `words`, beside a file `data` whose reads are slow: its directory, with the run
+/// `out`, and the lines; none, and a printed reason, where that cannot be.
+pub fn watched_with_slow_reads(
+    name: &str,
+    program: &str,
+    words: &[&str],
+) -> Option<(tempfile::TempDir, String)> {
+    let dir = place_with(name, program)?;
+    let mut undo = Undo::default();
+    let group = match slow_reads(&mut undo, dir.path()) {
+        Ok(group) => group,
+        Err(e) => {
+            skipped(name, Some(e));
+            return None;
+        }
+    };
+    std::fs::write(dir.path().join("data"), vec![7; 256 << 10]).expect("written");
+    tool("sync", &["-f", &dir.path().to_string_lossy()]).expect("on the disk");
+    let within = group.within();
+    let out = Command::new(&within[0])
+        .args(&within[1..])
+        .arg(binary())
+        .args(["watch", "--slower", "30ms", "--output", "out", "--", &format!("./{program}")])
+        .args(words)
+        .current_dir(dir.path())
+        .output()
+        .expect("it starts");
+    let (_, err) = ended(&out, 0);
+    Some((dir, err))
+}
+
 /// Layers of the lines on waits, by the name of the thread that waited.
 fn layers(lines: &str) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -58,26 +89,7 @@ fn layers(lines: &str) -> BTreeMap<String, Vec<String>> {
 #[test]
 fn waits_lead_to_the_program_or_to_the_io_behind_them() {
     let name = "waits_lead_to_the_program_or_to_the_io_behind_them";
-    let Some(dir) = place_with(name, "waits") else { return };
-    let mut undo = Undo::default();
-    let group = match slow_reads(&mut undo, dir.path()) {
-        Ok(group) => group,
-        Err(e) => {
-            skipped(name, Some(e));
-            return;
-        }
-    };
-    std::fs::write(dir.path().join("data"), vec![7; 256 << 10]).expect("written");
-    tool("sync", &["-f", &dir.path().to_string_lossy()]).expect("on the disk");
-    let within = group.within();
-    let out = Command::new(&within[0])
-        .args(&within[1..])
-        .arg(binary())
-        .args(["watch", "--slower", "30ms", "--output", "out", "--", "./waits", "data"])
-        .current_dir(dir.path())
-        .output()
-        .expect("it starts");
-    let (_, err) = ended(&out, 0);
+    let Some((dir, err)) = watched_with_slow_reads(name, "waits", &["data"]) else { return };
     let found = layers(&err);
     let all = |kind: &str, words: &[&str], least: usize| {
         let layers = found.get(kind).cloned().unwrap_or_default();

@@ -1,5 +1,6 @@
 /* What Taillight asks of MPI, as functions: in mpi.h much of it are macros, which differ from one MPI to another.
- * No call blocks: Open MPI spins in those that do. All answer 0, or an error code of MPI. */
+ * No call blocks: Open MPI spins in those that do. All answer 0, or an error code of MPI, but for those at the end,
+ * which ask the kernel about a connection. */
 
 #include <arpa/inet.h>
 #include <mpi.h>

@@ -1,5 +1,6 @@
 //! MPI through the shim in `shim.c`, as a [`Group`]. Called by one thread, the one that initialised it
-//! (`MPI_THREAD_FUNNELED`). Nothing blocks in MPI: waiting is sleeping between looks.
+//! (`MPI_THREAD_FUNNELED`); only the abort may come from another. Nothing blocks in MPI: waiting is sleeping between
+//! looks.
 
 #![allow(unsafe_code)]
 
@@ -195,12 +196,16 @@ impl Group for MpiGroup {
         crate::link::own().into_iter().map(|(_, own, other)| format!("{other} {own}")).collect()
     }
 
-    fn meet(&mut self, rank: u32, ends: &[String]) {
+    fn meet(&mut self, others: &[(u32, Vec<String>)]) {
         // Both ends: that of a local server, on the loopback address, may be one on their host, too.
-        let is_theirs =
-            |(_, own, other): &(c_int, String, String)| ends.contains(&format!("{own} {other}"));
-        let link = crate::link::own().into_iter().find(is_theirs);
-        self.links.extend(link.map(|(fd, _, other)| (rank, RankLink::new(fd, other))));
+        let known = crate::link::own().into_iter();
+        let known: Vec<(String, c_int, String)> =
+            known.map(|(fd, own, other)| (format!("{own} {other}"), fd, other)).collect();
+        for (rank, ends) in others {
+            let link = known.iter().find(|(both, ..)| ends.contains(both));
+            let link = link.map(|(_, fd, other)| (*rank, RankLink::new(*fd, other.clone())));
+            self.links.extend(link);
+        }
     }
 
     fn is_cut_off(&mut self, rank: u32) -> bool {

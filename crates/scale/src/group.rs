@@ -51,8 +51,8 @@ pub trait Group: Send {
     fn ends(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Takes what this rank names so for the way to that rank.
-    fn meet(&mut self, _rank: u32, _ends: &[String]) {}
+    /// Takes what this rank names so for the way to the rank that said it.
+    fn meet(&mut self, _others: &[(u32, Vec<String>)]) {}
     /// Whether the host of a rank that is waited for does not answer any more: it or a link to it is down, as far as
     /// that is known. A rank that only stands still is not cut off.
     fn is_cut_off(&mut self, _rank: u32) -> bool {

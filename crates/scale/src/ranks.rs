@@ -11,13 +11,12 @@ use taillight_core::{Error, ErrorKind, Result};
 use crate::group::{Group, Patience};
 
 /// A rank that did not answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostRank {
     pub rank: u32,
     /// In what it was waited for.
     pub step: String,
     /// Its host does not answer any more.
-    #[serde(default)]
     pub cut_off: bool,
 }
 
@@ -170,10 +169,10 @@ impl Ranks {
     /// wait for rank 0 whatever happens to the link: who gives up ends the job for all once the link is back.
     pub fn meet(&mut self, patience: Patience) -> Result<()> {
         let ends = self.group.ends();
-        let said = self.collect("meeting", ends, patience)?;
-        let others = said.into_iter().filter(|(rank, _)| *rank > 0);
+        let mut said = self.collect("meeting", ends, patience)?;
+        said.retain(|(rank, _)| *rank > 0);
         if self.is_first() {
-            others.for_each(|(rank, ends)| self.group.meet(rank, &ends));
+            self.group.meet(&said);
         }
         Ok(())
     }

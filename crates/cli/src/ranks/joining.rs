@@ -17,7 +17,6 @@ use crate::{output, problem};
 const LATER: Duration = Duration::from_secs(5);
 
 /// What a launcher tells each process it starts.
-#[derive(Clone)]
 struct JobPlace {
     job: String,
     /// Of all, and of those on this host: number of this one, and how many there are.

@@ -10,7 +10,7 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::rank_name;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, LatencyKind, OpKind, Percentile, Result};
-use taillight_report::analyse::IoTally;
+use taillight_report::analyse::IoGroup;
 use taillight_report::analyse::ranks::merged_manifest;
 use taillight_rundir::intervals::interval_writer;
 use taillight_rundir::manifest::RunStatus;
@@ -59,11 +59,10 @@ pub fn of(seat: &RankSeat, outcome: &RunOutcome) -> RankEnd {
         manifest.as_ref().and_then(|m| m.phases.iter().find(|p| p.name == name).cloned())
     };
     let groups = seat.groups();
-    let mut first = IoTally::default();
-    groups.iter().for_each(|group| first.add(&group.tally));
+    let first = IoGroup::first(&groups);
     let load = phase("measure").map(|measure| RankLoad {
-        first_submit_ns: first.first_ns,
-        first_due_ns: first.first_due_ns,
+        first_submit_ns: first.map(|it| it.at_ns),
+        first_due_ns: first.and_then(|it| it.due_ns),
         start_ns: phase("warmup").map_or(measure.start_ns, |warmup| warmup.start_ns),
         done_ns: phase("drain").and_then(|d| d.end_ns).or(measure.end_ns).unwrap_or(0),
     });

@@ -101,7 +101,7 @@ impl IoTally {
         }
     }
     /// The first submit, and when it was due; none where I/Os were not kept.
-    pub fn first(&self) -> Option<FirstSubmit> {
+    fn first(&self) -> Option<FirstSubmit> {
         self.first_ns.map(|at_ns| FirstSubmit { at_ns, due_ns: self.first_due_ns })
     }
     /// Adds another group's counts.
@@ -260,6 +260,12 @@ pub struct IoGroup {
 }
 
 impl IoGroup {
+    /// The first submit of all groups; none where I/Os were not kept.
+    pub fn first(groups: &[IoGroup]) -> Option<FirstSubmit> {
+        let firsts = groups.iter().filter_map(|group| group.tally.first());
+        firsts.min_by_key(|first| first.at_ns)
+    }
+
     /// The outliers and how many were kept or failed; latencies and sums that would stand for all I/Os are dropped.
     pub fn without_sample(self) -> IoGroup {
         IoGroup {

@@ -15,7 +15,7 @@ use taillight_stats::group_episodes;
 use super::IoSet;
 use crate::analyse::dists::headline;
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
-use crate::analyse::{Analysis, IoGroup, IoTally, RankAnalysis, RanksAnalysis, is_load};
+use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis, is_load};
 use crate::format;
 
 /// Chance of calling a host slower that is not.
@@ -45,7 +45,8 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
         by_host.iter().map(|(_, ranks)| figures(analysis, ranks)).collect();
     against_others(analysis, &by_host, &mut hosts);
     // Of a rank whose I/Os stayed on its host, the first submit is not known.
-    let firsts: Option<Vec<FirstSubmit>> = all.ranks.iter().map(first).collect();
+    let firsts = all.ranks.iter().map(|rank| IoGroup::first(&rank.groups));
+    let firsts: Option<Vec<FirstSubmit>> = firsts.collect();
     let dones = ranks.iter().filter_map(|r| r.done_ns);
     let mut summary = HostsSummary {
         findings: Vec::new(),
@@ -59,13 +60,6 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
     };
     summary.findings = findings(analysis, all, &summary);
     Some(summary)
-}
-
-/// The first submit of a rank.
-fn first(rank: &RankAnalysis) -> Option<FirstSubmit> {
-    let mut all = IoTally::default();
-    rank.groups.iter().for_each(|group| all.add(&group.tally));
-    all.first()
 }
 
 /// Puts the exact percentiles that the ranks found together in the place of those from histograms: where a rank's I/Os

@@ -5,6 +5,7 @@
 mod buffers;
 pub mod conformance;
 pub mod contract;
+mod counter;
 pub mod file;
 pub mod guard;
 pub mod identity;

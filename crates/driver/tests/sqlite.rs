@@ -36,13 +36,18 @@ fn session(target: &dyn Target) -> Box<dyn Session> {
     conformance::session(target, 400, 1)
 }
 
+/// Python that does `code` with the database as `c`.
+fn python(dir: &Path, code: &str) -> Command {
+    let path = dir.join("db/taillight.db");
+    let connects = format!("import sqlite3\nc = sqlite3.connect({:?})", path.to_str().unwrap());
+    let mut python = Command::new("python3");
+    python.args(["-c", &format!("{connects}\n{code}")]);
+    python
+}
+
 /// What another program finds in the database: how many records, and whether SQLite calls it whole.
 fn by_python(dir: &Path, sql: &str) -> Option<String> {
-    let code = format!(
-        "import sqlite3\nc = sqlite3.connect({:?})\nprint(c.execute({sql:?}).fetchone()[0])",
-        dir.join("db/taillight.db").to_str().unwrap()
-    );
-    let out = Command::new("python3").args(["-c", &code]).output().ok()?;
+    let out = python(dir, &format!("print(c.execute({sql:?}).fetchone()[0])")).output().ok()?;
     let text = String::from_utf8_lossy(&out.stdout).trim().to_owned();
     (!text.is_empty()).then_some(text)
 }
@@ -106,11 +111,8 @@ fn a_killed_process_leaves_a_whole_database_with_all_that_it_acknowledged() {
 
 /// What another program does by Python to the database of a run that goes on; false where there is no Python.
 fn others(dir: &Path, sql: &str) -> bool {
-    let code = format!(
-        "import sqlite3\nc = sqlite3.connect({:?})\nc.execute({sql:?})\nc.commit()",
-        dir.join("db/taillight.db").to_str().unwrap()
-    );
-    Command::new("python3").args(["-c", &code]).status().is_ok_and(|status| status.success())
+    let code = format!("c.execute({sql:?})\nc.commit()");
+    python(dir, &code).status().is_ok_and(|status| status.success())
 }
 
 #[test]

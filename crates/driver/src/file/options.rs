@@ -223,7 +223,7 @@ pub struct FileOptions {
     pub force_async: u32,
     /// uring: trims are calls that block, done as they are submitted, before what comes after them; fio does them so
     /// with each of its engines.
-    #[serde(skip_serializing_if = "is_no")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub blocking_trims: bool,
     /// How single workloads issue their I/O, by name, where it is not as above: `reader = { direct = false, engine =
     /// "sync" }`. Fields: engine, direct, fixed_buffers, registered_files, submit_batch, force_async, iopoll,
@@ -234,10 +234,6 @@ pub struct FileOptions {
     /// A plan that writes begins with an empty file and appends; set by `filestream` alone.
     #[serde(skip)]
     pub grows: bool,
-}
-
-fn is_no(on: &bool) -> bool {
-    !*on
 }
 
 fn is_zero(n: &u32) -> bool {

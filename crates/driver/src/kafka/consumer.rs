@@ -10,10 +10,11 @@ use taillight_core::{Error, Op, OpKind, Result, Stamp, Status};
 use super::producer::{no_session, wait, wakes_of};
 use super::record::{MARK, RecordKey, sum};
 use super::sys::KafkaLibrary;
-use super::tally::{RunTally, Seen, SequenceCheck, WorkerTally, add};
+use super::tally::{RunTally, Seen, SequenceCheck, WorkerTally};
 use super::transfer::{Consumer, FetchedRecord};
 use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::counter::add;
 use crate::net::ReadinessLoop;
 
 /// The end of a partition.

@@ -10,10 +10,11 @@ use taillight_core::{Error, Op, OpKind, Result, Stamp, Status};
 
 use super::record::{RecordKey, sum};
 use super::sys::{KafkaLibrary, code};
-use super::tally::{RunTally, UNACKNOWLEDGED_MAX, WorkerTally, WriterEnd, add};
+use super::tally::{RunTally, UNACKNOWLEDGED_MAX, WorkerTally, WriterEnd};
 use super::transfer::{Producer, SlotProducer};
 use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::counter::add;
 use crate::net::{ReadinessLoop, left};
 
 /// A record in flight.

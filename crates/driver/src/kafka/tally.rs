@@ -36,12 +36,6 @@ pub struct WorkerTally {
     pub torn: AtomicU64,
 }
 
-/// Adds to a counter of which this thread is the only writer.
-#[inline]
-pub fn add(counter: &AtomicU64, n: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-}
-
 /// What a writer did, told when its session ends.
 #[derive(Debug, Default)]
 pub struct WriterEnd {
@@ -278,6 +272,7 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counter::add;
 
     #[test]
     fn gaps_doubles_and_late_ones_are_told_apart() {

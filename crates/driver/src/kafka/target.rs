@@ -248,11 +248,6 @@ impl KafkaTarget {
         }
     }
 
-    /// Where each partition ended when the run began.
-    fn from(&self) -> Vec<(i32, i64)> {
-        (0..).zip(&self.begun).map(|(partition, (_, high))| (partition, *high)).collect()
-    }
-
     fn writer(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let settings = self.options.producer(&self.servers, spec.depth, self.largest());
         let producer = Producer::new(&self.library, &settings, &self.topic)?;
@@ -267,8 +262,7 @@ impl KafkaTarget {
         let (from, role): (Vec<(i32, i64)>, ReaderRole) = if self.writers.contains(&true) {
             // From now on: what was there before is nobody's here.
             let now = self.admin().offsets(self.shape.partitions)?;
-            let next = now.into_iter().map(|(_, high)| high);
-            ((0..).zip(next).collect(), ReaderRole::Follows { run: self.run })
+            (ends(&now), ReaderRole::Follows { run: self.run })
         } else {
             settings.push(("enable.partition.eof".to_owned(), "true".to_owned()));
             let filled = (0..).zip(&self.begun).filter(|(_, (low, high))| high > low);
@@ -287,7 +281,6 @@ impl KafkaTarget {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        let (begun, largest) = (self.from(), self.largest());
         let found = self.found.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut foreign = self.tally.foreign();
@@ -312,12 +305,14 @@ impl KafkaTarget {
             return Ok(());
         }
         let counted = self.of_others(self.grown().map_err(left)?);
-        let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
         foreign = match counted {
             Some(counted) => foreign.max(counted),
             // Read already, the records of others are counted.
             None if foreign > 0 || read => foreign,
-            None => foreign_records(admin, self.run, &begun, largest).map_err(left)?,
+            None => {
+                let from = ends(&self.begun);
+                foreign_records(&self.admin(), self.run, &from, self.largest()).map_err(left)?
+            }
         };
         if foreign > 0 {
             return Err(Error::target("another program wrote to the topic, which was left alone")
@@ -325,6 +320,7 @@ impl KafkaTarget {
                 .with("records", foreign)
                 .hint("look what is in the topic; a later run asks for --destroy before it deletes it"));
         }
+        let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
         match admin.mark().map_err(left)? {
             Some(mark) if mark.run_id == self.run_id => admin.delete().map_err(left),
             _ => {
@@ -334,6 +330,11 @@ impl KafkaTarget {
             }
         }
     }
+}
+
+/// Where each partition ended at a look at the offsets.
+fn ends(offsets: &[(i64, i64)]) -> Vec<(i32, i64)> {
+    (0..).zip(offsets).map(|(partition, (_, high))| (partition, *high)).collect()
 }
 
 /// Records that came to a topic between two looks at its offsets.
@@ -404,7 +405,8 @@ impl Target for KafkaTarget {
         if !(self.options.read_back && self.writers.contains(&true)) {
             return facts;
         }
-        let found = read_back(&self.admin(), self.run, &self.from(), self.largest(), &self.tally);
+        let from = ends(&self.begun);
+        let found = read_back(&self.admin(), self.run, &from, self.largest(), &self.tally);
         match &found {
             Ok(back) => {
                 facts.extend(back.facts());

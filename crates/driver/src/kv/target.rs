@@ -14,7 +14,7 @@ use super::directory::{Beside, DatabaseDirectory, DirectoryRequest};
 use super::room::LogElsewhere;
 use super::rules::{self, WorkloadRules};
 use super::session::KvSession;
-use super::written::{NumberedKeys, WrittenKeys};
+use super::written::WrittenKeys;
 use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::file::drop_cached;
@@ -190,13 +190,9 @@ impl<E: StoreEngine> KvTarget<E> {
         if !E::KeyValueStore::SHARED {
             return Ok(());
         }
-        let formats: Vec<_> = self.rules.iter().map(|rules| &rules.format).collect();
+        let made = self.directory.opens() == OpenAs::New;
         let records = self.directory.records().unwrap_or(0);
-        let own = match self.directory.opens() {
-            OpenAs::New => NumberedKeys::of(&formats, self.written.range(records)),
-            // A run that deleted noted no records, and one that was killed none that it inserted.
-            _ => NumberedKeys::formed(&formats),
-        };
+        let own = self.written.keys(self.rules.iter(), made, records);
         let path = self.directory.path().display().to_string();
         let foreign = store.foreign(&own).map_err(|fault| {
             let e = fault.into_error("to tell whether others wrote into the database");

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use taillight_core::keys::{KEY_MAX, KeyFormat};
 use taillight_core::plan::Plan;
 
+use super::rules::WorkloadRules;
+
 /// Range of the key numbers, and of the sizes of values, that all sessions have written so far.
 #[derive(Debug)]
 pub struct WrittenKeys {
@@ -75,6 +77,22 @@ impl WrittenKeys {
     pub fn range(&self, records: u64) -> Range<u64> {
         let end = self.of_all(|keys| &keys.end).into_iter().max().unwrap_or(0);
         self.start..end.max(self.start.saturating_add(records))
+    }
+
+    /// The run's keys in a store where so many `records` are known to be: where it has `made` the store, those that it
+    /// has written by these rules, else all of their form.
+    pub fn keys<'a>(
+        &self,
+        rules: impl Iterator<Item = &'a WorkloadRules>,
+        made: bool,
+        records: u64,
+    ) -> NumberedKeys {
+        let formats: Vec<_> = rules.map(|rules| &rules.format).collect();
+        match made {
+            true => NumberedKeys::of(&formats, self.range(records)),
+            // A run that deleted noted no records, and one that was killed none that it inserted.
+            false => NumberedKeys::formed(&formats),
+        }
     }
 
     /// Bytes of the values written; empty when there are none.
@@ -165,7 +183,7 @@ type KeyHasher = BuildHasherDefault<DefaultHasher>;
 
 impl NumberedKeys {
     /// Those of these numbers in all `formats`.
-    pub fn of(formats: &[&KeyFormat], numbers: Range<u64>) -> NumberedKeys {
+    fn of(formats: &[&KeyFormat], numbers: Range<u64>) -> NumberedKeys {
         // A suite has the workloads of all its points, with the same keys.
         let mut apart: Vec<&KeyFormat> = Vec::new();
         for &format in formats {
@@ -188,7 +206,7 @@ impl NumberedKeys {
     }
 
     /// All keys of these formats.
-    pub fn formed(formats: &[&KeyFormat]) -> NumberedKeys {
+    fn formed(formats: &[&KeyFormat]) -> NumberedKeys {
         NumberedKeys::Formed(formats.iter().map(|format| (*format).clone()).collect())
     }
 

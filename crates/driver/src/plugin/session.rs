@@ -36,7 +36,7 @@ impl StoreTime {
     }
     #[inline]
     fn add(&self, ns: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(ns), Ordering::Relaxed);
+        crate::counter::add(&self.0, ns);
     }
 }
 

@@ -116,6 +116,11 @@ impl TableLock {
     }
 }
 
+/// The first value of an answer.
+pub fn first(rows: PgRows) -> Option<String> {
+    rows.into_iter().next()?.into_iter().next()?
+}
+
 /// The line for one statement.
 pub fn lock(admin: &Mutex<AdminLine>) -> MutexGuard<'_, AdminLine> {
     admin.lock().unwrap_or_else(PoisonError::into_inner)
@@ -211,8 +216,7 @@ impl AdminLine {
 
     /// The first value of an answer.
     pub fn value(&mut self, sql: &str) -> Result<Option<String>> {
-        let rows = self.ask(sql)?;
-        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
+        self.ask(sql).map(first)
     }
 
     /// A statement that takes as long as it takes: only a stop ends it, and after [`AdminLine::settle`], which no

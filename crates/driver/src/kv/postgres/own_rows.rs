@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use taillight_core::{Error, Result};
 
-use super::admin::AdminLine;
+use super::admin::{AdminLine, first};
 use super::statements::literal;
 use super::transactions::TransactionTables;
 use crate::kv::written::{ForeignRecords, NumberedKeys};
@@ -31,22 +31,18 @@ pub struct SessionChanges {
 pub struct RowChanges(Mutex<Vec<Arc<SessionChanges>>>);
 
 impl SessionChanges {
-    fn add(counter: &AtomicU64, n: u64) {
-        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
     /// Statements that each store a row are about to be sent.
     #[inline]
     pub fn stores(&self, statements: u64) {
-        SessionChanges::add(&self.stored, statements);
+        crate::counter::add(&self.stored, statements);
     }
 
     /// What the server says of a statement that writes: "UPDATE 0".
     #[inline]
     pub fn answered(&self, tag: &[u8], rows: u64) {
         match tag.starts_with(b"DELETE") {
-            true => SessionChanges::add(&self.deleted, rows),
-            false if rows == 0 => SessionChanges::add(&self.stored, u64::MAX),
+            true => crate::counter::add(&self.deleted, rows),
+            false if rows == 0 => crate::counter::add(&self.stored, u64::MAX),
             false => {}
         }
     }
@@ -126,8 +122,8 @@ pub fn foreign_ids(
     };
     let mut foreign = ForeignRecords::default();
     let mut count = |rows: &str| {
-        let rows = admin.ask_patiently(&format!("SELECT count(*) FROM {rows}"))?;
-        let count = rows.into_iter().flatten().flatten().next().and_then(|n| n.parse().ok());
+        let count = first(admin.ask_patiently(&format!("SELECT count(*) FROM {rows}"))?);
+        let count = count.and_then(|n| n.parse().ok());
         count.ok_or_else(|| Error::unavailable("the server does not count rows"))
     };
     for (table, rows) in tables.foreign_rows().into_iter().filter(|(table, _)| is_own(table)) {

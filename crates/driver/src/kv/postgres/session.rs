@@ -156,11 +156,11 @@ impl StatementPipeline {
             OpKind::Put => "p",
             _ => "u",
         };
+        let count = op.count.max(1);
         self.written.keys.note(op.key, op.count, op.size);
-        self.written.changes.stores(u64::from(op.count.max(1)));
+        self.written.changes.stores(u64::from(count));
         let buffer = self.slots.take_buffer(slot);
         let rules = &self.layout.rules;
-        let count = op.count.max(1);
         let values = buffer.chunks(op.size.max(1) as usize).chain(std::iter::once(&buffer[..0]));
         for (key, value) in (op.key..).zip(values).take(count as usize) {
             let value = &value[..op.size as usize];

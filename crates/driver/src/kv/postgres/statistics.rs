@@ -8,7 +8,7 @@ use taillight_core::OpKind;
 use taillight_core::samples::{SampleDisplay, SamplePanel, SamplePhrase, SampleUnit};
 use taillight_core::witness::{WitnessCount, WitnessUnit};
 
-use super::admin::AdminLine;
+use super::admin::{AdminLine, first};
 
 /// How the samples are shown.
 pub fn display() -> SampleDisplay {
@@ -270,8 +270,3 @@ pub fn until_gone(admin: &mut AdminLine, backends: &[u32]) {
 /// How often, and for how long each time, the workers' processes of the server are waited for.
 const PATIENCE: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// The first value of an answer.
-fn first(rows: Vec<Vec<Option<String>>>) -> Option<String> {
-    rows.into_iter().next()?.into_iter().next()?
-}

@@ -25,7 +25,7 @@ use super::transactions::{Benchmark, TransactionTables};
 use super::wire::{PgConnection, PgServer};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules;
-use crate::kv::written::{NumberedKeys, WrittenKeys};
+use crate::kv::written::WrittenKeys;
 use crate::net::ConnectionCounters;
 use crate::ownership::{HeldMark, OwnershipDecision, refusal};
 use crate::{path_error, space, trial};
@@ -449,12 +449,8 @@ impl PostgresTarget {
             let added = self.made.then(|| self.commits.most());
             return own_rows::foreign_ids(admin, tables, added)?.left(table);
         }
-        let formats: Vec<_> = self.layouts.iter().map(|layout| &layout.rules.format).collect();
-        let own = match self.made {
-            true => NumberedKeys::of(&formats, self.written.range(self.mark.records())),
-            // A run that deleted noted no records, and one that was killed none that it inserted.
-            false => NumberedKeys::formed(&formats),
-        };
+        let rules = self.layouts.iter().map(|layout| &layout.rules);
+        let own = self.written.keys(rules, self.made, self.mark.records());
         own_rows::foreign_keys(admin, table, &own)?.left(table)?;
         match self.made && !self.shared {
             true => own_rows::written_over(self.changes.of_others(admin, table)?, table),

@@ -227,7 +227,7 @@ fn sections_that_need_two_targets() {
 
 #[test]
 fn sections_side_by_side_have_files_and_ends_of_their_own() {
-    for (lines, part) in [
+    each_becomes(&[
         ("norandommap\nrw=randread\n[b]\nsize=32m", "bytes = \"32MiB\""),
         ("[b]\nsize=32m\nioengine=io_uring\ndirect=1", "[targets.b.options]\nengine = \"uring\""),
         (
@@ -249,10 +249,7 @@ fn sections_side_by_side_have_files_and_ends_of_their_own() {
         ),
         ("cpumask=0x0d", "cpus = [0, 2, 3]"),
         ("rw=write\nverify=md5\n[b]\nsize=1m", "[verify]\nmode = \"after\""),
-    ] {
-        let text = toml(lines);
-        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
-    }
+    ]);
 }
 
 #[test]
@@ -266,9 +263,17 @@ fn toml(lines: &str) -> String {
     jobs.into_iter().map(|j| j.toml).collect()
 }
 
+/// Each section gives a job that has the part.
+fn each_becomes(cases: &[(&str, &str)]) {
+    for (lines, part) in cases {
+        let text = toml(lines);
+        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
+    }
+}
+
 #[test]
 fn trims_groups_and_increments() {
-    for (lines, part) in [
+    each_becomes(&[
         // A trim and a write of each block; what a pass has of both counts for io_size.
         ("rw=trimwrite", "bytes = \"128MiB\""),
         ("rw=trimwrite\nio_size=192m", "bytes = \"256MiB\""),
@@ -282,15 +287,12 @@ fn trims_groups_and_increments() {
         ("[b]\nsize=1m\nwait_for=a\n[c]\nsize=1m\nstonewall", "report_group = 1"),
         ("[b]\nsize=1m\nnew_group", "report_group = 1"),
         ("allrandrepeat=1\nrandrepeat=0\nrandseed=5", "seed = 1"),
-    ] {
-        let said = toml(lines);
-        assert!(said.contains(part), "{lines}: {said}");
-    }
+    ]);
 }
 
 #[test]
 fn meanings_that_are_easily_missed() {
-    for (lines, part) in [
+    each_becomes(&[
         // A blocking engine has no queue, whatever iodepth says.
         ("iodepth=32\nioengine=sync", "queue_depth = 1"),
         // Measured with fio 3.33: passes, and what the check reads, count for io_size; number_ios is of each loop.
@@ -363,15 +365,12 @@ fn meanings_that_are_easily_missed() {
         ("filename=/dev/sd\\:x", "path = \"/dev/sd:x\""),
         ("offset=16m\nfilename=f", "offset = \"16MiB\", length = \"64MiB\""),
         ("bs=3k", "bytes at the end are no whole block"),
-    ] {
-        let text = toml(lines);
-        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
-    }
+    ]);
 }
 
 #[test]
 fn sequences_among_drawn_blocks_files_in_turns_and_priorities() {
-    for (lines, part) in [
+    each_becomes(&[
         ("nrfiles=4\nrw=write", "files = \"turns\""),
         ("unified_rw_reporting=both", "unified = \"both\""),
         ("unified_rw_reporting=1", "unified = \"mixed\""),
@@ -385,16 +384,13 @@ fn sequences_among_drawn_blocks_files_in_turns_and_priorities() {
         ("rw=randrw\npercentage_random=9,27,", "sequential_percent = { read = 91, write = 73 }"),
         ("prioclass=3\nnice=5", "nice = 5\nio_priority = \"idle\""),
         ("prio=2", "io_priority = \"best-effort:2\""),
-    ] {
-        let text = toml(lines);
-        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
-    }
+    ]);
 }
 
 /// Found by random job files in fio 3.33 and here, and in public files.
 #[test]
 fn meanings_that_differed_once() {
-    for (lines, part) in [
+    each_becomes(&[
         // What blocks leave out of a file is a part of it.
         ("bs=3k", "size = \"64MiB\""),
         ("bs=3k\nrw=randread\nloops=2", "drop_cache = \"65535KiB\""),
@@ -411,10 +407,7 @@ fn meanings_that_differed_once() {
         ("log_issue_time=1\nlog_window_value=both", "every I/O is kept"),
         ("percentile_list=99:100.0", "percentiles = [\"99\"]"),
         ("filename=f\nnumjobs=2", "section = \"a\""),
-    ] {
-        let text = toml(lines);
-        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
-    }
+    ]);
 }
 
 /// What `filesize` says beside a section of all there is does not make the rest of it vanish.
@@ -439,7 +432,7 @@ fn a_delay_counts_from_the_start_of_fio() {
 
 #[test]
 fn block_sizes_are_those_of_the_directions_in_use() {
-    for (lines, part) in [
+    each_becomes(&[
         ("rw=randrw\nbs=,8k", "block_size = { read = \"4KiB\", write = \"8KiB\" }"),
         ("rw=randrw\nbs=4k,64k\nba=4k,64k", "block_size = { read = \"4KiB\", write = \"64KiB\" }"),
         ("rw=write\nbs=4k,64k", "block_size = \"64KiB\""),
@@ -458,10 +451,7 @@ fn block_sizes_are_those_of_the_directions_in_use() {
             "rw=randread\nbssplit=4k/50:6k/20:10k/30",
             "[{ size = \"4KiB\", weight = 70 }, { size = \"8KiB\", weight = 30 }]",
         ),
-    ] {
-        let text = toml(lines);
-        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
-    }
+    ]);
 }
 
 #[test]

@@ -61,6 +61,14 @@ pub struct WorkerIndex {
     pub of: u32,
 }
 
+impl WorkerIndex {
+    /// A worker of rank `number` of `of` among those of all ranks.
+    pub fn among_ranks(self, number: u32, of: u32) -> WorkerIndex {
+        let index = number.saturating_mul(self.of).saturating_add(self.index);
+        WorkerIndex { index, of: of.max(1).saturating_mul(self.of), ..self }
+    }
+}
+
 /// Where operations come from.
 #[derive(Debug, Clone)]
 enum OpSource {
@@ -95,12 +103,6 @@ pub struct Generator {
     trims: Option<Option<Op>>,
 }
 
-/// A worker of rank `number` of `of` among those of all ranks.
-fn among_ranks(number: u32, of: u32, place: WorkerIndex) -> WorkerIndex {
-    let index = number.saturating_mul(place.of).saturating_add(place.index);
-    WorkerIndex { index, of: of.max(1).saturating_mul(place.of), ..place }
-}
-
 impl Generator {
     /// The generator of the worker at `place`. Errors: `Usage` when the extent lies outside the data set or cannot
     /// hold a block for each worker, the trace does not fit the target, or there are no keys to read.
@@ -115,12 +117,12 @@ impl Generator {
         let source = match (space, &workload.trace) {
             (Some(space), _) => {
                 let turns = plan.in_turns();
-                let place = turns.map_or(place, |r| among_ranks(r.part(), r.of, place));
+                let place = turns.map_or(place, |r| place.among_ranks(r.part(), r.of));
                 OpSource::Keyed(Box::new(KeyGenerator::new(plan, workload, space.clone(), place)?))
             }
             (None, Some(trace)) => {
                 // As its times are shared (`setup::worker_specs`).
-                let place = plan.ranks.map_or(place, |r| among_ranks(r.rank, r.of, place));
+                let place = plan.ranks.map_or(place, |r| place.among_ranks(r.rank, r.of));
                 OpSource::Recorded(Box::new(RecordedOps::new(&trace.ops, shape, place)?))
             }
             (None, None) => OpSource::Drawn,

@@ -126,8 +126,7 @@ impl RankNumbers {
 
     /// The same worker among those of all ranks.
     fn over_all(&self, place: WorkerIndex) -> WorkerIndex {
-        let index = self.rank.saturating_mul(place.of).saturating_add(place.index);
-        WorkerIndex { index, of: self.of.saturating_mul(place.of), ..place }
+        place.among_ranks(self.rank, self.of)
     }
 }
 

@@ -223,8 +223,9 @@ fn amount(
     let checked = checked && !r.boolean("time_based", false);
     let pass = target.pass_bytes(&pattern.block).unwrap_or(once);
     // Trims and writes count as bytes of a pass, and passes are whole; what is asked for here are the writes.
-    if pattern.trim_first && once > size && pattern.goes_round {
-        return once.div_ceil(size.saturating_mul(2).max(1)).max(loops).saturating_mul(pass);
+    if pattern.trim_first() && once > size && pattern.goes_round {
+        let both = size.saturating_mul(pattern.ops_per_block()).max(1);
+        return once.div_ceil(both).max(loops).saturating_mul(pass);
     }
     // What the reads of a check read is a part of `io_size`, and passes are whole.
     if checked && once > size && pattern.goes_round {
@@ -298,7 +299,7 @@ fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<SectionRate> {
         });
         given.flatten().unwrap_or(0)
     };
-    if pattern.trim_first {
+    if pattern.trim_first() {
         return r.wrong(name, "a rate of trims and writes in turns cannot be expressed", None);
     }
     let amounts: Vec<u64> = pattern.directions().into_iter().map(of).collect();

@@ -353,17 +353,13 @@ fn endless(group: &[JobSection], wrong: &mut Vec<Error>) {
 
 /// Operations of so many clones of a section together.
 fn operations(section: &JobSection, clones: u32) -> Option<u64> {
-    section.demand.end.operations.map(|n| n.saturating_mul(directions(section) * u64::from(clones)))
-}
-
-/// How often a block is asked for: a trim counts as the write behind it does.
-fn directions(section: &JobSection) -> u64 {
-    if section.pattern.trim_first { 2 } else { 1 }
+    let clones = u64::from(clones) * section.pattern.ops_per_block();
+    section.demand.end.operations.map(|n| n.saturating_mul(clones))
 }
 
 /// Bytes of so many clones of a section together.
 fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
-    let clones = u64::from(clones) * directions(section);
+    let clones = u64::from(clones) * section.pattern.ops_per_block();
     section.demand.end.bytes.map(|bytes| {
         // A lap leaves out what lies between the blocks, and the section ends with it. With `io_size` it ends with
         // the block that reaches that; so it does where reads and writes have laps of their own.
@@ -405,10 +401,10 @@ fn target(group: &[&JobSection], layout: &TargetLayout, names: &[Vec<String>]) -
         options.insert("read_ahead".to_owned(), order.into());
     }
     // As fio does them, with each of its engines: the write behind a trim is never before it.
-    if group.iter().any(|s| s.pattern.mix.iter().any(|part| part.op == OpKind::Trim)) {
+    if group.iter().any(|s| s.pattern.trims()) {
         options.insert("blocking_trims".to_owned(), true.into());
         // A write goes out before the next trim blocks: fio's iodepth_batch is 1 by default.
-        if group.iter().any(|s| s.pattern.trim_first && s.depth > 1) {
+        if group.iter().any(|s| s.pattern.trim_first() && s.depth > 1) {
             options.entry("submit_batch").or_insert(1_i64.into());
         }
     }
@@ -476,7 +472,7 @@ fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
         workers: Some(extent.workers),
         queue_depth: Some(section.depth),
         mix: Some(mix(section)),
-        trim_first: section.pattern.trim_first.then_some(true),
+        trim_first: section.pattern.trim_first().then_some(true),
         report_group: section.report_group,
         block_size: Some(BlockSizeForm::Sizes(section.pattern.block.clone())),
         access: Some(access(section, extent)),
@@ -506,7 +502,7 @@ fn drop_cache(section: &JobSection) -> Option<ByteSize> {
     let walks = section.pattern.order.walks();
     let once = target.pass_bytes(&section.pattern.block);
     let once = once.or(walks.then(|| section.pattern.block.max()));
-    let once = once.map(|once| ByteSize(once.saturating_mul(directions(section))));
+    let once = once.map(|once| ByteSize(once.saturating_mul(section.pattern.ops_per_block())));
     once.filter(|_| cached && drops && more && section.pattern.goes_round)
 }
 

@@ -63,8 +63,6 @@ pub struct OffsetPattern {
     pub order: OffsetOrder,
     /// Operations in sequence between those that are drawn.
     pub runs: DrawnRuns,
-    /// Each block is trimmed, and then written (`trimwrite`).
-    pub trim_first: bool,
     /// fio begins anew when every block had its turn, and drops what it has cached of them.
     pub goes_round: bool,
 }
@@ -85,9 +83,20 @@ impl OffsetPattern {
     pub fn reads(&self) -> bool {
         self.mix.iter().any(|p| p.op == OpKind::Read)
     }
+    pub fn trims(&self) -> bool {
+        self.mix.iter().any(|p| p.op == OpKind::Trim)
+    }
+    /// Each block is trimmed, and then written (`trimwrite`).
+    pub fn trim_first(&self) -> bool {
+        self.trims() && self.writes()
+    }
+    /// How often a block is asked for: a trim counts as the write behind it does.
+    pub fn ops_per_block(&self) -> u64 {
+        if self.trim_first() { 2 } else { 1 }
+    }
     /// Reads and writes in one sequence of offsets.
     pub fn mixed_sequence(&self) -> bool {
-        !self.trim_first
+        !self.trim_first()
             && self.order.walks()
             && self.mix.len() > 1
             && !matches!(self.block, BlockSize::ByOp(_))
@@ -115,7 +124,6 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
         word => (word, ""),
     };
     let (mix, random) = mix(r, word);
-    let trim_first = mix.len() > 1 && mix.iter().any(|part| part.op == OpKind::Trim);
     let directions = directions(&mix);
     let block = block(r, &mix, random);
     let align = align(r, &block, &directions, random);
@@ -147,12 +155,14 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     }
     let goes_round =
         !random || (mapped(r, &block, align) && matches!(order, OffsetOrder::Uniform { .. }));
-    if trim_first && (matches!(block, BlockSize::ByOp(_)) || !modifier.is_empty()) {
+    let pattern = OffsetPattern { mix, block, align, order, runs, goes_round };
+    let apart = matches!(pattern.block, BlockSize::ByOp(_)) || !modifier.is_empty();
+    if pattern.trim_first() && apart {
         let what =
             "trims of other sizes than the writes, or steps between them, cannot be expressed";
         r.wrong("rw", what, ());
     }
-    OffsetPattern { mix, block, align, order, runs, trim_first, goes_round }
+    pattern
 }
 
 /// In which order a job goes over several files: which comes next is taken in turns, for each I/O, unless asked otherwise.

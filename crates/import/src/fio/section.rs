@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::plan::{Flow, IoClass, IoPriority, Payload, PayloadKind, Sync, UnifiedRow};
 use taillight_core::units::Span;
-use taillight_core::{Error, OpKind, Percentile};
+use taillight_core::{Error, Percentile};
 
 use super::around::{Existing, Surroundings, shown};
 use super::demand::{self, SectionDemand, SectionEnd};
@@ -131,6 +131,15 @@ pub struct JobSection {
 }
 
 impl JobSection {
+    /// One of the parts that it becomes.
+    pub fn part(&self, called: impl std::fmt::Display) -> JobSection {
+        JobSection {
+            name: format!("{}-{called}", self.name),
+            part_of: self.part_of.clone().or(Some(self.name.clone())),
+            ..self.clone()
+        }
+    }
+
     /// Makes it a part or pass behind the first, which waits, needs and says what is said of all of them.
     pub fn behind_first(&mut self) {
         (self.stonewall, self.waits_for, self.notes, self.options) = Default::default();
@@ -224,8 +233,7 @@ pub fn section(
 /// Says of trims of files that fio has none.
 fn trims_files(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) {
     let file = |path: &&String| matches!((r.around.existing)(path), Some(Existing::File(_)));
-    let trims = pattern.mix.iter().any(|part| part.op == OpKind::Trim);
-    if trims && target.paths().iter().any(file) {
+    if pattern.trims() && target.paths().iter().any(file) {
         r.note_if(
             "rw",
             "here what is trimmed of a file becomes holes; fio fails, as it trims devices only",
@@ -632,7 +640,7 @@ fn priority(r: &SectionReader<'_>) -> (Option<i32>, Option<IoPriority>) {
     };
     let level = level(r, "prio");
     match r.small_integer("cmdprio_percentage").unwrap_or(0) {
-        100 => return (nice, cmdprio(r)),
+        100 => return (nice, Some(cmdprio(r))),
         0 => ["cmdprio_class", "cmdprio"].into_iter().for_each(|name| {
             r.note_if(name, "it goes with cmdprio_percentage or cmdprio_bssplit");
         }),
@@ -674,7 +682,7 @@ fn priority_share(
          operations, and each with its own latency in the report; in fio they are drawn from one queue. With a random \
          map each has one of its own",
     );
-    Some((percent, cmdprio(r)?))
+    Some((percent, cmdprio(r)))
 }
 
 fn level(r: &SectionReader<'_>, name: &str) -> u8 {
@@ -689,15 +697,15 @@ fn of_class(class: IoClass, level: u8) -> IoPriority {
     IoPriority { class, level: if class == IoClass::Idle { 0 } else { level } }
 }
 
-/// The priority of all I/Os (`cmdprio_percentage=100`): of the real-time class where none is given.
-fn cmdprio(r: &SectionReader<'_>) -> Option<IoPriority> {
+/// The priority of the share of `cmdprio_percentage`: of the real-time class where none is given.
+fn cmdprio(r: &SectionReader<'_>) -> IoPriority {
     let class = match r.small_integer("cmdprio_class") {
         None | Some(1) => IoClass::Realtime,
         Some(2) => IoClass::BestEffort,
         Some(3) => IoClass::Idle,
         Some(_) => r.wrong("cmdprio_class", "it is from 1 to 3", IoClass::BestEffort),
     };
-    Some(of_class(class, level(r, "cmdprio")))
+    of_class(class, level(r, "cmdprio"))
 }
 
 /// fio repeats its random numbers by default; a fixed seed does the same.

@@ -44,27 +44,27 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
     let FilePlacement::Own(paths) = &section.target.files else {
         return vec![section];
     };
+    if !(2..=MOST_PARTS).contains(&section.clones) {
+        return vec![section];
+    }
     let dir = |files: &Vec<String>| files.first().map(|path| names::directory_of(path).to_owned());
-    let paced = |section: &JobSection| section.demand.rate.is_some_and(|rate| rate.only.is_some());
-    let shared = paced(&section) || section.priority_share.is_some();
-    let by_direction = section.clones > 1 && shared;
-    let sized = !section.target.sizes.is_empty() && section.clones > 1;
-    let increments = section.target.increment > 0 && section.clones > 1;
-    let apart = by_direction
+    let paced = section.demand.rate.is_some_and(|rate| rate.only.is_some());
+    let sized = !section.target.sizes.is_empty();
+    let increments = section.target.increment > 0;
+    let apart = paced
+        || section.priority_share.is_some()
         || sized
         || increments
         || paths.iter().any(|files| dir(files) != dir(&paths[0]));
-    let last = section.target.increment.saturating_mul(u64::from(section.clones.max(1)) - 1);
+    let last = section.target.increment.saturating_mul(u64::from(section.clones) - 1);
     let last = section.target.offset.saturating_add(last);
     // An offset in each of several files cannot be expressed, here as with `offset`.
     let beyond = section.target.count > 1 || section.target.file.is_some_and(|file| last >= file);
-    if !apart || (increments && beyond) || section.clones > MOST_PARTS {
+    if !apart || (increments && beyond) {
         return vec![section];
     }
     let part = |(number, files): (usize, &Vec<String>)| {
-        let mut part = section.clone();
-        part.part_of = section.part_of.clone().or(Some(section.name.clone()));
-        part.name = format!("{}-{number}", section.name);
+        let mut part = section.part(number);
         part.clones = 1;
         next_cpu(&mut part.cpus, number);
         part.target.files = FilePlacement::Own(vec![files.clone()]);
@@ -138,9 +138,7 @@ pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSecti
         bad("with verify or without time_based", "write time_based=1 and runtime");
     }
     let part = |(number, of): (usize, &MixPart)| {
-        let mut part = section.clone();
-        part.part_of = section.part_of.clone().or(Some(section.name.clone()));
-        part.name = format!("{}-{}", section.name, of.op.name());
+        let mut part = section.part(of.op.name());
         part.pattern.mix = vec![of.clone()];
         part.demand.rate = Some(rate).filter(|_| of.op == only);
         if let BlockSize::ByOp(sizes) = &section.pattern.block
@@ -184,8 +182,7 @@ pub fn by_priority(section: JobSection, id: u32) -> Vec<JobSection> {
     let depth = (section.depth * percent + 50) / 100;
     let depth = depth.clamp(1, section.depth.saturating_sub(1).max(1));
     let part = |first: bool| {
-        let mut part = section.clone();
-        part.part_of = section.part_of.clone().or(Some(section.name.clone()));
+        let mut part = section.part(if first { "cmdprio" } else { "others" });
         let own = |all: u64, unit: u64| if first { of(all, unit) } else { all - of(all, unit) };
         let end = &mut part.demand.end;
         end.bytes = end.bytes.map(|bytes| own(bytes, unit).max(unit));
@@ -194,7 +191,6 @@ pub fn by_priority(section: JobSection, id: u32) -> Vec<JobSection> {
         let share = if first { percent } else { 100 - percent };
         part.flow = Some(Flow { share, id, pause: Span(0) });
         on_same_files(&mut part);
-        part.name = format!("{}-{}", section.name, if first { "cmdprio" } else { "others" });
         match first {
             true => part.priority.1 = Some(priority),
             false => {
@@ -250,9 +246,7 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
         bad("blocks of several sizes on several devices need a size", "write size=1g");
     }
     let part = |(number, path): (usize, &String)| {
-        let mut part = section.clone();
-        part.part_of = section.part_of.clone().or(Some(section.name.clone()));
-        part.name = format!("{}-{number}", section.name);
+        let mut part = section.part(number);
         // What is left goes to the first ones.
         let more = u64::from((number as u64) < u64::from(section.depth) % count);
         part.depth = (u64::from(section.depth) / count + more).max(1) as u32;

@@ -5,7 +5,7 @@ mod changes;
 mod drives;
 mod hosts;
 mod imported;
-pub mod replayed;
+mod replayed;
 mod store;
 mod unmeasured;
 mod witness;

@@ -63,8 +63,7 @@ pub fn arrivals(analysis: &Analysis) -> Vec<ArrivalsSummary> {
         let mut arrivals = trace.arrivals.clone().filter(|it| it.window_ns > 0)?;
         until_end(&mut arrivals, w, measured_ns);
         let mut completed = vec![0; arrivals.due.len()];
-        let rows = analysis.intervals.iter().filter(|row| row.workload == number);
-        for row in rows.filter(|row| row.phase == "measure" || row.phase == "drain") {
+        for row in analysis.intervals.iter().filter(|row| row.workload == number) {
             let since = row.start_ns.saturating_sub(analysis.start_ns).max(0).unsigned_abs();
             let window = (since / arrivals.window_ns) as usize;
             // What is due at the end is done after it; years of it are no replay.

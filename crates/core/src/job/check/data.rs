@@ -128,15 +128,15 @@ fn unverified(plan: &Plan, off: bool) -> Checked {
     let verified = |target: &Option<String>| {
         plan.workloads.iter().any(|w| w.target == *target && !w.unverified)
     };
-    let beside = plan.workloads.iter().enumerate().filter(|(_, w)| w.unverified && writes(w));
-    let mut beside = beside.filter(|(_, w)| !off && verified(&w.target));
-    let found = beside.next().map(|(i, _)| i);
-    ensure(
-        found.is_none(),
-        &format!("workload.{}.unverified", found.unwrap_or(0)),
-        "another workload of the same target is verified",
-        "verify both, or give them a target each",
-    )
+    for (i, w) in plan.workloads.iter().enumerate().filter(|(_, w)| w.unverified && writes(w)) {
+        ensure(
+            off || !verified(&w.target),
+            &format!("workload.{i}.unverified"),
+            "another workload of the same target is verified",
+            "verify both, or give them a target each",
+        )?;
+    }
+    Ok(())
 }
 
 /// The record of writes must fit into half of the free memory. `size`: of the data set, when it is known.

@@ -16,7 +16,6 @@ use super::tracks::{fine, tracks, workload_tracks};
 use crate::analyse::dists::{LatencyDists, LatencySample, headline, headline_kind, merged};
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{Analysis, IoGroup, Row, SlowestIos};
-use crate::summary::replayed;
 
 /// Points of a curve on the scale of nines, and in per cent.
 const NINES_POINTS: usize = 900;
@@ -53,8 +52,6 @@ pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
             track.fine = fine_of(analysis, &names, track);
         }
     }
-    data.recorded = replayed::recorded(analysis)?;
-    data.arrivals = replayed::arrivals(analysis);
     data.workloads = workload_tracks(&analysis.intervals, analysis.start_ns, |workload| {
         names.workload(workload)
     });

@@ -244,6 +244,8 @@ fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCh
     let first = runs.iter().map(|r| r.analysis.start_ns).min().unwrap_or(0);
     let one = |(nth, run): (usize, &AnalysedRun)| {
         let mut data = run_charts(&run.analysis, &run.shown)?;
+        data.recorded.clone_from(&run.summary.recorded);
+        data.arrivals.clone_from(&run.summary.arrivals);
         let mut groups = context.summary.iter().flat_map(|s| &s.groups);
         if context.points.iter().any(|p| p.run == nth) || groups.any(|g| g.runs.contains(&nth)) {
             data.whole = whole_series(&run.analysis)?;

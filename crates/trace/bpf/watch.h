@@ -543,8 +543,8 @@ struct whereabouts {
 	u64 user;
 };
 
-/* Of madvise, and of preadv2 (RWF_NOWAIT). */
 enum { NR_SUBMIT = 209 };
+/* Of madvise, and of preadv2 (RWF_NOWAIT). */
 enum { POPULATE_READ = 22, POPULATE_WRITE = 23, NO_WAIT = 8 };
 enum { NOT_YET = -38, NO_CALL = -1, OP_READ = 1 };
 

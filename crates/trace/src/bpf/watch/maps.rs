@@ -54,7 +54,8 @@ impl WatchMaps {
         })
     }
 
-    /// Takes them and puts in what the programs find there, of its kind `only` one call. Errors: `Internal` for an object without them.
+    /// Takes them and puts in what the programs find there; where `only` names a call, no other one of its kind. Errors:
+    /// `Internal` for an object without them.
     pub fn take(ebpf: &mut Ebpf, only: Option<&str>) -> Result<WatchMaps> {
         let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
         let mut taken = |name: &'static str| {

@@ -6,9 +6,7 @@ mod common;
 mod kafka_broker;
 #[path = "../../crates/driver/src/kv/postgres/testing.rs"]
 mod postgres_server;
-#[allow(dead_code)] // these tests use a part of it
-#[path = "../../crates/driver/src/kv/redis/testing.rs"]
-mod redis_server;
+mod redis;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -183,19 +181,13 @@ fn drivers_of_servers_run_by_two_ranks() -> Result<(), Failed> {
     let target = format!("path = \"{}\"", s3.path("ranks/"));
     by_two_ranks(tmp.path(), &case("s3", target, RECORDS, &["segments", "strided", "same"]))?;
     assert_eq!(s3.names(""), [""; 0]);
-    let own = tmp.path().join("redis");
-    std::fs::create_dir(&own)?;
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let more = ["--bind", "127.0.0.1", "--port", &port.to_string()];
-    if let Ok(redis) =
-        redis_server::RedisServer::start(&own, &more).inspect_err(|why| skipped("redis", why))
-    {
-        let target = format!("path = \"redis://127.0.0.1:{port}/0\"");
+    if let Some(redis) = redis::Redis::start(test, tmp.path())? {
+        let target = format!("path = \"redis://127.0.0.1:{}/0\"", redis.port);
         by_two_ranks(
             tmp.path(),
             &case("redis", target, RECORDS, &["segments", "strided", "same"]),
         )?;
-        assert_eq!(redis.cli(&["INFO", "keyspace"]), "# Keyspace");
+        assert_eq!(redis.server.cli(&["INFO", "keyspace"]), "# Keyspace");
     }
     let started = postgres_server::PostgresServer::start(&["fsync=off"]);
     if let Ok(postgres) = started.inspect_err(|why| skipped("postgres", why)) {

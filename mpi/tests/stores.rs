@@ -2,36 +2,14 @@
 //! whose target every rank keeps open.
 
 mod common;
-#[allow(dead_code)] // these tests use a part of it
-#[path = "../../crates/driver/src/kv/redis/testing.rs"]
-mod redis_server;
+mod redis;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::{Failed, has_mpirun, has_namespaces, mpirun, ranks, said};
-use redis_server::RedisServer;
+use redis::Redis;
 use taillight_rundir::ios::{ColumnSet, read_ios};
-
-/// A server that listens on a port of loopback as well.
-struct Redis {
-    port: u16,
-    server: RedisServer,
-}
-
-impl Redis {
-    /// None where there is no server to start, which is said.
-    fn start(test: &str, dir: &Path) -> Result<Option<Redis>, Failed> {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let own = dir.join(port.to_string());
-        std::fs::create_dir(&own)?;
-        let more = ["--bind", "127.0.0.1", "--port", &port.to_string()];
-        let server = RedisServer::start(&own, &more)
-            .inspect_err(|why| eprintln!("skipped: {test}: {why}"))
-            .ok();
-        Ok(server.map(|server| Redis { port, server }))
-    }
-}
 
 fn job(dir: &Path, port: u16, share: &str, mix: &str) -> Result<(), Failed> {
     let text = format!(

@@ -12,8 +12,9 @@ use common::{Failed, MPI, has_mpirun, has_namespaces, json, mpirun, ranks, said}
 const JOB: &str = "[run]\noperations = 4000\nseed = 3\n[target]\ndriver = \"null\"\n[[workload]]\nmix = \"read\"\n\
                    block_size = \"4KiB\"\n";
 
-/// One rank on each pretended host, after a command of the shell that only it runs, in a mount namespace of its own.
-fn prepared(dir: &Path, shells: [&str; 2], words: &[&str]) -> Command {
+/// The job by one rank on each pretended host, after a command of the shell that only it runs, in a mount namespace of
+/// its own: exit code, and what was said.
+fn prepared(dir: &Path, shells: [&str; 2]) -> Result<(Option<i32>, String), Failed> {
     let mut command = mpirun(dir);
     for (n, shell) in shells.iter().enumerate() {
         if n > 0 {
@@ -21,9 +22,9 @@ fn prepared(dir: &Path, shells: [&str; 2], words: &[&str]) -> Command {
         }
         command.args(["-n", "1", "unshare", "--uts", "--mount", "--propagation", "private"]);
         let script = format!("hostname h{n}; {shell}; exec \"$0\" \"$@\"");
-        command.args(["sh", "-ec", &script, MPI]).args(words);
+        command.args(["sh", "-ec", &script, MPI, "run", "job.toml", "--output", "RUN"]);
     }
-    command
+    Ok(said(&command.output()?))
 }
 
 #[test]
@@ -35,8 +36,7 @@ fn another_job_file_on_a_host_ends_the_run() -> Result<(), Failed> {
     std::fs::write(tmp.path().join("job.toml"), JOB)?;
     std::fs::write(tmp.path().join("other.toml"), JOB.replace("seed = 3", "seed = 4"))?;
     let shells = ["true", "mount --bind other.toml job.toml"];
-    let words = ["run", "job.toml", "--output", "RUN"];
-    let (code, text) = said(&prepared(tmp.path(), shells, &words).output()?);
+    let (code, text) = prepared(tmp.path(), shells)?;
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("the job file is not the same on all hosts"), "{text}");
     assert!(text.contains("1 on h1") && !tmp.path().join("RUN").exists(), "{text}");
@@ -56,8 +56,7 @@ fn a_target_that_is_local_where_shared_was_meant_is_refused() -> Result<(), Fail
     let job = JOB.replace("driver = \"null\"", target).replace("seed", "share = \"same\"\nseed");
     std::fs::write(tmp.path().join("job.toml"), job.replace("\"read\"", "\"write\""))?;
     let shells = ["true", "mount -t tmpfs none data"];
-    let words = ["run", "job.toml", "--output", "RUN"];
-    let (code, text) = said(&prepared(tmp.path(), shells, &words).output()?);
+    let (code, text) = prepared(tmp.path(), shells)?;
     assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("this host has another one of the same name"), "{text}");
     assert!(!tmp.path().join("RUN").exists(), "{text}");
@@ -78,8 +77,7 @@ fn a_rank_without_room_is_named() -> Result<(), Failed> {
     let job = JOB.replace("driver = \"null\"", target);
     std::fs::write(tmp.path().join("job.toml"), job)?;
     let shells = ["true", "mount -t tmpfs -o size=1m none data"];
-    let words = ["run", "job.toml", "--output", "RUN"];
-    let (code, text) = said(&prepared(tmp.path(), shells, &words).output()?);
+    let (code, text) = prepared(tmp.path(), shells)?;
     assert_eq!(code, Some(4), "{text}");
     assert!(text.contains("rank 1 on h1"), "{text}");
     assert!(!tmp.path().join("RUN").exists(), "{text}");
@@ -99,8 +97,7 @@ fn a_disk_that_fills_during_the_load_is_of_that_host() -> Result<(), Failed> {
                mix = \"create\"\nblock_size = \"3901B\"\nkeys = { count = 0 }\n";
     std::fs::write(tmp.path().join("job.toml"), job)?;
     let shells = ["true", "mount -t tmpfs -o size=1m none data"];
-    let words = ["run", "job.toml", "--output", "RUN"];
-    let (code, text) = said(&prepared(tmp.path(), shells, &words).output()?);
+    let (code, text) = prepared(tmp.path(), shells)?;
     assert_eq!(code, Some(6), "{text}");
     let summary = json(&tmp.path().join("RUN/summary.json"))?;
     let errors = |rank: usize| summary["hosts"]["ranks"][rank]["errors"].as_u64();

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use crate::common::{
-    ended, manifest, run, run_job, run_line, scratch, start_measuring, summary, taillight,
-    witnessed,
+    ended, manifest, run, run_job, run_line, scratch, start_measuring, succeeded, summary,
+    taillight, witnessed,
 };
 use postgres_server::PostgresServer;
 use taillight_s3test::Certs;
@@ -291,11 +291,6 @@ fn acknowledged_transactions_outlast_a_server_killed_in_the_run() {
         let ok = succeeded(&done["ops"]["tpcb"]);
         assert!(ok > 10 && Some(ok) <= number("tpcb.check.acknowledged"), "{ok} {facts:#}");
     }
-}
-
-fn succeeded(op: &serde_json::Value) -> u64 {
-    let number = |name: &str| op[name].as_u64().unwrap_or(0);
-    number("count") - number("errors")
 }
 
 /// Killed, the client leaves what the server acknowledged to it, and tables that a later run goes on with.

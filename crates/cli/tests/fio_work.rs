@@ -378,8 +378,8 @@ const SMALLER: [(&str, &str); 13] = [
 ];
 
 /// An example of fio, smaller, and why Taillight refuses it.
-fn refused(name: &str, dir: &Path) -> Option<(String, String)> {
-    let text = std::fs::read_to_string(format!("{EXAMPLES_DIR}/{name}.fio")).ok()?;
+fn refused(name: &str, dir: &Path) -> (PathBuf, String) {
+    let text = std::fs::read_to_string(format!("{EXAMPLES_DIR}/{name}.fio")).expect("fio-examples");
     let smaller = SMALLER.iter().fold(text, |text, (from, to)| text.replace(from, to));
     let dir = dir.join(name);
     std::fs::create_dir_all(dir.join("data")).expect("made");
@@ -389,7 +389,7 @@ fn refused(name: &str, dir: &Path) -> Option<(String, String)> {
     let left = std::fs::read_dir(&dir).expect("listed").flatten().count();
     let left = left + std::fs::read_dir(dir.join("data")).expect("listed").count();
     assert_eq!(left, 2, "{name}: refused, and something is left");
-    Some((file.to_string_lossy().into_owned(), reasons(&said)))
+    (file, reasons(&said))
 }
 
 /// The reasons of an answer, without their places.
@@ -418,11 +418,11 @@ fn reasons(said: &str) -> String {
 }
 
 /// What fio makes of a file within ten seconds.
-fn of_fio(file: &str) -> String {
-    let dir = Path::new(file).parent().expect("a directory");
+fn of_fio(file: &Path) -> String {
+    let dir = file.parent().expect("a directory");
     let mut fio = Command::new("timeout");
-    let output = fio.args(["10", "fio", "--output-format=json", file]).current_dir(dir).output();
-    let output = output.expect("it starts");
+    fio.args(["10", "fio", "--output-format=json"]).arg(file).current_dir(dir);
+    let output = fio.output().expect("it starts");
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let text = format!("{}\n{}", said(&output.stderr), said(&output.stdout));
     const SIGNS: [&str; 7] =
@@ -456,7 +456,7 @@ fn every_example_of_fio_runs_or_is_refused() {
     assert_eq!(names, told);
     let dir = scratch_on_disk();
     for name in REFUSED {
-        let (_, why) = refused(name, dir.path()).expect("it was listed");
+        let (_, why) = refused(name, dir.path());
         assert!(!why.is_empty(), "{name}");
     }
 }
@@ -535,7 +535,7 @@ fn proof() {
         }));
     }
     for name in REFUSED {
-        let (file, why) = refused(name, dir.path()).expect("fio-examples");
+        let (file, why) = refused(name, dir.path());
         line(
             json!({ "example": format!("{name}.fio"), "fio_says": of_fio(&file), "why_not": why }),
         );

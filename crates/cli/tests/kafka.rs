@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::traced::tool;
+use crate::common::traced::SmallDisk;
 use crate::common::{
-    build, ended, manifest, run_line, scratch, signal, skipped, start, start_measuring, summary,
+    build, ended, manifest, run_line, scratch, signal, start, start_measuring, succeeded, summary,
     taillight,
 };
 use kafka_broker::KafkaBroker;
-use taillight_lab::cleanup::Undo;
 use taillight_s3test::{Certs, free_port};
 
 /// None, with a reason printed, where there is no broker.
@@ -101,8 +100,7 @@ fn end_to_end_and_what_remains() {
     signal(&child, "KILL");
     child.wait().expect("it ends");
     run_line(dir, "report killed", 5);
-    let op = &summary(dir, "killed")["ops"]["write"];
-    let acknowledged = op["count"].as_u64().expect("a count") - op["errors"].as_u64().unwrap_or(0);
+    let acknowledged = succeeded(&summary(dir, "killed")["ops"]["write"]);
     let there = records(&broker, "left") - 1;
     assert!(acknowledged > 10 && there >= acknowledged, "{acknowledged}, {there} there");
     let again = "--runtime 300ms --output again";
@@ -147,18 +145,11 @@ fn killed_broker(dir: &Path, broker: &mut KafkaBroker) {
 /// has room again.
 #[test]
 fn a_full_disk_of_a_broker() {
-    let log = scratch();
-    let path = log.path().to_str().expect("text").to_owned();
-    let mounted = tool(&["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", &path]);
-    if skipped("a full disk of a broker", mounted.err()) {
-        return;
-    }
-    let mut undo = Undo::default();
-    undo.add(move || drop(tool(&["umount", "-l", &path])));
-    let dirs = format!("log.dirs={}", log.path().display());
+    let Some(log) = SmallDisk::new("a full disk of a broker", "32m") else { return };
+    let dirs = format!("log.dirs={}", log.path);
     let meta = "version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=1\n\
                 directory.id=BBBBBBBBBBBBBBBBBBBBBA\n";
-    std::fs::write(log.path().join("meta.properties"), meta).expect("written");
+    std::fs::write(Path::new(&log.path).join("meta.properties"), meta).expect("written");
     let Some(mut broker) = broker(&[&dirs, "log.index.size.max.bytes=65536"]) else { return };
     let home = scratch();
     let dir = home.path();
@@ -174,11 +165,10 @@ fn a_full_disk_of_a_broker() {
     assert!([Some(5), Some(6)].contains(&out.status.code()), "{:?} {err}", out.status);
     let op = &summary(dir, "full")["ops"]["write"];
     let errors = op["errors"].as_u64().expect("a count");
-    let acknowledged = op["count"].as_u64().expect("a count") - errors;
+    let acknowledged = succeeded(op);
     assert!(acknowledged > 50 && errors > 0, "{acknowledged} {errors} {err}");
-    let size = log.path().to_str().expect("text");
     broker.kill();
-    tool(&["mount", "-o", "remount,size=200m", size]).expect("more room");
+    log.enlarge();
     broker.restart().expect("it comes back");
     let there = records(&broker, "full") - 1;
     assert!(there >= acknowledged, "{acknowledged} acknowledged, {there} there");

@@ -4,11 +4,10 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use crate::common::traced::tool;
+use crate::common::traced::{SmallDisk, tool};
 use crate::common::{
-    capture_of, has_library, of_others, run_line, scratch, signal, skipped, start, summary,
+    capture_of, has_library, of_others, run_line, scratch, signal, start, succeeded, summary,
 };
-use taillight_lab::cleanup::Undo;
 
 /// Writes a job on the store `driver` in the directory `db`: so many records, then what `work` says.
 fn job(dir: &Path, driver: &str, options: &str, records: u64, work: &str) {
@@ -90,15 +89,8 @@ fn records_that_cannot_fit_are_refused_before_the_first_is_written() {
 #[test]
 fn a_full_disk_fails_writes_and_ends_cleanly() {
     each(|driver, home| {
-        let small = scratch();
-        let path = small.path().to_str().expect("text");
-        let mounted = tool(&["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path]);
-        if skipped("a full disk under a store", mounted.err()) {
-            return;
-        }
-        let mut undo = Undo::default();
-        let mount = path.to_owned();
-        undo.add(move || drop(tool(&["umount", "-l", &mount])));
+        let Some(small) = SmallDisk::new("a full disk under a store", "24m") else { return };
+        let path = &small.path;
         let options = "write_buffer_size = \"1MiB\"\ncompression = \"none\"";
         // Nobody knows before how many of them a time is enough for.
         job(home, driver, options, 0, "mix = \"insert\"\npayload = \"zero\"");
@@ -125,7 +117,7 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         // What fitted was written, and is kept as measured.
         let written = summary["totals"]["count"].as_u64().expect("a count");
         assert!(written > 1000 && errors > 0, "{written} {errors}");
-        assert!(!small.path().join("db").exists(), "its database goes");
+        assert!(!Path::new(path).join("db").exists(), "its database goes");
         // A load that fits but for what the store adds cannot be measured at all.
         job(home, driver, options, 5_900, "mix = \"get\"\npayload = \"zero\"");
         let place = format!("--set target.path={path}/db --output load");
@@ -133,7 +125,7 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         assert!(whole.contains("not enough space for the records"), "{whole}");
         let said = ends(home, &place, 5);
         assert!(said.contains("status: no space left on device (errno 28)"), "{said}");
-        assert!(!home.join("load").exists() && !small.path().join("db").exists());
+        assert!(!home.join("load").exists() && !Path::new(path).join("db").exists());
     });
 }
 
@@ -144,24 +136,17 @@ fn a_full_disk_under_sqlite_takes_no_acknowledged_record() {
         return;
     }
     for options in ["keep = true", "keep = true\njournal = \"delete\""] {
-        let (home, small) = (scratch(), scratch());
-        let path = small.path().to_str().expect("text");
-        let mounted = tool(&["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", path]);
-        if skipped("a full disk under SQLite", mounted.err()) {
-            return;
-        }
-        let mut undo = Undo::default();
-        let mount = path.to_owned();
-        undo.add(move || drop(tool(&["umount", "-l", &mount])));
+        let home = scratch();
+        let Some(small) = SmallDisk::new("a full disk under SQLite", "16m") else { return };
+        let path = &small.path;
         job(home.path(), "sqlite", options, 0, "mix = \"insert\"");
         let place = format!("--set target.path={path}/db --ops 20000 --runtime 60s --output full");
         let said = ends(home.path(), &place, 5);
         assert!(said.contains("no space left on device"), "{said}");
         let insert = &summary(home.path(), "full")["ops"]["insert"];
-        let number = |name: &str| insert[name].as_u64().expect("a count");
-        let acknowledged = number("count") - number("errors");
-        assert!(acknowledged > 1000 && number("errors") > 0, "{insert}");
-        tool(&["mount", "-o", "remount,size=200m", path]).expect("more room");
+        let acknowledged = succeeded(insert);
+        assert!(acknowledged > 1000 && insert["errors"].as_u64() > Some(0), "{insert}");
+        small.enlarge();
         let asked = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); \
                      print(c.execute('PRAGMA integrity_check').fetchone()[0], \
                      c.execute('SELECT count(*) FROM records').fetchone()[0])";

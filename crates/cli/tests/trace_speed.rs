@@ -190,11 +190,8 @@ fn proof() {
     lines.read("a run of Taillight", &at.join("own"));
     run_line(at, "export own --format ios-csv --output own.csv", 0);
     lines.read("its ios-csv", &at.join("own.csv"));
-    for name in ["own", "own.csv"] {
-        let path = at.join(name);
-        if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }
-            .unwrap();
-    }
+    std::fs::remove_dir_all(at.join("own")).unwrap();
+    std::fs::remove_file(at.join("own.csv")).unwrap();
     for round in 1..=ROUNDS {
         let late = late(at);
         let of = |share: f64| late[(share * (late.len() - 1) as f64) as usize] as f64 / 1e3;

@@ -11,7 +11,7 @@ use crate::watch::{cannot, of_fio, op, place};
 use crate::watch_waits::place_with;
 use serde_json::Value;
 use taillight_core::OpKind;
-use taillight_rundir::ios::{ColumnSet, read_ios};
+use taillight_rundir::ios::{ColumnSet, Row, RowBatch, read_ios};
 
 const FIO: &str = "fio --name=v --filename=data --size=16m --bs=4k --rw=randread --direct=1 \
                    --output=fio.json --output-format=json";
@@ -201,31 +201,31 @@ fn who_may_not_trace_is_told_what_is_missing() {
 /// Kind, place, size.
 type FileOp = (OpKind, Option<u64>, u64);
 
-/// Reads, writes and syncs of a file in a run directory, as often as there are.
-fn operations(run: &Path, target: Option<u16>) -> Vec<FileOp> {
+/// Rows of a file in a run directory; of all of them where none is given.
+fn rows(run: &Path, target: Option<u16>) -> Vec<Row> {
     let mut all = Vec::new();
-    let mut each = |batch: &taillight_rundir::ios::RowBatch| {
+    let mut each = |batch: &RowBatch| {
         let rows = (0..batch.rows).map(|i| batch.row(i));
-        let rows = rows.filter(|row| target.is_none_or(|target| row.target == target));
-        all.extend(rows.map(|row| (row.op, row.offset, row.size)));
+        all.extend(rows.filter(|row| target.is_none_or(|target| row.target == target)));
         Ok(())
     };
     read_ios(&run.join("ios.parquet"), ColumnSet::ALL, &mut each).expect("a good file");
+    all
+}
+
+/// Reads, writes and syncs of a file in a run directory, as often as there are.
+fn operations(run: &Path, target: Option<u16>) -> Vec<FileOp> {
+    let all = rows(run, target);
+    let mut all: Vec<FileOp> = all.iter().map(|row| (row.op, row.offset, row.size)).collect();
     all.sort_unstable();
     all
 }
 
 /// When the operations of a file were due, or began where none is, since the first of them, ns.
 fn due(run: &Path, target: Option<u16>) -> Vec<i64> {
-    let mut all = Vec::new();
-    let mut each = |batch: &taillight_rundir::ios::RowBatch| {
-        let rows = (0..batch.rows).map(|i| batch.row(i));
-        let rows = rows.filter(|row| target.is_none_or(|target| row.target == target));
-        let rows = rows.filter(|row| row.op == OpKind::Fsync || row.size > 0);
-        all.extend(rows.map(|row| row.intended.unwrap_or(row.submit).0));
-        Ok(())
-    };
-    read_ios(&run.join("ios.parquet"), ColumnSet::ALL, &mut each).expect("a good file");
+    let all = rows(run, target);
+    let all = all.iter().filter(|row| row.op == OpKind::Fsync || row.size > 0);
+    let mut all: Vec<i64> = all.map(|row| row.intended.unwrap_or(row.submit).0).collect();
     all.sort_unstable();
     let first = all.first().copied().unwrap_or(0);
     all.iter().map(|at| at - first).collect()

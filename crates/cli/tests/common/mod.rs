@@ -171,6 +171,12 @@ pub fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// How many operations of a kind succeeded, of its part of a summary.
+pub fn succeeded(op: &Value) -> u64 {
+    let number = |name: &str| op[name].as_u64().unwrap_or(0);
+    number("count") - number("errors")
+}
+
 /// Says why a test is not played here, if so.
 pub fn skipped(name: &str, why: Option<String>) -> bool {
     if let Some(why) = &why {

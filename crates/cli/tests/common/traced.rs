@@ -8,7 +8,7 @@ use serde_json::Value;
 use taillight_lab::cleanup::{LabLock, Undo};
 use taillight_lab::stage::LoopDevice;
 
-use super::{binary, ended, scratch_on_disk, start_as, text, unwrapped};
+use super::{binary, ended, scratch, scratch_on_disk, skipped, start_as, text, unwrapped};
 
 /// The arguments that make a user of nobody.
 pub const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -152,6 +152,37 @@ pub fn within(value: &Value, from: i64, to: i64) -> Vec<&Value> {
 pub fn now() -> i64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// A small disk in memory, mounted; undone on drop.
+pub struct SmallDisk {
+    /// Where it is mounted.
+    pub path: String,
+    // It is unmounted before its directory goes.
+    _undo: Undo,
+    _dir: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// Of this size, in the words of tmpfs; none, and a printed reason, where it cannot be mounted.
+    pub fn new(name: &str, size: &str) -> Option<SmallDisk> {
+        let dir = scratch();
+        let path = dir.path().to_str().expect("text").to_owned();
+        let size = format!("size={size}");
+        let mounted = tool(&["mount", "-t", "tmpfs", "-o", &size, "tmpfs", &path]);
+        if skipped(name, mounted.err()) {
+            return None;
+        }
+        let mut undo = Undo::default();
+        let mount = path.clone();
+        undo.add(move || drop(tool(&["umount", "-l", &mount])));
+        Some(SmallDisk { path, _undo: undo, _dir: dir })
+    }
+
+    /// Makes it large enough for everything.
+    pub fn enlarge(&self) {
+        tool(&["mount", "-o", "remount,size=200m", &self.path]).expect("more room");
+    }
 }
 
 /// A loop device over a file on the machine's disk; undone on drop.

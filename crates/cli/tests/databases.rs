@@ -257,40 +257,46 @@ fn a_transaction_is_one_operation_and_its_statements_no_total_adds() {
 #[test]
 fn acknowledged_transactions_outlast_a_server_killed_in_the_run() {
     // Unasked, nothing of the log is written before its time: `off` has something to lose.
-    let Some(mut server) = start(&["wal_writer_delay=10s", "wal_writer_flush_after=1GB"]) else {
+    let quiet = ["wal_writer_delay=10s", "wal_writer_flush_after=1GB", "autovacuum=off"];
+    let Some(mut server) = start(&[&quiet[..], &["bgwriter_lru_maxpages=0"]].concat()) else {
         return;
     };
-    for setting in ["on", "off"] {
-        let dir = scratch();
-        let options = format!("timeout = \"30s\"\nsynchronous_commit = \"{setting}\"");
-        let job =
-            transactions(&server, "duration = \"20s\"\ninterval = \"200ms\"", &options, "\"tpcb\"");
-        let child = start_job(dir.path(), &job);
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        server.kill();
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        server.restart().expect("it starts again");
-        let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
-        assert!(err.contains("the connection to the PostgreSQL server is lost"), "{err}");
-        let facts = manifest(dir.path(), "out")["environment"]["driver"].clone();
-        let number = |name: &str| facts[name].as_str().and_then(|n| n.parse::<u64>().ok());
-        assert!(number("tpcb.check.acknowledged") > Some(10), "{facts:#}");
-        assert_eq!(number("tpcb.check.missing") == Some(0), setting == "on", "{facts:#}");
-        assert!(facts["tpcb.check.balances"].as_str().is_some_and(|b| b.starts_with("equal")));
-        // What may be lost is told, with the setting that allows it.
-        let done = summary(dir.path(), "out");
-        let reasons = done["verdict"]["reasons"].as_array().expect("a list");
-        let told = reasons.iter().find(|reason| reason["code"] == "not_kept");
-        let says = "are not there after the run. synchronous_commit = off promises no more";
-        assert_eq!(told.is_some(), setting == "off", "{reasons:?}");
-        assert!(
-            told.is_none_or(|t| t["text"].as_str().is_some_and(|t| t.contains(says))),
-            "{told:?}"
-        );
-        assert!(!err.contains("missing"), "{err}");
-        let ok = succeeded(&done["ops"]["tpcb"]);
-        assert!(ok > 10 && Some(ok) <= number("tpcb.check.acknowledged"), "{ok} {facts:#}");
-    }
+    assert_eq!(missing_after_a_kill(&mut server, "on"), 0);
+    // A backend writes the log too, when its buffers are full: right before the kill nothing is lost.
+    let lost = (0..8).any(|_| missing_after_a_kill(&mut server, "off") > 0);
+    assert!(lost, "eight kills, and nothing was lost without synchronous commits");
+}
+
+/// Kills the server in a run of transactions; how many acknowledged ones the run then misses, which its
+/// verdict has to tell exactly where there are some.
+fn missing_after_a_kill(server: &mut PostgresServer, setting: &str) -> u64 {
+    let dir = scratch();
+    let options = format!("timeout = \"30s\"\nsynchronous_commit = \"{setting}\"");
+    let job =
+        transactions(server, "duration = \"20s\"\ninterval = \"200ms\"", &options, "\"tpcb\"");
+    let child = start_job(dir.path(), &job);
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    server.kill();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    server.restart().expect("it starts again");
+    let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
+    assert!(err.contains("the connection to the PostgreSQL server is lost"), "{err}");
+    let facts = manifest(dir.path(), "out")["environment"]["driver"].clone();
+    let number = |name: &str| facts[name].as_str().and_then(|n| n.parse::<u64>().ok());
+    assert!(number("tpcb.check.acknowledged") > Some(10), "{facts:#}");
+    let missing = number("tpcb.check.missing").expect("a number");
+    assert!(facts["tpcb.check.balances"].as_str().is_some_and(|b| b.starts_with("equal")));
+    // What may be lost is told, with the setting that allows it.
+    let done = summary(dir.path(), "out");
+    let reasons = done["verdict"]["reasons"].as_array().expect("a list");
+    let told = reasons.iter().find(|reason| reason["code"] == "not_kept");
+    let says = "are not there after the run. synchronous_commit = off promises no more";
+    assert_eq!(told.is_some(), missing > 0, "{reasons:?}");
+    assert!(told.is_none_or(|t| t["text"].as_str().is_some_and(|t| t.contains(says))), "{told:?}");
+    assert!(!err.contains("missing"), "{err}");
+    let ok = succeeded(&done["ops"]["tpcb"]);
+    assert!(ok > 10 && Some(ok) <= number("tpcb.check.acknowledged"), "{ok} {facts:#}");
+    missing
 }
 
 /// Killed, the client leaves what the server acknowledged to it, and tables that a later run goes on with.

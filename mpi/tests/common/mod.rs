@@ -61,12 +61,23 @@ pub fn service(run: &Path) -> Result<Vec<u64>, Failed> {
 /// One rank on each pretended host: a name of its own (UTS namespace), and a monotonic clock that is so many seconds
 /// ahead where given (time namespace).
 pub fn hosts(dir: &Path, hosts: &[(&str, Option<i64>)], words: &[&str]) -> Command {
+    let every: Vec<&[&str]> = vec![&[]; hosts.len()];
+    hosts_by(dir, hosts, &every, words)
+}
+
+/// As `hosts`, each started by a command of its own, as `taskset -c 0`.
+pub fn hosts_by(
+    dir: &Path,
+    hosts: &[(&str, Option<i64>)],
+    by: &[&[&str]],
+    words: &[&str],
+) -> Command {
     let mut command = mpirun(dir);
-    for (n, (host, ahead)) in hosts.iter().enumerate() {
+    for (n, ((host, ahead), by)) in hosts.iter().zip(by).enumerate() {
         if n > 0 {
             command.arg(":");
         }
-        command.args(["-n", "1", "unshare", "--uts"]);
+        command.args(["-n", "1"]).args(*by).args(["unshare", "--uts"]);
         if let Some(seconds) = ahead {
             command.args(["--time", "--fork", "--monotonic", &seconds.to_string()]);
         }

@@ -150,10 +150,12 @@ impl KafkaBroker {
         let _ = self.process.wait();
     }
 
-    /// A tool of Kafka's own on this broker.
+    /// A tool of Kafka's own on this broker, in a virtual machine as its scripts start it (`kafka-run-class.sh`).
     pub fn tool(&self, class: &str) -> Command {
         let mut java = Command::new("java");
-        java.args(["-XX:TieredStopAtLevel=1", "-cp", &self.classpath, class]);
+        java.args(["-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]);
+        java.args(["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]);
+        java.args(["-Djava.awt.headless=true", "-cp", &self.classpath, class]);
         java
     }
 }

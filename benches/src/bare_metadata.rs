@@ -22,13 +22,15 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXE
 /// What stands in front of the number: as long as what the driver writes there.
 const PREFIX: &str = "file.0123abcd.";
 
-/// `bare-metadata DIR create|stat|read|unlink FILES BYTES`; the directory is made, and removed in the end.
+/// `bare-metadata DIR create|stat|read|unlink FILES BYTES PASSES`; the directory is made, and removed in the end.
 pub fn main(args: &[&str]) -> Result<()> {
-    let [dir, what, files, bytes] = args else {
-        bail!("bare-metadata DIR create|stat|read|unlink FILES BYTES");
+    let [dir, what, files, bytes, passes] = args else {
+        bail!("bare-metadata DIR create|stat|read|unlink FILES BYTES PASSES");
     };
-    let (files, bytes): (u64, usize) = (files.parse()?, bytes.parse()?);
-    ensure!(files > 0 && bytes <= 1 << 20, "no such files");
+    let (files, bytes, passes): (u64, usize, u64) =
+        (files.parse()?, bytes.parse()?, passes.parse()?);
+    ensure!(files > 0 && passes > 0 && bytes <= 1 << 20, "no such files");
+    ensure!(passes == 1 || matches!(*what, "stat" | "read"), "files are made and removed once");
     let path = Path::new(dir);
     std::fs::create_dir(path).with_context(|| path.display().to_string())?;
     let at = OwnedFd::from(std::fs::File::open(path)?);
@@ -44,13 +46,15 @@ pub fn main(args: &[&str]) -> Result<()> {
         run("create")?;
     }
     let start = Instant::now();
-    run(what)?;
+    for _ in 0..passes {
+        run(what)?;
+    }
     let took = start.elapsed().as_secs_f64();
     if *what != "unlink" {
         run("unlink")?;
     }
     std::fs::remove_dir(path)?;
-    bare::print(files, took);
+    bare::print(files * passes, took);
     Ok(())
 }
 

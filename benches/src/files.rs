@@ -1,15 +1,16 @@
 //! Files to read: laid out with data that does not compress, and held in the page cache where a
-//! case is about cached reads.
+//! case is about cached reads; and a file system of its own for a run that makes files.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::bare;
 use crate::sys::PinnedMapping;
+use crate::{bare, child};
 
 /// Where files and runs of the benches live: in the current directory, ignored by git.
 const HOME: &str = "taillight-runs/bench";
@@ -92,9 +93,79 @@ pub fn hold(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Where images are: in memory.
+const IMAGES: &str = "/dev/shm";
+/// Bytes of an image, of which only what is written takes memory.
+const IMAGE_BYTES: u64 = 2 << 30;
+/// Inodes enough for a case, tables and a roomy journal written before the run instead of meanwhile.
+const MAKE: &str =
+    "-q -F -N 150000 -J size=256 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0";
+/// No commit falls into a run by its time.
+const MOUNT: &str = "loop,noatime,commit=600";
+
+/// A new ext4 over a loop device whose image is in memory: neither a disk nor what an earlier run left has a part in
+/// the figures of a run there. It goes with this value.
+pub struct FreshExt4 {
+    image: PathBuf,
+    at: PathBuf,
+}
+
+impl FreshExt4 {
+    /// Makes and mounts it at that name in the directory of the benches. Needs root, and mkfs.ext4.
+    pub fn new(name: &str) -> Result<FreshExt4> {
+        let at = place(name)?;
+        fs::create_dir_all(&at)?;
+        let image = format!("{IMAGES}/taillight-bench-{}-{name}.img", std::process::id());
+        let fresh = FreshExt4 { image: image.into(), at };
+        // A bench that was killed left it mounted.
+        fresh.unmount()?;
+        File::create(&fresh.image)?.set_len(IMAGE_BYTES)?;
+        let mut make = Command::new("mkfs.ext4");
+        child::run(make.args(MAKE.split_whitespace()).arg(&fresh.image))?;
+        let mut mount = Command::new("mount");
+        child::run(mount.args(["-o", MOUNT]).arg(&fresh.image).arg(&fresh.at))
+            .context("a file system over a loop device needs root")?;
+        Ok(fresh)
+    }
+    fn unmount(&self) -> Result<()> {
+        let parent = self.at.parent().context("no parent")?;
+        let mounted = fs::metadata(&self.at)?.dev() != fs::metadata(parent)?.dev();
+        if mounted {
+            child::run(Command::new("umount").arg(&self.at))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for FreshExt4 {
+    fn drop(&mut self) {
+        if let Err(why) = self.unmount() {
+            eprintln!("  still mounted: {}: {why:#}", self.at.display());
+        }
+        // The kernel frees it when the loop device is gone.
+        let _ = fs::remove_file(&self.image);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fresh_file_system_is_empty_each_time_and_goes_with_its_value() {
+        for _ in 0..2 {
+            let fresh = match FreshExt4::new("fresh-test") {
+                Ok(fresh) => fresh,
+                Err(why) => return println!("skipped: a fresh file system: {why:#}"),
+            };
+            let (image, file) = (fresh.image.clone(), fresh.at.join("file"));
+            assert!(!file.exists());
+            std::fs::write(&file, "x").unwrap();
+            drop(fresh);
+            assert!(!file.exists() && !image.exists());
+        }
+        std::fs::remove_dir(place("fresh-test").unwrap()).unwrap();
+    }
 
     #[test]
     fn a_pinned_file_is_resident() {

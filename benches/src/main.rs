@@ -41,7 +41,7 @@ taillight-bench bare-ring FILE DEPTH SECONDS BATCH [direct]   the bare loop alon
 taillight-bench bare-sync FILE SECONDS                        the same with plain preads
 taillight-bench bare-leveldb DIR fill|read|compact RECORDS BYTES   a bare loop on LevelDB
 taillight-bench bare-sqlite DIR fill|read RECORDS BYTES [threads]   a bare loop on SQLite
-taillight-bench bare-metadata DIR create|stat|read|unlink FILES BYTES   a bare loop of calls
+taillight-bench bare-metadata DIR create|stat|read|unlink FILES BYTES PASSES   a bare loop of calls
 taillight-bench bare-s3 URL get|put BYTES CONCURRENCY SECONDS OBJECTS   a bare client
 taillight-bench hold FILE                                     keeps a file in memory
 

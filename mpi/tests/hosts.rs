@@ -138,6 +138,34 @@ fn ranks_end_far_apart_and_none_is_lost() -> Result<(), Failed> {
     Ok(())
 }
 
+/// All have measured, and rank 0 cannot write what it makes of that: nobody waits for it, and nothing is lost.
+#[test]
+fn what_rank_0_cannot_put_together_is_kept_by_the_ranks() -> Result<(), Failed> {
+    if !has_namespaces("what_rank_0_cannot_put_together_is_kept_by_the_ranks") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    job(tmp.path(), "3s")?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", Some(50))])?;
+    measuring(&run, 1)?;
+    let scale = std::fs::read(run.join("scale.json"))?;
+    std::fs::remove_file(run.join("scale.json"))?;
+    std::fs::create_dir_all(run.join("scale.json/in-the-way"))?;
+    let code = child.wait()?.code();
+    let text = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert_eq!(code, Some(5), "{text}");
+    assert!(text.contains("what the ranks measured is not lost"), "{text}");
+    // The cause is removed, and the report is made as it says.
+    std::fs::remove_dir_all(run.join("scale.json"))?;
+    std::fs::write(run.join("scale.json"), scale)?;
+    let (code, text) = said(&ranks(tmp.path(), 1, &["report", "RUN"])?);
+    assert_eq!(code, Some(5), "{text}");
+    let ranks = json(&run.join("summary.json"))?["hosts"]["ranks"].clone();
+    assert_eq!(ranks.as_array().map(Vec::len), Some(2), "{ranks}");
+    Ok(())
+}
+
 #[test]
 fn a_stall_of_all_hosts_is_one_event() -> Result<(), Failed> {
     if !has_namespaces("a_stall_of_all_hosts_is_one_event") {

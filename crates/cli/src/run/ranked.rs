@@ -111,8 +111,6 @@ pub fn run(request: &RunRequest<'_>, kept: Option<(Box<dyn Target>, u16)>) -> Re
     ranks::tell(&RankOrder::Run(Box::new(order.clone())));
     let seat = RankSeat::new(order, 0);
     let ended = part(&seat, request.signals, request.job, target);
-    let mut whole = whole;
-    seat.write_scale(&mut whole, None)?;
     match ended {
         Err(e) => {
             seat.cleared();
@@ -124,7 +122,7 @@ pub fn run(request: &RunRequest<'_>, kept: Option<(Box<dyn Target>, u16)>) -> Re
                 None => Err(e),
             }
         }
-        Ok(end) => ranked_end::conclude(&seat, whole, end, request),
+        Ok(end) => Ok(ranked_end::conclude(&seat, whole, end, request)),
     }
 }
 
@@ -221,7 +219,7 @@ fn part(
             Err(seat.fail(e))
         }
         Err(e) if seat.start.get().is_some() => Ok(RankEnd {
-            exit: e.exit().code(),
+            exit: ranked_end::after_load(e.exit()).code(),
             error: Some(e.to_string()),
             load: None,
             keys: Vec::new(),
@@ -551,12 +549,6 @@ impl RankSeat {
             differences: differences(&hosts),
             notes,
         })
-    }
-
-    /// Writes `scale.json` of the whole run.
-    pub fn write_scale(&self, whole: &mut NewRun, ends: Option<&[(u32, RankEnd)]>) -> Result<()> {
-        let scale = self.scale(ends)?;
-        whole.dir.write(&scale)
     }
 
     /// Exact percentiles over all ranks, of everything that any of them has. Called at every rank with the same keys.

@@ -364,6 +364,9 @@ pub struct HostStall {
     pub length_ns: u64,
     /// Hosts whose I/Os were slow then.
     pub hosts: Vec<String>,
+    /// Hosts of which it is not known: they had no load then any more, or their I/Os are not here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
     /// I/Os.
     pub ios: u64,
     /// All hosts, of several.

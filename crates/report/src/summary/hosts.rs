@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use taillight_core::LatencyKind;
+use taillight_core::plan::CaptureMode;
 use taillight_rundir::Summary;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::scale::{
@@ -15,7 +16,7 @@ use taillight_stats::group_episodes;
 use super::IoSet;
 use crate::analyse::dists::headline;
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
-use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis, is_load};
+use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis, SlowestIos, is_load};
 use crate::format;
 
 /// Chance of calling a host slower that is not.
@@ -227,40 +228,81 @@ fn stalls(
     });
     let Some(median) = median else { return Vec::new() };
     let from = median.saturating_mul(STALL_TIMES).max(STALL_NS);
-    let slow: Vec<Vec<(i64, i64)>> = by_host
-        .iter()
-        .map(|(_, ranks)| {
-            let groups = groups(analysis, ranks);
-            groups.iter().flat_map(|g| g.slowest.kept_above(from)).collect()
-        })
-        .collect();
+    let slow: Vec<SlowTimes> =
+        by_host.iter().map(|(host, ranks)| SlowTimes::of(analysis, host, ranks, from)).collect();
     // Clocks that are wrong by more than the gap would tear an event apart.
     let bound = all.file.worst_bound_ns(analysis.duration_ns).unwrap_or(0);
     let gap = (STALL_NS / 10).max(2 * bound);
-    let together: Vec<(i64, i64)> = slow.concat();
+    let together: Vec<(i64, i64)> = slow.iter().flat_map(|of| of.slow.iter().copied()).collect();
     let episodes = group_episodes(&together, gap);
+    let here = |host: &String| by_host.iter().any(|(name, _)| name == host);
+    let mut gone: Vec<String> = all.missing.iter().map(|(entry, _)| entry.host.clone()).collect();
+    gone.retain(|host| !here(host));
+    gone.sort_unstable();
+    gone.dedup();
     let mut stalls: Vec<HostStall> = episodes
         .list()
         .iter()
         .map(|event| {
-            let hosts = by_host.iter().zip(&slow);
-            // Who was only a little slow in that time did not stall.
-            let most = (event.span_ns() as f64 * TAKES_PART) as u64;
-            let hosts = hosts
-                .filter(|(_, slow)| covered(slow, event.start_ns, event.end_ns) >= most.max(1));
-            let hosts: Vec<String> = hosts.map(|((host, _), _)| host.clone()).collect();
+            let (hosts, mut unknown) = took_part(&slow, event.start_ns, event.end_ns);
+            unknown.extend(gone.iter().cloned());
             HostStall {
                 start_ns: event.start_ns,
                 length_ns: event.span_ns(),
                 ios: event.count,
-                shared: hosts.len() == by_host.len() && hosts.len() > 1,
+                shared: hosts.len() == by_host.len() && hosts.len() > 1 && unknown.is_empty(),
                 hosts,
+                unknown,
             }
         })
         .collect();
     stalls.sort_by_key(|s| (std::cmp::Reverse(s.length_ns), s.start_ns));
     stalls.truncate(STALLS);
     stalls
+}
+
+/// When I/Os of a host were slow.
+struct SlowTimes {
+    host: String,
+    slow: Vec<(i64, i64)>,
+    /// Later than this nothing is known of it.
+    until: i64,
+}
+
+impl SlowTimes {
+    fn of(analysis: &Analysis, host: &str, ranks: &[&RankAnalysis], from: u64) -> SlowTimes {
+        let groups = groups(analysis, ranks);
+        let last = groups.iter().map(|g| g.tally.last_ns).max();
+        let known = ranks.iter().all(|rank| shows_slow(rank));
+        SlowTimes {
+            host: host.to_owned(),
+            slow: groups.iter().flat_map(|g| g.slowest.kept_above(from)).collect(),
+            until: last.filter(|_| known).unwrap_or(i64::MIN),
+        }
+    }
+}
+
+/// Whether the slow I/Os of a rank are known here: where its I/Os stayed on its host, or not all were kept, they are not.
+fn shows_slow(rank: &RankAnalysis) -> bool {
+    let kept = &rank.manifest.capture;
+    let outliers = kept.mode == CaptureMode::Outliers && kept.degraded.is_none();
+    let some = || rank.groups.iter().any(|group| group.slowest != SlowestIos::default());
+    rank.origin == Origin::CAPTURE || (outliers && some())
+}
+
+/// The hosts that stalled in a time, and those of which it is not known.
+fn took_part(hosts: &[SlowTimes], start: i64, end: i64) -> (Vec<String>, Vec<String>) {
+    // Who was only a little slow in that time did not stall.
+    let most = (end.abs_diff(start) as f64 * TAKES_PART) as u64;
+    let (mut stalled, mut unknown) = (Vec::new(), Vec::new());
+    for SlowTimes { host, slow, until } in hosts {
+        if covered(slow, start, end) >= most.max(1) {
+            stalled.push(host.clone());
+        } else if *until < start {
+            unknown.push(host.clone());
+        }
+    }
+    (stalled, unknown)
 }
 
 /// How much of a time the slow I/Os of a host cover, ns.
@@ -384,7 +426,8 @@ fn stalled(analysis: &Analysis, summary: &HostsSummary) -> Vec<String> {
             format::duration_ns(s.length_ns)
         )
     });
-    let local = summary.stalls.iter().find(|s| several && s.hosts.len() == 1).map(|s| {
+    let alone = |s: &&HostStall| several && s.hosts.len() == 1 && s.unknown.is_empty();
+    let local = summary.stalls.iter().find(alone).map(|s| {
         format!(
             "Only {} stalled at {}, for {}: the cause is on that host or on its way.",
             s.hosts[0],
@@ -392,7 +435,17 @@ fn stalled(analysis: &Analysis, summary: &HostsSummary) -> Vec<String> {
             format::duration_ns(s.length_ns)
         )
     });
-    shared.into_iter().chain(local).collect()
+    let open = |s: &&HostStall| !s.hosts.is_empty() && !s.unknown.is_empty();
+    let open = summary.stalls.iter().find(open).map(|s| {
+        format!(
+            "{} stalled at {} for {}; whether {} did is not known, without I/Os of that time.",
+            s.hosts.join(", "),
+            at(s.start_ns),
+            format::duration_ns(s.length_ns),
+            s.unknown.join(", ")
+        )
+    });
+    shared.into_iter().chain(local).chain(open).collect()
 }
 
 #[cfg(test)]
@@ -406,5 +459,24 @@ mod tests {
         assert_eq!(covered(&[(100, 200), (150, 300), (900, 2_000)], start, end), 300);
         assert_eq!(covered(&[(2_000, 3_000)], start, end), 0);
         assert_eq!(covered(&[], start, end), 0);
+    }
+
+    /// Of whom nothing is known nobody may say that it did not stall.
+    #[test]
+    fn who_is_not_known_did_not_stand_aside() {
+        let host = |name: &str, slow: &[(i64, i64)], until| SlowTimes {
+            host: name.to_owned(),
+            slow: slow.to_vec(),
+            until,
+        };
+        let all = [
+            host("stalled", &[(100, 200)], 500),
+            host("went on", &[], 500),
+            host("was over", &[], 99),
+            host("elsewhere", &[], i64::MIN),
+        ];
+        let (stalled, unknown) = took_part(&all, 100, 200);
+        assert_eq!(stalled, ["stalled"]);
+        assert_eq!(unknown, ["was over", "elsewhere"]);
     }
 }

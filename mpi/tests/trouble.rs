@@ -145,6 +145,14 @@ fn a_disk_that_fills_during_the_load_is_of_that_host() -> Result<(), Failed> {
     let errors = |rank: usize| summary["hosts"]["ranks"][rank]["errors"].as_u64();
     assert_eq!(errors(0), Some(0), "{summary}");
     assert!(errors(1).is_some_and(|failed| failed > 300 && failed < 600), "{text}");
+    // That it is another file system there is said.
+    let differences = json(&tmp.path().join("RUN/scale.json"))?["differences"].clone();
+    let differs = |d: &&serde_json::Value| d["what"] == "mount options";
+    let options = differences.as_array().into_iter().flatten().find(differs);
+    let values = options.and_then(|d| d["values"].as_object()).into_iter().flatten();
+    let of_h1 = values.filter(|(options, _)| options.contains("size=1024k"));
+    let hosts: Vec<_> = of_h1.map(|(_, hosts)| hosts.clone()).collect();
+    assert_eq!(hosts, [serde_json::json!(["h1"])], "{differences}");
     Ok(())
 }
 

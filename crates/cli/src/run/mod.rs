@@ -13,6 +13,7 @@ mod measure;
 mod numbers;
 mod ranked;
 mod ranked_end;
+mod ranked_facts;
 mod ranked_open;
 mod ranked_share;
 mod served;

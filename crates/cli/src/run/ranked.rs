@@ -4,6 +4,7 @@
 //! directories.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_trace::Environment;
 
 use super::directory::NewRun;
+use super::ranked_facts::facts_of;
 use super::ranked_open::KeptTarget;
 use super::ranked_share::{OWN_READS, check, reads_back, shift};
 use super::targets::TargetsRequest;
@@ -59,6 +61,8 @@ pub struct RankSeat {
     whole: OnceCell<Plan>,
     /// At rank 0: what every rank drives.
     targets: RefCell<Vec<Vec<RankTarget>>>,
+    /// At rank 0: what those are on.
+    facts: RefCell<Vec<BTreeMap<String, String>>>,
     /// At rank 0: whether each rank's directory is seen here.
     seen: RefCell<Vec<bool>>,
     /// At rank 0: clocks by leader, before and after.
@@ -83,6 +87,16 @@ pub struct RankEnd {
     pub keys: Vec<(u16, OpKind, String)>,
     /// Every I/O was kept: what is merged of it is exact.
     pub exact: bool,
+}
+
+/// What a rank says of its targets.
+#[derive(Serialize, Deserialize)]
+struct TargetStatement {
+    targets: Vec<RankTarget>,
+    /// What hosts may differ in.
+    facts: BTreeMap<String, String>,
+    /// Whether it sees the directory of the whole run.
+    sees: bool,
 }
 
 /// Runs a plan by all ranks; called at rank 0. Errors: as a run by one process, when nothing was measured.
@@ -237,6 +251,7 @@ impl RankSeat {
             rank,
             whole: OnceCell::new(),
             targets: RefCell::default(),
+            facts: RefCell::default(),
             seen: RefCell::default(),
             clocks: RefCell::default(),
             start: Cell::new(None),
@@ -365,14 +380,15 @@ impl RankSeat {
 
     /// Tells rank 0 what this rank drives; at rank 0 whether all that fits together. Errors: as a step that all take.
     fn named(&self, plan: &Plan) -> Result<Result<()>> {
-        let statement = (confirmation::targets_of(plan), self.sees());
+        let targets = confirmation::targets_of(plan);
+        let statement = TargetStatement { targets, facts: facts_of(plan), sees: self.sees() };
         let said = agree("naming the targets", Ok(statement))?;
         if self.rank != 0 {
             return Ok(Ok(()));
         }
-        let (all, seen): (Vec<Vec<RankTarget>>, Vec<bool>) =
-            said.into_iter().map(|(_, it)| it).unzip();
-        self.seen.replace(seen);
+        self.seen.replace(said.iter().map(|(_, it)| it.sees).collect());
+        self.facts.replace(said.iter().map(|(_, it)| it.facts.clone()).collect());
+        let all: Vec<Vec<RankTarget>> = said.into_iter().map(|(_, it)| it.targets).collect();
         let fits = confirmation::fit(&self.order, plan, &all);
         self.targets.replace(all);
         Ok(fits)
@@ -530,8 +546,13 @@ impl RankSeat {
         let firsts: Vec<_> = ranks.iter().filter_map(|r| r.load?.first()).collect();
         let spread = start_spread(&firsts);
         let start = self.start.get().map(|at_ns| StartStamp { at_ns, spread_ns: spread });
-        let hosts =
-            hellos.iter().map(|h| (h.peer.host.clone(), h.facts.clone())).collect::<Vec<_>>();
+        let of_targets = self.facts.borrow();
+        let hosts = hellos.iter().enumerate().map(|(rank, hello)| {
+            let more = of_targets.get(rank).cloned().unwrap_or_default();
+            let facts = hello.facts.clone().into_iter().chain(more);
+            (hello.peer.host.clone(), facts.collect::<BTreeMap<_, _>>())
+        });
+        let hosts: Vec<_> = hosts.collect();
         let plan = self.whole()?;
         let mut notes = ranks::oversubscribed(&hellos);
         let names: Vec<&str> = hosts.iter().map(|(host, _)| host.as_str()).collect();

@@ -54,6 +54,9 @@ pub struct RankEntry {
     pub pid: u32,
     /// CPUs of its host.
     pub cpus: u32,
+    /// CPUs that it may use; absent where it may use all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<u32>,
     /// Its run directory: relative to this one where rank 0 sees it, else the path on its host.
     pub directory: String,
     /// Rank 0 does not see its directory.
@@ -326,7 +329,7 @@ pub struct HostFigures {
     pub p999_ns: Option<u64>,
     /// The longest latency, ns.
     pub max_ns: Option<u64>,
-    /// Its CPUs' share that the load took, 0 to 1.
+    /// Share that the load took of the CPUs that its ranks may use, 0 to 1.
     pub cpu: Option<f64>,
     /// Most operations that were due and not yet sent.
     pub backlog_max: Option<u64>,

@@ -148,8 +148,8 @@ pub fn fits(all: &[Hello]) -> Result<()> {
     Ok(())
 }
 
-/// Notes to be known before figures are read: a single rank, ranks bound to a part of the CPUs, and hosts that are
-/// [`oversubscribed`]. Differences in [`Hello::facts`] are not among them.
+/// Notes to be known before figures are read: a single rank, and ranks that are [`short_of_cpus`]. Differences in
+/// [`Hello::facts`] are not among them.
 pub fn remarks(all: &[Hello]) -> Vec<String> {
     let mut notes = Vec::new();
     if let [_] = all {
@@ -158,18 +158,28 @@ pub fn remarks(all: &[Hello]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let Some(bound) = all.iter().find(|h| h.allowed < h.cpus) {
-        notes.push(format!(
-            "the ranks are bound to {} of {} CPUs; mpirun --bind-to none lifts that",
-            bound.allowed, bound.cpus
-        ));
-    }
-    notes.extend(oversubscribed(all));
+    notes.extend(short_of_cpus(all));
     notes
 }
 
+/// Lines about ranks that may use a part of their host's CPUs only, and about hosts with more ranks than CPUs.
+pub fn short_of_cpus(all: &[Hello]) -> Vec<String> {
+    let mut bound: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for hello in all.iter().filter(|h| h.allowed < h.cpus) {
+        let least = bound.entry(&hello.peer.host).or_insert((hello.allowed, hello.cpus));
+        least.0 = least.0.min(hello.allowed);
+    }
+    let bound = bound.into_iter().map(|(host, (allowed, cpus))| {
+        format!(
+            "{host}: a rank may use {allowed} of {cpus} CPUs; mpirun --bind-to none lifts that, unless the host or its \
+             container says so"
+        )
+    });
+    bound.chain(oversubscribed(all)).collect()
+}
+
 /// A line for each host with more ranks than it has CPUs ([`Hello::cpus`], not [`Hello::allowed`]).
-pub fn oversubscribed(all: &[Hello]) -> Vec<String> {
+fn oversubscribed(all: &[Hello]) -> Vec<String> {
     let mut hosts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for hello in all {
         let host = hosts.entry(&hello.peer.host).or_default();
@@ -230,5 +240,11 @@ mod tests {
             "{crowded:?}"
         );
         assert!(remarks(&[hello("a")])[0].starts_with("one rank only"));
+        let bound = Hello { allowed: 1, ..hello("b") };
+        let short = short_of_cpus(&[hello("a"), bound.clone(), bound]);
+        assert!(
+            short.len() == 1 && short[0].starts_with("b: a rank may use 1 of 2 CPUs"),
+            "{short:?}"
+        );
     }
 }

@@ -533,6 +533,7 @@ impl RankSeat {
                 clock_id: hello.clock_id.clone(),
                 pid: hello.peer.pid,
                 cpus: hello.cpus,
+                allowed: (hello.allowed < hello.cpus).then_some(hello.allowed),
                 directory: rank_name(rank),
                 elsewhere: seen.get(rank as usize) == Some(&false),
                 targets: targets.get(rank as usize).cloned().unwrap_or_default(),
@@ -554,7 +555,7 @@ impl RankSeat {
         });
         let hosts: Vec<_> = hosts.collect();
         let plan = self.whole()?;
-        let mut notes = ranks::oversubscribed(&hellos);
+        let mut notes = ranks::short_of_cpus(&hellos);
         let names: Vec<&str> = hosts.iter().map(|(host, _)| host.as_str()).collect();
         if self.order.shift == 0 && reads_back(plan, &names) {
             notes.push(OWN_READS.to_owned());

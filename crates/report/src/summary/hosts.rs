@@ -8,7 +8,8 @@ use taillight_core::plan::CaptureMode;
 use taillight_rundir::Summary;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::scale::{
-    AgainstOthers, FirstSubmit, HostFigures, HostStall, HostsSummary, MergedFigures, start_spread,
+    AgainstOthers, FirstSubmit, HostFigures, HostStall, HostsSummary, MergedFigures, RankEntry,
+    start_spread,
 };
 use taillight_stats::compare::{Bounded, LogDifference, holm};
 use taillight_stats::group_episodes;
@@ -119,7 +120,7 @@ fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
     let failed = set.tally.failed();
     let entry = ranks.first().map(|rank| &rank.entry);
     let cpu: f64 = ranks.iter().filter_map(|r| r.manifest.overhead.cpu_s).sum();
-    let cpus = ranks.iter().map(|r| r.entry.cpus).max().unwrap_or(0);
+    let cpus = cpus_of(ranks.iter().map(|rank| &rank.entry));
     let backlog = ranks.iter().filter_map(|r| r.manifest.schedule).map(|s| s.backlog_max);
     let (strip, strip_ns) = strip(analysis, ranks);
     HostFigures {
@@ -144,6 +145,13 @@ fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
         strip,
         strip_ns,
     }
+}
+
+/// CPUs that ranks of one host may use together.
+fn cpus_of<'a>(ranks: impl Iterator<Item = &'a RankEntry> + Clone) -> u32 {
+    let all = ranks.clone().map(|rank| rank.cpus).max().unwrap_or(0);
+    let may: u32 = ranks.map(|rank| rank.allowed.unwrap_or(rank.cpus)).sum();
+    all.min(may)
 }
 
 /// The 99 % of a set with its interval; none where the set is too small for one.
@@ -334,7 +342,7 @@ fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) ->
     for host in summary.hosts.iter().filter(|h| h.cpu.is_some_and(|cpu| cpu > FULL)) {
         let cpu = format::percent(host.cpu.unwrap_or(0.0));
         words.push(format!(
-            "The load took {cpu} of the CPUs of {}: there the client is the limit, not the storage.",
+            "The load took {cpu} of the CPUs that it may use on {}: there the client is the limit, not the storage.",
             host.host
         ));
     }
@@ -459,6 +467,16 @@ mod tests {
         assert_eq!(covered(&[(100, 200), (150, 300), (900, 2_000)], start, end), 300);
         assert_eq!(covered(&[(2_000, 3_000)], start, end), 0);
         assert_eq!(covered(&[], start, end), 0);
+    }
+
+    /// A rank that is bound to one of many CPUs is at its limit long before its host is.
+    #[test]
+    fn only_cpus_that_ranks_may_use_count() {
+        let rank = |allowed| RankEntry { cpus: 8, allowed, ..RankEntry::default() };
+        let of = |ranks: &[RankEntry]| cpus_of(ranks.iter());
+        assert_eq!(of(&[rank(None), rank(None)]), 8);
+        assert_eq!((of(&[rank(Some(1))]), of(&[rank(Some(1)), rank(Some(2))])), (1, 3));
+        assert_eq!(of(&[]), 0);
     }
 
     /// Of whom nothing is known nobody may say that it did not stall.

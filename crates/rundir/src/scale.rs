@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use taillight_core::OpKind;
 use taillight_core::plan::WorkShare;
 
+use crate::summary::Cause;
+
 /// What clocks drift by at most: the kernel steers them within 500 parts per million.
 const DRIFT_MOST: f64 = 500e-6;
 
@@ -331,6 +333,9 @@ pub struct HostFigures {
     pub max_ns: Option<u64>,
     /// Share that the load took of the CPUs that its ranks may use, 0 to 1.
     pub cpu: Option<f64>,
+    /// Layers that held its outliers, most first, as the reports of its ranks name them; empty until traced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<Cause>,
     /// Most operations that were due and not yet sent.
     pub backlog_max: Option<u64>,
     /// From the start of the measure phase to its last completion, ns.

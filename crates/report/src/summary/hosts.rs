@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use taillight_core::LatencyKind;
 use taillight_core::plan::CaptureMode;
+use taillight_explain::layer_did;
 use taillight_rundir::Summary;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::scale::{
     AgainstOthers, FirstSubmit, HostFigures, HostStall, HostsSummary, MergedFigures, RankEntry,
     start_spread,
 };
+use taillight_rundir::summary::Cause;
 use taillight_stats::compare::{Bounded, LogDifference, holm};
 use taillight_stats::group_episodes;
 
@@ -35,6 +37,8 @@ const STALLS: usize = 20;
 const FULL: f64 = 0.9;
 /// CPU time counts what is around the load, too: shorter runs say nothing of its share.
 const CPU_FROM_S: f64 = 1.0;
+/// Layers of a host that are named in words.
+const BLAMED: usize = 3;
 /// Work is uneven from here on.
 const UNEVEN: f64 = 0.05;
 
@@ -138,6 +142,7 @@ fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
         max_ns: sample.max(),
         cpu: (cpus > 0 && seconds >= CPU_FROM_S && cpu > 0.0)
             .then(|| cpu / seconds / f64::from(cpus)),
+        layers: layers(ranks.iter().flat_map(|rank| &rank.layers)),
         backlog_max: backlog.reduce(|a, b| a + b),
         done_ns: (set.tally.last_ns > 0)
             .then(|| set.tally.last_ns.saturating_sub(analysis.start_ns).max(0) as u64),
@@ -145,6 +150,23 @@ fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
         strip,
         strip_ns,
     }
+}
+
+/// What ranks blame, together.
+fn layers<'a>(causes: impl Iterator<Item = &'a Cause>) -> Vec<Cause> {
+    let mut all: Vec<Cause> = Vec::new();
+    for cause in causes {
+        match all.iter_mut().find(|known| known.layer == cause.layer) {
+            Some(known) => {
+                known.outliers += cause.outliers;
+                known.excess_ns = known.excess_ns.saturating_add(cause.excess_ns);
+                known.sure &= cause.sure;
+            }
+            None => all.push(cause.clone()),
+        }
+    }
+    all.sort_by(|a, b| b.outliers.cmp(&a.outliers).then_with(|| a.layer.cmp(&b.layer)));
+    all
 }
 
 /// CPUs that ranks of one host may use together.
@@ -339,6 +361,7 @@ fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) ->
     }
     words.extend(slower(summary));
     words.extend(stalled(analysis, summary));
+    words.extend(summary.hosts.iter().filter_map(blamed));
     for host in summary.hosts.iter().filter(|h| h.cpu.is_some_and(|cpu| cpu > FULL)) {
         let cpu = format::percent(host.cpu.unwrap_or(0.0));
         words.push(format!(
@@ -418,6 +441,18 @@ fn slower(summary: &HostsSummary) -> Vec<String> {
     }
 }
 
+/// The layers that held the outliers of a host; none where it was not traced.
+fn blamed(host: &HostFigures) -> Option<String> {
+    let all: u64 = host.layers.iter().map(|cause| cause.outliers).sum();
+    let most = host.layers.iter().take(BLAMED).map(|cause| {
+        let share = format::percent(cause.outliers as f64 / all.max(1) as f64);
+        format!("{} ({share}) {}", format::count(cause.outliers), layer_did(&cause.layer))
+    });
+    let most: Vec<String> = most.collect();
+    let of = format::counted(all, "outlier");
+    (all > 0).then(|| format!("Of {of} of {}, {}.", host.host, most.join(", ")))
+}
+
 /// Stalls of all hosts, and those of one alone.
 fn stalled(analysis: &Analysis, summary: &HostsSummary) -> Vec<String> {
     let clock = &analysis.manifest.clock;
@@ -467,6 +502,25 @@ mod tests {
         assert_eq!(covered(&[(100, 200), (150, 300), (900, 2_000)], start, end), 300);
         assert_eq!(covered(&[(2_000, 3_000)], start, end), 0);
         assert_eq!(covered(&[], start, end), 0);
+    }
+
+    #[test]
+    fn what_ranks_of_a_host_blame_is_added_up() {
+        let cause = |layer: &str, outliers, sure| Cause {
+            layer: layer.to_owned(),
+            outliers,
+            excess_ns: 10,
+            sure,
+        };
+        let each = [cause("cpu", 2, true), cause("device", 3, true), cause("device", 5, false)];
+        let all = layers(each.iter());
+        assert_eq!(all.len(), 2);
+        assert_eq!((all[0].outliers, all[0].excess_ns, all[0].sure), (8, 20, false));
+        let host = HostFigures { host: "h1".to_owned(), layers: all, ..HostFigures::default() };
+        let words = blamed(&host).unwrap();
+        assert!(words.starts_with("Of 10 outliers of h1, 8 (80"), "{words}");
+        assert!(words.ends_with(" waited for a CPU."), "{words}");
+        assert_eq!(blamed(&HostFigures::default()), None);
     }
 
     /// A rank that is bound to one of many CPUs is at its limit long before its host is.

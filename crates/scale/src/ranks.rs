@@ -308,11 +308,11 @@ impl Ranks {
         if self.lost.is_empty() {
             return StepVerdict::Go;
         }
-        let one = |lost: &LostRank| format!("rank {} (in: {})", lost.rank, lost.step);
+        let one = |lost: &LostRank| format!("rank {} is lost: {}", lost.rank, lost.words());
         let who: Vec<String> = self.lost.iter().map(one).collect();
         StepVerdict::Stop {
             exit: Exit::Unavailable.code(),
-            text: format!("nothing was heard in time of {}", who.join(", ")),
+            text: who.join("; "),
             hint: Some(
                 "see whether its host and process are alive; nothing was measured".to_owned(),
             ),
@@ -367,7 +367,8 @@ mod tests {
             Some(ranks.agree("targets", Ok(1), patience).unwrap_err().to_string())
         });
         for text in ended.into_iter().flatten() {
-            assert!(text.contains("in time of rank 2 (in: targets)"), "{text}");
+            let words = "rank 2 is lost: nothing was heard of it (in: targets)";
+            assert!(text.contains(words), "{text}");
         }
     }
 

@@ -31,7 +31,7 @@ use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_trace::Environment;
 
 use super::directory::NewRun;
-use super::ranked_facts::facts_of;
+use super::ranked_facts::{facts_of, recorded_in, same_recorded};
 use super::ranked_open::KeptTarget;
 use super::ranked_share::{OWN_READS, check, reads_back, shift};
 use super::targets::TargetsRequest;
@@ -95,6 +95,8 @@ struct TargetStatement {
     targets: Vec<RankTarget>,
     /// What hosts may differ in.
     facts: BTreeMap<String, String>,
+    /// What is in the files that the plan names.
+    recorded: Option<String>,
     /// Whether it sees the directory of the whole run.
     sees: bool,
 }
@@ -381,15 +383,18 @@ impl RankSeat {
     /// Tells rank 0 what this rank drives; at rank 0 whether all that fits together. Errors: as a step that all take.
     fn named(&self, plan: &Plan) -> Result<Result<()>> {
         let targets = confirmation::targets_of(plan);
-        let statement = TargetStatement { targets, facts: facts_of(plan), sees: self.sees() };
+        let (facts, recorded) = (facts_of(plan), recorded_in(plan));
+        let statement = TargetStatement { targets, facts, recorded, sees: self.sees() };
         let said = agree("naming the targets", Ok(statement))?;
         if self.rank != 0 {
             return Ok(Ok(()));
         }
         self.seen.replace(said.iter().map(|(_, it)| it.sees).collect());
         self.facts.replace(said.iter().map(|(_, it)| it.facts.clone()).collect());
-        let all: Vec<Vec<RankTarget>> = said.into_iter().map(|(_, it)| it.targets).collect();
+        let (all, recorded): (Vec<Vec<RankTarget>>, Vec<Option<String>>) =
+            said.into_iter().map(|(_, it)| (it.targets, it.recorded)).unzip();
         let fits = confirmation::fit(&self.order, plan, &all);
+        let fits = fits.and(same_recorded(&recorded, |rank| self.host(rank)));
         self.targets.replace(all);
         Ok(fits)
     }

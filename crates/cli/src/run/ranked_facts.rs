@@ -1,8 +1,13 @@
-//! What the targets of a rank are on, by which hosts may differ: file system, mount options, model of the disks below.
+//! What hosts may differ in where a plan is the same: what targets are on (file system, mount options, model of the disks
+//! below), and what is in the files that the plan names.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 
-use taillight_core::plan::Plan;
+use sha2::{Digest as _, Sha256};
+use taillight_core::plan::{Arrival, Plan};
+use taillight_core::{Error, Result};
 use taillight_machine::{BlockDevice, DeviceNumber, Sys, block, mounts};
 
 /// Options that are a host's own wherever the same is mounted: its address, places of an overlay.
@@ -30,6 +35,53 @@ pub fn facts_of(plan: &Plan) -> BTreeMap<String, String> {
     facts
 }
 
+/// What is in the traces and recorded times that a plan names, hashed; none where it names no such file. Every rank takes its part
+/// of them from the file on its own host.
+pub fn recorded_in(plan: &Plan) -> Option<String> {
+    let (mut hash, mut some) = (Sha256::new(), false);
+    for workload in &plan.workloads {
+        if let Some(trace) = &workload.trace {
+            some = true;
+            for (time, op) in trace.ops.times.iter().zip(trace.ops.ops.iter()) {
+                hash.update(time.to_le_bytes());
+                hash.update(op.offset.to_le_bytes());
+                hash.update(op.size.to_le_bytes());
+                hash.update([op.kind as u8, u8::from(op.durable)]);
+            }
+        } else if let Arrival::Replay { file } = &workload.arrival {
+            some = true;
+            // Who cannot read it says so itself, and what is read once is not to be read here.
+            if std::fs::metadata(file).is_ok_and(|meta| meta.is_file()) {
+                let _ = add_file(&mut hash, file);
+            }
+        }
+    }
+    let hash = hash.finalize();
+    some.then(|| hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn add_file(hash: &mut Sha256, path: &str) -> std::io::Result<()> {
+    let (mut file, mut buffer) = (File::open(path)?, vec![0_u8; 1 << 20]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            n => hash.update(&buffer[..n]),
+        }
+    }
+}
+
+/// Whether all ranks have what rank 0 has in the files that the plan names; `host` names that of a rank. Errors: `Usage`.
+pub fn same_recorded<'a>(all: &[Option<String>], host: impl Fn(u32) -> &'a str) -> Result<()> {
+    let others = (0..).zip(all).filter(|(_, own)| Some(*own) != all.first());
+    let others: Vec<String> = others.map(|(rank, _)| format!("{rank} on {}", host(rank))).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    Err(Error::usage("the trace or the recorded times are not the same on all hosts")
+        .with("ranks", others.join(", "))
+        .hint("copy the file of rank 0 to all hosts, under the same path: each rank takes its part of it"))
+}
+
 fn of_mount(options: &str) -> String {
     let own = |option: &&str| OWN.iter().any(|own| option.starts_with(own));
     options.split(',').filter(|option| !own(option)).collect::<Vec<_>>().join(",")
@@ -52,6 +104,24 @@ mod tests {
     fn what_is_each_hosts_own_is_no_difference() {
         assert_eq!(of_mount("rw,vers=4.2,clientaddr=10.0.0.7,hard"), "rw,vers=4.2,hard");
         assert_eq!(of_mount("rw,lowerdir=/a:/b,upperdir=/c,workdir=/d,xino=off"), "rw,xino=off");
+    }
+
+    #[test]
+    fn files_that_differ_are_named() {
+        let host = |rank: u32| ["h0", "h1", "h2"][rank as usize];
+        let some = |text: &str| Some(text.to_owned());
+        assert!(same_recorded(&[None, None], host).is_ok());
+        let e = same_recorded(&[some("a"), some("a"), some("b")], host).unwrap_err();
+        assert!(e.to_string().contains("2 on h2"), "{e}");
+        let tmp = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(tmp.path(), "1ms\n2ms\n").unwrap();
+        let file = tmp.path().display().to_string();
+        let mut plan = taillight_rundir::fixture::plan();
+        assert_eq!(recorded_in(&plan), None);
+        plan.workloads[0].arrival = Arrival::Replay { file };
+        let first = recorded_in(&plan);
+        std::fs::write(tmp.path(), "1ms\n3ms\n").unwrap();
+        assert!(first.is_some() && recorded_in(&plan) != first);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::plan::{Plan, RankPlace, TargetPlan, rank_name};
 use taillight_core::progress::Progress;
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result, Stamp};
+use taillight_driver::identity::contents;
 use taillight_driver::{Target, named};
 use taillight_machine::{Sys, openers};
 use taillight_report::MadeReport;
@@ -63,6 +64,8 @@ pub struct RankSeat {
     targets: RefCell<Vec<Vec<RankTarget>>>,
     /// At rank 0: what those are on.
     facts: RefCell<Vec<BTreeMap<String, String>>>,
+    /// At rank 0: what will be lost on them, until that is said.
+    lost: RefCell<Vec<String>>,
     /// At rank 0: whether each rank's directory is seen here.
     seen: RefCell<Vec<bool>>,
     /// At rank 0: clocks by leader, before and after.
@@ -95,6 +98,8 @@ struct TargetStatement {
     targets: Vec<RankTarget>,
     /// What hosts may differ in.
     facts: BTreeMap<String, String>,
+    /// What will be lost there, as it is confirmed.
+    lost: Vec<String>,
     /// What is in the files that the plan names.
     recorded: Option<String>,
     /// Whether it sees the directory of the whole run.
@@ -254,6 +259,7 @@ impl RankSeat {
             whole: OnceCell::new(),
             targets: RefCell::default(),
             facts: RefCell::default(),
+            lost: RefCell::default(),
             seen: RefCell::default(),
             clocks: RefCell::default(),
             start: Cell::new(None),
@@ -361,6 +367,7 @@ impl RankSeat {
         let own =
             own.map_err(|e| confirmation::with_words(e, &self.order, self.rank, targets.plan));
         agree("looking at the targets", fits.and(own))?;
+        self.lost.take().iter().for_each(|line| super::say_one_lost(line));
         if targets.plan.run.share.is_own() {
             return targets.open(step);
         }
@@ -383,12 +390,17 @@ impl RankSeat {
     /// Tells rank 0 what this rank drives; at rank 0 whether all that fits together. Errors: as a step that all take.
     fn named(&self, plan: &Plan) -> Result<Result<()>> {
         let targets = confirmation::targets_of(plan);
+        let confirmed = confirmation::of_rank(&self.order, self.rank, plan)?;
+        let lost = confirmed.iter().flat_map(|path| contents::lost(path)).collect();
         let (facts, recorded) = (facts_of(plan), recorded_in(plan));
-        let statement = TargetStatement { targets, facts, recorded, sees: self.sees() };
+        let statement = TargetStatement { targets, facts, lost, recorded, sees: self.sees() };
         let said = agree("naming the targets", Ok(statement))?;
         if self.rank != 0 {
             return Ok(Ok(()));
         }
+        let of = |rank: u32| format!("rank {rank} on {}", self.host(rank));
+        let lost = said.iter().flat_map(|(rank, it)| it.lost.iter().map(move |l| (*rank, l)));
+        self.lost.replace(lost.map(|(rank, line)| format!("{}: {line}", of(rank))).collect());
         self.seen.replace(said.iter().map(|(_, it)| it.sees).collect());
         self.facts.replace(said.iter().map(|(_, it)| it.facts.clone()).collect());
         let (all, recorded): (Vec<Vec<RankTarget>>, Vec<Option<String>>) =

@@ -203,6 +203,11 @@ fn one_rank_and_too_many_ranks_are_said() -> Result<(), Failed> {
     let (code, text) = said(&ranks(tmp.path(), 1, &["run", "job.toml", "--output", "ONE"])?);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("one rank only"), "{text}");
+    // Nobody would tell it anything.
+    let words = ["run", "job.toml", "--output", "LIVE", "--live"];
+    let (code, text) = said(&ranks(tmp.path(), 1, &words)?);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("a live view shows one process"), "{text}");
     let many = std::thread::available_parallelism()?.get() as u32 + 1;
     let (code, text) = said(&ranks(tmp.path(), many, &["run", "job.toml", "--output", "MANY"])?);
     assert_eq!(code, Some(0), "{text}");

@@ -300,6 +300,10 @@ pub struct HostsSummary {
     pub done_spread_ns: Option<u64>,
     /// The worst bound of a clock against that of rank 0, ns; absent where all share one.
     pub clock_bound_ns: Option<u64>,
+    /// Most that a clock gained on that of rank 0 or lost during the load, parts per million; absent where none was measured
+    /// twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_drift_ppm: Option<f64>,
     /// Stalls, the longest first: moments in which I/Os of a host, or of several, took far longer than usual.
     pub stalls: Vec<HostStall>,
 }

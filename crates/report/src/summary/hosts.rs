@@ -54,12 +54,14 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
     let firsts = all.ranks.iter().map(|rank| IoGroup::first(&rank.groups));
     let firsts: Option<Vec<FirstSubmit>> = firsts.collect();
     let dones = ranks.iter().filter_map(|r| r.done_ns);
+    let drifts = all.ranks.iter().filter(|rank| rank.entry.clocks.len() > 1);
     let mut summary = HostsSummary {
         findings: Vec::new(),
         imbalance: imbalance(&ranks),
         start_spread_ns: firsts.and_then(|firsts| start_spread(&firsts)),
         done_spread_ns: dones.clone().max().zip(dones.min()).map(|(b, a)| b - a),
         clock_bound_ns: all.file.worst_bound_ns(analysis.duration_ns),
+        clock_drift_ppm: drifts.map(|rank| rank.entry.clock().drift_ppm().abs()).reduce(f64::max),
         stalls: stalls(analysis, all, &by_host),
         hosts,
         ranks,

@@ -148,8 +148,8 @@ pub fn fits(all: &[Hello]) -> Result<()> {
     Ok(())
 }
 
-/// Notes to be known before figures are read: a single rank, and ranks that are [`short_of_cpus`]. Differences in
-/// [`Hello::facts`] are not among them.
+/// Notes to be known before figures are read: a single rank, and those [`of_hosts`]. Differences in [`Hello::facts`] are not among
+/// them.
 pub fn remarks(all: &[Hello]) -> Vec<String> {
     let mut notes = Vec::new();
     if let [_] = all {
@@ -158,12 +158,38 @@ pub fn remarks(all: &[Hello]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    notes.extend(short_of_cpus(all));
+    notes.extend(of_hosts(all));
     notes
 }
 
+/// What must be known of the hosts before figures are compared between them: names of one machine, too few CPUs.
+pub fn of_hosts(all: &[Hello]) -> Vec<String> {
+    one_machine(all).into_iter().chain(short_of_cpus(all)).collect()
+}
+
+/// A line for each machine that has several names among the hosts, as containers and pods give it.
+fn one_machine(all: &[Hello]) -> Vec<String> {
+    let mut machines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for hello in all {
+        // One boot is one machine.
+        let boot = hello.clock_id.split(' ').next().unwrap_or_default();
+        let names = machines.entry(boot).or_default();
+        if !names.contains(&hello.peer.host.as_str()) {
+            names.push(&hello.peer.host);
+        }
+    }
+    let several = machines.into_iter().filter(|(boot, names)| !boot.is_empty() && names.len() > 1);
+    let words = several.map(|(_, names)| {
+        format!(
+            "{} are names of one machine: what is said of them as hosts is said of parts of it",
+            names.join(", ")
+        )
+    });
+    words.collect()
+}
+
 /// Lines about ranks that may use a part of their host's CPUs only, and about hosts with more ranks than CPUs.
-pub fn short_of_cpus(all: &[Hello]) -> Vec<String> {
+fn short_of_cpus(all: &[Hello]) -> Vec<String> {
     let mut bound: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for hello in all.iter().filter(|h| h.allowed < h.cpus) {
         let least = bound.entry(&hello.peer.host).or_insert((hello.allowed, hello.cpus));
@@ -229,6 +255,21 @@ mod tests {
         let mut without = all.clone();
         without[1].job = None;
         assert!(fits(&without).is_ok());
+    }
+
+    #[test]
+    fn names_of_one_machine_are_no_hosts_apart() {
+        let on =
+            |host: &str, clock_id: &str| Hello { clock_id: clock_id.to_owned(), ..hello(host) };
+        let pods =
+            [on("a", "boot1 time:[1]"), on("b", "boot1 time:[2]"), on("c", "boot2 time:[1]")];
+        let said = of_hosts(&pods);
+        assert!(
+            said.len() == 1 && said[0].starts_with("a, b are names of one machine"),
+            "{said:?}"
+        );
+        assert!(of_hosts(&[on("a", "x"), on("a", "x")]).is_empty(), "one name");
+        assert!(of_hosts(&[on("a", " "), on("b", " ")]).is_empty(), "not known");
     }
 
     #[test]

@@ -572,7 +572,7 @@ impl RankSeat {
         });
         let hosts: Vec<_> = hosts.collect();
         let plan = self.whole()?;
-        let mut notes = ranks::short_of_cpus(&hellos);
+        let mut notes = ranks::of_hosts(&hellos);
         let names: Vec<&str> = hosts.iter().map(|(host, _)| host.as_str()).collect();
         if self.order.shift == 0 && reads_back(plan, &names) {
             notes.push(OWN_READS.to_owned());

@@ -32,7 +32,7 @@ use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_trace::Environment;
 
 use super::directory::NewRun;
-use super::ranked_facts::{facts_of, recorded_in, same_recorded};
+use super::ranked_facts::{facts_of, recorded_in, results_beside, same_recorded};
 use super::ranked_open::KeptTarget;
 use super::ranked_share::{OWN_READS, check, reads_back, shift};
 use super::targets::TargetsRequest;
@@ -573,6 +573,7 @@ impl RankSeat {
         let hosts: Vec<_> = hosts.collect();
         let plan = self.whole()?;
         let mut notes = ranks::of_hosts(&hellos);
+        notes.extend(results_beside(plan, &self.order.directory));
         let names: Vec<&str> = hosts.iter().map(|(host, _)| host.as_str()).collect();
         if self.order.shift == 0 && reads_back(plan, &names) {
             notes.push(OWN_READS.to_owned());

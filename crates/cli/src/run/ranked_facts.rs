@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 use taillight_core::plan::{Arrival, Plan};
@@ -82,6 +84,19 @@ pub fn same_recorded<'a>(all: &[Option<String>], host: impl Fn(u32) -> &'a str) 
         .hint("copy the file of rank 0 to all hosts, under the same path: each rank takes its part of it"))
 }
 
+/// Said where results and a target are on one file system: none where they are not.
+pub fn results_beside(plan: &Plan, directory: &Path) -> Option<String> {
+    let of = |path: &Path| Some(std::fs::metadata(mounts::existing(path)?).ok()?.dev());
+    let own = of(directory)?;
+    let targets = plan.all_targets().filter_map(|(_, target)| target.path.as_deref());
+    let on = targets.filter_map(block::local).any(|path| of(path) == Some(own));
+    on.then(|| {
+        "The results lie on the file system under test: in a run of some minutes or more, intervals are written there during \
+         the load."
+            .to_owned()
+    })
+}
+
 fn of_mount(options: &str) -> String {
     let own = |option: &&str| OWN.iter().any(|own| option.starts_with(own));
     options.split(',').filter(|option| !own(option)).collect::<Vec<_>>().join(",")
@@ -104,6 +119,18 @@ mod tests {
     fn what_is_each_hosts_own_is_no_difference() {
         assert_eq!(of_mount("rw,vers=4.2,clientaddr=10.0.0.7,hard"), "rw,vers=4.2,hard");
         assert_eq!(of_mount("rw,lowerdir=/a:/b,upperdir=/c,workdir=/d,xino=off"), "rw,xino=off");
+    }
+
+    #[test]
+    fn results_on_the_file_system_under_test_are_said() {
+        let tmp = tempfile::tempdir().unwrap();
+        let mut plan = Plan::default();
+        assert_eq!(results_beside(&plan, &tmp.path().join("RUN")), None);
+        plan.target.path = Some(tmp.path().join("data").display().to_string());
+        assert!(results_beside(&plan, &tmp.path().join("RUN")).is_some());
+        assert_eq!(results_beside(&plan, Path::new("/proc/self")), None);
+        plan.target.path = Some("redis://127.0.0.1:6379/0".to_owned());
+        assert_eq!(results_beside(&plan, &tmp.path().join("RUN")), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Failed, has_namespaces, hosts, json, ranks, said};
@@ -193,6 +193,70 @@ fn a_stall_of_all_hosts_is_one_event() -> Result<(), Failed> {
     let long = stalls.as_array().into_iter().flatten();
     let long = long.filter(|s| s["length_ns"].as_u64().is_some_and(|ns| ns > 300_000_000));
     assert_eq!(long.count(), 1, "one event: {stalls}");
+    Ok(())
+}
+
+fn tool(name: &str, words: &[&str]) -> bool {
+    Command::new(name).args(words).status().is_ok_and(|status| status.success())
+}
+
+/// A disk that ranks share; thawed, unmounted and gone with this value.
+struct SharedDisk(String);
+
+impl SharedDisk {
+    /// None where no loop device can be had.
+    fn make(dir: &Path) -> Result<Option<SharedDisk>, Failed> {
+        let (image, disk) = (dir.join("image"), dir.join("disk"));
+        std::fs::create_dir(&disk)?;
+        std::fs::File::create(&image)?.set_len(64 << 20)?;
+        let (image, disk) = (image.display().to_string(), disk.display().to_string());
+        let made = tool("mkfs.ext4", &["-q", "-F", &image])
+            && tool("mount", &["-o", "loop", &image, &disk]);
+        Ok(made.then_some(SharedDisk(disk)))
+    }
+}
+
+impl Drop for SharedDisk {
+    fn drop(&mut self) {
+        // Where it was thawed this fails.
+        let thaw = Command::new("fsfreeze").args(["-u", &self.0]).stderr(Stdio::null()).status();
+        drop(thaw);
+        tool("umount", &[&self.0]);
+    }
+}
+
+/// What stands still below all hosts is no host's.
+#[test]
+fn a_stall_of_the_disk_that_hosts_share_is_one_event_of_all() -> Result<(), Failed> {
+    let test = "a_stall_of_the_disk_that_hosts_share_is_one_event_of_all";
+    if !has_namespaces(test) {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    let Some(disk) = SharedDisk::make(tmp.path())? else {
+        eprintln!("skipped: {test}: no loop devices");
+        return Ok(());
+    };
+    let file =
+        "driver = \"file\"\npath = \"disk/data\"\nsize = \"4MiB\"\noptions = { direct = false }";
+    let text = RATE.replace("TIME", "3s").replace("driver = \"null\"", file);
+    std::fs::write(tmp.path().join("job.toml"), text.replace("\"read\"", "\"write\""))?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", None)])?;
+    measuring(&run, 1)?;
+    let frozen = tool("fsfreeze", &["-f", &disk.0]);
+    std::thread::sleep(Duration::from_millis(600));
+    let thawed = tool("fsfreeze", &["-u", &disk.0]);
+    let code = child.wait()?.code();
+    let text = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert!(frozen && thawed && code == Some(0), "{code:?} {text}");
+    assert!(text.contains("All hosts stalled at"), "{text}");
+    let stalls = json(&run.join("summary.json"))?["hosts"]["stalls"].clone();
+    let long = stalls.as_array().into_iter().flatten();
+    let long: Vec<_> =
+        long.filter(|s| s["length_ns"].as_u64().is_some_and(|ns| ns > 400_000_000)).collect();
+    assert!(long.len() == 1 && long[0]["shared"] == true, "{stalls}");
+    assert_eq!(long[0]["hosts"], serde_json::json!(["h0", "h1"]), "{stalls}");
     Ok(())
 }
 

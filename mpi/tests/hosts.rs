@@ -104,6 +104,35 @@ fn a_stopped_host_is_slow_and_not_dead() -> Result<(), Failed> {
     Ok(())
 }
 
+/// A host that stands still for a moment again and again is slower than the other, and that is no chance.
+#[test]
+fn a_slow_host_is_named_and_the_difference_is_real() -> Result<(), Failed> {
+    if !has_namespaces("a_slow_host_is_named_and_the_difference_is_real") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    job(tmp.path(), "7s")?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", None)])?;
+    let pid = measuring(&run, 1)?;
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(5_500) {
+        signal(pid, "STOP")?;
+        std::thread::sleep(Duration::from_millis(6));
+        signal(pid, "CONT")?;
+        std::thread::sleep(Duration::from_millis(15));
+    }
+    let code = child.wait()?.code();
+    let text = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert_eq!(code, Some(0), "{text}");
+    let hosts = json(&run.join("summary.json"))?["hosts"]["hosts"].clone();
+    let slower = |n: usize| hosts[n]["against_others"]["slower"].as_bool();
+    assert_eq!((slower(0), slower(1)), (Some(false), Some(true)), "{hosts}");
+    let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain.contains("h1 is slower, and the difference is real"), "{text}");
+    Ok(())
+}
+
 /// A rank that ends much earlier or later than rank 0 is no lost one.
 #[test]
 fn ranks_end_far_apart_and_none_is_lost() -> Result<(), Failed> {

@@ -415,15 +415,15 @@ fn clocks(analysis: &Analysis, all: &RanksAnalysis) -> Vec<String> {
     words
 }
 
-/// The sentence about the slow host, or that there is none.
+/// The sentence about the slow host, or that there is none, and of whom it cannot be said.
 fn slower(summary: &HostsSummary) -> Vec<String> {
+    if summary.hosts.len() < 2 {
+        return Vec::new();
+    }
     let known = summary.hosts.iter().filter_map(|h| Some((h, h.against_others?)));
     let known: Vec<_> = known.collect();
-    if known.len() < summary.hosts.len() {
-        let several = summary.hosts.len() > 1;
-        let words = "Whether a host is slower cannot be said: too few of its I/Os are independent of each other.";
-        return several.then(|| words.to_owned()).into_iter().collect();
-    }
+    let unknown = summary.hosts.iter().filter(|h| h.against_others.is_none());
+    let unknown: Vec<&str> = unknown.map(|h| h.host.as_str()).collect();
     let slow = known.iter().filter(|(_, it)| it.slower).map(|(host, it)| {
         format!(
             "{} is slower, and the difference is real: its 99 % is {:.2} times that of the others (95 %: {:.2} to \
@@ -436,11 +436,18 @@ fn slower(summary: &HostsSummary) -> Vec<String> {
             summary.hosts.len()
         )
     });
-    let slow: Vec<String> = slow.collect();
-    match slow.is_empty() {
-        true => vec!["No host is shown to be slower than the others.".to_owned()],
-        false => slow,
+    let mut words: Vec<String> = slow.collect();
+    if words.is_empty() && unknown.is_empty() {
+        words.push("No host is shown to be slower than the others.".to_owned());
     }
+    if !unknown.is_empty() {
+        words.push(format!(
+            "Whether a host is slower cannot be said of {}: too few of its I/Os, or of the others', are independent of each \
+             other.",
+            unknown.join(", ")
+        ));
+    }
+    words
 }
 
 /// The layers that held the outliers of a host; none where it was not traced.
@@ -504,6 +511,30 @@ mod tests {
         assert_eq!(covered(&[(100, 200), (150, 300), (900, 2_000)], start, end), 300);
         assert_eq!(covered(&[(2_000, 3_000)], start, end), 0);
         assert_eq!(covered(&[], start, end), 0);
+    }
+
+    #[test]
+    fn a_slow_host_is_named_beside_one_of_which_nothing_can_be_said() {
+        let host = |name: &str, slower: Option<bool>| HostFigures {
+            host: name.to_owned(),
+            against_others: slower.map(|slower| AgainstOthers {
+                ratio: 2.0,
+                lo: 1.5,
+                hi: 2.5,
+                p: 0.0001,
+                slower,
+            }),
+            ..HostFigures::default()
+        };
+        let of = |hosts: Vec<HostFigures>| {
+            slower(&HostsSummary { hosts, ..HostsSummary::default() }).join(" ")
+        };
+        let all = of(vec![host("a", Some(false)), host("b", Some(true)), host("c", None)]);
+        let known = "b is slower, and the difference is real: its 99 % is 2.00 times";
+        assert!(all.starts_with(known) && all.contains("cannot be said of c:"), "{all}");
+        let none = of(vec![host("a", Some(false)), host("b", Some(false))]);
+        assert_eq!(none, "No host is shown to be slower than the others.");
+        assert_eq!(of(vec![host("a", None)]), "");
     }
 
     #[test]

@@ -143,7 +143,8 @@ mod tests {
         let tmp = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(tmp.path(), "1ms\n2ms\n").unwrap();
         let file = tmp.path().display().to_string();
-        let mut plan = taillight_rundir::fixture::plan();
+        let job = "[run]\nduration = \"1s\"\n[target]\ndriver = \"null\"\n[[workload]]\nmix = \"read\"\nblock_size = \"4KiB\"\n";
+        let mut plan = crate::run::plan_of_text(job).unwrap();
         assert_eq!(recorded_in(&plan), None);
         plan.workloads[0].arrival = Arrival::Replay { file };
         let first = recorded_in(&plan);

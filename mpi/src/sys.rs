@@ -42,6 +42,8 @@ pub struct MpiGroup {
     host: String,
     /// Connections to other ranks, as far as they are known.
     links: BTreeMap<u32, RankLink>,
+    /// Of each rank the message that has begun and is not whole.
+    begun: BTreeMap<u32, BegunMessage>,
 }
 
 /// Both ends of a TCP connection of this process, its own first; none where the descriptor is none.
@@ -98,7 +100,57 @@ unsafe fn done(request: *mut c_void, patience: Patience) -> bool {
     }
 }
 
+/// A message that MPI writes to memory, which is not freed until it is whole. Who waits for it may give up and come again.
+struct BegunMessage {
+    bytes: *mut [u8],
+    request: *mut c_void,
+}
+
+// SAFETY: it goes where its group goes, which one thread at a time calls; the bytes are read once MPI is done with them.
+unsafe impl Send for BegunMessage {}
+
+/// What a look at the messages of a rank found.
+enum Arrival {
+    NotYet,
+    Whole(Vec<u8>),
+    Failed,
+}
+
 impl MpiGroup {
+    /// Looks once whether the next message of a rank is whole: it is begun where it is there, and asked for again where it
+    /// was begun.
+    fn arrival(&mut self, rank: u32) -> Result<Arrival> {
+        if !self.begun.contains_key(&rank) {
+            let (from, mut length) = (number(rank)?, -1);
+            // SAFETY: `length` outlives the call.
+            if unsafe { tl_probe(from, &mut length) } != 0 {
+                return Ok(Arrival::Failed);
+            }
+            let Ok(length) = u32::try_from(length) else { return Ok(Arrival::NotYet) };
+            let bytes: *mut [u8] = Box::into_raw(vec![0u8; length as usize].into_boxed_slice());
+            let mut request = std::ptr::null_mut();
+            // SAFETY: `bytes` has room for the message that the probe saw, and is freed only where MPI has it whole.
+            if unsafe { tl_receive(bytes.cast(), number(length)?, from, &mut request) } != 0 {
+                return Ok(Arrival::Failed);
+            }
+            self.begun.insert(rank, BegunMessage { bytes, request });
+        }
+        let Some(message) = self.begun.get(&rank) else { return Ok(Arrival::NotYet) };
+        let mut done = 0;
+        // SAFETY: the request was made above, and is not used after it was answered with 1 or an error.
+        let code = unsafe { tl_done(message.request, &mut done) };
+        if code == 0 && done == 0 {
+            return Ok(Arrival::NotYet);
+        }
+        let Some(message) = self.begun.remove(&rank) else { return Ok(Arrival::NotYet) };
+        if code != 0 {
+            // MPI may still write to its bytes.
+            return Ok(Arrival::Failed);
+        }
+        // SAFETY: made from a box above, and MPI is done with it.
+        Ok(Arrival::Whole(unsafe { Box::from_raw(message.bytes) }.into_vec()))
+    }
+
     /// Joins the job that `mpirun` started this process for. Errors: `Unavailable` when MPI cannot be initialised.
     pub fn join() -> Result<MpiGroup> {
         let (mut rank, mut size) = (0, 0);
@@ -114,6 +166,7 @@ impl MpiGroup {
             size: size.unsigned_abs(),
             host,
             links: BTreeMap::new(),
+            begun: BTreeMap::new(),
         })
     }
 
@@ -159,31 +212,14 @@ impl Group for MpiGroup {
     }
 
     fn receive(&mut self, rank: u32, patience: Patience) -> Result<Option<Vec<u8>>> {
-        let from = number(rank)?;
         loop {
-            let mut length = -1;
-            // SAFETY: `length` outlives the call.
-            let code = unsafe { tl_probe(from, &mut length) };
-            if code != 0 {
-                return Ok(None);
-            }
-            if let Ok(length) = usize::try_from(length) {
-                let mut bytes = vec![0u8; length];
-                let (room, at) = (number(length as u32)?, bytes.as_mut_ptr().cast());
-                let mut request = std::ptr::null_mut();
-                // SAFETY: `bytes` has room for the message that the probe saw, and is not moved or freed before MPI says
-                // that it has it, or is leaked below.
-                if unsafe { tl_receive(at, room, from, &mut request) } != 0 {
-                    return Ok(None);
-                }
-                // SAFETY: the request is the one made above, and is not used again.
-                if unsafe { done(request, patience) } {
+            match self.arrival(rank)? {
+                Arrival::Whole(bytes) => {
                     self.links.get_mut(&rank).into_iter().for_each(RankLink::rest);
                     return Ok(Some(bytes));
                 }
-                // MPI may still write to it.
-                bytes.leak();
-                return Ok(None);
+                Arrival::Failed => return Ok(None),
+                Arrival::NotYet => {}
             }
             // Messages whose time counts are not to be disturbed.
             if !patience.look_again() || (!patience.spins && self.is_cut_off(rank)) {
@@ -210,5 +246,32 @@ impl Group for MpiGroup {
 
     fn is_cut_off(&mut self, rank: u32) -> bool {
         self.links.get_mut(&rank).is_some_and(RankLink::is_cut_off)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Alone in its job, a rank sends to itself: more than MPI takes before somebody asks for it.
+    #[test]
+    fn a_message_that_was_given_up_half_way_is_whole_later() {
+        let mut group = match MpiGroup::join() {
+            Ok(group) => group,
+            Err(why) => return eprintln!("skipped: a message in parts: {why}"),
+        };
+        let own = group.rank();
+        let bytes: Vec<u8> = (0..8 << 20).map(|n: u32| (n % 251) as u8).collect();
+        // Whether it is taken before it is asked for is up to MPI.
+        let _ = group.send(own, &bytes, Patience::of(Duration::ZERO)).unwrap();
+        let mut came = None;
+        for _ in 0..1_000 {
+            came = group.receive(own, Patience::of(Duration::ZERO)).unwrap();
+            if came.is_some() {
+                break;
+            }
+        }
+        assert!(came.is_some_and(|came| came == bytes));
+        MpiGroup::leave();
     }
 }

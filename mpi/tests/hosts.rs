@@ -3,7 +3,7 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Failed, has_namespaces, hosts, json, ranks, said};
@@ -44,7 +44,9 @@ fn the_clock_of_a_host_is_known_within_its_bound() -> Result<(), Failed> {
     assert!((500_000_000..2_000_000_000).contains(&time), "{time}");
     let hosts = summary.pointer("/hosts/hosts").and_then(|h| h.as_array()).map_or(0, Vec::len);
     assert_eq!(hosts, 3);
-    assert!(text.contains("Clocks known to"), "{text}");
+    let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain.contains("Clocks known to") && plain.contains(" ppm; first submits"), "{text}");
+    assert!(summary["hosts"]["clock_drift_ppm"].is_f64(), "{summary}");
     Ok(())
 }
 
@@ -102,6 +104,35 @@ fn a_stopped_host_is_slow_and_not_dead() -> Result<(), Failed> {
     Ok(())
 }
 
+/// A host that stands still for a moment again and again is slower than the other, and that is no chance.
+#[test]
+fn a_slow_host_is_named_and_the_difference_is_real() -> Result<(), Failed> {
+    if !has_namespaces("a_slow_host_is_named_and_the_difference_is_real") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    job(tmp.path(), "7s")?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", None)])?;
+    let pid = measuring(&run, 1)?;
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(5_500) {
+        signal(pid, "STOP")?;
+        std::thread::sleep(Duration::from_millis(6));
+        signal(pid, "CONT")?;
+        std::thread::sleep(Duration::from_millis(15));
+    }
+    let code = child.wait()?.code();
+    let text = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert_eq!(code, Some(0), "{text}");
+    let hosts = json(&run.join("summary.json"))?["hosts"]["hosts"].clone();
+    let slower = |n: usize| hosts[n]["against_others"]["slower"].as_bool();
+    assert_eq!((slower(0), slower(1)), (Some(false), Some(true)), "{hosts}");
+    let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain.contains("h1 is slower, and the difference is real"), "{text}");
+    Ok(())
+}
+
 /// A rank that ends much earlier or later than rank 0 is no lost one.
 #[test]
 fn ranks_end_far_apart_and_none_is_lost() -> Result<(), Failed> {
@@ -138,6 +169,34 @@ fn ranks_end_far_apart_and_none_is_lost() -> Result<(), Failed> {
     Ok(())
 }
 
+/// All have measured, and rank 0 cannot write what it makes of that: nobody waits for it, and nothing is lost.
+#[test]
+fn what_rank_0_cannot_put_together_is_kept_by_the_ranks() -> Result<(), Failed> {
+    if !has_namespaces("what_rank_0_cannot_put_together_is_kept_by_the_ranks") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    job(tmp.path(), "3s")?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", Some(50))])?;
+    measuring(&run, 1)?;
+    let scale = std::fs::read(run.join("scale.json"))?;
+    std::fs::remove_file(run.join("scale.json"))?;
+    std::fs::create_dir_all(run.join("scale.json/in-the-way"))?;
+    let code = child.wait()?.code();
+    let text = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert_eq!(code, Some(5), "{text}");
+    assert!(text.contains("what the ranks measured is not lost"), "{text}");
+    // The cause is removed, and the report is made as it says.
+    std::fs::remove_dir_all(run.join("scale.json"))?;
+    std::fs::write(run.join("scale.json"), scale)?;
+    let (code, text) = said(&ranks(tmp.path(), 1, &["report", "RUN"])?);
+    assert_eq!(code, Some(5), "{text}");
+    let ranks = json(&run.join("summary.json"))?["hosts"]["ranks"].clone();
+    assert_eq!(ranks.as_array().map(Vec::len), Some(2), "{ranks}");
+    Ok(())
+}
+
 #[test]
 fn a_stall_of_all_hosts_is_one_event() -> Result<(), Failed> {
     if !has_namespaces("a_stall_of_all_hosts_is_one_event") {
@@ -163,6 +222,70 @@ fn a_stall_of_all_hosts_is_one_event() -> Result<(), Failed> {
     let long = stalls.as_array().into_iter().flatten();
     let long = long.filter(|s| s["length_ns"].as_u64().is_some_and(|ns| ns > 300_000_000));
     assert_eq!(long.count(), 1, "one event: {stalls}");
+    Ok(())
+}
+
+fn tool(name: &str, words: &[&str]) -> bool {
+    Command::new(name).args(words).status().is_ok_and(|status| status.success())
+}
+
+/// A disk that ranks share; thawed, unmounted and gone with this value.
+struct SharedDisk(String);
+
+impl SharedDisk {
+    /// None where no loop device can be had.
+    fn make(dir: &Path) -> Result<Option<SharedDisk>, Failed> {
+        let (image, disk) = (dir.join("image"), dir.join("disk"));
+        std::fs::create_dir(&disk)?;
+        std::fs::File::create(&image)?.set_len(64 << 20)?;
+        let (image, disk) = (image.display().to_string(), disk.display().to_string());
+        let made = tool("mkfs.ext4", &["-q", "-F", &image])
+            && tool("mount", &["-o", "loop", &image, &disk]);
+        Ok(made.then_some(SharedDisk(disk)))
+    }
+}
+
+impl Drop for SharedDisk {
+    fn drop(&mut self) {
+        // Where it was thawed this fails.
+        let thaw = Command::new("fsfreeze").args(["-u", &self.0]).stderr(Stdio::null()).status();
+        drop(thaw);
+        tool("umount", &[&self.0]);
+    }
+}
+
+/// What stands still below all hosts is no host's.
+#[test]
+fn a_stall_of_the_disk_that_hosts_share_is_one_event_of_all() -> Result<(), Failed> {
+    let test = "a_stall_of_the_disk_that_hosts_share_is_one_event_of_all";
+    if !has_namespaces(test) {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    let Some(disk) = SharedDisk::make(tmp.path())? else {
+        eprintln!("skipped: {test}: no loop devices");
+        return Ok(());
+    };
+    let file =
+        "driver = \"file\"\npath = \"disk/data\"\nsize = \"4MiB\"\noptions = { direct = false }";
+    let text = RATE.replace("TIME", "3s").replace("driver = \"null\"", file);
+    std::fs::write(tmp.path().join("job.toml"), text.replace("\"read\"", "\"write\""))?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", None)])?;
+    measuring(&run, 1)?;
+    let frozen = tool("fsfreeze", &["-f", &disk.0]);
+    std::thread::sleep(Duration::from_millis(600));
+    let thawed = tool("fsfreeze", &["-u", &disk.0]);
+    let code = child.wait()?.code();
+    let text = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert!(frozen && thawed && code == Some(0), "{code:?} {text}");
+    assert!(text.contains("All hosts stalled at"), "{text}");
+    let stalls = json(&run.join("summary.json"))?["hosts"]["stalls"].clone();
+    let long = stalls.as_array().into_iter().flatten();
+    let long: Vec<_> =
+        long.filter(|s| s["length_ns"].as_u64().is_some_and(|ns| ns > 400_000_000)).collect();
+    assert!(long.len() == 1 && long[0]["shared"] == true, "{stalls}");
+    assert_eq!(long[0]["hosts"], serde_json::json!(["h0", "h1"]), "{stalls}");
     Ok(())
 }
 

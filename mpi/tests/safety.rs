@@ -65,6 +65,39 @@ fn only_confirmed_identities_are_destroyed() -> Result<(), Failed> {
     std::fs::write(at("ids"), good.join("\n"))?;
     let (code, text) = said(&run(&["--destroy", "@ids"])?);
     assert_eq!(code, Some(0), "{text}");
+    for host in ["rank 0 on h0", "rank 1 on h1"] {
+        assert!(text.contains(&format!("will be lost: {host}: file ")), "{text}");
+    }
+    Ok(())
+}
+
+/// What is on targets of other hosts is not looked at when a series goes on: it is confirmed anew.
+#[test]
+fn a_series_over_hosts_is_confirmed_anew_when_it_goes_on() -> Result<(), Failed> {
+    if !has_namespaces("a_series_over_hosts_is_confirmed_anew_when_it_goes_on") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    let at = |name: &str| tmp.path().join(name);
+    std::fs::write(at("job.toml"), WRITES.replace("\nsize", "\ndestroy = true\nsize"))?;
+    for name in ["data.rank-0000", "data.rank-0001"] {
+        std::fs::write(at(name), vec![b'x'; 1 << 20])?;
+    }
+    let run = |words: &[&str]| hosts(tmp.path(), &HOSTS, words).output();
+    let words = ["run", "job.toml", "--set", "run.repeat=2", "--output"];
+    let (_, text) = said(&run(&[&words[..], &["REFUSED"]].concat())?);
+    let ids = printed_ids(&text);
+    assert!(ids.len() >= 2, "{text}");
+    let good: Vec<String> =
+        ids.iter().take(2).enumerate().map(|(n, id)| format!("h{n}:{id}")).collect();
+    let words = [&words[..], &["RUN", "--destroy", &good[0], "--destroy", &good[1]]].concat();
+    let (_, text) = said(&run(&words)?);
+    assert!(at("RUN/series.json").is_file(), "{text}");
+    let (code, text) = said(&run(&["suite", "--resume", "RUN"])?);
+    assert_eq!(code, Some(3), "{text}");
+    let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain.contains("what is on the targets of other hosts"), "{text}");
+    assert!(plain.contains("--destroy 'h1:file.birth_ns="), "{text}");
     Ok(())
 }
 

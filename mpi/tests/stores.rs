@@ -7,7 +7,7 @@ mod redis;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::{Failed, has_mpirun, has_namespaces, mpirun, ranks, said};
+use common::{Failed, has_mpirun, has_namespaces, json, mpirun, ranks, said};
 use redis::Redis;
 use taillight_rundir::ios::{ColumnSet, read_ios};
 
@@ -80,6 +80,44 @@ fn ranks_share_the_keys_of_a_server() -> Result<(), Failed> {
     let (code, text) = run("same", "{ get = 50, update = 50 }", "REFUSED")?;
     assert_eq!(code, Some(3), "{text}");
     assert_eq!(redis.server.cli(&["KEYS", "*"]), "taillight:theirs");
+    Ok(())
+}
+
+/// How often a server was asked for what gets and updates ask.
+fn calls(redis: &Redis) -> u64 {
+    let said = redis.server.cli(&["INFO", "commandstats"]);
+    let of = |line: &str| {
+        let (name, all) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let ours = ["get", "mget", "set", "mset"].contains(&name);
+        all.split(',').next().filter(|_| ours)?.parse::<u64>().ok()
+    };
+    said.lines().filter_map(of).sum()
+}
+
+/// Of two runs that differ in their operations alone, the server counts as many more as all ranks together do: what else it is
+/// asked (marks, records that are loaded) is the same in both.
+#[test]
+fn what_ranks_count_together_the_server_counts() -> Result<(), Failed> {
+    let test = "what_ranks_count_together_the_server_counts";
+    let tmp = tempfile::tempdir()?;
+    let Some(redis) = Redis::start(test, tmp.path())?.filter(|_| has_mpirun(test)) else {
+        return Ok(());
+    };
+    job(tmp.path(), redis.port, "same", "{ get = 50, update = 50 }")?;
+    let mut counted = Vec::new();
+    for operations in [600u64, 1_801] {
+        redis.server.cli(&["CONFIG", "RESETSTAT"]);
+        let (name, set) = (format!("OF-{operations}"), format!("run.operations={operations}"));
+        let words = ["run", "job.toml", "--output", &name, "--set", &set];
+        let (code, text) = said(&ranks(tmp.path(), 3, &words)?);
+        assert_eq!(code, Some(0), "{text}");
+        let summary = json(&tmp.path().join(&name).join("summary.json"))?;
+        let ops = summary["ops"].as_object().into_iter().flat_map(|ops| ops.values());
+        let ours: u64 = ops.filter_map(|op| op["count"].as_u64()).sum();
+        assert_eq!(ours, operations, "{text}");
+        counted.push(calls(&redis));
+    }
+    assert_eq!(counted[1] - counted[0], 1_201, "{counted:?}");
     Ok(())
 }
 

@@ -15,6 +15,14 @@ const JOB: &str = "[run]\noperations = 4000\nseed = 3\n[target]\ndriver = \"null
 /// The job by one rank on each pretended host, after a command of the shell that only it runs, in a mount namespace of
 /// its own: exit code, and what was said.
 fn prepared(dir: &Path, shells: [&str; 2]) -> Result<(Option<i32>, String), Failed> {
+    prepared_into(dir, shells, "RUN")
+}
+
+fn prepared_into(
+    dir: &Path,
+    shells: [&str; 2],
+    output: &str,
+) -> Result<(Option<i32>, String), Failed> {
     let mut command = mpirun(dir);
     for (n, shell) in shells.iter().enumerate() {
         if n > 0 {
@@ -22,9 +30,43 @@ fn prepared(dir: &Path, shells: [&str; 2]) -> Result<(Option<i32>, String), Fail
         }
         command.args(["-n", "1", "unshare", "--uts", "--mount", "--propagation", "private"]);
         let script = format!("hostname h{n}; {shell}; exec \"$0\" \"$@\"");
-        command.args(["sh", "-ec", &script, MPI, "run", "job.toml", "--output", "RUN"]);
+        command.args(["sh", "-ec", &script, MPI, "run", "job.toml", "--output", output]);
     }
     Ok(said(&command.output()?))
+}
+
+/// Percentiles of all are exact all the same, and nothing is said of what only the I/Os of that host could show.
+#[test]
+fn results_that_stay_on_their_host_are_merged_and_called_so() -> Result<(), Failed> {
+    if !has_namespaces("results_that_stay_on_their_host_are_merged_and_called_so") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    std::fs::create_dir(tmp.path().join("out"))?;
+    std::fs::write(tmp.path().join("job.toml"), JOB)?;
+    let (code, text) = prepared_into(tmp.path(), ["true", "mount -t tmpfs none out"], "out/RUN")?;
+    assert_eq!(code, Some(0), "{text}");
+    let run = tmp.path().join("out/RUN");
+    let (scale, summary) = (json(&run.join("scale.json"))?, json(&run.join("summary.json"))?);
+    assert_eq!(scale["ranks"][1]["elsewhere"], true, "{scale}");
+    assert!(run.join("rank-0001/summary.json").is_file(), "{text}");
+    assert!(!run.join("rank-0001/ios.parquet").exists(), "{text}");
+    let merged = scale["merged"].as_array().into_iter().flatten();
+    let merged = merged.filter(|it| it["kind"] == "service").collect::<Vec<_>>();
+    let [merged] = merged[..] else { return Err(format!("not merged: {scale}").into()) };
+    assert_eq!(merged["count"], 4_000, "{scale}");
+    let all = summary.pointer("/ops/read/service/percentiles").and_then(|all| all.as_array());
+    for entry in all.ok_or("no percentiles")? {
+        let p = entry["p"].as_str().unwrap_or_default();
+        assert_eq!(entry["observed_ns"], merged["percentiles"][p], "{p}: {summary}");
+    }
+    let reasons = summary["verdict"]["reasons"].to_string();
+    assert!(reasons.contains("from histograms"), "{reasons}");
+    for stall in summary["hosts"]["stalls"].as_array().into_iter().flatten() {
+        assert_eq!(stall["shared"], false, "{stall}");
+        assert_eq!(stall["unknown"], serde_json::json!(["h1"]), "{stall}");
+    }
+    Ok(())
 }
 
 #[test]
@@ -103,6 +145,14 @@ fn a_disk_that_fills_during_the_load_is_of_that_host() -> Result<(), Failed> {
     let errors = |rank: usize| summary["hosts"]["ranks"][rank]["errors"].as_u64();
     assert_eq!(errors(0), Some(0), "{summary}");
     assert!(errors(1).is_some_and(|failed| failed > 300 && failed < 600), "{text}");
+    // That it is another file system there is said.
+    let differences = json(&tmp.path().join("RUN/scale.json"))?["differences"].clone();
+    let differs = |d: &&serde_json::Value| d["what"] == "mount options";
+    let options = differences.as_array().into_iter().flatten().find(differs);
+    let values = options.and_then(|d| d["values"].as_object()).into_iter().flatten();
+    let of_h1 = values.filter(|(options, _)| options.contains("size=1024k"));
+    let hosts: Vec<_> = of_h1.map(|(_, hosts)| hosts.clone()).collect();
+    assert_eq!(hosts, [serde_json::json!(["h1"])], "{differences}");
     Ok(())
 }
 
@@ -153,6 +203,11 @@ fn one_rank_and_too_many_ranks_are_said() -> Result<(), Failed> {
     let (code, text) = said(&ranks(tmp.path(), 1, &["run", "job.toml", "--output", "ONE"])?);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("one rank only"), "{text}");
+    // Nobody would tell it anything.
+    let words = ["run", "job.toml", "--output", "LIVE", "--live"];
+    let (code, text) = said(&ranks(tmp.path(), 1, &words)?);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("a live view shows one process"), "{text}");
     let many = std::thread::available_parallelism()?.get() as u32 + 1;
     let (code, text) = said(&ranks(tmp.path(), many, &["run", "job.toml", "--output", "MANY"])?);
     assert_eq!(code, Some(0), "{text}");

@@ -108,9 +108,18 @@ fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
 }
 
 /// The confirmations that a resumed series goes on with: those given now, and those of the command that
-/// began it whose target is still the same, with nothing on it that its last run did not leave. Errors: `Refused`
-/// where it is another one, or cannot be known.
+/// began it whose target is still the same, with nothing on it that its last run did not leave; among ranks only those given
+/// now. Errors: `Refused` where it is another one, or cannot be known.
 fn confirmed_again(file: &SeriesFile, before: &[String], given: &[String]) -> Result<Vec<String>> {
+    let missing = before.iter().filter(|name| !given.contains(name));
+    let missing: Vec<String> = missing.map(|name| format!("--destroy '{name}'")).collect();
+    if crate::ranks::several() && !missing.is_empty() {
+        return Err(Error::refused(
+            "what is on the targets of other hosts may be another thing by now",
+        )
+        .with("confirmed when the series began", missing.len())
+        .hint(format!("if all their data may be lost now, add: {}", missing.join(" "))));
+    }
     for name in before.iter().filter(|name| !given.contains(name)) {
         let was = file.confirmed.iter().find(|c| c.name == *name);
         let (identity, then) = (was.and_then(|c| c.identity.as_ref()), was.map(|c| &c.contents));

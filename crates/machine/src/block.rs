@@ -298,7 +298,7 @@ fn devices(sys: &Sys, path: &Path, levels: u32) -> Vec<DeviceNumber> {
     }
     let Some(mount) = mounts::mount_of(sys, path) else { return Vec::new() };
     if mount.fs != "overlay" {
-        return mount.source_device().map_or_else(Vec::new, |device| members(sys, device));
+        return named_by(sys, &mount);
     }
     let layers = mount.layers().into_iter().map(|layer| match levels {
         // As they were given: a relative one is relative to whoever mounted it.
@@ -316,6 +316,11 @@ fn devices(sys: &Sys, path: &Path, levels: u32) -> Vec<DeviceNumber> {
         }
     }
     all
+}
+
+/// The devices of a file system that was mounted by the path of one: each of btrfs.
+pub fn named_by(sys: &Sys, mount: &mounts::Mount) -> Vec<DeviceNumber> {
+    mount.source_device().map_or_else(Vec::new, |device| members(sys, device))
 }
 
 /// The devices of each btrfs that is mounted somewhere (`/sys/fs/btrfs`).

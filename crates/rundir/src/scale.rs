@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use taillight_core::OpKind;
 use taillight_core::plan::WorkShare;
 
+use crate::summary::Cause;
+
 /// What clocks drift by at most: the kernel steers them within 500 parts per million.
 const DRIFT_MOST: f64 = 500e-6;
 
@@ -54,6 +56,9 @@ pub struct RankEntry {
     pub pid: u32,
     /// CPUs of its host.
     pub cpus: u32,
+    /// CPUs that it may use; absent where it may use all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<u32>,
     /// Its run directory: relative to this one where rank 0 sees it, else the path on its host.
     pub directory: String,
     /// Rank 0 does not see its directory.
@@ -295,6 +300,10 @@ pub struct HostsSummary {
     pub done_spread_ns: Option<u64>,
     /// The worst bound of a clock against that of rank 0, ns; absent where all share one.
     pub clock_bound_ns: Option<u64>,
+    /// Most that a clock gained on that of rank 0 or lost during the load, parts per million; absent where none was measured
+    /// twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_drift_ppm: Option<f64>,
     /// Stalls, the longest first: moments in which I/Os of a host, or of several, took far longer than usual.
     pub stalls: Vec<HostStall>,
 }
@@ -326,8 +335,11 @@ pub struct HostFigures {
     pub p999_ns: Option<u64>,
     /// The longest latency, ns.
     pub max_ns: Option<u64>,
-    /// Its CPUs' share that the load took, 0 to 1.
+    /// Share that the load took of the CPUs that its ranks may use, 0 to 1.
     pub cpu: Option<f64>,
+    /// Layers that held its outliers, most first, as the reports of its ranks name them; empty until traced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<Cause>,
     /// Most operations that were due and not yet sent.
     pub backlog_max: Option<u64>,
     /// From the start of the measure phase to its last completion, ns.
@@ -364,6 +376,9 @@ pub struct HostStall {
     pub length_ns: u64,
     /// Hosts whose I/Os were slow then.
     pub hosts: Vec<String>,
+    /// Hosts of which it is not known: they had no load then any more, or their I/Os are not here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
     /// I/Os.
     pub ios: u64,
     /// All hosts, of several.

@@ -97,11 +97,14 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes).map_err(|e| {
-        Error::unavailable("a message of another rank cannot be read")
-            .source(e)
-            .hint("start the same version of taillight-mpi on all hosts")
-    })
+    serde_json::from_slice(bytes).map_err(unreadable)
+}
+
+/// Another version has other messages.
+fn unreadable(e: serde_json::Error) -> Error {
+    Error::usage("a message of another rank cannot be read")
+        .source(e)
+        .hint("start the same version of taillight-mpi on all hosts")
 }
 
 impl Ranks {
@@ -217,9 +220,7 @@ impl Ranks {
             let (of, word): (String, serde_json::Value) = read(&bytes)?;
             if of == step || [of.as_str(), step].contains(&ANY_STEP) {
                 let word = serde_json::from_value(word);
-                return word.map(Some).map_err(|e| {
-                    Error::unavailable("a message of another rank cannot be read").source(e)
-                });
+                return word.map(Some).map_err(unreadable);
             }
         }
         Ok(None)
@@ -308,11 +309,11 @@ impl Ranks {
         if self.lost.is_empty() {
             return StepVerdict::Go;
         }
-        let one = |lost: &LostRank| format!("rank {} (in: {})", lost.rank, lost.step);
+        let one = |lost: &LostRank| format!("rank {} is lost: {}", lost.rank, lost.words());
         let who: Vec<String> = self.lost.iter().map(one).collect();
         StepVerdict::Stop {
             exit: Exit::Unavailable.code(),
-            text: format!("nothing was heard in time of {}", who.join(", ")),
+            text: who.join("; "),
             hint: Some(
                 "see whether its host and process are alive; nothing was measured".to_owned(),
             ),
@@ -367,8 +368,24 @@ mod tests {
             Some(ranks.agree("targets", Ok(1), patience).unwrap_err().to_string())
         });
         for text in ended.into_iter().flatten() {
-            assert!(text.contains("in time of rank 2 (in: targets)"), "{text}");
+            let words = "rank 2 is lost: nothing was heard of it (in: targets)";
+            assert!(text.contains(words), "{text}");
         }
+    }
+
+    /// What another version says is no word of this one.
+    #[test]
+    fn a_message_that_cannot_be_read_is_another_version() {
+        let ended = all(2, |mut ranks| {
+            let patience = Patience::of(Duration::from_secs(5));
+            match ranks.rank() {
+                0 => ranks.collect("coming", 7_u32, patience).map(drop),
+                _ => ranks.collect("coming", "seven".to_owned(), patience).map(drop),
+            }
+        });
+        let e = ended[0].as_ref().unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Usage);
+        assert!(e.hint_text().is_some_and(|hint| hint.contains("same version")), "{e}");
     }
 
     #[test]

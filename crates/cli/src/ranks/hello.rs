@@ -148,8 +148,8 @@ pub fn fits(all: &[Hello]) -> Result<()> {
     Ok(())
 }
 
-/// Notes to be known before figures are read: a single rank, ranks bound to a part of the CPUs, and hosts that are
-/// [`oversubscribed`]. Differences in [`Hello::facts`] are not among them.
+/// Notes to be known before figures are read: a single rank, and those [`of_hosts`]. Differences in [`Hello::facts`] are not among
+/// them.
 pub fn remarks(all: &[Hello]) -> Vec<String> {
     let mut notes = Vec::new();
     if let [_] = all {
@@ -158,18 +158,54 @@ pub fn remarks(all: &[Hello]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let Some(bound) = all.iter().find(|h| h.allowed < h.cpus) {
-        notes.push(format!(
-            "the ranks are bound to {} of {} CPUs; mpirun --bind-to none lifts that",
-            bound.allowed, bound.cpus
-        ));
-    }
-    notes.extend(oversubscribed(all));
+    notes.extend(of_hosts(all));
     notes
 }
 
+/// What must be known of the hosts before figures are compared between them: names of one machine, too few CPUs.
+pub fn of_hosts(all: &[Hello]) -> Vec<String> {
+    one_machine(all).into_iter().chain(short_of_cpus(all)).collect()
+}
+
+/// A line for each machine that has several names among the hosts, as containers and pods give it.
+fn one_machine(all: &[Hello]) -> Vec<String> {
+    let mut machines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for hello in all {
+        // One boot is one machine.
+        let boot = hello.clock_id.split(' ').next().unwrap_or_default();
+        let names = machines.entry(boot).or_default();
+        if !names.contains(&hello.peer.host.as_str()) {
+            names.push(&hello.peer.host);
+        }
+    }
+    let several = machines.into_iter().filter(|(boot, names)| !boot.is_empty() && names.len() > 1);
+    let words = several.map(|(_, names)| {
+        format!(
+            "{} are names of one machine: what is said of them as hosts is said of parts of it",
+            names.join(", ")
+        )
+    });
+    words.collect()
+}
+
+/// Lines about ranks that may use a part of their host's CPUs only, and about hosts with more ranks than CPUs.
+fn short_of_cpus(all: &[Hello]) -> Vec<String> {
+    let mut bound: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for hello in all.iter().filter(|h| h.allowed < h.cpus) {
+        let least = bound.entry(&hello.peer.host).or_insert((hello.allowed, hello.cpus));
+        least.0 = least.0.min(hello.allowed);
+    }
+    let bound = bound.into_iter().map(|(host, (allowed, cpus))| {
+        format!(
+            "{host}: a rank may use {allowed} of {cpus} CPUs; mpirun --bind-to none lifts that, unless the host or its \
+             container says so"
+        )
+    });
+    bound.chain(oversubscribed(all)).collect()
+}
+
 /// A line for each host with more ranks than it has CPUs ([`Hello::cpus`], not [`Hello::allowed`]).
-pub fn oversubscribed(all: &[Hello]) -> Vec<String> {
+fn oversubscribed(all: &[Hello]) -> Vec<String> {
     let mut hosts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for hello in all {
         let host = hosts.entry(&hello.peer.host).or_default();
@@ -222,6 +258,21 @@ mod tests {
     }
 
     #[test]
+    fn names_of_one_machine_are_no_hosts_apart() {
+        let on =
+            |host: &str, clock_id: &str| Hello { clock_id: clock_id.to_owned(), ..hello(host) };
+        let pods =
+            [on("a", "boot1 time:[1]"), on("b", "boot1 time:[2]"), on("c", "boot2 time:[1]")];
+        let said = of_hosts(&pods);
+        assert!(
+            said.len() == 1 && said[0].starts_with("a, b are names of one machine"),
+            "{said:?}"
+        );
+        assert!(of_hosts(&[on("a", "x"), on("a", "x")]).is_empty(), "one name");
+        assert!(of_hosts(&[on("a", " "), on("b", " ")]).is_empty(), "not known");
+    }
+
+    #[test]
     fn crowded_hosts_are_named() {
         assert!(oversubscribed(&[hello("a"), hello("a"), hello("b")]).is_empty());
         let crowded = oversubscribed(&[hello("a"), hello("a"), hello("a"), hello("b")]);
@@ -230,5 +281,11 @@ mod tests {
             "{crowded:?}"
         );
         assert!(remarks(&[hello("a")])[0].starts_with("one rank only"));
+        let bound = Hello { allowed: 1, ..hello("b") };
+        let short = short_of_cpus(&[hello("a"), bound.clone(), bound]);
+        assert!(
+            short.len() == 1 && short[0].starts_with("b: a rank may use 1 of 2 CPUs"),
+            "{short:?}"
+        );
     }
 }

@@ -27,9 +27,12 @@ struct JobPlace {
 }
 
 impl JobPlace {
-    /// As Open MPI says it; none where it does not.
-    fn of_launcher() -> Option<JobPlace> {
-        let said = |name: &str| std::env::var(name).ok();
+    /// By what a launcher says in variables: Open MPI all of it, others how many there are. None where none says that.
+    fn of_launcher(said: &dyn Fn(&str) -> Option<String>) -> Option<JobPlace> {
+        JobPlace::of_open_mpi(said).or_else(|| JobPlace::of_others(said))
+    }
+
+    fn of_open_mpi(said: &dyn Fn(&str) -> Option<String>) -> Option<JobPlace> {
         let number = |name: &str| said(&format!("OMPI_COMM_WORLD_{name}"))?.parse().ok();
         Some(JobPlace {
             job: said("PMIX_NAMESPACE")?,
@@ -38,6 +41,15 @@ impl JobPlace {
             local: number("LOCAL_RANK")?,
             on_host: number("LOCAL_SIZE")?,
         })
+    }
+
+    /// Slurm and MPICH: those of a host cannot see each other.
+    fn of_others(said: &dyn Fn(&str) -> Option<String>) -> Option<JobPlace> {
+        let number = |name: &str| said(name)?.trim().parse().ok();
+        let pairs = [("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")];
+        let place = |(rank, size)| Some((number(rank)?, number(size)?));
+        let (rank, size) = pairs.into_iter().find_map(place)?;
+        Some(JobPlace { job: String::new(), rank, size, local: 0, on_host: 0 })
     }
 
     fn name_of(&self, local: u32) -> String {
@@ -85,8 +97,8 @@ pub struct JoinWatch {
 
 /// Begins the watch; `abort` ends this process with a code, and with it the job.
 pub fn watch(abort: Arc<dyn Fn(u8) + Send + Sync>) -> JoinWatch {
-    let place = JobPlace::of_launcher();
-    let seen = place.as_ref().and_then(|place| {
+    let place = JobPlace::of_launcher(&|name| std::env::var(name).ok());
+    let seen = place.as_ref().filter(|place| !place.job.is_empty()).and_then(|place| {
         let address = SocketAddr::from_abstract_name(place.name_of(place.local)).ok()?;
         UnixListener::bind_addr(&address).ok()
     });
@@ -112,4 +124,35 @@ pub fn watch(abort: Arc<dyn Fn(u8) + Send + Sync>) -> JoinWatch {
         });
     }
     JoinWatch { _done: done, _seen: seen }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(all: &[(&str, &str)]) -> Option<JobPlace> {
+        let find = |name: &str| all.iter().find(|(known, _)| *known == name);
+        JobPlace::of_launcher(&|name| find(name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn the_place_of_a_rank_is_what_its_launcher_says() {
+        assert!(place(&[]).is_none());
+        assert!(place(&[("SLURM_PROCID", "1")]).is_none(), "how many is not said");
+        let slurm = place(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")]).unwrap();
+        assert_eq!((slurm.rank, slurm.size), (1, 4));
+        assert_eq!(slurm.words(), "who has come cannot be seen here");
+        let mpich = place(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).unwrap();
+        assert_eq!((mpich.rank, mpich.size), (0, 2));
+        let words = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"];
+        let words = words.map(|name| format!("OMPI_COMM_WORLD_{name}"));
+        let mut all: Vec<(&str, &str)> = words.iter().map(|name| (name.as_str(), "2")).collect();
+        all.extend([
+            ("PMIX_NAMESPACE", "job"),
+            ("SLURM_PROCID", "1"),
+            ("SLURM_STEP_NUM_TASKS", "4"),
+        ]);
+        let open_mpi = place(&all).unwrap();
+        assert_eq!((open_mpi.job.as_str(), open_mpi.rank, open_mpi.size), ("job", 2, 2));
+    }
 }

@@ -19,7 +19,7 @@ use taillight_suite::exit::from_code;
 use crate::output::{self, Voice};
 use crate::{obey, problem, run, understood};
 
-pub use hello::{Hello, RankPeer, oversubscribed};
+pub use hello::{Hello, RankPeer, of_hosts};
 
 /// What starts ranks and connects them.
 pub struct Launcher {

@@ -102,7 +102,12 @@ pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()>
             let absent =
                 target.identity.as_ref().is_none_or(taillight_driver::identity::target::is_absent);
             let near = || format!("{host} {}", target.path);
-            let key = if absent { near() } else { target.id().unwrap_or_else(near) };
+            let key = match device_id(target) {
+                _ if absent => near(),
+                // What two hosts say of one disk may differ.
+                Some((Some(disk), _)) => format!("{disk:?}"),
+                _ => target.id().unwrap_or_else(near),
+            };
             let before = seen.insert(key, (rank, host.to_owned()));
             let Some((other, of)) = before.filter(|_| is_local(target)) else { continue };
             if plan.run.share == WorkShare::Own {
@@ -295,6 +300,10 @@ mod tests {
             vec![one]
         };
         assert!(fit(&order(&[]), &plan, &[with_wwid("A"), with_wwid("B")]).is_ok());
+        plan.run.share = WorkShare::Own;
+        let e = fit(&order(&[]), &plan, &[with_wwid("A"), with_wwid("B")]).unwrap_err();
+        assert!(e.to_string().contains("two ranks have the same target"), "{e}");
+        plan.run.share = WorkShare::Segments;
         let unknown = RankTarget { identity: None, ..target("A") };
         let e = fit(&order(&[]), &plan, &[vec![target("A")], vec![unknown]]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Refused, "not known to be the same");

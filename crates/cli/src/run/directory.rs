@@ -54,6 +54,8 @@ pub fn create(
                 .hint("name another directory with --output"));
         }
     }
+    // A rank alone is no run to repeat.
+    let repeat = plan.ranks.is_none().then(|| repeat_command(&path, destroy, &origin));
     let manifest = Manifest {
         origin,
         command: command_line(words()),
@@ -70,7 +72,7 @@ pub fn create(
             used: None,
             spilled: None,
         },
-        repeat: Some(repeat_command(&path, destroy)),
+        repeat,
         process: ProcessInfo::current(),
         ..Manifest::new(run_id.clone(), plan.clone(), clock.clone())
     };
@@ -239,9 +241,14 @@ pub(super) fn job_text(plan: &Plan, job: Option<&JobSource>) -> Result<String> {
 }
 
 /// The command that repeats the run from its directory.
-fn repeat_command(path: &Path, destroy: &[String]) -> String {
+fn repeat_command(path: &Path, destroy: &[String], origin: &RunOrigin) -> String {
     let job = path.join(names::JOB).to_string_lossy().into_owned();
-    let mut words = vec!["taillight".to_owned(), "run".to_owned(), job];
+    let program = match origin {
+        RunOrigin::Merged { ranks } => format!("mpirun -n {ranks} taillight-mpi"),
+        _ => "taillight".to_owned(),
+    };
+    let mut words: Vec<String> = program.split(' ').map(str::to_owned).collect();
+    words.extend(["run".to_owned(), job]);
     for target in destroy {
         words.extend(["--destroy".to_owned(), target.clone()]);
     }
@@ -332,6 +339,14 @@ mod tests {
             let found = clash(&at(target), &at(output), database);
             assert_eq!(found.is_none(), works, "{target} {output} {found:?}");
         }
+    }
+
+    #[test]
+    fn a_run_is_repeated_by_as_many_ranks() {
+        let of = |origin| repeat_command(Path::new("RUN"), &["h0:a=1".to_owned()], &origin);
+        assert_eq!(of(RunOrigin::Measured), "taillight run RUN/job.toml --destroy h0:a=1");
+        let ranks = of(RunOrigin::Merged { ranks: 3 });
+        assert_eq!(ranks, "mpirun -n 3 taillight-mpi run RUN/job.toml --destroy h0:a=1");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod measure;
 mod numbers;
 mod ranked;
 mod ranked_end;
+mod ranked_facts;
 mod ranked_open;
 mod ranked_share;
 mod served;
@@ -215,7 +216,8 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
     let output = plan.run.output.as_deref().map(std::path::Path::new);
     let dir = series_directory(output, &plan.run.name, resumed.is_some())?;
     let mut host = RunHost::new(request.signals, request.destroy, request.live);
-    if !request.destroy.is_empty() {
+    // Ranks say it where they have looked at what is theirs.
+    if !request.destroy.is_empty() && !crate::ranks::several() {
         say_lost(plan);
     }
     let ended = run_method(method.as_mut(), &mut host, &dir, resumed)?;
@@ -378,10 +380,12 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
 fn say_lost(plan: &Plan) {
     let lost = plan.all_targets().filter(|(_, target)| target.destroy);
     let lost = lost.filter_map(|(_, target)| target.path.as_deref());
-    for line in lost.flat_map(contents::lost) {
-        // With -q too: who is quick to confirm reads at least this.
-        output::problem(&format!("will be lost: {}", in_line(line)));
-    }
+    lost.flat_map(contents::lost).for_each(|line| say_one_lost(&line));
+}
+
+fn say_one_lost(what: &str) {
+    // With -q too: who is quick to confirm reads at least this.
+    output::problem(&format!("will be lost: {}", in_line(what)));
 }
 
 /// Says what is going to be replayed, and on a device what that may not measure.

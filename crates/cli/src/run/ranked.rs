@@ -4,6 +4,7 @@
 //! directories.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::plan::{Plan, RankPlace, TargetPlan, rank_name};
 use taillight_core::progress::Progress;
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result, Stamp};
+use taillight_driver::identity::contents;
 use taillight_driver::{Target, named};
 use taillight_machine::{Sys, openers};
 use taillight_report::MadeReport;
@@ -30,6 +32,7 @@ use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_trace::Environment;
 
 use super::directory::NewRun;
+use super::ranked_facts::{facts_of, recorded_in, results_beside, same_recorded};
 use super::ranked_open::KeptTarget;
 use super::ranked_share::{OWN_READS, check, reads_back, shift};
 use super::targets::TargetsRequest;
@@ -59,6 +62,10 @@ pub struct RankSeat {
     whole: OnceCell<Plan>,
     /// At rank 0: what every rank drives.
     targets: RefCell<Vec<Vec<RankTarget>>>,
+    /// At rank 0: what those are on.
+    facts: RefCell<Vec<BTreeMap<String, String>>>,
+    /// At rank 0: what will be lost on them, until that is said.
+    lost: RefCell<Vec<String>>,
     /// At rank 0: whether each rank's directory is seen here.
     seen: RefCell<Vec<bool>>,
     /// At rank 0: clocks by leader, before and after.
@@ -83,6 +90,20 @@ pub struct RankEnd {
     pub keys: Vec<(u16, OpKind, String)>,
     /// Every I/O was kept: what is merged of it is exact.
     pub exact: bool,
+}
+
+/// What a rank says of its targets.
+#[derive(Serialize, Deserialize)]
+struct TargetStatement {
+    targets: Vec<RankTarget>,
+    /// What hosts may differ in.
+    facts: BTreeMap<String, String>,
+    /// What will be lost there, as it is confirmed.
+    lost: Vec<String>,
+    /// What is in the files that the plan names.
+    recorded: Option<String>,
+    /// Whether it sees the directory of the whole run.
+    sees: bool,
 }
 
 /// Runs a plan by all ranks; called at rank 0. Errors: as a run by one process, when nothing was measured.
@@ -111,8 +132,6 @@ pub fn run(request: &RunRequest<'_>, kept: Option<(Box<dyn Target>, u16)>) -> Re
     ranks::tell(&RankOrder::Run(Box::new(order.clone())));
     let seat = RankSeat::new(order, 0);
     let ended = part(&seat, request.signals, request.job, target);
-    let mut whole = whole;
-    seat.write_scale(&mut whole, None)?;
     match ended {
         Err(e) => {
             seat.cleared();
@@ -124,7 +143,7 @@ pub fn run(request: &RunRequest<'_>, kept: Option<(Box<dyn Target>, u16)>) -> Re
                 None => Err(e),
             }
         }
-        Ok(end) => ranked_end::conclude(&seat, whole, end, request),
+        Ok(end) => Ok(ranked_end::conclude(&seat, whole, end, request)),
     }
 }
 
@@ -221,7 +240,7 @@ fn part(
             Err(seat.fail(e))
         }
         Err(e) if seat.start.get().is_some() => Ok(RankEnd {
-            exit: e.exit().code(),
+            exit: ranked_end::after_load(e.exit()).code(),
             error: Some(e.to_string()),
             load: None,
             keys: Vec::new(),
@@ -239,6 +258,8 @@ impl RankSeat {
             rank,
             whole: OnceCell::new(),
             targets: RefCell::default(),
+            facts: RefCell::default(),
+            lost: RefCell::default(),
             seen: RefCell::default(),
             clocks: RefCell::default(),
             start: Cell::new(None),
@@ -346,6 +367,7 @@ impl RankSeat {
         let own =
             own.map_err(|e| confirmation::with_words(e, &self.order, self.rank, targets.plan));
         agree("looking at the targets", fits.and(own))?;
+        self.lost.take().iter().for_each(|line| super::say_one_lost(line));
         if targets.plan.run.share.is_own() {
             return targets.open(step);
         }
@@ -367,15 +389,24 @@ impl RankSeat {
 
     /// Tells rank 0 what this rank drives; at rank 0 whether all that fits together. Errors: as a step that all take.
     fn named(&self, plan: &Plan) -> Result<Result<()>> {
-        let statement = (confirmation::targets_of(plan), self.sees());
+        let targets = confirmation::targets_of(plan);
+        let confirmed = confirmation::of_rank(&self.order, self.rank, plan)?;
+        let lost = confirmed.iter().flat_map(|path| contents::lost(path)).collect();
+        let (facts, recorded) = (facts_of(plan), recorded_in(plan));
+        let statement = TargetStatement { targets, facts, lost, recorded, sees: self.sees() };
         let said = agree("naming the targets", Ok(statement))?;
         if self.rank != 0 {
             return Ok(Ok(()));
         }
-        let (all, seen): (Vec<Vec<RankTarget>>, Vec<bool>) =
-            said.into_iter().map(|(_, it)| it).unzip();
-        self.seen.replace(seen);
+        let of = |rank: u32| format!("rank {rank} on {}", self.host(rank));
+        let lost = said.iter().flat_map(|(rank, it)| it.lost.iter().map(move |l| (*rank, l)));
+        self.lost.replace(lost.map(|(rank, line)| format!("{}: {line}", of(rank))).collect());
+        self.seen.replace(said.iter().map(|(_, it)| it.sees).collect());
+        self.facts.replace(said.iter().map(|(_, it)| it.facts.clone()).collect());
+        let (all, recorded): (Vec<Vec<RankTarget>>, Vec<Option<String>>) =
+            said.into_iter().map(|(_, it)| (it.targets, it.recorded)).unzip();
         let fits = confirmation::fit(&self.order, plan, &all);
+        let fits = fits.and(same_recorded(&recorded, |rank| self.host(rank)));
         self.targets.replace(all);
         Ok(fits)
     }
@@ -519,6 +550,7 @@ impl RankSeat {
                 clock_id: hello.clock_id.clone(),
                 pid: hello.peer.pid,
                 cpus: hello.cpus,
+                allowed: (hello.allowed < hello.cpus).then_some(hello.allowed),
                 directory: rank_name(rank),
                 elsewhere: seen.get(rank as usize) == Some(&false),
                 targets: targets.get(rank as usize).cloned().unwrap_or_default(),
@@ -532,10 +564,16 @@ impl RankSeat {
         let firsts: Vec<_> = ranks.iter().filter_map(|r| r.load?.first()).collect();
         let spread = start_spread(&firsts);
         let start = self.start.get().map(|at_ns| StartStamp { at_ns, spread_ns: spread });
-        let hosts =
-            hellos.iter().map(|h| (h.peer.host.clone(), h.facts.clone())).collect::<Vec<_>>();
+        let of_targets = self.facts.borrow();
+        let hosts = hellos.iter().enumerate().map(|(rank, hello)| {
+            let more = of_targets.get(rank).cloned().unwrap_or_default();
+            let facts = hello.facts.clone().into_iter().chain(more);
+            (hello.peer.host.clone(), facts.collect::<BTreeMap<_, _>>())
+        });
+        let hosts: Vec<_> = hosts.collect();
         let plan = self.whole()?;
-        let mut notes = ranks::oversubscribed(&hellos);
+        let mut notes = ranks::of_hosts(&hellos);
+        notes.extend(results_beside(plan, &self.order.directory));
         let names: Vec<&str> = hosts.iter().map(|(host, _)| host.as_str()).collect();
         if self.order.shift == 0 && reads_back(plan, &names) {
             notes.push(OWN_READS.to_owned());
@@ -551,12 +589,6 @@ impl RankSeat {
             differences: differences(&hosts),
             notes,
         })
-    }
-
-    /// Writes `scale.json` of the whole run.
-    pub fn write_scale(&self, whole: &mut NewRun, ends: Option<&[(u32, RankEnd)]>) -> Result<()> {
-        let scale = self.scale(ends)?;
-        whole.dir.write(&scale)
     }
 
     /// Exact percentiles over all ranks, of everything that any of them has. Called at every rank with the same keys.

@@ -2,7 +2,7 @@
 //! small files of directories elsewhere fetched, and rank 0 reports the whole run. A rank that does not answer is lost;
 //! the others' results stand.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use taillight_report::analyse::IoGroup;
 use taillight_report::analyse::ranks::merged_manifest;
 use taillight_rundir::intervals::interval_writer;
 use taillight_rundir::manifest::RunStatus;
-use taillight_rundir::scale::RankLoad;
+use taillight_rundir::scale::{RankLoad, ScaleFile};
 use taillight_rundir::{Manifest, RunDir, atomic, names, sums};
 use taillight_scale::Patience;
 use taillight_suite::exit::{from_code, worst};
@@ -129,13 +129,64 @@ fn unpacked(mut bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     pairs.map(|p| (String::from_utf8_lossy(p[0]).into_owned(), p[1].to_vec())).collect()
 }
 
-/// The end at rank 0: collects, measures, merges, reports.
+/// What a code means once a load has begun: "nothing was measured" would be wrong.
+pub fn after_load(exit: Exit) -> Exit {
+    match exit {
+        Exit::Usage | Exit::Refused | Exit::Unavailable => Exit::TargetFailed,
+        other => other,
+    }
+}
+
+/// The end at rank 0: collects, measures, merges, reports. What goes wrong here takes nothing of what the ranks measured, and
+/// leaves nobody waiting.
 pub fn conclude(
     seat: &RankSeat,
     mut whole: NewRun,
     mine: RankEnd,
     request: &RunRequest<'_>,
-) -> Result<RunOutcome> {
+) -> RunOutcome {
+    let path = whole.dir.path().to_owned();
+    // Should rank 0 be killed while it waits, the start is known. It is written again in the end, where a failure is told.
+    let _ = seat.scale(None).and_then(|scale| whole.dir.write(&scale));
+    let (ends, scale) = match ended(seat, &whole, mine, request) {
+        Ok(all) => all,
+        Err(e) => {
+            // They wait for words that do not come: the job is aborted.
+            for rank in 1..seat.size() {
+                ranks::with(|all| all.ranks.lose(rank, "the end"));
+            }
+            return unfinished(&e, path, Exit::TargetFailed);
+        }
+    };
+    let exits = ends.iter().filter_map(|(_, end)| from_code(end.exit)).fold(Exit::Ok, worst);
+    let kept = whole.dir.write(&scale);
+    let kept = kept.and_then(|()| write_whole(&mut whole, &scale, &ranks::lost(), &ends));
+    drop(whole);
+    match kept {
+        Ok(()) => report_whole(&path, exits, request),
+        Err(e) => unfinished(&e, path, worst(exits, Exit::TargetFailed)),
+    }
+}
+
+/// The ranks have measured, and that is not put together.
+fn unfinished(e: &Error, path: PathBuf, exit: Exit) -> RunOutcome {
+    problem::show(e);
+    // With -q too: without the command, what was measured is as good as lost.
+    output::problem(&format!(
+        "what the ranks measured is not lost: remove the cause, then run `taillight report {}`",
+        in_line(path.display())
+    ));
+    RunOutcome { exit, path: Some(path), summary: None }
+}
+
+/// How each rank went, with its clock once more, percentiles of all, and small files of those elsewhere. Errors: those of
+/// messages; nothing else may end it, since the others wait for each of them.
+fn ended(
+    seat: &RankSeat,
+    whole: &NewRun,
+    mine: RankEnd,
+    request: &RunRequest<'_>,
+) -> Result<(Vec<(u32, RankEnd)>, ScaleFile)> {
     let own_error = mine.error.clone();
     let patience = seat.end_patience(request.plan);
     let ends = ranks::with(|all| all.ranks.collect("the end", mine, patience)).transpose()?;
@@ -164,9 +215,10 @@ pub fn conclude(
         .transpose()?;
     if farewell.merges {
         scale.merged = seat.merge(&farewell.keys, &farewell.percentiles)?;
+        scale.notes.extend(unmerged(scale.merged.len(), farewell.keys.len()));
     }
     for rank in &farewell.elsewhere {
-        let stayed = fetch(&whole, *rank)?;
+        let stayed = fetch(whole, *rank)?;
         if !stayed.is_empty() {
             let what = stayed.join(", ");
             scale.notes.push(format!(
@@ -185,34 +237,48 @@ pub fn conclude(
         let host = seat.host(lost.rank);
         output::problem(&format!("rank {} on {host} is lost: {}", lost.rank, lost.words()));
     }
-    whole.dir.write(&scale)?;
-    write_whole(&mut whole, &scale, &lost, &ends)?;
-    let exits = ends.iter().filter_map(|(_, end)| from_code(end.exit)).fold(Exit::Ok, worst);
-    let path = whole.dir.path().to_owned();
-    drop(whole);
-    report_whole(&path, exits, request)
+    Ok((ends, scale))
 }
 
-/// Puts the small files of a rank elsewhere where its directory would be. Names of what did not come.
+/// What is said where not all kinds of latency could be merged.
+fn unmerged(merged: usize, all: usize) -> Option<String> {
+    (merged < all).then(|| {
+        format!(
+            "A rank did not answer while percentiles were merged: {} of {all} kinds of latency are from histograms where I/Os \
+             stayed on their host.",
+            all - merged
+        )
+    })
+}
+
+/// Puts the small files of a rank elsewhere where its directory would be. Names of what did not come, or cannot be kept.
 fn fetch(whole: &NewRun, rank: u32) -> Result<Vec<String>> {
-    let bytes =
-        ranks::with(|all| all.ranks.group().receive(rank, Patience::of(Duration::from_secs(60))));
-    let Some(bytes) = bytes.transpose()?.flatten() else {
+    let bytes = ranks::with(|all| all.ranks.group().receive(rank, Patience::of(AFTER)));
+    let files = bytes.transpose()?.flatten().map(|bytes| unpacked(&bytes)).unwrap_or_default();
+    if files.is_empty() {
         return Ok(vec!["all of its files".to_owned()]);
-    };
+    }
     let dir = whole.dir.path().join(rank_name(rank));
-    std::fs::create_dir_all(&dir).map_err(|e| {
+    let made = std::fs::create_dir_all(&dir).map_err(|e| {
         Error::unavailable("cannot make the directory of a rank")
             .with("path", dir.display())
             .source(e)
-    })?;
+    });
+    let mut failed = made.err();
     let mut stayed = Vec::new();
-    for (name, bytes) in unpacked(&bytes) {
+    for (name, bytes) in files {
         if let Some(name) = name.strip_prefix(STAYED) {
             stayed.push(name.to_owned());
-        } else if SMALL.contains(&name.as_str()) {
-            atomic::write(&dir, &name, &bytes)?;
+        } else if SMALL.contains(&name.as_str())
+            && let Err(e) = atomic::write(&dir, &name, &bytes)
+        {
+            failed.get_or_insert(e);
+            stayed.push(name);
         }
+    }
+    // The others still wait: what cannot be kept is named instead.
+    if let Some(e) = failed {
+        problem::show(&e);
     }
     Ok(stayed)
 }
@@ -220,7 +286,7 @@ fn fetch(whole: &NewRun, rank: u32) -> Result<Vec<String>> {
 /// The last manifest of the whole run, and its intervals.
 fn write_whole(
     whole: &mut NewRun,
-    scale: &taillight_rundir::scale::ScaleFile,
+    scale: &ScaleFile,
     lost: &[taillight_scale::LostRank],
     ends: &[(u32, RankEnd)],
 ) -> Result<()> {
@@ -247,14 +313,14 @@ fn write_whole(
 }
 
 /// The report of the whole run, and the code over all ranks.
-fn report_whole(path: &Path, exits: Exit, request: &RunRequest<'_>) -> Result<RunOutcome> {
+fn report_whole(path: &Path, exits: Exit, request: &RunRequest<'_>) -> RunOutcome {
     let made = match report::of_run(path, None, request.pages) {
         Ok(made) => made,
         Err(e) => {
             let exit = problem::show(&e);
             output::result(&format!("Run     {}", in_line(path.display())));
             let exit = worst(exits, if exit == Exit::Ok { exit } else { Exit::TargetFailed });
-            return Ok(RunOutcome { exit, path: Some(path.to_owned()), summary: None });
+            return RunOutcome { exit, path: Some(path.to_owned()), summary: None };
         }
     };
     if !request.quiet {
@@ -267,12 +333,21 @@ fn report_whole(path: &Path, exits: Exit, request: &RunRequest<'_>) -> Result<Ru
         other => other,
     };
     let exit = summary.as_ref().map_or(own, |s| worst(own, outcome::exit_code(s)));
-    Ok(RunOutcome { exit, path: Some(path.to_owned()), summary })
+    RunOutcome { exit, path: Some(path.to_owned()), summary }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn after_a_load_no_code_says_that_nothing_was_measured() {
+        for exit in [Exit::Usage, Exit::Refused, Exit::Unavailable, Exit::TargetFailed] {
+            assert_eq!(after_load(exit), Exit::TargetFailed);
+        }
+        assert_eq!(after_load(Exit::Interrupted), Exit::Interrupted);
+        assert_eq!((unmerged(3, 3), unmerged(1, 3).is_some()), (None, true));
+    }
 
     #[test]
     fn small_files_come_and_what_stays_is_named() {

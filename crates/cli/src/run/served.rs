@@ -21,15 +21,27 @@ pub struct LiveViews {
 }
 
 impl LiveViews {
-    /// Begins what was asked for. Errors: `Usage` for a value that cannot be read; `Unavailable` for
-    /// an address that cannot be had.
+    /// Begins what was asked for. Errors: `Usage` for a value that cannot be read, and among ranks;
+    /// `Unavailable` for an address that cannot be had.
     pub fn start(asked: &LiveArgs) -> Result<LiveViews> {
+        let ranks = crate::ranks::several();
+        if ranks && asked.live.is_some() {
+            return Err(Error::usage(
+                "a live view shows one process, and a run over ranks has several",
+            )
+            .with("at", "--live")
+            .hint("leave it out: the report shows every host"));
+        }
         let server = serve(asked)?;
-        let fits = if asked.tui { screen::fits() } else { Ok(()) };
+        let tui = asked.tui && !ranks;
+        if asked.tui && ranks {
+            output::note("no screen here: it shows one process; lines instead");
+        }
+        let fits = if tui { screen::fits() } else { Ok(()) };
         if let Err(why) = fits {
             output::note(&format!("no screen here: {why}; lines instead"));
         }
-        Ok(LiveViews { server, screen: asked.tui && fits.is_ok() })
+        Ok(LiveViews { server, screen: tui && fits.is_ok() })
     }
 
     /// What a run tells its views, if there are any.

@@ -144,7 +144,7 @@ fn check_targets(
         let checked = TargetsRequest { plan, run_id: "", destroy, stop }.check();
         match (checked, signals.exit()) {
             (Err(e), None) => return Err(e),
-            (_, None) if !destroy.is_empty() => super::say_lost(plan),
+            (_, None) if !destroy.is_empty() && ranked.is_none() => super::say_lost(plan),
             (_, None) => {}
             (_, exit) => {
                 output::note("stopped before anything was measured");

@@ -1,7 +1,7 @@
 //! Intervals of a run of several ranks: the nth of each rank as one, as all ranks begin together. Counts are added;
 //! percentiles come from the ranks' histograms put together, and are left out where there are none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_core::{LatencyKind, OpKind, Result};
 use taillight_rundir::histlog::each_histogram;
@@ -19,7 +19,8 @@ type Key = (String, u16, OpKind, i64);
 type Values = BTreeMap<u64, u64>;
 
 /// The rows of all ranks as those of one run, by workload, operation and time. Where a rank's histogram log is damaged,
-/// that is a trouble, and no row has percentiles. Errors: as the ranks' histograms, damage apart.
+/// that is a trouble, and no row has percentiles; where it is not here, no row that the rank has a part in. Errors: as the
+/// ranks' histograms, damage apart.
 pub fn merged(
     dir: &RunDir,
     ranks: &[RankAnalysis],
@@ -30,6 +31,7 @@ pub fn merged(
         ranks.iter().flat_map(|r| &r.intervals).map(|r| r.length_ns).max().unwrap_or(1).max(1);
     let mut rows: BTreeMap<Key, IntervalRow> = BTreeMap::new();
     let mut values: BTreeMap<Key, [Values; 2]> = BTreeMap::new();
+    let mut lacking: BTreeSet<Key> = BTreeSet::new();
     for rank in ranks {
         // Each rank's own first interval: all ranks began at one stamp, as well as their clocks allow.
         let Some(first) = rank.intervals.iter().map(|r| r.start_ns).min() else { continue };
@@ -37,19 +39,27 @@ pub fn merged(
             let since = start.saturating_sub(first).saturating_add((length / 2) as i64);
             since.div_euclid(length as i64)
         };
+        let key =
+            |row: &IntervalRow| (row.phase.clone(), row.workload, row.op, number(row.start_ns));
         for row in &rank.intervals {
-            let key = (row.phase.clone(), row.workload, row.op, number(row.start_ns));
-            match rows.get_mut(&key) {
+            match rows.get_mut(&key(row)) {
                 Some(sum) => add(sum, row),
-                None => drop(rows.insert(key, row.clone())),
+                None => drop(rows.insert(key(row), row.clone())),
             }
         }
-        let read = histograms(dir, rank, &number, &mut values).map(|()| true);
-        whole &= or_trouble(read, "histograms_unreadable", troubles)?;
+        let read = histograms(dir, rank, &number, &mut values).map(Some);
+        match or_trouble(read, "histograms_unreadable", troubles)? {
+            Some(true) => {}
+            Some(false) => {
+                lacking.extend(rank.intervals.iter().filter(|row| row.ops > 0).map(key));
+            }
+            None => whole = false,
+        }
     }
     let several = ranks.len() > 1 && whole;
     let rows = rows.into_iter().map(|(key, mut row)| {
-        if let Some([service, response]) = values.get(&key).filter(|_| several) {
+        let known = several && !lacking.contains(&key);
+        if let Some([service, response]) = values.get(&key).filter(|_| known) {
             percentiles(&mut row, service, response);
         }
         row
@@ -59,15 +69,16 @@ pub fn merged(
     Ok(rows)
 }
 
+/// Adds a rank's histograms; whether they are here.
 fn histograms(
     dir: &RunDir,
     rank: &RankAnalysis,
     number: &dyn Fn(i64) -> i64,
     values: &mut BTreeMap<Key, [Values; 2]>,
-) -> Result<()> {
+) -> Result<bool> {
     let path = rank.entry.path(dir.path()).join(names::HISTOGRAMS);
     if !path.is_file() {
-        return Ok(());
+        return Ok(false);
     }
     each_histogram(&path, &rank.manifest.clock, &mut |entry| {
         let which = match entry.tag.kind {
@@ -82,7 +93,8 @@ fn histograms(
             *sum.entry(step.value_iterated_to()).or_default() += step.count_since_last_iteration();
         }
         Ok(())
-    })
+    })?;
+    Ok(true)
 }
 
 fn add(sum: &mut IntervalRow, row: &IntervalRow) {
@@ -148,5 +160,75 @@ fn percentiles(row: &mut IntervalRow, service: &Values, response: &Values) {
     }
     if let Some(dist) = dist(response).filter(|d| !d.is_empty()) {
         row.response_p99_ns = at(&dist, 9_900);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::Histogram;
+    use taillight_rundir::RunStatus;
+    use taillight_rundir::fixture;
+    use taillight_rundir::histlog::{HistEntry, HistTag, write_histograms};
+    use taillight_rundir::scale::RankEntry;
+
+    use super::*;
+    use crate::analyse::latency::Origin;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    /// A rank of two seconds and one of one, whose log is here or not.
+    fn rows(with_log: bool) -> Vec<IntervalRow> {
+        let tmp = tempfile::tempdir().unwrap();
+        let manifest = fixture::manifest("all");
+        let dir = RunDir::create(&tmp.path().join("run"), &manifest).unwrap();
+        let rank = |number: u32, seconds: i64| {
+            let directory = format!("rank-{number:04}");
+            let own = RunDir::create(&dir.path().join(&directory), &manifest).unwrap();
+            let tag = HistTag {
+                phase: "measure".to_owned(),
+                workload: "w0".to_owned(),
+                op: OpKind::Read,
+                kind: LatencyKind::Service,
+            };
+            let starts = (1..=seconds).map(|n| n * SECOND);
+            let entry = |start_ns: i64| {
+                let mut histogram = Histogram::<u64>::new(3).unwrap();
+                histogram.record(1_000 * u64::from(number + 1)).unwrap();
+                HistEntry { start_ns, length_ns: SECOND as u64, tag: tag.clone(), histogram }
+            };
+            if number == 0 || with_log {
+                write_histograms(&own, &manifest.clock, starts.clone().map(entry)).unwrap();
+            }
+            let row = |start_ns: i64| IntervalRow {
+                start_ns,
+                length_ns: SECOND as u64,
+                phase: "measure".to_owned(),
+                op: OpKind::Read,
+                ops: 1,
+                p99_ns: Some(1),
+                ..IntervalRow::default()
+            };
+            RankAnalysis {
+                entry: RankEntry { rank: number, directory, ..RankEntry::default() },
+                manifest: manifest.clone(),
+                status: RunStatus::Complete,
+                groups: Vec::new(),
+                intervals: starts.map(row).collect(),
+                origin: Origin::CAPTURE,
+                layers: Vec::new(),
+            }
+        };
+        let ranks = [rank(0, 2), rank(1, 1)];
+        merged(&dir, &ranks, &mut Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn a_row_has_percentiles_of_all_that_are_in_it_or_none() {
+        let all = rows(true);
+        assert_eq!(all.iter().map(|row| row.ops).collect::<Vec<_>>(), [2, 1]);
+        assert!(all[0].p99_ns.is_some_and(|ns| ns.abs_diff(2_000) < 5), "{:?}", all[0].p99_ns);
+        let less = rows(false);
+        assert_eq!((less[0].ops, less[0].p99_ns), (2, None), "of one rank alone");
+        assert!(less[1].p99_ns.is_some(), "it is in one rank only, whose log is here");
     }
 }

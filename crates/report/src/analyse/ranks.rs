@@ -3,14 +3,16 @@
 //! are those of the concatenation. A lost rank makes the run partial and leaves the figures of the others as they are.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::manifest::{CaptureInfo, Losses, PhaseInfo, ScheduleInfo};
 use taillight_rundir::scale::{ClockMap, RankEntry, ScaleFile};
+use taillight_rundir::summary::Cause;
 use taillight_rundir::verify::VerifyReport;
-use taillight_rundir::{Manifest, RunDir, RunStatus};
+use taillight_rundir::{JsonFile, Manifest, RunDir, RunStatus, Summary};
 
 use super::analysis::{Analysis, IoCounts, MachineData, ReadProblem};
 use super::dists::merged;
@@ -39,6 +41,8 @@ pub struct RankAnalysis {
     pub groups: Vec<IoGroup>,
     pub intervals: Vec<IntervalRow>,
     pub origin: Origin,
+    /// Layers that its own report blames; empty where it was not traced.
+    pub layers: Vec<Cause>,
 }
 
 /// Reads a run of several ranks. Errors: `Corrupt` without `scale.json`, or where no rank can be read.
@@ -139,6 +143,7 @@ fn put_together(
             groups: a.groups.clone(),
             intervals: a.intervals.clone(),
             origin: a.origin,
+            layers: layers(&entry.path(dir.path())),
         })
         .collect();
     let intervals = rank_intervals::merged(dir, &ranks, &mut troubles)?;
@@ -162,6 +167,12 @@ fn put_together(
         manifest,
         ranks: Some(RanksAnalysis { file, ranks, missing }),
     })
+}
+
+/// What the report of a rank says; nothing where there is none that can be read.
+fn layers(rank: &Path) -> Vec<Cause> {
+    let summary = Summary::read(rank).ok().flatten();
+    summary.and_then(|summary| summary.cause).unwrap_or_default()
 }
 
 /// Groups of the same workload and operation as one.

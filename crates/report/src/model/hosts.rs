@@ -70,7 +70,11 @@ fn note(summary: &Summary) -> String {
     let Some(all) = &summary.hosts else { return String::new() };
     let mut parts = Vec::new();
     parts.push(match all.clock_bound_ns {
-        Some(ns) => format!("clocks known to {}", format::duration_ns(ns)),
+        Some(ns) => {
+            let drift =
+                all.clock_drift_ppm.map(|ppm| format!(", drift {} ppm", format::digits3(ppm)));
+            format!("clocks known to {}{}", format::duration_ns(ns), drift.unwrap_or_default())
+        }
         None => "all ranks on one clock".to_owned(),
     });
     if let Some(ns) = all.start_spread_ns {

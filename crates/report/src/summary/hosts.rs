@@ -4,18 +4,22 @@
 use std::collections::BTreeMap;
 
 use taillight_core::LatencyKind;
+use taillight_core::plan::CaptureMode;
+use taillight_explain::layer_did;
 use taillight_rundir::Summary;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::scale::{
-    AgainstOthers, FirstSubmit, HostFigures, HostStall, HostsSummary, MergedFigures, start_spread,
+    AgainstOthers, FirstSubmit, HostFigures, HostStall, HostsSummary, MergedFigures, RankEntry,
+    start_spread,
 };
+use taillight_rundir::summary::Cause;
 use taillight_stats::compare::{Bounded, LogDifference, holm};
 use taillight_stats::group_episodes;
 
 use super::IoSet;
 use crate::analyse::dists::headline;
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
-use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis, is_load};
+use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis, SlowestIos, is_load};
 use crate::format;
 
 /// Chance of calling a host slower that is not.
@@ -33,6 +37,8 @@ const STALLS: usize = 20;
 const FULL: f64 = 0.9;
 /// CPU time counts what is around the load, too: shorter runs say nothing of its share.
 const CPU_FROM_S: f64 = 1.0;
+/// Layers of a host that are named in words.
+const BLAMED: usize = 3;
 /// Work is uneven from here on.
 const UNEVEN: f64 = 0.05;
 
@@ -48,12 +54,14 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
     let firsts = all.ranks.iter().map(|rank| IoGroup::first(&rank.groups));
     let firsts: Option<Vec<FirstSubmit>> = firsts.collect();
     let dones = ranks.iter().filter_map(|r| r.done_ns);
+    let drifts = all.ranks.iter().filter(|rank| rank.entry.clocks.len() > 1);
     let mut summary = HostsSummary {
         findings: Vec::new(),
         imbalance: imbalance(&ranks),
         start_spread_ns: firsts.and_then(|firsts| start_spread(&firsts)),
         done_spread_ns: dones.clone().max().zip(dones.min()).map(|(b, a)| b - a),
         clock_bound_ns: all.file.worst_bound_ns(analysis.duration_ns),
+        clock_drift_ppm: drifts.map(|rank| rank.entry.clock().drift_ppm().abs()).reduce(f64::max),
         stalls: stalls(analysis, all, &by_host),
         hosts,
         ranks,
@@ -118,7 +126,7 @@ fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
     let failed = set.tally.failed();
     let entry = ranks.first().map(|rank| &rank.entry);
     let cpu: f64 = ranks.iter().filter_map(|r| r.manifest.overhead.cpu_s).sum();
-    let cpus = ranks.iter().map(|r| r.entry.cpus).max().unwrap_or(0);
+    let cpus = cpus_of(ranks.iter().map(|rank| &rank.entry));
     let backlog = ranks.iter().filter_map(|r| r.manifest.schedule).map(|s| s.backlog_max);
     let (strip, strip_ns) = strip(analysis, ranks);
     HostFigures {
@@ -136,6 +144,7 @@ fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
         max_ns: sample.max(),
         cpu: (cpus > 0 && seconds >= CPU_FROM_S && cpu > 0.0)
             .then(|| cpu / seconds / f64::from(cpus)),
+        layers: layers(ranks.iter().flat_map(|rank| &rank.layers)),
         backlog_max: backlog.reduce(|a, b| a + b),
         done_ns: (set.tally.last_ns > 0)
             .then(|| set.tally.last_ns.saturating_sub(analysis.start_ns).max(0) as u64),
@@ -143,6 +152,30 @@ fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
         strip,
         strip_ns,
     }
+}
+
+/// What ranks blame, together.
+fn layers<'a>(causes: impl Iterator<Item = &'a Cause>) -> Vec<Cause> {
+    let mut all: Vec<Cause> = Vec::new();
+    for cause in causes {
+        match all.iter_mut().find(|known| known.layer == cause.layer) {
+            Some(known) => {
+                known.outliers += cause.outliers;
+                known.excess_ns = known.excess_ns.saturating_add(cause.excess_ns);
+                known.sure &= cause.sure;
+            }
+            None => all.push(cause.clone()),
+        }
+    }
+    all.sort_by(|a, b| b.outliers.cmp(&a.outliers).then_with(|| a.layer.cmp(&b.layer)));
+    all
+}
+
+/// CPUs that ranks of one host may use together.
+fn cpus_of<'a>(ranks: impl Iterator<Item = &'a RankEntry> + Clone) -> u32 {
+    let all = ranks.clone().map(|rank| rank.cpus).max().unwrap_or(0);
+    let may: u32 = ranks.map(|rank| rank.allowed.unwrap_or(rank.cpus)).sum();
+    all.min(may)
 }
 
 /// The 99 % of a set with its interval; none where the set is too small for one.
@@ -227,40 +260,81 @@ fn stalls(
     });
     let Some(median) = median else { return Vec::new() };
     let from = median.saturating_mul(STALL_TIMES).max(STALL_NS);
-    let slow: Vec<Vec<(i64, i64)>> = by_host
-        .iter()
-        .map(|(_, ranks)| {
-            let groups = groups(analysis, ranks);
-            groups.iter().flat_map(|g| g.slowest.kept_above(from)).collect()
-        })
-        .collect();
+    let slow: Vec<SlowTimes> =
+        by_host.iter().map(|(host, ranks)| SlowTimes::of(analysis, host, ranks, from)).collect();
     // Clocks that are wrong by more than the gap would tear an event apart.
     let bound = all.file.worst_bound_ns(analysis.duration_ns).unwrap_or(0);
     let gap = (STALL_NS / 10).max(2 * bound);
-    let together: Vec<(i64, i64)> = slow.concat();
+    let together: Vec<(i64, i64)> = slow.iter().flat_map(|of| of.slow.iter().copied()).collect();
     let episodes = group_episodes(&together, gap);
+    let here = |host: &String| by_host.iter().any(|(name, _)| name == host);
+    let mut gone: Vec<String> = all.missing.iter().map(|(entry, _)| entry.host.clone()).collect();
+    gone.retain(|host| !here(host));
+    gone.sort_unstable();
+    gone.dedup();
     let mut stalls: Vec<HostStall> = episodes
         .list()
         .iter()
         .map(|event| {
-            let hosts = by_host.iter().zip(&slow);
-            // Who was only a little slow in that time did not stall.
-            let most = (event.span_ns() as f64 * TAKES_PART) as u64;
-            let hosts = hosts
-                .filter(|(_, slow)| covered(slow, event.start_ns, event.end_ns) >= most.max(1));
-            let hosts: Vec<String> = hosts.map(|((host, _), _)| host.clone()).collect();
+            let (hosts, mut unknown) = took_part(&slow, event.start_ns, event.end_ns);
+            unknown.extend(gone.iter().cloned());
             HostStall {
                 start_ns: event.start_ns,
                 length_ns: event.span_ns(),
                 ios: event.count,
-                shared: hosts.len() == by_host.len() && hosts.len() > 1,
+                shared: hosts.len() == by_host.len() && hosts.len() > 1 && unknown.is_empty(),
                 hosts,
+                unknown,
             }
         })
         .collect();
     stalls.sort_by_key(|s| (std::cmp::Reverse(s.length_ns), s.start_ns));
     stalls.truncate(STALLS);
     stalls
+}
+
+/// When I/Os of a host were slow.
+struct SlowTimes {
+    host: String,
+    slow: Vec<(i64, i64)>,
+    /// Later than this nothing is known of it.
+    until: i64,
+}
+
+impl SlowTimes {
+    fn of(analysis: &Analysis, host: &str, ranks: &[&RankAnalysis], from: u64) -> SlowTimes {
+        let groups = groups(analysis, ranks);
+        let last = groups.iter().map(|g| g.tally.last_ns).max();
+        let known = ranks.iter().all(|rank| shows_slow(rank));
+        SlowTimes {
+            host: host.to_owned(),
+            slow: groups.iter().flat_map(|g| g.slowest.kept_above(from)).collect(),
+            until: last.filter(|_| known).unwrap_or(i64::MIN),
+        }
+    }
+}
+
+/// Whether the slow I/Os of a rank are known here: where its I/Os stayed on its host, or not all were kept, they are not.
+fn shows_slow(rank: &RankAnalysis) -> bool {
+    let kept = &rank.manifest.capture;
+    let outliers = kept.mode == CaptureMode::Outliers && kept.degraded.is_none();
+    let some = || rank.groups.iter().any(|group| group.slowest != SlowestIos::default());
+    rank.origin == Origin::CAPTURE || (outliers && some())
+}
+
+/// The hosts that stalled in a time, and those of which it is not known.
+fn took_part(hosts: &[SlowTimes], start: i64, end: i64) -> (Vec<String>, Vec<String>) {
+    // Who was only a little slow in that time did not stall.
+    let most = (end.abs_diff(start) as f64 * TAKES_PART) as u64;
+    let (mut stalled, mut unknown) = (Vec::new(), Vec::new());
+    for SlowTimes { host, slow, until } in hosts {
+        if covered(slow, start, end) >= most.max(1) {
+            stalled.push(host.clone());
+        } else if *until < start {
+            unknown.push(host.clone());
+        }
+    }
+    (stalled, unknown)
 }
 
 /// How much of a time the slow I/Os of a host cover, ns.
@@ -289,10 +363,11 @@ fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) ->
     }
     words.extend(slower(summary));
     words.extend(stalled(analysis, summary));
+    words.extend(summary.hosts.iter().filter_map(blamed));
     for host in summary.hosts.iter().filter(|h| h.cpu.is_some_and(|cpu| cpu > FULL)) {
         let cpu = format::percent(host.cpu.unwrap_or(0.0));
         words.push(format!(
-            "The load took {cpu} of the CPUs of {}: there the client is the limit, not the storage.",
+            "The load took {cpu} of the CPUs that it may use on {}: there the client is the limit, not the storage.",
             host.host
         ));
     }
@@ -340,15 +415,15 @@ fn clocks(analysis: &Analysis, all: &RanksAnalysis) -> Vec<String> {
     words
 }
 
-/// The sentence about the slow host, or that there is none.
+/// The sentence about the slow host, or that there is none, and of whom it cannot be said.
 fn slower(summary: &HostsSummary) -> Vec<String> {
+    if summary.hosts.len() < 2 {
+        return Vec::new();
+    }
     let known = summary.hosts.iter().filter_map(|h| Some((h, h.against_others?)));
     let known: Vec<_> = known.collect();
-    if known.len() < summary.hosts.len() {
-        let several = summary.hosts.len() > 1;
-        let words = "Whether a host is slower cannot be said: too few of its I/Os are independent of each other.";
-        return several.then(|| words.to_owned()).into_iter().collect();
-    }
+    let unknown = summary.hosts.iter().filter(|h| h.against_others.is_none());
+    let unknown: Vec<&str> = unknown.map(|h| h.host.as_str()).collect();
     let slow = known.iter().filter(|(_, it)| it.slower).map(|(host, it)| {
         format!(
             "{} is slower, and the difference is real: its 99 % is {:.2} times that of the others (95 %: {:.2} to \
@@ -361,11 +436,30 @@ fn slower(summary: &HostsSummary) -> Vec<String> {
             summary.hosts.len()
         )
     });
-    let slow: Vec<String> = slow.collect();
-    match slow.is_empty() {
-        true => vec!["No host is shown to be slower than the others.".to_owned()],
-        false => slow,
+    let mut words: Vec<String> = slow.collect();
+    if words.is_empty() && unknown.is_empty() {
+        words.push("No host is shown to be slower than the others.".to_owned());
     }
+    if !unknown.is_empty() {
+        words.push(format!(
+            "Whether a host is slower cannot be said of {}: too few of its I/Os, or of the others', are independent of each \
+             other.",
+            unknown.join(", ")
+        ));
+    }
+    words
+}
+
+/// The layers that held the outliers of a host; none where it was not traced.
+fn blamed(host: &HostFigures) -> Option<String> {
+    let all: u64 = host.layers.iter().map(|cause| cause.outliers).sum();
+    let most = host.layers.iter().take(BLAMED).map(|cause| {
+        let share = format::percent(cause.outliers as f64 / all.max(1) as f64);
+        format!("{} ({share}) {}", format::count(cause.outliers), layer_did(&cause.layer))
+    });
+    let most: Vec<String> = most.collect();
+    let of = format::counted(all, "outlier");
+    (all > 0).then(|| format!("Of {of} of {}, {}.", host.host, most.join(", ")))
 }
 
 /// Stalls of all hosts, and those of one alone.
@@ -384,7 +478,8 @@ fn stalled(analysis: &Analysis, summary: &HostsSummary) -> Vec<String> {
             format::duration_ns(s.length_ns)
         )
     });
-    let local = summary.stalls.iter().find(|s| several && s.hosts.len() == 1).map(|s| {
+    let alone = |s: &&HostStall| several && s.hosts.len() == 1 && s.unknown.is_empty();
+    let local = summary.stalls.iter().find(alone).map(|s| {
         format!(
             "Only {} stalled at {}, for {}: the cause is on that host or on its way.",
             s.hosts[0],
@@ -392,7 +487,17 @@ fn stalled(analysis: &Analysis, summary: &HostsSummary) -> Vec<String> {
             format::duration_ns(s.length_ns)
         )
     });
-    shared.into_iter().chain(local).collect()
+    let open = |s: &&HostStall| !s.hosts.is_empty() && !s.unknown.is_empty();
+    let open = summary.stalls.iter().find(open).map(|s| {
+        format!(
+            "{} stalled at {} for {}; whether {} did is not known, without I/Os of that time.",
+            s.hosts.join(", "),
+            at(s.start_ns),
+            format::duration_ns(s.length_ns),
+            s.unknown.join(", ")
+        )
+    });
+    shared.into_iter().chain(local).chain(open).collect()
 }
 
 #[cfg(test)]
@@ -406,5 +511,77 @@ mod tests {
         assert_eq!(covered(&[(100, 200), (150, 300), (900, 2_000)], start, end), 300);
         assert_eq!(covered(&[(2_000, 3_000)], start, end), 0);
         assert_eq!(covered(&[], start, end), 0);
+    }
+
+    #[test]
+    fn a_slow_host_is_named_beside_one_of_which_nothing_can_be_said() {
+        let host = |name: &str, slower: Option<bool>| HostFigures {
+            host: name.to_owned(),
+            against_others: slower.map(|slower| AgainstOthers {
+                ratio: 2.0,
+                lo: 1.5,
+                hi: 2.5,
+                p: 0.0001,
+                slower,
+            }),
+            ..HostFigures::default()
+        };
+        let of = |hosts: Vec<HostFigures>| {
+            slower(&HostsSummary { hosts, ..HostsSummary::default() }).join(" ")
+        };
+        let all = of(vec![host("a", Some(false)), host("b", Some(true)), host("c", None)]);
+        let known = "b is slower, and the difference is real: its 99 % is 2.00 times";
+        assert!(all.starts_with(known) && all.contains("cannot be said of c:"), "{all}");
+        let none = of(vec![host("a", Some(false)), host("b", Some(false))]);
+        assert_eq!(none, "No host is shown to be slower than the others.");
+        assert_eq!(of(vec![host("a", None)]), "");
+    }
+
+    #[test]
+    fn what_ranks_of_a_host_blame_is_added_up() {
+        let cause = |layer: &str, outliers, sure| Cause {
+            layer: layer.to_owned(),
+            outliers,
+            excess_ns: 10,
+            sure,
+        };
+        let each = [cause("cpu", 2, true), cause("device", 3, true), cause("device", 5, false)];
+        let all = layers(each.iter());
+        assert_eq!(all.len(), 2);
+        assert_eq!((all[0].outliers, all[0].excess_ns, all[0].sure), (8, 20, false));
+        let host = HostFigures { host: "h1".to_owned(), layers: all, ..HostFigures::default() };
+        let words = blamed(&host).unwrap();
+        assert!(words.starts_with("Of 10 outliers of h1, 8 (80"), "{words}");
+        assert!(words.ends_with(" waited for a CPU."), "{words}");
+        assert_eq!(blamed(&HostFigures::default()), None);
+    }
+
+    /// A rank that is bound to one of many CPUs is at its limit long before its host is.
+    #[test]
+    fn only_cpus_that_ranks_may_use_count() {
+        let rank = |allowed| RankEntry { cpus: 8, allowed, ..RankEntry::default() };
+        let of = |ranks: &[RankEntry]| cpus_of(ranks.iter());
+        assert_eq!(of(&[rank(None), rank(None)]), 8);
+        assert_eq!((of(&[rank(Some(1))]), of(&[rank(Some(1)), rank(Some(2))])), (1, 3));
+        assert_eq!(of(&[]), 0);
+    }
+
+    /// Of whom nothing is known nobody may say that it did not stall.
+    #[test]
+    fn who_is_not_known_did_not_stand_aside() {
+        let host = |name: &str, slow: &[(i64, i64)], until| SlowTimes {
+            host: name.to_owned(),
+            slow: slow.to_vec(),
+            until,
+        };
+        let all = [
+            host("stalled", &[(100, 200)], 500),
+            host("went on", &[], 500),
+            host("was over", &[], 99),
+            host("elsewhere", &[], i64::MIN),
+        ];
+        let (stalled, unknown) = took_part(&all, 100, 200);
+        assert_eq!(stalled, ["stalled"]);
+        assert_eq!(unknown, ["was over", "elsewhere"]);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use taillight_core::{Clock, MonoClock, OpKind, Record, Stamp, Status};
 use taillight_machine::Sys;
-use taillight_machine::block::{BlockDevice, DeviceNumber};
+use taillight_machine::block::{self, BlockDevice, DeviceNumber};
 
 use super::cost::{WatchCost, WatchPart};
 use super::exact::{ExactSample, ExactWindows};
@@ -370,16 +370,21 @@ impl FoundDisks {
         }
         self.seen.push(dev);
         let number = DeviceNumber { major: dev >> 20, minor: dev & 0xf_ffff };
-        let Some(device) = BlockDevice::find(&self.sys, number).or_else(|| self.below(number))
-        else {
-            return;
+        let devices = match BlockDevice::find(&self.sys, number) {
+            Some(device) => vec![device],
+            None => self.below(number),
         };
-        let below = device.backing_file().map(PathBuf::from);
-        let below = taillight_machine::block::disks_below(&self.sys, &below);
-        let all = std::iter::once(device.whole()).chain(below).map(|d| d.number.in_kernel());
-        for disk in all {
-            if !self.disks.contains(&disk) {
-                self.disks.push(disk);
+        if devices.is_empty() {
+            return;
+        }
+        for device in devices {
+            let below = device.backing_file().map(PathBuf::from);
+            let below = block::disks_below(&self.sys, &below);
+            let all = std::iter::once(device.whole()).chain(below).map(|d| d.number.in_kernel());
+            for disk in all {
+                if !self.disks.contains(&disk) {
+                    self.disks.push(disk);
+                }
             }
         }
         if let Some(maps) = &self.programs.watch {
@@ -387,11 +392,12 @@ impl FoundDisks {
         }
     }
 
-    /// The disk of a file system whose files have no disk's number (btrfs).
-    fn below(&self, number: DeviceNumber) -> Option<BlockDevice> {
-        let mounts = taillight_machine::mounts::mounts(&self.sys).ok()?;
-        let mount = mounts.iter().find(|mount| mount.device == number)?;
-        BlockDevice::find(&self.sys, mount.source_device()?)
+    /// Every device of a file system whose files have no disk's number (btrfs).
+    fn below(&self, number: DeviceNumber) -> Vec<BlockDevice> {
+        let mounts = taillight_machine::mounts::mounts(&self.sys).unwrap_or_default();
+        let mount = mounts.iter().find(|mount| mount.device == number);
+        let all = mount.map_or_else(Vec::new, |mount| block::named_by(&self.sys, mount));
+        all.into_iter().filter_map(|number| BlockDevice::find(&self.sys, number)).collect()
     }
 
     fn all_looked_at(&self) -> bool {

@@ -1,8 +1,7 @@
 //! What is kept of the rows of a trace: those of one disk and of a part of the time, in the order of their
 //! times. Called by the readers of the formats.
 
-use taillight_core::percentile::Percentile;
-use taillight_core::plan::{RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceOp};
+use taillight_core::plan::{NO_LATENCY, RecordedLatency, ReplayOps, ReplayPlan, TraceOp};
 use taillight_core::units::Span;
 use taillight_core::{ErrorKind, OpKind};
 
@@ -26,15 +25,6 @@ const WORDS: &[(&str, bool)] = &[
     ("file", false),
     ("target", false),
 ];
-/// What is said of recorded latencies.
-const PERCENTILES: [Percentile; 5] = [
-    Percentile::MEDIAN,
-    Percentile::hundredths(90_00),
-    Percentile::hundredths(99_00),
-    Percentile::hundredths(99_90),
-    Percentile::hundredths(99_99),
-];
-
 /// The disk, volume or file that a job names.
 #[derive(Debug, Clone)]
 pub(super) struct SelectedStream {
@@ -142,7 +132,7 @@ pub(super) struct TraceRows<'a> {
     tick_ns: u64,
     ordered: bool,
     rows: Vec<(i64, TraceOp)>,
-    /// Of rows that have a latency: the stamp, and the latency, ns.
+    /// Stamp and latency, ns, of as many rows, or of none where none has one.
     latencies: Vec<(i64, u64)>,
     missing: u64,
     /// Of the workloads, where rows have their numbers.
@@ -292,7 +282,12 @@ impl<'a> TraceRows<'a> {
             });
         }
         self.rows.push((stamp, op));
-        self.latencies.extend(latency_ns.map(|ns| (stamp, ns)));
+        if latency_ns.is_some() || !self.latencies.is_empty() {
+            // Rows before the first that has one.
+            let before = &self.rows[self.latencies.len()..self.rows.len() - 1];
+            self.latencies.extend(before.iter().map(|(at, _)| (*at, NO_LATENCY)));
+            self.latencies.push((stamp, latency_ns.unwrap_or(NO_LATENCY)));
+        }
         Ok(())
     }
 
@@ -341,6 +336,7 @@ impl<'a> TraceRows<'a> {
         if self.sorted > 0 || !self.ordered {
             // Stable: rows with the same stamp stay in the order of the file.
             self.rows.sort_by_key(|(stamp, _)| *stamp);
+            self.latencies.sort_by_key(|(stamp, _)| *stamp);
         }
         let spans = || "it spans more than 292 years".to_owned();
         let times = match self.untimed {
@@ -358,12 +354,12 @@ impl<'a> TraceRows<'a> {
                 "choose another trace.from and trace.length",
             ));
         };
-        let stamps = self.rows[from].0..=self.rows[to - 1].0;
-        let taken = self.latencies.into_iter().filter(|(at, _)| stamps.contains(at));
-        let latency = latency(taken.map(|(_, ns)| ns).collect());
+        let taken = self.latencies.into_iter().skip(from).take(to - from);
+        let latencies: Vec<u64> = taken.map(|(_, ns)| ns).collect();
         Ok(ReplayOps {
             format,
-            latency,
+            latency: RecordedLatency::of(&latencies),
+            latencies,
             untimed: self.untimed,
             missing: self.missing,
             times: times[from..to].iter().map(|t| t - begin).collect(),
@@ -373,31 +369,6 @@ impl<'a> TraceRows<'a> {
             ..ReplayOps::default()
         })
     }
-}
-
-/// Every per cent, and the nines.
-fn quantiles() -> impl Iterator<Item = Percentile> {
-    let percents = (1..=98).map(|percent| Percentile::hundredths(percent * 100));
-    percents.chain((2..=8).filter_map(Percentile::nines))
-}
-
-fn latency(mut all: Vec<u64>) -> Option<RecordedLatency> {
-    all.sort_unstable();
-    let max_ns = *all.last()?;
-    let operations = all.len() as u64;
-    // One that has no operation beyond it is the largest.
-    let told = |p: &Percentile| p.rank(operations) < operations;
-    let at = |percentile: Percentile| RecordedPercentile {
-        percentile,
-        ns: all[percentile.rank(operations) as usize - 1],
-    };
-    Some(RecordedLatency {
-        operations,
-        mean_ns: all.iter().map(|ns| *ns as f64).sum::<f64>() / operations as f64,
-        max_ns,
-        percentiles: PERCENTILES.map(at).into(),
-        quantiles: quantiles().filter(told).map(at).collect(),
-    })
 }
 
 /// Times since the first row, ns: exact, but for coarse stamps, whose tick the rows share evenly.

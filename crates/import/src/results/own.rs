@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_core::{LatencyKind, OpKind, Record, Result, Stamp, Status};
 use taillight_rundir::Summary;
-use taillight_rundir::latency::{Latency, Quantile};
+use taillight_rundir::latency::{Latency, PercentileEntry, Quantile};
 use taillight_rundir::origin::{
     ImportSource, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
 };
@@ -311,9 +311,16 @@ pub fn read_summary(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         let figures = ImportedWorkload { name: done.name.clone(), group: 0, ops };
         ForeignWorkload { figures, random: false, workers: 0, depth: 0, block: 0 }
     };
+    let mut each = summary.workloads.iter().flat_map(|done| done.ops.values());
+    let wide =
+        each.any(|totals| totals.latencies.main().percentiles.iter().any(|p| p.is_wide_bin()));
+    let wide = wide.then(|| {
+        "percentiles that are known as wide bins alone are left out: import the result that the run was made of".to_owned()
+    });
     ForeignResult {
         version: Some(summary.taillight.clone()),
         workloads: summary.workloads.iter().map(workload).collect(),
+        notes: wide.into_iter().collect(),
         ..foreign(source, &scheduled)
     }
     .run(source)
@@ -334,8 +341,13 @@ fn imported(totals: &Totals) -> ImportedOp {
 fn latency(it: &Latency) -> ImportedLatency {
     // One that its I/Os, dependent as they were, could not resolve would look resolved.
     let value = |q: &Quantile| q.ns.or(q.observed_ns.filter(|_| it.count < q.needs));
-    let given = it.percentiles.iter();
+    let given = it.percentiles.iter().filter(|p| !p.is_wide_bin());
     let given = given.filter_map(|p| Some(ImportedPercentile { p: p.p.clone(), ns: value(p)? }));
+    // A value that its tool cut off is where its bin begins.
+    let step = |p: &PercentileEntry| {
+        let bin = p.bin.filter(|bin| value(p) == Some(bin.lo_ns))?;
+        Some(bin.hi_ns - bin.lo_ns + 1).filter(|step| *step > 1)
+    };
     ImportedLatency {
         count: it.count,
         min_ns: it.min_ns,
@@ -343,6 +355,35 @@ fn latency(it: &Latency) -> ImportedLatency {
         mean_ns: it.mean_ns,
         stddev_ns: it.stddev_ns,
         percentiles: given.collect(),
+        step_ns: it.percentiles.iter().find_map(step),
         ..ImportedLatency::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::fixture;
+    use taillight_rundir::latency::LatencyBin;
+
+    use super::*;
+
+    /// The middle of 1.2 to 3.6 ms came back as an exact value.
+    #[test]
+    fn a_percentile_that_is_a_wide_bin_does_not_come_back_as_a_value() {
+        let summary = fixture::summary("r");
+        let mut it = summary.totals.latencies.main().clone();
+        let all = latency(&it).percentiles.len();
+        let first = it.percentiles.iter().position(|p| p.ns.is_some()).expect("a percentile");
+        let wide = LatencyBin { lo_ns: 1_200_000, hi_ns: 3_600_000 };
+        let mut with = |bin: LatencyBin, ns: u64| {
+            let q = &mut it.percentiles[first].quantile;
+            (q.ns, q.observed_ns, q.bin) = (Some(ns), Some(ns), Some(bin));
+            (q.told_ns(), latency(&it))
+        };
+        let (told, back) = with(wide, wide.middle_ns());
+        assert_eq!((told, back.percentiles.len(), back.step_ns), (None, all - 1, None));
+        // Whole microseconds of a tool are its own value.
+        let (told, back) = with(LatencyBin { lo_ns: 5_000, hi_ns: 5_999 }, 5_000);
+        assert_eq!((told, back.percentiles.len(), back.step_ns), (Some(5_000), all, Some(1_000)));
     }
 }

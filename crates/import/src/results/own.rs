@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_core::{LatencyKind, OpKind, Record, Result, Stamp, Status};
-use taillight_rundir::Summary;
 use taillight_rundir::latency::{Latency, PercentileEntry, Quantile};
 use taillight_rundir::origin::{
-    ImportSource, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
+    ImportSource, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload, RunOrigin,
 };
 use taillight_rundir::points::PERCENTILES;
 use taillight_rundir::summary::Totals;
+use taillight_rundir::{RunStatus, Summary};
 
 use super::every_io::{EveryIo, IoSink};
 use super::source::{fields, figure};
@@ -213,7 +213,7 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let head = source.whole_line()?.unwrap_or_default();
     let names = fields(&head, ',');
     let mut workloads: Vec<ForeignWorkload> = Vec::new();
-    let (mut scheduled, mut run) = (BTreeSet::new(), String::new());
+    let (mut scheduled, mut run, mut early) = (BTreeSet::new(), String::new(), false);
     while let Some(line) = source.whole_line()? {
         let row = fields(&line, ',');
         if row.len() != names.len() {
@@ -236,6 +236,7 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             continue;
         }
         scheduled.insert(text("latency")? == LatencyKind::Response.name());
+        early |= text("status")? != "complete";
         let (of, name) = (text("run")?.to_owned(), text("workload")?.to_owned());
         let op_figures = point(&number)?;
         // Runs are one after another.
@@ -268,7 +269,9 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             w.figures.name = format!("{}-{}", w.figures.name, w.figures.group + 1);
         }
     }
-    ForeignResult { workloads, ..foreign(source, &scheduled) }.run(source)
+    let found = foreign(source, &scheduled);
+    let spans = spans(&RunOrigin::Measured, &found.spans, early);
+    ForeignResult { workloads, spans, ..found }.run(source)
 }
 
 /// The figures of a row, by the names of its columns.
@@ -317,13 +320,31 @@ pub fn read_summary(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let wide = wide.then(|| {
         "percentiles that are known as wide bins alone are left out: import the result that the run was made of".to_owned()
     });
+    let found = foreign(source, &scheduled);
+    let early = summary.status != RunStatus::Complete;
     ForeignResult {
         version: Some(summary.taillight.clone()),
         workloads: summary.workloads.iter().map(workload).collect(),
         notes: wide.into_iter().collect(),
-        ..foreign(source, &scheduled)
+        spans: spans(&summary.origin, &found.spans, early),
+        ..found
     }
     .run(source)
+}
+
+/// What latencies span, with what else the export says of where its figures come from.
+fn spans(origin: &RunOrigin, own: &str, early: bool) -> String {
+    let mut said = match origin {
+        RunOrigin::Measured => own.to_owned(),
+        RunOrigin::Merged { ranks } => format!("{own}; of {ranks} ranks together"),
+        RunOrigin::Watched { sample: None, .. } => format!("{own}; of a program that was watched"),
+        RunOrigin::Watched { .. } => format!("{own}; of a program that was watched, by a sample"),
+        RunOrigin::Imported(of) => format!("{}; of a result of {}", of.spans, of.tool),
+    };
+    if early {
+        said.push_str("; the run ended early");
+    }
+    said
 }
 
 fn imported(totals: &Totals) -> ImportedOp {
@@ -366,6 +387,24 @@ mod tests {
     use taillight_rundir::latency::LatencyBin;
 
     use super::*;
+
+    /// A run that ended early came back as a whole one, and the latencies of fio as those from submission on.
+    #[test]
+    fn what_an_export_says_of_its_figures_comes_back_with_them() {
+        let mut summary = fixture::summary("r");
+        let read = |summary: &Summary| {
+            let text = serde_json::to_string(summary).expect("JSON");
+            let mut source = ResultSource::new("r.json", String::new(), Box::new(text.as_bytes()));
+            let run = read_summary(&mut source).expect("read");
+            run.manifest.origin.imported().expect("imported").spans.clone()
+        };
+        let whole = read(&summary);
+        summary.status = RunStatus::Partial;
+        assert_eq!(read(&summary), format!("{whole}; the run ended early"));
+        summary.status = RunStatus::Complete;
+        summary.origin = RunOrigin::Merged { ranks: 4 };
+        assert_eq!(read(&summary), format!("{whole}; of 4 ranks together"));
+    }
 
     /// The middle of 1.2 to 3.6 ms came back as an exact value.
     #[test]

@@ -46,6 +46,8 @@ struct LogRow {
     /// 0 of a window.
     size: u64,
     offset: Option<u64>,
+    /// The only column after the size, where it may be a priority as well as an offset.
+    either: Option<u64>,
     issue_ns: Option<i64>,
 }
 
@@ -82,10 +84,11 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         _ => "not in it",
     };
     let block = block_of(&ops);
+    let offsets = found.offsets;
     let rows = found.every.any().then(|| {
-        found.every.rows(Box::new(|source, sink| {
+        found.every.rows(Box::new(move |source, sink| {
             rows(source, &mut |[row, _], place| match row {
-                Ok(row) => sink((0, 0), &record(&row)),
+                Ok(row) => sink((0, 0), &record(&row, offsets)),
                 Err(why) => Err(place.damaged(why)),
             })
         }))
@@ -190,6 +193,8 @@ struct FoundRows {
     every: EveryIo,
     /// Whether rows are windows.
     windows: Option<bool>,
+    /// Some row has an offset.
+    offsets: bool,
     /// By operation: rows, bytes, sum of values.
     sums: BTreeMap<OpKind, (u64, u64, f64)>,
     span: LogSpan,
@@ -250,11 +255,12 @@ impl FoundRows {
     /// Errors: as [`EveryIo::add`].
     fn add(&mut self, row: &LogRow, latency: bool) -> Result<()> {
         self.windows = Some(row.size == 0);
+        self.offsets |= row.offset.is_some();
         let sum = self.sums.entry(row.op).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(row.size), sum.2 + row.value as f64);
         self.span.add(row.time_ms, row.op);
         match latency && row.size > 0 {
-            true => self.every.add((0, 0), &record(row)),
+            true => self.every.add((0, 0), &record(row, false)),
             false => Ok(()),
         }
     }
@@ -293,13 +299,14 @@ impl FoundRows {
     }
 }
 
-/// A row of a log of latencies: fio stamps the completion, in ms, and with `log_issue_time` the issue in ns.
-fn record(row: &LogRow) -> Record {
+/// A row of a log of latencies: fio stamps the completion, in ms, and with `log_issue_time` the issue in ns. `offsets`: the
+/// column after the size is one.
+fn record(row: &LogRow, offsets: bool) -> Record {
     let completed = row.time_ms.saturating_mul(1_000_000).saturating_sub(row.value);
     let submit = BASE_NS.saturating_add(row.issue_ns.unwrap_or(completed));
     Record {
         op: row.op,
-        offset: row.offset,
+        offset: row.offset.or(row.either.filter(|_| offsets)),
         size: row.size,
         submit: Stamp(submit),
         complete: Stamp(submit.saturating_add(row.value)),
@@ -368,6 +375,7 @@ fn row(fields: &[&str; 8], n: usize, both: bool) -> std::result::Result<LogRow, 
         2 => (None, Some(rest + 1)),
         _ => (Some(rest), Some(rest + 2)),
     };
+    let either = (n - rest == 1 && is_priority(rest)).then(|| number(rest)).flatten();
     let given = |i: Option<usize>, why| i.map(|i| number(i).ok_or(why)).transpose();
     Ok(LogRow {
         time_ms: number(0)
@@ -377,6 +385,7 @@ fn row(fields: &[&str; 8], n: usize, both: bool) -> std::result::Result<LogRow, 
         op,
         size: number(at + 1).ok_or("the size is no number")? as u64,
         offset: given(offset, "the offset is no number")?.map(|v| v as u64),
+        either: either.map(|v| v as u64),
         issue_ns: given(issue, "the time of issue is no number")?,
     })
 }
@@ -431,6 +440,21 @@ mod tests {
         for bad in ["", "1, 2, 3", "a, 2, 0, 1", "1, -2, 0, 1", "1, 2, 3, 4", "1,2,0,4,5,6,7,8,9"] {
             assert!(parse(bad).iter().all(|row| row.is_err()), "{bad}");
         }
+    }
+
+    /// Versions without priorities: the place of an I/O on the first bytes was lost.
+    #[test]
+    fn a_column_that_has_offsets_has_them_in_every_row() {
+        let rows =
+            ["2, 90, 0, 4096, 0", "3, 90, 0, 4096, 8192"].map(|line| parse(line)[0].unwrap());
+        let mut found = FoundRows::default();
+        rows.iter().for_each(|row| found.add(row, true).unwrap());
+        let places = rows.map(|row| record(&row, found.offsets).offset);
+        assert_eq!(places, [Some(0), Some(8192)]);
+        let mut priorities = FoundRows::default();
+        priorities.add(&rows[0], true).unwrap();
+        assert_eq!(record(&rows[0], priorities.offsets).offset, None);
+        assert_eq!(record(&parse("2, 90, 0, 4096, 0x2004")[0].unwrap(), true).offset, None);
     }
 
     fn read(text: &str, file: &str) -> Result<ForeignRun> {

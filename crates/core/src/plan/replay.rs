@@ -19,7 +19,7 @@ use crate::units::Span;
 pub struct ReplayPlan {
     /// The trace, or the directory of a run. Its format is recognised by what is in it.
     pub file: String,
-    /// Its format by name, where it is not recognised: msr, alibaba, tencent, iolog2, iolog3, blktrace,
+    /// Its format by name, where it is not recognised: msr, alibaba, tencent, tencent-bytes, iolog2, iolog3, blktrace,
     /// ios-csv or ios-parquet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
@@ -142,6 +142,8 @@ pub struct ReplayOps {
     pub rounded: u64,
     /// Operations left out or moved so that the trace fits.
     pub refitted: u64,
+    /// Writes that were on the medium when they ended, and are replayed without a sync.
+    pub unsynced: u64,
     /// Share of sequential operations before and after they were moved, where that changed it.
     pub resequenced: Option<(f64, f64)>,
     /// The trace says no times: all operations are at 0.
@@ -304,7 +306,8 @@ impl ReplayOps {
 
     /// Takes the syncs out of its writes.
     pub fn without_durable(&mut self) {
-        if self.durable() > 0 {
+        self.unsynced += self.durable();
+        if self.unsynced > 0 {
             self.ops = self.ops.iter().map(|op| TraceOp { durable: false, ..*op }).collect();
         }
     }
@@ -527,7 +530,7 @@ mod tests {
         t.fit(TraceFit::Wrap, 4096, 512).unwrap();
         assert_eq!(t.durable(), 3);
         t.without_durable();
-        assert_eq!(t.durable(), 0);
+        assert_eq!((t.durable(), t.unsynced), (0, 3));
     }
 
     #[test]

@@ -534,6 +534,43 @@ fn a_forced_write_is_one_with_a_sync() {
     let trace = parsed(bytes).expect("read");
     assert_eq!(trace.ops.iter().map(|op| op.durable).collect::<Vec<_>>(), [true, false, false]);
     assert_eq!(trace.durable(), 1);
+    // The flush that a write of a journal begins with was lost.
+    let journal = blktrace(false, (7, 16), (4096, queue | write | fua | 1 << 18));
+    let trace = parsed(journal).expect("read");
+    let kinds: Vec<_> = trace.ops.iter().map(|op| (op.kind, op.durable)).collect();
+    assert_eq!(kinds, [(OpKind::Fsync, false), (OpKind::Write, true)]);
+    assert_eq!(*trace.times, [0, 0]);
+}
+
+/// Values in quotes and other ends of lines are those of programs for tables.
+#[test]
+fn rows_in_quotes_are_those_without() {
+    let head = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
+    let rows = "128166372003061629,web,0,Read,512,1024,9\n128166372003061639,web,0,Write,0,512,7\n";
+    let plain = parsed(rows).expect("read");
+    let quoted = |line: &str| format!("\"{}\"\r\n", line.replace(',', "\", \""));
+    let text: String = std::iter::once(head).chain(rows.lines()).map(quoted).collect();
+    let read = parsed(&text).expect("read");
+    assert_eq!((&*read.ops, &*read.times), (&*plain.ops, &*plain.times));
+    assert_eq!(read.latency, plain.latency);
+    let said = parsed(text.repeat(2)).expect_err("two").to_string();
+    assert!(said.contains("a second trace begins here"), "{said}");
+}
+
+/// Of a file that was released again in bytes every offset was 512 times as far.
+#[test]
+fn sectors_and_bytes_of_tencent_are_not_guessed() {
+    let rows = "100,1024,4096,0,7\n101,8192,512,1,7\n";
+    let said = parsed(rows).expect_err("either");
+    assert!(said.to_string().contains("sectors or bytes cannot be told"), "{said}");
+    assert!(said.hint_text().is_some_and(|hint| hint.contains("tencent-bytes")), "{said}");
+    let of = |word: &str| {
+        let part = ReplayPlan { format: Some(word.to_owned()), ..ReplayPlan::default() };
+        selected(rows, part, MOST_OPS).expect(word).ops[0]
+    };
+    assert_eq!(of("tencent-bytes"), TraceOp::new(OpKind::Read, 1024, 4096));
+    assert_eq!(of("tencent"), TraceOp::new(OpKind::Read, 1024 * 512, 4096 * 512));
+    assert_eq!(parsed("100,8,8,0,7\n101,1024,512,1,7\n").expect("sectors").ops[0].size, 4096);
 }
 
 #[test]

@@ -115,6 +115,7 @@ fn text(file: &str, p: &TraceProfile) -> String {
     let mut replay = format!("replay      {} of memory", bytes(p.memory_bytes));
     let told = [
         (p.sorted, "row", "sorted, late in it"),
+        (p.spread, "operation", trace::COARSE),
         (p.skipped, "operation", "of no bytes left out"),
         (p.durable, "write", "on the medium when it ended (FUA)"),
     ];

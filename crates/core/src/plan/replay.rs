@@ -138,6 +138,8 @@ pub struct ReplayOps {
     pub sorted: u64,
     /// Reads, writes and trims of no bytes, left out.
     pub skipped: u64,
+    /// Operations that others share a stamp of whole ms or seconds with, and that were put further on in its tick.
+    pub spread: u64,
     /// Bytes added by rounding sizes and offsets out to the blocks of direct I/O.
     pub rounded: u64,
     /// Operations left out or moved so that the trace fits.

@@ -213,10 +213,13 @@ pub fn load(replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
     Ok(ops)
 }
 
+/// What is said of operations whose stamps are coarse.
+pub const COARSE: &str = "spread over the tick of a coarse stamp (a ms, a second) that they share";
+
 /// A trace that is going to be replayed, in a sentence for people.
 pub fn words(replay: &ReplayPlan) -> String {
-    let ReplayOps { format, times, ops, sorted, skipped, rounded, refitted, unsynced, .. } =
-        &replay.ops;
+    let ReplayOps { format, times, ops, sorted, skipped, rounded, refitted, .. } = &replay.ops;
+    let ReplayOps { unsynced, spread, .. } = &replay.ops;
     let (durable, missing) = (replay.ops.durable(), replay.ops.missing);
     let mut text = format!(
         "{} ({format}): {} over {}, {} of memory",
@@ -230,6 +233,7 @@ pub fn words(replay: &ReplayPlan) -> String {
     }
     let counted = [
         (*sorted, "row", "sorted, late in it"),
+        (*spread, "operation", COARSE),
         (*skipped, "operation", "of no bytes left out"),
         (*rounded, "byte", "added by rounding out to blocks"),
         (*refitted, "operation", "moved or left out so that it fits"),

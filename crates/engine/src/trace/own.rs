@@ -147,6 +147,10 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
     if let Some(manifest) = manifest.filter(|_| !watched) {
         rows.name_streams(manifest.plan.workloads.iter().map(|w| w.name.as_str()))?;
         rows.miss(manifest.losses.ios);
+        // fio's logs have the ends of I/Os in ms.
+        if manifest.origin.imported().is_some_and(|of| of.tool == "fio") {
+            rows.with_coarse_ends();
+        }
     }
     let wanted = ColumnSet::PHASE
         | ColumnSet::WORKLOAD

@@ -1,6 +1,8 @@
 //! What is kept of the rows of a trace: those of one disk and of a part of the time, in the order of their
 //! times. Called by the readers of the formats.
 
+use std::collections::BTreeMap;
+
 use taillight_core::plan::{NO_LATENCY, RecordedLatency, ReplayOps, ReplayPlan, TraceOp};
 use taillight_core::units::Span;
 use taillight_core::{ErrorKind, OpKind};
@@ -135,6 +137,10 @@ pub(super) struct TraceRows<'a> {
     /// Stamp and latency, ns, of as many rows, or of none where none has one.
     latencies: Vec<(i64, u64)>,
     missing: u64,
+    /// Ends may be known to the ms alone, and stamps are those less the latency.
+    coarse_ends: bool,
+    /// Operations whose stamps were moved because of that.
+    spread: u64,
     /// Of the workloads, where rows have their numbers.
     names: Vec<String>,
     /// Rows, and how many there are as they say.
@@ -162,6 +168,8 @@ impl<'a> TraceRows<'a> {
             rows: Vec::new(),
             latencies: Vec::new(),
             missing: 0,
+            coarse_ends: false,
+            spread: 0,
             names: Vec::new(),
             read: 0,
             of: None,
@@ -188,6 +196,34 @@ impl<'a> TraceRows<'a> {
     /// The source has lost so many operations.
     pub fn miss(&mut self, operations: u64) {
         self.missing = operations;
+    }
+
+    /// Where all operations end at whole ms, no more is known of their ends.
+    pub fn with_coarse_ends(&mut self) {
+        self.coarse_ends = true;
+    }
+
+    /// Spreads the ends in one ms over it, in the order of the file, and the stamps with them.
+    fn spread_ends(&mut self) {
+        const MS: i64 = COARSE_NS as i64;
+        let end = |row: &(i64, TraceOp), it: &(i64, u64)| row.0.saturating_add_unsigned(it.1);
+        let mut pairs = self.rows.iter().zip(&self.latencies);
+        let known = self.rows.len() == self.latencies.len();
+        if !known || !pairs.all(|(row, it)| it.1 != NO_LATENCY && end(row, it) % MS == 0) {
+            return;
+        }
+        let mut shared: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+        for (row, it) in self.rows.iter().zip(&self.latencies) {
+            shared.entry(end(row, it)).or_default().0 += 1;
+        }
+        for (row, it) in self.rows.iter_mut().zip(&mut self.latencies) {
+            let (all, before) = shared.entry(end(row, it)).or_default();
+            let shift = MS * *before / (*all).max(1);
+            *before += 1;
+            self.spread += u64::from(shift > 0);
+            row.0 = row.0.saturating_add(shift);
+            it.0 = row.0;
+        }
     }
 
     /// The stamps say nothing.
@@ -333,6 +369,9 @@ impl<'a> TraceRows<'a> {
                 _ => none().into(),
             });
         }
+        if self.coarse_ends {
+            self.spread_ends();
+        }
         if self.sorted > 0 || !self.ordered {
             // Stable: rows with the same stamp stay in the order of the file.
             self.rows.sort_by_key(|(stamp, _)| *stamp);
@@ -354,6 +393,10 @@ impl<'a> TraceRows<'a> {
                 "choose another trace.from and trace.length",
             ));
         };
+        let first = self.rows[0].0;
+        let exact = |stamp: i64| i128::from(stamp.saturating_sub(first)) * i128::from(self.tick_ns);
+        let part = times[from..to].iter().zip(&self.rows[from..to]);
+        let moved = part.filter(|(time, (stamp, _))| i128::from(**time) != exact(*stamp)).count();
         let taken = self.latencies.into_iter().skip(from).take(to - from);
         let latencies: Vec<u64> = taken.map(|(_, ns)| ns).collect();
         Ok(ReplayOps {
@@ -366,6 +409,7 @@ impl<'a> TraceRows<'a> {
             ops: self.rows[from..to].iter().map(|(_, op)| *op).collect(),
             sorted: self.sorted,
             skipped: self.skipped,
+            spread: self.spread + moved as u64,
             ..ReplayOps::default()
         })
     }

@@ -7,7 +7,7 @@ use taillight_core::plan::{CaptureMode, ReplayOps, ReplayPlan, TraceOp};
 use taillight_core::units::Span;
 use taillight_core::{OpKind, Record, Result, Stamp};
 use taillight_rundir::ios::{IosWriter, RowKey};
-use taillight_rundir::origin::RunOrigin;
+use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
 use taillight_rundir::watched::{WatchedFile, WatchedOp};
 use taillight_rundir::{Manifest, RunDir, SCHEMA_VERSION, fixture, sums};
 
@@ -159,7 +159,51 @@ fn stamps_are_exact_and_coarse_ones_are_spread_over_their_tick() {
     assert_eq!(*parsed(fine).expect("read").times, [0, 100, 100]);
     let coarse = "100,0,8,0,1\n100,8,8,0,1\n100,16,8,1,1\n101,0,8,0,1\n103,0,8,0,1\n103,0,8,0,1\n";
     let spread = [0, 333_333_333, 666_666_666, 1_000_000_000, 3_000_000_000, 3_500_000_000];
-    assert_eq!(*parsed(coarse).expect("read").times, spread);
+    let trace = parsed(coarse).expect("read");
+    assert_eq!((&*trace.times, trace.spread), (&spread[..], 3));
+    let said = words(&ReplayPlan { ops: trace, ..ReplayPlan::default() });
+    assert!(said.contains("3 operations spread over the tick"), "{said}");
+}
+
+/// A log of fio has the ends of I/Os in ms: those of one ms were due together.
+#[test]
+fn the_ends_of_an_imported_log_of_fio_are_spread_and_each_begins_its_latency_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |tool: &str| {
+        let source = ImportSource {
+            tool: tool.to_owned(),
+            version: None,
+            file: "a_clat.1.log".to_owned(),
+            file_sha256: String::new(),
+            file_crc32: String::new(),
+            fidelity: Fidelity::EveryIo,
+            spans: String::new(),
+        };
+        let place = dir.path().join(tool);
+        let manifest = Manifest { origin: RunOrigin::Imported(source), ..fixture::manifest("log") };
+        let run = RunDir::create(&place, &manifest).expect("made");
+        let mut file = IosWriter::create(&run).expect("made");
+        file.begin(RowKey { phase: "measure", workload: 0, worker: 0 });
+        for (end_ms, ns) in [(5, 900_000), (5, 300_000), (5, 200_000), (5, 100_000), (9, 400_000)] {
+            let complete = Stamp(end_ms * 1_000_000);
+            let (submit, size) = (Stamp(complete.0 - ns), 512);
+            let offset = Some(ns as u64);
+            let record = Record { offset, size, submit, complete, ..Record::default() };
+            file.push(&record).expect("written");
+        }
+        file.finish().expect("written");
+        load(&ReplayPlan { file: place.display().to_string(), ..ReplayPlan::default() }, MOST_OPS)
+            .expect("read")
+    };
+    let trace = write("fio");
+    // Ends at 5.0, 5.25, 5.5 and 5.75 ms in the order of the file, and at 9 ms.
+    assert_eq!(*trace.times, [0, 850_000, 1_200_000, 1_550_000, 4_500_000]);
+    let places: Vec<u64> = trace.ops.iter().map(|op| op.offset).collect();
+    assert_eq!(places, [900_000, 300_000, 200_000, 100_000, 400_000]);
+    assert_eq!(trace.latencies, places);
+    assert_eq!(trace.spread, 3);
+    let other = write("other");
+    assert_eq!((other.spread, other.times[1]), (0, 600_000));
 }
 
 #[test]

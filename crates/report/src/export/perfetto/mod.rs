@@ -54,10 +54,10 @@ fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     }
     let reading = |clock, ns: i64| ClockReading { clock, ns: ns.max(0) as u64 };
     let clock = &manifest.clock;
-    let clocks = ClockSnapshot {
-        clocks: vec![reading(MONOTONIC, clock.monotonic_ns), reading(REALTIME, clock.realtime_ns)],
-        primary: MONOTONIC,
-    };
+    let mut clocks = vec![reading(MONOTONIC, clock.monotonic_ns)];
+    // A result of another tool may have no date.
+    clocks.extend((clock.realtime_ns > 0).then(|| reading(REALTIME, clock.realtime_ns)));
+    let clocks = ClockSnapshot { clocks, primary: MONOTONIC };
     put(out, PerfettoPacket { clocks: Some(clocks), ..PerfettoPacket::default() })?;
     let process = ProcessDescriptor {
         pid: manifest.process.as_ref().map_or(0, |own| own.pid),

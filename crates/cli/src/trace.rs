@@ -116,6 +116,7 @@ fn text(file: &str, p: &TraceProfile) -> String {
     let told = [
         (p.sorted, "row", "sorted, late in it"),
         (p.spread, "operation", trace::COARSE),
+        (p.bunched, "operation", trace::BUNCHED),
         (p.skipped, "operation", "of no bytes left out"),
         (p.durable, "write", "on the medium when it ended (FUA)"),
     ];

@@ -216,10 +216,14 @@ pub fn load(replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
 /// What is said of operations whose stamps are coarse.
 pub const COARSE: &str = "spread over the tick of a coarse stamp (a ms, a second) that they share";
 
+/// What is said of operations of one stamp, where none is finer than a ms.
+pub const BUNCHED: &str =
+    "due together with another: all stamps are whole ms, and are taken as they are";
+
 /// A trace that is going to be replayed, in a sentence for people.
 pub fn words(replay: &ReplayPlan) -> String {
     let ReplayOps { format, times, ops, sorted, skipped, rounded, refitted, .. } = &replay.ops;
-    let ReplayOps { unsynced, spread, .. } = &replay.ops;
+    let ReplayOps { unsynced, spread, bunched, .. } = &replay.ops;
     let (durable, missing) = (replay.ops.durable(), replay.ops.missing);
     let mut text = format!(
         "{} ({format}): {} over {}, {} of memory",
@@ -234,6 +238,7 @@ pub fn words(replay: &ReplayPlan) -> String {
     let counted = [
         (*sorted, "row", "sorted, late in it"),
         (*spread, "operation", COARSE),
+        (*bunched, "operation", BUNCHED),
         (*skipped, "operation", "of no bytes left out"),
         (*rounded, "byte", "added by rounding out to blocks"),
         (*refitted, "operation", "moved or left out so that it fits"),

@@ -64,6 +64,8 @@ pub struct TraceProfile {
     pub sorted: u64,
     /// Operations that share a stamp of whole ms or seconds with others, and are spread over its tick.
     pub spread: u64,
+    /// Operations that share a stamp with others, where a format of finer stamps has whole ms alone: due together.
+    pub bunched: u64,
     /// Operations of no bytes, left out.
     pub skipped: u64,
 }
@@ -169,6 +171,7 @@ impl TraceProfile {
             memory_bytes: trace.memory(),
             sorted: trace.sorted,
             spread: trace.spread,
+            bunched: trace.bunched,
             skipped: trace.skipped,
         }
     }

@@ -410,9 +410,21 @@ impl<'a> TraceRows<'a> {
             sorted: self.sorted,
             skipped: self.skipped,
             spread: self.spread + moved as u64,
+            bunched: bunched(&times[from..to], self.tick_ns),
             ..ReplayOps::default()
         })
     }
+}
+
+/// Operations that are due with another, where all times are whole ms, though the format has finer ones: whether its clock
+/// was so coarse, or they came at once, is not in the trace.
+fn bunched(times: &[i64], tick_ns: u64) -> u64 {
+    let first = times.first().copied().unwrap_or(0);
+    let coarse = |time: &i64| (time - first) % COARSE_NS as i64 == 0;
+    if tick_ns >= COARSE_NS || !times.iter().all(coarse) {
+        return 0;
+    }
+    times.chunk_by(|a, b| a == b).map(|same| same.len() as u64 - 1).sum()
 }
 
 /// Times since the first row, ns: exact, but for coarse stamps, whose tick the rows share evenly.

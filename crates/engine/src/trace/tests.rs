@@ -163,6 +163,10 @@ fn stamps_are_exact_and_coarse_ones_are_spread_over_their_tick() {
     assert_eq!((&*trace.times, trace.spread), (&spread[..], 3));
     let said = words(&ReplayPlan { ops: trace, ..ReplayPlan::default() });
     assert!(said.contains("3 operations spread over the tick"), "{said}");
+    // In a format of us the same may be bursts: they stay, and are told.
+    let bursts = parsed("1,R,0,512,5000000\n1,R,0,512,5000000\n1,R,0,512,6000000\n").expect("read");
+    assert_eq!((&*bursts.times, bursts.spread, bursts.bunched), (&[0, 0, 1_000_000_000][..], 0, 1));
+    assert_eq!(parsed("1,R,0,512,5\n1,R,0,512,5\n1,R,0,512,6\n").expect("read").bunched, 0);
 }
 
 /// A log of fio has the ends of I/Os in ms: those of one ms were due together.

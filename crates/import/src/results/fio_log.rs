@@ -49,6 +49,16 @@ struct LogRow {
     /// The only column after the size, where it may be a priority as well as an offset.
     either: Option<u64>,
     issue_ns: Option<i64>,
+    /// It has no priority, as rows of fio 2 and of early versions of fio 3.
+    old: bool,
+}
+
+impl LogRow {
+    /// With its value in ns, or why that is none.
+    fn times(self, unit_ns: i64) -> std::result::Result<LogRow, &'static str> {
+        let value = self.value.checked_mul(unit_ns).filter(|ns| *ns <= LAST_NS);
+        value.map(|value| LogRow { value, ..self }).ok_or("the value is beyond any latency")
+    }
 }
 
 pub fn looks_like(head: &str) -> bool {
@@ -69,11 +79,20 @@ fn has_columns(line: &str) -> bool {
 }
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
-    let value = kind(source)?;
+    let (value, unit_ns) = kind(source)?;
     let latency = matches!(value, LogValue::Latency(_));
     let mut layouts = LogLayouts::default();
-    rows(source, &mut |parsed, place| layouts.row(parsed, latency, place))?;
+    rows(source, &mut |parsed, place| {
+        let in_ns = parsed.map(|row| row.and_then(|row| row.times(unit_ns)));
+        layouts.row(in_ns, latency, place)
+    })?;
     let found = layouts.found(source)?;
+    if latency && found.old && source.unit.is_none() {
+        let what = "whether these latencies are in us (fio 2) or in ns (fio 3) is not in the log";
+        return Err(Error::usage(what)
+            .with("path", source.file)
+            .hint("say it with --unit us or --unit ns; logs of later versions have a priority in each row"));
+    }
     let mut notes = Vec::new();
     let ops = match (value, found.windows) {
         (LogValue::Latency(_), Some(false)) => found.every.ops(0),
@@ -87,7 +106,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let offsets = found.offsets;
     let rows = found.every.any().then(|| {
         found.every.rows(Box::new(move |source, sink| {
-            rows(source, &mut |[row, _], place| match row {
+            rows(source, &mut |[row, _], place| match row.and_then(|row| row.times(unit_ns)) {
                 Ok(row) => sink((0, 0), &record(&row, offsets)),
                 Err(why) => Err(place.damaged(why)),
             })
@@ -107,28 +126,30 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     .run(source)
 }
 
-/// What the values are: what the user says, else fio's name of the file. Errors: `Usage` where neither tells.
-fn kind(source: &ResultSource<'_>) -> Result<LogValue> {
+/// What the values are: what the user says, else fio's name of the file; and ns of one, for latencies. Errors: `Usage`
+/// where neither tells.
+fn kind(source: &ResultSource<'_>) -> Result<(LogValue, i64)> {
     let name = std::path::Path::new(source.file).file_name().unwrap_or_default();
     let name = name.to_string_lossy();
     let stem = unpacked_name(&name).strip_suffix(".log").unwrap_or_default();
     let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('.');
     let named = KINDS.iter().find(|(end, _)| stem.ends_with(end)).map(|(_, value)| *value);
     match (source.unit, named) {
-        (None, Some(value)) => Ok(value),
-        (Some(ResultUnit::Kib), None | Some(LogValue::Bandwidth)) => Ok(LogValue::Bandwidth),
-        (Some(ResultUnit::Iops), None | Some(LogValue::Iops)) => Ok(LogValue::Iops),
-        (Some(ResultUnit::Ns), Some(value @ LogValue::Latency(_))) => Ok(value),
-        (Some(ResultUnit::Ns), None) => {
-            Ok(LogValue::Latency("of a kind that the file does not tell (slat, clat or lat)"))
+        (None, Some(value)) => Ok((value, 1)),
+        (Some(ResultUnit::Kib), None | Some(LogValue::Bandwidth)) => Ok((LogValue::Bandwidth, 1)),
+        (Some(ResultUnit::Iops), None | Some(LogValue::Iops)) => Ok((LogValue::Iops, 1)),
+        (Some(unit @ (ResultUnit::Ns | ResultUnit::Us)), None | Some(LogValue::Latency(_))) => {
+            let untold = "of a kind that the file does not tell (slat, clat or lat)";
+            let unit_ns = if unit == ResultUnit::Us { 1_000 } else { 1 };
+            Ok((named.unwrap_or(LogValue::Latency(untold)), unit_ns))
         }
         (None, None) => Err(Error::usage("what the values of this log of fio are is not in it")
             .with("path", source.file)
-            .hint("say it with --unit: ns for latencies, kib/s or iops; fio's own file names tell it, too")),
+            .hint("say it with --unit: ns for latencies (us of fio 2), kib/s or iops; fio's own file names tell it, too")),
         (Some(said), _) => Err(Error::usage("the log of fio is in another unit")
             .with("path", source.file)
             .with("--unit", said.name())
-            .hint("latencies are in ns, bandwidth in kib/s; a file name of fio's tells which it is")),
+            .hint("latencies are in ns, of fio 2 in us, bandwidth in kib/s; a file name of fio's tells which it is")),
     }
 }
 
@@ -195,6 +216,8 @@ struct FoundRows {
     windows: Option<bool>,
     /// Some row has an offset.
     offsets: bool,
+    /// Some row is one of an early version.
+    old: bool,
     /// By operation: rows, bytes, sum of values.
     sums: BTreeMap<OpKind, (u64, u64, f64)>,
     span: LogSpan,
@@ -256,6 +279,7 @@ impl FoundRows {
     fn add(&mut self, row: &LogRow, latency: bool) -> Result<()> {
         self.windows = Some(row.size == 0);
         self.offsets |= row.offset.is_some();
+        self.old |= row.old;
         let sum = self.sums.entry(row.op).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(row.size), sum.2 + row.value as f64);
         self.span.add(row.time_ms, row.op);
@@ -386,6 +410,7 @@ fn row(fields: &[&str; 8], n: usize, both: bool) -> std::result::Result<LogRow, 
         size: number(at + 1).ok_or("the size is no number")? as u64,
         offset: given(offset, "the offset is no number")?.map(|v| v as u64),
         either: either.map(|v| v as u64),
+        old: n == rest || (n - rest == 1 && !is_priority(rest)),
         issue_ns: given(issue, "the time of issue is no number")?,
     })
 }
@@ -459,6 +484,29 @@ mod tests {
 
     fn read(text: &str, file: &str) -> Result<ForeignRun> {
         super::read(&mut ResultSource::new(file, String::new(), Box::new(text.as_bytes())))
+    }
+
+    /// Logs of fio 2 are in us and look like those of early versions of fio 3: they were a thousandth.
+    #[test]
+    fn the_unit_of_an_early_log_is_asked_for() {
+        let in_unit = |text: &str, unit| {
+            let source =
+                ResultSource::new("a_clat.1.log", String::new(), Box::new(text.as_bytes()));
+            let run = super::read(&mut source.in_unit(unit)).map_err(|e| e.to_string())?;
+            let (begin, end) = run.rows.map(|rows| rows.span).unwrap_or_default();
+            Ok::<_, String>(end - begin)
+        };
+        for early in ["7, 90, 0, 4096\n", "7, 90, 0, 4096, 0\n7, 90, 0, 4096, 8192\n"] {
+            let error = in_unit(early, None).unwrap_err();
+            assert!(error.contains("in us (fio 2) or in ns"), "{early}: {error}");
+            assert_eq!(in_unit(early, Some(ResultUnit::Us)), Ok(90_000), "{early}");
+            assert_eq!(in_unit(early, Some(ResultUnit::Ns)), Ok(90), "{early}");
+        }
+        assert_eq!(in_unit("7, 90, 0, 4096, 0\n", None), Ok(90));
+        let far = in_unit("7, 4611686018427388, 0, 4096\n", Some(ResultUnit::Us)).unwrap_err();
+        assert!(far.contains("beyond any latency") && far.contains("line: 1"), "{far}");
+        let rates = read("500, 7, 0, 0\n", "a_bw.1.log");
+        assert!(rates.is_ok(), "bandwidth was always in KiB/s");
     }
 
     /// With `log_window_value=both` a row has two values; a row of small ones looks like one with one value.

@@ -99,6 +99,9 @@ fn a_unit_that_is_wrong_or_missing_is_told() {
         op.latency.bins.last().unwrap().hi_ns
     };
     assert_eq!(highest(ResultUnit::Ms) + 1, 1000 * (highest(ResultUnit::Us) + 1));
+    // A run that was kept in one unit stood for the same file in another one.
+    let id = |unit| read("x.hlog", plain.as_bytes(), Some(unit)).unwrap().manifest.run_id;
+    assert_ne!(id(ResultUnit::Ms), id(ResultUnit::Us));
 }
 
 #[test]

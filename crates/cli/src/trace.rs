@@ -31,6 +31,9 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
     let free = memory_budget::read(&Sys::default())?.free_memory.0;
     let read =
         trace::load(&replay, MOST_OPS.min(free / 64)).map_err(|e| no_trace(&args.file, e))?;
+    if read.alone {
+        output::note(&format!("{}: {}", in_line(&args.file), trace::ALONE));
+    }
     let profile = TraceProfile::of(&read);
     match args.json {
         true => output::json(&profile)?,

@@ -154,6 +154,8 @@ pub struct ReplayOps {
     pub untimed: bool,
     /// Operations that the run which it is of did, and lost.
     pub missing: u64,
+    /// It is of a run that is not there to say whether these are all of its I/Os.
+    pub alone: bool,
     /// Latencies that the trace has beside its operations.
     pub latency: Option<RecordedLatency>,
     /// The same of each operation, ns, or [`NO_LATENCY`]; empty where the trace has none, and once it is resolved.

@@ -216,6 +216,9 @@ pub fn load(replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
 /// What is said of operations whose stamps are coarse.
 pub const COARSE: &str = "spread over the tick of a coarse stamp (a ms, a second) that they share";
 
+/// What is said of a run's file without the run.
+pub const ALONE: &str = "whether it has all I/Os of its run is not in it: give the directory of the run, or a new export of it";
+
 /// What is said of operations of one stamp, where none is finer than a ms.
 pub const BUNCHED: &str =
     "due together with another: all stamps are whole ms, and are taken as they are";
@@ -248,6 +251,9 @@ pub fn words(replay: &ReplayPlan) -> String {
     ];
     for (n, noun, what) in counted.into_iter().filter(|(n, ..)| *n > 0) {
         text.push_str(&format!("; {} {what}", readable::counted(n, noun)));
+    }
+    if replay.ops.alone {
+        text.push_str(&format!("; {ALONE}"));
     }
     if let Some((before, after)) = replay.ops.resequenced {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);

@@ -142,6 +142,9 @@ fn run_of(path: &Path) -> Result<Option<RunDir>, TraceFault> {
 
 fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
     let run = run_of(path)?;
+    if run.is_none() {
+        rows.without_run();
+    }
     let manifest = run.as_ref().map(RunDir::manifest);
     let watched = manifest.is_some_and(|it| it.origin.is_watched());
     if let Some(manifest) = manifest.filter(|_| !watched) {

@@ -137,6 +137,8 @@ pub(super) struct TraceRows<'a> {
     /// Stamp and latency, ns, of as many rows, or of none where none has one.
     latencies: Vec<(i64, u64)>,
     missing: u64,
+    /// The run that the file is of is not there.
+    alone: bool,
     /// Ends may be known to the ms alone, and stamps are those less the latency.
     coarse_ends: bool,
     /// Operations whose stamps were moved because of that.
@@ -168,6 +170,7 @@ impl<'a> TraceRows<'a> {
             rows: Vec::new(),
             latencies: Vec::new(),
             missing: 0,
+            alone: false,
             coarse_ends: false,
             spread: 0,
             names: Vec::new(),
@@ -196,6 +199,11 @@ impl<'a> TraceRows<'a> {
     /// The source has lost so many operations.
     pub fn miss(&mut self, operations: u64) {
         self.missing = operations;
+    }
+
+    /// Nobody says whether the rows are all that there were.
+    pub fn without_run(&mut self) {
+        self.alone = true;
     }
 
     /// Where all operations end at whole ms, no more is known of their ends.
@@ -405,6 +413,7 @@ impl<'a> TraceRows<'a> {
             latencies,
             untimed: self.untimed,
             missing: self.missing,
+            alone: self.alone || (format == own::CSV.name && self.of.is_none()),
             times: times[from..to].iter().map(|t| t - begin).collect(),
             ops: self.rows[from..to].iter().map(|(_, op)| *op).collect(),
             sorted: self.sorted,

@@ -433,6 +433,14 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
         assert_eq!(*trace.times, [0, 4], "{select}");
         assert_eq!(trace.latency.expect("latencies").max_ns, 7000);
     }
+    // A copy may be of a run that kept a part.
+    let copy = dir.path().join("copy");
+    std::fs::copy(dir.path().join("ios.parquet"), &copy).expect("copied");
+    let (file, select) = (copy.display().to_string(), Some("0,0".to_owned()));
+    let ops = load(&ReplayPlan { file, select, ..ReplayPlan::default() }, MOST_OPS).expect("read");
+    let said = words(&ReplayPlan { ops, ..ReplayPlan::default() });
+    assert!(said.contains("whether it has all I/Os"), "{said}");
+    assert!(!of(Some("0,0")).expect("read").alone);
     let whole = run.manifest().clone();
     let mut two = whole.clone();
     two.plan.workloads.push(two.plan.workloads[0].clone());

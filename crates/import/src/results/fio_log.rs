@@ -28,9 +28,10 @@ enum LogValue {
     Iops,
 }
 
+const SLAT: &str = "of submission alone (slat)";
 const KINDS: [(&str, LogValue); 5] = [
     ("_clat", LogValue::Latency("from issue to completion (clat), submission left out")),
-    ("_slat", LogValue::Latency("of submission alone (slat)")),
+    ("_slat", LogValue::Latency(SLAT)),
     ("_lat", LogValue::Latency("from the start of submission to completion (lat)")),
     ("_bw", LogValue::Bandwidth),
     ("_iops", LogValue::Iops),
@@ -48,16 +49,19 @@ struct LogRow {
     offset: Option<u64>,
     /// The only column after the size, where it may be a priority as well as an offset.
     either: Option<u64>,
+    /// ns since the job began: the begin of what the value spans.
     issue_ns: Option<i64>,
     /// It has no priority, as rows of fio 2 and of early versions of fio 3.
     old: bool,
 }
 
 impl LogRow {
-    /// With its value in ns, or why that is none.
-    fn times(self, unit_ns: i64) -> std::result::Result<LogRow, &'static str> {
+    /// With its value in ns, or why that is none. A submission (`slat`) ends with the issue that the log tells.
+    fn times(self, unit_ns: i64, slat: bool) -> std::result::Result<LogRow, &'static str> {
         let value = self.value.checked_mul(unit_ns).filter(|ns| *ns <= LAST_NS);
-        value.map(|value| LogRow { value, ..self }).ok_or("the value is beyond any latency")
+        let value = value.ok_or("the value is beyond any latency")?;
+        let before = if slat { value } else { 0 };
+        Ok(LogRow { value, issue_ns: self.issue_ns.map(|ns| ns - before), ..self })
     }
 }
 
@@ -81,9 +85,10 @@ fn has_columns(line: &str) -> bool {
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let (value, unit_ns) = kind(source)?;
     let latency = matches!(value, LogValue::Latency(_));
+    let slat = value == LogValue::Latency(SLAT);
     let mut layouts = LogLayouts::default();
     rows(source, &mut |parsed, place| {
-        let in_ns = parsed.map(|row| row.and_then(|row| row.times(unit_ns)));
+        let in_ns = parsed.map(|row| row.and_then(|row| row.times(unit_ns, slat)));
         layouts.row(in_ns, latency, place)
     })?;
     let found = layouts.found(source)?;
@@ -106,10 +111,13 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let offsets = found.offsets;
     let rows = found.every.any().then(|| {
         found.every.rows(Box::new(move |source, sink| {
-            rows(source, &mut |[row, _], place| match row.and_then(|row| row.times(unit_ns)) {
-                Ok(row) => sink((0, 0), &record(&row, offsets)),
-                Err(why) => Err(place.damaged(why)),
-            })
+            rows(
+                source,
+                &mut |[row, _], place| match row.and_then(|row| row.times(unit_ns, slat)) {
+                    Ok(row) => sink((0, 0), &record(&row, offsets)),
+                    Err(why) => Err(place.damaged(why)),
+                },
+            )
         }))
     });
     ForeignResult {
@@ -484,6 +492,13 @@ mod tests {
 
     fn read(text: &str, file: &str) -> Result<ForeignRun> {
         super::read(&mut ResultSource::new(file, String::new(), Box::new(text.as_bytes())))
+    }
+
+    #[test]
+    fn a_submission_ends_with_the_issue() {
+        let row = parse("2, 90, 0, 4096, 8, 0x0, 777")[0].unwrap();
+        let begins = |slat| row.times(1, slat).map(|row| record(&row, true).submit.0 - BASE_NS);
+        assert_eq!([begins(false), begins(true)], [Ok(777), Ok(687)]);
     }
 
     /// Logs of fio 2 are in us and look like those of early versions of fio 3: they were a thousandth.

@@ -31,6 +31,9 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
     let free = memory_budget::read(&Sys::default())?.free_memory.0;
     let read =
         trace::load(&replay, MOST_OPS.min(free / 64)).map_err(|e| no_trace(&args.file, e))?;
+    if read.alone {
+        output::note(&format!("{}: {}", in_line(&args.file), trace::ALONE));
+    }
     let profile = TraceProfile::of(&read);
     match args.json {
         true => output::json(&profile)?,
@@ -115,6 +118,8 @@ fn text(file: &str, p: &TraceProfile) -> String {
     let mut replay = format!("replay      {} of memory", bytes(p.memory_bytes));
     let told = [
         (p.sorted, "row", "sorted, late in it"),
+        (p.spread, "operation", trace::COARSE),
+        (p.bunched, "operation", trace::BUNCHED),
         (p.skipped, "operation", "of no bytes left out"),
         (p.durable, "write", "on the medium when it ended (FUA)"),
     ];

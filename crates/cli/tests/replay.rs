@@ -57,6 +57,32 @@ fn a_trace_is_replayed_on_a_file_and_its_run_is_a_trace_again() {
     assert_eq!(json(at, "trace a.csv --json")["rate"], is["rate"]);
 }
 
+/// Those of the whole trace stood beside a part of it.
+#[test]
+fn recorded_latencies_are_those_of_the_part_that_is_replayed() {
+    let dir = scratch();
+    let at = dir.path();
+    let row = |i: u64| {
+        let (stamp, ticks) = (128_166_372_003_061_629 + i * 10_000, if i < 100 { 9 } else { 9000 });
+        format!("{stamp},web,0,Read,{},4096,{ticks}\n", i % 90 * 4096)
+    };
+    std::fs::write(at.join("t.csv"), (0..300).map(row).collect::<String>()).unwrap();
+    for (name, part) in [
+        ("whole", ""),
+        ("operations", "--ops 100"),
+        ("time", "--runtime 100ms"),
+        ("bytes", "--set run.bytes=400KiB"),
+        ("length", "--set workload.0.trace.length=100ms"),
+    ] {
+        let line = format!("run --driver sim --size 1MiB --replay t.csv {part} --output {name}");
+        run_line(at, &line, 0);
+        let latency = summary(at, name)["recorded"][0]["latency"].clone();
+        let told = [&latency["operations"], &latency["max_ns"]].map(|it| it.as_u64().unwrap());
+        let wanted = if part.is_empty() { [300, 900_000] } else { [100, 900] };
+        assert_eq!(told, wanted, "{name}: {latency}");
+    }
+}
+
 #[test]
 fn a_trace_that_writes_passes_the_guard() {
     let dir = scratch();

@@ -99,6 +99,9 @@ fn a_unit_that_is_wrong_or_missing_is_told() {
         op.latency.bins.last().unwrap().hi_ns
     };
     assert_eq!(highest(ResultUnit::Ms) + 1, 1000 * (highest(ResultUnit::Us) + 1));
+    // A run that was kept in one unit stood for the same file in another one.
+    let id = |unit| read("x.hlog", plain.as_bytes(), Some(unit)).unwrap().manifest.run_id;
+    assert_ne!(id(ResultUnit::Ms), id(ResultUnit::Us));
 }
 
 #[test]
@@ -215,6 +218,20 @@ fn benchmarks_of_db_bench_are_workloads_one_after_another() {
 }
 
 #[test]
+fn words_behind_a_histogram_of_db_bench_are_none_of_it_and_more_failures_than_requests_are_told() {
+    let text = String::from_utf8(sample("db_bench-histogram.txt")).unwrap();
+    let after = format!("{text}[a line of another program]\n(and one more)\n");
+    let ios = |text: &str| read("a", text.as_bytes(), None).unwrap().manifest.phases[0].ios;
+    assert_eq!(ios(&after), ios(&text));
+    let wrk2 = String::from_utf8(sample("wrk2.txt")).unwrap();
+    let run = read("a", wrk2.as_bytes(), None).unwrap();
+    assert!(!run.notes.iter().any(|note| note.contains("failures are told")));
+    let more = format!("{wrk2}  Socket errors: connect 9000, read 0, write 0, timeout 0\n");
+    let run = read("a", more.as_bytes(), None).unwrap();
+    assert!(run.notes.iter().any(|note| note.contains("failures are told")), "{:?}", run.notes);
+}
+
+#[test]
 fn the_csv_of_sbk_is_read_by_the_names_of_its_columns() {
     let text = String::from_utf8(sample("sbk.csv")).unwrap();
     let in_unit = |text: &str| {
@@ -288,6 +305,16 @@ fn requests_of_warp_are_every_io_and_its_aggregates_are_no_percentiles() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert_eq!(run.manifest.plan.workloads[0].workers, 4, "threads of a client are its own");
+    assert!(!said.contains("command line"), "{said}");
+    let without = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|l| format!("{l}\n"))
+            .collect::<String>()
+    };
+    let cut = read("a.csv", without(&table).as_bytes(), None).unwrap_or_else(|e| panic!("{e}"));
+    assert!(cut.notes.iter().any(|note| note.contains("command line")), "{:?}", cut.notes);
     // Columns by name: the duration may be absent, and is then the difference of the times.
     let text = String::from_utf8(table).unwrap();
     let without = text.replace("duration_ns", "other");

@@ -110,7 +110,10 @@ fn intervals(dir: &RunDir) -> Result<BTreeMap<i64, Vec<ClosedOp>>> {
     let Some(table) = table else {
         return Err(Error::usage("the run has no intervals, of which metrics are made")
             .with("path", dir.path().display())
-            .hint("one that was killed or imported has none; --format json has its figures"));
+            .hint(
+                "one that was killed, watched, imported or put together of ranks has none; --format json has its \
+                 figures, and the directory of each rank its own intervals",
+            ));
     };
     for row in read_intervals(&table)? {
         if row.phase == "measure" {

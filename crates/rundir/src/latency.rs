@@ -110,6 +110,19 @@ pub struct Quantile {
     pub episodes: Option<EpisodesEntry>,
 }
 
+impl Quantile {
+    /// Whether its value is the middle of so wide a bin that the middle alone says more than is known.
+    pub fn is_wide_bin(&self) -> bool {
+        let value = self.observed_ns.or(self.ns);
+        self.bin.is_some_and(|bin| bin.is_wide() && value == Some(bin.middle_ns()))
+    }
+
+    /// Its value, but that of a wide bin, for what has no place for both ends.
+    pub fn told_ns(&self) -> Option<u64> {
+        self.ns.filter(|_| !self.is_wide_bin())
+    }
+}
+
 /// A range of latencies of which another tool counted the I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyBin {

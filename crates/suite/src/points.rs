@@ -41,7 +41,8 @@ struct TableRow<'a> {
 /// What of a percentile has a column: the end of its name, and the value.
 type QuantileEnd = (&'static str, fn(&Quantile) -> Option<u64>);
 
-const ENDS: [QuantileEnd; 3] = [("ns", |q| q.ns), ("lo_ns", |q| q.lo_ns), ("hi_ns", |q| q.hi_ns)];
+const ENDS: [QuantileEnd; 3] =
+    [("ns", Quantile::told_ns), ("lo_ns", |q| q.lo_ns), ("hi_ns", |q| q.hi_ns)];
 
 /// Writes both files. Errors: `Corrupt` when a run of a point cannot be read; `Unavailable` when a
 /// file cannot be written.

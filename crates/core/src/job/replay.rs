@@ -7,8 +7,8 @@ use super::check::ValidationError;
 use super::forms::{AccessForm, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm};
 use super::written::{RunTable, WorkloadTable};
 use crate::plan::{
-    Access, BlockSize, BlockSizePart, MixPart, ReplayOps, ReplayPlan, SizeRange, SizeSpread,
-    TargetPlan, TraceFit, TraceTiming,
+    Access, BlockSize, BlockSizePart, MixPart, ReplayOps, ReplayPlan, RunPlan, SizeRange,
+    SizeSpread, TargetPlan, TraceFit, TraceOp, TraceTiming,
 };
 use crate::units::{ByteSize, Span};
 
@@ -74,13 +74,14 @@ pub(super) fn settings(
     }
 }
 
-/// Makes the operations of a trace those of its workload, and its extent the size of a target that has none.
+/// Makes the operations of a trace those of its workload, and its extent the size of a target that has none; `alone`: it
+/// is the only workload of the run.
 pub(super) fn fill_in(
     w: &mut WorkloadTable,
     mut ops: ReplayOps,
     target: &mut TargetPlan,
-    (device, counts_in_run): (Option<u64>, bool),
-    interval: Span,
+    (device, alone): (Option<u64>, bool),
+    run: &RunTable,
     path: &str,
     target_path: &str,
 ) -> Result<(), ValidationError> {
@@ -108,7 +109,7 @@ pub(super) fn fill_in(
         ops.at_speed(trace.speed.unwrap_or(1.0));
     }
     fit(&mut ops, &trace, target, device, align, path, target_path)?;
-    if !counts_in_run {
+    if run.operations.is_none() && run.bytes.is_none() {
         let all = ops.ops.len() as u64;
         w.operations = Some(w.operations.map_or(all, |n| n.min(all)));
     }
@@ -119,13 +120,45 @@ pub(super) fn fill_in(
             format!("leave {name} out; trace = {{ ... }} has the times, sizes and offsets"),
         )
     })?;
-    trace.recorded = ops.latency.clone();
     let warmup = w.warmup.unwrap_or_default().0;
     let delay = Span(w.start_delay.unwrap_or_default().0.saturating_sub(warmup));
+    ops.recorded(replayed(w, run, alone, trace.timing, &ops, delay));
+    trace.recorded = ops.latency.clone();
+    let interval = run.interval.unwrap_or(RunPlan::default().interval);
     trace.arrivals = (trace.timing != TraceTiming::Asap).then(|| ops.arrivals(interval, delay));
     trace.ops = ops;
     w.trace = Some(trace);
     Ok(())
+}
+
+/// How many operations of the trace are done, as far as the job ends it early: beside them stand latencies of no others.
+fn replayed(
+    w: &WorkloadTable,
+    run: &RunTable,
+    alone: bool,
+    timing: TraceTiming,
+    ops: &ReplayOps,
+    delay: Span,
+) -> usize {
+    let counts = [w.operations, run.operations.filter(|_| alone)].into_iter().flatten();
+    let counted = counts.min().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+    let sizes = [w.bytes, run.bytes.filter(|_| alone)].into_iter().flatten();
+    let within = sizes.map(|bytes| bytes.0).min().map(|bytes| {
+        let mut asked = 0u64;
+        let begins = |op: &&TraceOp| {
+            let begins = asked < bytes;
+            asked = asked.saturating_add(op.size.into());
+            begins
+        };
+        ops.ops.iter().take_while(begins).count()
+    });
+    // As fast as possible, how far it comes is known in the end.
+    let open = timing != TraceTiming::Asap;
+    let own = w.duration.map(|length| length.0);
+    let whole = run.duration.map(|length| length.0.saturating_sub(delay.0));
+    let ends = [own, whole].into_iter().flatten().min().filter(|_| open);
+    let due = ends.map(|end| ops.times.partition_point(|time| time.unsigned_abs() < end));
+    [counted, within, due].into_iter().flatten().min().unwrap_or(usize::MAX)
 }
 
 /// Makes the operations fit the size that the job gives, else the `device` of so many bytes, else whatever; a target

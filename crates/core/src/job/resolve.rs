@@ -128,6 +128,7 @@ impl Resolver<'_> {
         named: &mut BTreeMap<String, TargetPlan>,
     ) -> Result<u64> {
         let mut free = self.machine.free_memory.0;
+        let alone = workloads.len() == 1;
         for (i, w) in workloads.iter_mut().enumerate() {
             let path = format!("workload.{i}");
             let keyed = can.of(w.target.as_deref()).keyed();
@@ -145,11 +146,8 @@ impl Resolver<'_> {
                 Some(target) => (target, format!("targets.{}", w.target.as_deref().unwrap_or(""))),
                 None => (&mut *own, "target".to_owned()),
             };
-            let counts = run.operations.is_some() || run.bytes.is_some();
-            let given = (self.drivers.device_size(target), counts);
-            let interval = run.interval.unwrap_or(RunPlan::default().interval);
-            replay::fill_in(w, ops, target, given, interval, &path, &at)
-                .map_err(|c| self.error(c))?;
+            let given = (self.drivers.device_size(target), alone);
+            replay::fill_in(w, ops, target, given, run, &path, &at).map_err(|c| self.error(c))?;
         }
         Ok(free)
     }

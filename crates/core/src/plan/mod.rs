@@ -33,8 +33,8 @@ pub use gate::{Figure, GateFail, GateFigure, GatePlan};
 pub use priority::{IoClass, IoPriority};
 pub use ranks::{OwnPath, RankPlace, WorkShare, rank_name};
 pub use replay::{
-    RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceArrivals, TraceFit, TraceOp,
-    TraceTiming,
+    NO_LATENCY, RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceArrivals,
+    TraceFit, TraceOp, TraceTiming,
 };
 pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use steady::{SteadyEnd, SteadyEndRule, SteadyFigure};

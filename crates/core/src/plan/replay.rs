@@ -19,7 +19,7 @@ use crate::units::Span;
 pub struct ReplayPlan {
     /// The trace, or the directory of a run. Its format is recognised by what is in it.
     pub file: String,
-    /// Its format by name, where it is not recognised: msr, alibaba, tencent, iolog2, iolog3, blktrace,
+    /// Its format by name, where it is not recognised: msr, alibaba, tencent, tencent-bytes, iolog2, iolog3, blktrace,
     /// ios-csv or ios-parquet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
@@ -138,19 +138,32 @@ pub struct ReplayOps {
     pub sorted: u64,
     /// Reads, writes and trims of no bytes, left out.
     pub skipped: u64,
+    /// Operations that others share a stamp of whole ms or seconds with, and that were put further on in its tick.
+    pub spread: u64,
+    /// Operations that others share a stamp with, where a format of finer stamps has whole ms alone: they are due together.
+    pub bunched: u64,
     /// Bytes added by rounding sizes and offsets out to the blocks of direct I/O.
     pub rounded: u64,
     /// Operations left out or moved so that the trace fits.
     pub refitted: u64,
+    /// Writes that were on the medium when they ended, and are replayed without a sync.
+    pub unsynced: u64,
     /// Share of sequential operations before and after they were moved, where that changed it.
     pub resequenced: Option<(f64, f64)>,
     /// The trace says no times: all operations are at 0.
     pub untimed: bool,
     /// Operations that the run which it is of did, and lost.
     pub missing: u64,
+    /// It is of a run that is not there to say whether these are all of its I/Os.
+    pub alone: bool,
     /// Latencies that the trace has beside its operations.
     pub latency: Option<RecordedLatency>,
+    /// The same of each operation, ns, or [`NO_LATENCY`]; empty where the trace has none, and once it is resolved.
+    pub latencies: Vec<u64>,
 }
+
+/// In the place of a latency that a trace does not have.
+pub const NO_LATENCY: u64 = u64::MAX;
 
 /// Latencies of a trace's operations, as it says them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -168,6 +181,44 @@ pub struct RecordedLatency {
     pub quantiles: Vec<RecordedPercentile>,
 }
 
+/// What is said of recorded latencies.
+const PERCENTILES: [Percentile; 5] = [
+    Percentile::MEDIAN,
+    Percentile::hundredths(90_00),
+    Percentile::hundredths(99_00),
+    Percentile::hundredths(99_90),
+    Percentile::hundredths(99_99),
+];
+
+/// Every per cent, and the nines.
+fn quantiles() -> impl Iterator<Item = Percentile> {
+    let percents = (1..=98).map(|percent| Percentile::hundredths(percent * 100));
+    percents.chain((2..=8).filter_map(Percentile::nines))
+}
+
+impl RecordedLatency {
+    /// Of those that are none [`NO_LATENCY`]; none where no operation has one.
+    pub fn of(latencies: &[u64]) -> Option<RecordedLatency> {
+        let mut all: Vec<u64> = latencies.iter().copied().filter(|ns| *ns != NO_LATENCY).collect();
+        all.sort_unstable();
+        let max_ns = *all.last()?;
+        let operations = all.len() as u64;
+        // One that has no operation beyond it is the largest.
+        let told = |p: &Percentile| p.rank(operations) < operations;
+        let at = |percentile: Percentile| RecordedPercentile {
+            percentile,
+            ns: all[percentile.rank(operations) as usize - 1],
+        };
+        Some(RecordedLatency {
+            operations,
+            mean_ns: all.iter().map(|ns| *ns as f64).sum::<f64>() / operations as f64,
+            max_ns,
+            percentiles: PERCENTILES.map(at).into(),
+            quantiles: quantiles().filter(told).map(at).collect(),
+        })
+    }
+}
+
 /// How many operations of a trace are due in each window of its time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceArrivals {
@@ -177,8 +228,10 @@ pub struct TraceArrivals {
     pub due: Vec<u64>,
 }
 
-/// Windows of arrivals at most.
-const MOST_WINDOWS: u64 = 1800;
+impl TraceArrivals {
+    /// Windows of a trace at most.
+    pub const MOST_WINDOWS: u64 = 1800;
+}
 
 /// A percentile of recorded latencies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -238,7 +291,7 @@ impl ReplayOps {
         let at = |time: &i64| time.unsigned_abs().saturating_add(delay.0);
         let span = self.times.last().map_or(0, at);
         let interval = interval.0.max(1);
-        let intervals = (span / interval + 1).div_ceil(MOST_WINDOWS);
+        let intervals = (span / interval + 1).div_ceil(TraceArrivals::MOST_WINDOWS);
         let window_ns = interval.saturating_mul(intervals);
         let mut due = vec![0; (span / window_ns + 1) as usize];
         for time in self.times.iter() {
@@ -249,9 +302,18 @@ impl ReplayOps {
         TraceArrivals { window_ns, due }
     }
 
+    /// Leaves the latencies of its first `part` operations alone: what is replayed stands beside no others.
+    pub fn recorded(&mut self, part: usize) {
+        let latencies = std::mem::take(&mut self.latencies);
+        if part < latencies.len() {
+            self.latency = RecordedLatency::of(&latencies[..part]);
+        }
+    }
+
     /// Takes the syncs out of its writes.
     pub fn without_durable(&mut self) {
-        if self.durable() > 0 {
+        self.unsynced += self.durable();
+        if self.unsynced > 0 {
             self.ops = self.ops.iter().map(|op| TraceOp { durable: false, ..*op }).collect();
         }
     }
@@ -372,6 +434,12 @@ impl ReplayOps {
         if ops.is_empty() {
             return Err(format!("no operation lies within the {size} bytes of the target"));
         }
+        if !self.latencies.is_empty() {
+            let each = self.ops.iter().zip(&self.latencies);
+            let within = each.filter(|(op, _)| op.end() <= size);
+            self.latencies = within.map(|(_, ns)| *ns).collect();
+            self.latency = RecordedLatency::of(&self.latencies);
+        }
         self.refitted += (self.ops.len() - ops.len()) as u64;
         let first = times[0];
         self.times = times.into_iter().map(|t| t - first).collect();
@@ -468,7 +536,7 @@ mod tests {
         t.fit(TraceFit::Wrap, 4096, 512).unwrap();
         assert_eq!(t.durable(), 3);
         t.without_durable();
-        assert_eq!(t.durable(), 0);
+        assert_eq!((t.durable(), t.unsynced), (0, 3));
     }
 
     #[test]
@@ -478,6 +546,30 @@ mod tests {
         assert_eq!(places(&t), [(0, 512), (0, 0), (4096, 512)]);
         assert_eq!((&*t.times, t.refitted), (&[0, 7, 21][..], 2));
         assert!(trace(&[(9216, 512)]).fit(TraceFit::Clip, 512, 512).is_err());
+    }
+
+    /// Those of the whole trace stood beside the replay of a part.
+    #[test]
+    fn latencies_are_those_of_what_is_replayed() {
+        let all = [900, 10, NO_LATENCY, 800, 30];
+        let mut t = trace(&[(9216, 512), (0, 512), (0, 0), (8192, 1024), (4096, 512)]);
+        (t.latency, t.latencies) = (RecordedLatency::of(&all), all.to_vec());
+        let told = |t: &ReplayOps| t.latency.as_ref().map(|it| (it.operations, it.max_ns));
+        assert_eq!(told(&t), Some((4, 900)));
+        let mut whole = t.clone();
+        whole.recorded(5);
+        assert_eq!((told(&whole), whole.latencies.len()), (Some((4, 900)), 0));
+        let mut first = t.clone();
+        first.recorded(2);
+        assert_eq!(told(&first), Some((2, 900)));
+        t.fit(TraceFit::Clip, 8192, 512).unwrap();
+        assert_eq!((told(&t), &*t.latencies), (Some((2, 30)), &[10, NO_LATENCY, 30][..]));
+        t.recorded(1);
+        assert_eq!(told(&t), Some((1, 10)));
+        let mut none = trace(&[(0, 0), (0, 512)]);
+        (none.latency, none.latencies) = (None, vec![NO_LATENCY; 2]);
+        none.recorded(1);
+        assert_eq!(told(&none), None);
     }
 
     #[test]

@@ -63,9 +63,13 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
             let swap = swapped(&record).filter(|_| got == RECORD);
             let swap = swap.ok_or_else(|| bad("no record, or a part of one".to_owned(), at))?;
             let queued = operation(&record, swap).map_err(|what| bad(what.to_owned(), at))?;
-            if let Some(QueuedOp { stamp, device: of, op }) = queued {
+            if let Some(QueuedOp { stamp, device: of, flushes, op }) = queued {
                 if device.0 != of {
                     device = (of, format!("{}:{}", of >> 20, of & 0xf_ffff));
+                }
+                if flushes {
+                    let sync = TraceOp::new(OpKind::Fsync, 0, 0);
+                    rows.push(&TraceRow::plain(stamp, &device.1, sync))?;
                 }
                 rows.push(&TraceRow::plain(stamp, &device.1, op))?;
             }
@@ -136,6 +140,8 @@ struct QueuedOp {
     stamp: i64,
     /// Major number above 20 bits of minor number.
     device: u32,
+    /// The cache of the disk is flushed before it.
+    flushes: bool,
     op: TraceOp,
 }
 
@@ -165,7 +171,8 @@ fn operation(record: &[u8; RECORD], swap: bool) -> Result<Option<QueuedOp>, &'st
     let device = word(record, 36, swap);
     let durable = kind == OpKind::Write && action & FUA != 0;
     let op = TraceOp { durable, ..TraceOp::new(kind, offset, size) };
-    Ok(Some(QueuedOp { stamp, device, op }))
+    let flushes = kind == OpKind::Write && action & FLUSH != 0;
+    Ok(Some(QueuedOp { stamp, device, flushes, op }))
 }
 
 fn word(record: &[u8; RECORD], at: usize, swap: bool) -> u32 {

@@ -98,6 +98,7 @@ pub const FORMATS: &[TraceFormat] = &[
     msr::FORMAT,
     alibaba::FORMAT,
     tencent::FORMAT,
+    tencent::BYTES,
     iolog::VERSION_2,
     iolog::VERSION_3,
     blktrace::FORMAT,
@@ -199,12 +200,33 @@ pub fn load(replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
             Error::usage(what).with("trace.file", path).with("line", 1).hint(hint)
         })?,
     };
-    read(format, file, &TraceSelection::of(replay, most), "trace.file", path)
+    let ops = read(format, file, &TraceSelection::of(replay, most), "trace.file", path)?;
+    let (sectors, bytes) = (tencent::FORMAT.word, tencent::BYTES.word);
+    if replay.format.is_none() && format.word == sectors && tencent::seem_bytes(&ops.ops) {
+        return Err(Error::usage(
+            "whether this Tencent trace counts sectors or bytes cannot be told",
+        )
+        .with("trace.file", path)
+        .with("because", "every offset and size is a multiple of 512 as it stands")
+        .hint(format!("say which: trace.format = \"{bytes}\", or \"{sectors}\"")));
+    }
+    Ok(ops)
 }
+
+/// What is said of operations whose stamps are coarse.
+pub const COARSE: &str = "spread over the tick of a coarse stamp (a ms, a second) that they share";
+
+/// What is said of a run's file without the run.
+pub const ALONE: &str = "whether it has all I/Os of its run is not in it: give the directory of the run, or a new export of it";
+
+/// What is said of operations of one stamp, where none is finer than a ms.
+pub const BUNCHED: &str =
+    "due together with another: all stamps are whole ms, and are taken as they are";
 
 /// A trace that is going to be replayed, in a sentence for people.
 pub fn words(replay: &ReplayPlan) -> String {
     let ReplayOps { format, times, ops, sorted, skipped, rounded, refitted, .. } = &replay.ops;
+    let ReplayOps { unsynced, spread, bunched, .. } = &replay.ops;
     let (durable, missing) = (replay.ops.durable(), replay.ops.missing);
     let mut text = format!(
         "{} ({format}): {} over {}, {} of memory",
@@ -218,14 +240,20 @@ pub fn words(replay: &ReplayPlan) -> String {
     }
     let counted = [
         (*sorted, "row", "sorted, late in it"),
+        (*spread, "operation", COARSE),
+        (*bunched, "operation", BUNCHED),
         (*skipped, "operation", "of no bytes left out"),
         (*rounded, "byte", "added by rounding out to blocks"),
         (*refitted, "operation", "moved or left out so that it fits"),
         (durable, "write", "with a sync at the end, on the medium when it ended (FUA)"),
+        (*unsynced, "write", "without the sync at the end (FUA), which the target has not"),
         (missing, "I/O", "of the run not in it"),
     ];
     for (n, noun, what) in counted.into_iter().filter(|(n, ..)| *n > 0) {
         text.push_str(&format!("; {} {what}", readable::counted(n, noun)));
+    }
+    if replay.ops.alone {
+        text.push_str(&format!("; {ALONE}"));
     }
     if let Some((before, after)) = replay.ops.resequenced {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -334,18 +362,25 @@ impl Lines {
 /// Whether a line is the heading, which comes first: `begun` is [`NOT_BEGUN`] before. Errors: another trace begins.
 fn heading(line: &str, begins: &str, begun: &mut i64) -> std::result::Result<bool, String> {
     let first = std::mem::replace(begun, 0) == NOT_BEGUN;
-    match (line.starts_with(begins), first) {
+    let is = match line.strip_prefix('"') {
+        // Names in quotes.
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+            line.replace(['"', ' '], "").starts_with(begins)
+        }
+        _ => line.starts_with(begins),
+    };
+    match (is, first) {
         (true, false) => Err(SECOND.to_owned()),
         (is, _) => Ok(is),
     }
 }
 
-/// The columns of a row of values with commas between. Errors: it has not as many.
+/// The columns of a row of values with commas between, without blanks and quotes around them. Errors: it has not as many.
 fn columns<const N: usize>(line: &str) -> std::result::Result<[&str; N], String> {
     let (mut columns, mut count) = ([""; N], 0);
     for column in line.split(',') {
         if let Some(place) = columns.get_mut(count) {
-            *place = column;
+            *place = column.trim().trim_matches('"');
         }
         count += 1;
     }

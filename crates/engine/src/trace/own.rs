@@ -142,11 +142,18 @@ fn run_of(path: &Path) -> Result<Option<RunDir>, TraceFault> {
 
 fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
     let run = run_of(path)?;
+    if run.is_none() {
+        rows.without_run();
+    }
     let manifest = run.as_ref().map(RunDir::manifest);
     let watched = manifest.is_some_and(|it| it.origin.is_watched());
     if let Some(manifest) = manifest.filter(|_| !watched) {
         rows.name_streams(manifest.plan.workloads.iter().map(|w| w.name.as_str()))?;
         rows.miss(manifest.losses.ios);
+        // fio's logs have the ends of I/Os in ms.
+        if manifest.origin.imported().is_some_and(|of| of.tool == "fio") {
+            rows.with_coarse_ends();
+        }
     }
     let wanted = ColumnSet::PHASE
         | ColumnSet::WORKLOAD

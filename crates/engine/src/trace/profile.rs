@@ -62,6 +62,10 @@ pub struct TraceProfile {
     pub memory_bytes: u64,
     /// Rows that came later in the file than one that follows them in time.
     pub sorted: u64,
+    /// Operations that share a stamp of whole ms or seconds with others, and are spread over its tick.
+    pub spread: u64,
+    /// Operations that share a stamp with others, where a format of finer stamps has whole ms alone: due together.
+    pub bunched: u64,
     /// Operations of no bytes, left out.
     pub skipped: u64,
 }
@@ -166,6 +170,8 @@ impl TraceProfile {
             times_touched: bytes as f64 / touched.max(1) as f64,
             memory_bytes: trace.memory(),
             sorted: trace.sorted,
+            spread: trace.spread,
+            bunched: trace.bunched,
             skipped: trace.skipped,
         }
     }

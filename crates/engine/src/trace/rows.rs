@@ -1,8 +1,9 @@
 //! What is kept of the rows of a trace: those of one disk and of a part of the time, in the order of their
 //! times. Called by the readers of the formats.
 
-use taillight_core::percentile::Percentile;
-use taillight_core::plan::{RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceOp};
+use std::collections::BTreeMap;
+
+use taillight_core::plan::{NO_LATENCY, RecordedLatency, ReplayOps, ReplayPlan, TraceOp};
 use taillight_core::units::Span;
 use taillight_core::{ErrorKind, OpKind};
 
@@ -26,15 +27,6 @@ const WORDS: &[(&str, bool)] = &[
     ("file", false),
     ("target", false),
 ];
-/// What is said of recorded latencies.
-const PERCENTILES: [Percentile; 5] = [
-    Percentile::MEDIAN,
-    Percentile::hundredths(90_00),
-    Percentile::hundredths(99_00),
-    Percentile::hundredths(99_90),
-    Percentile::hundredths(99_99),
-];
-
 /// The disk, volume or file that a job names.
 #[derive(Debug, Clone)]
 pub(super) struct SelectedStream {
@@ -142,9 +134,15 @@ pub(super) struct TraceRows<'a> {
     tick_ns: u64,
     ordered: bool,
     rows: Vec<(i64, TraceOp)>,
-    /// Of rows that have a latency: the stamp, and the latency, ns.
+    /// Stamp and latency, ns, of as many rows, or of none where none has one.
     latencies: Vec<(i64, u64)>,
     missing: u64,
+    /// The run that the file is of is not there.
+    alone: bool,
+    /// Ends may be known to the ms alone, and stamps are those less the latency.
+    coarse_ends: bool,
+    /// Operations whose stamps were moved because of that.
+    spread: u64,
     /// Of the workloads, where rows have their numbers.
     names: Vec<String>,
     /// Rows, and how many there are as they say.
@@ -172,6 +170,9 @@ impl<'a> TraceRows<'a> {
             rows: Vec::new(),
             latencies: Vec::new(),
             missing: 0,
+            alone: false,
+            coarse_ends: false,
+            spread: 0,
             names: Vec::new(),
             read: 0,
             of: None,
@@ -198,6 +199,39 @@ impl<'a> TraceRows<'a> {
     /// The source has lost so many operations.
     pub fn miss(&mut self, operations: u64) {
         self.missing = operations;
+    }
+
+    /// Nobody says whether the rows are all that there were.
+    pub fn without_run(&mut self) {
+        self.alone = true;
+    }
+
+    /// Where all operations end at whole ms, no more is known of their ends.
+    pub fn with_coarse_ends(&mut self) {
+        self.coarse_ends = true;
+    }
+
+    /// Spreads the ends in one ms over it, in the order of the file, and the stamps with them.
+    fn spread_ends(&mut self) {
+        const MS: i64 = COARSE_NS as i64;
+        let end = |row: &(i64, TraceOp), it: &(i64, u64)| row.0.saturating_add_unsigned(it.1);
+        let mut pairs = self.rows.iter().zip(&self.latencies);
+        let known = self.rows.len() == self.latencies.len();
+        if !known || !pairs.all(|(row, it)| it.1 != NO_LATENCY && end(row, it) % MS == 0) {
+            return;
+        }
+        let mut shared: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+        for (row, it) in self.rows.iter().zip(&self.latencies) {
+            shared.entry(end(row, it)).or_default().0 += 1;
+        }
+        for (row, it) in self.rows.iter_mut().zip(&mut self.latencies) {
+            let (all, before) = shared.entry(end(row, it)).or_default();
+            let shift = MS * *before / (*all).max(1);
+            *before += 1;
+            self.spread += u64::from(shift > 0);
+            row.0 = row.0.saturating_add(shift);
+            it.0 = row.0;
+        }
     }
 
     /// The stamps say nothing.
@@ -292,7 +326,12 @@ impl<'a> TraceRows<'a> {
             });
         }
         self.rows.push((stamp, op));
-        self.latencies.extend(latency_ns.map(|ns| (stamp, ns)));
+        if latency_ns.is_some() || !self.latencies.is_empty() {
+            // Rows before the first that has one.
+            let before = &self.rows[self.latencies.len()..self.rows.len() - 1];
+            self.latencies.extend(before.iter().map(|(at, _)| (*at, NO_LATENCY)));
+            self.latencies.push((stamp, latency_ns.unwrap_or(NO_LATENCY)));
+        }
         Ok(())
     }
 
@@ -338,9 +377,13 @@ impl<'a> TraceRows<'a> {
                 _ => none().into(),
             });
         }
+        if self.coarse_ends {
+            self.spread_ends();
+        }
         if self.sorted > 0 || !self.ordered {
             // Stable: rows with the same stamp stay in the order of the file.
             self.rows.sort_by_key(|(stamp, _)| *stamp);
+            self.latencies.sort_by_key(|(stamp, _)| *stamp);
         }
         let spans = || "it spans more than 292 years".to_owned();
         let times = match self.untimed {
@@ -358,46 +401,39 @@ impl<'a> TraceRows<'a> {
                 "choose another trace.from and trace.length",
             ));
         };
-        let stamps = self.rows[from].0..=self.rows[to - 1].0;
-        let taken = self.latencies.into_iter().filter(|(at, _)| stamps.contains(at));
-        let latency = latency(taken.map(|(_, ns)| ns).collect());
+        let first = self.rows[0].0;
+        let exact = |stamp: i64| i128::from(stamp.saturating_sub(first)) * i128::from(self.tick_ns);
+        let part = times[from..to].iter().zip(&self.rows[from..to]);
+        let moved = part.filter(|(time, (stamp, _))| i128::from(**time) != exact(*stamp)).count();
+        let taken = self.latencies.into_iter().skip(from).take(to - from);
+        let latencies: Vec<u64> = taken.map(|(_, ns)| ns).collect();
         Ok(ReplayOps {
             format,
-            latency,
+            latency: RecordedLatency::of(&latencies),
+            latencies,
             untimed: self.untimed,
             missing: self.missing,
+            alone: self.alone || (format == own::CSV.name && self.of.is_none()),
             times: times[from..to].iter().map(|t| t - begin).collect(),
             ops: self.rows[from..to].iter().map(|(_, op)| *op).collect(),
             sorted: self.sorted,
             skipped: self.skipped,
+            spread: self.spread + moved as u64,
+            bunched: bunched(&times[from..to], self.tick_ns),
             ..ReplayOps::default()
         })
     }
 }
 
-/// Every per cent, and the nines.
-fn quantiles() -> impl Iterator<Item = Percentile> {
-    let percents = (1..=98).map(|percent| Percentile::hundredths(percent * 100));
-    percents.chain((2..=8).filter_map(Percentile::nines))
-}
-
-fn latency(mut all: Vec<u64>) -> Option<RecordedLatency> {
-    all.sort_unstable();
-    let max_ns = *all.last()?;
-    let operations = all.len() as u64;
-    // One that has no operation beyond it is the largest.
-    let told = |p: &Percentile| p.rank(operations) < operations;
-    let at = |percentile: Percentile| RecordedPercentile {
-        percentile,
-        ns: all[percentile.rank(operations) as usize - 1],
-    };
-    Some(RecordedLatency {
-        operations,
-        mean_ns: all.iter().map(|ns| *ns as f64).sum::<f64>() / operations as f64,
-        max_ns,
-        percentiles: PERCENTILES.map(at).into(),
-        quantiles: quantiles().filter(told).map(at).collect(),
-    })
+/// Operations that are due with another, where all times are whole ms, though the format has finer ones: whether its clock
+/// was so coarse, or they came at once, is not in the trace.
+fn bunched(times: &[i64], tick_ns: u64) -> u64 {
+    let first = times.first().copied().unwrap_or(0);
+    let coarse = |time: &i64| (time - first) % COARSE_NS as i64 == 0;
+    if tick_ns >= COARSE_NS || !times.iter().all(coarse) {
+        return 0;
+    }
+    times.chunk_by(|a, b| a == b).map(|same| same.len() as u64 - 1).sum()
 }
 
 /// Times since the first row, ns: exact, but for coarse stamps, whose tick the rows share evenly.

@@ -14,10 +14,32 @@ pub(super) const FORMAT: TraceFormat = TraceFormat {
     tick_ns: 1_000_000_000,
     ordered: true,
     pair: None,
-    source: TraceSource::Lines(row),
+    source: TraceSource::Lines(sectors),
+};
+/// The same with bytes in the place of sectors, as it was released again; only where the job says so.
+pub(super) const BYTES: TraceFormat = TraceFormat {
+    word: "tencent-bytes",
+    name: "Tencent, in bytes",
+    source: TraceSource::Lines(bytes),
+    ..FORMAT
 };
 
-fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
+/// Whether what was read as sectors seems to be bytes: all of it whole sectors of them.
+pub(super) fn seem_bytes(ops: &[TraceOp]) -> bool {
+    let whole = |n: u64| n.is_multiple_of(u64::from(SECTOR * SECTOR));
+    ops.iter().all(|op| whole(op.offset) && whole(op.size.into()))
+}
+
+fn sectors<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
+    row(line, begun, SECTOR)
+}
+
+fn bytes<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
+    row(line, begun, 1)
+}
+
+/// `unit`: bytes of one.
+fn row<'a>(line: &'a str, begun: &mut i64, unit: u32) -> Result<Option<TraceRow<'a>>, String> {
     if heading(line, "Timestamp,Offset,", begun)? {
         return Ok(None);
     }
@@ -30,7 +52,7 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
         "1" => OpKind::Write,
         other => return Err(format!("`{other}` is neither 0 (a read) nor 1 (a write)")),
     };
-    let bytes = offset.checked_mul(SECTOR.into()).zip(size.checked_mul(SECTOR));
+    let bytes = offset.checked_mul(unit.into()).zip(size.checked_mul(unit));
     let (offset, size) = bytes.ok_or("offset or size are too large for sectors")?;
     Ok(Some(TraceRow::plain(stamp, stream, TraceOp::new(kind, offset, size))))
 }

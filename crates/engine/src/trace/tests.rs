@@ -7,7 +7,7 @@ use taillight_core::plan::{CaptureMode, ReplayOps, ReplayPlan, TraceOp};
 use taillight_core::units::Span;
 use taillight_core::{OpKind, Record, Result, Stamp};
 use taillight_rundir::ios::{IosWriter, RowKey};
-use taillight_rundir::origin::RunOrigin;
+use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
 use taillight_rundir::watched::{WatchedFile, WatchedOp};
 use taillight_rundir::{Manifest, RunDir, SCHEMA_VERSION, fixture, sums};
 
@@ -159,7 +159,55 @@ fn stamps_are_exact_and_coarse_ones_are_spread_over_their_tick() {
     assert_eq!(*parsed(fine).expect("read").times, [0, 100, 100]);
     let coarse = "100,0,8,0,1\n100,8,8,0,1\n100,16,8,1,1\n101,0,8,0,1\n103,0,8,0,1\n103,0,8,0,1\n";
     let spread = [0, 333_333_333, 666_666_666, 1_000_000_000, 3_000_000_000, 3_500_000_000];
-    assert_eq!(*parsed(coarse).expect("read").times, spread);
+    let trace = parsed(coarse).expect("read");
+    assert_eq!((&*trace.times, trace.spread), (&spread[..], 3));
+    let said = words(&ReplayPlan { ops: trace, ..ReplayPlan::default() });
+    assert!(said.contains("3 operations spread over the tick"), "{said}");
+    // In a format of us the same may be bursts: they stay, and are told.
+    let bursts = parsed("1,R,0,512,5000000\n1,R,0,512,5000000\n1,R,0,512,6000000\n").expect("read");
+    assert_eq!((&*bursts.times, bursts.spread, bursts.bunched), (&[0, 0, 1_000_000_000][..], 0, 1));
+    assert_eq!(parsed("1,R,0,512,5\n1,R,0,512,5\n1,R,0,512,6\n").expect("read").bunched, 0);
+}
+
+/// A log of fio has the ends of I/Os in ms: those of one ms were due together.
+#[test]
+fn the_ends_of_an_imported_log_of_fio_are_spread_and_each_begins_its_latency_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |tool: &str| {
+        let source = ImportSource {
+            tool: tool.to_owned(),
+            version: None,
+            file: "a_clat.1.log".to_owned(),
+            file_sha256: String::new(),
+            file_crc32: String::new(),
+            fidelity: Fidelity::EveryIo,
+            spans: String::new(),
+        };
+        let place = dir.path().join(tool);
+        let manifest = Manifest { origin: RunOrigin::Imported(source), ..fixture::manifest("log") };
+        let run = RunDir::create(&place, &manifest).expect("made");
+        let mut file = IosWriter::create(&run).expect("made");
+        file.begin(RowKey { phase: "measure", workload: 0, worker: 0 });
+        for (end_ms, ns) in [(5, 900_000), (5, 300_000), (5, 200_000), (5, 100_000), (9, 400_000)] {
+            let complete = Stamp(end_ms * 1_000_000);
+            let (submit, size) = (Stamp(complete.0 - ns), 512);
+            let offset = Some(ns as u64);
+            let record = Record { offset, size, submit, complete, ..Record::default() };
+            file.push(&record).expect("written");
+        }
+        file.finish().expect("written");
+        load(&ReplayPlan { file: place.display().to_string(), ..ReplayPlan::default() }, MOST_OPS)
+            .expect("read")
+    };
+    let trace = write("fio");
+    // Ends at 5.0, 5.25, 5.5 and 5.75 ms in the order of the file, and at 9 ms.
+    assert_eq!(*trace.times, [0, 850_000, 1_200_000, 1_550_000, 4_500_000]);
+    let places: Vec<u64> = trace.ops.iter().map(|op| op.offset).collect();
+    assert_eq!(places, [900_000, 300_000, 200_000, 100_000, 400_000]);
+    assert_eq!(trace.latencies, places);
+    assert_eq!(trace.spread, 3);
+    let other = write("other");
+    assert_eq!((other.spread, other.times[1]), (0, 600_000));
 }
 
 #[test]
@@ -385,6 +433,14 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
         assert_eq!(*trace.times, [0, 4], "{select}");
         assert_eq!(trace.latency.expect("latencies").max_ns, 7000);
     }
+    // A copy may be of a run that kept a part.
+    let copy = dir.path().join("copy");
+    std::fs::copy(dir.path().join("ios.parquet"), &copy).expect("copied");
+    let (file, select) = (copy.display().to_string(), Some("0,0".to_owned()));
+    let ops = load(&ReplayPlan { file, select, ..ReplayPlan::default() }, MOST_OPS).expect("read");
+    let said = words(&ReplayPlan { ops, ..ReplayPlan::default() });
+    assert!(said.contains("whether it has all I/Os"), "{said}");
+    assert!(!of(Some("0,0")).expect("read").alone);
     let whole = run.manifest().clone();
     let mut two = whole.clone();
     two.plan.workloads.push(two.plan.workloads[0].clone());
@@ -534,6 +590,43 @@ fn a_forced_write_is_one_with_a_sync() {
     let trace = parsed(bytes).expect("read");
     assert_eq!(trace.ops.iter().map(|op| op.durable).collect::<Vec<_>>(), [true, false, false]);
     assert_eq!(trace.durable(), 1);
+    // The flush that a write of a journal begins with was lost.
+    let journal = blktrace(false, (7, 16), (4096, queue | write | fua | 1 << 18));
+    let trace = parsed(journal).expect("read");
+    let kinds: Vec<_> = trace.ops.iter().map(|op| (op.kind, op.durable)).collect();
+    assert_eq!(kinds, [(OpKind::Fsync, false), (OpKind::Write, true)]);
+    assert_eq!(*trace.times, [0, 0]);
+}
+
+/// Values in quotes and other ends of lines are those of programs for tables.
+#[test]
+fn rows_in_quotes_are_those_without() {
+    let head = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
+    let rows = "128166372003061629,web,0,Read,512,1024,9\n128166372003061639,web,0,Write,0,512,7\n";
+    let plain = parsed(rows).expect("read");
+    let quoted = |line: &str| format!("\"{}\"\r\n", line.replace(',', "\", \""));
+    let text: String = std::iter::once(head).chain(rows.lines()).map(quoted).collect();
+    let read = parsed(&text).expect("read");
+    assert_eq!((&*read.ops, &*read.times), (&*plain.ops, &*plain.times));
+    assert_eq!(read.latency, plain.latency);
+    let said = parsed(text.repeat(2)).expect_err("two").to_string();
+    assert!(said.contains("a second trace begins here"), "{said}");
+}
+
+/// Of a file that was released again in bytes every offset was 512 times as far.
+#[test]
+fn sectors_and_bytes_of_tencent_are_not_guessed() {
+    let rows = "100,1024,4096,0,7\n101,8192,512,1,7\n";
+    let said = parsed(rows).expect_err("either");
+    assert!(said.to_string().contains("sectors or bytes cannot be told"), "{said}");
+    assert!(said.hint_text().is_some_and(|hint| hint.contains("tencent-bytes")), "{said}");
+    let of = |word: &str| {
+        let part = ReplayPlan { format: Some(word.to_owned()), ..ReplayPlan::default() };
+        selected(rows, part, MOST_OPS).expect(word).ops[0]
+    };
+    assert_eq!(of("tencent-bytes"), TraceOp::new(OpKind::Read, 1024, 4096));
+    assert_eq!(of("tencent"), TraceOp::new(OpKind::Read, 1024 * 512, 4096 * 512));
+    assert_eq!(parsed("100,8,8,0,7\n101,1024,512,1,7\n").expect("sectors").ops[0].size, 4096);
 }
 
 #[test]

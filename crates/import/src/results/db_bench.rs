@@ -68,11 +68,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             return Err(source.damaged("there are too many benchmarks"));
         }
     }
-    let whole = |h: &DbHistogram| {
-        let counted = h.bins.iter().fold(0u64, |sum, bin| sum.saturating_add(bin.count));
-        h.said.get("Count").is_some_and(|count| *count == counted as f64)
-    };
-    if let Some(h) = all.iter().flat_map(|b| &b.histograms).find(|h| !whole(h)) {
+    if let Some(h) = all.iter().flat_map(|b| &b.histograms).find(|h| !h.is_whole()) {
         let missing = format!("bins of a histogram (per {}) do not add up to its count", h.of);
         return Err(source.cut(&missing));
     }
@@ -137,7 +133,12 @@ impl DbBenchmark {
                 now.said.insert(name.trim_end_matches(':').to_owned(), figure(value).ok_or(BAD)?);
             }
         } else if line.starts_with(['[', '(']) {
-            let bin = bin(line).ok_or(BAD)?;
+            let bin = match bin(line) {
+                Some(bin) => bin,
+                // Words for people, behind a histogram that is over.
+                None if now.is_whole() => return Ok(()),
+                None => return Err(BAD),
+            };
             if now.bins.last().is_some_and(|before| before.hi_ns > bin.lo_ns) {
                 return Err("bins of the histogram do not ascend");
             }
@@ -212,6 +213,12 @@ impl DbBenchmark {
 }
 
 impl DbHistogram {
+    /// Whether its bins have as many operations as it says.
+    fn is_whole(&self) -> bool {
+        let counted = self.bins.iter().fold(0u64, |sum, bin| sum.saturating_add(bin.count));
+        self.said.get("Count").is_some_and(|count| *count == counted as f64)
+    }
+
     /// Outer bins end at the least and the most.
     fn latency(&self) -> ImportedLatency {
         let said = |name: &str| self.said.get(name).map(|us| us * 1e3);

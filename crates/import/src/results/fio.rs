@@ -1,6 +1,7 @@
-//! fio's JSON: `--output-format=json` has percentiles, `json+` counts by bins as well.
+//! fio's JSON: `--output-format=json` has percentiles, `json+` counts by bins as well. Before version 3 latencies are in us
+//! and bytes in KiB.
 //!
-//! Source: fio 3.33, `stat.c` (`add_ddir_status_json`, `plat_idx_to_val`) and HOWTO, "JSON+ output".
+//! Source: fio 2.2.10, 2.17 and 3.33, `stat.c` (`add_ddir_status_json`, `plat_idx_to_val`) and HOWTO, "JSON+ output".
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use taillight_rundir::origin::{
     ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
 };
 
+use super::source::BOM;
 use super::{
     ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, block_of, name_of,
 };
@@ -64,7 +66,9 @@ struct FioJob {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct FioDirection {
+    /// KiB before `io_kbytes` came.
     io_bytes: u64,
+    io_kbytes: Option<u64>,
     /// KiB/s.
     bw: f64,
     /// Not before fio 3.2.
@@ -75,6 +79,9 @@ struct FioDirection {
     total_ios: u64,
     clat_ns: Option<FioLatency>,
     lat_ns: Option<FioLatency>,
+    /// us, in their place before fio 3.
+    clat: Option<FioLatency>,
+    lat: Option<FioLatency>,
 }
 
 #[derive(Deserialize, Default, Clone)]
@@ -89,6 +96,9 @@ struct FioLatency {
     count: Option<u64>,
     percentile: BTreeMap<String, u64>,
     bins: BTreeMap<String, u64>,
+    /// What its values are whole multiples of, where they were cut.
+    #[serde(skip)]
+    step_ns: Option<u64>,
 }
 
 pub fn looks_like(head: &str) -> bool {
@@ -101,14 +111,8 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Ns)?;
     let (text, file) = (source.text()?, source.file);
     let mut notes = Vec::new();
-    let mut result = last_result(&text, &mut notes).map_err(|e| e.with("path", file))?;
-    let jobs = jobs(&mut result);
-    let Some((tool, version)) = written_by(&result.version) else {
-        return Err(Error::corrupt("results of this version of fio are in other units")
-            .with("path", file)
-            .with("version", &result.version)
-            .hint("results of fio 3 and later are read"));
-    };
+    let said = FioRead::of(&text, &mut notes).map_err(|e| e.with("path", file))?;
+    let FioRead { result, jobs, tool, version } = said;
     // Without `group_reporting` each of several jobs has the name of its section, and its `numjobs`.
     let mut named: BTreeMap<String, u32> = BTreeMap::new();
     jobs.iter().for_each(|job| *named.entry(job.jobname.clone()).or_default() += 1);
@@ -152,7 +156,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let found = ForeignResult {
         tool,
         driver: "file",
-        version: Some(version.to_owned()),
+        version: Some(version),
         spans: spans.join("; "),
         name: name_of(file),
         path: first("filename").or_else(|| first("directory")),
@@ -164,6 +168,39 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         ..ForeignResult::default()
     };
     found.run(source)
+}
+
+/// The last result of a text, in the units of fio 3.
+struct FioRead {
+    result: FioResult,
+    jobs: Vec<FioJob>,
+    tool: &'static str,
+    version: String,
+}
+
+impl FioRead {
+    /// Errors: `Corrupt` for none, a damaged one, and one in units that are not known.
+    fn of(text: &str, notes: &mut Vec<String>) -> Result<FioRead> {
+        let mut result = last_result(text, notes)?;
+        let mut jobs = jobs(&mut result);
+        let version = |e: Error| e.with("version", &result.version);
+        let (tool, number) = written_by(&result.version).ok_or_else(|| version(other_units()))?;
+        let old = tool == "fio" && number.starts_with("2.");
+        let mut bins = false;
+        for job in &mut jobs {
+            bins |= job.in_units(old).map_err(|e| version(e).with("job", &job.jobname))?;
+        }
+        if bins {
+            notes.push("bins of fio 2 have numbers and no latencies: they are not read".to_owned());
+        }
+        let number = number.to_owned();
+        Ok(FioRead { result, jobs, tool, version: number })
+    }
+}
+
+fn other_units() -> Error {
+    Error::corrupt("results of this version of fio are in other units")
+        .hint("results of fio 2 and later are read, as it wrote them")
 }
 
 /// What `fio --client` calls the sum of its clients.
@@ -183,13 +220,13 @@ fn jobs(result: &mut FioResult) -> Vec<FioJob> {
     own.into_iter().chain(all).collect()
 }
 
-/// The tool and its version; none for fio before 3. Taillight writes the same format for dashboards.
+/// The tool and its version; none for fio before 2. Taillight writes the same format for dashboards.
 fn written_by(version: &str) -> Option<(&'static str, &str)> {
     match version.split_once('-')? {
         ("taillight", version) => Some(("taillight", version)),
         ("fio", version) => {
             let major: u32 = version.split('.').next()?.parse().ok()?;
-            (major >= 3).then_some(("fio", version))
+            (major >= 2).then_some(("fio", version))
         }
         _ => None,
     }
@@ -220,7 +257,29 @@ fn last_result(text: &str, notes: &mut Vec<String>) -> Result<FioResult> {
         }
     }
     notes.dedup();
-    found.ok_or_else(|| Error::corrupt("there is no result of fio in the file"))
+    let begins = || text.match_indices('{').map(|(at, _)| at).find(|at| starts_line(&text[..*at]));
+    match (found, begins()) {
+        (Some(found), _) => Ok(found),
+        // Written anew by another program, with its names in another order.
+        (None, Some(begin)) if text.contains(VERSION) => {
+            let mut all =
+                serde_json::Deserializer::from_str(&text[begin..]).into_iter::<FioResult>();
+            match all.next() {
+                Some(found) => found.map_err(|e| damaged(text, begin, &e)),
+                None => Err(no_result()),
+            }
+        }
+        (None, _) => Err(no_result()),
+    }
+}
+
+/// Whether what comes after `before` begins a line.
+fn starts_line(before: &str) -> bool {
+    before.is_empty() || before == BOM || before.ends_with('\n')
+}
+
+fn no_result() -> Error {
+    Error::corrupt("there is no result of fio in the file")
 }
 
 fn damaged(text: &str, begin: usize, e: &serde_json::Error) -> Error {
@@ -267,6 +326,18 @@ impl FioResult {
 impl FioJob {
     fn all(&self) -> impl Iterator<Item = &FioDirection> {
         [&self.read, &self.write, &self.trim, &self.mixed].into_iter().flatten()
+    }
+
+    /// Puts what early versions tell into the units of later ones; whether that had bins. Errors: as
+    /// [`FioDirection::in_units`].
+    fn in_units(&mut self, old: bool) -> Result<bool> {
+        let all =
+            [&mut self.read, &mut self.write, &mut self.trim, &mut self.sync, &mut self.mixed];
+        let mut bins = false;
+        for direction in all.into_iter().flatten() {
+            bins |= direction.in_units(old)?;
+        }
+        Ok(bins)
     }
 
     /// How long its longest direction took, ms.
@@ -473,6 +544,32 @@ fn directions<'a>(
 }
 
 impl FioDirection {
+    /// Of a version before 3 (`old`): latencies to ns, and bytes. Errors: `Corrupt` for one that has both units, or no
+    /// count.
+    fn in_units(&mut self, old: bool) -> Result<bool> {
+        // KiB a second for so many ms: as many bytes, or as many KiB.
+        let moved = self.bw * 1.024 * self.runtime as f64;
+        let told = self.io_kbytes.is_some() || self.bw_bytes.is_some();
+        if old || (!told && moved > 32.0 * self.io_bytes as f64) {
+            self.io_bytes = self.io_bytes.saturating_mul(1024);
+        }
+        if !old {
+            return Ok(false);
+        }
+        if self.clat_ns.is_some() || self.lat_ns.is_some() {
+            return Err(other_units());
+        }
+        if self.total_ios == 0 && self.io_bytes > 0 {
+            return Err(Error::corrupt("how many I/Os there were is not in it")
+                .hint("fio 2.2 and later tell it"));
+        }
+        let both = [&self.clat, &self.lat];
+        let bins = both.into_iter().flatten().any(|it| !it.bins.is_empty());
+        self.clat_ns = self.clat.take().map(FioLatency::in_ns).transpose()?;
+        self.lat_ns = self.lat.take().map(FioLatency::in_ns).transpose()?;
+        Ok(bins)
+    }
+
     /// `longest` is the job's, ms: syncs have no time of their own, they came while the job's others did. Errors:
     /// `Corrupt` for a rate below zero.
     fn imported(
@@ -530,6 +627,23 @@ fn latency(op: OpKind, direction: &FioDirection) -> Result<(ImportedLatency, &'s
 }
 
 impl FioLatency {
+    /// From us, without bins, which early versions number. Errors: `Corrupt` for one beyond any run.
+    fn in_ns(self) -> Result<FioLatency> {
+        let far = || Error::corrupt("a latency that no run has");
+        let ns = |us: u64| us.checked_mul(1_000).ok_or_else(far);
+        let percentile = self.percentile.into_iter().map(|(p, us)| ns(us).map(|ns| (p, ns)));
+        Ok(FioLatency {
+            min: ns(self.min)?,
+            max: ns(self.max)?,
+            mean: self.mean * 1e3,
+            stddev: self.stddev * 1e3,
+            count: self.count,
+            percentile: percentile.collect::<Result<_>>()?,
+            bins: BTreeMap::new(),
+            step_ns: Some(1_000),
+        })
+    }
+
     /// `ios`: those of the direction, which fio does not repeat in early versions.
     fn imported(&self, ios: u64) -> Result<ImportedLatency> {
         let wrong = |what: &str| Err(Error::corrupt(what).with("count", self.count.unwrap_or(ios)));
@@ -562,7 +676,7 @@ impl FioLatency {
             stddev_ns: Some(self.stddev),
             percentiles,
             bins: counted.bins,
-            step_ns: None,
+            step_ns: self.step_ns,
         };
         Ok(latency.within_extremes())
     }
@@ -625,6 +739,51 @@ mod tests {
         assert_eq!((op.latency.count, op.bytes_per_s), (2, 8192.0));
         let given: Vec<u64> = op.latency.percentiles.iter().map(|p| p.ns).collect();
         assert_eq!(given, [100, 201]);
+    }
+
+    /// us and KiB, and no count beside latencies.
+    #[test]
+    fn results_of_fio_2_are_read_in_their_units() {
+        let old = r#"{"fio version":"fio-2.2.10","timestamp":1444144664,"jobs":[{"jobname":"a","error":0,"elapsed":26,
+            "read":{"io_bytes":7116,"bw":275,"iops":68.99,"runtime":25788,"total_ios":1779,
+            "slat":{"min":0,"max":0,"mean":0.0,"stddev":0.0},"clat":{"min":53,"max":6329,"mean":500.5,"stddev":9.0,
+            "percentile":{"50.000000":480,"99.000000":5024,"0.00":0}},"lat":{"min":54,"max":6330,"mean":501.5,"stddev":9.0}}}]}"#;
+        let run = read_text(old);
+        let op = &run.figures.workloads[0].ops[&OpKind::Read];
+        assert_eq!((op.count, op.bytes, op.bytes_per_s), (1779, 7116 * 1024, 275.0 * 1024.0));
+        let it = &op.latency;
+        assert_eq!(
+            (it.min_ns, it.max_ns, it.mean_ns),
+            (Some(53_000), Some(6_329_000), Some(500_500.0))
+        );
+        let given: Vec<_> = it.percentiles.iter().map(|p| (p.p.as_str(), p.ns)).collect();
+        assert_eq!((given, it.step_ns), (vec![("50", 480_000), ("99", 5_024_000)], Some(1_000)));
+        let bins = old.replace(
+            "\"stddev\":9.0,",
+            "\"stddev\":9.0,\"bins\":{\"FIO_IO_U_PLAT_BITS\":6,\"3\":9},",
+        );
+        let run = read_text(&bins);
+        assert!(run.notes.iter().any(|note| note.contains("bins of fio 2")), "{:?}", run.notes);
+        for (whole, bad, words) in [
+            ("\"total_ios\":1779,", "", "how many I/Os"),
+            ("\"clat\"", "\"clat_ns\"", "in other units"),
+            ("fio-2.2.10", "fio-1.58", "in other units"),
+            ("\"bw\":275", "\"bw\":1", "a count that is not that of its rate"),
+        ] {
+            let error = read(&old.replace(whole, bad), "a").err().expect(words).to_string();
+            assert!(error.contains(words), "{words}: {error}");
+        }
+    }
+
+    /// Python's `json.dump(sort_keys=True)`.
+    #[test]
+    fn a_result_with_its_names_in_another_order_is_one() {
+        let (version, rest) = JOB[1..].split_once(',').unwrap();
+        let sorted = format!("{{{},{version}}}", rest.strip_suffix('}').unwrap());
+        assert!(sorted.ends_with("\"fio-3.33\"}"), "{sorted}");
+        assert_eq!(read_text(&sorted).figures, read_text(JOB).figures);
+        let error = read(&sorted[..sorted.len() - 1], "a").err().unwrap().to_string();
+        assert!(error.contains("cut short") && error.contains("line: 5"), "{error}");
     }
 
     #[test]

@@ -84,6 +84,11 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let several = sums.values().any(|sum| sum.sizes.len() > 1);
     let joined = width.unwrap_or(1);
     let ops = sums.into_iter().map(|(op, sum)| (op, imported(&sum, joined, duration_ns))).collect();
+    let mut notes = vec!["I/Os after its last whole interval are not in the log".to_owned()];
+    if several {
+        let guess = "sizes differ, and an interval has that of one I/O: bytes are a guess";
+        notes.push(guess.to_owned());
+    }
     ForeignResult {
         tool: "fio",
         driver: "file",
@@ -91,12 +96,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         ended_ns: span.ended_ns(),
         spans: "from issue to completion (clat), submission left out".to_owned(),
         workloads: ForeignWorkload::only(source.file, 1, block, ops),
-        notes: match several {
-            true => {
-                vec!["sizes differ, and an interval has that of one I/O: bytes are a guess".into()]
-            }
-            false => Vec::new(),
-        },
+        notes,
         ..ForeignResult::default()
     }
     .run(source)

@@ -28,9 +28,10 @@ enum LogValue {
     Iops,
 }
 
+const SLAT: &str = "of submission alone (slat)";
 const KINDS: [(&str, LogValue); 5] = [
     ("_clat", LogValue::Latency("from issue to completion (clat), submission left out")),
-    ("_slat", LogValue::Latency("of submission alone (slat)")),
+    ("_slat", LogValue::Latency(SLAT)),
     ("_lat", LogValue::Latency("from the start of submission to completion (lat)")),
     ("_bw", LogValue::Bandwidth),
     ("_iops", LogValue::Iops),
@@ -46,7 +47,22 @@ struct LogRow {
     /// 0 of a window.
     size: u64,
     offset: Option<u64>,
+    /// The only column after the size, where it may be a priority as well as an offset.
+    either: Option<u64>,
+    /// ns since the job began: the begin of what the value spans.
     issue_ns: Option<i64>,
+    /// It has no priority, as rows of fio 2 and of early versions of fio 3.
+    old: bool,
+}
+
+impl LogRow {
+    /// With its value in ns, or why that is none. A submission (`slat`) ends with the issue that the log tells.
+    fn times(self, unit_ns: i64, slat: bool) -> std::result::Result<LogRow, &'static str> {
+        let value = self.value.checked_mul(unit_ns).filter(|ns| *ns <= LAST_NS);
+        let value = value.ok_or("the value is beyond any latency")?;
+        let before = if slat { value } else { 0 };
+        Ok(LogRow { value, issue_ns: self.issue_ns.map(|ns| ns - before), ..self })
+    }
 }
 
 pub fn looks_like(head: &str) -> bool {
@@ -67,11 +83,21 @@ fn has_columns(line: &str) -> bool {
 }
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
-    let value = kind(source)?;
+    let (value, unit_ns) = kind(source)?;
     let latency = matches!(value, LogValue::Latency(_));
+    let slat = value == LogValue::Latency(SLAT);
     let mut layouts = LogLayouts::default();
-    rows(source, &mut |parsed, place| layouts.row(parsed, latency, place))?;
+    rows(source, &mut |parsed, place| {
+        let in_ns = parsed.map(|row| row.and_then(|row| row.times(unit_ns, slat)));
+        layouts.row(in_ns, latency, place)
+    })?;
     let found = layouts.found(source)?;
+    if latency && found.old && source.unit.is_none() {
+        let what = "whether these latencies are in us (fio 2) or in ns (fio 3) is not in the log";
+        return Err(Error::usage(what)
+            .with("path", source.file)
+            .hint("say it with --unit us or --unit ns; logs of later versions have a priority in each row"));
+    }
     let mut notes = Vec::new();
     let ops = match (value, found.windows) {
         (LogValue::Latency(_), Some(false)) => found.every.ops(0),
@@ -82,12 +108,16 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         _ => "not in it",
     };
     let block = block_of(&ops);
+    let offsets = found.offsets;
     let rows = found.every.any().then(|| {
-        found.every.rows(Box::new(|source, sink| {
-            rows(source, &mut |[row, _], place| match row {
-                Ok(row) => sink((0, 0), &record(&row)),
-                Err(why) => Err(place.damaged(why)),
-            })
+        found.every.rows(Box::new(move |source, sink| {
+            rows(
+                source,
+                &mut |[row, _], place| match row.and_then(|row| row.times(unit_ns, slat)) {
+                    Ok(row) => sink((0, 0), &record(&row, offsets)),
+                    Err(why) => Err(place.damaged(why)),
+                },
+            )
         }))
     });
     ForeignResult {
@@ -104,28 +134,30 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     .run(source)
 }
 
-/// What the values are: what the user says, else fio's name of the file. Errors: `Usage` where neither tells.
-fn kind(source: &ResultSource<'_>) -> Result<LogValue> {
+/// What the values are: what the user says, else fio's name of the file; and ns of one, for latencies. Errors: `Usage`
+/// where neither tells.
+fn kind(source: &ResultSource<'_>) -> Result<(LogValue, i64)> {
     let name = std::path::Path::new(source.file).file_name().unwrap_or_default();
     let name = name.to_string_lossy();
     let stem = unpacked_name(&name).strip_suffix(".log").unwrap_or_default();
     let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('.');
     let named = KINDS.iter().find(|(end, _)| stem.ends_with(end)).map(|(_, value)| *value);
     match (source.unit, named) {
-        (None, Some(value)) => Ok(value),
-        (Some(ResultUnit::Kib), None | Some(LogValue::Bandwidth)) => Ok(LogValue::Bandwidth),
-        (Some(ResultUnit::Iops), None | Some(LogValue::Iops)) => Ok(LogValue::Iops),
-        (Some(ResultUnit::Ns), Some(value @ LogValue::Latency(_))) => Ok(value),
-        (Some(ResultUnit::Ns), None) => {
-            Ok(LogValue::Latency("of a kind that the file does not tell (slat, clat or lat)"))
+        (None, Some(value)) => Ok((value, 1)),
+        (Some(ResultUnit::Kib), None | Some(LogValue::Bandwidth)) => Ok((LogValue::Bandwidth, 1)),
+        (Some(ResultUnit::Iops), None | Some(LogValue::Iops)) => Ok((LogValue::Iops, 1)),
+        (Some(unit @ (ResultUnit::Ns | ResultUnit::Us)), None | Some(LogValue::Latency(_))) => {
+            let untold = "of a kind that the file does not tell (slat, clat or lat)";
+            let unit_ns = if unit == ResultUnit::Us { 1_000 } else { 1 };
+            Ok((named.unwrap_or(LogValue::Latency(untold)), unit_ns))
         }
         (None, None) => Err(Error::usage("what the values of this log of fio are is not in it")
             .with("path", source.file)
-            .hint("say it with --unit: ns for latencies, kib/s or iops; fio's own file names tell it, too")),
+            .hint("say it with --unit: ns for latencies (us of fio 2), kib/s or iops; fio's own file names tell it, too")),
         (Some(said), _) => Err(Error::usage("the log of fio is in another unit")
             .with("path", source.file)
             .with("--unit", said.name())
-            .hint("latencies are in ns, bandwidth in kib/s; a file name of fio's tells which it is")),
+            .hint("latencies are in ns, of fio 2 in us, bandwidth in kib/s; a file name of fio's tells which it is")),
     }
 }
 
@@ -190,6 +222,10 @@ struct FoundRows {
     every: EveryIo,
     /// Whether rows are windows.
     windows: Option<bool>,
+    /// Some row has an offset.
+    offsets: bool,
+    /// Some row is one of an early version.
+    old: bool,
     /// By operation: rows, bytes, sum of values.
     sums: BTreeMap<OpKind, (u64, u64, f64)>,
     span: LogSpan,
@@ -250,11 +286,13 @@ impl FoundRows {
     /// Errors: as [`EveryIo::add`].
     fn add(&mut self, row: &LogRow, latency: bool) -> Result<()> {
         self.windows = Some(row.size == 0);
+        self.offsets |= row.offset.is_some();
+        self.old |= row.old;
         let sum = self.sums.entry(row.op).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(row.size), sum.2 + row.value as f64);
         self.span.add(row.time_ms, row.op);
         match latency && row.size > 0 {
-            true => self.every.add((0, 0), &record(row)),
+            true => self.every.add((0, 0), &record(row, false)),
             false => Ok(()),
         }
     }
@@ -293,13 +331,14 @@ impl FoundRows {
     }
 }
 
-/// A row of a log of latencies: fio stamps the completion, in ms, and with `log_issue_time` the issue in ns.
-fn record(row: &LogRow) -> Record {
+/// A row of a log of latencies: fio stamps the completion, in ms, and with `log_issue_time` the issue in ns. `offsets`: the
+/// column after the size is one.
+fn record(row: &LogRow, offsets: bool) -> Record {
     let completed = row.time_ms.saturating_mul(1_000_000).saturating_sub(row.value);
     let submit = BASE_NS.saturating_add(row.issue_ns.unwrap_or(completed));
     Record {
         op: row.op,
-        offset: row.offset,
+        offset: row.offset.or(row.either.filter(|_| offsets)),
         size: row.size,
         submit: Stamp(submit),
         complete: Stamp(submit.saturating_add(row.value)),
@@ -368,6 +407,7 @@ fn row(fields: &[&str; 8], n: usize, both: bool) -> std::result::Result<LogRow, 
         2 => (None, Some(rest + 1)),
         _ => (Some(rest), Some(rest + 2)),
     };
+    let either = (n - rest == 1 && is_priority(rest)).then(|| number(rest)).flatten();
     let given = |i: Option<usize>, why| i.map(|i| number(i).ok_or(why)).transpose();
     Ok(LogRow {
         time_ms: number(0)
@@ -377,6 +417,8 @@ fn row(fields: &[&str; 8], n: usize, both: bool) -> std::result::Result<LogRow, 
         op,
         size: number(at + 1).ok_or("the size is no number")? as u64,
         offset: given(offset, "the offset is no number")?.map(|v| v as u64),
+        either: either.map(|v| v as u64),
+        old: n == rest || (n - rest == 1 && !is_priority(rest)),
         issue_ns: given(issue, "the time of issue is no number")?,
     })
 }
@@ -433,8 +475,53 @@ mod tests {
         }
     }
 
+    /// Versions without priorities: the place of an I/O on the first bytes was lost.
+    #[test]
+    fn a_column_that_has_offsets_has_them_in_every_row() {
+        let rows =
+            ["2, 90, 0, 4096, 0", "3, 90, 0, 4096, 8192"].map(|line| parse(line)[0].unwrap());
+        let mut found = FoundRows::default();
+        rows.iter().for_each(|row| found.add(row, true).unwrap());
+        let places = rows.map(|row| record(&row, found.offsets).offset);
+        assert_eq!(places, [Some(0), Some(8192)]);
+        let mut priorities = FoundRows::default();
+        priorities.add(&rows[0], true).unwrap();
+        assert_eq!(record(&rows[0], priorities.offsets).offset, None);
+        assert_eq!(record(&parse("2, 90, 0, 4096, 0x2004")[0].unwrap(), true).offset, None);
+    }
+
     fn read(text: &str, file: &str) -> Result<ForeignRun> {
         super::read(&mut ResultSource::new(file, String::new(), Box::new(text.as_bytes())))
+    }
+
+    #[test]
+    fn a_submission_ends_with_the_issue() {
+        let row = parse("2, 90, 0, 4096, 8, 0x0, 777")[0].unwrap();
+        let begins = |slat| row.times(1, slat).map(|row| record(&row, true).submit.0 - BASE_NS);
+        assert_eq!([begins(false), begins(true)], [Ok(777), Ok(687)]);
+    }
+
+    /// Logs of fio 2 are in us and look like those of early versions of fio 3: they were a thousandth.
+    #[test]
+    fn the_unit_of_an_early_log_is_asked_for() {
+        let in_unit = |text: &str, unit| {
+            let source =
+                ResultSource::new("a_clat.1.log", String::new(), Box::new(text.as_bytes()));
+            let run = super::read(&mut source.in_unit(unit)).map_err(|e| e.to_string())?;
+            let (begin, end) = run.rows.map(|rows| rows.span).unwrap_or_default();
+            Ok::<_, String>(end - begin)
+        };
+        for early in ["7, 90, 0, 4096\n", "7, 90, 0, 4096, 0\n7, 90, 0, 4096, 8192\n"] {
+            let error = in_unit(early, None).unwrap_err();
+            assert!(error.contains("in us (fio 2) or in ns"), "{early}: {error}");
+            assert_eq!(in_unit(early, Some(ResultUnit::Us)), Ok(90_000), "{early}");
+            assert_eq!(in_unit(early, Some(ResultUnit::Ns)), Ok(90), "{early}");
+        }
+        assert_eq!(in_unit("7, 90, 0, 4096, 0\n", None), Ok(90));
+        let far = in_unit("7, 4611686018427388, 0, 4096\n", Some(ResultUnit::Us)).unwrap_err();
+        assert!(far.contains("beyond any latency") && far.contains("line: 1"), "{far}");
+        let rates = read("500, 7, 0, 0\n", "a_bw.1.log");
+        assert!(rates.is_ok(), "bandwidth was always in KiB/s");
     }
 
     /// With `log_window_value=both` a row has two values; a row of small ones looks like one with one value.

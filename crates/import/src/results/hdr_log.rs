@@ -1,6 +1,7 @@
-//! A log of HdrHistogram (`.hlog`, `.hdr`): ours, YCSB's, any other whose unit the user says.
+//! A log of HdrHistogram (`.hlog`, `.hdr`): ours, YCSB's, that of cassandra-stress, any other whose unit the user says.
 //!
-//! Source: HdrHistogram, `HistogramLogWriter` and `HistogramLogReader`; YCSB, `OneMeasurementHdrHistogram`.
+//! Source: HdrHistogram, `HistogramLogWriter` and `HistogramLogReader`; YCSB, `OneMeasurementHdrHistogram`;
+//! cassandra-stress, `StressMetrics`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::BuildHasher as _;
@@ -20,6 +21,8 @@ const VERSION: &str = "[Histogram log format version";
 const DOUBLES: &str = "DHIST";
 /// Before the name of the operation in YCSB's logs.
 const YCSB: &str = "[Logging for: ";
+/// What logs of cassandra-stress, in ns, begin with.
+const STRESS: &str = "Logging op latencies for Cassandra Stress";
 /// Different bins of one log at most: five digits over all of u64 have fewer.
 const MOST_BINS: usize = 8 << 20;
 /// Intervals of a log at most: a second each for three months.
@@ -51,6 +54,8 @@ struct LogSums {
     /// What stamps count from, where the log says.
     base: Option<f64>,
     own: bool,
+    /// It is of cassandra-stress.
+    stress: bool,
     /// The operation that YCSB's log is about.
     ycsb: Option<String>,
     /// It is of those that failed.
@@ -69,7 +74,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             None => sums.interval(&line).map_err(|why| source.damaged(why))?,
         }
     }
-    let ns = match (sums.own, &sums.ycsb) {
+    let ns = match (sums.own || sums.stress, &sums.ycsb) {
         (true, _) => source.says_unit(ResultUnit::Ns).map(|()| 1)?,
         (_, Some(_)) => source.says_unit(ResultUnit::Us).map(|()| 1_000)?,
         _ => source.asked_ns("a log of HdrHistogram has no place for it")?,
@@ -81,6 +86,7 @@ impl LogSums {
     /// Errors: another log begins.
     fn comment(&mut self, comment: &str) -> std::result::Result<(), &'static str> {
         self.own |= comment == OWN_COMMENT;
+        self.stress |= comment == STRESS;
         if comment.starts_with(VERSION) && std::mem::replace(&mut self.begun, true) {
             return Err("a second log begins here: give each run a file of its own");
         }
@@ -162,10 +168,19 @@ impl LogSums {
             return (counts && !tag.op.is_part()).then_some((tag.workload, tag.op, tag.kind));
         }
         let name = self.ycsb.as_deref().or(tag).unwrap_or_default();
-        let known = OpName::of(name);
+        // Of cassandra-stress behind the operation: service, response, and the wait before, which is no operation.
+        let (name, kind) = match name.rsplit_once('-').filter(|_| self.stress) {
+            Some((name, "st")) => (name, Some(LatencyKind::Service)),
+            Some((name, "rt")) => (name, Some(LatencyKind::Response)),
+            Some((_, "wt")) => return None,
+            _ => (name, None),
+        };
+        // Only YCSB has names of errors behind operations.
+        let known = OpName::of(name).filter(|of| self.ycsb.is_some() || !of.failed);
         self.failed |= self.ycsb.is_some() && known.is_some_and(|of| of.failed);
         let intended = known.is_some_and(|of| of.intended);
-        let kind = if intended { LatencyKind::Response } else { LatencyKind::Service };
+        let own = if intended { LatencyKind::Response } else { LatencyKind::Service };
+        let kind = kind.unwrap_or(own);
         let op = known.map(|of| of.op).or_else(|| OpKind::from_name(&name.to_lowercase()));
         Some(match op {
             Some(op) => ("all".to_owned(), op, kind),
@@ -186,8 +201,20 @@ impl LogSums {
         self.base.unwrap_or(if relative { self.start } else { 0.0 })
     }
 
+    /// Who wrote it.
+    fn tool(&self) -> &'static str {
+        match (self.own, self.stress, &self.ycsb) {
+            (true, ..) => "taillight",
+            (_, true, _) => "cassandra-stress",
+            (.., Some(_)) => "ycsb",
+            _ => "hdrhistogram",
+        }
+    }
+
     fn run(mut self, source: &ResultSource<'_>, ns: u64) -> Result<ForeignRun> {
         let mut notes = Vec::new();
+        // A kind that was logged and never counted is none that the operation has.
+        self.bins.retain(|_, bins| !bins.is_empty());
         if !self.unnamed.is_empty() {
             notes.push(
                 "the log does not tell which operations these were: they stand as reads".into(),
@@ -237,11 +264,7 @@ impl LogSums {
             depth: 0,
             block: 0,
         };
-        let tool = match (self.own, &self.ycsb) {
-            (true, _) => "taillight",
-            (_, Some(_)) => "ycsb",
-            _ => "hdrhistogram",
-        };
+        let tool = self.tool();
         ForeignResult {
             tool,
             driver: tool,
@@ -302,6 +325,33 @@ mod tests {
         let mut all = (0..MOST_TAGS).map(|i| sums.interval(&interval(&format!("t{i}"))));
         let why = all.find_map(std::result::Result::err).unwrap();
         assert!(why.contains("too many different tags"), "{why}");
+    }
+
+    /// Service, response and waiting times of a request were three requests.
+    #[test]
+    fn kinds_of_cassandra_stress_are_no_operations() {
+        let mut sums = LogSums::default();
+        sums.comment(STRESS).unwrap();
+        let all = |op, kind| Some(("all".to_owned(), op, kind));
+        let (service, response) = (LatencyKind::Service, LatencyKind::Response);
+        assert_eq!(sums.subject(Some("READ-st")), all(OpKind::Get, service));
+        assert_eq!(sums.subject(Some("READ-rt")), all(OpKind::Get, response));
+        assert_eq!(sums.subject(Some("WRITE-st")), all(OpKind::Write, service));
+        assert_eq!(sums.subject(Some("READ-wt")), None);
+        let other = LogSums::default().subject(Some("READ-st"));
+        assert_eq!(other, Some(("READ-st".to_owned(), OpKind::Read, service)));
+        let row = "0,1,1,HISTFAAAACV4nJNpmSzMwMDAwgABzFCaEch0M9ixgMH+A0Rgc8UJRgBlvgZD";
+        let log = |tags: &[&str]| {
+            let rows: String = tags.iter().map(|tag| format!("Tag={tag},{row}\n")).collect();
+            let text = format!("#{STRESS}\n#{VERSION} 1.3]\n{rows}");
+            let mut source = ResultSource::new("a.hdr", String::new(), Box::new(text.as_bytes()));
+            let run = read(&mut source).unwrap_or_else(|e| panic!("{e}"));
+            let scheduled = run.manifest.origin.imported().unwrap().is_scheduled();
+            (run.figures.workloads[0].ops.clone(), scheduled)
+        };
+        let (alone, scheduled) = log(&["READ-st"]);
+        assert!(alone[&OpKind::Get].count > 0 && !scheduled);
+        assert_eq!(log(&["READ-rt", "READ-st", "READ-wt"]), (alone, true));
     }
 
     #[test]

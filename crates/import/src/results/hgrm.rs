@@ -229,6 +229,12 @@ impl Spectrum {
                 "the uncorrected distribution (--u_latency) is not read: it counts no delayed start".into(),
             );
         }
+        if self.errors > count {
+            let all = self.errors;
+            notes.push(format!(
+                "{all} failures are told, more than requests: they stand as all of these"
+            ));
+        }
         let (tool, spans) = match self.wrk2 {
             true => ("wrk2", ImportSource::SCHEDULED),
             false => ("hdrhistogram", "what the writer of the text recorded"),

@@ -195,6 +195,9 @@ impl ForeignResult {
         let plan = self.plan(duration_ns)?;
         // Enough of it to tell one file from another.
         let short: String = from.sha256.chars().take(ID_DIGITS).collect();
+        // The same file in another unit is another run.
+        let unit = from.unit.map_or("", ResultUnit::name).replace('/', "");
+        let unit = if unit.is_empty() { unit } else { format!("-{unit}") };
         let source = ImportSource {
             tool: self.tool.to_owned(),
             version: self.version,
@@ -217,7 +220,7 @@ impl ForeignResult {
             phases: vec![PhaseInfo { name: "measure".into(), start_ns, end_ns: Some(end_ns), ios }],
             environment: self.environment,
             capture,
-            ..Manifest::new(format!("{}-{short}", self.tool), plan, clock)
+            ..Manifest::new(format!("{}-{short}{unit}", self.tool), plan, clock)
         };
         let workloads = self.workloads.into_iter().map(|w| w.figures).collect();
         let figures = ImportedFile { schema: SCHEMA_VERSION, workloads };

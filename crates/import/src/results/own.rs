@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_core::{LatencyKind, OpKind, Record, Result, Stamp, Status};
-use taillight_rundir::Summary;
-use taillight_rundir::latency::{Latency, Quantile};
+use taillight_rundir::latency::{Latency, PercentileEntry, Quantile};
 use taillight_rundir::origin::{
-    ImportSource, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
+    ImportSource, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload, RunOrigin,
 };
 use taillight_rundir::points::PERCENTILES;
 use taillight_rundir::summary::Totals;
+use taillight_rundir::{RunStatus, Summary};
 
 use super::every_io::{EveryIo, IoSink};
 use super::source::{fields, figure};
@@ -213,7 +213,7 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let head = source.whole_line()?.unwrap_or_default();
     let names = fields(&head, ',');
     let mut workloads: Vec<ForeignWorkload> = Vec::new();
-    let (mut scheduled, mut run) = (BTreeSet::new(), String::new());
+    let (mut scheduled, mut run, mut early) = (BTreeSet::new(), String::new(), false);
     while let Some(line) = source.whole_line()? {
         let row = fields(&line, ',');
         if row.len() != names.len() {
@@ -236,6 +236,7 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             continue;
         }
         scheduled.insert(text("latency")? == LatencyKind::Response.name());
+        early |= text("status")? != "complete";
         let (of, name) = (text("run")?.to_owned(), text("workload")?.to_owned());
         let op_figures = point(&number)?;
         // Runs are one after another.
@@ -268,7 +269,9 @@ pub fn read_points(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             w.figures.name = format!("{}-{}", w.figures.name, w.figures.group + 1);
         }
     }
-    ForeignResult { workloads, ..foreign(source, &scheduled) }.run(source)
+    let found = foreign(source, &scheduled);
+    let spans = spans(&RunOrigin::Measured, &found.spans, early);
+    ForeignResult { workloads, spans, ..found }.run(source)
 }
 
 /// The figures of a row, by the names of its columns.
@@ -311,12 +314,37 @@ pub fn read_summary(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         let figures = ImportedWorkload { name: done.name.clone(), group: 0, ops };
         ForeignWorkload { figures, random: false, workers: 0, depth: 0, block: 0 }
     };
+    let mut each = summary.workloads.iter().flat_map(|done| done.ops.values());
+    let wide =
+        each.any(|totals| totals.latencies.main().percentiles.iter().any(|p| p.is_wide_bin()));
+    let wide = wide.then(|| {
+        "percentiles that are known as wide bins alone are left out: import the result that the run was made of".to_owned()
+    });
+    let found = foreign(source, &scheduled);
+    let early = summary.status != RunStatus::Complete;
     ForeignResult {
         version: Some(summary.taillight.clone()),
         workloads: summary.workloads.iter().map(workload).collect(),
-        ..foreign(source, &scheduled)
+        notes: wide.into_iter().collect(),
+        spans: spans(&summary.origin, &found.spans, early),
+        ..found
     }
     .run(source)
+}
+
+/// What latencies span, with what else the export says of where its figures come from.
+fn spans(origin: &RunOrigin, own: &str, early: bool) -> String {
+    let mut said = match origin {
+        RunOrigin::Measured => own.to_owned(),
+        RunOrigin::Merged { ranks } => format!("{own}; of {ranks} ranks together"),
+        RunOrigin::Watched { sample: None, .. } => format!("{own}; of a program that was watched"),
+        RunOrigin::Watched { .. } => format!("{own}; of a program that was watched, by a sample"),
+        RunOrigin::Imported(of) => format!("{}; of a result of {}", of.spans, of.tool),
+    };
+    if early {
+        said.push_str("; the run ended early");
+    }
+    said
 }
 
 fn imported(totals: &Totals) -> ImportedOp {
@@ -334,8 +362,13 @@ fn imported(totals: &Totals) -> ImportedOp {
 fn latency(it: &Latency) -> ImportedLatency {
     // One that its I/Os, dependent as they were, could not resolve would look resolved.
     let value = |q: &Quantile| q.ns.or(q.observed_ns.filter(|_| it.count < q.needs));
-    let given = it.percentiles.iter();
+    let given = it.percentiles.iter().filter(|p| !p.is_wide_bin());
     let given = given.filter_map(|p| Some(ImportedPercentile { p: p.p.clone(), ns: value(p)? }));
+    // A value that its tool cut off is where its bin begins.
+    let step = |p: &PercentileEntry| {
+        let bin = p.bin.filter(|bin| value(p) == Some(bin.lo_ns))?;
+        Some(bin.hi_ns - bin.lo_ns + 1).filter(|step| *step > 1)
+    };
     ImportedLatency {
         count: it.count,
         min_ns: it.min_ns,
@@ -343,6 +376,53 @@ fn latency(it: &Latency) -> ImportedLatency {
         mean_ns: it.mean_ns,
         stddev_ns: it.stddev_ns,
         percentiles: given.collect(),
+        step_ns: it.percentiles.iter().find_map(step),
         ..ImportedLatency::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::fixture;
+    use taillight_rundir::latency::LatencyBin;
+
+    use super::*;
+
+    /// A run that ended early came back as a whole one, and the latencies of fio as those from submission on.
+    #[test]
+    fn what_an_export_says_of_its_figures_comes_back_with_them() {
+        let mut summary = fixture::summary("r");
+        let read = |summary: &Summary| {
+            let text = serde_json::to_string(summary).expect("JSON");
+            let mut source = ResultSource::new("r.json", String::new(), Box::new(text.as_bytes()));
+            let run = read_summary(&mut source).expect("read");
+            run.manifest.origin.imported().expect("imported").spans.clone()
+        };
+        let whole = read(&summary);
+        summary.status = RunStatus::Partial;
+        assert_eq!(read(&summary), format!("{whole}; the run ended early"));
+        summary.status = RunStatus::Complete;
+        summary.origin = RunOrigin::Merged { ranks: 4 };
+        assert_eq!(read(&summary), format!("{whole}; of 4 ranks together"));
+    }
+
+    /// The middle of 1.2 to 3.6 ms came back as an exact value.
+    #[test]
+    fn a_percentile_that_is_a_wide_bin_does_not_come_back_as_a_value() {
+        let summary = fixture::summary("r");
+        let mut it = summary.totals.latencies.main().clone();
+        let all = latency(&it).percentiles.len();
+        let first = it.percentiles.iter().position(|p| p.ns.is_some()).expect("a percentile");
+        let wide = LatencyBin { lo_ns: 1_200_000, hi_ns: 3_600_000 };
+        let mut with = |bin: LatencyBin, ns: u64| {
+            let q = &mut it.percentiles[first].quantile;
+            (q.ns, q.observed_ns, q.bin) = (Some(ns), Some(ns), Some(bin));
+            (q.told_ns(), latency(&it))
+        };
+        let (told, back) = with(wide, wide.middle_ns());
+        assert_eq!((told, back.percentiles.len(), back.step_ns), (None, all - 1, None));
+        // Whole microseconds of a tool are its own value.
+        let (told, back) = with(LatencyBin { lo_ns: 5_000, hi_ns: 5_999 }, 5_000);
+        assert_eq!((told, back.percentiles.len(), back.step_ns), (Some(5_000), all, Some(1_000)));
     }
 }

@@ -67,12 +67,14 @@ struct TableFacts {
     unknown: BTreeMap<String, u64>,
     most_objects: u64,
     workers: RequestOwners,
+    /// What warp writes behind the rows is there.
+    ended: bool,
 }
 
 pub fn read_table(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Ns)?;
     let (mut every, mut facts) = (EveryIo::default(), TableFacts::default());
-    rows(source, &mut |row, source| {
+    facts.ended = rows(source, &mut |row, source| {
         let Some(op) = operation(&row.op) else {
             *facts.unknown.entry(row.op).or_default() += 1;
             return Ok(());
@@ -99,6 +101,7 @@ pub fn read_table(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
                     sink((0, worker), &row.record(op, first_ns, source)?)
                 }
             })
+            .map(drop)
         }))
     });
     found.run(source)
@@ -115,6 +118,9 @@ impl TableFacts {
         if self.most_objects > 1 {
             let most = self.most_objects;
             notes.push(format!("one request has up to {most} objects and counts as one"));
+        }
+        if !self.ended {
+            notes.push("the command line that warp writes behind its rows is missing: whether rows are, too, is not known".into());
         }
         if self.workers.clients.len() > 1 {
             let clients = self.workers.clients.len();
@@ -179,13 +185,16 @@ impl RequestRow {
 
 type RowSink<'a> = dyn FnMut(RequestRow, &ResultSource<'_>) -> Result<()> + 'a;
 
-fn rows(source: &mut ResultSource<'_>, each: &mut RowSink<'_>) -> Result<()> {
+/// Whether there is a comment behind the rows.
+fn rows(source: &mut ResultSource<'_>, each: &mut RowSink<'_>) -> Result<bool> {
     let damaged = "the row of warp's table is damaged";
-    let (mut columns, mut next) = (None, 0u64);
+    let (mut columns, mut next, mut ended) = (None, 0u64, false);
     while let Some(line) = whole_row(source)? {
         if line.is_empty() || line.starts_with('#') {
+            ended |= line.starts_with('#');
             continue;
         }
+        ended = false;
         let fields = fields(&line, '\t');
         let wrong = |column| source.damaged(damaged).with("column", column);
         match &columns {
@@ -204,7 +213,7 @@ fn rows(source: &mut ResultSource<'_>, each: &mut RowSink<'_>) -> Result<()> {
             }
         }
     }
-    Ok(())
+    Ok(ended)
 }
 
 /// A line, with those after it as long as a quoted field goes on.

@@ -23,6 +23,8 @@ const INTENDED: &str = "Intended-";
 const KEPT: [&str; 3] = ["Hdr", "Bucket", "Raw"];
 /// What YCSB measures that is no load.
 const CLEANUP: &str = "CLEANUP";
+/// Return codes of operations that did not fail; before YCSB 0.2 they are numbers.
+const SUCCESS: [&str; 3] = ["OK", "BATCHED_OK", "0"];
 /// In the header of raw data.
 const RAW: &str = " latency raw data: op, timestamp(ms), latency(us)";
 const OVERALL: &str = "OVERALL";
@@ -97,12 +99,23 @@ struct OpMeasurements {
     values: BTreeMap<String, f64>,
     /// Lines of which the measurement is a number: counts by ms, or means over time.
     numbered: Vec<(u64, f64)>,
+    /// Those from so many ms on, whatever they took (`>1000`).
+    over: Vec<(u64, f64)>,
 }
 
 impl OpMeasurements {
     fn count(&self) -> Option<f64> {
         let of = |name: &str| self.values.get(name).copied();
         of("Operations").or(of("Total Operations"))
+    }
+
+    /// Operations whose return code is not that of success.
+    fn returned_failed(&self) -> f64 {
+        let failed = self.values.iter().filter(|(name, _)| {
+            let code = name.strip_prefix("Return=");
+            code.is_some_and(|code| !SUCCESS.contains(&code))
+        });
+        failed.map(|(_, n)| n).sum()
     }
 }
 
@@ -111,7 +124,8 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let mut all: BTreeMap<String, OpMeasurements> = BTreeMap::new();
     let mut json = String::new();
     while let Some(line) = source.next_line()? {
-        if json.is_empty() && !line.starts_with('{') && !line.starts_with("[ {") {
+        let array = line.starts_with("[ {") || line.starts_with("[{") || line == "[";
+        if json.is_empty() && !line.starts_with('{') && !array {
             let line = line.to_owned();
             if !source.ended() && line.starts_with('[') {
                 return Err(source.cut("the last line has no end"));
@@ -181,13 +195,17 @@ fn put(
     }
     let counts = found.metric == OVERALL || OpName::of(&found.metric).is_some();
     let of = all.entry(found.metric).or_default();
-    let numbered = found.measurement.trim_start_matches('>').parse::<u64>();
-    let twice = match numbered {
-        Ok(at) => {
+    let over = found.measurement.strip_prefix('>');
+    let twice = match (over.unwrap_or(&found.measurement).parse::<u64>(), over.is_some()) {
+        (Ok(at), false) => {
             of.numbered.push((at, found.value));
             false
         }
-        Err(_) => of.values.insert(found.measurement, found.value).is_some(),
+        (Ok(at), true) => {
+            of.over.push((at, found.value));
+            false
+        }
+        (Err(_), _) => of.values.insert(found.measurement, found.value).is_some(),
     };
     match twice && counts {
         true => Err("a second result begins here: give each run a file of its own"),
@@ -208,6 +226,9 @@ fn run(
     let intended = named.iter().any(|(name, ..)| name.intended);
     // Of two kinds of measurement one counts: histograms before counts by ms.
     let kept = KEPT.into_iter().find(|kept| named.iter().any(|(name, ..)| name.kept == *kept));
+    // Those that have names tell all failed ones of their operation.
+    let failed: Vec<OpKind> =
+        named.iter().filter(|(name, ..)| name.failed).map(|(name, ..)| name.op).collect();
     let mut ops: BTreeMap<OpKind, ImportedOp> = BTreeMap::new();
     for (name, text, of) in named {
         if name.intended != intended || kept.is_some_and(|kept| name.kept != kept) {
@@ -219,9 +240,15 @@ fn run(
         let it = imported(of, &mut notes, text);
         let known = ops.entry(name.op).or_default();
         known.count = known.count.saturating_add(it.count);
-        match name.failed {
-            true => known.errors = known.errors.saturating_add(it.count),
-            false => known.latency = it,
+        if name.failed {
+            known.errors = known.errors.saturating_add(it.count);
+            continue;
+        }
+        known.latency = it;
+        let returned = of.returned_failed();
+        if returned > 0.0 && !failed.contains(&name.op) {
+            known.errors = returned as u64;
+            notes.push(format!("{text}: failed operations are among its latencies"));
         }
     }
     for it in ops.values_mut() {
@@ -272,25 +299,37 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
     let us = |name| value(name).map(|us| (us * 1e3) as u64);
     let count = of.count().unwrap_or(0.0) as u64;
     let mut percentiles: Vec<ImportedPercentile> = Vec::new();
-    for (measured, us) in &of.values {
-        let p = match measured.strip_suffix("PercentileLatency(us)") {
-            Some(p) => p.trim_end_matches(|c: char| c.is_ascii_alphabetic()),
-            None => match measured.strip_prefix('p') {
-                Some(p) => p,
-                None => continue,
-            },
+    for (measured, value) in &of.values {
+        let (named, ns) = match measured.strip_suffix("PercentileLatency(us)") {
+            Some(p) => (Some(p), 1e3),
+            // Before YCSB 0.2.
+            None => (measured.strip_suffix("PercentileLatency(ms)"), 1e6),
+        };
+        let (p, ns) = match (named, measured.strip_prefix('p')) {
+            (Some(p), _) => (p.trim_end_matches(|c: char| c.is_ascii_alphabetic()), ns),
+            (None, Some(p)) => (p, 1e3),
+            (None, None) => continue,
         };
         if p.parse::<f64>().is_ok() {
-            percentiles.push(ImportedPercentile { p: p.to_owned(), ns: (us * 1e3) as u64 });
+            percentiles.push(ImportedPercentile { p: p.to_owned(), ns: (value * ns) as u64 });
         }
     }
     // Counts by ms add up to all; a series of means does not.
-    let counted = of.numbered.iter().fold(0.0, |sum, (_, n)| sum + n);
+    let counts = || of.numbered.iter().chain(&of.over);
+    let counted = counts().fold(0.0, |sum, (_, n)| sum + n);
     // Those of other programs with YCSB's words may be of another unit: they are beyond the highest latency.
-    let highest = of.numbered.iter().filter(|(_, n)| *n > 0.0).map(|(ms, _)| *ms).max();
+    let highest = counts().filter(|(_, n)| *n > 0.0).map(|(ms, _)| *ms).max();
     let beyond = us("MaxLatency(us)").is_some_and(|max| highest > Some(max / 1_000_000));
     let bins: Vec<ImportedBin> = match count > 0 && counted == count as f64 && !beyond {
-        true => of.numbered.iter().filter(|(_, n)| *n > 0.0).map(|(ms, n)| bin(*ms, *n)).collect(),
+        true => {
+            let most = us("MaxLatency(us)").unwrap_or(LAST_NS as u64);
+            let over = of.over.iter().map(|(ms, n)| {
+                let from = bin(*ms, *n);
+                ImportedBin { hi_ns: most.max(from.lo_ns), ..from }
+            });
+            let all = of.numbered.iter().map(|(ms, n)| bin(*ms, *n)).chain(over);
+            all.filter(|bin| bin.count > 0).collect()
+        }
         false => {
             if !of.numbered.is_empty() {
                 notes.push(match beyond && counted == count as f64 {
@@ -504,6 +543,43 @@ mod tests {
         assert_eq!(counts(&run), [(OpKind::Get, 4763, 633), (OpKind::Rmw, 7, 2)]);
         let both = TEXT.replace("[READ", "[HdrREAD") + &TEXT[27..].replace("[READ", "[BucketREAD");
         assert_eq!(counts(&read_as(read, &both).unwrap()), counts(&run));
+    }
+
+    /// Operations beyond the last ms that is counted stood in it, and failed ones that have but a code were successes.
+    #[test]
+    fn what_lies_beyond_the_counts_ends_at_the_most_and_codes_tell_failures() {
+        let text = "[OVERALL], RunTime(ms), 9000\n[READ], Operations, 10\n[READ], AverageLatency(us), 480000.0\n\
+            [READ], LatencyVariance(us), 9.0\n[READ], MinLatency(us), 200\n[READ], MaxLatency(us), 4700000\n\
+            [READ], 95thPercentileLatency(ms), 1\n[READ], Return=0, 8\n[READ], Return=-1, 2\n\
+            [READ], 0, 7\n[READ], 1, 2\n[READ], >2, 1\n";
+        let latency = |text: &str| {
+            let run = read_as(read, text).unwrap();
+            assert_eq!(counts(&run), [(OpKind::Get, 10, 2)]);
+            run.figures.workloads[0].ops[&OpKind::Get].latency.clone()
+        };
+        let bins = latency(text).bins;
+        let edges: Vec<_> = bins.iter().map(|bin| (bin.lo_ns, bin.hi_ns, bin.count)).collect();
+        assert_eq!(
+            edges,
+            [(0, 999_999, 7), (1_000_000, 1_999_999, 2), (2_000_000, 4_700_000_000, 1)]
+        );
+        let (plain, _) = text.split_once("[READ], 0, 7").unwrap();
+        let given = latency(plain).percentiles;
+        assert_eq!((given.len(), given[0].p.as_str(), given[0].ns), (1, "95", 1_000_000));
+        let named = format!("{plain}[READ-FAILED], Operations, 3\n");
+        assert_eq!(counts(&read_as(read, &named).unwrap()), [(OpKind::Get, 13, 3)]);
+    }
+
+    #[test]
+    fn an_array_is_read_however_it_is_printed() {
+        let rows =
+            [("OVERALL", "RunTime(ms)", 59), ("READ", "Operations", 41)].map(|(m, of, n)| {
+                format!("{{\"metric\":\"{m}\",\"measurement\":\"{of}\",\"value\":{n}}}")
+            });
+        for (open, close) in [("[", "]"), ("[\n", "\n]"), ("[ ", " ]")] {
+            let text = format!("{open}{},\n{}{close}\n", rows[0], rows[1]);
+            assert_eq!(counts(&read_as(read, &text).unwrap()), [(OpKind::Get, 41, 0)], "{text}");
+        }
     }
 
     #[test]

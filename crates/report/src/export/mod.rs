@@ -12,8 +12,9 @@ mod summary_json;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use taillight_core::plan::CaptureMode;
+use taillight_core::plan::{CaptureMode, rank_name};
 use taillight_core::{Error, Result};
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::watched::WatchedFile;
 use taillight_rundir::{JsonFile, RunDir, Summary, names, sums};
 
@@ -64,6 +65,17 @@ fn lacks(dir: &RunDir, what: &str) -> Error {
             .with("tool", &source.tool)
             .hint("its figures: --format json or --format fio-json");
     }
+    if let RunOrigin::Merged { .. } = dir.manifest().origin {
+        let rank = dir.file(&rank_name(0));
+        return Error::usage(format!("a run of several ranks has no {what} of its own"))
+            .with("path", path)
+            .hint(format!("export the directory of each rank: {}", rank.display()));
+    }
+    if dir.manifest().origin.is_watched() {
+        return Error::usage(format!("this watched run has no {what}"))
+            .with("path", path)
+            .hint("its figures: --format json; single I/Os are kept by watch --record");
+    }
     Error::usage(format!("the run has no {what}"))
         .with("path", path)
         .hint("`taillight report RUN` says what there is of it")
@@ -105,4 +117,28 @@ fn not_kept(dir: &RunDir) -> Result<Vec<String>> {
         said.push("slow operations alone were kept (watch --record keeps all)".to_owned());
     }
     Ok(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::{Manifest, fixture};
+
+    use super::*;
+
+    #[test]
+    fn a_run_without_files_of_its_own_names_what_has_them() {
+        let home = tempfile::tempdir().unwrap();
+        let watched =
+            RunOrigin::Watched { program: "db".to_owned(), sample: None, exit_code: None };
+        for (name, origin, words) in [
+            ("ranks", RunOrigin::Merged { ranks: 2 }, "rank-0000"),
+            ("watched", watched, "watch --record"),
+            ("own", RunOrigin::Measured, "taillight report"),
+        ] {
+            let manifest = Manifest { origin, ..fixture::manifest(name) };
+            let dir = RunDir::create(&home.path().join(name), &manifest).unwrap();
+            let e = lacks(&dir, "histograms");
+            assert!(e.hint_text().is_some_and(|hint| hint.contains(words)), "{name}: {e}");
+        }
+    }
 }

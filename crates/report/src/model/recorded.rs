@@ -23,11 +23,20 @@ pub fn table(summary: &Summary) -> Option<Table> {
         let name = if several { format!("{} ", of.workload) } else { String::new() };
         table.rows.extend(rows(&name, of, done.totals.latencies.main()));
     }
-    table.note = Some(
-        "The trace's own latencies, as the system that it was recorded on had them, and those of this run, from the \
-         time an operation was due where it had one."
-            .to_owned(),
-    );
+    let mut note = "The trace's own latencies, as the system that it was recorded on had them, and those of this run, \
+                    from the time an operation was due where it had one."
+        .to_owned();
+    let fewer = |of: &RecordedSummary| {
+        let done = summary.workloads.iter().find(|w| w.name == of.workload);
+        done.is_some_and(|w| w.totals.count < of.latency.operations)
+    };
+    if summary.recorded.iter().any(fewer) {
+        note.push_str(
+            " The run ended early: the recorded ones are of more operations than were replayed, and percentiles of \
+             both are no pairs.",
+        );
+    }
+    table.note = Some(note);
     Some(table)
 }
 
@@ -86,5 +95,11 @@ mod tests {
         assert_eq!(it.columns, ["", "operations", "mean", "50 %", "99 %", "max"]);
         assert_eq!((it.rows.len(), it.rows[0][1].text.as_str()), (3, "7"));
         assert_eq!(it.rows[2][5].text, format::factor(max_ns as f64 / (max_ns / 2) as f64));
+        let early = |summary: &Summary| {
+            table(summary).and_then(|it| it.note).is_some_and(|note| note.contains("ended early"))
+        };
+        assert!(!early(&summary));
+        summary.recorded[0].latency.operations = summary.workloads[0].totals.count + 1;
+        assert!(early(&summary));
     }
 }

@@ -51,7 +51,7 @@ fn latency_rows(out: &mut String, run: &str, set: &str, measure: &str, latency: 
             csv(run),
             csv(set),
             it.p,
-            number(it.ns),
+            number(it.told_ns()),
             number(it.lo_ns),
             number(it.hi_ns),
             it.resolved,

@@ -30,7 +30,9 @@ pub fn recorded(analysis: &Analysis) -> Result<Vec<RecordedSummary>> {
             let replayed_ns = here.percentile(&it.percentile).filter(|_| told)?;
             Some(QuantilePair { percentile: it.percentile, recorded_ns: it.ns, replayed_ns })
         };
-        let quantiles = recorded.iter().filter_map(pair).collect();
+        // Of a run that ended earlier than its job says, the trace's are those of more operations.
+        let whole = set.tally.count >= latency.operations;
+        let quantiles = recorded.iter().filter(|_| whole).filter_map(pair).collect();
         all.push(RecordedSummary { workload: w.name.clone(), latency, quantiles });
     }
     Ok(all)
@@ -63,11 +65,12 @@ pub fn arrivals(analysis: &Analysis) -> Vec<ArrivalsSummary> {
         let mut arrivals = trace.arrivals.clone().filter(|it| it.window_ns > 0)?;
         until_end(&mut arrivals, w, measured_ns);
         let mut completed = vec![0; arrivals.due.len()];
+        let beyond = TraceArrivals::MOST_WINDOWS as usize;
         for row in analysis.intervals.iter().filter(|row| row.workload == number) {
             let since = row.start_ns.saturating_sub(analysis.start_ns).max(0).unsigned_abs();
             let window = (since / arrivals.window_ns) as usize;
             // What is due at the end is done after it; years of it are no replay.
-            if window >= completed.len() && window < 2 * arrivals.due.len() + 1800 {
+            if window >= completed.len() && window < 2 * arrivals.due.len() + beyond {
                 completed.resize(window + 1, 0);
             }
             if let Some(count) = completed.get_mut(window) {

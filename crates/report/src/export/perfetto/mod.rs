@@ -12,7 +12,8 @@ use std::path::Path;
 
 use taillight_core::{Result, Stamp};
 use taillight_rundir::ios::{ColumnSet, IosFile, Row};
-use taillight_rundir::{Manifest, RunDir, names, sums};
+use taillight_rundir::origin::RunOrigin;
+use taillight_rundir::{Manifest, RunDir, RunStatus, names, sums};
 use taillight_stats::TopK;
 
 use self::messages::{
@@ -40,7 +41,7 @@ fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     let manifest = dir.manifest();
     let chosen = chosen(&ios(dir)?)?;
     let mut said = not_kept(dir)?;
-    said.push(chosen.words());
+    said.push(chosen.words(said.is_empty()));
     let mut tracks = Tracks::default();
     let mut workers: BTreeMap<u16, Vec<TraceSlice>> = BTreeMap::new();
     for io in chosen.ios.values() {
@@ -54,18 +55,36 @@ fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     }
     let reading = |clock, ns: i64| ClockReading { clock, ns: ns.max(0) as u64 };
     let clock = &manifest.clock;
-    let clocks = ClockSnapshot {
-        clocks: vec![reading(MONOTONIC, clock.monotonic_ns), reading(REALTIME, clock.realtime_ns)],
-        primary: MONOTONIC,
-    };
+    let mut clocks = vec![reading(MONOTONIC, clock.monotonic_ns)];
+    // A result of another tool may have no date.
+    clocks.extend((clock.realtime_ns > 0).then(|| reading(REALTIME, clock.realtime_ns)));
+    let clocks = ClockSnapshot { clocks, primary: MONOTONIC };
     put(out, PerfettoPacket { clocks: Some(clocks), ..PerfettoPacket::default() })?;
     let process = ProcessDescriptor {
         pid: manifest.process.as_ref().map_or(0, |own| own.pid),
         name: format!("taillight {}", manifest.plan.run.name),
-        labels: said.clone(),
+        labels: said.iter().cloned().chain(whence(dir)).collect(),
     };
     tracks.write(process, out)?;
     Ok(said)
+}
+
+/// What a reader of the trace alone must know of the run; on the terminal it is said already.
+fn whence(dir: &RunDir) -> Vec<String> {
+    let manifest = dir.manifest();
+    let mut said = Vec::new();
+    if dir.status() == RunStatus::Partial {
+        let why = manifest.reason.as_deref().unwrap_or("it was killed");
+        said.push(format!("partial run: {why}"));
+    }
+    said.extend(match &manifest.origin {
+        RunOrigin::Measured | RunOrigin::Merged { .. } => None,
+        RunOrigin::Watched { .. } => Some("watched from outside".to_owned()),
+        RunOrigin::Imported(source) => {
+            Some(format!("imported from {}: stamps are those of the file", source.tool))
+        }
+    });
+    said
 }
 
 /// An I/O that is shown.
@@ -85,13 +104,15 @@ struct ChosenIos {
 }
 
 impl ChosenIos {
-    fn words(&self) -> String {
+    /// `whole`: none is missing of the measured ones.
+    fn words(&self, whole: bool) -> String {
+        let noun = if whole { "measured I/O" } else { "kept I/O" };
         let all = self.ios.len() as u64;
         if all == self.of {
-            return format!("all {}", counted(self.of, "measured I/O"));
+            return format!("all {}", counted(self.of, noun));
         }
         let slow = self.ios.values().filter(|io| io.slow).count() as u64;
-        let (shown, of, slow) = (count(all), counted(self.of, "measured I/O"), count(slow));
+        let (shown, of, slow) = (count(all), counted(self.of, noun), count(slow));
         format!("{shown} of {of}: the slowest {slow}, and one of every {}", count(self.every))
     }
 }
@@ -202,4 +223,31 @@ fn layer_slices(dir: &RunDir, chosen: &ChosenIos) -> Result<BTreeMap<Layer, Vec<
         }
     }
     Ok(layers)
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::fixture;
+
+    use super::*;
+
+    #[test]
+    fn a_trace_says_by_itself_what_its_run_was() {
+        let home = tempfile::tempdir().unwrap();
+        let of = |name: &str, status, origin| {
+            let reason = Some("it was stopped".to_owned());
+            let manifest = Manifest { status, reason, origin, ..fixture::manifest(name) };
+            whence(&RunDir::create(&home.path().join(name), &manifest).unwrap())
+        };
+        let watched =
+            RunOrigin::Watched { program: "db".to_owned(), sample: None, exit_code: None };
+        let said = of("a", RunStatus::Partial, watched);
+        assert_eq!(said, ["partial run: it was stopped", "watched from outside"]);
+        assert!(of("b", RunStatus::Complete, RunOrigin::Measured).is_empty());
+        let (all, shown) =
+            (ChosenIos { ios: BTreeMap::new(), of: 0, every: 1 }, ["kept", "measured"]);
+        for (word, whole) in shown.into_iter().zip([false, true]) {
+            assert!(all.words(whole).contains(word), "{word}");
+        }
+    }
 }

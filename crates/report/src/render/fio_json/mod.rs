@@ -307,7 +307,7 @@ fn latency(of: Option<&Latency>, percentiles: bool) -> Value {
     });
     if let Some(of) = of.filter(|l| percentiles && l.count > 0 && !l.percentiles.is_empty()) {
         // This run's own values, as fio's are.
-        let entries = of.percentiles.iter().filter_map(|p| {
+        let entries = of.percentiles.iter().filter(|p| !p.is_wide_bin()).filter_map(|p| {
             let key = p.p.parse::<f64>().ok()?;
             Some((format!("{key:.6}"), Value::from(p.observed_ns.or(p.ns)?)))
         });

@@ -11,7 +11,8 @@
  * - No clock is needed. No allocation per operation is asked of anybody.
  * - A session is used by one thread at a time. Calls for a target may come from any thread, sample while sessions work.
  * - The library is never unloaded: it may have threads and a run-time of its own.
- * - It runs in Taillight's process: a crash in it ends the run, and exit() in it as well. */
+ * - It runs in Taillight's process: a crash in it ends the run, and exit() in it as well. SIGINT, SIGQUIT, SIGTERM and
+ *   SIGHUP are the host's: what is set for them while the library is loaded or opened is put back. */
 #ifndef TAILLIGHT_DRIVER_H
 #define TAILLIGHT_DRIVER_H
 #include <stddef.h>

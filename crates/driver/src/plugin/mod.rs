@@ -133,6 +133,16 @@ impl Plugin {
     }
 }
 
+/// Ends the programs that were started, as this one ends.
+pub fn end_programs() {
+    let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    for (_, plugin) in loaded.iter() {
+        if let PluginCarrier::Program(program) = &plugin.carrier {
+            program.end();
+        }
+    }
+}
+
 /// Options of the host and those of the plug-in, apart.
 #[derive(Clone)]
 pub struct PluginSettings {

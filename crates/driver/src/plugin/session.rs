@@ -254,11 +254,11 @@ impl PluginSession {
             Some(live) if live.tag == done.token && live.tag != 0 => live,
             _ => return Err(not_in_flight(done)),
         };
+        if done.moved > live.most || live.records > 0 && done.count > live.records {
+            return Err(too_much(done, *live));
+        }
         live.tag = 0;
         let live = *live;
-        if done.moved > live.most || live.records > 0 && done.count > live.records {
-            return Err(too_much(done, live));
-        }
         let inside = done.end_ns.wrapping_sub(done.start_ns);
         if done.start_ns > 0 && inside <= CALL_MAX {
             self.seat.time.add(inside);
@@ -268,7 +268,7 @@ impl PluginSession {
             status: Status(done.status),
             moved: done.moved,
             sync_ns: live.synced.then_some(done.sync_ns),
-            first: (done.first_ns > 0).then_some(Stamp(done.first_ns as i64)),
+            first: i64::try_from(done.first_ns).ok().filter(|ns| *ns > 0).map(Stamp),
             count: if live.records > 0 { done.count } else { 0 },
             retries: done.retries,
         })

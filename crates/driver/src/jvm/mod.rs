@@ -59,6 +59,10 @@ pub struct JvmOptions {
     pub jvm_args: Vec<String>,
     /// Writes that the binding only collects (`BATCHED_OK`) count as done; else they are failed I/Os.
     pub batched: bool,
+    /// Operations that one call takes to Java, at most: as deep as `queue_depth` may be. All of them end when the call
+    /// returns.
+    #[schemars(title = "1 to 1024")]
+    pub per_call: u32,
     /// Reads return what was written; false for a binding that does nothing.
     pub stores_data: bool,
     /// Statements of a database behind JDBC, with its `url`.
@@ -82,6 +86,7 @@ impl Default for JvmOptions {
             jvm: String::new(),
             jvm_args: Vec::new(),
             batched: false,
+            per_call: 1,
             stores_data: true,
             jdbc: JdbcStatements::default(),
             keep: false,
@@ -101,9 +106,27 @@ impl DriverOptions for JvmOptions {
         if self.table.is_empty() {
             return Err(Error::usage("the table needs a name").of_field("table"));
         }
+        if !(1..=PER_CALL_MAX).contains(&self.per_call) {
+            return Err(Error::usage(format!("a call takes 1 to {PER_CALL_MAX} operations"))
+                .of_field("per_call"));
+        }
+        // Zero bytes stand between the words that Java is told.
+        let JvmOptions { class, table, mark_table, properties_file, jdbc, .. } = self;
+        let names = [class, table, mark_table, properties_file, &jdbc.url, &jdbc.create];
+        let statements = jdbc.texts().map(|(_, sql)| sql);
+        let properties = self.properties.iter();
+        let properties = properties
+            .flat_map(|(name, value)| [name.as_str(), value.as_str().unwrap_or_default()]);
+        let mut texts = names.into_iter().map(String::as_str).chain(statements).chain(properties);
+        if texts.any(|text| text.contains('\0')) {
+            return Err(Error::usage("a text with a zero byte in it cannot be told to Java"));
+        }
         Ok(())
     }
 }
+
+/// Most operations of a call.
+const PER_CALL_MAX: u32 = 1024;
 
 /// The plug-ins that stand for bindings and databases, by their descriptions; made once each and never freed.
 static KNOWN: Mutex<Vec<(String, &'static Plugin)>> = Mutex::new(Vec::new());
@@ -134,6 +157,7 @@ impl JvmOptions {
             "kind": "keyed",
             "ops": ops,
             "fields": !self.is_jdbc(),
+            "max_depth": self.per_call,
             "stores_data": self.stores_data,
         })
         .to_string();
@@ -200,6 +224,9 @@ impl JvmOptions {
         let library = classpath::libjvm(&self.jvm)?;
         // Signals stay ours.
         let mut args = vec!["-Xrs".to_owned()];
+        // Standard output is ours: the VM warns there by default, and tells its end.
+        let quiet = ["-Xlog:disable", "-Xlog:all=warning:stderr", "-XX:+DisplayVMOutputToStderr"];
+        args.extend(quiet.map(str::to_owned));
         let asked = |args: &[String]| [std::slice::from_ref(&library), args].concat();
         args.push(format!("-Djava.class.path={}", classpath::expanded(&self.classpath)?));
         args.extend(self.jvm_args.iter().cloned());
@@ -355,7 +382,8 @@ impl Driver for JvmDriver {
             "class = \"Records\"\nclasspath = {:?}\nmark_table = \"marks\"\njvm_args = [\"-Xmx64m\"]",
             classes.display().to_string()
         );
-        Ok(TestTarget { reverse: false, ..TestTarget::local(dir, "data", &[&options]) })
+        let deep = format!("{options}\nper_call = 8");
+        Ok(TestTarget { reverse: false, ..TestTarget::local(dir, "data", &[&options, &deep]) })
     }
 }
 
@@ -411,9 +439,14 @@ impl BoundDriver for BoundJvm {
     }
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
         let cold = plan.run.warmup.0 == 0;
-        cold.then(|| format!("A JVM compiles while it runs: {}.", warmup(plan)))
-            .into_iter()
-            .collect()
+        let cold = cold.then(|| format!("A JVM compiles while it runs: {}.", warmup(plan)));
+        let deep = plan.workloads.iter().any(|w| w.queue_depth > 1);
+        let deep = deep.then(|| {
+            "Operations that one call takes to Java are done one after another and end together: the latency of each \
+             is that of the call."
+                .to_owned()
+        });
+        cold.into_iter().chain(deep).collect()
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         self.request(spec)?;

@@ -276,8 +276,7 @@ impl DriverProgram {
     /// started keeps the connection open; the system's.
     fn answers_within(&self, most: Duration) -> io::Result<bool> {
         let (socket, pidfd) = (&self.socket, &self.pidfd);
-        let mut both =
-            [PollFd::new(socket, PollFlags::IN), PollFd::new(pidfd, PollFlags::IN)];
+        let mut both = [PollFd::new(socket, PollFlags::IN), PollFd::new(pidfd, PollFlags::IN)];
         match poll(&mut both, Some(&timespec(most))) {
             Err(rustix::io::Errno::INTR) | Ok(0) => Ok(false),
             Err(e) => Err(e.into()),

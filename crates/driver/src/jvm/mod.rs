@@ -399,9 +399,12 @@ impl BoundJvm {
         let options = &self.options;
         options.fit(spec.plan)?;
         let asked = check(spec, options.settings(self.plugin, spec.plan))?;
+        // What is confirmed is the loss of the table, so that a path is no name for it.
+        let path = spec.plan.target.path.as_deref();
+        let named = asked.confirmed && path.is_none_or(|path| path == options.table);
         if options.is_jdbc()
-            && !asked.confirmed
-            && let Some(e) = options.jdbc.beyond(&options.table)
+            && !named
+            && let Some(e) = options.jdbc.beyond(&options.table, &options.properties)
         {
             return Err(e);
         }

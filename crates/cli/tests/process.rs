@@ -61,6 +61,11 @@ fn the_same_job_counts_the_same_in_python_and_c() {
         let (code, said) = run(dir.path(), &command, job);
         assert_eq!(code, 0, "{said}");
         assert!(said.contains("the bridge to the plug-in costs "), "{said}");
+        let manifest = std::fs::read_to_string(dir.path().join("out/manifest.json"));
+        let manifest = manifest.expect("a manifest");
+        for fact in ["store.inside", "store.cpu"] {
+            assert!(manifest.contains(&format!("\"{fact}\": \"")), "{fact}: {manifest}");
+        }
         all.push(counts(dir.path()));
         std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
     }

@@ -62,6 +62,14 @@ impl PluginHandle {
         }
     }
 
+    /// CPU time of a program so far, ns; none of a library, which shares this process's.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        match self {
+            PluginHandle::Library(_) => None,
+            PluginHandle::Program(target) => target.cpu_ns(),
+        }
+    }
+
     /// Has a program close the target, once all sessions are gone; a library does so when the last handle is dropped.
     /// Errors: `Target` when the program is lost.
     pub fn close(&self) -> Result<()> {

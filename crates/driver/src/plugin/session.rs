@@ -29,18 +29,25 @@ const READ_MAX: u64 = 1 << 40;
 /// Longest call of a store by its own stamps that is believed, ns: an hour.
 const CALL_MAX: u64 = 3_600_000_000_000;
 
-/// Time that sessions were inside the store by the plug-in's own stamps, ns; each session alone writes its own.
+/// Time that a session was inside the store by the plug-in's own stamps, ns, and once it has ended its operations; the
+/// session alone writes both.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct StoreTime(AtomicU64);
+pub struct StoreTime {
+    ns: AtomicU64,
+    operations: AtomicU64,
+}
 
 impl StoreTime {
     pub fn total(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.ns.load(Ordering::Relaxed)
+    }
+    pub fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
     }
     #[inline]
     fn add(&self, ns: u64) {
-        crate::counter::add(&self.0, ns);
+        crate::counter::add(&self.ns, ns);
     }
 }
 
@@ -475,6 +482,7 @@ impl PluginSession {
 
 impl Drop for PluginSession {
     fn drop(&mut self) {
+        crate::counter::add(&self.seat.time.operations, self.generation - 1);
         if (self.broken || self.in_flight > 0)
             && let Some(queue) = self.queue.take()
         {

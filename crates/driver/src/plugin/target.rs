@@ -83,6 +83,15 @@ fn updates_fields(w: &WorkloadPlan) -> bool {
     updates && w.value.as_ref().is_some_and(|v| v.fields > 1 && !v.write_all)
 }
 
+/// What the store's own side has done so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct StoreShare {
+    inside_ns: u64,
+    operations: u64,
+    /// Of a program.
+    cpu_ns: Option<u64>,
+}
+
 /// The target.
 pub struct PluginTarget {
     plugin: &'static Plugin,
@@ -99,6 +108,8 @@ pub struct PluginTarget {
     believed: u64,
     written: WrittenKeys,
     times: Mutex<Vec<Arc<StoreTime>>>,
+    /// As the load began, which may not be the first one on this target.
+    began: Mutex<StoreShare>,
     pub(crate) facts: Vec<(String, String)>,
     /// Facts that the load leaves behind.
     pub(crate) end_facts: fn() -> Vec<(String, String)>,
@@ -142,6 +153,7 @@ impl PluginTarget {
             believed: if settings.options.read_only { count.unwrap_or(0) } else { 0 },
             written: WrittenKeys::of(plan),
             times: Mutex::default(),
+            began: Mutex::default(),
             facts: Vec::new(),
             end_facts: Vec::new,
             pauses: || None,
@@ -293,6 +305,42 @@ impl PluginTarget {
         add("store.path", spec.plan.target.path.clone().unwrap_or_default());
         let costs: Vec<String> = costs.iter().map(ToString::to_string).collect();
         add("bridge.cost", costs.join("; "));
+        facts
+    }
+
+    fn share(&self) -> StoreShare {
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        StoreShare {
+            inside_ns: times.iter().map(|time| time.total()).sum(),
+            operations: times.iter().map(|time| time.operations()).sum(),
+            cpu_ns: self.handle.cpu_ns(),
+        }
+    }
+
+    /// What of a load was the store's own side, apart from the bridge, once all sessions have ended.
+    fn apart(&self) -> Vec<(String, String)> {
+        let (began, now) =
+            (*self.began.lock().unwrap_or_else(PoisonError::into_inner), self.share());
+        let operations = now.operations.saturating_sub(began.operations);
+        if operations == 0 {
+            return Vec::new();
+        }
+        let each = |ns: u64| ns as f64 / operations as f64;
+        let mut facts = Vec::new();
+        let inside = now.inside_ns.saturating_sub(began.inside_ns);
+        if inside > 0 {
+            let words = format!("{:.0} ns an operation, by the store's own stamps", each(inside));
+            facts.push(("store.inside".to_owned(), words));
+        }
+        if let Some((from, to)) = began.cpu_ns.zip(now.cpu_ns) {
+            let cpu = to.saturating_sub(from);
+            let words = format!(
+                "{:.2} s in the plug-in's process, {:.0} ns an operation (whole ticks of the system)",
+                cpu as f64 / 1e9,
+                each(cpu)
+            );
+            facts.push(("store.cpu".to_owned(), words));
+        }
         facts
     }
 
@@ -452,10 +500,13 @@ impl Target for PluginTarget {
     }
     fn session_facts(&self) -> Vec<(String, String)> {
         (self.begins)();
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = self.share();
         Vec::new()
     }
     fn end_facts(&self) -> Vec<(String, String)> {
-        (self.end_facts)()
+        let mut facts = (self.end_facts)();
+        facts.extend(self.apart());
+        facts
     }
     fn pauses(&self) -> Option<Vec<TargetPause>> {
         (self.pauses)()

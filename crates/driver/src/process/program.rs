@@ -285,6 +285,16 @@ impl DriverProgram {
         }
     }
 
+    fn cpu_ns(&self) -> Option<u64> {
+        let pid = locked(&self.child).id();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Behind the name: user and system time of all threads are the fields 14 and 15 of all (proc(5)).
+        let (_, after) = stat.rsplit_once(')')?;
+        let mut ticks = after.split_whitespace().skip(11).map(|n| n.parse::<u64>().ok());
+        let ticks = ticks.next()??.saturating_add(ticks.next()??);
+        Some(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
+    }
+
     fn number(&self) -> u32 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -393,6 +403,11 @@ impl ProgramTarget {
         let most = self.program.patience();
         let most = if self.given_up.load(Ordering::Relaxed) { most.min(GIVEN_UP) } else { most };
         self.program.ask_within(most, "close the target", question, None).map(drop)
+    }
+
+    /// CPU time of the program so far, ns; none once it is gone.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        self.program.cpu_ns()
     }
 
     /// Looks whether the program still runs, where nothing came from it for `quiet` ns while something was due.

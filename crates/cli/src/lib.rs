@@ -53,6 +53,7 @@ pub fn main_with(launcher: Option<Launcher>) -> ExitCode {
     let exit = match limits::within(move || {
         let exit = command(launcher);
         taillight_driver::plugin::end_programs();
+        taillight_driver::jvm::end();
         exit
     }) {
         Ok(Some(exit)) => exit,

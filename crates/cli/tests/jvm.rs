@@ -191,6 +191,16 @@ fn what_a_binding_prints_and_starts_is_not_in_the_way() {
 }
 
 #[test]
+fn java_ends_in_order_with_the_run() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    let (code, said) = faulty(dir.path(), "leaves", "get");
+    assert_eq!(code, 0, "{said}");
+    assert!(dir.path().join("ended").exists(), "the hook was not run: {said}");
+    assert!(!dir.path().join("left").exists(), "{said}");
+}
+
+#[test]
 fn one_call_takes_many_operations() {
     let dir = scratch();
     let Some(()) = binding(dir.path()) else { return };

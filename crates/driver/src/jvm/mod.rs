@@ -9,7 +9,8 @@ mod probe;
 mod sql;
 mod sys;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -283,6 +284,26 @@ impl JvmOptions {
             return Err(Error::usage("YCSB's bindings do not scan against the order of keys"));
         }
         Ok(())
+    }
+}
+
+/// How long Java may take for its end.
+const END: Duration = Duration::from_secs(2);
+
+/// Has Java end in order, as this program ends: clients unpack libraries into the directory of temporary files, and
+/// delete them then.
+pub fn end() {
+    let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(jvm) = started.as_ref().map(|(jvm, ..)| *jvm) else { return };
+    drop(started);
+    let (done, ended) = mpsc::channel();
+    let thread = std::thread::Builder::new().spawn(move || {
+        jvm.shut_down();
+        let _ = done.send(());
+    });
+    if thread.is_ok() {
+        // What hangs in it is left to the end of the process.
+        let _ = ended.recv_timeout(END);
     }
 }
 

@@ -230,6 +230,24 @@ impl Jvm {
         Ok(env)
     }
 
+    /// Has Java do what it does at an orderly end (hooks of clients, files that they want deleted), as `DestroyJavaVM` would
+    /// before it destroys; the VM stays.
+    pub fn shut_down(&self) {
+        type Id = unsafe extern "system" fn(Env, Object, *const c_char, *const c_char) -> Method;
+        type Call = unsafe extern "system" fn(Env, Object, Method, *const JavaValue);
+        let Ok(env) = self.env() else { return };
+        // SAFETY: 113 is GetStaticMethodID, 143 CallStaticVoidMethodA; the environment is this thread's, the texts end
+        // in zero bytes, and the method takes nothing.
+        unsafe {
+            let Some(class) = found(env, c"java/lang/Shutdown") else { return };
+            let id = at::<Id>(env, 113)(env, class, c"shutdown".as_ptr(), c"()V".as_ptr());
+            if !thrown(env) && !id.is_null() {
+                at::<Call>(env, 143)(env, class, id, null());
+                thrown(env);
+            }
+        }
+    }
+
     /// A question as texts, and its answer. Errors: `Unavailable` with the words of Java.
     pub fn ask(&self, words: &[&str]) -> Result<String> {
         self.question(words, &mut [], &mut []).map(|(answer, _)| answer)

@@ -48,6 +48,7 @@ public class Records extends DB {
       throw new DBException("Required property \"hosts\" missing");
     if (fault.equals("exits-early")) System.exit(1);
     if (fault.equals("threads")) new Thread(Records::stay).start();
+    if (fault.equals("leaves")) leave();
     int objects = Integer.parseInt(getProperties().getProperty("ballast", "0"));
     if (objects > 0 && ballast == null) {
       ballast = new Object[objects];
@@ -61,6 +62,18 @@ public class Records extends DB {
       Thread.sleep(600_000);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
+    }
+  }
+
+  /** A file that is to be deleted at the end, and a hook that makes one. */
+  private static synchronized void leave() {
+    try {
+      java.io.File left = new java.io.File("left");
+      if (!left.createNewFile()) return;
+      left.deleteOnExit();
+      Runtime.getRuntime().addShutdownHook(new Thread(() -> new java.io.File("ended").mkdir()));
+    } catch (java.io.IOException e) {
+      throw new IllegalStateException(e);
     }
   }
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{ended, scratch, summary, taillight, text};
+use crate::common::{ended, json, run_line, scratch, summary, taillight, text};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
@@ -25,6 +25,15 @@ fn c_library(dir: &Path) -> Result<String, String> {
     ]);
     cc.arg(root.join("sdk")).arg("-o").arg(&out).arg(root.join("sdk/examples/c/null.c"));
     made(&mut cc).map(|()| out.display().to_string())
+}
+
+/// The store of the SDK with every operation.
+fn records(dir: &Path) {
+    let root = root();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-O2", "-shared", "-fPIC", "-pthread", "-I"]).arg(root.join("sdk"));
+    let sources = root.join("sdk/examples/c/records.c");
+    made(cc.arg("-o").arg(dir.join("records.so")).arg(sources)).expect("a C compiler");
 }
 
 fn go_library(dir: &Path, flags: &str) -> Result<String, String> {
@@ -108,4 +117,48 @@ fn stores_that_do_nothing_keep_the_contract() {
         let (out, _) = ended(&done.expect("a check"), 0);
         assert!(out.contains("keeps the contract"), "{language}: {out}");
     }
+}
+
+#[test]
+fn standard_loads_and_series_run_on_a_plug_in() {
+    let dir = scratch();
+    records(dir.path());
+    let library = "--driver plugin --set target.options.library=./records.so";
+    let line = format!(
+        "suite ycsb --workload a,e,f {library} --path ycsb.db --records 300 --operations 600 --threads 2 \
+         --output ycsb"
+    );
+    let (out, _) = run_line(dir.path(), &line, 0);
+    for workload in ["load", "a", "e", "f"] {
+        let summary = summary(&dir.path().join("ycsb"), workload);
+        assert_eq!(summary["totals"]["errors"], 0, "{workload}: {out}");
+    }
+    let line = format!(
+        "suite dirth --scale quick {library} --path dirth.db --runtime 30ms --output dirth \
+         --set suite.phase.rounds.steady.max_rounds=5 --set workload.0.keys.count=200"
+    );
+    let (out, _) = run_line(dir.path(), &line, 0);
+    assert!(out.contains("a store, not a device"), "{out}");
+    let line = format!(
+        "run {library} --path open.db --rate 500/s --ops 200 --set workload.0.keys.count=100 \
+         --set workload.0.block_size=100B --sweep workload.0.workers=1,2 --output sweep"
+    );
+    run_line(dir.path(), &line, 0);
+    assert!(dir.path().join("sweep/series.json").exists());
+}
+
+#[test]
+fn a_matrix_of_slc_factors_is_made_of_any_store() {
+    let dir = scratch();
+    records(dir.path());
+    let suite = "rule = \"slc-paper\"\nname = \"slc-mine\"\nabout = \"one store of mine\"\nsizes = [\"100B\"]\n\
+                 published = []\n[scale.short]\ntime = \"200ms\"\nbytes = \"1MB\"\n[[system]]\nname = \"mine\"\n\
+                 title = \"Mine\"\ndriver = \"plugin\"\noptions = { library = \"./records.so\" }\n\
+                 write = \"insert\"\nread = \"get\"\n";
+    std::fs::write(dir.path().join("mine.toml"), suite).expect("written");
+    run_line(dir.path(), "suite mine.toml --path disk --output out", 0);
+    let runs = json(&dir.path().join("out/slc-paper.json"))["runs"].clone();
+    let runs = runs.as_array().expect("runs");
+    assert_eq!(runs.len(), 2);
+    assert!(runs.iter().all(|run| run["errors"] == 0 && run["count"].as_u64() > Some(0)));
 }

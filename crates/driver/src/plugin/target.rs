@@ -498,6 +498,10 @@ impl Target for PluginTarget {
         };
         self.facts.iter().filter_map(note).collect()
     }
+    /// What a program waits for is what its operations wait for.
+    fn server_process(&self) -> Option<u32> {
+        self.handle.process()
+    }
     fn session_facts(&self) -> Vec<(String, String)> {
         (self.begins)();
         *self.began.lock().unwrap_or_else(PoisonError::into_inner) = self.share();

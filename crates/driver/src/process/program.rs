@@ -405,6 +405,10 @@ impl ProgramTarget {
         self.program.ask_within(most, "close the target", question, None).map(drop)
     }
 
+    pub fn process(&self) -> u32 {
+        locked(&self.program.child).id()
+    }
+
     /// CPU time of the program so far, ns; none once it is gone.
     pub fn cpu_ns(&self) -> Option<u64> {
         self.program.cpu_ns()

@@ -151,7 +151,8 @@ typedef struct {
 
   /* Optional from here on: NULL, or left out by a smaller size. */
   int (*admin)(tl_target *, uint32_t action, char *error, size_t error_len);
-  /* Statistics, once an interval: counters are totals and their names end in _total. */
+  /* Statistics, once an interval: counters are totals and their names end in _total. At most 1,000, whose names are of
+   * ASCII letters, digits and _.-: and of 100 characters at most; others are left aside. */
   void (*sample)(tl_target *, void (*out)(void *to, tl_text name, double value), void *to);
 } tl_driver;
 

@@ -29,6 +29,9 @@ pub(crate) const EMPTY: u32 = 16;
 /// Operations handed over together when the bridge is measured, where the plug-in has a queue.
 const MEASURED_BATCH: u32 = 32;
 
+/// Series that one look at a plug-in's statistics gives, at most.
+const SERIES_MAX: u32 = 1000;
+
 /// What was settled before the plug-in is asked to open anything.
 pub struct PluginRequest {
     settings: PluginSettings,
@@ -410,6 +413,12 @@ fn crowded(plan: &Plan) -> String {
     }
 }
 
+/// Whether a name of a plug-in can be a series: it stands in tables and in pictures.
+fn is_series(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.-:".contains(c);
+    (1..=100).contains(&name.len()) && name.chars().all(plain)
+}
+
 fn first(identity: &PluginIdentity) -> u64 {
     identity.keys.iter().map(|k| k.start).min().unwrap_or(0)
 }
@@ -525,7 +534,13 @@ impl Target for PluginTarget {
         if inside > 0 {
             out(super::INSIDE, inside as f64);
         }
-        self.handle.sample(out);
+        let mut left = SERIES_MAX;
+        self.handle.sample(&mut |name, value| {
+            if left > 0 && is_series(name) {
+                left -= 1;
+                out(name, value);
+            }
+        });
     }
     fn close(mut self: Box<Self>) -> Result<()> {
         let ended = self.end();

@@ -11,7 +11,8 @@
  * - No clock is needed. No allocation per operation is asked of anybody.
  * - A session is used by one thread at a time. Calls for a target may come from any thread, sample while sessions work.
  * - The library is never unloaded: it may have threads and a run-time of its own.
- * - It runs in Taillight's process: a crash in it ends the run, and exit() in it as well. */
+ * - It runs in Taillight's process: a crash in it ends the run, and exit() in it as well. SIGINT, SIGQUIT, SIGTERM and
+ *   SIGHUP are the host's: what is set for them while the library is loaded or opened is put back. */
 #ifndef TAILLIGHT_DRIVER_H
 #define TAILLIGHT_DRIVER_H
 #include <stddef.h>
@@ -150,7 +151,8 @@ typedef struct {
 
   /* Optional from here on: NULL, or left out by a smaller size. */
   int (*admin)(tl_target *, uint32_t action, char *error, size_t error_len);
-  /* Statistics, once an interval: counters are totals and their names end in _total. */
+  /* Statistics, once an interval: counters are totals and their names end in _total. At most 1,000, whose names are of
+   * ASCII letters, digits and _.-: and of 100 characters at most; others are left aside. */
   void (*sample)(tl_target *, void (*out)(void *to, tl_text name, double value), void *to);
 } tl_driver;
 

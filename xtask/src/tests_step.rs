@@ -47,6 +47,7 @@ const ALLOWED_SKIPS: &[AllowedSkip] = &[
     ("/ is not on a block device", 0, || no_disk(Path::new("/"))),
     ("clock source is not the counter", 0, || !says(CLOCK, "tsc")),
     ("no Java compiler", 0, || tool::which("javac").is_none()),
+    ("no Go compiler", 0, || tool::which("go").is_none()),
     ("javac 17's", 0, || !Path::new("/usr/lib/jvm/java-17-openjdk-amd64").exists()),
     ("local Maven repository", 0, || !setup::has_jars()),
     ("shows its addresses to all", 0, || says("/proc/sys/kernel/kptr_restrict", "0")),

@@ -1,5 +1,6 @@
 //! The cases, one visible list. Adding one: a function here or in a file beside, and a line.
 
+mod bridge;
 mod cached;
 mod capture;
 mod direct;
@@ -139,6 +140,28 @@ pub const CASES: &[BenchCase] = &[
         "sqlite-100",
         "SQLite, a million records of 100 B, against a bare loop: fill and reads",
         stores::sqlite_100,
+    ),
+    case("bridge-c", "a plug-in in C that does nothing: printed cost against measured", bridge::c),
+    case("bridge-go", "the same in Go", bridge::go),
+    case(
+        "bridge-process",
+        "programs in C and Python that do nothing: printed cost against measured",
+        bridge::process,
+    ),
+    case(
+        "bridge-jvm",
+        "a YCSB binding that does nothing: inserts and reads, alone and by 32",
+        bridge::jvm,
+    ),
+    case(
+        "bridge-rocksdb",
+        "RocksDB natively and through a YCSB binding: their difference against what is stated",
+        bridge::rocksdb,
+    ),
+    case(
+        "bridge-jdbc",
+        "SQLite behind JDBC against the same statement in a bare loop in Java",
+        bridge::jdbc,
     ),
     case(
         "postgres-tpcb",

@@ -84,7 +84,7 @@ pub fn sqlite_100(setup: &BenchSetup) -> Result<Comparison> {
 }
 
 /// A database directory of a bench, empty at first.
-fn fresh(name: &str) -> Result<PathBuf> {
+pub fn fresh(name: &str) -> Result<PathBuf> {
     let dir = files::place(name)?;
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
@@ -93,7 +93,7 @@ fn fresh(name: &str) -> Result<PathBuf> {
 }
 
 /// Removes databases of a bench; Taillight has removed its own, unless told to keep it.
-fn cleared(dirs: &[PathBuf]) -> Result<()> {
+pub fn cleared(dirs: &[PathBuf]) -> Result<()> {
     let mut there = dirs.iter().filter(|d| d.exists());
     Ok(there.try_for_each(fs::remove_dir_all)?)
 }
@@ -223,7 +223,7 @@ fn records(value: u64, count: u64, names: &str) -> String {
 }
 
 /// An arm that starts as those of Taillight do.
-fn settled(mut arm: BenchArm<'_>, empty: Option<PathBuf>) -> BenchArm<'_> {
+pub fn settled(mut arm: BenchArm<'_>, empty: Option<PathBuf>) -> BenchArm<'_> {
     BenchArm {
         name: arm.name,
         command: arm.command.clone(),
@@ -434,7 +434,7 @@ fn same_options(dir: &Path) -> Result<String> {
 }
 
 /// The options in force, as RocksDB wrote them last; copied, since the database goes.
-fn newest_options(dir: &Path) -> Result<PathBuf> {
+pub fn newest_options(dir: &Path) -> Result<PathBuf> {
     let names = fs::read_dir(dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
     let newest = names.filter(|n| n.starts_with("OPTIONS-")).max();
     let newest = newest.context("db_bench left no OPTIONS file")?;

@@ -50,7 +50,12 @@ pub use ranks::Launcher;
 pub fn main_with(launcher: Option<Launcher>) -> ExitCode {
     let abort = launcher.as_ref().map(|launcher| launcher.abort.clone());
     // None: it panicked.
-    let exit = match limits::within(move || command(launcher)) {
+    let exit = match limits::within(move || {
+        let exit = command(launcher);
+        taillight_driver::plugin::end_programs();
+        taillight_driver::jvm::end();
+        exit
+    }) {
         Ok(Some(exit)) => exit,
         Ok(None) => {
             // The others would wait for it.

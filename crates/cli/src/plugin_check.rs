@@ -16,7 +16,7 @@ use taillight_core::plan::TargetPlan;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, OpKind, Result};
 use taillight_driver::conformance::{self, CheckResult, TestCase, plan_for};
-use taillight_driver::plugin::{PluginDescription, PluginSettings};
+use taillight_driver::plugin::{PluginDescription, PluginSettings, crash_by_signal};
 
 use crate::args::DriversArgs;
 use crate::output;
@@ -36,6 +36,8 @@ const DEPTHS: [u32; 3] = [1, 8, 32];
 /// Errors: `Unavailable` when the library is no plug-in, `Usage` for options it has not.
 pub fn main(args: &DriversArgs, library: &str) -> Result<Exit> {
     if args.in_process {
+        // By which the parent names it.
+        crash_by_signal();
         return check(args, library);
     }
     let program =

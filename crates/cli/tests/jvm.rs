@@ -134,6 +134,7 @@ fn what_cannot_be_is_named_before_anything_is_touched() {
     let dir = scratch();
     let Some(()) = binding(dir.path()) else { return };
     std::fs::create_dir(dir.path().join("empty")).expect("made");
+    newer(dir.path());
     for (options, code, says) in [
         (&["classpath=classes"][..], 2, "needs a YCSB binding or a database"),
         (&["class=Nobody", "classpath=classes"], 2, "no class of this name on the class path"),
@@ -143,6 +144,15 @@ fn what_cannot_be_is_named_before_anything_is_touched() {
         (&["class=Records", "classpath=gone.jar"], 2, "is not there"),
         (&["class=Records", "classpath=classes", "jvm=nowhere"], 4, "no Java virtual machine"),
         (&["class=Records", "classpath=classes", "jvm_args=[\"-Xnonsense\"]"], 4, "does not start"),
+        // The VM ends the process by itself where arguments do not go together.
+        (
+            &["class=Records", "classpath=classes", "jvm_args=[\"-Xms900m\",\"-Xmx90m\"]"],
+            4,
+            "does not start",
+        ),
+        (&["class=Records", "classpath=newer:classes"], 2, "UnsupportedClassVersionError"),
+        (&["class=Records", "classpath=classes", "per_call=0"], 2, "1 to 1024"),
+        (&["class=Records", "classpath=classes", "table=\"a\\u0000b\""], 2, "a zero byte"),
         (&["class=Records", "classpath=classes", "tabel=x"], 2, "did you mean `table`"),
     ] {
         let (exit, said) = run(dir.path(), options, "--ops 10");
@@ -153,6 +163,55 @@ fn what_cannot_be_is_named_before_anything_is_touched() {
     assert!(exit == 4 && said.contains("does not implement `scan`"), "{exit} {said}");
     let (exit, said) = faulty(dir.path(), "forgets", "get");
     assert!(exit == 4 && said.contains("does not give back what it was given"), "{exit} {said}");
+    let (exit, said) = faulty(dir.path(), "needs", "get");
+    assert!(exit == 4 && said.contains("Required property \"hosts\" missing"), "{exit} {said}");
+    let (exit, said) = faulty(dir.path(), "exits-early", "get");
+    assert!(exit == 5 && said.contains("System.exit(1)"), "{exit} {said}");
+}
+
+/// The binding in `dir/newer` as a compiler of a Java to come makes it: bytes 6 and 7 are the version.
+fn newer(dir: &Path) {
+    std::fs::create_dir(dir.join("newer")).expect("made");
+    let mut class = std::fs::read(dir.join("classes/Records.class")).expect("compiled");
+    class[6..8].copy_from_slice(&[0, 255]);
+    std::fs::write(dir.join("newer/Records.class"), class).expect("written");
+}
+
+#[test]
+fn what_a_binding_prints_and_starts_is_not_in_the_way() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    // Its property, and a thread that is no daemon.
+    let line = format!(
+        "run --driver jvm --output out --set target.options.class=Records --set target.options.classpath=classes \
+         --set target.options.properties.fault=threads {SMALL}"
+    );
+    let (out, err) = common::run_line(dir.path(), &line, 0);
+    assert!(!out.contains("Records begins") && err.contains("Records begins"), "{out}\n{err}");
+}
+
+#[test]
+fn java_ends_in_order_with_the_run() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    let (code, said) = faulty(dir.path(), "leaves", "get");
+    assert_eq!(code, 0, "{said}");
+    assert!(dir.path().join("ended").exists(), "the hook was not run: {said}");
+    assert!(!dir.path().join("left").exists(), "{said}");
+}
+
+#[test]
+fn one_call_takes_many_operations() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    let mix =
+        "--set workload.0.mix={get=4,update=3,insert=1,scan=1,rmw=1} --set verify.mode=inline";
+    let words = format!("{SMALL} {mix} --depth 32");
+    let (code, said) = run(dir.path(), &RECORDS, &words);
+    assert!(code == 2, "one at a time without per_call: {code} {said}");
+    let (code, said) = run(dir.path(), &[RECORDS[0], RECORDS[1], "per_call=32"], &words);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("handed over by 32") && said.contains("end together"), "{said}");
 }
 
 #[test]
@@ -170,6 +229,11 @@ fn failures_are_records_and_their_words_are_kept() {
     assert!(exit == 5 && said.contains("System.exit(3)"), "{exit} {said}");
     let kept = taillight(dir.path()).args(["report", "out"]).output().expect("a report");
     assert!(dir.path().join("out/ios.parquet").exists(), "{}", text(&kept.stderr));
+    let (exit, said) = faulty(dir.path(), "crashes", "update");
+    assert!(exit == 5 && said.contains("the JVM crashed"), "{exit} {said}");
+    common::run(dir.path(), &["report", "out"], 5);
+    let count = common::summary(dir.path(), "out")["totals"]["count"].as_u64();
+    assert!(count >= Some(100), "{count:?}");
 }
 
 /// What `explain` says for people, and of episodes in pauses of the JVM the evidence.

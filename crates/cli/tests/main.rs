@@ -3,6 +3,7 @@
 mod ab;
 mod bad_input;
 mod bad_results;
+mod bridges;
 mod common;
 mod compare;
 mod compare_page;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{scratch, taillight, text};
+use crate::common::{self, scratch, signal, start, start_measuring, summary, taillight, text};
 
 /// The fault of `plugin/faulty.c`, in its order.
-const FAULTS: [&str; 14] = [
+const FAULTS: [&str; 22] = [
     "NONE",
     "NOT_JSON",
     "NO_TABLE",
@@ -20,6 +20,14 @@ const FAULTS: [&str; 14] = [
     "LONG",
     "NOOP",
     "EXITS",
+    "ABORTS",
+    "BYTES",
+    "OTHER_TAG",
+    "NO_POLL",
+    "FULL",
+    "EXITS_IN_OPEN",
+    "HANGS_IN_OPEN",
+    "SIGNALS",
 ];
 /// How `sdk/examples/c/records.c` begins a file.
 const MAGIC: &[u8] = b"taillight-example-records-1\n";
@@ -208,13 +216,68 @@ fn a_plug_in_that_breaks_the_contract_in_a_run_is_named() {
     let (code, said) =
         run(dir.path(), &never, "--ops 100 --depth 8 --runtime 1s --set run.drain_timeout=500ms");
     assert!([5, 6].contains(&code), "{code}: {said}");
-    std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
-    let crash = faulty(dir.path(), "CRASH");
-    let (code, said) = run(dir.path(), &crash, "--ops 100");
-    assert!(
-        code == -1 && said.contains("the process crashed, with the plug-in ./CRASH.so"),
-        "{said}"
-    );
+}
+
+#[test]
+fn a_plug_in_that_lies_in_a_run_is_named_and_what_was_measured_is_kept() {
+    let dir = scratch();
+    for (fault, depth, says) in [
+        ("BYTES", 1, "moved more bytes, or had more records, than it can have"),
+        ("BYTES", 8, "moved more bytes, or had more records, than it can have"),
+        ("OTHER_TAG", 1, "ended an operation that is not in flight"),
+        ("OTHER_TAG", 8, "ended an operation that is not in flight"),
+        ("NO_POLL", 1, "it has no poll, and did not end an operation inside submit"),
+        ("NO_POLL", 8, "it has no poll, and did not end an operation inside submit"),
+    ] {
+        let words = format!("--ops 1000 --depth {depth}");
+        let (code, said) = run(dir.path(), &faulty(dir.path(), fault), &words);
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(code == 5 && words.contains(says), "{fault} {depth}: {code}: {said}");
+        let count = summary(dir.path(), "out")["totals"]["count"].as_u64();
+        assert!(count >= Some(100) && count < Some(1000), "{fault} {depth}: {count:?}");
+        std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
+    }
+    let (code, said) = run(dir.path(), &faulty(dir.path(), "FULL"), "--ops 10");
+    assert!(code == 5 && said.contains("it accepts no operation while none"), "{code}: {said}");
+}
+
+#[test]
+fn a_plug_in_that_ends_the_process_is_named_and_what_was_measured_is_saved() {
+    let dir = scratch();
+    for (fault, says) in [
+        ("CRASH", "the process crashed, with the plug-in ./CRASH.so"),
+        ("ABORTS", "the process crashed, with the plug-in ./ABORTS.so"),
+        ("EXITS", "the plug-in ./EXITS.so ended the process by exit()"),
+    ] {
+        let (code, said) = run(dir.path(), &faulty(dir.path(), fault), "--ops 1000");
+        assert!(code == 5 && said.contains(says), "{fault}: {code}: {said}");
+        common::run(dir.path(), &["report", "out"], 5);
+        let count = summary(dir.path(), "out")["totals"]["count"].as_u64();
+        assert!(count >= Some(100), "{fault}: {count:?}");
+        std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
+    }
+    let (code, said) = run(dir.path(), &faulty(dir.path(), "EXITS_IN_OPEN"), "--ops 10");
+    assert!(code == 5 && said.contains("ended the process by exit()"), "{code}: {said}");
+}
+
+#[test]
+fn a_run_is_ended_by_signals_whatever_its_plug_in_does_with_them() {
+    let dir = scratch();
+    let line = |fault: &str, words: &str| {
+        let library = faulty(dir.path(), fault);
+        format!("run --driver plugin --set target.options.library={library} {words}")
+    };
+    let words = line("SIGNALS", "--output out --runtime 60s --rate 1000/s");
+    let mut child = start_measuring(dir.path(), &words);
+    signal(&child, "INT");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    // One that does not come back is left by a second wish.
+    let mut child = start(dir.path(), &line("HANGS_IN_OPEN", "--output hung --ops 10"));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    signal(&child, "INT");
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    signal(&child, "INT");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
 }
 
 #[test]

@@ -61,6 +61,11 @@ fn the_same_job_counts_the_same_in_python_and_c() {
         let (code, said) = run(dir.path(), &command, job);
         assert_eq!(code, 0, "{said}");
         assert!(said.contains("the bridge to the plug-in costs "), "{said}");
+        let manifest = std::fs::read_to_string(dir.path().join("out/manifest.json"));
+        let manifest = manifest.expect("a manifest");
+        for fact in ["store.inside", "store.cpu"] {
+            assert!(manifest.contains(&format!("\"{fact}\": \"")), "{fact}: {manifest}");
+        }
         all.push(counts(dir.path()));
         std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
     }
@@ -91,6 +96,8 @@ fn a_program_that_fails_in_a_run_is_named_and_what_was_measured_is_kept() {
         ("slot", "ended an operation that is not in flight"),
         ("unknown", "ended an operation that is not in flight"),
         ("many", "it ends more operations than are in flight"),
+        ("bytes", "moved more bytes, or had more records, than it can have"),
+        ("orphans", "process is lost: it ended by signal 9"),
     ] {
         let words = "--ops 100000 --set target.options.patience=2s --set workload.0.keys.count=50";
         let (code, said) = run(dir.path(), &faulty(fault), words);
@@ -110,6 +117,41 @@ fn a_program_that_fails_in_a_run_is_named_and_what_was_measured_is_kept() {
     let (code, said) =
         run(dir.path(), &faulty("fails"), "--ops 200 --set workload.0.keys.count=50");
     assert!(code == 6 && said.contains("KeyError: 'lost'"), "{code}: {said}");
+    std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
+    // Ends of which everything but the token is noise are failed I/Os.
+    let (code, said) =
+        run(dir.path(), &faulty("noise"), "--ops 200 --set workload.0.keys.count=50");
+    let counts = counts(dir.path());
+    assert!(code == 6 && counts[0].1 == 200 && counts[0].2 >= 100, "{code}: {counts:?} {said}");
+}
+
+/// Whether a process is there and no mere entry that nobody waits for.
+fn lives(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
+
+#[test]
+fn nothing_that_a_program_started_is_left() {
+    let dir = scratch();
+    for (fault, ended) in [("stays", 0), ("orphans", 5)] {
+        let (code, said) =
+            run(dir.path(), &faulty(fault), "--ops 200 --set workload.0.keys.count=50");
+        assert_eq!(code, ended, "{fault}: {said}");
+        let pids = std::fs::read_to_string(dir.path().join("pids")).expect("two numbers");
+        let mut left: Vec<&str> = pids.split_whitespace().collect();
+        assert_eq!(left.len(), 2, "{pids}");
+        // Whoever is killed needs a moment to go.
+        for _ in 0..100 {
+            left.retain(|pid| lives(pid));
+            if left.is_empty() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(left.is_empty(), "{fault}: {left:?} of {pids}");
+        std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
+    }
 }
 
 #[test]
@@ -127,8 +169,11 @@ fn what_is_no_driver_is_named_before_anything_is_touched() {
         (&faulty("json"), 2, "it answered what is no JSON"),
         (&faulty("words"), 2, "lacks a word, or has a wrong one"),
         (&faulty("refuses"), 4, "ValueError: not \"today\""),
+        (&faulty("dies"), 5, "process is lost: it ended with exit code 3"),
+        (&faulty("sleeps"), 5, "it hung: asked to open the target, it did not answer in 1s"),
     ] {
-        let patience = if command == "sleep 100" { "1s" } else { "60s" };
+        let waits = command == "sleep 100" || command.contains(" sleeps ");
+        let patience = if waits { "1s" } else { "60s" };
         let words = format!(
             "--ops 10 --set target.options.patience={patience} --set workload.0.keys.count=50"
         );

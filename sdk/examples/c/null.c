@@ -4,7 +4,8 @@
  *   taillight drivers --check ./null.so
  *   taillight run --driver plugin --set target.options.library=./null.so --ops 1000000
  *
- * At depth 1 an operation ends inside submit. Deeper ones wait for poll, as they would in a real queue. */
+ * At depth 1 an operation ends inside submit. Deeper ones wait for poll, as they would in a real queue. Made with
+ * -DKEYED it has records in place of blocks. */
 #include "taillight_driver.h"
 
 #include <stdlib.h>
@@ -22,10 +23,15 @@ struct tl_session {
   tl_done done[DEEPEST];
 };
 
+#ifdef KEYED
+#define WORK "\"kind\": \"keyed\", \"ops\": [\"get\", \"insert\", \"update\", \"delete\"],"
+#else
+#define WORK "\"kind\": \"file\", \"ops\": [\"read\", \"write\", \"trim\", \"fsync\"],"
+#endif
+
 static tl_text describe(void) {
   static const char text[] =
-      "{\"name\": \"null-c\", \"about\": \"does nothing, in C\", \"version\": \"1\","
-      " \"kind\": \"file\", \"ops\": [\"read\", \"write\", \"trim\", \"fsync\"],"
+      "{\"name\": \"null-c\", \"about\": \"does nothing, in C\", \"version\": \"1\"," WORK
       " \"max_depth\": 4096, \"stores_data\": false,"
       " \"admin\": [\"flush\", \"compact\", \"drop_caches\"]}";
   return (tl_text){text, sizeof text - 1};

@@ -2,6 +2,7 @@
 import os
 import signal
 import struct
+import subprocess
 import sys
 import time
 
@@ -19,6 +20,10 @@ class Faulty(taillight.Store):
     def __init__(self, plan):
         if fault == "refuses":
             raise ValueError("not \"today\"")
+        if fault == "dies":
+            os._exit(3)
+        if fault == "sleeps":
+            time.sleep(1000)
         self.gets = 0
 
     def get(self, key, mark):
@@ -28,7 +33,7 @@ class Faulty(taillight.Store):
             armed = True
             if fault == "exits":
                 os._exit(3)
-            if fault == "killed":
+            if fault in ("killed", "orphans"):
                 os.kill(os.getpid(), signal.SIGKILL)
             if fault == "hangs":
                 time.sleep(1000)
@@ -54,6 +59,10 @@ class Liar:
             token = token + 1
         if armed and fault == "unknown":
             token = 2**64 - 1
+        if armed and fault == "bytes":
+            rest = (0, 0, 2**63) + rest[3:]
+        if armed and fault == "noise":
+            rest = (-2**31, 2**32 - 1, 0) + 4 * (2**64 - 1,) + (2**16 - 1,)
         self.done.pack_into(memory, at, token, *rest)
         self.last = true
         if armed and fault == "many":
@@ -61,6 +70,13 @@ class Liar:
             time.sleep(0.5)
 
 
+if fault in ("stays", "orphans"):
+    child = subprocess.Popen(["sleep", "30"])
+    with open("pids", "w") as pids:
+        print(os.getpid(), child.pid, file=pids)
+if fault == "stays":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os._exit = lambda code: time.sleep(30)
 if fault == "crashes":
     raise RuntimeError("no luck")
 if fault == "abi":

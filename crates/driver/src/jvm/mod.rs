@@ -9,7 +9,8 @@ mod probe;
 mod sql;
 mod sys;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,10 @@ pub struct JvmOptions {
     pub jvm_args: Vec<String>,
     /// Writes that the binding only collects (`BATCHED_OK`) count as done; else they are failed I/Os.
     pub batched: bool,
+    /// Operations that one call takes to Java, at most: as deep as `queue_depth` may be. All of them end when the call
+    /// returns.
+    #[schemars(title = "1 to 1024")]
+    pub per_call: u32,
     /// Reads return what was written; false for a binding that does nothing.
     pub stores_data: bool,
     /// Statements of a database behind JDBC, with its `url`.
@@ -82,6 +87,7 @@ impl Default for JvmOptions {
             jvm: String::new(),
             jvm_args: Vec::new(),
             batched: false,
+            per_call: 1,
             stores_data: true,
             jdbc: JdbcStatements::default(),
             keep: false,
@@ -101,9 +107,27 @@ impl DriverOptions for JvmOptions {
         if self.table.is_empty() {
             return Err(Error::usage("the table needs a name").of_field("table"));
         }
+        if !(1..=PER_CALL_MAX).contains(&self.per_call) {
+            return Err(Error::usage(format!("a call takes 1 to {PER_CALL_MAX} operations"))
+                .of_field("per_call"));
+        }
+        // Zero bytes stand between the words that Java is told.
+        let JvmOptions { class, table, mark_table, properties_file, jdbc, .. } = self;
+        let names = [class, table, mark_table, properties_file, &jdbc.url, &jdbc.create];
+        let statements = jdbc.texts().map(|(_, sql)| sql);
+        let properties = self.properties.iter();
+        let properties = properties
+            .flat_map(|(name, value)| [name.as_str(), value.as_str().unwrap_or_default()]);
+        let mut texts = names.into_iter().map(String::as_str).chain(statements).chain(properties);
+        if texts.any(|text| text.contains('\0')) {
+            return Err(Error::usage("a text with a zero byte in it cannot be told to Java"));
+        }
         Ok(())
     }
 }
+
+/// Most operations of a call.
+const PER_CALL_MAX: u32 = 1024;
 
 /// The plug-ins that stand for bindings and databases, by their descriptions; made once each and never freed.
 static KNOWN: Mutex<Vec<(String, &'static Plugin)>> = Mutex::new(Vec::new());
@@ -134,6 +158,7 @@ impl JvmOptions {
             "kind": "keyed",
             "ops": ops,
             "fields": !self.is_jdbc(),
+            "max_depth": self.per_call,
             "stores_data": self.stores_data,
         })
         .to_string();
@@ -200,6 +225,9 @@ impl JvmOptions {
         let library = classpath::libjvm(&self.jvm)?;
         // Signals stay ours.
         let mut args = vec!["-Xrs".to_owned()];
+        // Standard output is ours: the VM warns there by default, and tells its end.
+        let quiet = ["-Xlog:disable", "-Xlog:all=warning:stderr", "-XX:+DisplayVMOutputToStderr"];
+        args.extend(quiet.map(str::to_owned));
         let asked = |args: &[String]| [std::slice::from_ref(&library), args].concat();
         args.push(format!("-Djava.class.path={}", classpath::expanded(&self.classpath)?));
         args.extend(self.jvm_args.iter().cloned());
@@ -256,6 +284,26 @@ impl JvmOptions {
             return Err(Error::usage("YCSB's bindings do not scan against the order of keys"));
         }
         Ok(())
+    }
+}
+
+/// How long Java may take for its end.
+const END: Duration = Duration::from_secs(2);
+
+/// Has Java end in order, as this program ends: clients unpack libraries into the directory of temporary files, and
+/// delete them then.
+pub fn end() {
+    let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(jvm) = started.as_ref().map(|(jvm, ..)| *jvm) else { return };
+    drop(started);
+    let (done, ended) = mpsc::channel();
+    let thread = std::thread::Builder::new().spawn(move || {
+        jvm.shut_down();
+        let _ = done.send(());
+    });
+    if thread.is_ok() {
+        // What hangs in it is left to the end of the process.
+        let _ = ended.recv_timeout(END);
     }
 }
 
@@ -355,7 +403,8 @@ impl Driver for JvmDriver {
             "class = \"Records\"\nclasspath = {:?}\nmark_table = \"marks\"\njvm_args = [\"-Xmx64m\"]",
             classes.display().to_string()
         );
-        Ok(TestTarget { reverse: false, ..TestTarget::local(dir, "data", &[&options]) })
+        let deep = format!("{options}\nper_call = 8");
+        Ok(TestTarget { reverse: false, ..TestTarget::local(dir, "data", &[&options, &deep]) })
     }
 }
 
@@ -371,9 +420,12 @@ impl BoundJvm {
         let options = &self.options;
         options.fit(spec.plan)?;
         let asked = check(spec, options.settings(self.plugin, spec.plan))?;
+        // What is confirmed is the loss of the table, so that a path is no name for it.
+        let path = spec.plan.target.path.as_deref();
+        let named = asked.confirmed && path.is_none_or(|path| path == options.table);
         if options.is_jdbc()
-            && !asked.confirmed
-            && let Some(e) = options.jdbc.beyond(&options.table)
+            && !named
+            && let Some(e) = options.jdbc.beyond(&options.table, &options.properties)
         {
             return Err(e);
         }
@@ -411,9 +463,14 @@ impl BoundDriver for BoundJvm {
     }
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
         let cold = plan.run.warmup.0 == 0;
-        cold.then(|| format!("A JVM compiles while it runs: {}.", warmup(plan)))
-            .into_iter()
-            .collect()
+        let cold = cold.then(|| format!("A JVM compiles while it runs: {}.", warmup(plan)));
+        let deep = plan.workloads.iter().any(|w| w.queue_depth > 1);
+        let deep = deep.then(|| {
+            "Operations that one call takes to Java are done one after another and end together: the latency of each \
+             is that of the call."
+                .to_owned()
+        });
+        cold.into_iter().chain(deep).collect()
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         self.request(spec)?;

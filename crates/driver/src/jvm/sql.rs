@@ -67,26 +67,51 @@ impl JdbcStatements {
         self.all().into_iter().map(|(name, _, sql)| (name, sql))
     }
 
-    /// The first text that is more than a read or write of `table`, and why.
-    pub fn beyond(&self, table: &str) -> Option<Error> {
+    /// The first text that is more than a read or write of `table`, and why; texts that the address or a property has
+    /// performed at each connection are.
+    pub fn beyond(&self, table: &str, properties: &toml::Table) -> Option<Error> {
+        let in_url = self.url.split(['?', '&', ';', ',']).filter_map(|part| part.split_once('='));
+        let names = in_url.map(|(name, _)| name).chain(properties.keys().map(String::as_str));
+        if let Some(name) = names.into_iter().find(|name| connects_with_sql(name)) {
+            let what = "performs a statement at each connection, which may touch more than records";
+            let e = Error::refused(format!(
+                "option `{name}` of the connection {what} of table `{table}`"
+            ));
+            return Some(e.hint(way_out(table)));
+        }
         let create = Some(("create", "a statement that is no read or write of records"));
         let create = create.filter(|_| !self.create.is_empty());
         let first = self.all().into_iter().find_map(|(name, op, sql)| {
             if sql.is_empty() { None } else { beyond(op, sql, table).map(|why| (name, why)) }
         });
         first.or(create).map(|(name, why)| {
-            Error::refused(format!("jdbc.{name} may touch more than records of table `{table}`: {why}"))
-                .hint(format!(
-                    "write it over `{table}` alone (options.table names another); or if all that it touches may \
-                     be lost, set `destroy = true` under [target] and add: --destroy {table}"
-                ))
+            Error::refused(format!(
+                "jdbc.{name} may touch more than records of table `{table}`: {why}"
+            ))
+            .hint(way_out(table))
         })
     }
+}
+
+fn way_out(table: &str) -> String {
+    format!(
+        "write it over `{table}` alone (options.table names another); or if all that it touches may be lost, set \
+         `destroy = true` and no path under [target] and add: --destroy {table}"
+    )
+}
+
+/// Whether an option of a connection is SQL: H2's INIT, MariaDB's initSql, jConnect's SQLINITSTRING, Vertica's ConnSettings.
+fn connects_with_sql(name: &str) -> bool {
+    let name = name.trim().to_lowercase();
+    let inits = name.contains("init") && (name.contains("sql") || name.contains("script"));
+    inits || ["init", "connsettings"].contains(&name.as_str())
 }
 
 /// What is not proved to be an operation on records of one table: quoted texts, comments, second statements, variables,
 /// calls by the escapes of JDBC.
 const MARKS: [&str; 9] = [";", "--", "/*", "'", "#", "\\", "{", "}", "@"];
+/// Letters that are no ASCII and become such where a server folds case: a word with one may be another word there.
+const FOLDED: [char; 4] = ['\u{17f}', '\u{131}', '\u{130}', '\u{212a}'];
 /// Words that lead to other tables, or to more than records. `from` and `into` may stand where the form of the
 /// operation has them.
 const ELSEWHERE: &[&str] = &[
@@ -116,6 +141,21 @@ const ELSEWHERE: &[&str] = &[
     "lateral",
     "procedure",
     "lock",
+    // SQL Server begins a second statement without a sign.
+    "use",
+    "revoke",
+    "deny",
+    "backup",
+    "restore",
+    "shutdown",
+    "kill",
+    "dbcc",
+    "reconfigure",
+    "enable",
+    "disable",
+    "writetext",
+    "updatetext",
+    "checkpoint",
 ];
 /// What may stand before a parenthesis: words of SQL, and functions that change nothing.
 const BEFORE_PARENTHESIS: &[&str] = &[
@@ -242,6 +282,9 @@ fn beyond(op: OpKind, sql: &str, table: &str) -> Option<&'static str> {
     if MARKS.iter().any(|mark| sql.contains(mark)) {
         return Some("it has a second statement, a comment, a text or a variable in it");
     }
+    if sql.contains(FOLDED) {
+        return Some("it has a letter that a server may take for another");
+    }
     let Some(all) = tokens(sql) else {
         return Some("it has quotes around what is no plain name");
     };
@@ -260,11 +303,16 @@ fn beyond(op: OpKind, sql: &str, table: &str) -> Option<&'static str> {
     let (head, tail) = (&all[1..at], &all[at + 1..]);
     // `from` or `into` is the last of the head.
     let lead = head.len().saturating_sub(usize::from(op != OpKind::Update));
-    let elsewhere = |t: &SqlToken| t.among(ELSEWHERE) || !t.quoted && t.text.ends_with("join");
+    let elsewhere = |t: &SqlToken| {
+        t.among(ELSEWHERE) || !t.quoted && t.text.ends_with("join") || t.text.ends_with(".nextval")
+    };
     let upsert = |n: usize| n > 0 && tail[n - 1].among(&["do", "key", "for"]);
     let updates = |(n, t): (usize, &SqlToken)| t.among(&["update", "replace"]) && !upsert(n);
     if head[..lead].iter().chain(tail).any(elsewhere) || tail.iter().enumerate().any(updates) {
         return Some("it has a word that leads beyond the table");
+    }
+    if head.windows(2).chain(tail.windows(2)).any(|pair| leads(&pair[0], &pair[1])) {
+        return Some("it has words that lead beyond the table");
     }
     let called =
         |pair: &[SqlToken]| pair[1].is("(") && pair[0].word && !pair[0].among(BEFORE_PARENTHESIS);
@@ -274,6 +322,13 @@ fn beyond(op: OpKind, sql: &str, table: &str) -> Option<&'static str> {
         return Some("it calls a function that may do more");
     }
     None
+}
+
+/// Whether two words name something else: a sequence, a table of errors, a table in place of a list (SQLite, ClickHouse).
+fn leads(first: &SqlToken, second: &SqlToken) -> bool {
+    first.is("next") && second.is("value")
+        || first.is("log") && second.is("errors")
+        || first.is("in") && !second.is("(")
 }
 
 /// Where the own table stands, in a text of the form that the operation has: nothing but a name for it and what its
@@ -311,12 +366,12 @@ mod tests {
 
     #[test]
     fn statements_touch_the_own_table_alone() {
-        let ours = JdbcStatements::default();
+        let (ours, none) = (JdbcStatements::default(), toml::Table::new());
         assert!(
-            ours.beyond("taillight").is_none()
+            ours.beyond("taillight", &none).is_none()
                 && ours.ops() == ["get", "insert", "update", "delete"]
         );
-        assert!(ours.beyond("theirs").is_some());
+        assert!(ours.beyond("theirs", &none).is_some());
         let upsert = "INSERT INTO \"taillight\" VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET value = excluded.value";
         assert_eq!(beyond(OpKind::Insert, upsert, "taillight"), None);
         for (op, sql) in [
@@ -394,8 +449,39 @@ mod tests {
             (OpKind::Get, "SELECT \"pg_terminate_backend\"(?) FROM taillight"),
             (OpKind::Get, "SELECT $$x$$ FROM taillight"),
             (OpKind::Get, "{call drop_all(?)}"),
+            (OpKind::Get, "SELECT theirs.nextval FROM taillight WHERE id = ?"),
+            (OpKind::Update, "UPDATE taillight SET value = NEXT VALUE FOR theirs WHERE id = ?"),
+            (OpKind::Delete, "DELETE FROM taillight WHERE id IN users"),
+            (OpKind::Delete, "DELETE FROM taillight WHERE id NOT IN main.users"),
+            (OpKind::Delete, "DELETE FROM taillight WHERE id = ? LOG ERRORS"),
+            (OpKind::Delete, "DELETE FROM taillight WHERE id = ? DISABLE TRIGGER ALL ON users"),
+            (OpKind::Delete, "DELETE FROM taillight WHERE id = ? DBCC CHECKDB"),
+            (OpKind::Get, "SELECT value FROM taillight WHERE id = ? UN\u{131}ON VALUES (1)"),
+            (OpKind::Delete, "DELETE FROM taillight WHERE id IN (\u{17f}elect id)"),
         ] {
             assert!(beyond(op, sql, "taillight").is_some(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_connection_performs_no_statement_of_its_own() {
+        let beyond = |url: &str, properties: &str| {
+            let jdbc = JdbcStatements { url: url.to_owned(), ..JdbcStatements::default() };
+            let e = jdbc.beyond("taillight", &properties.parse().unwrap());
+            e.map(|e| e.to_string())
+        };
+        for (url, properties) in [
+            ("jdbc:h2:mem:x;MODE=MySQL;INIT=DROP TABLE users", ""),
+            ("jdbc:h2:mem:x;init=RUNSCRIPT FROM 'x.sql'", ""),
+            ("jdbc:mariadb://h/db?user=me&initSql=DELETE FROM users", ""),
+            ("jdbc:vertica://h/db?ConnSettings=DROP TABLE users", ""),
+            ("jdbc:h2:mem:x", "INIT = \"DROP TABLE users\""),
+        ] {
+            let said = beyond(url, properties).expect(url);
+            assert!(said.contains("at each connection"), "{said}");
+        }
+        for url in ["jdbc:postgresql://h/initial?ssl=true", "jdbc:mysql://h/db?initialTimeout=2"] {
+            assert_eq!(beyond(url, "cachePrepStmts = true\nssl = \"init\""), None);
         }
     }
 }

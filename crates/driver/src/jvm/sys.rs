@@ -8,7 +8,9 @@ use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 
 use crate::kv::sys::{Library, LibrarySource, c_text};
@@ -99,10 +101,30 @@ extern "system" fn exits(code: c_int) {
         "taillight: code in the JVM ended the process (System.exit({code})), most likely the binding or its client. \
          What was measured is saved by: taillight report RUN-DIRECTORY\n"
     );
+    end(&words, Exit::TargetFailed)
+}
+
+/// The VM is being started.
+static STARTS: AtomicBool = AtomicBool::new(false);
+
+/// What the VM calls where it cannot go on, behind its own words: it has crashed, or cannot start with its arguments.
+extern "system" fn aborts() {
+    if STARTS.load(Ordering::Relaxed) {
+        super::pauses::begin();
+        let words = "taillight: the JVM does not start, and says why above; see options.jvm_args\n";
+        end(words, Exit::Unavailable);
+    }
+    // It may be a signal's handler: no memory is asked for.
+    let words = "taillight: the JVM crashed, and says where above: most likely native code of the binding or its client. \
+                 What was measured is saved by: taillight report RUN-DIRECTORY\n";
+    end(words, Exit::TargetFailed)
+}
+
+fn end(words: &str, exit: Exit) -> ! {
     // SAFETY: writes bytes that are there, and ends the process, which needs nothing of it any more.
     unsafe {
         libc::write(2, words.as_ptr().cast(), words.len());
-        libc::_exit(5);
+        libc::_exit(c_int::from(exit.code()))
     }
 }
 
@@ -122,8 +144,9 @@ impl Jvm {
         let texts: Vec<CString> = args.iter().map(|arg| c_text(arg)).collect::<Result<_>>()?;
         let text = |text: &CString| VmOption { text: text.as_ptr().cast_mut(), extra: null_mut() };
         let mut options: Vec<VmOption> = texts.iter().map(text).collect();
-        let exit = c_text("exit")?;
+        let (exit, abort) = (c_text("exit")?, c_text("abort")?);
         options.push(VmOption { text: exit.as_ptr().cast_mut(), extra: exits as *mut c_void });
+        options.push(VmOption { text: abort.as_ptr().cast_mut(), extra: aborts as *mut c_void });
         let mut asked = VmArgs {
             version: VERSION,
             count: options.len() as c_int,
@@ -131,8 +154,10 @@ impl Jvm {
             ignore_unknown: 0,
         };
         let (mut vm, mut env) = (null_mut(), null_mut());
+        STARTS.store(true, Ordering::Relaxed);
         // SAFETY: the pointers are good for the call, which copies the options.
         let code = unsafe { create(&mut vm, &mut env, &mut asked) };
+        STARTS.store(false, Ordering::Relaxed);
         if code != 0 {
             return Err(Error::unavailable("the JVM does not start")
                 .with("library", library)
@@ -203,6 +228,24 @@ impl Jvm {
         }
         attached(self.vm, env);
         Ok(env)
+    }
+
+    /// Has Java do what it does at an orderly end (hooks of clients, files that they want deleted), as `DestroyJavaVM` would
+    /// before it destroys; the VM stays.
+    pub fn shut_down(&self) {
+        type Id = unsafe extern "system" fn(Env, Object, *const c_char, *const c_char) -> Method;
+        type Call = unsafe extern "system" fn(Env, Object, Method, *const JavaValue);
+        let Ok(env) = self.env() else { return };
+        // SAFETY: 113 is GetStaticMethodID, 143 CallStaticVoidMethodA; the environment is this thread's, the texts end
+        // in zero bytes, and the method takes nothing.
+        unsafe {
+            let Some(class) = found(env, c"java/lang/Shutdown") else { return };
+            let id = at::<Id>(env, 113)(env, class, c"shutdown".as_ptr(), c"()V".as_ptr());
+            if !thrown(env) && !id.is_null() {
+                at::<Call>(env, 143)(env, class, id, null());
+                thrown(env);
+            }
+        }
     }
 
     /// A question as texts, and its answer. Errors: `Unavailable` with the words of Java.

@@ -62,6 +62,22 @@ impl PluginHandle {
         }
     }
 
+    /// The process of a program.
+    pub fn process(&self) -> Option<u32> {
+        match self {
+            PluginHandle::Library(_) => None,
+            PluginHandle::Program(target) => Some(target.process()),
+        }
+    }
+
+    /// CPU time of a program so far, ns; none of a library, which shares this process's.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        match self {
+            PluginHandle::Library(_) => None,
+            PluginHandle::Program(target) => target.cpu_ns(),
+        }
+    }
+
     /// Has a program close the target, once all sessions are gone; a library does so when the last handle is dropped.
     /// Errors: `Target` when the program is lost.
     pub fn close(&self) -> Result<()> {

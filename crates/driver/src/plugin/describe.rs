@@ -161,7 +161,7 @@ impl PluginDescription {
             if all.contains(&OpKind::Get) && all.contains(&OpKind::Update) {
                 all.push(OpKind::Rmw);
             }
-            if all.contains(&OpKind::Delete) {
+            if all.contains(&OpKind::Delete) && self.stores_data {
                 // The host deletes what the run wrote, record by record.
                 admin.push(AdminAction::Purge);
             }

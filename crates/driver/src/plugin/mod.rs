@@ -31,6 +31,7 @@ use crate::test_target::{TestSetup, TestTarget};
 pub(crate) use carrier::PluginCarrier;
 pub use describe::PluginDescription;
 use sys::PluginLibrary;
+pub use sys::crash_by_signal;
 pub(crate) use target::{PluginTarget, check};
 
 /// Options of the driver `plugin`; beside them stand those of the plug-in itself.
@@ -129,6 +130,16 @@ impl Plugin {
         let plugin: &'static Plugin = Box::leak(Box::new(make()?));
         loaded.push(((apart, name.to_owned()), plugin));
         Ok(plugin)
+    }
+}
+
+/// Ends the programs that were started, as this one ends.
+pub fn end_programs() {
+    let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    for (_, plugin) in loaded.iter() {
+        if let PluginCarrier::Program(program) = &plugin.carrier {
+            program.end();
+        }
     }
 }
 

@@ -24,19 +24,30 @@ pub const NOOP: u8 = 255;
 const KEEP: u16 = 1;
 const REVERSE: u16 = 2;
 pub const MARK: u16 = 4;
+/// Most bytes that one operation is believed to have read: values may be larger than a slot, and not so large.
+const READ_MAX: u64 = 1 << 40;
+/// Longest call of a store by its own stamps that is believed, ns: an hour.
+const CALL_MAX: u64 = 3_600_000_000_000;
 
-/// Time that sessions were inside the store by the plug-in's own stamps, ns; each session alone writes its own.
+/// Time that a session was inside the store by the plug-in's own stamps, ns, and once it has ended its operations; the
+/// session alone writes both.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct StoreTime(AtomicU64);
+pub struct StoreTime {
+    ns: AtomicU64,
+    operations: AtomicU64,
+}
 
 impl StoreTime {
     pub fn total(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.ns.load(Ordering::Relaxed)
+    }
+    pub fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
     }
     #[inline]
     fn add(&self, ns: u64) {
-        crate::counter::add(&self.0, ns);
+        crate::counter::add(&self.ns, ns);
     }
 }
 
@@ -65,8 +76,10 @@ struct LiveOp {
     /// What the plug-in knows it by; 0 where nothing is in flight.
     tag: u64,
     token: Token,
-    /// It has a count of records.
-    counted: bool,
+    /// Most bytes that it moves.
+    most: u64,
+    /// Records of a batch or scan, which has a count; 0 elsewhere.
+    records: u32,
     /// Its sync is timed.
     synced: bool,
 }
@@ -108,7 +121,7 @@ impl PluginSession {
         let mut queue = target.session(seat.worker, depth, bytes, seat.buffer_size)?;
         let memory = queue.memory();
         let stride = if depth > 1 { memory.ptr(1) as u64 - memory.ptr(0) as u64 } else { 0 };
-        let none = LiveOp { tag: 0, token: Token(0), counted: false, synced: false };
+        let none = LiveOp { tag: 0, token: Token(0), most: 0, records: 0, synced: false };
         Ok(PluginSession {
             queue: Some(queue),
             seat,
@@ -200,7 +213,11 @@ impl PluginSession {
         made.token = self.generation << SLOT_BITS | u64::from(slot);
         let counted = made.count > 1 || made.kind == OpKind::Scan as u8;
         let synced = op.sync.is_some() && self.seat.rules.is_none();
-        self.live[slot as usize] = LiveOp { tag: made.token, token, counted, synced };
+        let records = if counted { made.count } else { 0 };
+        // A value that is read or deleted may have any size, a block has the one that was asked.
+        let open = matches!(op.kind, OpKind::Get | OpKind::Scan | OpKind::Delete);
+        let most = if open || made.kind == NOOP { READ_MAX } else { op.bytes() };
+        self.live[slot as usize] = LiveOp { tag: made.token, token, most, records, synced };
         if op.kind.writes() {
             self.seat.written.note(op.key, op.count, op.size);
         }
@@ -244,18 +261,22 @@ impl PluginSession {
             Some(live) if live.tag == done.token && live.tag != 0 => live,
             _ => return Err(not_in_flight(done)),
         };
+        if done.moved > live.most || live.records > 0 && done.count > live.records {
+            return Err(too_much(done, *live));
+        }
         live.tag = 0;
         let live = *live;
-        if done.end_ns > done.start_ns && done.start_ns > 0 {
-            self.seat.time.add(done.end_ns - done.start_ns);
+        let inside = done.end_ns.wrapping_sub(done.start_ns);
+        if done.start_ns > 0 && inside <= CALL_MAX {
+            self.seat.time.add(inside);
         }
         Ok(Completion {
             token: live.token,
             status: Status(done.status),
             moved: done.moved,
             sync_ns: live.synced.then_some(done.sync_ns),
-            first: (done.first_ns > 0).then_some(Stamp(done.first_ns as i64)),
-            count: if live.counted { done.count } else { 0 },
+            first: i64::try_from(done.first_ns).ok().filter(|ns| *ns > 0).map(Stamp),
+            count: if live.records > 0 { done.count } else { 0 },
             retries: done.retries,
         })
     }
@@ -338,6 +359,13 @@ fn broken(how: &str) -> Error {
 fn not_in_flight(done: &PluginDone) -> Error {
     broken("it ended an operation that is not in flight: one that had ended before, or was never given to it")
         .with("token", format!("{:#x}", done.token))
+}
+
+#[cold]
+fn too_much(done: &PluginDone, live: LiveOp) -> Error {
+    broken("it says that an operation moved more bytes, or had more records, than it can have")
+        .with("bytes", format!("{}, at most {}", done.moved, live.most))
+        .with("records", format!("{}, asked {}", done.count, live.records.max(1)))
 }
 
 #[cold]
@@ -454,6 +482,7 @@ impl PluginSession {
 
 impl Drop for PluginSession {
     fn drop(&mut self) {
+        crate::counter::add(&self.seat.time.operations, self.generation - 1);
         if (self.broken || self.in_flight > 0)
             && let Some(queue) = self.queue.take()
         {

@@ -155,7 +155,8 @@ impl PluginLibrary {
     /// for another ABI.
     pub fn load(name: &str) -> Result<PluginLibrary> {
         crash::named(name);
-        let library = Library::open(&SOURCE, name).map_err(|e| {
+        let _used = crash::InUse::begin();
+        let library = signals::kept(|| Library::open(&SOURCE, name)).map_err(|e| {
             e.hint(
                 "options.library names the file of the plug-in, with a directory (./mine.so); \
                     sdk/taillight_driver.h says how one is built",
@@ -172,7 +173,7 @@ impl PluginLibrary {
         })?;
         library.keep();
         // SAFETY: the function takes a number and gives a table that lives as long as the library, or null.
-        let table = unsafe { entry(ABI) };
+        let table = signals::kept(|| unsafe { entry(ABI) });
         if table.is_null() {
             return Err(bad("the plug-in does not speak this host's ABI").with("host ABI", ABI).hint(
                 "the plug-in was built for another version of Taillight: build it anew with this \
@@ -219,6 +220,7 @@ impl PluginLibrary {
 
     /// What it says of itself. Errors: `Unavailable` when that is no text.
     pub fn describe(&self) -> Result<String> {
+        let _used = crash::InUse::begin();
         // SAFETY: takes nothing; the text is good for ever by the contract.
         let text = unsafe { (self.describe)() };
         // SAFETY: as above.
@@ -262,10 +264,16 @@ fn asked(what: &str, call: impl FnOnce(Said, usize) -> c_int) -> Result<c_int> {
         .with("code", code))
 }
 
+/// A crash of a plug-in ends the process by its signal, for whoever looks at that, and a core dump.
+pub fn crash_by_signal() {
+    crash::by_signal();
+}
+
 /// An opened target of a plug-in.
 pub struct LibraryTarget {
     library: &'static PluginLibrary,
     target: *mut c_void,
+    _used: crash::InUse,
 }
 
 // SAFETY: by the contract calls for a target may come from any thread; the plug-in looks after its own data.
@@ -280,13 +288,15 @@ impl LibraryTarget {
         plan: &str,
         file_size: u64,
     ) -> Result<(LibraryTarget, PluginShape)> {
+        let used = crash::InUse::begin();
         let mut shape = PluginShape::new(1, file_size);
         let mut target = std::ptr::null_mut();
         // SAFETY: the pointers are good for the call, and of the types that the header gives.
-        asked("open the target", |said, len| unsafe {
+        let open = |said, len| unsafe {
             (library.open)(PluginText::of(plan), &mut target, &mut shape, said, len)
-        })?;
-        Ok((LibraryTarget { library, target }, shape))
+        };
+        signals::kept(|| asked("open the target", open))?;
+        Ok((LibraryTarget { library, target, _used: used }, shape))
     }
 
     /// Performs an action; its answer. Errors: `Unavailable` with the plug-in's words, or when it has none.
@@ -334,9 +344,10 @@ impl LibraryTarget {
         };
         let mut session = std::ptr::null_mut();
         // SAFETY: the target is open; the pointers are good for the call, the memory until the session is closed.
-        asked("make a session", |said, len| unsafe {
+        let make = |said, len| unsafe {
             (self.library.session)(self.target, &spec, &mut session, said, len)
-        })?;
+        };
+        signals::kept(|| asked("make a session", make))?;
         Ok(LibraryQueue { session, memory, target: Arc::clone(self) })
     }
 }
@@ -393,26 +404,90 @@ impl Drop for LibraryQueue {
     }
 }
 
-/// A crash of the process with a plug-in in it, named.
-mod crash {
-    use std::sync::OnceLock;
+/// Signals by which a run is ended in order stay ours, whatever a plug-in sets while it is loaded or opened.
+mod signals {
+    use std::ffi::c_int;
+    use std::ptr::{null, null_mut};
 
-    /// What is said, made before.
-    static WORDS: OnceLock<String> = OnceLock::new();
+    const OURS: [c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+
+    /// Calls, and puts back what then is done on these signals.
+    pub fn kept<T>(call: impl FnOnce() -> T) -> T {
+        let before = OURS.map(action);
+        let answer = call();
+        for (signal, before) in OURS.iter().zip(&before) {
+            // SAFETY: sets what was read.
+            unsafe { libc::sigaction(*signal, before, null_mut()) };
+        }
+        answer
+    }
+
+    fn action(signal: c_int) -> libc::sigaction {
+        // SAFETY: an all-zero sigaction is a valid one to be overwritten; the call only reads what is set.
+        unsafe {
+            let mut set: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, null(), &mut set);
+            set
+        }
+    }
+}
+
+/// The end of the process by a plug-in in it, a crash or a call of `exit`: named, with the exit code of a target that
+/// failed. No exit code of the plug-in's own passes for one of ours.
+mod crash {
+    use std::ffi::c_int;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    use taillight_core::exit::Exit;
+
+    /// What is said, made before: of a crash, of a call of `exit`.
+    static WORDS: OnceLock<[String; 2]> = OnceLock::new();
     /// What was done on these signals before.
     static BEFORE: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
-    const SIGNALS: [libc::c_int; 5] =
+    const SIGNALS: [c_int; 5] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+    /// A crash ends the process by its signal.
+    static BY_SIGNAL: AtomicBool = AtomicBool::new(false);
+    /// Calls that load a plug-in or open a target, and targets that are open.
+    static USED: AtomicU32 = AtomicU32::new(0);
 
-    /// From now on a crash says that the plug-in `library`, the first that was loaded, was in the process. The signal
-    /// then does what it did before: nothing can go on safely.
+    /// See [`super::crash_by_signal`].
+    pub fn by_signal() {
+        BY_SIGNAL.store(true, Ordering::Relaxed);
+    }
+
+    /// While it lives, an end of the process that is not ours is a plug-in's.
+    pub struct InUse;
+
+    impl InUse {
+        pub fn begin() -> InUse {
+            USED.fetch_add(1, Ordering::Relaxed);
+            InUse
+        }
+    }
+
+    impl Drop for InUse {
+        fn drop(&mut self) {
+            USED.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// From now on a crash, or a call of `exit`, says that the plug-in `library`, the first that was loaded, was in the
+    /// process, and ends it as a target that failed: nothing can go on safely.
     pub fn named(library: &str) {
-        let words = format!(
-            "taillight: the process crashed, with the plug-in {library} in it: most likely the plug-in did. \
-             What was measured is saved by: taillight report RUN-DIRECTORY. What is wrong with the \
-             plug-in: taillight drivers --check {library}\n"
+        let words = |what: &str| {
+            format!(
+                "taillight: {what}. What was measured is saved by: taillight report RUN-DIRECTORY. What is wrong with \
+                 the plug-in: taillight drivers --check {library}\n"
+            )
+        };
+        let crashed = format!(
+            "the process crashed, with the plug-in {library} in it: most likely the plug-in did"
         );
-        if WORDS.set(words).is_err() {
+        let ended =
+            format!("the plug-in {library} ended the process by exit(), which it must not call");
+        if WORDS.set([words(&crashed), words(&ended)]).is_err() {
             return;
         }
         // SAFETY: an all-zero sigaction is a valid one to be overwritten.
@@ -426,7 +501,7 @@ mod crash {
         if BEFORE.set(before).is_err() {
             return;
         }
-        // SAFETY: as above; the handler calls only what may be called in one.
+        // SAFETY: as above; the handlers call only what may be called in one.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as *const () as usize;
@@ -434,13 +509,39 @@ mod crash {
             for signal in SIGNALS {
                 libc::sigaction(signal, &action, std::ptr::null_mut());
             }
+            libc::atexit(at_exit);
         }
     }
 
-    extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        if let Some(words) = WORDS.get() {
-            // SAFETY: write may be called in a handler.
-            unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+    /// Writes words to standard error.
+    fn say(words: &str) {
+        // SAFETY: bytes that are there; write may be called in a handler.
+        unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+    }
+
+    fn end() -> ! {
+        // SAFETY: ends the process, which needs nothing of it any more; may be called in a handler.
+        unsafe { libc::_exit(c_int::from(Exit::TargetFailed.code())) }
+    }
+
+    /// This program ends by the return of its first thread, on which no plug-in is ever called.
+    extern "C" fn at_exit() {
+        let own = rustix::thread::gettid() == rustix::process::getpid();
+        if own || USED.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Some([_, words]) = WORDS.get() {
+            say(words);
+        }
+        end();
+    }
+
+    extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        if let Some([words, _]) = WORDS.get() {
+            say(words);
+        }
+        if !BY_SIGNAL.load(Ordering::Relaxed) {
+            end();
         }
         let known = SIGNALS.iter().position(|s| *s == signal);
         // SAFETY: sigaction and raise may be called in a handler, which the kernel gives its `info`; a fault comes
@@ -448,7 +549,7 @@ mod crash {
         unsafe {
             match BEFORE.get().zip(known) {
                 Some((before, n)) => libc::sigaction(signal, &before[n], std::ptr::null_mut()),
-                None => libc::signal(signal, libc::SIG_DFL) as libc::c_int,
+                None => libc::signal(signal, libc::SIG_DFL) as c_int,
             };
             // Sent by somebody, it does not come again by itself.
             if (*info).si_code <= 0 {

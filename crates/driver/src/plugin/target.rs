@@ -29,6 +29,9 @@ pub(crate) const EMPTY: u32 = 16;
 /// Operations handed over together when the bridge is measured, where the plug-in has a queue.
 const MEASURED_BATCH: u32 = 32;
 
+/// Series that one look at a plug-in's statistics gives, at most.
+const SERIES_MAX: u32 = 1000;
+
 /// What was settled before the plug-in is asked to open anything.
 pub struct PluginRequest {
     settings: PluginSettings,
@@ -83,6 +86,15 @@ fn updates_fields(w: &WorkloadPlan) -> bool {
     updates && w.value.as_ref().is_some_and(|v| v.fields > 1 && !v.write_all)
 }
 
+/// What the store's own side has done so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct StoreShare {
+    inside_ns: u64,
+    operations: u64,
+    /// Of a program.
+    cpu_ns: Option<u64>,
+}
+
 /// The target.
 pub struct PluginTarget {
     plugin: &'static Plugin,
@@ -99,6 +111,8 @@ pub struct PluginTarget {
     believed: u64,
     written: WrittenKeys,
     times: Mutex<Vec<Arc<StoreTime>>>,
+    /// As the load began, which may not be the first one on this target.
+    began: Mutex<StoreShare>,
     pub(crate) facts: Vec<(String, String)>,
     /// Facts that the load leaves behind.
     pub(crate) end_facts: fn() -> Vec<(String, String)>,
@@ -142,6 +156,7 @@ impl PluginTarget {
             believed: if settings.options.read_only { count.unwrap_or(0) } else { 0 },
             written: WrittenKeys::of(plan),
             times: Mutex::default(),
+            began: Mutex::default(),
             facts: Vec::new(),
             end_facts: Vec::new,
             pauses: || None,
@@ -296,6 +311,42 @@ impl PluginTarget {
         facts
     }
 
+    fn share(&self) -> StoreShare {
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        StoreShare {
+            inside_ns: times.iter().map(|time| time.total()).sum(),
+            operations: times.iter().map(|time| time.operations()).sum(),
+            cpu_ns: self.handle.cpu_ns(),
+        }
+    }
+
+    /// What of a load was the store's own side, apart from the bridge, once all sessions have ended.
+    fn apart(&self) -> Vec<(String, String)> {
+        let (began, now) =
+            (*self.began.lock().unwrap_or_else(PoisonError::into_inner), self.share());
+        let operations = now.operations.saturating_sub(began.operations);
+        if operations == 0 {
+            return Vec::new();
+        }
+        let each = |ns: u64| ns as f64 / operations as f64;
+        let mut facts = Vec::new();
+        let inside = now.inside_ns.saturating_sub(began.inside_ns);
+        if inside > 0 {
+            let words = format!("{:.0} ns an operation, by the store's own stamps", each(inside));
+            facts.push(("store.inside".to_owned(), words));
+        }
+        if let Some((from, to)) = began.cpu_ns.zip(now.cpu_ns) {
+            let cpu = to.saturating_sub(from);
+            let words = format!(
+                "{:.2} s in the plug-in's process, {:.0} ns an operation (whole ticks of the system)",
+                cpu as f64 / 1e9,
+                each(cpu)
+            );
+            facts.push(("store.cpu".to_owned(), words));
+        }
+        facts
+    }
+
     /// Deletes the records of this run, and those of earlier ones that its mark names.
     fn purge(&self) -> Result<()> {
         if self.joined {
@@ -360,6 +411,12 @@ fn crowded(plan: &Plan) -> String {
         ),
         false => String::new(),
     }
+}
+
+/// Whether a name of a plug-in can be a series: it stands in tables and in pictures.
+fn is_series(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.-:".contains(c);
+    (1..=100).contains(&name.len()) && name.chars().all(plain)
 }
 
 fn first(identity: &PluginIdentity) -> u64 {
@@ -450,12 +507,19 @@ impl Target for PluginTarget {
         };
         self.facts.iter().filter_map(note).collect()
     }
+    /// What a program waits for is what its operations wait for.
+    fn server_process(&self) -> Option<u32> {
+        self.handle.process()
+    }
     fn session_facts(&self) -> Vec<(String, String)> {
         (self.begins)();
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = self.share();
         Vec::new()
     }
     fn end_facts(&self) -> Vec<(String, String)> {
-        (self.end_facts)()
+        let mut facts = (self.end_facts)();
+        facts.extend(self.apart());
+        facts
     }
     fn pauses(&self) -> Option<Vec<TargetPause>> {
         (self.pauses)()
@@ -470,7 +534,13 @@ impl Target for PluginTarget {
         if inside > 0 {
             out(super::INSIDE, inside as f64);
         }
-        self.handle.sample(out);
+        let mut left = SERIES_MAX;
+        self.handle.sample(&mut |name, value| {
+            if left > 0 && is_series(name) {
+                left -= 1;
+                out(name, value);
+            }
+        });
     }
     fn close(mut self: Box<Self>) -> Result<()> {
         let ended = self.end();

@@ -1,7 +1,8 @@
 //! The program: started once, spoken with by lines of JSON over its standard input, which is a Unix socket, and
 //! ended when it is lost.
 //!
-//! Every answer has a time limit. What a program has done when it is lost is found once and told to all that ask.
+//! Every answer has a time limit. What a program has done when it is lost is found once and told to all that ask. What it
+//! started itself and left in its group of processes ends with it.
 
 use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -142,8 +143,15 @@ impl DriverProgram {
     }
 
     fn ended_within(&self, most: Duration) -> bool {
-        let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
-        poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&most)).is_ok_and(|n| n > 0)
+        let ended = &mut [PollFd::new(&self.pidfd, PollFlags::IN)];
+        poll(ended, Some(&timespec(most))).is_ok_and(|n| n > 0)
+    }
+
+    /// Closes the connection, at which a program ends. One that does not is killed a moment later.
+    pub fn end(&self) {
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        self.ended_within(END);
+        self.lose("it did not end when its connection was closed".to_owned());
     }
 
     /// Gives it up and ends it: `how` says what it did, where it did not end by itself.
@@ -153,9 +161,10 @@ impl DriverProgram {
             return;
         }
         let ended = self.ended_within(Duration::ZERO);
+        // Of one that ended what it left behind: nobody else has this number before the program is waited for.
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
         if !ended {
-            let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
             let _ = child.kill();
             self.ended_within(END);
         }
@@ -248,9 +257,11 @@ impl DriverProgram {
                 return Err(io::Error::other("an answer of more than 1 MiB"));
             }
             let left = end.saturating_duration_since(Instant::now());
-            self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
+            }
+            if !self.answers_within(left)? {
+                continue;
             }
             match (&self.socket).read(&mut part) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -261,9 +272,36 @@ impl DriverProgram {
         }
     }
 
+    /// Whether something can be read. Errors: the program has ended without a further word, also where something that it
+    /// started keeps the connection open; the system's.
+    fn answers_within(&self, most: Duration) -> io::Result<bool> {
+        let (socket, pidfd) = (&self.socket, &self.pidfd);
+        let mut both = [PollFd::new(socket, PollFlags::IN), PollFd::new(pidfd, PollFlags::IN)];
+        match poll(&mut both, Some(&timespec(most))) {
+            Err(rustix::io::Errno::INTR) | Ok(0) => Ok(false),
+            Err(e) => Err(e.into()),
+            Ok(_) if both[0].revents().is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Ok(true),
+        }
+    }
+
+    fn cpu_ns(&self) -> Option<u64> {
+        let pid = locked(&self.child).id();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Behind the name: user and system time of all threads are the fields 14 and 15 of all (proc(5)).
+        let (_, after) = stat.rsplit_once(')')?;
+        let mut ticks = after.split_whitespace().skip(11).map(|n| n.parse::<u64>().ok());
+        let ticks = ticks.next()??.saturating_add(ticks.next()??);
+        Some(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
+    }
+
     fn number(&self) -> u32 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() }
 }
 
 fn words_of(status: ExitStatus) -> String {
@@ -365,6 +403,15 @@ impl ProgramTarget {
         let most = self.program.patience();
         let most = if self.given_up.load(Ordering::Relaxed) { most.min(GIVEN_UP) } else { most };
         self.program.ask_within(most, "close the target", question, None).map(drop)
+    }
+
+    pub fn process(&self) -> u32 {
+        locked(&self.program.child).id()
+    }
+
+    /// CPU time of the program so far, ns; none once it is gone.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        self.program.cpu_ns()
     }
 
     /// Looks whether the program still runs, where nothing came from it for `quiet` ns while something was due.

@@ -71,6 +71,9 @@ pub struct StudiedSystem {
     pub title: String,
     /// The driver it is measured through.
     pub driver: String,
+    /// Options of the driver.
+    #[serde(default)]
+    pub options: BTreeMap<String, Value>,
     /// The operation of the writer.
     pub write: String,
     /// The operation of the reader.
@@ -317,6 +320,9 @@ impl SlcPaperMethod {
         }
         if !system.keyed {
             job["target"]["size"] = bytes(whole);
+        }
+        if !system.options.is_empty() {
+            job["target"]["options"] = json!(system.options);
         }
         let workload = &mut job["workload"][0];
         workload["mix"] = if write { &system.write } else { &system.read }.as_str().into();

@@ -6,6 +6,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import site.ycsb.ByteIterator;
 import site.ycsb.DB;
+import site.ycsb.DBException;
 import site.ycsb.Status;
 
 /**
@@ -40,13 +41,51 @@ public class Records extends DB {
     }
   }
 
-  @Override public void init() {
+  @Override public void init() throws DBException {
     fault = getProperties().getProperty("fault", "");
     System.out.println("Records begins");
+    if (fault.equals("needs") && getProperties().getProperty("hosts") == null)
+      throw new DBException("Required property \"hosts\" missing");
+    if (fault.equals("exits-early")) System.exit(1);
+    if (fault.equals("threads")) new Thread(Records::stay).start();
+    if (fault.equals("leaves")) leave();
     int objects = Integer.parseInt(getProperties().getProperty("ballast", "0"));
     if (objects > 0 && ballast == null) {
       ballast = new Object[objects];
       for (int i = 0; i < objects; i++) ballast[i] = new Object[] {i > 0 ? ballast[i - 1] : null};
+    }
+  }
+
+  /** What a thread does that no end of a program waits for, though it is no daemon. */
+  private static void stay() {
+    try {
+      Thread.sleep(600_000);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /** A file that is to be deleted at the end, and a hook that makes one. */
+  private static synchronized void leave() {
+    try {
+      java.io.File left = new java.io.File("left");
+      if (!left.createNewFile()) return;
+      left.deleteOnExit();
+      Runtime.getRuntime().addShutdownHook(new Thread(() -> new java.io.File("ended").mkdir()));
+    } catch (java.io.IOException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** Writes to an address where nothing is. */
+  private static void crash() {
+    try {
+      Class<?> unsafe = Class.forName("sun.misc.Unsafe");
+      java.lang.reflect.Field the = unsafe.getDeclaredField("theUnsafe");
+      the.setAccessible(true);
+      unsafe.getMethod("putByte", long.class, byte.class).invoke(the.get(null), 0L, (byte) 1);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
     }
   }
 
@@ -90,6 +129,7 @@ public class Records extends DB {
   @Override public Status update(String table, String key, Map<String, ByteIterator> values) {
     if (is("throws", key) && ++updates % 2 == 0) throw new IllegalStateException("no leader\nfor this key");
     if (is("exits", key) && ++updates == 20) System.exit(3);
+    if (is("crashes", key) && ++updates == 200) crash();
     if (is("collects", key) && ++updates == 2000) System.gc();
     Map<String, byte[]> record = of(table).get(key);
     if (record == null) return Status.NOT_FOUND;

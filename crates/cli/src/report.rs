@@ -16,7 +16,7 @@ use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFil
 use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::scale::ScaleFile;
 use taillight_rundir::series::PointRole;
-use taillight_rundir::{JsonFile, RunDir, Summary, names};
+use taillight_rundir::{JsonFile, RunDir, Summary, names, sums};
 use taillight_suite::exit::{from_code, worst};
 use taillight_suite::saved::{self, MOST_IN_FULL, SavedSeries};
 use taillight_suite::sequence::IMPORT;
@@ -263,15 +263,18 @@ fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>>
 /// as [`main`].
 pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     let left_out = args.without.clone();
-    if left_out.as_deref() == Some(EACH_RULE) {
-        return without_each(&args.run);
-    }
-    if let Some(rule) = left_out.as_deref().filter(|rule| !taillight_explain::is_rule(rule)) {
+    let each = left_out.as_deref() == Some(EACH_RULE);
+    if let Some(rule) =
+        left_out.as_deref().filter(|rule| !each && !taillight_explain::is_rule(rule))
+    {
         return Err(Error::usage("no rule is called so")
             .with("rule", rule)
             .hint("explain -v names the rules that spoke"));
     }
     rescue(&args.run)?;
+    if each {
+        return without_each(&args.run);
+    }
     // What is left out must not stay in the run directory.
     let write = writable(&args.run) && left_out.is_none();
     let options = ReportOptions {
@@ -313,7 +316,9 @@ const EACH_RULE: &str = "each";
 
 /// What the verdicts of a run are without each rule. Errors: as [`explain`].
 fn without_each(run: &Path) -> Result<Exit> {
-    let Some((all, effects)) = taillight_explain::without_each(&RunDir::open(run)?)? else {
+    let dir = RunDir::open(run)?;
+    sums::intact(&dir)?;
+    let Some((all, effects)) = taillight_explain::without_each(&dir)? else {
         return Err(untraced(run));
     };
     let value = taillight_report::render::explain_json::without_each(&all, &effects);

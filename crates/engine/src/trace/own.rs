@@ -117,8 +117,13 @@ fn operation(
 /// The run that keeps a file, undamaged. Errors: it is damaged, or holds a part of its I/Os.
 fn run_of(path: &Path) -> Result<Option<RunDir>, TraceFault> {
     let damaged = |e: Error| TraceFault { kind: e.kind(), ..TraceFault::from(e.to_string()) };
-    let dir = path.parent().filter(|_| path.file_name().is_some_and(|name| name == names::IOS));
-    let Some(dir) = dir.and_then(|dir| RunDir::open(dir).ok()) else { return Ok(None) };
+    let home = path.parent().filter(|_| path.file_name().is_some_and(|name| name == names::IOS));
+    let home = home.map(|home| if home.as_os_str().is_empty() { Path::new(".") } else { home });
+    // A file alone has no manifest beside it; one that cannot be read is damage.
+    let Some(home) = home.filter(|home| home.join(names::MANIFEST).exists()) else {
+        return Ok(None);
+    };
+    let dir = RunDir::open(home).map_err(damaged)?;
     sums::believed(&dir, names::IOS).map_err(damaged)?;
     let manifest = dir.manifest();
     const SLOW_ONLY: &str = "it is of a run that kept its slow I/Os only";

@@ -526,6 +526,12 @@ fn a_watched_run_is_a_trace_of_one_of_its_files_where_all_of_it_was_recorded() {
         let wanted = [(OpKind::Write, 1024, 512), (OpKind::Fsync, 0, 0), (OpKind::Read, 1024, 512)];
         assert_eq!(ops, wanted);
     }
+    // What cannot be read of the run is damage, not a file without a run.
+    std::fs::write(dir.path().join("manifest.json"), "{").expect("written");
+    assert_eq!(
+        of("ios.parquet", Some("1")).expect_err("damaged").kind(),
+        taillight_core::ErrorKind::Corrupt
+    );
 }
 
 #[test]

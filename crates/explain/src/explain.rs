@@ -1,4 +1,5 @@
-//! Explains the outliers of a run: reads the trace, judges each slow I/O, groups them.
+//! Explains the outliers of a run for its report: reads the trace, judges each slow I/O, groups them. Beside that, what
+//! each rule is for (`taillight explain --without each`, for the lab), and time lines for the export to Perfetto.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +39,9 @@ pub struct ExplainInputs<'a> {
     pub left_out: Option<&'a str>,
 }
 
-/// Explains the outliers of a run; `None` when it was not traced. Errors: `Corrupt` when a file is damaged, or
-/// `ios.parquet` is missing although I/Os were captured.
+/// Explains the outliers of a run. `None` where the manifest has no trace and the target told of no pauses; the
+/// manifest has one, too, where tracing was asked for and not possible: the explanation then says so. Errors: `Corrupt`
+/// when a file is damaged, or `ios.parquet` is missing although I/Os were captured.
 pub fn explain(
     dir: &RunDir,
     summary: &Summary,
@@ -50,6 +52,7 @@ pub fn explain(
     };
     has_ios(dir)?;
     let OutlierThresholds { ns: thresholds, percentiles, given } = thresholds(dir, summary);
+    // `more` outliers beyond the first `SLOW_MAX` are counted and not judged.
     let (slow, more) = layers::slow_ios(dir, &thresholds)?;
     let mut loaded = load(dir, &info, &slow)?;
     loaded.events.left_out = inputs.left_out.map(str::to_owned);
@@ -87,7 +90,8 @@ pub fn explain(
     }))
 }
 
-/// How a run was traced; by its target's pauses where nothing was, and the target told of them.
+/// How a run was traced. Where nothing was traced, and the target (a JVM) told of its pauses, these stand in for a
+/// trace (`TracingBackend::Pauses`). None where the manifest has no trace and there is no file of pauses.
 fn known_by(dir: &RunDir) -> Option<TraceInfo> {
     let traced = dir.manifest().trace.clone();
     let blind = traced.as_ref().is_none_or(|info| info.backend == TracingBackend::None);
@@ -99,7 +103,7 @@ fn known_by(dir: &RunDir) -> Option<TraceInfo> {
     Some(TraceInfo { why: traced.and_then(|info| info.why), ..info })
 }
 
-/// The usual times.
+/// The usual times: of traced I/Os, or from median latencies where pauses stand in for a trace.
 fn baseline(info: &TraceInfo, loaded: &layers::TracedRun, summary: &Summary) -> Baseline {
     match info.backend {
         TracingBackend::Pauses => Baseline::of_medians(summary),
@@ -122,8 +126,8 @@ pub struct RuleEffect {
     pub changed: Vec<OutlierVerdict>,
 }
 
-/// The verdicts of a run with all rules, and for each rule those that change without it. `None` when the run was not
-/// traced, or its summary was not made yet. Errors: `Corrupt` when a file is damaged.
+/// The verdicts of a run with all rules, and for each rule those that change without it. `None` as of [`explain()`],
+/// and where the summary was not made yet. Errors: as [`explain()`].
 pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<RuleEffect>)>> {
     let (Some(info), Some(summary)) = (known_by(dir), dir.read::<Summary>()?) else {
         return Ok(None);
@@ -150,8 +154,8 @@ pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<Rul
     Ok(Some((all, effects)))
 }
 
-/// The time line of each of `ios`, in their order, without segments where an I/O was not traced; empty when the run was
-/// not traced. Errors: `Corrupt` when a file is damaged.
+/// The time line of each of `ios`, in their order, without segments where an I/O was not traced and met no pause; empty
+/// where [`explain()`] gives `None`. Errors: `Corrupt` when a file is damaged.
 pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Segment>)>> {
     let Some(info) = known_by(dir) else {
         return Ok(Vec::new());
@@ -163,7 +167,8 @@ pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Segment
     Ok(judged.into_iter().map(|j| (j.slow, j.segments)).collect())
 }
 
-/// Reads what was traced of a run, with the rows of these slow I/Os. Errors: `Corrupt` when the file is damaged.
+/// Reads what was traced of a run with the rows of these slow I/Os, and the target's pauses. Errors: `Corrupt` when a
+/// file is damaged.
 fn load(dir: &RunDir, info: &TraceInfo, slow: &[Slow]) -> Result<layers::TracedRun> {
     let threads_only = info.backend == TracingBackend::Perf;
     let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
@@ -180,7 +185,7 @@ fn load(dir: &RunDir, info: &TraceInfo, slow: &[Slow]) -> Result<layers::TracedR
     }
 }
 
-/// Judges slow I/Os by what was `traced` of them, and of those that they waited for.
+/// Judges slow I/Os: by their own rows in `traced`, and by rows of other I/Os that they may have waited for.
 fn judge_loaded(
     dir: &RunDir,
     loaded: &layers::TracedRun,
@@ -213,7 +218,7 @@ fn judge_loaded(
     judged
 }
 
-/// Hands causes on among slow I/Os, each of which is judged again then.
+/// Where a slow I/O waited for another one, takes over what that one waited for, and judges the slow I/O again.
 pub(super) fn follow(
     judged: &mut [Judged],
     events: &Events,
@@ -253,7 +258,7 @@ fn pattern_scale(
     }
 }
 
-/// Whether the offset of an I/O says where it was, and the load draws it at random.
+/// Whether slow I/Os may be compared by place: all offsets lie in one file, and every workload draws them at random.
 fn placed(dir: &RunDir) -> bool {
     let manifest = dir.manifest();
     let random = manifest.plan.workloads.iter().all(|w| w.access.kind.draws());
@@ -285,7 +290,9 @@ pub(super) fn judge_traced(
     Judged { shared: page_ns.is_some(), ..judge(slow, Some(row), Some(segments), &by) }
 }
 
-/// The latencies, ns, above which an I/O is to be explained.
+/// The latencies, ns, above which an I/O is to be explained: the one given (`outlier_ns`), else of each kind of
+/// operation the 99.9th percentile where it is known, else the deepest resolved one. A kind with neither has no
+/// outliers.
 struct OutlierThresholds {
     ns: BTreeMap<OpKind, u64>,
     /// Which percentile that is, where it was not given.
@@ -300,7 +307,7 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
         percentiles: BTreeMap::new(),
         given: given.is_some(),
     };
-    // What has parts is traced, and explained, by these.
+    // An operation of several parts has no threshold: its parts are traced, and explained.
     for (op, totals) in summary.ops.iter().filter(|(op, _)| op.parts().is_empty()) {
         if let Some(ns) = given {
             found.ns.insert(*op, ns);
@@ -319,6 +326,7 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
     found
 }
 
+/// Sums over the outliers of no known layer that were blocked in the kernel for longer than they were not seen.
 fn blocked(judged: &[Judged]) -> Blocked {
     let mut sums = Blocked::default();
     for one in judged.iter().filter(|j| j.layer == Layer::Unknown) {

@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-/// Longest head, bytes.
+/// Longest head, bytes: `server` reads no further, and a head that has no end by then is refused.
 pub const LONGEST: usize = 8 << 10;
 /// Most header lines.
 const HEADERS: usize = 64;
@@ -19,7 +19,7 @@ pub struct Request {
     /// Without the query.
     pub path: String,
     pub accept: String,
-    /// The last event that the client has.
+    /// The last event that the client has; a value that is no number is ignored.
     pub last_event: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ pub enum Head {
 
 const BAD: Head = Head::Refused("400 Bad Request", "this is no HTTP request\n");
 
-/// Reads a head; `hosts` are names that may be asked for beside addresses.
+/// Reads a head; `hosts` are names that may be asked for beside addresses. A head with no `Host`, or two, is refused.
 pub fn read(bytes: &[u8], hosts: &[String]) -> Head {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -73,7 +73,8 @@ pub fn read(bytes: &[u8], hosts: &[String]) -> Head {
     })
 }
 
-/// Whether a `Host` may be asked for: any IP address, `localhost`, or a name of `hosts`; a port must be a number.
+/// Whether a `Host` may be asked for: any IP address, `localhost`, or a name of `hosts`, in capitals or not; a port
+/// must be a number.
 fn known(host: &str, hosts: &[String]) -> bool {
     let host = host.trim();
     let (name, port) = match host.rsplit_once(':') {

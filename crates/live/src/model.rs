@@ -1,6 +1,7 @@
-//! The live model: totals, tracks and the state of a run that goes on, folded once for every view from the
-//! intervals that the collector closed. Figures are "so far", from histograms with an error of 0.1 %; the
-//! report reads every I/O when the run is over.
+//! The live model: totals, lines over time and the state of a run that goes on, folded once for all views, which share
+//! it behind the lock of `feed::LiveState`. Totals and lines are of the measured intervals that the collector closed.
+//! Figures are "so far", latencies from histograms with an error of 0.1 %; the report reads every I/O when the run is
+//! over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,8 +49,8 @@ impl OpSoFar {
         self.latencies.as_ref().map(LatencyMap::main)
     }
 
-    /// Values of a kind that are too large for the histogram: successes that are missing in it, as each has a service
-    /// time, and with a schedule a response time.
+    /// Latencies of a kind that are too large for its histogram `held`. These are the successes that `held` lacks: each
+    /// success has a service time, and with a schedule a response time. Of other kinds the number is not known, and 0.
     pub fn beyond(&self, kind: LatencyKind, held: &Histogram<u64>) -> u64 {
         match kind {
             LatencyKind::Service | LatencyKind::Response => self.ops.saturating_sub(held.len()),
@@ -62,15 +63,16 @@ impl OpSoFar {
 #[derive(Debug, Default)]
 pub struct LiveModel {
     pub facts: Option<RunFacts>,
-    /// `prepare`, a phase of the engine, `overtime`, the long work that goes on, or `ended`.
+    /// Where the run is: `prepare`; a step of `run.before`; `warmup` or `measure`; `overtime`: the measured time is
+    /// over, and workers still send what was due or wait for I/Os; long work in words, like `laying out`; `ended`.
     pub phase: String,
     /// Per workload and operation, in the order they were first seen.
     pub ops: Vec<OpSoFar>,
     /// Measured intervals, up to twice `KEPT`; [`LiveModel::kept`] has the last `KEPT`.
     pub intervals: Vec<Arc<ClosedInterval>>,
-    /// The last interval, be it provisional or of the warm-up.
+    /// The interval shown last, of the warm-up, too. A provisional one lacks the share of a worker that is stuck.
     pub last: Option<IntervalView>,
-    /// Since when a worker has been inside an I/O, at least.
+    /// A worker has been stuck inside an I/O since this time or longer; none where no worker is.
     pub stalled: Option<Stamp>,
     /// The last sample of the machine.
     pub host: Vec<HostRow>,
@@ -79,7 +81,8 @@ pub struct LiveModel {
     /// Part and whole of the long work that goes on.
     pub work: Option<(u64, u64)>,
     pub end: Option<LiveEnd>,
-    /// Operations that were due by the end of the last interval, per workload; open loop only.
+    /// Operations due by the end of the last measured interval, per workload: completed, in flight or in the backlog
+    /// (due and not sent). Open loop only.
     pub due: BTreeMap<u16, u64>,
     /// Operations that became due a second, in the last measured interval; open loop only.
     pub offered_per_s: Option<f64>,
@@ -136,7 +139,7 @@ impl LiveModel {
             let Some(backlog) = rows.filter_map(|r| r.backlog).next() else { continue };
             let now = self.done(workload) + backlog + u64::from(in_flight.count);
             let due = self.due.entry(workload).or_default();
-            // An interval in which nothing was heard of a worker knows no backlog.
+            // The backlog lacks that of a worker of which nothing was heard: what was due before stays due.
             *due = now.max(*due);
         }
         let more = self.due.values().sum::<u64>() - before;
@@ -202,8 +205,8 @@ impl LiveModel {
         self.ops.iter().filter(|o| !o.op.is_part())
     }
 
-    /// Age of the oldest I/O in flight, ns: of a stall at least, now; else at the end of the last
-    /// interval. None before the first interval, where nobody counts those in flight, and when the load is over.
+    /// Age of the oldest I/O in flight, ns. While a worker is stuck: its age now, at least; else its age at the end of
+    /// the last interval. None before the first interval, without load, and where I/Os in flight are not counted.
     pub fn oldest_ns(&self) -> Option<u64> {
         if self.end.is_some() || self.work.is_some() {
             return None;
@@ -289,7 +292,7 @@ impl OpSoFar {
         self.heat.add(at_ns, latencies.main().iter().copied());
     }
 
-    /// The deepest nine that so many I/Os resolve, were each independent of the others.
+    /// The deepest nine that as many independent I/Os resolve. These may depend on each other: that is not looked at.
     pub fn nines(&self) -> u8 {
         let resolved = |k: &u8| {
             let needed = Percentile::nines(*k).and_then(|pct| needed_one_sided(&pct));
@@ -299,7 +302,8 @@ impl OpSoFar {
     }
 }
 
-/// I/Os that surely took `ceiling` ns at most: those of a bucket across it took 0.1 % more or less.
+/// I/Os that took `ceiling` ns or less for sure. I/Os in the bucket that `ceiling` parts are not counted: each of them
+/// took within 0.1 % of it, and may have been slower.
 pub fn count_within(held: &Histogram<u64>, ceiling: u64) -> u64 {
     let recorded = held.iter_recorded().take_while(|v| v.value_iterated_to() <= ceiling);
     recorded.map(|v| v.count_at_value()).sum()
@@ -319,8 +323,8 @@ impl CeilingSoFar {
         (self.all > 0).then(|| self.within as f64 / self.all as f64)
     }
 
-    /// Whether the share is what was asked for. Unknown for requests of several I/Os: these are not put together
-    /// before the run has ended.
+    /// Whether the share is what was asked for. Never known of requests of several I/Os: only the report puts these
+    /// together.
     pub fn kept(&self) -> Option<bool> {
         let single = self.ceiling.fanout.is_none_or(|n| n <= 1);
         self.share().filter(|_| single).map(|share| share >= self.ceiling.at.share())

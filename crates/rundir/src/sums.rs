@@ -1,5 +1,5 @@
-//! Checksums of what was asked and measured: taken when a run ends, compared by readers. JSON files carry
-//! their own (see [`crate::own_sum`]).
+//! Checksums of what was asked and measured (`names::SUMMED`): taken when a run ends, kept in its manifest by who takes
+//! them, compared by readers. JSON files carry their own (see [`crate::own_sum`]).
 //!
 //! Parquet pages written here carry no checksum of their own, so a flipped bit may decode to a
 //! wrong latency. A checksum finds damage, not intent. Callers: `cli` and salvage (taking), all who read a
@@ -19,7 +19,7 @@ use crate::names;
 /// Bytes read at a time.
 const STEP: usize = 128 << 10;
 
-/// A file that is not what it was when the run ended.
+/// A file that is not what it was when the run ended, or is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedFile {
     /// Name inside the run directory.
@@ -28,8 +28,7 @@ pub struct ChangedFile {
     pub what: String,
 }
 
-/// Sizes and checksums of the files there are. Errors: `Unavailable` when one cannot be
-/// read.
+/// Sizes and checksums of the files there are, for the manifest. Errors: `Unavailable` when one cannot be read.
 pub fn file_sums(dir: &RunDir) -> Result<Vec<FileSum>> {
     let there = names::SUMMED.iter().filter_map(|name| Some((name, dir.existing(name)?)));
     there.map(|(name, path)| sum(name, &path)).collect()
@@ -48,17 +47,17 @@ pub fn add(dir: &mut RunDir, name: &str) -> Result<()> {
     dir.write_manifest(&manifest)
 }
 
-/// Refuses a run with damaged files. One that is gone was taken away: no damage. Nor is a changed `job.toml`, from
-/// which no figure comes: people edit it to run it again. Errors: `Corrupt` with the damaged files; `Unavailable`
-/// when one cannot be read.
+/// Refuses a run with damaged files. Two kinds of change pass here: a file that is missing was taken away, and
+/// `job.toml` gives no figure, and people edit it to run it again. (The report names both: it asks [`changed`].)
+/// Errors: `Corrupt` with the damaged files; `Unavailable` when one cannot be read.
 pub fn intact(dir: &RunDir) -> Result<()> {
     let mut changed = changed(dir)?;
     changed.retain(|c| c.name != names::JOB);
     refuse(dir, changed)
 }
 
-/// Path of a file that is about to be read and believed, if it is there. Errors: as [`intact`], of this
-/// file.
+/// Path of a file that is about to be read and believed, if it is there; a file that the manifest does not list is
+/// believed. Errors: `Corrupt` when it was changed, `Unavailable` when it cannot be read.
 pub fn believed(dir: &RunDir, name: &str) -> Result<Option<PathBuf>> {
     let change = dir.manifest().files.iter().find(|f| f.name == name).map(|was| change(dir, was));
     refuse(dir, change.transpose()?.flatten().into_iter().collect())?;
@@ -77,8 +76,8 @@ fn refuse(dir: &RunDir, mut damaged: Vec<ChangedFile>) -> Result<()> {
         .hint("use an undamaged copy of it; `taillight report` says what can still be read"))
 }
 
-/// Files that differ from what the manifest says. Empty for a manifest without checksums. Errors:
-/// `Unavailable` when one cannot be read.
+/// Files that differ from what the manifest says, missing ones and `job.toml` among them. Empty for a manifest without
+/// checksums. Errors: `Unavailable` when one cannot be read.
 pub fn changed(dir: &RunDir) -> Result<Vec<ChangedFile>> {
     // A manifest may come from anywhere: only the names this crate owns are opened.
     let ours = dir.manifest().files.iter().filter(|f| names::SUMMED.contains(&f.name.as_str()));

@@ -1,24 +1,25 @@
-//! How much I/Os that depend on each other say about a share of them: the *design effect*, the number of
-//! I/Os that weigh as much as one independent I/O. In a queue one burst of arrivals makes hundreds of
-//! I/Os late, and they say as much about the tail as one. An interval from `n` I/Os is then as wide as
-//! one from `n / design effect` independent ones (Kish, "Survey Sampling", 1965; Korn and Graubard,
-//! Survey Methodology 24, 1998).
+//! The *design effect*: how many I/Os that depend on each other weigh as much as one independent I/O. In a queue one
+//! burst of arrivals makes hundreds of I/Os late, and they say as much about the tail as one. For the share of I/Os
+//! above a latency, `n` dependent I/Os give the interval of `n / design effect` independent I/Os (Kish, "Survey
+//! Sampling", 1965; Korn and Graubard, Survey Methodology 24, 1998). `estimate` and `ceiling` make such intervals of
+//! percentiles and shares.
 //!
-//! Method. The I/Os above a latency are counted in up to 256 slices of time; their share is a ratio, so
-//! that a slow phase of a closed loop weighs as many I/Os as it has. The design effect is the power at
-//! frequency zero of what the slices are off that share, over the power it would have were the I/Os
-//! independent. The power at zero is the mean of the 8 lowest cosine terms (Müller, Econometrica 75, 2007;
-//! Lazarus, Lewis, Stock and Watson, JBES 36, 2018), of 16 where those 8 are no more than 1.3 times (`FLAT`) as high as the
-//! next 16; how uncertain so few terms leave it widens the interval as Student's t does at the error asked for.
+//! Method. I/Os are counted in up to 256 slices of time. A slice's deviation is its I/Os above the latency, minus all
+//! its I/Os times the overall share: a slow phase of a closed loop weighs as many I/Os as it has. The design effect is
+//! the spectral power of the deviations at frequency zero, divided by the power that independent I/Os would have. The
+//! power at zero is the mean over the 8 lowest cosine terms (Müller, Econometrica 75, 2007; Lazarus, Lewis, Stock and
+//! Watson, JBES 36, 2018), or over 16 where the spectrum is flat (`FLAT`). The terms are the degrees of freedom of the
+//! estimate: the quantile of Student's t widens the interval accordingly.
 //!
-//! Few events have no variance that could be estimated. The end of an interval that lies away from zero
-//! rests there on how many separate clusters of slices hold the rarer I/Os and how large the largest is (the
-//! weights of Fay and Feuer, Statistics in Medicine 16, 1997), and with fewer than ten to twenty clusters
-//! on the size of those of a shallower percentile as well. The other end needs none of this: a run that
-//! saw a cluster knows that there are some.
+//! Few events have no variance that could be estimated. Look at the share of the rarer side: the I/Os above the
+//! latency, or those below it where they are fewer. The upper end of its interval is then at least as far from zero as
+//! clusters put it, neighbouring slices with such I/Os: by their number and their sizes (the weights of Fay and Feuer,
+//! Statistics in Medicine 16, 1997), and with fewer than 20 clusters by the sizes at a shallower percentile, too. The
+//! lower end needs none of this: a run that saw a cluster knows that there are some.
 //!
-//! What the method cannot see: levels that wander more slowly than an eighth of the run, tails so heavy that the next
-//! event is larger than all so far, and what happens once a run. The constants were set on one family of
+//! Intervals are too narrow for levels that wander more slowly than an eighth of the run (they show in the lowest terms
+//! alone, and the mean of 8 terms dilutes these), for tails so heavy that the next event is larger than all so far, and
+//! for events that come once or twice a run: a run that saw none knows of none. The constants were set on one family of
 //! loads; `docs/measurement.md` has what they do on others.
 
 use std::sync::{LazyLock, OnceLock};
@@ -28,34 +29,35 @@ use crate::confidence::{ONE_SIDED, TWO_SIDED};
 use crate::grid::{TimeGrid, edge_of};
 use crate::long_run::cosines;
 
-/// Cosine terms that the power at frequency zero is the mean of.
+/// Cosine terms whose mean is the power at frequency zero.
 const TERMS: usize = 8;
-/// Degrees of freedom that an interval of a percentile rests on at least, in runs of 16 slices with I/Os and more:
-/// what to take where the interval alone is known.
+/// Degrees of freedom of the intervals of percentiles, at least, in runs with I/Os in 16 slices or more. For callers
+/// that know an interval and not what it was made of.
 pub const FEWEST_TERMS: f64 = TERMS as f64;
-/// And where the spectrum is flat up to [`LOOKED_AT`] terms.
+/// The number in place of `TERMS` where the spectrum is flat.
 const FLAT_TERMS: usize = 16;
+/// Cosine terms that tell whether the spectrum is flat.
 const LOOKED_AT: usize = 24;
-/// How far the lowest terms may be above the next for the spectrum to be flat.
+/// The spectrum is flat where the mean of the lowest `TERMS` is at most so many times the mean of the others looked at.
 const FLAT: f64 = 1.3;
-/// Fewest slices of time that say anything.
+/// Fewest slices with I/Os from which dependence can be told: with fewer there are no intervals.
 const FEWEST_SLICES: usize = 4;
-/// Share of slices with rare I/Os up to which neighbours among them are one cluster: beyond, chance
-/// joins them, and there are many.
+/// Clusters are counted where less than this share of the slices holds rarer I/Os. In a larger share, neighbouring
+/// slices hold them by chance, and there are enough of them for a variance.
 const SPARSE: f64 = 0.2;
-/// The same where so few slices have any that chance joins few of them.
+/// The same where fewer than `ENOUGH` slices hold rarer I/Os: chance makes few of these neighbours.
 const CROWDED: f64 = 0.5;
-/// Separate events below which only a shallower percentile says how large they are, and from which it is
-/// not asked.
+/// Up to so many clusters, the size of events at a shallower percentile counts in full, where it is larger.
 const FEW: f64 = 10.0;
+/// From so many clusters on, that size does not count. In between, its weight falls linearly (in a geometric mean).
 const ENOUGH: f64 = 20.0;
 
-/// A share of cases in which an end of an interval may err, and by what Student's t of so many terms widens it
-/// then: the smaller the error, the more.
+/// The error probability of one end of an interval, and how much estimates from few terms widen it: by the quantile of
+/// Student's t, relative to that of the normal distribution.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ErrorShare {
     pub share: f64,
-    /// By number of terms, from none up.
+    /// The factor, at least 1, by number of terms (degrees of freedom), from 0 to `FLAT_TERMS`; 1 for `KNOWN`.
     widening: [f64; FLAT_TERMS + 1],
 }
 
@@ -66,13 +68,13 @@ impl ErrorShare {
         ErrorShare { share, widening: std::array::from_fn(widening) }
     }
 
-    /// That of a two-sided 95 % interval.
+    /// 2.5 %: each end of a two-sided 95 % interval.
     pub fn two_sided() -> &'static ErrorShare {
         static IT: LazyLock<ErrorShare> = LazyLock::new(|| ErrorShare::of(TWO_SIDED));
         &IT
     }
 
-    /// That of a 95 % bound on one side.
+    /// 5 %: a one-sided 95 % bound.
     pub fn one_sided() -> &'static ErrorShare {
         static IT: LazyLock<ErrorShare> = LazyLock::new(|| ErrorShare::of(ONE_SIDED));
         &IT
@@ -83,21 +85,20 @@ impl ErrorShare {
     }
 }
 
-/// What dependence leaves of a number of I/Os at one latency.
+/// What the counts of I/Os above a latency are divided by, as the I/Os depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DesignEffect {
     /// I/Os that weigh as much as one independent I/O, at least 1.
     pub design_effect: f64,
-    /// Cosine terms that it is known from; [`KNOWN`] where there is nothing to estimate.
+    /// Cosine terms that the design effect was estimated from; [`KNOWN`] where there was nothing to estimate.
     terms: usize,
-    /// The least that counts are divided by for the end of an interval of the rarer share that lies away
-    /// from zero, at least 1: what the number and size of clusters say.
+    /// The least divisor in `far`, at least 1: from the number and sizes of clusters.
     floor: f64,
-    /// Whether it is more than chance that the design effect is above 1.
+    /// Whether the design effect is above 1 by more than three standard errors of an estimate of 1 from so many terms.
     pub certain: bool,
 }
 
-/// Terms of what is known without any.
+/// Number of terms where nothing was estimated: nothing widens the interval.
 const KNOWN: usize = usize::MAX;
 
 impl DesignEffect {
@@ -110,7 +111,7 @@ impl DesignEffect {
         DesignEffect { design_effect, terms, ..DesignEffect::NONE }
     }
 
-    /// The larger of each, from the fewer terms.
+    /// The more cautious of both in each field.
     pub fn or_more(self, other: DesignEffect) -> DesignEffect {
         DesignEffect {
             design_effect: self.design_effect.max(other.design_effect),
@@ -120,28 +121,29 @@ impl DesignEffect {
         }
     }
 
-    /// By what counts are divided for the end of an interval of the rarer share that lies towards zero.
+    /// What counts are divided by for the lower end of an interval of the rarer side's share, the end near zero.
     pub fn near(&self, error: &ErrorShare) -> f64 {
         self.design_effect * error.widening(self.terms).powi(2)
     }
 
-    /// The same for the end away from zero.
+    /// The same for the upper end, away from zero. An upper bound of a percentile above the median is such an end: of
+    /// the share above it; a lower bound of a percentile below the median is one of the share below it.
     pub fn far(&self, error: &ErrorShare) -> f64 {
         self.near(error).max(self.floor)
     }
 }
 
-/// The dependence within one set of I/Os.
+/// How far the I/Os of one set depend on each other, by latency. `Intervals` and `check_ceiling` use it.
 #[derive(Debug, Default)]
 pub struct Dependence {
     grid: TimeGrid,
     levels: OnceLock<Vec<LevelEffect>>,
 }
 
-/// The I/Os at or above the lower edge of a cell of the grid.
+/// A latency, the lower edge of a cell of the grid, with the effect for the share of I/Os at or above it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LevelEffect {
-    /// The lower edge, ns; of the last level one that no I/O reaches.
+    /// The latency, ns; that of the last level is one that no I/O reaches.
     pub edge_ns: u64,
     pub effect: DesignEffect,
 }
@@ -152,54 +154,59 @@ impl Dependence {
         Dependence { grid, levels: OnceLock::new() }
     }
 
-    /// I/Os over time and latency.
+    /// The counts of I/Os over time and latency.
     #[must_use]
     pub fn grid(&self) -> &TimeGrid {
         &self.grid
     }
 
-    /// How many times longer a run must be to say how far its I/Os depend on each other; none where it
-    /// does, or where nothing is known of times, so that I/Os are taken for independent.
+    /// How many times longer the run must be for `FEWEST_SLICES` slices with I/Os. None where it has them, and where
+    /// the grid is empty: nothing is known of times then, and I/Os are taken for independent.
     pub(crate) fn longer(&self) -> Option<f64> {
         let slices = self.grid.columns_from(0).iter().filter(|n| **n > 0.0).count();
         (1..FEWEST_SLICES).contains(&slices).then(|| FEWEST_SLICES as f64 / slices as f64)
     }
 
-    /// Every level of the grid that I/Os lie between, rising, with one beyond the last I/O. Empty without I/Os.
+    /// The levels, rising: one for each cell that holds I/Os, and one above all I/Os. Empty without I/Os. Where
+    /// `longer` is given, they say too little for an interval.
     pub(crate) fn levels(&self) -> &[LevelEffect] {
         self.levels.get_or_init(|| LevelSums::of(&self.grid).levels())
     }
 }
 
-/// The sums over time of every level.
+/// What the slices of time say of every level.
 struct LevelSums {
     /// All I/Os.
     total: f64,
-    /// By level, from the lowest edge up.
+    /// From the lowest level up.
     levels: Vec<LevelSum>,
 }
 
-/// What is known of one level from its own I/Os.
+/// What is known of one level, without looking at others. "Above" is at or above its edge.
 struct LevelSum {
     cell: usize,
-    /// Share of the I/Os above.
+    /// Share of the I/Os above, among all.
     share: f64,
-    /// I/Os above, or below where those are fewer.
+    /// I/Os of the rarer side: those above, or those below where they are fewer.
     rare_ios: f64,
     design_effect: f64,
     terms: usize,
     clusters: Clusters,
 }
 
-/// Runs of neighbouring slices that hold I/Os of the rarer side.
+/// Clusters at a level: each is an unbroken row of slices that hold I/Os of the rarer side.
 #[derive(Default)]
 struct Clusters {
     number: f64,
-    /// Slices in them, and of all slices.
+    /// Slices in clusters.
     slices: f64,
+    /// The same as a share of the slices with I/Os.
     occupied: f64,
+    /// I/Os of the rarer side, all of which are in clusters.
     ios: f64,
+    /// Sum of the squares of the clusters' sizes; a size is a number of such I/Os.
     squares: f64,
+    /// Size of the largest cluster.
     largest: f64,
 }
 
@@ -223,11 +230,12 @@ impl Clusters {
         it
     }
 
+    /// Whether clusters are separate events that can be counted (`SPARSE`, `CROWDED`).
     fn are_sparse(&self) -> bool {
         self.occupied < SPARSE || self.slices < ENOUGH && self.occupied < CROWDED
     }
 
-    /// The size that an event counts with: one more of the largest than were seen.
+    /// The mean size of a cluster, weighted by size, as if there were one more of the largest.
     fn size(&self) -> f64 {
         if self.ios <= 0.0 {
             return 1.0;
@@ -237,8 +245,8 @@ impl Clusters {
 }
 
 impl LevelSum {
-    /// Of the I/Os above the cell's lower edge by slice, with `power[j]` the square of cosine term `j`
-    /// over what independent I/Os would have.
+    /// The level at the cell's lower edge. `above` and `totals` are the I/Os above it and all I/Os, by slice;
+    /// `power[j]` is the square of cosine term `j` of the deviations, over its expectation for independent I/Os.
     fn new(cell: usize, above: &[f64], totals: &[f64], power: &[f64]) -> LevelSum {
         let (hits, total): (f64, f64) = (above.iter().sum(), totals.iter().sum());
         let share = hits / total;
@@ -258,17 +266,17 @@ impl LevelSum {
         }
     }
 
-    /// Whether the I/Os above are the rarer ones.
+    /// Whether the I/Os above are the rarer side.
     fn is_upper(&self) -> bool {
         self.share <= 0.5
     }
 
-    /// Separate events that the level is known from: clusters, or more than need be counted.
+    /// Number of separate events: clusters where they can be counted, else more than enough.
     fn events(&self) -> f64 {
         if self.clusters.are_sparse() { self.clusters.number } else { f64::INFINITY }
     }
 
-    /// How many I/Os an event of the level holds.
+    /// I/Os of the rarer side in an event.
     fn size(&self) -> f64 {
         if self.clusters.are_sparse() { self.clusters.size() } else { self.design_effect }
     }
@@ -278,7 +286,7 @@ impl LevelSums {
     fn of(grid: &TimeGrid) -> LevelSums {
         let columns = grid.columns_from(0);
         let busy: Vec<usize> = (0..columns.len()).filter(|i| columns[*i] > 0.0).collect();
-        // Time without I/Os says nothing: a workload that ended early is not steadier for it.
+        // Slices without I/Os are left out: a workload that ended early is not steadier for it.
         let totals: Vec<f64> = busy.iter().map(|i| columns[*i]).collect();
         let total: f64 = totals.iter().sum();
         let cosines = cosines(totals.len(), LOOKED_AT.min(totals.len() / 2));
@@ -317,6 +325,7 @@ impl LevelSums {
         (0..self.levels.len()).map(level).collect()
     }
 
+    /// The effect at a level: its own, with a larger floor where clusters are few and larger at a shallower level.
     fn effect(&self, at: usize) -> DesignEffect {
         let it = &self.levels[at];
         let sparse = it.clusters.are_sparse();
@@ -337,8 +346,8 @@ impl LevelSums {
         DesignEffect { floor, ..own }
     }
 
-    /// The size of events at the first level with enough of them, each of twice the share; else the
-    /// largest of those levels.
+    /// The size of events at shallower levels: each has twice the share of the rarer side of the one before, up to one
+    /// half. The first with `FEW` events or more decides; else it is the largest size among them.
     fn size_of_shallower(&self, at: usize) -> Option<f64> {
         let it = &self.levels[at];
         let mut share = it.rare_ios.max(1.0) / self.total;

@@ -1,4 +1,5 @@
-//! Which offsets or keys, in which order: one vocabulary for both.
+//! Which offsets or keys, in which order: one vocabulary for both. A job says it in a word or a table
+//! (`job::AccessForm`), `job::check` refuses fields of other patterns, and the generators of `engine` go by it.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +19,16 @@ use crate::units::ByteSize;
 pub struct Access {
     /// The pattern. Default: random.
     pub kind: AccessKind,
-    /// Offsets are multiples of this. Default: what divides every block size. With block sizes by operation, offsets
-    /// that are drawn are multiples of what divides the operation's own sizes, too.
+    /// Offsets are multiples of this. Default: what divides every block size. With block sizes by operation, the drawn
+    /// offsets of an operation have a step of their own: what divides its sizes, rounded up to a multiple of `align`.
     pub align: ByteSize,
-    /// Start of the extent in the data set. Default: 0B.
+    /// Start of the extent in the data set; not for keys. Default: 0B.
     pub offset: ByteSize,
-    /// Length of the extent. Default: to the end of the data set.
+    /// Length of the extent; not for keys. Default: to the end of the data set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<ByteSize>,
-    /// Distance between the starts of two blocks in a row; for `strided`. For `sequential` with `run_length`: of two
-    /// runs of so many blocks, and what lies between them is left out.
+    /// For `strided`: distance between the starts of two blocks in a row. For `sequential` with `run_length`: distance
+    /// between the starts of two runs in a row; what lies between the runs is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stride: Option<ByteSize>,
     /// For `random`: each block once per pass (true) or any block any time (false).
@@ -58,12 +59,12 @@ pub struct Access {
     /// accesses, like [{ space = 10, share = 60 }, { space = 90, share = 40 }].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub zones: Vec<Zone>,
-    /// For skewed patterns: hot places lie scattered over the space instead of at its start.
+    /// For `zipf`, `pareto` and `hotspot`: hot places lie scattered over the space instead of at its start.
     /// Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scatter: bool,
-    /// For patterns that draw: so many operations of a worker follow each other from each place that is drawn; for
-    /// `sequential` with a `stride`: from each multiple of it. Default: 1.
+    /// For patterns that draw: of so many operations of a worker the first goes to a drawn place, and each other one
+    /// begins where the last one of its kind ended. For `sequential` with `stride`: blocks in a run. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_length: Option<u32>,
     /// For patterns that draw: so many percent of a worker's operations of a kind begin where its last one of that
@@ -73,8 +74,8 @@ pub struct Access {
     /// For `sequential`: how a worker goes over several files. Default: sequence.
     #[serde(skip_serializing_if = "FileOrder::is_sequence")]
     pub files: FileOrder,
-    /// For `sequential`, and patterns that draw with operations in sequence: a worker walks over its part so many
-    /// times side by side, a block of each walk in turns. Default: 1.
+    /// For `sequential`, and for patterns that draw with `run_length` or `sequential_percent`: walks that a worker does
+    /// side by side, a block of each in turns. A `sequential` walk goes over all of the worker's part. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walks: Option<u32>,
 }

@@ -132,8 +132,8 @@ pub struct Think {
     /// After every N-th completion of the worker. Default: 1.
     #[serde(default = "absent::one")]
     pub every: u32,
-    /// Pause after so much time of load instead, all workers at the same time: load and pauses follow each
-    /// other from the start on.
+    /// Pause after so much time of load instead: load and pauses follow each other from when a worker joins, at the
+    /// same times for all that join together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Span>,
 }

@@ -1,7 +1,13 @@
-//! Runs of our own: the measured I/Os of `ios.parquet`, and its lines as `taillight export --format ios-csv`
-//! writes them. An operation is due when it was intended, else when it was submitted; ns, bytes. A disk is a
-//! file of a workload ("0,2", or the name of the workload); of a program that was watched the number of a file, and
-//! what is on no file's bytes is left out. A run that kept a part of its I/Os is no trace.
+//! Taillight's own runs as traces (two of `FORMATS`): the measured I/Os of `ios.parquet`, or its lines as
+//! `taillight export --format ios-csv` writes them. An operation is due when it was intended, else when it was
+//! submitted; ns, bytes.
+//!
+//! What other traces call a disk is a file of a workload: "0,2" is file 2 of workload 0, which a run directory knows by
+//! its name, too. Of a watched program it is the number of a file; what is no sync and moves no bytes is left out.
+//!
+//! A run that kept a part of its I/Os is refused where that is known: an `ios.parquet` without its run, and a CSV of an
+//! earlier version, do not tell. Single I/Os that a measured run lost (`losses.ios`) are counted, and the rest of its
+//! `ios.parquet` is read.
 
 use std::path::Path;
 
@@ -16,10 +22,11 @@ use super::{
     heading, number,
 };
 
-/// The phase whose I/Os are the run's.
+/// The phase whose I/Os make the trace.
 const MEASURE: &str = "measure";
+/// The parts of a disk's name. One part alone, without a word before it, is the workload (`first`).
 const FILES: Option<StreamPair> = Some(StreamPair { words: "workload,file", first: true });
-/// What is said of rows that are fewer than they say.
+/// What is wrong with a CSV that has another number of rows than its rows say (column `phase_ios`).
 pub(super) const PART: &str = "it has a part of the I/Os of its run";
 /// What to do about a run that kept a part of its I/Os.
 pub(super) const ALL: &str = "record it again with all I/Os: capture.mode = \"all\" and a larger capture.budget, or watch --record";
@@ -28,6 +35,7 @@ pub(super) const CSV: TraceFormat = TraceFormat {
     word: "ios-csv",
     name: "ios-csv",
     tick_ns: 1,
+    // A run's rows are those of one worker after the other: `TraceRows` sorts them.
     ordered: false,
     pair: FILES,
     source: TraceSource::Lines(row),
@@ -49,7 +57,7 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     if first {
         return Err("it does not begin with the names of the columns".to_owned());
     }
-    // Exports of earlier versions do not say how many there are.
+    // Exports of earlier versions do not say how many I/Os there are: a part of them passes for all.
     let (row, of): ([&str; 19], _) = match columns::<20>(line) {
         Ok([row @ .., of]) => (row, Some(of)),
         Err(_) => (columns(line)?, None),
@@ -91,12 +99,13 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     Ok(Some(TraceRow { stamp, stream: (workload, file), op, latency_ns, of: of.transpose()? }))
 }
 
-/// From when an I/O was due to its end, ns; none where that is no time.
+/// From when an I/O was due to its end, ns; none where it ended before.
 fn latency(due: i64, end: i64) -> Option<u64> {
     u64::try_from(end.checked_sub(due)?).ok()
 }
 
-/// The operation of an I/O, which may have been `synced`. Errors: it is on keys, or too large.
+/// The operation of an I/O. `synced`: its row says how long a sync inside the write took, so that the replayed write
+/// ends with a sync, too. Errors: it has no offset, or is too large.
 fn operation(
     kind: OpKind,
     offset: Option<u64>,
@@ -114,7 +123,8 @@ fn operation(
     Ok(TraceOp { durable: synced && size > 0, ..TraceOp::new(kind, offset, size) })
 }
 
-/// The run that keeps a file, undamaged. Errors: it is damaged, or holds a part of its I/Os.
+/// The run whose `ios.parquet` a file is. None where the file has another name, or no manifest beside it: then nothing is
+/// known of what it lacks. Errors: the file or manifest is damaged; the run kept a part of its I/Os, or lost chunks.
 fn run_of(path: &Path) -> Result<Option<RunDir>, TraceFault> {
     let damaged = |e: Error| TraceFault { kind: e.kind(), ..TraceFault::from(e.to_string()) };
     let home = path.parent().filter(|_| path.file_name().is_some_and(|name| name == names::IOS));
@@ -171,7 +181,7 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
         | ColumnSet::COMPLETE
         | ColumnSet::SYNC
         | ColumnSet::STATUS;
-    // A file alone is a wrong argument, one of a run's directory is damage to the run.
+    // A file that cannot be read is damage where it belongs to a run, and a wrong argument where it does not.
     let kind = if run.is_some() { ErrorKind::Corrupt } else { ErrorKind::Usage };
     let damaged = |e: Error| TraceFault { kind, ..TraceFault::from(e.to_string()) };
     let (mut fault, mut stream) = (None, OwnStream::default());

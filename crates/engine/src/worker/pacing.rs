@@ -1,9 +1,9 @@
-//! What holds a worker back besides its schedule: joining late, and think time.
+//! What holds a worker back besides its schedule: joining late, and think time. (A flow sets `hold` as well.)
 //!
-//! Think time is the worker's, not a slot's: after every N-th completion nothing is started until
-//! the pause is over, counted from that completion's stamp. Pauses after a time of load are those of a
-//! clock that begins with the load: they come at the same time for all workers. What is in flight
-//! goes on.
+//! Think time is the worker's, not a slot's: in a pause nothing is started, and what is in flight goes on. By count, a
+//! pause follows every N-th completion and is counted from its stamp. By time, load and pauses alternate in cycles that
+//! are counted from when the worker joins: they are the same for all workers that join together. The first completion
+//! after the begin of such a pause starts it; it ends with its cycle.
 
 use taillight_core::Stamp;
 use taillight_core::plan::Think;
@@ -11,7 +11,7 @@ use taillight_core::plan::Think;
 /// Holds a worker back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pacing {
-    /// Nothing is started before.
+    /// No operation is started before.
     pub hold: Stamp,
     /// Completions until the next pause; 0: never.
     left: u32,
@@ -20,12 +20,12 @@ pub struct Pacing {
     /// With pauses by time: when the next pause begins, and the length of load and pause together, ns.
     until: Stamp,
     cycle_ns: u64,
-    /// When an operation was last complete.
+    /// When an operation was last complete, for `IdleWatch`.
     pub last: Stamp,
 }
 
 impl Pacing {
-    /// A worker that begins at `start`.
+    /// Of a worker that joins at `start`. With `after` pauses go by time, and `every` counts for nothing.
     pub fn new(think: Option<Think>, start: Stamp) -> Pacing {
         let after = think.and_then(|t| t.after);
         let every = think.filter(|_| after.is_none()).map_or(0, |t| t.every);
@@ -41,7 +41,8 @@ impl Pacing {
         }
     }
 
-    /// Whether it ever holds anything back after `start`.
+    /// Whether it ever holds the worker back after `start`, when the load begins. If not, and where nothing else needs
+    /// `Strategies`, the worker runs without them.
     pub fn matters(&self, start: Stamp) -> bool {
         self.every != 0 || self.cycle_ns != 0 || self.hold > start
     }
@@ -58,8 +59,8 @@ impl Pacing {
         }
     }
 
-    /// The load was over at `until`: the pause ends where the cycle does. Cycles that went by in one
-    /// operation are over.
+    /// The load of a cycle was over at `until`, and its pause ends with the cycle. Where more cycles have begun since
+    /// the completion before, the last one counts whose load is over.
     #[cold]
     fn rest(&mut self, now: Stamp) {
         while self.until <= now {

@@ -1,5 +1,6 @@
-//! Rules that hold for every verdict, as pure functions of one traced I/O: stamps in an impossible order
-//! are dropped before a time line is made, and a verdict is sure only on the evidence stated here.
+//! Rules that hold for every verdict, as functions of one traced I/O and what is known beside it: impossible stamps are
+//! dropped before a time line is made, and a verdict is sure only on the evidence stated here. (A verdict that
+//! `backlog` hands on to a later I/O stays as sure as it was.)
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};
@@ -11,13 +12,14 @@ use crate::time_line::blocks;
 use crate::time_line::segments::{Segment, Source, overlapping};
 use crate::verdict::judge::{Layer, layer};
 
-/// Requests that are submitted together share the stamp of their making: it may be from before the I/O
-/// itself was begun, by so much, ns. What is merged into a request may be much younger.
+/// How long before the begin of an I/O its request may have been made, ns: requests that are submitted together share
+/// the stamp of their making. An I/O that was merged may be in a much older request: its limit is its length and 4.3 s.
 const SHARED_NS: i64 = 1_000_000;
 
-/// Takes stamps out of an I/O that cannot be in this order, and says whether there were any: then the
-/// I/O counts as seen in part. Nothing is done before its request was made and issued, and no stamp is
-/// from before the I/O's begin or after its end.
+/// Takes impossible stamps out of an I/O, and impossible rounds out of the `earlier` ones: what is in a wrong order
+/// (see `possible`) or outside of the I/O, but for the making of its request (`SHARED_NS`). Not every stamp is looked
+/// at. True where there were any: the I/O is then marked `UNCLEAR` and counts as seen in part, as it may for other
+/// reasons, too.
 pub fn drop_impossible_stamps(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) -> bool {
     let (from, to) = (io.start_ns, io.end_ns);
     let before = earlier.len();
@@ -40,7 +42,8 @@ pub fn drop_impossible_stamps(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) 
         broken = true;
     }
     let (first, last) = (io.bio_ns.unwrap_or(from), io.done_ns.unwrap_or(to));
-    // Requests that are let go together share their stamps, which may be from just before.
+    // Issue and queueing are not compared: requests that are let go together share a stamp of issue, which may be from
+    // just before this one was queued.
     let low = [io.low_bio_ns, io.low_issue_ns];
     if !low.into_iter().all(|stamp| in_order([stamp, None, io.low_done_ns], first, last)) {
         (io.low_bio_ns, io.low_alloc_ns, io.low_issue_ns, io.low_done_ns) =
@@ -59,7 +62,8 @@ pub fn drop_impossible_stamps(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) 
     broken
 }
 
-/// Whether the stamps of a round can be: queued, then made, then issued, then done, all within the I/O.
+/// Whether the stamps of a round can be: its request made, issued and done in this order, its first part queued before
+/// its last and before the end, all within the I/O. The request may have been made `shared` ns before the I/O.
 fn possible(round: &BlockRound, from: i64, to: i64, shared: i64) -> bool {
     let stamp = |s: Option<i64>| s.filter(|at| *at != 0);
     let made = stamp(round.alloc).map(|at| if at >= from - shared { at.max(from) } else { at });
@@ -90,9 +94,9 @@ pub struct Evidence<'a> {
     pub latency: (u64, u64),
 }
 
-/// Whether a verdict is sure: all stamps of the I/O were seen and can be, the layer holds three quarters
-/// of an excess that is no ripple of the usual latency, and it was seen at work, not concluded from silence; lateness
-/// behind a schedule needs no stamps. How often such a verdict is wrong is measured (docs/explain.md).
+/// Whether a verdict is sure. The blamed layer must hold three quarters of the excess, and the latency be twice the
+/// usual one or more. Lateness behind a schedule needs nothing else. Any other layer needs a row with all parts of the
+/// I/O and nothing unclear, a context, and to be `seen_at_work`. How often it is wrong is measured (docs/explain.md).
 pub fn sure(blamed: Layer, evidence: &Evidence<'_>, context: Option<&IoContext<'_>>) -> bool {
     let (own, all) = evidence.excess;
     let (latency, usual) = evidence.latency;
@@ -112,7 +116,8 @@ pub fn sure(blamed: Layer, evidence: &Evidence<'_>, context: Option<&IoContext<'
     whole && seen_at_work(blamed, row, evidence.segments, context)
 }
 
-/// Whether three quarters of the layer's time were seen to be just that, and nothing else stands behind it.
+/// Whether the blamed layer was seen at work, whatever the excess: three quarters of the I/O's time in that layer were
+/// seen and not concluded (`Source::is_seen`), and nothing else stands behind that time.
 fn seen_at_work(
     blamed: Layer,
     row: &LayerRow,
@@ -125,6 +130,7 @@ fn seen_at_work(
         // A thread in native code does not stand still, and may have waited for something else meanwhile.
         Layer::JvmPause => return false,
         Layer::Schedule | Layer::Mixed | Layer::Unknown => return false,
+        // Not without the stamps of both ends, not where the I/O was held back, and not at a closed queue.
         Layer::BlockQueue => {
             let stamped = row.alloc_ns.is_some() && row.issue_ns.is_some();
             let held = row.has(flags::HELD) || blocks::let_go_by_limit(row, context);
@@ -134,11 +140,12 @@ fn seen_at_work(
         }
         Layer::PageCache => {
             let reads = row.op.is_some_and(|op| op.request() == OpKind::Read);
-            // A read that missed: its own way to the disk was stamped.
+            // The page came with the read of another I/O.
             if context.page_ns.is_some() {
                 return false;
             }
-            // What was taken from another I/O, or inferred, is no part of that way.
+            // A read that missed was seen by the stamps of its own way to the disk. Where a segment of the page cache
+            // was taken from another I/O or inferred, three quarters must be seen, as of other layers.
             let taken = |p: &Segment| matches!(p.source, Source::Holder | Source::Inferred);
             let mut of_layer = segments.iter().filter(|p| layer(p.phase) == blamed);
             if row.has_block_io() && reads && !of_layer.any(taken) {

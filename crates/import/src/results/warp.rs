@@ -1,5 +1,5 @@
 //! What warp (MinIO's benchmark of S3) keeps: with `--full` every request as a table, else aggregates as JSON. Both are
-//! packed with zstd, which [`super::unpacked`] undoes.
+//! packed with zstd, which [`super::unpacked`] undoes: `cli` calls it when it opens the file.
 //!
 //! Source: warp 1.4, `pkg/bench/ops.go` (`Operations.CSV`), `pkg/bench/csv.go`, `pkg/aggregate/live.go`.
 
@@ -16,9 +16,9 @@ use super::{
     ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
 };
 
-/// First columns of the table, which stand in this order in every version.
+/// How the line of names begins in every version; where the other columns stand differs.
 const HEADER: &str = "idx\tthread\top\t";
-/// Longest row, bytes: an error's text may have line breaks.
+/// Longest row of several lines, bytes (the text of an error may have line breaks); a longer one counts as damaged.
 const LONGEST_ROW: usize = 1 << 20;
 
 pub fn looks_like_table(head: &str) -> bool {
@@ -61,9 +61,9 @@ fn foreign(source: &ResultSource<'_>, spans: &str, notes: Vec<String>) -> Foreig
 /// What the first reading of a table finds beside its rows.
 #[derive(Default)]
 struct TableFacts {
-    /// Begin of the first row, ns since the epoch.
+    /// Begin of the first request that is taken, ns since the epoch.
     first_ns: Option<i64>,
-    /// Operations that have no name here, by theirs.
+    /// Number of requests that are left out, by warp's name of their operation: Taillight does not have it.
     unknown: BTreeMap<String, u64>,
     most_objects: u64,
     workers: RequestOwners,
@@ -130,7 +130,7 @@ impl TableFacts {
     }
 }
 
-/// Threads of clients as workers, numbered as they come.
+/// Threads of clients as workers, numbered as they come. More than 65,535 are an error.
 #[derive(Default)]
 struct RequestOwners {
     clients: HashMap<String, HashMap<u32, u16>>,
@@ -232,7 +232,7 @@ fn whole_row(source: &mut ResultSource<'_>) -> Result<Option<String>> {
     Ok(Some(row))
 }
 
-/// Where the columns that are read stand, which differs by version; the last three are not in all of them.
+/// Places of the columns that are read, by their names: places differ by version. The last three may be missing.
 struct TableColumns {
     thread: usize,
     op: usize,
@@ -246,7 +246,7 @@ struct TableColumns {
 }
 
 impl TableColumns {
-    /// Errors: the column that is missing.
+    /// Errors: the column that is missing; the last three may be.
     fn of(names: &[String]) -> Result<TableColumns, &'static str> {
         let at = |name: &str| names.iter().position(|known| known == name);
         let needs = |name: &'static str| at(name).ok_or(name);
@@ -270,7 +270,7 @@ impl TableColumns {
         let number = |at, name| text(at, name)?.parse::<u64>().map_err(|_| name);
         let time = |at, name| text(at, name).and_then(|text| moment(text).ok_or(name));
         let (start_ns, end_ns) = (time(self.start, "start")?, time(self.end, "end")?);
-        // The duration is by a clock that nobody sets, the times are not.
+        // `duration_ns` is preferred to `end` less `start`: its clock is one that nobody sets, theirs is not.
         let duration_ns = match self.duration {
             Some(at) => text(at, "duration_ns")?.parse().map_err(|_| "duration_ns")?,
             None => end_ns - start_ns,
@@ -294,6 +294,7 @@ impl TableColumns {
 /// The aggregates of a run, as far as they are used.
 #[derive(Deserialize)]
 struct WarpAggregates {
+    /// False where the run was not over: a note says so, and the aggregates are read.
     #[serde(rename = "final")]
     is_final: bool,
     warp_version: Option<String>,
@@ -336,7 +337,7 @@ pub fn read_aggregates(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             notes.push(format!("not read, there is no such operation here: {n} {name}"));
             continue;
         };
-        // Of an operation that did not run long enough warp has no rate.
+        // An operation that did not run long enough has no rate in warp's JSON; a time of 0 ms is taken as 1 ms.
         let ms = of.throughput.measure_duration_millis.max(1);
         let seconds = ms as f64 / 1e3;
         let it = ImportedOp {

@@ -1,5 +1,5 @@
-//! Properties as YCSB's client and core workload understand them, with its defaults, in the types of
-//! a job file.
+//! Properties as YCSB's client and core workload understand them, with their defaults, in the types of a job file,
+//! which `job` writes. The number of records and the end of the transactions must be given.
 
 use std::str::FromStr;
 
@@ -22,7 +22,7 @@ use crate::effect::Effect;
 
 /// Digits after the point that weights keep.
 const DIGITS: i32 = 9;
-/// Most zipfian lengths written out one by one.
+/// Most zipfian lengths, which are written out one by one; more are refused.
 const MOST_LENGTHS: u32 = 4096;
 
 /// The store that the properties of a binding name.
@@ -37,6 +37,7 @@ pub struct StoreBinding {
 /// A workload of YCSB's core, understood.
 #[derive(Debug, Clone)]
 pub struct CoreWorkload {
+    /// End of the transactions, at least one of these two; the first one reached counts.
     pub operations: Option<u64>,
     pub seconds: Option<u64>,
     pub threads: u32,
@@ -49,6 +50,7 @@ pub struct CoreWorkload {
     pub keys: Keys,
     pub value: Values,
     pub scan: Scan,
+    /// None where no property names a store: then `job` takes one in memory.
     pub store: Option<StoreBinding>,
     pub notes: Vec<String>,
 }
@@ -142,7 +144,8 @@ impl PropertyReader<'_> {
             .hint(hint)
     }
 
-    /// Refuses what is unknown or cannot be done; says why the rest means nothing.
+    /// Refuses properties that are unknown or have no equivalent. Returns a note, with the reason, for each one that
+    /// changes nothing here.
     fn check_names(&self) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for (name, value) in self.p.iter() {
@@ -173,7 +176,7 @@ impl PropertyReader<'_> {
         Ok(notes)
     }
 
-    /// Values that would ask for another workload, or for hidden repeats.
+    /// Refuses another workload than YCSB's core, and repeats of failed inserts, which would hide the failures.
     fn only_core(&self) -> Result<()> {
         if let Some(class) = self.text("workload")
             && class.rsplit('.').next() != Some("CoreWorkload")
@@ -389,7 +392,7 @@ impl PropertyReader<'_> {
         })
     }
 
-    /// `split`: several clients share the records.
+    /// `split`: several clients share the records. Patterns that reach back over all records are refused then.
     fn access(&self, split: bool) -> Result<AccessForm> {
         let words = ["uniform", "sequential", "zipfian", "latest", "hotspot", "exponential"];
         let word = self.one_of("requestdistribution", &words)?;
@@ -459,7 +462,8 @@ impl PropertyReader<'_> {
         }))
     }
 
-    /// The bindings with an equivalent; the others say where a store is in their own way.
+    /// The binding with an equivalent, RocksDB or Redis: by `db`, without it Redis by `redis.host`, else RocksDB by
+    /// `rocksdb.dir`, else none. Errors: `Usage` for any other binding, and those of `redis`.
     fn store(&self) -> Result<Option<StoreBinding>> {
         let dir = self.text("rocksdb.dir").map(str::to_owned);
         let host = self.text("redis.host");
@@ -480,7 +484,8 @@ impl PropertyReader<'_> {
         }
     }
 
-    /// `redis.host`, `redis.port` and `redis.timeout` (ms). Errors: `Usage` for a cluster and for a password.
+    /// `redis.host`, `redis.port` and `redis.timeout` (ms). Errors: `Usage` without a host and for a cluster.
+    /// (`check_names` has refused a password.)
     fn redis(&self, host: Option<&str>) -> Result<StoreBinding> {
         let Some(host) = host else {
             return Err(self.error("db", "Redis without `redis.host`", "name the server"));

@@ -1,15 +1,15 @@
 //! Colours that stay apart for colour-blind readers, on light and on dark pages.
 //!
-//! The hues begin from those of Okabe and Ito ("Color Universal Design", 2008), moved until the first eight of
-//! them, which is what one figure has at most, differ for every kind of eye on both page backgrounds; a test
-//! simulates them. One run: an operation keeps its colour in every
-//! chart. Several runs: a run keeps its colour and the operation becomes the line style.
+//! The first hues were those of Okabe and Ito ("Color Universal Design", 2008). Hues were moved and added until all
+//! twelve differ for every kind of eye on both page backgrounds, and the first eight by more: `style::MOST_LINES` of
+//! the figures that can be parted. A test simulates the eyes. One run: an operation keeps its colour in every chart.
+//! Several runs: a run keeps its colour and the operation becomes the line style.
 
 use plotly::common::DashType;
 use taillight_core::OpKind;
 
-/// Blue, vermilion, green, purple, orange, sky, grey, brown; then, for reports of many runs, wine,
-/// olive, indigo and teal. `app.js` holds the lighter shade of each for dark pages.
+/// Blue, vermilion, green, purple, orange, sky, grey, brown; then, for reports of many runs, wine, olive, indigo and
+/// teal. `app.js` holds the lighter shade of each for dark pages; a test looks for it.
 pub const HUES: [&str; 12] = [
     "#2E4E95", "#E2500F", "#04A870", "#E87BB4", "#C9A227", "#8FA9F5", "#646872", "#8A3D04",
     "#65084D", "#7D842F", "#2D267B", "#4883A8",
@@ -45,7 +45,7 @@ pub fn of_op(op: OpKind) -> &'static str {
     }
 }
 
-/// The colour of the run with this index.
+/// The colour of the run with this index; the thirteenth has that of the first again.
 pub fn of_run(index: usize) -> &'static str {
     HUES[index % HUES.len()]
 }
@@ -60,7 +60,8 @@ pub fn ordered(nth: usize, of: usize) -> &'static str {
     ORDERED[(nth * last / of.saturating_sub(1).max(1)).min(last)]
 }
 
-/// The colour of the `nth` of several lines: by order where their names differ in a number, as of settings.
+/// The colour of the `nth` of several lines. Three or more lines are settings in order, from dark to light, where the
+/// last word of each name begins with a digit ("depth 4"); other lines have the colours of runs.
 pub fn of_setting(nth: usize, names: &[&str]) -> &'static str {
     let number = |name: &&str| {
         let last = name.rsplit(' ').next().unwrap_or_default();
@@ -72,7 +73,7 @@ pub fn of_setting(nth: usize, names: &[&str]) -> &'static str {
     }
 }
 
-/// The line style that tells series of one colour apart.
+/// The line style that tells series of one colour apart; the fifth is that of the first again.
 pub fn dash(index: usize) -> DashType {
     match index % 4 {
         0 => DashType::Solid,

@@ -1,20 +1,22 @@
-//! The mean of a series whose neighbours are alike, from its lowest frequencies.
+//! The mean of equal steps of time, such as the rate in each second of a run, with a confidence interval from their
+//! lowest frequencies: steps may be like their neighbours.
 
 use super::{ALPHA, Bounded, quantile};
 use crate::long_run::long_run_variance;
 
-/// Fewest steps that say how a run varies.
+/// Fewest steps that say how much a run varies.
 const FEWEST_STEPS: usize = 5;
-/// Cosine terms that its variance is taken from: of short runs few, because there the higher ones miss what changes
-/// from second to second. Their number and error: `docs/compare.md`.
+/// Fewest and most cosine terms. Short runs have few: their higher terms are waves of few steps, and steps that are
+/// like their neighbours hardly vary in these. Number of terms and error: `docs/compare.md`.
 const TERMS: (usize, usize) = (4, 8);
 const STEPS_PER_TERM: usize = 12;
 
-/// The mean of equal steps of time with its 95 % interval: the variance from four cosine terms (of five steps three,
-/// from 60 on one more for each 12 up to eight), the lowest, with Student's t of as many degrees. It is one of the
-/// logarithm, so that it never reaches zero. None for fewer than five steps, and where nothing was counted.
+/// The mean of steps of equal length with its 95 % interval. The variance is that of the lowest cosine terms: three of
+/// five steps, four up to 59, five of 60, then one more for each 12 up to eight. Student's t has as many degrees. The
+/// interval is one of the mean's logarithm, so that it never reaches zero. None for fewer than five steps, and without
+/// a mean above zero.
 ///
-/// What changes more slowly than a half of the run is not in it.
+/// The slowest term is half a wave over the run: the interval has a drift within the run, but no change between runs.
 #[must_use]
 pub fn mean_of_steps(steps: &[f64]) -> Option<Bounded> {
     let n = steps.len() as f64;

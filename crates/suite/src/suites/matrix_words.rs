@@ -1,4 +1,5 @@
-//! A matrix in words and tables: what is to come, each round, and what came of it.
+//! A matrix (a suite of phases that loop over fields of one job: see `matrix`) in words and tables, for `MatrixMethod`:
+//! what is to come, each round, and what came of it.
 
 use taillight_core::Result;
 use taillight_core::job::PointOrder;
@@ -26,10 +27,10 @@ use crate::saved::MOST_IN_FULL;
 /// Figures of the table where the suite names none.
 const FIGURES: [&str; 5] = ["iops", "p50_ns", "p99_ns", "p999_ns", "max_ns"];
 
-/// Columns of a terminal.
+/// Columns that words of the report take at most; lines before and between runs are left to the console.
 const TERMINAL: usize = 80;
 
-/// Charts of a report whose runs have pages of their own.
+/// Charts of a page that links to its runs instead of showing each (`summary`).
 const CHARTS: [&str; 6] = ["steady", "demand", "outstanding", "sweep", "sweep-heat", "points"];
 
 /// Figures of the table over the points.
@@ -114,7 +115,7 @@ fn conformance(standard: &str, deviations: &[String]) -> String {
     }
 }
 
-/// Where a point stands.
+/// Where a point stands among those to come: "3 of 20 to 40, round 1 of at most 25".
 pub fn progress(method: &MatrixMethod, done: &[PointResult], point: &Point) -> String {
     let left = method.remaining(done);
     let before = done.len() as u32;
@@ -137,7 +138,7 @@ pub fn progress(method: &MatrixMethod, done: &[PointResult], point: &Point) -> S
     text
 }
 
-/// What a complete round says; none where the last point ends no round.
+/// The figures of a complete round of a phase with `steady`; none where the last point ends no such round.
 pub fn round_line(method: &MatrixMethod, done: &[PointResult]) -> Option<String> {
     let last = done.last()?;
     let phase = method.points.iter().find(|p| p.point.id == last.point.id)?.phase;
@@ -161,7 +162,8 @@ pub fn round_line(method: &MatrixMethod, done: &[PointResult]) -> Option<String>
     Some(lines.join("\n"))
 }
 
-/// How a phase ended.
+/// How a phase with `steady` ended. `NotAchieved`: after the last round there may be. `Unsettled`: before, so that
+/// steady state is not decided.
 fn outcome(phase: &str, rounds: &SteadyRounds) -> String {
     let window = |last: u32| {
         let first = rounds.tracks.first().and_then(|t| t.window).map(|w| w.first);
@@ -183,7 +185,7 @@ fn outcome(phase: &str, rounds: &SteadyRounds) -> String {
     }
 }
 
-/// A judged window in a sentence.
+/// The window of rounds that was judged for steady state, in a sentence.
 pub fn judged(track: &SteadyTrack, window: &JudgedWindow) -> String {
     format!("{}: {}", track.title, judged_words(track, window))
 }
@@ -269,7 +271,7 @@ fn determination(found: &[(String, SteadyRounds)]) -> Option<Table> {
     Some(table)
 }
 
-/// Each setting of the loops over the rounds of the window.
+/// Each setting of a phase with `steady`, over the rounds of the window judged last.
 fn window_table(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Option<Table> {
     let (rounds, results) = method.judged_rounds(phase, done).filter(|(_, of)| !of.is_empty())?;
     let figures = figures(&method.suite);
@@ -325,7 +327,7 @@ pub(super) fn over_rounds(name: &str, results: &[&PointResult]) -> String {
     }
 }
 
-/// The points of phases whose rounds are a given number.
+/// The runs of phases without `steady`: a row for each, or for each of its workloads with a ceiling.
 fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
     let figures = figures(&method.suite);
     let mut table = Table::new("points", &method.suite.about, &["run"]);
@@ -333,7 +335,7 @@ fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
     for (at, phase) in method.suite.phases.iter().enumerate() {
         let rows = done.iter().filter(|r| method.is_of(at, r));
         for r in rows.filter(|_| phase.steady.is_none()) {
-            // Commits and reads together are no load that anybody has.
+            // Workloads with a ceiling have rows of their own: a rate of commits and reads together says nothing.
             let judged = r.summary.iter().flat_map(judged_workloads);
             let parts =
                 judged.map(|w| (format!("{}: {}", r.point.id, w.name), of_totals(&w.totals)));
@@ -351,7 +353,7 @@ fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
             }
         }
     }
-    // Of more than a few points each line has been told when it was measured.
+    // A long table is detail: the console has shown a line after each run.
     table.detail = table.rows.len() > MOST_IN_FULL;
     (!table.rows.is_empty()).then_some(table)
 }
@@ -364,7 +366,7 @@ fn deviations(method: &MatrixMethod) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// The tables of the report but those of single runs, in order.
+/// The tables of the report in order, without those that `report` adds: of ceilings, targets and single runs.
 fn tables(
     method: &MatrixMethod,
     done: &[PointResult],
@@ -403,8 +405,8 @@ fn fitted(text: &str) -> String {
     wrap(text, width().min(TERMINAL)).join("\n")
 }
 
-/// The runs that the cards speak of: operating points, else all but those that only bring the target into a state,
-/// and but first looks that a second one replaces.
+/// Places of the runs whose figures stand on the cards of the page: those at operating points. Without such points, all
+/// runs but two kinds: runs that only bring the target into a state, and first looks that a second look replaces.
 fn spoken_of(
     points: &[ReportPoint],
     done: &[PointResult],
@@ -418,7 +420,7 @@ fn spoken_of(
     points.iter().map(|point| point.run).collect()
 }
 
-/// What stands in the place of the runs where each has a page of its own.
+/// What the page of many runs shows in place of each run: charts over all of them, and links to their pages.
 fn summary(method: &MatrixMethod, done: &[PointResult]) -> ReportSummary {
     ReportSummary {
         charts: CHARTS.map(str::to_owned).to_vec(),
@@ -445,6 +447,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let found = method.found(series.done);
     let mut words: Vec<String> = found.iter().map(|(name, r)| outcome(name, r)).collect();
     let recoveries = method.recoveries(series.done)?;
+    // Operating points: settings that the results of an earlier phase choose.
     let choices = operating_words::choices(method, series.done);
     words.extend(recoveries.iter().map(|(phase, judged)| judged.words(phase)));
     words.extend(sheet::clock_step(series.done)?);
@@ -453,6 +456,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let standard = suite.standard.as_ref().map(|name| conformance(name, &method.deviations));
     let title = suite.about.clone() + if missed { ": steady state not achieved" } else { "" };
     let sheet = sheet::sheet(method, &found, &choices, standard.clone(), series.done)?;
+    // The runs that answer for the ceilings: the last look at each setting.
     let answering = method.answering(series.done);
     let ceilings = answers::table(&answering, suite.measures.as_deref());
     let mut tables = tables(method, series.done, &found, &recoveries, &choices)?;
@@ -473,11 +477,12 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let points = operating_words::histograms(method, &choices, series.done);
     words.extend(operating_words::lead(&choices));
     words.extend(rounds.flatten());
+    // Runs are linked, not shown, where they are many and where rounds were to become steady.
     let many = runs.len() > MOST_IN_FULL && sweep.is_some();
     let summary = (many || !found.is_empty()).then(|| summary(method, series.done));
     let said = fitted(&[standard.as_slice(), words.as_slice()].concat().join(" "));
     words.splice(0..0, ceilings.iter().map(|(answer, _)| answer.clone()));
-    // Operating points are of the whole grid, and so is their knee.
+    // Operating points have the knee of the whole grid: where they are marked, no curve's own knee has words.
     let curves = sweep.iter().filter(|d| d.marks.is_empty()).flat_map(|d| &d.curves);
     let knees: Vec<&str> = curves.map(|curve| curve.text.as_str()).collect();
     let answers = ceilings.iter().map(|(answer, _)| fitted(answer));

@@ -1,4 +1,5 @@
-//! Storage libraries this system has, for drivers that load them at run time.
+//! Storage libraries this system has, as `doctor` and `version` show them. The drivers load theirs at run time by name
+//! through the system's loader, which may find one that is not found here.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,7 @@ fn concat_triple() -> String {
     format!("{}-linux-gnu", std::env::consts::ARCH)
 }
 
-/// `librocksdb` finds `librocksdb.so`, `librocksdb.so.7.8`, the first directory winning.
+/// `librocksdb` finds `librocksdb.so` or `librocksdb.so.7.8`: in the first directory that has any, the first by name.
 pub fn find(name: &str, directories: &[PathBuf]) -> Option<FoundLibrary> {
     directories.iter().find_map(|dir| find_in(name, dir))
 }

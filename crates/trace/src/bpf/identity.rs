@@ -1,10 +1,10 @@
-//! Command line and control group of the threads that events name.
+//! Command line and control group of the threads that events name; the collectors of runs and of watching ask.
 //!
-//! Each thread is looked up once, soon after its first event, and only where `/proc` still has the thread
-//! that the event saw: the same numbers, name and begin. A thread that has ended, or runs another program by
-//! then, has neither. (A program that was replaced by one of the same name since the event is not told from
-//! it.) Look-ups have a thread of their own: `/proc/PID/cmdline` takes locks and memory of that process, and
-//! hangs with it while storage stalls.
+//! Each thread is looked up once at most, soon after its first event, and only where `/proc` still has the thread that
+//! the event saw: the same numbers and name, and the same begin to 10 ms. A thread that has ended by then, or runs a
+//! program of another name, has neither. (One that runs another program of the same name has those of that program.)
+//! Look-ups have a thread of their own: `/proc/PID/cmdline` takes locks and memory of that process, and hangs with it
+//! while storage stalls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub struct ProcessFacts {
 pub struct SeenThreads {
     known: BTreeMap<ThreadSeen, ProcessFacts>,
     look_ups: LookUps<ThreadSeen, (ThreadSeen, ProcessFacts)>,
-    /// Threads that found the queue full, or were too many.
+    /// Threads that are not looked up: the queue was full, or there were `THREADS_MAX` others.
     missed: u64,
-    /// The latter, by number and begin.
+    /// Those of `missed` that came after `THREADS_MAX` others, by number and begin: as many again at most.
     beyond: BTreeSet<(u32, u64)>,
 }
 
@@ -52,13 +52,13 @@ impl SeenThreads {
         }
     }
 
-    /// Has a thread looked up, once; never waits.
+    /// Has a thread looked up when it is noted first; never waits.
     pub fn note(&mut self, seen: &ThreadSeen) {
         if seen.tid == 0 || self.known.contains_key(seen) {
             return;
         }
         if self.known.len() >= THREADS_MAX {
-            // Each once, as long as that can be told.
+            // Each thread is counted once, and none any more when `beyond` is full.
             let new = self.beyond.len() < THREADS_MAX && self.beyond.insert((seen.tid, seen.start));
             self.missed += u64::from(new);
             return;
@@ -72,7 +72,7 @@ impl SeenThreads {
         self.known.extend(self.look_ups.settle());
     }
 
-    /// Waits for what was asked last, not for long. How many threads nobody looked up.
+    /// Waits for answers, a second at most. Returns how many threads nobody looked up, or nobody has answered for yet.
     pub fn end(&mut self) -> u64 {
         self.known.extend(self.look_ups.end());
         self.missed + self.look_ups.unanswered

@@ -1,11 +1,11 @@
-//! Look-ups in a thread of their own: `/proc` takes locks and memory of the process that is asked about, and hangs with
-//! it while storage stalls.
+//! Look-ups in a thread of their own, for `identity` and `watch::files`: `/proc` takes locks and memory of the process
+//! that is asked about, and hangs with it while storage stalls.
 
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-/// Questions that wait, at most.
+/// Most questions that wait for the thread; `ask` refuses more.
 pub(super) const QUEUE: usize = 1024;
 /// How long the end waits for look-ups that hang.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -16,12 +16,12 @@ pub(super) struct LookUps<Q, A> {
     /// None when nobody looks up.
     pub questions: Option<Sender<Q>>,
     answers: Receiver<A>,
-    /// Questions without an answer so far.
+    /// Questions that `ask` took and that have no answer so far.
     pub unanswered: u64,
 }
 
 impl<Q: Send + 'static, A: Send + 'static> LookUps<Q, A> {
-    /// Starts the thread; without one nothing is looked up.
+    /// Starts the thread. Where that fails nothing is looked up: `ask` refuses every question.
     pub fn begin(name: &str, find: impl Fn(Q) -> A + Send + 'static) -> LookUps<Q, A> {
         let (asked, questions) = bounded::<Q>(QUEUE);
         let (answer, answers) = unbounded();
@@ -36,7 +36,7 @@ impl<Q: Send + 'static, A: Send + 'static> LookUps<Q, A> {
         LookUps { questions: thread.ok().map(|_| asked), answers, unanswered: 0 }
     }
 
-    /// Whether that will be looked up: false where too many questions wait. Never waits.
+    /// Whether that will be looked up: false where too many questions wait, or nobody looks up. Never waits.
     pub fn ask(&mut self, question: Q) -> bool {
         let asked = self.questions.as_ref().is_some_and(|to| to.try_send(question).is_ok());
         self.unanswered += u64::from(asked);
@@ -50,7 +50,7 @@ impl<Q: Send + 'static, A: Send + 'static> LookUps<Q, A> {
         new
     }
 
-    /// What was asked last; waits for it, not for long.
+    /// The answers to what was asked last; waits for them, `PATIENCE` at most. A look-up that hangs is left alone.
     pub fn end(&mut self) -> Vec<A> {
         self.questions = None;
         let until = Instant::now() + PATIENCE;

@@ -1,13 +1,14 @@
-//! The running 99.5 % of each kind of operation, cheap enough for the hot loop.
+//! Which I/Os of a worker are kept, by the running 99.5 % of each kind of operation or a threshold of the user's. Cheap
+//! enough for the hot loop: the probes of `bpf` and `perf` ask at the end of each operation.
 
 use taillight_core::OpKind;
 
 /// Values per power of two: a bucket is at most 1/16 of its latency wide.
 const STEPS: u32 = 16;
 const BUCKETS: usize = (64 * STEPS) as usize;
-/// The first I/Os of a kind of operation, which a worker keeps all, also with a threshold of the user's.
+/// How many I/Os of each kind of operation a worker keeps at first, slow or not, even with a threshold of the user's.
 const LEARN: u64 = 10_000;
-/// The threshold is set anew after this many I/Os.
+/// After so many I/Os of a kind one is kept as a sample, and the threshold is set anew unless it is the user's.
 const EVERY: u64 = 1024;
 
 /// A threshold for each kind of operation of a worker, made with its first one.
@@ -34,6 +35,7 @@ impl TailThresholds {
 /// Latencies seen, in coarse buckets.
 #[derive(Debug, Clone)]
 struct TailThreshold {
+    /// I/Os by bucket, 4 KiB; a full count stays as it is.
     counts: Box<[u32]>,
     seen: u64,
     /// Given by the user.
@@ -46,7 +48,7 @@ struct TailThreshold {
 pub enum KeepReason {
     No,
     Slow,
-    /// It is one of the first, or the next of a regular sample.
+    /// It is one of the first `LEARN`, or one in `EVERY`, slow or not.
     Sample,
 }
 
@@ -77,9 +79,8 @@ impl TailThreshold {
         if ns >= self.threshold { KeepReason::Slow } else { KeepReason::No }
     }
 
-    /// Sets the threshold to the lower edge of the bucket of the 99.5 %. The report asks for the 99.9 %
-    /// of the whole run, which lies lower than that of its worst part: what is kept must reach down
-    /// to it.
+    /// Sets the threshold to the lower edge of the bucket that holds the 99.5 % so far. The 99.9 % so far may be too
+    /// high: the report asks for what is above the 99.9 % of the whole run, which is lower after a slow beginning.
     #[cold]
     fn learn(&mut self) {
         let beyond = self.seen / 200;
@@ -87,8 +88,8 @@ impl TailThreshold {
         for (i, count) in self.counts.iter().enumerate().rev() {
             above += u64::from(*count);
             if above > beyond {
-                // A bucket that holds more than one in a hundred is not the tail: then its
-                // slower neighbour begins it.
+                // A bucket with more than 1 % of all I/Os holds usual ones, too many to keep: the tail begins with the
+                // next slower bucket.
                 let crowded = u64::from(*count) > self.seen / 100;
                 self.threshold = lower_edge(i + usize::from(crowded));
                 return;

@@ -1,5 +1,6 @@
-//! Transactions of a worker: one in flight in each slot, one statement after the other, each with a Sync of its own so
-//! that every statement is a round trip, as pgbench and sysbench do it.
+//! Transactions of a worker, one in flight in each slot: `session` asks for one statement after the other. Each ends
+//! with a Sync of its own and is a round trip, as pgbench and sysbench do it. Only the ROLLBACK of a failed transaction
+//! shares the Sync of the next BEGIN.
 
 use std::sync::Arc;
 
@@ -13,21 +14,22 @@ use super::transactions::{Benchmark, RANGE, ROLLBACK, TpcbValues, TransactionTab
 
 /// Amounts of TPC-B.
 const DELTA: i32 = 5000;
-/// Digits of a group in sysbench's columns.
+/// Groups of digits in sysbench's columns are numbers below this: eleven digits.
 const GROUP: u64 = 100_000_000_000;
 
 /// What the transaction in a slot is about, and where it stands.
 #[derive(Debug, Clone, Copy, Default)]
 struct SlotTransaction {
-    /// Of TPC-B, the same in every try; of sysbench only `aid` counts: the row that was deleted and comes back.
+    /// TPC-B: the values of the transaction, the same in every try. Sysbench: only `aid` is used, the id of the row
+    /// that `delete_row` takes away and `insert_row` puts back.
     values: TpcbValues,
-    /// How often it was tried.
+    /// Tries so far, with the one that is about to begin.
     tries: u32,
     /// The next begin is that of another try.
     again: bool,
-    /// The server has a transaction open that is to be undone.
+    /// The server still has the failed transaction open: a ROLLBACK goes before the next BEGIN.
     open: bool,
-    /// Its commit is sent.
+    /// COMMIT is sent and not answered.
     committing: bool,
 }
 
@@ -40,13 +42,15 @@ pub struct TransactionWorker {
     rng: Xoshiro256PlusPlus,
     slots: Vec<SlotTransaction>,
     max_tries: u32,
+    /// What this session was told of its commits. The ledger of the run gets it when the session ends, and holds it
+    /// against the tables after a run of TPC-B.
     tally: CommitTally,
     ledger: Arc<CommitLedger>,
     text: Vec<u8>,
 }
 
-/// Whether another try may succeed: serialization failures and deadlocks, and of sysbench a row that another transaction
-/// has put back first.
+/// Whether another try may succeed: after a serialization failure or a deadlock, and in sysbench after a unique
+/// violation, because another transaction has put back the deleted row before `insert_row` does.
 pub fn is_conflict(code: &[u8], benchmark: Benchmark) -> bool {
     matches!(code, b"40001" | b"40P01") || (code == b"23505" && benchmark == Benchmark::Sysbench)
 }
@@ -95,8 +99,8 @@ impl TransactionWorker {
         }
     }
 
-    /// A transaction begins in the slot, or begins again: of TPC-B with the same values, of sysbench with keys and
-    /// columns that are drawn anew for each statement.
+    /// Begins a transaction in the slot, or another try of it. A new try of TPC-B keeps the values; in sysbench the
+    /// engine draws the keys anew for each statement, and `request` the columns.
     fn begin(&mut self, op: &Op, slot: usize, send: &mut Vec<u8>) {
         let again = std::mem::take(&mut self.slots[slot].again);
         if !again {
@@ -114,11 +118,12 @@ impl TransactionWorker {
         BindMessage::new(send, OpKind::Begin.name(), 0).execute();
     }
 
-    /// Requests a statement.
+    /// Writes a statement and its Sync into `send`.
     pub fn request(&mut self, op: &Op, slot: usize, send: &mut Vec<u8>) {
         let id = op.key as i32 + 1;
         let TpcbValues { aid, tid, bid, delta } = self.slots[slot].values;
-        // An `oltp_point_select` is a transaction and its one statement; a `select_point` is one statement of several.
+        // An `oltp_point_select` is a transaction of this one statement, without BEGIN, and uses nothing of the slot; a
+        // `select_point` is one of several statements.
         let name = match op.kind {
             OpKind::OltpPointSelect => OpKind::SelectPoint.name(),
             kind => kind.name(),
@@ -147,7 +152,7 @@ impl TransactionWorker {
                 bind.execute();
             }
             OpKind::DeleteRow => {
-                // The row that comes back.
+                // The row that `insert_row` puts back.
                 self.slots[slot].values.aid = id;
                 numbers(send, &[id]);
             }
@@ -171,7 +176,9 @@ impl TransactionWorker {
         messages::sync(send);
     }
 
-    /// What an error of this code makes of the statement in the slot.
+    /// The status of a statement that the server refused with this code. `CONFLICT` has the engine begin the
+    /// transaction again; any other code, and a conflict in the last of `max_tries`, gives `status` and ends the
+    /// transaction.
     pub fn failed(&mut self, slot: usize, code: &[u8], status: Status) -> Status {
         let it = &mut self.slots[slot];
         if !is_conflict(code, self.benchmark) || it.tries >= self.max_tries {
@@ -182,20 +189,22 @@ impl TransactionWorker {
         Status::CONFLICT
     }
 
-    /// A statement has ended with this status; `state` is that of the server's session afterwards.
+    /// A statement has ended with this status. `state` is what the server then says of its session: `I` outside a
+    /// transaction, `T` inside one, `E` inside one that failed.
     pub fn ended(&mut self, slot: usize, kind: OpKind, status: Status, state: u8) {
         let it = &mut self.slots[slot];
         it.open = state != b'I' && !status.is_ok();
         if kind == OpKind::Commit {
             it.committing = false;
-            // What a failed transaction is told to commit is undone, and the server says so with no error.
+            // COMMIT of a failed transaction rolls it back without an error; `session` has made that no success.
             if status.is_ok() && self.benchmark == Benchmark::TpcB {
                 self.tally.committed(&it.values);
             }
         }
     }
 
-    /// No answer comes any more.
+    /// The connections are lost, or the session ends: no answer comes any more. A commit of TPC-B that was sent may
+    /// have happened or not, and is kept as unanswered, to be looked for in the tables.
     pub fn forget(&mut self) {
         for it in &mut self.slots {
             if std::mem::take(&mut it.committing) && self.benchmark == Benchmark::TpcB {

@@ -1,5 +1,6 @@
-//! Gathers what the programs tell of watched operations while they go on: operations into batches like those of
-//! workers, events as in a run. Memory is bounded as there.
+//! The collector of a watch, in a thread that `Watching::start` starts: gathers what the BPF programs tell of the
+//! operations of watched programs, until the watch ends. Operations go into batches like those of workers, events are
+//! kept as in a run, and memory is bounded as there.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,14 +30,16 @@ use crate::tracing::TraceWatch;
 
 /// How often the ring is emptied.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Operations of which it is known who did them.
+/// Slow operations, and waits, of which it is known who did them, at most.
 const KNOWN_MAX: usize = 1 << 20;
 
-/// How long events are kept whatever happens, for operations under way, ns; and how often others are forgotten.
+/// An event is not forgotten for so long after its end, ns: an operation under way may need it. One that is under way
+/// for longer may miss its first events.
 const UNDER_WAY_NS: i64 = 60_000_000_000;
+/// How often events are forgotten or written to the file, at most.
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 
-/// An operation that was kept, beside its stamps.
+/// What is known of a slow operation, or of a wait, beside its stamps.
 #[derive(Debug, Clone)]
 pub struct WatchedCall {
     pub facts: CallFacts,
@@ -46,7 +49,7 @@ pub struct WatchedCall {
     pub file: Option<u16>,
 }
 
-/// Operations that are kept, by worker and begin, and their files.
+/// Slow operations and waits, by worker and begin, and the files of these and of recorded operations.
 #[derive(Debug, Default)]
 pub struct KnownCalls {
     calls: BTreeMap<(u16, i64), WatchedCall>,
@@ -54,7 +57,7 @@ pub struct KnownCalls {
 }
 
 impl KnownCalls {
-    /// One that is kept; none of those beyond the first million.
+    /// A slow operation or a wait; none for other operations, and none beyond the first `KNOWN_MAX`.
     pub fn get(&self, worker: u16, begin: i64) -> Option<&WatchedCall> {
         self.calls.get(&(worker, begin))
     }
@@ -83,18 +86,18 @@ pub struct WatchInputs {
     pub watch: TraceWatch,
     pub spill: PathBuf,
     pub keep: usize,
-    /// Most that the programs may take of a CPU.
+    /// Most that the programs may take, as a share of a CPU.
     pub max_cost: Option<f64>,
-    /// Set where they take more, whatever is left out.
+    /// Set when the programs take more than `max_cost` and every part that can be left out is left out.
     pub too_dear: Arc<AtomicBool>,
-    /// Every call is looked at in so much of the time.
+    /// Share of the time, 0 to 1, in windows in which every call is looked at. None: no windows.
     pub exact: Option<f64>,
 }
 
 /// What was gathered.
 pub struct WatchedRun {
     pub trace: CollectedTrace,
-    /// Operations that found no room.
+    /// Operations that found no room, here or in the record, and those that could not be read.
     pub lost: u64,
     /// Every disk below the operations was looked at for I/O of others.
     pub disks_watched: bool,
@@ -106,7 +109,7 @@ pub struct WatchedRun {
     /// Waits of threads for others.
     pub waits: WaitCounts,
     pub exact: Option<ExactSample>,
-    /// Every operation that was seen and was not slow, where that was asked for.
+    /// Where recording was asked for, every operation that was told, was not slow and found room.
     pub record: Vec<RecordedCall>,
 }
 
@@ -151,19 +154,20 @@ impl RecordedCall {
     }
 }
 
-/// Operations that are recorded.
+/// Operations that are recorded: those that are not slow.
 #[derive(Debug, Default)]
 struct CallRecord(Vec<RecordedCall>);
 
 impl CallRecord {
-    /// Room is taken for so many at a time, of a long record for a sixteenth more.
+    /// Calls that a record grows by when it is full: so many, or a sixteenth of those in it if that is more.
     const STEP: usize = 4096;
 
     fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<RecordedCall>()
     }
 
-    /// Whether one more fits beside so many bytes of slow ones: a quarter of what may be kept is theirs.
+    /// Whether one more call finds room in the record, which grows for it if it can: to three quarters of `keep` bytes
+    /// at most, and to no more than is left beside the `slow` bytes of other operations that are kept.
     fn has_room(&mut self, keep: usize, slow: usize) -> bool {
         if self.0.len() < self.0.capacity() {
             return true;
@@ -254,7 +258,7 @@ struct Gathered {
     needed: NeededTimes,
     known: Arc<Mutex<KnownCalls>>,
     waits: Waits,
-    /// Where all operations are asked for.
+    /// Operations that are not slow, where these are asked for as well.
     record: Option<CallRecord>,
     lost: u64,
     keep: usize,
@@ -267,7 +271,7 @@ impl Gathered {
             return;
         };
         disks.found(told.io.dev);
-        // A sync may have no part of its own at the disk that its file is on.
+        // The disk of the file is watched for I/O of others even where a sync itself sent nothing there.
         disks.found(told.facts.dev);
         if let Some(record) = self.record.as_mut().filter(|_| !told.facts.slow) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -100,6 +100,27 @@ fn a_rate_over_three_ranks_is_that_rate() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Two jobs in turns, each by all ranks: the slower one is found, as in one process.
+#[test]
+fn jobs_are_compared_in_turns_over_ranks() -> Result<(), Failed> {
+    if !has_mpirun("jobs_are_compared_in_turns_over_ranks") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    let job = "[run]\noperations = 4000\nseed = 11\n[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n\
+               options = { channels = 4, service = { kind = \"exponential\", mean = \"1ms\" } }\n\
+               [[workload]]\nqueue_depth = 4\n";
+    std::fs::write(tmp.path().join("a.toml"), job)?;
+    std::fs::write(tmp.path().join("b.toml"), job.replace("\"1ms\"", "\"1.2ms\""))?;
+    let words = ["ab", "a.toml", "b.toml", "--gate", "read:p50", "--output", "AB"];
+    let (code, text) = said(&ranks(tmp.path(), 2, &words)?);
+    assert_eq!(code, Some(7), "{text}");
+    let found = json(&tmp.path().join("AB/compare.json"))?;
+    assert_eq!(found["gate"]["status"], "fail", "{text}");
+    assert!(tmp.path().join("AB/pair-1-b/rank-0001/ios.parquet").is_file(), "{text}");
+    Ok(())
+}
+
 /// A simulated disk on virtual time: both ranks' truth is known, and so is that of the whole.
 #[test]
 fn ranks_on_virtual_time_are_merged_too() -> Result<(), Failed> {

@@ -9,6 +9,7 @@ use taillight_core::{LatencyKind, OpKind};
 use taillight_report::differing;
 use taillight_rundir::compare::{Comparable, ComparableVerdict};
 use taillight_rundir::latency::LatencyBin;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::VerdictStatus;
 use taillight_rundir::{Manifest, RunDir, RunStatus};
 
@@ -288,7 +289,16 @@ fn differing_names(runs: &[&SideRun]) -> Vec<String> {
     let machine = MACHINE.iter().filter(known);
     names.extend(machine.map(|(name, _)| (*name).to_owned()));
     names.extend(several(manifests.iter().map(|m| &m.taillight)).then(|| "taillight".to_owned()));
+    names.extend(several(manifests.iter().map(|m| ranks(m))).then(|| "ranks".to_owned()));
     names
+}
+
+/// How many ranks did the load; none where it was one process.
+fn ranks(manifest: &Manifest) -> Option<u32> {
+    match manifest.origin {
+        RunOrigin::Merged { ranks } => Some(ranks),
+        _ => None,
+    }
 }
 
 /// Whether not all of them are the same.

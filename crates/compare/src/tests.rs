@@ -411,6 +411,19 @@ fn another_unit_or_the_same_run_is_refused() {
     assert!(same.verdict == ComparableVerdict::No && same.reasons[0].contains("both sides"));
 }
 
+/// The plan is the same whoever runs it: how many ranks did is not in it.
+#[test]
+fn runs_of_another_number_of_ranks_differ_in_that() {
+    let (mut base, mut new) = (run("a", 1.0, 1.0), run("b", 1.0, 1.0));
+    base.manifest.origin = RunOrigin::Merged { ranks: 2 };
+    new.manifest.origin = RunOrigin::Merged { ranks: 4 };
+    let said = comparable::judge(&[&base], &[&new]).reasons.join("; ");
+    assert!(said.contains("the sides differ in ranks"), "{said}");
+    new.manifest.origin = RunOrigin::Merged { ranks: 2 };
+    let said = comparable::judge(&[&base], &[&new]).reasons.join("; ");
+    assert!(!said.contains("ranks"), "{said}");
+}
+
 #[test]
 fn what_another_tool_did_not_say_is_no_difference() {
     let (mut base, new) = (run("a", 1.0, 1.0), run("b", 1.0, 1.0));

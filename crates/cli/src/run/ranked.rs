@@ -51,6 +51,8 @@ const LONG: [&str; 3] =
 const BEYOND: Duration = Duration::from_secs(120);
 /// No limit: the load ends by its work, whose time is not known.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The step in which rank 0 waits for all loads, before it closes what all share.
+const END_OF_LOAD: &str = "the end of the load";
 /// From the naming of the start to the start, beside round trips.
 const LEAD_NS: u64 = 500_000_000;
 
@@ -72,6 +74,8 @@ pub struct RankSeat {
     clocks: RefCell<Vec<(u32, ClockSample)>>,
     /// When the load begins, on the clock of rank 0.
     start: Cell<Option<i64>>,
+    /// The end of this rank's load was told, where what all share is closed after it.
+    left_load: Cell<bool>,
     /// What this rank measured.
     groups: RefCell<Vec<IoGroup>>,
     /// Whether that is every I/O.
@@ -232,6 +236,7 @@ fn part(
             }
         })
     });
+    seat.leave_load();
     match ended {
         Ok(outcome) if seat.start.get().is_some() => Ok(ranked_end::of(seat, &outcome)),
         Ok(_) => {
@@ -263,6 +268,7 @@ impl RankSeat {
             seen: RefCell::default(),
             clocks: RefCell::default(),
             start: Cell::new(None),
+            left_load: Cell::new(false),
             groups: RefCell::default(),
             exact: Cell::new(false),
         }
@@ -461,13 +467,25 @@ impl RankSeat {
         if plan.run.share.is_own() {
             return;
         }
+        self.left_load.set(true);
         let patience = self.end_patience(plan);
         let keyed = target.keyed();
         let written = keyed.and_then(|keyed| keyed.written());
-        let told = ranks::with(|all| all.ranks.collect("the end of the load", written, patience));
+        let told = ranks::with(|all| all.ranks.collect(END_OF_LOAD, written, patience));
         let told = told.and_then(Result::ok).unwrap_or_default();
         for (_, written) in told.into_iter().filter(|(rank, _)| *rank != self.rank) {
             keyed.zip(written).iter().for_each(|(keyed, written)| keyed.also_written(*written));
+        }
+    }
+
+    /// A load whose target stays open, since a worker is stuck in it, ends without [`RankSeat::closing`]: rank 0 waits for
+    /// that word before it closes what all share.
+    fn leave_load(&self) {
+        let shared = || self.whole().is_ok_and(|plan| !plan.run.share.is_own());
+        if self.rank > 0 && self.start.get().is_some() && !self.left_load.get() && shared() {
+            let nothing = None::<u64>;
+            let patience = Patience::of(SHORT);
+            ranks::with(|all| all.ranks.collect(END_OF_LOAD, nothing, patience).map(drop));
         }
     }
 

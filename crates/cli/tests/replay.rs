@@ -80,6 +80,9 @@ fn recorded_latencies_are_those_of_the_part_that_is_replayed() {
         let told = [&latency["operations"], &latency["max_ns"]].map(|it| it.as_u64().unwrap());
         let wanted = if part.is_empty() { [300, 900_000] } else { [100, 900] };
         assert_eq!(told, wanted, "{name}: {latency}");
+        let due = summary(at, name)["arrivals"][0]["due"].clone();
+        let due: u64 = due.as_array().unwrap().iter().filter_map(Value::as_u64).sum();
+        assert_eq!(due, wanted[0], "{name}: what the run was to do");
     }
 }
 

@@ -122,10 +122,12 @@ pub(super) fn fill_in(
     })?;
     let warmup = w.warmup.unwrap_or_default().0;
     let delay = Span(w.start_delay.unwrap_or_default().0.saturating_sub(warmup));
-    ops.recorded(replayed(w, run, alone, trace.timing, &ops, delay));
+    let part = replayed(w, run, alone, trace.timing, &ops, delay);
+    ops.recorded(part);
     trace.recorded = ops.latency.clone();
     let interval = run.interval.unwrap_or(RunPlan::default().interval);
-    trace.arrivals = (trace.timing != TraceTiming::Asap).then(|| ops.arrivals(interval, delay));
+    trace.arrivals =
+        (trace.timing != TraceTiming::Asap).then(|| ops.arrivals(interval, delay, part));
     trace.ops = ops;
     w.trace = Some(trace);
     Ok(())

@@ -286,15 +286,17 @@ impl ReplayOps {
         self.ops.iter().filter(|op| op.durable).count() as u64
     }
 
-    /// Operations due in windows of so many intervals that they are not too many; the first is due after `delay`.
-    pub fn arrivals(&self, interval: Span, delay: Span) -> TraceArrivals {
+    /// The first `part` operations, due in windows of so many intervals that they are not too many; the first is due after
+    /// `delay`.
+    pub fn arrivals(&self, interval: Span, delay: Span, part: usize) -> TraceArrivals {
         let at = |time: &i64| time.unsigned_abs().saturating_add(delay.0);
-        let span = self.times.last().map_or(0, at);
+        let times = &self.times[..part.min(self.times.len())];
+        let span = times.last().map_or(0, at);
         let interval = interval.0.max(1);
         let intervals = (span / interval + 1).div_ceil(TraceArrivals::MOST_WINDOWS);
         let window_ns = interval.saturating_mul(intervals);
         let mut due = vec![0; (span / window_ns + 1) as usize];
-        for time in self.times.iter() {
+        for time in times {
             if let Some(count) = due.get_mut((at(time) / window_ns) as usize) {
                 *count += 1;
             }
@@ -484,10 +486,11 @@ mod tests {
     #[test]
     fn arrivals_are_counted_in_windows_that_are_not_too_many() {
         let of = |times: &[i64]| ReplayOps { times: times.into(), ..ReplayOps::default() };
-        let some = of(&[0, 9, 10, 29]).arrivals(Span(10), Span(0));
+        let some = of(&[0, 9, 10, 29]).arrivals(Span(10), Span(0), 4);
         assert_eq!((some.window_ns, &*some.due), (10, &[2, 1, 1][..]));
-        assert_eq!(*of(&[0, 9, 10]).arrivals(Span(10), Span(11)).due, [0, 1, 2]);
-        let long = of(&[0, 17_999, 18_000]).arrivals(Span(10), Span(0));
+        assert_eq!(*of(&[0, 9, 10, 29]).arrivals(Span(10), Span(0), 3).due, [2, 1]);
+        assert_eq!(*of(&[0, 9, 10]).arrivals(Span(10), Span(11), usize::MAX).due, [0, 1, 2]);
+        let long = of(&[0, 17_999, 18_000]).arrivals(Span(10), Span(0), 3);
         assert_eq!((long.window_ns, long.due.len(), long.due.iter().sum::<u64>()), (20, 901, 3));
     }
 

@@ -428,10 +428,11 @@ impl FioSaid<'_> {
         let (workers, depth) = (self.number("numjobs"), self.number("iodepth"));
         let errors = self.job.total_err;
         let (failed, guess) = match errors {
-            0 if self.job.error != 0 => (ending(workers, &directions), None),
+            0 if self.job.error != 0 => ending(workers, &directions),
             _ => failed(errors, &directions),
         };
         if let Some(most) = guess {
+            let errors: u64 = failed.values().sum();
             notes.push(format!(
                 "{name}: of which direction the {errors} failed I/Os were is not in the file: they stand as {}s",
                 most.name()
@@ -483,11 +484,23 @@ fn without_latency(d: &FioDirection) -> Option<u64> {
 }
 
 /// The I/Os that ended a job's workers: fio counts failures only where a job goes on after them
-/// (`continue_on_error`). At most one for each worker, as others may have been in flight.
-fn ending(workers: u32, directions: &[(OpKind, &FioDirection)]) -> BTreeMap<OpKind, u64> {
-    let of = directions.iter().filter(|(op, _)| *op != OpKind::Fsync);
-    let lacking = of.filter_map(|(op, d)| Some((*op, without_latency(d)?.min(workers.into()))));
-    lacking.collect()
+/// (`continue_on_error`). At most one for each worker, as others may have been in flight: where several directions lack
+/// latencies, they stand as those of the direction with the most I/Os, which comes as well then.
+fn ending(
+    workers: u32,
+    directions: &[(OpKind, &FioDirection)],
+) -> (BTreeMap<OpKind, u64>, Option<OpKind>) {
+    let of = || directions.iter().filter(|(op, _)| *op != OpKind::Fsync);
+    let most_of_one = u64::from(workers);
+    let lacking = of().filter_map(|(op, d)| Some((*op, without_latency(d)?.min(most_of_one))));
+    let lacking: BTreeMap<OpKind, u64> = lacking.filter(|(_, n)| *n > 0).collect();
+    if lacking.len() < 2 {
+        return (lacking, None);
+    }
+    let n = lacking.values().copied().max().unwrap_or(0);
+    let most = of().max_by_key(|(_, d)| d.total_ios);
+    let stand = most.map(|(op, d)| (*op, n.min(d.total_ios)));
+    (stand.into_iter().collect(), most.map(|(op, _)| *op))
 }
 
 /// How many I/Os of each direction failed: fio adds them up, and one that failed has no latency. Where that does not
@@ -892,6 +905,12 @@ mod tests {
         let run = read_text(&text);
         let op = &run.figures.workloads[0].ops[&OpKind::Write];
         assert_eq!((op.errors, op.count, op.iops), (1, 2, 0.0), "{text}");
+        // Others were in flight when it did.
+        let more = format!("\"error\":28,\"read\":{},\"write\":{}", d(20, 17), d(40, 39));
+        let run = read_text(&result(&[job("e", &more)]));
+        let ops = &run.figures.workloads[0].ops;
+        assert_eq!((ops[&OpKind::Read].errors, ops[&OpKind::Write].errors), (0, 1));
+        assert!(run.notes.iter().any(|note| note.contains("the 1 failed")), "{:?}", run.notes);
         let more = format!("\"read\":{}", d(10, 12));
         let error = read(&result(&[job("e", &more)]), "a").err().expect("refused").to_string();
         assert!(error.contains("more latencies than I/Os"), "{error}");

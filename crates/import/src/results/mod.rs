@@ -73,7 +73,7 @@ pub struct ResultFormat {
 
 /// Every format, one line each.
 pub const RESULTS: &[ResultFormat] = &[
-    within("JSON or JSON+ of fio 3", fio::looks_like, fio::read),
+    within("JSON or JSON+ of fio", fio::looks_like, fio::read),
     within("text or JSON of YCSB", ycsb::looks_like, ycsb::read),
     within("raw data of YCSB", ycsb::looks_raw, ycsb::read_raw),
     format("log of HdrHistogram", hdr_log::looks_like, hdr_log::read),

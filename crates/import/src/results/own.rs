@@ -314,9 +314,14 @@ pub fn read_summary(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         let figures = ImportedWorkload { name: done.name.clone(), group: 0, ops };
         ForeignWorkload { figures, random: false, workers: 0, depth: 0, block: 0 }
     };
-    let mut each = summary.workloads.iter().flat_map(|done| done.ops.values());
-    let wide =
-        each.any(|totals| totals.latencies.main().percentiles.iter().any(|p| p.is_wide_bin()));
+    let each = || {
+        let totals = summary.workloads.iter().flat_map(|done| done.ops.values());
+        totals.flat_map(|totals| &totals.latencies.main().percentiles)
+    };
+    if each().any(|p| p.bin.is_some_and(|bin| bin.lo_ns > bin.hi_ns)) {
+        return Err(source.damaged("a percentile whose bin ends before it begins"));
+    }
+    let wide = each().any(|p| p.is_wide_bin());
     let wide = wide.then(|| {
         "percentiles that are known as wide bins alone are left out: import the result that the run was made of".to_owned()
     });
@@ -367,7 +372,7 @@ fn latency(it: &Latency) -> ImportedLatency {
     // A value that its tool cut off is where its bin begins.
     let step = |p: &PercentileEntry| {
         let bin = p.bin.filter(|bin| value(p) == Some(bin.lo_ns))?;
-        Some(bin.hi_ns - bin.lo_ns + 1).filter(|step| *step > 1)
+        Some((bin.hi_ns - bin.lo_ns).saturating_add(1)).filter(|step| *step > 1)
     };
     ImportedLatency {
         count: it.count,
@@ -404,6 +409,12 @@ mod tests {
         summary.status = RunStatus::Complete;
         summary.origin = RunOrigin::Merged { ranks: 4 };
         assert_eq!(read(&summary), format!("{whole}; of 4 ranks together"));
+        let text = serde_json::to_string(&summary).expect("JSON");
+        let bin = "\"ns\":110,\"bin\":{\"lo_ns\":9,\"hi_ns\":3}";
+        let text = text.replace("\"ns\":110", bin);
+        let mut source = ResultSource::new("r.json", String::new(), Box::new(text.as_bytes()));
+        let error = read_summary(&mut source).err().expect("refused").to_string();
+        assert!(error.contains("ends before it begins"), "{error}");
     }
 
     /// The middle of 1.2 to 3.6 ms came back as an exact value.

@@ -23,7 +23,7 @@ const INTENDED: &str = "Intended-";
 const KEPT: [&str; 3] = ["Hdr", "Bucket", "Raw"];
 /// What YCSB measures that is no load.
 const CLEANUP: &str = "CLEANUP";
-/// Return codes of operations that did not fail; before YCSB 0.2 they are numbers.
+/// Return codes of operations that did not fail; of early versions they are numbers.
 const SUCCESS: [&str; 3] = ["OK", "BATCHED_OK", "0"];
 /// In the header of raw data.
 const RAW: &str = " latency raw data: op, timestamp(ms), latency(us)";
@@ -302,7 +302,7 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
     for (measured, value) in &of.values {
         let (named, ns) = match measured.strip_suffix("PercentileLatency(us)") {
             Some(p) => (Some(p), 1e3),
-            // Before YCSB 0.2.
+            // Of early versions.
             None => (measured.strip_suffix("PercentileLatency(ms)"), 1e6),
         };
         let (p, ns) = match (named, measured.strip_prefix('p')) {

@@ -162,8 +162,8 @@ fn rules(
     path: String,
 ) -> Result<u32> {
     let driver = taillight_driver::named(&target.driver)?;
-    // What lies in the directory of the check is its own; what the user named is not.
-    let own = args.path.is_none();
+    // What lies in the directory of the check is its own; what the user named is not, by a path or an option.
+    let own = args.path.is_none() && args.options.is_empty();
     let mut target = TargetPlan { path: Some(path.clone()), destroy: own, ..target };
     for option in &args.options {
         let (name, value) = option
@@ -175,6 +175,12 @@ fn rules(
         target.options.insert(name.to_owned(), value.unwrap_or(toml::Value::String(text)));
     }
     let BoundTarget { options, capabilities: can } = driver.bind(&target)?.resolved()?;
+    if !own && !can.keyed() && can.stores_data {
+        return Err(Error::refused(
+            "the check writes over all blocks, and a path or an option may name somebody else's",
+        )
+        .hint("leave --path and --option out: the check has a directory of its own"));
+    }
     target.options = options;
     target.size = (!can.keyed()).then_some(ByteSize(DATA_SET));
     output::line(&format!("plug-in {} {}: {}", said.name, said.version, said.about));

@@ -293,3 +293,31 @@ fn the_check_names_faults() {
         assert!(exit == code && said.contains(says), "{fault}: {exit}\n{said}");
     }
 }
+
+#[test]
+fn a_check_leaves_alone_what_runs_have_kept_and_what_is_named() {
+    let dir = scratch();
+    let records = example(dir.path(), "records");
+    let words = "--path kept --ops 100 --set workload.0.keys.count=50 --set workload.0.block_size=100B \
+                 --set target.options.keep=true";
+    let (code, said) = run(dir.path(), &records, words);
+    assert_eq!(code, 0, "{said}");
+    let theirs = foreign(dir.path());
+    let blocks = faulty(dir.path(), "KEEPS_NOTHING");
+    for (library, path, says) in [
+        (&records, "kept", "records that a run has kept"),
+        (&records, "theirs", "did not make"),
+        (&blocks, "device", "writes over all blocks"),
+    ] {
+        let before = std::fs::read(dir.path().join(path)).ok();
+        let done = taillight(dir.path())
+            .args(["drivers", "--check", library, "--path", path])
+            .output()
+            .expect("a check");
+        let said = text(&done.stdout) + &text(&done.stderr);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!done.status.success() && said.contains(says), "{path}: {said}");
+        assert_eq!(std::fs::read(dir.path().join(path)).ok(), before, "{path}");
+    }
+    assert!(theirs.exists());
+}

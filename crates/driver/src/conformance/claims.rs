@@ -93,7 +93,7 @@ pub(super) fn deterministic(b: &CheckContext<'_>) -> Checked {
 fn history(b: &CheckContext<'_>) -> Tested<Vec<(i64, Completion)>> {
     let spec = OpenSpec {
         plan: &b.case.plan,
-        run_id: "conformance",
+        run_id: super::RUN_ID,
         destroy: b.case.destroy,
         stop: &taillight_core::StopFlag::default(),
         fits: &|_| Ok(()),

@@ -27,6 +27,9 @@ pub use crate::test_target::{TestSetup, TestTarget};
 
 use crate::contract::{Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target};
 
+/// What a check is called in the marks that it leaves.
+pub const RUN_ID: &str = "conformance";
+
 /// A driver with a plan to open it by.
 pub struct TestCase<'a> {
     pub driver: &'a dyn Driver,
@@ -120,7 +123,7 @@ pub fn run(
     let caps = bound.capabilities();
     let spec = OpenSpec {
         plan: &case.plan,
-        run_id: "conformance",
+        run_id: RUN_ID,
         destroy: case.destroy,
         stop: &taillight_core::StopFlag::default(),
         fits: &|_| Ok(()),

@@ -12,6 +12,7 @@ use super::cost::{self, BridgeCost};
 use super::mark::{MARK_MAX, MarkKeeper, PluginIdentity, PluginMark};
 use super::session::{HostSession, PluginSeat, PluginSession, StoreTime};
 use super::{Plugin, PluginSettings};
+use crate::conformance::RUN_ID;
 use crate::contract::{
     AdminAction, BoundDriver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target,
     TargetPause,
@@ -200,6 +201,7 @@ impl PluginTarget {
         let found = found.map_err(|e| {
             Error::corrupt("the mark in the store cannot be read").source(e).hint(named.way_out())
         })?;
+        kept_from_checks(found.as_ref(), spec.run_id)?;
         // A mark frees the records that it names, and no others of the store.
         if found.as_ref().is_some_and(|mark| !mark.identity.covers(&self.identity, mark.records)) {
             let foreign = Contents::Foreign(None);
@@ -397,6 +399,17 @@ impl PluginTarget {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Errors: `Refused` where a check of the contract meets what a run has kept. It confirms the loss of what its own directory
+/// has, and a plug-in may have its records elsewhere.
+fn kept_from_checks(found: Option<&PluginMark>, run_id: &str) -> Result<()> {
+    match run_id == RUN_ID && found.is_some_and(|mark| mark.run_id != RUN_ID) {
+        false => Ok(()),
+        true => Err(Error::refused("the store holds records that a run has kept")
+            .with("mark", String::from_utf8_lossy(super::mark::MARK_KEY))
+            .hint("check the plug-in on a store without them: --path or --option names another")),
     }
 }
 

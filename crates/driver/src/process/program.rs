@@ -286,6 +286,10 @@ impl DriverProgram {
     }
 
     fn cpu_ns(&self) -> Option<u64> {
+        // The number of one that was waited for may be another's.
+        if self.is_lost.load(Ordering::Relaxed) {
+            return None;
+        }
         let pid = locked(&self.child).id();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // Behind the name: user and system time of all threads are the fields 14 and 15 of all (proc(5)).

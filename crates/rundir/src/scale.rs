@@ -73,6 +73,9 @@ pub struct RankEntry {
     /// When its load was, on the clock of rank 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<RankLoad>,
+    /// Its slowest I/Os, where all of them stayed on its host; absent where rank 0 sees them, and where not all were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<Vec<RankSlowest>>,
     /// Its exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<u8>,
@@ -98,6 +101,38 @@ impl RankTarget {
         let parts = identity.iter().map(|(name, value)| format!("{name}={value}"));
         let text = parts.collect::<Vec<_>>().join(",");
         Some(text.split_whitespace().collect::<Vec<_>>().join("_"))
+    }
+}
+
+/// The slowest I/Os of a workload and operation of a rank: what stalls and episodes are found from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RankSlowest {
+    /// Index of the workload in the plan.
+    pub workload: u16,
+    pub op: OpKind,
+    /// How long the run was, ns.
+    pub span_ns: u64,
+    /// Latency, begin and end of each, ns on the rank's own clock: numbers with a space between.
+    pub ios: String,
+}
+
+impl RankSlowest {
+    /// Of latencies with begin and end.
+    pub fn new(
+        (workload, op): (u16, OpKind),
+        span_ns: u64,
+        ios: &[(u64, (i64, i64))],
+    ) -> RankSlowest {
+        let numbers = ios.iter().map(|(ns, (start, end))| format!("{ns} {start} {end}"));
+        RankSlowest { workload, op, span_ns, ios: numbers.collect::<Vec<_>>().join(" ") }
+    }
+
+    /// Latencies with begin and end.
+    pub fn ios(&self) -> Vec<(u64, (i64, i64))> {
+        let numbers = self.ios.split(' ').filter_map(|text| text.parse::<i64>().ok());
+        let numbers: Vec<i64> = numbers.collect();
+        let each = numbers.chunks_exact(3);
+        each.map(|each| (each[0].unsigned_abs(), (each[1], each[2]))).collect()
     }
 }
 
@@ -388,6 +423,14 @@ pub struct HostStall {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slowest_ios_are_read_back() {
+        let ios = vec![(7, (-5, 2)), (1_000_000, (1, 1_000_001))];
+        let told = RankSlowest::new((1, OpKind::Read), 9, &ios);
+        assert_eq!(told.ios(), ios);
+        assert!(RankSlowest::new((1, OpKind::Read), 9, &[]).ios().is_empty());
+    }
 
     #[test]
     fn turns_in_a_schedule_are_no_spread() {

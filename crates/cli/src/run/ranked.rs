@@ -574,6 +574,7 @@ impl RankSeat {
                 targets: targets.get(rank as usize).cloned().unwrap_or_default(),
                 clocks: own,
                 load,
+                slowest: None,
                 exit: end.map(|(_, end)| end.exit),
                 lost: gone.map(LostRank::words),
             }

@@ -14,7 +14,7 @@ use taillight_report::analyse::IoGroup;
 use taillight_report::analyse::ranks::merged_manifest;
 use taillight_rundir::intervals::interval_writer;
 use taillight_rundir::manifest::RunStatus;
-use taillight_rundir::scale::{RankLoad, ScaleFile};
+use taillight_rundir::scale::{RankLoad, RankSlowest, ScaleFile};
 use taillight_rundir::{Manifest, RunDir, atomic, names, sums};
 use taillight_scale::Patience;
 use taillight_suite::exit::{from_code, worst};
@@ -38,6 +38,10 @@ const SMALL: [&str; 6] = [
 ];
 /// Prefix of the name that is sent in place of a file that is there and does not come.
 const STAYED: &str = "stayed ";
+/// Name of the slowest I/Os among the files that are sent.
+const SLOWEST: &str = "slowest";
+/// So many of each workload and operation: less than a megabyte.
+const MOST_SLOW: usize = 20_000;
 /// Largest file that is sent, bytes.
 const MOST: u64 = 64 << 20;
 
@@ -87,7 +91,8 @@ pub fn take_leave(seat: &RankSeat, end: RankEnd) {
             seat.merge(&farewell.keys, &farewell.percentiles)?;
         }
         if farewell.elsewhere.contains(&seat.rank) {
-            let files = small_files(&seat.order.directory.join(rank_name(seat.rank)));
+            let mut files = small_files(&seat.order.directory.join(rank_name(seat.rank)));
+            files.extend(slowest(seat));
             ranks::with(|all| all.ranks.group().send(0, &packed(&files)?, patience)).transpose()?;
         }
         Ok(())
@@ -105,6 +110,19 @@ fn small_files(dir: &Path) -> Vec<(String, Vec<u8>)> {
         Some(bytes.map_or((format!("{STAYED}{name}"), Vec::new()), |all| ((*name).to_owned(), all)))
     };
     SMALL.iter().filter_map(read).collect()
+}
+
+/// The slowest I/Os of this rank, to be sent; none where not every I/O was kept.
+fn slowest(seat: &RankSeat) -> Option<(String, Vec<u8>)> {
+    let groups = seat.groups();
+    let all = groups.iter().map(|group| {
+        let slowest = &group.slowest;
+        let key = (group.workload, group.op);
+        RankSlowest::new(key, slowest.span_ns(), &slowest.largest(MOST_SLOW))
+    });
+    let all: Vec<RankSlowest> = all.collect();
+    let bytes = serde_json::to_vec(&all).ok().filter(|_| seat.is_exact())?;
+    Some((SLOWEST.to_owned(), bytes))
 }
 
 /// Name and bytes, each with its length before it.
@@ -218,9 +236,11 @@ fn ended(
         scale.notes.extend(unmerged(scale.merged.len(), farewell.keys.len()));
     }
     for rank in &farewell.elsewhere {
-        let stayed = fetch(whole, *rank)?;
-        if !stayed.is_empty() {
-            let what = stayed.join(", ");
+        let came = fetch(whole, *rank)?;
+        let entry = scale.ranks.iter_mut().find(|entry| entry.rank == *rank);
+        entry.into_iter().for_each(|entry| entry.slowest.clone_from(&came.slowest));
+        if !came.stayed.is_empty() {
+            let what = came.stayed.join(", ");
             scale.notes.push(format!(
                 "Of rank {rank} on {} did not come: {what}. What they say is not in these figures.",
                 seat.host(*rank)
@@ -251,12 +271,23 @@ fn unmerged(merged: usize, all: usize) -> Option<String> {
     })
 }
 
-/// Puts the small files of a rank elsewhere where its directory would be. Names of what did not come, or cannot be kept.
-fn fetch(whole: &NewRun, rank: u32) -> Result<Vec<String>> {
+/// What came of a rank elsewhere.
+#[derive(Default)]
+struct FetchedFiles {
+    /// Names of what did not come, or cannot be kept.
+    stayed: Vec<String>,
+    /// Its slowest I/Os.
+    slowest: Option<Vec<RankSlowest>>,
+}
+
+/// Puts the small files of a rank elsewhere where its directory would be.
+fn fetch(whole: &NewRun, rank: u32) -> Result<FetchedFiles> {
     let bytes = ranks::with(|all| all.ranks.group().receive(rank, Patience::of(AFTER)));
     let files = bytes.transpose()?.flatten().map(|bytes| unpacked(&bytes)).unwrap_or_default();
+    let mut came = FetchedFiles::default();
     if files.is_empty() {
-        return Ok(vec!["all of its files".to_owned()]);
+        came.stayed.push("all of its files".to_owned());
+        return Ok(came);
     }
     let dir = whole.dir.path().join(rank_name(rank));
     let made = std::fs::create_dir_all(&dir).map_err(|e| {
@@ -265,22 +296,23 @@ fn fetch(whole: &NewRun, rank: u32) -> Result<Vec<String>> {
             .source(e)
     });
     let mut failed = made.err();
-    let mut stayed = Vec::new();
     for (name, bytes) in files {
-        if let Some(name) = name.strip_prefix(STAYED) {
-            stayed.push(name.to_owned());
+        if name == SLOWEST {
+            came.slowest = serde_json::from_slice(&bytes).ok();
+        } else if let Some(name) = name.strip_prefix(STAYED) {
+            came.stayed.push(name.to_owned());
         } else if SMALL.contains(&name.as_str())
             && let Err(e) = atomic::write(&dir, &name, &bytes)
         {
             failed.get_or_insert(e);
-            stayed.push(name);
+            came.stayed.push(name);
         }
     }
     // The others still wait: what cannot be kept is named instead.
     if let Some(e) = failed {
         problem::show(&e);
     }
-    Ok(stayed)
+    Ok(came)
 }
 
 /// The last manifest of the whole run, and its intervals.

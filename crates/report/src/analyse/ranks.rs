@@ -77,14 +77,28 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     let first = opened[0].1.manifest().plan.workers();
     let mut all = Vec::new();
     for (entry, rank) in &opened {
-        let one = OneRank {
-            clock: entry_clock(entry, rank.manifest()),
-            window,
-            first_worker: first.saturating_mul(entry.rank) as u16,
-        };
-        all.push((entry.clone(), analyse_one(rank, Some(one), None, progress)?));
+        let clock = entry_clock(entry, rank.manifest());
+        let first_worker = first.saturating_mul(entry.rank) as u16;
+        let one = OneRank { clock, window, first_worker };
+        let mut analysis = analyse_one(rank, Some(one), None, progress)?;
+        if analysis.origin != Origin::CAPTURE {
+            told_slowest(entry, &clock, &mut analysis.groups);
+        }
+        all.push((entry.clone(), analysis));
     }
     put_together(dir, file, all, missing)
+}
+
+/// Takes over the slowest I/Os that a rank told, whose I/Os are not here.
+fn told_slowest(entry: &RankEntry, clock: &ClockMap, groups: &mut [IoGroup]) {
+    for told in entry.slowest.iter().flatten() {
+        let is = |group: &&mut IoGroup| (group.workload, group.op) == (told.workload, told.op);
+        let Some(group) = groups.iter_mut().find(is) else { continue };
+        let ios = told.ios().into_iter();
+        let ios = ios
+            .map(|(ns, (start, end))| (ns, (clock.to_reference(start), clock.to_reference(end))));
+        group.slowest = SlowestIos::of(ios.collect(), told.span_ns);
+    }
 }
 
 /// Virtual time is the same everywhere.

@@ -26,10 +26,8 @@ impl SlowestKeeper {
     /// What was kept of a run of `span_ns`.
     pub fn finish(self, span_ns: u64) -> SlowestIos {
         let kept = self.0.into_kept();
-        let mut slowest: Vec<_> = kept.into_iter().map(|r| (r.value, r.item)).collect();
         // In order of time each threshold's I/Os are grouped without sorting them again.
-        slowest.sort_unstable_by_key(|(ns, at)| (*at, *ns));
-        SlowestIos { slowest, span_ns }
+        SlowestIos::of(kept.into_iter().map(|r| (r.value, r.item)).collect(), span_ns)
     }
 }
 
@@ -41,6 +39,18 @@ pub struct SlowestIos {
 }
 
 impl SlowestIos {
+    /// Of latencies with begin and end, of a run of `span_ns`.
+    pub fn of(mut slowest: Vec<(u64, (i64, i64))>, span_ns: u64) -> SlowestIos {
+        slowest.sort_unstable_by_key(|(ns, at)| (*at, *ns));
+        SlowestIos { slowest, span_ns }
+    }
+    /// The slowest of them, at most so many, the slowest first.
+    pub fn largest(&self, most: usize) -> Vec<(u64, (i64, i64))> {
+        let mut all = self.slowest.clone();
+        all.sort_unstable_by_key(|(ns, at)| (std::cmp::Reverse(*ns), *at));
+        all.truncate(most);
+        all
+    }
     /// How long the run was, ns.
     pub fn span_ns(&self) -> u64 {
         self.span_ns
@@ -86,5 +96,7 @@ mod tests {
         assert_eq!(kept.above(8, 2), Some(vec![(900, 905), (1000, 1005)]));
         assert_eq!(kept.above(5, 5), None, "only three of five are kept");
         assert_eq!(kept.kept_above(5).len(), 3);
+        assert_eq!(kept.largest(2), [(10, (1000, 1005)), (9, (900, 905))]);
+        assert_eq!(SlowestIos::of(kept.largest(3), 2_000), kept);
     }
 }

@@ -314,12 +314,13 @@ impl SlowTimes {
     }
 }
 
-/// Whether the slow I/Os of a rank are known here: where its I/Os stayed on its host, or not all were kept, they are not.
+/// Whether the slow I/Os of a rank are known here: where its I/Os stayed on its host it has told them, where not all were
+/// kept they are not.
 fn shows_slow(rank: &RankAnalysis) -> bool {
     let kept = &rank.manifest.capture;
     let outliers = kept.mode == CaptureMode::Outliers && kept.degraded.is_none();
     let some = || rank.groups.iter().any(|group| group.slowest != SlowestIos::default());
-    rank.origin == Origin::CAPTURE || (outliers && some())
+    rank.origin == Origin::CAPTURE || rank.entry.slowest.is_some() || (outliers && some())
 }
 
 /// The hosts that stalled in a time, and those of which it is not known.

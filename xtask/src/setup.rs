@@ -53,6 +53,7 @@ const TESTS: &[Requirement] = &[
     need("gdb", "gdb", "the same"),
     need("librdkafka.so.1", "librdkafka1", "driver kafka: tests"),
     need("javac", "default-jdk-headless", "drivers jvm and kafka: tests"),
+    need("go", "golang-go", "driver plugin: tests of the example in Go"),
     need("mvn", "maven", "drivers jvm and kafka, results of YCSB and HdrHistogram: jars for tests"),
     need(
         "db_bench",

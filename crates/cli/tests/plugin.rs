@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{self, scratch, signal, start, start_measuring, summary, taillight, text};
 
 /// The fault of `plugin/faulty.c`, in its order.
-const FAULTS: [&str; 22] = [
+const FAULTS: [&str; 23] = [
     "NONE",
     "NOT_JSON",
     "NO_TABLE",
@@ -28,6 +28,7 @@ const FAULTS: [&str; 22] = [
     "EXITS_IN_OPEN",
     "HANGS_IN_OPEN",
     "SIGNALS",
+    "BOTH",
 ];
 /// How `sdk/examples/c/records.c` begins a file.
 const MAGIC: &[u8] = b"taillight-example-records-1\n";
@@ -226,6 +227,8 @@ fn a_plug_in_that_lies_in_a_run_is_named_and_what_was_measured_is_kept() {
         ("BYTES", 8, "moved more bytes, or had more records, than it can have"),
         ("OTHER_TAG", 1, "ended an operation that is not in flight"),
         ("OTHER_TAG", 8, "ended an operation that is not in flight"),
+        ("BOTH", 1, "it accepts or ends more operations than it was given"),
+        ("BOTH", 8, "it accepts or ends more operations than it was given"),
         ("NO_POLL", 1, "it has no poll, and did not end an operation inside submit"),
         ("NO_POLL", 8, "it has no poll, and did not end an operation inside submit"),
     ] {

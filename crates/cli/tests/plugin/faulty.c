@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 enum { NONE, NOT_JSON, NO_TABLE, OTHER_ABI, TOO_SHORT, NO_SUBMIT, TWICE, NEVER, CRASH, KEEPS_NOTHING, SHORT, LONG, NOOP, EXITS,
-       ABORTS, BYTES, OTHER_TAG, NO_POLL, FULL, EXITS_IN_OPEN, HANGS_IN_OPEN, SIGNALS };
+       ABORTS, BYTES, OTHER_TAG, NO_POLL, FULL, EXITS_IN_OPEN, HANGS_IN_OPEN, SIGNALS, BOTH };
 
 struct tl_target { int unused; };
 struct tl_session { uint64_t tokens[64]; uint32_t n; };
@@ -45,6 +45,7 @@ static int32_t submit(tl_session *s, const tl_op *ops, uint32_t n, tl_done *done
     else if ((FAULT == TWICE || FAULT == NEVER) && real) { s->tokens[s->n++ % 64] = ops[i].token; continue; }
     else done[*ended] = (tl_done){.token = ops[i].token + (FAULT == OTHER_TAG && late), .moved = ops[i].size + (FAULT == BYTES && late)};
     ++*ended;
+    if (FAULT == BOTH && late && i + 1 == n) done[*ended] = done[*ended - 1], ++*ended; /* twice, at once */
   }
   return (int32_t)n;
 }

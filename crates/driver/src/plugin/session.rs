@@ -132,7 +132,7 @@ impl PluginSession {
             generation: 1,
             pending: Vec::with_capacity(depth as usize),
             in_flight: 0,
-            done: vec![PluginDone::default(); depth as usize],
+            done: vec![PluginDone::default(); depth as usize + 1],
             ended: Vec::with_capacity(depth as usize),
             broken: false,
         })
@@ -225,12 +225,13 @@ impl PluginSession {
             self.pending.push(made);
             return Ok(Submitted::Queued);
         }
-        let mut done = PluginDone::default();
+        // Room for one more than is due: who ends an operation twice at once is named, and breaks nothing.
+        let mut done = [PluginDone::default(); 2];
         // Not copied once more: the reads of a copy wait for the writes of the fields.
         let given = std::slice::from_ref(&made);
-        let (taken, ended) = self.queue()?.submit(given, std::slice::from_mut(&mut done));
+        let (taken, ended) = self.queue()?.submit(given, &mut done);
         match (taken, ended) {
-            (1, 1) => self.complete(&done).map(Submitted::Done),
+            (1, 1) => self.complete(&done[0]).map(Submitted::Done),
             (1, 0) if self.seat.polls => {
                 self.in_flight = 1;
                 Ok(Submitted::Queued)

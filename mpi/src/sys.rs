@@ -120,29 +120,31 @@ impl MpiGroup {
     /// Looks once whether the next message of a rank is whole: it is begun where it is there, and asked for again where it
     /// was begun.
     fn arrival(&mut self, rank: u32) -> Result<Arrival> {
-        if !self.begun.contains_key(&rank) {
-            let (from, mut length) = (number(rank)?, -1);
-            // SAFETY: `length` outlives the call.
-            if unsafe { tl_probe(from, &mut length) } != 0 {
-                return Ok(Arrival::Failed);
+        let message = match self.begun.remove(&rank) {
+            Some(message) => message,
+            None => {
+                let (from, mut length) = (number(rank)?, -1);
+                // SAFETY: `length` outlives the call.
+                if unsafe { tl_probe(from, &mut length) } != 0 {
+                    return Ok(Arrival::Failed);
+                }
+                let Ok(length) = u32::try_from(length) else { return Ok(Arrival::NotYet) };
+                let bytes: *mut [u8] = Box::into_raw(vec![0u8; length as usize].into_boxed_slice());
+                let mut request = std::ptr::null_mut();
+                // SAFETY: `bytes` has room for the message that the probe saw, and is freed only where MPI has it whole.
+                if unsafe { tl_receive(bytes.cast(), number(length)?, from, &mut request) } != 0 {
+                    return Ok(Arrival::Failed);
+                }
+                BegunMessage { bytes, request }
             }
-            let Ok(length) = u32::try_from(length) else { return Ok(Arrival::NotYet) };
-            let bytes: *mut [u8] = Box::into_raw(vec![0u8; length as usize].into_boxed_slice());
-            let mut request = std::ptr::null_mut();
-            // SAFETY: `bytes` has room for the message that the probe saw, and is freed only where MPI has it whole.
-            if unsafe { tl_receive(bytes.cast(), number(length)?, from, &mut request) } != 0 {
-                return Ok(Arrival::Failed);
-            }
-            self.begun.insert(rank, BegunMessage { bytes, request });
-        }
-        let Some(message) = self.begun.get(&rank) else { return Ok(Arrival::NotYet) };
+        };
         let mut done = 0;
         // SAFETY: the request was made above, and is not used after it was answered with 1 or an error.
         let code = unsafe { tl_done(message.request, &mut done) };
         if code == 0 && done == 0 {
+            self.begun.insert(rank, message);
             return Ok(Arrival::NotYet);
         }
-        let Some(message) = self.begun.remove(&rank) else { return Ok(Arrival::NotYet) };
         if code != 0 {
             // MPI may still write to its bytes.
             return Ok(Arrival::Failed);

@@ -192,7 +192,7 @@ pub struct Finding {
     pub worker: Option<u16>,
     /// The operation that read it.
     pub op: OpKind,
-    /// The target, by its name in `[targets]`; null = `[target]`.
+    /// The target, by its name in `[targets]`; null = `[target]`. In the summary of a run over ranks whose it is, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// File or endpoint.

@@ -27,6 +27,11 @@ impl RankPeer {
         RankPeer { host: host.to_owned(), pid, started, numbered_in }
     }
 
+    /// The boot of its machine; empty where that is not known.
+    pub fn boot(&self) -> &str {
+        self.numbered_in.split(' ').next().unwrap_or_default()
+    }
+
     pub fn process(&self) -> PeerProcess {
         let RankPeer { pid, started, numbered_in, .. } = self.clone();
         PeerProcess { pid, started, numbered_in }

@@ -14,7 +14,7 @@ use taillight_machine::block;
 use taillight_rundir::scale::RankTarget;
 
 use crate::output;
-use crate::ranks::RunOrder;
+use crate::ranks::{RankPeer, RunOrder};
 
 /// What a rank's plan drives, each with its identity there.
 pub fn targets_of(plan: &Plan) -> Vec<RankTarget> {
@@ -140,11 +140,16 @@ fn device_id(target: &RankTarget) -> Option<(Option<[Option<&String>; 3]>, Strin
 /// where its identity differs or is not known.
 fn one_device(order: &RunOrder, all: &[Vec<RankTarget>]) -> Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
+    let boot = |rank: usize| order.peers.get(rank).map(RankPeer::boot);
+    let on_machine_of_first = |rank: usize| boot(rank) == boot(0);
     for (rank, targets) in all.iter().enumerate().skip(1) {
         for (own, of_first) in targets.iter().zip(first) {
             let same = match (device_id(of_first), device_id(own)) {
                 (Some((Some(a), _)), Some((Some(b), _))) => a == b,
-                (Some((_, a)), Some((_, b))) => a == b,
+                // Machines made from one image have the same file behind a loop device, each its own.
+                (Some((_, a)), Some((_, b))) => {
+                    a == b && (on_machine_of_first(rank) || !over_file(own))
+                }
                 // A file is told by its marker.
                 (None, None) => !is_device(&own.path),
                 _ => false,
@@ -163,6 +168,12 @@ fn one_device(order: &RunOrder, all: &[Vec<RankTarget>]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a device is a file, as loop devices are.
+fn over_file(target: &RankTarget) -> bool {
+    let mut names = target.identity.iter().flat_map(|identity| identity.keys());
+    names.any(|name| name.contains(".backing."))
 }
 
 fn is_device(path: &str) -> bool {
@@ -237,7 +248,6 @@ impl Drop for Marker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ranks::RankPeer;
     use taillight_machine::openers::PeerProcess;
 
     fn peer(host: &str) -> RankPeer {
@@ -304,6 +314,15 @@ mod tests {
         let e = fit(&order(&[]), &plan, &[with_wwid("A"), with_wwid("B")]).unwrap_err();
         assert!(e.to_string().contains("two ranks have the same target"), "{e}");
         plan.run.share = WorkShare::Segments;
+        let mut loops = target("A");
+        loops.identity.get_or_insert_default().insert("device.backing.inode".into(), "12".into());
+        let loops = [vec![loops.clone()], vec![loops]];
+        assert!(fit(&order(&[]), &plan, &loops).is_ok(), "on one machine");
+        let mut apart = order(&[]);
+        let process = PeerProcess { numbered_in: "boot2 pid:[1]".into(), ..PeerProcess::default() };
+        apart.peers[1] = RankPeer::of("h1", process);
+        let e = fit(&apart, &plan, &loops).unwrap_err();
+        assert!(e.to_string().contains("to be shared"), "the file of another machine: {e}");
         let unknown = RankTarget { identity: None, ..target("A") };
         let e = fit(&order(&[]), &plan, &[vec![target("A")], vec![unknown]]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Refused, "not known to be the same");

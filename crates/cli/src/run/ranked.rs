@@ -497,8 +497,8 @@ impl RankSeat {
         let time = match run.duration.filter(|_| by_time) {
             Some(time) => {
                 let since = self.start.get().map_or(0, |at| MonoClock.now().0 - at).max(0) as u64;
-                let left = (run.warmup.0 + time.0).saturating_sub(since);
-                Duration::from_nanos(left + run.drain_timeout.0) + BEYOND
+                let planned = run.warmup.0.saturating_add(time.0);
+                patience(planned, since).saturating_add(Duration::from_nanos(run.drain_timeout.0))
             }
             None => NO_LIMIT,
         };
@@ -642,6 +642,13 @@ impl RankSeat {
     }
 }
 
+/// How long a rank may take from now on beside its drain, where its load was to last `planned` from the start and the start was
+/// `since` ago: others may have ten times as much to write as rank 0, which took until now.
+fn patience(planned: u64, since: u64) -> Duration {
+    let (left, over) = (planned.saturating_sub(since), since.saturating_sub(planned));
+    BEYOND.saturating_add(Duration::from_nanos(left.saturating_add(over.saturating_mul(10))))
+}
+
 /// A plan as a rank has it. Errors: `Usage` where ranks cannot share it so.
 fn of_rank(whole: &Plan, place: RankPlace) -> Result<Plan> {
     let path = |of: &TargetPlan, path: &str, rank| named(&of.driver)?.rank_path(path, rank);
@@ -685,5 +692,19 @@ fn agree<T: Serialize + serde::de::DeserializeOwned>(
 fn remove_parts(whole: &NewRun, ranks: u32) {
     for rank in 0..ranks {
         let _ = std::fs::remove_dir(whole.dir.path().join(rank_name(rank)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_more_to_write_is_waited_for_longer() {
+        let second = 1_000_000_000;
+        assert_eq!(patience(60 * second, 10 * second), BEYOND + Duration::from_secs(50));
+        assert_eq!(patience(60 * second, 60 * second), BEYOND);
+        assert_eq!(patience(60 * second, 90 * second), BEYOND + Duration::from_secs(300));
+        assert!(patience(u64::MAX, 0) > BEYOND && patience(0, u64::MAX) > BEYOND);
     }
 }

@@ -8,10 +8,10 @@ use std::path::Path;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::intervals::IntervalRow;
-use taillight_rundir::manifest::{CaptureInfo, Losses, PhaseInfo, ScheduleInfo};
+use taillight_rundir::manifest::{CaptureInfo, Degraded, Losses, PhaseInfo, ScheduleInfo};
 use taillight_rundir::scale::{ClockMap, RankEntry, ScaleFile};
 use taillight_rundir::summary::Cause;
-use taillight_rundir::verify::VerifyReport;
+use taillight_rundir::verify::{Finding, VerifyReport};
 use taillight_rundir::{JsonFile, Manifest, RunDir, RunStatus, Summary};
 
 use super::analysis::{Analysis, IoCounts, MachineData, ReadProblem};
@@ -285,9 +285,29 @@ fn verify(all: &[(RankEntry, Analysis)]) -> Option<VerifyReport> {
         let mut own = a.verify.clone()?;
         let first = a.manifest.plan.workers().saturating_mul(entry.rank);
         let first = u16::try_from(first).unwrap_or(u16::MAX);
-        own.findings.iter_mut().for_each(|f| f.worker = f.worker.map(|w| w.saturating_add(first)));
+        let clock = entry_clock(entry, &a.manifest);
+        own.findings.iter_mut().for_each(|finding| of_rank(finding, entry, &clock, first));
         Some(own)
     });
+    let mut sum = put_findings(found)?;
+    let some_lack = all.iter().any(|(_, a)| a.verify.is_none());
+    sum.pass.iter_mut().for_each(|pass| pass.complete &= !some_lack);
+    Some(sum)
+}
+
+/// A wrong block of a rank's own target, among those of all: whose it is, which worker of all found it, and when.
+fn of_rank(finding: &mut Finding, entry: &RankEntry, clock: &ClockMap, first_worker: u16) {
+    finding.worker = finding.worker.map(|worker| worker.saturating_add(first_worker));
+    finding.time_ns = clock.to_reference(finding.time_ns);
+    let whose = format!("rank {} on {}", entry.rank, entry.host);
+    finding.of = Some(match finding.of.take() {
+        Some(name) => format!("{name} of {whose}"),
+        None => whose,
+    });
+}
+
+/// What several ranks found as one report.
+fn put_findings(found: impl Iterator<Item = VerifyReport>) -> Option<VerifyReport> {
     found.reduce(|mut sum, one| {
         sum.add(&one);
         sum.ledger += one.ledger;
@@ -313,7 +333,14 @@ pub fn merged_manifest<'a>(
         workload.workers = workload.workers.saturating_mul(ranks.max(1));
     }
     all.phases = phases(parts.clone());
-    all.capture = CaptureInfo { kept: 0, used: None, degraded: None, path: None, ..all.capture };
+    all.capture = CaptureInfo {
+        kept: 0,
+        used: None,
+        spilled: None,
+        degraded: None,
+        path: None,
+        ..all.capture
+    };
     all.losses = Losses::default();
     (all.schedule, all.end_to_end) = (None, None);
     (all.misses, all.overhead.cpu_s) = (0, None);
@@ -322,12 +349,15 @@ pub fn merged_manifest<'a>(
     for part in parts {
         all.capture.kept += part.capture.kept;
         all.capture.used = add(all.capture.used, part.capture.used);
-        all.capture.degraded = all.capture.degraded.or_else(|| part.capture.degraded.clone());
+        all.capture.spilled = add(all.capture.spilled, part.capture.spilled);
+        all.capture.degraded =
+            degraded(all.capture.degraded.take(), part.capture.degraded.as_ref());
         all.losses.ios += part.losses.ios;
         all.losses.out_of_range += part.losses.out_of_range;
         all.losses.unfinished += part.losses.unfinished;
         all.losses.intervals += part.losses.intervals;
         all.losses.chunks += part.losses.chunks;
+        all.losses.trace_events = add(all.losses.trace_events, part.losses.trace_events);
         all.misses += part.misses;
         if let Some(it) = part.schedule {
             let was =
@@ -354,6 +384,14 @@ pub fn merged_manifest<'a>(
         }
     }
     all
+}
+
+/// What several ranks did not keep, with the reason of the first of them; 0 where one does not know how much.
+fn degraded(sum: Option<Degraded>, one: Option<&Degraded>) -> Option<Degraded> {
+    let (Some(mut sum), Some(one)) = (sum.clone(), one) else { return sum.or(one.cloned()) };
+    let known = sum.not_kept > 0 && one.not_kept > 0;
+    sum.not_kept = if known { sum.not_kept + one.not_kept } else { 0 };
+    Some(sum)
 }
 
 fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
@@ -388,6 +426,8 @@ fn phases<'a>(parts: impl Iterator<Item = &'a Manifest>) -> Vec<PhaseInfo> {
 mod tests {
     use taillight_rundir::fixture;
     use taillight_rundir::manifest::EndToEndInfo;
+    use taillight_rundir::scale::ClockSample;
+    use taillight_rundir::verify::Wrong;
 
     use super::*;
 
@@ -395,12 +435,48 @@ mod tests {
     #[test]
     fn what_ranks_did_is_added_up_once() {
         let end_to_end = Some(EndToEndInfo { written: 5, verified: 4, ..EndToEndInfo::default() });
-        let part = Manifest { end_to_end, ..fixture::manifest("a") };
+        let mut part = Manifest { end_to_end, ..fixture::manifest("a") };
+        part.losses.trace_events = Some(3);
+        let reason = "no room".to_owned();
+        part.capture.degraded = Some(Degraded { at_ns: 1, not_kept: 4, reason });
+        part.capture.spilled = Some(7);
         let whole = merged_manifest(&part, [&part, &part].into_iter());
         let again = merged_manifest(&whole, [&part, &part].into_iter());
         for it in [whole, again] {
             let sum = it.end_to_end.unwrap();
             assert_eq!((sum.written, sum.verified), (10, 8));
+            assert_eq!(it.losses.trace_events, Some(6));
+            assert_eq!(it.capture.degraded.map(|it| it.not_kept), Some(8));
+            assert_eq!(it.capture.spilled, Some(14));
         }
+    }
+
+    /// The same offset is another block in the file of each rank.
+    #[test]
+    fn a_wrong_block_is_that_of_its_rank() {
+        let mut finding = Finding {
+            time_ns: 3_600_000_001_000,
+            worker: Some(1),
+            op: OpKind::Read,
+            of: None,
+            target: 0,
+            address: 0,
+            length: 4096,
+            kind: Wrong::Stale,
+            expected: None,
+            found: None,
+            found_address: None,
+            found_run: None,
+            first_byte: None,
+            bytes: None,
+        };
+        let entry = RankEntry { rank: 2, host: "h2".to_owned(), ..RankEntry::default() };
+        let ahead = ClockSample { offset_ns: 3_600_000_000_000, ..ClockSample::default() };
+        of_rank(&mut finding, &entry, &ClockMap::of(&[ahead]), 4);
+        assert_eq!((finding.worker, finding.time_ns), (Some(5), 1_000));
+        assert_eq!(finding.of.as_deref(), Some("rank 2 on h2"));
+        finding.of = Some("log".to_owned());
+        of_rank(&mut finding, &entry, &ClockMap::default(), 0);
+        assert_eq!(finding.of.as_deref(), Some("log of rank 2 on h2"));
     }
 }

@@ -37,6 +37,8 @@ const STALLS: usize = 20;
 const FULL: f64 = 0.9;
 /// CPU time counts what is around the load, too: shorter runs say nothing of its share.
 const CPU_FROM_S: f64 = 1.0;
+/// Ranks that begin further apart did not begin together.
+const LATE_NS: u64 = 10_000_000;
 /// Layers of a host that are named in words.
 const BLAMED: usize = 3;
 /// Work is uneven from here on.
@@ -381,6 +383,7 @@ fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) ->
             format::percent(share)
         ));
     }
+    words.extend(late(summary));
     words.extend(clocks(analysis, all));
     words.extend(all.file.notes.iter().cloned());
     for difference in &all.file.differences {
@@ -390,6 +393,16 @@ fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) ->
         words.push(format!("The hosts differ in {}: {}.", difference.what, values.join("; ")));
     }
     words
+}
+
+/// That ranks did not begin together, as well as their clocks tell.
+fn late(summary: &HostsSummary) -> Option<String> {
+    let bound = summary.clock_bound_ns.unwrap_or(0);
+    let apart = summary.start_spread_ns.filter(|ns| *ns > LATE_NS.saturating_add(bound))?;
+    Some(format!(
+        "The last rank began {} after the first: what it did not do in that time is missing in the rate of all.",
+        format::duration_ns(apart)
+    ))
 }
 
 /// Hosts whose clocks are not known as well as their round trips say.
@@ -512,6 +525,24 @@ mod tests {
         assert_eq!(covered(&[(100, 200), (150, 300), (900, 2_000)], start, end), 300);
         assert_eq!(covered(&[(2_000, 3_000)], start, end), 0);
         assert_eq!(covered(&[], start, end), 0);
+    }
+
+    #[test]
+    fn ranks_that_did_not_begin_together_are_said() {
+        let of = |spread: Option<u64>, bound: Option<u64>| {
+            let summary = HostsSummary {
+                start_spread_ns: spread,
+                clock_bound_ns: bound,
+                ..HostsSummary::default()
+            };
+            late(&summary)
+        };
+        assert!(
+            of(Some(2_000_000_000), Some(50_000))
+                .is_some_and(|words| words.contains(" s after the first"))
+        );
+        assert_eq!(of(Some(2_000_000_000), Some(3_000_000_000)), None, "clocks do not tell");
+        assert_eq!((of(Some(100_000), None), of(None, None)), (None, None));
     }
 
     #[test]

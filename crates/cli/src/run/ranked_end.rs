@@ -253,7 +253,7 @@ fn ended(
             seat.host(*rank)
         ));
     }
-    for lost in &lost {
+    for lost in ranks::lost() {
         let host = seat.host(lost.rank);
         output::problem(&format!("rank {} on {host} is lost: {}", lost.rank, lost.words()));
     }
@@ -286,6 +286,8 @@ fn fetch(whole: &NewRun, rank: u32) -> Result<FetchedFiles> {
     let files = bytes.transpose()?.flatten().map(|bytes| unpacked(&bytes)).unwrap_or_default();
     let mut came = FetchedFiles::default();
     if files.is_empty() {
+        // What comes of it later would be taken for its word in the next run.
+        ranks::with(|all| all.ranks.lose(rank, "sending its files"));
         came.stayed.push("all of its files".to_owned());
         return Ok(came);
     }

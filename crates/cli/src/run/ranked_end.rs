@@ -10,7 +10,7 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::rank_name;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, LatencyKind, OpKind, Percentile, Result};
-use taillight_report::analyse::IoGroup;
+use taillight_report::analyse::{IoGroup, TOLD};
 use taillight_report::analyse::ranks::merged_manifest;
 use taillight_rundir::intervals::interval_writer;
 use taillight_rundir::manifest::RunStatus;
@@ -40,8 +40,6 @@ const SMALL: [&str; 6] = [
 const STAYED: &str = "stayed ";
 /// Name of the slowest I/Os among the files that are sent.
 const SLOWEST: &str = "slowest";
-/// So many of each workload and operation: less than a megabyte.
-const MOST_SLOW: usize = 20_000;
 /// Largest file that is sent, bytes.
 const MOST: u64 = 64 << 20;
 
@@ -118,7 +116,7 @@ fn slowest(seat: &RankSeat) -> Option<(String, Vec<u8>)> {
     let all = groups.iter().map(|group| {
         let slowest = &group.slowest;
         let key = (group.workload, group.op);
-        RankSlowest::new(key, slowest.span_ns(), &slowest.largest(MOST_SLOW))
+        RankSlowest::new(key, slowest.span_ns(), &slowest.largest(TOLD))
     });
     let all: Vec<RankSlowest> = all.collect();
     let bytes = serde_json::to_vec(&all).ok().filter(|_| seat.is_exact())?;

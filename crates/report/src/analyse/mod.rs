@@ -25,5 +25,5 @@ pub use histograms::{STATUS_UNKNOWN, is_load, tallies};
 pub use ranks::{RankAnalysis, RanksAnalysis};
 pub use read::analyse;
 pub use requests::RequestGroup;
-pub use slowest::{KEPT, SlowestIos, SlowestKeeper};
+pub use slowest::{KEPT, SlowestIos, SlowestKeeper, TOLD};
 pub use taillight_rundir::ios::Row;

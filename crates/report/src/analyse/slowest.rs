@@ -7,6 +7,8 @@ use taillight_stats::TopK;
 
 /// I/Os kept per operation.
 pub const KEPT: usize = 100_000;
+/// I/Os that a rank tells of each operation, where they stay on its host: less than a megabyte.
+pub const TOLD: usize = 20_000;
 
 /// Collects the slowest I/Os.
 #[derive(Debug, Clone)]
@@ -64,6 +66,11 @@ impl SlowestIos {
     pub fn kept_above(&self, ns: u64) -> Vec<(i64, i64)> {
         self.slowest.iter().filter(|(value, _)| *value > ns).map(|(_, at)| *at).collect()
     }
+    /// Whether there may be more I/Os above `ns` than are kept.
+    pub fn is_cut_above(&self, ns: u64) -> bool {
+        [TOLD, KEPT].contains(&self.slowest.len())
+            && self.slowest.iter().all(|(value, _)| *value > ns)
+    }
     /// Those of several operations together.
     pub fn merged<'a>(all: impl Iterator<Item = &'a SlowestIos>) -> SlowestIos {
         let all: Vec<&SlowestIos> = all.collect();
@@ -96,6 +103,9 @@ mod tests {
         assert_eq!(kept.above(8, 2), Some(vec![(900, 905), (1000, 1005)]));
         assert_eq!(kept.above(5, 5), None, "only three of five are kept");
         assert_eq!(kept.kept_above(5).len(), 3);
+        assert!(!kept.is_cut_above(5), "all that there were");
+        let many = SlowestIos::of(vec![(9, (0, 9)); TOLD], 9);
+        assert_eq!((many.is_cut_above(8), many.is_cut_above(9)), (true, false));
         assert_eq!(kept.largest(2), [(10, (1000, 1005)), (9, (900, 905))]);
         assert_eq!(SlowestIos::of(kept.largest(3), 2_000), kept);
     }

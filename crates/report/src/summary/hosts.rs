@@ -307,7 +307,9 @@ impl SlowTimes {
     fn of(analysis: &Analysis, host: &str, ranks: &[&RankAnalysis], from: u64) -> SlowTimes {
         let groups = groups(analysis, ranks);
         let last = groups.iter().map(|g| g.tally.last_ns).max();
-        let known = ranks.iter().all(|rank| shows_slow(rank));
+        // Of so many slow ones that not all are kept, those of a shorter stall may be missing.
+        let cut = groups.iter().any(|group| group.slowest.is_cut_above(from));
+        let known = !cut && ranks.iter().all(|rank| shows_slow(rank));
         SlowTimes {
             host: host.to_owned(),
             slow: groups.iter().flat_map(|g| g.slowest.kept_above(from)).collect(),

@@ -4,8 +4,9 @@
 //! directories.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,8 @@ const BEYOND: Duration = Duration::from_secs(120);
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The step in which rank 0 waits for all loads, before it closes what all share.
 const END_OF_LOAD: &str = "the end of the load";
+/// Targets of which it is told what will be lost: what a run of a series leaves there is no loss.
+static LOST: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// From the naming of the start to the start, beside round trips.
 const LEAD_NS: u64 = 500_000_000;
 
@@ -397,7 +400,15 @@ impl RankSeat {
     fn named(&self, plan: &Plan) -> Result<Result<()>> {
         let targets = confirmation::targets_of(plan);
         let confirmed = confirmation::of_rank(&self.order, self.rank, plan)?;
-        let lost = confirmed.iter().flat_map(|path| contents::lost(path)).collect();
+        let goes = |path: &String| {
+            let mut all = plan.all_targets();
+            all.any(|(_, target)| target.destroy && target.path.as_ref() == Some(path))
+        };
+        let first = |path: &String| {
+            LOST.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone())
+        };
+        let lost = confirmed.iter().filter(|path| goes(path) && first(path));
+        let lost = lost.flat_map(|path| contents::lost(path)).collect();
         let (facts, recorded) = (facts_of(plan), recorded_in(plan));
         let statement = TargetStatement { targets, facts, lost, recorded, sees: self.sees() };
         let said = agree("naming the targets", Ok(statement))?;

@@ -14,8 +14,12 @@ fn replays(analysis: &Analysis) -> impl Iterator<Item = (u16, &WorkloadPlan, &Re
     workloads.filter_map(|(number, w)| Some((number, w, w.trace.as_ref()?)))
 }
 
-/// Latencies that replayed traces have, and those of the replay. Errors: `Corrupt` when counts exceed 64 bits.
+/// Latencies that replayed traces have, and those of the replay; of a rank alone none, whose trace is that of all ranks.
+/// Errors: `Corrupt` when counts exceed 64 bits.
 pub fn recorded(analysis: &Analysis) -> Result<Vec<RecordedSummary>> {
+    if analysis.manifest.plan.ranks.is_some() {
+        return Ok(Vec::new());
+    }
     let mut all = Vec::new();
     for (number, w, trace) in replays(analysis) {
         let Some(mut latency) = trace.recorded.clone() else { continue };

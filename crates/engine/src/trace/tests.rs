@@ -391,37 +391,39 @@ fn latencies_are_kept_where_the_trace_has_them() {
     assert_eq!(parsed("1,R,0,512,1\n").expect("read").latency, None);
 }
 
+/// A whole run with I/Os of 7 us each: its target, and when it was sent.
+fn run_with(dir: &std::path::Path, ios: &[(u16, i64)]) -> RunDir {
+    let mut run = RunDir::create(dir, &fixture::manifest("trace")).expect("made");
+    let mut file = IosWriter::create(&run).expect("made");
+    file.begin(RowKey { phase: "measure", workload: 0, worker: 0 });
+    for (target, at) in ios {
+        let (submit, complete) = (Stamp(*at), Stamp(at + 7000));
+        let record = Record {
+            target: *target,
+            offset: Some(0),
+            size: 512,
+            submit,
+            complete,
+            ..Record::default()
+        };
+        file.push(&record).expect("written");
+    }
+    file.finish().expect("written");
+    let mut manifest = run.manifest().clone();
+    manifest.files = sums::file_sums(&run).expect("sums");
+    run.write_manifest(&manifest).expect("written");
+    run
+}
+
 #[test]
 fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
     let dir = tempfile::tempdir().expect("a directory");
-    let write = |ios: &[(u16, i64)]| {
-        let mut run = RunDir::create(dir.path(), &fixture::manifest("trace")).expect("made");
-        let mut file = IosWriter::create(&run).expect("made");
-        file.begin(RowKey { phase: "measure", workload: 0, worker: 0 });
-        for (target, at) in ios {
-            let (submit, complete) = (Stamp(*at), Stamp(at + 7000));
-            let record = Record {
-                target: *target,
-                offset: Some(0),
-                size: 512,
-                submit,
-                complete,
-                ..Record::default()
-            };
-            file.push(&record).expect("written");
-        }
-        file.finish().expect("written");
-        let mut manifest = run.manifest().clone();
-        manifest.files = sums::file_sums(&run).expect("sums");
-        run.write_manifest(&manifest).expect("written");
-        run
-    };
     let of = |select: Option<&str>| {
         let file = dir.path().display().to_string();
         let select = select.map(str::to_owned);
         load(&ReplayPlan { file, select, ..ReplayPlan::default() }, MOST_OPS)
     };
-    let mut run = write(&[(0, 5), (3, 6), (0, 9)]);
+    let mut run = run_with(dir.path(), &[(0, 5), (3, 6), (0, 9)]);
     let said = of(None).expect_err("two files").to_string();
     let name = &run.manifest().plan.workloads[0].name;
     let told = format!("several disks or files: `workload={name},0`, `workload={name},3`");

@@ -53,6 +53,8 @@ fn row<'a>(line: &'a str, begun: &mut i64, unit: u32) -> Result<Option<TraceRow<
         other => return Err(format!("`{other}` is neither 0 (a read) nor 1 (a write)")),
     };
     let bytes = offset.checked_mul(unit.into()).zip(size.checked_mul(unit));
-    let (offset, size) = bytes.ok_or("offset or size are too large for sectors: of a file in bytes the format is tencent-bytes")?;
+    let (offset, size) = bytes.ok_or(
+        "offset or size are too large for sectors: of a file in bytes the format is tencent-bytes",
+    )?;
     Ok(Some(TraceRow::plain(stamp, stream, TraceOp::new(kind, offset, size))))
 }

@@ -154,6 +154,7 @@ impl Jvm {
             ignore_unknown: 0,
         };
         let (mut vm, mut env) = (null_mut(), null_mut());
+        leave_faults_to_the_vm();
         STARTS.store(true, Ordering::Relaxed);
         // SAFETY: the pointers are good for the call, which copies the options.
         let code = unsafe { create(&mut vm, &mut env, &mut asked) };
@@ -292,6 +293,16 @@ impl Jvm {
             true => Ok((answer, made)),
             false => Err(Error::unavailable(answer)),
         }
+    }
+}
+
+/// What the VM cannot take itself it hands to the handler that was there before its own, and asks no further: that of
+/// Rust's run-time puts the default back and returns, so that a crash ended the process without the VM's report and
+/// without `aborts`. One that names a plug-in stays.
+fn leave_faults_to_the_vm() {
+    if !crate::plugin::sys::names_crashes() {
+        // SAFETY: sets a disposition, to the default; the VM sets its own next.
+        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
     }
 }
 

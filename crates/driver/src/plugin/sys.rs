@@ -269,6 +269,11 @@ pub fn crash_by_signal() {
     crash::by_signal();
 }
 
+/// Whether a crash is named by a handler of this file.
+pub(crate) fn names_crashes() -> bool {
+    crash::is_named()
+}
+
 /// An opened target of a plug-in.
 pub struct LibraryTarget {
     library: &'static PluginLibrary,
@@ -455,6 +460,10 @@ mod crash {
     /// See [`super::crash_by_signal`].
     pub fn by_signal() {
         BY_SIGNAL.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_named() -> bool {
+        WORDS.get().is_some()
     }
 
     /// While it lives, an end of the process that is not ours is a plug-in's.

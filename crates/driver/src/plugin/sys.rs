@@ -440,7 +440,7 @@ mod signals {
 /// The end of the process by a plug-in in it, a crash or a call of `exit`: named, with the exit code of a target that
 /// failed. No exit code of the plug-in's own passes for one of ours.
 mod crash {
-    use std::ffi::c_int;
+    use std::ffi::{c_int, c_void};
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -515,11 +515,28 @@ mod crash {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            for signal in SIGNALS {
-                libc::sigaction(signal, &action, std::ptr::null_mut());
+            for (signal, before) in SIGNALS.iter().zip(&before) {
+                if !is_a_librarys(before) {
+                    libc::sigaction(*signal, &action, std::ptr::null_mut());
+                }
             }
             libc::atexit(at_exit);
         }
+    }
+
+    /// Whether a library took the signal for its own work: to a JVM faults are a part of running Java.
+    fn is_a_librarys(before: &libc::sigaction) -> bool {
+        let module = |at: usize| {
+            let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+            // SAFETY: dladdr only reads its own tables; `info` has room for one answer, and all zeros are one.
+            unsafe {
+                let found = libc::dladdr(at as *const c_void, info.as_mut_ptr()) != 0;
+                found.then(|| info.assume_init().dli_fbase as usize)
+            }
+        };
+        let at = before.sa_sigaction;
+        let none = at == libc::SIG_DFL || at == libc::SIG_IGN;
+        !none && module(at) != module(handler as *const () as usize)
     }
 
     /// Writes words to standard error.

@@ -12,7 +12,7 @@
  * - A session is used by one thread at a time. Calls for a target may come from any thread, sample while sessions work.
  * - The library is never unloaded: it may have threads and a run-time of its own.
  * - It runs in Taillight's process: a crash in it ends the run, and exit() in it as well. SIGINT, SIGQUIT, SIGTERM and
- *   SIGHUP are the host's: what is set for them while the library is loaded or opened is put back. */
+ *   SIGHUP are the host's: what is set for them while the library is loaded, opened or asked for a session is put back. */
 #ifndef TAILLIGHT_DRIVER_H
 #define TAILLIGHT_DRIVER_H
 #include <stddef.h>

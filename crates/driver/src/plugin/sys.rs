@@ -413,14 +413,27 @@ impl Drop for LibraryQueue {
 mod signals {
     use std::ffi::c_int;
     use std::ptr::{null, null_mut};
+    use std::sync::{Mutex, PoisonError};
 
     const OURS: [c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
+    /// How many calls go on, and what was done on these signals before the first of them: workers make their sessions
+    /// at once, and what one reads inside the call of another may be the plug-in's.
+    static CALLS: Mutex<(u32, Option<[libc::sigaction; 4]>)> = Mutex::new((0, None));
+
     /// Calls, and puts back what then is done on these signals.
     pub fn kept<T>(call: impl FnOnce() -> T) -> T {
-        let before = OURS.map(action);
+        {
+            let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+            if calls.0 == 0 {
+                calls.1 = Some(OURS.map(action));
+            }
+            calls.0 += 1;
+        }
         let answer = call();
-        for (signal, before) in OURS.iter().zip(&before) {
+        let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.0 -= 1;
+        for (signal, before) in OURS.iter().zip(calls.1.iter().flatten()) {
             // SAFETY: sets what was read.
             unsafe { libc::sigaction(*signal, before, null_mut()) };
         }

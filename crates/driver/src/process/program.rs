@@ -280,8 +280,15 @@ impl DriverProgram {
         match poll(&mut both, Some(&timespec(most))) {
             Err(rustix::io::Errno::INTR) | Ok(0) => Ok(false),
             Err(e) => Err(e.into()),
-            Ok(_) if both[0].revents().is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => Ok(true),
+            Ok(_) if !both[0].revents().is_empty() => Ok(true),
+            // The last word may have come behind the look at the socket.
+            Ok(_) => {
+                let last = &mut [PollFd::new(socket, PollFlags::IN)];
+                match poll(last, Some(&timespec(Duration::ZERO)))? {
+                    0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                    _ => Ok(true),
+                }
+            }
         }
     }
 

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 use serde_json::{Value, json};
 use taillight_core::{Error, Result};
 
@@ -161,9 +163,13 @@ impl DriverProgram {
             return;
         }
         let ended = self.ended_within(Duration::ZERO);
-        // Of one that ended what it left behind: nobody else has this number before the program is waited for.
+        // Of one that ended what it left behind: nobody else has this number before the program is waited for. Where
+        // SIGCHLD is ignored, the system has done that.
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let waits = |pid| matches!(waitid(WaitId::Pid(pid), look), Ok(Some(_)));
+        let own = pid.filter(|pid| !ended || waits(*pid));
+        let _ = own.map(|pid| kill_process_group(pid, Signal::KILL));
         if !ended {
             let _ = child.kill();
             self.ended_within(END);
@@ -171,6 +177,7 @@ impl DriverProgram {
         let status = child.try_wait().ok().flatten();
         let _ = self.why.set(match status {
             Some(status) if ended => words_of(status),
+            _ if how.is_empty() => "it ended".to_owned(),
             _ => how,
         });
         let _ = self.socket.shutdown(std::net::Shutdown::Both);

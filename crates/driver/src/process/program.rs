@@ -29,6 +29,8 @@ use crate::plugin::sys::{ABI, PluginShape};
 const ANSWER_MAX: usize = 1 << 20;
 /// How long a program that closed its socket, or was killed, may take to end.
 const END: Duration = Duration::from_secs(1);
+/// How long a program may take for its own end, as this one ends: it may write what it keeps.
+const OWN_END: Duration = Duration::from_secs(10);
 /// How long operations that the run gave up on may take to end before the target is closed.
 const GIVEN_UP: Duration = Duration::from_secs(5);
 
@@ -149,10 +151,10 @@ impl DriverProgram {
         poll(ended, Some(&timespec(most))).is_ok_and(|n| n > 0)
     }
 
-    /// Closes the connection, at which a program ends. One that does not is killed a moment later.
+    /// Closes the connection, at which a program ends. One that does not is killed after a while.
     pub fn end(&self) {
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
-        self.ended_within(END);
+        self.ended_within(OWN_END);
         self.lose("it did not end when its connection was closed".to_owned());
     }
 

@@ -53,7 +53,7 @@ pub fn main_with(launcher: Option<Launcher>) -> ExitCode {
     let exit = match limits::within(move || {
         let exit = command(launcher);
         taillight_driver::plugin::end_programs();
-        taillight_driver::jvm::end();
+        taillight_driver::jvm::end(exit);
         exit
     }) {
         Ok(Some(exit)) => exit,

@@ -290,15 +290,15 @@ impl JvmOptions {
 /// How long Java may take for its end.
 const END: Duration = Duration::from_secs(2);
 
-/// Has Java end in order, as this program ends: clients unpack libraries into the directory of temporary files, and
+/// Has Java end in order, as this program ends with `exit`: clients unpack libraries into the directory of temporary files, and
 /// delete them then.
-pub fn end() {
+pub fn end(exit: u8) {
     let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(jvm) = started.as_ref().map(|(jvm, ..)| *jvm) else { return };
     drop(started);
     let (done, ended) = mpsc::channel();
     let thread = std::thread::Builder::new().spawn(move || {
-        jvm.shut_down();
+        jvm.shut_down(exit);
         let _ = done.send(());
     });
     if thread.is_ok() {

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
@@ -95,8 +95,17 @@ thread_local! {
     static ATTACHED: Attached = const { Attached(Cell::new(null_mut()), Cell::new(null_mut())) };
 }
 
+/// The exit code of this program, once Java is told to end with it; below 0 before.
+static ENDS_WITH: AtomicI32 = AtomicI32::new(-1);
+
 /// What `Runtime.exit` ends in: nothing else is called behind it.
 extern "system" fn exits(code: c_int) {
+    let own = ENDS_WITH.load(Ordering::Relaxed);
+    if own >= 0 {
+        // A hook of the end, or who waited for it: all of the run is done and kept.
+        // SAFETY: ends the process, which needs nothing of it any more.
+        unsafe { libc::_exit(own) }
+    }
     let words = format!(
         "taillight: code in the JVM ended the process (System.exit({code})), most likely the binding or its client. \
          What was measured is saved by: taillight report RUN-DIRECTORY\n"
@@ -232,8 +241,9 @@ impl Jvm {
     }
 
     /// Has Java do what it does at an orderly end (hooks of clients, files that they want deleted), as `DestroyJavaVM` would
-    /// before it destroys; the VM stays.
-    pub fn shut_down(&self) {
+    /// before it destroys; the VM stays. Whoever ends the process by it ends it with `exit`.
+    pub fn shut_down(&self, exit: u8) {
+        ENDS_WITH.store(c_int::from(exit), Ordering::Relaxed);
         type Id = unsafe extern "system" fn(Env, Object, *const c_char, *const c_char) -> Method;
         type Call = unsafe extern "system" fn(Env, Object, Method, *const JavaValue);
         let Ok(env) = self.env() else { return };

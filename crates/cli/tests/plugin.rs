@@ -275,12 +275,16 @@ fn a_run_is_ended_by_signals_whatever_its_plug_in_does_with_them() {
     signal(&child, "INT");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     // One that does not come back is left by a second wish.
-    let mut child = start(dir.path(), &line("HANGS_IN_OPEN", "--output hung --ops 10"));
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    signal(&child, "INT");
-    std::thread::sleep(std::time::Duration::from_millis(1200));
-    signal(&child, "INT");
-    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let words = line("HANGS_IN_OPEN", "--output hung --ops 10");
+    let mut child = common::Ended(start(dir.path(), &words));
+    let wait = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
+    (0..3000).take_while(|_| !dir.path().join("hangs").exists()).for_each(|_| wait(20));
+    let code = (0..50).find_map(|_| {
+        signal(&child.0, "INT");
+        wait(1200);
+        child.0.try_wait().expect("a child").map(|status| status.code())
+    });
+    assert_eq!(code, Some(Some(130)));
 }
 
 #[test]

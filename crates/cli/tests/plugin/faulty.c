@@ -2,6 +2,7 @@
 #include "taillight_driver.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -21,7 +22,8 @@ static tl_text describe(void) {
 static int open_target(tl_text p, tl_target **t, tl_shape *s, char *e, size_t n) {
   (void)p, (void)e, (void)n;
   if (FAULT == EXITS_IN_OPEN) exit(0);
-  if (FAULT == HANGS_IN_OPEN) sleep(1000);
+  if (FAULT == HANGS_IN_OPEN)
+    for (fclose(fopen("hangs", "w"));;) sleep(1000);
   if (FAULT == SIGNALS) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
   if (!s->file_size) s->file_size = 1 << 20;
   return (*t = calloc(1, sizeof **t)) ? 0 : -1;

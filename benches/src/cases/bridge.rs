@@ -44,7 +44,7 @@ pub fn c(setup: &BenchSetup) -> Result<Comparison> {
 pub fn go(setup: &BenchSetup) -> Result<Comparison> {
     let library = fs::canonicalize(files::place("")?)?.join("null-go.so");
     let mut go = Command::new("go");
-    go.args(["build", "-buildmode=c-shared", "-o"]).arg(&library).arg(".");
+    go.args(["build", "-buildvcs=false", "-buildmode=c-shared", "-o"]).arg(&library).arg(".");
     child::run(go.current_dir("sdk/examples/go")).context("go")?;
     let mut report =
         Comparison::titled("A library in Go that does nothing, through driver `plugin`");

@@ -175,6 +175,15 @@ impl JvmOptions {
         Ok(plugin)
     }
 
+    /// The properties of a connection; of those in the file, which may be secrets, the names. Of a file that cannot be read
+    /// Java says so.
+    fn connected_with(&self) -> toml::Table {
+        let file = std::fs::read(&self.properties_file).unwrap_or_default();
+        let file = String::from_utf8_lossy(&file);
+        let names = sql::property_names(&file).map(|name| (name.to_owned(), true.into()));
+        self.properties.clone().into_iter().chain(names).collect()
+    }
+
     /// As the target of a plug-in takes it.
     fn settings(&self, plugin: &'static Plugin, plan: &Plan) -> PluginSettings {
         let options = PluginUse { name: self.table.clone(), ..self.host() };
@@ -425,7 +434,7 @@ impl BoundJvm {
         let named = asked.confirmed && path.is_none_or(|path| path == options.table);
         if options.is_jdbc()
             && !named
-            && let Some(e) = options.jdbc.beyond(&options.table, &options.properties)
+            && let Some(e) = options.jdbc.beyond(&options.table, &options.connected_with())
         {
             return Err(e);
         }

@@ -100,11 +100,19 @@ fn way_out(table: &str) -> String {
     )
 }
 
-/// Whether an option of a connection is SQL: H2's INIT, MariaDB's initSql, jConnect's SQLINITSTRING, Vertica's ConnSettings.
+/// Whether an option of a connection is SQL: H2's INIT, MariaDB's initSql, jConnect's SQLINITSTRING, Vertica's ConnSettings,
+/// Hive's initFile. A name with a backslash, as a file of properties may have it, may be any.
 fn connects_with_sql(name: &str) -> bool {
     let name = name.trim().to_lowercase();
     let inits = name.contains("init") && (name.contains("sql") || name.contains("script"));
-    inits || ["init", "connsettings"].contains(&name.as_str())
+    inits || ["init", "initfile", "connsettings"].contains(&name.as_str()) || name.contains('\\')
+}
+
+/// The names in a file of properties, as Java reads it.
+pub fn property_names(file: &str) -> impl Iterator<Item = &str> {
+    let lines = file.split(['\n', '\r']).map(str::trim_start);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
+    lines.filter_map(|line| line.split(['=', ':', ' ', '\t', '\u{c}']).next())
 }
 
 /// What is not proved to be an operation on records of one table: quoted texts, comments, second statements, variables,
@@ -475,6 +483,7 @@ mod tests {
             ("jdbc:h2:mem:x;init=RUNSCRIPT FROM 'x.sql'", ""),
             ("jdbc:mariadb://h/db?user=me&initSql=DELETE FROM users", ""),
             ("jdbc:vertica://h/db?ConnSettings=DROP TABLE users", ""),
+            ("jdbc:hive2://h/db;initFile=/tmp/x.sql", ""),
             ("jdbc:h2:mem:x", "INIT = \"DROP TABLE users\""),
         ] {
             let said = beyond(url, properties).expect(url);
@@ -483,5 +492,11 @@ mod tests {
         for url in ["jdbc:postgresql://h/initial?ssl=true", "jdbc:mysql://h/db?initialTimeout=2"] {
             assert_eq!(beyond(url, "cachePrepStmts = true\nssl = \"init\""), None);
         }
+        let file =
+            "# INIT=1\n\n user: me\r\npassword = init\n  INIT DROP\nI\\u004eIT=x\ninitSql";
+        let names: Vec<_> = property_names(file).collect();
+        assert_eq!(names, ["user", "password", "INIT", "I\\u004eIT", "initSql"]);
+        let refused = names.into_iter().filter(|name| connects_with_sql(name)).count();
+        assert_eq!(refused, 3);
     }
 }

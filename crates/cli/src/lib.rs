@@ -49,6 +49,7 @@ pub use ranks::Launcher;
 /// The whole command; with a launcher as one of several ranks.
 pub fn main_with(launcher: Option<Launcher>) -> ExitCode {
     let abort = launcher.as_ref().map(|launcher| launcher.abort.clone());
+    taillight_driver::plugin::before_last_words(taillight_live::screen::restore);
     // None: it panicked.
     let exit = match limits::within(move || {
         let exit = command(launcher);

@@ -31,7 +31,7 @@ use crate::test_target::{TestSetup, TestTarget};
 pub(crate) use carrier::PluginCarrier;
 pub use describe::PluginDescription;
 use sys::PluginLibrary;
-pub use sys::crash_by_signal;
+pub use sys::{before_last_words, crash_by_signal};
 pub(crate) use target::{PluginTarget, check};
 
 /// Options of the driver `plugin`; beside them stand those of the plug-in itself.

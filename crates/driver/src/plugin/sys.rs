@@ -250,6 +250,23 @@ impl PluginText {
     }
 }
 
+/// What is done before the last words of a process that a plug-in ends: the terminal is given back.
+static BEFORE_WORDS: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
+
+/// From now on `does`, by atomics and system calls alone, comes before the last words of a process that a plug-in ends.
+pub fn before_last_words(does: fn()) {
+    let _ = BEFORE_WORDS.set(does);
+}
+
+/// Writes words to standard error, also in a handler of a signal.
+pub(crate) fn last_words(words: &str) {
+    if let Some(does) = BEFORE_WORDS.get() {
+        does();
+    }
+    // SAFETY: bytes that are there; write may be called in a handler.
+    unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+}
+
 /// Calls what may leave words about an error.
 fn asked(what: &str, call: impl FnOnce(Said, usize) -> c_int) -> Result<c_int> {
     let mut said = [0u8; ERROR_LEN];
@@ -554,8 +571,7 @@ mod crash {
 
     /// Writes words to standard error.
     fn say(words: &str) {
-        // SAFETY: bytes that are there; write may be called in a handler.
-        unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+        super::last_words(words);
     }
 
     fn end() -> ! {

@@ -118,7 +118,7 @@ fn a_program_that_fails_in_a_run_is_named_and_what_was_measured_is_kept() {
         run(dir.path(), &faulty("fails"), "--ops 200 --set workload.0.keys.count=50");
     assert!(code == 6 && said.contains("KeyError: 'lost'"), "{code}: {said}");
     std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
-    // Ends of which everything but the token is noise are failed I/Os.
+    // Ends of which everything but the token is noise are failed I/Os, with -1 as their bytes too.
     let (code, said) =
         run(dir.path(), &faulty("noise"), "--ops 200 --set workload.0.keys.count=50");
     let counts = counts(dir.path());

@@ -62,7 +62,7 @@ class Liar:
         if armed and fault == "bytes":
             rest = (0, 0, 2**63) + rest[3:]
         if armed and fault == "noise":
-            rest = (-2**31, 2**32 - 1, 0) + 4 * (2**64 - 1,) + (2**16 - 1,)
+            rest = (-2**31, 2**32 - 1) + 5 * (2**64 - 1,) + (2**16 - 1,)
         self.done.pack_into(memory, at, token, *rest)
         self.last = true
         if armed and fault == "many":

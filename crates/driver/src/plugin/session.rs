@@ -262,7 +262,9 @@ impl PluginSession {
             Some(live) if live.tag == done.token && live.tag != 0 => live,
             _ => return Err(not_in_flight(done)),
         };
-        if done.moved > live.most || live.records > 0 && done.count > live.records {
+        let over = done.moved > live.most || live.records > 0 && done.count > live.records;
+        // What failed with -1 bytes has failed.
+        if over && done.status == 0 {
             return Err(too_much(done, *live));
         }
         live.tag = 0;
@@ -274,10 +276,10 @@ impl PluginSession {
         Ok(Completion {
             token: live.token,
             status: Status(done.status),
-            moved: done.moved,
+            moved: if over { 0 } else { done.moved },
             sync_ns: live.synced.then_some(done.sync_ns),
             first: i64::try_from(done.first_ns).ok().filter(|ns| *ns > 0).map(Stamp),
-            count: if live.records > 0 { done.count } else { 0 },
+            count: if live.records > 0 && !over { done.count } else { 0 },
             retries: done.retries,
         })
     }

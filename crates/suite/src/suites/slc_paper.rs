@@ -347,6 +347,8 @@ impl SlcPaperMethod {
                 return format!("{}/slc-paper-{size}/", url.trim_end_matches('/'));
             }
             (_, false) => format!("slc-paper-{size}.dat"),
+            // Others may be measured through the same driver.
+            (_, true) if !system.options.is_empty() => format!("slc-paper-{}-{size}", system.name),
             (_, true) => format!("slc-paper-{}-{size}", system.driver),
         };
         self.work_directory.join(name).to_string_lossy().into_owned()

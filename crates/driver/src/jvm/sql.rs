@@ -492,8 +492,7 @@ mod tests {
         for url in ["jdbc:postgresql://h/initial?ssl=true", "jdbc:mysql://h/db?initialTimeout=2"] {
             assert_eq!(beyond(url, "cachePrepStmts = true\nssl = \"init\""), None);
         }
-        let file =
-            "# INIT=1\n\n user: me\r\npassword = init\n  INIT DROP\nI\\u004eIT=x\ninitSql";
+        let file = "# INIT=1\n\n user: me\r\npassword = init\n  INIT DROP\nI\\u004eIT=x\ninitSql";
         let names: Vec<_> = property_names(file).collect();
         assert_eq!(names, ["user", "password", "INIT", "I\\u004eIT", "initSql"]);
         let refused = names.into_iter().filter(|name| connects_with_sql(name)).count();

@@ -295,6 +295,10 @@ fn meanings_that_are_easily_missed() {
     each_becomes(&[
         // A blocking engine has no queue, whatever iodepth says.
         ("iodepth=32\nioengine=sync", "queue_depth = 1"),
+        // glibc has one request of each open file in work.
+        ("iodepth=16\nioengine=posixaio", "queue_depth = 1"),
+        ("iodepth=16\nioengine=posixaio\nnrfiles=4\ndirect=1", "queue_depth = 4"),
+        ("iodepth=2\nioengine=posixaio\nnrfiles=4", "queue_depth = 2"),
         // Measured with fio 3.33: passes, and what the check reads, count for io_size; number_ios is of each loop.
         ("rw=randwrite\nio_size=128m\nverify=crc32c", "bytes = \"64MiB\""),
         ("rw=write\nio_size=192m\nverify=crc32c", "continues = true"),

@@ -411,6 +411,9 @@ fn meanings_that_differed_once() {
         ("log_issue_time=1\nlog_window_value=both", "every I/O is kept"),
         ("percentile_list=99:100.0", "percentiles = [\"99\"]"),
         ("filename=f\nnumjobs=2", "section = \"a\""),
+        // Files that are named lie in the first of several directories.
+        ("filename=f\ndirectory=x:y\nnumjobs=2\nrw=randread\ngroup_reporting", "path = \"x/f\""),
+        ("filename=f\ndirectory=x:y\nnumjobs=2\nrw=randread\ngroup_reporting", "workers = 2"),
     ]);
 }
 

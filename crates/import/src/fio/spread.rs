@@ -12,25 +12,33 @@ use super::section::{JobSection, next_cpu};
 use super::target::FilePlacement;
 
 /// The parts of a section by its directories: its first job has the first one, the next one the second, and round
-/// again (`make_filename` of fio's init.c; tried with fio 3.33).
+/// again (`make_filename` of fio's init.c; tried with fio 3.33), where files have no names of their own.
 pub fn by_directory(section: &RawSection) -> Vec<RawSection> {
     let line = |name: &str| section.line(name);
     let text = |name: &str| line(name).and_then(|l| l.value.as_deref());
     let dirs = text("directory").and_then(|text| names::paths(text).ok()).unwrap_or_default();
-    // Whatever else numjobs is, the section says it.
-    let jobs = text("numjobs").map_or(Some(1), |text| text.parse::<u32>().ok()).filter(|n| *n > 0);
-    let (Some(place), Some(jobs)) = (line("directory").filter(|_| dirs.len() > 1), jobs) else {
+    let Some(place) = line("directory").filter(|_| dirs.len() > 1) else {
         return vec![section.clone()];
     };
+    let more = |name: &'static str, value: String| OptionLine {
+        name,
+        value: Some(value),
+        ..place.clone()
+    };
+    let within = |dir: &String| more("directory", dir.replace(':', "\\:"));
+    // Files that are named lie in the first one, and all jobs share them.
+    if line("filename").is_some() {
+        let mut named = section.clone();
+        named.lines.push(within(&dirs[0]));
+        return vec![named];
+    }
+    // Whatever else numjobs is, the section says it.
+    let jobs = text("numjobs").map_or(Some(1), |text| text.parse::<u32>().ok()).filter(|n| *n > 0);
+    let Some(jobs) = jobs else { return vec![section.clone()] };
     let step = u32::try_from(dirs.len()).unwrap_or(u32::MAX);
     let part = |(first, dir): (u32, &String)| {
-        let more = |name: &'static str, value: String| OptionLine {
-            name,
-            value: Some(value),
-            ..place.clone()
-        };
         let mut part = section.clone();
-        part.lines.push(more("directory", dir.replace(':', "\\:")));
+        part.lines.push(within(dir));
         part.lines.push(more("numjobs", (jobs - first).div_ceil(step).to_string()));
         part.jobs = JobNumbers { first, step, all: jobs, ..section.jobs };
         part

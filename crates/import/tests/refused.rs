@@ -351,6 +351,8 @@ fn meanings_that_are_easily_missed() {
         ("randrepeat=0\nrw=randread", "[run]\nname = \"a\"\nbytes"),
         ("randseed=7", "seed = 7"),
         ("rw=randwrite\nverify=crc32c", "[verify]\nmode = \"after\""),
+        // It means verify=pattern where no verify is given.
+        ("rw=write\nverify_pattern=0xff", "[verify]\nmode = \"after\""),
         (
             "rw=write\nbuffer_compress_percentage=50\ndedupe_percentage=20",
             "payload = { kind = \"random\", compressible = 50, duplicate = 20 }",

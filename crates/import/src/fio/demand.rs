@@ -6,7 +6,7 @@ use taillight_core::units::{Rate, RateUnit, Span};
 
 use super::pattern::{OffsetOrder, OffsetPattern};
 use super::read::SectionReader;
-use super::section::JobSection;
+use super::section::{JobSection, verify_line};
 use super::target::TargetSpec;
 use super::value::{self, Direction};
 
@@ -219,7 +219,7 @@ fn amount(
     loops: u64,
 ) -> u64 {
     let size = target.whole().unwrap_or(once);
-    let checked = pattern.writes() && !matches!(r.raw("verify"), None | Some("0" | "null"));
+    let checked = pattern.writes() && verify_line(r).is_some();
     let checked = checked && !r.boolean("time_based", false);
     let pass = target.pass_bytes(&pattern.block).unwrap_or(once);
     // Trims and writes count as bytes of a pass, and passes are whole; what is asked for here are the writes.

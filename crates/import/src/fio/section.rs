@@ -9,7 +9,7 @@ use taillight_core::{Error, Percentile};
 
 use super::around::{Existing, Surroundings, shown};
 use super::demand::{self, SectionDemand, SectionEnd};
-use super::lex::{OptionRow, RawSection};
+use super::lex::{OptionLine, OptionRow, RawSection};
 use super::pattern::{self, OffsetPattern};
 use super::payload;
 use super::read::SectionReader;
@@ -525,15 +525,21 @@ fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern, verify: bool) -> Opti
     Some(payload).filter(|p| pattern.writes() && *p != Payload::default())
 }
 
+/// The line that asks for a check: `verify`, or `verify_pattern` alone, which means `verify=pattern`
+/// (`str_verify_pattern_cb` of fio's options.c).
+pub fn verify_line<'a>(r: &SectionReader<'a>) -> Option<&'a OptionLine> {
+    let line = r.line("verify").or_else(|| r.line("verify_pattern"))?;
+    Some(line).filter(|line| {
+        !matches!(line.value.as_deref(), Some("0" | "null")) || line.name != "verify"
+    })
+}
+
 fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
     const SUMS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 \
                         sha3-224 sha3-256 sha3-384 sha3-512 1 meta pattern pattern_hdr";
     let known = |v: &str| SUMS.split_whitespace().any(|sum| sum == v);
-    let line = match r.line("verify") {
-        Some(line) if !matches!(line.value.as_deref(), Some("0" | "null")) => line,
-        _ => return false,
-    };
-    if !line.value.as_deref().is_some_and(known) {
+    let Some(line) = verify_line(r) else { return false };
+    if line.name == "verify" && !line.value.as_deref().is_some_and(known) {
         return r.wrong("verify", "only checks of the content can be expressed", false);
     }
     if pattern.writes() && r.raw("ioengine") == Some("null") && !r.boolean("time_based", false) {

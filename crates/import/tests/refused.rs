@@ -351,6 +351,8 @@ fn meanings_that_are_easily_missed() {
         ("randrepeat=0\nrw=randread", "[run]\nname = \"a\"\nbytes"),
         ("randseed=7", "seed = 7"),
         ("rw=randwrite\nverify=crc32c", "[verify]\nmode = \"after\""),
+        // fio 3.33 reads back what it wrote, and does not look at it.
+        ("rw=write\nverify=null", "[verify]\nmode = \"after\""),
         // It means verify=pattern where no verify is given.
         ("rw=write\nverify_pattern=0xff", "[verify]\nmode = \"after\""),
         (
@@ -590,6 +592,18 @@ fn files_follow_the_section() {
     };
     let global = "[global]\nname=all\nsize=1m\nrw=write\ndirectory=d\n";
     assert_eq!(paths(&format!("{global}[a]\n[b]\nstonewall\n")), ["d/a.0.0", "d/b.0.0"]);
+    // fio 3.33 reads [global] first: its file is not in the directory of a section.
+    for (text, path) in [
+        ("[global]\nfilename=n\nsize=1m\nrw=write\n[a]\ndirectory=d\n", "n"),
+        ("[global]\nsize=1m\nrw=write\n[a]\nfilename=n\ndirectory=d\n", "d/n"),
+        ("[global]\nfilename=n\ndirectory=d\nsize=1m\nrw=write\n[a]\n", "d/n"),
+        ("[a]\nfilename=n\ndirectory=/\nsize=1m\nrw=write\n", "/n"),
+        ("fio --name=a --filename=n --directory=d --size=1m --rw=write\n", "n"),
+        ("fio --filename=n --name=a --directory=d --size=1m --rw=write\n", "n"),
+        ("fio --directory=d --name=a --filename=n --size=1m --rw=write\n", "d/n"),
+    ] {
+        assert_eq!(paths(text), [path], "{text}");
+    }
     let two = format!("{global}numjobs=2\n[a]\n[b]\nstonewall\n[a]\nstonewall\n");
     assert_eq!(paths(&two), ["d/", "d/", "d/"]);
     let names: Vec<String> = on_a_machine(&two)

@@ -529,14 +529,12 @@ fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern, verify: bool) -> Opti
 /// (`str_verify_pattern_cb` of fio's options.c).
 pub fn verify_line<'a>(r: &SectionReader<'a>) -> Option<&'a OptionLine> {
     let line = r.line("verify").or_else(|| r.line("verify_pattern"))?;
-    Some(line).filter(|line| {
-        !matches!(line.value.as_deref(), Some("0" | "null")) || line.name != "verify"
-    })
+    Some(line).filter(|line| line.name != "verify" || line.value.as_deref() != Some("0"))
 }
 
 fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
     const SUMS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 \
-                        sha3-224 sha3-256 sha3-384 sha3-512 1 meta pattern pattern_hdr";
+                        sha3-224 sha3-256 sha3-384 sha3-512 1 meta pattern pattern_hdr null";
     let known = |v: &str| SUMS.split_whitespace().any(|sum| sum == v);
     let Some(line) = verify_line(r) else { return false };
     if line.name == "verify" && !line.value.as_deref().is_some_and(known) {

@@ -515,6 +515,7 @@ fn what_differs_or_has_no_effect_is_said() {
         ("thinktime=100\nrate_iops=10", "the rate leaves room for the pauses"),
         ("thinktime=1s\nrate_iops=10", "longer than the rate leaves room for"),
         ("startdelay=5", "the whole group begins later"),
+        ("ramp_time=5", "the size is done and reported after it"),
         ("unlink_each_loop=1", "after which fio deletes nothing either"),
         ("numa_mem_policy=bind:0\nnuma_cpu_nodes=0", "touched first on a CPU of that node"),
         ("cpus_allowed=0-3", "pinned to one of them, in turns"),

@@ -72,13 +72,16 @@ pub fn demand(
     }
     let think = think(r);
     let (rate, think) = slower(r, pattern, rate, think);
-    SectionDemand {
-        end: end(r, pattern, target),
-        ramp: r.time("ramp_time", SECOND).unwrap_or_default(),
-        delay: delay(r),
-        rate,
-        think,
+    let end = end(r, pattern, target);
+    let ramp = r.time("ramp_time", SECOND).unwrap_or_default();
+    if ramp > Span(0) && !end.time_based {
+        r.note_if(
+            "ramp_time",
+            "without time_based what is done in it is a part of the size in fio, perhaps all of it, and not reported; here \
+             the size is done and reported after it",
+        );
     }
+    SectionDemand { end, ramp, delay: delay(r), rate, think }
 }
 
 fn say_of_rates(r: &SectionReader<'_>, rate: &SectionRate) {

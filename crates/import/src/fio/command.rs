@@ -366,6 +366,11 @@ fn words(
                 break;
             }
             ('&' | ';', None) => match chars.as_str().trim() {
+                "" if c == '&' => {
+                    return Err(format!(
+                        "`{line}` runs beside the next command, which needs a shell"
+                    ));
+                }
                 rest if rest.is_empty() || rest.starts_with('>') => break,
                 _ => return Err(format!("`{line}` holds several commands")),
             },
@@ -457,6 +462,7 @@ mod tests {
             "fio absent.fio\n",
             "fio --client=h --name=a\n",
             "fio --name=a; rm x\n",
+            "fio --name=a &\nfio --name=b &\n",
             "DEV=x fio --name=a\n",
             "fio --name=a --filename=$DEV\n",
         ] {

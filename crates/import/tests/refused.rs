@@ -299,6 +299,16 @@ fn meanings_that_are_easily_missed() {
         ("iodepth=16\nioengine=posixaio", "queue_depth = 1"),
         ("iodepth=16\nioengine=posixaio\nnrfiles=4\ndirect=1", "queue_depth = 4"),
         ("iodepth=2\nioengine=posixaio\nnrfiles=4", "queue_depth = 2"),
+        // fio waits for what is in flight before each pause.
+        ("iodepth=8\nioengine=libaio\ndirect=1\nthinktime=10ms", "queue_depth = 1"),
+        (
+            "iodepth=32\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
+            "queue_depth = 20",
+        ),
+        (
+            "iodepth=4\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
+            "queue_depth = 4",
+        ),
         // Measured with fio 3.33: passes, and what the check reads, count for io_size; number_ios is of each loop.
         ("rw=randwrite\nio_size=128m\nverify=crc32c", "bytes = \"64MiB\""),
         ("rw=write\nio_size=192m\nverify=crc32c", "continues = true"),

@@ -15,7 +15,7 @@ use super::payload;
 use super::read::SectionReader;
 use super::sizes;
 use super::steady::{self, SectionSteady};
-use super::target::{self, FioEngine, MOST_BATCHED, TargetSpec};
+use super::target::{self, FilePlacement, FioEngine, MOST_BATCHED, TargetSpec};
 use super::value;
 
 /// Who ends with a section (`exit_what`).
@@ -198,7 +198,7 @@ pub fn section(
         exits_all: r.boolean("exitall", false),
         exit_scope: exit_scope(&r),
         clones,
-        depth: depth(&r, &target),
+        depth: depth(&r, &target, &demand),
         sync: sync(&r, &pattern).filter(|sync| {
             target.engine != FioEngine::Mmap || !matches!(sync, Sync::Sync | Sync::Dsync)
         }),
@@ -398,7 +398,7 @@ fn unified(r: &SectionReader<'_>) -> Option<UnifiedRow> {
 }
 
 /// Operations in flight: engines that block have one.
-fn depth(r: &SectionReader<'_>, target: &TargetSpec) -> u32 {
+fn depth(r: &SectionReader<'_>, target: &TargetSpec, demand: &SectionDemand) -> u32 {
     let depth = match r.small_integer("iodepth").unwrap_or(1) {
         0 => r.wrong("iodepth", "0 does nothing", 1),
         depth => depth,
@@ -420,6 +420,20 @@ fn depth(r: &SectionReader<'_>, target: &TargetSpec) -> u32 {
         );
         return files;
     }
+    // `handle_thinktime` of fio's backend.c: what is in flight is done before each pause. Devices are complained of.
+    let apart = matches!(target.files, FilePlacement::Apart(_));
+    let pauses = demand.think.filter(|think| think.after.is_none() && !apart);
+    let depth = match pauses.map(|think| think.every) {
+        Some(blocks) if blocks < depth => {
+            r.note_if(
+                "thinktime",
+                "fio waits for what is in flight before each pause, so that of few thinktime_blocks it does about so many, \
+                 or half of iodepth and of them, from one pause to the next; here as many are in flight",
+            );
+            if blocks == 1 { 1 } else { blocks + (depth - blocks) / 2 }
+        }
+        _ => depth,
+    };
     match depth > MOST_BATCHED {
         true => r.wrong_but(
             "iodepth",

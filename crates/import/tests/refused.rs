@@ -583,6 +583,17 @@ fn shares_are_of_what_is_there() {
             "[a]\nfilename=/dev/x\nsize=25%\noffset_increment=25%\nnumjobs=4\ngroup_reporting\n",
             "workers = 4",
         ),
+        // fio 3.33 leaves 16, 12, 8 and 4 blocks to four jobs on a file of 16.
+        (
+            "[a]\nfilename=f\noffset_increment=2m\nnumjobs=4\n",
+            "offset = \"6MiB\", length = \"2MiB\"",
+        ),
+        ("[a]\nfilename=f\noffset_increment=2m\nnumjobs=4\n", "size = \"8MiB\""),
+        ("[a]\nfilename=f\noffset_increment=2m\nnumjobs=4\n", "bytes = \"6MiB\""),
+        (
+            "[a]\nfilename=n\nfilesize=1m\noffset_increment=256k\nnumjobs=4\nrw=write\n",
+            "offset = \"768KiB\", length = \"256KiB\"",
+        ),
         // A section that is called as a device is it.
         ("[/dev/x]\nrw=read\n", "path = \"/dev/x\""),
         // What an earlier section makes.

@@ -90,8 +90,36 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
     paths.iter().enumerate().map(part).collect()
 }
 
-/// Where a job begins in files of its own (`offset_increment`): they are so much larger, or, of files that `filesize`
-/// bounds, so much less of them is left (fio 3.33).
+/// The parts of a section whose jobs begin one behind the other in one file (`offset_increment`), where what is left of it
+/// is less for those that begin later (fio 3.33): one for each job.
+pub fn by_increment(section: JobSection) -> Vec<JobSection> {
+    let target = &section.target;
+    let shared = matches!(target.files, FilePlacement::Named(_)) && target.walks == 1;
+    let jobs = u64::from(section.clones.saturating_sub(1));
+    let last = target.offset.saturating_add(target.increment.saturating_mul(jobs));
+    let short = match (target.file, target.size) {
+        (Some(file), Some(size)) => last < file && last.saturating_add(size) > file,
+        _ => false,
+    };
+    let increments = shared && target.increment > 0 && short;
+    if !increments || !(2..=MOST_PARTS).contains(&section.clones) {
+        return vec![section];
+    }
+    let part = |number: u32| {
+        let mut part = section.part(number);
+        part.clones = 1;
+        next_cpu(&mut part.cpus, number as usize);
+        later_start(&mut part, number.into());
+        if number > 0 {
+            part.behind_first();
+        }
+        part
+    };
+    (0..section.clones).map(part).collect()
+}
+
+/// Where a job begins in its files (`offset_increment`): files of its own are so much larger, or, of those that `filesize`
+/// bounds or that are there, so much less is left (fio 3.33).
 fn later_start(part: &mut JobSection, job: u64) {
     let target = &mut part.target;
     target.offset = target.offset.saturating_add(target.increment.saturating_mul(job));

@@ -144,6 +144,10 @@ fn options_without_equivalent() {
         ("rate_iops=100,0\nrw=rw", vec!["a rate of one direction alone", "without time_based"]),
         ("rw=write\nsync=1\nfsync=1", vec!["only one of sync"]),
         ("verify=odd\nrw=write", vec!["only checks of the content"]),
+        (
+            "verify=md5\nrw=write\nverify_backlog=4\ntime_based\nruntime=1",
+            vec!["so many blocks behind the writes for as long as it writes", "a.fio:5"],
+        ),
         ("random_distribution=zoned_abs:1/1m\nrw=randread", vec!["`zoned_abs`"]),
         ("bssplit=4k/50:8k/20", vec!["add up to 70"]),
         ("nrfiles=4\nrw=read:8k", vec!["steps through several files"]),
@@ -295,20 +299,6 @@ fn meanings_that_are_easily_missed() {
     each_becomes(&[
         // A blocking engine has no queue, whatever iodepth says.
         ("iodepth=32\nioengine=sync", "queue_depth = 1"),
-        // glibc has one request of each open file in work.
-        ("iodepth=16\nioengine=posixaio", "queue_depth = 1"),
-        ("iodepth=16\nioengine=posixaio\nnrfiles=4\ndirect=1", "queue_depth = 4"),
-        ("iodepth=2\nioengine=posixaio\nnrfiles=4", "queue_depth = 2"),
-        // fio waits for what is in flight before each pause.
-        ("iodepth=8\nioengine=libaio\ndirect=1\nthinktime=10ms", "queue_depth = 1"),
-        (
-            "iodepth=32\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
-            "queue_depth = 20",
-        ),
-        (
-            "iodepth=4\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
-            "queue_depth = 4",
-        ),
         // Measured with fio 3.33: passes, and what the check reads, count for io_size; number_ios is of each loop.
         ("rw=randwrite\nio_size=128m\nverify=crc32c", "bytes = \"64MiB\""),
         ("rw=write\nio_size=192m\nverify=crc32c", "continues = true"),
@@ -361,10 +351,6 @@ fn meanings_that_are_easily_missed() {
         ("randrepeat=0\nrw=randread", "[run]\nname = \"a\"\nbytes"),
         ("randseed=7", "seed = 7"),
         ("rw=randwrite\nverify=crc32c", "[verify]\nmode = \"after\""),
-        // fio 3.33 reads back what it wrote, and does not look at it.
-        ("rw=write\nverify=null", "[verify]\nmode = \"after\""),
-        // It means verify=pattern where no verify is given.
-        ("rw=write\nverify_pattern=0xff", "[verify]\nmode = \"after\""),
         (
             "rw=write\nbuffer_compress_percentage=50\ndedupe_percentage=20",
             "payload = { kind = \"random\", compressible = 50, duplicate = 20 }",
@@ -428,6 +414,31 @@ fn meanings_that_differed_once() {
         ("log_issue_time=1\nlog_window_value=both", "every I/O is kept"),
         ("percentile_list=99:100.0", "percentiles = [\"99\"]"),
         ("filename=f\nnumjobs=2", "section = \"a\""),
+    ]);
+}
+
+/// Each asked another load of the device than fio does, or used other files, without a word.
+#[test]
+fn meanings_that_differed_without_a_word() {
+    each_becomes(&[
+        // glibc has one request of each open file in work.
+        ("iodepth=16\nioengine=posixaio", "queue_depth = 1"),
+        ("iodepth=16\nioengine=posixaio\nnrfiles=4\ndirect=1", "queue_depth = 4"),
+        ("iodepth=2\nioengine=posixaio\nnrfiles=4", "queue_depth = 2"),
+        // fio waits for what is in flight before each pause.
+        ("iodepth=8\nioengine=libaio\ndirect=1\nthinktime=10ms", "queue_depth = 1"),
+        (
+            "iodepth=32\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
+            "queue_depth = 20",
+        ),
+        (
+            "iodepth=4\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
+            "queue_depth = 4",
+        ),
+        // fio 3.33 reads back what it wrote, and does not look at it.
+        ("rw=write\nverify=null", "[verify]\nmode = \"after\""),
+        // It means verify=pattern where no verify is given.
+        ("rw=write\nverify_pattern=0xff", "[verify]\nmode = \"after\""),
         // Files that are named lie in the first of several directories.
         ("filename=f\ndirectory=x:y\nnumjobs=2\nrw=randread\ngroup_reporting", "path = \"x/f\""),
         ("filename=f\ndirectory=x:y\nnumjobs=2\nrw=randread\ngroup_reporting", "workers = 2"),
@@ -514,6 +525,10 @@ fn what_differs_or_has_no_effect_is_said() {
             "verify_backlog: blocks are checked after the run",
         ),
         ("rw=randwrite\nverify=md5\ntime_based\nruntime=1", "nothing is checked, as in fio"),
+        (
+            "rw=write\nverify=md5\nverify_backlog=4\ntime_based\nruntime=1\ndo_verify=0",
+            "do_verify=0: nothing is checked in this run",
+        ),
         (
             "rw=randwrite\nverify=md5\nloops=2",
             "2 passes, each a run of its own, as after each fio checks",

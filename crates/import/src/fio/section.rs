@@ -571,15 +571,24 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
         );
         return false;
     }
+    if !r.boolean("do_verify", true) {
+        r.note(line, "do_verify=0: nothing is checked in this run");
+        return false;
+    }
     if r.boolean("time_based", false) {
+        if r.integer("verify_backlog").is_some_and(|blocks| blocks > 0) {
+            return r.wrong_but(
+                "verify_backlog",
+                "with time_based fio reads back and checks so many blocks behind the writes for as long as it writes, which \
+                 cannot be expressed",
+                "take it out, and nothing is read back, in fio as here; or take time_based out, and all is checked afterwards",
+                false,
+            );
+        }
         r.note(
             line,
             "nothing is checked, as in fio: a runtime with time_based leaves no time for the check",
         );
-        return false;
-    }
-    if !r.boolean("do_verify", true) {
-        r.note(line, "do_verify=0: nothing is checked in this run");
         return false;
     }
     r.note(

@@ -31,7 +31,9 @@ pub struct FrontEnd {
 
 /// Options that no word of their own follows (of a job: `FIO_OPT_STR_SET`).
 const SWITCHES: &str = "thread time_based group_reporting new_group stonewall wait_for_previous norandommap \
-                        exitall minimal readonly append-terse warnings-fatal bandwidth-log latency-log";
+                        exitall exitall_on_error zero_buffers refill_buffers bs_unaligned hipri fixedbufs \
+                        registerfiles sqthread_poll minimal readonly append-terse warnings-fatal bandwidth-log \
+                        latency-log";
 
 /// Options of fio's front end, which change only what it prints.
 const FRONT_END: &str = "output output-format eta eta-newline eta-interval status-interval terse-version max-jobs \
@@ -434,6 +436,7 @@ mod tests {
             made("fio --output-format=json --bs=8k x.fio\n")[0].text,
             "[global]\nbs=8k\n[x]\nrw=read\n"
         );
+        assert_eq!(made("fio --name=y --refill_buffers x.fio\n").len(), 2, "no value but a file");
         assert_eq!(made("fio x.fio\nfio --name=y\n").len(), 2);
         let behind =
             made("fio --name=a --filename=f --directory=d --name=b --directory=d --filename=f\n");

@@ -205,6 +205,8 @@ fn a_command_line_says_what_is_written_where() {
         "{asked:?}"
     );
     assert!(!front_end("fio --name=a --output=x").json);
+    let behind = front_end("fio --name=a --filename=f --directory=d --name=b --directory=d").notes;
+    assert!(behind.len() == 1 && behind[0].contains("does not lie in it"), "{behind:?}");
     assert_eq!(front_end("[a]\ndescription=fio --output=x\n"), front_end(""));
     for (words, part) in [
         ("--client=h", "makes it do something else"),

@@ -144,6 +144,10 @@ fn options_without_equivalent() {
         ("rate_iops=100,0\nrw=rw", vec!["a rate of one direction alone", "without time_based"]),
         ("rw=write\nsync=1\nfsync=1", vec!["only one of sync"]),
         ("verify=odd\nrw=write", vec!["only checks of the content"]),
+        (
+            "verify=md5\nrw=write\nverify_backlog=4\ntime_based\nruntime=1",
+            vec!["so many blocks behind the writes for as long as it writes", "a.fio:5"],
+        ),
         ("random_distribution=zoned_abs:1/1m\nrw=randread", vec!["`zoned_abs`"]),
         ("bssplit=4k/50:8k/20", vec!["add up to 70"]),
         ("nrfiles=4\nrw=read:8k", vec!["steps through several files"]),
@@ -377,6 +381,9 @@ fn sequences_among_drawn_blocks_files_in_turns_and_priorities() {
         ("flow=8\nflow_id=3\nflow_sleep=500", "flow = { share = 8, id = 3, pause = \"500us\" }"),
         ("lockmem=64m\nnumjobs=2", "lock_memory = \"128MiB\""),
         ("nrfiles=4\nfile_service_type=random", "files = \"drawn\""),
+        ("nrfiles=4\nopenfiles=1", "access = \"sequential\""),
+        ("nrfiles=4\nopenfiles=2", "fio goes over 2 of the 4 files at a time"),
+        ("nrfiles=1\nopenfiles=1", "all files are open from the beginning"),
         ("nrfiles=4\nbssplit=4k/50:8k/50", "files = \"turns\""),
         ("nrfiles=4\nfilename_format=f$jobnum", "walks = 4"),
         ("filename=f\nfilename=f", "walks = 2"),
@@ -407,6 +414,34 @@ fn meanings_that_differed_once() {
         ("log_issue_time=1\nlog_window_value=both", "every I/O is kept"),
         ("percentile_list=99:100.0", "percentiles = [\"99\"]"),
         ("filename=f\nnumjobs=2", "section = \"a\""),
+    ]);
+}
+
+/// Each asked another load of the device than fio does, or used other files, without a word.
+#[test]
+fn meanings_that_differed_without_a_word() {
+    each_becomes(&[
+        // glibc has one request of each open file in work.
+        ("iodepth=16\nioengine=posixaio", "queue_depth = 1"),
+        ("iodepth=16\nioengine=posixaio\nnrfiles=4\ndirect=1", "queue_depth = 4"),
+        ("iodepth=2\nioengine=posixaio\nnrfiles=4", "queue_depth = 2"),
+        // fio waits for what is in flight before each pause.
+        ("iodepth=8\nioengine=libaio\ndirect=1\nthinktime=10ms", "queue_depth = 1"),
+        (
+            "iodepth=32\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
+            "queue_depth = 20",
+        ),
+        (
+            "iodepth=4\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
+            "queue_depth = 4",
+        ),
+        // fio 3.33 reads back what it wrote, and does not look at it.
+        ("rw=write\nverify=null", "[verify]\nmode = \"after\""),
+        // It means verify=pattern where no verify is given.
+        ("rw=write\nverify_pattern=0xff", "[verify]\nmode = \"after\""),
+        // Files that are named lie in the first of several directories.
+        ("filename=f\ndirectory=x:y\nnumjobs=2\nrw=randread\ngroup_reporting", "path = \"x/f\""),
+        ("filename=f\ndirectory=x:y\nnumjobs=2\nrw=randread\ngroup_reporting", "workers = 2"),
     ]);
 }
 
@@ -491,6 +526,10 @@ fn what_differs_or_has_no_effect_is_said() {
         ),
         ("rw=randwrite\nverify=md5\ntime_based\nruntime=1", "nothing is checked, as in fio"),
         (
+            "rw=write\nverify=md5\nverify_backlog=4\ntime_based\nruntime=1\ndo_verify=0",
+            "do_verify=0: nothing is checked in this run",
+        ),
+        (
             "rw=randwrite\nverify=md5\nloops=2",
             "2 passes, each a run of its own, as after each fio checks",
         ),
@@ -504,6 +543,7 @@ fn what_differs_or_has_no_effect_is_said() {
         ("thinktime=100\nrate_iops=10", "the rate leaves room for the pauses"),
         ("thinktime=1s\nrate_iops=10", "longer than the rate leaves room for"),
         ("startdelay=5", "the whole group begins later"),
+        ("ramp_time=5", "the size is done and reported after it"),
         ("unlink_each_loop=1", "after which fio deletes nothing either"),
         ("numa_mem_policy=bind:0\nnuma_cpu_nodes=0", "touched first on a CPU of that node"),
         ("cpus_allowed=0-3", "pinned to one of them, in turns"),
@@ -558,6 +598,17 @@ fn shares_are_of_what_is_there() {
             "[a]\nfilename=/dev/x\nsize=25%\noffset_increment=25%\nnumjobs=4\ngroup_reporting\n",
             "workers = 4",
         ),
+        // fio 3.33 leaves 16, 12, 8 and 4 blocks to four jobs on a file of 16.
+        (
+            "[a]\nfilename=f\noffset_increment=2m\nnumjobs=4\n",
+            "offset = \"6MiB\", length = \"2MiB\"",
+        ),
+        ("[a]\nfilename=f\noffset_increment=2m\nnumjobs=4\n", "size = \"8MiB\""),
+        ("[a]\nfilename=f\noffset_increment=2m\nnumjobs=4\n", "bytes = \"6MiB\""),
+        (
+            "[a]\nfilename=n\nfilesize=1m\noffset_increment=256k\nnumjobs=4\nrw=write\n",
+            "offset = \"768KiB\", length = \"256KiB\"",
+        ),
         // A section that is called as a device is it.
         ("[/dev/x]\nrw=read\n", "path = \"/dev/x\""),
         // What an earlier section makes.
@@ -581,6 +632,18 @@ fn files_follow_the_section() {
     };
     let global = "[global]\nname=all\nsize=1m\nrw=write\ndirectory=d\n";
     assert_eq!(paths(&format!("{global}[a]\n[b]\nstonewall\n")), ["d/a.0.0", "d/b.0.0"]);
+    // fio 3.33 reads [global] first: its file is not in the directory of a section.
+    for (text, path) in [
+        ("[global]\nfilename=n\nsize=1m\nrw=write\n[a]\ndirectory=d\n", "n"),
+        ("[global]\nsize=1m\nrw=write\n[a]\nfilename=n\ndirectory=d\n", "d/n"),
+        ("[global]\nfilename=n\ndirectory=d\nsize=1m\nrw=write\n[a]\n", "d/n"),
+        ("[a]\nfilename=n\ndirectory=/\nsize=1m\nrw=write\n", "/n"),
+        ("fio --name=a --filename=n --directory=d --size=1m --rw=write\n", "n"),
+        ("fio --filename=n --name=a --directory=d --size=1m --rw=write\n", "n"),
+        ("fio --directory=d --name=a --filename=n --size=1m --rw=write\n", "d/n"),
+    ] {
+        assert_eq!(paths(text), [path], "{text}");
+    }
     let two = format!("{global}numjobs=2\n[a]\n[b]\nstonewall\n[a]\nstonewall\n");
     assert_eq!(paths(&two), ["d/", "d/", "d/"]);
     let names: Vec<String> = on_a_machine(&two)

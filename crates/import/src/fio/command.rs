@@ -31,7 +31,9 @@ pub struct FrontEnd {
 
 /// Options that no word of their own follows (of a job: `FIO_OPT_STR_SET`).
 const SWITCHES: &str = "thread time_based group_reporting new_group stonewall wait_for_previous norandommap \
-                        exitall minimal readonly append-terse warnings-fatal bandwidth-log latency-log";
+                        exitall exitall_on_error zero_buffers refill_buffers bs_unaligned hipri fixedbufs \
+                        registerfiles sqthread_poll minimal readonly append-terse warnings-fatal bandwidth-log \
+                        latency-log";
 
 /// Options of fio's front end, which change only what it prints.
 const FRONT_END: &str = "output output-format eta eta-newline eta-interval status-interval terse-version max-jobs \
@@ -169,6 +171,8 @@ impl CommandLine {
             ("name", value) => self.own.push_str(&format!("[{}]\n", value.unwrap_or_default())),
             ("section", Some(section)) => self.sections.push(section.to_owned()),
             ("readonly", _) => self.readonly = true,
+            // fio reads one option after the other: a directory is one for the names behind it.
+            ("directory", _) if self.names_files() => {}
             _ if listed(FRONT_END, name) => {}
             _ => {
                 let to = if self.own.is_empty() { &mut self.global } else { &mut self.own };
@@ -177,6 +181,13 @@ impl CommandLine {
                 to.push('\n');
             }
         }
+    }
+
+    /// Whether the options that are being read name files already.
+    fn names_files(&self) -> bool {
+        let text = if self.own.is_empty() { &self.global } else { &self.own };
+        let scope = text.rsplit("\n[").next().unwrap_or_default();
+        scope.lines().any(|line| line.starts_with("filename="))
     }
 
     fn texts(self, place: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
@@ -231,6 +242,7 @@ pub fn front_end(text: &str) -> FrontEnd {
     let commands = lines.filter_map(|line| line.words.ok());
     for words in commands {
         let at = words.iter().position(|word| called(word));
+        let mut named = false;
         for Word { name, value, .. } in at.map_or(Vec::new(), |at| options(&words[at + 1..])) {
             match (name.unwrap_or_default(), value) {
                 ("output-format", Some(forms)) => {
@@ -244,6 +256,11 @@ pub fn front_end(text: &str) -> FrontEnd {
                     }
                 }
                 ("output", Some(file)) => asked.output = Some(file.to_owned()),
+                ("name", _) => named = false,
+                ("filename", _) => named = true,
+                ("directory", Some(dir)) if named => asked.notes.push(format!(
+                    "`--directory={dir}` stands behind `--filename`, so that the file does not lie in it, in fio as here"
+                )),
                 ("status-interval", _) => asked.notes.push(
                     "`--status-interval` prints nothing here: --tui and --live show the run while it goes on, and its \
                      directory has every interval"
@@ -351,6 +368,11 @@ fn words(
                 break;
             }
             ('&' | ';', None) => match chars.as_str().trim() {
+                "" if c == '&' => {
+                    return Err(format!(
+                        "`{line}` runs beside the next command, which needs a shell"
+                    ));
+                }
                 rest if rest.is_empty() || rest.starts_with('>') => break,
                 _ => return Err(format!("`{line}` holds several commands")),
             },
@@ -414,7 +436,11 @@ mod tests {
             made("fio --output-format=json --bs=8k x.fio\n")[0].text,
             "[global]\nbs=8k\n[x]\nrw=read\n"
         );
+        assert_eq!(made("fio --name=y --refill_buffers x.fio\n").len(), 2, "no value but a file");
         assert_eq!(made("fio x.fio\nfio --name=y\n").len(), 2);
+        let behind =
+            made("fio --name=a --filename=f --directory=d --name=b --directory=d --filename=f\n");
+        assert_eq!(behind[0].text, "[a]\nfilename=f\n[b]\ndirectory=d\nfilename=f\n");
         let set =
             made("DIR=/mnt/a\nexport N=4\nfio --name=a --directory=$DIR/x --numjobs=\"${N}\"\n");
         assert_eq!(set[0].text, "[a]\ndirectory=/mnt/a/x\nnumjobs=4\n");
@@ -439,6 +465,7 @@ mod tests {
             "fio absent.fio\n",
             "fio --client=h --name=a\n",
             "fio --name=a; rm x\n",
+            "fio --name=a &\nfio --name=b &\n",
             "DEV=x fio --name=a\n",
             "fio --name=a --filename=$DEV\n",
         ] {

@@ -6,7 +6,7 @@ use taillight_core::units::{Rate, RateUnit, Span};
 
 use super::pattern::{OffsetOrder, OffsetPattern};
 use super::read::SectionReader;
-use super::section::JobSection;
+use super::section::{JobSection, verify_line};
 use super::target::TargetSpec;
 use super::value::{self, Direction};
 
@@ -72,13 +72,16 @@ pub fn demand(
     }
     let think = think(r);
     let (rate, think) = slower(r, pattern, rate, think);
-    SectionDemand {
-        end: end(r, pattern, target),
-        ramp: r.time("ramp_time", SECOND).unwrap_or_default(),
-        delay: delay(r),
-        rate,
-        think,
+    let end = end(r, pattern, target);
+    let ramp = r.time("ramp_time", SECOND).unwrap_or_default();
+    if ramp > Span(0) && !end.time_based {
+        r.note_if(
+            "ramp_time",
+            "without time_based what is done in it is a part of the size in fio, perhaps all of it, and not reported; here \
+             the size is done and reported after it",
+        );
     }
+    SectionDemand { end, ramp, delay: delay(r), rate, think }
 }
 
 fn say_of_rates(r: &SectionReader<'_>, rate: &SectionRate) {
@@ -219,7 +222,7 @@ fn amount(
     loops: u64,
 ) -> u64 {
     let size = target.whole().unwrap_or(once);
-    let checked = pattern.writes() && !matches!(r.raw("verify"), None | Some("0" | "null"));
+    let checked = pattern.writes() && verify_line(r).is_some();
     let checked = checked && !r.boolean("time_based", false);
     let pass = target.pass_bytes(&pattern.block).unwrap_or(once);
     // Trims and writes count as bytes of a pass, and passes are whole; what is asked for here are the writes.

@@ -193,7 +193,8 @@ fn groups(
                 section::next_cpu(&mut section.cpus, number);
             }
             let devices = spread::by_device(section, wrong);
-            let each = devices.into_iter().flat_map(spread::by_job);
+            let each = devices.into_iter().flat_map(spread::by_increment);
+            let each = each.flat_map(spread::by_job);
             let each: Vec<JobSection> =
                 each.flat_map(|job| spread::by_direction(job, wrong)).collect();
             // Numbers beyond those that people give.

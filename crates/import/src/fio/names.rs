@@ -2,6 +2,7 @@
 //! the name of the section (`make_filename` and `add_job` of fio's `init.c`; tried with fio 3.33).
 
 use super::around::Existing;
+use super::lex::OptionLine;
 use super::read::SectionReader;
 use super::target::{FilePlacement, FioEngine, Needed, NeededKind};
 
@@ -16,12 +17,15 @@ pub fn placement(
         return FilePlacement::None;
     }
     let dir = directory(r);
-    let dir = dir.trim_end_matches('/');
-    let within = |name: &str| match dir {
-        "" => plain(name),
-        dir => plain(&format!("{dir}/{name}")),
-    };
-    let given: Vec<String> = given(r).iter().map(|name| within(name)).collect();
+    let given = given(r);
+    let (shared, own) = r.section().lines.split_at(r.section().shared);
+    let any = |lines: &[OptionLine], name: &str| lines.iter().any(|line| line.name == name);
+    if any(shared, "filename") && any(own, "directory") {
+        r.note_if(
+            "directory",
+            "`filename` of [global] is read before it and does not lie in it, in fio as here",
+        );
+    }
     let other = |path: &&String| matches!((r.around.existing)(path), Some(Existing::Other));
     if let Some(path) = given.iter().find(other) {
         let what =
@@ -42,7 +46,8 @@ pub fn placement(
     }
     let format = r.raw("filename_format").unwrap_or("$jobname.$jobnum.$filenum");
     let jobs = r.section().jobs;
-    let named = |clone: u32, file: u32| within(&name(format, section, jobs.number(clone), file));
+    let named =
+        |clone: u32, file: u32| within(&dir, &name(format, section, jobs.number(clone), file));
     let own: Vec<Vec<String>> =
         (0..clones).map(|clone| (0..count).map(|file| named(clone, file)).collect()).collect();
     // Without the name of the section in them, files may be those of another section too.
@@ -58,16 +63,35 @@ pub fn placement(
     }
 }
 
-/// The paths of all `filename` lines, those of `[global]` first: fio adds them up.
+/// The paths of all `filename` lines, those of `[global]` first: fio adds them up. Each lies in the `directory` that fio
+/// knows by then: what a section says is none for a name of `[global]`.
 pub fn given(r: &SectionReader<'_>) -> Vec<String> {
+    let dir = directory(r);
     if let Some(found) = below(r) {
-        return found;
+        return found.iter().map(|path| within(&dir, path)).collect();
     }
     if r.value("filename", paths).is_none() {
         return Vec::new();
     }
-    let lines = r.section().lines.iter().filter(|line| line.name == "filename");
-    lines.filter_map(|line| paths(line.value.as_deref()?).ok()).flatten().collect()
+    let section = r.section();
+    let (shared, own) = section.lines.split_at(section.shared);
+    let before = shared.iter().rev().find(|line| line.name == "directory");
+    let before = before.and_then(|line| paths(line.value.as_deref()?).ok()?.into_iter().next());
+    let all = [(shared, before.unwrap_or_default()), (own, dir)];
+    let each = all.iter().flat_map(|(lines, dir)| {
+        let names = lines.iter().filter(|line| line.name == "filename");
+        let names = names.filter_map(|line| paths(line.value.as_deref()?).ok()).flatten();
+        names.map(move |name| within(dir, &name))
+    });
+    each.collect()
+}
+
+/// The path of a file in a directory; of the current one where that is empty.
+fn within(dir: &str, name: &str) -> String {
+    match dir {
+        "" => plain(name),
+        dir => plain(&format!("{}/{name}", dir.trim_end_matches('/'))),
+    }
 }
 
 /// The files below a directory (`opendir`), without those of Taillight.

@@ -40,7 +40,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("allow_file_create ioscheduler", Becomes("a check before the run")),
     ("create_only", Becomes("a layout without a run")),
     ("create_on_open", Becomes("options.layout")),
-    ("file_service_type", Becomes("access.files")),
+    ("file_service_type openfiles", Becomes("access.files")),
     // Pattern, durability and data.
     ("rw|readwrite rwmixread rwmixwrite", Becomes("mix, access.kind")),
     ("rw_sequencer", Becomes("access.kind")),
@@ -99,7 +99,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
      Same("all that is complete is reaped, and a place in the queue that is free is filled at once: the queue is \
            never emptier than fio's, which waits for so many")),
     ("nonvectored userspace_reap", Same("how fio calls the kernel, not what it asks")),
-    ("create_serialize create_fsync openfiles", Same("files are made and opened before the run")),
+    ("create_serialize create_fsync", Same("files are made before the run")),
     ("fallocate", Same("files that are read are filled with real data; others grow as written")),
     ("unique_filename", Same("only fio's clients and servers ask for it")),
     ("verify_async verify_async_cpus verify_dump experimental_verify verify_interval verify_offset verify_pattern \

@@ -170,6 +170,22 @@ fn file_order(r: &SectionReader<'_>, count: u32, random: bool) -> FileOrder {
     const NAME: &str = "file_service_type";
     let text = r.raw(NAME).unwrap_or("roundrobin");
     let (kind, each) = text.split_once(':').unwrap_or((text, "1"));
+    // fio opens another file only once one that is open is done (`get_next_file_rr` of its io_u.c; tried with fio 3.33).
+    let open = r.small_integer("openfiles").filter(|open| (1..count).contains(open));
+    match open {
+        Some(1) if !random && matches!(kind, "roundrobin" | "random") => {
+            r.note_if("openfiles", "one file is gone over after the other, in fio as here");
+            return FileOrder::Sequence;
+        }
+        Some(open) => r.note_if(
+            "openfiles",
+            &format!(
+                "fio goes over {open} of the {count} files at a time, and over the others once one of them is done; here all \
+                 are open from the beginning"
+            ),
+        ),
+        None => r.note_if("openfiles", "all files are open from the beginning, in fio as here"),
+    }
     let what = match (kind, random) {
         _ if count == 1 => {
             r.note_if(NAME, "a job has one file, of which it changes nothing");

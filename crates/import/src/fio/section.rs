@@ -9,13 +9,13 @@ use taillight_core::{Error, Percentile};
 
 use super::around::{Existing, Surroundings, shown};
 use super::demand::{self, SectionDemand, SectionEnd};
-use super::lex::{OptionRow, RawSection};
+use super::lex::{OptionLine, OptionRow, RawSection};
 use super::pattern::{self, OffsetPattern};
 use super::payload;
 use super::read::SectionReader;
 use super::sizes;
 use super::steady::{self, SectionSteady};
-use super::target::{self, FioEngine, MOST_BATCHED, TargetSpec};
+use super::target::{self, FilePlacement, FioEngine, MOST_BATCHED, TargetSpec};
 use super::value;
 
 /// Who ends with a section (`exit_what`).
@@ -198,7 +198,7 @@ pub fn section(
         exits_all: r.boolean("exitall", false),
         exit_scope: exit_scope(&r),
         clones,
-        depth: depth(&r, &target),
+        depth: depth(&r, &target, &demand),
         sync: sync(&r, &pattern).filter(|sync| {
             target.engine != FioEngine::Mmap || !matches!(sync, Sync::Sync | Sync::Dsync)
         }),
@@ -398,7 +398,7 @@ fn unified(r: &SectionReader<'_>) -> Option<UnifiedRow> {
 }
 
 /// Operations in flight: engines that block have one.
-fn depth(r: &SectionReader<'_>, target: &TargetSpec) -> u32 {
+fn depth(r: &SectionReader<'_>, target: &TargetSpec, demand: &SectionDemand) -> u32 {
     let depth = match r.small_integer("iodepth").unwrap_or(1) {
         0 => r.wrong("iodepth", "0 does nothing", 1),
         depth => depth,
@@ -410,6 +410,30 @@ fn depth(r: &SectionReader<'_>, target: &TargetSpec) -> u32 {
         );
         return 1;
     }
+    // `__aio_enqueue_request` of glibc: a request for a descriptor that is worked on waits for the one before.
+    let files = target.count.max(target.walks);
+    if depth > files && r.raw("ioengine") == Some("posixaio") {
+        r.note_if(
+            "iodepth",
+            "the C library works on one request of each open file at a time, so that as many are in flight as a job has \
+             files; so does this job. fio's latency has the wait for the others in it, here there is none",
+        );
+        return files;
+    }
+    // `handle_thinktime` of fio's backend.c: what is in flight is done before each pause. Devices are complained of.
+    let apart = matches!(target.files, FilePlacement::Apart(_));
+    let pauses = demand.think.filter(|think| think.after.is_none() && !apart);
+    let depth = match pauses.map(|think| think.every) {
+        Some(blocks) if blocks < depth => {
+            r.note_if(
+                "thinktime",
+                "fio waits for what is in flight before each pause, so that of few thinktime_blocks it does about so many, \
+                 or half of iodepth and of them, from one pause to the next; here as many are in flight",
+            );
+            if blocks == 1 { 1 } else { blocks + (depth - blocks) / 2 }
+        }
+        _ => depth,
+    };
     match depth > MOST_BATCHED {
         true => r.wrong_but(
             "iodepth",
@@ -515,15 +539,19 @@ fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern, verify: bool) -> Opti
     Some(payload).filter(|p| pattern.writes() && *p != Payload::default())
 }
 
+/// The line that asks for a check: `verify`, or `verify_pattern` alone, which means `verify=pattern`
+/// (`str_verify_pattern_cb` of fio's options.c).
+pub fn verify_line<'a>(r: &SectionReader<'a>) -> Option<&'a OptionLine> {
+    let line = r.line("verify").or_else(|| r.line("verify_pattern"))?;
+    Some(line).filter(|line| line.name != "verify" || line.value.as_deref() != Some("0"))
+}
+
 fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
     const SUMS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 \
-                        sha3-224 sha3-256 sha3-384 sha3-512 1 meta pattern pattern_hdr";
+                        sha3-224 sha3-256 sha3-384 sha3-512 1 meta pattern pattern_hdr null";
     let known = |v: &str| SUMS.split_whitespace().any(|sum| sum == v);
-    let line = match r.line("verify") {
-        Some(line) if !matches!(line.value.as_deref(), Some("0" | "null")) => line,
-        _ => return false,
-    };
-    if !line.value.as_deref().is_some_and(known) {
+    let Some(line) = verify_line(r) else { return false };
+    if line.name == "verify" && !line.value.as_deref().is_some_and(known) {
         return r.wrong("verify", "only checks of the content can be expressed", false);
     }
     if pattern.writes() && r.raw("ioengine") == Some("null") && !r.boolean("time_based", false) {
@@ -543,15 +571,24 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
         );
         return false;
     }
+    if !r.boolean("do_verify", true) {
+        r.note(line, "do_verify=0: nothing is checked in this run");
+        return false;
+    }
     if r.boolean("time_based", false) {
+        if r.integer("verify_backlog").is_some_and(|blocks| blocks > 0) {
+            return r.wrong_but(
+                "verify_backlog",
+                "with time_based fio reads back and checks so many blocks behind the writes for as long as it writes, which \
+                 cannot be expressed",
+                "take it out, and nothing is read back, in fio as here; or take time_based out, and all is checked afterwards",
+                false,
+            );
+        }
         r.note(
             line,
             "nothing is checked, as in fio: a runtime with time_based leaves no time for the check",
         );
-        return false;
-    }
-    if !r.boolean("do_verify", true) {
-        r.note(line, "do_verify=0: nothing is checked in this run");
         return false;
     }
     r.note(

@@ -12,25 +12,33 @@ use super::section::{JobSection, next_cpu};
 use super::target::FilePlacement;
 
 /// The parts of a section by its directories: its first job has the first one, the next one the second, and round
-/// again (`make_filename` of fio's init.c; tried with fio 3.33).
+/// again (`make_filename` of fio's init.c; tried with fio 3.33), where files have no names of their own.
 pub fn by_directory(section: &RawSection) -> Vec<RawSection> {
     let line = |name: &str| section.line(name);
     let text = |name: &str| line(name).and_then(|l| l.value.as_deref());
     let dirs = text("directory").and_then(|text| names::paths(text).ok()).unwrap_or_default();
-    // Whatever else numjobs is, the section says it.
-    let jobs = text("numjobs").map_or(Some(1), |text| text.parse::<u32>().ok()).filter(|n| *n > 0);
-    let (Some(place), Some(jobs)) = (line("directory").filter(|_| dirs.len() > 1), jobs) else {
+    let Some(place) = line("directory").filter(|_| dirs.len() > 1) else {
         return vec![section.clone()];
     };
+    let more = |name: &'static str, value: String| OptionLine {
+        name,
+        value: Some(value),
+        ..place.clone()
+    };
+    let within = |dir: &String| more("directory", dir.replace(':', "\\:"));
+    // Files that are named lie in the first one, and all jobs share them.
+    if line("filename").is_some() {
+        let mut named = section.clone();
+        named.lines.push(within(&dirs[0]));
+        return vec![named];
+    }
+    // Whatever else numjobs is, the section says it.
+    let jobs = text("numjobs").map_or(Some(1), |text| text.parse::<u32>().ok()).filter(|n| *n > 0);
+    let Some(jobs) = jobs else { return vec![section.clone()] };
     let step = u32::try_from(dirs.len()).unwrap_or(u32::MAX);
     let part = |(first, dir): (u32, &String)| {
-        let more = |name: &'static str, value: String| OptionLine {
-            name,
-            value: Some(value),
-            ..place.clone()
-        };
         let mut part = section.clone();
-        part.lines.push(more("directory", dir.replace(':', "\\:")));
+        part.lines.push(within(dir));
         part.lines.push(more("numjobs", (jobs - first).div_ceil(step).to_string()));
         part.jobs = JobNumbers { first, step, all: jobs, ..section.jobs };
         part
@@ -82,8 +90,36 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
     paths.iter().enumerate().map(part).collect()
 }
 
-/// Where a job begins in files of its own (`offset_increment`): they are so much larger, or, of files that `filesize`
-/// bounds, so much less of them is left (fio 3.33).
+/// The parts of a section whose jobs begin one behind the other in one file (`offset_increment`), where what is left of it
+/// is less for those that begin later (fio 3.33): one for each job.
+pub fn by_increment(section: JobSection) -> Vec<JobSection> {
+    let target = &section.target;
+    let shared = matches!(target.files, FilePlacement::Named(_)) && target.walks == 1;
+    let jobs = u64::from(section.clones.saturating_sub(1));
+    let last = target.offset.saturating_add(target.increment.saturating_mul(jobs));
+    let short = match (target.file, target.size) {
+        (Some(file), Some(size)) => last < file && last.saturating_add(size) > file,
+        _ => false,
+    };
+    let increments = shared && target.increment > 0 && short;
+    if !increments || !(2..=MOST_PARTS).contains(&section.clones) {
+        return vec![section];
+    }
+    let part = |number: u32| {
+        let mut part = section.part(number);
+        part.clones = 1;
+        next_cpu(&mut part.cpus, number as usize);
+        later_start(&mut part, number.into());
+        if number > 0 {
+            part.behind_first();
+        }
+        part
+    };
+    (0..section.clones).map(part).collect()
+}
+
+/// Where a job begins in its files (`offset_increment`): files of its own are so much larger, or, of those that `filesize`
+/// bounds or that are there, so much less is left (fio 3.33).
 fn later_start(part: &mut JobSection, job: u64) {
     let target = &mut part.target;
     target.offset = target.offset.saturating_add(target.increment.saturating_mul(job));

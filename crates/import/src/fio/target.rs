@@ -230,6 +230,11 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
         (Some(size), _) => Some(size),
         (None, rest) => rest,
     };
+    // Of jobs that begin further in, what is there bounds what is left.
+    let given = matches!(r.amount("size"), Some(Amount::Bytes(bytes)) if bytes > 0);
+    if spec.increment > 0 && !given && matches!(spec.files, FilePlacement::Named(_)) {
+        spec.file = spec.file.or(whole);
+    }
     if let (Some(size), Some(whole)) = (spec.size, several)
         && size > whole
     {

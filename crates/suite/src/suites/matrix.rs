@@ -105,6 +105,9 @@ pub struct SuiteScale {
 pub struct SuiteVariant {
     /// The drivers it is for.
     pub drivers: Vec<String>,
+    /// Drivers of blocks or records: it is for them where the number of records is set.
+    #[serde(default)]
+    pub drivers_with_keys: Vec<String>,
     /// The scales it is for. Default: all.
     #[serde(default)]
     pub scales: Vec<String>,
@@ -121,9 +124,10 @@ pub struct SuiteVariant {
 }
 
 impl SuiteVariant {
-    fn is_for(&self, driver: &str, scale: Option<&String>) -> bool {
+    fn is_for(&self, driver: &str, keyed: bool, scale: Option<&String>) -> bool {
         let of_scale = self.scales.is_empty() || scale.is_some_and(|s| self.scales.contains(s));
-        of_scale && self.drivers.iter().any(|d| d == driver)
+        let with_keys = self.drivers_with_keys.iter().filter(|_| keyed);
+        of_scale && self.drivers.iter().chain(with_keys).any(|d| d == driver)
     }
 }
 
@@ -493,7 +497,8 @@ fn amended(
     }
     let mut deviations = suite.deviations.clone();
     if let Some(driver) = asked_driver(request) {
-        for variant in suite.variants.iter().filter(|v| v.is_for(driver, name)) {
+        let keyed = request.set.iter().any(|text| text.starts_with("workload.0.keys"));
+        for variant in suite.variants.iter().filter(|v| v.is_for(driver, keyed, name)) {
             deviations.extend(variant.deviations.iter().cloned());
             for path in &variant.leave_out {
                 amend::put(&mut table, path, None)?;

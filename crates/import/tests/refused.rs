@@ -439,6 +439,8 @@ fn meanings_that_differed_without_a_word() {
         ("rw=write\nverify=null", "[verify]\nmode = \"after\""),
         // It means verify=pattern where no verify is given.
         ("rw=write\nverify_pattern=0xff", "[verify]\nmode = \"after\""),
+        // Without a runtime time_based is none.
+        ("rw=write\nverify=md5\nverify_backlog=4\ntime_based", "[verify]\nmode = \"after\""),
         // Files that are named lie in the first of several directories.
         ("filename=f\ndirectory=x:y\nnumjobs=2\nrw=randread\ngroup_reporting", "path = \"x/f\""),
         ("filename=f\ndirectory=x:y\nnumjobs=2\nrw=randread\ngroup_reporting", "workers = 2"),

@@ -206,7 +206,7 @@ fn end(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) -> S
             None => r.wrong("io_size", "a percentage needs a size", None),
         },
     };
-    let bytes = once.map(|once| amount(r, pattern, target, once, loops));
+    let bytes = once.map(|once| amount(r, pattern, target, (once, loops), time_based));
     let operations = r.integer("number_ios").filter(|n| *n > 0);
     let operations = operations.map(|n| n.saturating_mul(loops));
     let io_size = !matches!(r.amount("io_size"), None | Some(value::Amount::Bytes(0)));
@@ -218,12 +218,11 @@ fn amount(
     r: &SectionReader<'_>,
     pattern: &OffsetPattern,
     target: &TargetSpec,
-    once: u64,
-    loops: u64,
+    (once, loops): (u64, u64),
+    time_based: bool,
 ) -> u64 {
     let size = target.whole().unwrap_or(once);
-    let checked = pattern.writes() && verify_line(r).is_some();
-    let checked = checked && !r.boolean("time_based", false);
+    let checked = pattern.writes() && verify_line(r).is_some() && !time_based;
     let pass = target.pass_bytes(&pattern.block).unwrap_or(once);
     // Trims and writes count as bytes of a pass, and passes are whole; what is asked for here are the writes.
     if pattern.trim_first() && once > size && pattern.goes_round {

@@ -182,7 +182,7 @@ pub fn section(
     }
     created_on_open(&r, &pattern, &target, made);
     opened_again(&r, &target);
-    let verify = verify(&r, &pattern);
+    let verify = verify(&r, &pattern, demand.end.time_based);
     let end_fsync = end_fsync(&r, &pattern, &demand.end, &target);
     let after_pass = after_pass(&r, &pattern, &demand.end, &target, (verify, end_fsync));
     let section = JobSection {
@@ -546,7 +546,7 @@ pub fn verify_line<'a>(r: &SectionReader<'a>) -> Option<&'a OptionLine> {
     Some(line).filter(|line| line.name != "verify" || line.value.as_deref() != Some("0"))
 }
 
-fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
+fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern, time_based: bool) -> bool {
     const SUMS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 \
                         sha3-224 sha3-256 sha3-384 sha3-512 1 meta pattern pattern_hdr null";
     let known = |v: &str| SUMS.split_whitespace().any(|sum| sum == v);
@@ -554,7 +554,7 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
     if line.name == "verify" && !line.value.as_deref().is_some_and(known) {
         return r.wrong("verify", "only checks of the content can be expressed", false);
     }
-    if pattern.writes() && r.raw("ioengine") == Some("null") && !r.boolean("time_based", false) {
+    if pattern.writes() && r.raw("ioengine") == Some("null") && !time_based {
         let hint = "leave verify out";
         return r.wrong_but(
             "verify",
@@ -575,7 +575,7 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
         r.note(line, "do_verify=0: nothing is checked in this run");
         return false;
     }
-    if r.boolean("time_based", false) {
+    if time_based {
         if r.integer("verify_backlog").is_some_and(|blocks| blocks > 0) {
             return r.wrong_but(
                 "verify_backlog",

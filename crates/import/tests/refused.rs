@@ -526,7 +526,10 @@ fn what_differs_or_has_no_effect_is_said() {
             "rw=randwrite\nverify=md5\nverify_backlog=8",
             "verify_backlog: blocks are checked after the run",
         ),
-        ("rw=randwrite\nverify=md5\ntime_based\nruntime=1", "nothing is checked, as in fio"),
+        (
+            "rw=randwrite\nverify=md5\ntime_based\nruntime=1",
+            "reads back and checks each pass that ends sooner",
+        ),
         (
             "rw=write\nverify=md5\nverify_backlog=4\ntime_based\nruntime=1\ndo_verify=0",
             "do_verify=0: nothing is checked in this run",

@@ -581,13 +581,15 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern, time_based: bool) -> b
                 "verify_backlog",
                 "with time_based fio reads back and checks so many blocks behind the writes for as long as it writes, which \
                  cannot be expressed",
-                "take it out, and nothing is read back, in fio as here; or take time_based out, and all is checked afterwards",
+                "take it out, and what fio then reads back after each pass is left out here, as a note says; or take \
+                 time_based out, and all is checked afterwards",
                 false,
             );
         }
         r.note(
             line,
-            "nothing is checked, as in fio: a runtime with time_based leaves no time for the check",
+            "nothing is checked here, and all of the time is for the writes; fio does so where the runtime ends before the \
+             first pass over the size, and reads back and checks each pass that ends sooner",
         );
         return false;
     }

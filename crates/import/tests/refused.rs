@@ -425,12 +425,19 @@ fn meanings_that_differed_without_a_word() {
         ("iodepth=16\nioengine=posixaio", "queue_depth = 1"),
         ("iodepth=16\nioengine=posixaio\nnrfiles=4\ndirect=1", "queue_depth = 4"),
         ("iodepth=2\nioengine=posixaio\nnrfiles=4", "queue_depth = 2"),
+        ("iodepth=8\nioengine=posixaio\nnrfiles=4\nopenfiles=2", "queue_depth = 2"),
+        (
+            "iodepth=8\nioengine=posixaio\nnrfiles=4\nfile_service_type=sequential",
+            "queue_depth = 1",
+        ),
+        ("iodepth=8\nioengine=posixaio\nnrfiles=4\nthinktime=9", "queue_depth = 1"),
         // fio waits for what is in flight before each pause.
         ("iodepth=8\nioengine=libaio\ndirect=1\nthinktime=10ms", "queue_depth = 1"),
         (
             "iodepth=32\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
             "queue_depth = 20",
         ),
+        ("iodepth=32\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8", "every = 20"),
         (
             "iodepth=4\nioengine=libaio\ndirect=1\nthinktime=9\nthinktime_blocks=8",
             "queue_depth = 4",

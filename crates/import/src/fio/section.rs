@@ -10,7 +10,7 @@ use taillight_core::{Error, Percentile};
 use super::around::{Existing, Surroundings, shown};
 use super::demand::{self, SectionDemand, SectionEnd};
 use super::lex::{OptionLine, OptionRow, RawSection};
-use super::pattern::{self, OffsetPattern};
+use super::pattern::{self, OffsetOrder, OffsetPattern};
 use super::payload;
 use super::read::SectionReader;
 use super::sizes;
@@ -174,7 +174,8 @@ pub fn section(
     sizes::order(&r, &mut pattern, &target);
     fits(&r, &pattern, &target);
     trims_files(&r, &pattern, &target);
-    let demand = demand::demand(&r, &pattern, &target);
+    let mut demand = demand::demand(&r, &pattern, &target);
+    let depth = depth(&r, &pattern, &target, &mut demand);
     if pattern.mixed_sequence() {
         r.note_section(
             "in fio reads and writes walk through the file apart; here they share one walk",
@@ -198,7 +199,7 @@ pub fn section(
         exits_all: r.boolean("exitall", false),
         exit_scope: exit_scope(&r),
         clones,
-        depth: depth(&r, &target, &demand),
+        depth,
         sync: sync(&r, &pattern).filter(|sync| {
             target.engine != FioEngine::Mmap || !matches!(sync, Sync::Sync | Sync::Dsync)
         }),
@@ -397,8 +398,14 @@ fn unified(r: &SectionReader<'_>) -> Option<UnifiedRow> {
     }
 }
 
-/// Operations in flight: engines that block have one.
-fn depth(r: &SectionReader<'_>, target: &TargetSpec, demand: &SectionDemand) -> u32 {
+/// Operations in flight: engines that block have one. Where fio waits for them before each pause, the pauses of `demand`
+/// follow so many.
+fn depth(
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    target: &TargetSpec,
+    demand: &mut SectionDemand,
+) -> u32 {
     let depth = match r.small_integer("iodepth").unwrap_or(1) {
         0 => r.wrong("iodepth", "0 does nothing", 1),
         depth => depth,
@@ -410,29 +417,35 @@ fn depth(r: &SectionReader<'_>, target: &TargetSpec, demand: &SectionDemand) -> 
         );
         return 1;
     }
-    // `__aio_enqueue_request` of glibc: a request for a descriptor that is worked on waits for the one before.
-    let files = target.count.max(target.walks);
-    if depth > files && r.raw("ioengine") == Some("posixaio") {
-        r.note_if(
-            "iodepth",
-            "the C library works on one request of each open file at a time, so that as many are in flight as a job has \
-             files; so does this job. fio's latency has the wait for the others in it, here there is none",
-        );
-        return files;
-    }
     // `handle_thinktime` of fio's backend.c: what is in flight is done before each pause. Devices are complained of.
     let apart = matches!(target.files, FilePlacement::Apart(_));
-    let pauses = demand.think.filter(|think| think.after.is_none() && !apart);
-    let depth = match pauses.map(|think| think.every) {
-        Some(blocks) if blocks < depth => {
+    let pauses = demand.think.as_mut().filter(|think| think.after.is_none() && !apart);
+    let depth = match pauses {
+        Some(think) if think.every < depth => {
             r.note_if(
                 "thinktime",
                 "fio waits for what is in flight before each pause, so that of few thinktime_blocks it does about so many, \
-                 or half of iodepth and of them, from one pause to the next; here as many are in flight",
+                 or half of iodepth and of them, from one pause to the next; so does this job, with as many in flight",
             );
-            if blocks == 1 { 1 } else { blocks + (depth - blocks) / 2 }
+            // A pause follows whole multiples of `every`.
+            if think.every > 1 {
+                think.every += (depth - think.every) / 2;
+            }
+            think.every
         }
         _ => depth,
+    };
+    // `__aio_enqueue_request` of glibc: a request for a descriptor that is worked on waits for the one before.
+    let open = open_at_once(r, pattern, target).min(AIO_THREADS);
+    let depth = if depth > open && r.raw("ioengine") == Some("posixaio") {
+        r.note_if(
+            "iodepth",
+            "the C library works on one request of each open file at a time, so that as many are in flight as a job has \
+             files open, 20 at most; so does this job. fio's latency has the wait for the others in it, here there is none",
+        );
+        open
+    } else {
+        depth
     };
     match depth > MOST_BATCHED {
         true => r.wrong_but(
@@ -442,6 +455,18 @@ fn depth(r: &SectionReader<'_>, target: &TargetSpec, demand: &SectionDemand) -> 
             MOST_BATCHED,
         ),
         false => depth,
+    }
+}
+
+/// Threads of glibc's aio (`aio_threads`), which fio leaves as it is.
+const AIO_THREADS: u32 = 20;
+
+/// Files that a job goes over at the same time.
+fn open_at_once(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) -> u32 {
+    match (target.count, &pattern.order) {
+        (0 | 1, _) => target.walks,
+        (_, OffsetOrder::Sequential) => 1,
+        (files, _) => r.small_integer("openfiles").map_or(files, |open| files.min(open.max(1))),
     }
 }
 

@@ -454,6 +454,20 @@ fn meanings_that_differed_without_a_word() {
     ]);
 }
 
+/// It was said of a directory of [global] as well, in which the file does lie.
+#[test]
+fn only_the_directory_of_a_section_is_none_for_a_file_of_global() {
+    let text = |global: &str, own: &str| {
+        format!("[global]\nsize=1m\nfilename=f\n{global}[a]\nrw=write\n{own}")
+    };
+    let said = |global: &str, own: &str| {
+        let jobs = import(&text(global, own), "a.fio").expect("understood");
+        jobs[0].notes.join("\n").contains("does not lie in it")
+    };
+    assert!(!said("directory=x:y\n", "") && !said("directory=x\n", ""));
+    assert!(said("", "directory=x\n") && said("", "directory=x:y\n"));
+}
+
 /// What `filesize` says beside a section of all there is does not make the rest of it vanish.
 #[test]
 fn a_target_that_one_section_takes_as_it_is_gets_no_size_from_another() {

@@ -19,8 +19,11 @@ pub fn placement(
     let dir = directory(r);
     let given = given(r);
     let (shared, own) = r.section().lines.split_at(r.section().shared);
-    let any = |lines: &[OptionLine], name: &str| lines.iter().any(|line| line.name == name);
-    if any(shared, "filename") && any(own, "directory") {
+    // The line of one of several directories (`spread::by_directory`) is that of [global] again.
+    let says = |line: &OptionLine| line.name == "directory";
+    let global = |place: &str| shared.iter().any(|line| says(line) && line.place == place);
+    let own_dir = own.iter().any(|line| says(line) && !global(&line.place));
+    if own_dir && shared.iter().any(|line| line.name == "filename") {
         r.note_if(
             "directory",
             "`filename` of [global] is read before it and does not lie in it, in fio as here",

@@ -56,7 +56,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("sync fsync fdatasync", Becomes("sync")),
     ("end_fsync fsync_on_close", Becomes("end_fsync")),
     ("zero_buffers buffer_pattern buffer_compress_percentage dedupe_percentage", Becomes("payload")),
-    ("verify do_verify verify_backlog", Becomes("verify.mode")),
+    ("verify do_verify verify_backlog verify_pattern", Becomes("verify.mode")),
     // How much and when.
     ("numjobs", Becomes("workers")),
     ("iodepth", Becomes("queue_depth")),
@@ -102,7 +102,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("create_serialize create_fsync", Same("files are made before the run")),
     ("fallocate", Same("files that are read are filled with real data; others grow as written")),
     ("unique_filename", Same("only fio's clients and servers ask for it")),
-    ("verify_async verify_async_cpus verify_dump experimental_verify verify_interval verify_offset verify_pattern \
+    ("verify_async verify_async_cpus verify_dump experimental_verify verify_interval verify_offset \
       verify_state_save verify_backlog_batch verify_write_sequence verify_header_seed", Same("how fio checks; here it is Taillight's own check")),
     ("verify_fatal", Same("a block that is wrong fails the run; all of them are counted before")),
     ("continue_on_error error_dump ignore_error exitall_on_error",

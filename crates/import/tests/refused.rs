@@ -383,6 +383,10 @@ fn sequences_among_drawn_blocks_files_in_turns_and_priorities() {
         ("nrfiles=4\nfile_service_type=random", "files = \"drawn\""),
         ("nrfiles=4\nopenfiles=1", "access = \"sequential\""),
         ("nrfiles=4\nopenfiles=2", "fio goes over 2 of the 4 files at a time"),
+        (
+            "nrfiles=4\nopenfiles=2\nfile_service_type=sequential",
+            "one after the other, whatever it says",
+        ),
         ("nrfiles=1\nopenfiles=1", "all files are open from the beginning"),
         ("nrfiles=4\nbssplit=4k/50:8k/50", "files = \"turns\""),
         ("nrfiles=4\nfilename_format=f$jobnum", "walks = 4"),

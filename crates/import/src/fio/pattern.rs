@@ -177,6 +177,9 @@ fn file_order(r: &SectionReader<'_>, count: u32, random: bool) -> FileOrder {
             r.note_if("openfiles", "one file is gone over after the other, in fio as here");
             return FileOrder::Sequence;
         }
+        Some(_) if kind == "sequential" => {
+            r.note_if("openfiles", "files are gone over one after the other, whatever it says");
+        }
         Some(open) => r.note_if(
             "openfiles",
             &format!(

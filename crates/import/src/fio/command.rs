@@ -305,8 +305,14 @@ struct ScriptLine {
 fn lines(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<ScriptLine> {
     let mut set: BTreeMap<String, String> = BTreeMap::new();
     let mut found = Vec::new();
-    for (number, line) in joined(text) {
-        let words = words(&line, &|name| set.get(name).cloned().or_else(|| environment(name)));
+    let joined = joined(text);
+    let last = joined.last().map(|(number, _)| *number);
+    for (number, line) in joined {
+        // Nothing runs beside the last one.
+        let alone = line.strip_suffix('&').filter(|rest| !rest.ends_with('&'));
+        let alone = alone.filter(|_| last == Some(number));
+        let known = |name: &str| set.get(name).cloned().or_else(|| environment(name));
+        let words = words(alone.unwrap_or(&line), &known);
         let assigned = words.as_ref().ok().and_then(|words| match words.as_slice() {
             [one] => one.split_once('='),
             [export, one] if export == "export" => one.split_once('='),
@@ -350,6 +356,7 @@ fn words(
 ) -> std::result::Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut chars = line.chars();
+    let beside = || format!("`{line}` runs beside the next command, which needs a shell");
     while let Some(c) = chars.next() {
         match (c, quote) {
             (c, Some(q)) if c == q => quote = None,
@@ -362,17 +369,17 @@ fn words(
             ('#', None) if word.is_none() => break,
             // What is printed where does not change the load.
             ('>' | '|', None) => {
+                if chars.as_str().trim_end().ends_with('&') {
+                    return Err(beside());
+                }
                 // `2>` names what is printed, and is no word.
                 let descriptor = |w: &String| c == '>' && w.bytes().all(|b| b.is_ascii_digit());
                 word = word.filter(|w| !descriptor(w));
                 break;
             }
             ('&' | ';', None) => match chars.as_str().trim() {
-                "" if c == '&' => {
-                    return Err(format!(
-                        "`{line}` runs beside the next command, which needs a shell"
-                    ));
-                }
+                "" if c == '&' => return Err(beside()),
+                rest if rest.starts_with('>') && rest.ends_with('&') => return Err(beside()),
                 rest if rest.is_empty() || rest.starts_with('>') => break,
                 _ => return Err(format!("`{line}` holds several commands")),
             },
@@ -438,6 +445,7 @@ mod tests {
         );
         assert_eq!(made("fio --name=y --refill_buffers x.fio\n").len(), 2, "no value but a file");
         assert_eq!(made("fio x.fio\nfio --name=y\n").len(), 2);
+        assert_eq!(made("fio x.fio\nfio --name=y > y.log &\n").len(), 2, "the last one");
         let behind =
             made("fio --name=a --filename=f --directory=d --name=b --directory=d --filename=f\n");
         assert_eq!(behind[0].text, "[a]\nfilename=f\n[b]\ndirectory=d\nfilename=f\n");
@@ -466,6 +474,8 @@ mod tests {
             "fio --client=h --name=a\n",
             "fio --name=a; rm x\n",
             "fio --name=a &\nfio --name=b &\n",
+            "fio --name=a > a.log 2>&1 &\nfio --name=b\n",
+            "fio --name=a &> a.log &\nfio --name=b\n",
             "DEV=x fio --name=a\n",
             "fio --name=a --filename=$DEV\n",
         ] {

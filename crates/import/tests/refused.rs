@@ -633,6 +633,7 @@ fn shares_are_of_what_is_there() {
             "[a]\nfilename=f\noffset_increment=2m\nnumjobs=4\n",
             "offset = \"6MiB\", length = \"2MiB\"",
         ),
+        ("[a]\nfilename=f\noffset_increment=4m\nnumjobs=4\n", "where nothing is left"),
         ("[a]\nfilename=f\noffset_increment=2m\nnumjobs=4\n", "size = \"8MiB\""),
         ("[a]\nfilename=f\noffset_increment=2m\nnumjobs=4\n", "bytes = \"6MiB\""),
         (

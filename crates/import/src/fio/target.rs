@@ -234,6 +234,12 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
     let given = matches!(r.amount("size"), Some(Amount::Bytes(bytes)) if bytes > 0);
     if spec.increment > 0 && !given && matches!(spec.files, FilePlacement::Named(_)) {
         spec.file = spec.file.or(whole);
+        let jobs = u64::from(r.small_integer("numjobs").unwrap_or(1).saturating_sub(1));
+        let last = spec.offset.saturating_add(spec.increment.saturating_mul(jobs));
+        if jobs > 0 && spec.file.is_some_and(|file| last >= file) {
+            let what = "the last job begins behind the end of the file, where nothing is left";
+            r.wrong_but("offset_increment", what, "give a size in bytes, or fewer jobs", ());
+        }
     }
     if let (Some(size), Some(whole)) = (spec.size, several)
         && size > whole

@@ -32,8 +32,8 @@ pub struct FrontEnd {
 /// Options that no word of their own follows (of a job: `FIO_OPT_STR_SET`).
 const SWITCHES: &str = "thread time_based group_reporting new_group stonewall wait_for_previous norandommap \
                         exitall exitall_on_error zero_buffers refill_buffers bs_unaligned hipri fixedbufs \
-                        registerfiles sqthread_poll minimal readonly append-terse warnings-fatal bandwidth-log \
-                        latency-log";
+                        registerfiles sqthread_poll userspace_reap verify_only minimal readonly append-terse \
+                        warnings-fatal bandwidth-log latency-log";
 
 /// Options of fio's front end, which change only what it prints.
 const FRONT_END: &str = "output output-format eta eta-newline eta-interval status-interval terse-version max-jobs \

@@ -9,6 +9,7 @@ mod compare;
 mod compare_page;
 mod console;
 mod databases;
+mod descriptors;
 mod export;
 mod export_runs;
 mod fio_work;

@@ -67,6 +67,10 @@ pub struct ProbeContext {
 pub trait Probes: Send + Sync + 'static {
     /// What workers carry.
     type Probe: Probe;
+    /// Whether probes use descriptors, or hand on what they open: workers then share those of the process.
+    fn descriptors(&self) -> bool {
+        true
+    }
     /// The probe of one worker; called on its thread, before its first operation. Errors: when this
     /// worker cannot be traced; the run then does not start.
     fn probe(&self, seat: ProbeContext) -> Result<Self::Probe>;
@@ -89,6 +93,9 @@ impl Probe for NoProbe {
 
 impl Probes for NoProbe {
     type Probe = NoProbe;
+    fn descriptors(&self) -> bool {
+        false
+    }
     fn probe(&self, _: ProbeContext) -> Result<NoProbe> {
         Ok(NoProbe)
     }

@@ -8,6 +8,7 @@
 //! - no allocation per operation; buffers belong to the session and outlive an abandoned I/O;
 //! - no clock of its own except for durations only it can know (`sync_ns`, `first`).
 
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -191,6 +192,15 @@ pub trait Target: Send + std::marker::Sync {
     /// A worker's handle; called on the thread that will use it. Errors: `Unavailable` when the
     /// session cannot be made (rights, memory, kernel features).
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>>;
+    /// Open descriptors that the sessions of the next load use, where each of its `workers` may have a table of its own
+    /// with these alone (docs/design.md, "Descriptors of workers"); `None` where they share that of the process. Of its
+    /// own are then whatever a session opens, from its making to its end: no other thread can use or close it, nor the
+    /// session what others open meanwhile. Asked right before the workers start, on the thread that closes the target;
+    /// until they have ended, other threads ask for statistics only ([`Target::sample`], [`Target::witness`],
+    /// [`Target::pauses`]).
+    fn descriptors(&self, _workers: usize) -> Option<Vec<BorrowedFd<'_>>> {
+        None
+    }
     /// Performs an action, or says it cannot. Errors: `Unavailable` when the target does not know
     /// the action.
     fn admin(&self, action: AdminAction) -> Result<()>;

@@ -6,6 +6,7 @@ mod buffers;
 pub mod conformance;
 pub mod contract;
 mod counter;
+mod descriptors;
 pub mod file;
 pub mod guard;
 pub mod identity;
@@ -36,6 +37,7 @@ pub use contract::{
     AdminAction, BoundDriver, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc,
     Session, SessionSpec, Submitted, Target, TargetPause, VirtualTime,
 };
+pub use descriptors::OwnDescriptors;
 pub use options::{DriverOptions, NoOptions};
 pub use priority::io_priority;
 pub use registry::{DRIVERS, bind, find, named};

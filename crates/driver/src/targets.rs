@@ -2,6 +2,7 @@
 //!
 //! The drivers know nothing of it: each opened its own part of the plan ([`Plan::for_target`]).
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use taillight_core::plan::Plan;
@@ -105,6 +106,12 @@ impl Target for OpenTargets {
         let place = place.ok_or_else(|| Error::internal("a session of no workload"))?;
         let spec = SessionSpec { workload: place.workload, ..*spec };
         self.targets[place.target].target.session(&spec)
+    }
+
+    /// Of all of them, or none: a worker's table is made before it is known which target it drives.
+    fn descriptors(&self, workers: usize) -> Option<Vec<BorrowedFd<'_>>> {
+        let each = self.targets.iter().map(|t| t.target.descriptors(workers));
+        each.collect::<Option<Vec<_>>>().map(|all| all.concat())
     }
 
     fn admin(&self, action: AdminAction) -> Result<()> {

@@ -1,7 +1,9 @@
 //! Driver `sqlite`: what a killed process leaves, writers that wait for each other, a disk that is full.
 #![allow(clippy::unwrap_used)]
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -9,7 +11,7 @@ use crate::support;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Op, OpKind, Result, Status, SyncKind};
 use taillight_driver::conformance::{self, keyed_plan, one, target};
-use taillight_driver::{AdminAction, Session, Target};
+use taillight_driver::{AdminAction, OwnDescriptors, Session, Target};
 
 /// Says to this very program, started again, where it writes until it is killed.
 const CHILD: &str = "TAILLIGHT_TEST_SQLITE_CHILD";
@@ -182,6 +184,69 @@ fn writers_wait_for_each_other_and_that_is_counted() {
     assert_eq!(sampled(target.as_ref(), "busy_given_up_total"), 0.0);
     assert_eq!(by_python(dir.path(), "SELECT count(*) FROM records"), Some("800".to_owned()));
     target.close().unwrap();
+}
+
+/// Files that a table of descriptors has of the database.
+fn open_in(table: &str, dir: &Path) -> usize {
+    let all = std::fs::read_dir(format!("/proc/{table}/fd")).unwrap().flatten();
+    let links = all.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    let database = dir.canonicalize().unwrap().join("db/taillight.db");
+    let database = database.to_str().unwrap();
+    links.filter(|link| link.to_string_lossy().starts_with(database)).count()
+}
+
+/// What a worker of the engine does that has descriptors of its own; false where there are none to be had.
+fn alone(target: &dyn Target, dir: &Path, keys: std::ops::Range<u64>) -> bool {
+    let Ok(own) = OwnDescriptors::keep(&[]) else { return false };
+    let mut s = session(target);
+    for key in keys {
+        assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, key, 100)).status.is_ok());
+    }
+    assert!(open_in("thread-self", dir) > 0);
+    assert_eq!(open_in("self", dir), 0);
+    let e = target.admin(AdminAction::Compact).unwrap_err();
+    assert!(e.to_string().contains("alone"), "{e}");
+    drop(s);
+    assert_eq!(open_in("thread-self", dir), 0);
+    drop(own);
+    true
+}
+
+/// SQLite gives a descriptor that it could not close to whoever closes next, and keeps one state of locks a process.
+#[test]
+fn a_worker_with_descriptors_of_its_own_has_the_database_alone() {
+    for journal in ["wal", "delete", "truncate", "persist", "memory"] {
+        let home = support::scratch();
+        let dir = home.path();
+        let options =
+            format!("synchronous = \"off\"\njournal = \"{journal}\"\nautocheckpoint = 20");
+        let target = or_skip!(open(&plan(dir, &options))).unwrap();
+        let path = |n: usize| dir.join(format!("other-{n}"));
+        let others: Vec<File> = (0..30).map(|n| File::create(path(n)).unwrap()).collect();
+        for load in 0..3 {
+            assert!(target.descriptors(2).is_none(), "several share");
+            assert_eq!(target.descriptors(1).map(|kept| kept.len()), Some(0));
+            let keys = load * 300..(load + 1) * 300;
+            let target = target.as_ref();
+            if !std::thread::scope(|s| s.spawn(|| alone(target, dir, keys)).join().unwrap()) {
+                eprintln!("skipped: a_worker_with_descriptors_of_its_own: no close_range(2)");
+                return;
+            }
+            for (n, file) in others.iter().enumerate() {
+                let inode = |of: std::io::Result<std::fs::Metadata>| of.unwrap().ino();
+                assert_eq!(inode(file.metadata()), inode(std::fs::metadata(path(n))), "{journal}");
+            }
+            // The other connection finds all of it, and locks as before.
+            target.admin(AdminAction::Flush).unwrap();
+            if let Some(whole) = by_python(dir, "PRAGMA integrity_check") {
+                assert_eq!(whole, "ok", "{journal}");
+                let rows = by_python(dir, "SELECT count(*) FROM records").unwrap();
+                assert_eq!(rows, ((load + 1) * 300).to_string(), "{journal}");
+            }
+        }
+        target.close().unwrap();
+        assert!(!dir.join("db").exists(), "{journal}");
+    }
 }
 
 #[test]

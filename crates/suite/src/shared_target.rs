@@ -5,6 +5,7 @@
 //! says which of them its run means. The method decides which runs share a target. Called by the series
 //! runner.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -59,6 +60,9 @@ impl Target for TargetView {
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         self.target.session(&SessionSpec { workload: self.first + spec.workload, ..*spec })
+    }
+    fn descriptors(&self, workers: usize) -> Option<Vec<BorrowedFd<'_>>> {
+        self.target.descriptors(workers)
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         self.target.admin(action)

@@ -2,6 +2,7 @@
 //! Rank 0 holds one that stands for all: what the series does with it between runs, every rank does with its own.
 //! What a run does with it is each rank's own affair.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -151,6 +152,9 @@ impl Target for AllTargets {
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         self.own.session(spec)
+    }
+    fn descriptors(&self, workers: usize) -> Option<Vec<BorrowedFd<'_>>> {
+        self.own.descriptors(workers)
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         if IN_RUN.load(Ordering::Relaxed) {

@@ -40,7 +40,8 @@ fn say(text: &str) {
     }
 }
 
-/// When `signal` comes, `action` is done, by atomics and system calls alone.
+/// When `signal` comes, `action` is done, by atomics and system calls alone; on whatever thread, so that standard output
+/// and error are the only descriptors it knows.
 pub fn when(signal: i32, action: impl Fn() + Send + Sync + 'static) -> Result<()> {
     // SAFETY: by the condition above, which the callers in `signals` and here keep.
     unsafe { register(signal, action) }.map(drop)

@@ -56,6 +56,8 @@ use regular::PreparationPlan;
 use sized::SizedFiles;
 use target::{FileTarget, Guarded, IoMethod};
 use uring::RingConfig;
+#[cfg(test)]
+pub(crate) use uring::forbid;
 use uring::setup::{RingSetup, probe_discard};
 use witness::FileWitness;
 

@@ -1,7 +1,7 @@
 //! Files of different sizes, seen by the load as one: offsets count through all of them, one after the other. Blocks
 //! reach from none into the next, as each is a whole number of them.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::fsync;
@@ -62,6 +62,10 @@ impl Target for SizedFiles {
             ends: self.ends.clone(),
             files: Arc::clone(&self.files.files),
         }))
+    }
+
+    fn descriptors(&self, workers: usize) -> Option<Vec<BorrowedFd<'_>>> {
+        self.files.descriptors(workers)
     }
 
     fn admin(&self, action: AdminAction) -> Result<()> {

@@ -246,6 +246,11 @@ impl Target for FileTarget {
         }
     }
 
+    /// Sessions open rings, which stay theirs; what they use beside is open, and stays so until they have ended.
+    fn descriptors(&self, _: usize) -> Option<Vec<BorrowedFd<'_>>> {
+        Some(self.files.iter().chain(self.ways.files()).map(AsFd::as_fd).collect())
+    }
+
     fn admin(&self, action: AdminAction) -> Result<()> {
         match action {
             AdminAction::Flush => self.files.iter().try_for_each(|fd| {

@@ -148,6 +148,11 @@ impl Ways {
         self.told.clone()
     }
 
+    /// What workloads with a way of their own use.
+    pub fn files(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.each.iter().flatten().flat_map(|way| way.files.iter())
+    }
+
     /// That of a workload, by its number on this target.
     pub fn of(&self, workload: u16) -> Option<&WorkloadWay> {
         self.each.get(usize::from(workload))?.as_ref()

@@ -59,7 +59,8 @@ fn upper(fd: BorrowedFd<'_>, mounts: &[Mount]) -> Result<Option<Store>, Errno> {
     if !dir.is_absolute() || !dir.is_dir() {
         return Err(Errno::XDEV);
     }
-    let shown = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())?;
+    // A worker asks, too, which may have descriptors of its own.
+    let shown = readlink(format!("/proc/thread-self/fd/{}", fd.as_raw_fd()), Vec::new())?;
     let shown = PathBuf::from(shown.to_string_lossy().into_owned());
     let below = shown.strip_prefix(&mount.point).map_err(|_| Errno::XDEV)?;
     let root = mount.root.strip_prefix("/").unwrap_or(&mount.root);

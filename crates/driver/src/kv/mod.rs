@@ -154,6 +154,11 @@ trait KeyValueStore: Send + Sync + 'static {
     fn lock_out(&self) -> Result<(), StoreError> {
         Ok(())
     }
+    /// Whether so many workers may have descriptors of their own, without any that is open now: see
+    /// [`crate::Target::descriptors`]. What holds some that only this process may have open is closed then.
+    fn leaves_alone(&self, _workers: usize) -> bool {
+        false
+    }
     /// Another process can write into it while it is open.
     const SHARED: bool = false;
     /// Its counters of what it was asked; see [`crate::Target::witness`].

@@ -3,6 +3,7 @@
 //! The store closes when its last reference goes. Sessions hold references, so a worker that is
 //! still in the store keeps it open: nothing is ever closed under a running call.
 
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -266,6 +267,9 @@ impl<E: StoreEngine> Target for KvTarget<E> {
         let connection = self.store()?.connect(rules.snapshot)?;
         let written = E::KeyValueStore::SHARED.then(|| self.written.session());
         Ok(Box::new(KvSession::new(connection, rules, written, spec)))
+    }
+    fn descriptors(&self, workers: usize) -> Option<Vec<BorrowedFd<'_>>> {
+        self.store().ok()?.leaves_alone(workers).then(Vec::new)
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         let failed = |what| move |fault: StoreError| fault.into_error(what);

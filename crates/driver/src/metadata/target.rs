@@ -1,5 +1,6 @@
 //! The opened directory as a target: sessions, administration, what was found in the end.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -122,6 +123,12 @@ impl Target for MetadataTarget {
             true => Ok(Box::new(RingSession::new(files, lane, spec)?)),
             false => Ok(Box::new(CallSession::new(files, lane, spec)?)),
         }
+    }
+    /// The directories; what sessions open and close in them is theirs.
+    fn descriptors(&self, _: usize) -> Option<Vec<BorrowedFd<'_>>> {
+        let tree = &self.files.tree;
+        let leaves = tree.leaves.iter().map(|leaf| leaf.fd.as_fd());
+        Some(std::iter::once(tree.base().as_fd()).chain(leaves).collect())
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         let path = self.files.tree.path();

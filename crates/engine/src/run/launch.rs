@@ -16,6 +16,7 @@ use taillight_rundir::manifest::ClockInfo;
 use taillight_rundir::store::{StoreRow, store_writer};
 use taillight_rundir::{RunDir, TableWriter};
 
+use super::descriptors::WorkerDescriptors;
 use super::ending::{IdleEnd, LoadEnd, gave_up, loaded};
 use super::setup::worker_specs;
 use super::{EngineRequest, LoadResult, StopFlag, captures, closed, cpu_s, threads};
@@ -37,6 +38,7 @@ pub(super) struct SharedParts<B> {
     pub thresholds: Arc<CaptureThresholds>,
     pub channels: Channels,
     pub pool: Option<ChunkSource>,
+    pub descriptors: WorkerDescriptors,
     /// Keys of the target, when it has keys.
     pub space: Option<Arc<KeySpace>>,
     /// What was written where, when the plan verifies.
@@ -121,6 +123,7 @@ fn load_with<B: Probes>(
     let (spare_in, spare) = bounded(SPARE_INTERVALS);
     let shared = SharedParts {
         plan: plan.clone(),
+        descriptors: WorkerDescriptors::of(&*target, &*probes, worker_specs.len()),
         probes,
         thresholds: Arc::default(),
         channels: Channels { messages: sender, spare },

@@ -2,6 +2,7 @@
 //! is decided here alone; the hot loop is `worker`, time is `threaded` and `simulate`. Caller: `cli`.
 
 mod before;
+mod descriptors;
 mod ending;
 mod files;
 mod launch;

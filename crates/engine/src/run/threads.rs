@@ -131,6 +131,7 @@ pub fn run<B: Probes>(
         }
     };
     let mut session_facts = target.session_facts();
+    session_facts.extend(shared.descriptors.fact());
     origin.iter().for_each(wait_for_baseline);
     let witness = WitnessReadings::before(&**target);
     let mut samples = Samples::first(&**target, context.logs.store.take());
@@ -196,6 +197,8 @@ fn run_worker<B: Probes>(
     ready: &mpsc::Sender<ReadyAnswer>,
     start: mpsc::Receiver<Timeline>,
 ) -> Option<(Result<()>, WorkerEnd)> {
+    // Before the session, and dropped after it.
+    let _own = shared.descriptors.take();
     let handles = pin_thread(&spec).and_then(|()| worker_handles(shared, target, &spec));
     // A refused session is reported; the others are then never started.
     let handles = match handles {
@@ -326,6 +329,10 @@ fn collect<B: Probes>(
             .or_else(|| Some(Error::target("a worker is stuck inside an I/O and was given up")));
         // A long one may be what it is stuck in.
         pauses = target.pauses();
+        if shared.descriptors.are_own() {
+            // Closed by the worker, whose numbers are of other files, it would not be closed for the process.
+            std::mem::forget(target);
+        }
     } else {
         for thread in workers.threads {
             if thread.join().is_err() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use taillight_core::plan::Plan;
 use taillight_core::units::{ByteSize, Span};
-use taillight_core::{Record, Result};
+use taillight_core::{Record, Result, Stamp};
 use taillight_driver::{OpenSpec, Target};
 use taillight_engine::{EngineOutcome, EngineRequest, IntervalView, Observer, StopFlag};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
@@ -45,6 +45,14 @@ pub struct WatchingObserver {
     phases: Vec<String>,
     overtimes: Vec<Option<u64>>,
     stop_after: Option<(usize, StopFlag)>,
+    at_ready: Option<Box<dyn FnMut()>>,
+}
+
+impl WatchingObserver {
+    /// Looks once all workers have their sessions.
+    pub fn at_ready(look: impl FnMut() + 'static) -> WatchingObserver {
+        WatchingObserver { at_ready: Some(Box::new(look)), ..WatchingObserver::default() }
+    }
 }
 
 impl Observer for WatchingObserver {
@@ -61,6 +69,10 @@ impl Observer for WatchingObserver {
     }
     fn overtime(&mut self, backlog: Option<u64>) {
         self.overtimes.push(backlog);
+    }
+    fn ready(&mut self) -> Result<Option<Stamp>> {
+        self.at_ready.iter_mut().for_each(|look| look());
+        Ok(None)
     }
     fn progress(&mut self, _: taillight_core::progress::Progress<'_>) {}
 }

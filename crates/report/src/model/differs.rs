@@ -202,6 +202,7 @@ fn facts(manifest: &Manifest) -> BTreeMap<String, String> {
             "fs.options",
             "device.",
             "io.engine",
+            "worker.descriptors",
         ];
         let told = wanted.iter().any(|w| name.starts_with(w)) && !name.starts_with(LEFT_OUT);
         if let (true, Some(text)) = (told, value.as_str()) {

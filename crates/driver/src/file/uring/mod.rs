@@ -31,6 +31,8 @@ use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use crate::file::cache;
 use crate::file::sync::trim;
 use setup::RingSetup;
+#[cfg(test)]
+pub use sys::forbid;
 use sys::{Ring, RingOp, SlotRef};
 
 /// Marks the completion of the sync that follows a write; tokens leave this bit free.

@@ -203,7 +203,7 @@ mod tests {
     /// What a thread of its own is told that may not make the call.
     fn refused(call: libc::c_long) -> Option<Error> {
         let probed = std::thread::spawn(move || {
-            crate::file::uring::sys::forbid(call).unwrap();
+            crate::file::uring::forbid(call).unwrap();
             RingSetup::probe(&FileOptions::default())
         });
         probed.join().unwrap().err()

@@ -10,8 +10,8 @@ mod options;
 mod sys;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use taillight_core::capability::Capabilities;
@@ -135,8 +135,10 @@ struct SqliteStore {
     options: SqliteOptions,
     path: PathBuf,
     counters: Arc<SqliteCounters>,
-    /// The connection beside the load.
-    main: Mutex<SqliteConnection>,
+    /// The connection beside the load; `None` while that has the database alone, and until it is used again.
+    main: Mutex<Option<SqliteConnection>>,
+    /// Connections of workers.
+    accesses: AtomicUsize,
     facts: Vec<(String, String)>,
 }
 
@@ -167,16 +169,38 @@ impl SqliteStore {
         fits_file(&main, options)?;
         let facts = facts(library, &main);
         let (library, options) = (library.clone(), options.clone());
-        Ok(SqliteStore { library, options, path, counters, main: Mutex::new(main), facts })
+        let (main, accesses) = (Mutex::new(Some(main)), AtomicUsize::new(0));
+        Ok(SqliteStore { library, options, path, counters, main, accesses, facts })
     }
 
-    fn main(&self) -> MutexGuard<'_, SqliteConnection> {
-        self.main.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Does something on the connection beside the load. Errors: its own, and while a worker has the database alone.
+    fn on_main<T>(
+        &self,
+        act: impl FnOnce(&SqliteConnection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut main = self.main.lock().unwrap_or_else(PoisonError::into_inner);
+        if main.is_none() {
+            if self.accesses.load(Ordering::Relaxed) > 0 {
+                return Err(StoreError("a worker has the database alone".to_owned()));
+            }
+            let rules = rules(&self.options, &self.counters);
+            let again = SqliteConnection::open(&self.library, &self.path, false, &rules)?;
+            settle(&again, &self.options)?;
+            *main = Some(again);
+        }
+        main.as_ref().map_or_else(|| Err(StoreError("it is closed".to_owned())), act)
     }
 
     fn bytes(&self, ending: &str) -> f64 {
         let name = format!("{}{ending}", self.path.display());
         std::fs::metadata(name).map_or(0.0, |file| file.len() as f64)
+    }
+}
+
+impl Drop for SqliteStore {
+    /// Its last connection checks the log in and removes it.
+    fn drop(&mut self) {
+        let _ = self.on_main(|_| Ok(()));
     }
 }
 
@@ -252,9 +276,8 @@ impl KeyValueStore for SqliteStore {
         SqliteAccess::new(self.clone()).map_err(failed)
     }
     fn make_durable(&self) -> Result<(), StoreError> {
-        let main = self.main();
         if self.options.journal == JournalMode::Wal {
-            main.checkpoint(&self.counters)?;
+            self.on_main(|main| main.checkpoint(&self.counters))?;
         }
         // The directory too: a journal that comes back would undo what was committed.
         let dir = self.path.parent().unwrap_or(&self.path);
@@ -262,7 +285,7 @@ impl KeyValueStore for SqliteStore {
         sync(&self.path).and_then(|()| sync(dir)).map_err(|e| StoreError(e.to_string()))
     }
     fn compact(&self) -> Result<(), StoreError> {
-        self.main().ask("VACUUM").map(drop)
+        self.on_main(|main| main.ask("VACUUM").map(drop))
     }
     fn facts(&self, out: &mut Vec<(String, String)>) {
         out.extend_from_slice(&self.facts);
@@ -276,15 +299,14 @@ impl KeyValueStore for SqliteStore {
     }
     const SHARED: bool = true;
     fn foreign(&self, own: &NumberedKeys) -> Result<ForeignRecords, StoreError> {
-        let (main, mut foreign) = (self.main(), ForeignRecords::default());
+        let mut foreign = ForeignRecords::default();
         let mut each = |sql: &str, is_own: &dyn Fn(&[u8]) -> bool| {
-            let mut rows = main.prepare(sql)?;
             let note = |key: &[u8]| {
                 if !is_own(key) {
                     foreign.note(key)
                 }
             };
-            SqliteAccess::scanned(&main, &mut rows, note).map(drop)
+            self.on_main(|main| SqliteAccess::scanned(main, &mut main.prepare(sql)?, note))
         };
         each(
             "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') OR name NOT IN \
@@ -301,7 +323,20 @@ impl KeyValueStore for SqliteStore {
     }
     /// Its transaction ends with the connection.
     fn lock_out(&self) -> Result<(), StoreError> {
-        self.main().run(c"BEGIN IMMEDIATE")
+        self.on_main(|main| main.run(c"BEGIN IMMEDIATE"))
+    }
+    /// SQLite keeps one state of its locks for all connections of a process to a file, and the kernel keeps the locks
+    /// for each table of descriptors apart: where there is one connection, both are the same. A database that is
+    /// closed last checks its log in, which a worker must not be long with.
+    fn leaves_alone(&self, workers: usize) -> bool {
+        let mut main = self.main.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = workers == 1
+            && self.accesses.load(Ordering::Relaxed) == 0
+            && main.as_ref().is_none_or(|main| main.leaves_log(false));
+        if alone {
+            *main = None;
+        }
+        alone
     }
     /// Of connections that are gone, as those of the workers are when the load is over.
     fn witness(&self) -> Vec<WitnessCount> {
@@ -353,6 +388,7 @@ impl SqliteAccess {
         let options = &store.options;
         let rules = rules(options, &store.counters);
         let connection = SqliteConnection::open(&store.library, &store.path, false, &rules)?;
+        connection.leaves_log(true);
         settle(&connection, options)?;
         let prepare = |sql: &str| connection.prepare(sql);
         let statements = Statements {
@@ -370,6 +406,7 @@ impl SqliteAccess {
         };
         let levels = [options.synchronous, options.synchronous.max(options.durable())];
         let always = levels[0] == levels[1];
+        store.accesses.fetch_add(1, Ordering::Relaxed);
         Ok(SqliteAccess { statements, connection, durable: always, always, levels, store })
     }
 
@@ -406,6 +443,7 @@ impl Drop for SqliteAccess {
         let counters = &self.store.counters;
         counters.changes.fetch_add(self.connection.changes(), Ordering::Relaxed);
         counters.lookups.fetch_add(self.statements.get.runs(), Ordering::Relaxed);
+        self.store.accesses.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

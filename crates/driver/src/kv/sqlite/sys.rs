@@ -31,6 +31,8 @@ const STATUS_RUN: c_int = 6;
 const FULL: c_int = 13;
 const IOERR: c_int = 10;
 const CANTOPEN: c_int = 14;
+/// `SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE`, SQLite 3.16.
+const NO_CHECKPOINT_ON_CLOSE: c_int = 1006;
 const OPEN_READWRITE: c_int = 0x2;
 const OPEN_CREATE: c_int = 0x4;
 const OPEN_NOMUTEX: c_int = 0x8000;
@@ -59,6 +61,8 @@ macro_rules! table {
     };
 }
 
+/// What follows the number of a setting depends on it, so that it is in no table.
+type Configure = unsafe extern "C" fn(Obj, c_int, ...) -> c_int;
 type BusyHandler = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 type WalHook = unsafe extern "C" fn(*mut c_void, Obj, *const c_char, c_int) -> c_int;
 
@@ -90,6 +94,7 @@ table! {
 /// The library, loaded.
 pub struct SqliteLibrary {
     api: SqliteApi,
+    configure: Option<Configure>,
     file: Option<PathBuf>,
 }
 
@@ -102,6 +107,8 @@ impl SqliteLibrary {
             return Err(loaded.missing_functions(&SOURCE));
         };
         let file = file_of(api.open as *const ());
+        // SAFETY: name and type are those of SQLite's C header.
+        let configure = unsafe { loaded.find("sqlite3_db_config\0") };
         loaded.keep();
         // SAFETY: returns a number.
         if unsafe { (api.threadsafe)() } == 0 {
@@ -109,7 +116,7 @@ impl SqliteLibrary {
                 .with("library", file.map_or("unknown".to_owned(), |f| f.display().to_string()))
                 .hint("name another build with options.library"));
         }
-        Ok(Arc::new(SqliteLibrary { api, file }))
+        Ok(Arc::new(SqliteLibrary { api, configure, file }))
     }
 
     /// The file it was loaded from, for people.
@@ -318,6 +325,15 @@ impl SqliteConnection {
         };
         counters.checkpoint(begun.elapsed());
         self.check(code)
+    }
+
+    /// Whether the last connection to close leaves the log as it is, rather than check it in, which takes time; of this
+    /// one. False where this SQLite does not let that be set.
+    pub fn leaves_log(&self, leaves: bool) -> bool {
+        let Some(configure) = self.library.configure else { return false };
+        let (leaves, unasked) = (c_int::from(leaves), null_mut::<c_int>());
+        // SAFETY: the connection is open; to this setting belong an int and where its value goes, which may be null.
+        unsafe { configure(self.raw, NO_CHECKPOINT_ON_CLOSE, leaves, unasked) == OK }
     }
 
     /// Rows that it inserted, updated or deleted since it was opened: SQLite's own count.

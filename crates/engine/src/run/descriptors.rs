@@ -1,0 +1,66 @@
+//! Workers with descriptors of their own (docs/design.md, "Descriptors of workers"): which have them, and what the manifest
+//! says. `launch` decides before the workers start; each worker's thread takes its own.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Mutex, PoisonError};
+
+use taillight_core::probe::Probes;
+use taillight_driver::{OwnDescriptors, Target};
+
+/// Name of the fact.
+const FACT: &str = "worker.descriptors";
+/// Descriptors in the tables of all workers at most: each is copied before the load.
+const MOST_COPIES: usize = 1 << 18;
+
+/// Whose descriptors the workers of a load use.
+pub struct WorkerDescriptors {
+    /// What each worker's own table has of the process's; `None` where they share that.
+    kept: Option<Vec<RawFd>>,
+    workers: usize,
+    /// Why each that shares has none of its own, where the target allows it.
+    shared_as: Mutex<Vec<String>>,
+}
+
+impl WorkerDescriptors {
+    /// Asks the target; on the thread that closes it.
+    pub fn of(target: &dyn Target, probes: &impl Probes, workers: usize) -> WorkerDescriptors {
+        let kept = target.descriptors(workers);
+        let kept = kept.map(|kept| kept.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>());
+        let why = match &kept {
+            Some(_) if probes.descriptors() => Some("the run is traced".to_owned()),
+            Some(kept) if kept.len().saturating_mul(workers) > MOST_COPIES => {
+                Some(format!("the target has {} files", kept.len()))
+            }
+            _ => None,
+        };
+        let kept = kept.filter(|_| why.is_none());
+        let shared_as = Mutex::new(why.map_or_else(Vec::new, |why| vec![why; workers]));
+        WorkerDescriptors { kept, workers, shared_as }
+    }
+
+    /// The table of the calling worker, where it has its own: to be dropped after all that the worker opens.
+    pub fn take(&self) -> Option<OwnDescriptors> {
+        let own = OwnDescriptors::keep(self.kept.as_ref()?);
+        let note = |e: &std::io::Error| {
+            let mut all = self.shared_as.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push(e.to_string());
+        };
+        own.inspect_err(note).ok()
+    }
+
+    /// Whether workers may have their own.
+    pub fn are_own(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// For the manifest, once all workers have begun; `None` where the driver shares them always.
+    pub fn fact(&self) -> Option<(String, String)> {
+        let shared = self.shared_as.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = match shared.first() {
+            Some(why) => format!("shared by {} of {} workers: {why}", shared.len(), self.workers),
+            None if self.are_own() => "own".to_owned(),
+            None => return None,
+        };
+        Some((FACT.to_owned(), said))
+    }
+}

@@ -81,8 +81,16 @@ fn what_workers_have_of_their_own_is_gone_with_them() {
             }
             assert_eq!((said, own), (Some("own"), workers as usize), "{engine}");
             assert_eq!(outcome.operations, 300, "{engine}");
-            // Deleted, and held by nobody: its room is free, and what it is on can be unmounted.
-            assert_eq!(parted(&dir), (0, 0), "{engine}");
+            // Deleted, and held by nobody: its room is free, and what it is on can be unmounted. A worker of another
+            // test may have copied all that this process has open, and be about to close it.
+            let gone = (0..100).any(|_| {
+                let gone = parted(&dir) == (0, 0);
+                if !gone {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                gone
+            });
+            assert!(gone, "{engine}: {:?}", parted(&dir));
         }
     }
 }

@@ -10,6 +10,8 @@ use rustix::thread::gettid;
 
 /// Behind standard input, output and error.
 const FIRST: u32 = 3;
+/// Numbers in a word of a table's bitmaps.
+const WORD: u32 = 64;
 
 /// The calling thread's own table, until it is dropped.
 ///
@@ -32,12 +34,13 @@ impl OwnDescriptors {
         let kept = kept.iter().filter_map(|fd| u32::try_from(*fd).ok());
         let mut kept: Vec<u32> = kept.filter(|fd| *fd >= FIRST).collect();
         kept.sort_unstable();
-        let behind = kept.last().map_or(FIRST, |last| last + 1);
-        // All in one call: behind what is kept nothing is copied, and where it fails the table is still the process's.
+        // Whole words: of part of one, Linux before 5.18 forgets which numbers are taken.
+        let behind = kept.last().map_or(FIRST, |last| last + 1).next_multiple_of(WORD);
+        // All in one call: behind that nothing is copied, and where it fails the table is still the process's.
         close_range(behind, u32::MAX, libc::CLOSE_RANGE_UNSHARE)?;
         let own = OwnDescriptors { _thread: PhantomData };
         let mut from = FIRST;
-        for fd in kept {
+        for fd in kept.into_iter().chain([behind]) {
             if from < fd {
                 // What this left would be closed in the end.
                 let _ = close_range(from, fd - 1, 0);

@@ -85,6 +85,9 @@ pub fn run<B: Probes>(
         let (ready, ended) = (ready_in.clone(), ended_in.clone());
         let stop = context.stop.raw();
         let body = move || {
+            // Before the session. Emptied when the worker's end is told: closing a copy has NFS and FUSE write back what
+            // is dirty, which may take longer than an end is waited for.
+            let _own = shared.descriptors.take();
             let name = spec.session.worker;
             let workload = spec.workload;
             let messages = shared.channels.messages.clone();
@@ -197,8 +200,6 @@ fn run_worker<B: Probes>(
     ready: &mpsc::Sender<ReadyAnswer>,
     start: mpsc::Receiver<Timeline>,
 ) -> Option<(Result<()>, WorkerEnd)> {
-    // Before the session, and dropped after it.
-    let _own = shared.descriptors.take();
     let handles = pin_thread(&spec).and_then(|()| worker_handles(shared, target, &spec));
     // A refused session is reported; the others are then never started.
     let handles = match handles {

@@ -381,10 +381,29 @@ struct SqliteAccess {
     /// As the options say, and of a write that is durable.
     levels: [SyncLevel; 2],
     store: Arc<SqliteStore>,
+    _counted: CountedAccess,
+}
+
+/// Counts a connection of a worker from before it is opened until it is closed: meanwhile its thread may have the
+/// database alone.
+struct CountedAccess(Arc<SqliteStore>);
+
+impl CountedAccess {
+    fn new(store: &Arc<SqliteStore>) -> CountedAccess {
+        store.accesses.fetch_add(1, Ordering::Relaxed);
+        CountedAccess(store.clone())
+    }
+}
+
+impl Drop for CountedAccess {
+    fn drop(&mut self) {
+        self.0.accesses.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl SqliteAccess {
     fn new(store: Arc<SqliteStore>) -> Result<SqliteAccess, StoreError> {
+        let counted = CountedAccess::new(&store);
         let options = &store.options;
         let rules = rules(options, &store.counters);
         let connection = SqliteConnection::open(&store.library, &store.path, false, &rules)?;
@@ -406,8 +425,15 @@ impl SqliteAccess {
         };
         let levels = [options.synchronous, options.synchronous.max(options.durable())];
         let always = levels[0] == levels[1];
-        store.accesses.fetch_add(1, Ordering::Relaxed);
-        Ok(SqliteAccess { statements, connection, durable: always, always, levels, store })
+        Ok(SqliteAccess {
+            statements,
+            connection,
+            durable: always,
+            always,
+            levels,
+            store,
+            _counted: counted,
+        })
     }
 
     /// Sets whether the next writes are durable.
@@ -443,7 +469,6 @@ impl Drop for SqliteAccess {
         let counters = &self.store.counters;
         counters.changes.fetch_add(self.connection.changes(), Ordering::Relaxed);
         counters.lookups.fetch_add(self.statements.get.runs(), Ordering::Relaxed);
-        self.store.accesses.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -300,8 +300,9 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
         percentiles: BTreeMap::new(),
         given: given.is_some(),
     };
-    // What has parts is traced, and explained, by these.
-    for (op, totals) in summary.ops.iter().filter(|(op, _)| op.parts().is_empty()) {
+    // What has parts is traced, and explained, by these; times inside an operation are in its own.
+    let asked = |op: &OpKind| op.parts().is_empty() && !op.is_inner();
+    for (op, totals) in summary.ops.iter().filter(|(op, _)| asked(op)) {
         if let Some(ns) = given {
             found.ns.insert(*op, ns);
             continue;

@@ -529,7 +529,9 @@ fn a_kept_table_that_is_not_as_the_last_run_left_it_is_told() {
         eprintln!("skipped: a_kept_table_that_is_not_as_the_last_run_left_it: before version 15");
         return;
     }
-    let kept = plan(&server, "keep = true", 1);
+    // A run that deletes leaves no count of records.
+    let mut kept = plan(&server, "keep = true", 1);
+    kept.workloads[0].mix.retain(|part| part.op != OpKind::Delete);
     let told = || {
         let target = open(&kept, None).unwrap();
         let mut s = session(target.as_ref(), 1);

@@ -37,6 +37,8 @@ pub struct DatabaseSpec<'a> {
     /// The store may keep less than it is given.
     pub compresses: bool,
     pub log: Option<LogElsewhere>,
+    /// What a user should know of the options before the load.
+    pub notes: Vec<String>,
 }
 
 impl<'a> DatabaseSpec<'a> {
@@ -50,6 +52,7 @@ impl<'a> DatabaseSpec<'a> {
             snapshot: false,
             compresses: false,
             log: None,
+            notes: Vec::new(),
         }
     }
 }
@@ -77,6 +80,7 @@ pub struct KvTarget<E: StoreEngine> {
     rules: Vec<WorkloadRules>,
     written: WrittenKeys,
     facts: Vec<(String, String)>,
+    notes: Vec<String>,
     /// Records the plan says are there; believed of a database that is only read.
     believed: u64,
 }
@@ -137,6 +141,7 @@ impl<E: StoreEngine> KvTarget<E> {
             rules,
             written: WrittenKeys::of(plan),
             facts,
+            notes: ask.notes.clone(),
         })
     }
 
@@ -294,6 +299,9 @@ impl<E: StoreEngine> Target for KvTarget<E> {
     }
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
+    }
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
     fn inner_kinds(&self) -> &'static [OpKind] {
         E::KeyValueStore::INNER

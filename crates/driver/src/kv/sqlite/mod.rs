@@ -114,7 +114,8 @@ fn engine<'a>(
     options: &SqliteOptions,
     spec: &'a OpenSpec<'a>,
 ) -> Result<(SqliteEngine, DatabaseSpec<'a>)> {
-    let ask = DatabaseSpec::new(spec, options.keep);
+    let notes = options.plan_notes(spec.plan);
+    let ask = DatabaseSpec { notes, ..DatabaseSpec::new(spec, options.keep) };
     let library = SqliteLibrary::load(&options.library)?;
     Ok((SqliteEngine { library, options: options.clone() }, ask))
 }

@@ -287,7 +287,10 @@ fn a_checkpoint_is_an_operation_of_its_own() {
         let target = or_skip!(open(&plan(dir.path(), &options))).unwrap();
         assert_eq!(target.inner_kinds(), [OpKind::AutoCheckpoint, OpKind::LockWait]);
         let notes = target.notes();
-        assert!(notes.len() == 1 && notes[0].contains("a crash of the machine may lose"), "{notes:?}");
+        assert!(
+            notes.len() == 1 && notes[0].contains("a crash of the machine may lose"),
+            "{notes:?}"
+        );
         let mut s = session(target.as_ref());
         for n in 0..50 {
             assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, n, 400)).status.is_ok());

@@ -42,7 +42,7 @@ impl ServerFacts {
 
     /// Takes note of what became of a kept table since the run before, as far as the server's counts say. Errors:
     /// `Unavailable`.
-    pub fn look_at_kept(
+    fn look_at_kept(
         &mut self,
         admin: &mut AdminLine,
         mark: &TableMark,
@@ -64,8 +64,16 @@ impl ServerFacts {
         Ok(())
     }
 
-    /// What a user should know before the load.
-    pub fn notes(&self, admin: &AdminLine) -> Vec<String> {
+    /// What a user should know before the load, of a kept table with its mark also what became of it. Errors: `Unavailable`.
+    pub fn notes(
+        &mut self,
+        admin: &mut AdminLine,
+        kept: Option<&TableMark>,
+        transactions: Option<&TransactionTables>,
+    ) -> Result<Vec<String>> {
+        if let Some(mark) = kept {
+            self.look_at_kept(admin, mark, transactions)?;
+        }
         let mut notes = statistics::notes(&self.facts);
         let lacking = admin.lacking();
         let lock = match lacking.has(ADVISORY_LOCKS) {
@@ -76,6 +84,6 @@ impl ServerFacts {
         notes.extend(lacks.map(|words| format!("the server does not have {words}{lock}")));
         let kept = self.facts.iter().filter(|(name, _)| name == SINCE_KEPT);
         notes.extend(kept.map(|(_, said)| said.clone()));
-        notes
+        Ok(notes)
     }
 }

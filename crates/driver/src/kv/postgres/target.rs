@@ -230,10 +230,8 @@ impl PostgresTarget {
             }
         };
         admin.hold(&mark);
-        if !made && !joined {
-            of_server.look_at_kept(&mut admin, &mark, transactions.as_ref())?;
-        }
-        let notes = of_server.notes(&admin);
+        let kept = (!made && !joined).then_some(&mark);
+        let notes = of_server.notes(&mut admin, kept, transactions.as_ref())?;
         let ServerFacts { facts, version, checkpoints } = of_server;
         if takes_over {
             spec.run_id.clone_into(&mut mark.last_run);

@@ -298,25 +298,24 @@ fn acknowledged_writes_that_are_gone_are_told_with_what_was_promised() {
     }
 }
 
-/// Only where the target failed, and nothing else is wrong: else it is wrong data, whatever was promised.
+/// Only where a connection was lost, and nothing else is wrong: else it is wrong data, whatever was promised.
 #[test]
 fn records_that_a_failed_target_let_go_are_told_with_what_was_promised() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());
     let promise = "off promises no more: a crash loses the last commits";
-    for (promised, status, flipped, code) in [
-        (true, RunStatus::Failed, 0, "not_kept"),
-        (true, RunStatus::Failed, 1, "wrong_data"),
-        (true, RunStatus::Complete, 0, "wrong_data"),
-        (false, RunStatus::Failed, 0, "wrong_data"),
+    let all = [("target.promise", promise), ("target.connection_lost", "true")];
+    for (facts, status, flipped, code) in [
+        (&all[..], RunStatus::Failed, 0, "not_kept"),
+        (&all[..], RunStatus::Failed, 1, "wrong_data"),
+        (&all[..], RunStatus::Complete, 0, "wrong_data"),
+        (&all[..1], RunStatus::Failed, 0, "wrong_data"),
+        (&all[..0], RunStatus::Failed, 0, "wrong_data"),
     ] {
         edit(&path, |m| {
             m.status = status;
-            let facts = match promised {
-                true => serde_json::json!({ "target.promise": promise }),
-                false => serde_json::json!({}),
-            };
-            m.environment.insert("driver".into(), facts);
+            let facts: std::collections::BTreeMap<_, _> = facts.iter().copied().collect();
+            m.environment.insert("driver".into(), serde_json::json!(facts));
         });
         let kinds = VerifyCounts { lost: 2, missing: 1, flipped, ..VerifyCounts::default() };
         let (checked, wrong) = (1000, 3 + flipped);

@@ -52,13 +52,17 @@ pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStat
     Some((VerdictStatus::Errors, reason))
 }
 
-/// What the settings of a target that failed in the run say of acknowledged writes, where they promise less than to keep
-/// them, and nothing else is wrong than that some are gone.
+/// What the settings of a target that may have been started anew in the run say of acknowledged writes, where they promise
+/// less than to keep them, and nothing else is wrong than that some are gone. A run that failed for another reason, as of a
+/// full disk, excuses nothing.
 fn promised<'a>(analysis: &'a Analysis, report: &VerifyReport) -> Option<&'a str> {
-    let promise = analysis.manifest.environment.get("driver")?.get("target.promise")?.as_str()?;
+    let facts = analysis.manifest.environment.get("driver")?;
+    facts.get("target.connection_lost")?;
+    let promise = facts.get("target.promise")?.as_str()?;
     let gone = report.kinds.lost + report.kinds.stale + report.kinds.missing;
     let failed = analysis.status != RunStatus::Complete;
-    (failed && report.wrong > 0 && gone == report.wrong).then_some(promise)
+    let only_gone = gone == report.wrong && report.unchecked.unreadable == 0;
+    (failed && report.wrong > 0 && only_gone).then_some(promise)
 }
 
 fn keyed(plan: &Plan) -> bool {

@@ -289,7 +289,10 @@ impl KafkaTarget {
         match found {
             // Evidence is not deleted.
             Some(Ok(back)) => {
-                back.judged(admin, self.options.promised(self.shape.replicas))?;
+                let options = &self.options;
+                // What another replica may lack is only gone where the leader was lost.
+                let none_lost = options.acks == Acks::Leader && !self.tally.may_have_lost(false);
+                back.judged(admin, none_lost || options.promised(self.shape.replicas))?;
                 foreign = foreign.max(back.foreign);
             }
             // Ended by the user: nothing was found wrong.

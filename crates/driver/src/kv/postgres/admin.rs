@@ -180,7 +180,11 @@ impl AdminLine {
         for (statement, what) in [(commits, COMMIT_SETTING), (locks, TABLE_LOCKS)] {
             let tried = format!("BEGIN; {statement}; ROLLBACK");
             if self.ask_if_able(&tried, what)?.is_none() {
-                self.ask("ROLLBACK")?;
+                // One that reads all before it begins has begun nothing, and may refuse to roll that back.
+                match self.try_within("ROLLBACK", self.server.timeout)? {
+                    Ok(_) | Err(PgFailure::Refused(_)) => {}
+                    Err(e) => return Err(self.server.failed(e)),
+                }
             }
         }
         let counts = "SELECT n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_all_tables LIMIT 0";

@@ -10,7 +10,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Clock, Error, ErrorKind, MonoClock, Result, Stamp, StopFlag};
 
-use super::lacking::{ADVISORY_LOCKS, COMMIT_SETTING, Lacking, ROW_COUNTS, TABLE_LOCKS, is_lack};
+use super::lacking::{
+    ADVISORY_LOCKS, COMMIT_SETTING, Lacking, ROW_COUNTS, TABLE_LOCKS, UNSUPPORTED, is_lack,
+};
 use super::statements::{literal, quoted};
 use super::wire::{PgConnection, PgFailure, PgRows, PgServer};
 use crate::net::ServerAddress;
@@ -355,7 +357,17 @@ impl AdminLine {
         if self.lacking.has(TABLE_LOCKS) {
             return Ok(());
         }
-        self.ask_patiently(&format!("LOCK TABLE {table} IN {} MODE", lock.mode())).map(drop)
+        // One that has some of the modes refuses the others here, which is not to end the transaction.
+        self.ask("SAVEPOINT taillight_lock")?;
+        let sql = format!("LOCK TABLE {table} IN {} MODE", lock.mode());
+        match self.try_within(&sql, self.patience)? {
+            Err(PgFailure::Refused(e)) if e.code == UNSUPPORTED => {
+                self.lacking.note(TABLE_LOCKS);
+                self.ask("ROLLBACK TO SAVEPOINT taillight_lock")?;
+            }
+            said => drop(said.map_err(|e| self.server.failed(e))?),
+        }
+        self.ask("RELEASE SAVEPOINT taillight_lock").map(drop)
     }
 
     /// From now on no stop ends a statement: what the run made is to be put in order. After one, the server has a

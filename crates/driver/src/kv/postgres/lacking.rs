@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use super::wire::PgError;
 
 /// Codes of a server that does not have what it is asked for: a statement, a function, a view, a column, a setting.
-const CODES: [&str; 6] = ["0A000", "42601", "42883", "42P01", "42703", "42704"];
+const CODES: [&str; 6] = [UNSUPPORTED, "42601", "42883", "42P01", "42703", "42704"];
 
+/// The one for what a server reads and does not do.
+pub const UNSUPPORTED: &str = "0A000";
 pub const ADVISORY_LOCKS: &str = "advisory locks";
 pub const TABLE_LOCKS: &str = "LOCK TABLE";
 pub const COMMIT_SETTING: &str = "synchronous_commit";

@@ -4,7 +4,7 @@
 use taillight_core::Result;
 
 use super::admin::{AdminLine, TableMark, first};
-use super::lacking::ADVISORY_LOCKS;
+use super::lacking::{ADVISORY_LOCKS, TABLE_LOCKS};
 use super::statistics::{self, MAY_CHECKPOINT};
 use super::transactions::TransactionTables;
 use crate::contract::PROMISE;
@@ -80,8 +80,12 @@ impl ServerFacts {
             true => ": nothing keeps two runs off one table",
             false => "",
         };
+        let tables = match lacking.has(TABLE_LOCKS) {
+            true => "; what others write while the table is emptied or dropped is lost with it",
+            false => "",
+        };
         let lacks = lacking.words();
-        notes.extend(lacks.map(|words| format!("the server does not have {words}{lock}")));
+        notes.extend(lacks.map(|words| format!("the server does not have {words}{lock}{tables}")));
         let kept = self.facts.iter().filter(|(name, _)| name == SINCE_KEPT);
         notes.extend(kept.map(|(_, said)| said.clone()));
         Ok(notes)

@@ -55,9 +55,13 @@ pub(super) fn not_looked_for(
     if !wrote || summary.verify.as_ref().is_some_and(passed) {
         return None;
     }
+    // Transactions have no records to look for, and a pass that was asked for was not made.
+    let hint = match summary.verify.is_some() || summary.ops.keys().any(|op| op.is_transaction()) {
+        true => "",
+        false => " `verify.mode = \"after\"` looks for every record.",
+    };
     let text = format!(
-        "A connection to the target was lost, and what it had acknowledged was not looked for: {promise}. \
-         `verify.mode = \"after\"` looks for every record."
+        "A connection to the target was lost, and what it had acknowledged was not looked for: {promise}.{hint}"
     );
     Some((VerdictStatus::Warned, reason("not_looked_for", text)))
 }

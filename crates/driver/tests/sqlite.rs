@@ -276,7 +276,7 @@ fn pages_of_the_log_are_checked_in_by_commits_and_by_a_flush() {
     assert_eq!(open(&plan(dir.path(), page)).unwrap().err().unwrap().kind(), ErrorKind::Usage);
 }
 
-/// Each mode does to the log what SQLite says of it, and a passive one waits for nobody.
+/// Each mode does to the log what SQLite says of it, and a passive one waits for no writer.
 #[test]
 fn a_checkpoint_is_an_operation_of_its_own() {
     for mode in ["passive", "full", "restart", "truncate"] {

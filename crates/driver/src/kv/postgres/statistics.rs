@@ -109,7 +109,7 @@ pub fn since(kept: Option<TableChanges>, now: Option<TableChanges>) -> Option<St
         [Some(0), Some(0), Some(0)] => None,
         [Some(inserted), Some(updated), Some(deleted)] => Some(format!(
             "the table is not as the last run left it: since then {inserted} rows were inserted, {updated} \
-             updated and {deleted} deleted, by a run that was killed or by somebody else"
+             updated and {deleted} deleted, by a run that did not come to its end or by somebody else"
         )),
         _ => Some(
             "the server has lost its counts of changes since the last run: whether somebody changed the table \

@@ -45,7 +45,7 @@ pub enum SyncLevel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckpointMode {
-    /// As many pages as nobody needs, waiting for nobody: as a commit does it.
+    /// As many pages as nobody needs, as a commit does it: waits for no reader or writer, only where another checkpoint is made.
     #[default]
     Passive,
     /// Waits for the writer and for readers of older pages, and checks all in.

@@ -34,7 +34,9 @@ impl ServerFacts {
         let version = version.and_then(first).and_then(|v| v.parse().ok()).unwrap_or(0);
         let checkpoints = statistics::may_checkpoint(admin, version)?;
         facts.push((MAY_CHECKPOINT.to_owned(), checkpoints.to_string()));
-        if !statistics::promises(&facts) {
+        // What only a crash of the machine takes is no excuse where the run is on it, and goes on.
+        let here = admin.server.address.server.is_here();
+        if !statistics::promises(&facts) && (!here || statistics::server_may_lose(&facts)) {
             facts.push((PROMISE.to_owned(), statistics::promise(&facts).to_owned()));
         }
         Ok(ServerFacts { facts, version, checkpoints })

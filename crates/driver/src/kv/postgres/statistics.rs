@@ -153,7 +153,12 @@ pub fn promises(facts: &[(String, String)]) -> bool {
     !is_off(facts, "postgres.synchronous_commit") && !is_off(facts, "postgres.fsync")
 }
 
-/// The same in words.
+/// Whether a crash of the server alone, without its machine, may take what is acknowledged.
+pub fn server_may_lose(facts: &[(String, String)]) -> bool {
+    is_off(facts, "postgres.synchronous_commit")
+}
+
+/// What is promised, in words.
 pub fn promise(facts: &[(String, String)]) -> &'static str {
     match (is_off(facts, "postgres.synchronous_commit"), is_off(facts, "postgres.fsync")) {
         (true, _) => {

@@ -1,5 +1,5 @@
 //! The binary against PostgreSQL on loopback, started and ended by each test: passwords, TLS, a server killed while it
-//! is measured, a full disk.
+//! is measured, a full disk; and SQLite's checkpoints.
 
 #[path = "../../driver/src/kv/postgres/testing.rs"]
 pub mod postgres_server;
@@ -254,6 +254,55 @@ fn a_transaction_is_one_operation_and_its_statements_no_total_adds() {
     }
 }
 
+/// Records, too: the pass that verifies is made when the server is back, finds every durable write, and names those that
+/// a setting lets go with what it promises.
+#[test]
+fn acknowledged_records_are_looked_for_after_a_server_was_killed_in_the_run() {
+    let quiet = ["wal_writer_delay=10s", "wal_writer_flush_after=1GB", "autovacuum=off"];
+    let Some(mut server) = start(&[&quiet[..], &["bgwriter_lru_maxpages=0"]].concat()) else {
+        return;
+    };
+    assert_eq!(wrong_after_a_kill(&mut server, "on"), 0);
+    let lost = (0..8).any(|_| wrong_after_a_kill(&mut server, "off") > 0);
+    assert!(lost, "eight kills, and nothing was lost without synchronous commits");
+}
+
+/// Kills the server in a run that verifies afterwards; how many records the run then finds wrong, which its verdict has to
+/// tell as what the setting promises.
+fn wrong_after_a_kill(server: &mut PostgresServer, setting: &str) -> u64 {
+    let home = scratch();
+    let dir = home.path();
+    let job = format!(
+        "[run]\nduration = \"20s\"\noperations = 1000000\ninterval = \"200ms\"\n[verify]\nmode = \"after\"\n[target]\ndriver = \
+         \"postgres\"\npath = \"{}\"\n[target.options]\nuser = \"postgres\"\nconnections = 4\n\
+         synchronous_commit = \"{setting}\"\ntable = \"v\"\ntimeout = \"30s\"\n[[workload]]\nworkers = 2\n\
+         queue_depth = 4\nmix = {{ update = 90, insert = 10 }}\nblock_size = \"200B\"\nkeys = {{ count = 500 }}\n",
+        server.address()
+    );
+    let child = start_job(dir, &job);
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    server.kill();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    server.restart().expect("it starts again");
+    let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
+    assert!(err.contains("the connection to the PostgreSQL server is lost"), "{err}");
+    let done = summary(dir, "out");
+    let verify = &done["verify"];
+    assert_eq!(verify["pass"]["complete"], true, "{verify:#}");
+    assert!(verify["checked"].as_u64() >= Some(400), "{verify:#}");
+    let kinds = &verify["kinds"];
+    let gone = ["lost", "stale", "missing"].iter().filter_map(|kind| kinds[*kind].as_u64());
+    let wrong = verify["wrong"].as_u64().expect("a number");
+    assert_eq!(gone.sum::<u64>(), wrong, "{verify:#}");
+    let reasons = done["verdict"]["reasons"].as_array().expect("a list");
+    let told = reasons.iter().find(|reason| reason["code"] == "not_kept");
+    assert_eq!(told.is_some(), wrong > 0, "{reasons:?}");
+    let says = "synchronous_commit = off promises no more";
+    assert!(told.is_none_or(|t| t["text"].as_str().is_some_and(|t| t.contains(says))), "{told:?}");
+    assert!(!reasons.iter().any(|reason| reason["code"] == "wrong_data"), "{reasons:?}");
+    wrong
+}
+
 #[test]
 fn acknowledged_transactions_outlast_a_server_killed_in_the_run() {
     // Unasked, nothing of the log is written before its time: `off` has something to lose.
@@ -325,4 +374,48 @@ fn a_killed_client_leaves_every_acknowledged_transaction() {
     let rows_now: u64 =
         server.psql("SELECT count(*) FROM taillight_history").parse().expect("a number");
     assert_eq!(rows_now, rows + 40);
+}
+
+/// A thread that makes checkpoints beside writers: its operations count, what happens inside others has rows that no
+/// total adds, and every row is there.
+#[test]
+fn checkpoints_of_sqlite_are_operations_and_times_inside_others_no_total_adds() {
+    let home = scratch();
+    let dir = home.path();
+    let job = "[run]\nduration = \"2s\"\n[target]\ndriver = \"sqlite\"\npath = \"db/\"\n[target.options]\nsynchronous = \
+               \"off\"\nautocheckpoint = 50\ncheckpoint = \"full\"\n[[workload]]\nname = \"w\"\nworkers = 3\nmix = \
+               { update = 90, checkpoint = 10 }\nblock_size = \"400B\"\nkeys = { count = 500 }\n[[workload]]\nname = \"c\"\n\
+               mix = \"checkpoint\"\nkeys = { count = 500 }\nblock_size = \"400B\"\narrival = { kind = \"constant\", rate = \
+               \"20/s\" }\n";
+    std::fs::write(dir.join("job.toml"), job).expect("written");
+    let output = taillight(dir).args(["run", "job.toml", "--output", "out"]).output();
+    let output = output.expect("it starts");
+    if String::from_utf8_lossy(&output.stderr).contains("libsqlite3") {
+        eprintln!("skipped: checkpoints_of_sqlite_are_operations: no libsqlite3");
+        return;
+    }
+    let (said, err) = ended(&output, 0);
+    assert!(err.contains("autocheckpoint = 0 leaves all to the operations"), "{err}");
+    let done = summary(dir, "out");
+    let count = |op: &str| done["ops"][op]["count"].as_u64().unwrap_or(0);
+    let whole = count("update") + count("checkpoint");
+    assert_eq!(done["totals"]["count"].as_u64(), Some(whole), "{said}");
+    for op in ["checkpoint", "auto_checkpoint", "lock_wait"] {
+        assert!(count(op) > 5, "{op}: {said}");
+        assert!(said.contains(op), "{op}: {said}");
+    }
+    let own = done["workloads"].as_array().expect("a list");
+    let own = own.iter().find(|w| w["name"] == "c").expect("there");
+    let made = own["ops"]["checkpoint"]["count"].as_u64();
+    // A checkpoint waits behind writers: how many are made in time is the machine's.
+    assert!((1..=41).contains(&made.unwrap_or(0)), "{made:?}");
+    assert!(own["ops"]["checkpoint"]["response"].is_object(), "a rate: {own:#}");
+    let mean = |op: &str| done["ops"][op]["service"]["mean_ns"].as_f64().expect("a mean");
+    assert!(mean("lock_wait") > 0.0 && mean("auto_checkpoint") > 0.0);
+    let csv = run_line(dir, "export out --format ios-csv", 0).0;
+    let rows =
+        |op: &str| csv.lines().filter(|line| line.contains(&format!(",{op},"))).count() as u64;
+    for op in ["checkpoint", "auto_checkpoint", "lock_wait", "update"] {
+        assert_eq!(rows(op), count(op), "{op}");
+    }
 }

@@ -54,8 +54,8 @@ fn runs_on_virtual_time(job: &Path) {
         // The store in memory has no objects to list: this example is planned above, not run.
         return;
     }
-    if ["tpcb", "oltp_"].iter().any(|mix| text.contains(mix)) {
-        // Transactions are of no other store: a test of databases runs these.
+    if ["tpcb", "oltp_", "mix = \"checkpoint\""].iter().any(|mix| text.contains(mix)) {
+        // Transactions and checkpoints are of no other store: tests of databases run these.
         return;
     }
     if text.contains("\n[targets.") {

@@ -129,6 +129,8 @@ fn killed_broker(dir: &Path, broker: &mut KafkaBroker) {
     assert!(acknowledged.is_some_and(|n| n > 100), "{acknowledged:?}");
     assert!([Some(0), Some(6)].contains(&status.code()), "{status:?}");
 
+    sent_to_a_killed_broker(dir, broker);
+
     let gone = "--runtime 6s --set target.options.delivery_timeout=1s --set target.options.timeout=2s \
                 --set run.idle_timeout=3s --set run.drain_timeout=2s --output gone";
     let child = start_measuring(dir, &example(broker, "gone", gone));
@@ -139,6 +141,28 @@ fn killed_broker(dir: &Path, broker: &mut KafkaBroker) {
     assert_eq!(out.status.code(), Some(5), "{said}");
     assert!(!said.contains("panicked"), "{said}");
     assert!(summary(dir, "gone")["totals"]["count"].as_u64().unwrap_or(1) > 0);
+}
+
+/// What was only sent when a broker was killed is gone: the verdict tells how many records, and that nobody promised more. They
+/// are looked for unasked.
+fn sent_to_a_killed_broker(dir: &Path, broker: &mut KafkaBroker) {
+    let sent = "--runtime 12s --set target.options.acks=0 --set target.options.read_back=false \
+                --set target.options.delivery_timeout=20s --set run.drain_timeout=30s --output sent";
+    let mut child = start_measuring(dir, &example(broker, "sent", sent));
+    std::thread::sleep(Duration::from_secs(1));
+    broker.kill();
+    broker.restart().expect("it comes back");
+    let status = child.wait().expect("it ends");
+    assert!([Some(0), Some(5), Some(6)].contains(&status.code()), "{status:?}");
+    let missing = fact(dir, "sent", "records.read_back.missing");
+    let done = summary(dir, "sent");
+    let reasons = done["verdict"]["reasons"].as_array().expect("a list");
+    let told = reasons.iter().find(|reason| reason["code"] == "not_kept");
+    let facts = &manifest(dir, "sent")["environment"]["driver"];
+    assert!(missing.is_some(), "{facts:#}");
+    assert_eq!(told.is_some(), missing > Some(0), "{reasons:?}, {facts:#}");
+    let says = "acks = 0: a write is done when it was sent";
+    assert!(told.is_none_or(|t| t["text"].as_str().is_some_and(|t| t.contains(says))), "{told:?}");
 }
 
 /// The disk of the broker's log gets full: writes fail, the run ends, and what was acknowledged is there when the broker

@@ -124,6 +124,14 @@ pub enum OpKind {
     InsertRow,
     /// The commit of a transaction.
     Commit,
+    /// A store's log is checked in, asked for by the run.
+    Checkpoint,
+    /// The same by a store itself inside another operation; it and the one below are times inside operations.
+    #[serde(rename = "auto_checkpoint")]
+    AutoCheckpoint,
+    /// An operation waits for a lock that another one holds.
+    #[serde(rename = "lock_wait")]
+    LockWait,
 }
 
 /// The statements of TPC-B's transaction.
@@ -163,7 +171,7 @@ const OLTP_READ_WRITE: [OpKind; 20] = [
 
 impl OpKind {
     /// Every kind, in the order of their discriminants.
-    pub const ALL: [OpKind; 42] = [
+    pub const ALL: [OpKind; 45] = [
         OpKind::Read,
         OpKind::Write,
         OpKind::Trim,
@@ -206,6 +214,9 @@ impl OpKind {
         OpKind::DeleteRow,
         OpKind::InsertRow,
         OpKind::Commit,
+        OpKind::Checkpoint,
+        OpKind::AutoCheckpoint,
+        OpKind::LockWait,
     ];
     /// The name in outputs.
     pub fn name(self) -> &'static str {
@@ -252,6 +263,9 @@ impl OpKind {
             OpKind::DeleteRow => "delete_row",
             OpKind::InsertRow => "insert_row",
             OpKind::Commit => "commit",
+            OpKind::Checkpoint => "checkpoint",
+            OpKind::AutoCheckpoint => "auto_checkpoint",
+            OpKind::LockWait => "lock_wait",
         }
     }
     pub fn from_name(name: &str) -> Option<OpKind> {
@@ -300,11 +314,16 @@ impl OpKind {
     pub fn draws_key(self) -> bool {
         (OpKind::SelectPoint as u8..=OpKind::DeleteRow as u8).contains(&(self as u8))
     }
+    /// Whether it is a time inside an operation that only its driver can tell: nobody asks for it.
+    #[inline]
+    pub fn is_inner(self) -> bool {
+        matches!(self, OpKind::AutoCheckpoint | OpKind::LockWait)
+    }
     /// Whether it is part of an operation that has a row of its own, or no operation on storage but a wait for one. No
     /// total adds them, no mix draws them, and of drivers only those with transactions know any.
     #[inline]
     pub fn is_part(self) -> bool {
-        self.request() != self || self == OpKind::Wait || self.is_statement()
+        self.request() != self || self == OpKind::Wait || self.is_statement() || self.is_inner()
     }
     /// What it is to a record, where files are records by number: a created file is an inserted record.
     #[inline]
@@ -335,8 +354,10 @@ impl OpKind {
                 | OpKind::Rmdir
                 | OpKind::Readdir
                 | OpKind::Wait
+                | OpKind::Checkpoint
         ) && !self.is_transaction()
             && !self.is_statement()
+            && !self.is_inner()
     }
     /// Whether the operation changes what is stored, data or names. Of a transaction only the whole does.
     pub fn writes(self) -> bool {
@@ -446,6 +467,10 @@ mod tests {
         let statements = OpKind::ALL.into_iter().filter(|kind| kind.is_statement());
         assert!(statements.clone().all(|kind| kind.is_part() && !kind.sized() && kind.keyed()));
         assert_eq!(statements.count(), 16);
+        let inner = OpKind::ALL.into_iter().filter(|kind| kind.is_inner());
+        assert!(inner.clone().all(|kind| kind.is_part() && !kind.sized() && !kind.writes()));
+        assert_eq!(inner.count(), 2);
+        assert!(!OpKind::Checkpoint.is_part() && !OpKind::Checkpoint.sized());
         assert!(OpKind::Tpcb.writes() && !OpKind::Tpcb.carries() && !OpKind::Tpcb.sized());
     }
 }

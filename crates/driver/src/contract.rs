@@ -21,7 +21,7 @@ use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
 use taillight_core::witness::WitnessCount;
-use taillight_core::{Error, Op, Result, Stamp, Status, StopFlag};
+use taillight_core::{Error, Op, OpKind, Result, Stamp, Status, StopFlag};
 
 pub use crate::options::OptionDoc;
 use crate::options::{NoOptions, OptionSet};
@@ -182,6 +182,13 @@ impl Geometry {
     }
 }
 
+/// Name of the fact that says what a crash may take of what was acknowledged: only of a target whose settings let it.
+/// Verification that misses writes says it with them.
+pub const PROMISE: &str = "target.promise";
+
+/// Name of the fact that a connection to the target was lost in the run, so that it may have been started anew.
+pub const BROKEN: &str = "target.connection_lost";
+
 /// An opened device, file set, database or bucket. Shared by all workers.
 pub trait Target: Send + std::marker::Sync {
     fn geometry(&self) -> Geometry;
@@ -215,6 +222,15 @@ pub trait Target: Send + std::marker::Sync {
     /// Facts that the load leaves behind: asked once, when every session is gone, before it is closed.
     fn end_facts(&self) -> Vec<(String, String)> {
         Vec::new()
+    }
+    /// Whether a target that failed in the run answers again, as a server that was started anew: waited for as long as its
+    /// time limit says. Asked once, before what was written is looked for.
+    fn is_back(&self) -> bool {
+        false
+    }
+    /// Kinds of the times that its sessions tell by [`Session::inner`].
+    fn inner_kinds(&self) -> &'static [OpKind] {
+        &[]
     }
     /// Times at which the target stopped all of its own threads, by their ends; asked once, after `end_facts`. `None`
     /// where it never does, or cannot tell.
@@ -427,6 +443,10 @@ pub trait Session {
     /// Appends completions to `out` (which has room for `depth`). Waits until at least `min` have
     /// come or `until` has passed; `min` = 0 never waits. Never returns more than are in flight.
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()>;
+    /// Shows the times inside the operation that has just ended which the driver alone sees, as kind and both ends, and
+    /// forgets them. Only asked of targets with such kinds, after each completion: one that has them does one operation at
+    /// a time.
+    fn inner(&mut self, _each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {}
     /// Drops what the page cache holds of `len` bytes of a file. Only asked of drivers that can. Errors: `Target`
     /// when the system refuses it.
     fn drop_cached(&mut self, _file: u16, _offset: u64, _len: u64) -> Result<()> {

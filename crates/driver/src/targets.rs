@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use taillight_core::plan::Plan;
 use taillight_core::samples::{SampleDisplay, target_prefix};
 use taillight_core::witness::WitnessCount;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 use taillight_machine::block;
 
 use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target, TargetPause};
@@ -132,6 +132,16 @@ impl Target for OpenTargets {
 
     fn end_facts(&self) -> Vec<(String, String)> {
         self.facts_of(|target| target.end_facts())
+    }
+
+    fn is_back(&self) -> bool {
+        self.targets.iter().all(|t| t.target.is_back())
+    }
+
+    /// A session of a target without such times shows none.
+    fn inner_kinds(&self) -> &'static [OpKind] {
+        let all = self.targets.iter().map(|t| t.target.inner_kinds());
+        all.max_by_key(|kinds| kinds.len()).unwrap_or(&[])
     }
 
     fn pauses(&self) -> Option<Vec<TargetPause>> {

@@ -3,6 +3,9 @@
 #![cfg(feature = "postgres")]
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use taillight_core::plan::{Plan, Values};
@@ -427,6 +430,141 @@ fn servers_that_cannot_be_used_say_why() {
     let e = refusal(&many, Some(&name));
     assert!(e.message().contains("no more connections"), "{e}");
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0", "nothing was dropped");
+}
+
+/// A server whose words change on their way to it: to PostgreSQL they mean nothing then, as what CockroachDB or Yugabyte
+/// does not have. Its port.
+fn lacking(server: &PostgresServer) -> u16 {
+    const WORDS: [(&[u8], &[u8]); 7] = [
+        (b"SET LOCAL", b"XET LOCAL"),
+        (b"LOCK TABLE", b"LACK TABLE"),
+        (b"VACUUM (", b"XACUUM ("),
+        (b"CHECKPOINT", b"XHECKPOINT"),
+        (b"pg_try_advisory_lock", b"xx_try_advisory_lock"),
+        (b"pg_stat_", b"xg_stat_"),
+        (b"server_version_num", b"xerver_version_num"),
+    ];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let socket = server.address().trim_start_matches("unix:").to_owned();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), UnixStream::connect(&socket).unwrap());
+            let (mut back, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut back, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+            std::thread::spawn(move || {
+                let mut bytes = vec![0; 1 << 20];
+                while let Ok(count) = client.read(&mut bytes) {
+                    for (word, other) in WORDS {
+                        for at in 0..count.saturating_sub(word.len()) {
+                            if bytes[at..].starts_with(word) {
+                                bytes[at..at + other.len()].copy_from_slice(other);
+                            }
+                        }
+                    }
+                    if count == 0 || server.write_all(&bytes[..count]).is_err() {
+                        break;
+                    }
+                }
+                let _ = server.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn a_server_that_lacks_what_a_run_asks_for_is_used_without_it() {
+    let server = or_skip!(start(&["fsync=off"]));
+    let path = format!("postgres://127.0.0.1:{}/postgres", lacking(&server));
+    let plan = keyed_plan(target("postgres", &path, "user = \"postgres\""), 400, 4, false);
+    let target = open(&plan, None).unwrap();
+    let told = target.notes().join(" ");
+    for says in [
+        "LOCK TABLE",
+        "pg_stat_all_tables",
+        "advisory locks",
+        "nothing keeps two runs off one table",
+        "what others write while the table is emptied or dropped is lost with it",
+    ] {
+        assert!(told.contains(says), "{told}");
+    }
+    let mut s = session(target.as_ref(), 4);
+    for key in 0..20 {
+        s.buffer(0)[..100].fill(1);
+        assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, key, 100)).status.is_ok());
+    }
+    drop(s);
+    target.keyed().unwrap().loaded(20).unwrap();
+    target.admin(AdminAction::Flush).unwrap();
+    let e = target.admin(AdminAction::Compact).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    for _ in 0..2 {
+        target.sample(&mut |name, _| assert!(!name.starts_with("wal_"), "{name}"));
+        assert!(target.witness().is_empty());
+    }
+    let lacks = target.end_facts();
+    let lacks = &lacks.iter().find(|(name, _)| name == "postgres.lacks").unwrap().1;
+    for what in ["VACUUM", "CHECKPOINT", "some of its statistics", "LOCK TABLE"] {
+        assert!(lacks.contains(what), "{lacks}");
+    }
+    target.admin(AdminAction::Purge).unwrap();
+    assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0");
+    target.close().unwrap();
+    assert_eq!(server.psql("SELECT to_regclass('taillight') IS NULL"), "t");
+    // One that has all of it is not told to lack anything.
+    let target = open(&self::plan(&server, "", 4), None).unwrap();
+    assert!(!target.notes().join(" ").contains("does not have"), "{:?}", target.notes());
+    assert!(!target.end_facts().iter().any(|(name, _)| name == "postgres.lacks"));
+    target.close().unwrap();
+}
+
+/// Whatever somebody else did to a kept table between two runs, the second one says so, and goes on.
+#[test]
+fn a_kept_table_that_is_not_as_the_last_run_left_it_is_told() {
+    let server = or_skip!(start(&["fsync=off", "autovacuum=off"]));
+    if server.psql("SHOW server_version_num").parse::<u32>().unwrap() < 150_000 {
+        eprintln!("skipped: a_kept_table_that_is_not_as_the_last_run_left_it: before version 15");
+        return;
+    }
+    // A run that deletes leaves no count of records.
+    let mut kept = plan(&server, "keep = true", 1);
+    kept.workloads[0].mix.retain(|part| part.op != OpKind::Delete);
+    let told = || {
+        let target = open(&kept, None).unwrap();
+        let mut s = session(target.as_ref(), 1);
+        for key in 0..10 {
+            s.buffer(0)[..100].fill(1);
+            assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, key, 100)).status.is_ok());
+        }
+        drop(s);
+        target.keyed().unwrap().loaded(10).unwrap();
+        let told = target.notes().into_iter().filter(|note| note.contains("last run"));
+        let told: Vec<String> = told.collect();
+        let facts = target.facts();
+        let facts = facts.into_iter().filter(|(name, _)| name == "postgres.since_last_run");
+        assert_eq!(facts.map(|(_, said)| said).collect::<Vec<_>>(), told);
+        target.close().unwrap();
+        told.join(" ")
+    };
+    assert_eq!((told(), told()), (String::new(), String::new()), "as it was left");
+    server.psql("VACUUM (ANALYZE) taillight");
+    assert_eq!(told(), "", "no row is another one");
+    for (change, says) in [
+        ("INSERT INTO taillight VALUES ('thesis', 'mine')", "1 rows were inserted, 0 updated"),
+        ("UPDATE taillight SET value = 'mine'", "0 rows were inserted, 11 updated and 0 deleted"),
+        ("DELETE FROM taillight WHERE key = 'thesis'", "0 updated and 1 deleted"),
+        ("TRUNCATE taillight", "the table is empty, though the last run left 10 rows"),
+        ("SELECT pg_stat_reset()", "is not known"),
+    ] {
+        server.psql(change);
+        let said = told();
+        assert!(said.contains(says), "{change}: {said}");
+        assert_eq!(told(), "", "{change}: it was told once");
+    }
 }
 
 /// Peers that are no server, or hang.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::support;
 use taillight_core::plan::Plan;
@@ -152,6 +152,48 @@ fn what_somebody_else_writes_in_the_run_is_left() {
     }
 }
 
+/// A purge looks for rows of others under the lock: who holds it keeps the purge waiting, and one that fails gives it back.
+#[test]
+fn a_purge_that_is_refused_leaves_the_database_to_others() {
+    let dir = support::scratch();
+    let Some(opened) = open(&plan(dir.path(), "busy_timeout = \"50ms\"")) else { return };
+    let target = opened.unwrap();
+    let insert = Op::keyed(OpKind::Insert, 1, 100);
+    assert!(one(session(target.as_ref()).as_mut(), &insert).status.is_ok());
+    let Some(mut holder) = holding(dir.path()) else { return };
+    let e = target.admin(AdminAction::Purge).unwrap_err();
+    assert!(e.to_string().contains("database is locked"), "{e}");
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    if !others(dir.path(), "INSERT INTO records VALUES ('thesis', 'mine')") {
+        return;
+    }
+    let e = target.admin(AdminAction::Purge).unwrap_err();
+    assert!(e.to_string().contains("thesis"), "{e}");
+    assert!(others(dir.path(), "DELETE FROM records WHERE key = 'thesis'"), "it is locked still");
+    target.admin(AdminAction::Purge).unwrap();
+    assert_eq!(by_python(dir.path(), "SELECT count(*) FROM records"), Some("0".to_owned()));
+    target.close().unwrap();
+}
+
+/// Another program that holds the lock for writing until its standard input is closed; none where there is no Python.
+fn holding(dir: &Path) -> Option<Child> {
+    let code = "import sys\nc.isolation_level = None\nc.execute('BEGIN IMMEDIATE')\n\
+                print('held', flush=True)\nsys.stdin.read()";
+    let python = python(dir, code).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut python = python.inspect_err(|_| eprintln!("skipped: no python3")).ok()?;
+    let mut line = String::new();
+    BufReader::new(python.stdout.take()?).read_line(&mut line).ok()?;
+    Some(python)
+}
+
+/// The times inside the last operation, as kind and length.
+fn inner(session: &mut dyn Session) -> Vec<(OpKind, i64)> {
+    let mut all = Vec::new();
+    session.inner(&mut |kind, from, to| all.push((kind, to.since(from))));
+    all
+}
+
 fn sampled(target: &dyn Target, wanted: &str) -> f64 {
     let mut found = None;
     target.sample(&mut |name, value| {
@@ -253,26 +295,17 @@ fn a_worker_with_descriptors_of_its_own_has_the_database_alone() {
 fn a_lock_that_is_not_given_up_ends_the_wait() {
     let dir = support::scratch();
     let target = or_skip!(open(&plan(dir.path(), "busy_timeout = \"50ms\""))).unwrap();
-    let code = format!(
-        "import sqlite3, sys\nc = sqlite3.connect({:?}, isolation_level=None)\n\
-         c.execute('BEGIN IMMEDIATE')\nprint('held', flush=True)\nsys.stdin.read()",
-        dir.path().join("db/taillight.db").to_str().unwrap()
-    );
-    let python = Command::new("python3")
-        .args(["-c", &code])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut python) = python else {
-        eprintln!("skipped: a_lock_that_is_not_given_up: no python3");
-        return;
-    };
-    let mut line = String::new();
-    BufReader::new(python.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let Some(mut python) = holding(dir.path()) else { return };
     let mut s = session(target.as_ref());
     let insert = Op::keyed(OpKind::Insert, 1, 100);
     let refused = one(s.as_mut(), &insert);
-    assert_eq!(refused.status, Status(libc::EBUSY), "{line}");
+    assert_eq!(refused.status, Status(libc::EBUSY));
+    let waits = inner(s.as_mut());
+    let waited: i64 = waits.iter().map(|(_, ns)| ns).sum();
+    assert!(waits.iter().all(|(kind, _)| *kind == OpKind::LockWait), "{waits:?}");
+    let lock_wait_ns = sampled(target.as_ref(), "lock_wait_ns_total");
+    assert!(waited as f64 >= lock_wait_ns && lock_wait_ns > 4e7, "{waits:?}, {lock_wait_ns}");
+    assert!(inner(s.as_mut()).is_empty(), "they were told");
     assert_eq!(sampled(target.as_ref(), "busy_given_up_total"), 1.0);
     drop(python.stdin.take());
     python.wait().unwrap();
@@ -285,13 +318,19 @@ fn pages_of_the_log_are_checked_in_by_commits_and_by_a_flush() {
     let options = "synchronous = \"off\"\nautocheckpoint = 10";
     let target = or_skip!(open(&plan(dir.path(), options))).unwrap();
     let mut s = session(target.as_ref());
+    let (auto, mut told) = (OpKind::AutoCheckpoint, 0);
     for n in 0..200 {
         // Some durable, some not: the level is set as each asks for it.
         let sync = (n % 10 == 0).then_some(SyncKind::Fdatasync);
         let insert = Op { sync, ..Op::keyed(OpKind::Insert, n, 400) };
         assert!(one(s.as_mut(), &insert).status.is_ok());
+        told += inner(s.as_mut()).iter().filter(|(kind, _)| *kind == auto).count();
     }
     let checked = sampled(target.as_ref(), "checkpoints_total");
+    assert_eq!(
+        (told as f64, sampled(target.as_ref(), "auto_checkpoints_total")),
+        (checked, checked)
+    );
     assert!(checked >= 10.0, "{checked}");
     assert!(sampled(target.as_ref(), "log_bytes") > 0.0);
     target.admin(AdminAction::Flush).unwrap();
@@ -300,4 +339,49 @@ fn pages_of_the_log_are_checked_in_by_commits_and_by_a_flush() {
     target.close().unwrap();
     let page = "page_size = \"1000B\"";
     assert_eq!(open(&plan(dir.path(), page)).unwrap().err().unwrap().kind(), ErrorKind::Usage);
+}
+
+/// Each mode does to the log what SQLite says of it, and a passive one waits for no writer.
+#[test]
+fn a_checkpoint_is_an_operation_of_its_own() {
+    for mode in ["passive", "full", "restart", "truncate"] {
+        let dir = support::scratch();
+        let options = format!(
+            "synchronous = \"off\"\nautocheckpoint = 0\ncheckpoint = \"{mode}\"\nbusy_timeout = \"50ms\""
+        );
+        let target = or_skip!(open(&plan(dir.path(), &options))).unwrap();
+        assert_eq!(target.inner_kinds(), [OpKind::AutoCheckpoint, OpKind::LockWait]);
+        let notes = target.notes();
+        assert!(
+            notes.len() == 1 && notes[0].contains("a crash of the machine may lose"),
+            "{notes:?}"
+        );
+        let mut s = session(target.as_ref());
+        for n in 0..50 {
+            assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, n, 400)).status.is_ok());
+        }
+        assert!(inner(s.as_mut()).is_empty(), "nothing is checked in unasked");
+        let checkpoint = Op::keyed(OpKind::Checkpoint, 0, 0);
+        let log = sampled(target.as_ref(), "log_bytes");
+        assert!(log > 0.0);
+        let c = one(s.as_mut(), &checkpoint);
+        assert!(c.status.is_ok() && c.moved == 0, "{c:?}");
+        assert_eq!(sampled(target.as_ref(), "log_bytes") == 0.0, mode == "truncate", "{mode}");
+        assert_eq!(sampled(target.as_ref(), "partial_checkpoints_total"), 0.0);
+        assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 60, 400)).status.is_ok());
+        let Some(mut holder) = holding(dir.path()) else { return };
+        let c = one(s.as_mut(), &checkpoint);
+        let (waits, passive) = (inner(s.as_mut()), mode == "passive");
+        assert_eq!(
+            (c.status.is_ok(), waits.is_empty()),
+            (passive, passive),
+            "{mode}: {c:?} {waits:?}"
+        );
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        assert!(one(s.as_mut(), &checkpoint).status.is_ok());
+        assert_eq!(sampled(target.as_ref(), "checkpoints_total"), if passive { 3.0 } else { 2.0 });
+        drop(s);
+        target.close().unwrap();
+    }
 }

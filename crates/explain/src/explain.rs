@@ -307,8 +307,10 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
         percentiles: BTreeMap::new(),
         given: given.is_some(),
     };
-    // An operation of several parts has no threshold: its parts are traced, and explained.
-    for (op, totals) in summary.ops.iter().filter(|(op, _)| op.parts().is_empty()) {
+    // An operation of several parts has no threshold: its parts are traced, and explained. Times inside an operation are
+    // explained with it.
+    let asked = |op: &OpKind| op.parts().is_empty() && !op.is_inner();
+    for (op, totals) in summary.ops.iter().filter(|(op, _)| asked(op)) {
         if let Some(ns) = given {
             found.ns.insert(*op, ns);
             continue;

@@ -12,6 +12,7 @@ use taillight_core::{LatencyKind, OpKind};
 use taillight_report::{MadeReport, ReportOptions, format, make};
 use taillight_rundir::manifest::ScheduleInfo;
 use taillight_rundir::summary::{QosStatus, VerdictStatus};
+use taillight_rundir::verify::{PassInfo, VerifyCounts, VerifyReport};
 use taillight_rundir::{LatencySource, Manifest, RunDir, RunStatus, Summary, names};
 
 fn sample() -> Sample {
@@ -295,6 +296,62 @@ fn acknowledged_writes_that_are_gone_are_told_with_what_was_promised() {
                     the last ones.";
         assert!(told.is_none_or(|r| r.text == says), "{told:?}");
     }
+}
+
+/// Only where a connection was lost, and nothing else is wrong: else it is wrong data, whatever was promised.
+#[test]
+fn records_that_a_failed_target_let_go_are_told_with_what_was_promised() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    let promise = "off promises no more: a crash loses the last commits";
+    let all = [("target.promise", promise), ("target.connection_lost", "true")];
+    for (facts, status, flipped, code) in [
+        (&all[..], RunStatus::Failed, 0, "not_kept"),
+        (&all[..], RunStatus::Failed, 1, "wrong_data"),
+        (&all[..], RunStatus::Complete, 0, "wrong_data"),
+        (&all[..1], RunStatus::Failed, 0, "wrong_data"),
+        (&all[..0], RunStatus::Failed, 0, "wrong_data"),
+    ] {
+        edit(&path, |m| {
+            m.status = status;
+            let facts: std::collections::BTreeMap<_, _> = facts.iter().copied().collect();
+            m.environment.insert("driver".into(), serde_json::json!(facts));
+        });
+        let kinds = VerifyCounts { lost: 2, missing: 1, flipped, ..VerifyCounts::default() };
+        let (checked, wrong) = (1000, 3 + flipped);
+        let schema = taillight_rundir::SCHEMA_VERSION;
+        let found = VerifyReport { schema, checked, wrong, kinds, ..VerifyReport::default() };
+        fs::write(path.join(names::VERIFY), serde_json::to_vec(&found).unwrap()).unwrap();
+        let made = summary(&path);
+        let all = codes(&made);
+        assert!(all.contains(&code), "{:?}", made.verdict);
+        assert_eq!(all.contains(&"not_kept"), code == "not_kept");
+        let told = made.verdict.reasons.iter().find(|r| r.code == "not_kept");
+        assert!(told.is_none_or(|r| r.text.contains(promise)), "{told:?}");
+    }
+}
+
+#[test]
+fn a_lost_connection_of_a_target_that_promises_less_is_told_where_nobody_looked() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    for (facts, told) in [
+        (serde_json::json!({"target.promise": "off keeps less"}), false),
+        (serde_json::json!({"target.connection_lost": "true"}), false),
+        (
+            serde_json::json!({"target.connection_lost": "true", "target.promise": "off keeps less"}),
+            true,
+        ),
+    ] {
+        edit(&path, |m| drop(m.environment.insert("driver".into(), facts.clone())));
+        let made = summary(&path);
+        assert_eq!(codes(&made).contains(&"not_looked_for"), told, "{:?}", made.verdict);
+    }
+    let pass = Some(PassInfo { complete: true, ..PassInfo::default() });
+    let schema = taillight_rundir::SCHEMA_VERSION;
+    let found = VerifyReport { schema, pass, ..VerifyReport::default() };
+    fs::write(path.join(names::VERIFY), serde_json::to_vec(&found).unwrap()).unwrap();
+    assert!(!codes(&summary(&path)).contains(&"not_looked_for"), "a pass has looked");
 }
 
 #[test]

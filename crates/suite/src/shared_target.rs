@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use taillight_core::witness::WitnessCount;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 use taillight_driver::{
     AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, TargetPause, VirtualTime,
 };
@@ -78,6 +78,12 @@ impl Target for TargetView {
     }
     fn end_facts(&self) -> Vec<(String, String)> {
         self.target.end_facts()
+    }
+    fn is_back(&self) -> bool {
+        self.target.is_back()
+    }
+    fn inner_kinds(&self) -> &'static [OpKind] {
+        self.target.inner_kinds()
     }
     fn pauses(&self) -> Option<Vec<TargetPause>> {
         self.target.pauses()

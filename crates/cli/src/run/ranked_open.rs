@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use taillight_core::plan::Plan;
 use taillight_core::witness::WitnessCount;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 use taillight_driver::{
     AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, TargetPause, VirtualTime,
 };
@@ -174,6 +174,12 @@ impl Target for AllTargets {
     }
     fn end_facts(&self) -> Vec<(String, String)> {
         self.own.end_facts()
+    }
+    fn is_back(&self) -> bool {
+        self.own.is_back()
+    }
+    fn inner_kinds(&self) -> &'static [OpKind] {
+        self.own.inner_kinds()
     }
     fn pauses(&self) -> Option<Vec<TargetPause>> {
         self.own.pauses()

@@ -299,6 +299,61 @@ impl KafkaOptions {
         all
     }
 
+    /// What decides how records are collected, where there are writers, and how they are fetched, where there are readers.
+    pub fn facts(&self, writers: &[bool]) -> Vec<(String, String)> {
+        let writing = [
+            ("acks", self.acks.word().to_owned()),
+            ("linger", self.linger.to_string()),
+            ("batch_size", self.batch_size.to_string()),
+            ("batch_records", self.batch_records.to_string()),
+            ("compression", self.compression.word().to_owned()),
+            ("in_flight", self.in_flight.to_string()),
+        ];
+        let reading = [
+            ("fetch_wait", self.fetch_wait.to_string()),
+            ("fetch_min", self.fetch_min.to_string()),
+            ("fetch_size", self.fetch_size.to_string()),
+        ];
+        let of = |does: bool, facts: Vec<(&str, String)>| {
+            let facts = facts.into_iter().filter(move |_| does);
+            facts.map(|(name, value)| (format!("kafka.{name}"), value)).collect::<Vec<_>>()
+        };
+        let mut all = of(writers.contains(&true), writing.to_vec());
+        all.extend(of(writers.contains(&false), reading.to_vec()));
+        all
+    }
+
+    /// What a linger does to writes.
+    pub fn linger_note(&self) -> Option<String> {
+        (self.linger.0 > 0).then(|| {
+            format!(
+                "linger = {}: a record waits up to that long for others to be sent with it, within its latency",
+                self.linger
+            )
+        })
+    }
+
+    /// What fetches that wait for more than one record do to readers.
+    pub fn fetch_note(&self) -> Option<String> {
+        (self.fetch_min.0 > 1).then(|| {
+            format!(
+                "fetch_min = {}: a broker holds a fetch back for up to {} until it has so much, which shows in \
+                 end-to-end times",
+                self.fetch_min, self.fetch_wait
+            )
+        })
+    }
+
+    /// Whether what is acknowledged outlasts one broker, with so many replicas: with acks = 1 another one may take over
+    /// that does not have it.
+    pub fn promised(&self, replicas: i32) -> bool {
+        match self.acks {
+            Acks::None => false,
+            Acks::Leader => replicas <= 1,
+            Acks::All => true,
+        }
+    }
+
     /// What an acknowledgement promises, in words.
     pub fn promise(&self) -> &'static str {
         match self.acks {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use taillight_core::{Error, Result};
 
 use super::admin::TopicAdmin;
-use super::options::Acks;
 use super::record::{RecordKey, sum};
 use super::tally::{RunTally, WriterEnd};
 use super::transfer::{Consumer, FetchedRecord};
@@ -196,9 +195,9 @@ impl ReadBack {
         all.iter().map(|(name, n)| (format!("records.read_back.{name}"), n.to_string())).collect()
     }
 
-    /// Errors: `Target` when records are missing that were to be there, or damaged.
-    pub fn judged(&self, admin: &TopicAdmin) -> Result<()> {
-        let promised = admin.options.acks != Acks::None;
+    /// `promised`: the settings keep what is acknowledged when a broker fails. Errors: `Target` when records are missing that
+    /// were to be there, or damaged.
+    pub fn judged(&self, admin: &TopicAdmin, promised: bool) -> Result<()> {
         if self.torn == 0 && (self.missing == 0 || !promised) {
             return Ok(());
         }

@@ -93,6 +93,12 @@ impl RunTally {
         self.sum(|w| &w.acknowledged)
     }
 
+    /// Whether a record that was acknowledged may be gone: writes failed, or a broker was lost and not `all` replicas had
+    /// to have each record.
+    pub fn may_have_lost(&self, all: bool) -> bool {
+        self.sum(|w| &w.failed) > 0 || (!all && !lock(&self.faults).is_empty())
+    }
+
     /// Records of others that readers saw.
     pub fn foreign(&self) -> u64 {
         self.sum(|w| &w.foreign)
@@ -110,10 +116,10 @@ impl RunTally {
     #[cold]
     pub fn fault(&self, library: &KafkaLibrary, code: i32, says: Option<String>) {
         let [name, words] = library.words(code);
+        let name = name.trim_start_matches('_').to_lowercase();
         let mut all = lock(&self.faults);
         let known = all.len() < CODES_MAX || all.contains_key(&name);
-        let name =
-            if known { name.trim_start_matches('_').to_lowercase() } else { "others".into() };
+        let name = if known { name } else { "others".to_owned() };
         all.entry(name).or_insert_with(|| (0, says.unwrap_or(words))).0 += 1;
     }
 

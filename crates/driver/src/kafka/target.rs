@@ -188,7 +188,8 @@ impl KafkaTarget {
                 .with("topic", &admin.address.topic)
                 .hint("write it in a run before, with options.keep = true"));
         }
-        let facts = facts(&admin, shape, brokers);
+        let mut facts = facts(&admin, shape, brokers);
+        facts.extend(options.facts(&writers));
         Ok(KafkaTarget {
             library: admin.library.clone(),
             servers: admin.address.servers.clone(),
@@ -288,7 +289,10 @@ impl KafkaTarget {
         match found {
             // Evidence is not deleted.
             Some(Ok(back)) => {
-                back.judged(admin)?;
+                let options = &self.options;
+                // What another replica may lack is only gone where the leader was lost.
+                let none_lost = options.acks == Acks::Leader && !self.tally.may_have_lost(false);
+                back.judged(admin, none_lost || options.promised(self.shape.replicas))?;
                 foreign = foreign.max(back.foreign);
             }
             // Ended by the user: nothing was found wrong.
@@ -397,12 +401,20 @@ impl Target for KafkaTarget {
         let mut notes = Vec::new();
         if self.writers.contains(&true) {
             notes.push(self.options.promise().to_owned());
+            notes.extend(self.options.linger_note());
+        }
+        if self.writers.contains(&false) {
+            notes.extend(self.options.fetch_note());
         }
         notes
     }
     fn end_facts(&self) -> Vec<(String, String)> {
         let mut facts = self.tally.facts();
-        if !(self.options.read_back && self.writers.contains(&true)) {
+        // What failed in the run may have taken what was acknowledged before it.
+        let asked = self.options.read_back;
+        let looks = asked || self.tally.may_have_lost(self.options.acks == Acks::All);
+        let stopped = self.admin().stop.stopped();
+        if !(looks && self.writers.contains(&true)) || (stopped && !asked) {
             return facts;
         }
         let from = ends(&self.begun);
@@ -415,7 +427,9 @@ impl Target for KafkaTarget {
             }
             Err(e) => facts.push(("records.read_back".to_owned(), e.to_string())),
         }
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        // Unasked, a look that failed is no failure of the run.
+        let found = Some(found).filter(|found| asked || found.is_ok());
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
         facts
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {

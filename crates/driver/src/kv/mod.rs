@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
 use taillight_core::witness::WitnessCount;
-use taillight_core::{OpKind, Result};
+use taillight_core::{OpKind, Result, Stamp};
 
 pub use fault::StoreError;
 
@@ -159,8 +159,18 @@ trait KeyValueStore: Send + Sync + 'static {
     fn leaves_alone(&self, _workers: usize) -> bool {
         false
     }
+    /// Undoes [`KeyValueStore::lock_out`].
+    fn let_in(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    /// What its settings mean for what is acknowledged, where a crash may lose some of it.
+    fn promise(&self) -> Option<&'static str> {
+        None
+    }
     /// Another process can write into it while it is open.
     const SHARED: bool = false;
+    /// Kinds of the times that its connections show by [`Connection::inner`].
+    const INNER: &'static [OpKind] = &[];
     /// Its counters of what it was asked; see [`crate::Target::witness`].
     fn witness(&self) -> Vec<WitnessCount> {
         Vec::new()
@@ -190,6 +200,12 @@ trait Connection: 'static {
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError>;
     /// Shows values in key order; returns how many.
     fn scan(&mut self, range: &ScanRange<'_>, found: impl FnMut(&[u8])) -> Result<u32, StoreError>;
+    /// Checks the store's log in. Only where a store has it as an operation.
+    fn checkpoint(&mut self) -> Result<(), StoreError> {
+        Err(StoreError::unsupported("checkpoints"))
+    }
+    /// See [`crate::Session::inner`].
+    fn inner(&mut self, _each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {}
 }
 
 /// Records to write at once: keys, and as many values of one size end to end.

@@ -211,7 +211,7 @@ impl<H: Connection> KvSession<H> {
         })
     }
 
-    /// A get or a scan. With `keep` the values land in the slot's buffer, except those of a batch.
+    /// A get, a scan or a checkpoint. With `keep` the values land in the slot's buffer, except those of a batch.
     #[inline(always)]
     fn read(&mut self, op: &Op, slot: u32) -> Result<Result<StoreOutcome, StoreError>> {
         let slot = slot as usize;
@@ -221,6 +221,7 @@ impl<H: Connection> KvSession<H> {
         match op.kind {
             OpKind::Get => Ok(self.get(op, slot)),
             OpKind::Scan => Ok(self.scan(op, slot)),
+            OpKind::Checkpoint => Ok(self.connection.checkpoint().map(|()| StoreOutcome::ok(0))),
             other => Err(unknown(other)),
         }
     }
@@ -274,5 +275,9 @@ impl<H: Connection> Session for KvSession<H> {
     }
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
         Ok(())
+    }
+    #[inline]
+    fn inner(&mut self, each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {
+        self.connection.inner(each);
     }
 }

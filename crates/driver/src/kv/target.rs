@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use taillight_core::plan::Plan;
 use taillight_core::witness::WitnessCount;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 
 use super::directory::{Beside, DatabaseDirectory, DirectoryRequest};
 use super::room::LogElsewhere;
@@ -17,7 +17,9 @@ use super::rules::{self, WorkloadRules};
 use super::session::KvSession;
 use super::written::WrittenKeys;
 use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError};
-use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
+use crate::contract::{
+    AdminAction, Geometry, KeyedTarget, OpenSpec, PROMISE, Session, SessionSpec, Target,
+};
 use crate::file::drop_cached;
 use crate::path_error::cannot;
 use crate::trial;
@@ -36,6 +38,8 @@ pub struct DatabaseSpec<'a> {
     /// The store may keep less than it is given.
     pub compresses: bool,
     pub log: Option<LogElsewhere>,
+    /// What a user should know of the options before the load.
+    pub notes: Vec<String>,
 }
 
 impl<'a> DatabaseSpec<'a> {
@@ -49,6 +53,7 @@ impl<'a> DatabaseSpec<'a> {
             snapshot: false,
             compresses: false,
             log: None,
+            notes: Vec::new(),
         }
     }
 }
@@ -76,6 +81,7 @@ pub struct KvTarget<E: StoreEngine> {
     rules: Vec<WorkloadRules>,
     written: WrittenKeys,
     facts: Vec<(String, String)>,
+    notes: Vec<String>,
     /// Records the plan says are there; believed of a database that is only read.
     believed: u64,
 }
@@ -125,6 +131,8 @@ impl<E: StoreEngine> KvTarget<E> {
         facts.push(("target.directory".to_owned(), directory.path().display().to_string()));
         store.facts(&mut facts);
         facts.push(("store.snapshot".to_owned(), ask.snapshot.to_string()));
+        let promise = store.promise().map(|promise| (PROMISE.to_owned(), promise.to_owned()));
+        facts.extend(promise);
         let keys = plan.workloads.iter().filter_map(|w| w.keys.as_ref());
         Ok(KvTarget {
             believed: keys.map(|k| k.count).max().unwrap_or(0),
@@ -134,6 +142,7 @@ impl<E: StoreEngine> KvTarget<E> {
             rules,
             written: WrittenKeys::of(plan),
             facts,
+            notes: ask.notes.clone(),
         })
     }
 
@@ -206,12 +215,26 @@ impl<E: StoreEngine> KvTarget<E> {
         if self.directory.opens() == OpenAs::ReadOnly {
             return Err(Error::refused("a database opened with read_only is not purged"));
         }
-        self.is_own(&*self.store()?)?;
-        self.reopen(OpenAs::New, |outside| {
-            self.directory.clear()?;
-            outside.delete()?;
-            self.directory.note(0)
-        })?;
+        let store = self.store()?;
+        let path = self.directory.path();
+        store.lock_out().map_err(|fault| not_locked(fault, path))?;
+        let own = self.is_own(&store);
+        // Opened anew, it has no other reference.
+        drop(store);
+        let purged = own.and_then(|()| {
+            self.reopen(OpenAs::New, |outside| {
+                self.directory.clear()?;
+                outside.delete()?;
+                self.directory.note(0)
+            })
+        });
+        if purged.is_err()
+            && let Ok(store) = self.store()
+        {
+            // One that was opened anew has no lock to give up.
+            let _ = store.let_in();
+        }
+        purged?;
         self.written.clear();
         Ok(())
     }
@@ -228,10 +251,7 @@ impl<E: StoreEngine> KvTarget<E> {
         let beside = |dir: &Path| engine.auxiliary_dirs(dir);
         if !self.directory.keeps() {
             let outside = engine.outside(&store, self.directory.path());
-            let own = store.lock_out().map_err(|fault| {
-                let e = fault.into_error("to keep others from writing");
-                e.with("leftovers", self.directory.path().display())
-            });
+            let own = store.lock_out().map_err(|fault| not_locked(fault, self.directory.path()));
             let own = own.and_then(|()| self.is_own(&store));
             drop(store);
             if own.is_err() {
@@ -284,6 +304,12 @@ impl<E: StoreEngine> Target for KvTarget<E> {
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
     }
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+    fn inner_kinds(&self) -> &'static [OpKind] {
+        E::KeyValueStore::INNER
+    }
     fn auxiliary_dirs(&self) -> Vec<PathBuf> {
         self.engine.auxiliary_dirs(self.directory.path()).unwrap_or_default()
     }
@@ -316,6 +342,11 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
         store.make_durable().map_err(|f| f.into_error("to make what was loaded durable"))?;
         self.directory.note(records)
     }
+}
+
+/// Why others could not be kept from writing into the database in this directory.
+fn not_locked(fault: StoreError, dir: &Path) -> Error {
+    fault.into_error("to keep others from writing").with("leftovers", dir.display())
 }
 
 /// Connects once for each worker and lets the connections go: a database that gives way is deleted only when all of

@@ -137,7 +137,8 @@ impl ForeignRecords {
         self.example.get_or_insert_with(|| String::from_utf8_lossy(name).into_owned());
     }
 
-    /// So many in one place.
+    /// So many in one place. For the tables of driver `postgres`.
+    #[cfg(feature = "postgres")]
     pub fn add(&mut self, count: u64, place: &str) {
         self.count += count;
         if count > 0 {

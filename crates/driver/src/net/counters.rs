@@ -25,6 +25,10 @@ impl ConnectionCounters {
     pub fn broken(&self) {
         self.broken.fetch_add(1, Ordering::Relaxed);
     }
+    /// Whether one was lost under a request.
+    pub fn has_lost(&self) -> bool {
+        self.broken.load(Ordering::Relaxed) > 0
+    }
     /// How they are drawn; `driver` as in [`ConnectionCounters::show`].
     pub fn panel(driver: &str) -> SamplePanel {
         SamplePanel::new("Events", SampleUnit::PerSecond)

@@ -229,6 +229,12 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         lasting.bytes()
     }
 
+    /// The mark of a target that holds no record; this one stays as it is. Errors: as [`HeldMark::bytes`].
+    pub fn emptied(&self) -> Result<Vec<u8>> {
+        let emptied = OwnershipMark { records: 0, ..self.lock().clone() };
+        emptied.bytes()
+    }
+
     /// Takes note of so many `records` and renews the mark. Errors: `Unavailable` when the mark
     /// cannot be written.
     pub fn note(&self, store: &(impl MarkStore + ?Sized), records: u64) -> Result<()> {

@@ -250,6 +250,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
         idle: shared.idle.watch(spec.session.worker),
         drops: workload.drop_cache.map(|every| CacheDrops::new(every.0)),
         end_syncs: workload.end_fsync.then(|| EndSyncs::new(end_syncs)),
+        inner: spec.kinds.iter().any(|kind| kind.is_inner()),
     };
     Worker::new(spec, WorkerParts { clock, handles, recorder, timeline, strategies })
 }

@@ -63,7 +63,7 @@ pub fn worker_specs(
                 cpu: workload.cpus.get(index as usize % workload.cpus.len().max(1)).copied(),
                 nice: workload.nice,
                 io_priority: workload.io_priority,
-                kinds: kinds(workload),
+                kinds: kinds(workload, target.inner_kinds()),
                 payload: payload(plan, workload, place.worker)?,
                 keyed: keyed(workload, space)?,
                 open_loop: !workload.arrival.is_closed(),
@@ -174,13 +174,14 @@ fn payload(plan: &Plan, w: &WorkloadPlan, worker: u16) -> Result<Filler> {
     Ok(Filler::new(&spec, seed, reads || whole_values(w)))
 }
 
-/// Operations in the recorder: one of several parts brings these.
-fn kinds(w: &WorkloadPlan) -> Vec<OpKind> {
+/// Operations in the recorder: one of several parts brings these, and any the times `inside` it that its target tells.
+fn kinds(w: &WorkloadPlan, inside: &[OpKind]) -> Vec<OpKind> {
     let mut kinds: Vec<OpKind> = w.mix.iter().map(|m| m.op).collect();
     if w.end_fsync && !kinds.contains(&OpKind::Fsync) {
         kinds.push(OpKind::Fsync);
     }
-    let parts: Vec<OpKind> = kinds.iter().flat_map(|kind| kind.parts()).copied().collect();
+    let parts = kinds.iter().flat_map(|kind| kind.parts()).chain(inside);
+    let parts: Vec<OpKind> = parts.copied().collect();
     if !parts.is_empty() {
         kinds.extend(parts);
         kinds.sort_unstable();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use taillight_core::plan::VerifyMode;
 use taillight_core::probe::Probes;
 use taillight_core::{Error, MonoClock, Result, Stamp};
 use taillight_driver::{Target, io_priority};
@@ -358,7 +359,7 @@ fn collect<B: Probes>(
 }
 
 /// Notes what the target holds now, checks it where the plan says so, and closes it. A target that
-/// failed is not checked: each read may take its time-out.
+/// failed is not checked unless it answers again: each read may take its time-out.
 fn close_target<B>(
     target: Box<dyn Target>,
     shared: &SharedParts<B>,
@@ -366,6 +367,8 @@ fn close_target<B>(
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
 ) -> Result<()> {
+    let checks = shared.verify.is_some() && shared.plan.verify.mode == VerifyMode::After;
+    let failed = failed && (!checks || stop.stopped() || !target.is_back());
     let mut error = None;
     if let (Some(keyed), Some(space)) = (target.keyed(), &shared.space) {
         let records = space.live().1 - space.start();

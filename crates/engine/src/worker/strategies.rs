@@ -41,6 +41,8 @@ pub struct Strategies {
     pub drops: Option<CacheDrops>,
     /// Only when the plan syncs in the end.
     pub end_syncs: Option<EndSyncs>,
+    /// The session tells times inside its operations.
+    pub inner: bool,
 }
 
 impl Strategies {
@@ -53,6 +55,7 @@ impl Strategies {
             || self.idle.is_some()
             || self.drops.is_some()
             || self.end_syncs.is_some()
+            || self.inner
             || generator.ends()
             || self.pacing.matters(start);
         wanted.then(|| Box::new(self))
@@ -173,6 +176,9 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
 
     /// A completion of a worker with strategies: they say what it comes to, then it is recorded.
     pub(super) fn complete_with_strategies(&mut self, slot: u32, c: &Completion) -> Result<()> {
+        if self.strategies.as_ref().is_some_and(|strategies| strategies.inner) {
+            self.record_inner(slot);
+        }
         let Some(strategies) = &mut self.strategies else {
             return Err(unknown_token());
         };
@@ -223,6 +229,24 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             stream.block_done(slot);
         }
         Ok(())
+    }
+
+    /// Records the times inside the operation in `slot` that its driver tells: a row each, before its own.
+    fn record_inner(&mut self, slot: u32) {
+        let flight = &self.slots.flights[slot as usize];
+        let (recorder, now, queued) = (&mut self.recorder, self.now, self.slots.queued);
+        self.session.inner(&mut |kind, from, to| {
+            let submit = from.max(flight.submit).min(now);
+            recorder.record(&Record {
+                op: kind,
+                target: flight.op.target,
+                key: kind.keyed().then_some(flight.op.key),
+                submit,
+                issued: queued.then_some(submit),
+                complete: to.min(now).max(submit),
+                ..Record::default()
+            });
+        });
     }
 
     /// Records a part of an operation: the next one follows it, and after a failure or the last one comes the

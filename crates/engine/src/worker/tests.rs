@@ -197,6 +197,7 @@ fn run(
             idle: None,
             drops: None,
             end_syncs: None,
+            inner: false,
         },
     };
     let mut worker = Worker::new(spec(&load, generator, payload), parts);

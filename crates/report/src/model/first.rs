@@ -2,6 +2,8 @@
 //! of one or several runs. Where a run has too few I/Os for a percentile, the card shows its own value,
 //! marked as that.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use taillight_core::{LatencyKind, OpKind, Percentile};
 use taillight_rundir::Summary;
@@ -246,13 +248,18 @@ pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
     })
 }
 
+/// Times inside operations that there were.
+fn inner_ops(summary: &Summary) -> impl Iterator<Item = (&OpKind, &Totals)> {
+    summary.ops.iter().filter(|(op, totals)| op.is_inner() && totals.count > 0)
+}
+
 /// The figures of the cards as a table for a terminal: a row an operation of each run.
 pub fn figures(runs: &[(&str, &Summary)]) -> Table {
     let mut table = Table::new("figures", "", &["", "rate", "p50", "p99", "p99.9", "max"]);
     let kind = runs.first().and_then(|(_, summary)| card_kind(summary));
     table.title = kind.unwrap_or_default().to_owned();
     for (label, summary) in runs {
-        for (op, totals) in whole_ops(summary) {
+        for (op, totals) in whole_ops(summary).chain(inner_ops(summary)) {
             let name = match runs.len() {
                 1 => op.name().to_owned(),
                 _ => format!("{label}: {}", op.name()),
@@ -278,7 +285,13 @@ pub fn figures(runs: &[(&str, &Summary)]) -> Table {
         }
     }
     let own = table.rows.iter().flatten().any(|cell| cell.text.ends_with('*'));
-    table.note = own.then(|| format!("* {OWN}: too few I/Os to say so of the storage"));
+    let own = own.then(|| format!("* {OWN}: too few I/Os to say so of the storage"));
+    let inner = runs.iter().flat_map(|(_, summary)| inner_ops(summary));
+    let names: BTreeSet<&str> = inner.map(|(op, _)| op.name()).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let inner = (!names.is_empty()).then(|| format!("{}: inside the others", names.join(", ")));
+    let notes: Vec<String> = own.into_iter().chain(inner).collect();
+    table.note = (!notes.is_empty()).then(|| notes.join("; "));
     table
 }
 

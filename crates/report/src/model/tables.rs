@@ -71,7 +71,12 @@ fn throughput(summary: &Summary) -> Table {
     let statements = any(|op| op.is_statement()).then(|| {
         "begin to commit are the statements of the transactions: no total adds them.".to_owned()
     });
-    let notes: Vec<String> = parts.into_iter().chain(statements).chain(drained(summary)).collect();
+    let inner = any(|op| op.is_inner()).then(|| {
+        "auto_checkpoint and lock_wait are times inside other operations: no total adds them."
+            .to_owned()
+    });
+    let apart = parts.into_iter().chain(statements).chain(inner);
+    let notes: Vec<String> = apart.chain(drained(summary)).collect();
     table.note = (!notes.is_empty()).then(|| notes.join(" "));
     let several = summary.totals.records.is_some();
     if several {

@@ -42,6 +42,9 @@ pub fn of_op(op: OpKind) -> &'static str {
         OpKind::SelectSum => HUES[9],
         OpKind::SelectOrder => HUES[10],
         OpKind::SelectDistinct => HUES[11],
+        OpKind::Checkpoint => HUES[6],
+        OpKind::AutoCheckpoint => HUES[7],
+        OpKind::LockWait => HUES[8],
     }
 }
 

@@ -4,10 +4,14 @@ use taillight_core::Status;
 use taillight_rundir::RunStatus;
 use taillight_rundir::origin::Fidelity;
 use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
+use taillight_rundir::verify::VerifyReport;
 
 use super::basis::{reason, unsampled};
 use crate::analyse::Analysis;
 use crate::format;
+
+/// Code of the reason that acknowledged writes are gone, as the target's settings allow it.
+pub(super) const NOT_KEPT: &str = "not_kept";
 
 /// Begins the reason of a run that measured all it was to.
 pub const MEASURED_TO_ITS_END: &str = "The run was measured to its end, but not completed";
@@ -35,7 +39,31 @@ pub(super) fn not_kept(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatu
     let text = format!(
         "{missing} of {acknowledged} writes that the target acknowledged are not there after the run. {promise}."
     );
-    Some((VerdictStatus::Warned, reason("not_kept", text)))
+    Some((VerdictStatus::Warned, reason(NOT_KEPT, text)))
+}
+
+/// A target may have been started anew that promises less than to keep what it acknowledged, and nobody looked for that.
+pub(super) fn not_looked_for(
+    analysis: &Analysis,
+    summary: &Summary,
+) -> Option<(VerdictStatus, Reason)> {
+    let facts = analysis.manifest.environment.get("driver")?.as_object()?;
+    facts.get("target.connection_lost")?;
+    let promise = facts.get("target.promise")?.as_str()?;
+    let passed = |verify: &VerifyReport| verify.pass.as_ref().is_some_and(|pass| pass.complete);
+    let wrote = summary.ops.keys().any(|op| op.writes());
+    if !wrote || summary.verify.as_ref().is_some_and(passed) {
+        return None;
+    }
+    // Transactions have no records to look for, and a pass that was asked for was not made.
+    let hint = match summary.verify.is_some() || summary.ops.keys().any(|op| op.is_transaction()) {
+        true => "",
+        false => " `verify.mode = \"after\"` looks for every record.",
+    };
+    let text = format!(
+        "A connection to the target was lost, and what it had acknowledged was not looked for: {promise}.{hint}"
+    );
+    Some((VerdictStatus::Warned, reason("not_looked_for", text)))
 }
 
 pub(super) fn partial(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {

@@ -14,7 +14,7 @@ use taillight_stats::littles_law_ratio;
 
 use super::basis::{main, reason, whole_ops};
 use super::changes::changed;
-use super::failures::{errors, failed, not_kept, nothing, partial, refused};
+use super::failures::{errors, failed, not_kept, not_looked_for, nothing, partial, refused};
 use super::saturation::{achieved, is_replay};
 use super::wrong_data::{WRONG_DATA, wrong_data};
 use crate::analyse::Analysis;
@@ -54,6 +54,7 @@ const RULES: &[Rule] = &[
     nothing,
     wrong_data,
     not_kept,
+    not_looked_for,
     errors,
     refused,
     load_failed,

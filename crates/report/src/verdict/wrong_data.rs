@@ -2,9 +2,11 @@
 //! is in `verify.json`.
 
 use taillight_core::plan::Plan;
+use taillight_rundir::RunStatus;
 use taillight_rundir::summary::{Reason, Summary, VerdictStatus};
 use taillight_rundir::verify::{Finding, VerifyReport, Wrong};
 
+use super::failures::NOT_KEPT;
 use crate::analyse::Analysis;
 use crate::format;
 
@@ -26,6 +28,15 @@ pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStat
     let first = report.findings.first().map_or(String::new(), |f| {
         format!(" The first: {} at {}.", f.kind.text(), place(f, keyed(&analysis.manifest.plan)))
     });
+    if let Some(promise) = promised(analysis, report) {
+        let text = format!(
+            "{} of {} blocks read back miss writes that the target had acknowledged: {}.{first} {promise}.",
+            format::count(report.wrong),
+            format::count(report.checked),
+            kinds(report)
+        );
+        return Some((VerdictStatus::Warned, Reason { code: NOT_KEPT.to_owned(), text }));
+    }
     let text = match report.wrong {
         0 => {
             format!("{} blocks could not be read back.", format::count(report.unchecked.unreadable))
@@ -39,6 +50,19 @@ pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStat
     };
     let reason = Reason { code: WRONG_DATA.to_owned(), text };
     Some((VerdictStatus::Errors, reason))
+}
+
+/// What the settings of a target that may have been started anew in the run say of acknowledged writes, where they promise
+/// less than to keep them, and nothing else is wrong than that some are gone. A run that failed for another reason, as of a
+/// full disk, excuses nothing.
+fn promised<'a>(analysis: &'a Analysis, report: &VerifyReport) -> Option<&'a str> {
+    let facts = analysis.manifest.environment.get("driver")?;
+    facts.get("target.connection_lost")?;
+    let promise = facts.get("target.promise")?.as_str()?;
+    let gone = report.kinds.lost + report.kinds.stale + report.kinds.missing;
+    let failed = analysis.status != RunStatus::Complete;
+    let only_gone = gone == report.wrong && report.unchecked.unreadable == 0;
+    (failed && report.wrong > 0 && only_gone).then_some(promise)
 }
 
 fn keyed(plan: &Plan) -> bool {

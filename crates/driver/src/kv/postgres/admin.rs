@@ -10,6 +10,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Clock, Error, ErrorKind, MonoClock, Result, Stamp, StopFlag};
 
+use super::lacking::{
+    ADVISORY_LOCKS, COMMIT_SETTING, Lacking, ROW_COUNTS, TABLE_LOCKS, UNSUPPORTED, is_lack,
+};
 use super::statements::{literal, quoted};
 use super::wire::{PgConnection, PgFailure, PgRows, PgServer};
 use crate::net::ServerAddress;
@@ -38,6 +41,17 @@ pub struct TableIdentity {
     pub oid: u32,
     /// Names and types of its columns.
     pub columns: String,
+    /// What the server had counted when the run that kept it left it; none where it does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<TableChanges>,
+}
+
+/// Changes of rows of the run's tables since they were made, as the server counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableChanges {
+    pub inserted: u64,
+    pub updated: u64,
+    pub deleted: u64,
 }
 
 /// The mark of a table.
@@ -96,6 +110,7 @@ pub struct AdminLine {
     rests: Option<Stamp>,
     /// Another rank of the run holds the table.
     joins: bool,
+    lacking: Lacking,
 }
 
 /// What a statement on the table keeps others from meanwhile.
@@ -147,6 +162,7 @@ impl AdminLine {
             stop: stop.clone(),
             rests: None,
             joins,
+            lacking: Lacking::default(),
         };
         let schema = admin.value("SELECT current_schema()")?.ok_or_else(|| {
             Error::unavailable("the user has no schema to make a table in")
@@ -155,7 +171,31 @@ impl AdminLine {
         })?;
         admin.schema = schema;
         admin.take_lock(CLOSING)?;
+        admin.find_lacking()?;
         Ok(admin)
+    }
+
+    /// Asks for what a failed statement would end a transaction. Errors: `Unavailable` when the server does not answer.
+    fn find_lacking(&mut self) -> Result<()> {
+        let commits = "SET LOCAL synchronous_commit = on";
+        let locks = "LOCK TABLE pg_catalog.pg_class IN ACCESS SHARE MODE";
+        for (statement, what) in [(commits, COMMIT_SETTING), (locks, TABLE_LOCKS)] {
+            let tried = format!("BEGIN; {statement}; ROLLBACK");
+            if self.ask_if_able(&tried, what)?.is_none() {
+                // One that reads all before it begins has begun nothing, and may refuse to roll that back.
+                match self.try_within("ROLLBACK", self.server.timeout)? {
+                    Ok(_) | Err(PgFailure::Refused(_)) => {}
+                    Err(e) => return Err(self.server.failed(e)),
+                }
+            }
+        }
+        let counts = "SELECT n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_all_tables LIMIT 0";
+        self.ask_if_able(counts, ROW_COUNTS).map(drop)
+    }
+
+    /// What the server was asked for and does not have.
+    pub fn lacking(&self) -> &Lacking {
+        &self.lacking
     }
 
     /// The table as SQL takes it.
@@ -214,6 +254,34 @@ impl AdminLine {
         Ok(said)
     }
 
+    /// As [`AdminLine::ask`]; none where the server does not have `what`, which it is not asked for again.
+    pub fn ask_if_able(&mut self, sql: &str, what: &str) -> Result<Option<PgRows>> {
+        self.if_able_within(sql, what, self.server.timeout)
+    }
+
+    /// As [`AdminLine::ask_patiently`]; false where the server does not have `what`.
+    pub fn do_if_able(&mut self, sql: &str, what: &str) -> Result<bool> {
+        Ok(self.if_able_within(sql, what, self.patience)?.is_some())
+    }
+
+    fn if_able_within(
+        &mut self,
+        sql: &str,
+        what: &str,
+        timeout: Duration,
+    ) -> Result<Option<PgRows>> {
+        if self.lacking.has(what) {
+            return Ok(None);
+        }
+        match self.try_within(sql, timeout)? {
+            Err(PgFailure::Refused(e)) if is_lack(&e) => {
+                self.lacking.note(what);
+                Ok(None)
+            }
+            said => said.map(Some).map_err(|e| self.server.failed(e)),
+        }
+    }
+
     /// The first value of an answer.
     pub fn value(&mut self, sql: &str) -> Result<Option<String>> {
         self.ask(sql).map(first)
@@ -228,7 +296,10 @@ impl AdminLine {
     /// Does `what` as one transaction, which is on the disk afterwards whatever the run's setting of commits. Errors:
     /// those of `what`, and as [`AdminLine::ask`]; nothing has changed then.
     fn transaction<T>(&mut self, what: impl FnOnce(&mut AdminLine) -> Result<T>) -> Result<T> {
-        self.ask("BEGIN; SET LOCAL synchronous_commit = on")?;
+        self.ask(match self.lacking.has(COMMIT_SETTING) {
+            true => "BEGIN",
+            false => "BEGIN; SET LOCAL synchronous_commit = on",
+        })?;
         self.in_transaction = true;
         let done = what(self).and_then(|done| self.ask_patiently("COMMIT").map(|_| done));
         if done.is_err() && self.connection.is_some() {
@@ -261,13 +332,8 @@ impl AdminLine {
         }
     }
 
-    /// Does a statement on the table that this run holds, and on no other: it is locked and looked at before. False
-    /// where there is none any more. Errors: as [`AdminLine::is_held`] and [`AdminLine::ask`].
-    pub fn on_table(&mut self, lock: TableLock, statement: &str) -> Result<bool> {
-        self.with_table(lock, |admin| admin.ask_patiently(statement).map(drop))
-    }
-
-    /// As [`AdminLine::on_table`], whatever is done.
+    /// Does `what` on the table that this run holds, and on no other: it is locked and looked at before. False where there is
+    /// none any more. Errors: as [`AdminLine::is_held`], and of `what`.
     pub fn with_table(
         &mut self,
         lock: TableLock,
@@ -288,7 +354,20 @@ impl AdminLine {
 
     /// Locks a table, as SQL takes it, until the transaction ends. Errors: as [`AdminLine::ask`].
     pub fn lock_table(&mut self, table: &str, lock: TableLock) -> Result<()> {
-        self.ask_patiently(&format!("LOCK TABLE {table} IN {} MODE", lock.mode())).map(drop)
+        if self.lacking.has(TABLE_LOCKS) {
+            return Ok(());
+        }
+        // One that has some of the modes refuses the others here, which is not to end the transaction.
+        self.ask("SAVEPOINT taillight_lock")?;
+        let sql = format!("LOCK TABLE {table} IN {} MODE", lock.mode());
+        match self.try_within(&sql, self.patience)? {
+            Err(PgFailure::Refused(e)) if e.code == UNSUPPORTED => {
+                self.lacking.note(TABLE_LOCKS);
+                self.ask("ROLLBACK TO SAVEPOINT taillight_lock")?;
+            }
+            said => drop(said.map_err(|e| self.server.failed(e))?),
+        }
+        self.ask("RELEASE SAVEPOINT taillight_lock").map(drop)
     }
 
     /// From now on no stop ends a statement: what the run made is to be put in order. After one, the server has a
@@ -316,6 +395,9 @@ impl AdminLine {
         if self.rests.is_some_and(|until| MonoClock.now() < until) {
             return None;
         }
+        if self.lacking.is_unseen(sql) {
+            return Some(PgRows::new());
+        }
         let said = self.glance_within(sql);
         self.rests = said.is_none().then(|| MonoClock.now().plus(REST_NS));
         said
@@ -331,6 +413,11 @@ impl AdminLine {
                 self.statistics = Some(connection);
                 Some(rows)
             }
+            Err(PgFailure::Refused(e)) if is_lack(&e) => {
+                self.statistics = Some(connection);
+                self.lacking.note_unseen(sql);
+                Some(PgRows::new())
+            }
             Err(_) => {
                 self.server.cancel(&connection);
                 None
@@ -345,7 +432,9 @@ impl AdminLine {
         let name = literal(&format!("{}.{}", self.schema, self.table));
         let sql = format!("SELECT pg_try_advisory_lock({LOCK}, hashtext({name}))");
         let until = MonoClock.now().plus(patience.as_nanos() as u64);
-        while self.value(&sql)?.as_deref() != Some("t") {
+        while let Some(said) = self.ask_if_able(&sql, ADVISORY_LOCKS)?.map(first)
+            && said.as_deref() != Some("t")
+        {
             if MonoClock.now() >= until {
                 return Err(Error::refused("another run is using the table")
                     .with("target", self.named().shown)
@@ -373,6 +462,12 @@ impl AdminLine {
             ServerAddress::Tcp(..) => String::new(),
         };
         format!("{}{database}#{}.{}", address.shown(), self.schema, self.table)
+    }
+
+    /// Writes a mark into the comment of the table. Errors: as [`AdminLine::ask`].
+    pub fn comment(&mut self, mark: &[u8]) -> Result<()> {
+        let text = literal(&String::from_utf8_lossy(mark));
+        self.ask(&format!("COMMENT ON TABLE {} IS {text}", self.qualified())).map(drop)
     }
 
     /// Whether the table has no row. Errors: `Unavailable`.
@@ -509,7 +604,7 @@ impl AdminLine {
     }
 
     /// Drops the table and its parts, if this run still holds it and `is_own` finds nothing in it under the lock. Errors:
-    /// as [`AdminLine::on_table`], and of `is_own`.
+    /// as [`AdminLine::with_table`], and of `is_own`.
     pub fn drop_table(&mut self, is_own: impl FnOnce(&mut AdminLine) -> Result<()>) -> Result<()> {
         let sql = format!("DROP TABLE {}", self.qualified());
         let oid = self.held_oid();
@@ -535,9 +630,7 @@ impl MarkStore for Mutex<AdminLine> {
 
     fn renew(&self, mark: &[u8]) -> Result<()> {
         let mut admin = lock(self);
-        let text = String::from_utf8_lossy(mark);
-        let sql = format!("COMMENT ON TABLE {} IS {}", admin.qualified(), literal(&text));
-        match admin.on_table(TableLock::Shape, &sql)? {
+        match admin.with_table(TableLock::Shape, |admin| admin.comment(mark))? {
             true => Ok(()),
             false => {
                 Err(Error::target("the table of the run is gone")

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use taillight_core::{Error, Result};
 
 use super::admin::{AdminLine, first};
+use super::lacking::ROW_COUNTS;
 use super::statements::literal;
 use super::transactions::TransactionTables;
 use crate::kv::written::{ForeignRecords, NumberedKeys};
@@ -69,6 +70,9 @@ impl RowChanges {
     /// run, with which a server before version 15 may be half a second late. Inserts that met another one of the same
     /// key count as an insert and a delete. Errors: `Unavailable`.
     pub fn of_others(&self, admin: &mut AdminLine, table: &str) -> Result<u64> {
+        if admin.lacking().has(ROW_COUNTS) {
+            return Ok(0);
+        }
         let [stored, deleted] = self.all().map(i128::from);
         let counts = admin.value(&format!(
             "SELECT n_tup_ins + n_tup_upd - n_tup_del FROM pg_stat_all_tables WHERE relid = to_regclass({}) \

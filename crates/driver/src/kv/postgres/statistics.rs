@@ -8,7 +8,8 @@ use taillight_core::OpKind;
 use taillight_core::samples::{SampleDisplay, SamplePanel, SamplePhrase, SampleUnit};
 use taillight_core::witness::{WitnessCount, WitnessUnit};
 
-use super::admin::{AdminLine, first};
+use super::admin::{AdminLine, TableChanges, first};
+use super::lacking::ROW_COUNTS;
 
 /// How the samples are shown.
 pub fn display() -> SampleDisplay {
@@ -68,6 +69,56 @@ const SETTINGS: [&str; 22] = [
     "ssl",
 ];
 
+/// First version whose counts are there as soon as a transaction has ended.
+const COUNTS_AT_ONCE: u32 = 150_000;
+
+/// What the server has counted of changes of these tables, as SQL takes them, once the workers' processes there are gone;
+/// none where it does not count, or late.
+pub fn changes(
+    admin: &mut AdminLine,
+    version: u32,
+    tables: &[String],
+    backends: &[u32],
+) -> Option<TableChanges> {
+    if version < COUNTS_AT_ONCE || admin.lacking().has(ROW_COUNTS) {
+        return None;
+    }
+    until_gone(admin, backends);
+    // What this very connection has changed as well.
+    admin.ask("SELECT pg_stat_force_next_flush()").ok()?;
+    let oids: Vec<String> = tables
+        .iter()
+        .map(|table| format!("to_regclass({})", super::statements::literal(table)))
+        .collect();
+    let rows = admin.glance(&format!(
+        "SELECT sum(n_tup_ins), sum(n_tup_upd), sum(n_tup_del) FROM pg_stat_all_tables WHERE relid IN ({})",
+        oids.join(", ")
+    ))?;
+    let row: Vec<u64> = rows.into_iter().flatten().filter_map(|cell| cell?.parse().ok()).collect();
+    match row[..] {
+        [inserted, updated, deleted] => Some(TableChanges { inserted, updated, deleted }),
+        _ => None,
+    }
+}
+
+/// What became of a table between the run that kept it and now, where that is known and it is not the same.
+pub fn since(kept: Option<TableChanges>, now: Option<TableChanges>) -> Option<String> {
+    let (kept, now) = (kept?, now?);
+    let grown = |of: fn(&TableChanges) -> u64| of(&now).checked_sub(of(&kept));
+    match [grown(|c| c.inserted), grown(|c| c.updated), grown(|c| c.deleted)] {
+        [Some(0), Some(0), Some(0)] => None,
+        [Some(inserted), Some(updated), Some(deleted)] => Some(format!(
+            "the table is not as the last run left it: since then {inserted} rows were inserted, {updated} \
+             updated and {deleted} deleted, by a run that did not come to its end or by somebody else"
+        )),
+        _ => Some(
+            "the server has lost its counts of changes since the last run: whether somebody changed the table \
+             is not known"
+                .to_owned(),
+        ),
+    }
+}
+
 /// Settings as facts; those that a server does not have, or does not show, are left out.
 pub fn settings(admin: &mut AdminLine) -> taillight_core::Result<Vec<(String, String)>> {
     let names: Vec<String> = SETTINGS.iter().map(|name| format!("'{name}'")).collect();
@@ -75,7 +126,7 @@ pub fn settings(admin: &mut AdminLine) -> taillight_core::Result<Vec<(String, St
         "SELECT name, current_setting(name, true) FROM pg_settings WHERE name IN ({})",
         names.join(", ")
     );
-    let rows = admin.ask(&sql)?;
+    let rows = admin.ask_if_able(&sql, "pg_settings")?.unwrap_or_default();
     let pair = |row: Vec<Option<String>>| {
         let mut row = row.into_iter();
         Some((format!("postgres.{}", row.next()??), row.next()??))
@@ -90,7 +141,35 @@ pub fn may_checkpoint(admin: &mut AdminLine, version: u32) -> taillight_core::Re
         _ => "",
     };
     let sql = format!("SELECT rolsuper{member} FROM pg_roles WHERE rolname = current_user");
-    Ok(admin.value(&sql)?.as_deref() == Some("t"))
+    Ok(admin.ask_if_able(&sql, "roles for checkpoints")?.and_then(first).as_deref() == Some("t"))
+}
+
+fn is_off(facts: &[(String, String)], setting: &str) -> bool {
+    facts.iter().any(|(name, value)| name == setting && value == "off")
+}
+
+/// Whether what is acknowledged is there after a crash.
+pub fn promises(facts: &[(String, String)]) -> bool {
+    !is_off(facts, "postgres.synchronous_commit") && !is_off(facts, "postgres.fsync")
+}
+
+/// Whether a crash of the server alone, without its machine, may take what is acknowledged.
+pub fn server_may_lose(facts: &[(String, String)]) -> bool {
+    is_off(facts, "postgres.synchronous_commit")
+}
+
+/// What is promised, in words.
+pub fn promise(facts: &[(String, String)]) -> &'static str {
+    match (is_off(facts, "postgres.synchronous_commit"), is_off(facts, "postgres.fsync")) {
+        (true, _) => {
+            "synchronous_commit = off promises no more: a crash of the server loses the last commits, up to \
+             three times its wal_writer_delay"
+        }
+        (false, true) => {
+            "fsync = off promises no more: a crash of the machine may lose or damage all"
+        }
+        (false, false) => "Its settings promise that what is acknowledged outlasts a crash",
+    }
 }
 
 /// What the server's settings mean for what is acknowledged.
@@ -270,3 +349,20 @@ pub fn until_gone(admin: &mut AdminLine, backends: &[u32]) {
 /// How often, and for how long each time, the workers' processes of the server are waited for.
 const PATIENCE: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_somebody_changed_is_told_from_one_that_nobody_did() {
+        let counts = |inserted, updated, deleted| Some(TableChanges { inserted, updated, deleted });
+        let kept = counts(10, 5, 1);
+        assert_eq!(since(kept, kept), None);
+        assert_eq!((since(None, kept), since(kept, None)), (None, None), "nobody counted");
+        let said = since(kept, counts(12, 5, 2)).unwrap();
+        assert!(said.contains("2 rows were inserted, 0 updated and 1 deleted"), "{said}");
+        let said = since(kept, counts(9, 7, 1)).unwrap();
+        assert!(said.contains("is not known"), "{said}");
+    }
+}

@@ -3,33 +3,40 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::witness::WitnessCount;
-use taillight_core::{Error, ErrorKind, OpKind, Result, StopFlag};
+use taillight_core::{Clock, Error, ErrorKind, MonoClock, OpKind, Result, StopFlag};
 
 use super::address::PgAddress;
-use super::admin::{self, AdminLine, TableIdentity, TableLock, TableMark};
+use super::admin::{self, AdminLine, TableIdentity, TableLock, TableMark, first};
 use super::consistency::{CommitLedger, ConsistencyCheck};
 use super::errors::ServerErrors;
 use super::further::replaced;
+use super::lacking::{ADVISORY_LOCKS, CHECKPOINT, VACUUM};
 use super::options::{InsertRule, PostgresOptions};
 use super::own_rows::{self, RowChanges};
 use super::placement::{self, CpuPlacement};
+use super::server_facts::ServerFacts;
 use super::session::{self, WriteNotes};
 use super::statements::TableLayout;
-use super::statistics::{self, MAY_CHECKPOINT, StatisticsQueries};
+use super::statistics::{self, StatisticsQueries};
 use super::transaction_worker::TransactionWorker;
 use super::transactions::{Benchmark, TransactionTables};
 use super::wire::{PgConnection, PgServer};
-use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
+use crate::contract::{
+    AdminAction, BROKEN, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target,
+};
 use crate::kv::rules;
 use crate::kv::written::WrittenKeys;
 use crate::net::ConnectionCounters;
 use crate::ownership::{HeldMark, OwnershipDecision, refusal};
 use crate::{path_error, space, trial};
 
+/// How long the server is left alone between two tries to reach it after a crash.
+const PAUSE: Duration = Duration::from_millis(100);
 /// What a server adds to a row of a table and its index at least, bytes: heads and pointers.
 const ROW: f64 = 48.0;
 
@@ -54,6 +61,8 @@ pub struct PostgresTarget {
     notes: Vec<String>,
     /// The user may have checkpoints made.
     checkpoints: bool,
+    /// Of the server, as a number.
+    version: u32,
     statistics: StatisticsQueries,
     counters: Arc<ConnectionCounters>,
     errors: Arc<ServerErrors>,
@@ -118,7 +127,7 @@ impl Reached {
             Some(tables) => (tables.shape(), tables.form()),
             None => (shape, rules::form(plan)),
         };
-        let identity = TableIdentity { oid: 0, columns };
+        let identity = TableIdentity { columns, ..TableIdentity::default() };
         let new = TableMark::new(identity, spec.run_id, options.keep, form);
         Ok(Reached { options, layouts, transactions, admin, new, confirmed })
     }
@@ -141,7 +150,9 @@ impl Reached {
         let found = self.admin.found()?;
         let (mark, named) = (found.mark.as_ref(), self.admin.named());
         found.is_plain(&named)?;
-        if mark.is_some_and(|mark| !mark.keep) && !self.admin.is_empty()? {
+        // Where nothing locks runs out, the one of this mark may be at its load.
+        let alone = !self.admin.lacking().has(ADVISORY_LOCKS);
+        if mark.is_some_and(|mark| !mark.keep) && !(alone && self.admin.is_empty()?) {
             // Rows that somebody added since the kill look like any.
             refusal::unfinished(self.confirmed, &named)?;
         }
@@ -157,7 +168,8 @@ impl Reached {
             OwnershipDecision::Wipe => {
                 let table = super::statements::literal(&self.admin.qualified());
                 let size = format!("SELECT pg_total_relation_size(to_regclass({table}))");
-                (0, self.admin.value(&size)?.and_then(|size| size.parse().ok()).unwrap_or(0))
+                let size = self.admin.ask_if_able(&size, "sizes of tables")?.and_then(first);
+                (0, size.and_then(|size| size.parse().ok()).unwrap_or(0))
             }
         };
         if let Some(free) = self.free()? {
@@ -178,36 +190,10 @@ impl Reached {
     /// Bytes free where the server keeps its data; none where that is not on this machine, or not shown.
     fn free(&mut self) -> Result<Option<u64>> {
         let local = self.admin.server.address.server.is_here();
-        let dir =
-            self.admin.value("SELECT setting FROM pg_settings WHERE name = 'data_directory'")?;
+        let dir = "SELECT setting FROM pg_settings WHERE name = 'data_directory'";
+        let dir = self.admin.ask_if_able(dir, "pg_settings")?.and_then(first);
         let dir = dir.filter(|dir| local && Path::new(dir).join("PG_VERSION").exists());
         dir.map(|dir| path_error::free_space(dir.as_ref())).transpose()
-    }
-}
-
-/// What the report says of a server.
-struct ServerFacts {
-    facts: Vec<(String, String)>,
-    version: u32,
-    /// Whether the run may ask for checkpoints.
-    checkpoints: bool,
-}
-
-impl ServerFacts {
-    /// Asks the server. Errors: `Unavailable` when it does not answer.
-    fn of(admin: &mut AdminLine, table: &str) -> Result<ServerFacts> {
-        let mut facts = vec![
-            ("target.kind".to_owned(), "server".to_owned()),
-            ("target.server".to_owned(), admin.server.address.shown()),
-            ("postgres.database".to_owned(), admin.server.address.database.clone()),
-            ("postgres.table".to_owned(), table.to_owned()),
-        ];
-        facts.extend(statistics::settings(admin)?);
-        let version = admin.value("SHOW server_version_num")?.and_then(|v| v.parse().ok());
-        let version = version.unwrap_or(0);
-        let checkpoints = statistics::may_checkpoint(admin, version)?;
-        facts.push((MAY_CHECKPOINT.to_owned(), checkpoints.to_string()));
-        Ok(ServerFacts { facts, version, checkpoints })
     }
 }
 
@@ -226,9 +212,9 @@ impl PostgresTarget {
             spec.shares() && !joined && matches!(decision, OwnershipDecision::Reuse(_));
         let Reached { options, layouts, transactions, mut admin, mut new, .. } = at;
         let (table, counters) = (admin.qualified(), ConnectionCounters::default());
-        let ServerFacts { facts, version, checkpoints } = ServerFacts::of(&mut admin, &table)?;
+        let mut of_server = ServerFacts::of(&mut admin, &table)?;
         let server = placement::server_process(&mut admin);
-        let statistics = StatisticsQueries::new(version, &table);
+        let statistics = StatisticsQueries::new(of_server.version, &table);
         let mut spare = Vec::new();
         if decision == OwnershipDecision::Wipe {
             // What is not to be had must not cost what is there.
@@ -246,13 +232,17 @@ impl PostgresTarget {
             }
         };
         admin.hold(&mark);
+        let kept = (!made && !joined).then_some(&mark);
+        let notes = of_server.notes(&mut admin, kept, transactions.as_ref())?;
+        let ServerFacts { facts, version, checkpoints } = of_server;
         if takes_over {
             spec.run_id.clone_into(&mut mark.last_run);
         }
         let mark = HeldMark::new(mark, rules::changes(spec.plan).1);
         statistics.sample(&mut admin, &mut |_, _| ());
         let target = PostgresTarget {
-            notes: statistics::notes(&facts),
+            notes,
+            version,
             transactions,
             commits: Arc::default(),
             written: WrittenKeys::of(spec.plan),
@@ -290,33 +280,45 @@ impl PostgresTarget {
     /// Fills the tables of transactions, unless they are kept ones. Errors: `Target` when kept ones do not balance, or
     /// others wrote into what is emptied first; `Unavailable` when the server does not do it, or the caller stops it.
     fn fill(&self, progress: &mut OnProgress<'_>) -> Result<()> {
-        let Some(tables) = &self.transactions else { return Ok(()) };
-        if self.mark.records() != tables.rows {
-            let further = self.further();
-            let steps = tables.fill();
-            let total = steps.len() as u64;
-            for (done, sql) in (0..).zip(&steps) {
-                let what = Progress { what: "filling tables", done, total, unit: "steps" };
-                if !progress(what) {
-                    return Err(Error::unavailable("stopped while filling tables"));
-                }
-                let apply = |admin: &mut AdminLine| {
-                    // The first one empties them.
-                    if done == 0 {
-                        self.is_own(admin)?;
-                    }
-                    admin.apply(sql)
-                };
-                if !admin::lock(&self.admin).on_tables(&further, apply)? {
-                    return Err(Error::target("the table of the run is gone"));
-                }
-            }
-            self.vacuum()?;
-            if self.checkpoints {
-                admin::lock(&self.admin).ask_patiently("CHECKPOINT")?;
-            }
-            self.mark.note(&self.admin, tables.rows)?;
+        match &self.transactions {
+            Some(tables) if self.mark.records() != tables.rows => self.refill(tables, progress),
+            _ => self.begin(),
         }
+    }
+
+    /// Empties the tables of transactions and fills them anew. Errors: as [`PostgresTarget::fill`].
+    fn refill(&self, tables: &TransactionTables, progress: &mut OnProgress<'_>) -> Result<()> {
+        let further = self.further();
+        let steps = tables.fill();
+        let total = steps.len() as u64;
+        for (done, sql) in (0..).zip(&steps) {
+            let what = Progress { what: "filling tables", done, total, unit: "steps" };
+            if !progress(what) {
+                return Err(Error::unavailable("stopped while filling tables"));
+            }
+            let apply = |admin: &mut AdminLine| {
+                // The first one empties them.
+                if done > 0 {
+                    return admin.apply(sql);
+                }
+                self.is_own(admin)?;
+                admin.apply(sql)?;
+                admin.comment(&self.mark.emptied()?)
+            };
+            if !admin::lock(&self.admin).on_tables(&further, apply)? {
+                return Err(Error::target("the table of the run is gone"));
+            }
+        }
+        self.vacuum()?;
+        if self.checkpoints {
+            admin::lock(&self.admin).do_if_able("CHECKPOINT", CHECKPOINT)?;
+        }
+        self.mark.note(&self.admin, tables.rows)?;
+        self.begin()
+    }
+
+    /// Takes note of the tables as they are before a load. Errors: as [`CommitLedger::begin`].
+    fn begin(&self) -> Result<()> {
         match self.compared() {
             Some(tables) => self.commits.begin(&mut admin::lock(&self.admin), tables),
             None => Ok(()),
@@ -344,29 +346,6 @@ impl PostgresTarget {
         tables.map(|tables| tables.further(&self.options.table)).unwrap_or_default()
     }
 
-    fn is_off(&self, setting: &str) -> bool {
-        self.facts.iter().any(|(n, v)| n == setting && v == "off")
-    }
-
-    /// Whether what is acknowledged is there after a crash.
-    fn promises(&self) -> bool {
-        !self.is_off("postgres.synchronous_commit") && !self.is_off("postgres.fsync")
-    }
-
-    /// The same in words.
-    fn promise(&self) -> &'static str {
-        match (self.is_off("postgres.synchronous_commit"), self.is_off("postgres.fsync")) {
-            (true, _) => {
-                "synchronous_commit = off promises no more: a crash of the server loses the last commits, up to \
-                 three times its wal_writer_delay"
-            }
-            (false, true) => {
-                "fsync = off promises no more: a crash of the machine may lose or damage all"
-            }
-            (false, false) => "Its settings promise that what is acknowledged outlasts a crash",
-        }
-    }
-
     /// Looks for what was acknowledged, once.
     fn check(&self) -> Vec<(String, String)> {
         let Some(tables) = self.compared() else { return Vec::new() };
@@ -374,10 +353,10 @@ impl PostgresTarget {
         if admin::lock(&self.admin).stop().stopped() {
             return vec![("tpcb.check.failed".to_owned(), "the run was stopped".to_owned())];
         }
-        let patience = std::time::Duration::from_nanos(self.options.timeout.0);
+        let patience = Duration::from_nanos(self.options.timeout.0);
         let looked = checked.insert(self.commits.look(&self.admin, tables, patience));
         match looked {
-            Ok(check) => check.facts(self.promise()),
+            Ok(check) => check.facts(statistics::promise(&self.facts)),
             Err(e) => vec![
                 ("tpcb.check.acknowledged".to_owned(), self.commits.acknowledged().to_string()),
                 ("tpcb.check.failed".to_owned(), e.to_string()),
@@ -390,7 +369,7 @@ impl PostgresTarget {
     fn judged(&self) -> Result<()> {
         match self.checked.lock().unwrap_or_else(PoisonError::into_inner).take() {
             None => Ok(()),
-            Some(Ok(check)) => check.judged(self.promises()),
+            Some(Ok(check)) => check.judged(statistics::promises(&self.facts)),
             Some(Err(e)) => Err(Error::unavailable(
                 "acknowledged transactions were not looked for",
             )
@@ -533,7 +512,7 @@ fn check_connections(plan: &Plan, options: &PostgresOptions) -> Result<()> {
 /// is looked at right before. Errors: as [`AdminLine::is_held`].
 fn vacuum(admin: &mut AdminLine, table: &str) -> Result<()> {
     match admin.is_held()? {
-        true => admin.ask_patiently(&format!("VACUUM (ANALYZE) {table}")).map(drop),
+        true => admin.do_if_able(&format!("VACUUM (ANALYZE) {table}"), VACUUM).map(drop),
         false => Ok(()),
     }
 }
@@ -575,26 +554,30 @@ impl Target for PostgresTarget {
         match action {
             // Without the right to one, what is written is in the log, and the note before the load says so.
             AdminAction::Flush if !self.checkpoints => Ok(()),
-            AdminAction::Flush => admin.ask_patiently("CHECKPOINT").map(drop),
+            AdminAction::Flush => admin.do_if_able("CHECKPOINT", CHECKPOINT).map(drop),
             AdminAction::Compact => {
                 drop(admin);
-                self.vacuum()
+                self.vacuum()?;
+                match admin::lock(&self.admin).lacking().has(VACUUM) {
+                    true => Err(Error::unavailable("the server has no VACUUM")
+                        .hint("leave \"compact\" out of run.before")),
+                    false => Ok(()),
+                }
             }
             AdminAction::DropCaches => Err(Error::unavailable(
                 "a server does not drop its buffers: restart it for a cold start",
             )),
             AdminAction::Purge if self.joined => Err(refusal::not_alone()),
-            AdminAction::Purge if self.transactions.is_some() => {
-                admin.with_table(TableLock::All, |admin| self.is_own(admin))?;
-                drop(admin);
-                self.mark.note(&self.admin, 0)?;
-                self.fill(&mut |_| true)
-            }
             AdminAction::Purge => {
+                if let Some(tables) = &self.transactions {
+                    drop(admin);
+                    return self.refill(tables, &mut |_| true);
+                }
                 let truncates = format!("TRUNCATE ONLY {}", self.table);
                 admin.with_table(TableLock::All, |admin| {
                     self.is_own(admin)?;
-                    admin.apply(&truncates)
+                    admin.apply(&truncates)?;
+                    admin.comment(&self.mark.emptied()?)
                 })?;
                 drop(admin);
                 self.written.clear();
@@ -617,7 +600,26 @@ impl Target for PostgresTarget {
         let mut facts = self.errors.facts();
         facts.extend(self.placement.facts());
         facts.extend(self.check());
+        if self.counters.has_lost() && self.compared().is_none() {
+            facts.push((BROKEN.to_owned(), "true".to_owned()));
+        }
+        let lacks = admin::lock(&self.admin).lacking().words();
+        facts.extend(lacks.map(|words| ("postgres.lacks".to_owned(), words)));
         facts
+    }
+    fn is_back(&self) -> bool {
+        let until = MonoClock.now().plus(self.options.timeout.0);
+        loop {
+            let mut admin = admin::lock(&self.admin);
+            if admin.ask("SELECT 1").is_ok() {
+                return true;
+            }
+            if admin.stop().stopped() || MonoClock.now() >= until {
+                return false;
+            }
+            drop(admin);
+            std::thread::sleep(PAUSE);
+        }
     }
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
@@ -690,6 +692,17 @@ impl KeyedTarget for PostgresTarget {
         if records > 0 {
             // As `pgbench -i` does: the planner knows what is there, and no first vacuum falls into the load.
             vacuum(&mut admin, &self.table)?;
+        }
+        // Of a table that several ranks write, nobody knows when the last of them has.
+        if self.mark.keeps() {
+            let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let own = std::slice::from_ref(&self.table);
+            let tables = self.transactions.as_ref().map_or(own, TransactionTables::names);
+            let changes = match self.shared {
+                true => None,
+                false => statistics::changes(&mut admin, self.version, tables, &backends),
+            };
+            self.mark.identify(|identity| identity.changes = changes);
         }
         drop(admin);
         self.mark.note(&self.admin, records)

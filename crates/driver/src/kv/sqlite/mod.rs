@@ -2,8 +2,8 @@
 //! under test is no part of the tool. Options, the store behind the shared target and session, statistics.
 //!
 //! Each worker has a connection of its own. There is one writer at a time: others wait as SQLite's own busy handler
-//! lets them, within their latency, and these waits are counted. The log is checkpointed by the commit that finds it
-//! long enough, as SQLite does by itself, and that is timed.
+//! lets them, within their latency, and each wait is a time inside its operation. The log is checkpointed by the commit that
+//! finds it long enough, as SQLite does by itself, which is such a time too, and by operations of their own.
 
 mod counters;
 mod options;
@@ -19,7 +19,7 @@ use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::samples::SampleDisplay;
 use taillight_core::witness::{WitnessCount, WitnessUnit};
-use taillight_core::{OpKind, Result};
+use taillight_core::{OpKind, Result, Stamp};
 
 use super::target::{DatabaseSpec, KvTarget};
 use super::written::{ForeignRecords, NumberedKeys};
@@ -29,7 +29,7 @@ use crate::options::{DriverOptions, OptionSet, complete};
 #[cfg(any(test, feature = "testing"))]
 use crate::test_target::{TestSetup, TestTarget};
 use counters::SqliteCounters;
-use options::{JournalMode, SqliteOptions, SyncLevel};
+use options::{CheckpointMode, JournalMode, SqliteOptions, SyncLevel};
 use sys::{ConnectionRules, SqliteConnection, SqliteLibrary, SqliteStatement};
 
 /// The file of the database in its directory; beside it SQLite keeps `-wal`, `-shm` and `-journal`.
@@ -84,11 +84,20 @@ impl BoundDriver for SqliteOptions {
     fn capabilities(&self) -> Capabilities {
         let mut can = super::capabilities(false, false, false);
         can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update];
+        match self.journal {
+            JournalMode::Wal => can.ops.push(OpKind::Checkpoint),
+            _ => can.more_ops.push((OpKind::Checkpoint, "options.journal = \"wal\"")),
+        }
         can.admin.push(AdminAction::Compact);
         can
     }
-    fn plan_notes(&self, _: &Plan) -> Vec<String> {
-        self.undurable().map(str::to_owned).into_iter().collect()
+    fn plan_notes(&self, plan: &Plan) -> Vec<String> {
+        let mut all = plan.workloads.iter().flat_map(|w| &w.mix);
+        let both = self.autocheckpoint > 0 && all.any(|part| part.op == OpKind::Checkpoint);
+        let both = both.then_some(
+            "commits make checkpoints, too: options.autocheckpoint = 0 leaves all to the operations",
+        );
+        self.undurable().into_iter().chain(both).map(str::to_owned).collect()
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         let (engine, ask) = engine(self, spec)?;
@@ -105,7 +114,8 @@ fn engine<'a>(
     options: &SqliteOptions,
     spec: &'a OpenSpec<'a>,
 ) -> Result<(SqliteEngine, DatabaseSpec<'a>)> {
-    let ask = DatabaseSpec::new(spec, options.keep);
+    let notes = options.plan_notes(spec.plan);
+    let ask = DatabaseSpec { notes, ..DatabaseSpec::new(spec, options.keep) };
     let library = SqliteLibrary::load(&options.library)?;
     Ok((SqliteEngine { library, options: options.clone() }, ask))
 }
@@ -277,7 +287,7 @@ impl KeyValueStore for SqliteStore {
     }
     fn make_durable(&self) -> Result<(), StoreError> {
         if self.options.journal == JournalMode::Wal {
-            self.on_main(|main| main.checkpoint(&self.counters))?;
+            self.on_main(|main| main.checkpoint(CheckpointMode::Full))?;
         }
         // The directory too: a journal that comes back would undo what was committed.
         let dir = self.path.parent().unwrap_or(&self.path);
@@ -290,6 +300,7 @@ impl KeyValueStore for SqliteStore {
     fn facts(&self, out: &mut Vec<(String, String)>) {
         out.extend_from_slice(&self.facts);
         out.push(("store.autocheckpoint".to_owned(), self.options.autocheckpoint.to_string()));
+        out.push(("store.checkpoint".to_owned(), self.options.checkpoint.word().to_owned()));
         out.push(("store.without_rowid".to_owned(), self.options.without_rowid.to_string()));
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
@@ -298,6 +309,7 @@ impl KeyValueStore for SqliteStore {
         out("database_bytes", self.bytes(""));
     }
     const SHARED: bool = true;
+    const INNER: &'static [OpKind] = &[OpKind::AutoCheckpoint, OpKind::LockWait];
     fn foreign(&self, own: &NumberedKeys) -> Result<ForeignRecords, StoreError> {
         let mut foreign = ForeignRecords::default();
         let mut each = |sql: &str, is_own: &dyn Fn(&[u8]) -> bool| {
@@ -337,6 +349,12 @@ impl KeyValueStore for SqliteStore {
             *main = None;
         }
         alone
+    }
+    fn let_in(&self) -> Result<(), StoreError> {
+        self.on_main(|main| main.run(c"ROLLBACK"))
+    }
+    fn promise(&self) -> Option<&'static str> {
+        self.options.undurable()
     }
     /// Of connections that are gone, as those of the workers are when the load is over.
     fn witness(&self) -> Vec<WitnessCount> {
@@ -536,6 +554,15 @@ impl Connection for SqliteAccess {
         scan.bind(1, range.from);
         scan.bind_number(2, i64::from(range.count));
         SqliteAccess::scanned(&self.connection, scan, found)
+    }
+
+    fn checkpoint(&mut self) -> Result<(), StoreError> {
+        self.connection.checkpoint(self.store.options.checkpoint)
+    }
+
+    #[inline]
+    fn inner(&mut self, each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {
+        self.connection.inner().take(each);
     }
 }
 

@@ -41,6 +41,21 @@ pub enum SyncLevel {
     Extra,
 }
 
+/// How an operation `checkpoint` of a mix checks the log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckpointMode {
+    /// As many pages as nobody needs, as a commit does it: waits for no reader or writer, only where another checkpoint is made.
+    #[default]
+    Passive,
+    /// Waits for the writer and for readers of older pages, and checks all in.
+    Full,
+    /// And waits until all readers read the database, so that the next commit begins the log anew.
+    Restart,
+    /// And cuts the log to nothing.
+    Truncate,
+}
+
 /// The options, resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -58,9 +73,12 @@ pub struct SqliteOptions {
     pub cache_size: OrDefault<ByteSize>,
     /// Of the file mapped into memory; 0 = none, SQLite's default.
     pub mmap_size: ByteSize,
-    /// A commit that leaves so many pages in the log checks them in, within its own latency; 0 = only a flush does.
+    /// A commit that leaves so many pages in the log checks them in, within its own latency; 0 = only a flush and
+    /// operations `checkpoint` do.
     #[schemars(title = "pages")]
     pub autocheckpoint: u32,
+    /// How an operation `checkpoint` of a mix does it.
+    pub checkpoint: CheckpointMode,
     /// Longest wait for a lock that another connection holds; then the operation fails as busy. Waits are counted.
     pub busy_timeout: Span,
     /// Keep records in the tree of their keys: one search fewer, for records that are small.
@@ -79,6 +97,7 @@ impl Default for SqliteOptions {
             cache_size: OrDefault::Default,
             mmap_size: ByteSize(0),
             autocheckpoint: 1000,
+            checkpoint: CheckpointMode::Passive,
             busy_timeout: Span(10_000_000_000),
             without_rowid: false,
             keep: false,
@@ -95,6 +114,17 @@ impl JournalMode {
             JournalMode::Persist => "persist",
             JournalMode::Memory => "memory",
             JournalMode::Off => "off",
+        }
+    }
+}
+
+impl CheckpointMode {
+    pub fn word(self) -> &'static str {
+        match self {
+            CheckpointMode::Passive => "passive",
+            CheckpointMode::Full => "full",
+            CheckpointMode::Restart => "restart",
+            CheckpointMode::Truncate => "truncate",
         }
     }
 }

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::ptr::{self, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use taillight_core::{Error, Result};
+use taillight_core::{Clock, Error, MonoClock, OpKind, Result, Stamp};
 
-use super::counters::SqliteCounters;
+use super::counters::{InnerTimes, SqliteCounters};
+use super::options::CheckpointMode;
 use crate::kv::StoreError;
 use crate::kv::sys::{Library, LibrarySource, Obj, c_text, file_of, slice};
 
@@ -29,6 +30,9 @@ const DONE: c_int = 101;
 /// `SQLITE_STMTSTATUS_RUN`.
 const STATUS_RUN: c_int = 6;
 const FULL: c_int = 13;
+const BUSY: c_int = 5;
+/// Pages of the log, of a checkpoint that was not begun.
+const NO_PAGES: c_int = -1;
 const IOERR: c_int = 10;
 const CANTOPEN: c_int = 14;
 /// `SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE`, SQLite 3.16.
@@ -147,9 +151,10 @@ unsafe fn text(at: *const c_char) -> String {
 struct CallbackState {
     library: Arc<SqliteLibrary>,
     counters: Arc<SqliteCounters>,
+    inner: Arc<InnerTimes>,
     patience: Duration,
     /// When the lock that is awaited was found busy first.
-    since: Option<Instant>,
+    since: Stamp,
     /// A commit that leaves so many pages in the log makes a checkpoint; 0 = never.
     autocheckpoint: c_int,
 }
@@ -161,21 +166,22 @@ struct CallbackState {
 unsafe extern "C" fn busy(state: *mut c_void, nth: c_int) -> c_int {
     // SAFETY: the state is boxed, and the connection that calls is closed before it goes.
     let state = unsafe { &mut *state.cast::<CallbackState>() };
-    let now = Instant::now();
+    let now = MonoClock.now();
     if nth == 0 {
-        state.since = Some(now);
+        state.since = now;
         state.counters.busy.fetch_add(1, Ordering::Relaxed);
     }
-    let waited = now.duration_since(state.since.unwrap_or(now));
-    let left = state.patience.saturating_sub(waited);
+    let waited = now.since(state.since).max(0) as u64;
+    let left = state.patience.saturating_sub(Duration::from_nanos(waited));
     if left.is_zero() {
         state.counters.given_up.fetch_add(1, Ordering::Relaxed);
         return 0;
     }
     let nth = usize::try_from(nth).unwrap_or(0).min(PAUSES_MS.len() - 1);
     std::thread::sleep(Duration::from_millis(PAUSES_MS[nth]).min(left));
-    let paused = now.elapsed().as_nanos() as u64;
-    state.counters.lock_wait_ns.fetch_add(paused, Ordering::Relaxed);
+    let end = MonoClock.now();
+    state.counters.lock_wait_ns.fetch_add(end.since(now).max(0) as u64, Ordering::Relaxed);
+    state.inner.note(OpKind::LockWait, now, end);
     1
 }
 
@@ -193,12 +199,19 @@ unsafe extern "C" fn committed(
     // SAFETY: as in `busy`; nobody else refers to the state meanwhile.
     let state = unsafe { &*state.cast::<CallbackState>() };
     if state.autocheckpoint > 0 && pages >= state.autocheckpoint {
-        let begun = Instant::now();
+        let begun = MonoClock.now();
+        let (mut log, mut done) = (0, 0);
         // SAFETY: the connection is open: it calls. Mode 0 is passive.
         unsafe {
-            (state.library.api.checkpoint)(db, name, 0, null_mut(), null_mut());
+            (state.library.api.checkpoint)(db, name, 0, &mut log, &mut done);
         }
-        state.counters.checkpoint(begun.elapsed());
+        let end = MonoClock.now();
+        // Another connection may be making one.
+        if log != NO_PAGES {
+            state.counters.checkpoint(end.since(begun), done < log);
+            state.counters.auto_checkpoints.fetch_add(1, Ordering::Relaxed);
+            state.inner.note(OpKind::AutoCheckpoint, begun, end);
+        }
     }
     OK
 }
@@ -207,8 +220,9 @@ unsafe extern "C" fn committed(
 pub struct SqliteConnection {
     library: Arc<SqliteLibrary>,
     raw: Obj,
-    /// Boxed: SQLite keeps its address.
-    _state: Box<CallbackState>,
+    /// A box of the connection: SQLite keeps its address.
+    state: *mut CallbackState,
+    inner: Arc<InnerTimes>,
 }
 
 // SAFETY: a connection may move to another thread as long as only one uses it at a time, which `&mut` and the mutex
@@ -233,25 +247,26 @@ impl SqliteConnection {
         let name = c_text(&path.to_string_lossy()).map_err(|e| StoreError(e.to_string()))?;
         let flags = OPEN_READWRITE | OPEN_NOMUTEX | if create { OPEN_CREATE } else { 0 };
         let mut raw = null_mut();
-        let mut state = Box::new(CallbackState {
+        let inner = Arc::new(InnerTimes::default());
+        let state = Box::into_raw(Box::new(CallbackState {
             library: library.clone(),
             counters: rules.counters.clone(),
+            inner: inner.clone(),
             patience: rules.patience,
-            since: None,
+            since: Stamp(0),
             autocheckpoint: c_int::try_from(rules.autocheckpoint).unwrap_or(c_int::MAX),
-        });
-        let at = ptr::from_mut(&mut *state).cast();
+        }));
         // SAFETY: the name outlives the call. SQLite gives a connection also when it fails, but for lack of memory.
         let opened = unsafe { (library.api.open)(name.as_ptr(), &mut raw, flags, ptr::null()) };
-        let made = SqliteConnection { library: library.clone(), raw, _state: state };
+        let made = SqliteConnection { library: library.clone(), raw, state, inner };
         if raw.is_null() {
             return Err(StoreError("Cannot allocate memory".to_owned()));
         }
         made.check(opened)?;
         // SAFETY: the connection is open; the state outlives it, see `drop`.
         unsafe {
-            (library.api.busy_handler)(raw, Some(busy), at);
-            (library.api.wal_hook)(raw, Some(committed), at);
+            (library.api.busy_handler)(raw, Some(busy), state.cast());
+            (library.api.wal_hook)(raw, Some(committed), state.cast());
         }
         Ok(made)
     }
@@ -316,15 +331,35 @@ impl SqliteConnection {
         Ok(SqliteStatement { library: self.library.clone(), raw })
     }
 
-    /// Makes a checkpoint of the whole log, timed; waits for readers and writers as the busy handler lets it.
-    pub fn checkpoint(&self, counters: &SqliteCounters) -> Result<(), StoreError> {
-        let begun = Instant::now();
-        // SAFETY: the connection is open; null means all databases, 1 waits for writers.
-        let code = unsafe {
-            (self.library.api.checkpoint)(self.raw, ptr::null(), 1, null_mut(), null_mut())
-        };
-        counters.checkpoint(begun.elapsed());
-        self.check(code)
+    /// Makes a checkpoint, timed. Waits as the busy handler lets it: for readers and writers as far as `mode` needs it, and
+    /// for a checkpoint that another connection makes, of which SQLite only says that it is there.
+    pub fn checkpoint(&self, mode: CheckpointMode) -> Result<(), StoreError> {
+        let begun = MonoClock.now();
+        let (mut log, mut done) = (0, 0);
+        for nth in 0.. {
+            // SAFETY: the connection is open; null means all databases.
+            let code = unsafe {
+                let api = &self.library.api;
+                (api.checkpoint)(self.raw, ptr::null(), mode as c_int, &mut log, &mut done)
+            };
+            let other_makes_one = code & 0xff == BUSY && log == NO_PAGES;
+            // SAFETY: the state is the connection's own, and SQLite does not call meanwhile.
+            if other_makes_one && unsafe { busy(self.state.cast(), nth) } != 0 {
+                continue;
+            }
+            self.check(code)?;
+            break;
+        }
+        // SAFETY: as above.
+        let counters = unsafe { &(*self.state).counters };
+        counters.checkpoint(MonoClock.now().since(begun), done < log);
+        Ok(())
+    }
+
+    /// Times inside what it did last.
+    #[inline]
+    pub fn inner(&self) -> &InnerTimes {
+        &self.inner
     }
 
     /// Whether the last connection to close leaves the log as it is, rather than check it in, which takes time; of this
@@ -353,8 +388,12 @@ impl SqliteConnection {
 
 impl Drop for SqliteConnection {
     fn drop(&mut self) {
-        // SAFETY: closed once; statements are finalized before. Null is allowed.
-        unsafe { (self.library.api.close)(self.raw) };
+        // SAFETY: closed once; statements are finalized before. Null is allowed. Closed, it calls nobody, and the box that
+        // `open` gave away has its one owner here.
+        unsafe {
+            (self.library.api.close)(self.raw);
+            drop(Box::from_raw(self.state));
+        }
     }
 }
 

@@ -162,7 +162,7 @@ impl KeyGenerator {
                 Op { count: count as u32, ..Op::keyed(kind, key, size) }
             }
             OpKind::Delete => Op::keyed(kind, self.space.delete_in(self.lane), 0),
-            OpKind::Mkdir | OpKind::Rmdir => Op::keyed(kind, 0, 0),
+            OpKind::Mkdir | OpKind::Rmdir | OpKind::Checkpoint => Op::keyed(kind, 0, 0),
             OpKind::Scan => {
                 let (key, _) = self.existing();
                 let count = self.scan.as_mut().map_or(1, |l| l.draw(&mut self.rng));
@@ -307,7 +307,11 @@ impl KeyGenerator {
 /// Operations that need an existing key.
 pub fn picks(op: OpKind) -> bool {
     let makes = matches!(op.as_record(), OpKind::Insert | OpKind::Put);
-    !makes && !matches!(op, OpKind::List | OpKind::Fsync | OpKind::Mkdir | OpKind::Rmdir)
+    let keyless = matches!(
+        op,
+        OpKind::List | OpKind::Fsync | OpKind::Mkdir | OpKind::Rmdir | OpKind::Checkpoint
+    );
+    !makes && !keyless
 }
 
 fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: WorkerIndex) -> Result<Pick> {

@@ -276,9 +276,12 @@ fn is_file(info: &str, mounts: &[Mount], (dev, inode): (u32, u64)) -> bool {
     value("ino:") == Some(inode) && mount.is_some_and(|mount| mount.device.in_kernel() == dev)
 }
 
-/// The path under which a program has a file open, or mapped.
+/// The path under which a program has a file open, or mapped. A thread may have descriptors of its own, as Taillight's
+/// workers do; those that `/proc/PID/fd` shows are the first thread's.
 fn open_in(facts: &CallFacts, sys: &Sys) -> Option<PathBuf> {
-    let home = sys.path(&format!("proc/{}", facts.who.pid));
+    let process = sys.path(&format!("proc/{}", facts.who.pid));
+    let thread = process.join(format!("task/{}", facts.who.tid));
+    let home = if thread.is_dir() { thread } else { process };
     let mounts = mounts::parse(&std::fs::read(home.join("mountinfo")).unwrap_or_default());
     let is = |fd: &str| {
         let info = std::fs::read_to_string(home.join("fdinfo").join(fd)).unwrap_or_default();
@@ -408,6 +411,23 @@ mod tests {
         assert_eq!(path_of(dev, inode), format!("{words} (gone)"));
         let nowhere = path_of(4095 << 20 | 7, inode);
         assert_eq!(nowhere, format!("{} on 4095:7", within.display()));
+    }
+
+    #[test]
+    fn a_thread_may_have_files_of_its_own() {
+        let home = tempfile::tempdir().expect("a directory");
+        let thread = home.path().join("proc/7/task/9");
+        for dir in ["fd", "fdinfo"] {
+            std::fs::create_dir_all(thread.join(dir)).expect("made");
+        }
+        let info = "pos:\t0\nflags:\t0100002\nmnt_id:\t30\nino:\t77\n";
+        std::fs::write(thread.join("fdinfo/3"), info).expect("written");
+        std::os::unix::fs::symlink("/of/the/thread", thread.join("fd/3")).expect("made");
+        let mounts = "30 1 8:1 / / rw - ext4 /dev/a rw\n";
+        std::fs::write(thread.join("mountinfo"), mounts).expect("written");
+        let who = ThreadSeen { pid: 7, tid: 9, ..ThreadSeen::default() };
+        let facts = CallFacts { who, ..facts(77, 3) };
+        assert_eq!(open_in(&facts, &Sys::at(home.path())), Some("/of/the/thread".into()));
     }
 
     /// A program that holds the lock of its memory holds up whoever reads its maps.

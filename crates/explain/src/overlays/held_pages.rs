@@ -106,8 +106,11 @@ pub fn writes_held_back(
     let (Some(all), Some(wake)) = (context.all, told.middle_ns.filter(|_| until)) else {
         return Vec::new();
     };
+    // Operations with odd numbers write.
+    let writes = |r: &&LayerRow| r.flags.is_none_or(|flags| flags & 1 == 1);
     let held = all
         .within(LayerKind::Neighbour, told.start_ns, wake)
+        .filter(writes)
         .filter(|r| matches!(r.other.as_deref(), Some(HELD | LIMIT)) && just_before(r, wake));
     let wait =
         |r: &LayerRow| inferred((told.start_ns.max(from), r.start_ns.min(to)), Phase::Throttle);
@@ -325,13 +328,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_writes_for_others_may_wait_for_what_was_held_back() {
-        let found = |stack: &str, mark: &str, wake: i64| {
+        let found_of = |flags: u64, stack: &str, mark: &str, wake: i64| {
             let mut events = Events::default();
             events.add(LayerRow {
                 kind: LayerKind::Neighbour,
                 start_ns: 9_000_000,
                 end_ns: 9_100_000,
-                flags: Some(1),
+                flags: Some(flags),
                 other: Some(mark.into()),
                 ..LayerRow::default()
             });
@@ -348,10 +351,12 @@ mod tests {
             let context = IoContext { all: Some(&events), ..IoContext::default() };
             spans(&writes_held_back(&told, (500, 10_000_000), &context))
         };
+        let found = |stack: &str, mark: &str, wake: i64| found_of(1, stack, mark, wake);
         let data = "folio_wait_bit_common;folio_wait_writeback;__filemap_fdatawait_range;\
                     jbd2_journal_commit_transaction;kjournald2";
         assert_eq!(found(data, HELD, 9_100_050), [(500, 9_000_000, Phase::Throttle)]);
         assert_eq!(found(data, LIMIT, 9_100_050).len(), 1, "of a file that is not watched");
+        assert!(found_of(0, data, LIMIT, 9_100_050).is_empty(), "a read that was held");
         assert!(found(data, "own", 9_100_050).is_empty(), "no limit");
         assert!(found(data, HELD, 9_400_000).is_empty(), "done long before");
         assert!(found("kjournald2;kthread", HELD, 9_100_050).is_empty(), "has nothing to do");

@@ -63,6 +63,8 @@ struct FileQuestion {
     number: u16,
     dev: u32,
     inode: u64,
+    /// 0 where the file system numbers none (overlay, NFS, many of FUSE).
+    generation: u32,
     /// An operation on it.
     facts: Option<CallFacts>,
     /// Its path below the root of its file system.
@@ -142,8 +144,9 @@ impl SeenFiles {
             let known = self.list.get(usize::from(*number)).is_none_or(|file| file.path.is_some());
             let name = self.names.get(key).filter(|_| !known).cloned();
             if name.is_some() {
-                let (number, dev, inode) = (*number, key.0, key.1);
-                self.look_ups.ask(FileQuestion { number, dev, inode, facts: None, name });
+                let (number, (dev, inode, generation)) = (*number, *key);
+                let facts = None;
+                self.look_ups.ask(FileQuestion { number, dev, inode, generation, facts, name });
             }
         }
         let last = self.look_ups.end();
@@ -199,7 +202,8 @@ impl SeenFiles {
         if !known && !recently {
             self.asked.insert(number, Instant::now());
             let (name, facts) = (self.names.get(&key).cloned(), Some(facts.clone()));
-            self.look_ups.ask(FileQuestion { number, dev: key.0, inode: key.1, facts, name });
+            let (dev, inode, generation) = key;
+            self.look_ups.ask(FileQuestion { number, dev, inode, generation, facts, name });
         }
         Some(number)
     }
@@ -211,8 +215,9 @@ fn find(asked: &FileQuestion, sys: &Sys) -> Option<PathBuf> {
         return Some(PathBuf::from(format!("/dev/{}", BlockDevice::find(sys, number)?.name)));
     }
     let open = asked.facts.as_ref().and_then(|facts| open_in(facts, sys));
-    // Another file may have got its inode's number since.
-    let is_called = |path: &PathBuf| asked.name.as_ref().is_none_or(|name| same_name(path, name));
+    // Another file may have got its inode's number since. Without generations it may be older.
+    let same = |path: &PathBuf| asked.name.as_ref().is_none_or(|name| same_name(path, name));
+    let is_called = |path: &PathBuf| asked.generation == 0 || same(path);
     open.filter(is_called).or_else(|| named_below(asked, sys))
 }
 

@@ -242,7 +242,7 @@ fn files_of_programs_that_have_ended_have_their_names() {
     // It had this name when it was synced.
     assert!(has("sub/before (gone)") || has("sub/before"), "{files:?}");
     // The path of a call is told as it was given: who opens a pipe waits for the other end.
-    let script = "mkfifo sub/pipe; (sleep 0.3; : > sub/pipe) & read line < sub/pipe; wait";
+    let script = "mkfifo sub/pipe; (sleep 1; : > sub/pipe) & read line < sub/pipe; wait";
     let watch = ["watch", "--slower", "100ms", "--output", "opened", "--", "sh", "-c", script];
     let (_, err) = common::run(dir.path(), &watch, 0);
     let opened =

@@ -11,6 +11,8 @@ use crate::watch::{cannot, of_fio, op, place};
 use crate::watch_waits::place_with;
 use serde_json::Value;
 use taillight_core::OpKind;
+use taillight_lab::cleanup::Undo;
+use taillight_lab::stage::LabCgroup;
 use taillight_rundir::ios::{ColumnSet, Row, RowBatch, read_ios};
 
 const FIO: &str = "fio --name=v --filename=data --size=16m --bs=4k --rw=randread --direct=1 \
@@ -198,6 +200,121 @@ fn who_may_not_trace_is_told_what_is_missing() {
     assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0, "nothing is left");
 }
 
+/// As on a kernel that does not describe its types.
+#[test]
+fn without_the_kernels_types_it_is_said_what_is_missing() {
+    let name = "without_the_kernels_types_it_is_said_what_is_missing";
+    if skipped(name, not_root().or_else(cannot)) {
+        return;
+    }
+    let dir = open_place();
+    let script = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"";
+    let mut hidden = Command::new("unshare");
+    hidden.args(["--mount", "sh", "-c", script, "sh"]).arg(binary());
+    hidden.args(["watch", "--output", "out", "--", "true"]).current_dir(dir.path());
+    let (_, err) = ended(&hidden.output().expect("it starts"), 4);
+    assert!(err.contains("CONFIG_DEBUG_INFO_BTF"), "{err}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0, "nothing is left");
+}
+
+/// Each is written, synced and closed by a program that ends at once.
+#[test]
+fn files_of_programs_that_have_ended_have_their_names() {
+    let Some(dir) = place("files_of_programs_that_have_ended_have_their_names") else { return };
+    let write = "dd if=/dev/zero bs=4k count=1 conv=fsync status=none of";
+    let script = format!(
+        "mkdir sub; for i in $(seq 20); do {write}=sub/f$i; done; {write}=removed; rm removed; \
+         {write}=sub/before; mv sub/before sub/after"
+    );
+    let watch = ["watch", "--record", "--names", "--output", "out", "--", "sh", "-c", &script];
+    let (_, err) = common::run(dir.path(), &watch, 0);
+    let told = json(&dir.path().join("out/watched.json"));
+    let files: Vec<&str> =
+        told["files"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    let has = |name: &str| {
+        let path = dir.path().canonicalize().expect("known").join(name);
+        files.iter().any(|file| Path::new(file) == path)
+    };
+    for i in 1..=20 {
+        assert!(has(&format!("sub/f{i}")), "{i}: {files:?}\n{err}");
+    }
+    assert!(has("removed (gone)") || has("removed"), "{files:?}");
+    // It had this name when it was synced.
+    assert!(has("sub/before (gone)") || has("sub/before"), "{files:?}");
+    // The path of a call is told as it was given: who opens a pipe waits for the other end.
+    let script = "mkfifo sub/pipe; (sleep 1; : > sub/pipe) & read line < sub/pipe; wait";
+    let watch = ["watch", "--slower", "100ms", "--output", "opened", "--", "sh", "-c", script];
+    let (_, err) = common::run(dir.path(), &watch, 0);
+    let opened =
+        |line: &&str| [" openat ", " the program", " sub/pipe"].iter().all(|it| line.contains(it));
+    assert_eq!(err.lines().filter(opened).count(), 1, "{err}");
+}
+
+/// As a unit that restarts: all its processes end, and others come.
+#[test]
+fn a_control_group_that_restarts_is_taken_up_again() {
+    let name = "a_control_group_that_restarts_is_taken_up_again";
+    if skipped(name, not_root().or_else(cannot)) {
+        return;
+    }
+    let dir = open_place();
+    let mut undo = Undo::default();
+    let group = match LabCgroup::named(&mut undo, "blkio", "taillight-lab-restarts") {
+        Ok(group) => group,
+        Err(e) => {
+            skipped(name, Some(format!("{e:#}")));
+            return;
+        }
+    };
+    let reads = |file: &str| {
+        std::fs::write(dir.path().join(file), vec![7; 1 << 20]).expect("written");
+        let script = format!(
+            "while :; do dd if={file} of=/dev/null bs=4k count=9 iflag=direct status=none; sleep 0.1; done"
+        );
+        let mut command = Command::new("env");
+        command.args(group.within()).args(["sh", "-c", &script]).current_dir(dir.path());
+        Ended(command.spawn().expect("it starts"))
+    };
+    let first = reads("first");
+    std::thread::sleep(Duration::from_millis(500));
+    let line = "watch --cgroup /taillight-lab-restarts --for 9s --record --names --output out";
+    let watch = start(dir.path(), line);
+    watching(&watch);
+    drop(first);
+    std::thread::sleep(Duration::from_secs(2));
+    let second = reads("second");
+    let out = watch.wait_with_output().expect("it ends");
+    drop(second);
+    let said = text(&out.stdout) + &ended(&out, 0).1;
+    assert!(said.contains("waiting 10 s for a restart"), "{said}");
+    assert!(said.contains("the time of --for is over"), "{said}");
+    let told = json(&dir.path().join("out/watched.json"));
+    let files = told["files"].as_array().expect("a list");
+    for file in ["/first", "/second"] {
+        let of = |f: &Value| f.as_str().is_some_and(|f| f.ends_with(file));
+        assert!(files.iter().any(of), "{file}: {files:?}");
+    }
+}
+
+/// Of a CPU that does nothing else this is less than a microsecond.
+#[test]
+fn what_costs_too_much_is_left_out_and_then_all_of_it() {
+    let name = "what_costs_too_much_is_left_out_and_then_all_of_it";
+    let Some(dir) = place(name) else { return };
+    let fio = fio_at_work(dir.path(), "--ioengine=psync --thread");
+    let line = format!(
+        "watch --pid {} --for 60s --max-cost 0.0001% --exact 5% --slower 1s --output out",
+        fio.0.id()
+    );
+    let (_, err) = run_line(dir.path(), &line, 0);
+    assert!(err.contains("it cost more than --max-cost"), "{err}");
+    let told = json(&dir.path().join("out/watched.json"));
+    let out = told["left_out"].as_array().expect("a list");
+    for part in ["waits of threads for each other", "I/O of others on the same disks"] {
+        assert!(out.iter().any(|one| one == part) && err.contains(part), "{out:?}\n{err}");
+    }
+}
+
 /// Kind, place, size.
 type FileOp = (OpKind, Option<u64>, u64);
 
@@ -250,8 +367,7 @@ fn a_record_is_replayed_operation_for_operation() {
     let sql =
         "PRAGMA synchronous=full; SELECT sum(length(b)) FROM t; DELETE FROM t WHERE a % 9 = 0;";
     let fio: Vec<&str> = FIO.split_whitespace().chain(fio.split_whitespace()).collect();
-    // A file has a name as long as the program that has it open lives; what it did takes some milliseconds only.
-    let sqlite: &[&str] = &["sqlite3", "database", sql, ".shell sleep 1"];
+    let sqlite: &[&str] = &["sqlite3", "database", sql];
     for (line, file) in [(&fio[..], "/data"), (sqlite, "/database")] {
         if skipped(line[0], there(line[0])) {
             continue;

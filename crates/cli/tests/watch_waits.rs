@@ -24,7 +24,7 @@ fn slow_reads(undo: &mut Undo, dir: &Path) -> Result<LabCgroup, String> {
 }
 
 /// Builds a program of the tests into a directory; why it cannot be, if so.
-fn compiled(dir: &Path, name: &str) -> Option<String> {
+pub fn compiled(dir: &Path, name: &str) -> Option<String> {
     let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-o"]).arg(dir.join(name)).args([&source, "-lpthread"]);

@@ -212,6 +212,7 @@ INLINE void place_call(struct bio *bio)
 		return;
 	host = (u64)READ(struct address_space, b.mapping, host);
 	c->inode = READ(struct inode, host, i_ino);
+	c->generation = READ(struct inode, host, i_generation);
 	c->dev = READ(struct super_block, READ(struct inode, host, i_sb), s_dev);
 	c->mapping = b.mapping;
 	if (c->nr == NR_FAULT)

@@ -132,11 +132,36 @@ struct super_block {
 	u32 s_dev;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct inode {
 	u16 i_mode;
 	unsigned long i_ino;
 	u32 i_rdev;
+	u32 i_generation; /* of those that had its number */
 	struct super_block *i_sb;
+	struct address_space *i_mapping;
+	struct hlist_head i_dentry; /* its names */
+};
+
+struct xfs_inode {
+	struct inode i_vnode;
+};
+
+struct qstr {
+	const u8 *name;
+};
+
+struct dentry {
+	struct dentry *d_parent; /* itself at the root */
+	struct qstr d_name;
+	struct hlist_node d_u; /* in its inode's list */
 };
 
 struct address_space {

@@ -205,6 +205,8 @@ enum kinds {
 	K_STOLEN = 10,
 	K_CALL = 11, /* an operation of a program that is watched: see `struct told` */
 	K_WAIT = 12, /* a thread of such a program waited for another one */
+	K_NAME = 13, /* what the file of such an operation is called: see `struct file_name` */
+	K_PATH = 14, /* the path that such an operation was given: see `struct told_path` */
 };
 
 struct event {

@@ -27,6 +27,8 @@ enum what {
 	W_LATE = 0x40000, /* what it does, it may do on its way back */
 	W_AHEAD = 0x80000, /* it has pages brought that it does not wait for, unless its third argument says that it does */
 	W_MAY_NOT_WAIT = 0x100000, /* its sixth one may say the same */
+	W_PATH = 0x200000, /* its first argument is a path */
+	W_PATH_AT = 0x400000, /* its second one is */
 	W_ASLEEP = W_LOCK | W_FUTEX | W_WAIT | W_IDLE | W_PAUSE, /* no operation on storage */
 };
 #define SYSCALLS 512
@@ -56,6 +58,7 @@ enum marks {
 	M_BOTH = 2048, /* counted as a read and as a write */
 	M_UNCOUNTED = 4096, /* the kernel counts no end of it */
 	M_AHEAD = 8192, /* it waits for no page that it brings */
+	M_PATH = 16384, /* the path that it was given is known */
 };
 
 /* When a thread waited for the world outside, itself or by way of who ended its wait, with short breaks as one; and until
@@ -109,6 +112,8 @@ struct call {
 	u64 robbed;
 	struct who who;
 	u64 user; /* CPU time of the thread outside of the kernel */
+	u32 generation; /* of the inode: its number may be another file's later */
+	u32 pad;
 };
 struct {
 	__uint(type, MAP_ARRAY);
@@ -116,6 +121,26 @@ struct {
 	__type(key, u32);
 	__type(value, struct call);
 } calls SEC(".maps");
+
+/* The path that the operation in each slot was given. */
+#define PATH_MOST 256
+struct path {
+	u32 bytes;
+	char text[PATH_MOST];
+};
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, u32);
+	__type(value, struct path);
+} paths SEC(".maps");
+
+struct told_path {
+	u32 kind;
+	u32 bytes;
+	u64 token;
+	char text[PATH_MOST];
+};
 
 /* Address of an io_uring request, or of libaio's, -> token. */
 struct {
@@ -200,6 +225,34 @@ struct told {
 struct told_rounds {
 	struct told told;
 	struct earlier earlier;
+};
+
+/* Files whose name was told. */
+struct file_key {
+	u64 inode;
+	u32 dev;
+	u32 generation;
+};
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, SLOTS);
+	__type(key, struct file_key);
+	__type(value, u32);
+} named SEC(".maps");
+
+/* The names that lead from a file up to the root of its file system, each with a 0 behind it. */
+#define NAME_BYTES 1024
+#define NAME_MOST 256
+enum { NAMES = 32 };
+struct file_name {
+	u32 kind;
+	u32 dev;
+	u64 inode;
+	u32 generation;
+	u32 pad;
+	u32 bytes;
+	u32 whole; /* they reach the root */
+	char names[NAME_BYTES + NAME_MOST];
 };
 
 INLINE u64 requested_as(u64 request)
@@ -338,6 +391,73 @@ INLINE void landed(u32 worker)
 		__sync_fetch_and_add(&a->flying, -1);
 }
 
+/* Tells what a file is called, once: its program may have ended before anybody asks which files it has open. The mapping
+ * may be another file's by now, which its inode then says. */
+NOINLINE int tell_name(u64 mapping, u64 number, u32 dev, u32 generation)
+{
+	struct file_key key = { .inode = number, .dev = dev, .generation = generation };
+	u64 inode, at, parent;
+	struct file_name *f;
+	u32 one = 1, bytes = 0;
+	long more;
+
+	if (!EXISTS(struct dentry, d_name.name) || !EXISTS(struct inode, i_dentry) || !mapping ||
+	    !number || map_lookup(&named, &key))
+		return 0;
+	inode = (u64)READ(struct address_space, mapping, host);
+	if (!inode || READ(struct inode, inode, i_ino) != number ||
+	    READ(struct inode, inode, i_generation) != generation ||
+	    READ(struct super_block, READ(struct inode, inode, i_sb), s_dev) != dev)
+		return 0;
+	at = (u64)READ(struct inode, inode, i_dentry.first);
+	if (!at)
+		return 0;
+	at -= OFFSET_OF(struct dentry, d_u);
+	f = ring_reserve(&ring, sizeof(*f), 0);
+	if (!f) {
+		count(C_LOST);
+		return 0;
+	}
+	f->kind = K_NAME;
+	f->dev = dev;
+	f->inode = number;
+	f->generation = generation;
+	f->pad = f->whole = 0;
+	for (int i = 0; i < NAMES && bytes < NAME_BYTES; i++) {
+		parent = (u64)READ(struct dentry, at, d_parent);
+		if (parent == at)
+			f->whole = 1;
+		if (!parent || parent == at)
+			break;
+		more = read_kernel_text(f->names + (bytes & (NAME_BYTES - 1)), NAME_MOST,
+					READ(struct dentry, at, d_name.name));
+		if (more <= 1 || more > NAME_MOST)
+			break;
+		bytes += more;
+		at = parent;
+	}
+	f->bytes = bytes;
+	ring_submit(f, RB_NO_WAKEUP);
+	map_update(&named, &key, &one, 0);
+	return 0;
+}
+
+/* Tells the path that an operation was given, before the operation itself. */
+NOINLINE int tell_path(u32 at, u64 token)
+{
+	struct path *p = map_lookup(&paths, &at);
+	struct told_path *t = p ? ring_reserve(&ring, sizeof(*t), 0) : 0;
+
+	if (!t)
+		return 0;
+	t->kind = K_PATH;
+	t->bytes = p->bytes;
+	t->token = token;
+	read_kernel(t->text, sizeof(t->text), p->text);
+	ring_submit(t, RB_NO_WAKEUP);
+	return 0;
+}
+
 /* An operation has ended: it is counted, told if it was slow, and its slot is free. */
 NOINLINE int finish(u32 at, u32 worker, u64 end)
 {
@@ -358,6 +478,9 @@ NOINLINE int finish(u32 at, u32 worker, u64 end)
 	ns = end > c->begin ? end - c->begin : 0;
 	end = c->begin + ns;
 	if (tally(c, worker, ns)) {
+		tell_name(c->mapping, c->inode, c->dev, c->generation);
+		if (c->marks & M_PATH)
+			tell_path(at, c->token);
 		if (s->seen_part == s->token && s->rounds) {
 			more = ring_reserve(&ring, sizeof(*more), 0);
 			if (more) {
@@ -446,7 +569,7 @@ INLINE struct call *begin(struct task_struct *task, struct thread *t, u32 worker
 	c->begin = c->last = now;
 	c->ip = c->sp = c->instance = c->user = c->at = c->size = c->mapping = c->inode = 0;
 	c->args[0] = c->args[1] = c->args[2] = c->args[3] = 0;
-	c->dev = c->nr = c->op = c->marks = 0;
+	c->dev = c->nr = c->op = c->marks = c->generation = c->pad = 0;
 	c->result = 0;
 	c->blocked = t->blocked_ns;
 	c->waited = t->waited_ns;
@@ -502,6 +625,7 @@ INLINE bool file_is(struct call *c, u64 file)
 		return 0;
 	c->mapping = (u64)READ(struct file, file, f_mapping);
 	c->inode = kind == MODE_BLOCK ? 0 : READ(struct inode, inode, i_ino);
+	c->generation = READ(struct inode, inode, i_generation);
 	c->dev = kind == MODE_BLOCK ? READ(struct inode, inode, i_rdev) :
 		 READ(struct super_block, READ(struct inode, inode, i_sb), s_dev);
 	return 1;
@@ -617,6 +741,26 @@ INLINE struct call *open_call(struct thread *t)
 	return t->pad ? map_lookup(&calls, &at) : 0;
 }
 
+/* The path that the running thread's call was given, as long as it is in the call. */
+INLINE void note_path(struct call *c, u32 at, struct whereabouts *w)
+{
+	struct path *p;
+	long bytes;
+
+	if (!(w->what & (W_PATH | W_PATH_AT)))
+		return;
+	p = map_lookup(&paths, &at);
+	if (!p)
+		return;
+	bytes = read_user_text(p->text, sizeof(p->text),
+			       (void *)(w->what & W_PATH ? w->args[0] : w->args[1]));
+	/* One that is cut is no path; nor is none, as that of a file that is open. */
+	if (bytes <= 1 || bytes >= PATH_MOST)
+		return;
+	p->bytes = bytes - 1;
+	c->marks |= M_PATH;
+}
+
 /* A call that the thread is in, and was not seen before. */
 NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
 {
@@ -627,7 +771,7 @@ NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
 	u64 file = w->what & W_FD ?
 			   file_of_call(task, w->what, w->args[0], w->args[1], w->args[2]) : 0;
 
-	seen.mapping = seen.inode = seen.dev = 0;
+	seen.mapping = seen.inode = seen.dev = seen.generation = 0;
 	if (w->what & W_FD && !file_is(&seen, file))
 		return 0;
 	t = seat(task, &index);
@@ -650,12 +794,14 @@ NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
 	c->mapping = seen.mapping;
 	c->inode = seen.inode;
 	c->dev = seen.dev;
+	c->generation = seen.generation;
 	if (w->what & W_AHEAD && w->args[2] != POPULATE_READ && w->args[2] != POPULATE_WRITE)
 		c->marks |= M_AHEAD;
 	if (w->what & W_MAY_NOT_WAIT && w->sixth & NO_WAIT)
 		c->marks |= M_AHEAD;
 	if (seen.mapping)
 		map_update(&mappings, &seen.mapping, &index, 0);
+	note_path(c, at, w);
 	if (w->what & W_LENGTH)
 		c->size = w->args[2];
 	if (w->what & W_BOTH)

@@ -175,8 +175,25 @@ int watch_direct_end(u64 *ctx)
 	return 0;
 }
 
+/* A call that names no file (msync) is on the first one that it syncs; whoever waits for pages of these waits for the
+ * program's. */
+INLINE void syncs_on(struct call *c, u32 worker, u64 inode)
+{
+	u64 mapping = inode ? (u64)READ(struct inode, inode, i_mapping) : 0;
+
+	if (!mapping)
+		return;
+	if (!c->mapping) {
+		c->mapping = mapping;
+		c->inode = READ(struct inode, inode, i_ino);
+		c->generation = READ(struct inode, inode, i_generation);
+		c->dev = READ(struct super_block, READ(struct inode, inode, i_sb), s_dev);
+	}
+	map_update(&mappings, &mapping, &worker, 0);
+}
+
 /* A file system begins to sync a file. */
-INLINE int sync_begins(void)
+INLINE int sync_begins(u64 inode)
 {
 	u64 now;
 	struct thread *t;
@@ -194,27 +211,29 @@ INLINE int sync_begins(void)
 	call_here(now, 0);
 	t = thread_of((u32)current_pid_tgid(), &index);
 	c = t ? open_call(t) : 0;
-	if (c)
-		c->marks |= M_SYNC;
+	if (!c)
+		return 0;
+	c->marks |= M_SYNC;
+	syncs_on(c, index, inode);
 	return 0;
 }
 
 SEC("tp_btf/ext4_sync_file_enter")
 int watch_sync_ext4(u64 *ctx)
 {
-	return sync_begins();
+	return sync_begins((u64)READ(struct file, address((void *)ctx[0]), f_inode));
 }
 
 SEC("tp_btf/xfs_file_fsync")
 int watch_sync_xfs(u64 *ctx)
 {
-	return sync_begins();
+	return sync_begins(address((void *)ctx[0]) + OFFSET_OF(struct xfs_inode, i_vnode));
 }
 
 SEC("tp_btf/btrfs_sync_file")
 int watch_sync_btrfs(u64 *ctx)
 {
-	return sync_begins();
+	return sync_begins((u64)READ(struct file, address((void *)ctx[0]), f_inode));
 }
 
 SEC("tp_btf/ext4_sync_file_exit")

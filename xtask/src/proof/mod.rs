@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 11] = [
+const PROOFS: [Proof; 12] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",
@@ -108,6 +108,14 @@ const PROOFS: [Proof; 11] = [
         results: "crates/cli/tests/watch_blame.jsonl",
         page: "docs/watch.md",
         table: watch_blame,
+    },
+    Proof {
+        name: "watch-strangers",
+        package: "taillight-cli",
+        test: ["machine", "watch_blame::strangers"],
+        results: "crates/cli/tests/watch_strangers.jsonl",
+        page: "docs/watch.md",
+        table: watch_strangers,
     },
 ];
 
@@ -356,6 +364,24 @@ const WATCH_BLAME: [Column; 9] = [
 
 fn watch_blame(cells: &[Value]) -> Result<String> {
     table(&WATCH_BLAME, cells.iter())
+}
+
+/// The same of ways to do I/O that no rule was written for.
+const WATCH_STRANGERS: [Column; 10] = [
+    ("program", &["victim"]),
+    ("fault", &["fault"]),
+    ("slow operations in it", &["slow"]),
+    ("right, %", &["right"]),
+    ("no CPU, %", &["without_cpu"]),
+    ("wrong, %", &["wrong"]),
+    ("undecided, %", &["undecided"]),
+    ("sure and wrong, %", &["sure_wrong"]),
+    ("other layers", &["others"]),
+    ("build", &["build"]),
+];
+
+fn watch_strangers(cells: &[Value]) -> Result<String> {
+    table(&WATCH_STRANGERS, cells.iter())
 }
 
 fn table<'a>(columns: &[Column], cells: impl Iterator<Item = &'a Value>) -> Result<String> {

@@ -22,7 +22,12 @@ pub fn after(
     if ops.is_empty() && sample.is_some_and(|sample| !sample.ops.is_empty()) {
         output::note("no call blocked that reads, writes or syncs");
     } else if ops.is_empty() {
-        output::note("no I/O was seen: the program blocked in no call that reads, writes or syncs");
+        output::note(match lost == 0 && !missing {
+            true => "no I/O was seen: the program blocked in no call that reads, writes or syncs",
+            false => {
+                "no I/O was seen, and not all of it could be: whether there was any is not known"
+            }
+        });
     } else if slow == 0 && result.slow == 0 {
         // Nobody is acquitted by what was not seen.
         output::note(&match lost == 0 && untimed == 0 && !missing {

@@ -187,6 +187,8 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
             "pipe_",
             "anon_pipe_",
             "eventfd_",
+            "wait_for_partner",
+            "fifo_open",
             "sigsuspend",
             "locks_lock_",
             "flock_lock",
@@ -271,6 +273,10 @@ const OWN: &[&str] = &[
     "io_schedule",
     "blk_io_schedule",
 ];
+
+/// A block of the file system's own that the thread itself has read: of ext4, and of file systems that read by the kernel's
+/// buffers.
+const READS_BLOCK: &[&str] = &["ext4_read_bh", "ext4_bread", "__bread", "bread_gfp"];
 
 /// What a thread of the kernel that serves a loop device is in.
 const LOOP: &[&str] = &["loop_", "lo_"];
@@ -372,6 +378,21 @@ pub fn passed_on(stack: &str, phase: Phase) -> bool {
     }
 }
 
+/// Whether a thread waits for a block of the file system's own that it reads itself.
+pub fn reads_block(stack: &str) -> bool {
+    has(stack, READS_BLOCK) && matches!(sleep_reason(stack), SleepReason::OwnIo)
+}
+
+/// Whether a thread waits until pages or blocks are written, whatever they are written for.
+pub fn waits_until_written(stack: &str) -> bool {
+    has(stack, WRITEBACK) || has(stack, BUFFERS)
+}
+
+/// Whether a thread waits until the kernel's own threads have written back what is dirty in a whole file system.
+pub fn waits_for_flusher(stack: &str) -> bool {
+    has(stack, &["wb_wait_for_completion", "sync_inodes_sb", "writeback_inodes_sb"])
+}
+
 /// Whether the most telling of the known functions is one of these.
 fn waits_first_for(stack: &str, any: &[&[&str]]) -> bool {
     let first = KNOWN.iter().find(|(names, ..)| has(stack, names));
@@ -456,6 +477,15 @@ mod tests {
     }
 
     #[test]
+    fn who_reads_a_block_of_the_file_system_waits_for_its_own_io() {
+        let own =
+            "io_schedule;bit_wait_io;__wait_on_bit;out_of_line_wait_on_bit;ext4_read_bh;ext4_bread";
+        assert!(reads_block(own) && !waits_for_buffers(own));
+        assert!(!reads_block("rwsem_down_read_slowpath;ext4_bread;ext4_getxattr"), "a lock");
+        assert!(!reads_block("io_schedule;folio_wait_bit_common;filemap_read"), "data");
+    }
+
+    #[test]
     fn a_debugger_is_no_signal() {
         let words = |state, stack: Option<&str>| {
             let stack = stack.map(Into::into);
@@ -501,6 +531,7 @@ mod tests {
             ("__refrigerator;get_signal", Phase::Stopped),
             ("io_schedule;rq_qos_wait;wbt_wait", Phase::Throttle),
             ("futex_wait_queue;futex_wait", Phase::Application),
+            ("wait_for_partner;fifo_open;do_dentry_open;vfs_open", Phase::Application),
             ("schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg", Phase::Server),
             ("schedule_hrtimeout_range;do_epoll_wait;__x64_sys_epoll_wait", Phase::Server),
             ("start_this_handle;jbd2__journal_start;__ext4_journal_start_sb", Phase::FileSystem),

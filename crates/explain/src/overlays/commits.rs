@@ -1,4 +1,5 @@
-//! What an I/O that waits for a commit of the file system waits for: the committing thread, or the disk.
+//! What an I/O that waits for a commit of the file system waits for, or for all that is dirty in it: the committing thread, a
+//! limit that holds back what comes before, or the disk.
 //! Waits for a CPU are those of the thread that ended the wait; what the disk did is concluded from the time, so that a
 //! verdict that rests on that is never sure.
 
@@ -6,7 +7,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use crate::events::context::IoContext;
 use crate::events::stacks;
-use crate::overlays::held_pages::is_metadata_write;
+use crate::overlays::held_pages::{is_metadata_write, writes_held_back};
 use crate::overlays::thread_waits::{
     dispatch_waits, helpers, loop_worker_waits, softirq_waits, wait_segments, woken,
 };
@@ -39,6 +40,8 @@ pub fn commit_thread_waits(
             let served = served.chain(dispatch_waits(&queued.collect::<Vec<_>>(), io, context));
             let late = rows().flat_map(|row| wait_segments(row, Source::Helper)).chain(served);
             let late = late.filter(|wait| wait.phase == Phase::Cpu);
+            let time = (told.start_ns.max(segment.from), wake);
+            waits.extend(rows().flat_map(|row| writes_held_back(row, time, context)));
             waits.extend(late.map(|wait| Segment { to: wait.to.min(wake), ..wait }));
             // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
             if !told.stack.as_deref().is_some_and(stacks::waits_for_room_in_journal) {
@@ -67,6 +70,21 @@ pub fn journal_writes(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) 
     waits
 }
 
+/// What of waits for the kernel's own threads to write back all that is dirty in a file system was one slow write.
+pub fn slow_writeback(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+    let mut waits = Vec::new();
+    let long = |p: &&Segment| p.phase == Phase::PageCache && p.length() >= WAKEUP_WINDOW_NS;
+    for segment in line.iter().filter(long) {
+        let asleep = overlapping(context.off, segment.from, segment.to);
+        let for_all = |r: &&LayerRow| r.stack.as_deref().is_some_and(stacks::waits_for_flusher);
+        waits.extend(asleep.filter(for_all).filter_map(|told| {
+            let wait = (told.start_ns.max(segment.from), told.middle_ns?.min(segment.to));
+            journal_write(wait, &FLUSHER, io, context)
+        }));
+    }
+    waits
+}
+
 /// Off-CPU intervals, over all of a segment, of the kernel thread that woke the I/O's own thread up.
 fn who_told<'a>(
     told: &LayerRow,
@@ -80,7 +98,7 @@ fn who_told<'a>(
 }
 
 /// Of whose journal a write is, and how much its commit writes at most if it is a small one: what others have on the
-/// disk meanwhile included.
+/// disk meanwhile included. Writeback of a file system is one as well, without a journal.
 struct Journal {
     sends: fn(&LayerRow) -> bool,
     few_bytes: u64,
@@ -95,6 +113,7 @@ pub const FEW_BYTES: u64 = 64 << 10;
 const EXT4: Journal = Journal { sends: is_of_jbd2, few_bytes: FEW_BYTES, has_commits: true };
 /// One buffer of its log has 32 KiB.
 const XFS: Journal = Journal { sends: is_of_xfs_log, few_bytes: 16 << 10, has_commits: false };
+const FLUSHER: Journal = Journal { sends: is_of_flusher, few_bytes: FEW_BYTES, has_commits: false };
 
 impl Journal {
     /// Of a thread that sleeps there.
@@ -109,12 +128,23 @@ impl Journal {
 /// Who sends the log is any thread; xfsaild writes what the log is for.
 fn is_of_xfs_log(row: &LayerRow) -> bool {
     let others = ["jbd2/", "xfsaild/"];
-    let comm = row.comm.as_deref().unwrap_or_default();
-    row.size.is_some_and(|bytes| bytes > 0) && !others.iter().any(|name| comm.starts_with(name))
+    let own = !others.iter().any(|name| is_by(row, name));
+    is_metadata_write(row) && own && row.size.is_some_and(|bytes| bytes > 0)
 }
 
 fn is_of_jbd2(row: &LayerRow) -> bool {
-    row.comm.as_deref().is_some_and(|comm| comm.starts_with("jbd2/"))
+    is_metadata_write(row) && is_by(row, "jbd2/")
+}
+
+/// Data that a thread of a work queue writes.
+fn is_of_flusher(row: &LayerRow) -> bool {
+    const OPERATION: u64 = 0xff;
+    let writes = row.flags.is_some_and(|f| f & OPERATION == 1);
+    writes && !is_metadata_write(row) && is_by(row, "kworker/")
+}
+
+fn is_by(row: &LayerRow, name: &str) -> bool {
+    row.comm.as_deref().is_some_and(|comm| comm.starts_with(name))
 }
 
 /// The one write of the journal that took most of such a wait, where the commit had little to write and others little
@@ -131,7 +161,7 @@ fn journal_write(
         _ => all.disks.single(),
     };
     let rows = |from, to| all.within(LayerKind::Neighbour, from, to).filter(own);
-    let entry = |r: &&LayerRow| is_metadata_write(r) && (journal.sends)(r);
+    let entry = |r: &&LayerRow| (journal.sends)(r);
     let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
     let longest = rows(from, to).filter(entry).max_by_key(within)?;
     if within(&longest) * 2 < to - from || longest.other.is_some() {

@@ -58,7 +58,8 @@ pub fn pages_held_back(line: &[Segment], io: &LayerRow, context: &IoContext<'_>)
 }
 
 /// Waits for blocks of a file system's own that the kernel ended as soon as something was done that a limit had held
-/// back. Who waits for a lock, or is woken up by a program, waits for that, whatever it waits for itself.
+/// back; a read of such a block is waited for by who waits for a block, and by nobody else. Who waits for a lock, or is woken up
+/// by a program, waits for that, whatever it waits for itself. An interrupt that wakes up has no name.
 pub fn blocks_held_back(line: &[Segment], _: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
@@ -66,26 +67,59 @@ pub fn blocks_held_back(line: &[Segment], _: &LayerRow, context: &IoContext<'_>)
     let blocks = |r: &&LayerRow| {
         let stack = r.stack.as_deref().unwrap_or_default();
         let by = r.other.as_deref().unwrap_or_default();
-        (stacks::waits_for_buffers(stack) || stacks::waits_for_commit(stack))
+        (waits_for_block(stack) || stacks::waits_for_commit(stack))
             && !stacks::waits_for_lock(stack)
-            && KERNEL.iter().any(|thread| by.starts_with(thread))
+            && (by.is_empty() || KERNEL.iter().any(|thread| by.starts_with(thread)))
     };
     let mut waits = Vec::new();
     for segment in line.iter().filter(|p| p.phase == Phase::FileSystem) {
         let of = |list| overlapping(list, segment.from, segment.to);
         let asleep = [context.off, context.worker_off].into_iter().flat_map(of).filter(blocks);
-        for (from, wake) in
-            asleep.filter_map(|r| Some((r.start_ns.max(segment.from), r.middle_ns?)))
-        {
+        for told in asleep {
+            let Some(wake) = told.middle_ns else { continue };
+            let from = told.start_ns.max(segment.from);
+            let block = told.stack.as_deref().is_some_and(waits_for_block);
             let held = all.within(LayerKind::Neighbour, from, wake).filter(|r| {
-                let own = r.other.as_deref() == Some(LIMIT) && is_metadata_write(r);
-                (own || r.other.as_deref() == Some(HELD))
-                    && (0..SHORT_WAKEUP_NS).contains(&(wake - r.end_ns))
+                let own = is_metadata_write(r) || (block && is_metadata_read(r));
+                (own && r.other.as_deref() == Some(LIMIT) || r.other.as_deref() == Some(HELD))
+                    && just_before(r, wake)
             });
             waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
         }
     }
     waits
+}
+
+fn waits_for_block(stack: &str) -> bool {
+    stacks::waits_for_buffers(stack) || stacks::reads_block(stack)
+}
+
+/// What a thread of the kernel waited for in a time that ended as soon as something was written that a limit had held back:
+/// until then it was the limit. A commit of ext4 waits so for the data that must be on the disk before it.
+pub fn writes_held_back(
+    told: &LayerRow,
+    (from, to): (i64, i64),
+    context: &IoContext<'_>,
+) -> Vec<Segment> {
+    let asleep = told.state != Some(0);
+    let until = asleep && told.stack.as_deref().is_some_and(stacks::waits_until_written);
+    let (Some(all), Some(wake)) = (context.all, told.middle_ns.filter(|_| until)) else {
+        return Vec::new();
+    };
+    // Operations with odd numbers write.
+    let writes = |r: &&LayerRow| r.flags.is_none_or(|flags| flags & 1 == 1);
+    let held = all
+        .within(LayerKind::Neighbour, told.start_ns, wake)
+        .filter(writes)
+        .filter(|r| matches!(r.other.as_deref(), Some(HELD | LIMIT)) && just_before(r, wake));
+    let wait =
+        |r: &LayerRow| inferred((told.start_ns.max(from), r.start_ns.min(to)), Phase::Throttle);
+    held.map(wait).filter(|wait| wait.from < wait.to).collect()
+}
+
+/// Whether an I/O ended as who waited for it was woken up.
+fn just_before(row: &LayerRow, wake: i64) -> bool {
+    (0..SHORT_WAKEUP_NS).contains(&(wake - row.end_ns))
 }
 
 /// A request to the disk below reaches it when a limit lets go of the request. No stamp says when the request was made:
@@ -109,6 +143,13 @@ pub fn is_metadata_write(row: &LayerRow) -> bool {
     const WRITE: u64 = 1;
     const META_OR_FLUSH: u64 = 1 << 12 | 1 << 18;
     row.flags.is_some_and(|f| f & WRITE != 0 && f & META_OR_FLUSH != 0)
+}
+
+/// Whether a file system read something of its own (REQ_META).
+fn is_metadata_read(row: &LayerRow) -> bool {
+    const OPERATION: u64 = 0xff;
+    const META: u64 = 1 << 12;
+    row.flags.is_some_and(|f| f & OPERATION == 0 && f & META != 0)
 }
 
 /// Whether this is another program's read of the disk.
@@ -274,7 +315,50 @@ mod tests {
         assert!(data.is_empty(), "anybody's data");
         assert!(found("io_cqring_wait", LIMIT, 9_100_050).is_empty(), "whose worker waits");
         assert!(found_by("backup", supers, LIMIT, 9_100_050).is_empty(), "a program let it go on");
+        assert_eq!(found_by("", supers, LIMIT, 9_100_050).len(), 1, "an interrupt did");
         assert!(found(supers, LIMIT, 9_900_000).is_empty(), "done long before");
         assert!(found("rwsem_down_write_slowpath;ext4_write", LIMIT, 9_100_050).is_empty());
+        const READ: u64 = 1 << 12 | 1 << 13;
+        let block = "io_schedule;bit_wait_io;ext4_read_bh;ext4_bread;ext4_readdir";
+        let read = |flags, stack: &str| found_of(flags, "swapper/0", stack, LIMIT, 9_100_050);
+        assert_eq!(read(READ, block), [(10, 9_000_000, Phase::Throttle)], "a directory's block");
+        assert!(read(READ, supers).is_empty(), "no sync waits for a read");
+        assert!(read(0, block).is_empty(), "data of anybody");
+    }
+
+    #[test]
+    fn a_thread_that_writes_for_others_may_wait_for_what_was_held_back() {
+        let found_of = |flags: u64, stack: &str, mark: &str, wake: i64| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Neighbour,
+                start_ns: 9_000_000,
+                end_ns: 9_100_000,
+                flags: Some(flags),
+                other: Some(mark.into()),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let told = LayerRow {
+                kind: LayerKind::Kthread,
+                start_ns: 10,
+                middle_ns: Some(wake),
+                end_ns: wake + 100,
+                state: Some(2),
+                stack: Some(stack.into()),
+                ..LayerRow::default()
+            };
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            spans(&writes_held_back(&told, (500, 10_000_000), &context))
+        };
+        let found = |stack: &str, mark: &str, wake: i64| found_of(1, stack, mark, wake);
+        let data = "folio_wait_bit_common;folio_wait_writeback;__filemap_fdatawait_range;\
+                    jbd2_journal_commit_transaction;kjournald2";
+        assert_eq!(found(data, HELD, 9_100_050), [(500, 9_000_000, Phase::Throttle)]);
+        assert_eq!(found(data, LIMIT, 9_100_050).len(), 1, "of a file that is not watched");
+        assert!(found_of(0, data, LIMIT, 9_100_050).is_empty(), "a read that was held");
+        assert!(found(data, "own", 9_100_050).is_empty(), "no limit");
+        assert!(found(data, HELD, 9_400_000).is_empty(), "done long before");
+        assert!(found("kjournald2;kthread", HELD, 9_100_050).is_empty(), "has nothing to do");
     }
 }

@@ -12,7 +12,7 @@ pub mod thread_waits;
 use taillight_rundir::layers::LayerRow;
 
 use crate::events::context::IoContext;
-use crate::overlays::commits::{commit_thread_waits, journal_writes};
+use crate::overlays::commits::{commit_thread_waits, journal_writes, slow_writeback};
 use crate::overlays::held_pages::{blocks_held_back, lower_held_back, pages_held_back};
 use crate::overlays::other_ios::OtherIos;
 use crate::overlays::thread_waits::{
@@ -48,7 +48,7 @@ const NOT_BEGUN: &[Phase] = &[Submit, Completion, Unobserved];
 /// What may be no more than that nobody was seen to do anything for the I/O.
 const UNTOLD: &[Phase] = &[Submit, Completion, Application, IoWorker, Unobserved];
 
-static THREADS: [Overlay<ByThreads>; 14] = [
+static THREADS: [Overlay<ByThreads>; 15] = [
     rule("server", UNTOLD, server_waits),
     rule("completion-thread", &[Completion, Unobserved], completion_thread_waits),
     rule("stolen-cpu", &[Completion], stolen::waits),
@@ -58,6 +58,7 @@ static THREADS: [Overlay<ByThreads>; 14] = [
     rule("blocks-held-back", &[FileSystem], blocks_held_back),
     rule("committer", &[FileSystem], commit_thread_waits),
     rule("journal-write", &[FileSystem], journal_writes),
+    rule("slow-writeback", &[PageCache], slow_writeback),
     // After those that find times of the device: the journal's writes wait for whoever serves the disk, too.
     rule("disk-server", &[Device], disk_server_waits),
     rule("dispatch", &[Queue], dispatch_waits),
@@ -166,7 +167,9 @@ mod tests {
         let segment = |from, to, phase| Segment::new((from, to), phase, Source::Stamps);
         let line =
             vec![segment(0, 10, Submit), segment(10, 90, Device), segment(90, 100, Completion)];
-        let line = THREADS[9].put(line, vec![segment(20, 80, Cpu), segment(92, 95, Cpu)], 9);
+        let number = all.iter().position(|name| *name == "disk-server").unwrap();
+        let found = vec![segment(20, 80, Cpu), segment(92, 95, Cpu)];
+        let line = THREADS[number].put(line, found, number);
         let spoke = |blamed| RuleSet::of(&line, blamed).names().collect::<Vec<_>>();
         assert_eq!(spoke(Layer::Cpu), ["disk-server"]);
         assert!(spoke(Layer::Device).is_empty(), "its own stamps");

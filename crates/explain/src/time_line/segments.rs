@@ -173,6 +173,10 @@ pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> (Pha
         Some(SleepReason::OwnIo) if matches!(base, Phase::Completion | Phase::Application) => {
             (Phase::Completion, Source::Silence)
         }
+        // Before any part of its own was seen: a limit has it, or another thread reads the same.
+        Some(SleepReason::OwnIo) if base == Phase::Submit && stacks::reads_block(stack) => {
+            (Phase::FileSystem, Source::Holder)
+        }
         _ => (Phase::Unobserved, Source::Silence),
     }
 }

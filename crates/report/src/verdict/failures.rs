@@ -4,6 +4,7 @@ use taillight_core::Status;
 use taillight_rundir::RunStatus;
 use taillight_rundir::origin::Fidelity;
 use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
+use taillight_rundir::trace_info::TraceInfo;
 use taillight_rundir::verify::VerifyReport;
 
 use super::basis::{reason, unsampled};
@@ -126,7 +127,12 @@ fn kept(analysis: &Analysis, summary: &Summary) -> String {
 
 /// Of a watched program of which no operation has a latency in the figures.
 fn unseen(analysis: &Analysis) -> String {
+    let whole = analysis.manifest.trace.as_ref().is_none_or(TraceInfo::whole);
     match analysis.manifest.phases.iter().map(|phase| phase.ios).sum() {
+        0 if !whole => {
+            "No I/O was seen, and not all of it could be: whether there was any is not known."
+                .to_owned()
+        }
         0 => "No I/O was seen: the program blocked in no call that reads, writes or syncs."
             .to_owned(),
         seen => format!(

@@ -319,6 +319,35 @@ fn a_commit_of_few_entries_waits_for_the_disk_where_one_write_takes_long() {
     assert_eq!(it[2], (LONG - 65, Cpu), "whose CPU was not to be had is not the disk's");
 }
 
+/// As syncfs does: a kernel thread writes, and one write of it takes long.
+#[test]
+fn who_waits_for_all_that_is_dirty_waits_for_the_disk_where_one_write_takes_long() {
+    use Phase::*;
+    const LONG: i64 = 9_000_000;
+    let line = [(0, 10, Submit), (10, LONG, PageCache), (LONG, LONG + 100, Cpu)];
+    let write = |size| LayerRow {
+        kind: LayerKind::Neighbour,
+        start_ns: 40,
+        end_ns: LONG - 20,
+        size: Some(size),
+        dev: Some("7:1".into()),
+        comm: Some("kworker/u8:2".into()),
+        flags: Some(1),
+        ..LayerRow::default()
+    };
+    let cut_by = |stack, write: LayerRow| {
+        cut(&line, asleep(LayerKind::OffCpu, (10, LONG, LONG + 100), stack), vec![write])
+    };
+    let all = "wb_wait_for_completion;sync_inodes_sb;sync_filesystem;__x64_sys_syncfs";
+    assert_eq!(cut_by(all, write(4096))[2], (LONG - 60, Device));
+    assert_eq!(cut_by(all, write(2 * FEW_BYTES)).len(), 3, "there was much to write");
+    let of_another = LayerRow { comm: Some("tar".into()), ..write(4096) };
+    assert_eq!(cut_by(all, of_another).len(), 3, "no thread of the kernel's");
+    let held = LayerRow { other: Some("limit".into()), ..write(4096) };
+    assert_eq!(cut_by(all, held).len(), 3, "whose begin is that of a limit's end");
+    assert_eq!(cut_by("balance_dirty_pages;ext4_write", write(4096)).len(), 3, "no sync");
+}
+
 #[test]
 fn who_finishes_an_io_and_waits_for_the_log_of_xfs_waits_for_the_disk() {
     use Phase::*;

@@ -14,9 +14,9 @@ use taillight_machine::block::{self, BlockDevice, DeviceNumber};
 
 use super::cost::{WatchCost, WatchPart};
 use super::exact::{ExactSample, ExactWindows};
-use super::files::SeenFiles;
+use super::files::{FileName, SeenFiles};
 use super::maps::FOUND_DISKS;
-use super::told::{CallFacts, ToldCall, is_call};
+use super::told::{CallFacts, GivenPath, ToldCall, is_call};
 use super::waits::{WaitCounts, Waits};
 use crate::bpf::collect::{CollectedTrace, EVENTS_MAX};
 use crate::bpf::forget::NeededTimes;
@@ -32,6 +32,9 @@ use crate::tracing::TraceWatch;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Slow operations, and waits, of which it is known who did them, at most.
 const KNOWN_MAX: usize = 1 << 20;
+
+/// Paths of operations that are yet to be told, at most: more than there are CPUs in most machines.
+const GIVEN_MAX: usize = 1024;
 
 /// An event is not forgotten for so long after its end, ns: an operation under way may need it. One that is under way
 /// for longer may miss its first events.
@@ -67,8 +70,8 @@ impl KnownCalls {
         self.calls.len() * size_of::<((u16, i64), WatchedCall)>() / 2 * 3
     }
 
-    fn note(&mut self, io: &TracedIo, facts: CallFacts) {
-        let file = self.files.number(&facts);
+    fn note(&mut self, io: &TracedIo, facts: CallFacts, given: Option<PathBuf>) {
+        let file = self.files.number(&facts).or_else(|| self.files.given(given?));
         if self.calls.len() < KNOWN_MAX {
             let size = (io.size > 0).then_some(io.size);
             self.calls.insert((io.worker, io.submit), WatchedCall { facts, size, file });
@@ -200,6 +203,7 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
         record: recording.then(CallRecord::default),
         lost: 0,
         keep,
+        given: Vec::new(),
     };
     let mut disks = FoundDisks::new(&programs);
     let mut exact = inputs.exact.map(|share| ExactWindows::new(programs.clone(), share));
@@ -211,11 +215,7 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
         kept.all.threads.settle();
         kept.known.lock().unwrap_or_else(PoisonError::into_inner).files.settle();
         while let Some(item) = ring.next() {
-            if is_call(&item) {
-                kept.take_call(&item, &mut disks);
-            } else {
-                kept.take_event(&item);
-            }
+            kept.take(&item, &mut disks);
         }
         let slow_ns = cost.programs.counters.get(C_SLOW_NS).load(Relaxed);
         kept.take_waits(if last { i64::MAX } else { MonoClock.now().0 }, slow_ns);
@@ -262,17 +262,41 @@ struct Gathered {
     record: Option<CallRecord>,
     lost: u64,
     keep: usize,
+    /// Paths of operations that are told next: those of several CPUs come in any order.
+    given: Vec<GivenPath>,
 }
 
 impl Gathered {
+    fn take(&mut self, item: &[u8], disks: &mut FoundDisks) {
+        if is_call(item) {
+            self.take_call(item, disks);
+        } else if FileName::is_told(item) {
+            if let Some(name) = FileName::parse(item) {
+                self.known.lock().unwrap_or_else(PoisonError::into_inner).files.named(name);
+            }
+        } else if let Some(given) = GivenPath::parse(item) {
+            if self.given.len() >= GIVEN_MAX {
+                self.given.remove(0);
+            }
+            self.given.push(given);
+        } else {
+            self.take_event(item);
+        }
+    }
+
     fn take_call(&mut self, item: &[u8], disks: &mut FoundDisks) {
-        let Some(told) = ToldCall::parse(item) else {
+        let Some(mut told) = ToldCall::parse(item) else {
             self.lost += 1;
             return;
         };
         disks.found(told.io.dev);
-        // The disk of the file is watched for I/O of others even where a sync itself sent nothing there.
+        // A sync may have no part of its own at the disk that its file is on, and a read none that others brought.
         disks.found(told.facts.dev);
+        if told.io.dev == 0 && told.facts.has_disk() {
+            told.io.dev = told.facts.dev;
+        }
+        let given = self.given.iter().position(|given| given.token.0 == told.io.token);
+        let given = given.map(|at| self.given.remove(at).path);
         if let Some(record) = self.record.as_mut().filter(|_| !told.facts.slow) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let file = known.files.number(&told.facts);
@@ -292,7 +316,7 @@ impl Gathered {
         self.waits.operation(&told.io);
         if told.facts.slow {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.note(&told.io, told.facts);
+            known.note(&told.io, told.facts, given);
         }
         self.keep_io(told.io, &told.rounds);
     }
@@ -319,7 +343,7 @@ impl Gathered {
                 self.lost += 1;
                 continue;
             }
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).note(&io, facts);
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).note(&io, facts, None);
             self.keep_io(io, &EarlierRounds::default());
         }
     }

@@ -43,6 +43,8 @@ impl WatchMaps {
             ("tallies", (2 * KINDS * PLACES) as u32),
             ("exact_calls", WATCHED_THREADS as u32),
             ("mappings", SLOTS as u32),
+            ("named", SLOTS as u32),
+            ("paths", SLOTS as u32),
             ("sleepers", WATCHED_THREADS as u32),
             ("threads", WATCHED_THREADS as u32),
             ("tids", WATCHED_THREADS as u32),

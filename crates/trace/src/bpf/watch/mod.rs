@@ -317,18 +317,42 @@ fn calls_seen(programs: &[ProgramInfo]) -> Result<()> {
     }
 }
 
-/// Without these, children are not watched, and who has ended is taken for running.
-const FOLLOW: [&str; 2] = ["sched_process_fork", "sched_process_exit"];
+/// Without these, calls that block are not seen, children are not watched, and who has ended is taken for running.
+const NEEDED: [&str; 3] = ["sched_switch", "sched_process_fork", "sched_process_exit"];
 
 fn followed(programs: &[ProgramInfo]) -> Result<()> {
-    let here = |p: &&ProgramInfo| FOLLOW.contains(&p.trace_point.as_str());
+    let here = |p: &&ProgramInfo| NEEDED.contains(&p.trace_point.as_str());
     match programs.iter().filter(here).find_map(|p| Some((p, p.missing.as_ref()?))) {
         None => Ok(()),
-        Some((program, why)) => Err(Error::unavailable(
-            "processes that begin and end cannot be seen here, and nobody is watched without that",
-        )
-        .with("trace point", &program.trace_point)
-        .with("why", why)
-        .hint("`taillight doctor` says what tracing needs")),
+        Some((program, why)) => {
+            Err(Error::unavailable("a trace program is refused without which nobody is watched")
+                .with("trace point", &program.trace_point)
+                .with("it sees", &program.sees)
+                .with("why", why)
+                .hint("`taillight doctor` says what tracing needs"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_what_it_rests_on_nobody_is_watched() {
+        let program = |point: &str, missing: Option<&str>| ProgramInfo {
+            trace_point: point.to_owned(),
+            sees: "something".to_owned(),
+            missing: missing.map(str::to_owned),
+        };
+        let refused = |point: &str| {
+            followed(&[program("sched_waking", None), program(point, Some("no such type"))])
+        };
+        assert!(refused("jbd2_end_commit").is_ok(), "there are other file systems");
+        for point in NEEDED {
+            let said = refused(point).expect_err("refused").to_string();
+            assert!(said.contains("nobody is watched"), "{said}");
+        }
+        assert!(followed(&NEEDED.map(|point| program(point, None))).is_ok());
     }
 }

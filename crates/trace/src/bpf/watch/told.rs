@@ -1,6 +1,9 @@
 //! What the programs tell of one operation of a watched program, and the counts of all of them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
 use taillight_core::OpKind;
@@ -13,8 +16,11 @@ use crate::bpf::traced_io::{TracedIo, read_slot, settled};
 
 /// Number of the event, see `K_CALL` of the programs.
 const KIND: u32 = 11;
+/// Number of the event that tells a path, see `K_PATH`; bytes before the path.
+const PATH: u32 = 14;
+const PATH_HEAD: usize = 16;
 /// Bytes before the slot, of all without earlier rounds, and with them.
-const HEAD: usize = 256;
+const HEAD: usize = 264;
 const PLAIN: usize = HEAD + OperationSlot::BYTES;
 const WITH_ROUNDS: usize = PLAIN + size_of::<EarlierRounds>();
 
@@ -40,6 +46,8 @@ pub struct CallFacts {
     /// Device and inode of its file; no inode for a block device itself, no device where it is not known.
     pub dev: u32,
     pub inode: u64,
+    /// Which of the files that had this number.
+    pub generation: u32,
     /// Error number, 0 where it succeeded or that is not known.
     pub errno: i32,
     /// Begin or end are not sure.
@@ -51,9 +59,30 @@ pub struct CallFacts {
 }
 
 impl CallFacts {
+    /// Whether the number of its file system is that of a disk: not btrfs's, nor that of what is stored nowhere.
+    pub fn has_disk(&self) -> bool {
+        self.dev >> 20 != 0
+    }
+
     /// What to call it.
     pub fn call(&self) -> &'static str {
         calls::name(self.number)
+    }
+}
+
+/// The path that an operation was given, told just before the operation.
+pub struct GivenPath {
+    pub token: Token,
+    pub path: PathBuf,
+}
+
+impl GivenPath {
+    /// None for any other event.
+    pub fn parse(bytes: &[u8]) -> Option<GivenPath> {
+        let head = bytes.len() >= PATH_HEAD && half(bytes, 0) == PATH;
+        let text = bytes.get(PATH_HEAD..PATH_HEAD + half(bytes.get(..8)?, 4) as usize);
+        let path = PathBuf::from(OsStr::from_bytes(text.filter(|_| head)?));
+        Some(GivenPath { token: Token(word(bytes, 8)), path })
     }
 }
 
@@ -117,6 +146,7 @@ impl ToldCall {
             descriptor: word(bytes, 96),
             dev: half(bytes, 168),
             inode: word(bytes, 160),
+            generation: half(bytes, 256),
             errno: if marks & FAILED != 0 { -(word(bytes, 184) as i64) as i32 } else { 0 },
             unsure: marks & UNSURE != 0,
             slow: marks & (SAMPLE | BESIDE | RECORD) == 0,
@@ -295,6 +325,19 @@ mod tests {
         assert!(ToldCall::parse(&bytes[1..]).is_none(), "cut short");
         bytes[0] = 12;
         assert!(!is_call(&bytes) && ToldCall::parse(&bytes).is_none());
+    }
+
+    #[test]
+    fn the_path_of_an_operation_is_read() {
+        let mut bytes = vec![0; PATH_HEAD + 256];
+        bytes[..16].copy_from_slice(&[14, 0, 0, 0, 5, 0, 0, 0, 7, 16, 0, 0, 0, 0, 0, 0]);
+        bytes[16..23].copy_from_slice(b"/a b\n\0x");
+        let given = GivenPath::parse(&bytes).expect("a path");
+        assert_eq!((given.token.0, given.path), (4096 + 7, "/a b\n".into()));
+        bytes[5] = 2;
+        assert!(GivenPath::parse(&bytes).is_none(), "longer than it can be");
+        bytes[..8].copy_from_slice(&[11, 0, 0, 0, 5, 0, 0, 0]);
+        assert!(GivenPath::parse(&bytes).is_none() && GivenPath::parse(&bytes[..3]).is_none());
     }
 
     #[test]

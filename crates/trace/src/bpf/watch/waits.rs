@@ -252,6 +252,7 @@ fn told_wait(wait: &EndedWait, number: u64) -> (TracedIo, CallFacts) {
         descriptor: u64::MAX,
         dev: 0,
         inode: 0,
+        generation: 0,
         errno: 0,
         unsure: false,
         slow: true,

@@ -254,14 +254,32 @@ fn a_transaction_is_one_operation_and_its_statements_no_total_adds() {
     }
 }
 
+/// Unasked, a server with these writes nothing of its log before its time: what is acknowledged without a synchronous
+/// commit can be lost.
+const QUIET: [&str; 4] = [
+    "wal_writer_delay=10s",
+    "wal_writer_flush_after=1GB",
+    "autovacuum=off",
+    "bgwriter_lru_maxpages=0",
+];
+
+/// Kills the server in a run of the job and starts it again; what the run says when it ends, with 5.
+fn run_killed(server: &mut PostgresServer, dir: &Path, job: &str) -> String {
+    let child = start_job(dir, job);
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    server.kill();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    server.restart().expect("it starts again");
+    let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
+    assert!(err.contains("the connection to the PostgreSQL server is lost"), "{err}");
+    err
+}
+
 /// Records, too: the pass that verifies is made when the server is back, finds every durable write, and names those that
 /// a setting lets go with what it promises.
 #[test]
 fn acknowledged_records_are_looked_for_after_a_server_was_killed_in_the_run() {
-    let quiet = ["wal_writer_delay=10s", "wal_writer_flush_after=1GB", "autovacuum=off"];
-    let Some(mut server) = start(&[&quiet[..], &["bgwriter_lru_maxpages=0"]].concat()) else {
-        return;
-    };
+    let Some(mut server) = start(&QUIET) else { return };
     assert_eq!(wrong_after_a_kill(&mut server, "on"), 0);
     let lost = (0..8).any(|_| wrong_after_a_kill(&mut server, "off") > 0);
     assert!(lost, "eight kills, and nothing was lost without synchronous commits");
@@ -279,13 +297,7 @@ fn wrong_after_a_kill(server: &mut PostgresServer, setting: &str) -> u64 {
          queue_depth = 4\nmix = {{ update = 90, insert = 10 }}\nblock_size = \"200B\"\nkeys = {{ count = 500 }}\n",
         server.address()
     );
-    let child = start_job(dir, &job);
-    std::thread::sleep(std::time::Duration::from_millis(700));
-    server.kill();
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    server.restart().expect("it starts again");
-    let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
-    assert!(err.contains("the connection to the PostgreSQL server is lost"), "{err}");
+    run_killed(server, dir, &job);
     let done = summary(dir, "out");
     let verify = &done["verify"];
     assert_eq!(verify["pass"]["complete"], true, "{verify:#}");
@@ -305,11 +317,7 @@ fn wrong_after_a_kill(server: &mut PostgresServer, setting: &str) -> u64 {
 
 #[test]
 fn acknowledged_transactions_outlast_a_server_killed_in_the_run() {
-    // Unasked, nothing of the log is written before its time: `off` has something to lose.
-    let quiet = ["wal_writer_delay=10s", "wal_writer_flush_after=1GB", "autovacuum=off"];
-    let Some(mut server) = start(&[&quiet[..], &["bgwriter_lru_maxpages=0"]].concat()) else {
-        return;
-    };
+    let Some(mut server) = start(&QUIET) else { return };
     assert_eq!(missing_after_a_kill(&mut server, "on"), 0);
     // A backend writes the log too, when its buffers are full: right before the kill nothing is lost.
     let lost = (0..8).any(|_| missing_after_a_kill(&mut server, "off") > 0);
@@ -323,13 +331,7 @@ fn missing_after_a_kill(server: &mut PostgresServer, setting: &str) -> u64 {
     let options = format!("timeout = \"30s\"\nsynchronous_commit = \"{setting}\"");
     let job =
         transactions(server, "duration = \"20s\"\ninterval = \"200ms\"", &options, "\"tpcb\"");
-    let child = start_job(dir.path(), &job);
-    std::thread::sleep(std::time::Duration::from_millis(700));
-    server.kill();
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    server.restart().expect("it starts again");
-    let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
-    assert!(err.contains("the connection to the PostgreSQL server is lost"), "{err}");
+    let err = run_killed(server, dir.path(), &job);
     let facts = manifest(dir.path(), "out")["environment"]["driver"].clone();
     let number = |name: &str| facts[name].as_str().and_then(|n| n.parse::<u64>().ok());
     assert!(number("tpcb.check.acknowledged") > Some(10), "{facts:#}");

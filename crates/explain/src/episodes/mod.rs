@@ -243,8 +243,8 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     said
 }
 
-/// The pauses of the target in an episode, the longest with what it was for; those that are nothing beside its latencies
-/// are left out.
+/// The pauses of the target in an episode, the longest with what it was for, then what the others were for; those that
+/// are nothing beside its latencies are left out.
 fn paused(list: &[Judged], events: &Events, (from, to): (i64, i64)) -> Option<String> {
     let worst = list.iter().map(|j| j.slow.complete_ns - j.slow.submit_ns).max()?;
     let length = |r: &&LayerRow| r.end_ns - r.start_ns;
@@ -257,11 +257,19 @@ fn paused(list: &[Judged], events: &Events, (from, to): (i64, i64)) -> Option<St
         true => format!(", of which {} until all threads stood still", time(reached)),
         false => String::new(),
     };
-    let what = longest.other.as_deref().unwrap_or("not known what for");
-    let one = format!("{}{late}: {what}", time(length(&longest)));
+    fn what(pause: &LayerRow) -> &str {
+        pause.other.as_deref().unwrap_or("not known what for")
+    }
+    let one = format!("{}{late}: {}", time(length(&longest)), what(longest));
+    let others: BTreeSet<&str> =
+        told.iter().map(|r| what(r)).filter(|other| *other != what(longest)).collect();
+    let others = match others.len() {
+        0 => String::new(),
+        _ => format!("; others: {}", others.into_iter().collect::<Vec<_>>().join(", ")),
+    };
     Some(match told.len() {
         1 => format!("JVM pause, {one}"),
-        n => format!("{n} JVM pauses, the longest {one}"),
+        n => format!("{n} JVM pauses, the longest {one}{others}"),
     })
 }
 

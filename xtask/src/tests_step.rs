@@ -110,6 +110,8 @@ struct TestCounts {
     skipped: Vec<String>,
     /// Which servers were used, each shown once.
     servers: BTreeSet<String>,
+    /// Those that failed once and passed when they were run again (`retries` in `.config/nextest.toml`).
+    flaky: Vec<String>,
     /// How long each test took in ms, and its name.
     times: Vec<(u64, String)>,
     /// Between the first test of cargo-nextest and its summary: what a test binary says of its one test is no count.
@@ -173,9 +175,13 @@ pub fn step() -> Result<StepOutcome> {
     for (ms, name) in sums.times.iter().take(SLOWEST) {
         println!("slow: {:.1} s {name}", *ms as f64 / 1e3);
     }
+    for name in &sums.flaky {
+        println!("flaky: {name} failed, then passed; it does not hold CI, and is to be mended");
+    }
     let text = format!(
-        "{} tests passed, {} failed, {} ignored, {} skipped themselves",
+        "{} tests passed ({} at the second try), {} failed, {} ignored, {} skipped themselves",
         sums.passed,
+        sums.flaky.len(),
         sums.failed,
         sums.ignored,
         sums.skipped.len()
@@ -267,9 +273,12 @@ fn stream(
     Ok(child.wait()?.code())
 }
 
-/// A line in which cargo-nextest says how a test ended: `PASS [   0.010s] (1/9) taillight-core op::tests::a`.
+/// A line in which cargo-nextest says how a test ended: `PASS [   0.010s] (1/9) taillight-core op::tests::a`; of one that
+/// failed once `TRY 1 FAIL`, then `TRY 2 PASS` or `TRY 2 FAIL`.
 struct TestStatus<'a> {
     passed: bool,
+    /// Which try it was, where there were two.
+    attempt: Option<u32>,
     ms: u64,
     name: &'a str,
 }
@@ -277,6 +286,9 @@ struct TestStatus<'a> {
 impl TestStatus<'_> {
     fn of(line: &str) -> Option<TestStatus<'_>> {
         let (verdict, rest) = line.trim_start().split_once(" [")?;
+        let tried = verdict.strip_prefix("TRY ").and_then(|words| words.split_once(' '));
+        let attempt = tried.and_then(|(nth, _)| nth.parse().ok());
+        let verdict = tried.map_or(verdict, |(_, verdict)| verdict);
         let (seconds, rest) = rest.split_once("s] ")?;
         let seconds: f64 = seconds.trim().parse().ok()?;
         let name = rest.split_once(") ").map_or(rest, |(_, name)| name);
@@ -284,7 +296,7 @@ impl TestStatus<'_> {
         let ms = (seconds * 1e3) as u64;
         // One that left a process behind has passed, too.
         let passed = ["PASS", "LEAK"].contains(&verdict);
-        a_verdict.then_some(TestStatus { passed, ms, name })
+        a_verdict.then_some(TestStatus { passed, attempt, ms, name })
     }
 }
 
@@ -296,6 +308,12 @@ fn is_summary(line: &str) -> bool {
 /// Counts what a line says; whether it is worth showing.
 fn note(line: &str, sums: &mut TestCounts) -> bool {
     if let Some(status) = TestStatus::of(line) {
+        if status.attempt == Some(1) {
+            return true;
+        }
+        if status.passed && status.attempt.is_some() {
+            sums.flaky.push(status.name.to_owned());
+        }
         let counted = if status.passed { &mut sums.passed } else { &mut sums.failed };
         *counted += 1;
         sums.times.push((status.ms, status.name.to_owned()));
@@ -360,7 +378,7 @@ mod tests {
             skipped: vec!["skipped: loop_device: not root".to_owned()],
             servers: BTreeSet::from([server.to_owned()]),
             times: vec![(250, "a::d".to_owned()), (1500, "a::e".to_owned())],
-            by_test: false,
+            ..TestCounts::default()
         };
         assert_eq!(sums, expected);
     }
@@ -380,6 +398,18 @@ mod tests {
             (20, "taillight-cli::machine c".to_owned()),
         ];
         assert_eq!(sums, TestCounts { passed: 2, failed: 1, times, ..TestCounts::default() });
+    }
+
+    #[test]
+    fn what_fails_once_is_flaky_and_what_fails_twice_has_failed() {
+        let mut sums = TestCounts::default();
+        assert!(note("  TRY 1 FAIL [   0.254s] (───────) a b::c", &mut sums));
+        assert!(!note("   DELAY 2/2 by   1.000s a b::c", &mut sums));
+        assert!(!note("  TRY 2 PASS [   0.010s] (  1/123) a b::c", &mut sums));
+        assert_eq!((sums.passed, sums.failed, &sums.flaky[..]), (1, 0, &["a b::c".to_owned()][..]));
+        assert!(note("  TRY 1 FAIL [   0.254s] (───────) a d", &mut sums));
+        assert!(note("  TRY 2 FAIL [   0.254s] (  2/123) a d", &mut sums));
+        assert_eq!((sums.passed, sums.failed, sums.flaky.len()), (1, 1, 1));
     }
 
     #[test]

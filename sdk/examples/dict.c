@@ -4,56 +4,44 @@
  *   taillight drivers --check ./dict
  *   taillight run --driver process --set target.options.command=./dict --set workload.0.keys.count=1000 --ops 100000 */
 #include "taillight_process.h"
+#include <search.h>
 
-#define BUCKETS 65536
+/* `bytes` are the key, then the value. */
+typedef struct { const char *key; uint64_t key_len, len; char bytes[]; } record;
 
-typedef struct record {
-  struct record *next;
-  uint32_t key_len;
-  uint64_t len;
-  char bytes[]; /* key, then value */
-} record;
-
-static record *buckets[BUCKETS];
-static uint64_t count;
+static void *records; /* a tree, of tsearch(3) */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 
-/* Where the record of a key is, or would be. */
-static record **find(const char *key, uint32_t len) {
-  uint64_t hash = 14695981039346656037u;
-  for (uint32_t i = 0; i < len; i++) hash = (hash ^ (unsigned char)key[i]) * 1099511628211u;
-  record **at = &buckets[(hash ^ hash >> 32) % BUCKETS];
-  while (*at && ((*at)->key_len != len || memcmp((*at)->bytes, key, len) != 0)) at = &(*at)->next;
-  return at;
+static int order(const void *a, const void *b) {
+  const record *x = a, *y = b;
+  return x->key_len == y->key_len ? memcmp(x->key, y->key, x->key_len) : x->key_len < y->key_len ? -1 : 1;
 }
 
 static int32_t run(const tl_op *op, char *memory, uint64_t slot_size, tl_done *done) {
-  char *key = memory + op->key_at, *value = memory + op->value_at;
-  int32_t status = TL_OK;
-  if (op->kind == TL_GET) pthread_rwlock_rdlock(&lock);
-  else pthread_rwlock_wrlock(&lock);
-  record **at = find(key, op->key_len), *old = *at, *new;
-  if (!old && (op->kind == TL_GET || op->kind == TL_UPDATE || op->kind == TL_DELETE)) {
-    status = TL_NOT_FOUND;
-  } else if (op->kind == TL_GET) {
+  char *value = memory + op->value_at;
+  record asked = {memory + op->key_at, op->key_len, 0}, *new = NULL;
+  int puts = op->kind == TL_PUT || op->kind == TL_INSERT || op->kind == TL_UPDATE;
+  if (puts && !(new = malloc(sizeof *new + op->key_len + op->size))) return 12; /* ENOMEM */
+  op->kind == TL_GET ? pthread_rwlock_rdlock(&lock) : pthread_rwlock_wrlock(&lock);
+  record **at = tfind(&asked, &records, order), *old = at ? *at : NULL;
+  int32_t status = old || op->kind == TL_PUT || op->kind == TL_INSERT ? TL_OK : TL_NOT_FOUND;
+  if (status == TL_OK && puts) {
+    *new = (record){new->bytes, op->key_len, done->moved = op->size};
+    memcpy(new->bytes, asked.key, op->key_len), memcpy(new->bytes + op->key_len, value, op->size);
+    if (at) *at = new;
+    else if (!tsearch(new, &records, order)) old = new, status = 12;
+  } else if (status == TL_OK && op->kind == TL_GET) {
     memcpy(value, old->bytes + old->key_len, old->len < slot_size ? old->len : slot_size);
     done->moved = old->len;
-  } else if (op->kind == TL_DELETE) {
-    *at = old->next, count--, free(old);
-  } else if (!(new = malloc(sizeof *new + op->key_len + op->size))) {
-    status = 12; /* ENOMEM */
-  } else {
-    *new = (record){old ? old->next : NULL, op->key_len, op->size};
-    memcpy(new->bytes, key, op->key_len);
-    memcpy(new->bytes + op->key_len, value, op->size);
-    *at = new, count += !old, free(old);
-    done->moved = op->size;
+  } else if (status == TL_OK) {
+    tdelete(&asked, &records, order);
   }
+  if (op->kind != TL_GET) free(status == TL_NOT_FOUND ? new : old);
   pthread_rwlock_unlock(&lock);
   return status;
 }
 
-static int empty(void) { return count == 0; }
+static int empty(void) { return records == NULL; }
 
 int main(void) {
   return taillight_serve_store(&(tl_store){

@@ -1,5 +1,5 @@
 //! The calls of driver `metadata` in a bare loop: create, stat, open-read-close and unlink of numbered files in one
-//! directory. It takes no time of an operation and keeps nothing.
+//! directory. It takes no time of an operation and keeps nothing; `stamped`, it keeps how long each took.
 
 use std::ffi::CStr;
 use std::io::Write as _;
@@ -22,10 +22,15 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXE
 /// What stands in front of the number: as long as what the driver writes there.
 const PREFIX: &str = "file.0123abcd.";
 
-/// `bare-metadata DIR create|stat|read|unlink FILES BYTES PASSES`; the directory is made, and removed in the end.
+/// `bare-metadata DIR create|stat|read|unlink FILES BYTES PASSES [stamped]`; the directory is made, and removed in the
+/// end.
 pub fn main(args: &[&str]) -> Result<()> {
+    let (args, stamped) = match args {
+        [args @ .., "stamped"] => (args, true),
+        args => (args, false),
+    };
     let [dir, what, files, bytes, passes] = args else {
-        bail!("bare-metadata DIR create|stat|read|unlink FILES BYTES PASSES");
+        bail!("bare-metadata DIR create|stat|read|unlink FILES BYTES PASSES [stamped]");
     };
     let (files, bytes, passes): (u64, usize, u64) =
         (files.parse()?, bytes.parse()?, passes.parse()?);
@@ -35,26 +40,33 @@ pub fn main(args: &[&str]) -> Result<()> {
     std::fs::create_dir(path).with_context(|| path.display().to_string())?;
     let at = OwnedFd::from(std::fs::File::open(path)?);
     let mut data = vec![0x5A; bytes];
-    let mut run = |what: &str| -> Result<()> {
+    let mut kept_ns = vec![0; if stamped { (files * passes) as usize } else { 0 }];
+    let mut run = |what: &str, kept_ns: &mut [u64]| -> Result<()> {
         let mut name = FileName::new();
         for number in 0..files {
+            let begun = stamped.then(Instant::now);
             one(what, &at, name.of(number)?, &mut data)?;
+            if let (Some(begun), Some(kept)) = (begun, kept_ns.get_mut(number as usize)) {
+                *kept = begun.elapsed().as_nanos() as u64;
+            }
         }
         Ok(())
     };
     if *what != "create" {
-        run("create")?;
+        run("create", &mut [])?;
         // As the driver's layout does: files that never reached the disk are removed in two thirds of the time.
         syncfs(&at)?;
     }
     let start = Instant::now();
-    for _ in 0..passes {
-        run(what)?;
+    for pass in 0..passes as usize {
+        let begin = (pass * files as usize).min(kept_ns.len());
+        run(what, &mut kept_ns[begin..])?;
     }
     let took = start.elapsed().as_secs_f64();
     if *what != "unlink" {
-        run("unlink")?;
+        run("unlink", &mut [])?;
     }
+    std::hint::black_box(&kept_ns);
     std::fs::remove_dir(path)?;
     bare::print(files * passes, took);
     Ok(())

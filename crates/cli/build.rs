@@ -1,5 +1,5 @@
-//! What `--version -v` says of the build: commit, target, compiler; and the date of the manual. A
-//! packager who builds without git gives them in TAILLIGHT_COMMIT and TAILLIGHT_DATE.
+//! What `--version -v` says of the build (commit, target, profile, compiler), and the date of the manual. A packager
+//! who builds without git gives commit and date in TAILLIGHT_COMMIT and TAILLIGHT_DATE.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn output(command: &mut Command, args: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// Day of the commit: the manual is the same whenever it is made.
+/// Day of the commit, so that the manual is the same whenever it is made; empty without git and TAILLIGHT_DATE.
 fn date() -> String {
     let given = env("TAILLIGHT_DATE");
     if !given.is_empty() {
@@ -36,7 +36,7 @@ fn date() -> String {
     output(&mut git, &["show", "--no-patch", "--format=%cs"]).unwrap_or_default()
 }
 
-/// The commit of the sources, and whether they differ from it.
+/// The commit of the sources, with ", changed" where they differ from it; "unknown" where git does not tell.
 fn commit() -> String {
     let given = env("TAILLIGHT_COMMIT");
     if !given.is_empty() {
@@ -49,7 +49,7 @@ fn commit() -> String {
     let Some(commit) = ours.then(|| git(&["rev-parse", "--short=12", "HEAD"])).flatten() else {
         return "unknown".to_owned();
     };
-    // Moves with every commit and checkout; the sources themselves lead back here by the other crates.
+    // Git writes these at a commit or checkout.
     for log in ["logs/HEAD", "index"] {
         if let Some(path) = git(&["rev-parse", "--path-format=absolute", "--git-path", log])
             && Path::new(&path).is_file()

@@ -21,7 +21,7 @@ use crate::args::{CompareArgs, JudgeArgs};
 use crate::progress::Shown;
 use crate::{ab, foreign, output};
 
-/// Where the comparison goes where nothing else is asked.
+/// Directory of the comparison without `--output`.
 const OUTPUT: &str = "taillight-compare";
 
 /// Runs the command. Exit code: that of the gate; 0 without one. Errors: `Usage` for sides that may not be
@@ -68,7 +68,7 @@ pub fn main(args: &CompareArgs) -> Result<Exit> {
     Ok(found.gate.map_or(Exit::Ok, |gate| exit_of(gate.status)))
 }
 
-/// A comparison, and where its runs are: by their names in it, which are text.
+/// A comparison, and the paths of its runs by their names in it, which are text and may have lost bytes.
 struct Compared {
     found: CompareFile,
     dirs: BTreeMap<String, PathBuf>,
@@ -105,8 +105,8 @@ fn two_sides(args: &CompareArgs, new: &Path) -> Result<Compared> {
     Ok(Compared::of(found, base.iter().chain(&new)))
 }
 
-/// The pairs of a series again, by the rules that were fixed before its first; a gate or a margin given
-/// now wins.
+/// The pairs of a series of `taillight ab` again, by the rules that were fixed before the first; what flags say now
+/// wins.
 fn of_pairs(args: &CompareArgs) -> Result<Compared> {
     check_is_dir(&args.base)?;
     let Some((pairs, mut of)) = ab::again(&args.base)? else {
@@ -154,7 +154,7 @@ fn junit_place(path: &Path) -> Result<(&Path, &OsStr)> {
     }
 }
 
-/// Whether the file can be had: a wrong name must not cost a series. Errors: `Usage`, also where
+/// Whether the JUnit file can be had: a wrong name must not cost a series. Errors: `Usage`, also where
 /// something is there that no comparison wrote.
 pub fn check_junit(path: &Path) -> Result<()> {
     junit_place(path)?;
@@ -168,7 +168,7 @@ pub fn write_junit(path: &Path, found: &CompareFile) -> Result<()> {
     atomic::write(dir, name, taillight_compare::junit(found).as_bytes())
 }
 
-/// `10%` as 0.1. Errors: `Usage`.
+/// `10%` as 0.1. Errors: `Usage` for 0 % or less, and for 1000 % or more.
 fn share(text: &str) -> Result<f64> {
     let number = text.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
     number.map(|n| n / 100.0).filter(|s| *s > 0.0 && *s < 10.0).ok_or_else(|| {
@@ -176,7 +176,7 @@ fn share(text: &str) -> Result<f64> {
     })
 }
 
-/// Stops before sides are compared that may not be.
+/// Refuses a comparison of sides that may not be compared, before any of it is shown. Errors: `Usage`.
 fn refuse(found: &CompareFile, anyway: bool) -> Result<()> {
     let (what, hint) = match found.comparable.verdict {
         ComparableVerdict::No => ("the sides cannot be compared", "compare runs of the same load"),

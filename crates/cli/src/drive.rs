@@ -1,5 +1,5 @@
-//! `taillight drive`: what an NVMe drive says of itself. Reads the same logs as a run does, and sets
-//! nothing. Called by `main`.
+//! `taillight drive`: what an NVMe drive says of itself (health, error log, latency monitor). Reads the same logs as a
+//! run does, and sets nothing on the drive.
 
 use taillight_core::Result;
 use taillight_core::exit::Exit;
@@ -13,7 +13,7 @@ use crate::args::DriveArgs;
 use crate::output;
 
 /// Runs the command. Errors: `Usage` when the path is no NVMe drive, `Unavailable` when the drive
-/// cannot be read.
+/// cannot be read, `Corrupt` when it does not identify itself.
 pub fn main(args: &DriveArgs) -> Result<Exit> {
     let drive = look(&Sys::default(), &args.device)?;
     match args.json {
@@ -70,7 +70,7 @@ fn health(smart: &Smart) -> Vec<String> {
     ]
 }
 
-/// The monitor's active counters, one line per bucket.
+/// The monitor's state and time in one line, then its active counters, one line per bucket.
 fn counters(monitor: &LatencyMonitor) -> Vec<String> {
     let mut lines = vec![format!(
         "latency monitor: {}; counting for {} min",

@@ -1,4 +1,5 @@
-//! `taillight drivers`: what can be driven, from the drivers' own words.
+//! `taillight drivers`: the drivers of this build with their operations, abilities and options, as text, JSON or the
+//! pages of the documentation, from what the drivers say of themselves. `--check` is `plugin_check`'s.
 
 use std::fmt::Write;
 
@@ -13,7 +14,7 @@ use taillight_report::table::{self, wrap};
 use crate::args::DriversArgs;
 use crate::{output, plugin_check};
 
-/// Runs the command. Errors: `Usage` for an unknown driver.
+/// Runs the command. Errors: `Usage` for an unknown driver; those of `--check`.
 pub fn main(args: &DriversArgs) -> Result<Exit> {
     if let Some(library) = &args.check {
         return plugin_check::main(args, library);
@@ -87,7 +88,7 @@ fn entry(driver: &dyn Driver) -> DriverEntry {
     }
 }
 
-/// A driver's abilities with default options, as words.
+/// A driver's operations and abilities with default options, as words.
 struct Facts {
     operations: String,
     abilities: Vec<String>,

@@ -1,5 +1,5 @@
 //! `taillight export`: a job or a run as another benchmark's job file, a run or a series as a table, a run in
-//! the formats of other tools.
+//! the formats of other tools, or its metrics sent to a server.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -87,7 +87,7 @@ fn opened(of: &Path) -> Result<RunDir> {
     Ok(dir)
 }
 
-/// Writes a run as it is read.
+/// Writes a run, while it is read, in a format of another tool to a new file or standard output.
 fn write(format: &RunExport, dir: &RunDir, to: Option<&Path>) -> Result<Exit> {
     let said = match path_of(to) {
         Some(path) => {
@@ -108,8 +108,8 @@ fn write(format: &RunExport, dir: &RunDir, to: Option<&Path>) -> Result<Exit> {
             .hint("name a file: --output FILE"));
         }
         None => {
-            let mut out =
-                BufWriter::with_capacity(HELD, Reader { out: io::stdout().lock(), gone: false });
+            let out = ReadOutput { out: io::stdout().lock(), gone: false };
+            let mut out = BufWriter::with_capacity(HELD, out);
             let written = (format.write)(dir, &mut out).and_then(|said| {
                 out.flush()
                     .map_err(|e| Error::unavailable("cannot write to standard output").source(e))?;
@@ -126,20 +126,20 @@ fn write(format: &RunExport, dir: &RunDir, to: Option<&Path>) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Standard output, and whether who reads it went away.
-struct Reader<W> {
+/// Standard output, and whether its reader went away.
+struct ReadOutput<W> {
     out: W,
     gone: bool,
 }
 
-impl<W: Write> Reader<W> {
+impl<W: Write> ReadOutput<W> {
     fn seen<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
         self.gone |= done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
         done
     }
 }
 
-impl<W: Write> Write for Reader<W> {
+impl<W: Write> Write for ReadOutput<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let done = self.out.write(bytes);
         self.seen(done)
@@ -150,7 +150,7 @@ impl<W: Write> Write for Reader<W> {
     }
 }
 
-/// Sends a run's metrics to a server. Errors: `Usage` without one.
+/// Sends a run's metrics to the server that `--output` names. Errors: `Usage` without a server; those of sending.
 fn send(args: &ExportArgs) -> Result<Exit> {
     let url = args.output.as_deref().and_then(Path::to_str).unwrap_or_default();
     let sent = taillight_live::remote_write(&opened(&args.of)?, url)?;
@@ -168,7 +168,7 @@ fn send(args: &ExportArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What is no run directory: a job has measured nothing, and a result of another tool is no run yet.
+/// The error for what is no run directory: a job has measured nothing, and a result of another tool is no run yet.
 fn no_run(of: &Path, e: Error) -> Error {
     if !of.is_file() {
         return e;

@@ -1,4 +1,5 @@
-//! Results of other tools, where a run directory is asked for.
+//! Results of other tools where a run directory is asked for: recognised by their text, read by `taillight_import`, and
+//! made into run directories with a report.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +21,7 @@ const MOST_BEFORE: usize = 64 << 20;
 const LONGEST_WORDS: usize = 1 << 10;
 
 /// The run directory that `path` names: itself, or the one that a result of another tool is made into. Errors: `Usage`
-/// for what is neither, and for a damaged result; `Unavailable` for nothing.
+/// for what is neither, and for a damaged result; `Unavailable` where nothing is.
 pub fn run_of(path: &Path, unit: Option<ResultUnit>) -> Result<PathBuf> {
     match path.is_file() {
         true => imported(path, unit, None),
@@ -28,8 +29,8 @@ pub fn run_of(path: &Path, unit: Option<ResultUnit>) -> Result<PathBuf> {
     }
 }
 
-/// Makes the run directory `to` of a result, with its report, else one beside other runs that is found again by the
-/// file's content. Errors: as [`run_of`], and those of a directory that is in use.
+/// Makes the run directory `to` of a result, with its report; without `to` one in the directory of all runs, which is
+/// found again by the name and content of the file. Errors: as [`run_of`], and those of a directory that is in use.
 pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Result<PathBuf> {
     let Some(format) = format_of(file).map_err(as_usage)? else {
         if let Some(e) = trace::refused(&file.to_string_lossy(), "result") {
@@ -109,7 +110,7 @@ impl Write for HashWriter {
     }
 }
 
-/// What may be named.
+/// A hint with all that may be named.
 fn known() -> String {
     let known: Vec<&str> = results::RESULTS.iter().map(|f| f.about).collect();
     format!(
@@ -133,8 +134,8 @@ fn reported(dir: &Path) -> Result<()> {
     taillight_report::make(&[dir], &options, &mut |_| true).map(drop)
 }
 
-/// Gives a directory another name, because what else lies in it may be the user's. Errors: `Unavailable` where it cannot
-/// be renamed.
+/// Gives a directory another name, because what else lies in it may be the user's. Errors: `Unavailable` where it
+/// cannot be renamed.
 fn set_aside(dir: &Path) -> Result<()> {
     let to = atomic::free_name(dir, "damaged")?;
     std::fs::rename(dir, &to).map_err(|e| atomic::cannot("rename", dir, e))?;
@@ -157,12 +158,13 @@ fn placed(part: &Path, dir: &Path, same: &dyn Fn() -> bool) -> Result<()> {
     Err(e)
 }
 
-/// Whether a file begins as a result of another tool.
+/// Whether a file is a result of another tool, by its text.
 pub fn is_result(file: &Path) -> bool {
     format_of(file).is_ok_and(|format| format.is_some())
 }
 
-/// The format of a file by how it begins.
+/// The format of a file by how it begins, or by words within its first [`MOST_BEFORE`] bytes. Errors: `Usage` for
+/// UTF-16 and for no regular file; those of reading.
 fn format_of(file: &Path) -> Result<Option<&'static ResultFormat>> {
     let mut head = Vec::new();
     let mut input = opened(file)?;
@@ -192,7 +194,7 @@ fn format_of(file: &Path) -> Result<Option<&'static ResultFormat>> {
     Ok(None)
 }
 
-/// Errors: `Usage` for what is no regular file: a pipe would wait for a writer.
+/// A file to be read, unpacked. Errors: `Usage` for what is no regular file: a pipe would wait for a writer.
 fn opened(file: &Path) -> Result<Box<dyn BufRead>> {
     let unreadable = |e| results::unreadable(file.display(), e);
     if !std::fs::metadata(file).map_err(unreadable)?.is_file() {

@@ -1,4 +1,5 @@
-//! `taillight history`: when figures changed over nights of runs.
+//! `taillight history`: when figures changed over nights of runs, and whether the newest night stands out; as text,
+//! page, `changes.json` and `changes.md`. `taillight_compare` judges.
 
 use std::path::{Path, PathBuf};
 
@@ -19,15 +20,15 @@ use crate::args::HistoryArgs;
 use crate::output;
 use crate::run::directory::command_line;
 
-/// Where the history goes where nothing else is asked.
+/// Directory of the history without `--output`.
 const OUTPUT: &str = "taillight-history";
-/// In it, links to the nights that the newest one is set beside.
+/// In that directory, links to the nights that the newest one is compared with.
 const BEFORE: &str = "before";
-/// Nights that are linked: as many as make the band.
+/// Nights that are linked, at most.
 const LINKED: usize = 20;
 
-/// Runs the command. Errors: `Usage` for runs that are no history or an output in use; `Unavailable` or
-/// `Corrupt` where no run can be read.
+/// Runs the command; the exit code is 0 whatever was found. Errors: `Usage` for runs that are no history or an output
+/// in use; `Unavailable` or `Corrupt` where no run can be read; `Unavailable` where the output cannot be written.
 pub fn main(args: &HistoryArgs) -> Result<Exit> {
     let request = request(args)?;
     let place = args.output.clone().unwrap_or_else(|| PathBuf::from(OUTPUT));
@@ -61,7 +62,7 @@ fn request(args: &HistoryArgs) -> Result<HistoryRequest> {
     Ok(HistoryRequest { night, figures, anyway: args.anyway })
 }
 
-/// Gives every suspect the commands that decide: the job again, and the comparison with the nights before.
+/// Gives every suspect the commands that decide: the job three times more, and their comparison with the nights before.
 fn decide(found: &mut HistoryFile, place: &Path) {
     let Some(newest) = found.nights.last().and_then(|night| night.runs.first()) else { return };
     let path = |path: PathBuf| command_line([path.to_string_lossy().into_owned()].into_iter());
@@ -85,7 +86,7 @@ fn decide(found: &mut HistoryFile, place: &Path) {
     }
 }
 
-/// `changes.json`, `changes.md`, the page, and links to the nights before a suspect. Returns the page.
+/// Writes `changes.json`, `changes.md`, the page, and links to the nights before a suspect. Returns the page's path.
 fn write(found: &HistoryFile, place: &Path) -> Result<PathBuf> {
     let context = ReportContext {
         title: Some(title(found)),
@@ -110,7 +111,7 @@ fn write(found: &HistoryFile, place: &Path) -> Result<PathBuf> {
     Ok(place.join(names::REPORT))
 }
 
-/// What ran: the name of the newest run.
+/// The title of the page, with the name of the newest run.
 fn title(found: &HistoryFile) -> String {
     let newest = found.nights.last().and_then(|night| night.runs.first());
     let open = newest.and_then(|run| RunDir::open(Path::new(&run.dir)).ok());
@@ -121,7 +122,8 @@ fn title(found: &HistoryFile) -> String {
     }
 }
 
-/// One run of each night that a suspect is set beside, so that nights are the units of the comparison.
+/// Removes the links of an earlier history and links one run of each night before the suspect, at most [`LINKED`], so
+/// that nights are the units of the comparison. Of several suspects it is the one whose first night is latest.
 fn link(found: &HistoryFile, before: &Path, earlier: Option<&HistoryFile>) -> Result<()> {
     let failed = |e: std::io::Error| {
         Error::unavailable("cannot link the nights before").with("path", before.display()).source(e)
@@ -136,7 +138,7 @@ fn link(found: &HistoryFile, before: &Path, earlier: Option<&HistoryFile>) -> Re
             .with("path", before.display())
             .hint("remove it, or name another directory with --output"));
     }
-    // Anything else in it is not ours.
+    // Anything else in the directory is not ours.
     let runs = earlier.iter().flat_map(|file| &file.nights).flat_map(|night| &night.runs);
     for old in runs.filter_map(place).filter(|path| path.is_symlink()) {
         // Another history that is made at the same time may have been faster.

@@ -99,7 +99,7 @@ fn resolves(job: &ImportedJob) -> Result<()> {
     }
 }
 
-/// What becomes of each option, and what a reader should know; what is the same in all sections stands once.
+/// Prints what becomes of each option, and notes; what is the same in all sections stands once.
 fn show(jobs: &[ImportedJob]) {
     let rows = || jobs.iter().flat_map(|job| &job.options);
     let sections: BTreeSet<&str> = rows().map(|row| row.section.as_str()).collect();
@@ -132,7 +132,7 @@ fn show(jobs: &[ImportedJob]) {
     }
 }
 
-/// Rows in columns.
+/// Prints rows in columns.
 fn table(rows: &[&OptionRow], with_section: bool) {
     let column = |of: fn(&OptionRow) -> &str| rows.iter().map(|row| of(row).chars().count()).max();
     let width = column(|row| &row.section).unwrap_or(0) + 4;
@@ -152,7 +152,7 @@ fn table(rows: &[&OptionRow], with_section: bool) {
     }
 }
 
-/// Notes, without those that say what stands in a row.
+/// Prints notes, without those that say what stands in a row.
 fn tell_notes(notes: &[&String], rows: &[&OptionRow]) {
     let told = |note: &&&String| {
         !rows.iter().any(|row| row.no_effect.is_some_and(|why| note.ends_with(why)))
@@ -182,7 +182,7 @@ pub fn properties(
     Ok(own)
 }
 
-/// Tells what a reader should know of imported jobs.
+/// Prints the notes on imported jobs to standard error, each once.
 pub fn tell(jobs: &[ImportedJob], file: &str) {
     let mut told: Vec<&str> = Vec::new();
     for note in jobs.iter().flat_map(|job| &job.notes) {

@@ -1,7 +1,7 @@
 //! `taillight import FILE --run RUN`: what other tools saw of a run, added to its directory.
 //!
-//! Logs of drives and bus captures. The run's own measurements are never changed; a
-//! file that does not belong to the run is refused and leaves the directory as it was.
+//! These are logs of an NVMe drive (JSON of nvme-cli) and bus captures. The run's own measurements are never changed. A
+//! file that is refused adds nothing to the directory. The I/Os of a killed run are recovered first.
 
 use std::io::Read;
 use std::path::Path;
@@ -20,8 +20,8 @@ use crate::{output, report};
 /// Largest file that is read into memory.
 const MOST_BYTES: u64 = 8 << 30;
 
-/// Runs the command, and makes the run's report again. Errors: `Usage` for files of no known kind, for those that do
-/// not belong to the run, and while it goes on.
+/// Runs the command, and makes the run's report again. Errors: `Usage` for files of no known kind, for a capture that
+/// does not belong to the run, a log that is there already, and while the run goes on.
 pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
     let dir = RunDir::open(run)?;
     if dir.is_live() {
@@ -71,7 +71,8 @@ fn add_bus_table(dir: &RunDir, file: &Path, text: &str, map: &BusMapping) -> Res
     Ok(())
 }
 
-/// Puts the logs of one moment beside those that are there.
+/// Puts the logs of one moment beside those that are there. Errors: `Usage` without `--moment`, for a run on several
+/// drives, and for a log that is there already.
 fn add_drive_logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
     let moment = args.moment.ok_or_else(|| {
         Error::usage("the log does not say when it was read")

@@ -1,5 +1,6 @@
-//! What killed runs left in memory: removed where nobody needs it, else named with the command that
-//! saves or removes it. Called before commands that measure, and by `report` and `doctor`.
+//! Captures that killed runs left in `/dev/shm`: removed where nobody needs them; others stay, and [`LeftoverWords`]
+//! says which of these are named, with the command that saves or removes them. Called at the start of `run`, `search`,
+//! `suite`, `ab`, `report` and `doctor`.
 
 use std::path::Path;
 
@@ -9,17 +10,17 @@ use taillight_core::units::ByteSize;
 use crate::output;
 use crate::run::directory::command_line;
 
-/// Which of them are named.
+/// Which of the captures that stay are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftoverWords {
     None,
-    /// Those whose run directory is below the working directory, the first by name, the rest by number.
+    /// Those whose run directory is the working directory or below it: the first by name, the rest as a number.
     Own,
-    /// Three by name, the rest by number.
+    /// All: the newest three by name, the rest as a number.
     Every,
 }
 
-/// Removes captures in memory that nobody needs, and names those that stay as `words` says.
+/// Removes captures that nobody needs, and names those that stay as `words` says.
 pub fn settle(words: LeftoverWords) {
     let every = words == LeftoverWords::Every;
     let here = std::env::current_dir().unwrap_or_default();

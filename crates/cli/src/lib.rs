@@ -1,7 +1,7 @@
-//! The command `taillight`, alone or as one of several ranks: the only crate that prints.
+//! The command `taillight`, alone or as one of several ranks: reads the command line, calls the module of the command,
+//! turns an error into text and an exit code.
 //!
-//! This file is the table of contents: parse, dispatch, turn an error into text and exit code. The processes are
-//! started by `main.rs`, and by the crate `taillight-mpi`.
+//! `main.rs` and the crate `taillight-mpi` are the programs that call it.
 
 mod ab;
 mod args;
@@ -46,11 +46,11 @@ use output::Voice;
 
 pub use ranks::Launcher;
 
-/// The whole command; with a launcher as one of several ranks.
+/// Runs the command line of this process, with a launcher as one of several ranks, and returns its exit code.
 pub fn main_with(launcher: Option<Launcher>) -> ExitCode {
     let abort = launcher.as_ref().map(|launcher| launcher.abort.clone());
     taillight_driver::plugin::before_last_words(taillight_live::screen::restore);
-    // None: it panicked.
+    // `Ok(None)`: the command panicked.
     let exit = match limits::within(move || {
         let exit = command(launcher);
         taillight_driver::plugin::end_programs();
@@ -59,7 +59,7 @@ pub fn main_with(launcher: Option<Launcher>) -> ExitCode {
     }) {
         Ok(Some(exit)) => exit,
         Ok(None) => {
-            // The others would wait for it.
+            // The other ranks would wait for this one.
             abort.into_iter().for_each(|abort| abort(Exit::Internal.code()));
             Exit::Internal.code()
         }
@@ -68,8 +68,7 @@ pub fn main_with(launcher: Option<Launcher>) -> ExitCode {
     ExitCode::from(exit)
 }
 
-/// Runs the command line, among ranks where there are any; the exit code: ours, or that of a program that was
-/// started.
+/// Runs the command line, with a launcher as a rank. Returns the exit code, of `watch` that of the program it started.
 fn command(launcher: Option<Launcher>) -> u8 {
     match launcher {
         None => understood().map_or_else(Exit::code, |(cli, notes)| match cli.command {
@@ -83,7 +82,8 @@ fn command(launcher: Option<Launcher>) -> u8 {
     }
 }
 
-/// The command line of this process, and what is to be said of it. Errors: the exit code, after the words.
+/// The command line of this process, parsed, and notes to be printed about it. Errors: the exit code, once what is
+/// wrong (or the help that was asked for) has been printed.
 fn understood() -> Result<(Cli, Vec<String>), Exit> {
     let mut definition = Cli::command();
     definition.build();
@@ -96,12 +96,13 @@ fn understood() -> Result<(Cli, Vec<String>), Exit> {
     Ok((cli, notes))
 }
 
-/// Runs an understood command line.
+/// Runs a parsed command line; an error is printed.
 fn obey(cli: Cli, notes: &[String]) -> Exit {
     dispatch(cli, notes).unwrap_or_else(|e| problem::show(&e))
 }
 
-/// How much a program reads on standard output of a command that goes on for a while.
+/// The form that `--json` asks of `run`, `search`, `suite` or `report`; words for people go to standard error then.
+/// None for other commands: their `--json` leaves words where they are.
 fn for_a_program(command: &Command) -> Option<JsonForm> {
     match command {
         Command::Run(args) => args.json,
@@ -112,7 +113,7 @@ fn for_a_program(command: &Command) -> Option<JsonForm> {
     }
 }
 
-/// How this process talks, and what is to be said first.
+/// Sets how much this process prints, for whom and how wide; then prints the notes on the command line.
 fn speak(voice: VoiceArgs, json: Option<JsonForm>, notes: &[String]) {
     let VoiceArgs { quiet, verbose, .. } = voice;
     output::speak(Voice { quiet, verbose, json, silent: false });

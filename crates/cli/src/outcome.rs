@@ -1,6 +1,6 @@
-//! How a run went, as an exit code: the same words for `run` and for a `report` made later.
+//! The exit code that the summary of a run asks for: the same for `run` and for a `report` made later.
 //!
-//! Signals and targets that failed are known to `run` only, which looks at them first.
+//! Signals and failures of the target are looked at by `run` alone, before its summary.
 
 use taillight_core::exit::Exit;
 use taillight_rundir::RunStatus;
@@ -12,8 +12,8 @@ use taillight_suite::exit::worst;
 const ORDER: [Exit; 5] =
     [Exit::Unavailable, Exit::TargetFailed, Exit::IoErrors, Exit::GateFailed, Exit::GateUndecided];
 
-/// What one summary asks for. A run that was stopped or killed gives `TargetFailed`, whatever
-/// ended it: 130 and 143 would say that the report itself was interrupted.
+/// The exit code of one summary. A run that was stopped or killed gives `TargetFailed`, whatever ended it
+/// (`Unavailable` where its files are damaged): 130 and 143 would say that the report itself was interrupted.
 pub fn exit_code(summary: &Summary) -> Exit {
     let applies = |exit: &&Exit| match exit {
         Exit::Unavailable => taillight_report::damaged(&summary.verdict),
@@ -29,7 +29,7 @@ pub fn exit_code(summary: &Summary) -> Exit {
     ORDER.iter().find(applies).copied().unwrap_or(Exit::Ok)
 }
 
-/// The first that applies over several runs.
+/// The worst exit code of several runs.
 pub fn exit_code_of_all(summaries: &[Summary]) -> Exit {
     summaries.iter().map(exit_code).fold(Exit::Ok, worst)
 }

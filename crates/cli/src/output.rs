@@ -2,8 +2,8 @@
 //! program. A screen on the terminal (`--tui`) is taken down before text is written.
 //!
 //! Three kinds of words: the result of a command, what is shown on the way to it, and problems. `-q`
-//! leaves out the second; with `--json` a program reads standard output, and words for people go to
-//! standard error.
+//! leaves out the second. With `--json` of a command that runs something or reports, a program reads standard output:
+//! words for people go to standard error, and with `-q` too results in words are left out.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::args::JsonForm;
 pub struct Voice {
     pub quiet: bool,
     pub verbose: bool,
-    /// Standard output is for a program, which reads this form.
+    /// Standard output is for a program, which reads this form of JSON.
     pub json: Option<JsonForm>,
     /// Nothing is said at all: another rank speaks.
     pub silent: bool,
@@ -33,13 +33,13 @@ static VOICE: OnceLock<Voice> = OnceLock::new();
 /// What a command line of fio asks of its output: its JSON, and the file that it goes to.
 static AS_FIO: OnceLock<(bool, Option<PathBuf>)> = OnceLock::new();
 
-/// How a file begins that [`to_file`] has written: as JSON, or as text.
+/// The beginning of a file that [`to_file`] has written: as JSON, or as text.
 const JSON_HEAD: &str = "{\n  \"fio version\": \"taillight-";
 const TEXT_HEAD: &str = "Taillight, as a command line of fio asks:\n";
 
-/// Speaks as a command line of fio asks: its JSON (`json`), into a file where it names one. Nothing is written yet. Errors:
-/// `Usage` where the file is no regular one, or holds what Taillight has not written so; `Unavailable` where it cannot be
-/// written.
+/// From now on prints as a command line of fio asks: with `json` fio's JSON, into the `file` where there is one;
+/// without, results in words go into the `file` as well. The file is not touched yet. Errors: `Usage` where it is no
+/// regular file, or holds what Taillight has not written so; `Unavailable` where it cannot be written.
 pub fn speak_as_fio(json: bool, file: Option<PathBuf>) -> Result<()> {
     if let Some(path) = &file {
         let named = |e: Error| e.with("--output", path.display());
@@ -53,7 +53,7 @@ pub fn speak_as_fio(json: bool, file: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Adds text to the file that a command line of fio names; whether there is one.
+/// Adds text to the file that a command line of fio names; whether there is such a file. A silent rank writes nothing.
 fn to_file(text: &str) -> Result<bool> {
     static WRITTEN: Mutex<String> = Mutex::new(String::new());
     let Some((_, Some(path))) = AS_FIO.get() else { return Ok(false) };
@@ -69,12 +69,12 @@ fn to_file(text: &str) -> Result<bool> {
     atomic::write(dir, name, written.as_bytes()).map(|()| true)
 }
 
-/// Decides how this process speaks; the first decision counts.
+/// Decides how this process prints; the first decision counts.
 pub fn speak(voice: Voice) {
     let _ = VOICE.set(voice);
 }
 
-/// How this process speaks.
+/// How this process prints, with what a command line of fio asks.
 pub fn voice() -> Voice {
     let voice = VOICE.get().copied().unwrap_or_default();
     let fio = AS_FIO.get().is_some_and(|(json, _)| *json).then_some(JsonForm::Fio);
@@ -97,14 +97,14 @@ pub fn width() -> usize {
     asked.or_else(terminal).unwrap_or(table::MOST_WIDTH)
 }
 
-/// Writes a whole text. Errors: `Unavailable` when standard output cannot take it; a closed pipe is
+/// Writes a whole text to standard output. Errors: `Unavailable` when standard output cannot take it; a closed pipe is
 /// no error.
 pub fn text(text: &str) -> Result<()> {
     write(&mut io::stdout().lock(), text)
 }
 
-/// Writes a value as JSON, for programs; as fio's JSON, into the file that a command line of fio names. Errors: as
-/// [`text`].
+/// Writes a value as JSON to standard output, for programs; where fio's JSON is asked for with a file, into that file
+/// instead. Errors: as [`text`], and for that file.
 pub fn json(value: &impl Serialize) -> Result<()> {
     let pretty = serde_json::to_string_pretty(value)
         .map_err(|e| Error::internal("the answer cannot be written as JSON").source(e))?;
@@ -128,8 +128,9 @@ fn write(out: &mut impl Write, text: &str) -> Result<()> {
     }
 }
 
-/// Writes lines of the result of something that went on; whether anyone reads them does not matter.
-/// They may have colours.
+/// Writes lines of a result, which may have colours: to standard output, and without colours to the file of a fio
+/// command line; where a program reads standard output, to standard error instead, and with `-q` not at all. Lines that
+/// cannot be written are no error.
 pub fn result(text: &str) {
     let Voice { quiet, json, silent, .. } = voice();
     if silent {
@@ -161,7 +162,7 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// Writes one line while something else goes on. Words that do not fit go on below, indented; what stands
+/// Writes one line as [`result`] does; nothing with `-q`. Words that do not fit go on below, indented; what stands
 /// in columns stays as it is.
 pub fn line(text: &str) {
     if !voice().quiet {
@@ -189,7 +190,7 @@ pub fn note(text: &str) {
     }
 }
 
-/// Writes to standard error what nobody may miss.
+/// Writes to standard error, with `-q` too; a silent rank writes nothing.
 pub fn problem(text: &str) {
     if voice().silent {
         return;

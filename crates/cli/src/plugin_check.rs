@@ -1,8 +1,8 @@
 //! `taillight drivers --check`: whether a plug-in keeps the contract, rule by rule, in plain words.
 //!
-//! A plug-in is a shared library, or the command of a program. The rules are those that every driver of this program is
-//! tested by. They run in a process of their own, so that a
-//! plug-in that crashes or never returns is named as one that does.
+//! A plug-in is a shared library, or the command of a program. The rules are those of `taillight_driver::conformance`,
+//! by which the built-in drivers are tested. They run in a process of their own, so that a plug-in that crashes or
+//! never returns is named as one that does.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -32,11 +32,12 @@ const DATA_SET: u64 = 1 << 20;
 /// Depths that are tried, where the plug-in has a queue.
 const DEPTHS: [u32; 3] = [1, 8, 32];
 
-/// Runs the command. `GateFailed` for a broken rule, `TargetFailed` for a plug-in that crashes, hangs or exits.
-/// Errors: `Unavailable` when the library is no plug-in, `Usage` for options it has not.
+/// Runs the command. `GateFailed` for a broken rule, `TargetFailed` for a plug-in that crashes, hangs or exits,
+/// `Unavailable` when it is no plug-in, `Usage` for options it has not, `Refused` where it might overwrite foreign
+/// data.
 pub fn main(args: &DriversArgs, library: &str) -> Result<Exit> {
     if args.in_process {
-        // By which the parent names it.
+        // The parent names the signal.
         crash_by_signal();
         return check(args, library);
     }
@@ -154,7 +155,8 @@ fn left_in(dir: &Path) -> String {
     names.join(", ")
 }
 
-/// All rules at all depths; how many are broken.
+/// Tries the rules at each depth that the plug-in has, and prints each; returns how many are broken, counted at each
+/// depth. Stops at the first depth at which the rules cannot be gone through.
 fn rules(
     args: &DriversArgs,
     target: TargetPlan,

@@ -1,4 +1,5 @@
-//! An error as text on standard error, and as an exit code.
+//! An error as text on standard error, and as an exit code; also what clap has to say of a command line: its errors,
+//! with hints for flags of other tools, and help.
 
 use std::ffi::OsString;
 
@@ -12,11 +13,11 @@ use crate::output;
 /// Characters of a hint, at most: it may list names, or hold a command with a path.
 const MOST_HINT: usize = 5000;
 
-/// Prints what clap has to say: help and version are no errors, the rest is a bad command line.
+/// Prints what clap has to say: help goes to standard output and is no error, the rest is a bad command line.
 pub fn command_line(e: &mut clap::Error) -> Exit {
-    // Its advice on an unknown flag is to pass it as the name of a job.
+    // clap's advice on an unknown flag is to pass it as the name of a job.
     e.remove(ContextKind::Suggested);
-    // It repeats words of the command line, which must not move the cursor or fill the screen.
+    // The text repeats words of the command line, which must not move the cursor or fill the screen.
     let plain = |word: OsString| foreign(word.to_string_lossy()) == word.to_string_lossy();
     match e.use_stderr() && !std::env::args_os().all(plain) {
         true => {
@@ -52,7 +53,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("--option", "--set target.options.NAME=VALUE"),
 ];
 
-/// What to write instead of an argument of `run` that is none, or of an empty one.
+/// What to write instead of an unknown flag of `run` or `search`, or of a wrong value of `--output`.
 fn instead(e: &clap::Error) -> Option<String> {
     if let (ErrorKind::InvalidValue, Some(ContextValue::String(flag))) =
         (e.kind(), e.get(ContextKind::InvalidArg))

@@ -1,7 +1,6 @@
-//! How far long work is: a bar on a terminal, else at most one plain line per second.
+//! How far long work is, on standard error: a bar on a terminal, else at most one plain line per second.
 //!
-//! Everything goes to standard error. Nothing is drawn on its own time: a display that wakes up
-//! by itself would disturb what is measured.
+//! Nothing is drawn on its own time: a display that wakes up by itself would disturb what is measured.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use crate::output;
 /// Least time between two plain lines.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Shows one piece of work after the other.
+/// Shows one piece of work after the other; lines of results can be printed beside the bar.
 pub struct Shown {
     terminal: bool,
     bar: Option<ProgressBar>,
@@ -25,7 +24,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Nothing is shown yet.
+    /// With nothing shown yet. No bar where standard error is no terminal, and with `-q`.
     pub fn new() -> Shown {
         Shown {
             terminal: output::redraws() && !output::voice().quiet,
@@ -36,11 +35,11 @@ impl Shown {
         }
     }
 
-    /// How far `p` is.
+    /// Shows how far `p` is, and how long the rest takes.
     pub fn step(&mut self, p: Progress<'_>) {
         if self.began.as_ref().is_none_or(|(what, ..)| what != p.what) {
             self.began = Some((p.what.to_owned(), Instant::now(), p.done));
-            // Work that is over within the first pause needs no line.
+            // Without a bar, work that is over within the first pause has no line.
             self.last_note = Some(Instant::now());
         }
         if self.terminal {
@@ -59,7 +58,7 @@ impl Shown {
         }
     }
 
-    /// How long the rest takes at the pace of this work so far, in words.
+    /// How long the rest takes at the pace of this work so far, in words; empty before there is a pace, and at the end.
     fn left(&self, p: Progress<'_>) -> String {
         let Some((_, began, before)) = self.began.as_ref().filter(|_| p.done < p.total) else {
             return String::new();
@@ -72,7 +71,8 @@ impl Shown {
         format!(", about {} left", duration_ns((seconds * 1e9) as u64))
     }
 
-    /// Part of `total` of some `what` whose rest is known in words. Terminal only.
+    /// On a terminal, shows that `position` of `total` of the work `what` is done, with the words `rest` beside the
+    /// bar.
     pub fn part(&mut self, what: &str, (position, total): (u64, u64), rest: String) {
         if self.terminal {
             let bar = self.bar(what, total, "{msg}");
@@ -90,7 +90,7 @@ impl Shown {
         self.bar.get_or_insert_with(|| new_bar(what, total, rest))
     }
 
-    /// Prints a line to standard output without tearing the bar.
+    /// Prints a line by [`output::line`] without tearing the bar.
     pub fn line(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::line(text)),

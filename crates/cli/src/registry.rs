@@ -1,4 +1,5 @@
-//! The list of drivers as the job resolver wants to see it.
+//! What the job resolver asks while it makes a plan of a job: names, options and defaults of the drivers of this build,
+//! the size of a block device, the operations of a recorded trace.
 
 use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::FileTypeExt as _;

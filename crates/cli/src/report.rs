@@ -1,4 +1,5 @@
-//! `taillight report` and `taillight explain`, and the report at the end of a run or a series.
+//! `taillight report` and `taillight explain`, the report at the end of a run or a series, its JSON on standard output,
+//! and the recovery of killed runs. Reports are made by `taillight_report`.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -25,10 +26,9 @@ use crate::args::{ExplainArgs, JsonForm, ReportArgs};
 use crate::progress::Shown;
 use crate::{foreign, outcome, output, problem};
 
-/// Runs the command: salvages what a killed run left, then makes everything again. The exit code
-/// repeats how the runs went, so that a report made later still stops a script. Errors: `Usage` for
-/// an output that holds what Taillight did not make; `Unavailable` or `Corrupt` for a directory
-/// that is no readable run.
+/// Runs `taillight report`: recovers what killed runs left, then makes the report again. The exit code repeats how the
+/// runs went, so that a report made later still stops a script. Errors: `Usage` for an output that holds what Taillight
+/// did not make, or of an unknown form; `Unavailable` or `Corrupt` for what is no readable run.
 pub fn main(args: &ReportArgs) -> Result<Exit> {
     args.output.as_deref().map_or(Ok(()), check_form)?;
     let named: Vec<PathBuf> =
@@ -154,9 +154,9 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
     Ok(ended.unwrap_or_else(|| outcome::exit_code_of_all(&made.summaries)))
 }
 
-/// Prints what the directory of a run or of a series says of itself, for programs: summary.json, report.json,
-/// or for a series without one a list of its summaries. Errors: `Unavailable` when standard output cannot be
-/// written; `Corrupt` for a file that is missing or cannot be read.
+/// Prints what the directory of a run or of a series says of itself, in the form that `--json` asks for: in full
+/// summary.json or report.json, and of jobs of one file, or a series without report.json, a list of summaries. Errors:
+/// `Unavailable` when standard output cannot be written; `Corrupt` for a file that is missing or cannot be read.
 pub fn json_of(dir: &Path) -> Result<()> {
     let none = || Error::corrupt("there is no summary").with("path", dir.display());
     let short = output::voice().json == Some(JsonForm::Short);
@@ -197,7 +197,7 @@ pub fn json_of(dir: &Path) -> Result<()> {
     output::json(&ShortReport::new(answer, page, paths.into_iter().zip(&summaries)))
 }
 
-/// Runs with a summary, as one document of fio.
+/// Prints the runs that have a summary as one document of fio.
 fn fio_json_of(runs: &[PathBuf]) -> Result<()> {
     let (mut manifests, mut summaries) = (Vec::new(), Vec::new());
     let mut disks = DiskUse::default();
@@ -215,8 +215,8 @@ fn fio_json_of(runs: &[PathBuf]) -> Result<()> {
     output::json(&fio_json(manifests.iter().zip(&summaries), &disks))
 }
 
-/// [`json_of`] after a load that is over and kept: that it cannot be printed is told, and no reason to say
-/// that nothing was measured.
+/// [`json_of`] after a load that is over and kept, which ended with `exit`. Where it cannot be printed, that is shown
+/// and the exit code is `TargetFailed` at least: codes that say that nothing was measured would be wrong.
 pub fn json_of_kept(dir: &Path, exit: Exit) -> Exit {
     let printed = json_of(dir).map_err(|e| problem::show(&e));
     printed.map_or(worst(exit, Exit::TargetFailed), |()| exit)
@@ -236,7 +236,7 @@ fn words(context: &ReportContext) -> Option<String> {
 }
 
 /// The runs by which a series stands beside others: those made for their distributions, else all
-/// that measure. Errors: `Usage` when these are too many for one page.
+/// that measure. Errors: `Usage` when these are none, or too many for one page.
 fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>> {
     let of = |wanted: fn(PointRole) -> bool| -> Vec<PathBuf> {
         let points = series.file.points.iter().filter(|p| p.exit.is_some() && wanted(p.role));
@@ -259,8 +259,8 @@ fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>>
     }
 }
 
-/// `taillight explain`: why the tail is slow. Errors: `Usage` for a run that was not traced; else
-/// as [`main`].
+/// `taillight explain`: why the tail of a run is slow. The exit code is `Unavailable` where a part of the run or of its
+/// trace is damaged. Errors: `Usage` for a run that was not traced and for an unknown rule; else as [`main`].
 pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     let left_out = args.without.clone();
     let each = left_out.as_deref() == Some(EACH_RULE);
@@ -314,7 +314,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
 /// Instead of a rule's name: every one of them, one after another.
 const EACH_RULE: &str = "each";
 
-/// What the verdicts of a run are without each rule. Errors: as [`explain`].
+/// Prints as JSON what changes in the verdicts of a run without each rule. Errors: as [`explain`].
 fn without_each(run: &Path) -> Result<Exit> {
     let dir = RunDir::open(run)?;
     sums::intact(&dir)?;
@@ -326,7 +326,7 @@ fn without_each(run: &Path) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Somebody else's run, or a copy on a medium that is read only, is read all the same.
+/// Whether the run directory can be written: somebody else's, or one on a read-only medium, is read all the same.
 fn writable(run: &Path) -> bool {
     rustix::fs::access(run, rustix::fs::Access::WRITE_OK).is_ok()
 }
@@ -345,7 +345,7 @@ fn untraced(run: &Path) -> Error {
     Error::usage(what).with("run", run.display()).hint(hint)
 }
 
-/// Recovers the I/Os of a run that was killed; a run that ended by itself stays as it is.
+/// Recovers the I/Os of a killed run, of one over ranks those of its ranks; a run that ended by itself stays as it is.
 pub fn rescue(run: &Path) -> Result<()> {
     let mut dir = RunDir::open(run)?;
     if matches!(dir.manifest().origin, RunOrigin::Merged { .. }) {
@@ -367,8 +367,8 @@ pub fn rescue(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the report of a run that just ended; its figures alone without `pages`. Errors: `Unavailable`
-/// when the directory cannot be written.
+/// Makes the report of a run in its directory; without `pages` its figures alone, no page and no texts. `counted`: what
+/// its I/Os gave while they were written; without, they are read. Errors: `Unavailable` when it cannot be written.
 pub fn of_run(path: &Path, counted: Option<CapturedIos>, pages: bool) -> Result<MadeReport> {
     let options = ReportOptions { html: pages, texts: pages, ..ReportOptions::default() };
     make_counted([(path, counted)], options)
@@ -379,8 +379,7 @@ pub fn unwritten(path: &Path) -> Result<MadeReport> {
     make(&[path], ReportOptions { html: false, texts: false, write: false, ..Default::default() })
 }
 
-/// Makes one report over runs that belong together, into the directory that holds theirs. Errors:
-/// `Unavailable` when the directory cannot be written.
+/// Makes one report over the runs of a series into its directory. Errors: `Unavailable` when it cannot be written.
 pub fn of_series(runs: &[PathBuf], into: &Path, context: ReportContext) -> Result<MadeReport> {
     series_page(runs, into, context, true)
 }

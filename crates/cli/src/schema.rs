@@ -1,4 +1,5 @@
-//! `taillight schema`: what files may contain, for editors, programs and the documentation.
+//! `taillight schema`: JSON Schemas of the files that Taillight reads and writes and of what commands print as JSON;
+//! and the page of the documentation on job files.
 
 use std::fmt::Write;
 
@@ -110,7 +111,8 @@ access = \"random\"
 ```
 ";
 
-/// One Markdown table per job table, and one per field that may be a table itself.
+/// The page on job files: one Markdown table per job table with own fields, and one per field that may be a table
+/// itself.
 fn job_markdown(schema: &Value) -> String {
     let mut text = String::from(INTRODUCTION);
     for (heading, name) in TABLES {

@@ -1,5 +1,5 @@
-//! `taillight search`: the highest demand under a ceiling, from flags or a job file. Flags become a job with
-//! `[search]`, which `taillight run` runs.
+//! `taillight search`: the highest demand (rate or queue depth) that keeps a ceiling, from flags or a job file. Flags
+//! become a job with `[search]`, which `taillight run` runs; the search itself is `taillight_suite::search`.
 
 use taillight_core::exit::Exit;
 use taillight_core::job::{FlagValue, Job};
@@ -8,12 +8,12 @@ use taillight_core::{Error, Result};
 use crate::args::{RunArgs, SearchArgs, SearchFlags};
 use crate::run;
 
-/// Runs the command. Errors: as `taillight run`.
+/// Runs the command. Errors: as [`as_run`] and `taillight run`.
 pub fn main(args: SearchArgs) -> Result<Exit> {
     run::start(&as_run(args)?, None)
 }
 
-/// The same as arguments of `run`. Errors: `Usage` for what is no part of a search.
+/// The same as arguments of `run`. Errors: `Usage` for `--ops` and `--sweep`, which are no part of a search.
 pub fn as_run(args: SearchArgs) -> Result<RunArgs> {
     let SearchArgs { mut run, queue_depth, precision } = args;
     for (flag, given) in [("--ops", run.ops.is_some()), ("--sweep", !run.sweep.is_empty())] {
@@ -28,8 +28,8 @@ pub fn as_run(args: SearchArgs) -> Result<RunArgs> {
     Ok(run)
 }
 
-/// Puts what is searched into the job: its range, its ceiling and the time of a probe. Errors: `Usage` for a flag whose
-/// value fits no search.
+/// Puts what flags say of the search into the job: its range, precision, ceiling and the time of a probe. Errors:
+/// `Usage` for a flag whose value fits no search, and for several ceilings.
 pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
     // The time of a job that was written for one run is that of a probe.
     let duration = job.written().ok().filter(|_| !job.has("search.probe")).map(|w| w.run.duration);
@@ -75,8 +75,8 @@ pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
     Ok(())
 }
 
-/// Puts the arrivals of a search into the job that has all its flags. Errors: `Usage` where the job has no range or
-/// no ceiling, and for arrivals where there are none.
+/// Checks that the job, which has all other flags by now, has a range and a ceiling, and puts `--arrival` into it.
+/// Errors: `Usage` where it has no range or no ceiling, and for `--arrival` where a queue depth is searched.
 pub fn complete(args: &RunArgs, job: &mut Job) -> Result<()> {
     let wanted = ["search.rate", "search.queue_depth"];
     if !wanted.iter().any(|field| job.has(field)) {
@@ -106,7 +106,7 @@ pub fn complete(args: &RunArgs, job: &mut Job) -> Result<()> {
     Ok(())
 }
 
-/// Both ends of a range.
+/// Both ends of a range `FROM..TO`. Errors: `Usage`.
 fn ends<'a>(flag: &'static str, text: &'a str) -> Result<(&'a str, &'a str)> {
     let ends = text.split_once("..").map(|(from, to)| (from.trim(), to.trim()));
     let known = |end: &str| match flag {

@@ -1,6 +1,6 @@
 //! `taillight suite`: a method made of many runs, from a file of `suites/` or one of the user. Flags become
-//! the request of a suite, and its series is started or resumed; the suites are data and rules in
-//! `taillight-suite`.
+//! the request of a suite, whose series is started; `--resume` goes on with a series of any command; without a name the
+//! suites are listed. What suites are and do is in `taillight-suite`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,8 +22,8 @@ use crate::args::{AbArgs, Cli, Command, LiveArgs, RunArgs, SuiteArgs, joined, un
 use crate::run::{self, SeriesPlace, run_prepared};
 use crate::{output, search};
 
-/// Runs the command. Errors: `Usage` before anything is touched; later ones end the series and are
-/// shown.
+/// Runs the command. Errors: `Usage` for an unknown suite, and what else refuses the series before anything is touched;
+/// later ones end the series and are shown.
 pub fn main(args: SuiteArgs) -> Result<Exit> {
     match (&args.resume, args.name.as_deref()) {
         (Some(dir), _) => resume(dir, &args.destroy, &args.live),
@@ -32,7 +32,7 @@ pub fn main(args: SuiteArgs) -> Result<Exit> {
     }
 }
 
-/// The suites that are part of the program, with what they are about.
+/// Prints the suites that are part of the program, with what they are about.
 fn list() -> Result<Exit> {
     let words = |name: &str| [typed(name), about(name).unwrap_or_default()];
     let all = suites::names().map(words);
@@ -59,8 +59,9 @@ fn about(name: &str) -> Option<String> {
     Some(suite.get("about")?.as_str()?.to_owned())
 }
 
-/// Goes on with the series in `dir`: the command that began it is run again, and what it has
-/// completed is read. It is shown as `live` says, else as it was. What `destroy` names is confirmed anew.
+/// Goes on with the series in `dir`: the command that began it is run again, and runs that it has completed are read.
+/// The live view is the one that `live` asks for, else that of the command. What `destroy` names is confirmed anew.
+/// Errors: `Usage` for no series, one that was begun in another directory, or a job from standard input.
 fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
     let Some(file) = SeriesFile::read(dir)? else {
         return Err(Error::usage("there is no series to resume")
@@ -107,9 +108,9 @@ fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
     }
 }
 
-/// The confirmations that a resumed series goes on with: those given now, and those of the command that
-/// began it whose target is still the same, with nothing on it that its last run did not leave; among ranks only those given
-/// now. Errors: `Refused` where it is another one, or cannot be known.
+/// The confirmations that a resumed series goes on with: those `given` now, and those of the command that began it
+/// (`before`), whose targets must still be the same ones, with nothing on them that the last run did not leave. Errors:
+/// `Refused` where a target is another one, or that cannot be known, as among ranks, where all have to be given again.
 fn confirmed_again(file: &SeriesFile, before: &[String], given: &[String]) -> Result<Vec<String>> {
     let missing = before.iter().filter(|name| !given.contains(name));
     let missing: Vec<String> = missing.map(|name| format!("--destroy '{name}'")).collect();
@@ -166,7 +167,7 @@ fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     run_prepared(prepared, &place, resumed)
 }
 
-/// The suite of this name, or the one in this file; and what it is called.
+/// A name for the series, and the suite: the one that is called `name`, or that is in the file `name`. Errors: `Usage`.
 fn find(name: &str) -> Result<(String, SuiteFile)> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|e| e == "toml") || path.is_file();

@@ -1,4 +1,5 @@
-//! `taillight trace FILE`: what a recorded trace is, without running it. `taillight_engine::trace` reads and counts.
+//! `taillight trace FILE`: what is in a recorded trace (rate, mix, sizes, order, reuse, latencies), without replaying
+//! it. `taillight_engine::trace` reads and counts. Nothing here traces a run.
 
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use crate::args::TraceArgs;
 use crate::{foreign, output};
 
 /// Runs the command. Errors: `Usage` when the file is no trace that can be replayed, with the line;
-/// `Unavailable` when it has more operations than fit into memory.
+/// `Unavailable` when it has more operations than may be held, or than fit into memory.
 pub fn main(args: &TraceArgs) -> Result<Exit> {
     let replay = ReplayPlan {
         file: args.file.clone(),
@@ -27,7 +28,7 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
         length: args.length,
         ..ReplayPlan::default()
     };
-    // The operations are held twice while they are read, and once more to count what they touch.
+    // Operations are held twice while they are read, and once more to count what they touch.
     let free = memory_budget::read(&Sys::default())?.free_memory.0;
     let read =
         trace::load(&replay, MOST_OPS.min(free / 64)).map_err(|e| no_trace(&args.file, e))?;
@@ -42,7 +43,7 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Why a recorded trace is refused by a command that takes something else; none for any other file.
+/// The error for a recorded trace where a command takes something else (`wanted`); None for any other file.
 pub fn refused(shown: &str, wanted: &str) -> Option<Error> {
     let format = TraceFile::open(shown).ok()?.recognise()?;
     let what = format!("this is no {wanted} but a recorded trace ({})", format.name);
@@ -51,7 +52,7 @@ pub fn refused(shown: &str, wanted: &str) -> Option<Error> {
     )))
 }
 
-/// A result of another tool is no trace.
+/// The error for a file that is no trace: `e`, or for a result of another tool what reads it.
 fn no_trace(file: &str, e: Error) -> Error {
     let opened = TraceFile::open(file).is_ok_and(|it| it.recognise().is_none());
     match opened && foreign::is_result(Path::new(file)) {
@@ -62,7 +63,7 @@ fn no_trace(file: &str, e: Error) -> Error {
     }
 }
 
-/// The answer, then a line for each thing.
+/// What the trace is in one line, then a line for each property.
 fn text(file: &str, p: &TraceProfile) -> String {
     let mix: Vec<String> =
         p.mix.iter().map(|part| format!("{} {}", part.op.name(), percent(part.share))).collect();
@@ -155,7 +156,7 @@ fn stream(it: &TraceStream) -> String {
     }
 }
 
-/// Reuse and working set, each as a line.
+/// Reuse, and where it is known the working set, each as a line.
 fn reuse(it: &TraceReuse) -> Vec<String> {
     let how = match it.sampled_one_in {
         1 => "exact".to_owned(),

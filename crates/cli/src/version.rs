@@ -1,4 +1,5 @@
-//! `taillight --version`, and with -v what a bug report needs: build, features, libraries found.
+//! `taillight --version`, and with -v what a bug report needs: commit, build, compiler, features, checksum of the BPF
+//! object, and which libraries of drivers are found here.
 
 use sha2::{Digest, Sha256};
 use taillight_core::Result;

@@ -1,11 +1,12 @@
-//! `taillight ab`: two jobs in turns, through the binary.
+//! `taillight ab` through the binary: the order of its runs, gates, JUnit, refused input, errors in a run,
+//! interruption.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use crate::common::{self, json, run, run_line, scratch, signal, start};
 
-/// Four channels of 1 ms in the mean.
+/// 4000 reads of a simulated disk with four channels of 1 ms in the mean.
 const JOB: &str = "[run]\noperations = 4000\nseed = 11\n[target]\ndriver = \"sim\"\n\
     size = \"1GiB\"\noptions = { channels = 4, service = { kind = \"exponential\", mean = \"1ms\" } }\n\
     [[workload]]\nqueue_depth = 4\n";
@@ -63,7 +64,7 @@ fn a_junit_file_that_cannot_be_written_costs_no_answer() {
     let dir = scratch();
     let at = dir.path();
     jobs(at);
-    // It comes into the way while the runs go on.
+    // A directory takes the name of the file while the runs go on.
     let child = common::start(at, "ab a.toml b.toml --junit ci.xml --output out");
     while !at.join("out/series.json").exists() {
         std::thread::sleep(std::time::Duration::from_millis(1));

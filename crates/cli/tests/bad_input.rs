@@ -1,4 +1,4 @@
-//! Every bad input: one clear message, the right exit code, nothing touched.
+//! Bad input to commands, one case of each kind: one clear message, the right exit code, nothing touched.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn untouched(dir: &Path) {
     assert!(names.is_empty(), "{names:?}");
 }
 
-/// Arguments after `run`, exit code, and parts of the message: one of each kind. All that plans
+/// Arguments after `run`, exit code, and parts of the message: one of each kind. What else plans
 /// can have wrong is in the tests of `core::job`.
 const FLAGS: &[(&str, i32, &[&str])] = &[
     ("", 2, &["no job file and no driver given", "hint: taillight run JOB.toml"]),
@@ -186,10 +186,10 @@ fn what_only_looks_strange_works() {
     }
 }
 
-/// What is at the target decides: a FIFO, the run directory, an empty file of somebody else, a file that
-/// somebody else writes. Nothing waits, and nothing is written.
+/// A FIFO, the run directory, a device that is not there, a file that a program writes, an empty file of somebody else:
+/// nothing waits, and nothing is written.
 #[test]
-fn targets_of_somebody_else() {
+fn targets_that_may_not_be_written_are_refused() {
     let dir = scratch();
     let at = |name: &str| dir.path().join(name);
     assert!(Command::new("mkfifo").arg(at("fifo")).status().expect("coreutils").success());
@@ -227,7 +227,7 @@ fn targets_of_somebody_else() {
 }
 
 #[test]
-fn a_pipe_where_a_file_is_named_is_no_wait() {
+fn a_pipe_where_a_file_is_named_is_refused_without_a_wait() {
     let dir = scratch();
     let pipe = dir.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());

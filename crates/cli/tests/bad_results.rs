@@ -1,4 +1,5 @@
-//! Files that are no result of another tool, or a damaged one: told with their place, and nothing is kept.
+//! Files that are given as results of other tools: damaged ones, and what is no result, are refused with the place and
+//! leave nothing; text around a result, its other names and its failed operations are dealt with.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ fn sample(name: &str) -> Vec<u8> {
     std::fs::read(dir.join(name)).expect("a sample")
 }
 
-/// The file is refused by every command that takes results, in these words, and leaves nothing behind.
+/// `report`, `import` and `compare` refuse the file in these words, and leave nothing behind.
 fn refused(dir: &Path, file: &str, words: &str) {
     for line in [
         format!("report {file}"),
@@ -183,7 +184,7 @@ fn text_around_a_result_and_other_ends_of_lines_are_none_of_it() {
     }
 }
 
-/// Runs that are kept beside others.
+/// Runs in `taillight-runs`.
 fn kept(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     std::fs::read_dir(dir.join("taillight-runs"))?.map(|entry| Ok(entry?.path())).collect()
 }

@@ -1,5 +1,5 @@
-//! The same job on stores that do nothing, by every way to a foreign store: libraries in C and Go, a binding in Java, a
-//! program in Python. A language that is not here is skipped.
+//! Stores that are no part of this repository's drivers: the same job on stores that do nothing, as libraries in C and
+//! Go, a binding in Java and a program in Python, where their compilers are here; suites and series on a plug-in in C.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
 
-/// Runs a compiler. Errors: there is none.
+/// Runs a compiler, which must succeed. Errors: it is not here.
 fn made(command: &mut Command) -> Result<(), String> {
     let done = command.output().map_err(|e| e.to_string())?;
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
@@ -27,7 +27,7 @@ fn c_library(dir: &Path) -> Result<String, String> {
     made(&mut cc).map(|()| out.display().to_string())
 }
 
-/// The store of the SDK with every operation.
+/// Builds `records.so`, the SDK's example of a store that keeps records.
 fn records(dir: &Path) {
     let root = root();
     let mut cc = Command::new("cc");
@@ -54,7 +54,7 @@ fn java_classes(dir: &Path) -> Result<String, String> {
         .map(|()| out.display().to_string())
 }
 
-/// What a job counted by operation, and the cost of the bridge that was printed.
+/// Runs a job; operations and errors that it counted, by kind. What the bridge costs must have been printed.
 fn counted(dir: &Path, driver: &str, options: &[String]) -> Vec<(String, u64, u64)> {
     let mut run = taillight(dir);
     run.args(["run", "--driver", driver, "--output", "out"]);

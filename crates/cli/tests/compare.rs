@@ -1,10 +1,11 @@
-//! `taillight compare`: sides that say nothing are refused in clear words, with the right exit code.
+//! `taillight compare`: which sides are refused, or compared with `--anyway` only, in clear words and with the right
+//! exit code; runs that are left out; gates of flags and jobs.
 
 use std::path::Path;
 
 use crate::common::{self, json, run, run_line, scratch, signal, start_measuring, taillight};
 
-/// A simulated disk of this service time, ns.
+/// Runs 20,000 operations on a simulated disk of this service time, ns, into `out`.
 fn simulated(dir: &Path, out: &str, ns: u64, more: &[&str], code: i32) {
     let service = format!("target.options.service={{ kind = \"constant\", time = \"{ns}ns\" }}");
     let args = ["run", "--driver", "sim", "--size", "1GiB", "--ops", "20000", "--set"];
@@ -61,7 +62,7 @@ fn runs_without_success_with_errors_or_ended_early_are_told() {
 }
 
 #[test]
-fn a_killed_run_is_salvaged_first_and_then_doubtful() {
+fn a_killed_run_is_refused_until_it_is_salvaged_and_then_doubtful() {
     let dir = scratch();
     let at = dir.path();
     let line = "run --driver null --runtime 60s --rate 1000/s --set run.interval=100ms --output";
@@ -78,7 +79,7 @@ fn a_killed_run_is_salvaged_first_and_then_doubtful() {
 }
 
 #[test]
-fn figures_of_other_units_are_not_compared() {
+fn runs_of_another_clock_latency_or_operation_are_not_compared() {
     let dir = scratch();
     let at = dir.path();
     simulated(at, "a", 1_000_000, &[], 0);
@@ -159,7 +160,7 @@ fn json_of(dir: &Path, line: &str) -> serde_json::Value {
     serde_json::from_str(&run_line(dir, line, 0).0).expect("JSON")
 }
 
-/// Fewer good runs than a side has are told, whatever the others lack.
+/// Runs of a side that are left out are named, whatever they lack.
 #[test]
 fn runs_that_are_no_good_are_never_left_out_silently() {
     let dir = scratch();
@@ -224,7 +225,7 @@ fn damage_of_a_run_and_a_place_for_junit_that_is_none_are_told() {
     assert!(!at.join("taillight-compare").exists(), "nothing is written");
 }
 
-/// Adds a line to a file of a run.
+/// Adds a comment of TOML to a file of a run, whatever it is.
 fn add_line(file: &Path) {
     let mut bytes = std::fs::read(file).expect("read");
     bytes.extend_from_slice(b"# again\n");

@@ -1,11 +1,12 @@
-//! The page of `taillight compare`, and what only the I/Os of both sides tell.
+//! The page of `taillight compare`, and what only the I/Os of both sides tell: quantiles, episodes, phases of traced
+//! runs.
 
 use std::path::Path;
 
 use crate::common::{self, json, run, run_line, scratch, unwrapped};
 use serde_json::{Value, json};
 
-/// Runs of 60,000 reads on virtual time with a stall of 20 ms each so many milliseconds.
+/// Three runs of 60,000 reads on virtual time with a stall of 20 ms each so many milliseconds.
 fn side(dir: &Path, name: &str, period_ms: u32) {
     let stalls = format!(
         "target.options.stalls=[{{start=\"500ms\",length=\"20ms\",period=\"{period_ms}ms\"}}]"

@@ -1,4 +1,5 @@
-//! What is said where: widths, -q, -v, --json, names that would move the cursor.
+//! What commands print, and where: widths, -q, -v, --json, names that would move the cursor, operations of one
+//! workload; also quick flags of `run` and what `suite --resume` refuses.
 
 use crate::common::{ended, run, run_line, scratch, taillight};
 use serde_json::Value;
@@ -73,7 +74,7 @@ fn quiet_is_the_result_and_json_is_for_programs() {
 }
 
 #[test]
-fn verbose_shows_the_tables_of_the_page() {
+fn verbose_prints_more_lines() {
     let dir = scratch();
     let (plain, _) = run_line(dir.path(), &format!("{SIM} a"), 0);
     let (more, _) = run_line(dir.path(), "report a -v", 0);
@@ -132,7 +133,7 @@ fn names_cannot_move_the_cursor() {
 }
 
 #[test]
-fn a_resumed_series_takes_the_view_it_is_asked_for() {
+fn resume_takes_a_live_view_and_refuses_a_series_that_lacks_a_run() {
     let dir = scratch();
     let (_, err) = run_line(dir.path(), "suite --resume none --live", 2);
     assert!(err.contains("no series to resume"), "{err}");

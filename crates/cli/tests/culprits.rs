@@ -1,4 +1,5 @@
-//! Who stood in the way: name, thread, process, command and control group of a culprit are one thread's.
+//! Culprits that `taillight explain` names where another program had the CPU of a traced run: name, thread, process,
+//! command and control group of each are one thread's. Also a run that is held by a tracer. Needs root.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ struct Program {
 }
 
 impl Program {
-    /// On the first CPU, where the load is.
+    /// Starts it on the first CPU, where the load is.
     fn start(dir: &Path, name: &str, script: &str, argument: &str) -> Program {
         let path = dir.join(name);
         std::fs::copy("/bin/sh", &path).expect("a copy");

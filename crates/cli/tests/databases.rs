@@ -1,5 +1,5 @@
-//! The binary against PostgreSQL on loopback, started and ended by each test: passwords, TLS, a server killed while it
-//! is measured, a full disk; and SQLite's checkpoints.
+//! The binary against PostgreSQL on loopback, started and ended by each test: passwords, TLS, transactions, a server or
+//! a client killed while it is measured, full disks; and SQLite's checkpoints.
 
 #[path = "../../driver/src/kv/postgres/testing.rs"]
 pub mod postgres_server;
@@ -15,7 +15,7 @@ use crate::common::{
 use postgres_server::PostgresServer;
 use taillight_s3test::Certs;
 
-/// None, with a reason printed, where there is no server.
+/// Starts a server with these settings; None, with a reason printed, where that cannot be.
 fn start(settings: &[&str]) -> Option<PostgresServer> {
     PostgresServer::start(settings).inspect_err(|why| eprintln!("skipped: {why}")).ok()
 }
@@ -275,8 +275,8 @@ fn run_killed(server: &mut PostgresServer, dir: &Path, job: &str) -> String {
     err
 }
 
-/// Records, too: the pass that verifies is made when the server is back, finds every durable write, and names those that
-/// a setting lets go with what it promises.
+/// Records, too: the pass that verifies is made when the server is back, finds every durable write, and names those
+/// that a setting lets go with what it promises.
 #[test]
 fn acknowledged_records_are_looked_for_after_a_server_was_killed_in_the_run() {
     let Some(mut server) = start(&QUIET) else { return };
@@ -285,8 +285,8 @@ fn acknowledged_records_are_looked_for_after_a_server_was_killed_in_the_run() {
     assert!(lost, "eight kills, and nothing was lost without synchronous commits");
 }
 
-/// Kills the server in a run that verifies afterwards; how many records the run then finds wrong, which its verdict has to
-/// tell as what the setting promises.
+/// Kills the server in a run that verifies afterwards; how many records the run then finds wrong, which its verdict has
+/// to tell as what the setting promises.
 fn wrong_after_a_kill(server: &mut PostgresServer, setting: &str) -> u64 {
     let home = scratch();
     let dir = home.path();
@@ -350,7 +350,7 @@ fn missing_after_a_kill(server: &mut PostgresServer, setting: &str) -> u64 {
     missing
 }
 
-/// Killed, the client leaves what the server acknowledged to it, and tables that a later run goes on with.
+/// A killed run leaves the transactions that the server acknowledged to it, and tables that a later run goes on with.
 #[test]
 fn a_killed_client_leaves_every_acknowledged_transaction() {
     let Some(server) = start(&[]) else { return };

@@ -1,4 +1,5 @@
-//! What packages install: completions, manual pages, the long version, the selftest.
+//! What packages install: completions, manual pages, the long version, the selftest. Also what is promised of formats:
+//! job files of earlier versions give the same plans, a run directory of a later one is refused.
 
 use std::process::Command;
 
@@ -33,7 +34,7 @@ fn bash_completes_commands_flags_and_drivers() {
 }
 
 #[test]
-fn scripts_of_all_shells_are_sound() {
+fn scripts_of_bash_zsh_and_fish_are_sound() {
     let dir = scratch();
     for shell in ["bash", "zsh", "fish"] {
         let (script, _) = run(dir.path(), &["completions", shell], 0);

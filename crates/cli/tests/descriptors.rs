@@ -40,7 +40,7 @@ fn said(dir: &Path, run: &str) -> String {
     fact.as_str().unwrap_or_default().to_owned()
 }
 
-/// Interrupts a run, whose workers have been looked at, and repeats it at once.
+/// Looks at each worker of a run, interrupts the run and repeats it at once; what both say of their descriptors.
 fn twice(line: &str, workers: usize, look: impl Fn(&Table, &Table)) -> [String; 2] {
     let home = scratch();
     let dir = home.path();
@@ -76,7 +76,7 @@ fn workers_on_files_have_descriptors_of_their_own() {
             let same = |(number, file): (&u32, &PathBuf)| {
                 all.get(number) == Some(file) || file.to_string_lossy().starts_with("anon_inode:")
             };
-            // Beside rings nothing, but for files that an operation has open.
+            // Of the run's own they have nothing but rings, and files that an operation has open.
             let momentary = own.iter().filter(|of| !same(*of)).count();
             assert!(momentary <= 4, "{line}: {own:?} {all:?}");
         });

@@ -1,5 +1,6 @@
-//! Storage that dies under a run, seen through the binary: what was measured is kept, the errors
-//! are counted, the exit code says so. Needs root for loop devices; else it skips.
+//! Loop devices and their file systems, seen through the binary: storage that dies under a run, devices that are not
+//! written unconfirmed, fill levels, extents, the spilled capture, a full disk of results, a throttle. Needs root; else
+//! these tests skip themselves.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +18,7 @@ struct MountedDisk {
     _place: tempfile::TempDir,
 }
 
-/// None where the test `name` has to skip itself.
+/// Makes the file system and mounts it; None where the test `name` has to skip itself.
 fn mounted(name: &str, disk: &TestDisk, options: &str) -> Option<MountedDisk> {
     let place = scratch_on_disk();
     let at = place.path().to_str().expect("a plain path").to_owned();
@@ -32,7 +33,7 @@ fn mounted(name: &str, disk: &TestDisk, options: &str) -> Option<MountedDisk> {
     Some(MountedDisk { at, _undo: undo, _place: place })
 }
 
-/// Runs until the measurement has begun, does `harm`, and waits for the end; standard error.
+/// Starts a run, does `harm` once it measures, and waits for its end with 5; standard error.
 fn harmed(dir: &Path, line: &str, harm: impl FnOnce()) -> String {
     let child = start_measuring(dir, line);
     std::thread::sleep(Duration::from_millis(300));

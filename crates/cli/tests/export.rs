@@ -1,5 +1,5 @@
 //! Example jobs as fio job files: fio accepts each that is exported, and does the same with two of
-//! them; the others are refused by name.
+//! them; the others are refused by name. Also the sums of a run's metrics (`openmetrics`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

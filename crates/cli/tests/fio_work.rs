@@ -1,5 +1,6 @@
-//! The same file in fio and in Taillight: operations, bytes, files with their names and sizes, syncs and what the device is asked
-//! to read are the same, of every group of sections; of fio's own examples as well, as far as nothing in them is drawn. `cargo xtask proof fio` writes them as a table, with all options that are refused.
+//! The same job file in fio and in Taillight: operations and bytes of each group of sections, files with their names
+//! and sizes, and syncs are the same; of fio's own examples operations, bytes and files, about the same where sizes are
+//! drawn. `cargo xtask proof fio` writes them as a table, with all options that are refused.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,7 +16,8 @@ use taillight_import::fio::options::OPTIONS;
 /// What a tool did.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct WorkDone {
-    /// Of each group reads, bytes read, writes, bytes written, of both together where they are one, trims and their bytes.
+    /// Of each group reads, bytes read, writes, bytes written, of both together where they are one, trims and their
+    /// bytes.
     groups: BTreeMap<u64, [u64; 8]>,
     /// Bytes of the files that are left, by name.
     files: BTreeMap<PathBuf, u64>,
@@ -152,13 +154,14 @@ fn read_by_children() -> u64 {
     line.parse().expect("a number")
 }
 
-/// Of files that lie on the disk when a section begins: what was just written and not synced fio leaves in the cache.
-/// Cold programs make them differ by a little; a pass that is cached in one of them is a MiB.
+/// Whether both had the device read as much, looked at for `rounds.fio` alone: its files lie on the disk when a section
+/// begins, others may be in the cache still. Cold programs differ by a little; a pass that is cached in one is a MiB.
 fn same_reads(file: &Path, fio: &WorkDone, ours: &WorkDone) -> bool {
     !file.ends_with("rounds.fio") || ours.from_device.abs_diff(fio.from_device) < 1 << 20
 }
 
-/// fio leaves the sync after the last write out, and counts no fdatasync.
+/// Whether both synced as often, where fio counts: it leaves the sync after the last write out, and counts no
+/// fdatasync.
 fn same_syncs(fio: &WorkDone, ours: &WorkDone) -> bool {
     fio.syncs == 0 || ours.syncs.abs_diff(fio.syncs) <= fio.jobs + OF_FDATASYNC
 }
@@ -300,7 +303,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 31] = [
     ("zipf", &[("1280m", "16m")]),
 ];
 
-/// The other ones: fio itself has not what they need here, or Taillight refuses them, with all reasons.
+/// The other ones, which Taillight refuses with all reasons; for many of them fio has not what they need here either.
 const REFUSED: [&str; 55] = [
     "cmdprio-bssplit",
     "cpp_null",
@@ -377,7 +380,7 @@ const SMALLER: [(&str, &str); 13] = [
     ("size=100M", "size=1m"),
 ];
 
-/// An example of fio, smaller, and why Taillight refuses it.
+/// An example of fio, made smaller, and why Taillight refuses it, which leaves nothing behind.
 fn refused(name: &str, dir: &Path) -> (PathBuf, String) {
     let text = std::fs::read_to_string(format!("{EXAMPLES_DIR}/{name}.fio")).expect("fio-examples");
     let smaller = SMALLER.iter().fold(text, |text, (from, to)| text.replace(from, to));
@@ -417,7 +420,7 @@ fn reasons(said: &str) -> String {
     all.join("; ").replace('|', "/")
 }
 
-/// What fio makes of a file within ten seconds.
+/// What fio makes of a file within ten seconds, in words.
 fn of_fio(file: &Path) -> String {
     let dir = file.parent().expect("a directory");
     let mut fio = Command::new("timeout");
@@ -440,9 +443,9 @@ fn of_fio(file: &Path) -> String {
 }
 
 #[test]
-fn every_example_of_fio_runs_or_is_refused() {
+fn every_example_of_fio_is_listed_and_what_is_refused_leaves_nothing() {
     let Ok(listed) = std::fs::read_dir(EXAMPLES_DIR) else {
-        println!("skipped: every_example_of_fio_runs_or_is_refused: fio-examples is not installed");
+        println!("skipped: every_example_of_fio_is_listed: fio-examples is not installed");
         return;
     };
     let names = listed.flatten().filter_map(|entry| {
@@ -463,7 +466,7 @@ fn every_example_of_fio_runs_or_is_refused() {
 
 const LONG: [(&str, &str); 3] = [("10G", "1m"), ("time_based", ";"), ("runtime", ";")];
 
-/// An example of fio, smaller. None where it is not installed.
+/// An example of fio, made smaller. None where it is not installed.
 fn example(name: &str, smaller: &[(&str, &str)], dir: &Path) -> Option<PathBuf> {
     let mut text = std::fs::read_to_string(format!("{EXAMPLES_DIR}/{name}.fio")).ok()?;
     for (from, to) in smaller {
@@ -497,8 +500,8 @@ fn the_work_of_fios_examples_is_that_of_fio() {
     }
 }
 
-/// As many operations and bytes. Where both directions are used, which comes is drawn; where sizes are, the last block of
-/// each job ends behind the amount.
+/// As many operations and bytes. Where both directions are used, which comes is drawn; where sizes are, the last block
+/// of each job ends behind the amount.
 fn same_amounts([reads, read, writes, written, ..]: [u64; 8], fio: [u64; 8], drawn: bool) -> bool {
     let [fio_reads, fio_read, fio_writes, fio_written, ..] = fio;
     let (bytes, fio_bytes) = (read + written, fio_read + fio_written);

@@ -1,5 +1,6 @@
-//! The first screen of every kind of page, as Chromium lays it out: the answer before the figures, the
-//! figures before the charts, a chart before any table, on wide and on narrow screens.
+//! The first screen of reports (of one run, several, a comparison, a search, a sweep, suites, a history), as Chromium
+//! lays them out: the answer before the figures, the figures before the charts, a chart before any table, at three
+//! widths.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,8 @@ fn top(facts: &Value, part: &str) -> f64 {
     facts["parts"][part]["top"].as_f64().unwrap_or_else(|| panic!("no {part}: {}", facts["parts"]))
 }
 
-/// Everything that holds for every page.
+/// Asserts at each width what holds for every page, but for the parts `without`; what the page says of itself when
+/// wide.
 fn holds(page: &Path, without: &[&str]) -> Value {
     let browser = chromium("first_screens").expect("asked before");
     let mut wide = Value::Null;

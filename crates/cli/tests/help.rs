@@ -1,4 +1,5 @@
-//! What the binary says about itself, word for word.
+//! What the binary says about itself: help of each command, a plan and names in schemas word for word; version, pages
+//! of drivers and `doctor` in parts.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +55,7 @@ fn a_plan_word_for_word() {
 }
 
 #[test]
-fn schemas_are_json_and_describe_every_field() {
+fn schemas_of_five_files_describe_each_field() {
     for of in ["job", "manifest", "summary", "changes", "short"] {
         let schema: serde_json::Value = serde_json::from_str(&said(&["schema", of])).expect("JSON");
         assert!(schema["properties"].is_object(), "{of}");

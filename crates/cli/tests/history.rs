@@ -1,4 +1,5 @@
-//! `taillight history`: nights of runs as people keep them, also damaged ones.
+//! `taillight history` over nights of runs, of which one is copied and changed: a step, a suspect, runs that are left
+//! out, and what is refused.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! fio job files through the binary: imported, run, exported and back.
+//! Job files and command lines of fio through the binary: imported, run, exported and back; one command line of SBK.
 
 use std::path::{Path, PathBuf};
 
@@ -262,7 +262,7 @@ fn a_command_line_of_sbk_is_imported() {
     assert!(job.contains("block_size = \"100B\"") && job.contains("duration = \"1s\""), "{job}");
 }
 
-/// As many as the jobs have files; none after a write that was synced, or where nothing is written.
+/// One fsync for each file of each job in the end; none after a write that was synced.
 #[test]
 fn each_file_of_each_job_is_synced_in_the_end() {
     let dir = scratch_on_disk();

@@ -1,4 +1,5 @@
-//! What other tools saw, added to a run: logs of drives, bus tables; and what is refused.
+//! What other tools saw, added to a run: logs of a drive; and what is refused, a bus table among it. Also the samples
+//! of the machine that a run takes by itself.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -13,7 +14,7 @@ fn measured(dir: &Path) {
 }
 
 #[test]
-fn a_machine_is_sampled_and_named_in_every_output() {
+fn a_machine_is_sampled_unless_that_is_off() {
     let dir = scratch();
     let args = "run --driver null --rate 1000/s --runtime 1s --output out --set run.interval=200ms";
     run_line(dir.path(), args, 0);

@@ -1,4 +1,5 @@
-//! Every example under `jobs/` runs. Their plans are checked beside the code (`run/job.rs`).
+//! Examples in `jobs/` and `jobs/demo/` run, in little and on other storage: simulated, or in memory where they have
+//! keys. Those that neither can run are left out. The plans of all are checked beside the code (`run/job.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -37,21 +38,21 @@ fn big(job: &str) -> &'static str {
 }
 
 #[test]
-fn every_example_runs_on_virtual_time() {
+fn examples_run_on_simulated_storage_or_in_memory() {
     // Two at a time: most of a run is waiting for its parts.
     let jobs = jobs();
     let half = jobs.len().div_ceil(2);
     std::thread::scope(|threads| {
         for part in jobs.chunks(half) {
-            threads.spawn(|| part.iter().for_each(|job| runs_on_virtual_time(job)));
+            threads.spawn(|| part.iter().for_each(|job| runs_in_little(job)));
         }
     });
 }
 
-fn runs_on_virtual_time(job: &Path) {
+fn runs_in_little(job: &Path) {
     let text = std::fs::read_to_string(job).expect("readable");
     if text.contains("driver = \"s3\"") {
-        // The store in memory has no objects to list: this example is planned above, not run.
+        // The store in memory has no objects to list.
         return;
     }
     if ["tpcb", "oltp_", "mix = \"checkpoint\""].iter().any(|mix| text.contains(mix)) {
@@ -59,12 +60,12 @@ fn runs_on_virtual_time(job: &Path) {
         return;
     }
     if text.contains("\n[targets.") {
-        // Virtual time has one target; a test of whole runs has several.
+        // Simulated storage is one target; a test in `runs.rs` has several.
         return;
     }
     let dir = place();
     let job = job.to_string_lossy().into_owned();
-    // Keys are no offsets: such a job runs on the store in memory.
+    // Keys are no offsets: a job with keys runs on the store in memory.
     let keyed = text.lines().any(|line| line.starts_with("keys = "));
     let on_sim = [
         "--driver",
@@ -73,13 +74,13 @@ fn runs_on_virtual_time(job: &Path) {
         "target.options={}",
         "--size",
         big(&text),
-        // It keeps nothing that could be checked.
+        // Simulated storage keeps nothing that could be checked.
         "--set",
         "verify.mode=off",
     ];
     let short = ["--set", "run.warmup=0s", "--output", "out"];
     let mut args = vec!["run", job.as_str()];
-    // It has no queue.
+    // The store in memory has no queue.
     let in_memory = ["--driver", "memory", "--set", "target.options={}", "--depth", "1"];
     // The probes of a search end by time.
     let is_search = job.ends_with("search.toml");
@@ -87,10 +88,10 @@ fn runs_on_virtual_time(job: &Path) {
         args.extend(["--ops", "500"]);
     }
     if text.lines().any(|line| line.starts_with("batch = ")) {
-        // It has no batches: this example runs whole on its own store (tests of the stores).
+        // Neither has batches: such an example runs whole on its own store (tests of the stores).
         args.extend(["--set", "workload.0.batch=1"]);
     }
-    // Names of files are of no other store.
+    // Only the driver `metadata` has names of files: such an example runs on it.
     let names = text.contains("driver = \"metadata\"");
     match keyed {
         true if names => args.extend(["--path", "files/"]),

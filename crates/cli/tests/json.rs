@@ -1,4 +1,4 @@
-//! What `--json` prints for every form of a job: one document, whatever runs.
+//! What `--json` prints for job files of Taillight, fio and YCSB, a sweep, repetitions and a suite: one document each.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::{run_line, scratch};
 use serde_json::Value;
 
-/// What it prints for a program.
+/// What the command prints on standard output, which must be JSON.
 fn printed(dir: &Path, line: &str) -> Value {
     let (out, err) = run_line(dir, line, 0);
     serde_json::from_str(&out).unwrap_or_else(|e| panic!("{line}: {e}: {out}{err}"))
@@ -47,7 +47,7 @@ fn json_is_one_document_whatever_runs() {
             }
         }
     }
-    // The short form is the same for all: about a kilobyte a run.
+    // The short form has one schema for all, and less than 1.5 kB a run.
     let schema = printed(dir.path(), "schema short");
     let validator = jsonschema::validator_for(&schema).unwrap();
     for (line, runs) in [

@@ -45,7 +45,8 @@ fn jar(group: &str, name: &str, version: &str) -> Option<String> {
     Some(file.display().to_string())
 }
 
-/// Runs the driver with options, each `name=value`, and further words: the exit code and all that was said, on one line.
+/// Runs the driver with options, each `name=value`, and further words: the exit code and all that was said, on one
+/// line.
 fn run(dir: &Path, options: &[&str], words: &str) -> (i32, String) {
     let _ = std::fs::remove_dir_all(dir.join("out"));
     let mut command = taillight(dir);
@@ -66,7 +67,7 @@ fn manifest(dir: &Path) -> String {
 const RECORDS: [&str; 2] = ["class=Records", "classpath=classes"];
 const SMALL: &str = "--ops 400 --set workload.0.keys.count=50 --set workload.0.block_size=100B";
 
-/// The same with a property that makes the binding misbehave.
+/// As [`run`], with a property that makes the binding misbehave.
 fn faulty(dir: &Path, fault: &str, mix: &str) -> (i32, String) {
     let property = format!("properties.fault={fault}");
     let words = format!("{SMALL} --set workload.0.mix={mix} --set run.drain_timeout=1s");
@@ -346,7 +347,7 @@ fn a_database_behind_jdbc_is_driven_and_its_other_tables_are_left_alone() {
     }
 }
 
-/// Runs with a PostgreSQL server and its JDBC driver; `None` where one of them is missing.
+/// A PostgreSQL server with a table, and the options that drive it by its JDBC driver; `None` where one is missing.
 fn postgres(dir: &Path) -> Option<(PostgresServer, [String; 4])> {
     let driver = jar("org/postgresql", "postgresql", "42.7.4")?;
     let start = PostgresServer::start(&["fsync=off"]);

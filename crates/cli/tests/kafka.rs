@@ -17,7 +17,7 @@ use crate::common::{
 use kafka_broker::KafkaBroker;
 use taillight_s3test::{Certs, free_port};
 
-/// None, with a reason printed, where there is no broker.
+/// Starts a broker with these settings; None, with a reason printed, where that cannot be.
 fn broker(settings: &[&str]) -> Option<KafkaBroker> {
     if !has_librdkafka() {
         eprintln!("skipped: no librdkafka (Debian: librdkafka1)");
@@ -68,7 +68,7 @@ fn records(broker: &KafkaBroker, topic: &str) -> u64 {
 }
 
 #[test]
-fn end_to_end_and_what_remains() {
+fn end_to_end_and_after_kills_of_client_and_broker() {
     let Some(mut broker) = broker(&[]) else { return };
     let home = scratch();
     let dir = home.path();
@@ -143,8 +143,8 @@ fn killed_broker(dir: &Path, broker: &mut KafkaBroker) {
     assert!(summary(dir, "gone")["totals"]["count"].as_u64().unwrap_or(1) > 0);
 }
 
-/// What was only sent when a broker was killed is gone: the verdict tells how many records, and that nobody promised more. They
-/// are looked for unasked.
+/// What was only sent when a broker was killed is gone: the verdict tells how many records, and that nobody promised
+/// more. They are looked for unasked.
 fn sent_to_a_killed_broker(dir: &Path, broker: &mut KafkaBroker) {
     let sent = "--runtime 12s --set target.options.acks=0 --set target.options.read_back=false \
                 --set target.options.delivery_timeout=20s --set run.drain_timeout=30s --output sent";
@@ -165,8 +165,8 @@ fn sent_to_a_killed_broker(dir: &Path, broker: &mut KafkaBroker) {
     assert!(told.is_none_or(|t| t["text"].as_str().is_some_and(|t| t.contains(says))), "{told:?}");
 }
 
-/// The disk of the broker's log gets full: writes fail, the run ends, and what was acknowledged is there when the broker
-/// has room again.
+/// The disk of the broker's log gets full: writes fail, the run ends, and what was acknowledged is there when the
+/// broker has room again.
 #[test]
 fn a_full_disk_of_a_broker() {
     let Some(log) = SmallDisk::new("a full disk of a broker", "32m") else { return };
@@ -292,9 +292,8 @@ struct Load {
     linger_ms: u64,
 }
 
-/// As fast as it goes the rate is compared, over so many records that the start of Kafka's tool, which is in its rate, is a
-/// small part; at a rate, with a linger far above the millisecond in which Kafka's tool counts,
-/// the mean latency.
+/// As fast as it goes the rate is compared, over so many records that the start of Kafka's tool, which is in its rate,
+/// is a small part; at a rate, with a linger far above the millisecond in which Kafka's tool counts, the mean latency.
 const LOADS: [Load; 3] = [
     Load { name: "as fast as it goes", records: 2_000_000, rate: None, acks: "all", linger_ms: 5 },
     Load { name: "as fast as it goes", records: 2_000_000, rate: None, acks: "1", linger_ms: 5 },
@@ -325,7 +324,7 @@ fn theirs(broker: &KafkaBroker, load: &Load, topic: &str) -> (f64, f64) {
     (before(" records/sec"), before(" ms avg latency"))
 }
 
-/// Two gigabytes a run would fill the disk.
+/// Deletes a topic: two gigabytes a run would fill the disk.
 fn delete_topic(broker: &KafkaBroker, topic: &str) {
     let mut tool = broker.tool("org.apache.kafka.tools.TopicCommand");
     tool.arg("--bootstrap-server").arg(format!("127.0.0.1:{}", broker.port));
@@ -357,7 +356,7 @@ fn median(mut all: Vec<f64>) -> f64 {
     all[all.len() / 2]
 }
 
-/// In turns, a topic of its own for each run; medians over the pairs.
+/// Taillight and Kafka's tool in turns, a topic of its own for each run; medians over the pairs.
 #[test]
 #[ignore = "a proof: cargo xtask proof kafka"]
 fn proof() {

@@ -1,5 +1,5 @@
-//! The ladder of tracing: what a run sees without rights, without BTF, or when it is told to see
-//! less; and that no layer is named which the backend cannot see.
+//! The ladder of tracing backends: what a run sees without rights, without BTF, under lockdown, or when it is told to
+//! see less; and that no layer is named which the backend cannot see.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -58,7 +58,7 @@ impl Drop for Hogs {
     }
 }
 
-/// What keeps nobody from running the binary here.
+/// Why the user nobody cannot run the binary here, if so.
 fn no_nobody() -> Option<String> {
     let binary = common::binary();
     let program = binary.to_str().expect("a plain path");

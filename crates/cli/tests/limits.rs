@@ -1,4 +1,4 @@
-//! Limits of the process, and runs that somebody stops: what is said, and what is kept.
+//! Limits of the process (`ulimit`), and runs that are aborted, stopped or hung up on: what is said, and what is kept.
 
 use std::process::Command;
 use std::time::Duration;

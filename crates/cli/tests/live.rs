@@ -32,7 +32,7 @@ impl Served {
         Served { address: address.to_owned(), child, out }
     }
 
-    /// Its state once `good`.
+    /// What `/api/state` says once it is `good`.
     fn wait(&self, good: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
@@ -45,12 +45,12 @@ impl Served {
         }
     }
 
-    /// Its state when the run is over.
+    /// What `/api/state` says when the run is over.
     fn over(&self) -> Value {
         self.wait(|state| state["end"].is_object())
     }
 
-    /// Waits for its end; it ended with `code`.
+    /// Waits for the end of the run, which must be with `code`; all that it said.
     fn end(mut self, code: i32) -> String {
         let mut rest = String::new();
         self.out.read_to_string(&mut rest).unwrap();
@@ -153,7 +153,7 @@ fn the_last_figures_stay_for_a_scrape_and_are_those_of_the_report() {
 }
 
 #[test]
-fn only_this_machine_is_answered() {
+fn foreign_hosts_and_other_requests_are_refused_and_a_signal_ends_the_lingering() {
     let dir = scratch();
     let line = format!("{SIM} --live=127.0.0.1:0 --live-linger 60s");
     let served = Served::start(dir.path(), &line);
@@ -204,7 +204,7 @@ fn another_address_than_loopback_is_warned_of() {
 }
 
 #[test]
-fn events_come_while_it_measures_and_who_never_reads_is_dropped() {
+fn events_come_while_it_measures_beside_clients_that_never_read() {
     let dir = scratch();
     let line =
         "run --driver null --runtime 6s --set run.interval=100ms --output out --live=127.0.0.1:0";

@@ -76,7 +76,7 @@ impl Home {
     }
 }
 
-/// Every file of a file or directory, with its bytes; not Taillight's own.
+/// A file, or the files in a directory, with their bytes; not Taillight's marks.
 fn tree(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     if at.is_file() {
         return BTreeMap::from([(at.to_owned(), fs::read(at).expect("readable"))]);

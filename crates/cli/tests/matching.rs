@@ -1,7 +1,6 @@
-//! Never one wrongly matched: what the kernel's own event log says of a disk's I/Os, beside what
-//! tracing gave to each I/O of a run. On a raw device, and in a file whose pieces are known, the
-//! offset alone tells which sectors an I/O may have; stamps must be those of events on these sectors.
-//! Needs root and tracefs; else it skips.
+//! Stamps that tracing gave to each I/O of a run, beside the kernel's own event log of the disk: none may be another
+//! I/O's. On a raw device, and in a file whose pieces are known, the offset alone tells which sectors an I/O may have;
+//! stamps must be those of events on these sectors. Needs root and tracefs; else it skips.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -367,7 +366,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Makes a run on a device in memory; its I/Os and the log. None where there are no trace programs.
+/// Makes a traced run on a loop device; its I/Os and the log. None where there are no trace programs.
 fn made(case: &MatchingCase) -> Option<(Vec<Traced>, Log)> {
     let mut undo = Undo::default();
     let file = image(&mut undo, "image", 64 * MIB).expect("an image");

@@ -117,7 +117,7 @@ fn what_happened_to_files_is_told_by_number() {
     }
 }
 
-/// One file is lost: the run that reads it says so, as a missing record.
+/// A file is lost while a run reads: the run says so, as a missing record.
 #[test]
 fn a_lost_file_is_missing() {
     let dir = scratch_on_disk();
@@ -127,7 +127,6 @@ fn a_lost_file_is_missing() {
     run_line(dir, &line("sync", "first", &make), 0);
     let there = files(&dir.join("files"));
     assert_eq!(there.len(), 50);
-    // The last one: what is without a gap is loaded again.
     let words = format!(
         "{base} --set workload.0.mix={{open_read_close=1,stat=1}} --runtime 3s --set verify.mode=inline \
          --set verify.run=first"
@@ -139,7 +138,7 @@ fn a_lost_file_is_missing() {
     assert!(kinds(dir, "second")["missing"].as_u64() > Some(0));
 }
 
-/// Waits until there are so many files, and kills.
+/// Starts a run, waits until there are so many files and `also` is there, and kills it.
 fn killed_with(dir: &Path, line: &str, files_there: usize, also: &Path) {
     let mut child = start(dir, line);
     let patience = Instant::now() + Duration::from_secs(60);
@@ -198,7 +197,7 @@ fn a_killed_run_leaves_what_the_next_one_knows() {
     }
 }
 
-/// The id of a run, if it came so far as to have one.
+/// The id of a run, if it came so far as to have a manifest.
 fn manifest_of(dir: &Path, out: &str) -> Option<String> {
     let manifest = dir.join(out).join("manifest.json");
     manifest.exists().then(|| json(&manifest)["run_id"].as_str().unwrap_or_default().to_owned())

@@ -1,10 +1,11 @@
-//! The driver `plugin` through the binary: examples of the SDK, the guard, and plug-ins with one fault each.
+//! The driver `plugin` and `drivers --check` through the binary: examples of the SDK, the guard, and plug-ins with one
+//! fault each.
 
 use std::path::{Path, PathBuf};
 
 use crate::common::{self, scratch, signal, start, start_measuring, summary, taillight, text};
 
-/// The fault of `plugin/faulty.c`, in its order.
+/// Names of the faults of `plugin/faulty.c`, by number.
 const FAULTS: [&str; 23] = [
     "NONE",
     "NOT_JSON",
@@ -134,7 +135,7 @@ fn a_foreign_store_is_left_alone_and_nothing_of_it_is_deleted() {
     );
 }
 
-/// A further run without confirmation.
+/// The exit code of a further run without confirmation.
 fn check_again(dir: &Path, library: &str) -> i32 {
     std::fs::remove_dir_all(dir.join("out")).expect("gone");
     run(
@@ -274,7 +275,7 @@ fn a_run_is_ended_by_signals_whatever_its_plug_in_does_with_them() {
     let mut child = start_measuring(dir.path(), &words);
     signal(&child, "INT");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
-    // One that does not come back is left by a second wish.
+    // A run whose plug-in does not come back is ended by a second signal.
     let words = line("HANGS_IN_OPEN", "--output hung --ops 10");
     let mut child = common::Ended(start(dir.path(), &words));
     let wait = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));

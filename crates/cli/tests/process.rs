@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
 
-/// The stores of the SDK as commands, the one in C compiled into `dir`.
+/// Two stores of the SDK as commands: in C, compiled into `dir`, and in Python.
 fn stores(dir: &Path) -> [String; 2] {
     let root = root();
     let mut cc = Command::new("cc");

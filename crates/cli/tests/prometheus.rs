@@ -1,5 +1,5 @@
-//! A real Prometheus (Debian's) scrapes a run of known truth: counts and sums are equal, percentiles
-//! within the stated bound, ceilings exact, and every query of the dashboards has an answer.
+//! A real Prometheus (Debian's) scrapes a run of known truth, or is given it afterwards: counts are equal, percentiles
+//! within the stated bound, classic buckets exact at ceilings, and every query of the dashboards has an answer.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -113,7 +113,7 @@ impl Prometheus {
     }
 }
 
-/// A device of known latencies, and a ceiling that it does not keep.
+/// A simulated device of known latencies, and a ceiling that it does not keep.
 const JOB: &str = r#"
 [run]
 name = "known"
@@ -156,7 +156,7 @@ fn served(dir: &Path, line: &str) -> (Child, String) {
     (child, address.to_owned())
 }
 
-/// Waits for the end of the run; when that was.
+/// Waits for the end of the run with 7, a missed ceiling; when that was.
 fn end(child: Child) -> SystemTime {
     ended(&child.wait_with_output().unwrap(), 7);
     SystemTime::now()

@@ -1,4 +1,5 @@
-//! What the prompt says: the answer at the end, a line a point, habits of other tools, and hints.
+//! What a person at the prompt sees: the answer at the end of a run, a line for each point of a series, searches by
+//! flags, habits of fio, and hints.
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{json, run_line, scratch, unwrapped};

@@ -57,7 +57,7 @@ fn bin(of: &Value, op: &str, p: &str) -> (u64, u64) {
     (end("lo_ns"), end("hi_ns"))
 }
 
-/// As of a run with a schedule, else of one without.
+/// Response times where there are any, else service times.
 fn main_latency(totals: &Value) -> &Value {
     if totals["response"].is_object() { &totals["response"] } else { &totals["service"] }
 }
@@ -338,7 +338,7 @@ fn histograms_agree_with_the_reference_implementation_both_ways() {
     assert!((p99.unwrap() / ours[3] as f64 - 1.0).abs() < 0.001, "{p99:?} {ours:?}");
 }
 
-/// Loads whose runs go out and come back: driver, its service, and what is asked.
+/// Loads whose runs are exported and imported: service times of `sim`, and the workload.
 const LOADS: [(&str, &str); 4] = [
     (
         "kind = \"exponential\", mean = \"250us\"",

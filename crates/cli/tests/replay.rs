@@ -49,7 +49,7 @@ fn a_trace_is_replayed_on_a_file_and_its_run_is_a_trace_again() {
     }
     assert!(is["bytes"].as_u64().unwrap() > was["bytes"].as_u64().unwrap());
     let (_, err) = run_line(at, "run --driver sim --replay a --output b", 0);
-    // What it took then stands beside what it took now.
+    // Its report sets the recorded latencies beside those of the replay.
     let page = std::fs::read_to_string(at.join("b/report.md")).unwrap();
     assert!(page.contains("Recorded and replayed") && page.contains("here / recorded"), "{page}");
     assert!(err.contains("(Taillight run): 300 operations"), "{err}");
@@ -456,7 +456,7 @@ fn what_blktrace_writes_of_a_loop_device_is_a_trace() {
     let Some(disk) = TestDisk::new(test, 8, false) else { return };
     let dir = scratch();
     let at = dir.path();
-    // Its files of the kernel are in a file system that may not be mounted.
+    // It uses files of debugfs, which may not be mounted.
     let traced = format!(
         "mount -t debugfs none /sys/kernel/debug 2>/dev/null; exec blktrace -d {} -o t -w 3",
         disk.device

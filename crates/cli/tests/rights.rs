@@ -1,4 +1,4 @@
-//! Missing rights: what a user who may not sees. Needs root to step down from; else it skips.
+//! Missing rights: what a user without them is told. Needs root to step down from; else it skips.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::common::traced::{NOBODY, tool};
 use crate::common::{self, ended, skipped};
 
 /// A directory everybody may enter, with the binary in it; none (and a printed reason) where
-/// nobody's place cannot be taken.
+/// nothing can be run as user nobody.
 fn stage(name: &str) -> Option<tempfile::TempDir> {
     let dir = tempfile::Builder::new().tempdir_in("/tmp").expect("a directory");
     mode(dir.path(), 0o755);
@@ -120,7 +120,7 @@ fn run_directories_without_rights() {
     let Some(dir) = stage("run_directories_without_rights") else {
         return;
     };
-    // Nobody may not write here, so neither the default place nor a named one works.
+    // User nobody may not write here, so neither the default place nor a named one works.
     let null = ["run", "--driver", "null", "--ops", "10"];
     let err = nobody(dir.path(), &null, 4);
     says(&err, &["of the output", "Permission denied", "--output"]);

@@ -1,4 +1,5 @@
-//! Whole runs of the binary: files, counts, signals, a killed run, a reader that went away.
+//! Whole runs of the binary: files, counts, several workloads and targets, exit codes, signals, killed runs, memory
+//! that is too small, damage, rates out of reach.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -222,7 +223,7 @@ fn signals_keep_what_was_measured() {
 }
 
 #[test]
-fn a_run_that_is_kept_is_no_run_that_was_not_possible() {
+fn a_run_whose_output_cannot_be_written_is_kept_and_fails() {
     let dir = scratch();
     let full = std::fs::File::create("/dev/full").expect("there");
     let mut command = std::process::Command::new(common::binary());
@@ -300,7 +301,7 @@ fn what_a_killed_run_left_is_announced_where_it_ran_and_by_what_reads_runs() {
 }
 
 #[test]
-fn what_a_killed_run_left_in_memory_is_named_by_the_next_command() {
+fn what_a_killed_run_left_in_memory_is_named_by_doctor() {
     let dir = scratch();
     let mut child = started(dir.path());
     let capture = capture_of(dir.path(), "out");

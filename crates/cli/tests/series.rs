@@ -143,7 +143,7 @@ fn arrivals_of_a_search_are_poisson_by_default() {
 }
 
 #[test]
-fn no_answer_has_an_exit_code() {
+fn outcomes_of_a_search_have_their_exit_codes() {
     let search = |probe: &str, ceiling: &str| {
         format!(
             "{SIM}[[workload]]\n[search]\nrate = {{ from = \"10/s\", to = \"50/s\" }}\n\
@@ -162,7 +162,7 @@ fn no_answer_has_an_exit_code() {
         assert_eq!(search["outcome"], outcome, "{out}");
         fits(dir.path(), "search", &search);
         assert!(dir.path().join("out/report.html").is_file());
-        // Nothing was slow: that was told to be too close to the ceiling.
+        // Nothing was slow. Once this was called too close to the ceiling.
         let said = search["text"].as_str().expect("words");
         if outcome == "undecided" {
             assert_eq!(search["probes"][0]["reason"], "too_few");

@@ -1,6 +1,6 @@
-//! The binary against real servers on loopback, started and ended by each test: Redis, and an object
-//! store (MinIO, or the test crate's own where there is none). Whole runs, bad addresses, a server
-//! killed while it is measured.
+//! The binary against servers on loopback, started and ended by each test: Redis, and an object store (MinIO, or the
+//! test crate's own where there is none). Whole runs, signals before the load, missing credentials, requests that fail,
+//! a server killed while it is measured; and YCSB's workloads, on embedded stores too.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Signals: which one is a second wish, what a forced end leaves and says, and that no signal that can be handled
-//! loses what was measured.
+//! Signals: which one is a second wish, what a forced end leaves and says, and that those whose default ends a program
+//! lose nothing that was measured.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -207,9 +207,9 @@ fn the_same_signal_again_ends_a_series_in_order() {
     assert_eq!(common::json(&dir.path().join("out/series.json"))["status"], "partial");
 }
 
-/// Each whose default ends a program and that can be handled (signal(7)).
+/// Of those whose default ends a program (signal(7)), beside INT and TERM; two stand for all real-time ones.
 #[test]
-fn every_signal_keeps_what_was_measured() {
+fn signals_that_end_a_program_keep_what_was_measured() {
     let names = "HUP QUIT TRAP USR1 USR2 ALRM STKFLT VTALRM PROF IO PWR SYS XCPU 34 64";
     for name in names.split(' ') {
         let dir = scratch();

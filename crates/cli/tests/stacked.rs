@@ -27,7 +27,7 @@ fn phase(io: &Value, name: &str) -> u64 {
     io["phases"][name].as_u64().unwrap_or(0)
 }
 
-/// Nearly every I/O has its part on the lower device, inside its time and never more than all.
+/// Nearly every I/O has time on the lower device, and the phases of each add up to its service time.
 fn followed(value: &Value, text: &str) {
     let ios = value["ios"].as_array().expect("a list");
     assert!(ios.len() >= 2900, "{} I/Os", ios.len());

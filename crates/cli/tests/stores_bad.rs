@@ -1,5 +1,5 @@
-//! Embedded stores that cannot be used or that fail on the way, through the binary: whose database it
-//! is, one in use, a corrupt one, a full disk, runs that end while they load.
+//! Embedded stores that cannot be used or that fail on the way, through the binary: a foreign database, a corrupt one,
+//! records that cannot fit, a full disk, runs that end while they load.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn ends(dir: &Path, more: &str, code: i32) -> String {
     out + &err
 }
 
-/// Stores whose library is here, each in a directory of its own.
+/// RocksDB and LevelDB where their libraries are here, each in a directory of its own.
 fn each(test: impl Fn(&str, &Path)) {
     for driver in ["rocksdb", "leveldb"].into_iter().filter(|driver| has_library(driver)) {
         test(driver, scratch().path());

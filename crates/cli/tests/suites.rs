@@ -1,4 +1,5 @@
-//! Suites of the user through the binary: killed and resumed, refused, and the standard tests.
+//! Suites through the binary: the standard tests, and suites of the user: killed and resumed, shown and exported, on
+//! several targets, refused.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -52,7 +53,7 @@ fn killed_at(dir: &Path, line: &str, place: &str) {
     child.wait().expect("it ended");
 }
 
-/// Rounds, operating points and histograms: killed in the second round, and again before the last point.
+/// Rounds, operating points and histograms: killed in the second round, and again in the last histogram.
 #[test]
 fn dirth_killed_twice_ends_as_one_that_was_not() {
     let line = "suite dirth --scale quick --driver sim --output out --set target.size=16MiB \
@@ -86,8 +87,8 @@ fn dirth_killed_twice_ends_as_one_that_was_not() {
     assert_eq!(table(dir.path()), table(whole.path()), "the same table");
 }
 
-/// The wall clock is set back an hour between two runs, here by what the first says of it: the report tells,
-/// and every figure stands, for all stamps are of the monotonic clock.
+/// The wall clock is set back an hour between two runs, here by what the first says of it: that is told, what the first
+/// measured stands, and the runs follow each other, for their stamps are of the monotonic clock.
 #[test]
 fn a_wall_clock_that_was_set_is_told_and_moves_no_figure() {
     let dir = scratch();
@@ -188,7 +189,7 @@ fn the_report_and_the_table_of_a_series_are_made_again() {
     let place = dir.path().canonicalize().expect("a place").join("out");
     let place = place.to_str().expect("a name").replace('/', "&#x2f;");
     assert!(page("other/report.html").contains(&place));
-    // Beside another: the runs that measure.
+    // Beside another run stand those of the series that measure.
     let (_, err) = run_line(dir.path(), "report out out/01-p-round-1 --output both", 0);
     assert!(err.is_empty() && page("both/report.html").contains("after"), "{err}");
 
@@ -262,7 +263,7 @@ fn a_set_of_targets_is_drawn_together() {
     assert!(page.contains("the fast ones") && page.contains("Share of waiting time"));
 }
 
-/// Every standard test runs in its quick form on a simulated device, and says what it is not.
+/// The other standard tests run in their quick form on a simulated device, and say how they deviate.
 #[test]
 fn the_standard_tests_run_and_list_their_deviations() {
     for name in ["pts-iops", "pts-latency", "pts-throughput", "pts-wsat", "pts-xsr", "pts-hir"] {
@@ -292,7 +293,7 @@ fn the_standard_tests_run_and_list_their_deviations() {
     }
 }
 
-/// DIRTH in its quick form: the grid, the operating points, the histograms, on the page and for programs.
+/// In their quick form: the operating points and histograms that they choose, in the series, the page and the table.
 #[test]
 fn dirth_and_cbw_choose_points_and_show_them() {
     for name in ["dirth", "cbw"] {
@@ -416,7 +417,7 @@ fn a_flag_cannot_set_what_a_loop_changes() {
     assert!(err.contains("suite.phase.after.loop.0.values=[VALUE]"), "{err}");
 }
 
-/// A file that was kept has its size again after a suite that needed a larger one.
+/// A file that was kept has its size again after a run that needed a larger one, unless that one keeps it.
 #[test]
 fn a_kept_file_is_as_large_as_before() {
     let dir = scratch();

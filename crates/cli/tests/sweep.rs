@@ -1,5 +1,5 @@
-//! Sweeps: every combination of values is run once a round, resumed, and what makes no sense is
-//! refused before anything is touched.
+//! Sweeps: every combination of values is run once a round, knees are found, a sweep is resumed, and what makes no
+//! sense is refused before anything is touched.
 
 use std::path::Path;
 
@@ -122,7 +122,7 @@ fn a_sweep_that_cannot_run_leaves_nothing() {
     let args = ["run", "job.toml", "--sweep", &depth, "--sweep", &workers];
     let (_, err) = run(dir.path(), &args, 2);
     assert!(err.contains("53 min of load"), "{err}");
-    // Elsewhere there is place for one run only.
+    // A job file of fio has place for one run only.
     write(dir.path(), &format!("{JOB}[sweep]\nworkload.0.queue_depth = [1, 2]\n"));
     let (_, err) = run(dir.path(), &["export", "job.toml", "--format", "fio-job"], 2);
     assert!(err.contains("sweep"), "{err}");

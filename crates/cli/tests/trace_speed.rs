@@ -54,7 +54,7 @@ const FORMATS: [(&str, &str, RowText); 6] = [
     ("blktrace", "", |ns, read, at| blktrace(ns, at / 512, 4096, 1 | 1 << (16 + u32::from(!read)))),
 ];
 
-/// A place of 16 GiB, in no order, and whether it is read.
+/// Whether it is read, and its place in 16 GiB, in no order.
 fn drawn(i: u64) -> (bool, u64) {
     (!i.is_multiple_of(3), i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 42 << 12)
 }

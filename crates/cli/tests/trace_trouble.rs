@@ -1,5 +1,5 @@
-//! Traces that go wrong: lost, stopped, cut, moved. The run is kept, what was not seen is unknown
-//! and counted, and nothing is blamed without evidence.
+//! Traces that go wrong: events lost, tracing stopped, a device gone, files cut, removed or moved. The run is kept,
+//! what was not seen is unknown and counted, and nothing is blamed without evidence.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::common::traced::{
 use crate::common::{self, manifest};
 use serde_json::Value;
 
-/// Starts a run of random reads on a device, with more words.
+/// Starts a run of random reads on a device, with these words more on its command line.
 fn under_load(dir: &tempfile::TempDir, disk: &TestDisk, words: &str) -> Run {
     let load = format!("--driver file --path {} --rw randread --bs 4KiB --direct", disk.device);
     Run::start(dir.path(), &["env"], &format!("{load} {words}"))

@@ -18,7 +18,7 @@ fn load(dir: &Path, mode: &str) -> Command {
     command
 }
 
-/// Runs, and collects what the process had open of the kernel's programs, their memory and types.
+/// Runs, and collects what the process had open of the kernel's programs, their memory and types; and what it printed.
 fn bpf_of(mut command: Command) -> (BTreeSet<String>, String) {
     let out = tempfile::NamedTempFile::new().expect("a file");
     let again = out.reopen().expect("opened");

@@ -1,4 +1,4 @@
-//! Verification end to end on files: damage between a run and the next is found, told apart and
+//! Verification end to end, on files and a store in memory: damage between a run and the next is found, told apart and
 //! located, and makes the exit code 6; a storage that works is never blamed.
 
 use std::fs::OpenOptions;
@@ -14,7 +14,7 @@ use crate::common::blocks::{BLOCK, sealed};
 
 const BLOCKS: u64 = 256;
 
-/// Runs over `file` with `words` added; returns `verify.json` and the id of the run.
+/// Runs over `file` with `words` added; returns `verify.json`, the id of the run and what it printed.
 fn go(dir: &Path, out: &str, direct: bool, words: &str, code: i32) -> (Value, String, String) {
     let line = format!(
         "run --driver file --path file --size 1MiB --bs 4KiB --output {out} \
@@ -33,8 +33,8 @@ fn direct_works(dir: &Path) -> bool {
     output.status.success()
 }
 
-/// Changes the generation of a block, fills one with zeros, brings one back, misplaces one, and puts one there
-/// that another run wrote.
+/// Changes the generation of a block, fills one with zeros, puts back what one was before, misplaces one, and puts one
+/// there that another run wrote.
 fn damage(file: &std::fs::File, id: &str) {
     let mut block = vec![0; BLOCK as usize];
     file.read_exact_at(&mut block, 33 * BLOCK).expect("read");

@@ -1,5 +1,5 @@
-//! Checking while the run goes on: the storage goes wrong under a run that is measuring, and each kind
-//! of damage is found by that run, told apart, located, and makes its exit code 6.
+//! Checking while the run goes on: the storage goes wrong under a run that is measuring, and six kinds of damage are
+//! found by that run, told apart and located, and make its exit code 6.
 //!
 //! Two ways in: a file that is changed behind the back of the run, and a server that speaks Redis's
 //! language and lies about chosen keys.
@@ -54,7 +54,7 @@ access = "sequential"
 arrival = { kind = "constant", rate = "1000/s" }
 "#;
 
-/// Starts the job and damages its file when all is written. False when this machine was so slow that
+/// Starts the job and damages its file when all is written. None when this machine was so slow that
 /// the reader may have had no time left to see it.
 fn damaged_in_time(dir: &Path) -> Option<std::process::Output> {
     let begin = Instant::now();

@@ -1,4 +1,5 @@
-//! `taillight watch`: the slow operations of fio, started or running, with their layer; and what cannot be watched.
+//! `taillight watch` on fio and short scripts that it starts: what it counts, the layer of what a limit holds back,
+//! exit codes; and what cannot be watched.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,7 +11,7 @@ use serde_json::Value;
 use taillight_lab::cleanup::Undo;
 use taillight_lab::stage::LabCgroup;
 
-/// Why nobody can be watched here, if so.
+/// Why fio cannot be watched here, if so.
 pub fn cannot() -> Option<String> {
     static WHY: OnceLock<Option<String>> = OnceLock::new();
     let tried = || {
@@ -31,7 +32,7 @@ pub fn place(name: &str) -> Option<tempfile::TempDir> {
     (!skipped(name, cannot())).then(open_place)
 }
 
-/// Watches fio with these words on 64 MiB, so many seconds; into `out`.
+/// Watches fio with these words on 64 MiB, so many seconds; into `out`. `before` stands before the command.
 fn watch_fio(dir: &Path, before: &[String], seconds: u32, words: &str, flags: &str) -> Output {
     let mut command = Command::new(before.first().map_or_else(binary, PathBuf::from));
     command.current_dir(dir).args(before.iter().skip(1));

@@ -1,6 +1,7 @@
-//! How often the layer is right that `taillight watch` blames: fio, db_bench and sqlite3, and a program with ways to do I/O
-//! that no rule was written for, are watched while a fault comes and goes of which the test knows when it was there. What was
-//! slow mostly within a fault is that fault's, but where the kernel itself counted that the program had no CPU for it.
+//! How often the layer is right that `taillight watch` blames: fio, db_bench and sqlite3, and a program with ways to do
+//! I/O that no rule was written for, are watched while a fault comes and goes of which the test knows when it was
+//! there. What was slow for three quarters within a fault is that fault's, unless it is blamed on a missing CPU and the
+//! kernel itself counted none for half of its time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +22,8 @@ use taillight_lab::stage::{LabCgroup, LoopDevice, image};
 /// Watched from here on.
 const SLOWER: &str = "20ms";
 
-/// A program whose tail is slow: its name, and its command line in a directory on the stage's disk.
+/// A program that is watched: its name, and its command line in a directory on the stage's disk; of fio what follows
+/// [`FIO`].
 type BlameVictim = (&'static str, &'static str);
 
 /// In one process: who is stopped is who reads.
@@ -67,7 +69,7 @@ const STRANGERS: [(BlameVictim, bool); 12] = [
     (("create, fsync, rename, fsync of the directory", "./calls data copy rename"), true),
 ];
 
-/// What is done to it, and the layers that are right.
+/// What is done to it, and for how long; each has the layer that is right.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BlameFault {
     /// A limit of its control group, for half a second.
@@ -104,8 +106,8 @@ impl BlameFault {
     }
 }
 
-/// A fault was there from, until, and for so long the victim's threads could have run meanwhile and had no CPU, ns, as the
-/// kernel counts it.
+/// A fault was there from, until, and for so long the victim's threads could have run meanwhile and had no CPU, ns, as
+/// the kernel counts it.
 type FaultTime = (i64, i64, u64);
 
 /// Time without a CPU of all threads of a process so far, ns.
@@ -138,7 +140,7 @@ struct BlameStage {
     home: PathBuf,
     group: LabCgroup,
     device: String,
-    /// None where no program serves the disk: one that has no CPU is a slow disk to who is above.
+    /// None where no program serves the disk: one without a CPU would make it a slow disk.
     slow: Option<Arc<DelayInjector>>,
     _undo: Undo,
     _lab: LabLock,
@@ -221,7 +223,7 @@ fn plain(word: &str) -> String {
     word.replace('\u{a0}', " ")
 }
 
-/// A verdict: the layer, whether it is sure, and whether the kernel itself says that there was no CPU for most of it.
+/// A verdict: the layer, whether it is sure, and whether the kernel itself says that there was no CPU for half of it.
 struct BlameVerdict {
     layer: String,
     sure: bool,
@@ -336,7 +338,7 @@ fn proof() {
     std::fs::write(results, lines).expect("written");
 }
 
-/// `PROOF_VICTIM` and `PROOF_FAULT` ask for those that are called so, in part.
+/// `PROOF_VICTIM` and `PROOF_FAULT` leave only those whose names contain them.
 #[test]
 #[ignore = "a proof: cargo xtask proof watch-strangers"]
 fn strangers() {

@@ -1,4 +1,4 @@
-//! Every way to read a file is an operation that is watched, and pages that a limit holds back are told as that.
+//! Eight ways to read a file are operations that are watched, and what a limit holds back is told as that.
 
 use crate::watch_waits::watched_with_slow_reads;
 
@@ -15,8 +15,8 @@ const WAYS: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn every_way_to_read_is_seen_and_led_to_the_limit_behind_it() {
-    let name = "every_way_to_read_is_seen_and_led_to_the_limit_behind_it";
+fn eight_ways_to_read_are_seen_and_led_to_the_limit_behind_them() {
+    let name = "eight_ways_to_read_are_seen_and_led_to_the_limit_behind_them";
     let words = ["data", "copy"];
     let Some((_dir, err)) = watched_with_slow_reads(name, "calls", &words) else { return };
     for (thread, call) in WAYS {

@@ -1,5 +1,5 @@
-//! Programs that are hard to watch: they fork, end in the middle, have thousands of threads, are traced or in namespaces of
-//! their own; who may not watch; and a record of one that is replayed.
+//! Programs that are hard to watch: they fork, end in the middle, restart, have thousands of threads, are traced or in
+//! namespaces of their own; who may not watch; what costs too much; and a record that is replayed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -36,7 +36,7 @@ fn there(program: &str) -> Option<String> {
     tried.err().map(|e| format!("{program}: {e}"))
 }
 
-/// Starts fio and waits until it reads.
+/// Starts fio and leaves it two seconds to begin.
 fn fio_at_work(dir: &Path, words: &str) -> Ended {
     let line = format!("{FIO} --time_based --runtime=600 {words}");
     let mut words = line.split_whitespace();
@@ -296,7 +296,7 @@ fn a_control_group_that_restarts_is_taken_up_again() {
     }
 }
 
-/// Of a CPU that does nothing else this is less than a microsecond.
+/// 0.0001% is a microsecond of a CPU in each second: less than any watching costs.
 #[test]
 fn what_costs_too_much_is_left_out_and_then_all_of_it() {
     let name = "what_costs_too_much_is_left_out_and_then_all_of_it";
@@ -330,7 +330,7 @@ fn rows(run: &Path, target: Option<u16>) -> Vec<Row> {
     all
 }
 
-/// Reads, writes and syncs of a file in a run directory, as often as there are.
+/// Operations of a file in a run directory, sorted; of all files where none is given.
 fn operations(run: &Path, target: Option<u16>) -> Vec<FileOp> {
     let all = rows(run, target);
     let mut all: Vec<FileOp> = all.iter().map(|row| (row.op, row.offset, row.size)).collect();
@@ -338,7 +338,7 @@ fn operations(run: &Path, target: Option<u16>) -> Vec<FileOp> {
     all
 }
 
-/// When the operations of a file were due, or began where none is, since the first of them, ns.
+/// When syncs and what moved bytes were due, or began where nothing was, since the first of them, ns.
 fn due(run: &Path, target: Option<u16>) -> Vec<i64> {
     let all = rows(run, target);
     let all = all.iter().filter(|row| row.op == OpKind::Fsync || row.size > 0);

@@ -1,5 +1,6 @@
-//! How well the operations of a program that is watched are bounded: `taillight run` without tracing has every I/O, with its
-//! own stamps; `taillight watch` looks on from another process. A limit that comes and goes makes a part of them slow.
+//! How well the operations of a program that is watched are bounded: `taillight run` without tracing has every I/O,
+//! with its own stamps; `taillight watch` looks on from another process. A limit that comes and goes makes a part of
+//! them slow.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,12 @@ use taillight_lab::stage::{LabCgroup, LoopDevice, image};
 use taillight_rundir::ios::{ColumnSet, Row, RowBatch, read_ios};
 use taillight_stats::Dist;
 
-/// Of the program's own I/Os those that took a tenth longer than what is watched for are looked for, and none may be told
-/// that took a tenth less.
+/// Of the program's own I/Os those that took a tenth longer than what is watched for are looked for, and none may be
+/// told that took a tenth less.
 const MARGIN: i64 = 10;
 
-/// What the run does: name, flags, and from how many ms on its I/Os are slow. At depth 32 all take about a millisecond: there
-/// a threshold lies above what is usual, as anybody would set it.
+/// What the run does: name, flags, and from how many ms on its I/Os are slow. At depth 32 all take about a millisecond:
+/// there a threshold lies above what is usual, as anybody would set it.
 type ProofLoad = (&'static str, &'static str, i64);
 
 const LOADS: [ProofLoad; 10] = [
@@ -144,7 +145,7 @@ fn key_of(row: &Row) -> (OpKind, Option<u64>) {
     (row.op, row.offset.filter(|_| matches!(row.op, OpKind::Read | OpKind::Write)))
 }
 
-/// The one of these that is the same operation, and begins nearest; it is used up.
+/// The one of these that is the same operation, overlaps it, and begins nearest; it is used up.
 fn same(row: &Row, of: &mut ByPlace) -> Option<Row> {
     let overlaps = |other: &Row| other.submit < row.complete && row.submit < other.complete;
     let all = of.get_mut(&key_of(row))?.iter_mut().filter(|(other, used)| !used && overlaps(other));
@@ -216,7 +217,7 @@ fn compared_rows(
     })
 }
 
-/// One load of so many seconds, watched for all but the first and last of them.
+/// A load that runs until it was watched for so many seconds; the first and last 0.2 s of these do not count.
 fn watched_load(stage: &ProofStage, (name, flags, slow_ms): ProofLoad, seconds: u32) -> Value {
     let dir = open_place();
     let data = stage.home.join("data");
@@ -248,7 +249,7 @@ fn watched_load(stage: &ProofStage, (name, flags, slow_ms): ProofLoad, seconds: 
     compared((name, slow_ms), &dir.path().join("truth"), &dir.path().join("watched"), time)
 }
 
-/// Where the stage cannot be built, why.
+/// The stage; none, and a printed reason, where it cannot be built.
 fn stage(name: &str) -> Option<ProofStage> {
     if skipped(name, not_root().or_else(cannot)) {
         return None;

@@ -32,14 +32,15 @@ pub fn compiled(dir: &Path, name: &str) -> Option<String> {
     (!built).then(|| "no C compiler".to_owned())
 }
 
-/// A directory with a program of the tests for a test that watches it; none, and a printed reason, where that cannot be.
+/// A directory with a program of the tests for a test that watches it; none, and a printed reason, where that cannot
+/// be.
 pub fn place_with(name: &str, program: &str) -> Option<tempfile::TempDir> {
     let dir = open_place();
     (!skipped(name, compiled(dir.path(), program).or_else(cannot))).then_some(dir)
 }
 
-/// Watches a program of the tests, given `words`, beside a file `data` whose reads are slow: its directory, with the run
-/// `out`, and the lines; none, and a printed reason, where that cannot be.
+/// Watches a program of the tests, given `words`, beside a file `data` whose reads are slow: its directory, with the
+/// run `out`, and the lines; none, and a printed reason, where that cannot be.
 pub fn watched_with_slow_reads(
     name: &str,
     program: &str,
@@ -104,8 +105,8 @@ fn waits_lead_to_the_program_or_to_the_io_behind_them() {
     for kind in ["reader", "commit", "stall", "pipe", "chain-2", "chain-3"] {
         all(kind, &["held back"], 1);
     }
-    // Nothing to do is no outlier: no news, a queue for what comes from outside, a thread that is joined. On a busy machine
-    // who holds the lock of that queue may have no CPU when it has come.
+    // Nothing to do is no outlier: no news, a queue for what comes from outside, a thread that is joined. On a busy
+    // machine who holds the lock of that queue may have no CPU when it has come.
     for kind in ["no-news", "queue", "waits", "other"] {
         let layers = found.get(kind).map_or(&[][..], Vec::as_slice);
         let busy = kind == "queue" && layers.len() < 3 && layers.iter().all(|l| l == "waiting for");
@@ -118,7 +119,7 @@ fn waits_lead_to_the_program_or_to_the_io_behind_them() {
     assert!(err.contains("the program, not the storage"), "{err}");
 }
 
-/// 500 threads that wait for news, and 500 that wait for the world outside, filled the ring with a row for each wait.
+/// 500 threads that wait for news, and 500 that wait for the world outside: a row for each wait would fill the ring.
 #[test]
 fn threads_that_have_nothing_to_do_are_counted_and_not_told() {
     let name = "threads_that_have_nothing_to_do_are_counted_and_not_told";

@@ -159,7 +159,7 @@ fn a_stopped_suite_marks_what_is_partial() {
     assert_eq!(heads, ["# load", "# a (partial)", "# b (not run)"]);
 }
 
-/// Totals, IOPS, intervals, the lines while it runs, and ceilings: all count it once, as a whole.
+/// Totals, intervals and ceilings count it once, as a whole; its parts stand beside it.
 #[test]
 fn a_read_modify_write_is_one_operation() {
     let dir = scratch();

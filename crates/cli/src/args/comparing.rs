@@ -1,4 +1,4 @@
-//! Arguments of the commands that tell runs apart: `compare`, `ab`, `history`.
+//! Arguments of the commands that compare runs: `compare`, `ab`, `history`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Arguments that all commands share, and those of commands about Taillight itself.
+//! Arguments that all commands share, and those of `help`, `selftest`, `completions`, `man` and `trace`.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
-//! Habits from fio: its flags, and its sizes and times without a unit, are put into our words before the
-//! command line is parsed, with a note for each. What could mean two things is refused with both. Job files
-//! are imported by `taillight-import`.
+//! Habits from fio: its flags, and its sizes and times without a unit, are put into our words before the command line
+//! of `run` or `search` is parsed, with a note for each. A rate that does not say what it counts is refused with what
+//! to write. fio's job files, and its command lines after `--`, are `taillight-import`'s.
 
 use std::ffi::OsString;
 
@@ -10,10 +10,10 @@ use taillight_core::{Error, Result};
 
 /// Commands that take a job's flags.
 const COMMANDS: [&str; 2] = ["run", "search"];
-/// Flags of fio that say what holds here anyway.
+/// Flags of fio that change nothing here, whether they are on or off; `--time_based=0` alone would.
 const NEEDLESS: [&str; 3] = ["--time_based", "--group_reporting", "--thread"];
 
-/// The words, those of fio replaced by ours, and a note for each replacement; only of `run` and `search`, and up to
+/// The words, those of fio replaced by ours or left out, and a note for each; only of `run` and `search`, and up to
 /// `--`. Errors: `Usage` for a rate that does not say what it counts.
 pub fn understood(words: Vec<OsString>, cli: &Command) -> Result<(Vec<OsString>, Vec<String>)> {
     let name = words.iter().skip(1).find_map(|w| cli.find_subcommand(w)).map(Command::get_name);
@@ -79,7 +79,8 @@ fn mixes(words: &[OsString]) -> bool {
     last.is_none_or(|rw| ["rw", "readwrite", "randrw"].contains(&rw.as_str()))
 }
 
-/// Our words for a flag with this value; none for what is ours already, or known to nobody. Errors: as [`rate`] says.
+/// Our words for a flag with this value; None for what stays as it is: our own words, and unknown ones. Errors: as
+/// [`rate`].
 fn habit(flag: &str, value: &str, command: &str) -> Result<Option<Vec<String>>> {
     if value.is_empty() {
         return Ok(None);
@@ -140,7 +141,7 @@ fn size(value: &str) -> Option<String> {
     Some(format!("{number}{unit}"))
 }
 
-/// A bare number is seconds, `m` minutes, `d` days. None as for sizes.
+/// A bare number is seconds, `m` minutes, `d` days. None for a time of ours and for what is none at all.
 fn time(value: &str) -> Option<String> {
     if value.parse::<Span>().is_ok() {
         return None;
@@ -160,7 +161,8 @@ fn digits(value: &str) -> Option<(&str, &str)> {
     (end > 0).then(|| value.split_at(end))
 }
 
-/// The refusal of a rate that is a bare number or size; none for one with `/`, `.` or `,`, and for what is no number.
+/// The refusal of a rate that begins with a digit and does not say what it counts; None for one with `/`, `.` or `,`,
+/// and for what begins otherwise.
 fn rate(value: &str) -> Option<Error> {
     let bytes = size(value).or_else(|| digits(value).map(|_| value.to_owned()))?;
     if value.contains(['/', '.', ',']) {
@@ -194,7 +196,7 @@ fn rate(value: &str) -> Option<Error> {
     )
 }
 
-/// A share of reads, the rest being writes.
+/// The mix with so many percent of reads, the rest being writes; None above 100.
 fn reads(percent: u32) -> Option<Vec<String>> {
     let writes = 100u32.checked_sub(percent)?;
     let mix = match percent {
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_without_a_unit_is_refused_with_both_readings() {
+    fn a_rate_that_does_not_say_what_it_counts_is_refused_with_what_to_write() {
         for (line, bytes, operations) in [
             ("run --rate 1000", "--rate 1000B/s", "--rate 1000/s"),
             ("run --rate=64k", "--rate 64KiB/s", "--rate 64000/s"),

@@ -1,4 +1,5 @@
-//! The command line. The workload is the job file; flags are for the common case only.
+//! The definition of the command line: the program, its commands, and the arguments of those that have no file of their
+//! own here. Doc comments of arguments are the help that is printed. Flags are for the common case.
 
 mod comparing;
 mod general;

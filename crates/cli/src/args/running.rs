@@ -1,4 +1,4 @@
-//! Arguments of the commands that run one job: `run` and `search`.
+//! Arguments of `run` and `search`, which has those of `run` and a few more.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Flags whose value may be left out (`--trace`, `--direct false`, `--live 127.0.0.1:9713`): joins the value
-//! of such a flag to it by `=` before the command line is parsed, because clap would take any word after
-//! the flag, the job file too. Which flags these are comes from their definitions.
+//! of such a flag to it by `=` before the command line is parsed. clap takes a value of these behind `=` alone, as it
+//! would else take any word after the flag, the job file too. Which flags these are comes from their definitions.
 
 use std::ffi::OsString;
 use std::net::IpAddr;

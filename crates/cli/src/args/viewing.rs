@@ -1,10 +1,10 @@
-//! Flags of the live view, which every command takes that runs something.
+//! Flags of the live view, of `run`, `search`, `suite` and `ab`; `watch` has a `--live` of its own.
 
 use clap::Args;
 
 use super::FURTHER;
 
-/// Flags of commands that run something.
+/// Flags of the live view.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LiveArgs {
     /// Show the run while it goes on: a page for browsers and /metrics for Prometheus, on loopback
@@ -21,7 +21,7 @@ pub struct LiveArgs {
 }
 
 impl LiveArgs {
-    /// These, or the others where nothing is asked for.
+    /// These, or the `other` ones where these ask for no view.
     pub fn or(self, other: &LiveArgs) -> LiveArgs {
         if self.live.is_some() || self.tui { self } else { other.clone() }
     }

@@ -40,8 +40,8 @@ pub fn check(words: &[OsString], cli: &Command) -> Result<()> {
     Ok(())
 }
 
-/// The secret that a word holds, with the word before it. A name of something that is there, or that is to be
-/// made, is none.
+/// The secret that a word holds, where `before` is the word before it. The name of something that is there, or the
+/// value of [`NEW_PATHS`], is none, unless the flag's own name is that of a secret.
 fn secret_of(before: &str, word: &str) -> Option<SecretKind> {
     let joined = word.split_once('=').filter(|_| word.starts_with("--"));
     let (flag, value) = joined.unwrap_or((before, word));

@@ -1,4 +1,5 @@
-//! `taillight doctor`: what this machine allows, why not, and what to do. Changes nothing.
+//! `taillight doctor`: what this machine allows, why not, and what to do. Looks at the machine, the path that is going
+//! to be measured, and what tracing needs; changes no setting.
 
 mod path;
 mod system;
@@ -19,7 +20,7 @@ use crate::run::driver_of;
 #[serde(rename_all = "lowercase")]
 pub enum CheckState {
     Ok,
-    /// Works, with an influence on results.
+    /// Works, and may influence results; or could not be found out.
     Warn,
     No,
 }
@@ -31,7 +32,7 @@ pub struct Check {
     pub name: String,
     pub state: CheckState,
     pub found: String,
-    /// What to do, where something can be done.
+    /// What to do; None where nothing is to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_checked_on_any_machine() {
+    fn each_check_says_what_was_found_and_one_that_is_not_ok_what_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let sys = Sys::at(dir.path());
         let mut checks = system::checks(&sys);

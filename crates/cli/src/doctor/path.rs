@@ -1,4 +1,5 @@
-//! Checks of the path that is going to be measured.
+//! Checks of the path that is going to be measured: whether it is there, direct I/O, its file system, and the device
+//! below it. A server's address is named and not contacted.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use taillight_trace::environment::device;
 
 use super::Check;
 
-/// Every check of a path, which may not exist yet.
+/// Every check of a path; of one that does not exist yet, of the nearest path above it that does.
 pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     let shown = in_line(path.display());
     let Some(existing) = mounts::existing(path) else {
@@ -38,13 +39,13 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     all
 }
 
-/// What is said of a server that `driver` drives.
+/// What is said of the address of a server that `driver` drives.
 pub fn server(path: &Path, driver: &str) -> Check {
     let found = format!("{} is a server (driver {driver}): a run asks it", in_line(path.display()));
     Check::ok("path", found)
 }
 
-/// Says of a path that is not there what the other checks look at instead.
+/// Says of a path that is not there what the other checks look at instead; None of one that is there.
 pub fn missing(path: &Path) -> Option<Check> {
     if path.exists() {
         return None;

@@ -1,4 +1,5 @@
-//! Checks of the machine as a whole: clock, processors, load, memory, io_uring, libraries.
+//! Checks of the machine as a whole: clock, processors, load, memory, io_uring, limits of the control group, libraries
+//! that drivers load, and what drivers without a library say of this machine.
 
 use std::path::Path;
 
@@ -176,7 +177,7 @@ fn ring(sys: &Sys) -> Check {
     }
 }
 
-/// Limits of the control group, only where there are some.
+/// Limits of the control group on processors and memory; None where there are none.
 fn limits(sys: &Sys) -> Option<Check> {
     let limits = CgroupLimits::read(sys);
     let cpus = limits.cpus.map(|n| format!("{n} processors"));

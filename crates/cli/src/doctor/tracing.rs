@@ -1,5 +1,5 @@
-//! Checks of what tracing the layers below needs: in short, and with `--trace` or `-v` every single thing
-//! that a traced run uses, and the backend that it would take here.
+//! Checks of what tracing the layers below needs: in short, and with `--trace` or `-v` in detail, with each trace
+//! program that is missing, and the backend that a traced run would take here.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ fn lockdown(mode: Option<&str>) -> Check {
     }
 }
 
-/// What a traced run uses and which backend it takes; each trace program is tried for a moment.
+/// What else a traced run needs, trace programs that are missing, the backend it takes; each is loaded for a moment.
 pub fn detailed(sys: &Sys, path: &Path) -> Vec<Check> {
     let mut all = vec![symbols(sys), paranoid(sys)];
     all.extend(accounting(sys, path));
@@ -80,7 +80,7 @@ pub fn detailed(sys: &Sys, path: &Path) -> Vec<Check> {
     all
 }
 
-/// Names of kernel functions say why a thread slept.
+/// Whether addresses of kernel functions are shown: by them it is known why a thread slept.
 fn symbols(sys: &Sys) -> Check {
     let name = "kernel symbols";
     let text = sys.text("/proc/kallsyms").unwrap_or_default();
@@ -96,7 +96,7 @@ fn symbols(sys: &Sys) -> Check {
     )
 }
 
-/// Whether threads can be watched without rights.
+/// Whether threads can be watched by perf events.
 fn paranoid(sys: &Sys) -> Check {
     let name = "perf events";
     let file = "/proc/sys/kernel/perf_event_paranoid";
@@ -120,7 +120,7 @@ fn paranoid(sys: &Sys) -> Check {
     }
 }
 
-/// Without accounting a disk's requests carry no stamps, and it has no statistics.
+/// Whether the disks below a path keep statistics: without, their requests carry no stamps.
 fn accounting(sys: &Sys, path: &Path) -> Vec<Check> {
     let name = "disk statistics";
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What a rank says of itself when it comes, and whether the ranks fit together: one version, one command line, one
+//! What a rank says of itself when it joins, and whether the ranks fit together: one version, one command line, one
 //! job file (a host may lack it), one clock on each host. Nothing is touched before that.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use taillight_scale::Ranks;
 
 use crate::args::{Cli, Command};
 
-/// Where a rank is.
+/// The host and the process of a rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankPeer {
     pub host: String,
@@ -58,7 +58,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// The `Hello` of this process. Errors: none yet; `job` is none where the job file cannot be read.
+    /// The `Hello` of this process, which always succeeds; `job` is none where the job file cannot be read.
     pub fn of(ranks: &Ranks, cli: &Cli) -> Result<Hello> {
         let sys = Sys::default();
         let words: Vec<String> =
@@ -153,8 +153,8 @@ pub fn fits(all: &[Hello]) -> Result<()> {
     Ok(())
 }
 
-/// Notes to be known before figures are read: a single rank, and those [`of_hosts`]. Differences in [`Hello::facts`] are not among
-/// them.
+/// Notes to be known before figures are read: a single rank, and those [`of_hosts`]. Differences in [`Hello::facts`]
+/// are not among them.
 pub fn remarks(all: &[Hello]) -> Vec<String> {
     let mut notes = Vec::new();
     if let [_] = all {
@@ -193,7 +193,7 @@ fn one_machine(all: &[Hello]) -> Vec<String> {
     words.collect()
 }
 
-/// Lines about ranks that may use a part of their host's CPUs only, and about hosts with more ranks than CPUs.
+/// A line for each host with ranks that may use a part of its CPUs only, and for each with more ranks than CPUs.
 fn short_of_cpus(all: &[Hello]) -> Vec<String> {
     let mut bound: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for hello in all.iter().filter(|h| h.allowed < h.cpus) {

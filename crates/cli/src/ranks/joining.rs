@@ -1,5 +1,6 @@
-//! Until all processes of a job have come, MPI starts nothing and says nothing. Meanwhile this says for whom is waited, and
-//! ends the wait: those of a host see each other by sockets without a file, which end with their processes.
+//! Watches the time in which MPI waits, without a word, until all processes of a job have joined: rank 0 says after 10
+//! s which ones are missing, and after a minute the job is aborted. Under Open MPI the processes of a host see each
+//! other by abstract sockets, which end with their processes.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -13,13 +14,14 @@ use taillight_machine::Sys;
 use super::{COMING, SAID_AFTER};
 use crate::{output, problem};
 
-/// A rank other than 0 speaks so much later: where rank 0 has come, that is over by then.
+/// A rank other than 0 aborts so much later: where rank 0 is there, it has done so by then.
 const LATER: Duration = Duration::from_secs(5);
 
-/// What a launcher tells each process it starts.
+/// What a launcher tells each process it starts about its place in the job.
 struct JobPlace {
+    /// Name of the job; empty where the launcher does not tell it.
     job: String,
-    /// Of all, and of those on this host: number of this one, and how many there are.
+    /// Number of this process and how many there are; then the same among those on this host.
     rank: u32,
     size: u32,
     local: u32,
@@ -27,7 +29,7 @@ struct JobPlace {
 }
 
 impl JobPlace {
-    /// By what a launcher says in variables: Open MPI all of it, others how many there are. None where none says that.
+    /// From environment variables (`said`): Open MPI sets all of it, other launchers rank and size. None without these.
     fn of_launcher(said: &dyn Fn(&str) -> Option<String>) -> Option<JobPlace> {
         JobPlace::of_open_mpi(said).or_else(|| JobPlace::of_others(said))
     }
@@ -43,7 +45,7 @@ impl JobPlace {
         })
     }
 
-    /// Slurm and MPICH: those of a host cannot see each other.
+    /// From what Slurm and MPICH set: processes of a host cannot see each other then.
     fn of_others(said: &dyn Fn(&str) -> Option<String>) -> Option<JobPlace> {
         let number = |name: &str| said(name)?.trim().parse().ok();
         let pairs = [("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")];
@@ -56,7 +58,7 @@ impl JobPlace {
         format!("taillight-rank-{}-{local}", self.job)
     }
 
-    /// Those of this host that have not come, by their numbers on it; none where sockets cannot be seen here.
+    /// Processes of this host that are not there, by their numbers on it; None where sockets cannot be seen here.
     fn missing(&self) -> Option<Vec<u32>> {
         let known = Sys::default().text("/proc/net/unix").unwrap_or_default();
         let there = |local: u32| {
@@ -89,13 +91,14 @@ impl JobPlace {
     }
 }
 
-/// Ends the watch when it is dropped: all have come.
+/// Ends the watch when it is dropped, as all have joined.
 pub struct JoinWatch {
     _done: Sender<()>,
     _seen: Option<UnixListener>,
 }
 
-/// Begins the watch; `abort` ends this process with a code, and with it the job.
+/// Begins the watch, which does nothing for a single process or without a known launcher; `abort` ends this process
+/// with a code, and with it the job.
 pub fn watch(abort: Arc<dyn Fn(u8) + Send + Sync>) -> JoinWatch {
     let place = JobPlace::of_launcher(&|name| std::env::var(name).ok());
     let seen = place.as_ref().filter(|place| !place.job.is_empty()).and_then(|place| {

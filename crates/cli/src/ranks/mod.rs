@@ -1,5 +1,5 @@
-//! This process as one of several ranks. Rank 0 reads the command line as any `taillight` does, and gives orders;
-//! the others follow them without a word of their own. What a rank does in a run is `run::ranked`.
+//! This process as a rank of an MPI job. Rank 0 runs the command line as any `taillight` does, and gives orders; the
+//! others, whose command line must be the same, follow them and print nothing. A rank in a run is `run::ranked`'s.
 
 mod hello;
 mod joining;
@@ -23,15 +23,15 @@ pub use hello::{Hello, RankPeer, of_hosts};
 
 /// What starts ranks and connects them.
 pub struct Launcher {
-    /// Joins the group; called by the thread that does the work.
+    /// Joins the group of ranks; called by the thread that does the work.
     pub join: Box<dyn FnOnce() -> Result<Box<dyn Group>> + Send>,
-    /// Leaves it at the end.
+    /// Leaves the group at the end.
     pub leave: Box<dyn FnOnce() + Send>,
-    /// Ends the job for all.
+    /// Ends the job for all ranks, with an exit code.
     pub abort: Arc<dyn Fn(u8) + Send + Sync>,
 }
 
-/// The ranks, and what each said when it came.
+/// The ranks, and what each said when it joined.
 pub struct Company {
     pub ranks: Ranks,
     /// By rank; at rank 0 of all, elsewhere empty.
@@ -40,9 +40,9 @@ pub struct Company {
 
 static COMPANY: OnceLock<Mutex<Company>> = OnceLock::new();
 
-/// How long rank 0 waits for the others to come.
+/// How long ranks wait for each other while they join.
 const COMING: Duration = Duration::from_secs(60);
-/// Rank 0 says for whom it waits, from so long on.
+/// Rank 0 says for which rank it waits after so long; then each time so much later.
 const SAID_AFTER: Duration = Duration::from_secs(10);
 const SAID_EACH: Duration = Duration::from_secs(60);
 /// How long a run that was asked to stop waits for its ranks.
@@ -50,7 +50,7 @@ const STOPPING: Duration = Duration::from_secs(30);
 /// How long a rank waits for its next order: rank 0 may make reports, or wait for an answer of a person.
 const ORDERS: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What rank 0 wants.
+/// What rank 0 wants of the others.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum RankOrder {
     /// To run a plan together.
@@ -89,7 +89,7 @@ pub struct RunOrder {
 }
 
 impl RunOrder {
-    /// The whole plan. Errors: `Usage` where it is none here.
+    /// The whole plan. Errors: `Usage` where it is none on this host; `Internal` for JSON that cannot be read.
     pub fn whole(&self) -> Result<Plan> {
         match self.plan.starts_with('{') {
             true => serde_json::from_str(&self.plan)
@@ -99,23 +99,22 @@ impl RunOrder {
     }
 }
 
-/// Does something with the ranks, under a lock: a call inside `what` would wait for ever. None where this process is
-/// alone.
+/// Does `what` with the ranks, under a lock: `with` inside it would wait for ever. None where this process is no rank.
 pub fn with<T>(what: impl FnOnce(&mut Company) -> T) -> Option<T> {
     let company = COMPANY.get()?;
     Some(what(&mut company.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Whether this is one of several ranks.
+/// Whether this process is a rank, of several or alone.
 pub fn several() -> bool {
     COMPANY.get().is_some()
 }
 
-/// What launchers of MPI tell each process they start: how many there are.
+/// Environment variables by which launchers of MPI tell each process how many they started.
 const STARTED: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
 
-/// Whether this process is alone where it takes itself to be: several that a launcher started, and that know nothing of
-/// each other, would measure each other. Errors: `Usage`.
+/// Refuses a process that knows of no other rank (`ranks` is 1 under MPI, 0 without) although a launcher says that it
+/// started several: they would measure each other. Errors: `Usage`.
 pub fn check_started(ranks: u32) -> Result<()> {
     let said = |name: &&str| std::env::var(name).ok()?.trim().parse::<u32>().ok();
     let Some((name, n)) = STARTED.iter().find_map(|name| Some((name, said(name)?))) else {
@@ -133,12 +132,13 @@ pub fn check_started(ranks: u32) -> Result<()> {
     }
 }
 
-/// How many ranks there are; 0 where this process is alone.
+/// How many ranks there are; 0 where this process is none.
 pub fn size() -> u32 {
     with(|all| all.ranks.size()).unwrap_or(0)
 }
 
-/// The command line, among ranks.
+/// Joins the ranks, runs the command line at rank 0 and its orders at the others, and leaves. Returns the exit code of
+/// this rank; where a rank is lost, the job is aborted.
 pub fn command(launcher: Launcher) -> Exit {
     let joining = joining::watch(launcher.abort.clone());
     let joined = (launcher.join)();
@@ -156,14 +156,14 @@ pub fn command(launcher: Launcher) -> Exit {
     let parsed = understood();
     let hello = match &parsed {
         Ok((cli, _)) => Hello::of(&ranks, cli),
-        // Its words are on standard error by now, and all ranks have the same command line.
+        // What is wrong is on standard error by now, and all ranks have the same command line.
         Err(_) => Err(Error::usage("the command line is wrong")),
     };
     let failed = parsed.as_ref().err().copied();
     let mut together = true;
     let exit = match enter(&mut ranks, hello) {
         Err(e) => {
-            // Where all were told to stop, all leave; of who did not come nobody knows whether it ever will.
+            // Where all were told to stop, all leave; a rank that did not join may never do.
             together = ranks.stopped() && ranks.lost().is_empty();
             failed.unwrap_or_else(|| problem::show(&e))
         }
@@ -191,7 +191,8 @@ pub fn command(launcher: Launcher) -> Exit {
     exit
 }
 
-/// Says for whom is waited, after a while and then each minute; once the run is to stop, not for long.
+/// What is called while a rank is waited for: says which rank that is after [`SAID_AFTER`] and then each minute, and
+/// ends the wait [`STOPPING`] after `stop` was seen. `hosts` are the names of the ranks' hosts, where they are known.
 pub fn watch(hosts: Vec<String>, stop: StopFlag) -> WaitWatch {
     let mut told: Option<(u32, Duration)> = None;
     let mut stopped: Option<Instant> = None;
@@ -215,7 +216,8 @@ pub fn watch(hosts: Vec<String>, stop: StopFlag) -> WaitWatch {
     })
 }
 
-/// All come, and fit together.
+/// Waits until all ranks have said what they are and fit together; what each said, by rank, at rank 0. Errors: those of
+/// [`hello::fits`], at all ranks, and of messages.
 fn enter(ranks: &mut Ranks, hello: Result<Hello>) -> Result<Vec<Hello>> {
     let hello = check_started(ranks.group().size()).and(hello);
     let patience = Patience::of(COMING);

@@ -16,13 +16,14 @@ use taillight_rundir::scale::RankTarget;
 use crate::output;
 use crate::ranks::{RankPeer, RunOrder};
 
-/// What a rank's plan drives, each with its identity there.
+/// The targets of a rank's plan that have a path, each with its identity on this host.
 pub fn targets_of(plan: &Plan) -> Vec<RankTarget> {
     let paths = plan.all_targets().filter_map(|(_, target)| target.path.clone());
     paths.map(|path| RankTarget { identity: target::of(&path), path }).collect()
 }
 
-/// The word that confirms a target of a host. Where nothing tells it from another of the same name, the name has to do.
+/// The word that confirms a target of a host, HOST:ID. Where nothing tells it from another of the same name, ID is its
+/// path.
 fn word(host: &str, target: &RankTarget) -> String {
     let name = || format!("path={}", target.path);
     format!("{host}:{}", target.id().unwrap_or_else(name))
@@ -58,7 +59,7 @@ pub fn listed(destroy: &[String]) -> Result<Vec<String>> {
     }
 }
 
-/// The paths that this rank may overwrite: those whose identity here is confirmed for this host.
+/// The paths that a rank may overwrite, which is this process: those whose identity here is confirmed for this host.
 pub fn of_rank(order: &RunOrder, rank: u32, plan: &Plan) -> Result<Vec<String>> {
     let host = order.peers.get(rank as usize).map_or("", |peer| peer.host.as_str());
     Ok(of_host(host, &order.destroy, plan))
@@ -70,7 +71,7 @@ pub fn of_host(host: &str, destroy: &[String], plan: &Plan) -> Vec<String> {
     targets_of(plan).into_iter().filter(confirmed).map(|target| target.path).collect()
 }
 
-/// A refusal that a confirmation could lift says which.
+/// The error, with a hint which confirmations could lift it where it is a refusal of an unconfirmed target.
 pub fn with_words(e: Error, order: &RunOrder, rank: u32, plan: &Plan) -> Error {
     let destroys = plan.all_targets().any(|(_, target)| target.destroy);
     if e.kind() != ErrorKind::Refused || !destroys {
@@ -86,8 +87,8 @@ pub fn with_words(e: Error, order: &RunOrder, rank: u32, plan: &Plan) -> Error {
     e.hint(format!("what it is there must be confirmed as such: {}", words.join(" ")))
 }
 
-/// Prints what all ranks drive. Errors: `Refused` where two ranks have one local target although each is to have its
-/// own, or a device to be shared is not shown to be one on all hosts.
+/// Prints what all ranks drive, and checks that it fits together. Errors: `Refused` where two ranks have one local
+/// target although each is to have its own, or a device to be shared is not shown to be one on all hosts.
 pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()> {
     let mut seen: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (rank, targets) in all.iter().enumerate() {
@@ -124,8 +125,8 @@ pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()>
     }
 }
 
-/// What tells a shared device from others of its name: its WWID with its place on the disk, which all hosts see alike, and
-/// the whole identity.
+/// What tells a shared device from others of its name: its WWID with its place on the disk, which all hosts see alike,
+/// and the whole identity.
 fn device_id(target: &RankTarget) -> Option<(Option<[Option<&String>; 3]>, String)> {
     let identity = target.identity.as_ref()?;
     let device = identity.keys().any(|name| name.starts_with("device."));
@@ -185,8 +186,8 @@ fn is_local(target: &RankTarget) -> bool {
     block::local(&target.path).is_some()
 }
 
-/// Files beside shared targets that rank 0 makes, and removes when it is done, whatever comes of it: who does not see them
-/// has another file system.
+/// Files beside shared targets that rank 0 makes, and removes when it is done, whatever comes of it: who does not see
+/// them has another file system.
 pub struct Marker {
     paths: Vec<PathBuf>,
     /// A device here that nothing tells from another of its name.
@@ -210,7 +211,7 @@ impl Marker {
         Marker { paths: beside.collect(), unknown: unknown.map(PathBuf::from), made: false }
     }
 
-    /// Makes them. Errors: `Unavailable` where one cannot be made.
+    /// Makes the files. Errors: `Unavailable` where one cannot be made.
     pub fn set(&mut self) -> Result<()> {
         self.made = true;
         self.paths.iter().try_for_each(|path| {
@@ -225,7 +226,7 @@ impl Marker {
         })
     }
 
-    /// Whether this rank sees them. Errors: `Refused` where it does not.
+    /// Whether this rank sees the files. Errors: `Refused` where it does not, and for a device without identity.
     pub fn check(&self) -> Result<()> {
         match self.unknown.iter().chain(self.paths.iter().filter(|path| !path.exists())).next() {
             Some(path) => Err(Error::refused(

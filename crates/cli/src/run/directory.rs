@@ -1,4 +1,5 @@
-//! The run directory of a new run: its name, its first manifest, the job it repeats from.
+//! The run directory of a new run: its name, its first manifest, and the job file that repeats the run; also the
+//! directory of a series, plans as text, and command lines as a shell takes them.
 
 use std::path::{Path, PathBuf};
 use taillight_driver::bind;
@@ -118,7 +119,7 @@ pub fn real(path: &Path) -> PathBuf {
     real.unwrap_or(whole).components().collect()
 }
 
-/// An id for something that is no run but leaves marks like one.
+/// An id like that of a run, for something else that needs one of its own.
 pub fn fresh_id() -> String {
     new_run_id(&utc(clock::realtime_ns()))
 }
@@ -146,8 +147,7 @@ pub fn series_directory(asked: Option<&Path>, name: &str, resumed: bool) -> Resu
 }
 
 impl NewRun {
-    /// Removes what was made, for a run that measured nothing. Only known files go, so a
-    /// directory that holds anything else stays.
+    /// Removes job file and manifest of a run that measured nothing, and a directory that was made for it and is empty.
     pub fn discard(self) {
         let path = self.dir.path().to_owned();
         for name in [names::JOB, names::MANIFEST] {
@@ -223,7 +223,7 @@ pub fn plan_shown(plan: &Plan) -> Result<String> {
     Ok(text.replacen("\n\n", &format!("\n{notes}\n"), 1))
 }
 
-/// `job.toml` of the run directory: the plan, and below it the job file as it was given.
+/// `job.toml` of the run directory: the plan, and below it as a comment the job file as it was given, secrets masked.
 pub(super) fn job_text(plan: &Plan, job: Option<&JobSource>) -> Result<String> {
     let mut plan = plan.clone();
     // The directory is taken now; a repetition gets its own.
@@ -255,7 +255,7 @@ fn repeat_command(path: &Path, destroy: &[String], origin: &RunOrigin) -> String
     command_line(words.into_iter())
 }
 
-/// The first name of `name`, `name-2`, ... that is free.
+/// The first name of `name`, `name-2`, ... to `name-999` that is free.
 fn free_name(name: &str) -> Result<PathBuf> {
     (1..1000)
         .map(|n| match n {

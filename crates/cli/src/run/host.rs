@@ -31,7 +31,7 @@ pub struct RunHost<'a> {
     signals: &'a Signals,
     /// The targets that may be overwritten, as the command line names them.
     destroy: &'a [String],
-    /// Who shows the runs while they go on.
+    /// Views that show the runs while they go on.
     live: &'a LiveViews,
     /// How long the points after the next one take.
     rest: Option<Duration>,

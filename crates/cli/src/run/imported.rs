@@ -1,4 +1,4 @@
-//! `taillight run job.fio`: a job file of another benchmark, imported and run job by job.
+//! `taillight run job.fio`: a job file (or a command line) of another benchmark, imported and run job by job.
 //!
 //! All jobs become plans before the first one starts, and whatever can be known of their targets is
 //! checked then: a refusal after an hour of load would come too late. Several jobs are a series.
@@ -94,7 +94,7 @@ pub fn run(
         output::note(&format!("directory made, as fio does: {}", in_line(dir.display())));
     });
     let signals = Signals::install(args.live.tui)?;
-    // As in fio before any job begins.
+    // As in fio, files are laid out before any job begins.
     let (laid_out, plans): (Vec<_>, Vec<_>) =
         plans.into_iter().partition(|(_, named)| named.layout_only);
     laid_out.iter().try_for_each(|(plan, _)| lay_out(args, plan, &signals))?;
@@ -116,8 +116,8 @@ pub fn run(
     Ok(exit)
 }
 
-/// Makes the directories that files of the plans lie in and that are not there, as fio does; those that were made, outer
-/// ones first. Errors: `Unavailable`.
+/// Makes the directories that files of the plans lie in and that are not there, as fio does; those that were made,
+/// outer ones first. Errors: `Unavailable`.
 fn make_directories<'a>(plans: impl Iterator<Item = &'a Plan>) -> Result<Vec<PathBuf>> {
     let mut made = Vec::new();
     let targets = plans.flat_map(|plan| plan.all_targets()).filter(|(_, t)| t.driver == "file");
@@ -216,7 +216,7 @@ fn run_series(
     Ok((exit, !ended.done.is_empty()))
 }
 
-/// Names the files that stay: a job file of fio leaves what it laid out, one of ours does not.
+/// Names the files that stay, as the plan keeps them: fio leaves what it laid out.
 fn show_kept<'a>(plans: impl Iterator<Item = &'a Plan>) {
     let mut told: Vec<&str> = Vec::new();
     for plan in plans {

@@ -1,4 +1,5 @@
-//! Job file, quick flags and `--set`, in this order, into one plan.
+//! A job file, the flags of `run` and `search`, and `--set` into one plan; what comes later wins, in this order. Also
+//! reads job files, and tells the driver of a `--path`.
 
 use std::io::Read;
 use std::path::Path;
@@ -286,7 +287,7 @@ pub fn ceiling_parts(text: &str) -> Result<(&str, &str)> {
     })
 }
 
-/// What `--rw` means: operations and order.
+/// What `--rw` means: the mix of operations, and the kind of access.
 fn words(rw: Rw) -> (&'static str, &'static str) {
     const HALF: &str = "{ read = 50, write = 50 }";
     match rw {
@@ -306,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    /// Every example under `jobs/`. Names in them count from the root of the project.
+    /// Every job file in `jobs/` and `jobs/demo/`. Names in them count from the root of the project.
     fn examples() -> Vec<PathBuf> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         std::env::set_current_dir(root).expect("the root");

@@ -1,4 +1,5 @@
-//! What is shown while a run goes on: a line per interval, and a bar on a terminal.
+//! What is shown on the console while a run goes on: a line per interval and a bar on a terminal, or a screen in their
+//! place. Passes the same on to the feed of the live view. Numbers of a line are `numbers`'s.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use crate::progress::Shown;
 const HEADER_EVERY: u32 = 20;
 /// Of intervals shorter than this, at most one a second is shown; all are in the report.
 const SHOWN_NS: u64 = 900_000_000;
-/// That second.
+/// Least time between two lines of such intervals.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Shows a run.
@@ -31,7 +32,7 @@ pub struct Live {
     last_line: Option<Instant>,
     /// No line per interval.
     quiet: bool,
-    /// How long what comes after this run takes.
+    /// How long later points of the series take, where that is known.
     rest: Option<Duration>,
     /// What is said when the time is over and the load is not.
     overtime: Overtime,
@@ -104,7 +105,7 @@ impl Live {
         Live { rest, ..self }
     }
 
-    /// What is told of the run beside what is shown here.
+    /// The feed of the live view, if there is one.
     pub fn feed(&self) -> Option<LiveFeed> {
         self.feed.clone()
     }
@@ -116,7 +117,7 @@ impl Live {
         self.shown.step(p);
     }
 
-    /// The work shown so far is over.
+    /// Takes down the bar and the screen: the work shown so far is over.
     pub fn end(&mut self) {
         self.screen.iter_mut().for_each(Screen::hide);
         self.shown.end();

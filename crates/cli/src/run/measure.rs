@@ -1,4 +1,5 @@
-//! The one call into the engine, with or without tracing.
+//! The load of a run by the engine, with what goes on around it: tracing, samples of the machine, logs of NVMe drives,
+//! rows counted for the report while they are written, and under MPI the common start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,14 +30,14 @@ use super::live::Live;
 use super::ranked::RankSeat;
 use crate::output;
 
-/// What a run left behind.
+/// What the load and the things around it left.
 pub struct Measured {
     pub outcome: EngineOutcome,
     /// From tracing, if it was asked for.
     pub trace: Option<TraceInfo>,
-    /// Why what was traced could not be written.
+    /// Why the trace could not be written, if so.
     pub untraced: Option<Error>,
-    /// From sampling the machine, unless that was off.
+    /// From sampling the machine; None where it was off, on virtual time, or failed.
     pub host: Option<HostInfo>,
     /// Further directories of the target, such as a store's log.
     pub beside: Vec<PathBuf>,
@@ -116,7 +117,7 @@ impl WithProbes for ProbedRun<'_> {
     }
 }
 
-/// Begins the load together with other ranks.
+/// Begins the load together with other ranks, and tells them of its end; does nothing without a seat.
 struct StartTogether<'a> {
     seat: Option<&'a RankSeat>,
     is_virtual: bool,
@@ -158,7 +159,7 @@ impl Observer for RowCounting<'_> {
     }
 }
 
-/// Starts to sample the machine, if there is one below the load. The run goes on without.
+/// Starts to sample the machine; None without `trace.host`, on virtual time, and where it fails: the run goes on.
 fn sampler(
     plan: &Plan,
     run: &NewRun,
@@ -180,14 +181,14 @@ fn sampler(
     }
 }
 
-/// Reads the logs of the NVMe drives below the target.
+/// Reads the logs of the NVMe drives below the target; None where the machine is not sampled or nothing is local.
 fn drives(plan: &Plan, run: &NewRun, places: &[PathBuf], sys: &Sys) -> Option<Drives> {
     let real = plan.trace.host && run.clock.source != "virtual" && !places.is_empty();
     let disks = block::disks_below(sys, places).into_iter().map(|d| d.name);
     real.then(|| Drives::before(sys, &disks.collect::<Vec<_>>()))
 }
 
-/// Reads them again; logs that cannot be written are told and missed.
+/// Reads the logs of drives again and writes both; logs that cannot be written are told and missed.
 fn logs(drives: Option<Drives>, run: &NewRun) {
     let Some(file) = drives.and_then(Drives::after) else {
         return;
@@ -245,7 +246,7 @@ fn start(
     Some(Tracer::start(wish, sys))
 }
 
-/// The run goes on; what is missing is said once, with what to do about it.
+/// Why a run that goes on is not traced, and what to do about it.
 fn untraced(why: &Error) -> String {
     let hint = why.hint_text().map_or(String::new(), |h| format!("; {h}"));
     format!("not traced: {why}{hint}")

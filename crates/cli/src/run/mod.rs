@@ -1,4 +1,4 @@
-//! `taillight run`: job -> plan -> target -> load -> report -> exit code.
+//! `taillight run`: job -> plan -> target -> load -> report -> exit code. Other commands that measure call it, too.
 //!
 //! Order matters: nothing is touched before the plan is sound, nothing is measured before the
 //! target is open, and what was measured is kept whatever happens afterwards.
@@ -69,8 +69,8 @@ pub use served::LiveViews;
 pub use signals::Signals;
 pub use sweep::{SeriesPlace, run_planned, run_prepared};
 
-/// Runs the command. Errors: see the exit codes of [`Exit`]; partial results are kept once
-/// something was measured.
+/// Runs the command: one job, a series that the job asks for, or the jobs of another benchmark's file. Errors: see the
+/// exit codes of [`Exit`]; partial results are kept once something was measured.
 pub fn main(args: RunArgs) -> Result<Exit> {
     start(&args, None)
 }
@@ -165,13 +165,13 @@ struct RunRequest<'a> {
     /// What the targets confirmed for a series were when its point began: looked at again directly before the
     /// target is opened.
     pub confirmed: &'a [ConfirmedTarget],
-    /// Who may end it.
+    /// Signals, which may end it.
     pub signals: &'a Signals,
-    /// Who shows it while it goes on.
+    /// Views that show it while it goes on.
     pub live: &'a LiveViews,
     /// Where it stands in a series.
     pub place: Option<&'a PlaceInSeries>,
-    /// One of several: the series says how it went.
+    /// Shows neither intervals nor how it went: its caller does.
     pub quiet: bool,
     /// How long the points of the series after it take, where that is known.
     pub rest: Option<Duration>,
@@ -181,7 +181,7 @@ struct RunRequest<'a> {
     pub rank: Option<&'a RankSeat>,
 }
 
-/// Runs a plan for its figures alone; none when a signal ended it. Errors: as [`main`].
+/// Runs a plan for its summary, without a page and lines; None when a signal ended it. Errors: as [`main`].
 pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
     let live = &LiveViews::default();
     let request = RunRequest {
@@ -228,7 +228,8 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
     })
 }
 
-/// Whether the files that the plan names can be used, and the memory be locked: a wrong name must not cost a layout.
+/// Checks that `capture.dir` and recorded times which the plan names can be used, and memory be locked: a wrong name
+/// must not cost a layout. Errors: `Usage` or `Unavailable`.
 fn check_named_files(plan: &Plan) -> Result<()> {
     spill::check(plan, &Sys::default())?;
     taillight_engine::run::may_lock(plan)?;
@@ -412,7 +413,7 @@ fn say_load(plan: &Plan, target: &dyn Target) {
     }
 }
 
-/// Nothing was measured: no run directory stays, and a signal is named as the cause if it was.
+/// Nothing was measured: what the run made of its directory is removed, and a signal is named as the cause if it was.
 fn discard(e: Error, run: NewRun, signals: &Signals) -> Result<RunOutcome> {
     run.discard();
     match signals.exit() {

@@ -1,4 +1,5 @@
-//! One interval as one line of numbers.
+//! One interval of a run as one line of numbers for the console, and the header above; columns are chosen to fit a
+//! width.
 
 use taillight_engine::IntervalView;
 use taillight_report::format::{bytes_per_s, count, duration_ns, rate};
@@ -11,11 +12,11 @@ enum NumberColumn {
     Phase,
     Iops,
     Bytes,
-    /// Latencies of an operation by its place, or the worst of all.
+    /// Service times of an operation, by its place in `ops`; None: the longest of all operations.
     P50(usize),
     P99(Option<usize>),
     Max(Option<usize>),
-    /// From the intended time.
+    /// The longest p99 of all operations from their due times.
     Response,
     Backlog,
     Errors,
@@ -30,13 +31,13 @@ pub struct Columns {
     columns: Vec<NumberColumn>,
     /// Length of a whole interval.
     interval_ns: u64,
-    /// Of each workload; empty where all are.
+    /// Whether each workload is measured; empty where all are.
     measured: Vec<bool>,
 }
 
 impl Columns {
-    /// For a run with these operations (one name for each workload and kind), in lines of `width`: what
-    /// does not fit is left to the report, the most telling last.
+    /// For a run with these operations (one name for each workload and kind), in lines of `width` columns: what
+    /// does not fit is left out, the most telling last.
     pub fn new(ops: Vec<String>, open_loop: bool, interval_ns: u64, width: usize) -> Columns {
         let each = |columns: &dyn Fn(usize) -> Vec<NumberColumn>| {
             (0..ops.len()).flat_map(columns).collect::<Vec<_>>()
@@ -70,7 +71,7 @@ impl Columns {
         lines.swap_remove(fits.unwrap_or(lines.len() - 1))
     }
 
-    /// Of workloads that are measured or load only, which is in no sum, as in the result.
+    /// The same where workloads are `measured` or load alone: load is in no sum (rate, bytes, errors).
     pub fn of(self, measured: impl Iterator<Item = bool>) -> Columns {
         Columns { measured: measured.collect(), ..self }
     }

@@ -1,7 +1,6 @@
-//! A run by several ranks. Rank 0 makes the directory of the whole run and gives the order; every rank, rank 0
-//! too, then runs its part as a run of its own, with three steps that all take or none: look at targets, lay out,
-//! start. After the load clocks are measured again, figures merged, and the whole run is reported from the ranks'
-//! directories.
+//! A run by several ranks. Rank 0 makes the directory of the whole run and gives the order; every rank, rank 0 too,
+//! then runs its part as a run of its own, with steps that all take or none: name and look at targets, open and lay
+//! out, load, measure clocks, start. What comes after the load is `ranked_end`'s.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +40,7 @@ use super::{LiveViews, RunRequest, Signals, confirmation, directory, ranked_end,
 use crate::output;
 use crate::ranks::{self, RankOrder, RunOrder};
 
-/// Layouts may take long; who waits says so.
+/// How long a rank waits for the others in steps in which data may be laid out.
 const LAYOUT: Duration = Duration::from_secs(24 * 3600);
 /// How long rank 0 waits in steps that lay nothing out.
 const SHORT: Duration = Duration::from_secs(60);
@@ -54,7 +53,7 @@ const BEYOND: Duration = Duration::from_secs(120);
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The step in which rank 0 waits for all loads, before it closes what all share.
 const END_OF_LOAD: &str = "the end of the load";
-/// Targets of which it is told what will be lost: what a run of a series leaves there is no loss.
+/// Targets of which it was told what will be lost: what a later run of a series finds there is no loss.
 static LOST: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// From the naming of the start to the start, beside round trips.
 const LEAD_NS: u64 = 500_000_000;
@@ -77,11 +76,11 @@ pub struct RankSeat {
     clocks: RefCell<Vec<(u32, ClockSample)>>,
     /// When the load begins, on the clock of rank 0.
     start: Cell<Option<i64>>,
-    /// The end of this rank's load was told, where what all share is closed after it.
+    /// Whether the end of this rank's load was told, after which rank 0 closes what all share.
     left_load: Cell<bool>,
     /// What this rank measured.
     groups: RefCell<Vec<IoGroup>>,
-    /// Whether that is every I/O.
+    /// Whether `groups` has every I/O.
     exact: Cell<bool>,
 }
 
@@ -91,7 +90,7 @@ pub struct RankEnd {
     pub exit: u8,
     /// What went wrong, in words.
     pub error: Option<String>,
-    /// When its load was, on its own clock.
+    /// When its load was, on its own clock; None where it measured nothing.
     pub load: Option<RankLoad>,
     /// Workloads, operations and kinds of latency that it has.
     pub keys: Vec<(u16, OpKind, String)>,
@@ -205,8 +204,8 @@ pub fn follow(order: &RunOrder, signals: &Signals, kept: &KeptTarget) {
     }
 }
 
-/// This rank's part of a run. Errors: at every rank where one cannot start; after the start what goes wrong is in
-/// the answer.
+/// Runs this rank's part, and returns how it ended. Errors: at every rank where one cannot start; what goes wrong after
+/// the start is in the answer.
 fn part(
     seat: &RankSeat,
     signals: &Signals,
@@ -311,12 +310,12 @@ impl RankSeat {
         Ok(plan)
     }
 
-    /// Whether it loads what is missing: of what all share rank 0 does.
+    /// Whether this rank loads records that are missing: of what all share only rank 0 does.
     pub fn loads(&self, plan: &Plan) -> bool {
         self.rank == 0 || plan.run.share.is_own()
     }
 
-    /// Whether it kept every I/O.
+    /// Whether this rank kept every I/O.
     pub fn is_exact(&self) -> bool {
         self.exact.get()
     }
@@ -489,8 +488,8 @@ impl RankSeat {
         }
     }
 
-    /// A load whose target stays open, since a worker is stuck in it, ends without [`RankSeat::closing`]: rank 0 waits for
-    /// that word before it closes what all share.
+    /// A load whose target stays open, since a worker is stuck in it, ends without [`RankSeat::closing`]: rank 0 waits
+    /// for that word before it closes what all share.
     fn leave_load(&self) {
         let shared = || self.whole().is_ok_and(|plan| !plan.run.share.is_own());
         if self.rank > 0 && self.start.get().is_some() && !self.left_load.get() && shared() {
@@ -621,7 +620,8 @@ impl RankSeat {
         })
     }
 
-    /// Exact percentiles over all ranks, of everything that any of them has. Called at every rank with the same keys.
+    /// Exact percentiles over all ranks for each of the `keys`, in order. Called at every rank with the same keys. Ends
+    /// early where a rank does not answer.
     pub fn merge(
         &self,
         keys: &[(u16, OpKind, String)],
@@ -653,8 +653,8 @@ impl RankSeat {
     }
 }
 
-/// How long a rank may take from now on beside its drain, where its load was to last `planned` from the start and the start was
-/// `since` ago: others may have ten times as much to write as rank 0, which took until now.
+/// How long a rank may take from now on beside its drain, where its load was to last `planned` from the start and the
+/// start was `since` ago: others may have ten times as much to write as rank 0, which took until now.
 fn patience(planned: u64, since: u64) -> Duration {
     let (left, over) = (planned.saturating_sub(since), since.saturating_sub(planned));
     BEYOND.saturating_add(Duration::from_nanos(left.saturating_add(over.saturating_mul(10))))
@@ -672,8 +672,8 @@ fn of_rank(whole: &Plan, place: RankPlace) -> Result<Plan> {
     Ok(own)
 }
 
-/// A plan of a series as rank 0 will have it, with what it may overwrite: looked at before the first run. None where this
-/// process is alone. Errors: `Usage`.
+/// A plan of a series as rank 0 will have it, with what it may overwrite: looked at before the first run. None where
+/// this process is alone. Errors: `Usage`.
 pub fn of_first(plan: &Plan, destroy: &[String]) -> Result<Option<(Plan, Vec<String>)>> {
     let known = ranks::with(|all| (all.ranks.size(), all.ranks.host().to_owned()));
     let Some((of, host)) = known else { return Ok(None) };
@@ -699,7 +699,7 @@ fn agree<T: Serialize + serde::de::DeserializeOwned>(
     .unwrap_or_else(|| Ok(Vec::new()))
 }
 
-/// Directories of ranks that measured nothing.
+/// Removes the directories of ranks that measured nothing, where they are empty.
 fn remove_parts(whole: &NewRun, ranks: u32) {
     for rank in 0..ranks {
         let _ = std::fs::remove_dir(whole.dir.path().join(rank_name(rank)));

@@ -1,6 +1,6 @@
-//! The end of a run by several ranks: every rank says how it went, clocks are measured once more, percentiles merged,
-//! small files of directories elsewhere fetched, and rank 0 reports the whole run. A rank that does not answer is lost;
-//! the others' results stand.
+//! The end of a run by several ranks: every rank says how it went, clocks are measured once more, percentiles merged
+//! where all ranks kept every I/O, small files of directories elsewhere fetched, and rank 0 reports the whole run. A
+//! rank that does not answer is lost; the others' results stand.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::{outcome, output, problem, ranks, report};
 
 /// How long a message between ranks that are at the end may take.
 const AFTER: Duration = Duration::from_secs(60);
-/// Files of a rank elsewhere that come along: what a report is made from, but the I/Os.
+/// Files of a rank elsewhere that are sent to rank 0, where they are there; the I/Os are not.
 const SMALL: [&str; 6] = [
     names::MANIFEST,
     names::JOB,
@@ -53,7 +53,7 @@ struct Farewell {
     elsewhere: Vec<u32>,
 }
 
-/// How this rank's part went.
+/// What this rank says of how its part went.
 pub fn of(seat: &RankSeat, outcome: &RunOutcome) -> RankEnd {
     let manifest = outcome.path.as_deref().and_then(|path| RunDir::open(path).ok());
     let manifest = manifest.map(|dir| dir.manifest().clone());
@@ -153,8 +153,8 @@ pub fn after_load(exit: Exit) -> Exit {
     }
 }
 
-/// The end at rank 0: collects, measures, merges, reports. What goes wrong here takes nothing of what the ranks measured, and
-/// leaves nobody waiting.
+/// The end at rank 0: collects, measures, merges, reports. What goes wrong here takes nothing of what the ranks
+/// measured, and leaves nobody waiting.
 pub fn conclude(
     seat: &RankSeat,
     mut whole: NewRun,
@@ -162,12 +162,13 @@ pub fn conclude(
     request: &RunRequest<'_>,
 ) -> RunOutcome {
     let path = whole.dir.path().to_owned();
-    // Should rank 0 be killed while it waits, the start is known. It is written again in the end, where a failure is told.
+    // Should rank 0 be killed while it waits, the start is known. It is written again in the end, where a failure is
+    // told.
     let _ = seat.scale(None).and_then(|scale| whole.dir.write(&scale));
     let (ends, scale) = match ended(seat, &whole, mine, request) {
         Ok(all) => all,
         Err(e) => {
-            // They wait for words that do not come: the job is aborted.
+            // The others wait for words that do not come: the job is aborted.
             for rank in 1..seat.size() {
                 ranks::with(|all| all.ranks.lose(rank, "the end"));
             }
@@ -184,7 +185,7 @@ pub fn conclude(
     }
 }
 
-/// The ranks have measured, and that is not put together.
+/// The outcome where the ranks have measured and their parts are not put together; shows why.
 fn unfinished(e: &Error, path: PathBuf, exit: Exit) -> RunOutcome {
     problem::show(e);
     // With -q too: without the command, what was measured is as good as lost.
@@ -195,8 +196,9 @@ fn unfinished(e: &Error, path: PathBuf, exit: Exit) -> RunOutcome {
     RunOutcome { exit, path: Some(path), summary: None }
 }
 
-/// How each rank went, with its clock once more, percentiles of all, and small files of those elsewhere. Errors: those of
-/// messages; nothing else may end it, since the others wait for each of them.
+/// How each rank went, and `scale.json` with clocks measured once more, percentiles over all ranks, and what came of
+/// ranks elsewhere, whose small files are put in place. Errors: those of messages and of the order's plan; nothing else
+/// may end it, since the others wait for each message.
 fn ended(
     seat: &RankSeat,
     whole: &NewRun,
@@ -284,7 +286,7 @@ fn fetch(whole: &NewRun, rank: u32) -> Result<FetchedFiles> {
     let files = bytes.transpose()?.flatten().map(|bytes| unpacked(&bytes)).unwrap_or_default();
     let mut came = FetchedFiles::default();
     if files.is_empty() {
-        // What comes of it later would be taken for its word in the next run.
+        // What comes of this rank later would be taken for its word in the next run.
         ranks::with(|all| all.ranks.lose(rank, "sending its files"));
         came.stayed.push("all of its files".to_owned());
         return Ok(came);
@@ -315,7 +317,7 @@ fn fetch(whole: &NewRun, rank: u32) -> Result<FetchedFiles> {
     Ok(came)
 }
 
-/// The last manifest of the whole run, and its intervals.
+/// Writes the last manifest of the whole run, and its intervals.
 fn write_whole(
     whole: &mut NewRun,
     scale: &ScaleFile,

@@ -1,6 +1,6 @@
 //! A target that every rank keeps open from run to run, for series whose points build on what those before them stored.
-//! Rank 0 holds one that stands for all: what the series does with it between runs, every rank does with its own.
-//! What a run does with it is each rank's own affair.
+//! Rank 0 holds a target that stands for all: an action or the close that the series asks of it between runs, every
+//! rank does with its own. What a run does with a target is each rank's own affair.
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use super::targets::TargetsRequest;
 use super::{Signals, confirmation, directory};
 use crate::ranks::{self, RankOrder, RunOrder};
 
-/// How long a purge or a compaction may take.
+/// How long an action, such as a purge or a compaction, or a close may take.
 const ACTION: Duration = Duration::from_secs(24 * 3600);
 
 /// Rank 0's own target, in place of those of all.
@@ -30,10 +30,10 @@ struct AllTargets {
     own: Box<dyn Target>,
 }
 
-/// A run goes on, which does with the target what every rank does in a run.
+/// Whether a run goes on: what it asks of the target, every rank's run asks of its own.
 static IN_RUN: AtomicBool = AtomicBool::new(false);
 
-/// Until it is dropped, a run goes on.
+/// While it lives, a run goes on.
 pub struct InRun;
 
 impl InRun {
@@ -63,11 +63,11 @@ pub fn open(plan: &Plan, destroy: &[String], signals: &Signals) -> Result<Box<dy
     Ok(Box::new(AllTargets { own }))
 }
 
-/// What the other ranks keep open.
+/// The target that a rank other than 0 keeps open.
 #[derive(Default)]
 pub struct KeptTarget {
     target: Option<SharedTarget>,
-    /// What all share is rank 0's to purge.
+    /// All ranks share it: then rank 0 purges it.
     shared: bool,
 }
 
@@ -101,13 +101,14 @@ impl KeptTarget {
     }
 }
 
-/// What all do, or none has done.
+/// A step that succeeds at all ranks or fails at all. Errors: those of `done`, of any rank.
 fn together(step: &str, done: Result<()>) -> Result<()> {
     let said = ranks::with(|all| all.ranks.agree(step, done, Patience::of(ACTION)).map(drop));
     said.unwrap_or(Ok(()))
 }
 
-/// This rank's target of an order.
+/// Opens this rank's target of an order, as all ranks do; where one fails, all do. A rank other than 0 refuses a store
+/// of its own that has records already.
 fn of_order(order: &RunOrder, rank: u32, signals: &Signals) -> Result<Box<dyn Target>> {
     let seat = RankSeat::new(order.clone(), rank);
     let opened = seat.plan().and_then(|plan| {

@@ -1,4 +1,4 @@
-//! `--live`: the run that goes on as a page, as metrics, or as a screen on the terminal. Turns [`LiveArgs`]
+//! `--live` and `--tui`: the run that goes on as a page and metrics, or as a screen on the terminal. Turns [`LiveArgs`]
 //! into views of `taillight-live`, and begins and ends them around a command. Nothing is started unless it is
 //! asked for.
 
@@ -12,7 +12,7 @@ use super::signals::Signals;
 use crate::args::LiveArgs;
 use crate::output;
 
-/// Who shows the runs of a command while they go on.
+/// The views that show the runs of a command while they go on.
 #[derive(Default)]
 pub struct LiveViews {
     pub server: Option<LiveServer>,
@@ -44,7 +44,7 @@ impl LiveViews {
         Ok(LiveViews { server, screen: tui && fits.is_ok() })
     }
 
-    /// What a run tells its views, if there are any.
+    /// By which a run tells its views of itself; None without views.
     pub fn feed(&self) -> Option<LiveFeed> {
         let served = self.server.as_ref().map(LiveServer::feed);
         served.or_else(|| self.screen.then(LiveFeed::unserved))

@@ -1,8 +1,9 @@
-//! Signals that end a program by default, from SIGINT to those of timers, batch systems and real time: the first
-//! asks the run to end and keep its results, the second ends it and says what recovers them.
+//! Signals that end a program by default, from SIGINT to those of timers, batch systems and real time: the first asks
+//! the run to end and keep its results, the second ends the program at once and says what recovers them. SIGBUS, for a
+//! mapped file that was cut, ends it at once, too.
 //!
 //! The same signal again within [`ONE_WISH`] is no second wish: `timeout` sends its signal to the command and to
-//! its group, a terminal that closes to everybody in it.
+//! its group, a terminal that closes to everybody in it. Nor is SIGXCPU, which comes every second.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -65,7 +66,7 @@ struct EndWish {
     forced: LastWords,
     /// What the end by a lost mapping says.
     cut: LastWords,
-    /// One thread says it.
+    /// Whether a thread has begun to say `cut`.
     said: AtomicBool,
 }
 
@@ -86,7 +87,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers; with a `screen`, signals that stop the program give the terminal back first.
+    /// Installs the handlers; with a `screen`, SIGTSTP gives the terminal back before it stops the program.
     /// Errors: `Unavailable` when the system refuses them.
     pub fn install(screen: bool) -> Result<Signals> {
         let refused = |e| Error::unavailable("cannot handle signals").source(e);
@@ -147,7 +148,7 @@ impl Signals {
         self.wish.cut.set(format!("{CUT}{recovered}"));
     }
 
-    /// The name of the signal that came, and the limit behind it; SIGINT before any.
+    /// The name of the first signal that came, for SIGXCPU with the limit behind it; SIGINT before any.
     pub fn name(&self) -> String {
         let signal = self.signal().unwrap_or(SIGINT);
         let name = match signal {
@@ -161,7 +162,7 @@ impl Signals {
         }
     }
 
-    /// The exit code of the signal that came, if one did.
+    /// The exit code of the first signal that came, if one did.
     pub fn exit(&self) -> Option<Exit> {
         self.signal().map(exit_of)
     }
@@ -187,7 +188,7 @@ impl Drop for NamedAtEnd<'_> {
 }
 
 impl GoingOn {
-    /// What recovers it and goes on with it, in lines.
+    /// The commands that recover the run and go on with the series, in lines.
     fn recovered(&self) -> String {
         let line = |what: &str, words: &[&str], dir: &Path| {
             let words = words.iter().map(|word| (*word).to_owned());
@@ -252,7 +253,7 @@ fn ends() -> Vec<i32> {
     ENDS.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).collect()
 }
 
-/// Signals that whoever started the program wants ignored, as the kernel says.
+/// Signals of [`ENDS`] that are ignored since before the program started, as the kernel says.
 fn ignored() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Where the capture goes when memory is short (`capture.dir`): looked at before anything is laid out.
+//! Checks the directory into which the capture goes when memory is short (`capture.dir`), before anything is laid out.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use taillight_core::{Error, Result};
 use taillight_machine::Sys;
 use taillight_machine::block::{self, BlockDevice, DeviceNumber};
 
-/// Whether the directory is there, can be written, and shares no disk with a target: what is spilled there while
-/// operations are measured would be measured too. Errors: `Usage` when it shares one; `Unavailable` when it cannot be
-/// used.
+/// Checks that the directory is there, can be written, and shares no disk with a target: what is spilled there while
+/// operations are measured would be measured too. A plan without one is fine. Errors: `Usage` when it shares a disk;
+/// `Unavailable` when it cannot be used.
 pub fn check(plan: &Plan, sys: &Sys) -> Result<()> {
     let Some(dir) = &plan.capture.dir else {
         return Ok(());

@@ -1,5 +1,6 @@
-//! `taillight run` of a job with a sweep, and what every prepared series needs to run: the plans of the
-//! points from one job, and the start of the series. Points and their order are a suite's.
+//! `taillight run` of a job with a sweep: the plans of its points from one job. Also the start of every series whose
+//! plans are known before it (sweeps, suites, `ab`): checks of all targets, live views, the runs. Points and their
+//! order are the method's, in `taillight_suite`.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -49,7 +50,7 @@ pub fn run(
 
 /// Where a prepared series goes and what it may do.
 pub struct SeriesPlace<'a> {
-    /// What the directory is called after.
+    /// What the directory of the series is called after, where none is asked for.
     pub name: String,
     /// The directory asked for.
     pub output: Option<PathBuf>,
@@ -114,9 +115,8 @@ pub fn run_planned(
     Ok(if printed { report::json_of_kept(&dir, ended.exit) } else { ended.exit })
 }
 
-/// Says before anything else what opening a target would refuse, for every target with its size and
-/// options. What an earlier run keeps is looked at when it is there. The exit code of a signal that came
-/// meanwhile.
+/// Looks at each target of the plans, with its size and options, before the first run; at what an earlier plan keeps,
+/// when its turn comes. Returns the exit code of a signal that came meanwhile. Errors: what opening would refuse.
 fn check_targets(
     plans: &[Plan],
     destroy: &[String],

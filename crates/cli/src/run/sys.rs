@@ -29,7 +29,7 @@ impl LastWords {
     }
 }
 
-/// Only system calls.
+/// Gives the terminal back and writes, by system calls alone.
 fn say(text: &str) {
     restore();
     let err = stderr();
@@ -40,8 +40,8 @@ fn say(text: &str) {
     }
 }
 
-/// When `signal` comes, `action` is done, by atomics and system calls alone; on whatever thread, so that standard output
-/// and error are the only descriptors it knows.
+/// When `signal` comes, `action` is done; it must use atomics and system calls alone. It runs on whatever thread, so
+/// that standard output and error are the only descriptors it may use.
 pub fn when(signal: i32, action: impl Fn() + Send + Sync + 'static) -> Result<()> {
     // SAFETY: by the condition above, which the callers in `signals` and here keep.
     unsafe { register(signal, action) }.map(drop)

@@ -1,4 +1,5 @@
-//! The targets of a plan: each is looked at, opened and checked by itself, then driven as one.
+//! The targets of a plan: each is looked at, opened and checked by itself, then all are driven as one. Also which
+//! confirmation (`--destroy`) is meant for which target.
 
 use std::path::{Path, PathBuf};
 
@@ -103,7 +104,7 @@ impl TargetsRequest<'_> {
         }
     }
 
-    /// Does something with each target and its part of the plan.
+    /// Calls `with` for each target, with its part of the plan; the first error ends it.
     fn each(
         &self,
         mut with: impl FnMut(&dyn BoundDriver, &OpenSpec<'_>) -> Result<()>,
@@ -125,13 +126,13 @@ impl TargetsRequest<'_> {
         Ok(())
     }
 
-    /// Whether the targets are different ones, whatever they are called.
+    /// Checks that no two targets are the same or hold each other, whatever they are called. Errors: `Usage`.
     fn apart(&self) -> Result<()> {
         let targets = self.plan.all_targets().enumerate();
         let paths =
             targets.flat_map(|(n, (_, target))| paths(target).into_iter().map(move |p| (n, p)));
         let sys = Sys::default();
-        // Where they cannot be known, the guard of each target refuses.
+        // Where loop devices cannot be known, the guard of each target refuses.
         let loops = loops::active(&sys).unwrap_or_default();
         let places: Vec<(usize, TargetPlace)> =
             paths.map(|(n, path)| (n, TargetPlace::of(&path, &sys, &loops))).collect();

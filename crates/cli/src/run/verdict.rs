@@ -20,7 +20,7 @@ use super::measure::Measured;
 use super::signals::Signals;
 use crate::{outcome, output, problem, report};
 
-/// Notes what tracing took of each operation.
+/// Puts what tracing took of each operation into the overhead, ns.
 fn note_cost(overhead: &mut Overhead, cost: &TraceInfo) {
     overhead.trace_ns_per_op = cost.program_ns_per_op;
     overhead.probe_ns_per_op = cost.probe_ns_per_op;
@@ -29,7 +29,7 @@ fn note_cost(overhead: &mut Overhead, cost: &TraceInfo) {
     overhead.trace_beside_load_bytes = beside.then_some(cost.spilled_bytes);
 }
 
-/// What a schedule left unsent; none without one.
+/// What a schedule left unsent; None where every workload is a closed loop.
 fn schedule(plan: &Plan, outcome: &EngineOutcome) -> Option<ScheduleInfo> {
     let open = plan.workloads.iter().any(|w| !w.arrival.is_closed());
     open.then_some(ScheduleInfo {
@@ -39,8 +39,8 @@ fn schedule(plan: &Plan, outcome: &EngineOutcome) -> Option<ScheduleInfo> {
     })
 }
 
-/// Finishes the run directory and says how it went, and how a directory that cannot be written is
-/// finished later.
+/// Finishes the run directory, shows the report, and says how a directory that cannot be written is finished later.
+/// Returns the exit code, and the summary where the report could be made.
 pub fn conclude(
     mut run: NewRun,
     environment: &Environment,
@@ -113,7 +113,7 @@ pub fn conclude(
             (None, Some(if nothing { Exit::TargetFailed } else { exit }))
         }
     };
-    // The path of the page says it, where there is one.
+    // Where there is a report, the path of its page tells the directory.
     if !request.quiet && summary.is_none() {
         output::result(&format!("Run     {}", in_line(run.dir.path().display())));
     }

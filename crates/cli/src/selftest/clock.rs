@@ -6,10 +6,10 @@ use taillight_trace::availability::clock;
 
 use super::{SelfCost, SelftestCheck};
 
-/// Readings that are compared, on each of two threads.
+/// Readings on each of two threads, every one compared with the one before it.
 const READINGS: u32 = 500_000;
 
-/// The checks, and the costs known so far.
+/// One check, steps back of the clock, and what a reading costs.
 pub fn look() -> (Vec<SelftestCheck>, SelfCost) {
     // The threads hand a stamp to each other, so that processors are compared, too.
     let last = std::sync::Mutex::new(MonoClock.now());

@@ -1,6 +1,6 @@
-//! `taillight selftest`: runs whose result is known beforehand, made as any run is, and their table of known
-//! truths against what this build prints. Its other figures are what the tool costs on this machine; the
-//! machine's storage is not benchmarked.
+//! `taillight selftest`: runs whose result is known beforehand, made as any run is, and a table of known truths against
+//! what their summaries say; also whether the clock goes back. Its other figures are what the tool costs on this
+//! machine; the machine's storage is not benchmarked.
 
 mod clock;
 mod truths;
@@ -88,7 +88,8 @@ impl SelftestCheck {
     }
 }
 
-/// Runs the command. Errors: `Unavailable` when there is no room for its runs.
+/// Runs the command. `GateFailed` where a check is not as it should be. Errors: `Unavailable` when there is no room for
+/// its runs; those of a run.
 pub fn main(args: &SelftestArgs) -> Result<Exit> {
     let begun = Instant::now();
     let signals = Signals::install(false)?;
@@ -130,7 +131,7 @@ fn made(case: &TruthCase, home: &Scratch, signals: &Signals) -> Result<Option<Su
     run::figures_of(&run::resolve(&job)?, signals)
 }
 
-/// A directory for the runs, removed at the end however it comes.
+/// A directory for the runs, removed when this is dropped.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {

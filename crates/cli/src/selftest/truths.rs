@@ -153,7 +153,7 @@ fn histogram(summary: &Summary) -> Vec<SelftestCheck> {
     checks
 }
 
-/// Whether 95 % intervals hold the truth in 95 % of cases: 40 workloads on servers of their own.
+/// Whether 95 % intervals of percentiles from p25 to below p99.5 hold the truth: 40 workloads, and 40 servers for them.
 const INTERVALS: &str = r#"
 run = { name = "selftest", seed = 1, duration = "1s" }
 target = { driver = "sim", options = { channels = 40, service = { kind = "exponential", mean = "200us" } } }

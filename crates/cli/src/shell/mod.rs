@@ -1,5 +1,5 @@
-//! `taillight completions`, `taillight man` and `taillight help`: what a shell, `man` and a reader know of the command
-//! line, from the definitions that parse it. Packages install what the first two print.
+//! `taillight completions`, `taillight man` and `taillight help`: completions for a shell, manual pages and help, from
+//! the definitions that parse the command line. Packages install what the first two make.
 
 use std::io::Write as _;
 
@@ -15,7 +15,7 @@ use taillight_suite::suites;
 use crate::args::{Cli, CompletionsArgs, HelpArgs, ManArgs};
 use crate::output;
 
-/// Below the options of every page.
+/// The end of every page.
 const ENDING: &str = include_str!("ending.man");
 
 /// `taillight completions SHELL`. Errors: `Unavailable` when standard output cannot be written.
@@ -50,7 +50,7 @@ pub fn help(args: &HelpArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Values of arguments without a flag, which the generator leaves out for fish.
+/// Completions for fish of values without a flag, by command, which the generator leaves out.
 fn fish_values(cli: &Command) -> String {
     let mut lines = String::new();
     for command in cli.get_subcommands() {
@@ -65,7 +65,7 @@ fn fish_values(cli: &Command) -> String {
     lines
 }
 
-/// The commands with values that are looked up when they run, and so are no part of their definition.
+/// The commands with values for completion that their definition does not have: drivers, suites, paths.
 fn with_values(cli: Command) -> Command {
     let drivers = || PossibleValuesParser::new(DRIVERS.iter().map(|d| d.name()));
     let known = suites::names().collect::<Vec<_>>();
@@ -106,7 +106,7 @@ pub fn man(args: &ManArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What every page says of itself.
+/// What every page of ours has at its beginning.
 const OURS: &str = ".TH TAILLIGHT";
 
 /// The page of the program and one of each of its commands, by name.
@@ -125,7 +125,7 @@ fn pages() -> Vec<(String, String)> {
 fn page(name: &str, command: Command) -> (String, String) {
     let examples = command.get_after_help().map(ToString::to_string);
     let top = command.get_subcommands().next().is_some();
-    // Its lines are kept as they are, which the section of the generator does not.
+    // The lines of the examples are kept as they are, which the generator's own section does not do.
     let command = command.after_help("").disable_help_subcommand(true);
     let manual = Man::new(command);
     let title = name.to_uppercase();
@@ -149,7 +149,7 @@ fn page(name: &str, command: Command) -> (String, String) {
     (name.to_owned(), text)
 }
 
-/// Lines as they stand: those that are indented are typed, the others are words.
+/// Lines as they stand, without their indent and without "Examples:" at the top.
 fn kept(text: &str) -> String {
     let mut page = String::from(".nf\n");
     for line in text.lines().skip_while(|line| *line == "Examples:") {

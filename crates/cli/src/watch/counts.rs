@@ -1,5 +1,6 @@
-//! How many operations there were: what the trace programs counted each second, and what the kernel itself counts
-//! of the same processes. Only where both agree are there percentiles.
+//! How many operations of each kind a watched program did, second by second, as the trace programs counted them; and
+//! which kinds were counted whole: reads and writes by the kernel's own counts of the same processes, syncs by those
+//! that were seen to begin. Only kinds counted whole have percentiles of these counts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use taillight_trace::watch::{CallTally, Watching, lower_edge, new_since, togethe
 
 /// Intervals kept; beyond them two neighbours become one.
 const INTERVALS_MAX: usize = 7200;
-/// Of so many operations one may be missing.
+/// A kind is whole where one operation in so many may be missed, of unknown result or of unknown latency; no more.
 const WHOLE: u64 = 200;
 
 /// What each kind of operation did in an interval.
@@ -32,13 +33,13 @@ impl Counts {
         Counts { last_ns: at_ns, ..Counts::default() }
     }
 
-    /// A process counts from now on.
+    /// A process is watched from now on: what the kernel has counted of its threads before is subtracted later.
     pub fn count(&mut self, pid: u32) {
         let now = io_of(pid);
         (0..2).for_each(|i| self.earlier[i] += now[i]);
     }
 
-    /// Ends an interval; what it had.
+    /// Ends the interval at a time, ns, and returns what each kind of operation did in it.
     pub fn close(&mut self, at_ns: i64, watching: &Watching) -> Second {
         let second = new_since(&mut self.before, watching.tallies());
         self.intervals.push(((self.last_ns, at_ns), second.clone()));
@@ -61,13 +62,14 @@ impl Counts {
         }
     }
 
-    /// All operations of each kind so far.
+    /// What each kind of operation did from the beginning to the last interval that was closed.
     pub fn all(&self) -> &BTreeMap<OpKind, CallTally> {
         &self.before
     }
 
-    /// Each kind, and whether every one of it was counted; `seen` are reads, writes, syncs and page faults
-    /// ([`Watching::counted`]), `kernel` the calls that read and wrote of all threads that were ever watched.
+    /// Each kind that was seen, and whether it was counted whole ([`WHOLE`]); `seen` are reads, writes, syncs and page
+    /// faults ([`Watching::counted`]), `kernel` the calls that read and wrote of all threads that were ever watched.
+    /// From `slower_ns` on an operation is slow.
     pub fn ops(&self, seen: [u64; 4], kernel: [u64; 2], slower_ns: u64) -> Vec<WatchedOp> {
         let kernel = |which: usize| kernel[which].saturating_sub(self.earlier[which]);
         let of = |(op, tally): (&OpKind, &CallTally)| {
@@ -87,7 +89,7 @@ impl Counts {
                 seen: tally.count,
                 slow: tally.at_least(slower_ns),
                 kernel,
-                // Of syncs on which no file system says a word, one may be many.
+                // One untimed sync may stand for many calls.
                 whole: missed + tally.unknown + tally.untimed <= tally.count / WHOLE
                     && (kernel.is_some() || tally.untimed == 0),
                 unknown: tally.unknown,
@@ -97,13 +99,13 @@ impl Counts {
         self.before.iter().map(of).collect()
     }
 
-    /// The same where some found no room: nothing is whole, not even what looks like it.
+    /// As [`Counts::ops`] where operations or threads found no room: no kind is whole, not even one that looks like it.
     pub fn ops_of_a_part(&self, kernel: [u64; 2], slower_ns: u64) -> Vec<WatchedOp> {
         let ops = self.ops([0; 4], kernel, slower_ns).into_iter();
         ops.map(|op| WatchedOp { whole: false, ..op }).collect()
     }
 
-    /// The intervals of those kinds that are whole, where `workloads` says which workload is of which.
+    /// The intervals of those kinds that are whole; `workloads` has the kind of each workload.
     pub fn whole(&self, ops: &[WatchedOp], workloads: &[OpKind]) -> Vec<CountedInterval> {
         let whole = |op: &OpKind| ops.iter().any(|it| it.op == *op && it.whole);
         let mut all = Vec::new();
@@ -137,12 +139,12 @@ pub fn interval_of(
     }
 }
 
-/// What stands for the latencies of a place, ns.
+/// The middle of a place, which stands for the latencies in it, ns.
 fn middle(place: u16) -> u64 {
     lower_edge(place).midpoint(lower_edge(place + 1).saturating_sub(1))
 }
 
-/// Calls that read and that wrote, of the threads that a process has.
+/// Calls that read and that wrote, as the kernel counts them, of the threads that a process has now.
 pub fn io_of(pid: u32) -> [u64; 2] {
     let of = |path: std::path::PathBuf| -> Option<[u64; 2]> {
         let text = std::fs::read_to_string(path.join("io")).ok()?;

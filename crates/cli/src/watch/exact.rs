@@ -1,5 +1,5 @@
-//! Every call in windows, where that was asked for: what the report's figures are of, and how often each kind of operation
-//! was made.
+//! `watch --exact`: windows of time in which every call is counted, also those that do not block. Makes of them rates
+//! for `watched.json` (with 95 % intervals), intervals for the report where other counts are not whole, and words.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use taillight_trace::watch::{ExactSample, JUDGED};
 
 use super::counts::interval_of;
 
-/// As `watched.json` has it, of a watch that took so long, ns.
+/// The windows as `watched.json` has them, of a watch that took `watched_ns`.
 pub fn of(sample: &ExactSample, watched_ns: u64) -> WatchedSample {
     let time = time(sample);
     let mut rates: BTreeMap<OpKind, Vec<f64>> = BTreeMap::new();
@@ -53,14 +53,15 @@ fn time(sample: &ExactSample) -> SampleTime {
     }
 }
 
-/// Whether figures are of it: where not all was seen in another way.
+/// Whether the report's figures are of the windows: where these have reads, writes or syncs of a kind that was not
+/// counted whole outside of them.
 pub fn is_used(sample: &ExactSample, ops: &[WatchedOp]) -> bool {
     let whole = |op: OpKind| ops.iter().any(|it| it.op == op && it.whole);
     let mut all = sample.windows.iter().flat_map(|window| &window.ops).map(|it| it.0);
     all.any(|op| JUDGED.contains(&op) && !whole(op))
 }
 
-/// The same origin, whose figures are of these windows.
+/// The same origin of a watched run, which says that figures are of these windows; any other origin as it is.
 pub fn origin(origin: RunOrigin, sample: &ExactSample) -> RunOrigin {
     match origin {
         RunOrigin::Watched { program, exit_code, .. } => {
@@ -70,12 +71,12 @@ pub fn origin(origin: RunOrigin, sample: &ExactSample) -> RunOrigin {
     }
 }
 
-/// What began in each window, where `workloads` says which workload is of which kind.
+/// Reads, writes and syncs that began in each window, by kind; `workloads` has the kind of each workload.
 pub fn intervals(sample: &ExactSample, workloads: &[OpKind]) -> Vec<CountedInterval> {
     let mut all = Vec::new();
     for window in &sample.windows {
         let time = (window.start_ns, window.start_ns.saturating_add_unsigned(window.length_ns));
-        // Looking for a file that is not there is no failure of storage: of other kinds there are counts only.
+        // Other kinds have rates only: to look for a file that is not there fails, and is no failure of storage.
         for (op, tally) in window.ops.iter().filter(|it| JUDGED.contains(&it.0)) {
             let Some(workload) = workloads.iter().position(|it| it == op) else { continue };
             all.push(interval_of(time, workload as u16, *op, tally));
@@ -84,7 +85,7 @@ pub fn intervals(sample: &ExactSample, workloads: &[OpKind]) -> Vec<CountedInter
     all
 }
 
-/// What is said of it after the lines; `used` where the figures are of it.
+/// What is said of the windows when the watch has ended; `used` where the report's figures are of them.
 pub fn words(sample: &WatchedSample, used: bool) -> Vec<String> {
     let mut all = Vec::new();
     let time = format!(

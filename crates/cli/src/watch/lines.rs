@@ -1,4 +1,5 @@
-//! Lines while a program is watched: one for each slow operation, as soon as it is judged, and one for each second.
+//! Lines while a program is watched: one for each slow operation once it is judged, at most [`LINES_MAX`] at a time and
+//! the number of the others, and one for each second with what each kind of operation did.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,20 +16,20 @@ use super::live::WatchLive;
 use super::waits::called;
 use crate::output;
 
-/// Slow operations of a second that have a line of their own.
+/// Slow operations that have a line of their own each time that some were judged, which is once a second.
 const LINES_MAX: usize = 20;
 
-/// Writes them.
+/// Writes the lines.
 pub struct WatchLines {
     so_far: SlowSoFar,
     known: Arc<Mutex<KnownCalls>>,
     clock: ClockInfo,
-    /// On standard error, beside a program that writes on standard output.
+    /// On standard error, because a program that was started writes to standard output.
     aside: bool,
     titled: bool,
-    /// None where that is not fixed.
+    /// From which latency on an operation is slow, ns; None where that is not fixed (`--top`).
     slower_ns: Option<u64>,
-    /// Who shows the same in a browser.
+    /// The live view, which is told the layers of slow operations as well.
     pub shown: Option<WatchLive>,
 }
 
@@ -50,7 +51,8 @@ impl WatchLines {
         }
     }
 
-    /// Takes up what was seen, and writes what that tells of the operations before.
+    /// Takes up `rows` seen since the last time, and `more` slow operations that have none; writes a line for each slow
+    /// operation before these that can be judged now.
     pub fn seen(&mut self, rows: Vec<LayerRow>, more: u64) {
         let causes = self.so_far.look(rows, more, i64::MIN);
         if let Some(live) = &self.shown {
@@ -108,7 +110,7 @@ impl WatchLines {
         format!("{:02}:{:02}:{:02}.{ms:03}", s / 3600 % 24, s / 60 % 60, s % 60)
     }
 
-    /// What a second had.
+    /// Writes the line of a second that ended at `at_ns`: of each kind its rate, its longest latency, and slow ones.
     pub fn second(&self, at_ns: i64, length_ns: i64, second: &Second) {
         let per_s = |n: u64| (n as f64 * 1e9 / length_ns.max(1) as f64).round() as u64;
         let of = |(op, tally): &(OpKind, taillight_trace::watch::CallTally)| {

@@ -1,5 +1,5 @@
-//! `--live` of a program that is watched: the live view of runs, fed with what was counted each second. Latencies only of
-//! kinds that were seen whole so far, as in the report.
+//! `watch --live`: the live view of runs, fed with what the trace programs counted each second. Percentiles only of
+//! kinds of operation that were counted whole so far; of others number, bytes and the longest latency.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::counts::{Second, interval_of};
 use super::plan::with_kinds;
 use crate::output;
 
-/// Kinds of operation of a watched program, each a workload of the view.
+/// Kinds of operation that the view shows, each as a workload.
 const KINDS: [OpKind; 7] = [
     OpKind::Read,
     OpKind::Write,
@@ -69,7 +69,7 @@ impl WatchLive {
         Ok(self)
     }
 
-    /// What a second had, from and to, ns.
+    /// Shows what each kind did in a second, from and to, ns; `ops` says which kinds were counted whole.
     pub fn second(&mut self, (from, to): (i64, i64), second: &Second, ops: &[WatchedOp]) {
         let length_ns = (to - from).max(1) as u64;
         self.elapsed_ns += length_ns;
@@ -113,7 +113,7 @@ impl WatchLive {
         self.feed.slow(layers);
     }
 
-    /// Watching is over.
+    /// Shows that watching is over, with the report if there is one, and ends the service.
     pub fn end(self, reported: bool, dir: &Path) {
         self.feed.end(LiveEnd {
             status: if reported { "complete" } else { "without a report" }.to_owned(),
@@ -126,7 +126,7 @@ impl WatchLive {
     }
 }
 
-/// Of a kind of which a part was seen: how many, and the longest.
+/// The row of a kind of which a part was seen: how many, bytes, and the longest latency.
 fn counts_of(row: &IntervalRow, count: u64) -> IntervalRow {
     IntervalRow {
         start_ns: row.start_ns,

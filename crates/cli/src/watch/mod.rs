@@ -1,5 +1,6 @@
-//! `taillight watch`: why the tail of a program that others wrote is slow, while it runs. Who is watched is
-//! `subject`, how much was seen `counts`; the run directory is one like that of a run, and its report as well.
+//! `taillight watch`: why operations of another program are slow, while it runs: processes, a unit or control group, or
+//! a command that is started for it. Trace programs (`taillight_trace::watch`) see its operations; slow ones get lines
+//! with their layers, and at the end there is a run directory with a report, as after a run.
 
 mod counts;
 mod exact;
@@ -40,15 +41,15 @@ use lines::WatchLines;
 use live::WatchLive;
 use subject::{Started, Subject, started_at};
 
-/// Operations that take as long are explained, ns.
+/// Without `--slower` and `--top`, operations that take as long or longer are slow: kept and explained, ns.
 const SLOWER_NS: u64 = 10_000_000;
-/// The same until the slowest part is known, ns.
+/// The same with `--top`, until the slowest part is known, ns.
 const TOP_FROM_NS: u64 = 100_000;
-/// Memory and disk for them, bytes.
+/// Memory and disk for kept operations without `--keep`, bytes.
 const KEEP: u64 = 1 << 30;
-/// How often somebody looks whether it is over.
+/// Time between two looks whether the watch, or the program, is over.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A unit or control group may be empty for so long: one that restarts.
+/// A unit or control group may be empty for so long, as while it restarts, before the watch ends.
 const EMPTY: Duration = Duration::from_secs(10);
 /// From one line of figures to the next.
 const SECOND: Duration = Duration::from_secs(1);
@@ -62,14 +63,14 @@ pub struct AskedCeiling {
 }
 
 impl AskedCeiling {
-    /// Kinds of operation that it is of: the one named; else reads, writes and syncs, each of them that was seen.
+    /// Kinds of operation that the ceiling is of: the one named; else those of reads, writes and syncs that were seen.
     fn kinds(&self, seen: &[OpKind]) -> Vec<OpKind> {
         let judged = JUDGED.into_iter().filter(|op| seen.contains(op));
         self.op.map_or_else(|| judged.collect(), |op| vec![op])
     }
 }
 
-/// The kind of operation of `--op`, and the one call where it names one: then no other call of its kind is looked at.
+/// The kind of operation of `--op`, and the call where `--op` names one: then no other call of its kind is looked at.
 fn judged(word: &String) -> Result<(OpKind, Option<&'static str>)> {
     if let Some(kind) = JUDGED.into_iter().find(|op| op.name() == word) {
         return Ok((kind, None));
@@ -93,11 +94,11 @@ pub struct Asked {
     length: Option<Duration>,
     ceiling: Option<AskedCeiling>,
     keep: u64,
-    /// Of the calls of its kind this one is looked at and no other.
+    /// Of the calls of its kind only this one is looked at.
     only: Option<&'static str>,
     /// Paths of a record are hashed.
     hashed: bool,
-    /// Share of a CPU.
+    /// Most that the trace programs may take, as a share of a CPU.
     max_cost: Option<f64>,
     /// Share of the time in which every call is looked at.
     exact: Option<f64>,
@@ -149,7 +150,7 @@ fn value<T: FromStr<Err = String>>(flag: &'static str, text: Option<&str>) -> Re
     text.map(read).transpose()
 }
 
-/// A share like `0.1%`, of at most `most` percent.
+/// A share like `0.1%`, above 0 and at most `most` percent, as a fraction. Errors: `Usage` with `what` and `like`.
 fn share(
     text: &str,
     (flag, most): (&'static str, f64),
@@ -160,11 +161,12 @@ fn share(
     number.ok_or_else(|| Error::usage(what).with(flag, text).hint(like))
 }
 
-/// What was seen since, as the collector tells it.
+/// What the collector has seen since it told last: rows, and how many slow operations more there are without a row.
 type Told = (Vec<LayerRow>, u64);
 
-/// Runs the command. The exit code is that of the program where it is not 0, else that of the report, in which failed
-/// I/Os count as 0. Errors: `Usage` and `Unavailable` for what cannot be watched. What was seen is kept.
+/// Runs the command. The exit code is that of a program that was started where it is not 0; else that of a signal; else
+/// that of the report, in which failed I/Os count as 0. Errors: `Usage` and `Unavailable` for what cannot be watched,
+/// which leaves no run directory; those of the report, by which what was seen is kept.
 pub fn main(args: &WatchArgs) -> Result<u8> {
     let asked = Asked::of(args)?;
     let subject = Subject::of(args)?;
@@ -248,7 +250,8 @@ fn ended_with(program: Option<u8>, reported: Result<Exit>, signals: &Signals) ->
     })
 }
 
-/// The exit code of a program that goes on after nobody watches it; none where a signal ends the wait.
+/// Waits for the exit code of a program that was started, after the watch has ended. None where a signal came and the
+/// program has not ended within a second of it.
 fn waited(mut started: Started, signals: &Signals) -> Option<u8> {
     let told = started.ended();
     if told.is_none() && !signals.stop().stopped() {
@@ -265,7 +268,7 @@ fn waited(mut started: Started, signals: &Signals) -> Option<u8> {
     code
 }
 
-/// Shows the report of a run directory; the exit that it asks for.
+/// Makes the report of a run directory and shows it; the exit that its summary asks for.
 fn shown(kept: &Path, aside: bool) -> Result<Exit> {
     let report = report::of_run(kept, None, true)?;
     let text = format!("\n{}", report.text.trim_end());
@@ -297,22 +300,23 @@ struct ActiveWatch {
     subject: Subject,
     started: Option<Started>,
     exit_code: Option<u8>,
-    /// Watched from the start.
+    /// Processes watched from the start.
     pids: Vec<u32>,
-    /// When that was.
+    /// When watching began.
     began_ns: i64,
-    /// Processes that were added by number, and when each was started.
+    /// Processes that were added by number, and when each was started, in ticks since boot.
     added: BTreeMap<u32, u64>,
-    /// The largest latency from which on operations were kept, ns: all of those were.
+    /// The largest latency that operations were kept from so far, ns: as long or longer ones were kept all the time.
     slower_ns: u64,
 }
 
 impl ActiveWatch {
-    /// Begins with those who are there, or starts the program.
+    /// Begins to watch the processes that are there, or starts the program. Errors: `Unavailable` where there is no
+    /// process, or the program cannot be started.
     fn begin(&mut self) -> Result<()> {
         self.began_ns = MonoClock.now().0;
         self.counts = Counts::begin(self.began_ns);
-        // Twice: those that the first ones started in between.
+        // Twice: the first ones may have started others before they were watched.
         self.take_up()?;
         self.take_up()?;
         self.pids = self.watching.pids();
@@ -343,8 +347,8 @@ impl ActiveWatch {
         Ok(())
     }
 
-    /// Those that ended before they were added are not seen to end: they are not watched, and whoever gets the
-    /// number later is not.
+    /// Stops watching processes that are not there any more: the end of one that ended before it was added is not seen,
+    /// and whoever gets its number later would be watched.
     fn drop_ended(&mut self) {
         let ended = |(pid, start): (&u32, &u64)| (started_at(*pid) != Some(*start)).then_some(*pid);
         let gone: Vec<u32> = self.added.iter().filter_map(ended).collect();
@@ -354,8 +358,8 @@ impl ActiveWatch {
         }
     }
 
-    /// Once a second: takes up processes that were moved into the control group. One that cannot be watched is passed
-    /// over without a word.
+    /// Called once a second: takes up processes that came into the control group (one that cannot be watched is passed
+    /// over without a word), and drops those that are not there any more.
     fn follow_up(&mut self) {
         if matches!(self.subject, Subject::Group(_)) {
             let _ = self.take_up();
@@ -393,7 +397,7 @@ impl ActiveWatch {
         (since.elapsed() >= EMPTY).then_some("nobody came back to the control group")
     }
 
-    /// Until the end: of the program, of the time, or by a signal. Why it was.
+    /// Shows what is seen until the program, the time of `--for`, a signal or `--max-cost` ends the watch. Returns why.
     fn go_on(
         &mut self,
         asked: &Asked,
@@ -442,7 +446,7 @@ impl ActiveWatch {
         }
     }
 
-    /// The latency that so many lie above is slow from now on.
+    /// From now on operations are slow from the latency on that the share `top` of them lies above so far.
     fn follow(&mut self, top: f64) {
         if let Some(ns) = self.slowest(top) {
             self.watching.keep_from(ns);
@@ -450,12 +454,12 @@ impl ActiveWatch {
         }
     }
 
-    /// The latency that so many of a kind lie above so far, ns: the least of all kinds.
+    /// The latency that the share `top` of a kind of operation lies above so far, ns: the least of all kinds.
     fn slowest(&self, top: f64) -> Option<u64> {
         self.counts.all().values().filter_map(|tally| tally.above(top)).min()
     }
 
-    /// Each kind of operation so far, and whether all of it was seen.
+    /// Each kind of operation so far, and whether it was counted whole.
     fn ops(&self, asked: &Asked) -> Vec<WatchedOp> {
         let live: Vec<[u64; 2]> = self.watching.pids().into_iter().map(io_of).collect();
         let ended = self.watching.of_ended();
@@ -466,7 +470,7 @@ impl ActiveWatch {
         }
     }
 
-    /// Ends watching and finishes the run directory.
+    /// Ends watching and finishes the run directory, but for the report. Returns its path.
     fn end(
         mut self,
         mut dir: RunDir,
@@ -480,7 +484,7 @@ impl ActiveWatch {
         let asked = &Asked { slower_ns: self.slower_ns, ..asked.clone() };
         let ops = self.ops(asked);
         let mut kinds: Vec<OpKind> = ops.iter().map(|op| op.op).collect();
-        // What nothing is known of decides no ceiling.
+        // A ceiling of a kind that was not seen stays undecided: it needs a workload, without I/Os.
         let asked_of = asked.ceiling.as_ref().and_then(|ceiling| ceiling.op);
         kinds.extend(asked_of.filter(|op| !kinds.contains(op)));
         if !kinds.iter().any(|op| JUDGED.contains(op)) {
@@ -498,7 +502,7 @@ impl ActiveWatch {
             kinds.push(OpKind::Wait);
         }
         let sample = result.exact.as_ref().map(|sample| exact::of(sample, ns));
-        // What never blocked.
+        // Kinds that only the windows of `--exact` saw, as no call of them blocked.
         let others = sample.iter().flat_map(|sample| &sample.ops).map(|it| it.op);
         for op in others {
             if JUDGED.contains(&op) && !kinds.contains(&op) {
@@ -557,7 +561,7 @@ fn listed(pids: &[u32]) -> String {
     named.join(", ") + &more
 }
 
-/// Held by the one who watches a process.
+/// Sockets that are held while processes are watched, one for each, by which another `taillight watch` knows of it.
 struct Alone(#[expect(dead_code, reason = "held open")] Vec<UnixListener>);
 
 impl Alone {

@@ -11,7 +11,7 @@ use taillight_rundir::origin::RunOrigin;
 use super::Asked;
 use crate::run::directory;
 
-/// A plan with these kinds of operation in place of its own; without ceilings, which are judged at the end.
+/// A plan with these kinds of operation in place of its workloads; without ceilings, which are judged at the end.
 pub fn with_kinds(plan: &Plan, ops: &[OpKind]) -> Result<Plan> {
     let mut plan = plan.clone();
     let all: serde_json::Result<_> =
@@ -33,11 +33,11 @@ fn workload(op: &OpKind) -> serde_json::Value {
     })
 }
 
-/// The plan of these kinds of operation.
+/// The plan of a watch that took `ns`, with a workload for each of these kinds of operation.
 pub fn plan(name: &str, asked: &Asked, ops: &[OpKind], ns: u64) -> Result<Plan> {
     let mut qos = json!({ "nines": 5 });
     if let Some(ceiling) = &asked.ceiling {
-        // Always of a kind: one that was not seen, or not whole, decides nothing, and no other one stands for it.
+        // Each ceiling is of one kind: one not seen, or not whole, decides nothing, and no other kind stands for it.
         let of = |op: &OpKind| json!({ "ceiling": ceiling.time, "at": ceiling.at, "workload": op.name() });
         qos["ceilings"] = ceiling.kinds(ops).iter().map(of).collect();
     }
@@ -56,7 +56,7 @@ pub fn plan(name: &str, asked: &Asked, ops: &[OpKind], ns: u64) -> Result<Plan> 
         .map_err(|e| Error::internal("a program that is watched has no plan").source(e))
 }
 
-/// The manifest before anything was seen.
+/// The manifest before anything was seen; `path` is the run directory, whose name begins the id of the run.
 pub fn manifest(plan: Plan, program: String, path: &Path) -> Manifest {
     let clock = directory::clock_now();
     let budget = plan.capture.budget.0;

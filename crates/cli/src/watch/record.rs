@@ -1,4 +1,4 @@
-//! What a record of a watched program says of its files, and how it is replayed.
+//! What files of a watched program are called in `watched.json`, and words on how a `watch --record` is replayed.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use crate::run::directory;
 /// Files named, of those with most operations.
 const NAMED: usize = 4;
 
-/// What files are called, by number. Hashed ones are told apart within one record, and not between two.
+/// What files are called, by number. A hashed path is the same word within one watch, and another one in the next. A
+/// file whose path is not known is not hashed: it is called by its device and inode, or `-`.
 pub fn files(all: &[SeenFile], hashed: bool) -> Vec<String> {
     let salt = directory::fresh_id();
     let called = |file: &SeenFile| match &file.path {
@@ -27,7 +28,7 @@ pub fn files(all: &[SeenFile], hashed: bool) -> Vec<String> {
     all.iter().map(called).collect()
 }
 
-/// How the record is replayed; nothing where there is none.
+/// What was recorded, and how it is replayed; nothing where no operation of a known file was.
 pub fn words(dir: &Path, result: &WatchResult) -> Vec<String> {
     let known = result.by_file.iter().filter(|(file, _)| **file > 0);
     let mut files: Vec<(u64, u16)> = known.map(|(file, n)| (*n, *file)).collect();

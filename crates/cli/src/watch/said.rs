@@ -1,4 +1,4 @@
-//! What is said after the lines: whether anything was slow, how much of the program was seen, and what that cost.
+//! What is said when a watch has ended: whether anything was slow, how much of the program was seen, what that cost.
 
 use taillight_report::format;
 use taillight_rundir::watched::{WatchedOp, WatchedSample, WatchedWaits};
@@ -7,7 +7,7 @@ use taillight_trace::watch::WatchResult;
 use super::{exact, waits};
 use crate::output;
 
-/// What was seen and what it cost, after the lines.
+/// Says it; `missing` where a trace program could not be attached.
 pub fn after(
     ops: &[WatchedOp],
     result: &WatchResult,
@@ -79,7 +79,7 @@ pub fn after(
     }
 }
 
-/// Of how many operations of each kind something is not known.
+/// Of how many operations of each kind the latency is not known, and of how many the result; a line for each.
 fn not_known(ops: &[WatchedOp]) -> Vec<String> {
     let listed = |of: fn(&WatchedOp) -> u64| {
         let some = ops.iter().filter(|op| of(op) > 0);

@@ -1,4 +1,4 @@
-//! Whom to watch: processes by number, unit or control group, or a program that is started for it.
+//! Whom to watch: processes by number, unit or control group, or a program that is started once it is watched.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -20,7 +20,8 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Errors: `Usage` where none or nobody is named; `Unavailable` for one that is not there or cannot be watched.
+    /// Errors: `Usage` where nobody is named, and for this process, a thread, the kernel or the whole machine;
+    /// `Unavailable` for what is not there or has ended.
     pub fn of(args: &WatchArgs) -> Result<Subject> {
         if !args.command.is_empty() {
             return Ok(Subject::Command(args.command.clone()));
@@ -50,7 +51,7 @@ impl Subject {
         Ok(Subject::Pids(args.pid.clone()))
     }
 
-    /// Processes that are there now.
+    /// The named processes with their descendants, or those of the control group, but for this one; of a command none.
     pub fn pids(&self) -> Vec<u32> {
         match self {
             Subject::Pids(pids) => {
@@ -66,7 +67,7 @@ impl Subject {
         }
     }
 
-    /// What to call it.
+    /// What to call it: the command line of the (first) process, secrets masked, or the directory of the control group.
     pub fn words(&self) -> String {
         match self {
             Subject::Command(words) => masked_command(words.iter().map(String::as_str)),
@@ -101,7 +102,7 @@ fn command_of(pid: u32) -> String {
     if line.is_empty() { comm(pid) } else { line }
 }
 
-/// Refuses what cannot be watched.
+/// Refuses a process that cannot be watched. Errors: as [`Subject::of`].
 fn check(pid: u32) -> Result<()> {
     let home = PathBuf::from(format!("/proc/{pid}"));
     if pid == 0 || !home.exists() {
@@ -213,7 +214,7 @@ fn processes(dir: &Path) -> Vec<u32> {
 pub struct Started(Child);
 
 impl Started {
-    /// Starts a program, which begins when `watched` has returned for its process. Errors: `Unavailable` when it
+    /// Starts a program, which begins once `watched` has returned `Ok` for its process. Errors: `Unavailable` when it
     /// cannot be started; those of `watched`.
     pub fn start(words: &[String], watched: impl FnOnce(u32) -> Result<()>) -> Result<Started> {
         let cannot = |e: std::io::Error| {
@@ -228,7 +229,7 @@ impl Started {
         let mut command = Command::new(program);
         command.args(arguments);
         sys::wait_before_exec(&mut command, tell, wait, &go);
-        // Starting returns when the program has begun, and it begins when it is told to.
+        // `spawn` returns when the program has begun, and the program begins when it is told to.
         let starting = std::thread::spawn(move || command.spawn());
         let mut pid = [0; 4];
         let ready = told.read_exact(&mut pid).map_err(cannot);
@@ -243,13 +244,13 @@ impl Started {
         child.map(Started).map_err(cannot)
     }
 
-    /// How it ended, if it has.
+    /// Its exit code, if it has ended.
     pub fn ended(&mut self) -> Option<u8> {
         self.0.try_wait().ok().flatten().map(code)
     }
 }
 
-/// As a shell tells it.
+/// The exit code as a shell tells it: 128 and the signal where one ended it; 255 for what is no byte.
 fn code(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 /// Has the child of `command` write its number to `told` and wait for a byte of `go`, whose other end is `sender`,
-/// before it becomes the program. It ends where that end goes away.
+/// before it becomes the program. The child ends where `sender` goes away without a byte.
 pub fn wait_before_exec(
     command: &mut Command,
     mut told: PipeWriter,
@@ -21,7 +21,7 @@ pub fn wait_before_exec(
         told.write_all(&std::process::id().to_ne_bytes())?;
         go.read_exact(&mut [0])
     };
-    // SAFETY: between fork and exec only getpid, close, write and read are called, on descriptors that are open then; no
-    // memory is allocated and no lock is taken.
+    // SAFETY: between fork and exec only getpid, close, write and read are called, on descriptors that are open then;
+    // no memory is allocated and no lock is taken.
     unsafe { command.pre_exec(wait) };
 }

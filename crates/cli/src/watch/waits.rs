@@ -1,11 +1,12 @@
-//! Waits of a program's threads for each other, in words: which led to an operation, and which are the program's own.
+//! Waits of a watched program's threads for each other, for `watched.json` and in words: which led to an operation, and
+//! which are the program's own.
 
 use taillight_core::units::readable::in_line;
 use taillight_report::format::{count, duration_ns};
 use taillight_rundir::watched::WatchedWaits;
 use taillight_trace::watch::{ThreadSeen, WaitCounts};
 
-/// As `watched.json` has them.
+/// The counts as `watched.json` has them.
 pub fn of(counts: WaitCounts) -> WatchedWaits {
     let longest = counts.longest_other;
     let who = |seen: Option<ThreadSeen>| seen.map_or_else(String::new, |seen| called(&seen));
@@ -26,7 +27,7 @@ pub fn called(thread: &ThreadSeen) -> String {
     format!("{}[{}]", in_line(name.trim_end_matches('\0')), thread.tid)
 }
 
-/// What is said of them after the lines.
+/// What is said of them when the watch has ended, a line for each sort of wait that there was.
 pub fn words(waits: &WatchedWaits) -> Vec<String> {
     let mut all = Vec::new();
     if waits.carried > 0 {

@@ -1,4 +1,4 @@
-//! Pages as Chromium lays them out: what stands where, once every figure near the top is drawn.
+//! Pages as Chromium lays them out: what stands where, by a script that is put into the page.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ pub fn chromium(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// The page at this width. A browser writes into its own directory beside the page.
+/// What [`PROBE`] says of the page at this width, in pixels. The browser writes into a directory beside the page.
 pub fn facts(browser: &Path, page: &Path, width: u32) -> Value {
     let html = std::fs::read_to_string(page).expect("a page");
     let at = html.rfind("</body>").expect("a whole page");

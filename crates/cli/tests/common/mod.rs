@@ -18,12 +18,12 @@ pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
-/// One on a disk rather than in memory, for direct I/O and loop devices.
+/// The same below the build's directory, on a disk rather than in memory, for direct I/O and loop devices.
 pub fn scratch_on_disk() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
-/// The binary, in a directory of its own.
+/// The binary, to be run in `dir`.
 pub fn taillight(dir: &Path) -> Command {
     let mut command = Command::cargo_bin("taillight").expect("the binary is built");
     command.current_dir(dir).env_remove("NO_COLOR");
@@ -47,7 +47,7 @@ pub fn ended(output: &Output, code: i32) -> (String, String) {
     (out, err)
 }
 
-/// Runs it; the exit code must be `code`. Returns standard output and standard error.
+/// Runs the binary; the exit code must be `code`. Returns standard output and standard error.
 pub fn run(dir: &Path, args: &[&str], code: i32) -> (String, String) {
     let output = taillight(dir).args(args).output().expect("it starts");
     println!("{args:?}");
@@ -59,7 +59,7 @@ pub fn run_line(dir: &Path, line: &str, code: i32) -> (String, String) {
     run(dir, &line.split_whitespace().collect::<Vec<_>>(), code)
 }
 
-/// Writes `job.toml` and runs it into `out`.
+/// Writes `job.toml` and runs it into `out`; returns as `run`.
 pub fn run_job(dir: &Path, job: &str, code: i32) -> (String, String) {
     std::fs::write(dir.join("job.toml"), job).expect("written");
     run(dir, &["run", "job.toml", "--output", "out"], code)
@@ -83,7 +83,7 @@ pub fn summary(dir: &Path, run: &str) -> Value {
     json(&dir.join(run).join("summary.json"))
 }
 
-/// What others counted over what the run did; nothing of it may be unexplained.
+/// What witnesses (the kernel, a server) counted over what the run did, each a ratio; none may be unexplained.
 pub fn witnessed(summary: &Value) -> Vec<f64> {
     let all = summary["witness"].as_array().cloned().unwrap_or_default();
     assert!(all.iter().all(|it| it["explained"] == true), "{all:#?}");
@@ -130,8 +130,8 @@ pub fn start_as(dir: &Path, before: &[&str], line: &str) -> Child {
         .expect("it starts")
 }
 
-/// Starts a run and waits until its first interval is shown; the rest of its output is read on, so
-/// that it never waits for us.
+/// Starts a run and waits until its first measured interval is shown; the rest of its standard output is read on, so
+/// that the run never waits for a reader.
 pub fn start_measuring(dir: &Path, line: &str) -> Child {
     start_measuring_as(dir, &[], line)
 }
@@ -154,19 +154,19 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.expect("kill").success());
 }
 
-/// Where a run keeps its capture while it goes.
+/// Where a run keeps its capture while it goes on.
 pub fn capture_of(dir: &Path, run: &str) -> String {
     format!("/dev/shm/taillight-{}", manifest(dir, run)["run_id"].as_str().expect("a name"))
 }
 
-/// Whether a line is about a run of somebody else, who was killed on this machine before.
+/// Whether a line is about another run that was killed on this machine before.
 pub fn of_others(line: &str) -> bool {
     let begins = ["a run that was killed left ", "  `taillight report ", "  `rm -r "];
     begins.iter().any(|begin| line.starts_with(begin))
         || line.ends_with("`taillight doctor` names them")
 }
 
-/// Text without its line breaks: lines are wrapped for a terminal.
+/// Text with one space in place of each line break and indent: lines are wrapped for a terminal.
 pub fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -177,7 +177,7 @@ pub fn succeeded(op: &Value) -> u64 {
     number("count") - number("errors")
 }
 
-/// Says why a test is not played here, if so.
+/// Whether there is a reason (`why`) not to play a test here, which is printed.
 pub fn skipped(name: &str, why: Option<String>) -> bool {
     if let Some(why) = &why {
         eprintln!("skipped: {name}: {why}");

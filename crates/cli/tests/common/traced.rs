@@ -1,4 +1,5 @@
-//! What the tests of traced runs share: runs that something is done to, loop devices, nobody.
+//! What the tests of traced runs share: a run under way and what `explain` says of it, disks in memory and loop
+//! devices, the user nobody, the lock of the lab.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -29,13 +30,13 @@ pub fn not_root() -> Option<String> {
     (!root).then(|| "needs root".to_owned())
 }
 
-/// What keeps the kernel's own log of block I/O from being set beside a trace here, if anything.
+/// Why a trace cannot be compared with the kernel's own log of block I/O here, if so.
 pub fn no_block_log() -> Option<String> {
     let no_log = || taillight_lab::blocklog::root().err();
     taillight_lab::trial::cannot().or_else(|| no_log().map(|e| format!("{e:#}")))
 }
 
-/// The only lab of this machine, once no other test is one.
+/// The lock of the lab, once no other test of this machine holds it; waits 15 minutes at most.
 pub fn lab() -> LabLock {
     let until = Instant::now() + Duration::from_secs(900);
     loop {
@@ -52,7 +53,7 @@ pub fn tool(words: &[&str]) -> Result<String, String> {
     taillight_lab::cleanup::tool(words[0], &words[1..]).map_err(|e| format!("{e:#}"))
 }
 
-/// The pieces of a file: in the file, on the disk, length, in sectors.
+/// The extents of a file: place in the file, place on the disk, length, all in sectors of 512 bytes.
 pub fn map(path: &Path) -> Vec<(u64, u64, u64)> {
     let path = path.to_str().expect("a plain path");
     let text = tool(&["filefrag", "-v", path]).expect("a map");
@@ -70,7 +71,7 @@ pub fn map(path: &Path) -> Vec<(u64, u64, u64)> {
     text.lines().filter_map(piece).collect()
 }
 
-/// Threads of a process whose names, each with its line break, begin so.
+/// Numbers of the threads of a process whose names begin with `name`; each name ends with a line break.
 pub fn threads(pid: u32, name: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let named = tasks.into_iter().flatten().flatten().filter(|t| {
@@ -87,7 +88,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Starts `before... taillight run words...` in `dir` and waits for its workers.
+    /// Starts `before... taillight run --output out words...` in `dir` and waits for its workers, or its end.
     pub fn start(dir: &Path, before: &[&str], words: &str) -> Run {
         let child = start_as(dir, before, &format!("run --output out {words}"));
         let mut run = Run { child, dir: dir.to_owned() };
@@ -116,7 +117,8 @@ impl Run {
         (ended.status.code(), out, err)
     }
 
-    /// As `end`; it must have worked. What it explains, as JSON and as text, after what it said.
+    /// As `end`; the run must have ended with 0, 7 or 8. What `explain` says of it as JSON and as text, and the run's
+    /// standard error.
     pub fn explained(self) -> (Value, String, String) {
         let dir = self.dir.clone();
         let (code, out, err) = self.end();
@@ -126,7 +128,7 @@ impl Run {
     }
 }
 
-/// What `taillight explain out` says in `dir`: for programs, for people.
+/// What `taillight explain out` says in `dir`: as JSON, and as text without line breaks.
 pub fn explain(dir: &Path) -> (Value, String) {
     explained_with(dir, 0)
 }
@@ -179,7 +181,7 @@ impl SmallDisk {
         Some(SmallDisk { path, _undo: undo, _dir: dir })
     }
 
-    /// Makes it large enough for everything.
+    /// Makes it 200 MiB large.
     pub fn enlarge(&self) {
         tool(&["mount", "-o", "remount,size=200m", &self.path]).expect("more room");
     }
@@ -196,7 +198,7 @@ pub struct TestDisk {
 }
 
 impl TestDisk {
-    /// Over a new file; none, and a printed reason, where that cannot be.
+    /// Over a new file of `mib` MiB; none, and a printed reason, where that cannot be. `direct`: past the page cache.
     pub fn new(name: &str, mib: usize, direct: bool) -> Option<TestDisk> {
         let dir = scratch_on_disk();
         let backing = dir.path().join("backing");

@@ -38,14 +38,14 @@ exec setpriv --bounding-set=-sys_ptrace,-sys_admin,-mknod,-sys_module,-sys_rawio
   chroot . sh -c 'cd /scratch; exec /taillight "$@"' sh "$@"
 "#;
 
-/// What of a container differs from case to case.
+/// Whether a container has `/sys`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SysTree {
     Absent,
     ReadOnly,
 }
 
-/// The words before the binary; `binds` appear below `/data`.
+/// The words before the binary that put it into a container; `binds` appear below `/data`.
 pub fn container(
     stage: &mut AttackStage<'_>,
     sys: SysTree,

@@ -16,7 +16,7 @@ use crate::common::traced::tool;
 
 const ELSEWHERE: [&str; 5] = ["unshare", "--mount", "sh", "-ec", ""];
 
-/// A process in a mount namespace of its own that does this, says so, and waits.
+/// Starts a process in a mount namespace of its own that runs the script; it goes on behind WAIT when the stage ends.
 fn elsewhere(stage: &mut AttackStage<'_>, script: &str, words: &[&Path]) -> Setup<()> {
     let script = script.replace("WAIT", "echo ready; read _ || true");
     let words: Vec<String> = words.iter().map(|w| shown(w)).collect();
@@ -27,7 +27,7 @@ fn elsewhere(stage: &mut AttackStage<'_>, script: &str, words: &[&Path]) -> Setu
     stage.holder(&all)
 }
 
-/// What uses it is in a mount namespace that Taillight is not in.
+/// The device is used from a mount namespace that Taillight is not in.
 pub fn occupied_elsewhere(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()> {
     let disk = disk(stage)?;
     let point = stage.fresh_dir("point");
@@ -44,7 +44,7 @@ pub fn occupied_elsewhere(stage: &mut AttackStage<'_>, occupant: Occupant) -> Se
             stage.swaps.push(shown(&disk));
         }
         Occupant::Written => elsewhere(stage, "exec 9<>$1; WAIT", &[&disk])?,
-        // Signatures, file systems and mappings are in no namespace of mounts: those of the next case.
+        // Signatures, file systems and mappings are in no mount namespace: they are put there from here.
         Occupant::Member | Occupant::Mapped | Occupant::ForeignFs => {
             occupy(stage, occupant, &disk)?;
         }
@@ -122,7 +122,7 @@ pub fn device_in_container(stage: &mut AttackStage<'_>, occupant: Occupant) -> S
     Ok(())
 }
 
-/// Another node of the same device.
+/// Makes another node of the same device.
 fn node(stage: &mut AttackStage<'_>, disk: &Path, name: &Path) -> Setup<()> {
     let _ = stage;
     tool(&["cp", "-a", &shown(disk), &shown(name)]).map(drop)

@@ -1,5 +1,5 @@
-//! What a killed run left, and its user has put data of his own into or in place of since: the mark
-//! stays, and gives nothing away. Nothing here is confirmed.
+//! What a run left that was killed, or was to keep its data, and into or in place of which its user has put data of his
+//! own since: the mark stays, and gives nothing away. Nothing here is confirmed.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, chown, symlink};
@@ -60,7 +60,7 @@ fn file_line(path: &Path, more: &str) -> String {
     )
 }
 
-/// Tries it again, to write and only to read: what is there would be laid out and deleted.
+/// Runs on the path again, to write and only to read: also what only reads would lay out, and delete at its end.
 fn attack(stage: &mut AttackStage<'_>, before: &[&str], path: &Path) {
     for load in ["--rw randwrite --ops 64", "--rw randread --ops 64", "--rw write --ops 8"] {
         line_of(stage, before, &file_line(path, load));
@@ -86,7 +86,7 @@ fn left_over(stage: &mut AttackStage<'_>) -> Setup<PathBuf> {
     Ok(path)
 }
 
-/// Its user writes a part of it.
+/// Its user writes a part of the file.
 fn overwrite(path: &Path) -> Setup<()> {
     let mut file = std::fs::File::options().write(true).open(path).map_err(|e| e.to_string())?;
     let written = file
@@ -112,7 +112,7 @@ fn small_fs(stage: &mut AttackStage<'_>) -> Setup<PathBuf> {
     stage.mount(&disk, "noatime")
 }
 
-/// The user removes it and makes a file with the same name and size, which gets the same number.
+/// The user removes the file and makes one with the same name and size, which gets the same inode number.
 fn made_anew(stage: &mut AttackStage<'_>) -> Setup<()> {
     let path = small_fs(stage)?.join("file");
     kill(stage, &file_line(&path, "--rw randwrite --runtime 30s"))?;

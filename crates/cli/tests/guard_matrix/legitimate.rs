@@ -16,7 +16,7 @@ use crate::common::traced::tool;
 /// A use: what it is, and how it is played.
 pub type Use = (&'static str, fn(&mut AttackStage<'_>) -> Setup<()>);
 
-/// All of them.
+/// All uses.
 pub fn uses() -> impl Iterator<Item = Use> {
     FILES.into_iter().chain(DEVICES).chain(STORES).chain(SERVERS)
 }
@@ -341,7 +341,7 @@ const SERVERS: [Use; 8] = [
     }),
 ];
 
-/// Runs it; it must end with 0, and nothing that must stay may have changed.
+/// Runs the line; it must end with 0, and nothing that must stay may have changed.
 fn ok(stage: &mut AttackStage<'_>, before: &[&str], line: &str) -> Setup<()> {
     let sums = stage.sums();
     let out = stage.run(before, &line.split_whitespace().collect::<Vec<_>>());

@@ -1,6 +1,6 @@
-//! Taillight destroys nobody's data: every thing that can be lost, under every way to name it, tried
+//! Taillight destroys nobody's data: each kind of data that can be lost, under each way to name it (`table`), tried
 //! with the binary on loop devices, mounts and servers of the test's own; what is legitimate works;
-//! and races. Needs root; elsewhere each test prints one line and passes.
+//! and races. Needs root; without it these tests print one line and pass.
 //!
 //! `docs/testing.md` has the table of attempts, which must be that of `table`.
 
@@ -136,7 +136,8 @@ fn guard_matrix() {
     }
 }
 
-/// Paths beside the target's that a job can name, and files that are none.
+/// Somebody's file and disk under options and drivers that write too, files of the kernel, a device of characters: each
+/// is refused.
 #[test]
 fn guard_matrix_other_paths() {
     if skipped("guard_matrix_other_paths", not_root()) {
@@ -180,7 +181,7 @@ fn confirmed(path: &str) -> String {
     )
 }
 
-/// Fewer would not be what was promised.
+/// Uses that are played, at least.
 const LEAST_USES: usize = 40;
 
 #[test]

@@ -84,7 +84,7 @@ pub const FILE_LOADS: [&str; 4] = [
     "--rw randwrite --ops 64 --set target.options.layout=always",
 ];
 
-/// One attempt under this name. Which load it is goes round with the cases.
+/// One attempt with this load under this name; confirmed, where the occupant must be spared in spite of it.
 pub fn attack(
     stage: &mut AttackStage<'_>,
     occupant: Occupant,
@@ -120,7 +120,7 @@ pub fn attack_file(stage: &mut AttackStage<'_>, occupant: Occupant, before: &[&s
     }
 }
 
-/// Puts it on a device.
+/// Puts the occupant on a device.
 pub fn occupy(stage: &mut AttackStage<'_>, occupant: Occupant, device: &Path) -> Setup<()> {
     match occupant {
         Occupant::Mounted => {
@@ -158,7 +158,7 @@ fn swap_on(stage: &mut AttackStage<'_>, path: &Path) -> Setup<()> {
     Ok(())
 }
 
-/// Puts it on an image: through a loop device where it takes one.
+/// Puts the occupant on an image: through a loop device where it takes one.
 pub fn occupy_file(stage: &mut AttackStage<'_>, occupant: Occupant, image: &Path) -> Setup<()> {
     match occupant {
         Occupant::Mounted => {
@@ -420,7 +420,7 @@ fn hard_link(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()> {
     Ok(())
 }
 
-/// The name under which it was attached is gone.
+/// The name under which the image was attached is gone.
 fn hard_link_of_image(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()> {
     let image = stage.image(8);
     let link = stage.fresh("link");

@@ -239,7 +239,7 @@ fn as_nobody(stage: &mut AttackStage<'_>) -> Setup<()> {
     Ok(())
 }
 
-/// A series is killed; then another server has its address, or its keys are somebody's.
+/// A series is killed; then its keys are gone from the server, and somebody's are there.
 fn resumed(stage: &mut AttackStage<'_>) -> Setup<()> {
     let redis = Rc::new(Redis::start(stage)?);
     let dir = stage.fresh_dir("series");

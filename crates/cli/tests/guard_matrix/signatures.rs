@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::stage::{MIB, Setup, size_of};
 
-/// Writes the mark of one kind onto a device of so many bytes.
+/// A kind of signature, and how it is written onto a device.
 pub struct MemberSignature {
     pub name: &'static str,
     write: fn(&Disk) -> std::io::Result<()>,

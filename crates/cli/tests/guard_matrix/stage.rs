@@ -52,7 +52,7 @@ pub enum Must {
     Refuse,
     /// Refuse it, or do what was asked without a loss to anybody.
     Spare,
-    /// Not do it, whatever the exit code says of the reason.
+    /// Not do it, with an exit code from 2 to 6.
     Fail,
 }
 
@@ -104,7 +104,7 @@ impl SharedBinary {
     }
 }
 
-/// One place.
+/// A place for one case.
 pub struct AttackStage<'a> {
     program: &'a SharedBinary,
     pub attempts: Vec<Attempt>,
@@ -225,7 +225,7 @@ impl AttackStage<'_> {
         self.undo.add(move || again(&["umount", &point]));
     }
 
-    /// A process that lives as long as the stage; it has said a line when this returns.
+    /// Starts a process that lives as long as the stage; it must say `ready` first.
     pub fn holder(&mut self, words: &[&str]) -> Setup<()> {
         let mut child = Command::new(words[0])
             .args(&words[1..])
@@ -251,7 +251,7 @@ impl AttackStage<'_> {
         Ok(())
     }
 
-    /// What must not change from now on, whatever is tried: a file, or a directory with all in it.
+    /// From now on this must not change, whatever is tried: a file, or a directory with all in it.
     pub fn keep_safe(&mut self, victim: &Path) {
         let victim = victim.to_owned();
         self.victims.push(Box::new(move || sum(&victim)));
@@ -317,13 +317,13 @@ impl AttackStage<'_> {
         self.attempt_that(must, what, &["env", &there], &["suite", "--resume", "out"]);
     }
 
-    /// An attempt that was not made by [`Stage::attempt`].
+    /// Notes an attempt that was not made by [`AttackStage::attempt`].
     pub fn note(&mut self, must: Must, what: &str, code: Option<i32>, intact: bool) {
         let (what, said) = (what.to_owned(), String::new());
         self.attempts.push(Attempt { what, code, said, intact, must });
     }
 
-    /// Starts a run in `dir`, to be killed.
+    /// Starts a run in `dir` and leaves it to the caller.
     pub fn start(&self, dir: &Path, words: &[&str]) -> Child {
         Command::new(&self.program.path)
             .args(words)

@@ -1,5 +1,5 @@
-//! Databases of RocksDB and LevelDB and directories of files that somebody else made, as the path of a run and behind
-//! every other path that an option can name. Nothing here is confirmed.
+//! Databases of RocksDB and LevelDB and directories of files that somebody else made, as the path of a run and as the
+//! place of logs that RocksDB's options name. Nothing here is confirmed.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ pub fn plan(naming: Naming) -> CellPlan {
     CellPlan::Cases(all.into_iter().flat_map(of).collect())
 }
 
-/// Somebody's database at a path: one of the store's own making, without a mark of ours.
+/// Somebody's database at a path: made by a run of the store's driver, whose mark is removed.
 pub fn make_database(stage: &mut AttackStage<'_>, store: ForeignStore, at: &Path) -> Setup<()> {
     let driver = store.driver();
     let line = format!(
@@ -172,7 +172,7 @@ fn places(db: &Path) -> [String; 5] {
     ]
 }
 
-/// The foreign database is where an option puts the log, the write-ahead log or tables.
+/// The foreign database is where an option, or an options file, puts RocksDB's log or its write-ahead log.
 fn behind_options(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     if store != ForeignStore::RocksDb {
         return Ok(());
@@ -199,7 +199,7 @@ fn options_file(name: &str, value: &str) -> String {
     )
 }
 
-/// As the path and, where the store has such an option, as the place of its log and tables.
+/// Attacks `name` as the path and, with RocksDB, as the place of the log or write-ahead log of a database at `mine`.
 fn everywhere(
     stage: &mut AttackStage<'_>,
     store: ForeignStore,

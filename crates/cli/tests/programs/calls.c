@@ -1,5 +1,6 @@
-/* Ways to read a file that is not in memory, one after another, each in a thread that is called as its way: for the test
- * `watch_calls`. With the name of a way, also one that writes, that one until it is killed: for the proof `watch_blame`. */
+/* Ways to read a file that is not in memory, one after another, each in a thread that is called as its way: for the
+ * test `watch_calls`. With the name of a way, also of one that writes, that one until it is killed: for the proof
+ * `watch-strangers`. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -56,7 +57,7 @@ static void by_submit(loff_t at)
 		must(syscall(SYS_io_setup, 1, &context));
 	must(syscall(SYS_io_submit, context, 1, &list));
 	must(syscall(SYS_io_getevents, context, 1, 1, &done, 0));
-	/* To give it back takes long, and tells one call from the next one of the same words. */
+	/* To destroy it takes long, and tells one call from the next one of the same words. */
 	if (!for_long) {
 		must(syscall(SYS_io_destroy, context));
 		context = 0;
@@ -101,7 +102,7 @@ static void *reads(void *arg)
 		way((loff_t)(i * 8 + 3) % PAGES * PAGE);
 	return 0;
 }
-/* Pages that are mapped stay. */
+/* Has the file leave memory, which pages do not that are mapped. */
 static void forget(void)
 {
 	must(madvise(map, PAGES * PAGE, MADV_DONTNEED));
@@ -124,7 +125,7 @@ static const struct {
 	{ "pread64", by_read }, { "sendfile", by_sendfile }, { "splice", by_splice },
 	{ "copy_file_range", by_copy }, { "preadv2", by_nowait }, { "after-readahead", by_ahead },
 	{ "io_submit", by_submit }, { "page-fault", by_fault },
-	/* Those that only read end here. */
+	/* The ones above only read, the ones below write. */
 	{ "fallocate", by_allocate }, { "dsync", by_dsync }, { "msync", by_msync },
 	{ "syncfs", by_syncfs }, { "rename", by_rename },
 };

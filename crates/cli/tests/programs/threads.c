@@ -1,5 +1,6 @@
-/* Many threads: `idle` has a thousand that wait 20 ms each time, for a word of the first one or for the world outside; `many N
- * FILE` has N that read a page of the file each, directly, all at once. For the tests `watch_waits` and `watch_hard`. */
+/* Many threads: `idle` has a thousand that wait 20 ms each time, for a word of the main thread or for the world
+ * outside; `many N FILE` has N that read a page of the file each, directly, all at once. For the tests `watch_waits`
+ * and `watch_hard`. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>

@@ -73,7 +73,7 @@ static void *wants(void *arg)
 	}
 	return 0;
 }
-/* The same, every other time with a request of its own under way. */
+/* As `wants`, every other time with a request of its own under way. */
 static void *wants_with_requests(void *arg)
 {
 	struct held *h = arg;
@@ -102,7 +102,7 @@ static void *wants_with_requests(void *arg)
 	free(page);
 	return 0;
 }
-/* Waits for news of another thread. */
+/* Has news for the thread in `takes`, each after it did something. */
 static void *gives(void *arg)
 {
 	for (int i = 0; i < TIMES; i++) {
@@ -140,7 +140,7 @@ static void *reads_pipe(void *arg)
 			exit(9);
 	return 0;
 }
-/* Has one lock and waits for another one, whose holder reads. */
+/* The first one reads under a lock, for which the second one waits, for whose own lock the last one waits. */
 static void *first_of_three(void *arg)
 {
 	for (int i = 0; i < TIMES; i++) {

@@ -142,15 +142,12 @@ class _Ring(threading.Thread):
                 continue
             looks = 0
             op = unpack(memory, _ENTRIES + 64 * (head & mask))
-            if op[1] == NOOP:
-                status = count = moved = start = end = 0
-            else:
-                start = now()
-                try:
-                    status, count, moved = perform(op)
-                except Exception as e:  # a store that fails is a status of this operation
-                    status, count, moved = self.failed(e), 0, 0
-                end = now()
+            start = now()
+            try:
+                status, count, moved = perform(op)
+            except Exception as e:  # a store that fails is a status of this operation
+                status, count, moved = self.failed(e), 0, 0
+            end = now()
             pack(memory, self.dones + 64 * (head & mask), op[0], status, count, moved, start, end, 0, 0, 0)
             head = (head + 1) & _WRAP
             words[_DONE_TAIL] = head
@@ -183,6 +180,9 @@ class _Ring(threading.Thread):
         key = memory[self.slots + key_at:self.slots + key_at + key_len]
         at = self.slots + value_at
         mark = bool(flags & MARK)
+        if kind == NOOP:  # the bridge's cost: what there is of key and value is made Python's
+            memory[at:at + size]
+            return OK, 0, 0
         if kind == GET:
             value = store.get(key, mark)
             return (NOT_FOUND, 0, 0) if value is None else (OK, 0, self.give(at, [value]))

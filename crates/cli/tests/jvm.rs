@@ -403,3 +403,21 @@ fn a_server_that_is_killed_behind_jdbc_leaves_failed_records_with_its_words() {
     assert!(matches!(done.status.code(), Some(5 | 6)), "{:?} {said}", done.status);
     assert!(manifest(dir.path()).contains("PSQLException"), "{}", manifest(dir.path()));
 }
+
+#[test]
+fn a_connection_that_is_lost_behind_jdbc_is_made_anew_and_counted() {
+    let dir = scratch();
+    let Some((server, options)) = postgres(dir.path()) else { return };
+    let options = options.each_ref().map(String::as_str);
+    let child = measuring(dir.path(), &options[..3], 3);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let ended =
+        "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE usename = 'bench'";
+    assert_eq!(server.psql(ended), "t");
+    let done = child.wait_with_output().expect("it ends");
+    assert_eq!(done.status.code(), Some(6), "{}", text(&done.stderr));
+    let words = common::run(dir.path(), &["report", "out"], 6).0;
+    assert!(words.contains("connected anew"), "{words}");
+    let errors = common::summary(dir.path(), "out")["totals"]["errors"].as_u64();
+    assert!(errors.is_some_and(|n| (1..100).contains(&n)), "the next operations go on: {errors:?}");
+}

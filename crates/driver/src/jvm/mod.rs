@@ -464,6 +464,7 @@ impl BoundDriver for BoundJvm {
                 SamplePhrase::new("jvm_pauses_total", collected, "{} pauses of the JVM"),
                 SamplePhrase::new("jvm_paused_ns_total", collected, "paused for {} in all"),
                 SamplePhrase::new("jvm_compile_ms_total", collected, "its compiler worked for {}"),
+                SamplePhrase::new("jdbc_reconnects_total", collected, "connected anew {} times"),
             ],
         })
     }

@@ -579,7 +579,13 @@ unsafe extern "C" fn sample(target: *mut c_void, out: crate::plugin::sys::EmitFn
     // SAFETY: the target is open.
     let store = unsafe { &*target.cast::<JvmStore>() };
     let Ok(answer) = store.jvm.ask(&["collected"]) else { return };
-    let names = ["jvm_gc_total", "jvm_gc_ms_total", "jvm_heap_used_bytes", "jvm_compile_ms_total"];
+    let names = [
+        "jvm_gc_total",
+        "jvm_gc_ms_total",
+        "jvm_heap_used_bytes",
+        "jdbc_reconnects_total",
+        "jvm_compile_ms_total",
+    ];
     let values = names.iter().zip(answer.split(' '));
     let said = values.filter_map(|(name, value)| Some((*name, value.parse().ok()?)));
     for (name, value) in said.chain(super::pauses::samples()) {

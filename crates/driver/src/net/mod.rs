@@ -10,6 +10,7 @@ pub mod connect;
 mod counters;
 #[cfg(any(feature = "s3", feature = "postgres"))]
 pub mod digest;
+pub mod peer;
 mod pipeline;
 mod readiness;
 mod slots;

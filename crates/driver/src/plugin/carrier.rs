@@ -70,10 +70,13 @@ impl PluginHandle {
         }
     }
 
-    /// CPU time of a program so far, ns; none of a library, which shares this process's.
+    /// CPU time so far, ns: of a program, or of this process, which a library is a part of.
     pub fn cpu_ns(&self) -> Option<u64> {
         match self {
-            PluginHandle::Library(_) => None,
+            PluginHandle::Library(_) => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+                Some(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
+            }
             PluginHandle::Program(target) => target.cpu_ns(),
         }
     }

@@ -1,14 +1,17 @@
 //! What the bridge to a plug-in costs by itself, measured before each run by operations that do nothing.
 //!
-//! They pass all that an operation passes between the engine and the store: descriptor, call, answer. Figures are
-//! means over short blocks, since reading the clock costs more than an operation. Taken off is the median of a loop that
+//! They pass all that an operation passes between the engine and the store: descriptor, call, what the bridge makes of
+//! key and value, answer. Figures are means over short blocks, since reading the clock costs more than an operation. Taken off is the median of a loop that
 //! only keeps as many answers, as with any driver: what is left is what the plug-in adds.
 
+use taillight_core::keys::KEY_MAX;
+use taillight_core::plan::Plan;
 use taillight_core::probe::Token;
 use taillight_core::{Clock, MonoClock, Result, Status};
 
 use super::session::HostSession;
 use crate::contract::{Completion, Session, Submitted};
+use crate::kv::rules::WorkloadRules;
 
 /// Blocks whose means are sorted, and operations of one.
 const BLOCKS: usize = 100;
@@ -39,6 +42,56 @@ impl std::fmt::Display for BridgeCost {
 /// In words; less than the loop that is taken off can tell is no figure.
 fn ns(value: f64) -> String {
     if value < 1.0 { "less than 1 ns".to_owned() } else { format!("{value:.1} ns") }
+}
+
+/// Longest value that such an operation carries, bytes: to copy a longer one takes longer than any bridge.
+const VALUE_MAX: u64 = 64 << 10;
+
+/// What an operation that does nothing carries: the first key of a plan, and a value where the plan writes.
+#[derive(Debug, Clone, Default)]
+pub struct NoopContents {
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+impl NoopContents {
+    /// Of the first workload; nothing where blocks are named by offset.
+    pub fn of(plan: &Plan, rules: Option<&WorkloadRules>) -> NoopContents {
+        let (Some(rules), Some(w)) = (rules, plan.workloads.first()) else {
+            return NoopContents::default();
+        };
+        let mut key = [0; KEY_MAX];
+        let key = rules.format.write(0, &mut key).to_vec();
+        let mut value = Vec::new();
+        let size = w.block_size.max();
+        if w.mix.iter().any(|part| part.op.carries()) {
+            match &w.value {
+                Some(values) if values.fields > 1 => {
+                    for field in 0..values.fields {
+                        let name = format!("{}{field}", values.prefix);
+                        value.extend((name.len() as u32).to_be_bytes());
+                        value.extend(name.as_bytes());
+                        value.extend((size.min(VALUE_MAX) as u32).to_be_bytes());
+                        value.resize(value.len() + size.min(VALUE_MAX) as usize, 0x5A);
+                    }
+                }
+                _ => value.resize(size.min(VALUE_MAX) as usize, 0x5A),
+            }
+        }
+        // Half a value is none.
+        value.truncate(if value.len() as u64 > VALUE_MAX { 0 } else { value.len() });
+        NoopContents { key, value }
+    }
+}
+
+impl std::fmt::Display for NoopContents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.key.len(), self.value.len()) {
+            (0, _) => Ok(()),
+            (key, 0) => write!(f, ", with a key of {key} B"),
+            (key, value) => write!(f, ", with a key of {key} B and a value of {value} B"),
+        }
+    }
 }
 
 /// Measures, with as many operations at a time as the session is deep; the first blocks warm up. Errors: `Target`

@@ -495,26 +495,48 @@ impl Drop for PluginSession {
 }
 
 /// One operation by a key of the host's, outside the load.
-pub struct HostSession(PluginSession);
+pub struct HostSession {
+    session: PluginSession,
+    /// Bytes of key and value that stand in each slot for operations that do nothing.
+    carried: (u32, u64),
+}
 
 impl HostSession {
     /// Depth and buffer as given; the queue must be empty between calls.
     pub fn new(session: PluginSession) -> HostSession {
-        HostSession(session)
+        HostSession { session, carried: (0, 0) }
+    }
+
+    /// Has operations that do nothing carry these. Errors: `Internal` where a slot has no room for them.
+    pub fn carry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let PluginSession { keys_at, live, queue, .. } = &mut self.session;
+        let Some(queue) = queue else { return Ok(()) };
+        for slot in 0..live.len() as u32 {
+            let room = queue.memory().slot(slot);
+            let fits = value.len() <= *keys_at && *keys_at + key.len() <= room.len();
+            if !fits {
+                return Err(Error::internal("a slot too small for what it is to carry"));
+            }
+            room[..value.len()].copy_from_slice(value);
+            room[*keys_at..*keys_at + key.len()].copy_from_slice(key);
+        }
+        self.carried = (key.len() as u32, value.len() as u64);
+        Ok(())
     }
 
     pub fn session(&mut self) -> &mut PluginSession {
-        &mut self.0
+        &mut self.session
     }
 
     /// Does nothing, through all that an operation passes.
     #[inline]
     pub fn noop(&mut self, slot: u32) -> Result<Submitted> {
         let op = Op::block(OpKind::Read, 0, 0, 0);
-        let mut made = self.0.descriptor(&op, slot)?;
+        let mut made = self.session.descriptor(&op, slot)?;
         made.kind = NOOP;
-        let taken = self.0.take(made, &op, slot, Token::new(1, slot));
-        self.0.kept(taken)
+        (made.key_len, made.size) = self.carried;
+        let taken = self.session.take(made, &op, slot, Token::new(1, slot));
+        self.session.kept(taken)
     }
 
     /// One operation on the record `key`, whose value is or will be in slot 0. Errors: `Target` when it does not
@@ -528,27 +550,27 @@ impl HostSession {
         until: Stamp,
     ) -> Result<Completion> {
         // An operation that never ended still owns its slot.
-        if self.0.broken || self.0.in_flight > 0 {
+        if self.session.broken || self.session.in_flight > 0 {
             return Err(Error::target("the plug-in lost a session of the host's"));
         }
         let op = Op::keyed(kind, 0, size);
-        let mut made = self.0.descriptor(&op, 0)?;
+        let mut made = self.session.descriptor(&op, 0)?;
         made.flags |= KEEP | flags;
         // The mark is durable, and with it what was done before it; a record of the run need not be.
         made.sync = u8::from(kind.writes() && flags & MARK != 0);
         made.key_len = key.len() as u32;
-        let keys_at = self.0.keys_at;
-        let out = &mut self.0.queue()?.memory().slot(0)[keys_at..];
+        let keys_at = self.session.keys_at;
+        let out = &mut self.session.queue()?.memory().slot(0)[keys_at..];
         let fits = out.get_mut(..key.len()).ok_or_else(|| Error::internal("a key too long"))?;
         fits.copy_from_slice(key);
-        let taken = self.0.take(made, &op, 0, Token::new(1, 0));
-        match self.0.kept(taken)? {
+        let taken = self.session.take(made, &op, 0, Token::new(1, 0));
+        match self.session.kept(taken)? {
             Submitted::Done(completion) => return Ok(completion),
             Submitted::Full => return Err(broken("it is full with nothing in flight")),
             Submitted::Queued => {}
         }
         let mut out = Vec::with_capacity(1);
-        self.0.poll(1, Some(until), &mut out)?;
+        self.session.poll(1, Some(until), &mut out)?;
         out.pop().ok_or_else(|| {
             Error::target("the plug-in did not end an operation in time")
                 .with("operation", kind.name())

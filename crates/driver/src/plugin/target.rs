@@ -8,7 +8,7 @@ use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{Error, Result};
 
 use super::carrier::{PluginCarrier, PluginHandle};
-use super::cost::{self, BridgeCost};
+use super::cost::{self, BridgeCost, NoopContents};
 use super::mark::{MARK_MAX, MarkKeeper, PluginIdentity, PluginMark};
 use super::session::{HostSession, PluginSeat, PluginSession, StoreTime};
 use super::{Plugin, PluginSettings};
@@ -92,7 +92,7 @@ fn updates_fields(w: &WorkloadPlan) -> bool {
 struct StoreShare {
     inside_ns: u64,
     operations: u64,
-    /// Of a program.
+    /// Of a program, or of this process with a library in it.
     cpu_ns: Option<u64>,
 }
 
@@ -167,8 +167,9 @@ impl PluginTarget {
             lanes: rules::lanes(plan),
             joined: spec.joins(),
         };
-        let costs = target.measure()?;
-        target.facts = target.disclosed(spec, &costs);
+        let carried = NoopContents::of(plan, target.rules.first());
+        let costs = target.measure(&carried)?;
+        target.facts = target.disclosed(spec, &costs, &carried);
         if target.can.keyed() && target.can.stores_data && !settings.options.read_only {
             let keeper = MarkKeeper::new(target.host(1)?, &target.can.ops)?;
             match target.joined {
@@ -259,10 +260,14 @@ impl PluginTarget {
 
     /// A session of the host's own.
     pub(crate) fn host(&self, depth: u32) -> Result<HostSession> {
+        self.host_with(depth, MARK_MAX)
+    }
+
+    fn host_with(&self, depth: u32, buffer_size: u64) -> Result<HostSession> {
         let seat = PluginSeat {
             worker: HOST,
             depth,
-            buffer_size: MARK_MAX,
+            buffer_size,
             batch: 1,
             keep: true,
             rules: None,
@@ -276,16 +281,24 @@ impl PluginTarget {
     }
 
     /// What the bridge costs: one operation at a time, and several where there is a queue.
-    fn measure(&self) -> Result<Vec<BridgeCost>> {
+    fn measure(&self, carried: &NoopContents) -> Result<Vec<BridgeCost>> {
         let deep = MEASURED_BATCH.min(self.plugin.description.depth());
-        let mut costs = vec![cost::measure(&mut self.host(1)?, 1)?];
-        if deep > 1 {
-            costs.push(cost::measure(&mut self.host(deep)?, deep)?);
-        }
-        Ok(costs)
+        let room = MARK_MAX.max(carried.value.len() as u64);
+        let depths = [1, deep].into_iter().take(if deep > 1 { 2 } else { 1 });
+        let cost = |depth| {
+            let mut host = self.host_with(depth, room)?;
+            host.carry(&carried.key, &carried.value)?;
+            cost::measure(&mut host, depth)
+        };
+        depths.map(cost).collect()
     }
 
-    fn disclosed(&self, spec: &OpenSpec<'_>, costs: &[BridgeCost]) -> Vec<(String, String)> {
+    fn disclosed(
+        &self,
+        spec: &OpenSpec<'_>,
+        costs: &[BridgeCost],
+        carried: &NoopContents,
+    ) -> Vec<(String, String)> {
         let said = &self.plugin.description;
         let mut facts = vec![
             ("target.kind".to_owned(), "plug-in".to_owned()),
@@ -309,7 +322,7 @@ impl PluginTarget {
         }
         add("store.path", spec.plan.target.path.clone().unwrap_or_default());
         let costs: Vec<String> = costs.iter().map(ToString::to_string).collect();
-        add("bridge.cost", costs.join("; "));
+        add("bridge.cost", format!("{}{carried}", costs.join("; ")));
         facts
     }
 
@@ -339,12 +352,17 @@ impl PluginTarget {
         }
         if let Some((from, to)) = began.cpu_ns.zip(now.cpu_ns) {
             let cpu = to.saturating_sub(from);
-            let words = format!(
-                "{:.2} s in the plug-in's process, {:.0} ns an operation (whole ticks of the system)",
-                cpu as f64 / 1e9,
-                each(cpu)
-            );
-            facts.push(("store.cpu".to_owned(), words));
+            let whose = match self.plugin.carrier {
+                PluginCarrier::Library(_) => {
+                    "in this process: store, client, bridge (`bridge.cost`) and Taillight's own part"
+                }
+                PluginCarrier::Program(_) => "in the plug-in's process (whole ticks of the system)",
+            };
+            let (seconds, each) = (cpu as f64 / 1e9, each(cpu));
+            facts.push((
+                "store.cpu".to_owned(),
+                format!("{each:.0} ns an operation, {seconds:.2} s {whose}"),
+            ));
         }
         facts
     }
@@ -520,9 +538,9 @@ impl Target for PluginTarget {
         };
         self.facts.iter().filter_map(note).collect()
     }
-    /// What a program waits for is what its operations wait for.
+    /// What a program waits for is what its operations wait for; the client in a library has connected to its server.
     fn server_process(&self) -> Option<u32> {
-        self.handle.process()
+        self.handle.process().or_else(crate::net::peer::server_process)
     }
     fn session_facts(&self) -> Vec<(String, String)> {
         (self.begins)();

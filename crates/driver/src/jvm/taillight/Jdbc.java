@@ -8,18 +8,33 @@ import java.sql.DriverManager;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.sql.SQLRecoverableException;
 import java.util.Map;
 import java.util.Properties;
 
-/** One worker on a database: a connection of its own, one prepared statement for each operation. */
+/**
+ * One worker on a database: a connection of its own, one prepared statement for each operation. The operation after one
+ * that lost the connection connects anew; nothing is sent twice.
+ */
 final class Jdbc extends Shim {
-  private final Connection connection;
-  private final PreparedStatement read, insert, update, delete, scan;
+  /** Between two tries to connect anew, ms: a server that is away is not asked all the time. */
+  private static final long PAUSE_MS = 100;
+
+  private final Map<String, String> said;
   private final boolean text;
+  private Connection connection;
+  private PreparedStatement read, insert, update, delete, scan;
+  private boolean lost;
 
   Jdbc(Map<String, String> said, ByteBuffer ops, ByteBuffer memory) throws Throwable {
     super(said, ops, memory);
+    this.said = said;
     text = said.get("text").equals("true");
+    RECONNECTS.compareAndSet(-1, 0);
+    open();
+  }
+
+  private void open() throws Throwable {
     connection = connect(said);
     connection.setAutoCommit(true);
     read = prepared(said.get("read"));
@@ -78,7 +93,40 @@ final class Jdbc extends Shim {
     connection.close();
   }
 
+  @Override void made(int at, int size) throws SQLException {
+    if (insert != null) values(insert, 2, at, size, 0);
+    else take(at, size);
+  }
+
   @Override int one(int kind, String key, int at, int size, int count, int field, int flags) throws Throwable {
+    if (lost) again();
+    try {
+      return perform(kind, key, at, size, count, flags);
+    } catch (SQLException e) {
+      String state = e.getSQLState();
+      // Class 08 is "connection exception" (ISO 9075-2).
+      lost = e instanceof SQLRecoverableException || state != null && state.startsWith("08") || connection.isClosed();
+      throw e;
+    }
+  }
+
+  private void again() throws Throwable {
+    try {
+      connection.close();
+    } catch (SQLException e) {
+      // It is lost: there is nothing to close.
+    }
+    try {
+      open();
+    } catch (SQLException e) {
+      Thread.sleep(PAUSE_MS);
+      throw e;
+    }
+    lost = false;
+    RECONNECTS.incrementAndGet();
+  }
+
+  private int perform(int kind, String key, int at, int size, int count, int flags) throws Throwable {
     switch (kind) {
       case GET: return rows(read, key, 0, at, flags);
       case SCAN: return rows(scan, key, count, at, flags & ~KEEP);

@@ -7,6 +7,7 @@ import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
 
 /** One worker's store: descriptors of sdk/taillight_driver.h in, ends out, many by one call. */
 abstract class Shim {
@@ -16,6 +17,8 @@ abstract class Shim {
   /** Distinct words of failures, with how often each came. */
   private static final Map<String, Integer> FAILURES = new LinkedHashMap<>();
   private static final int KEPT_FAILURES = 8;
+  /** Connections of JDBC that were made in place of lost ones, by all workers; below 0 where nobody uses JDBC. */
+  static final AtomicLong RECONNECTS = new AtomicLong(-1);
 
   private final ByteBuffer ops;
   private final int depth;
@@ -51,6 +54,9 @@ abstract class Shim {
     }
   }
 
+  /** Makes a value Java's, as a write of it does. */
+  abstract void made(int at, int size) throws Throwable;
+
   /** One operation; its status. Sets the stamps, and what it moved. */
   abstract int one(int kind, String key, int at, int size, int count, int field, int flags) throws Throwable;
 
@@ -63,17 +69,17 @@ abstract class Shim {
       int status = OK, kind = ops.get(op + 8) & 255;
       start = end = moved = 0;
       count = 0;
-      if (kind != NOOP) {
-        try {
-          status = one(kind, key(ops.getInt(op + 36), (int) ops.getLong(op + 40)), (int) ops.getLong(op + 48),
-              (int) ops.getLong(op + 24), ops.getInt(op + 12), ops.getShort(op + 56) & ALL_FIELDS, ops.getShort(op + 58));
-        } catch (Throwable t) {
-          status = failed(t);
-        }
-        if (status != OK) {
-          moved = 0;
-          count = 0;
-        }
+      try {
+        String key = key(ops.getInt(op + 36), (int) ops.getLong(op + 40));
+        int at = (int) ops.getLong(op + 48), size = (int) ops.getLong(op + 24);
+        if (kind == NOOP) nothing(at, size);
+        else status = one(kind, key, at, size, ops.getInt(op + 12), ops.getShort(op + 56) & ALL_FIELDS, ops.getShort(op + 58));
+      } catch (Throwable t) {
+        status = failed(t);
+      }
+      if (status != OK) {
+        moved = 0;
+        count = 0;
       }
       ops.putLong(done, ops.getLong(op));
       ops.putInt(done + 8, status);
@@ -82,6 +88,13 @@ abstract class Shim {
       ops.putLong(done + 24, start);
       ops.putLong(done + 32, end);
     }
+  }
+
+  /** All that an operation costs here but the store's own call. */
+  private void nothing(int at, int size) throws Throwable {
+    if (size > 0) made(at, size);
+    start = System.nanoTime();
+    end = System.nanoTime();
   }
 
   /** Bytes of a key as a text of as many characters. */
@@ -223,7 +236,10 @@ abstract class Shim {
     return out.toString();
   }
 
-  /** Collections of garbage so far, and ms that they took; bytes of the heap in use; ms that the compiler worked. */
+  /**
+   * Collections of garbage so far, and ms that they took; bytes of the heap in use; connections of JDBC made anew; ms
+   * that the compiler worked. Between two blanks stands nothing where there is no such figure.
+   */
   private static String collected() {
     long n = 0, ms = 0;
     for (GarbageCollectorMXBean b : ManagementFactory.getGarbageCollectorMXBeans()) {
@@ -233,7 +249,9 @@ abstract class Shim {
     Runtime r = Runtime.getRuntime();
     java.lang.management.CompilationMXBean compiler = ManagementFactory.getCompilationMXBean();
     boolean timed = compiler != null && compiler.isCompilationTimeMonitoringSupported();
-    return n + " " + ms + " " + (r.totalMemory() - r.freeMemory()) + (timed ? " " + compiler.getTotalCompilationTime() : "");
+    long reconnects = RECONNECTS.get();
+    return n + " " + ms + " " + (r.totalMemory() - r.freeMemory()) + " " + (reconnects < 0 ? "" : reconnects) + " "
+        + (timed ? compiler.getTotalCompilationTime() : "");
   }
 
   /** Ends a session; what goes wrong is noted. */

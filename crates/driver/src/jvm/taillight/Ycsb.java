@@ -58,6 +58,10 @@ final class Ycsb extends Shim {
     db.cleanup();
   }
 
+  @Override void made(int at, int size) {
+    fill(!fields, at, size);
+  }
+
   @Override int one(int kind, String key, int at, int size, int count, int field, int flags) throws Throwable {
     Status s;
     boolean mark = (flags & MARK) != 0, raw = !fields || mark;

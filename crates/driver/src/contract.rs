@@ -1,11 +1,13 @@
 //! The driver contract (docs/design.md, "Contract"). A driver performs; the engine decides, times
 //! and records.
 //!
-//! Rules every driver keeps, checked by the conformance suite:
+//! Rules every driver keeps; the conformance suite checks the first three, `tests/alloc` the
+//! allocations:
 //! - exactly one completion per accepted token, either `Submitted::Done` or from `poll`;
 //! - `Full` accepts nothing and may be answered only while something is in flight;
 //! - a failed I/O is a completion with a status; `Err` means the run cannot go on;
-//! - no allocation per operation; buffers belong to the session and outlive an abandoned I/O;
+//! - no allocation per operation, except of kinds that `Capabilities` names as `allocating`;
+//!   buffers belong to the session and outlive an abandoned I/O;
 //! - no clock of its own except for durations only it can know (`sync_ns`, `first`).
 
 use std::os::fd::BorrowedFd;
@@ -258,7 +260,7 @@ pub trait Target: Send + std::marker::Sync {
     /// target was opened and end in `_total`; everything else is a level.
     fn sample(&self, _out: &mut dyn FnMut(&str, f64)) {}
     /// Counters that somebody else keeps of its operations or bytes, as they stand now: asked once before the load
-    /// and once when every session is gone. They are the same both times, in their order.
+    /// and once when every session is gone. Both answers have the same counters in the same order.
     fn witness(&self) -> Vec<WitnessCount> {
         Vec::new()
     }
@@ -276,9 +278,9 @@ pub trait Target: Send + std::marker::Sync {
 /// A time at which a target stopped all of its threads, workers that were in it too; stamps are of CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetPause {
-    /// It asked its threads to stop.
+    /// When the target asked its threads to stop.
     pub start_ns: i64,
-    /// The last of them stood still.
+    /// When the last of them stood still.
     pub stopped_ns: i64,
     pub end_ns: i64,
     /// What for, in the target's own words.

@@ -10,7 +10,8 @@ pub struct TestTarget {
     pub options: Vec<String>,
     /// It scans against the order of keys, where it scans.
     pub reverse: bool,
-    /// What a run left behind there: nothing, when the driver cleans up. May hold a server.
+    /// Names what a run left behind there: nothing, when the driver cleans up. May own the server
+    /// that the driver is tested with.
     pub leftovers: Box<dyn Fn() -> Vec<String>>,
 }
 

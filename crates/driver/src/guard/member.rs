@@ -1,7 +1,7 @@
 //! Marks that RAID, LVM and their like leave on what they are made of, also while not assembled.
 //!
-//! What libblkid knows, where it is there, and a table of our own always. A plain file system is not looked
-//! for: destroying one is what a user confirms.
+//! What libblkid knows, where it is there, and a table of our own always, of which weak marks count without
+//! libblkid only. A plain file system is not looked for: destroying one is what a user confirms.
 
 use taillight_machine::block::PartitionRange;
 use taillight_machine::nvme::le;

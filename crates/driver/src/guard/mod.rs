@@ -1,8 +1,9 @@
 //! The guard: whether a target is in use by something else, or part of something larger.
 //!
-//! Both questions are answered with `Refused` when in doubt, and so is a question that cannot be answered
-//! here where foreign data would be lost. Whether the data there is Taillight's is asked in `ownership`. The
-//! guard only reads: tables, the opened descriptor, and devices and files below it. The driver opens the target.
+//! Where the answer is yes, the target is `Refused`, and so is one of which it cannot be answered here, if it is
+//! a device or holds foreign data and is to be changed. Whether the data there is Taillight's is asked in
+//! `ownership`. The guard only reads: tables, the opened descriptor, and devices and files below it. The driver
+//! opens the target.
 //!
 //! Everything is decided on the *descriptor* that the driver keeps, by numbers of devices, file systems and
 //! inodes, never by paths: a path that changes later changes nothing, and neither does another name of the

@@ -1,4 +1,5 @@
-//! Which blocks a device or a file is made of, down to the bottom of its stack.
+//! Which blocks a device is made of, down to the disks and files at the bottom of its stack. A file
+//! is its own bottom: the device under its file system is not looked for.
 //!
 //! A partition is a part of its disk, a loop device is a part of a file or of another device, a mapped
 //! device is built of others. Two names mean the same data where their extents overlap. Everything is told

@@ -23,7 +23,7 @@ use taillight_core::{Error, Result, StopFlag};
 
 use crate::identity::FileIdentity;
 
-/// What files begin with by which ranks see that they share a target.
+/// Start of the names of files by which ranks see that they share a target.
 pub const SHARED_MARKER: &str = ".taillight-shared-";
 
 pub use files::{FileMark, MarkedFiles};
@@ -190,7 +190,7 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what the mark says of where its records are, in memory: `note` writes it.
+    /// Changes the identity in the mark, in memory: `note` writes it.
     pub fn identify(&self, change: impl FnOnce(&mut I)) {
         change(&mut self.lock().identity);
     }
@@ -229,7 +229,8 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         lasting.bytes()
     }
 
-    /// The mark of a target that holds no record; this one stays as it is. Errors: as [`HeldMark::bytes`].
+    /// This mark with a count of no records, as it is stored; the one held here stays as it is. Errors: as
+    /// [`HeldMark::bytes`].
     pub fn emptied(&self) -> Result<Vec<u8>> {
         let emptied = OwnershipMark { records: 0, ..self.lock().clone() };
         emptied.bytes()

@@ -1,8 +1,8 @@
 //! The sidecar `.taillight-owner.json` of a directory: the marks of files in it, and the mark of a
 //! database that has the directory for its own, because its store makes and deletes files as it likes.
 //!
-//! It is replaced as a whole, under a lock on the directory. A sidecar of another user than this one or root is not
-//! trusted.
+//! It is replaced as a whole, under a lock on the directory where the file system has locks. A sidecar of another
+//! user than this one or root is not trusted.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -189,8 +189,9 @@ impl OwnedDirectory {
         }
     }
 
-    /// Adds or replaces the marks of these files. Errors: `Unavailable` when the mark cannot be
-    /// written.
+    /// Adds or replaces the marks of these files. Errors: as [`OwnedDirectory::marks`];
+    /// `Unavailable` when the sidecar cannot be written or is another user's, `Refused` while
+    /// another process keeps the directory locked.
     pub fn add(&self, new: &[FileMark]) -> Result<()> {
         let names: HashSet<&str> = new.iter().map(|mark| mark.name.as_str()).collect();
         self.change(|sidecar| {
@@ -264,8 +265,9 @@ impl OwnedDirectory {
         })
     }
 
-    /// Deletes the files of these marks, if the names still mean them, then the marks. Errors:
-    /// `Unavailable` for the first file or mark that cannot be removed.
+    /// Deletes the files of these marks, if the names still mean them, and once all are gone the
+    /// marks. Errors: `Unavailable` for the first file that cannot be removed; as
+    /// [`OwnedDirectory::add`].
     pub fn delete(&self, gone: &[FileMark]) -> Result<()> {
         let mut deleted = Ok(());
         for mark in gone {
@@ -472,7 +474,7 @@ fn evidence_of(file: &mut std::fs::File) -> std::io::Result<ChangeEvidence> {
     if FileIdentity::of(&*file)?.changed_ns < before.changed_ns {
         return Ok(ChangeEvidence::None);
     }
-    // As a file is sealed while somebody has it mapped, who then writes.
+    // Somebody may have a file mapped while it is sealed, and write afterwards: that is tried.
     let sealed = match write_mapped(&*file, || write_back(&*file)) {
         // What cannot be mapped nobody can write through a mapping.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::EINVAL)) => {

@@ -1,4 +1,5 @@
-//! Files filled with real data before they are read, and the check that they are.
+//! Files filled with random data before the run, in extents that lie apart where that is asked; how
+//! many of their bytes are holes; O_DIRECT on and off.
 //!
 //! A hole or an unwritten extent is answered by the file system with zeros, without asking the
 //! device: a read benchmark over one measures nothing.

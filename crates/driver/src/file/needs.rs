@@ -97,7 +97,7 @@ pub fn asked_file_size(plan: &Plan, options: &FileOptions) -> Result<Option<u64>
 }
 
 /// The largest of files of different sizes. Errors: `Usage` where they are not `size` together, where a block could
-/// reach from one into the next, or where none fits.
+/// reach from one into the next or is larger than the smallest, or where a sync would hold up others in flight.
 fn different_sizes(plan: &Plan, options: &FileOptions) -> Result<u64> {
     let (sizes, total) = (&options.sizes, ByteSize(options.sizes_together()));
     if plan.target.size.is_some_and(|size| size != total) {

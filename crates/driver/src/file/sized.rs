@@ -1,5 +1,5 @@
-//! Files of different sizes, seen by the load as one: offsets count through all of them, one after the other. Blocks
-//! reach from none into the next, as each is a whole number of them.
+//! Files of different sizes, seen by the load as one: offsets count through all of them, one after the other. No
+//! block reaches from one file into the next, as each file is a whole number of blocks.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;

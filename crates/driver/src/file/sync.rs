@@ -1,4 +1,5 @@
-//! Engines `sync` and `mmap`: one call or copy per operation, done when it returns.
+//! Engines `sync` and `mmap`: one call or copy per operation, and a sync behind a write that asks
+//! for one; done when `submit` returns.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

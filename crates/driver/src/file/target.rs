@@ -1,4 +1,5 @@
-//! An opened file set or device, shared by all workers.
+//! An opened file set or device, shared by all workers: makes their sessions by engine, flushes,
+//! drops cached data, purges, and at its end deletes or seals what the run made.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -85,8 +86,8 @@ fn memory_of(spec: &SessionSpec) -> Result<Buffers> {
     })
 }
 
-/// Foreign files or devices that are about to be written: looked at once more before the first write of
-/// each run on the opened target, and before and after a purge.
+/// Foreign files or devices that are about to be written: looked at once more when the first session of
+/// each run on the opened target is made, and before and after a purge.
 pub struct Guarded {
     /// Their name, for people; none where there is nothing to look at.
     path: Option<PathBuf>,

@@ -1,5 +1,5 @@
-//! What the kernel counts of the I/O on a file or device: the device below, and what is charged to this process. Of a
-//! file system that sysfs knows no device of, the process alone.
+//! What the kernel counts of the I/O on a file or device: the device below, and what is charged to this process.
+//! Where no device below is known, or one counts nothing, the process alone.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

@@ -12,7 +12,7 @@ const LONGEST: usize = 256;
 /// How the numbers of files are laid out in directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileLayout {
-    /// In each name: tells this data set from every other. Made from the id of the run that made it.
+    /// In each name: tells this data set from others. Made from the id of the run that made it.
     pub token: String,
     /// Workers with directories of their own; 1 = all share them.
     pub lanes: u32,

@@ -49,7 +49,7 @@ pub struct CallSession {
     listing: DirectoryReader,
 }
 
-/// Memory of the calls, apart from what they share, which they borrow.
+/// Buffer and paths of a session's calls.
 struct FileCalls {
     buffers: Buffers,
     buffer_size: u64,

@@ -1,5 +1,6 @@
-//! Checks that follow from what a driver claims: administration, batches, snapshots, determinism.
-//! A claim that does not hold breaks its check, and so does an action that works unclaimed.
+//! Checks that follow from what a driver claims: administration, batches, snapshots, determinism,
+//! that nothing is stored. A claim that does not hold breaks its check, and so does an action that
+//! works unclaimed.
 
 use taillight_core::capability::AdminAction;
 use taillight_core::{ErrorKind, Op, OpKind, Status};

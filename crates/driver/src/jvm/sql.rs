@@ -1,4 +1,5 @@
-//! Statements of the JDBC front: what they are when none are given, and that they touch our own table alone.
+//! Statements of the JDBC front: what they are when none are given, and whether it is proved that they touch
+//! our own table alone; the others are refused unless the loss of the table is confirmed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,8 +68,8 @@ impl JdbcStatements {
         self.all().into_iter().map(|(name, _, sql)| (name, sql))
     }
 
-    /// The first text that is more than a read or write of `table`, and why; texts that the address or a property has
-    /// performed at each connection are.
+    /// Why a text is not proved to be a read or write of records of `table` alone, of the first such text; one that
+    /// the address or a property has performed at each connection is none.
     pub fn beyond(&self, table: &str, properties: &toml::Table) -> Option<Error> {
         let in_url = self.url.split(['?', '&', ';', ',']).filter_map(|part| part.split_once('='));
         let names = in_url.map(|(name, _)| name).chain(properties.keys().map(String::as_str));

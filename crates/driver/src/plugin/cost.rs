@@ -1,4 +1,5 @@
-//! What the bridge to a plug-in costs by itself, measured before each run by operations that do nothing.
+//! What the bridge to a plug-in costs by itself, measured when a target is opened, by operations that do
+//! nothing.
 //!
 //! They pass all that an operation passes between the engine and the store: descriptor, call, answer. Figures are
 //! means over short blocks, since reading the clock costs more than an operation. Taken off is the median of a loop that
@@ -41,8 +42,8 @@ fn ns(value: f64) -> String {
     if value < 1.0 { "less than 1 ns".to_owned() } else { format!("{value:.1} ns") }
 }
 
-/// Measures, with as many operations at a time as the session is deep; the first blocks warm up. Errors: `Target`
-/// when the plug-in does not end a no-op well.
+/// Measures, with as many operations at a time as the session is deep; as many blocks as are counted warm up
+/// before. Errors: `Target` when the plug-in does not end a no-op well.
 pub fn measure(host: &mut HostSession, depth: u32) -> Result<BridgeCost> {
     let depth = depth.max(1);
     let mut out = Vec::with_capacity(depth as usize);

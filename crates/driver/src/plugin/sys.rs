@@ -1,7 +1,8 @@
 //! The border to a plug-in: the C structs of `sdk/taillight_driver.h`, and the calls through them.
 //!
 //! The only place that believes what a plug-in says of its functions. Everything that it gives back as data is
-//! looked at by the callers. A library is never unloaded.
+//! looked at by the callers. A library is never unloaded. Here too: which signals stay ours, and the last
+//! words of a process that a plug-in crashes or ends.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -426,7 +427,8 @@ impl Drop for LibraryQueue {
     }
 }
 
-/// Signals by which a run is ended in order stay ours, whatever a plug-in sets while it is loaded or opened.
+/// Signals by which a run is ended in order stay ours, whatever a plug-in sets while it is loaded, opens a
+/// target or makes a session.
 mod signals {
     use std::ffi::c_int;
     use std::ptr::{null, null_mut};

@@ -1,4 +1,5 @@
-//! What a run asks brokers beside the load: whether they answer, the topic, its mark, its offsets.
+//! What a run asks brokers beside the load: whether they answer, the topic, its mark, its offsets;
+//! and making, marking and deleting the topic.
 //!
 //! A topic is Taillight's when the first record of its partition 0 is a mark. No other topic is ever written or deleted.
 

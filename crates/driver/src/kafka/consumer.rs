@@ -1,5 +1,6 @@
-//! A worker that reads: each operation is the next record of the topic, whichever it is; records of other runs are
-//! passed over and counted.
+//! A worker that reads: each operation is the next record of the topic, whichever it is. A reader that follows
+//! this run's writers passes over and counts the records of others; else what was there before is read again and
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! After the load: reads what it wrote once and looks for every acknowledged record.
+//! After the load: reads what it wrote once and looks for every acknowledged record, or only counts
+//! records of others.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

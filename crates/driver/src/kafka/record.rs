@@ -1,5 +1,5 @@
-//! Keys of records: which run and worker wrote a record, the how-manieth it is, and a sum over its value, so that whoever
-//! reads it can tell foreign, torn, doubled and missing ones.
+//! Keys of records: which run and worker wrote a record, its number among those of the worker in its partition, and a
+//! sum over its value, so that whoever reads it can tell foreign, torn, doubled and missing ones.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -13,7 +13,8 @@ pub const MARK: &[u8] = b"taillight-mark";
 pub struct RecordKey {
     /// Of the run that wrote it.
     pub run: u64,
-    /// The worker that wrote it, and the how-manieth of its records in this partition it is.
+    /// The worker that wrote it, and its number among the records of that worker in this partition,
+    /// from 0 on.
     pub writer: u32,
     pub sequence: u64,
     /// Of the value.

@@ -1,8 +1,8 @@
 //! The C API of librdkafka: its table of functions, the library, a client, a queue. What sends and takes records is in
 //! `transfer`, what asks brokers in `questions`.
 //!
-//! All calls into the library are here. A client has threads of its own; what they have for us comes through a queue,
-//! and a descriptor says when that queue is no longer empty.
+//! The library is called here and in the `sys.rs` of these two alone. A client has threads of its own; what they have
+//! for us comes through a queue, and a descriptor says when that queue is no longer empty.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};

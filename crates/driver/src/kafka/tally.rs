@@ -31,7 +31,7 @@ pub struct WorkerTally {
     pub doubled: AtomicU64,
     /// Came after a later one.
     pub late: AtomicU64,
-    /// Left out so far.
+    /// Records that did not come so far, though a later one of their writer and partition did.
     pub missing: AtomicU64,
     pub torn: AtomicU64,
 }
@@ -196,7 +196,7 @@ pub enum Seen {
     /// One of those.
     Late,
     Again,
-    /// No writer of this run has written so far.
+    /// No writer of this run has written a record of this number so far.
     Beyond,
 }
 

@@ -1,5 +1,6 @@
-//! Uploads in parts that no answer has ended: remembered while the load runs, aborted when it is over, since they take
-//! space that no listing of objects shows. Called by the target; housekeeping's requests are `client`'s.
+//! Uploads in parts that no answer has ended: remembered while the load runs, aborted when it is over, since they
+//! take space that no listing of objects shows. Also those that an earlier run left under the prefix. Called by the
+//! target and by `prefix`; housekeeping's requests are `client`'s.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

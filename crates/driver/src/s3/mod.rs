@@ -2,8 +2,8 @@
 //!
 //! A lean client of HTTP/1.1 (a connection per slot, one epoll instance per worker, its own signatures, TLS
 //! by rustls), so that the tool adds little to what is measured (`docs/design/0006`). Nothing is retried: a
-//! broken request is an error in the record. The driver touches one prefix of one bucket, and knows
-//! credentials only from the environment or the AWS credentials file.
+//! broken request is an error in the record. The driver writes and deletes below one prefix of one
+//! bucket only, and knows credentials only from the environment or the AWS credentials file.
 
 mod client;
 mod connection;

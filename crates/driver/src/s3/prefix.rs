@@ -1,9 +1,11 @@
 //! The prefix: whose it is, the owner object that says so, and what goes in the end.
 //!
 //! As with a database directory, a prefix is Taillight's when its owner object names it. Foreign
-//! objects need `destroy` and `--destroy`. Every object names its run as its maker, in its metadata. At the
-//! end objects are deleted that are named by the key numbers which this run wrote, if they have the tag that the store
-//! gave for the put or name the run as their maker; nothing else is. Prefixes inside each other clash.
+//! objects need `destroy` and `--destroy`. Every object names its run as its maker, in its metadata. Before the run
+//! goes what a killed run has left, or the user has given up; at its end, unless it is kept, objects named by the key
+//! numbers that this run wrote or its mark counts, if they have the tag that the store gave for a put, or a HEAD
+//! tells that the run made them (where the store keeps no metadata: by their size). What others made stays. Prefixes
+//! inside each other clash.
 
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};

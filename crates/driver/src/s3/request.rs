@@ -1,4 +1,4 @@
-//! Requests of S3 as bytes: path, query, headers, signature.
+//! Heads of S3 requests as bytes: path, query, headers, signature. The caller sends the bodies.
 
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};

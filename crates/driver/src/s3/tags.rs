@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::plan::WorkloadPlan;
 
-/// Tags that memory is taken for at a time, and how often: 64 million, 512 MiB at most. Behind that none are
-/// kept, and the objects are asked for their maker.
+/// Tags that memory is taken for at a time, and how often: 67 million, 512 MiB at most for each workload.
+/// Behind that none are kept, and the objects are asked for their maker.
 const CHUNK: usize = 1 << 12;
 const CHUNKS: usize = 1 << 14;
 

@@ -1,4 +1,5 @@
-//! An opened prefix of a bucket as a target.
+//! An opened prefix of a bucket as a target: sessions, purge, and at the end the uploads that are
+//! aborted and the objects that are deleted.
 
 use std::sync::Arc;
 

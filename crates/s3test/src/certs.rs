@@ -9,7 +9,7 @@ use std::process::Command;
 pub struct Certs(tempfile::TempDir);
 
 impl Certs {
-    /// Makes them; `None` when there is no `openssl` program.
+    /// Makes them; `None` when there is no `openssl` program, or it fails.
     ///
     /// # Panics
     /// When there is no temporary directory.

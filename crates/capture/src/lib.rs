@@ -1,5 +1,5 @@
-//! Every I/O from the recorder to the run directory: packed records in chunks, the memory they stand in,
-//! and their conversion to `ios.parquet`, at the end of a run or after a process was killed.
+//! Records of single I/Os from the recorder to the run directory: packed in chunks, the memory that
+//! they stand in, and their conversion to `ios.parquet`, at the end of a run or after a process was killed.
 //!
 //! A worker's [`Capture`] packs records into chunks of a [`Pool`]: pre-faulted memory inside a budget, in a
 //! [`dir::CaptureDir`]. A keeper thread makes chunks ahead of the workers, so that a worker that fills one

@@ -366,7 +366,7 @@ impl PoolState {
 struct KeeperThread {
     shared: Arc<PoolState>,
     ready: Sender<CaptureChunk>,
-    /// So many are kept there.
+    /// How many chunks are kept ready.
     keep: usize,
     full: Receiver<(ChunkKey, CaptureChunk)>,
     done: Sender<FullChunk>,

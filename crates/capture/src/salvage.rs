@@ -134,7 +134,7 @@ enum Kind {
     Chunk,
     Unused,
     Damaged,
-    /// Of another version; or of this one, and damaged.
+    /// A chunk of another version; or of this one, with damage in its version.
     OtherVersion,
 }
 

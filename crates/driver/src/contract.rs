@@ -8,7 +8,8 @@
 //! - a failed I/O is a completion with a status; `Err` means the run cannot go on;
 //! - no allocation per operation, except of kinds that `Capabilities` names as `allocating`;
 //!   buffers belong to the session and outlive an abandoned I/O;
-//! - no clock of its own except for durations only it can know (`sync_ns`, `first`).
+//! - no clock of its own except for time limits, and for times that only it can know (`sync_ns`,
+//!   `first`).
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt as _;
@@ -55,7 +56,7 @@ pub trait Driver: Send + std::marker::Sync {
     fn library_version(&self) -> Option<String> {
         None
     }
-    /// Of a driver that needs no library: what `doctor` says of it and of servers on this machine.
+    /// What `doctor` says of a driver that needs no library, and of its servers on this machine.
     fn ready(&self) -> Option<String> {
         None
     }
@@ -143,7 +144,7 @@ pub struct OpenSpec<'a> {
     pub run_id: &'a str,
     /// The name given with `--destroy`, if any.
     pub destroy: Option<&'a str>,
-    /// Ends every wait before the load.
+    /// Ends waits for servers and other programs before the load.
     pub stop: &'a StopFlag,
     /// Whether the run fits a target of this shape; the caller of `open` asks it of every opened target. A driver that
     /// learns the shape only in `open` asks it there, before data is given up. Errors: `Usage` or `Unavailable`.
@@ -165,7 +166,7 @@ impl OpenSpec<'_> {
 /// Shape of an opened target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Files (or endpoints); data set = files x file_size.
+    /// Files of the data set, which has files x file_size bytes.
     pub files: u16,
     /// Bytes in each file.
     pub file_size: u64,
@@ -178,7 +179,7 @@ impl Geometry {
     pub fn size(&self) -> u64 {
         u64::from(self.files) * self.file_size
     }
-    /// Of a target addressed by key: offsets mean nothing.
+    /// The shape of a target addressed by key: offsets mean nothing.
     pub fn keyed() -> Geometry {
         Geometry { files: 1, file_size: u64::MAX >> 1, align: 1 }
     }
@@ -335,7 +336,7 @@ pub struct SessionSpec {
     pub worker: u16,
     /// Index of its workload in the plan that the target was opened with: key naming, fields and scans are there.
     pub workload: u16,
-    /// Its number among the workers of its workload.
+    /// The worker's number among those of its workload.
     pub index: u16,
     /// What is read must be placed in the slot's buffer (verification, end-to-end stamps); else
     /// the driver may leave it wherever its store returns it, and only counts its bytes.
@@ -411,7 +412,7 @@ impl StoreOutcome {
     pub fn status(status: Status) -> StoreOutcome {
         StoreOutcome { status, moved: 0, count: 0 }
     }
-    /// The same for the operation with this token.
+    /// The completion of the operation with this token that ended so.
     #[inline]
     pub fn completion(self, token: Token) -> Completion {
         Completion { status: self.status, count: self.count, ..Completion::ok(token, self.moved) }

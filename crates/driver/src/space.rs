@@ -3,7 +3,8 @@
 //!
 //! Drivers that store outside this process ask before anything is wiped or loaded, with what was free
 //! and what becomes free; `memory` counts its records by the same rule. What only a run can tell
-//! (duration, rewrites, what a store adds of its own) is not counted: refused is what cannot fit.
+//! (duration, rewrites, what a store adds of its own) is not counted, so a plan that passes may
+//! still run out of space.
 
 use taillight_core::keys::KeyNaming;
 use taillight_core::plan::{PayloadKind, Plan, WorkloadPlan};

@@ -33,7 +33,7 @@ pub fn sample_display(plan: &Plan) -> Result<SampleDisplay> {
 pub struct OpenTargets {
     /// In the order of [`Plan::all_targets`].
     targets: Vec<TargetPart>,
-    /// Of each workload of the plan.
+    /// The place of each workload of the plan.
     places: Vec<WorkloadPlace>,
 }
 

@@ -28,7 +28,7 @@ impl BodyChecksum {
         (BodyChecksum::Sha256, "x-amz-checksum-sha256", "SHA256"),
     ];
 
-    /// Of these bytes, in base64.
+    /// The checksum of these bytes, in base64.
     pub fn of(self, bytes: &[u8]) -> String {
         match self {
             BodyChecksum::Crc32c => {

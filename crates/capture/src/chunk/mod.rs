@@ -1,4 +1,4 @@
-//! Capture chunks: every I/O of one worker in packed words, as the hot loop writes them.
+//! Capture chunks: I/Os of one worker in packed words, as the hot loop writes them.
 //!
 //! This file has the format; [`ChunkEncoder`] is called by the recorder for each I/O, and [`ChunkReader`]
 //! turns chunks back into [`taillight_core::Record`]s. The pool maps and pre-faults the memory;

@@ -268,7 +268,7 @@ struct OpenedTarget {
     files: Vec<OwnedFd>,
     file_size: u64,
     made: Option<MarkedFiles>,
-    /// Its path, where what is in it is somebody else's.
+    /// Path of the target, where what is in it is somebody else's.
     watched: Option<PathBuf>,
     facts: Facts,
     device: Option<BlockDevice>,

@@ -49,7 +49,7 @@ impl AccessNeeds {
     }
 }
 
-/// The largest block that is read or written, and how many of them a worker has in flight.
+/// The largest block of any workload, and how many of them a worker of that workload has in flight.
 pub fn largest_block(plan: &Plan) -> Option<BlockShape> {
     let of = |w: &WorkloadPlan| BlockShape { block: w.block_size.max(), slots: w.queue_depth };
     plan.workloads.iter().map(of).max_by_key(|shape| (shape.block, shape.slots))

@@ -26,7 +26,7 @@ pub enum FilePreparation {
     Resize,
     /// Set its size and fill it.
     Fill,
-    /// The same from nothing, in extents that lie apart.
+    /// Empty it, set its size and fill it, in extents that lie apart.
     Fragment,
     /// Begin with nothing: the run appends.
     Truncate,

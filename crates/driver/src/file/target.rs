@@ -131,14 +131,14 @@ pub struct FileTarget {
     pub sizes: Vec<u64>,
     /// How sessions issue I/O.
     pub method: IoMethod,
-    /// Of workloads that do it in a way of their own.
+    /// The ways of workloads that issue I/O in one of their own.
     pub ways: Ways,
     /// How often `files` are held while there is no session.
     pub held: usize,
     /// It is a block device.
     pub device: bool,
     pub writable: bool,
-    /// Of each workload's writes.
+    /// Durability of each workload's writes.
     pub durability: Vec<Sync>,
     /// Facts for the manifest.
     pub facts: Facts,

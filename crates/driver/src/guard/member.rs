@@ -13,7 +13,7 @@ use super::partitions::{self, SearchedDisk};
 #[derive(Debug, Clone, Copy)]
 enum At {
     Start(u64),
-    /// So many before the end.
+    /// So many bytes before the end.
     End(u64),
     /// So many before the end, rounded down to a multiple, and so many behind that.
     Near {

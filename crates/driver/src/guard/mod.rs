@@ -210,7 +210,7 @@ fn cannot_stat(path: &Path, e: Errno) -> Error {
 
 /// What the tables say of one target.
 struct TargetState {
-    /// Its own number, where it is a device.
+    /// The target's own number, where it is a device.
     number: Option<DeviceNumber>,
     uses: Uses,
     stack: BlockStack,

@@ -103,7 +103,7 @@ pub struct BlockStack {
 }
 
 impl BlockStack {
-    /// Of what has these stats, a block device or files.
+    /// The stack of what has these stats, a block device or files.
     pub fn of(sys: &Sys, stats: &[Stat], loops: &[ActiveLoop]) -> BlockStack {
         let mut stack = BlockStack::default();
         for stat in stats {
@@ -118,7 +118,7 @@ impl BlockStack {
         stack
     }
 
-    /// Of the block device with this number.
+    /// The stack of the block device with this number.
     pub fn of_device(sys: &Sys, number: DeviceNumber, loops: &[ActiveLoop]) -> BlockStack {
         let mut stack = BlockStack::default();
         stack.add(sys, loops, number, 0..u64::MAX, false, LEVELS);

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{AtFlags, Statx, StatxFlags, StatxTimestamp, statx};
 use rustix::path::Arg;
 
-/// What tells a file from every other file, and from itself before it was changed (statx(2)). Files of
+/// What tells a file from other files, and from itself before it was changed (statx(2)). Files of
 /// one file system share inode numbers over time, so that an inode says little without a time of birth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileIdentity {

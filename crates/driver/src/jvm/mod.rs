@@ -398,7 +398,7 @@ impl Driver for JvmDriver {
         let options = JvmOptions::parse(JvmDriver::NAME, &target.options)?;
         Ok(Box::new(BoundJvm { plugin: options.plugin()?, options }))
     }
-    /// The same store: each rank has a table of its number, and a mark in its own.
+    /// Ranks share the store: each has a table, and a table of the mark, of its number.
     fn rank_options(&self, options: &mut toml::Table, rank: u32) {
         numbered(options, "table", &JvmOptions::default().table, rank);
         if options.get("mark_table").and_then(toml::Value::as_str).is_some_and(|t| !t.is_empty()) {

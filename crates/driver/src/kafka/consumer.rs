@@ -49,7 +49,7 @@ pub struct ConsumerSession {
 
 /// What becomes of a record.
 enum Taken {
-    /// It ends the oldest read.
+    /// The record ends the oldest read, with this status and so many bytes.
     Record(Status, u64),
     Passed,
     /// A partition is read to its end.

@@ -11,13 +11,13 @@ pub const MARK: &[u8] = b"taillight-mark";
 /// What the key of a record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordKey {
-    /// Of the run that wrote it.
+    /// Number of the run that wrote it.
     pub run: u64,
     /// The worker that wrote it, and its number among the records of that worker in this partition,
     /// from 0 on.
     pub writer: u32,
     pub sequence: u64,
-    /// Of the value.
+    /// Sum over the value.
     pub sum: u32,
 }
 

@@ -26,7 +26,7 @@ pub struct FileLayout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryName {
     File(u64),
-    /// Of a file that was renamed, once or an odd number of times.
+    /// The other name of a file, which was renamed an odd number of times.
     Moved(u64),
     Directory(u64),
 }

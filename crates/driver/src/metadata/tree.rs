@@ -45,7 +45,7 @@ pub struct LeafDirectory {
 pub struct TreeContents {
     /// Numbers of files, ascending.
     pub files: Vec<u64>,
-    /// Those of them that have their other name.
+    /// Numbers of those files that have their other name.
     pub moved: Vec<u64>,
     /// Numbers of directories, ascending.
     pub directories: Vec<u64>,

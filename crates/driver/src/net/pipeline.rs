@@ -185,7 +185,8 @@ impl<P: PipelineProtocol> Session for Pipelines<P> {
 pub struct PipelinedSockets {
     sockets: Vec<PipelinedSocket>,
     readiness: ReadinessLoop,
-    /// Those with requests to send, each once, and whether one is among them.
+    /// Numbers of the connections with requests to send, each once; whether a connection is among
+    /// them.
     unsent: Vec<u32>,
     is_unsent: Vec<bool>,
     /// Whether requests did not fit into a socket's buffer: then it is looked at for taking more.

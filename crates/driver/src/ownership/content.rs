@@ -3,8 +3,8 @@
 //!
 //! A store makes and deletes files as it likes, so that no list of them can be kept while a run goes on.
 //! Once the database is closed they stand still: name (with the store's file number), inode, time of birth
-//! and of change and size of each say whether anybody has used, changed or replaced the database since.
-//! What a killed run left has no such text: nobody can tell what was added to it later.
+//! and of change and size of each file say whether anybody has used, changed or replaced the database
+//! since. What a killed run left has no such text: nobody can tell what was added to it later.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -152,7 +152,7 @@ pub enum MarkOrigin {
 }
 
 impl MarkOrigin {
-    /// That of a file which was there.
+    /// The origin of a file that was there, and was `seen` like this.
     pub fn of(proven: bool, seen: FileIdentity) -> MarkOrigin {
         if proven { MarkOrigin::Proven } else { MarkOrigin::Confirmed(seen) }
     }

@@ -1,8 +1,8 @@
 //! `plugin`: any store behind a shared library with one exported function (`sdk/taillight_driver.h`).
 //!
 //! Options and capabilities come from what the library says of itself, sessions work over memory of the host, the
-//! host's mark is a record in the store, and the cost of the bridge is measured before each run. The library runs in
-//! this process, which nothing protects from its crash.
+//! host's mark is a record in the store, and the cost of the bridge is measured when a target is opened. The library
+//! runs in this process, which nothing protects from its crash.
 
 mod carrier;
 mod cost;
@@ -62,7 +62,7 @@ pub struct PluginUse {
     pub name: String,
     pub keep: bool,
     pub read_only: bool,
-    /// It runs in a process of its own.
+    /// The plug-in runs in a process of its own.
     pub apart: bool,
 }
 
@@ -72,7 +72,8 @@ pub struct Plugin {
     pub description: PluginDescription,
 }
 
-/// Those that were loaded, by whether they are programs and the name that they were asked for.
+/// Plug-ins that were loaded or started, by whether they are programs and the name that they were
+/// asked for.
 static LOADED: Mutex<Vec<((bool, String), &'static Plugin)>> = Mutex::new(Vec::new());
 
 impl Plugin {

@@ -92,7 +92,7 @@ fn updates_fields(w: &WorkloadPlan) -> bool {
 struct StoreShare {
     inside_ns: u64,
     operations: u64,
-    /// Of a program.
+    /// CPU time of a program; none of a library.
     cpu_ns: Option<u64>,
 }
 

@@ -47,7 +47,7 @@ pub struct DriverProgram {
     patience: AtomicU64,
     is_lost: AtomicBool,
     why: OnceLock<String>,
-    /// It has statistics.
+    /// The program has statistics.
     samples: AtomicBool,
     /// The last number of a target or session.
     numbers: AtomicU32,

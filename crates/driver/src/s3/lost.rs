@@ -15,7 +15,7 @@ use super::xml;
 /// An answer lists so many uploads at most; more of one object are asked for again so often.
 const ROUNDS: u32 = 64;
 
-/// Those of all sessions.
+/// Lost uploads of all sessions.
 #[derive(Debug, Default)]
 pub struct LostUploads(Mutex<BTreeSet<LostUpload>>);
 

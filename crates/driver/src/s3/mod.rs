@@ -64,7 +64,7 @@ impl Driver for S3 {
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, _: &std::path::Path) -> TestSetup {
-        // Credentials come from the environment only.
+        // Credentials come from the environment or the AWS credentials file.
         Err("its own tests run the suite, on servers with credentials".to_owned())
     }
 }

@@ -55,7 +55,7 @@ impl PutTags {
     }
 }
 
-/// Of a tag, quoted or not, or of a name; never 0.
+/// The hash of a tag, quoted or not; never 0.
 pub fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(text.trim_matches('"').as_bytes());

@@ -273,7 +273,7 @@ pub fn opened(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Its number, for a call on it.
+/// The number of a descriptor, for a call on it.
 pub fn number(fd: BorrowedFd<'_>) -> RawFd {
     fd.as_raw_fd()
 }

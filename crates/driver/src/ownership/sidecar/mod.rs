@@ -39,7 +39,7 @@ const TEMPORARY_NAMES: u32 = 100;
 /// How long another run may take to change the sidecar, and how often it is asked.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(5);
-/// The same for a run that was stopped and puts things in order.
+/// How long another run may take, where this one was stopped and puts things in order.
 const LOCK_BRIEFLY: Duration = Duration::from_millis(300);
 
 /// What tells a database directory from a copy of it, and from a database of another driver.

@@ -297,7 +297,8 @@ impl Client {
         Ok(Client { library: library.clone(), raw })
     }
 
-    /// Errors: `Unavailable` when the library does not take its name.
+    /// A handle of a topic, for the caller to destroy. Errors: `Unavailable` when the library does
+    /// not take its name.
     pub fn topic(&self, name: &str) -> Result<Obj> {
         let name = c_text(name)?;
         // SAFETY: the client is alive; the name outlives the call.
@@ -343,7 +344,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Takes what the descriptor says back.
+    /// Makes the descriptor wait for the next event again.
     pub fn calm(&self) {
         if let Some(fd) = &self.wake {
             // Empty already: nothing to take back.

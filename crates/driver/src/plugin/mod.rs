@@ -58,7 +58,7 @@ impl PluginOptions {
 /// How the host uses a plug-in, whatever carries it.
 #[derive(Debug, Clone, Default)]
 pub struct PluginUse {
-    /// The library or the command, as the job has it.
+    /// The library or the command, as the job has it; with driver `jvm` the table.
     pub name: String,
     pub keep: bool,
     pub read_only: bool,
@@ -231,7 +231,8 @@ impl Driver for PluginDriver {
     }
 }
 
-/// What a plug-in states, with what the host measured of it; where it states nothing all is drawn by unit.
+/// What a plug-in states, with a panel of the time inside the store, which the host sums up; where it states
+/// nothing all is drawn by unit.
 pub(crate) fn inside(mut stated: SampleDisplay) -> SampleDisplay {
     if !stated.panels.is_empty() {
         let panel = SamplePanel::new("Inside the store", SampleUnit::PercentOfTime);
@@ -307,7 +308,7 @@ pub mod testing {
         }
     }
 
-    /// The examples of the SDK.
+    /// The examples of the SDK that are libraries in C.
     pub fn examples() -> Result<Vec<PathBuf>, String> {
         ["null.c", "records.c"]
             .iter()

@@ -268,7 +268,7 @@ pub(crate) fn last_words(words: &str) {
     unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
 }
 
-/// Calls what may leave words about an error.
+/// Calls what may leave words about an error. Errors: `Unavailable` with these where the answer is below 0.
 fn asked(what: &str, call: impl FnOnce(Said, usize) -> c_int) -> Result<c_int> {
     let mut said = [0u8; ERROR_LEN];
     let code = call(said.as_mut_ptr().cast(), said.len() - 1);
@@ -440,7 +440,7 @@ mod signals {
     /// at once, and what one reads inside the call of another may be the plug-in's.
     static CALLS: Mutex<(u32, Option<[libc::sigaction; 4]>)> = Mutex::new((0, None));
 
-    /// Calls, and puts back what then is done on these signals.
+    /// Performs `call`, then sets again what was done on these signals before the first of the calls that go on.
     pub fn kept<T>(call: impl FnOnce() -> T) -> T {
         {
             let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);

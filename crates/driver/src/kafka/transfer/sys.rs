@@ -1,6 +1,6 @@
 //! Records to and from one topic through librdkafka: a producer, one that owns the buffers of its records, a consumer.
 //!
-//! Payloads of the load are not copied: the buffer of a record stays in place until its delivery report,
+//! Payloads that the load writes are not copied: the buffer of a record stays in place until its delivery report,
 //! or for good. Only [`Producer::one`] has its record copied.
 #![allow(unsafe_code)]
 

@@ -20,7 +20,7 @@ pub struct AccessNeeds {
     pub trims: bool,
     /// Some operation syncs, alone or after a write.
     pub syncs: bool,
-    /// Some worker has a write and the trim before it in flight together.
+    /// Some worker may have a write and the trim before it in flight together.
     pub trims_race: bool,
     /// The deepest queue of any worker.
     pub depth: u32,
@@ -60,8 +60,8 @@ pub fn durability(plan: &Plan) -> Vec<Sync> {
     plan.workloads.iter().map(|w| w.sync).collect()
 }
 
-/// Size of each file when the job gives the total, `None` when it gives none. Errors: `Usage` when the total does not
-/// divide into files, or a file into blocks.
+/// Size of each file when the job gives the total, the largest when it gives `sizes`, `None` when it gives neither.
+/// Errors: `Usage` when the total does not divide into files, or a file into blocks.
 pub fn asked_file_size(plan: &Plan, options: &FileOptions) -> Result<Option<u64>> {
     if !options.sizes.is_empty() {
         return different_sizes(plan, options).map(Some);

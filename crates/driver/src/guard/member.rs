@@ -54,7 +54,8 @@ const BCACHE: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba
 const MD_1: &[At] = &[At::Start(0), At::Start(4096), At::Near { back: 8192, align: 4096, plus: 0 }];
 const MD_0: &[At] = &[At::Near { back: 0x1_0000, align: 0x1_0000, plus: 0 }];
 
-/// As the sources of libblkid have them (`libblkid/src/superblocks`), whose names differ.
+/// Places and magic numbers, most of them as in the sources of libblkid
+/// (`libblkid/src/superblocks`), which has other names for them.
 const MARKS: &[Mark] = &[
     mark(MD, MD_1, b"\xfc\x4e\x2b\xa9"),
     mark(MD, MD_0, b"\xfc\x4e\x2b\xa9"),

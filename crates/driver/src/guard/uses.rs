@@ -30,7 +30,7 @@ struct BlockUse {
     by_loop: Option<DeviceNumber>,
 }
 
-/// Everything in use now.
+/// What is in use now, as far as it can be found out.
 pub struct Uses {
     sys: Sys,
     all: Vec<BlockUse>,

@@ -1,11 +1,11 @@
 //! Ownership marks: the record that data is Taillight's, and the rules that follow from it.
 //!
-//! A target that holds records (a database directory, a prefix of a bucket, the keys of a server)
-//! has one [`OwnershipMark`], kept where its [`MarkStore`] puts it: in the sidecar of the directory,
-//! in an object, in a key. A regular file has an entry in the sidecar of its directory
-//! ([`FileMark`]). What a mark allows is decided in [`OwnershipMark::decide`]; the refusals are in
-//! [`refusal`]. Drivers ask before anything is created or written, and when a run ends. Whether a
-//! target is in use is asked in `guard`, and of a database, by its lock, in `kv::directory`.
+//! A target that holds records (a database directory, a prefix of a bucket, the keys of a server) has one
+//! [`OwnershipMark`], kept where its [`MarkStore`] puts it: in the sidecar of the directory, in an object, in a
+//! key, in a record. A regular file has an entry in the sidecar of its directory ([`FileMark`]). What a mark allows
+//! is decided in [`OwnershipMark::decide`]; the refusals are in [`refusal`]. Drivers ask before anything is created
+//! or written, and when a run ends. Whether a target is in use is asked in `guard`, and of a database, by its lock,
+//! in `kv::directory`.
 
 pub mod content;
 pub mod files;
@@ -154,7 +154,8 @@ impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
     }
 }
 
-/// Whether a file or directory is under a mark of its own; false where that cannot be told.
+/// Whether a file has a mark, or a directory has one of its own or of a file in it; false where
+/// that cannot be told.
 pub fn is_marked(path: &Path, is: &FileIdentity) -> bool {
     let open = |path: &Path| OwnedDirectory::open(path, &StopFlag::default()).ok();
     let names = |dir: &OwnedDirectory, is: &FileIdentity, name: Option<&str>| {

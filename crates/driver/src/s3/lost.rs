@@ -12,7 +12,7 @@ use super::multipart::LostUpload;
 use super::request::{S3Request, encoded};
 use super::xml;
 
-/// An answer lists so many uploads at most; more of one object are asked for again so often.
+/// Listings that are asked for, one after the other, at most: an answer need not hold all uploads.
 const ROUNDS: u32 = 64;
 
 /// Lost uploads of all sessions.

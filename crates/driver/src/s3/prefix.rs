@@ -51,7 +51,7 @@ pub struct OwnedPrefix {
     /// Objects of an earlier version are there, which name no maker.
     unnamed: bool,
     pub written: WrittenKeys,
-    /// Rank 0 of the run has the prefix.
+    /// Another rank of the run, rank 0, has made the prefix ready.
     pub joined: bool,
     /// By workload.
     pub tags: Vec<PutTags>,
@@ -319,7 +319,7 @@ impl OwnedPrefix {
     }
 
     /// At the end: deletes what goes, then the mark. Errors: `Unavailable` when something cannot be
-    /// removed.
+    /// removed, `Target` where the mark is gone or another's, or objects of others stay.
     pub fn leave(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
         if self.joined || self.mark.keeps() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! ETags that the store gave for the objects a run has put, by key number: what a listing says of an
-//! object in the end is compared with them, so that no object has to be asked about by itself.
+//! ETags that the store gave for the objects a run has put, by key number: what a listing says of an object in the
+//! end is compared with them, so that one with the same tag need not be asked about.
 //!
 //! A tag is kept as 64 bits of its hash. Of two puts of one key in flight at once nobody knows which was
 //! the last: an object with another tag is not taken for foreign but asked for its maker (`prefix`).

@@ -234,8 +234,9 @@ impl OwnedDirectory {
 
     /// Deletes the file of a mark, if the name still means it. Errors: `Unavailable`.
     ///
-    /// The name may come to mean another file after it was looked at: what is there is given a name that
-    /// nobody uses first, looked at once more, and put back where it is not the file of the mark.
+    /// The name may come to mean another file after it was looked at: where the file system can rename without
+    /// replacing, what is there is given a name that nobody uses first, looked at once more, and put back where it
+    /// is not the file of the mark.
     pub fn unlink(&self, mark: &FileMark) -> Result<()> {
         if self.found(mark)?.is_none() {
             return Ok(());

@@ -56,8 +56,8 @@ pub struct StoredObject {
 }
 
 impl StoredObject {
-    /// Of these bytes, without metadata. The ETag is the first half of their SHA-256: that it is an
-    /// MD5, as of AWS, no client must rely on.
+    /// An object or part of these bytes, without metadata. The ETag is the first half of their
+    /// SHA-256: that it is an MD5, as of AWS, no client must rely on.
     pub fn new(data: Vec<u8>) -> StoredObject {
         let etag = format!("\"{}\"", &text::sha256(&data)[..32]);
         StoredObject { data: Arc::from(data), etag, metadata: Vec::new() }

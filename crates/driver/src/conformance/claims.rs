@@ -9,8 +9,8 @@ use super::keyed::{APART, get, put};
 use super::{CheckContext, CheckResult, Checked, Tested, ensure};
 use crate::contract::{Completion, OpenSpec};
 
-/// Every claimed action works and loses nothing (but for the purge, which comes last); every
-/// other one is refused as unavailable.
+/// Every claimed action works, and a record that was there is there afterwards (but for the purge,
+/// which comes last); every other one is refused as unavailable.
 pub(super) fn admin(b: &CheckContext<'_>) -> Checked {
     let reads = b.caps.keyed() && b.caps.stores_data;
     if reads {

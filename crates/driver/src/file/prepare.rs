@@ -1,4 +1,5 @@
-//! Carrying out what was decided: creating, marking, sizing and filling files.
+//! Carrying out what was decided: creating, marking, sizing and filling files, and filling the file
+//! system to a level by a file of its own.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

@@ -171,7 +171,7 @@ impl FileTarget {
         self.sizes.get(number).copied().unwrap_or(self.geometry.file_size)
     }
 
-    /// A mapping of each file, which is as large as the run says.
+    /// A mapping of each file; one that a run writes is made as large as the run says before.
     fn maps(&self, files: &[OwnedFd]) -> Result<Vec<SharedMap>> {
         let one = |(n, fd): (usize, &OwnedFd)| {
             let size = self.size_of(n);

@@ -62,8 +62,8 @@ pub fn check(plan: &Plan, options: &FileOptions) -> Result<()> {
     Ok(())
 }
 
-/// Whether each workload with a way of its own can go it on what is there: asked before any of it is given up, as
-/// [`super::check_io`] of the others. The largest alignment. Errors: as [`Ways::open`].
+/// Whether each workload with a way of its own can use that on what is there, asked before any of it is given up,
+/// as [`super::check_io`] asks for the others. Returns the largest alignment. Errors: as [`Ways::open`].
 pub fn fits(
     request: &FileOpenSpec<'_>,
     files: &[BorrowedFd<'_>],

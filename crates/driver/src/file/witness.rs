@@ -91,7 +91,7 @@ impl FileWitness {
         all
     }
 
-    /// The last resort.
+    /// The counts of this process alone.
     fn of_process(&self, io: ProcessIo) -> Vec<WitnessCount> {
         let of = |what: &str, op, value| {
             let source = format!("/proc/self/io, {what}");

@@ -146,7 +146,7 @@ impl CallSession {
     }
 }
 
-/// Makes what is named last as durable as `sync` says.
+/// Makes the last change of a name in a directory durable, where `sync` asks for that.
 #[inline]
 fn durable(sync: MetadataSync, leaf: &LeafDirectory) -> std::result::Result<(), Status> {
     match sync {

@@ -154,8 +154,9 @@ impl BoundDriver for FileOptions {
     }
 }
 
-/// What [`open`] refuses by engine, place, confirmation, guard, sizes or space, and of files by direct I/O; ring
-/// and memory are not tried here. Nothing is written, and nothing created but a file without a name.
+/// What [`open`] refuses by engine, place, confirmation, guard, sizes or space, and of files by direct I/O. Ring
+/// and memory are tried only for the workloads on files that have a way of their own. Nothing is written, and
+/// nothing created but a file without a name.
 fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()> {
     let (engine, resolved, request) = open_request(driver, options, spec)?;
     match resolved {
@@ -434,7 +435,7 @@ fn method_facts(method: &IoMethod, options: &FileOptions) -> Facts {
     facts
 }
 
-/// By what I/O goes, and to what.
+/// Whether I/O goes through a ring, and whether to a device.
 #[derive(Clone, Copy)]
 struct IoFacts {
     uring: bool,

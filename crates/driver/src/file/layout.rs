@@ -84,7 +84,7 @@ fn failed(e: io::Error) -> Error {
     Error::unavailable("laying out the data failed").source(e)
 }
 
-/// As [`write`], and makes it durable. Errors: as there.
+/// As [`write()`], and makes it durable. Errors: as there.
 pub fn fill(
     fd: BorrowedFd<'_>,
     len: u64,
@@ -107,7 +107,7 @@ pub fn sync(files: &[BorrowedFd<'_>], dir: BorrowedFd<'_>) -> Result<()> {
     synced.map_err(|e| failed(e.into()))
 }
 
-/// Memory for [`write`]. Errors: `Unavailable`.
+/// Memory for [`write()`]. Errors: `Unavailable`.
 pub fn chunk() -> Result<Buffers> {
     Buffers::new(1, CHUNK).map_err(failed)
 }

@@ -9,8 +9,8 @@
     taillight.serve(Mine)
 
 The standard library alone, Python 3.9 or newer, Linux on x86-64. What crosses the border is described in
-taillight_process.h. Statuses are 0 (done), an errno, or NOT_FOUND; an exception of a store is STORE, and the first of
-its words go to standard error.
+taillight_process.h. Statuses are 0 (done), an errno, or NOT_FOUND; an exception of a store is its errno or else STORE,
+and the words of the first ten different ones of a session go to standard error.
 
 Memory order. x86 keeps loads and stores in their order, but for a store that a later load of another place overtakes.
 That matters once, between raising a count and reading the other side's flag of sleep: a lock is taken between them,
@@ -65,7 +65,7 @@ class Store:
         """Closes; nothing of it is called any more."""
 
     def empty(self):
-        """Whether nothing is stored, the mark aside from nothing."""
+        """Whether nothing at all is stored, no mark either. False where that is not known."""
         return False
 
     def admin(self, action):

@@ -1,9 +1,9 @@
 /* Taillight drivers without recompiling Taillight: a shared library that exports one function, taillight_driver_v1.
  *
- * STABILITY. ABI 1 stays as it is. Each struct that crosses the border begins with its size in bytes (tl_op and
- * tl_done are 64 bytes for ever), fields are only appended, and what is appended may be left out: a library built
- * with an older header works with a newer Taillight, and the other way round. Numbers keep their meaning. What
- * cannot be done so becomes taillight_driver_v2 beside this one.
+ * STABILITY. ABI 1 stays as it is. Each struct that crosses the border begins with its size in bytes (but tl_text,
+ * and tl_op and tl_done, which are 64 bytes for ever), fields are only appended, and what is appended may be left
+ * out: a library built with an older header works with a newer Taillight, and the other way round. Numbers keep
+ * their meaning. What cannot be done so becomes taillight_driver_v2 beside this one.
  *
  * RULES
  * - An operation that was accepted ends exactly once, in submit or in poll. A failed operation is an end as well.
@@ -105,7 +105,7 @@ typedef struct {
   uint32_t worker;       /* TL_HOST for the session by which the host keeps its mark and measures the bridge */
   uint32_t depth;        /* operations in flight at most */
   uint32_t reserved;
-  void *memory;          /* aligned to 2 MiB; the host's, gone after close_session */
+  void *memory;          /* aligned to 2 MiB, in a program to 4,096; the host's, gone after close_session */
   uint64_t memory_len;
   uint64_t slot_size;    /* bytes of a slot's buffer; each begins at a multiple of 4,096 */
 } tl_session_spec;

@@ -282,7 +282,7 @@ static void tlp_answer(const tl_driver *driver, const char *ask, int fd, char *o
   if (code < 0) tlp_fail(out, room, words);
 }
 
-/* Serves until Taillight closes the socket; the exit code of the program. */
+/* Serves until Taillight closes the socket, which ends the program; returns its exit code where it cannot serve. */
 static int taillight_serve(const tl_driver *driver) {
   enum { ROOM = 1 << 20 };
   char *ask = (char *)malloc(ROOM), *out = (char *)malloc(ROOM);

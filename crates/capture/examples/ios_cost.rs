@@ -1,4 +1,5 @@
-//! What `ios.parquet` costs: bytes per I/O and rows per CPU second, on made-up but realistic I/Os.
+//! What `ios.parquet` costs: bytes per I/O, and rows per CPU second of writing, reading and
+//! converting chunks, on made-up I/Os of five shapes.
 //!
 //! `cargo run --release -p taillight-capture --example ios_cost -- [ROWS [SHAPE]]`
 

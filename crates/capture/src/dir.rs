@@ -145,7 +145,7 @@ pub(crate) fn is_chunk(path: &Path) -> bool {
     regular && path.extension().is_some_and(|e| e == "chunk")
 }
 
-/// Whether this is a directory that is not complete yet.
+/// Whether this directory, by its name, is not complete yet or was about to be removed.
 pub(crate) fn begun(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.and_then(|name| name.strip_prefix('.')).is_some_and(|name| run_id(name.as_ref()).is_some())

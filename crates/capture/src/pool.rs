@@ -1,4 +1,5 @@
-//! The pool: keeper thread, budget, spill.
+//! The capture memory of a run: a keeper thread makes chunks inside a budget, workers take them and
+//! hand them back full, and the keeper moves full ones to the spill directory when memory is short.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -181,7 +182,7 @@ pub struct Pool {
 pub struct PoolReport {
     /// Ordered by worker and sequence.
     pub chunks: Vec<FullChunk>,
-    /// Bytes of memory in use at the end: all that was made, less what was spilled.
+    /// Most bytes of memory that chunks took at one time; spilled ones take none.
     pub used: u64,
     /// Bytes that were moved to the spill directory.
     pub spilled: u64,
@@ -241,7 +242,7 @@ impl Pool {
             };
             let _ = ready_in.try_send(shared.build(bytes)?);
         }
-        let keeper = SpillThread {
+        let keeper = KeeperThread {
             shared: shared.clone(),
             ready: ready_in,
             keep: sizes.ready(cpus),
@@ -362,16 +363,16 @@ impl PoolState {
     }
 }
 
-struct SpillThread {
+struct KeeperThread {
     shared: Arc<PoolState>,
     ready: Sender<CaptureChunk>,
-    /// So many are kept there.
+    /// How many chunks are kept ready.
     keep: usize,
     full: Receiver<(ChunkKey, CaptureChunk)>,
     done: Sender<FullChunk>,
 }
 
-impl SpillThread {
+impl KeeperThread {
     fn run(self) {
         let mut spare = None;
         loop {

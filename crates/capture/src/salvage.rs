@@ -1,7 +1,8 @@
-//! After a crash or SIGKILL: what the run left in memory-backed files becomes `ios.parquet`.
+//! After a crash or SIGKILL: the chunks that the run left in memory-backed and spilled files become
+//! `ios.parquet`.
 //!
-//! Called by whoever opens a run directory (`taillight report`). Outside of the run directory only
-//! files that are capture chunks, in directories named after this very run, are ever read or removed; inside it,
+//! Called by whoever opens a run directory (`taillight report`). Outside of the run directory only capture
+//! chunks are read, and these and the owner's file removed, in directories named after this very run; inside it,
 //! files that were being written are removed.
 
 use std::fs::{self, File};
@@ -133,7 +134,7 @@ enum Kind {
     Chunk,
     Unused,
     Damaged,
-    /// Of another version; or of this one, and damaged.
+    /// A chunk of another version; or of this one, with damage in its version.
     OtherVersion,
 }
 

@@ -1,4 +1,6 @@
-//! A worker's end of the capture: packs records into chunks, degrades in the open.
+//! A worker's end of the capture: packs records into chunks; once the budget is spent, or if so
+//! asked, keeps failures and outliers (from the running p99.9 on) only, and counts what it leaves
+//! out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +10,8 @@ use taillight_core::{OpKind, Record};
 use crate::chunk::{ChunkEncoder, HEADER_BYTES, Header, ShortRecord, mark_ordered, mark_partial};
 use crate::pool::{CaptureChunk, ChunkKey, ChunkSource};
 
-/// I/Os of each kind that outlier mode keeps before it has a threshold.
+/// The first so many I/Os of each kind are kept by outlier mode in any case, as there may be no
+/// threshold yet.
 const LEARN: u64 = 10_000;
 
 /// The running p99.9 per kind of operation, ns: set by the collector after each interval, read by
@@ -36,7 +39,8 @@ impl CaptureThresholds {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CaptureState {
     pub kept: u64,
-    /// Measured records not kept: below the outlier threshold, by request or past the budget.
+    /// Measured records not kept: all where the capture is off, else those below the outlier
+    /// threshold, by request or past the budget.
     pub skipped: u64,
     /// Outliers not kept because even the reserve was spent.
     pub lost: u64,

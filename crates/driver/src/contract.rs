@@ -1,12 +1,15 @@
 //! The driver contract (docs/design.md, "Contract"). A driver performs; the engine decides, times
 //! and records.
 //!
-//! Rules every driver keeps, checked by the conformance suite:
+//! Rules every driver keeps; the conformance suite checks the first three, `tests/alloc` the
+//! allocations:
 //! - exactly one completion per accepted token, either `Submitted::Done` or from `poll`;
 //! - `Full` accepts nothing and may be answered only while something is in flight;
 //! - a failed I/O is a completion with a status; `Err` means the run cannot go on;
-//! - no allocation per operation; buffers belong to the session and outlive an abandoned I/O;
-//! - no clock of its own except for durations only it can know (`sync_ns`, `first`).
+//! - no allocation per operation, except of kinds that `Capabilities` names as `allocating`;
+//!   buffers belong to the session and outlive an abandoned I/O;
+//! - no clock of its own except for time limits, and for times that only it can know (`sync_ns`,
+//!   `first`).
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt as _;
@@ -53,7 +56,7 @@ pub trait Driver: Send + std::marker::Sync {
     fn library_version(&self) -> Option<String> {
         None
     }
-    /// Of a driver that needs no library: what `doctor` says of it and of servers on this machine.
+    /// What `doctor` says of a driver that needs no library, and of its servers on this machine.
     fn ready(&self) -> Option<String> {
         None
     }
@@ -141,7 +144,7 @@ pub struct OpenSpec<'a> {
     pub run_id: &'a str,
     /// The name given with `--destroy`, if any.
     pub destroy: Option<&'a str>,
-    /// Ends every wait before the load.
+    /// Ends waits for servers and other programs before the load.
     pub stop: &'a StopFlag,
     /// Whether the run fits a target of this shape; the caller of `open` asks it of every opened target. A driver that
     /// learns the shape only in `open` asks it there, before data is given up. Errors: `Usage` or `Unavailable`.
@@ -163,7 +166,7 @@ impl OpenSpec<'_> {
 /// Shape of an opened target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Files (or endpoints); data set = files x file_size.
+    /// Files of the data set, which has files x file_size bytes.
     pub files: u16,
     /// Bytes in each file.
     pub file_size: u64,
@@ -176,7 +179,7 @@ impl Geometry {
     pub fn size(&self) -> u64 {
         u64::from(self.files) * self.file_size
     }
-    /// Of a target addressed by key: offsets mean nothing.
+    /// The shape of a target addressed by key: offsets mean nothing.
     pub fn keyed() -> Geometry {
         Geometry { files: 1, file_size: u64::MAX >> 1, align: 1 }
     }
@@ -258,7 +261,7 @@ pub trait Target: Send + std::marker::Sync {
     /// target was opened and end in `_total`; everything else is a level.
     fn sample(&self, _out: &mut dyn FnMut(&str, f64)) {}
     /// Counters that somebody else keeps of its operations or bytes, as they stand now: asked once before the load
-    /// and once when every session is gone. They are the same both times, in their order.
+    /// and once when every session is gone. Both answers have the same counters in the same order.
     fn witness(&self) -> Vec<WitnessCount> {
         Vec::new()
     }
@@ -276,9 +279,9 @@ pub trait Target: Send + std::marker::Sync {
 /// A time at which a target stopped all of its threads, workers that were in it too; stamps are of CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetPause {
-    /// It asked its threads to stop.
+    /// When the target asked its threads to stop.
     pub start_ns: i64,
-    /// The last of them stood still.
+    /// When the last of them stood still.
     pub stopped_ns: i64,
     pub end_ns: i64,
     /// What for, in the target's own words.
@@ -333,7 +336,7 @@ pub struct SessionSpec {
     pub worker: u16,
     /// Index of its workload in the plan that the target was opened with: key naming, fields and scans are there.
     pub workload: u16,
-    /// Its number among the workers of its workload.
+    /// The worker's number among those of its workload.
     pub index: u16,
     /// What is read must be placed in the slot's buffer (verification, end-to-end stamps); else
     /// the driver may leave it wherever its store returns it, and only counts its bytes.
@@ -409,7 +412,7 @@ impl StoreOutcome {
     pub fn status(status: Status) -> StoreOutcome {
         StoreOutcome { status, moved: 0, count: 0 }
     }
-    /// The same for the operation with this token.
+    /// The completion of the operation with this token that ended so.
     #[inline]
     pub fn completion(self, token: Token) -> Completion {
         Completion { status: self.status, count: self.count, ..Completion::ok(token, self.moved) }

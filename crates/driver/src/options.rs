@@ -52,7 +52,8 @@ pub struct OptionDoc {
     pub name: String,
     /// Type and allowed values: "bool", "sync | uring".
     pub values: String,
-    /// Default, as written in a job file; a text without its quotes.
+    /// Default, as written in a job file; a text without its quotes. `none` where the option has
+    /// none.
     pub default: String,
     pub about: String,
 }

@@ -1,6 +1,7 @@
-//! "Cannot do this to that path", with what to do about the usual causes: the one wording of failed system
-//! calls before a run. Called by drivers and by `ownership`, which open or make files. Failed I/Os in the
-//! run are data and have statuses instead.
+//! "Cannot do this to that path", with what to do about the usual causes: errors of system calls that
+//! failed before a run. Also the free space of a directory, and the path of something that is not there
+//! yet. Called by drivers and by `ownership`, which open or make files. Failed I/Os in the run are data
+//! and have statuses instead.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Waiting for something that another program does or holds: never longer than the wait may last, and
-//! no longer than a slice once the run is asked to stop.
+//! Waiting for something that another program does or holds, with a time limit: a [`Deadline`] gives
+//! slices of 100 ms at most and ends when the run is asked to stop; [`wait`] asks again after each
+//! pause.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -17,7 +18,7 @@ const SLICE: Duration = Duration::from_millis(100);
 pub const BUSY_WAIT: Duration = Duration::from_millis(500);
 pub const BUSY_PAUSE: Duration = Duration::from_millis(25);
 
-/// The end of one wait, whatever comes in meanwhile.
+/// When one wait ends; what arrives meanwhile does not extend it.
 pub struct Deadline<'a> {
     until: Instant,
     stop: &'a StopFlag,

@@ -1,15 +1,18 @@
-//! Whether the records of a plan fit where they are to be kept.
+//! Estimates how many bytes the records of a plan take, and refuses a plan whose records cannot fit
+//! where they are to be kept.
 //!
 //! Drivers that store outside this process ask before anything is wiped or loaded, with what was free
 //! and what becomes free; `memory` counts its records by the same rule. What only a run can tell
-//! (duration, rewrites, what a store adds of its own) is not counted: refused is what cannot fit.
+//! (duration, rewrites, what a store adds of its own) is not counted, so a plan that passes may
+//! still run out of space.
 
 use taillight_core::keys::KeyNaming;
 use taillight_core::plan::{PayloadKind, Plan, WorkloadPlan};
 use taillight_core::units::readable::bytes;
 use taillight_core::{Error, OpKind, Result};
 
-/// Records of a workload: those that are loaded, and those that a counted run is sure to insert.
+/// Records of a workload: those that are loaded, and those that a counted run inserts by the
+/// weights of its mix. Of a run with a duration or with several workloads, loaded ones only.
 pub fn records(plan: &Plan, w: &WorkloadPlan) -> u64 {
     let loaded = w.keys.as_ref().map_or(0, |keys| keys.count);
     // Which workload does how many of the operations, or how many fit into a time, nobody knows.
@@ -24,12 +27,12 @@ pub fn records(plan: &Plan, w: &WorkloadPlan) -> u64 {
     loaded.saturating_add(inserted.saturating_mul(u64::from(w.batch.max(1))))
 }
 
-/// Bytes of a value, every field.
+/// Mean bytes of a value with all of its fields.
 fn value_bytes(w: &WorkloadPlan) -> f64 {
     w.block_size.mean() * w.value.as_ref().map_or(1.0, |value| f64::from(value.fields))
 }
 
-/// Bytes of a usual key.
+/// Bytes of a usual key; 0 for a workload without keys.
 fn key_bytes(w: &WorkloadPlan) -> f64 {
     let Some(keys) = &w.keys else { return 0.0 };
     let decimal = |digits: u32| keys.prefix.len() as f64 + f64::from(digits.max(keys.digits));
@@ -47,7 +50,7 @@ pub fn record_bytes(w: &WorkloadPlan) -> f64 {
     key_bytes(w) + value_bytes(w)
 }
 
-/// What of key and value a store keeps that compresses as well as anyone can.
+/// Bytes of key and value in a store that compresses as well as is possible.
 pub fn compressed_bytes(w: &WorkloadPlan) -> f64 {
     let hashed = w.keys.as_ref().is_some_and(|keys| keys.naming == KeyNaming::Hashed);
     // Of 63 random bits, being in order saves some 20.

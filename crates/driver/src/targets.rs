@@ -14,7 +14,7 @@ use taillight_machine::block;
 use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target, TargetPause};
 use crate::registry::bind;
 
-/// How the samples of all targets of a plan are shown. Errors: `Usage` for options that no driver takes.
+/// How the samples of all targets of a plan are shown. Errors: as [`bind`].
 pub fn sample_display(plan: &Plan) -> Result<SampleDisplay> {
     let mut all = SampleDisplay::default();
     for (name, target) in plan.all_targets() {
@@ -33,7 +33,7 @@ pub fn sample_display(plan: &Plan) -> Result<SampleDisplay> {
 pub struct OpenTargets {
     /// In the order of [`Plan::all_targets`].
     targets: Vec<TargetPart>,
-    /// Of each workload of the plan.
+    /// The place of each workload of the plan.
     places: Vec<WorkloadPlace>,
 }
 
@@ -87,7 +87,7 @@ impl OpenTargets {
 }
 
 impl Target for OpenTargets {
-    /// Of the first that has one.
+    /// The process of the first target that has one.
     fn server_process(&self) -> Option<u32> {
         self.targets.iter().find_map(|open| open.target.server_process())
     }

@@ -8,9 +8,10 @@ pub struct TestTarget {
     pub path: String,
     /// `[target.options]`, as text; the suite runs once with each.
     pub options: Vec<String>,
-    /// It scans against the order of keys, where it scans.
+    /// Where the driver scans, it scans against the order of keys, too.
     pub reverse: bool,
-    /// What a run left behind there: nothing, when the driver cleans up. May hold a server.
+    /// Names what a run left behind there: nothing, when the driver cleans up. May own the server
+    /// that the driver is tested with.
     pub leftovers: Box<dyn Fn() -> Vec<String>>,
 }
 

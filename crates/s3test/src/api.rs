@@ -104,7 +104,8 @@ fn span(range: &str, length: usize) -> Option<(usize, usize)> {
     (first <= last).then_some((first, last))
 }
 
-/// Compares every checksum that came with a body; the one asked for, in base64.
+/// Compares the checksums of known kinds that came with a body, and returns that of `wanted` in base64 (empty
+/// when none is wanted). The reply is 400 where one differs or the wanted one is missing.
 fn sums(request: &HttpRequest, wanted: Option<BodyChecksum>) -> Result<String, HttpReply> {
     let mut seen = None;
     for (sum, header, _) in BodyChecksum::ALL {

@@ -1,27 +1,27 @@
-//! A CA and a server certificate for 127.0.0.1 and localhost, made by the `openssl` program, in
-//! files named as MinIO wants them.
+//! A CA and a server certificate, for 127.0.0.1 and localhost or for other names, made by the
+//! `openssl` program, in files named as MinIO wants them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A directory with `ca.crt`, `public.crt` and `private.key`; goes with this value.
+/// A directory with `ca.crt`, `public.crt`, `private.key` and what `openssl` needed for them; goes with this value.
 #[derive(Debug)]
 pub struct Certs(tempfile::TempDir);
 
 impl Certs {
-    /// Makes them; `None` when there is no `openssl` program.
+    /// Makes both, each good for two days; `None` when there is no `openssl` program, or it fails.
     ///
     /// # Panics
-    /// When there is no temporary directory.
+    /// When no temporary directory can be made or written to.
     pub fn make() -> Option<Certs> {
         Certs::make_for("IP:127.0.0.1,DNS:localhost", 2)
     }
 
-    /// [`Certs::make`] with the server's names as `openssl` writes them, good for so many days from
-    /// now; a negative number has expired.
+    /// [`Certs::make`] with the server's names as `openssl` writes them; the server's certificate is
+    /// good for so many days from now, and has expired where the number is negative.
     ///
     /// # Panics
-    /// As there.
+    /// As [`Certs::make`].
     pub fn make_for(names: &str, days: i32) -> Option<Certs> {
         let dir = tempfile::tempdir().expect("a directory");
         let names = format!("subjectAltName={names}\n");

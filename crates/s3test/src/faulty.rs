@@ -1,4 +1,4 @@
-//! Our own small server: a thread a connection, objects in memory, every signature checked; and
+//! Our own small S3 server: a thread a connection, objects in memory, every signature checked; and
 //! trouble on purpose, which no real server makes when a test asks for it.
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! As much HTTP/1.1 as a server of S3 needs: requests with a length, answers with a length,
-//! connections that stay.
+//! As much HTTP/1.1 as a server of S3 needs: requests and answers whose bodies have a length and
+//! are no chunks, connections that stay.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A MinIO in a process of its own, on loopback, with data that goes with it; ended by its id.
+//! A MinIO in a process of its own, on loopback, with data that goes with it; killed on drop.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -22,13 +22,13 @@ pub enum BodyChecksum {
 }
 
 impl BodyChecksum {
-    /// All, with the endings of their header names and their words.
+    /// All, each with its header and the word for it.
     pub const ALL: [(BodyChecksum, &'static str, &'static str); 2] = [
         (BodyChecksum::Crc32c, "x-amz-checksum-crc32c", "CRC32C"),
         (BodyChecksum::Sha256, "x-amz-checksum-sha256", "SHA256"),
     ];
 
-    /// Of these bytes, in base64.
+    /// The checksum of these bytes, in base64.
     pub fn of(self, bytes: &[u8]) -> String {
         match self {
             BodyChecksum::Crc32c => {
@@ -56,7 +56,8 @@ pub struct StoredObject {
 }
 
 impl StoredObject {
-    /// Of these bytes. Only MD5 of AWS means anything as an ETag, and clients must not rely on it.
+    /// An object or part of these bytes, without metadata. The ETag is the first half of their
+    /// SHA-256: that it is an MD5, as of AWS, no client must rely on.
     pub fn new(data: Vec<u8>) -> StoredObject {
         let etag = format!("\"{}\"", &text::sha256(&data)[..32]);
         StoredObject { data: Arc::from(data), etag, metadata: Vec::new() }

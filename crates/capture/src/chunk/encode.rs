@@ -1,4 +1,5 @@
-//! The encoder: one call per I/O from the hot loop. No allocation, no branch that usually fails.
+//! The encoder: packs one I/O for each call of the hot loop into the words of a chunk, as a short
+//! record where its numbers fit, else as a long one. No allocation.
 
 use taillight_core::{OpKind, Record};
 

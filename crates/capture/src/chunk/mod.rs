@@ -1,11 +1,12 @@
-//! Capture chunks: every I/O of one worker in packed words, as the hot loop writes them.
+//! Capture chunks: I/Os of one worker in packed words, as the hot loop writes them.
 //!
 //! This file has the format; [`ChunkEncoder`] is called by the recorder for each I/O, and [`ChunkReader`]
 //! turns chunks back into [`taillight_core::Record`]s. The pool maps and pre-faults the memory;
 //! `ios.parquet` is the format at rest.
 //!
 //! A chunk is a 4 KiB header, then 64-bit little-endian words. A record is one of
-//! - *short*, 2 words + one per optional column of the header: a success whose numbers fit;
+//! - *short*, 2 words + one per optional column of the header but `issued`: a success whose numbers
+//!   fit;
 //! - *long*, [`LONG_WORDS`] words: anything, field by field.
 //!
 //! Word 0 of a record has bit 0 set; memory starts zeroed, so a zero word ends the chunk and a

@@ -1,4 +1,5 @@
-//! The reader: chunk bytes back into records. Tolerates a chunk cut anywhere, and nothing else.
+//! The reader: chunk bytes back into records. Tolerates a chunk that is cut anywhere behind its
+//! header, and nothing else.
 
 use taillight_core::{Error, OpKind, Record, Result, Stamp, Status};
 
@@ -41,7 +42,7 @@ impl<'a> ChunkReader<'a> {
             false => cursor.take()?.finish().err().map(Err),
         })
     }
-    /// The same, not yet taken apart.
+    /// A cursor over the records, which are not yet taken apart.
     pub fn cursor(&self) -> RecordCursor<'_> {
         let left = self.body.as_chunks().0;
         RecordCursor {

@@ -1,4 +1,5 @@
-//! Round trips: what the recorder writes is what the reader returns, to the nanosecond.
+//! Round trips: what the recorder writes is what the reader returns, to the nanosecond; and headers
+//! and records that cannot be.
 
 use proptest::prelude::*;
 use taillight_core::{OpKind, Record, Stamp, Status};

@@ -1,4 +1,5 @@
-//! Capture chunks into `ios.parquet`, after a phase or after a crash.
+//! Capture chunks into `ios.parquet`, after a phase or after a crash: rows by worker and phase,
+//! each in submit order.
 
 mod store;
 

@@ -1,4 +1,4 @@
-//! Shared by the integration tests: those of `rundir`, and chunks of records.
+//! Helpers of the integration tests: some of those of `rundir`, and records packed into chunks.
 #![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
 #[path = "../../../rundir/tests/common/mod.rs"]

@@ -1,9 +1,11 @@
-//! Memory for what is written and read, and what a run says of it.
+//! Buffers that sessions write from and read into, and the facts that a run states of them: size of
+//! their pages, bytes, pieces and requests of a block.
 //!
-//! One rule: buffers of sessions lie in huge pages, whatever the block size, the queue depth and the
-//! number of workers. A device takes a block in pieces that lie together in memory, and only so
-//! many of them in one request: 1 MiB in pages of 4 KiB are up to 256 pieces, and where a disk takes
-//! 254 they are two requests. A rule by size would measure our memory along a sweep.
+//! One rule: a session's own buffers are asked to lie in huge pages (2 MiB), whatever the block
+//! size, the queue depth and the number of workers; those shared with another process are not. A
+//! device takes a block in pieces that lie together in memory, and only so many of them in one
+//! request: 1 MiB in pages of 4 KiB are up to 256 pieces, and where a disk takes 254 they are two
+//! requests. A rule by size would measure our memory along a sweep.
 
 mod sys;
 
@@ -107,8 +109,9 @@ fn segments(shape: BlockShape, page: u64, largest: u64) -> u64 {
     (0..slots).map(of).max().unwrap_or(0)
 }
 
-/// What the manifest says of the buffers of all sessions, once these are there and touched. Pieces and
-/// requests are those of direct I/O, by the limits of the device, if `shape` is given.
+/// What the manifest says of the buffers of all sessions, once these are there and touched. Pieces of
+/// a block are stated where `shape` is given (direct I/O), requests where the device's `limits` are
+/// known too.
 pub fn facts(
     shape: Option<BlockShape>,
     limits: Option<RequestLimits>,

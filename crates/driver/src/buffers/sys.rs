@@ -11,8 +11,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 /// Alignment of every slot buffer; fits direct I/O on any device with blocks up to 4 KiB.
 pub const PAGE: usize = 4096;
-/// A huge page: buffers begin at one and end with one. Where the kernel has none, or larger ones, they
-/// are in ordinary pages.
+/// Bytes of a huge page: what `new` maps begins at one and ends with one. Where the kernel has none,
+/// or larger ones, they are in ordinary pages.
 pub const HUGE: usize = 2 << 20;
 
 /// Page-aligned slot buffers in one mapping: anonymous (`new`), or of a file (`shared`).

@@ -1,5 +1,6 @@
-//! Checks that follow from what a driver claims: administration, batches, snapshots, determinism.
-//! A claim that does not hold breaks its check, and so does an action that works unclaimed.
+//! Checks that follow from what a driver claims: administration, batches, snapshots, determinism,
+//! that nothing is stored. A claim that does not hold breaks its check, and so does an action that
+//! works unclaimed.
 
 use taillight_core::capability::AdminAction;
 use taillight_core::{ErrorKind, Op, OpKind, Status};
@@ -8,8 +9,8 @@ use super::keyed::{APART, get, put};
 use super::{CheckContext, CheckResult, Checked, Tested, ensure};
 use crate::contract::{Completion, OpenSpec};
 
-/// Every claimed action works and loses nothing (but for the purge, which comes last); every
-/// other one is refused as unavailable.
+/// Every claimed action works, and a record that was there is there afterwards (but for the purge,
+/// which comes last); every other one is refused as unavailable.
 pub(super) fn admin(b: &CheckContext<'_>) -> Checked {
     let reads = b.caps.keyed() && b.caps.stores_data;
     if reads {

@@ -1,5 +1,5 @@
 //! Checks for targets addressed by key. Their keys must sort as their numbers do, so that what a
-//! scan returns is known: the records of that check have a size each.
+//! scan returns is known: each record of the check of scans has a size of its own.
 
 use taillight_core::keys::KeyNaming;
 use taillight_core::plan::{Keys, Plan, Scan, Sync, TargetPlan};
@@ -11,7 +11,8 @@ use crate::contract::{AdminAction, Session};
 
 /// Records that are stored before the checks: key numbers from 0 on.
 pub(super) const RECORDS: u64 = 256;
-/// Key numbers from here on belong to one check each, this many apart.
+/// Key numbers from here on belong to single checks, each of which begins at a multiple of half of
+/// this.
 pub(super) const APART: u64 = 2_000;
 
 /// A plan with every operation on records, of `size` bytes, at `depth`; `plan_for` takes out what a driver cannot.

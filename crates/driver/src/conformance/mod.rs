@@ -1,4 +1,4 @@
-//! The rules of the contract as checks that any driver can be run through.
+//! Rules of the contract, and claims of a driver, as checks that any driver can be run through.
 //!
 //! Which checks apply follows from the driver's capabilities. The place where the target is opened comes from the
 //! driver (`Driver::test_target`) or from the user. Nothing here measures. Callers: the tests of this crate, and
@@ -104,7 +104,7 @@ const CHECKS: [(&str, Check, Reads); 23] = [
     ("updates replace, deletes remove", keyed::changes, Newest),
     ("scans follow the order of keys", keyed::scans, Newest),
     ("two writers lose nothing", keyed::two_writers, Newest),
-    ("a queue gives each record once, and in order", queue::order, Newest),
+    ("a queue gives each reader every record once", queue::each_once, Newest),
     ("batches are whole", claims::batches, Newest),
     ("the same seed gives the same completions", claims::deterministic, Newest),
     ("records are remembered and purged", keyed::remembers, Newest),
@@ -146,7 +146,7 @@ pub fn run(
     Ok(())
 }
 
-/// Runs every check. Panics with the broken rules, if any.
+/// As [`run`]. Panics with the broken rules, if any, or why it could not run.
 #[cfg(any(test, feature = "testing"))]
 pub fn assert_kept(case: &TestCase<'_>) {
     let plan = &case.plan;
@@ -186,7 +186,8 @@ impl CheckContext<'_> {
     fn can(&self, kind: OpKind) -> bool {
         self.caps.ops.contains(&self.kind(kind))
     }
-    /// On a target addressed by key what gets a record for `Read`, what inserts one for `Write`; else `kind` itself.
+    /// On a target addressed by key what gets a record for `Read`, what inserts one for `Write`; on a queue `Write`
+    /// for `Read`; else `kind` itself.
     fn kind(&self, kind: OpKind) -> OpKind {
         match kind {
             // A read of a queue ends when somebody writes.

@@ -9,8 +9,8 @@ use crate::contract::{Completion, Session, SessionSpec, Submitted};
 
 const RECORDS: u64 = 50;
 
-/// What two writers append is read by each of two readers, all of it, once, and each writer's in its order.
-pub(super) fn order(b: &CheckContext<'_>) -> Checked {
+/// Each of two readers reads all that two writers append, each record once and whole, and nothing more.
+pub(super) fn each_once(b: &CheckContext<'_>) -> Checked {
     if !b.queue() {
         return Ok(CheckResult::NotForIt("it is no queue"));
     }

@@ -36,7 +36,7 @@ impl TestTarget {
     }
 }
 
-/// A plan that does everything that a driver with these capabilities can, at `depth`.
+/// A plan with the operations that the checks try on a target with these capabilities, at `depth`.
 pub fn plan_for(can: &Capabilities, target: TargetPlan, depth: u32, reverse: bool) -> Plan {
     match can.facts.kind {
         TargetKind::File => {

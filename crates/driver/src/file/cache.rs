@@ -1,4 +1,6 @@
-//! The page cache before the start: dropped, filled and kept, or left; and how much it holds.
+//! The page cache of a target's files: before the start dropped, filled and kept mapped, or left;
+//! in the run dropped in part; what the kernel is told of the order of reads; and how much of the
+//! files it holds.
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};

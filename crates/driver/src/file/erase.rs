@@ -60,8 +60,8 @@ impl DrivePort for OpenDrive<'_> {
     }
 }
 
-/// Whether a kernel name is that of a whole namespace: `nvme0n1`, no partition. Its number is not in it:
-/// the kernel counts on its own.
+/// Whether a kernel name is that of a whole namespace: `nvme0n1`, no partition. The number of the namespace is not
+/// in the name: the kernel counts on its own.
 fn is_namespace(device: &str) -> bool {
     let parts = device.strip_prefix("nvme").and_then(|rest| rest.split_once('n'));
     let number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
@@ -129,7 +129,7 @@ fn namespaces(page: &[u8]) -> Result<Vec<u32>> {
 enum SanitizeState {
     Never,
     Done,
-    /// Parts of 65,536.
+    /// How many of 65,536 parts are done.
     Running(u64),
     Failed,
 }

@@ -104,8 +104,9 @@ impl ExistingFile {
     }
 }
 
-/// Opens and locks what exists, and asks the guard about it (neither, where a plan that only reads has `read_in_use`).
-/// Errors: `Refused`, also for data of others that the plan changes unconfirmed; `Usage` for no regular file.
+/// Opens what exists, locks it and asks the guard about it (no lock and no guard where a plan that only reads has
+/// `read_in_use`). Errors: `Refused`, also for data of others that the plan changes unconfirmed; `Usage` for no
+/// regular file.
 pub fn find_files(
     file_set: &FileSet,
     dir: Option<&OwnedDirectory>,

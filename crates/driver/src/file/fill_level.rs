@@ -74,7 +74,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Of the file system that holds this. Errors: `Unavailable` when it cannot be asked.
+    /// The room of the file system that holds an open file. Errors: `Unavailable` when it cannot be
+    /// asked.
     pub fn of(fd: impl AsFd) -> Result<Room> {
         let fs = rustix::fs::fstatvfs(fd)
             .map_err(|e| Error::unavailable("cannot ask for free space").source(e))?;

@@ -1,4 +1,5 @@
-//! Files filled with real data before they are read, and the check that they are.
+//! Files filled with random data before the run, in extents that lie apart where that is asked; how
+//! many of their bytes are holes; O_DIRECT on and off.
 //!
 //! A hole or an unwritten extent is answered by the file system with zeros, without asking the
 //! device: a read benchmark over one measures nothing.
@@ -83,7 +84,7 @@ fn failed(e: io::Error) -> Error {
     Error::unavailable("laying out the data failed").source(e)
 }
 
-/// As [`write`], and makes it durable. Errors: as there.
+/// As [`write()`], and makes it durable. Errors: as there.
 pub fn fill(
     fd: BorrowedFd<'_>,
     len: u64,
@@ -106,7 +107,7 @@ pub fn sync(files: &[BorrowedFd<'_>], dir: BorrowedFd<'_>) -> Result<()> {
     synced.map_err(|e| failed(e.into()))
 }
 
-/// Memory for [`write`]. Errors: `Unavailable`.
+/// Memory for [`write()`]. Errors: `Unavailable`.
 pub fn chunk() -> Result<Buffers> {
     Buffers::new(1, CHUNK).map_err(failed)
 }

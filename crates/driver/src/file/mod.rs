@@ -154,8 +154,9 @@ impl BoundDriver for FileOptions {
     }
 }
 
-/// What [`open`] refuses by engine, place, confirmation, guard, sizes or space; ring, direct I/O and memory are not
-/// tried here. Nothing is created or written.
+/// What [`open`] refuses by engine, place, confirmation, guard, sizes or space, and of files by direct I/O. Ring
+/// and memory are tried only for the workloads on files that have a way of their own. Nothing is written, and
+/// nothing created but a file without a name.
 fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()> {
     let (engine, resolved, request) = open_request(driver, options, spec)?;
     match resolved {
@@ -231,7 +232,7 @@ fn open_request<'a>(
 const UNREGISTERED_NOTE: &str = "target.options.fixed_buffers = true is not obeyed here: this process may lock a limited amount of \
      memory only (ulimit -l unlimited, or CAP_IPC_LOCK).";
 
-/// The fact that buffers were to be registered with the ring and could not be.
+/// Name of the fact that buffers were to be registered with the ring and could not be.
 pub const UNREGISTERED: &str = "io.fixed_buffers";
 
 /// The engine for a plan. Errors: `Usage` for what that engine cannot do.
@@ -268,7 +269,7 @@ struct OpenedTarget {
     files: Vec<OwnedFd>,
     file_size: u64,
     made: Option<MarkedFiles>,
-    /// Its path, where what is in it is somebody else's.
+    /// Path of the target, where what is in it is somebody else's.
     watched: Option<PathBuf>,
     facts: Facts,
     device: Option<BlockDevice>,
@@ -434,7 +435,7 @@ fn method_facts(method: &IoMethod, options: &FileOptions) -> Facts {
     facts
 }
 
-/// By what I/O goes, and to what.
+/// Whether I/O goes through a ring, and whether to a device.
 #[derive(Clone, Copy)]
 struct IoFacts {
     uring: bool,

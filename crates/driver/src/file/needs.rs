@@ -20,7 +20,7 @@ pub struct AccessNeeds {
     pub trims: bool,
     /// Some operation syncs, alone or after a write.
     pub syncs: bool,
-    /// Some worker has a write and the trim before it in flight together.
+    /// Some worker may have a write and the trim before it in flight together.
     pub trims_race: bool,
     /// The deepest queue of any worker.
     pub depth: u32,
@@ -49,7 +49,7 @@ impl AccessNeeds {
     }
 }
 
-/// The largest block that is read or written, and how many of them a worker has in flight.
+/// The largest block of any workload, and how many of them a worker of that workload has in flight.
 pub fn largest_block(plan: &Plan) -> Option<BlockShape> {
     let of = |w: &WorkloadPlan| BlockShape { block: w.block_size.max(), slots: w.queue_depth };
     plan.workloads.iter().map(of).max_by_key(|shape| (shape.block, shape.slots))
@@ -60,8 +60,8 @@ pub fn durability(plan: &Plan) -> Vec<Sync> {
     plan.workloads.iter().map(|w| w.sync).collect()
 }
 
-/// Size of each file when the job gives the total, `None` when it gives none. Errors: `Usage` when the total does not
-/// divide into files, or a file into blocks.
+/// Size of each file when the job gives the total, the largest when it gives `sizes`, `None` when it gives neither.
+/// Errors: `Usage` when the total does not divide into files, or a file into blocks.
 pub fn asked_file_size(plan: &Plan, options: &FileOptions) -> Result<Option<u64>> {
     if !options.sizes.is_empty() {
         return different_sizes(plan, options).map(Some);
@@ -97,7 +97,7 @@ pub fn asked_file_size(plan: &Plan, options: &FileOptions) -> Result<Option<u64>
 }
 
 /// The largest of files of different sizes. Errors: `Usage` where they are not `size` together, where a block could
-/// reach from one into the next, or where none fits.
+/// reach from one into the next or is larger than the smallest, or where a sync would hold up others in flight.
 fn different_sizes(plan: &Plan, options: &FileOptions) -> Result<u64> {
     let (sizes, total) = (&options.sizes, ByteSize(options.sizes_together()));
     if plan.target.size.is_some_and(|size| size != total) {

@@ -15,7 +15,8 @@ use crate::options::DriverOptions;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IoEngine {
-    /// `uring` when any workload has a queue deeper than 1, in any run of the series, else `sync`.
+    /// `uring` when any workload has a queue deeper than 1, in any run of the series, or an option
+    /// is set that only a ring has; else `sync`.
     #[default]
     Auto,
     /// pread and pwrite, one at a time.

@@ -43,8 +43,8 @@ impl FileSet {
 
 impl TargetPath {
     /// Resolves `path`; files in a directory are called `names`, or else as Taillight calls them. Touches nothing.
-    /// Errors: `Usage` for a path that is none of the three, `Refused` in procfs and the like, `Unavailable` when its
-    /// parent is missing.
+    /// Errors: `Usage` for a path that is none of the three, or no directory where several files or names are asked
+    /// for, `Refused` in procfs and the like, `Unavailable` when its parent is missing.
     pub fn find(path: &str, files: u16, names: &[String]) -> Result<TargetPath> {
         let given = Path::new(path);
         let in_dir = || match names {

@@ -26,7 +26,7 @@ pub enum FilePreparation {
     Resize,
     /// Set its size and fill it.
     Fill,
-    /// The same from nothing, in extents that lie apart.
+    /// Empty it, set its size and fill it, in extents that lie apart.
     Fragment,
     /// Begin with nothing: the run appends.
     Truncate,
@@ -76,8 +76,8 @@ pub fn no_extents(path: &Path, extent: u64, e: io::Error) -> Error {
         .hint("it takes ext4 or XFS, an extent_size of whole blocks (4KiB), and room for twice the data")
 }
 
-/// Bytes of each file when the job gives no size: whole blocks of the smallest that is there. Errors: `Usage` when one
-/// is missing or empty.
+/// Bytes of each file when the job gives no size: whole blocks of the smallest that is there, less the tail that is
+/// asked for. Errors: `Usage` when one is missing or empty.
 pub fn size_of_existing(entries: &[DataFile], request: &FileOpenSpec<'_>) -> Result<u64> {
     let sizes = entries.iter().map(|f| f.existing.as_ref().map_or(0, ExistingFile::size));
     let sizes = sizes.map(|size| size.saturating_sub(request.options.tail.0));

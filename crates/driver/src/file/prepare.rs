@@ -1,4 +1,5 @@
-//! Carrying out what was decided: creating, marking, sizing and filling files.
+//! Carrying out what was decided: creating, marking, sizing and filling files, and filling the file
+//! system to a level by a file of its own.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -35,7 +36,8 @@ pub struct PreparedFiles {
 }
 
 /// Creates, marks, sizes and fills. Errors: `Refused` where a file came into use or was changed meanwhile,
-/// `Unavailable` when it cannot be done or progress says stop; what was made is then deleted.
+/// `Unavailable` when it cannot be done or progress says stop; what was made is then deleted,
+/// unless it has a mark that keeps it.
 pub fn prepare(
     entries: Vec<DataFile>,
     preparations: &[FilePreparation],
@@ -299,7 +301,7 @@ fn take_over(
         if preparation == FilePreparation::Nothing && existing.proven {
             mark.seal(&identity, existing.mark.as_ref().and_then(|earlier| earlier.data.clone()));
         }
-        // It has the size again that it had, unless the new one was asked for.
+        // The file has its former size again in the end, unless it is to be kept.
         let former = (mark.keep && !keep && !grows && size < file_size).then_some(size);
         let most = Some(size.max(file_size)).filter(|_| !grows);
         made.take_seen(mark, identity, existing.proven, former, most);
@@ -352,7 +354,7 @@ fn writable(
 /// What a file is to be, in bytes.
 struct FileShape {
     size: u64,
-    /// Of each extent, where they are to lie apart.
+    /// Bytes of each extent, where extents are to lie apart; else 0.
     extent: u64,
     /// Behind the data.
     tail: u64,

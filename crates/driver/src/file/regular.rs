@@ -23,8 +23,8 @@ use crate::file::prepare::{PreparedFiles, check_fill, prepare};
 use crate::guard;
 use crate::ownership::{MarkedFiles, OwnedDirectory};
 
-/// Creates and lays out as planned. Errors: `Refused` or `Unavailable`; files that were made are then deleted, and what
-/// was overwritten in others is lost.
+/// Creates and lays out as planned. Errors: `Refused` or `Unavailable`; files that were made are then deleted, unless
+/// they have marks that keep them, and what was overwritten in others is lost.
 pub fn open(
     file_set: &FileSet,
     decided: PreparationPlan,

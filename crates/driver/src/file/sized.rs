@@ -1,5 +1,5 @@
-//! Files of different sizes, seen by the load as one: offsets count through all of them, one after the other. Blocks
-//! reach from none into the next, as each is a whole number of them.
+//! Files of different sizes, seen by the load as one: offsets count through all of them, one after the other. No
+//! block reaches from one file into the next, as each file is a whole number of blocks.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::contract::{AdminAction, Completion, Geometry, Session, SessionSpec, S
 struct FileEnds(Arc<[u64]>);
 
 impl FileEnds {
-    /// The file that holds this byte, and where in it; behind the last one: there.
+    /// The file that holds this byte, and where in it; for a byte behind all files, the last one.
     #[inline]
     fn place(&self, at: u64) -> (u16, u64) {
         let file = self.0.partition_point(|end| *end <= at).min(self.0.len() - 1);

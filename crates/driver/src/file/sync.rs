@@ -1,4 +1,5 @@
-//! Engines `sync` and `mmap`: one call or copy per operation, done when it returns.
+//! Engines `sync` and `mmap`: one call or copy per operation, and a sync behind a write that asks
+//! for one; done when `submit` returns.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::file::{cache, sys};
 /// One worker's handle.
 pub struct SyncSession {
     pub files: Arc<Vec<OwnedFd>>,
-    /// Of each file its mapping, with engine `mmap`: reads and writes are copies.
+    /// With engine `mmap` a mapping of each file, from and to which reads and writes copy; else
+    /// none.
     pub maps: Vec<SharedMap>,
     pub buffers: Buffers,
     /// RWF_DSYNC, RWF_SYNC or none.
@@ -27,7 +29,7 @@ pub struct SyncSession {
     pub device: bool,
     /// Where the writes of this session ended furthest.
     pub end: u64,
-    /// The same of all sessions.
+    /// Where the writes of all sessions that have ended did.
     pub ends: Arc<AtomicU64>,
 }
 

@@ -1,4 +1,5 @@
-//! What has no safe wrapper: maps of files, cache residency, extent maps, discard.
+//! What has no safe wrapper: maps of files, cache residency, extent maps, discard, the read-only
+//! flag of a device.
 //!
 //! Every function here is safe to call; the unsafe parts are the system calls themselves.
 #![allow(unsafe_code)]

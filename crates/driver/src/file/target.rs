@@ -1,4 +1,5 @@
-//! An opened file set or device, shared by all workers.
+//! An opened file set or device, shared by all workers: makes their sessions by engine, flushes,
+//! drops cached data, purges, and at its end deletes or seals what the run made.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -85,8 +86,8 @@ fn memory_of(spec: &SessionSpec) -> Result<Buffers> {
     })
 }
 
-/// Foreign files or devices that are about to be written: looked at once more before the first write of
-/// each run on the opened target, and before and after a purge.
+/// Foreign files or devices that are about to be written: looked at once more when the first session of
+/// each run on the opened target is made, and before and after a purge.
 pub struct Guarded {
     /// Their name, for people; none where there is nothing to look at.
     path: Option<PathBuf>,
@@ -130,14 +131,14 @@ pub struct FileTarget {
     pub sizes: Vec<u64>,
     /// How sessions issue I/O.
     pub method: IoMethod,
-    /// Of workloads that do it in a way of their own.
+    /// The ways of workloads that issue I/O in one of their own.
     pub ways: Ways,
     /// How often `files` are held while there is no session.
     pub held: usize,
     /// It is a block device.
     pub device: bool,
     pub writable: bool,
-    /// Of each workload's writes.
+    /// Durability of each workload's writes.
     pub durability: Vec<Sync>,
     /// Facts for the manifest.
     pub facts: Facts,
@@ -170,7 +171,7 @@ impl FileTarget {
         self.sizes.get(number).copied().unwrap_or(self.geometry.file_size)
     }
 
-    /// A mapping of each file, which is as large as the run says.
+    /// A mapping of each file; one that a run writes is made as large as the run says before.
     fn maps(&self, files: &[OwnedFd]) -> Result<Vec<SharedMap>> {
         let one = |(n, fd): (usize, &OwnedFd)| {
             let size = self.size_of(n);

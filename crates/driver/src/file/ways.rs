@@ -23,7 +23,7 @@ pub struct WorkloadWay {
     pub files: Arc<Vec<OwnedFd>>,
 }
 
-/// Of each workload of the target its way, where it has one of its own.
+/// The ways of the workloads of a target that have one of their own.
 pub struct Ways {
     each: Vec<Option<WorkloadWay>>,
     told: Facts,
@@ -62,8 +62,8 @@ pub fn check(plan: &Plan, options: &FileOptions) -> Result<()> {
     Ok(())
 }
 
-/// Whether each workload with a way of its own can go it on what is there: asked before any of it is given up, as
-/// [`super::check_io`] of the others. The largest alignment. Errors: as [`Ways::open`].
+/// Whether each workload with a way of its own can use that on what is there, asked before any of it is given up,
+/// as [`super::check_io`] asks for the others. Returns the largest alignment. Errors: as [`Ways::open`].
 pub fn fits(
     request: &FileOpenSpec<'_>,
     files: &[BorrowedFd<'_>],
@@ -153,7 +153,7 @@ impl Ways {
         self.each.iter().flatten().flat_map(|way| way.files.iter())
     }
 
-    /// That of a workload, by its number on this target.
+    /// The way of a workload, by its number on this target; none where it has none of its own.
     pub fn of(&self, workload: u16) -> Option<&WorkloadWay> {
         self.each.get(usize::from(workload))?.as_ref()
     }

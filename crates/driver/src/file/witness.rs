@@ -1,5 +1,5 @@
-//! What the kernel counts of the I/O on a file or device: the device below, and what is charged to this process. Of a
-//! file system that sysfs knows no device of, the process alone.
+//! What the kernel counts of the I/O on a file or device: the device below, and what is charged to this process.
+//! Where no device below is known, or one counts nothing, the process alone.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -91,7 +91,7 @@ impl FileWitness {
         all
     }
 
-    /// The last resort.
+    /// The counts of this process alone.
     fn of_process(&self, io: ProcessIo) -> Vec<WitnessCount> {
         let of = |what: &str, op, value| {
             let source = format!("/proc/self/io, {what}");

@@ -2,7 +2,8 @@
 //!
 //! An overlay shows a file that was copied up, because somebody opened it for writing, under the inode number
 //! of the file in the lower layer, so that two numbers mean the same data. The copy carries a mark of that,
-//! and the upper layer has it at the same place below its root. Called by the guard for each file of a target.
+//! and the upper layer has it at the same place below its root. Called by the guard for each file of a target,
+//! and each one behind a loop device of it.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Marks that RAID, LVM and their like leave on what they are made of, also while not assembled.
 //!
-//! What libblkid knows, where it is there, and a table of our own always. A plain file system is not looked
-//! for: destroying one is what a user confirms.
+//! What libblkid knows, where it is there, and a table of our own always, of which weak marks count without
+//! libblkid only. A plain file system is not looked for: destroying one is what a user confirms.
 
 use taillight_machine::block::PartitionRange;
 use taillight_machine::nvme::le;
@@ -13,7 +13,7 @@ use super::partitions::{self, SearchedDisk};
 #[derive(Debug, Clone, Copy)]
 enum At {
     Start(u64),
-    /// So many before the end.
+    /// So many bytes before the end.
     End(u64),
     /// So many before the end, rounded down to a multiple, and so many behind that.
     Near {
@@ -54,7 +54,8 @@ const BCACHE: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba
 const MD_1: &[At] = &[At::Start(0), At::Start(4096), At::Near { back: 8192, align: 4096, plus: 0 }];
 const MD_0: &[At] = &[At::Near { back: 0x1_0000, align: 0x1_0000, plus: 0 }];
 
-/// As the sources of libblkid have them (`libblkid/src/superblocks`), whose names differ.
+/// Places and magic numbers, most of them as in the sources of libblkid
+/// (`libblkid/src/superblocks`), which has other names for them.
 const MARKS: &[Mark] = &[
     mark(MD, MD_1, b"\xfc\x4e\x2b\xa9"),
     mark(MD, MD_0, b"\xfc\x4e\x2b\xa9"),

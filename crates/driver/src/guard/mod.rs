@@ -1,13 +1,14 @@
 //! The guard: whether a target is in use by something else, or part of something larger.
 //!
-//! Both questions are answered with `Refused` when in doubt, and so is a question that cannot be answered
-//! here where foreign data would be lost. Whether the data there is Taillight's is asked in `ownership`. The
-//! guard only reads: tables, the opened descriptor, and devices and files below it. The driver opens the target.
+//! Where the answer is yes, the target is `Refused`, and so is one of which it cannot be answered here, if it is
+//! a device or holds foreign data and is to be changed. Whether the data there is Taillight's is asked in
+//! `ownership`. The guard only reads: tables, the opened descriptor, and devices and files below it. The driver
+//! opens the target.
 //!
-//! Everything is decided on the *descriptor* that the driver keeps, by numbers of devices, file systems and
-//! inodes, never by paths: a path that changes later changes nothing, and neither does another name of the
-//! same data. A block device is opened with `O_EXCL`: from then on the kernel keeps mounts, swap and
-//! mapped devices out. A loop device it does not keep out, so that all is asked again before the first write.
+//! Everything is decided on the *descriptor* that the driver keeps, by numbers of devices, file systems and inodes,
+//! never by paths: a path that changes later changes nothing, and neither does another name of the same data. A
+//! block device is opened with `O_EXCL`: from then on the kernel keeps mounts, swap and mapped devices out. A loop
+//! device it does not keep out, so that uses and writers are looked for again when a run makes its first session.
 
 pub(crate) mod blkid;
 mod layers;
@@ -31,9 +32,10 @@ use member::FoundMark;
 use partitions::SearchedDisk;
 use uses::{TargetBlocks, Uses};
 
-/// Refuses a block device that is mounted, swap, held, behind a loop device or a member of something, whole
-/// or in part; one that is to be changed (`changes`, the stop flag) also where another process has it open for writing
-/// for more than a second, or that cannot be known. Errors: `Refused` with the reason.
+/// Refuses a block device that is mounted, swap, held, behind a loop device or a member of something, whole or in
+/// part; one that is to be changed (`changes`, the stop flag) also where another process has it open for writing
+/// for more than a second, or that cannot be known. Errors: `Refused` with the reason; `Unavailable` when the
+/// device cannot be asked what it is.
 pub fn device(
     fd: BorrowedFd<'_>,
     path: &Path,
@@ -131,9 +133,9 @@ impl FilesInUse {
     }
 }
 
-/// Refuses regular files one of which is swap, exported by the kernel or backs an active loop device; files that are to
-/// be changed (`changes`) also where another process has one open or mapped for writing for more than a second.
-/// Processes of other users are seen by root only. Errors: `Refused` with the reason.
+/// Refuses regular files one of which is swap, exported by the kernel or backs an active loop device; files that
+/// are to be changed (`changes`) also where another process has one open or mapped for writing for more than a
+/// second. Processes of other users are seen by root only. Errors: as [`device`].
 pub fn files<'a>(
     fds: impl IntoIterator<Item = BorrowedFd<'a>>,
     path: &Path,
@@ -209,7 +211,7 @@ fn cannot_stat(path: &Path, e: Errno) -> Error {
 
 /// What the tables say of one target.
 struct TargetState {
-    /// Its own number, where it is a device.
+    /// The target's own number, where it is a device.
     number: Option<DeviceNumber>,
     uses: Uses,
     stack: BlockStack,

@@ -65,7 +65,7 @@ impl<'a> SearchedDisk<'a> {
     }
 }
 
-/// Every partition, and those inside of partitions.
+/// The partitions of a device or file, and those inside of these, one level deep.
 pub fn found(disk: &SearchedDisk<'_>) -> Vec<PartitionRange> {
     let outer = inside(disk, disk.whole());
     let inner: Vec<_> = outer.iter().flat_map(|part| inside(disk, *part)).collect();

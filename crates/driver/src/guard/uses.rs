@@ -1,7 +1,9 @@
-//! What uses blocks on this machine now: mounts of every namespace, swap, holders, loop devices, exports, writers.
+//! What uses blocks on this machine now: mounts of every namespace that `/proc` shows, swap, holders, loop
+//! devices, exports; and the blocks of a target, for who looks for processes that write to them.
 //!
-//! A use is an extent with the reason to keep off it. Everything is told by number; a path only appears in
-//! words. What could not be found out is noted, for those who must know.
+//! A use is an extent with the reason to keep off it. Uses are compared by number; paths, by which the
+//! kernel lists swap and exports, are looked up for that. What could not be found out is noted, for those
+//! who must know.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -28,7 +30,7 @@ struct BlockUse {
     by_loop: Option<DeviceNumber>,
 }
 
-/// Everything in use now.
+/// What is in use now, as far as it can be found out.
 pub struct Uses {
     sys: Sys,
     all: Vec<BlockUse>,

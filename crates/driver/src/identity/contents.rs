@@ -1,5 +1,6 @@
-//! What is on a target that is about to be overwritten, for people: file system, label, size, and when it
-//! was last mounted or changed. Called before a confirmed destroy; it only reads, and refuses nothing.
+//! What is on a target: for people before a confirmed destroy ([`lost`]: file system, label, size, and
+//! when it was last mounted or changed), and for a later look to compare ([`seen`]). It only reads, and
+//! refuses nothing.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,4 +1,5 @@
-//! Which blocks a device or a file is made of, down to the bottom of its stack.
+//! Which blocks a device is made of, down to the disks and files at the bottom of its stack. A file
+//! is its own bottom: the device under its file system is not looked for.
 //!
 //! A partition is a part of its disk, a loop device is a part of a file or of another device, a mapped
 //! device is built of others. Two names mean the same data where their extents overlap. Everything is told
@@ -102,7 +103,7 @@ pub struct BlockStack {
 }
 
 impl BlockStack {
-    /// Of what has these stats, a block device or files.
+    /// The stack of what has these stats, a block device or files.
     pub fn of(sys: &Sys, stats: &[Stat], loops: &[ActiveLoop]) -> BlockStack {
         let mut stack = BlockStack::default();
         for stat in stats {
@@ -117,7 +118,7 @@ impl BlockStack {
         stack
     }
 
-    /// Of the block device with this number.
+    /// The stack of the block device with this number.
     pub fn of_device(sys: &Sys, number: DeviceNumber, loops: &[ActiveLoop]) -> BlockStack {
         let mut stack = BlockStack::default();
         stack.add(sys, loops, number, 0..u64::MAX, false, LEVELS);

@@ -1,5 +1,6 @@
-//! What a file or directory is, asked of an open descriptor, whatever its name: the identity that the
-//! kernel gives it. `guard` and `ownership` compare identities and decide whether something may be written.
+//! What a file or directory is: the identity that the kernel gives it, asked of an open descriptor or of a
+//! name in an open directory. `guard` and `ownership` compare identities and decide whether something may
+//! be written.
 
 pub mod contents;
 pub mod device;
@@ -11,7 +12,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{AtFlags, Statx, StatxFlags, StatxTimestamp, statx};
 use rustix::path::Arg;
 
-/// What tells a file from every other file, and from itself before it was changed (statx(2)). Files of
+/// What tells a file from other files, and from itself before it was changed (statx(2)). Files of
 /// one file system share inode numbers over time, so that an inode says little without a time of birth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileIdentity {
@@ -43,8 +44,8 @@ impl FileIdentity {
         ask(dir, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Whether both are the same file, changed or not. Without a time of birth on both sides, device
-    /// and inode number have to do.
+    /// Whether both are the same file, changed or not. Where neither has a time of birth, device and
+    /// inode number have to do; where one alone has it, they are not the same.
     pub fn same_file(&self, other: &FileIdentity) -> bool {
         (self.device, self.inode, self.birth_ns) == (other.device, other.inode, other.birth_ns)
     }

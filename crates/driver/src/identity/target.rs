@@ -1,6 +1,7 @@
 //! What tells a target from another one of the same name, as text that a later command compares: serial
 //! number or WWID of a disk, place on it, identity of a file or of the file behind a loop device. Called
-//! when a series begins with `--destroy`, and when it is resumed. Who uses the blocks is in `device`.
+//! when a series begins with `--destroy`, and when it is resumed. Which blocks it is made of is in
+//! `device`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -28,9 +29,9 @@ pub fn is_absent(identity: &TargetIdentity) -> bool {
 /// How many devices below a device are looked at.
 const LEVELS: u32 = 8;
 
-/// The identity of what a path names; none where it cannot be known: an address, a disk without serial number
-/// of its own on a kernel before 5.15, a file system without times of birth. What is in it is another question
-/// ([`super::contents::seen`]).
+/// The identity of what a path names; none where it cannot be known, as of an address, a disk without serial
+/// number of its own on a kernel before 5.15, a file system without times of birth. What is in it is another
+/// question ([`super::contents::seen`]).
 pub fn of(target: &str) -> Option<TargetIdentity> {
     let path = taillight_machine::block::local(target)?;
     let mut all = TargetIdentity::new();

@@ -131,7 +131,7 @@ const PER_CALL_MAX: u32 = 1024;
 
 /// The plug-ins that stand for bindings and databases, by their descriptions; made once each and never freed.
 static KNOWN: Mutex<Vec<(String, &'static Plugin)>> = Mutex::new(Vec::new());
-/// The VM, with what it is, and its library and how it was started.
+/// The VM, its version in words, and its library with the arguments that it was started with.
 static STARTED: Mutex<Option<(&'static Jvm, String, Vec<String>)>> = Mutex::new(None);
 
 impl JvmOptions {
@@ -175,8 +175,8 @@ impl JvmOptions {
         Ok(plugin)
     }
 
-    /// The properties of a connection; of those in the file, which may be secrets, the names. Of a file that cannot be read
-    /// Java says so.
+    /// The properties of a connection; of those in the file, which may be secrets, the names alone. A file that
+    /// cannot be read counts as empty here: Java says so when it reads it.
     fn connected_with(&self) -> toml::Table {
         let file = std::fs::read(&self.properties_file).unwrap_or_default();
         let file = String::from_utf8_lossy(&file);
@@ -184,7 +184,7 @@ impl JvmOptions {
         self.properties.clone().into_iter().chain(names).collect()
     }
 
-    /// As the target of a plug-in takes it.
+    /// The options as the target of a plug-in takes them.
     fn settings(&self, plugin: &'static Plugin, plan: &Plan) -> PluginSettings {
         let options = PluginUse { name: self.table.clone(), ..self.host() };
         let words = self.words(plan).into_iter().map(toml::Value::String).collect();
@@ -327,7 +327,7 @@ fn same_vm(with: &[String], asked: &[String]) -> Result<()> {
         .hint("give all targets of the driver `jvm` the same jvm, classpath and jvm_args"))
 }
 
-/// What a run leaves out of the time in which the VM still compiles most.
+/// In words, how much of the time in which the VM compiles most a run leaves out.
 fn warmup(plan: &Plan) -> String {
     match plan.run.warmup.0 {
         0 => "what it compiles in this run is measured with it; run.warmup leaves out the first"
@@ -398,7 +398,7 @@ impl Driver for JvmDriver {
         let options = JvmOptions::parse(JvmDriver::NAME, &target.options)?;
         Ok(Box::new(BoundJvm { plugin: options.plugin()?, options }))
     }
-    /// The same store: each rank has a table of its number, and a mark in its own.
+    /// Ranks share the store: each has a table, and a table of the mark, of its number.
     fn rank_options(&self, options: &mut toml::Table, rank: u32) {
         numbered(options, "table", &JvmOptions::default().table, rank);
         if options.get("mark_table").and_then(toml::Value::as_str).is_some_and(|t| !t.is_empty()) {
@@ -424,7 +424,9 @@ struct BoundJvm {
 }
 
 impl BoundJvm {
-    /// What was settled without starting a VM. Errors: as [`BoundDriver::open`].
+    /// What the target is opened with, as far as that needs no VM. Errors: as
+    /// [`BoundDriver::open`], for a plan that does not fit, the guard of [`check`], or statements
+    /// beyond the own table.
     fn request(&self, spec: &OpenSpec<'_>) -> Result<PluginRequest> {
         let options = &self.options;
         options.fit(spec.plan)?;

@@ -18,7 +18,7 @@ const MOST: usize = 200_000;
 /// The log, which has no name any more, so that nothing is left of it.
 static LOG: Mutex<Option<PauseLog>> = Mutex::new(None);
 
-/// What was read of it.
+/// The log, and what was read of it.
 #[derive(Default)]
 struct PauseLog {
     file: Option<File>,

@@ -1,4 +1,5 @@
-//! What a binding or database can do, tried before the load: bindings answer NOT_IMPLEMENTED only when they are asked.
+//! What a binding or database can do, tried before the load: bindings answer NOT_IMPLEMENTED only when they are
+//! asked. A database also makes its table here, where that is asked.
 
 use taillight_core::plan::Plan;
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result, Status};

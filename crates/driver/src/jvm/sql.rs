@@ -1,4 +1,5 @@
-//! Statements of the JDBC front: what they are when none are given, and that they touch our own table alone.
+//! Statements of the JDBC front: what they are when none are given, and whether it is proved that they touch
+//! our own table alone; the others are refused unless the loss of the table is confirmed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,8 +68,8 @@ impl JdbcStatements {
         self.all().into_iter().map(|(name, _, sql)| (name, sql))
     }
 
-    /// The first text that is more than a read or write of `table`, and why; texts that the address or a property has
-    /// performed at each connection are.
+    /// Why a text is not proved to be a read or write of records of `table` alone: an error about the first such text.
+    /// `create` always is one, and so is what an option in the address or a property has performed at each connection.
     pub fn beyond(&self, table: &str, properties: &toml::Table) -> Option<Error> {
         let in_url = self.url.split(['?', '&', ';', ',']).filter_map(|part| part.split_once('='));
         let names = in_url.map(|(name, _)| name).chain(properties.keys().map(String::as_str));
@@ -108,15 +109,16 @@ fn connects_with_sql(name: &str) -> bool {
     inits || ["init", "initfile", "connsettings"].contains(&name.as_str()) || name.contains('\\')
 }
 
-/// The names in a file of properties, as Java reads it.
+/// The names in a file of properties as they are written there, with their escapes; a line that
+/// continues another gives a name, too.
 pub fn property_names(file: &str) -> impl Iterator<Item = &str> {
     let lines = file.split(['\n', '\r']).map(str::trim_start);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
     lines.filter_map(|line| line.split(['=', ':', ' ', '\t', '\u{c}']).next())
 }
 
-/// What is not proved to be an operation on records of one table: quoted texts, comments, second statements, variables,
-/// calls by the escapes of JDBC.
+/// Signs of what is not proved to be an operation on records of one table: quoted texts, comments, second statements,
+/// variables, calls by the escapes of JDBC.
 const MARKS: [&str; 9] = [";", "--", "/*", "'", "#", "\\", "{", "}", "@"];
 /// Letters that are no ASCII and become such where a server folds case: a word with one may be another word there.
 const FOLDED: [char; 4] = ['\u{17f}', '\u{131}', '\u{130}', '\u{212a}'];
@@ -217,13 +219,14 @@ const MODIFIERS: &[&str] = &[
     "quick",
 ];
 
-/// A word, a name (without its quotes) or a sign.
+/// A word, a number, a name (without its quotes) or a sign.
 struct SqlToken {
     /// In lower case.
     text: String,
     written: String,
-    /// A word of the language, unless it is a name.
+    /// Not a sign.
     word: bool,
+    /// A name for certain: it has quotes or dots.
     quoted: bool,
 }
 
@@ -236,8 +239,8 @@ impl SqlToken {
     }
 }
 
-/// A text by its tokens; parts of a name with dots are one. `None` for quotes around anything but a plain name, and for
-/// a number with letters behind it, which servers read as a number and a word.
+/// A text by its tokens; parts of a name with dots are one. `None` for quotes around anything but a plain name, for a
+/// name that begins with `$`, and for a number with letters behind it, which servers read as a number and a word.
 fn tokens(sql: &str) -> Option<Vec<SqlToken>> {
     let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let mut all: Vec<SqlToken> = Vec::new();
@@ -283,8 +286,8 @@ fn tokens(sql: &str) -> Option<Vec<SqlToken>> {
     Some(all)
 }
 
-/// Why a text is not proved to be an operation on records of `table` alone. Its form is known word by word up to
-/// behind the table, and behind that nothing leads to another one.
+/// Why a text is not proved to be an operation on records of `table` alone. In one that is, the table stands where the
+/// operation has it, and before and behind it no word leads elsewhere and no function is called that may change a thing.
 fn beyond(op: OpKind, sql: &str, table: &str) -> Option<&'static str> {
     let sql = sql.trim_end().trim_end_matches(';');
     if MARKS.iter().any(|mark| sql.contains(mark)) {
@@ -339,8 +342,8 @@ fn leads(first: &SqlToken, second: &SqlToken) -> bool {
         || first.is("in") && !second.is("(")
 }
 
-/// Where the own table stands, in a text of the form that the operation has: nothing but a name for it and what its
-/// records are chosen by follows.
+/// Where the own table stands, in a text of the form that the operation has: next to it, or to another name for it,
+/// comes a word that the form has there. None where it is another table, or followed by anything else.
 fn own_table(op: OpKind, all: &[SqlToken], table: &str) -> Option<usize> {
     let position = |word| all.iter().position(|t| t.is(word)).map(|n| n + 1);
     let modified = || (1..all.len()).find(|n| !all[*n].among(MODIFIERS));

@@ -1,7 +1,8 @@
 //! The border to a JVM: the few functions of JNI that are used, and a worker's session behind the plug-in ABI.
 //!
-//! One VM a process, made once and never destroyed. Classes of ours (`taillight/`) are defined by their bytes; all
-//! that may throw is caught in Java and comes back as text or status. Numbers are places in the tables of `jni.h`.
+//! One VM a process, made once and never destroyed. Classes of ours (`taillight/`) are defined by their bytes; what
+//! a binding or database throws is caught in Java and comes back as text or status. Numbers are places in the
+//! tables of `jni.h`.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -20,7 +21,7 @@ use crate::plugin::sys::{
 };
 
 const VERSION: c_int = 0x0001_0006;
-/// Bytes of a question and of its answer.
+/// Bytes that a question and its answer have room in, at least.
 const TEXT: usize = 64 << 10;
 const SOURCE: LibrarySource =
     LibrarySource { driver: "jvm", names: &[], install: "Debian: default-jdk-headless" };
@@ -181,7 +182,7 @@ impl Jvm {
         Ok((jvm, about))
     }
 
-    /// Defines what does not need YCSB.
+    /// Defines the classes that do not need YCSB, and finds the methods that are called. None where one is missing.
     fn of(vm: Env, env: Env) -> Option<Jvm> {
         let shim = define(env, c"taillight/Shim", include_bytes!("taillight/Shim.class"))?;
         define(env, c"taillight/Jdbc", include_bytes!("taillight/Jdbc.class"))?;

@@ -1,6 +1,8 @@
-//! What a run asks brokers beside the load: whether they answer, the topic, its mark, its offsets.
+//! What a run asks brokers beside the load: whether they answer, the topic, its mark, its offsets;
+//! and making, marking and deleting the topic.
 //!
-//! A topic is Taillight's when the first record of its partition 0 is a mark. No other topic is ever written or deleted.
+//! A topic is Taillight's when the first record of its partition 0, at offset 0, is a mark. No other topic is
+//! written or deleted, but one that was made just now and has nothing in it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,9 +19,10 @@ use super::transfer::{Consumer, Producer};
 use crate::ownership::{NamedTarget, OwnershipMark};
 use crate::patience;
 
-/// Longest single question to a broker, ms: between two of them the stop flag is looked at.
+/// Longest single wait for a topic's description, offset or record, ms: between two of them the
+/// stop flag is looked at.
 const SLICE_MS: i32 = 500;
-/// So long a topic without an owner that would keep it must stand still before it is deleted.
+/// How long the topic of another run, which was not to keep it, must stand still before it is deleted.
 const STILL: Duration = Duration::from_secs(1);
 
 /// Where a mark is.
@@ -163,8 +166,8 @@ impl TopicAdmin {
         Ok(())
     }
 
-    /// Makes the topic and marks it, and reads the mark back; where that fails the topic goes again. Errors: `Refused`
-    /// when another run was faster, `Unavailable` when the brokers refuse it.
+    /// Makes the topic and marks it, and reads the mark back; where that fails the topic goes again. Errors:
+    /// `Refused` when another program was faster, `Unavailable` when the brokers refuse it.
     pub fn create(&mut self, mark: &TopicMark) -> Result<TopicShape> {
         self.make()?;
         let begun = self.begin(mark);
@@ -281,7 +284,7 @@ impl TopicAdmin {
         Ok(before == self.offsets(partitions)?)
     }
 
-    /// Deletes the topic, whose mark was read before, and waits until it is gone. Errors: `Unavailable`.
+    /// Deletes the topic, which the caller knows to be ours, and waits until it is gone. Errors: `Unavailable`.
     pub fn delete(&self) -> Result<()> {
         match self.client.delete(&self.address.topic, self.options.timeout_ms()) {
             Ok(()) => {}

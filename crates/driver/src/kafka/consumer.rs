@@ -1,5 +1,6 @@
-//! A worker that reads: each operation is the next record of the topic, whichever it is; records of other runs are
-//! passed over and counted.
+//! A worker that reads: each operation is the next record of the topic, whichever it is. A reader that follows
+//! this run's writers passes over and counts the records of others; else what was there before is read again and
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub struct ConsumerSession {
 
 /// What becomes of a record.
 enum Taken {
-    /// It ends the oldest read.
+    /// The record ends the oldest read, with this status and so many bytes.
     Record(Status, u64),
     Passed,
     /// A partition is read to its end.

@@ -1,9 +1,9 @@
 //! `kafka`: Apache Kafka and what speaks its protocol (Redpanda), through librdkafka, any build of it, loaded at run
 //! time. A topic as a queue: writers append, readers take records in the order in which they come.
 //!
-//! A write ends with its delivery report. Every record says which run and worker wrote it and which one it is, with a sum
-//! over its value: readers count foreign, doubled, late and missing ones, and fail on damaged ones. Readers are in no
-//! group: each reads all partitions.
+//! A write ends with its delivery report. Every record says which run and worker wrote it and which one it is, with
+//! a sum over its value: readers beside writers count foreign, doubled, late and missing ones, and all readers fail
+//! on damaged ones. Readers are in no group: each reads all partitions.
 
 mod address;
 mod admin;

@@ -230,8 +230,8 @@ impl KafkaOptions {
         all
     }
 
-    /// What every client is told: brokers, and what the job passes on; last, so that it wins. [`DriverOptions::check`]
-    /// refuses what must not.
+    /// What every client is told: brokers, some settings of ours, and behind these, so that it wins over them, what
+    /// the job passes on; then the password. [`DriverOptions::check`] refuses what must not.
     fn common(&self, servers: &str) -> Vec<Setting> {
         let mut all = vec![
             ("bootstrap.servers".to_owned(), servers.to_owned()),
@@ -344,8 +344,8 @@ impl KafkaOptions {
         })
     }
 
-    /// Whether what is acknowledged outlasts one broker, with so many replicas: with acks = 1 another one may take over
-    /// that does not have it.
+    /// Whether what is acknowledged is to be there later, with so many replicas: with acks = 1 another replica may
+    /// take over that does not have it.
     pub fn promised(&self, replicas: i32) -> bool {
         match self.acks {
             Acks::None => false,

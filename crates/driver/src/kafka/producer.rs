@@ -55,7 +55,8 @@ pub fn wakes_of(fd: Option<BorrowedFd<'_>>) -> Result<ReadinessLoop> {
     Ok(readiness)
 }
 
-/// Waits for a broker; false where the time is over. Errors: `Target` when waiting fails.
+/// Waits until the library has something, no longer than `until`; false, without a wait, where that
+/// time is over. Errors: `Target` when waiting fails.
 pub fn wait(readiness: &mut ReadinessLoop, until: Option<Stamp>) -> Result<bool> {
     let left = left(until);
     if left == Some(0) {

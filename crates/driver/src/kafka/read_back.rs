@@ -1,4 +1,5 @@
-//! After the load: reads what it wrote once and looks for every acknowledged record.
+//! After the load: reads what it wrote once and looks for every acknowledged record, or only counts
+//! records of others.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -195,8 +196,8 @@ impl ReadBack {
         all.iter().map(|(name, n)| (format!("records.read_back.{name}"), n.to_string())).collect()
     }
 
-    /// `promised`: the settings keep what is acknowledged when a broker fails. Errors: `Target` when records are missing that
-    /// were to be there, or damaged.
+    /// `promised`: what was acknowledged is to be there, by the settings or since no broker was lost. Errors:
+    /// `Target` when records are missing that were to be there, or damaged.
     pub fn judged(&self, admin: &TopicAdmin, promised: bool) -> Result<()> {
         if self.torn == 0 && (self.missing == 0 || !promised) {
             return Ok(());

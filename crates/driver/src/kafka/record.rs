@@ -1,5 +1,5 @@
-//! Keys of records: which run and worker wrote a record, the how-manieth it is, and a sum over its value, so that whoever
-//! reads it can tell foreign, torn, doubled and missing ones.
+//! Keys of records: which run and worker wrote a record, its number among those of the worker in its partition, and a
+//! sum over its value, so that whoever reads it can tell foreign, torn, doubled and missing ones.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -11,12 +11,13 @@ pub const MARK: &[u8] = b"taillight-mark";
 /// What the key of a record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordKey {
-    /// Of the run that wrote it.
+    /// Number of the run that wrote it.
     pub run: u64,
-    /// The worker that wrote it, and the how-manieth of its records in this partition it is.
+    /// The worker that wrote it, and its number among the records of that worker in this partition,
+    /// from 0 on.
     pub writer: u32,
     pub sequence: u64,
-    /// Of the value.
+    /// Sum over the value.
     pub sum: u32,
 }
 

@@ -1,8 +1,8 @@
 //! The C API of librdkafka: its table of functions, the library, a client, a queue. What sends and takes records is in
 //! `transfer`, what asks brokers in `questions`.
 //!
-//! All calls into the library are here. A client has threads of its own; what they have for us comes through a queue,
-//! and a descriptor says when that queue is no longer empty.
+//! The library is called here and in the `sys.rs` of these two alone. A client has threads of its own; what they have
+//! for us comes through a queue, and a descriptor says when that queue is no longer empty.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -297,7 +297,8 @@ impl Client {
         Ok(Client { library: library.clone(), raw })
     }
 
-    /// Errors: `Unavailable` when the library does not take its name.
+    /// A handle of a topic, for the caller to destroy. Errors: `Unavailable` when the library does
+    /// not take its name.
     pub fn topic(&self, name: &str) -> Result<Obj> {
         let name = c_text(name)?;
         // SAFETY: the client is alive; the name outlives the call.
@@ -343,7 +344,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Takes what the descriptor says back.
+    /// Makes the descriptor wait for the next event again.
     pub fn calm(&self) {
         if let Some(fd) = &self.wake {
             // Empty already: nothing to take back.

@@ -31,7 +31,7 @@ pub struct WorkerTally {
     pub doubled: AtomicU64,
     /// Came after a later one.
     pub late: AtomicU64,
-    /// Left out so far.
+    /// Records that did not come so far, though a later one of their writer and partition did.
     pub missing: AtomicU64,
     pub torn: AtomicU64,
 }
@@ -52,7 +52,7 @@ pub struct WriterEnd {
 #[derive(Default)]
 pub struct RunTally {
     workers: Mutex<Vec<Arc<WorkerTally>>>,
-    /// Those that write, by their numbers.
+    /// Counters of the workers that write, by their numbers as writers.
     writers: Mutex<Vec<Arc<WorkerTally>>>,
     ends: Mutex<Vec<WriterEnd>>,
     faults: Mutex<BTreeMap<String, (u64, String)>>,
@@ -191,12 +191,12 @@ pub fn display() -> SampleDisplay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     Next,
-    /// So many before it did not come yet.
+    /// So many records before it did not come yet.
     Ahead(u64),
-    /// One of those.
+    /// A record that was missing so far.
     Late,
     Again,
-    /// No writer of this run has written so far.
+    /// No writer of this run has written a record of this number so far.
     Beyond,
 }
 

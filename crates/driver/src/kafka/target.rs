@@ -54,12 +54,14 @@ pub struct KafkaTarget {
     closed: bool,
 }
 
-/// What [`KafkaTarget::open`] would refuse; nothing is changed. Errors: as there.
+/// What [`KafkaTarget::open`] refuses by the plan, the options, the brokers and the guard, not an
+/// empty topic; nothing is changed.
 pub fn check(options: &KafkaOptions, spec: &OpenSpec<'_>) -> Result<()> {
     Reached::to(options, spec)?.decide().map(drop)
 }
 
-/// Whether each workload appends. Errors: `Usage` for one that does neither that nor read, or not in order.
+/// Whether each workload appends. Errors: `Usage` for one that does not either append or read, or not in order; for
+/// readers beside writers that do not follow them; for a plan with `verify`.
 fn roles(plan: &Plan) -> Result<Vec<bool>> {
     let does = |w: &WorkloadPlan, op: OpKind| w.mix.iter().all(|m| m.op == op || m.weight == 0);
     let mut writers = Vec::new();
@@ -276,8 +278,9 @@ impl KafkaTarget {
         Ok(Box::new(ConsumerSession::new(library, tally, consumer, role, partitions, spec)?))
     }
 
-    /// Deletes the topic that this run made; what was kept before stays. Errors: `Target` for a topic that is left
-    /// since it holds what was not to be there, or is another's by now; `Unavailable` when the brokers do not help.
+    /// Deletes the topic that this run made; what was kept before stays. Errors: `Target` where reading back found
+    /// records missing or damaged, and for a topic that is left since others wrote to it or its mark is another's
+    /// by now; `Unavailable` when the brokers do not help.
     fn end(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());

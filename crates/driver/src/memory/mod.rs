@@ -1,6 +1,6 @@
-//! `memory`: an ordered store of keys and values in this process's memory: the ceiling that no key-value
-//! engine can pass on this machine, and the store that tests the keyed half of the contract. Everything is
-//! performed inside `submit`; workers share one skip list without a lock around it. Nothing is durable.
+//! `memory`: an ordered store of keys and values in this process's memory: a ceiling for key-value engines
+//! on this machine, and the store that tests the keyed half of the contract. Everything is performed
+//! inside `submit`; workers share one skip list without a lock around it. Nothing is durable.
 
 mod room;
 mod session;

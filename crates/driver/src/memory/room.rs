@@ -1,6 +1,6 @@
 //! Whether the records of a plan fit into this machine's memory.
 //!
-//! Asked once, before anything is loaded: a process that takes all memory is killed with nothing
+//! Asked before anything is loaded: a process that takes all memory is killed with nothing
 //! measured, and often others with it.
 
 use taillight_core::plan::{Plan, WorkloadPlan};

@@ -1,4 +1,5 @@
-//! One worker's handle on the store.
+//! A worker's session on the store: performs each operation inside `submit`. Only gets copy what
+//! they read into the buffer, and only where the spec says `keep`.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use super::names::{EntryName, FileLayout, PathBuffer};
 use super::options::MetadataSync;
 use super::tree::{FileTree, LeafDirectory, TreeContents};
 
-/// Files whose name is known at most; a wrong one costs one more call.
+/// Files whose present name is remembered each by itself, at most; a wrong guess costs one more call.
 const BITS: u64 = 1 << 30;
 
 /// How often a file is looked for under its two names, which other workers may be changing.

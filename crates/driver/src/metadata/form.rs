@@ -27,7 +27,7 @@ fn ranks(plan: &Plan) -> u32 {
 }
 
 impl LayoutForm {
-    /// Of a plan.
+    /// What a plan asks of the layout.
     pub fn of(plan: &Plan, options: &MetadataOptions) -> LayoutForm {
         let does = |what: fn(OpKind) -> bool| {
             let of = |w: &&WorkloadPlan| w.mix.iter().any(|m| what(m.op));

@@ -49,7 +49,8 @@ impl Driver for MetadataDriver {
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
-        // Every fsync waits for the disk: those are tested with few operations.
+        // Options with `sync` are left out, as each fsync waits for the disk: other tests have
+        // them, with few operations.
         let mut all = vec![
             "engine = \"sync\"",
             "engine = \"sync\"\ndirectories = \"shared\"\nspread = 3\ndepth = 2",

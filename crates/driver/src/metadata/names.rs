@@ -12,7 +12,7 @@ const LONGEST: usize = 256;
 /// How the numbers of files are laid out in directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileLayout {
-    /// In each name: tells this data set from every other. Made from the id of the run that made it.
+    /// In each name: tells this data set from others. Made from the id of the run that made it.
     pub token: String,
     /// Workers with directories of their own; 1 = all share them.
     pub lanes: u32,
@@ -26,7 +26,7 @@ pub struct FileLayout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryName {
     File(u64),
-    /// Of a file that was renamed, once or an odd number of times.
+    /// The other name of a file, which was renamed an odd number of times.
     Moved(u64),
     Directory(u64),
 }

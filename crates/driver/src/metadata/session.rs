@@ -49,7 +49,7 @@ pub struct CallSession {
     listing: DirectoryReader,
 }
 
-/// Memory of the calls, apart from what they share, which they borrow.
+/// Buffer and paths of a session's calls.
 struct FileCalls {
     buffers: Buffers,
     buffer_size: u64,
@@ -146,7 +146,7 @@ impl CallSession {
     }
 }
 
-/// Makes what is named last as durable as `sync` says.
+/// Makes the last change of a name in a directory durable, where `sync` asks for that.
 #[inline]
 fn durable(sync: MetadataSync, leaf: &LeafDirectory) -> std::result::Result<(), Status> {
     match sync {

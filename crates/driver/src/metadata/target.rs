@@ -30,7 +30,7 @@ pub struct MetadataTarget {
     start: u64,
     /// The first lane of this rank's workers.
     first_lane: u32,
-    /// Numbers are dealt out to so many.
+    /// Numbers are dealt out to so many lanes.
     lanes: u32,
     /// Another rank has the directory, too.
     shared: bool,

@@ -1,5 +1,5 @@
 //! The directory of the driver: passes the guard, makes the directories that hold files, looks at every name in
-//! them, and takes all of it away again.
+//! them, and takes all of it away again where it is not kept.
 //!
 //! Only what carries the token of the directory's mark, lies where its number says and is of the right kind is
 //! the driver's own. Anything else refuses the directory, whatever is confirmed: it is never deleted.
@@ -45,7 +45,7 @@ pub struct LeafDirectory {
 pub struct TreeContents {
     /// Numbers of files, ascending.
     pub files: Vec<u64>,
-    /// Those of them that have their other name.
+    /// Numbers of those files that have their other name.
     pub moved: Vec<u64>,
     /// Numbers of directories, ascending.
     pub directories: Vec<u64>,

@@ -1,5 +1,6 @@
 //! Making connections: names are resolved and servers waited for, never longer than a deadline, and no longer
-//! than a moment once the run is asked to stop.
+//! than a moment once the run is asked to stop. Also what `/proc` says of a server's process, where it is on
+//! this machine.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -25,7 +26,7 @@ pub enum ServerAddress {
 }
 
 impl ServerAddress {
-    /// Whether it is one of this machine.
+    /// Whether it is one of this machine by its name: a unix socket, `localhost`, 127.0.0.1 or ::1.
     pub fn is_here(&self) -> bool {
         match self {
             ServerAddress::Unix(_) => true,

@@ -1,4 +1,5 @@
-//! Connections made, lost and given up: counted by all workers together, touched only when one of these happens.
+//! Connections begun, answers that did not come in time and connections that broke under a request: counted by
+//! all workers together, touched only when one of these happens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// Of `parts`, one behind the other.
+/// HMAC-SHA-256 of `parts`, one behind the other.
 pub fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut block = [0u8; 64];
     if key.len() > block.len() {

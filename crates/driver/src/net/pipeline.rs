@@ -1,5 +1,6 @@
 //! A worker's pipelines: requests collected by connection and sent together, replies taken in their order, by one
-//! readiness loop over all connections.
+//! readiness loop over all connections. When one connection is lost, all that is in flight fails, and what is
+//! submitted later is an error.
 
 use std::io;
 
@@ -30,7 +31,8 @@ pub trait PipelineProtocol {
         Err(Error::internal(format!("this protocol has no {} of drawn keys", op.kind.name())))
     }
     /// The reply at the start of `bytes`, which came over connection `at`, and the completion of its operation if it
-    /// was the last of that one; requests that it asks for go into `send`. Errors inside it end the connection.
+    /// was the last of that one; requests that it asks for go into `send`. Errors inside it end all connections
+    /// of the session.
     fn take(
         &mut self,
         at: usize,
@@ -54,8 +56,8 @@ pub struct Pipelines<P> {
 }
 
 impl<P: PipelineProtocol> Pipelines<P> {
-    /// Over connections of its own, for `depth` operations at most. Errors: `Unavailable` when the kernel lets
-    /// nobody wait for several.
+    /// Over connections of its own, for `depth` operations at most. Errors: `Unavailable` when the kernel
+    /// gives no epoll.
     pub fn new(
         sockets: Vec<PipelinedSocket>,
         protocol: P,
@@ -183,7 +185,8 @@ impl<P: PipelineProtocol> Session for Pipelines<P> {
 pub struct PipelinedSockets {
     sockets: Vec<PipelinedSocket>,
     readiness: ReadinessLoop,
-    /// Those with requests to send, each once, and whether one is among them.
+    /// Numbers of the connections with requests to send, each once; whether a connection is among
+    /// them.
     unsent: Vec<u32>,
     is_unsent: Vec<bool>,
     /// Whether requests did not fit into a socket's buffer: then it is looked at for taking more.

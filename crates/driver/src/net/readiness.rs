@@ -1,5 +1,5 @@
-//! Waiting for many connections at once: one epoll instance for each worker. Takes every descriptor, that of a
-//! client library too, which is then driven by its own calls.
+//! Waiting for many connections at once: one epoll instance for each worker. Takes any descriptor that epoll
+//! knows, that of a client library too, which is then driven by its own calls.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};

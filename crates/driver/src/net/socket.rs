@@ -12,7 +12,7 @@ use taillight_core::StopFlag;
 use super::connect::{self, Deadline, ServerAddress};
 use super::transport::{RawSocket, TlsServer, Transport};
 
-/// Bytes read in one call at least.
+/// Bytes that there is room for in each read, at least.
 const CHUNK: usize = 64 << 10;
 
 /// Longest reply outside the measured loop: a list of some thousand clients or keys.

@@ -1,4 +1,5 @@
-//! Whom TLS trusts: the user's own CA file, else the system's certificates; and why a server is not trusted.
+//! Which certificates TLS trusts: those of the user's own CA file, else the system's certificates; and what to do
+//! about a server that is not trusted.
 
 use std::sync::Arc;
 

@@ -148,7 +148,8 @@ impl Transport {
         read
     }
 
-    /// Writes some of `head`, then `body`. Errors: `WouldBlock`, or that the connection is broken.
+    /// Writes some bytes of `head`, then of `body`, and says how many. Errors: `WouldBlock`, or
+    /// that the connection is broken.
     #[inline]
     pub fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<usize> {
         match self {

@@ -3,8 +3,8 @@
 //!
 //! A store makes and deletes files as it likes, so that no list of them can be kept while a run goes on.
 //! Once the database is closed they stand still: name (with the store's file number), inode, time of birth
-//! and of change and size of each say whether anybody has used, changed or replaced the database since.
-//! What a killed run left has no such text: nobody can tell what was added to it later.
+//! and of change and size of each file say whether anybody has used, changed or replaced the database
+//! since. What a killed run left has no such text: nobody can tell what was added to it later.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +21,7 @@ use crate::path_error::cannot;
 
 /// Directories in directories are followed this deep; no store goes further.
 const DEEPEST: u32 = 4;
-/// FNV-1a, 64 bits.
+/// FNV-1a, 64 bits: where a hash starts.
 pub const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
@@ -44,9 +44,9 @@ impl FileSystemNaming {
     }
 }
 
-/// The files below `dirs` as one text, which another set of files does not have. Left out is what holds no
-/// data and changes when a database is only looked at: locks, and a store's own messages. Errors:
-/// `Unavailable` when something cannot be read.
+/// The files below `dirs` as one text: how many, and a hash of 64 bits over the identities of all of them.
+/// Left out is what holds no data and changes when a database is only looked at: locks, and a store's own
+/// messages. Errors: `Unavailable` when something cannot be read.
 pub fn fingerprint(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<String> {
     look(dirs, naming, &mut |_| Ok(()))
 }
@@ -128,8 +128,7 @@ fn hash(lines: &[String]) -> u64 {
     lines.iter().flat_map(|line| line.bytes().chain([b'\n'])).fold(FNV_START, fnv)
 }
 
-/// What an open file holds, as a number that another content does not have, after that of what came before. Errors: as
-/// pread(2).
+/// A hash of 64 bits of what an open file holds, which goes on from that of what came `before`. Errors: as pread(2).
 pub fn digest(file: impl AsFd, before: u64) -> io::Result<u64> {
     let (mut hash, mut at, mut chunk) = (before, 0, vec![0; 1 << 20]);
     loop {
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_told_from_every_successor() {
+    fn a_database_is_told_from_its_successors() {
         let (tmp, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let at = |name: &str| tmp.path().join(name);
         let dirs = [tmp.path().to_owned(), logs.path().to_owned()];

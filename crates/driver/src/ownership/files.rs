@@ -2,10 +2,11 @@
 //!
 //! A mark names a file by file system, inode and time of birth, and is sealed with the time of change that the
 //! file had when Taillight last wrote the mark: after the file was prepared, and again at the end of the run
-//! that keeps it. A later run trusts a mark as long as that time stands, since every write, rename and
-//! setting of times moves it. What a killed run wrote after its seal cannot be told from what somebody
-//! wrote after the kill: such a file needs confirmation. Marks are written before the first byte of data and
-//! removed after the file.
+//! that keeps it. A later run trusts a mark as long as that time stands, since a write, a rename or a
+//! setting of times moves it; where writes through a mapping do not (tmpfs), it compares what the file holds
+//! as well. What a killed run wrote after its seal cannot be told from what somebody wrote after the kill:
+//! such a file needs confirmation. Marks are written before the first byte of data; those of files that
+//! are deleted go after their files.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -151,7 +152,7 @@ pub enum MarkOrigin {
 }
 
 impl MarkOrigin {
-    /// That of a file which was there.
+    /// The origin of a file that was there, and was `seen` like this.
     pub fn of(proven: bool, seen: FileIdentity) -> MarkOrigin {
         if proven { MarkOrigin::Proven } else { MarkOrigin::Confirmed(seen) }
     }
@@ -279,8 +280,9 @@ impl MarkedFiles {
         if marks.is_empty() { Ok(()) } else { self.dir.add(&marks) }
     }
 
-    /// Takes out what something has come to use meanwhile: it stays as it is, under no mark, so that no later
-    /// run takes it for Taillight's. Errors: `Unavailable`, naming one that is left.
+    /// Takes out, of what is to be deleted or cut, what something has come to use meanwhile: it stays as it
+    /// is, under no mark, so that no later run takes it for Taillight's. Errors: `Unavailable`, naming one
+    /// that is left.
     fn leave_used(&self, files: &mut Vec<MarkedFile>) -> Result<()> {
         let changed = |file: &MarkedFile| !file.mark.keep || file.former.is_some();
         if !files.iter().any(changed) {

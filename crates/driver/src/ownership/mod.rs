@@ -1,11 +1,11 @@
 //! Ownership marks: the record that data is Taillight's, and the rules that follow from it.
 //!
-//! A target that holds records (a database directory, a prefix of a bucket, the keys of a server)
-//! has one [`OwnershipMark`], kept where its [`MarkStore`] puts it: in the sidecar of the directory,
-//! in an object, in a key. A regular file has an entry in the sidecar of its directory
-//! ([`FileMark`]). What a mark allows is decided in [`OwnershipMark::decide`]; the refusals are in
-//! [`refusal`]. Drivers ask before anything is created or written, and when a run ends. Whether a
-//! target is in use is asked in `guard`, and of a database, by its lock, in `kv::directory`.
+//! A target that holds records (a database directory, a prefix of a bucket, the keys of a server) has one
+//! [`OwnershipMark`], kept where its [`MarkStore`] puts it: in the sidecar of the directory, in an object, in a
+//! key, in a record. A regular file has an entry in the sidecar of its directory ([`FileMark`]). What a mark allows
+//! is decided in [`OwnershipMark::decide`]; the refusals are in [`refusal`]. Drivers ask before anything is created
+//! or written, and when a run ends. Whether a target is in use is asked in `guard`, and of a database, by its lock,
+//! in `kv::directory`.
 
 pub mod content;
 pub mod files;
@@ -23,7 +23,7 @@ use taillight_core::{Error, Result, StopFlag};
 
 use crate::identity::FileIdentity;
 
-/// What files begin with by which ranks see that they share a target.
+/// Start of the names of files by which ranks see that they share a target.
 pub const SHARED_MARKER: &str = ".taillight-shared-";
 
 pub use files::{FileMark, MarkedFiles};
@@ -154,7 +154,8 @@ impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
     }
 }
 
-/// Whether a file or directory is under a mark of its own; false where that cannot be told.
+/// Whether a file has a mark, or a directory has one of its own or of a file in it; false where
+/// that cannot be told.
 pub fn is_marked(path: &Path, is: &FileIdentity) -> bool {
     let open = |path: &Path| OwnedDirectory::open(path, &StopFlag::default()).ok();
     let names = |dir: &OwnedDirectory, is: &FileIdentity, name: Option<&str>| {
@@ -190,7 +191,7 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what the mark says of where its records are, in memory: `note` writes it.
+    /// Changes the identity in the mark, in memory: `note` writes it.
     pub fn identify(&self, change: impl FnOnce(&mut I)) {
         change(&mut self.lock().identity);
     }
@@ -229,7 +230,8 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         lasting.bytes()
     }
 
-    /// The mark of a target that holds no record; this one stays as it is. Errors: as [`HeldMark::bytes`].
+    /// This mark with a count of no records, as it is stored; the one held here stays as it is. Errors: as
+    /// [`HeldMark::bytes`].
     pub fn emptied(&self) -> Result<Vec<u8>> {
         let emptied = OwnershipMark { records: 0, ..self.lock().clone() };
         emptied.bytes()

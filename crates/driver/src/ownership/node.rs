@@ -82,8 +82,8 @@ impl MarkedNode {
         }
     }
 
-    /// What tells what was found from what is marked; none when it is the same, changed or not. Without a
-    /// name of the file system on both sides, the number of the device has to do.
+    /// What tells what was found from what is marked; none when it is the same, changed or not. Unless
+    /// the file system has a name on both sides, the number of the device has to do.
     pub fn difference(&self, found: &FileIdentity, filesystem: &FileSystem) -> Option<String> {
         let differs = |what: &str, mark: &str, now: &str| {
             (mark != now).then(|| format!("{what} {mark}, now {now}"))

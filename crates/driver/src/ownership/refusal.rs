@@ -1,4 +1,5 @@
-//! The refusals about data that is not Taillight's, each with the way to confirm its loss.
+//! Refusals to lose data that stands at a target, with what to do instead: those about foreign,
+//! changed or kept data say how to confirm the loss (`destroy = true` and `--destroy NAME`).
 
 use std::fmt::Display;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! What carries operations to a plug-in: calls of a library in this process, or rings shared with a program of its
-//! own. Whatever is above sees descriptors go and answers come.
+//! own. Sessions hand over the same descriptors and get the same answers with either.
 
 use std::sync::Arc;
 

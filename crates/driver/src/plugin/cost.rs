@@ -1,8 +1,10 @@
-//! What the bridge to a plug-in costs by itself, measured before each run by operations that do nothing.
+//! What the bridge to a plug-in costs by itself, measured when a target is opened, by operations that do
+//! nothing.
 //!
 //! They pass all that an operation passes between the engine and the store: descriptor, call, what the bridge makes of
-//! key and value, answer. Figures are means over short blocks, since reading the clock costs more than an operation. Taken off is the median of a loop that
-//! only keeps as many answers, as with any driver: what is left is what the plug-in adds.
+//! key and value, answer. Figures are means over short blocks, since reading the clock costs more than an operation.
+//! Taken off is the median of a loop that only keeps as many answers, as with any driver: what is left is what the
+//! plug-in adds.
 
 use taillight_core::keys::KEY_MAX;
 use taillight_core::plan::Plan;
@@ -94,8 +96,8 @@ impl std::fmt::Display for NoopContents {
     }
 }
 
-/// Measures, with as many operations at a time as the session is deep; the first blocks warm up. Errors: `Target`
-/// when the plug-in does not end a no-op well.
+/// Measures, with as many operations at a time as the session is deep; as many blocks as are counted warm up
+/// before. Errors: `Target` when the plug-in does not end a no-op well.
 pub fn measure(host: &mut HostSession, depth: u32) -> Result<BridgeCost> {
     let depth = depth.max(1);
     let mut out = Vec::with_capacity(depth as usize);

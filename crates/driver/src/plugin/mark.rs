@@ -20,7 +20,7 @@ pub const MARK_KEY: &[u8; 16] = b"taillight--owner";
 pub const MARK_MAX: u64 = 4096;
 /// Longest wait for an answer outside the load, ns.
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// Numbers without a record behind the last known one, after which there are none.
+/// So many numbers in a row without a record, behind the last known one, end the search for more.
 const GAP: u64 = 10_000;
 
 /// What a mark in a foreign store says of its records.
@@ -46,7 +46,8 @@ impl PluginIdentity {
         PluginIdentity { keys, whole }
     }
 
-    /// Whether every record that `other` names is one of these, of which the last are `records` behind the start.
+    /// Whether every record that `other` names is one of these, of which the last are `records` behind the start;
+    /// of a store that was empty, any is.
     pub fn covers(&self, other: &PluginIdentity, records: u64) -> bool {
         let plain = |k: &Keys| Keys { start: 0, count: 0, ..k.clone() };
         let end = |k: &Keys, count: u64| k.start.saturating_add(count);

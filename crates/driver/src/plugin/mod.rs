@@ -1,8 +1,8 @@
 //! `plugin`: any store behind a shared library with one exported function (`sdk/taillight_driver.h`).
 //!
 //! Options and capabilities come from what the library says of itself, sessions work over memory of the host, the
-//! host's mark is a record in the store, and the cost of the bridge is measured before each run. The library runs in
-//! this process, which nothing protects from its crash.
+//! host's mark is a record in the store, and the cost of the bridge is measured when a target is opened. The library
+//! runs in this process, which nothing protects from its crash.
 
 mod carrier;
 mod cost;
@@ -58,11 +58,11 @@ impl PluginOptions {
 /// How the host uses a plug-in, whatever carries it.
 #[derive(Debug, Clone, Default)]
 pub struct PluginUse {
-    /// The library or the command, as the job has it.
+    /// The library or the command, as the job has it; with driver `jvm` the table.
     pub name: String,
     pub keep: bool,
     pub read_only: bool,
-    /// It runs in a process of its own.
+    /// The plug-in runs in a process of its own.
     pub apart: bool,
 }
 
@@ -72,7 +72,8 @@ pub struct Plugin {
     pub description: PluginDescription,
 }
 
-/// Those that were loaded, by whether they are programs and the name that they were asked for.
+/// Plug-ins that were loaded or started, by whether they are programs and the name that they were
+/// asked for.
 static LOADED: Mutex<Vec<((bool, String), &'static Plugin)>> = Mutex::new(Vec::new());
 
 impl Plugin {
@@ -230,7 +231,8 @@ impl Driver for PluginDriver {
     }
 }
 
-/// What a plug-in states, with what the host measured of it; where it states nothing all is drawn by unit.
+/// What a plug-in states, with a panel of the time inside the store, which the host sums up; where it states
+/// nothing all is drawn by unit.
 pub(crate) fn inside(mut stated: SampleDisplay) -> SampleDisplay {
     if !stated.panels.is_empty() {
         let panel = SamplePanel::new("Inside the store", SampleUnit::PercentOfTime);
@@ -306,7 +308,7 @@ pub mod testing {
         }
     }
 
-    /// The examples of the SDK.
+    /// The examples of the SDK that are libraries in C.
     pub fn examples() -> Result<Vec<PathBuf>, String> {
         ["null.c", "records.c"]
             .iter()

@@ -494,7 +494,8 @@ impl Drop for PluginSession {
     }
 }
 
-/// One operation by a key of the host's, outside the load.
+/// A session for operations of the host's own, outside the load: by a key, one at a time, and those
+/// that do nothing.
 pub struct HostSession {
     session: PluginSession,
     /// Bytes of key and value that stand in each slot for operations that do nothing.

@@ -1,7 +1,8 @@
 //! The border to a plug-in: the C structs of `sdk/taillight_driver.h`, and the calls through them.
 //!
 //! The only place that believes what a plug-in says of its functions. Everything that it gives back as data is
-//! looked at by the callers. A library is never unloaded.
+//! looked at by the callers. A library is never unloaded. Here too: which signals stay ours, and the last
+//! words of a process that a plug-in crashes or ends.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -267,7 +268,7 @@ pub(crate) fn last_words(words: &str) {
     unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
 }
 
-/// Calls what may leave words about an error.
+/// Calls what may leave words about an error. Errors: `Unavailable` with these where the answer is below 0.
 fn asked(what: &str, call: impl FnOnce(Said, usize) -> c_int) -> Result<c_int> {
     let mut said = [0u8; ERROR_LEN];
     let code = call(said.as_mut_ptr().cast(), said.len() - 1);
@@ -426,7 +427,8 @@ impl Drop for LibraryQueue {
     }
 }
 
-/// Signals by which a run is ended in order stay ours, whatever a plug-in sets while it is loaded or opened.
+/// Signals by which a run is ended in order stay ours, whatever a plug-in sets while it is loaded, opens a
+/// target or makes a session.
 mod signals {
     use std::ffi::c_int;
     use std::ptr::{null, null_mut};
@@ -438,7 +440,7 @@ mod signals {
     /// at once, and what one reads inside the call of another may be the plug-in's.
     static CALLS: Mutex<(u32, Option<[libc::sigaction; 4]>)> = Mutex::new((0, None));
 
-    /// Calls, and puts back what then is done on these signals.
+    /// Performs `call`, then sets again what was done on these signals before the first of the calls that go on.
     pub fn kept<T>(call: impl FnOnce() -> T) -> T {
         {
             let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);

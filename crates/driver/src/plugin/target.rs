@@ -1,4 +1,5 @@
-//! An opened target of a plug-in: the guard, sessions, administration, statistics, and an orderly end.
+//! An opened target of a plug-in: what its bridge costs, the mark in the store and what that allows, sessions,
+//! administration, statistics, and an orderly end.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +28,7 @@ use crate::ownership::{
 const HOST: u32 = u32::MAX;
 /// `TL_EMPTY`: whether anything is stored.
 pub(crate) const EMPTY: u32 = 16;
-/// Operations handed over together when the bridge is measured, where the plug-in has a queue.
+/// Operations handed over together, at most, when the bridge is measured with a queue.
 const MEASURED_BATCH: u32 = 32;
 
 /// Series that one look at a plug-in's statistics gives, at most.
@@ -92,7 +93,7 @@ fn updates_fields(w: &WorkloadPlan) -> bool {
 struct StoreShare {
     inside_ns: u64,
     operations: u64,
-    /// Of a program, or of this process with a library in it.
+    /// CPU time of a program, or of this process with a library in it.
     cpu_ns: Option<u64>,
 }
 
@@ -108,7 +109,7 @@ pub struct PluginTarget {
     /// Whose the records are; none where nothing is stored or written.
     mark: Option<(MarkKeeper, HeldMark<PluginIdentity>)>,
     identity: PluginIdentity,
-    /// Records that are believed to be there: nothing is written.
+    /// Records that are believed to be there, where nothing is written; else 0.
     believed: u64,
     written: WrittenKeys,
     times: Mutex<Vec<Arc<StoreTime>>>,
@@ -122,7 +123,7 @@ pub struct PluginTarget {
     pub(crate) begins: fn(),
     closed: bool,
     lanes: u32,
-    /// Rank 0 of the run has the store.
+    /// Another rank of the run, rank 0, has marked the store.
     joined: bool,
 }
 

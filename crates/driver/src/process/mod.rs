@@ -73,5 +73,5 @@ pub static PROGRAM: PluginDriver = PluginDriver {
         Ok(crate::plugin::testing::programs()?.iter().map(of).collect())
     },
 };
-/// Its name.
+/// Name of the driver.
 pub const NAME: &str = "process";

@@ -47,7 +47,7 @@ pub struct DriverProgram {
     patience: AtomicU64,
     is_lost: AtomicBool,
     why: OnceLock<String>,
-    /// It has statistics.
+    /// The program has statistics.
     samples: AtomicBool,
     /// The last number of a target or session.
     numbers: AtomicU32,
@@ -165,8 +165,8 @@ impl DriverProgram {
             return;
         }
         let ended = self.ended_within(Duration::ZERO);
-        // Of one that ended what it left behind: nobody else has this number before the program is waited for. Where
-        // SIGCHLD is ignored, the system has done that.
+        // Also ends what a program that has ended left behind: nobody else has its number before it is waited for.
+        // Where SIGCHLD is ignored, the system has waited for it.
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let waits = |pid| matches!(waitid(WaitId::Pid(pid), look), Ok(Some(_)));
@@ -403,7 +403,7 @@ impl ProgramTarget {
         Ok(RingQueue::new(Arc::clone(self), number, parts))
     }
 
-    /// Tells it that nothing more comes; the program ends the session when all of it has ended.
+    /// Tells it that nothing more comes; the program ends the session when all its operations have ended.
     pub fn close_session(&self, number: u32) {
         let question = json!({"do": "close_session", "session": number});
         let _ = self.program.ask("close a session", question, None);

@@ -42,7 +42,7 @@ const ENTRY: usize = 64;
 pub struct RingMemory {
     base: NonNull<u8>,
     len: usize,
-    /// Of each ring; a power of two.
+    /// Entries of each ring; a power of two.
     entries: u32,
 }
 

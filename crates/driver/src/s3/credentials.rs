@@ -1,5 +1,5 @@
-//! Who signs: from the environment or the AWS credentials file, and from nowhere else. Nothing
-//! here can be printed: neither `Debug` nor an error shows a value.
+//! The credentials that sign requests: from the environment or the AWS credentials file, and from
+//! nowhere else. Neither `Debug` nor an error shows a value of them.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

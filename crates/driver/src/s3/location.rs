@@ -102,7 +102,7 @@ impl PrefixLocation {
         }
     }
 
-    /// As the user writes it.
+    /// As a path, with port and prefix, of the first server.
     pub fn shown(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         let first = self.hosts.first();

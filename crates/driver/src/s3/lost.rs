@@ -1,5 +1,6 @@
-//! Uploads in parts that no answer has ended: remembered while the load runs, aborted when it is over, since they take
-//! space that no listing of objects shows. Called by the target; housekeeping's requests are `client`'s.
+//! Uploads in parts that no answer has ended: remembered while the load runs, aborted when it is over, since they
+//! take space that no listing of objects shows. Also those that an earlier run left under the prefix. Called by the
+//! target and by `prefix`; housekeeping's requests are `client`'s.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +12,10 @@ use super::multipart::LostUpload;
 use super::request::{S3Request, encoded};
 use super::xml;
 
-/// An answer lists so many uploads at most; more of one object are asked for again so often.
+/// Listings that are asked for, one after the other, at most: an answer need not hold all uploads.
 const ROUNDS: u32 = 64;
 
-/// Those of all sessions.
+/// Lost uploads of all sessions.
 #[derive(Debug, Default)]
 pub struct LostUploads(Mutex<BTreeSet<LostUpload>>);
 

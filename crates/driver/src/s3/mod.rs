@@ -2,8 +2,8 @@
 //!
 //! A lean client of HTTP/1.1 (a connection per slot, one epoll instance per worker, its own signatures, TLS
 //! by rustls), so that the tool adds little to what is measured (`docs/design/0006`). Nothing is retried: a
-//! broken request is an error in the record. The driver touches one prefix of one bucket, and knows
-//! credentials only from the environment or the AWS credentials file.
+//! broken request is an error in the record. The driver writes and deletes below one prefix of one
+//! bucket only, and knows credentials only from the environment or the AWS credentials file.
 
 mod client;
 mod connection;
@@ -64,7 +64,7 @@ impl Driver for S3 {
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, _: &std::path::Path) -> TestSetup {
-        // Credentials come from the environment only.
+        // Credentials come from the environment or the AWS credentials file.
         Err("its own tests run the suite, on servers with credentials".to_owned())
     }
 }

@@ -1,5 +1,6 @@
-//! An upload in parts as one operation: create, the parts one after the other, complete; abort when one of them fails.
-//! What no answer says is at an end is remembered, and aborted when the load is over: no listing of objects shows it.
+//! An upload in parts as one operation: create, the parts one after the other, complete; abort when one of them
+//! fails. An upload that no answer says is at an end is remembered, and aborted when the load is over: no listing
+//! of objects shows it.
 
 use quick_xml::escape::escape;
 use taillight_core::Status;
@@ -65,7 +66,7 @@ impl MultipartUpload {
         self.id.clear();
         self.list.clear();
     }
-    /// What is left of it as it is now. `name`: of its object.
+    /// The upload, where it may be left in the store as it is now. `name`: of its object.
     pub fn lost(&self, name: impl FnOnce() -> String) -> Option<LostUpload> {
         let id = || Some(self.id.clone()).filter(|id| !id.is_empty());
         (self.active() && !self.over).then(|| LostUpload { name: name(), id: id() })

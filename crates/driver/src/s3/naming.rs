@@ -13,8 +13,8 @@ pub struct ObjectNaming {
 }
 
 impl ObjectNaming {
-    /// Of a workload under `prefix`. Errors: `Usage` when its keys cannot be made, or are too long
-    /// for S3.
+    /// How a workload names its objects under `prefix`. Errors: `Usage` when its keys cannot be
+    /// made, or are too long for S3.
     pub fn of(w: &WorkloadPlan, prefix: &str) -> Result<ObjectNaming> {
         let keys: Keys = w.keys.clone().unwrap_or_default();
         let format = keys.format()?;

@@ -1,9 +1,11 @@
 //! The prefix: whose it is, the owner object that says so, and what goes in the end.
 //!
 //! As with a database directory, a prefix is Taillight's when its owner object names it. Foreign
-//! objects need `destroy` and `--destroy`. Every object names its run as its maker, in its metadata. At the
-//! end objects are deleted that are named by the key numbers which this run wrote, if they have the tag that the store
-//! gave for the put or name the run as their maker; nothing else is. Prefixes inside each other clash.
+//! objects need `destroy` and `--destroy`. Every object names its run as its maker, in its metadata. Before the run
+//! goes what a killed run has left, or the user has given up; at its end, unless it is kept, objects named by the key
+//! numbers that this run wrote or its mark counts, if they have the tag that the store gave for a put, or a HEAD
+//! tells that the run made them (where the store keeps no metadata: by their size). What others made stays. Prefixes
+//! inside each other clash.
 
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
@@ -49,7 +51,7 @@ pub struct OwnedPrefix {
     /// Objects of an earlier version are there, which name no maker.
     unnamed: bool,
     pub written: WrittenKeys,
-    /// Rank 0 of the run has the prefix.
+    /// Another rank of the run, rank 0, has made the prefix ready.
     pub joined: bool,
     /// By workload.
     pub tags: Vec<PutTags>,
@@ -317,7 +319,7 @@ impl OwnedPrefix {
     }
 
     /// At the end: deletes what goes, then the mark. Errors: `Unavailable` when something cannot be
-    /// removed.
+    /// removed, `Target` where the mark is gone or another's, or objects of others stay.
     pub fn leave(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
         if self.joined || self.mark.keeps() {
             return Ok(());

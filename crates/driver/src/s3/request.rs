@@ -1,4 +1,4 @@
-//! Requests of S3 as bytes: path, query, headers, signature.
+//! Heads of S3 requests as bytes: path, query, headers, signature. The caller sends the bodies.
 
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -43,7 +43,7 @@ pub struct S3Request<'a> {
     pub body: &'a [u8],
     /// Bytes to get, first and last.
     pub range: Option<(u64, u64)>,
-    /// The body is data of the user: checksum and signature as the options say.
+    /// The body is that of an object or of a part: checksum and signature as the options say.
     pub data: bool,
     /// The body's SHA-256 goes along in any case: deletion of many asks for it.
     pub hashed: bool,
@@ -101,7 +101,8 @@ impl RequestWriter {
         }
     }
 
-    /// S3's name of the options' checksum, and its value in the request written last; empty if that had no data.
+    /// S3's name of the options' checksum, and the value of a checksum in the request written last; empty if that
+    /// had none.
     pub fn checksum(&self) -> Option<(&'static str, &str)> {
         match self.checksum {
             Checksum::None => None,

@@ -39,8 +39,9 @@ pub struct ResponseHead {
     /// `ETag`, quotes included; memory is used again.
     pub etag: String,
     pub server: String,
-    /// Of the answer to HEAD: bytes of the object, and the run it names as its maker.
+    /// `Content-Length`, 0 without one: of the answer to HEAD the bytes of the object.
     pub size: u64,
+    /// Of the answer to HEAD: the run that the object names as its maker; else empty.
     pub maker: String,
 }
 

@@ -1,5 +1,5 @@
 //! A scan as one operation, as YCSB's client for object stores has it: a listing from the key on, then
-//! a get of each object listed, one after the other.
+//! a get of each record listed, one after the other.
 
 use taillight_core::Status;
 

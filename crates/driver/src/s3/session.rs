@@ -313,7 +313,7 @@ impl S3Session {
     }
 }
 
-/// Uploads that the load was ended in.
+/// Notes the uploads that were under way when the load ended.
 impl Drop for S3Session {
     fn drop(&mut self) {
         let name = |key| self.shared.names[self.workload].name(key);

@@ -1,5 +1,5 @@
-//! ETags that the store gave for the objects a run has put, by key number: what a listing says of an
-//! object in the end is compared with them, so that no object has to be asked about by itself.
+//! ETags that the store gave for the objects a run has put, by key number: what a listing says of an object in the
+//! end is compared with them, so that one with the same tag need not be asked about.
 //!
 //! A tag is kept as 64 bits of its hash. Of two puts of one key in flight at once nobody knows which was
 //! the last: an object with another tag is not taken for foreign but asked for its maker (`prefix`).
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::plan::WorkloadPlan;
 
-/// Tags that memory is taken for at a time, and how often: 64 million, 512 MiB at most. Behind that none are
-/// kept, and the objects are asked for their maker.
+/// Tags that memory is taken for at a time, and how often: 67 million, 512 MiB at most for each workload.
+/// Behind that none are kept, and the objects are asked for their maker.
 const CHUNK: usize = 1 << 12;
 const CHUNKS: usize = 1 << 14;
 
@@ -55,7 +55,7 @@ impl PutTags {
     }
 }
 
-/// Of a tag, quoted or not, or of a name; never 0.
+/// The hash of a tag, quoted or not; never 0.
 pub fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(text.trim_matches('"').as_bytes());

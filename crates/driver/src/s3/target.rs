@@ -1,4 +1,5 @@
-//! An opened prefix of a bucket as a target.
+//! An opened prefix of a bucket as a target: sessions, purge, and at the end the uploads that are
+//! aborted and the objects that are deleted.
 
 use std::sync::Arc;
 
@@ -96,7 +97,8 @@ impl S3Target {
     }
 }
 
-/// What [`S3Target::open`] would refuse; nothing is changed. Errors: as there.
+/// What [`S3Target::open`] refuses by the plan, the options and the guard, which a rank that joins
+/// another does not ask; nothing is changed. Errors: as there.
 pub fn check_open(spec: &OpenSpec<'_>, options: S3Options) -> Result<()> {
     let plan = spec.plan;
     let location = PrefixLocation::parse(plan.target.path.as_deref(), &options.endpoints)?;

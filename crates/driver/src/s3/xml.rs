@@ -5,8 +5,8 @@ use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};
 use taillight_core::{Error, Result};
 
-/// Of every element `name` the texts of those elements inside it, unescaped; an empty string for one that is missing.
-/// Errors: as [`all`].
+/// Of every element `name` the texts of the elements `inside` that follow its start, up to the start of the next one,
+/// unescaped; an empty string for one that is missing. Errors: as [`all`].
 pub fn each<const N: usize>(text: &str, name: &str, inside: [&str; N]) -> Result<Vec<[String; N]>> {
     let mut found: Vec<[String; N]> = Vec::new();
     let names: Vec<&str> = [name].into_iter().chain(inside).collect();

@@ -16,7 +16,7 @@ use taillight_core::{Error, Op, OpKind, Result, Stamp, atomic, regular};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Aging {
-    /// They do not.
+    /// Service times do not change with use.
     #[default]
     None,
     /// From `fresh` times the service time to the whole of it, by 1 - exp(-written / over).

@@ -2,7 +2,8 @@
 //!
 //! Model: `channels` servers fed by one first-come-first-served queue. An operation's service time
 //! is drawn from `service` (seeded); while a stall lasts nothing starts, and what would be served
-//! during it is delayed by the part that overlaps. Not a model of any real device.
+//! during it is delayed by the part that overlaps. `aging` changes service times of writes with
+//! use, and every N-th operation can be made to fail. Not a model of any real device.
 //!
 //! Callers: the engine drives it through [`crate::VirtualTime`]; tests know the truth to the ns.
 

@@ -69,7 +69,7 @@ pub struct UringSession {
     buffer_size: u64,
 }
 
-/// What all sessions of a target share.
+/// What all sessions share that issue I/O in the same way on a target.
 pub struct RingConfig {
     pub files: Arc<Vec<OwnedFd>>,
     /// How rings are made.

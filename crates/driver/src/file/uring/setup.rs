@@ -1,4 +1,5 @@
-//! Which ring this kernel gives: tried once at open, used the same way by every session.
+//! Which ring this kernel gives for some options: tried at open, used the same way by every session
+//! with these.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -41,8 +42,8 @@ pub struct RingSetup {
 const SQPOLL_IDLE_MS: u32 = 1000;
 
 impl RingSetup {
-    /// The best ring this kernel gives for these options. Errors: `Unavailable` when there is no
-    /// io_uring here.
+    /// The best ring this kernel gives for these options. Errors: `Unavailable` when no ring can be
+    /// made or entered here, or it is older than Linux 5.11.
     pub fn probe(options: &FileOptions) -> Result<RingSetup> {
         let wanted = RingSetup {
             deferred: !options.sqpoll,

@@ -1,4 +1,4 @@
-//! The ring and its buffers, owned together: the only place that hands memory to the kernel.
+//! The ring and its buffers, owned together: the only place that hands memory to the ring.
 //!
 //! The functions are safe because a buffer given to the kernel belongs to this very struct, an
 //! operation is counted in flight until its completion was seen, and with any in flight the buffers

@@ -99,7 +99,7 @@ pub fn signatures(disk: &SearchedDisk<'_>, range: PartitionRange) -> Option<Vec<
     asked(disk, range, LABEL | TYPE | USAGE | MAGIC)
 }
 
-/// The same with those whose checksum is wrong.
+/// As [`signatures`], with those whose checksum is wrong.
 #[cfg(test)]
 pub fn signatures_of_any_checksum(
     disk: &SearchedDisk<'_>,

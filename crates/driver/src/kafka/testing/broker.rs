@@ -67,8 +67,8 @@ pub fn classpath() -> Result<String, String> {
 }
 
 impl KafkaBroker {
-    /// Starts a broker with these settings beside its own, each as `name=value`; `{port}` in them is its port. Errors:
-    /// why there is none on this machine.
+    /// Starts a broker with these settings beside its own, each as `name=value`; `{port}` and `{controller}` in them
+    /// are its ports. Errors: why there is none on this machine.
     pub fn start(settings: &[&str]) -> Result<KafkaBroker, String> {
         let classpath = classpath()?;
         let (port, controller) = (free_port(), free_port());

@@ -20,7 +20,7 @@ impl KafkaBroker {
         AdminClient::new(&library, &settings).unwrap()
     }
 
-    /// The topic, if it is there.
+    /// The name of the topic, if it is there.
     pub fn left(&self, topic: &str) -> Vec<String> {
         let found = self.admin().topic(topic, 10_000).unwrap().0;
         found.map(|_| topic.to_owned()).into_iter().collect()

@@ -1,6 +1,7 @@
 //! Records to and from one topic through librdkafka: a producer, one that owns the buffers of its records, a consumer.
 //!
-//! Payloads are not copied: the buffer of a record stays in place until its delivery report, or for good.
+//! Payloads that the load writes are not copied: the buffer of a record stays in place until its delivery report,
+//! or for good. Only [`Producer::one`] has its record copied.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -25,7 +26,7 @@ const FETCHED: usize = 256;
 /// What became of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeliveryReport {
-    /// As given to [`Producer::produce`].
+    /// The slot given to [`SlotProducer::produce`].
     pub tag: u64,
     /// 0: acknowledged.
     pub code: i32,

@@ -1,4 +1,4 @@
-//! The ring with the memory that its calls point to: the only place that hands paths and buffers to the kernel.
+//! The ring with the memory that its calls point to: the only place that hands paths and buffers to the ring.
 //!
 //! The functions are safe because paths, attributes and buffers belong to this very struct, are the slot's own
 //! while it has a call in flight, and are never freed with any in flight.
@@ -273,7 +273,7 @@ pub fn opened(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Its number, for a call on it.
+/// The number of a descriptor, for a call on it.
 pub fn number(fd: BorrowedFd<'_>) -> RawFd {
     fd.as_raw_fd()
 }

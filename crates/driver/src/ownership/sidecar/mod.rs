@@ -1,8 +1,8 @@
 //! The sidecar `.taillight-owner.json` of a directory: the marks of files in it, and the mark of a
 //! database that has the directory for its own, because its store makes and deletes files as it likes.
 //!
-//! It is replaced as a whole, under a lock on the directory. A sidecar of another user than this one or root is not
-//! trusted.
+//! It is replaced as a whole, under a lock on the directory where the file system has locks. A sidecar of another
+//! user than this one or root is not trusted.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -39,7 +39,7 @@ const TEMPORARY_NAMES: u32 = 100;
 /// How long another run may take to change the sidecar, and how often it is asked.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(5);
-/// The same for a run that was stopped and puts things in order.
+/// How long another run may take, where this one was stopped and puts things in order.
 const LOCK_BRIEFLY: Duration = Duration::from_millis(300);
 
 /// What tells a database directory from a copy of it, and from a database of another driver.
@@ -189,8 +189,9 @@ impl OwnedDirectory {
         }
     }
 
-    /// Adds or replaces the marks of these files. Errors: `Unavailable` when the mark cannot be
-    /// written.
+    /// Adds or replaces the marks of these files. Errors: as [`OwnedDirectory::marks`];
+    /// `Unavailable` when the sidecar cannot be written or is another user's, `Refused` while
+    /// another process keeps the directory locked.
     pub fn add(&self, new: &[FileMark]) -> Result<()> {
         let names: HashSet<&str> = new.iter().map(|mark| mark.name.as_str()).collect();
         self.change(|sidecar| {
@@ -233,8 +234,9 @@ impl OwnedDirectory {
 
     /// Deletes the file of a mark, if the name still means it. Errors: `Unavailable`.
     ///
-    /// The name may come to mean another file after it was looked at: what is there is given a name that
-    /// nobody uses first, looked at once more, and put back where it is not the file of the mark.
+    /// The name may come to mean another file after it was looked at: where the file system can rename without
+    /// replacing, what is there is given a name that nobody uses first, looked at once more, and put back where it
+    /// is not the file of the mark.
     pub fn unlink(&self, mark: &FileMark) -> Result<()> {
         if self.found(mark)?.is_none() {
             return Ok(());
@@ -264,8 +266,9 @@ impl OwnedDirectory {
         })
     }
 
-    /// Deletes the files of these marks, if the names still mean them, then the marks. Errors:
-    /// `Unavailable` for the first file or mark that cannot be removed.
+    /// Deletes the files of these marks, if the names still mean them, and once all are gone the
+    /// marks. Errors: `Unavailable` for the first file that cannot be removed; as
+    /// [`OwnedDirectory::add`].
     pub fn delete(&self, gone: &[FileMark]) -> Result<()> {
         let mut deleted = Ok(());
         for mark in gone {
@@ -472,7 +475,7 @@ fn evidence_of(file: &mut std::fs::File) -> std::io::Result<ChangeEvidence> {
     if FileIdentity::of(&*file)?.changed_ns < before.changed_ns {
         return Ok(ChangeEvidence::None);
     }
-    // As a file is sealed while somebody has it mapped, who then writes.
+    // Somebody may have a file mapped while it is sealed, and write afterwards: that is tried.
     let sealed = match write_mapped(&*file, || write_back(&*file)) {
         // What cannot be mapped nobody can write through a mapping.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::EINVAL)) => {

@@ -13,7 +13,7 @@ use super::server::{ID, SECRET, free_port, open, open_as, open_until, plan, plan
 use super::{error, one, put, session};
 use crate::kv::redis::testing::{cut_short, peer};
 
-/// One clear error that says what to do, without secrets.
+/// Asserts that the error is `Unavailable`, has these words and a hint, and shows no secret.
 pub fn clear(e: &Error, says: &str) {
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
     let all = format!("{e} | {:?} | {e:?}", e.hint_text());
@@ -322,7 +322,8 @@ fn a_server_without_virtual_hosts_is_not_written_to() {
     assert_eq!(server.join().unwrap(), 0, "nothing is asked after the list");
 }
 
-/// An upload in parts whose answer never comes, at whichever of its requests.
+/// An upload in parts whose answer never comes, at the first, the second or the last of its
+/// requests.
 #[test]
 fn uploads_that_were_lost_are_aborted_at_the_end() {
     let size = 11 << 20;

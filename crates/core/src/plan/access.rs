@@ -129,7 +129,7 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// Each operation's place is drawn at random: needs no slice per worker.
+    /// Whether each operation's place is drawn at random, so that workers need no slices.
     pub fn draws(self) -> bool {
         !matches!(
             self,
@@ -152,7 +152,7 @@ pub enum FileOrder {
 }
 
 impl FileOrder {
-    /// One file after the other.
+    /// Whether the order is one file after the other.
     pub fn is_sequence(&self) -> bool {
         *self == FileOrder::Sequence
     }

@@ -1,10 +1,11 @@
-//! Parameters of skewed access: each, except `scatter`, belongs to exactly one pattern and has a range. Also
-//! parameters of operations in sequence.
+//! Checks the parameters of `access`: each of skewed access, except `scatter`, belongs to exactly one pattern and has
+//! a range; those of operations in sequence (`run_length`, `sequential_percent`, `walks`, `files`) exclude some others.
 
 use super::{Checked, ensure};
 use crate::plan::{Access, AccessKind, FileOrder};
 
-/// Everything about the parameters of `access`.
+/// Checks the parameters that only some patterns have; `align`, `offset`, `length`, `stride` and `cover` are checked in
+/// `workload`.
 pub(super) fn skew(a: &Access, path: &str) -> Checked {
     owners(a, path)?;
     let field = |name: &str| format!("{path}.{name}");

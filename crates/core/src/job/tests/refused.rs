@@ -1,4 +1,4 @@
-//! One entry for each plan that cannot work: what is written, how the message begins.
+//! Tables of jobs that are refused: the lines that are written, and how the message begins. Each message has a hint.
 
 use super::*;
 use crate::ErrorKind;

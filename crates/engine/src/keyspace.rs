@@ -113,7 +113,8 @@ impl KeySpace {
         self.start
     }
 
-    /// Key numbers that exist: from the first to one past the last. Empty when all are deleted.
+    /// Key numbers to draw from: the oldest, and one past the last that is acknowledged without a gap. Empty when all
+    /// are deleted. In lanes, older numbers may exist as well.
     #[inline]
     pub fn live(&self) -> (u64, u64) {
         let first = self.first.load(Ordering::Relaxed);
@@ -232,7 +233,7 @@ impl KeySpace {
         (self.start..self.first.load(Ordering::Relaxed)).contains(&key)
     }
 
-    /// Inserts passed over: still in flight when 2^24 newer ones were complete.
+    /// Inserts passed over: not acknowledged when the insert of a number 2^24 higher began.
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }

@@ -230,7 +230,7 @@ impl AccessPattern {
         Ok(AccessPattern::Drawn { extent: *extent, dist: Box::new(dist), last: positions - 1 })
     }
 
-    /// Of a worker whose operations have no offsets.
+    /// Of a worker whose places come from elsewhere (keys, a trace, a stream).
     pub fn unused(extent: &AccessExtent) -> AccessPattern {
         AccessPattern::Random { extent: *extent, positions: 1 }
     }

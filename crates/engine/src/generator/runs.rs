@@ -33,7 +33,7 @@ pub struct SequentialRuns {
 const KINDS: usize = OpKind::ALL.len();
 
 impl SequentialRuns {
-    /// Around the pattern of a workload, where its plan has runs.
+    /// Puts runs around the pattern of a workload; `None` where its plan has none.
     pub fn of(
         w: &WorkloadPlan,
         extent: &AccessExtent,

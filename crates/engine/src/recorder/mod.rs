@@ -1,7 +1,8 @@
 //! What happened: one recorder per worker. Histograms per interval, exact counts, the capture.
 //!
-//! The hot loop calls [`Recorder::record`] once per completion. Nothing here allocates per
-//! operation, takes a lock or reads a clock. Each interval goes to the collector by channel.
+//! The hot loop calls one of [`Recorder::success`], [`Recorder::record_deferred`] and [`Recorder::record`] for
+//! each operation that is complete. Nothing here allocates per operation or reads a clock. Each interval goes to the
+//! collector by channel.
 
 mod interval_stats;
 #[cfg(test)]
@@ -251,7 +252,7 @@ impl Recorder {
         self.pending = samples;
     }
 
-    /// Records any finished operation. Calls come in completion order.
+    /// Records any finished operation, failed or not, after what was kept aside. Calls come in completion order.
     #[cold]
     pub fn record(&mut self, r: &Record) {
         self.flush_pending();

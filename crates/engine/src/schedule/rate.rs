@@ -1,4 +1,4 @@
-//! Rates as exact fractions. What every schedule computes with; never a float.
+//! Rates of schedules as exact fractions; the mean size that a byte rate is met by is rounded to 1/1024 byte.
 
 use taillight_core::plan::WorkloadPlan;
 use taillight_core::units::{Rate, RateUnit};

@@ -2,9 +2,9 @@
 //! that hold the next block to write, how far blocks are written without a gap, and how far each reader is.
 //! Data goes through the target. Callers: `worker::stream`.
 //!
-//! Any number of writers take the next block in turns; each reader reads the whole stream. Block n lies at
-//! the n-th place of the extent, around and around; a writer waits rather than overwrite what a reader has
-//! not read.
+//! A writer that is free takes the next block, whichever of them it is; each reader reads the whole stream, and
+//! the readers of a queue whatever block comes next. Block n lies at the n-th place of the extent, around and around; a
+//! writer waits rather than overwrite what a reader has not read.
 //!
 //! Waiting costs no CPU: a waiting worker sleeps on a futex until the next block is complete, and never
 //! longer than the time it names.

@@ -15,8 +15,8 @@ use crate::idle::{Idle, IdleWatch};
 use crate::recorder::Timeline;
 use crate::worker::WorkerEnd;
 
-/// Ends the workers that are load only when all measured ones have ended, and all workers when one that ends the run
-/// has.
+/// Ends the workers that are load only when all measured ones have ended, all workers when one that ends the run
+/// has, and those of workloads that end together when one of theirs has.
 pub struct LoadEnd {
     measured_left: AtomicUsize,
     over: AtomicBool,

@@ -1,9 +1,9 @@
 //! How a trace comes back to what it touched: reuse distances in unique bytes, what an LRU cache of each size
 //! would hold, and the working set over time.
 //!
-//! In blocks of a stated size, by a stack of the blocks in the order of their last touch. Exact, but for traces of
-//! more than some millions of blocks: of those one block in so many is followed, chosen by a hash of its number,
-//! and distances are scaled by it (SHARDS, Waldspurger et al., FAST 2015).
+//! In blocks of a stated size, by a stack of the blocks in the order of their last touch; distances are rounded to one
+//! part in 64. Of a trace of more than two million blocks, with repetition, one block in so many is followed, chosen
+//! by a hash of its number, and distances are scaled by it (SHARDS, Waldspurger et al., FAST 2015).
 
 use std::collections::{BTreeMap, HashMap};
 

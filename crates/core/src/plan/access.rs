@@ -52,7 +52,7 @@ pub struct Access {
     /// For `normal`: the centre as a share of the space, 0 to 1. Default: 0.5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub center: Option<f64>,
-    /// For `normal`: the standard deviation as a share of the space. Required.
+    /// For `normal`: the standard deviation as a share of the space, at most 1. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
     /// For `zoned`: parts of the space in order, each with the weight of its space and of its

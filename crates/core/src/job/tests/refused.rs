@@ -50,6 +50,22 @@ const WORKLOAD: &[(&str, &str)] = &[
         "access = { kind = \"zipfian\", theta = 1.0 }",
         "workload.0.access.theta: only zipf access has it",
     ),
+    (
+        "access = { kind = \"zipfian\", scatter = true }",
+        "workload.0.access.scatter: only zipf, pareto and hotspot access can scatter",
+    ),
+    (
+        "access = { kind = \"exponential\", scatter = true }",
+        "workload.0.access.scatter: only zipf, pareto and hotspot access can scatter",
+    ),
+    (
+        "access = { kind = \"normal\", deviation = 1.5 }",
+        "workload.0.access.deviation: normal access needs a deviation above 0 and at most 1",
+    ),
+    (
+        "access = { kind = \"normal\", deviation = 1e-13 }",
+        "workload.0.access.deviation: normal access needs a deviation above 0 and at most 1",
+    ),
     ("duration = \"0s\"", "workload.0.duration: it is zero"),
     ("operations = 0", "workload.0.operations: it is zero"),
     ("bytes = \"0B\"", "workload.0.bytes: it is zero"),

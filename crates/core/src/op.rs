@@ -126,7 +126,7 @@ pub enum OpKind {
     Commit,
     /// A store's log is checked in, asked for by the run.
     Checkpoint,
-    /// The same by a store itself inside another operation; it and the one below are times inside operations.
+    /// A store checks in its log by itself, inside another operation; this and the next are times inside operations.
     #[serde(rename = "auto_checkpoint")]
     AutoCheckpoint,
     /// An operation waits for a lock that another one holds.

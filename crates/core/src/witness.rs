@@ -27,7 +27,7 @@ pub struct WitnessCount {
     pub unit: WitnessUnit,
     /// Kinds of operation that raise it.
     pub ops: Vec<OpKind>,
-    /// Workloads whose operations raise it; none = all of the run.
+    /// Indices of the workloads whose operations raise it; `None` = all of the run.
     pub workloads: Option<Vec<u16>>,
     pub value: u64,
     /// What the kernel charged to this process of it, where it says that.

@@ -129,7 +129,7 @@ pub struct RunPlan {
     /// Ends once a figure is steady, if that is sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady: Option<SteadyEnd>,
-    /// Steps between load and run, each a phase of its own; not measured.
+    /// Steps after the records are loaded and before the load of the run, each a phase of its own; not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<PreRunStep>,
     /// Runs back to back on one time axis.
@@ -380,7 +380,7 @@ impl Plan {
         let place = self.workloads.iter().position(|w| tag_text(&w.name) == tag)?;
         u16::try_from(place).ok()
     }
-    /// The numbers of the workers of a workload, as records have them; none for another name.
+    /// The numbers of the workers of a workload by its name, as records have them; `None` for an unknown name.
     pub fn workers_of(&self, workload: &str) -> Option<Range<u32>> {
         let mut first = 0u32;
         for w in &self.workloads {
@@ -423,7 +423,7 @@ impl Plan {
         let with = self.workloads.get(usize::from(workload))?.ends_with.as_ref()?;
         self.workloads.iter().position(|w| w.ends_with.as_ref() == Some(with))
     }
-    /// Time that it measures at most, ns; none where only counts end it.
+    /// Time that it measures at most, ns; `None` where only counts end it.
     pub fn planned_ns(&self) -> Option<u64> {
         let measured = self.workloads.iter().filter(|w| w.measured);
         let own = measured.map(|w| Some(w.start_delay.0.saturating_add(w.duration?.0)));

@@ -77,7 +77,7 @@ pub fn rank_name(rank: u32) -> String {
 }
 
 impl Plan {
-    /// The place of this rank among those that drive one target together; none where it has its own.
+    /// The place of this rank among those that drive one target together; `None` where it has its own.
     pub fn sharing(&self) -> Option<RankPlace> {
         self.ranks.filter(|_| !self.run.share.is_own())
     }

@@ -153,13 +153,13 @@ pub struct ReplayOps {
     pub resequenced: Option<(f64, f64)>,
     /// The trace says no times: all operations are at 0.
     pub untimed: bool,
-    /// Operations that the run which it is of did, and lost.
+    /// Operations that the recorded run did and could not keep.
     pub missing: u64,
-    /// It is of a run that is not there to say whether these are all of its I/Os.
+    /// Whether the trace is of a run whose directory is not there to say whether these are all of its I/Os.
     pub alone: bool,
     /// Latencies that the trace has beside its operations.
     pub latency: Option<RecordedLatency>,
-    /// The same of each operation, ns, or [`NO_LATENCY`]; empty where the trace has none, and once it is resolved.
+    /// The latency of each operation, ns, or [`NO_LATENCY`]; empty where the trace has none, and once it is resolved.
     pub latencies: Vec<u64>,
 }
 

@@ -107,7 +107,7 @@ pub(super) fn plan(
     })
 }
 
-/// The run, or one probe of a search: everything but targets, gate and search.
+/// Checks the run, or one probe of a search, but not targets, gate and search.
 fn point(
     plan: &Plan,
     cans: &TargetCapabilities,

@@ -214,7 +214,7 @@ pub enum SampleUnit {
 }
 
 impl SampleUnit {
-    /// As an axis has it.
+    /// The unit as an axis has it.
     pub fn words(self) -> &'static str {
         match self {
             SampleUnit::PercentOfTime => "% of the time",

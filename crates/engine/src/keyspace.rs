@@ -71,7 +71,7 @@ impl KeySpace {
         }
     }
 
-    /// The same with `lanes` for workers; `next` says where a lane goes on that former loads have left
+    /// This key space with `lanes` for workers; `next` says where a lane goes on that former loads have left
     /// longer than others.
     #[must_use]
     pub fn in_lanes(mut self, lanes: u32, next: impl Fn(u32) -> Option<u64>) -> KeySpace {
@@ -101,7 +101,7 @@ impl KeySpace {
         lanes.is_none_or(|l| l.next[lane as usize].load(Ordering::Relaxed) >= l.full)
     }
 
-    /// The same for a load with one worker: only one thread may insert, acknowledge and delete.
+    /// This key space for a load with one worker: only one thread may insert, acknowledge and delete.
     #[must_use]
     pub fn for_one(mut self) -> KeySpace {
         self.sole = true;

@@ -35,8 +35,9 @@ pub struct SharedStream {
     /// Next block that each reader has not read; `u64::MAX` once it has ended.
     readers: Box<[AtomicU64]>,
     writers_left: AtomicU32,
-    /// Of a queue, whose readers wait in the target: blocks whose write failed.
+    /// Whether it is a queue, whose readers wait in the target.
     queue: bool,
+    /// Blocks of a queue whose write failed.
     failed: AtomicU64,
     /// Futex word: moves whenever something may have become possible.
     epoch: AtomicU32,

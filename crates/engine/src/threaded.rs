@@ -30,7 +30,7 @@ pub struct SpinShare {
 }
 
 impl SpinShare {
-    /// Of one of so many workers on so many CPUs.
+    /// The share of one of so many workers on so many CPUs.
     pub fn new(workers: usize, cpus: usize) -> SpinShare {
         let cpus = cpus.max(1) as u64;
         SpinShare { workers: cpus.max(workers as u64), cpus }

@@ -87,7 +87,7 @@ pub struct Job {
     /// The text was made from values by a program: messages name its fields, not its lines.
     synthetic: bool,
     edits: Vec<tree::Edit>,
-    /// Of `--sweep`.
+    /// Fields and values of `--sweep`.
     sweeps: Vec<FieldLoop>,
     /// Whether [`Job::take_sweep`] was called: `[sweep]` is no longer part of the job.
     sweep_taken: bool,
@@ -133,7 +133,7 @@ impl Job {
         self.apply_assignment("--set", assignment)
     }
 
-    /// The same for an assignment that is written elsewhere: `origin` says where, for messages.
+    /// Applies an assignment that is written elsewhere: `origin` says where, for messages.
     /// Errors: as [`Job::apply_set`].
     pub fn apply_assignment(&mut self, origin: &str, assignment: &str) -> Result<()> {
         let Some((path, value)) = assignment.split_once('=') else {

@@ -119,7 +119,7 @@ impl FieldError {
         FieldError { mismatch: Box::new(mismatch), path: Vec::new(), at: None }
     }
 
-    /// The same below the field or list item `name`.
+    /// This error, of a field below the field or list item `name`.
     fn in_field(mut self, name: String) -> FieldError {
         self.path.push(name);
         self

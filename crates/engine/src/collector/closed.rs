@@ -72,7 +72,7 @@ fn sparse(h: &Histogram<u64>) -> Sparse {
 }
 
 impl ClosedInterval {
-    /// From the merged parts of each workload.
+    /// Closes an interval from the merged parts of each workload.
     pub fn from_parts<'a>(
         span: IntervalSpan,
         workloads: impl Iterator<Item = WorkloadPart<'a>>,

@@ -80,7 +80,7 @@ enum OpSource {
     Uniform { kind: OpKind, size: u64 },
     /// On targets addressed by key everything comes from here.
     Keyed(Box<KeyGenerator>),
-    /// Of a trace.
+    /// Operations of a trace.
     Recorded(Box<RecordedOps>),
 }
 

@@ -25,7 +25,7 @@ pub struct Channels {
     pub spare: Receiver<Box<IntervalStats>>,
 }
 
-/// From a worker to the collector.
+/// What a worker tells the collector.
 pub enum WorkerMessage {
     /// One interval of one worker.
     IntervalStats(Box<IntervalStats>),
@@ -136,7 +136,7 @@ pub struct Recorder {
     channels: Channels,
     capture: Capture,
     open_loop: bool,
-    /// Of what was in flight when the last interval was closed.
+    /// Submit stamps of what was in flight when the last interval was closed.
     submits: Vec<Stamp>,
     /// Plain successes that are not yet in histograms and capture, in completion order.
     pending: Vec<ShortRecord>,

@@ -58,7 +58,7 @@ pub(super) struct SharedParts<B> {
 /// The run that a load belongs to.
 struct LoadOf<'a> {
     run_id: &'a str,
-    /// None of a calibration, which writes nothing.
+    /// `None` for a calibration, which writes nothing.
     output: Option<LoadOutput<'a>>,
     /// Records that were loaded for it before.
     loaded: u64,

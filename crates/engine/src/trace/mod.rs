@@ -119,7 +119,7 @@ struct TraceRow<'a> {
 }
 
 impl<'a> TraceRow<'a> {
-    /// Of a format whose disks have names of one part, and that has no latencies.
+    /// A row of a format whose disks have names of one part, and that has no latencies.
     fn plain(stamp: i64, stream: &'a str, op: TraceOp) -> TraceRow<'a> {
         TraceRow { stamp, stream: ("", stream), op, latency_ns: None, of: None }
     }

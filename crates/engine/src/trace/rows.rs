@@ -30,7 +30,7 @@ const WORDS: &[(&str, bool)] = &[
 /// The disk, volume or file that a job names.
 #[derive(Debug, Clone)]
 pub(super) struct SelectedStream {
-    /// As written.
+    /// The text of the job.
     text: String,
     /// Whether the word before it means the first of two parts.
     first: Option<bool>,
@@ -143,13 +143,13 @@ pub(super) struct TraceRows<'a> {
     coarse_ends: bool,
     /// Operations whose stamps were moved because of that.
     spread: u64,
-    /// Of the workloads, where rows have their numbers.
+    /// Names of the workloads, where rows have their numbers.
     names: Vec<String>,
     /// Rows, and how many there are as they say.
     read: u64,
     of: Option<u64>,
     untimed: bool,
-    /// Of the first row of the disk.
+    /// Stamp of the first row of the disk.
     first: Option<i64>,
     newest: i64,
     sorted: u64,
@@ -263,7 +263,7 @@ impl<'a> TraceRows<'a> {
         Ok(())
     }
 
-    /// As jobs name it: the workload by its name, where it has one.
+    /// The name of a disk as jobs write it: with the name of its workload, where that is known.
     fn name(&self, stream: (&str, &str)) -> String {
         let number = stream.0.parse::<usize>().ok();
         match number.and_then(|number| self.names.get(number)) {

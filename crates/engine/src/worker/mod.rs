@@ -105,9 +105,9 @@ struct OperationEnd {
     status: Status,
     /// The writer's stamp in a block that was read.
     origin: Option<Stamp>,
-    /// A success with nothing to say that a short record does not hold.
+    /// Whether it is a success with nothing to say that a short record does not hold.
     short: bool,
-    /// It may be recorded together with those that follow.
+    /// Whether it may be recorded together with operations that follow.
     later: bool,
 }
 

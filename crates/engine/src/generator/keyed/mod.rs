@@ -35,7 +35,7 @@ pub struct KeyGenerator {
     space: Arc<KeySpace>,
     /// Lane of the key space in which it inserts and deletes; `None`: the whole space.
     lane: Option<u32>,
-    /// It ends once its lane is as long as the longest one was before the run.
+    /// Whether it ends once its lane is as long as the longest one was before the run.
     fills: bool,
     pick: Pick,
     scan: Option<ScanLengths>,

@@ -1,9 +1,9 @@
-//! Writes a file whole or not at all: temporary name, sync, rename, sync of the directory. Every file of
-//! Taillight's output is written through this module.
+//! Writes an output file whole or not at all: temporary name, sync, rename, sync of the directory. The files
+//! of a run directory, reports and exports are written through this module.
 //!
 //! Anything but a regular file that already has the name (a link, a directory, a device, a pipe) is
-//! refused. Whether a regular file may be replaced is the caller's to ask: [`may_write`] does so for names
-//! given by a person.
+//! refused. [`TempFile::create`] replaces a regular file, whatever is in it: a caller that was given the name
+//! by a person asks [`may_write`] first.
 
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
@@ -24,9 +24,9 @@ use crate::{Error, Result, regular};
 /// Bytes from the start of a file by which [`may_write`] tells whose it is.
 const HEAD_BYTES: u64 = 256 << 10;
 
-/// Begin of the temporary names, before 16 random digits.
+/// Start of a temporary name, before 16 random hexadecimal digits.
 const BEGINNING: &str = ".taillight-";
-/// End of the temporary names.
+/// End of a temporary name.
 const ENDING: &str = ".tmp";
 
 /// A file being written under a temporary name of its own. Dropped without [`TempFile::commit`], it is
@@ -45,9 +45,9 @@ pub struct TempFile {
 }
 
 impl TempFile {
-    /// Starts the file that will be called `name` in `dir`, and takes over the rights of a regular file
-    /// that is replaced. Errors: `Usage` when `name` is no plain file name, or is that of anything but a regular
-    /// file; `Unavailable` when the file cannot be made.
+    /// Starts the file that [`TempFile::commit`] will call `name` in `dir`, and takes over the rights of a regular
+    /// file that it will replace. Errors: `Usage` when `name` is no plain file name, or is that of anything but a
+    /// regular file; `Unavailable` when the file cannot be made, or `dir` is append-only.
     pub fn create(dir: &Path, name: impl AsRef<OsStr>) -> Result<TempFile> {
         TempFile::begin(dir, name.as_ref(), false)
     }
@@ -106,8 +106,9 @@ impl TempFile {
         self.file.try_clone().map_err(|e| cannot("open", &self.path, e))
     }
 
-    /// Syncs the data, gives the file its name and syncs the directory. Errors: as [`TempFile::create`]; the
-    /// temporary file is then removed, but a file whose directory cannot be synced keeps its name.
+    /// Syncs the data, gives the file its name and syncs the directory. Errors: `Usage` when the name now is that of
+    /// anything but a regular file, or of any file after [`TempFile::create_new`]; `Unavailable` when a step fails.
+    /// The temporary file is then removed, but a file whose directory cannot be synced keeps its name.
     pub fn commit(mut self) -> Result<()> {
         self.file.sync_all().map_err(|e| cannot("sync", &self.path, e))?;
         let name = self.path.file_name().unwrap_or_default();
@@ -157,7 +158,8 @@ fn no_wider(changed: io::Result<()>, is: u32, was: u32) -> io::Result<()> {
     if is & !was == 0 { Ok(()) } else { changed }
 }
 
-/// The regular file that has this name, if any. Errors: `Usage` for anything else, and with `new` for any.
+/// The regular file that has this name, if any. Errors: `Usage` for anything else, and with `new` for a regular
+/// file as well; `Unavailable` when the name cannot be looked up.
 fn replaced(path: &Path, new: bool) -> Result<Option<Metadata>> {
     let found = match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -231,7 +233,8 @@ pub fn place(path: &Path) -> Result<(&Path, &OsStr)> {
     })
 }
 
-/// A name beside `path` that nothing has: its own, `word` and a number. For what is moved out of the way.
+/// The first name `NAME.word-N` (N from 1) beside the file NAME at `path` that nothing has, for what is moved out of
+/// the way. Errors: `Internal` when all are taken.
 pub fn free_name(path: &Path, word: &str) -> Result<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let numbered = |n: u32| path.with_file_name(format!("{name}.{word}-{n}"));
@@ -251,7 +254,8 @@ pub fn sync_dir(dir: &Path) -> Result<()> {
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| cannot("sync", dir, e))
 }
 
-/// "cannot `what` the file", with the path, a hint for a full disk, and the cause.
+/// The `Unavailable` error "cannot `what` a file of the output", with the path, the cause, and for a full disk,
+/// missing rights, a limit on file sizes or a missing directory a hint.
 pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
     let hint = match e.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -1,21 +1,22 @@
-//! Block-size files: text in, sizes with counts out. Read when a job is resolved, so that a plan holds
-//! the sizes themselves; the engine's generator draws from them.
+//! Parses the text of a block-size file into block sizes (bytes) with their counts. That is done when a job is
+//! resolved, so that a plan holds the sizes themselves; the engine's generator draws from them.
 
 use std::str::FromStr as _;
 
 use crate::units::ByteSize;
 use crate::{Error, ErrorKind, Result};
 
-/// Sizes and counts from the text of a histogram file. Two forms:
+/// Pairs of size in bytes and count, in the order of the lines. The text has one of two forms:
 ///
 /// - YCSB's: a first line `BlockSize<TAB>n`, then lines `bucket<TAB>count`. Bucket i (from 0)
 ///   stands for the size `(i + 1) * n`. YCSB itself draws its last bucket one size too small and
 ///   the first a little too often; that is not copied.
-/// - Plain: lines `size,count`, sizes with or without a unit (`4KiB,70`). A heading `size,count` is skipped.
+/// - Plain: lines `size,count`, sizes in bytes or with a unit (`4KiB,70`). A first line `size,count` is skipped.
 ///
 /// Empty lines and lines starting with `#` are skipped in both.
 ///
-/// Errors: `Usage` when the text is empty, or naming the first line that does not fit. A heading alone gives no sizes.
+/// Errors: `Usage` when no line is left, or naming the first line that does not fit. A heading alone gives an empty
+/// list.
 pub fn parse(text: &str) -> Result<Vec<(u64, u64)>> {
     let lines = text.lines().zip(1u64..);
     let mut lines = lines.filter(|(l, _)| !l.trim().is_empty() && !l.starts_with('#'));

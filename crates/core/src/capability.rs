@@ -1,7 +1,7 @@
-//! What a driver can do: selects validation, generated docs and conformance tests.
+//! What a driver can do, as it says itself: checks of plans, generated docs and conformance tests go by it.
 //!
-//! A driver names what it can do and takes the rest from `Default`. Code outside a driver asks
-//! these facts and never compares the driver's name.
+//! A driver names what it can do and takes the rest from `Default`. Code that depends on what a driver is
+//! asks these facts, not the driver's name.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::op::OpKind;
 use crate::plan::PreRunStep;
 
-/// Records that one operation covers at most.
+/// Most records that one operation covers (`batch` of a workload).
 pub const MAX_BATCH: u32 = 1000;
 
 /// Capabilities of a driver with given options. Checked against the plan before any I/O.
@@ -54,18 +54,18 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether records are named by key; otherwise blocks by offset.
+    /// Whether operations name their data by key (a key-value store or objects), not by offset or order of arrival.
     pub fn keyed(&self) -> bool {
         matches!(self.facts.kind, TargetKind::Keyed | TargetKind::Object)
     }
 
-    /// The operation that makes a record.
+    /// The operation that makes a record: the first of `ops` that is an insert or the making of a file, else a put.
     pub fn inserting(&self) -> OpKind {
         let mut all = self.ops.iter().copied();
         all.find(|op| op.as_record() == OpKind::Insert).unwrap_or(OpKind::Put)
     }
 
-    /// The operation that reads a record.
+    /// The operation that reads a record: the first of `ops` that is a get or the reading of a file, else a get.
     pub fn getting(&self) -> OpKind {
         let mut all = self.ops.iter().copied();
         all.find(|op| op.as_record() == OpKind::Get).unwrap_or(OpKind::Get)

@@ -1,8 +1,8 @@
-//! Time as all crates stamp it: points on CLOCK_MONOTONIC in nanoseconds, or on virtual time.
+//! Time stamps: points on CLOCK_MONOTONIC in nanoseconds, or on virtual time, and the clocks that give them.
 //!
-//! Workers are generic over [`Clock`], so that real and simulated time share every line of code; theirs are `TscClock` and
-//! `SimClock` of `engine`. Here are the plain clock, which all others read, and the counter of virtual time, which the
-//! driver `sim` holds.
+//! Workers are generic over [`Clock`], so that the same code runs on real and on virtual time; their own clocks are
+//! `TscClock` and `SimClock` of `engine`. Here are [`MonoClock`], for code outside the workers, and [`VirtualClock`],
+//! the counter of virtual time that the driver `sim` advances.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -44,13 +44,14 @@ impl Clock for MonoClock {
     }
 }
 
-/// CLOCK_REALTIME in nanoseconds since the epoch, for manifests, names and ids, never for a stamp or a duration.
+/// CLOCK_REALTIME in nanoseconds since the epoch, for manifests, names and ids: stamps and durations need a clock that
+/// nobody sets.
 pub fn realtime_ns() -> i64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// Virtual time, advanced by whoever owns the event queue. Reading it costs no virtual time.
+/// Virtual time from 0 on, advanced by the owner of the event queue; clones share it. Reading it costs no virtual time.
 #[derive(Debug, Clone, Default)]
 pub struct VirtualClock(Arc<AtomicI64>);
 

@@ -1,7 +1,8 @@
-//! The one error type: a kind for code, context pairs and a source for people, a hint to act on.
+//! The error type of the workspace: a kind for code, context pairs and a source for people, a hint to act on.
 //!
-//! An `Error` means "the run cannot start or go on". A failed I/O is not an error: it is a
-//! [`crate::Record`] with a status. Only `cli` turns errors into text and exit codes.
+//! An `Error` means "the run, or the command, cannot start or go on". A failed I/O is not an error: it is a
+//! [`crate::Record`] with a status. `Display` is one line without the hint; [`Error::exit`] is the exit code, and
+//! printing and exiting are left to `cli`.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use crate::units::readable::{bounded, foreign, system_words, visible};
 /// Shorthand used across the workspace.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, as far as code needs to know. Each kind has one exit code.
+/// What went wrong, as far as code needs to know. Each kind has one exit code; two kinds share 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -145,7 +146,7 @@ impl Error {
     }
 }
 
-/// Characters of a source that are shown.
+/// Most characters of a source that `Display` shows.
 const MOST_SOURCE: usize = 4000;
 
 impl fmt::Display for Error {

@@ -1,6 +1,7 @@
-//! Process exit codes, the single owner of their meaning. Only `cli::main` exits.
+//! Process exit codes of the command `taillight`. A test compares their numbers with `docs/exit-codes.md`, which
+//! says more about each.
 
-/// How a command ends. The first that applies wins, in the order of `docs/exit-codes.md`, which is not this one.
+/// How a command ends. Where several apply, the order of `docs/exit-codes.md` decides, not that of these variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -12,7 +13,7 @@ pub enum Exit {
     Usage = 2,
     /// Refused by the guard; nothing touched.
     Refused = 3,
-    /// Not possible here: rights, library, space, path, server; nothing measured.
+    /// Not possible here: rights, library, space, path, server, or an input file that is corrupt; nothing measured.
     Unavailable = 4,
     /// The target failed in the run; partial results kept.
     TargetFailed = 5,

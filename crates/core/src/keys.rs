@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Longest key, bytes: the limit of S3, above that of the usual stores.
+/// Longest key, bytes: the limit of S3.
 pub const KEY_MAX: usize = 1024;
 
 /// Length of the longest number: 20 digits, or a sign and the 19 of a hash.
@@ -26,7 +26,7 @@ pub fn hash(n: u64) -> i64 {
     let [low @ .., 0, 0, 0] = &octets else {
         return (octets.iter().fold(START, step) as i64).wrapping_abs();
     };
-    // Three octets of zero only multiply: the usual numbers take six multiplications, not eight.
+    // Three octets of zero only multiply: numbers below 2^40 take six multiplications, not eight.
     let state = low.iter().fold(START, step);
     (state.wrapping_mul(const { PRIME.wrapping_pow(3) }) as i64).wrapping_abs()
 }
@@ -87,7 +87,7 @@ impl KeyFormat {
         self.naming
     }
 
-    /// Longest key it can write, bytes.
+    /// Length that no key it writes exceeds, bytes.
     pub fn longest(&self) -> usize {
         match self.naming {
             KeyNaming::Binary => self.size,

@@ -1,6 +1,6 @@
-//! The kinds of latency an I/O can have, and one value for each of them: one table of names, definitions
-//! and formulas for recorder, histogram log, summary, tables and charts. A new kind is one row of `TABLE`
-//! and the place that measures it.
+//! The kinds of latency an I/O can have, with their names, definitions and formulas in one table, and
+//! [`LatencyMap`], one value for each kind: for recorder, histogram log, summary, tables and charts. A new kind is a
+//! variant, a row of `TABLE`, its place in `ALL` and `each_of`, and the code that takes its stamp.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -151,7 +151,7 @@ impl LatencyKind {
     pub fn words(self) -> &'static str {
         self.properties().words
     }
-    /// How it is measured and when it exists, one sentence.
+    /// How it is measured and when it exists.
     pub fn definition(self) -> &'static str {
         self.properties().definition
     }
@@ -244,12 +244,12 @@ impl<T> LatencyMap<T> {
         self.others[i].take()
     }
 
-    /// The kind that counts: response time with a schedule, else service time.
+    /// The kind that ceilings and verdicts use: response time where it is there (with a schedule), else service time.
     pub fn main_kind(&self) -> LatencyKind {
         self.get(LatencyKind::Response).map_or(LatencyKind::Service, |_| LatencyKind::Response)
     }
 
-    /// The latency of that kind.
+    /// The value of [`LatencyMap::main_kind`].
     pub fn main(&self) -> &T {
         self.get(self.main_kind()).unwrap_or(&self.service)
     }

@@ -1,8 +1,7 @@
-//! Vocabulary shared by every crate: units, clock, operations, records, plan, errors.
+//! Vocabulary shared by the crates of the product: units, clock, operations, records, job file, plan, errors.
 //!
-//! Plain types with their meaning and units. Every other crate depends on this one and this one on none of
-//! them; it starts no thread and touches storage only to open a file that somebody names and to write one
-//! whole.
+//! Types with their meaning and units, and how jobs are read and checked. This crate depends on no other of the
+//! workspace; it starts no thread, and of storage it reads files that somebody names and writes files whole.
 
 pub mod atomic;
 pub mod block_size_file;

@@ -1,4 +1,4 @@
-//! Operations: what a worker asks a session to do.
+//! Operations: [`Op`], what a worker asks a session to do, and [`OpKind`], the kinds with their names and properties.
 
 use serde::{Deserialize, Serialize};
 
@@ -126,7 +126,7 @@ pub enum OpKind {
     Commit,
     /// A store's log is checked in, asked for by the run.
     Checkpoint,
-    /// The same by a store itself inside another operation; it and the one below are times inside operations.
+    /// A store checks in its log by itself, inside another operation; this and the next are times inside operations.
     #[serde(rename = "auto_checkpoint")]
     AutoCheckpoint,
     /// An operation waits for a lock that another one holds.
@@ -335,7 +335,7 @@ impl OpKind {
             other => other,
         }
     }
-    /// Whether it names a key (or object) rather than an offset.
+    /// Whether its data are named otherwise than by offset: every kind but read, write, trim and fsync.
     #[inline]
     pub fn keyed(self) -> bool {
         self as u8 >= OpKind::Get as u8
@@ -382,7 +382,7 @@ impl OpKind {
     pub fn renames(self) -> bool {
         matches!(self, OpKind::Rename | OpKind::Mkdir | OpKind::Rmdir)
     }
-    /// Whether it leaves data of its own behind.
+    /// Whether its request carries data to be stored. Transactions have their own and count as carrying none.
     #[inline]
     pub fn carries(self) -> bool {
         let removes = matches!(self.as_record(), OpKind::Trim | OpKind::Delete);

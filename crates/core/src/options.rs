@@ -7,8 +7,8 @@ use toml::de::DeTable;
 use crate::job::read;
 use crate::{Error, Result};
 
-/// Reads the options of `driver`. Errors name their option ([`Error::field`]). Errors: `Usage` for
-/// an unknown option, with a suggestion, or a value that does not fit.
+/// Reads the options of `driver`. Errors: `Usage` for an unknown option, with a suggestion where one is near, or a
+/// value that does not fit, with the option as [`Error::field`]; `Internal` for a table that TOML cannot hold.
 pub fn from_table<T: DeserializeOwned>(driver: &str, table: &toml::Table) -> Result<T> {
     let text = toml::to_string(table)
         .map_err(|e| Error::internal("the options cannot be written as TOML").source(e))?;

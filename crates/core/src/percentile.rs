@@ -1,5 +1,5 @@
 //! [`Percentile`]: a decimal percentage such as `99.999`, kept as an exact integer fraction, so that ranks
-//! come from integer arithmetic and the text people typed comes back unchanged.
+//! come from integer arithmetic and its text is the decimal that was typed, without superfluous zeros.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -147,7 +147,7 @@ impl Percentile {
         u64::try_from(rank).unwrap_or(n).max(1)
     }
 
-    /// Both percentages over the common scale of 17 decimals.
+    /// The percentage in units of 10^-17 per cent, to compare two.
     fn scaled(&self) -> u128 {
         u128::from(self.units) * u128::from(POW10[usize::from(MAX_DECIMALS - self.decimals)])
     }

@@ -1,7 +1,7 @@
-//! What tracing needs from the hot loop: two calls for each operation.
+//! What tracing needs from the hot loop: [`Probe`], which a worker calls before and after each operation.
 //!
-//! The worker is generic over [`Probe`]; [`NoProbe`] compiles to nothing. `trace` provides the
-//! real one over shared memory. Engine and trace know each other only through this file.
+//! The worker is generic over [`Probe`]; the calls of [`NoProbe`] compile to nothing. `trace` provides the
+//! probes that trace, and the engine knows of `trace` only by the traits here.
 
 use crate::Result;
 use crate::clock::Stamp;
@@ -47,9 +47,9 @@ pub trait Probe: Send {
     fn first_generation(&self) -> u64 {
         0
     }
-    /// Before `submit`.
+    /// Called before `submit`.
     fn begin(&mut self, slot: u32, token: Token, at: Stamp, op: &Op);
-    /// After completion, with the service time.
+    /// Called after completion, with the service time.
     fn end(&mut self, slot: u32, token: Token, latency_ns: u64);
 }
 

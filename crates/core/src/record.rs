@@ -1,10 +1,11 @@
-//! One I/O as it was measured. The in-memory face of a row of `ios.parquet`.
+//! [`Record`]: one I/O as it was measured, from which a row of `ios.parquet` is made; [`Status`] says how it ended.
 
 use crate::clock::Stamp;
 use crate::op::OpKind;
 use crate::units::readable::system_words;
 
-/// How an I/O ended: the `status` column (docs/design.md, Statuses).
+/// How an I/O ended: 0, an errno above 0, or a code below 0 of this table; the `status` column (docs/design.md,
+/// Statuses).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Status(pub i32);
 

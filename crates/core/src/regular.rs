@@ -1,6 +1,6 @@
-//! Files that somebody names, to be read: regular ones only.
+//! Opens and reads files that somebody names: regular ones only, or links to such.
 //!
-//! A pipe in their place would wait for a writer, whatever signal comes, or never end.
+//! A pipe would wait for a writer, whatever signal comes, or never end.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -43,8 +43,8 @@ impl SampleDisplay {
         self
     }
 
-    /// The panels for a run with these series: those stated, and for each target of which none is there, its series
-    /// by their units.
+    /// The panels for a run with these series: those stated, and for each target none of whose series a stated panel
+    /// names, all its series by their units.
     pub fn panels_for(&self, series: &[&str]) -> Vec<SamplePanel> {
         let mut panels = self.panels.clone();
         let stated = |name: &&str| {
@@ -71,7 +71,7 @@ impl SampleDisplay {
         panels
     }
 
-    /// Every text in it.
+    /// Every text in it, names of series included.
     pub fn texts(&self) -> Vec<&str> {
         let mut texts: Vec<Option<&String>> = Vec::new();
         for panel in &self.panels {
@@ -214,7 +214,7 @@ pub enum SampleUnit {
 }
 
 impl SampleUnit {
-    /// As an axis has it.
+    /// The unit as an axis has it.
     pub fn words(self) -> &'static str {
         match self {
             SampleUnit::PercentOfTime => "% of the time",
@@ -323,7 +323,7 @@ mod tests {
         for (series, unit, factor) in [
             ("stall_ns_total", SampleUnit::PercentOfTime, 1e-7),
             ("gc_ms_total", SampleUnit::PercentOfTime, 0.1),
-            // They were counts.
+            // Levels of time were once drawn as counts.
             ("oldest_read_ns", SampleUnit::Milliseconds, 1e-6),
             ("last_fork_us", SampleUnit::Milliseconds, 1e-3),
             ("lag_ms", SampleUnit::Milliseconds, 1.0),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Asks a run to end early. While the target is opened and loaded, every wait looks at it.
+/// Asks a run to end early; clones share it. Workers look at it, and so does opening and loading the target.
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 

@@ -10,7 +10,8 @@ pub fn did_you_mean(given: &str, known: &[&str]) -> String {
     }
 }
 
-/// The known name that `given` is most likely a slip of: one letter more than a third may differ; the first of equals.
+/// The known name that is nearest to `given`, the first of equals; `None` where more than 1 + a third of the letters of
+/// the shorter differ.
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

@@ -27,7 +27,7 @@ pub struct WitnessCount {
     pub unit: WitnessUnit,
     /// Kinds of operation that raise it.
     pub ops: Vec<OpKind>,
-    /// Workloads whose operations raise it; none = all of the run.
+    /// Indices of the workloads whose operations raise it; `None` = all of the run.
     pub workloads: Option<Vec<u16>>,
     pub value: u64,
     /// What the kernel charged to this process of it, where it says that.
@@ -92,7 +92,8 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// Difference that is never judged, bytes and share: pages of programs, the run directory, rounding to sectors.
+/// Difference between byte counts that is not judged, for pages of programs, the run directory and rounding to sectors:
+/// so many bytes, or one part in `IGNORED_SHARE` where that is more.
 const IGNORED_BYTES: u64 = 1 << 20;
 const IGNORED_SHARE: u64 = 100;
 
@@ -102,7 +103,7 @@ impl Witness {
         (self.counted > 0).then(|| self.witnessed as f64 / self.counted as f64)
     }
 
-    /// What this process did of it at most: what is charged to it may be elsewhere.
+    /// How much of `witnessed` is this process's at most: what is charged to it, in part perhaps for other devices.
     pub fn charged(&self) -> u64 {
         self.own.map_or(self.witnessed, |own| own.min(self.witnessed))
     }

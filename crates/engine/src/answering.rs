@@ -8,7 +8,7 @@ use taillight_driver::{
     AdminAction, Completion, Geometry, Session, SessionSpec, Submitted, Target,
 };
 
-/// Bytes moved, or why there are none.
+/// Bytes moved, or the status of a failure.
 pub type Answer = std::result::Result<usize, Status>;
 
 type AnswerFunction = dyn Fn(&Op, &mut [u8]) -> Answer + Send + Sync;

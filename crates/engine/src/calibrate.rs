@@ -1,4 +1,4 @@
-//! What measuring costs on this machine, now: the clock, and a whole I/O on `null`.
+//! What measuring costs on this machine, now: a reading of CLOCK_MONOTONIC, and a whole I/O on the driver `null`.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -25,9 +25,9 @@ const HARDLY_OWN_NS: f64 = 2_000.0;
 const LEAST_RUNS: usize = 3;
 const MOST_RUNS: usize = 8;
 
-/// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null` in runs of 10 ms, eight at
-/// most; the data set is as large as that of `target`, with keys a block for each record. On virtual time only the
-/// clock is measured. Errors: when the run on `null` fails.
+/// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null` in three to eight runs of
+/// 10 ms; the data set is as large as that of `target`, with keys a block for each record. On virtual time only the
+/// clock is measured. Errors: when a run on `null` fails.
 pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
     let mut overhead = Overhead { clock_ns: Some(clock_ns()), ..Overhead::default() };
     if target.virtual_time().is_some() {
@@ -41,7 +41,7 @@ pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
     Ok(overhead)
 }
 
-/// The cost of a run, measured again while it is hardly the tool's own.
+/// The least cost of `LEAST_RUNS` runs; of more, up to `MOST_RUNS`, while it is above `HARDLY_OWN_NS`.
 fn cheapest(mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
     let mut least = run()?;
     for done in 1..MOST_RUNS {
@@ -64,7 +64,7 @@ fn data_set(plan: &Plan, size: u64) -> u64 {
     keys.count.max(1).saturating_mul(largest).min(size)
 }
 
-/// One reading of the clock: the fastest of several batches, ns.
+/// Cost of one reading of CLOCK_MONOTONIC, ns: the mean of the fastest of several batches.
 pub fn clock_ns() -> f64 {
     const READS: u32 = 2_000;
     let batch = || {
@@ -141,12 +141,12 @@ fn null_ns_per_op(plan: &Plan) -> Result<f64> {
     Ok(ns as f64 * f64::from(plan.workers()) / ops.max(1) as f64)
 }
 
-/// Patterns that need nothing but the size of the data set.
+/// Whether the calibration keeps a pattern: one that draws, from the size of the data set alone.
 fn plain_pattern(kind: AccessKind) -> bool {
     kind.draws() && !matches!(kind, AccessKind::Latest)
 }
 
-/// A number no other calibration of this machine has.
+/// A random number for the name of a calibration run.
 fn unique() -> u64 {
     RandomState::new().build_hasher().finish()
 }

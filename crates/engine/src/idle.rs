@@ -18,7 +18,7 @@ pub struct Idle {
 
 #[derive(Debug, Default)]
 struct WorkerActivity {
-    /// The last completion, or when it began to wait for one.
+    /// Time of its last completion, or when it began to wait for one.
     last: AtomicI64,
     /// Something is due or in flight.
     busy: AtomicBool,
@@ -37,7 +37,7 @@ impl Idle {
             .hint("look at what stalled, or give run.idle_timeout more time")
     }
 
-    /// Whether somebody waits and nobody has had a completion for the whole time-out.
+    /// Whether a worker waits, and for longer than the time-out none had a completion or began to wait.
     pub fn timed_out(&self, now: Stamp) -> bool {
         let busy = |w: &&WorkerActivity| w.busy.load(Ordering::Acquire);
         let last = |w: &WorkerActivity| w.last.load(Ordering::Relaxed);
@@ -55,12 +55,12 @@ pub struct IdleWatch {
 }
 
 impl IdleWatch {
-    /// Of worker `number`.
+    /// The side of worker `number`.
     pub fn new(shared: Arc<Idle>, number: usize) -> IdleWatch {
         IdleWatch { shared, number, busy: false }
     }
 
-    /// Whether something is due or in flight at `now`, and when an operation was last complete.
+    /// Notes whether something is due or in flight at `now`, and when an operation was last complete.
     pub fn tell(&mut self, busy: bool, now: Stamp, done: Stamp) {
         let Some(one) = self.shared.workers.get(self.number) else {
             return;

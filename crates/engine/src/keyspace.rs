@@ -71,7 +71,7 @@ impl KeySpace {
         }
     }
 
-    /// The same with `lanes` for workers; `next` says where a lane goes on that former loads have left
+    /// This key space with `lanes` for workers; `next` says where a lane goes on that former loads have left
     /// longer than others.
     #[must_use]
     pub fn in_lanes(mut self, lanes: u32, next: impl Fn(u32) -> Option<u64>) -> KeySpace {
@@ -101,7 +101,7 @@ impl KeySpace {
         lanes.is_none_or(|l| l.next[lane as usize].load(Ordering::Relaxed) >= l.full)
     }
 
-    /// The same for a load with one worker: only one thread may insert, acknowledge and delete.
+    /// This key space for a load with one worker: only one thread may insert, acknowledge and delete.
     #[must_use]
     pub fn for_one(mut self) -> KeySpace {
         self.sole = true;
@@ -113,7 +113,8 @@ impl KeySpace {
         self.start
     }
 
-    /// Key numbers that exist: from the first to one past the last. Empty when all are deleted.
+    /// Key numbers to draw from: the oldest, and one past the last that is acknowledged without a gap. Empty when all
+    /// are deleted. In lanes, older numbers may exist as well.
     #[inline]
     pub fn live(&self) -> (u64, u64) {
         let first = self.first.load(Ordering::Relaxed);
@@ -232,7 +233,7 @@ impl KeySpace {
         (self.start..self.first.load(Ordering::Relaxed)).contains(&key)
     }
 
-    /// Inserts passed over: still in flight when 2^24 newer ones were complete.
+    /// Inserts passed over: not acknowledged when the insert of a number 2^24 higher began.
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }

@@ -1,6 +1,7 @@
 //! Makes load and records it: generator (what), schedule (when), worker (the hot loop), recorder
 //! (what happened), collector (intervals), run (phases). Storage is reached through drivers; events
-//! go to observers and files to the run directory. `cli` enters through [`run::run`].
+//! go to observers and files to the run directory. `cli` starts runs with [`run::run_probed`] or
+//! [`run::run`], loads records with [`preload`] and reads block traces with [`trace`].
 
 #[cfg(test)]
 mod answering;

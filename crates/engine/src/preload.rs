@@ -36,7 +36,8 @@ pub fn missing(plan: &Plan, target: &dyn Target) -> u64 {
 /// Loads what is missing of the plan's records for run `run_id`. Returns how many were loaded: the
 /// last ones of those the plan has. Where the plan verifies, each is marked as its first write. Ends with a flush of
 /// the target, which then takes note of its records.
-/// Errors: `Target` when an insert fails; `Unavailable` when the caller stops it.
+/// Errors: `Target` when an insert fails or does not end within a minute; `Unavailable` when `progress` stops it; those
+/// of the target.
 pub fn preload(
     plan: &Plan,
     target: &dyn Target,

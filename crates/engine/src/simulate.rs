@@ -32,12 +32,12 @@ impl crate::clock::DisciplinedClock for SimClock {}
 
 /// A worker on virtual time, and how it ended.
 pub struct SimulatedWorker<P: Probe> {
-    /// None once it has ended.
+    /// `None` once the worker has ended.
     running: Option<Worker<SimClock, P>>,
     end: Option<WorkerEnd>,
-    /// Its end is everybody's.
+    /// Whether its end ends all workers.
     ends_run: bool,
-    /// Its end is that of all with this number.
+    /// Its end ends all workers with the same number.
     group: Option<usize>,
 }
 
@@ -55,8 +55,8 @@ impl<P: Probe> SimulatedWorker<P> {
     }
 }
 
-/// Runs `workers` to their ends, or all to the first one's that ends the run, calling `between` after every step of
-/// time.
+/// Runs `workers` to their ends, or stops all once one that ends the run has ended, calling `between` after every step
+/// of time.
 pub fn drive<P: Probe>(
     mut workers: Vec<SimulatedWorker<P>>,
     time: &Arc<dyn VirtualTime>,

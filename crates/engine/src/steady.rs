@@ -13,19 +13,19 @@ use crate::collector::ClosedInterval;
 #[derive(Debug)]
 pub struct SteadyWatch {
     asked: SteadyEnd,
-    /// Of each workload whether it counts.
+    /// For each workload whether it is measured: others do not count.
     measured: Vec<bool>,
     window: usize,
     interval_ns: u64,
     values: VecDeque<f64>,
-    /// When it was, since the start of the measure phase, ns; and what of the window was compared with the limit.
+    /// When the run was steady, ns since the start of the measure phase, and what was compared with the limit then.
     reached: Option<(u64, f64)>,
-    /// The same of the last whole window.
+    /// What was compared with the limit in the last whole window.
     last: Option<f64>,
 }
 
 impl SteadyWatch {
-    /// None where the plan asks for none.
+    /// `None` where the plan has no `run.steady`.
     pub fn of(plan: &Plan) -> Option<SteadyWatch> {
         let asked = plan.run.steady?;
         let window = asked.window.0.div_ceil(plan.run.interval.0.max(1)).max(2) as usize;

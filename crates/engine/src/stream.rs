@@ -2,9 +2,9 @@
 //! that hold the next block to write, how far blocks are written without a gap, and how far each reader is.
 //! Data goes through the target. Callers: `worker::stream`.
 //!
-//! Any number of writers take the next block in turns; each reader reads the whole stream. Block n lies at
-//! the n-th place of the extent, around and around; a writer waits rather than overwrite what a reader has
-//! not read.
+//! A writer that is free takes the next block, whichever of them it is; each reader reads the whole stream, and
+//! the readers of a queue whatever block comes next. Block n lies at the n-th place of the extent, around and around; a
+//! writer waits rather than overwrite what a reader has not read.
 //!
 //! Waiting costs no CPU: a waiting worker sleeps on a futex until the next block is complete, and never
 //! longer than the time it names.
@@ -35,8 +35,9 @@ pub struct SharedStream {
     /// Next block that each reader has not read; `u64::MAX` once it has ended.
     readers: Box<[AtomicU64]>,
     writers_left: AtomicU32,
-    /// Of a queue, whose readers wait in the target: blocks whose write failed.
+    /// Whether it is a queue, whose readers wait in the target.
     queue: bool,
+    /// Blocks of a queue whose write failed.
     failed: AtomicU64,
     /// Futex word: moves whenever something may have become possible.
     epoch: AtomicU32,

@@ -14,8 +14,8 @@ const SPIN_NS: u64 = 10_000;
 /// Spun at most before something is due. Idle CPUs, virtual ones above all, wake a thread 20 to 100 us
 /// late, which would be charged to the storage.
 const LONGEST_SPIN_NS: u64 = 100_000;
-/// This part of a wait may be spun: precision costs a worker 1/16 of a core at most, and all of them 1/16
-/// of the machine.
+/// This part of a wait may be spun, though at least [`SPIN_NS`] and at most [`LONGEST_SPIN_NS`]: with waits of 160 us
+/// and more precision costs a worker at most 1/16 of a core, and all of them 1/16 of the machine.
 const SPUN_PART: u64 = 16;
 /// Longest sleep, so that a stop request is seen.
 const NAP_NS: u64 = 50_000_000;
@@ -30,7 +30,7 @@ pub struct SpinShare {
 }
 
 impl SpinShare {
-    /// Of one of so many workers on so many CPUs.
+    /// The share of one of so many workers on so many CPUs.
     pub fn new(workers: usize, cpus: usize) -> SpinShare {
         let cpus = cpus.max(1) as u64;
         SpinShare { workers: cpus.max(workers as u64), cpus }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_spun_for_a_sixteenth_at_most_and_never_longer_than_the_spin() {
+    fn a_wait_is_spun_for_a_sixteenth_but_10_us_at_least_and_100_us_at_most() {
         for (left, workers, expected) in [
             (100_000, 1, 90_000),
             (1_000_000, 2, 937_500),

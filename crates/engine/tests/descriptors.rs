@@ -15,7 +15,7 @@ use taillight_engine::{EngineOutcome, StopFlag};
 
 use crate::common::{self, WatchingObserver, fresh_id, run_on};
 
-/// Of each thread of this process, the files below `dir` that it has open.
+/// For each thread of this process, the files below `dir` that it has open.
 fn tables(dir: &Path) -> Vec<Vec<PathBuf>> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let of = |task: PathBuf| {

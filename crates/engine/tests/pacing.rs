@@ -1,4 +1,5 @@
-//! When operations start, on virtual time: counts and stamps are known to the nanosecond.
+//! When operations start: on virtual time, where counts and stamps of even arrivals are known to the nanosecond and
+//! random ones are within what chance allows; and what must hold in real time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +51,7 @@ fn per_second_of(done: &EngineRun, of: fn(&Record) -> u64) -> Vec<usize> {
 }
 
 #[test]
-fn stalls_show_in_the_response_time_of_every_schedule() {
+fn stalls_show_in_response_times_of_even_and_random_arrivals() {
     let options = "service = { kind = \"constant\", time = \"100us\" }\n\
         stalls = [{ start = \"1s\", length = \"200ms\", period = \"2s\" }]";
     let even = Arrival::Constant { rate: rate("1000/s") };
@@ -75,8 +76,8 @@ fn poisson_counts_are_within_four_roots() {
     assert!((n - 50_000.0).abs() < 4.0 * 50_000f64.sqrt(), "{n}");
 }
 
-/// 1,000 operations over 16 workers: all end with the thousandth arrival, not each with its own
-/// sixty-second.
+/// 1,000 operations over 16 workers: the run ends with the thousandth arrival, not when each worker has had a
+/// sixteenth of them.
 #[test]
 fn random_arrivals_end_together() {
     for seed in 1..=20 {
@@ -100,7 +101,7 @@ fn random_arrivals_end_together() {
 fn poisson_counts_keep_their_rate_from_ten_to_a_million_a_second() {
     for (text, seconds) in [("10/s", 1000), ("1000/s", 20), ("100000/s", 1), ("1000000/s", 1)] {
         let mut p = timed(WIDE, seconds, Arrival::Poisson { rate: rate(text) });
-        // One worker of 8 slots could not hold a million operations a second.
+        // At 10 us each, a million operations a second have ten in flight in the mean.
         p.workloads[0].workers = 8;
         p.workloads[0].queue_depth = 64;
         p.capture.mode = CaptureMode::Off;
@@ -478,7 +479,7 @@ fn end_to_end_through_a_file_that_grows() {
 
 #[test]
 fn a_block_without_the_stamp_is_a_failure() {
-    // `null` keeps no data but says so; a file that is not written by its writer does not.
+    // Not on `null`, which keeps no data: stamps are then kept beside it, and blocks not looked at.
     let dir = tempfile::tempdir().unwrap();
     let mut p = stream("file", "engine = \"sync\"\ndirect = false", 16);
     p.target.path = Some(dir.path().join("f").display().to_string());

@@ -1,4 +1,5 @@
-//! The key test: on virtual time the pipeline must return the injected truth, to the nanosecond.
+//! The key test: on virtual time the pipeline must return the injected truth, to the nanosecond. What needs no
+//! injected times runs on `null` in real time.
 
 #![allow(clippy::unwrap_used)]
 

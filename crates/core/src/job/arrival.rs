@@ -1,11 +1,12 @@
-//! An arrival as written -> resolved: which fields belong to which kind.
+//! Resolves `arrival` of a workload as written into the plan's [`Arrival`]: each kind needs its fields and takes no
+//! others.
 
 use super::check::ValidationError;
 use super::forms::{ArrivalForm, ArrivalKind, ArrivalTable};
 use crate::plan::Arrival;
 use crate::units::Rate;
 
-/// Fields of the table that are written, by name.
+/// Names of the fields that are written, `kind` left out.
 fn written(t: &ArrivalTable) -> Vec<&'static str> {
     [
         ("rate", t.rate.is_some()),
@@ -22,7 +23,7 @@ fn written(t: &ArrivalTable) -> Vec<&'static str> {
     .collect()
 }
 
-/// How a kind is written.
+/// How a kind is written: its name, the fields that it needs, an example for messages.
 struct ArrivalSyntax {
     name: &'static str,
     fields: &'static [&'static str],
@@ -77,7 +78,8 @@ pub(super) fn searched(form: ArrivalForm, from: Rate) -> ArrivalForm {
     ArrivalForm(table)
 }
 
-/// The arrival of a workload.
+/// The arrival of a workload. Without a kind it is constant where a rate is written, else burst. Errors: a field of
+/// another kind, or a missing one.
 pub(super) fn arrival(form: Option<ArrivalForm>, path: &str) -> Result<Arrival, ValidationError> {
     let t = form.map(|f| f.0).unwrap_or_default();
     let kind = t.kind.unwrap_or(match t.rate {

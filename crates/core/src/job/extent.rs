@@ -8,7 +8,7 @@ use crate::Result;
 use crate::plan::{Access, AccessKind, Plan, WorkloadPlan};
 use crate::units::ByteSize;
 
-/// No device takes smaller blocks than these, bytes.
+/// Smallest block of a device, bytes.
 const SECTOR: u64 = 512;
 
 /// Checks the workloads of a target (see [`Plan::all_targets`]) against its opened data set of `size` bytes, whose
@@ -32,7 +32,8 @@ pub fn check_ledger(plan: &Plan, size: u64, machine: MachineMemory) -> Result<()
     ledger(plan, Some(ByteSize(size)), machine).map_err(|c| c.into_error(None))
 }
 
-/// Checks workloads against the sizes given in the plan, which must also divide into blocks.
+/// Checks workloads against the target sizes given in the plan; a size must also be a multiple of `access.align` where
+/// the workload has no `access.length`.
 pub(super) fn written_sizes(plan: &Plan) -> Result<(), ValidationError> {
     for (i, w) in plan.workloads.iter().enumerate() {
         let Some(size) = plan.target_of(w).size.filter(|_| w.keys.is_none()) else {
@@ -63,7 +64,7 @@ pub(super) fn written_sizes(plan: &Plan) -> Result<(), ValidationError> {
     Ok(())
 }
 
-/// The bytes a workload may touch, of a data set of `size`.
+/// How many bytes of a data set of `size` bytes a workload may touch.
 fn extent(access: &Access, size: u64) -> u64 {
     let rest = size.saturating_sub(access.offset.0);
     access.length.map_or(rest, |l| l.0)

@@ -1,6 +1,7 @@
-//! Fields that may be written in a short and a full form: one word, or a table.
+//! Fields of a job file that may be written in a short and a full form: `mix`, `access` and `arrival` as one word or
+//! a table, `block_size` as sizes or a file of them.
 //!
-//! The full form is what a plan writes, so every plan is a valid job file.
+//! A plan writes forms that are read here, so that it is a valid job file.
 
 use std::fmt;
 
@@ -186,7 +187,7 @@ impl From<ByteSize> for BlockSizeForm {
     }
 }
 
-/// Publishes a form under `name` as a word or a table.
+/// Gives a form a JSON schema called `name`: either that of its word or that of its table.
 macro_rules! either_schema {
     ($form:ty, $name:literal, $word:ty, $table:ty) => {
         impl JsonSchema for $form {

@@ -1,4 +1,4 @@
-//! Words for a file that is not TOML.
+//! The error for a job that is not TOML, with a hint where a value lacks its quotes.
 
 use crate::Error;
 
@@ -15,6 +15,7 @@ pub(super) fn syntax(
         .hint_some(unquoted(line_at(text, start)))
 }
 
+/// The line of `text` that holds byte `at`.
 fn line_at(text: &str, at: usize) -> &str {
     let bytes = text.as_bytes();
     let start = bytes[..at].iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
@@ -22,7 +23,7 @@ fn line_at(text: &str, at: usize) -> &str {
     text.get(start..end).unwrap_or_default()
 }
 
-/// `size = 4KiB` and `driver = file` lack quotes: the commonest mistake.
+/// A hint for a line like `size = 4KiB` or `driver = file`, which lacks quotes; `None` for others.
 fn unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next().unwrap_or_default().trim();

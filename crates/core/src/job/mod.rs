@@ -1,8 +1,8 @@
 //! The job file: as written -> `--set` and flags -> resolved [`Plan`].
 //!
-//! One parser reads job files, `--set` and quick flags, so that an error always names the field, its
-//! place (file and line, or the flag) and the likely correction. Drivers are asked through [`DriverView`],
-//! the machine through [`MachineMemory`]. The as-written types hold the docs of all options.
+//! One parser reads job files, `--set` and quick flags, so that an error names the field, its place (file and
+//! line, or the flag) and where it can a correction. Drivers are asked through [`DriverView`]; the memory of the
+//! machine comes as [`MachineMemory`]. The docs of the fields are the comments of the types as written.
 
 mod arrival;
 mod check;
@@ -30,7 +30,8 @@ use crate::plan::{Plan, ReplayOps, ReplayPlan, TargetPlan, WorkloadPlan};
 use crate::units::ByteSize;
 use crate::{Error, Result};
 
-/// What resolution asks of the drivers, so that this crate depends on none.
+/// What resolution asks of the drivers, of the device of a target and for a trace, so that this crate depends on no
+/// driver.
 pub trait DriverView {
     /// Names of all drivers.
     fn names(&self) -> Vec<&'static str>;
@@ -57,7 +58,7 @@ pub struct BoundTarget {
     pub capabilities: Capabilities,
 }
 
-/// Gives the text of a file that a job names, so that this crate reads none.
+/// Gives the text of a file that a job names, so that resolving a job opens none itself.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> std::io::Result<String>;
 
 /// Facts of this machine that defaults depend on.
@@ -86,9 +87,9 @@ pub struct Job {
     /// The text was made from values by a program: messages name its fields, not its lines.
     synthetic: bool,
     edits: Vec<tree::Edit>,
-    /// Of `--sweep`.
+    /// Fields and values of `--sweep`.
     sweeps: Vec<FieldLoop>,
-    /// Whether `[sweep]` is no longer part of it.
+    /// Whether [`Job::take_sweep`] was called: `[sweep]` is no longer part of the job.
     sweep_taken: bool,
 }
 
@@ -132,7 +133,7 @@ impl Job {
         self.apply_assignment("--set", assignment)
     }
 
-    /// The same for an assignment that is written elsewhere: `origin` says where, for messages.
+    /// Applies an assignment that is written elsewhere: `origin` says where, for messages.
     /// Errors: as [`Job::apply_set`].
     pub fn apply_assignment(&mut self, origin: &str, assignment: &str) -> Result<()> {
         let Some((path, value)) = assignment.split_once('=') else {
@@ -143,7 +144,8 @@ impl Job {
     }
 
     /// Applies the value of `flag` (its name, for messages) to the field at `path`. Errors: `Usage` for an unknown
-    /// path or a value that does not fit; the job keeps the value and is of no more use.
+    /// path, a value that does not fit, or a `--set` of a table in which another flag set a field. The job is of no
+    /// use after an error: it may keep the value.
     pub fn apply(&mut self, flag: &str, path: &str, value: FlagValue<'_>) -> Result<()> {
         let edit = tree::Edit::new(flag, path, value)?;
         if let Some(lost) = self.edits.iter().find(|earlier| edit.replaces(earlier)) {

@@ -1,4 +1,4 @@
-//! From the path of a field to its place in the text of the job.
+//! From the dotted path of a field to its place (a byte offset) in the text of the job, and back.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

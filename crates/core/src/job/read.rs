@@ -1,7 +1,7 @@
-//! Reads the tree of a job as its types, with errors that know their field: a `serde` deserializer over
-//! spanned TOML values. Its error type keeps what serde hands over (the unknown name with the known ones,
-//! the value with what was expected) and the path to the field, so that no message has to be taken apart
-//! again. TOML syntax is `message`'s, the meaning of values `check`'s.
+//! Reads a TOML tree as types, with errors that know their field: a `serde` deserializer over spanned TOML
+//! values, for job files and for the options of drivers. Its error type keeps what serde hands over (the unknown
+//! name with the known ones, the value with what was expected) and the path to the field, so that no message has
+//! to be taken apart again. Errors of TOML syntax are made in `message`; `check` judges what values mean.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 use crate::Error;
 use crate::suggest::{did_you_mean, nearest};
 
-/// What does not fit the types of a job file.
+/// What does not fit the types that are read.
 #[derive(Debug)]
 enum Mismatch {
     UnknownField {
@@ -30,7 +30,7 @@ enum Mismatch {
         expected: String,
     },
     Missing(&'static str),
-    /// A field's own words.
+    /// The words of a type that reads its value itself.
     Text(String),
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct FieldError {
 }
 
 impl FieldError {
-    /// Whether a field is missing, which a later flag may still give.
+    /// Whether the error is a missing field, which a later flag may still give.
     pub(super) fn is_missing(&self) -> bool {
         matches!(*self.mismatch, Mismatch::Missing(_))
     }
@@ -119,7 +119,7 @@ impl FieldError {
         FieldError { mismatch: Box::new(mismatch), path: Vec::new(), at: None }
     }
 
-    /// The same below the field or list item `name`.
+    /// This error, of a field below the field or list item `name`.
     fn in_field(mut self, name: String) -> FieldError {
         self.path.push(name);
         self

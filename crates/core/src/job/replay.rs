@@ -1,5 +1,5 @@
-//! A workload with a trace: what it does is said by the trace, and what the job says beside it must not
-//! contradict. Called by `resolve` before the defaults are filled in.
+//! Fills in a workload that replays a trace: mix, arrival, block sizes and access come from the trace, and what the
+//! job writes for them must be the same. Called by `resolve` before the defaults are filled in.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::units::{ByteSize, Span};
 
 /// Block of direct I/O where the job gives no `access.align`.
 const SECTOR: u64 = 512;
-/// A data set whose size the trace gives is a multiple of this.
+/// A data set whose size the trace gives is a multiple of this, or of `align` where that does not divide it, bytes.
 const PAGE: u64 = 4096;
-/// With more sizes than this a plan has their range.
+/// With more different sizes than this a plan has their range.
 const MOST_SIZES: usize = 16;
 
-/// What makes a trace and its settings meaningless, found before it is read.
+/// Refuses settings that contradict a trace, before the trace is read.
 pub(super) fn settings(
     w: &WorkloadTable,
     run: &RunTable,
@@ -133,7 +133,8 @@ pub(super) fn fill_in(
     Ok(())
 }
 
-/// How many operations of the trace are done, as far as the job ends it early: beside them stand latencies of no others.
+/// How many operations of the trace the job does before one of its ends; `usize::MAX` where none is known to come
+/// first. Recorded latencies and arrivals are reported of these operations only.
 fn replayed(
     w: &WorkloadTable,
     run: &RunTable,
@@ -163,8 +164,9 @@ fn replayed(
     [counted, within, due].into_iter().flatten().min().unwrap_or(usize::MAX)
 }
 
-/// Makes the operations fit the size that the job gives, else the `device` of so many bytes, else whatever; a target
-/// without a size has that of the trace then. Errors: the field, why they do not, and what to do.
+/// Makes the operations fit the size that the job gives, else the `device` of so many bytes; with neither, `refuse` and
+/// `compact` need no size. A target without a size gets that of the trace, or of the device where that moved
+/// operations. Errors: the field, why the operations do not fit, and what to do.
 fn fit(
     ops: &mut ReplayOps,
     trace: &ReplayPlan,
@@ -207,7 +209,7 @@ fn fit(
     Ok(())
 }
 
-/// Fills in what the trace says. Errors: the field that contradicts.
+/// Fills in mix, arrival, block sizes and access from the trace. Errors: the name of a field that says something else.
 fn own(
     w: &mut WorkloadTable,
     trace: &ReplayPlan,
@@ -246,6 +248,7 @@ fn own(
     Ok(())
 }
 
+/// Sets `written` to `own`. Errors: `name` where it holds another value.
 fn put<T: PartialEq>(
     written: &mut Option<T>,
     own: T,
@@ -260,7 +263,8 @@ fn put<T: PartialEq>(
     }
 }
 
-/// The sizes with their counts, or their range where they are many; of a trace without any, one block.
+/// The sizes with their counts, or their range above `MOST_SIZES`; of a trace without sizes, a sector rounded up to
+/// `align`.
 fn block_size(sizes: &BTreeMap<u32, u32>, align: u64) -> BlockSize {
     let size = |size: &u32| ByteSize(u64::from(*size));
     match (sizes.keys().next(), sizes.keys().next_back()) {

@@ -1,4 +1,5 @@
-//! Written job -> plan: fills in defaults, asks the driver, runs every check.
+//! Written job -> plan: fills in defaults, asks the drivers, reads traces, and runs the checks that need no opened
+//! target.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use crate::suggest::did_you_mean;
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
 
-/// What resolution works with.
+/// What resolution asks: drivers, machine, files, and the job as written.
 pub(super) struct Resolver<'a> {
     pub(super) drivers: &'a dyn DriverView,
     pub(super) machine: MachineMemory,
@@ -189,7 +190,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether every measured workload has an end of its own.
+/// Whether there are measured workloads and each has an end of its own.
 fn all_end(workloads: &[WorkloadTable]) -> bool {
     let ends =
         |w: &WorkloadTable| w.duration.is_some() || w.operations.is_some() || w.bytes.is_some();
@@ -334,7 +335,7 @@ fn size_file(file: &str, path: &str, read: ReadFile<'_>) -> Result<BlockSize, Va
     Ok(BlockSize::Split(parts.into_iter().map(part).collect()))
 }
 
-/// Weights of zero mean "not at all" and leave the plan.
+/// The operations with a weight above zero; where the job writes no mix, the driver's get, or a read of blocks.
 fn mix(
     written: Option<Vec<MixPart>>,
     path: &str,
@@ -356,7 +357,8 @@ fn mix(
     Ok(kept)
 }
 
-/// Sizes by operation without those of operations that are not in the mix; for a mix of one operation, its size alone.
+/// Sizes by operation without those of operations that are not in the mix; for a mix of one operation that has a size,
+/// that size alone. Other sizes stay.
 fn of_mix(sizes: BlockSize, mix: &[MixPart]) -> BlockSize {
     let BlockSize::ByOp(mut sizes) = sizes else {
         return sizes;
@@ -373,7 +375,7 @@ fn of_mix(sizes: BlockSize, mix: &[MixPart]) -> BlockSize {
     }
 }
 
-/// Fills in what the pattern and the sizes tell.
+/// Fills in `align` from the block sizes where the job gives none, and the default parameters of the pattern.
 fn fill_access(access: &mut Access, align_given: bool, block_size: &BlockSize) {
     if !align_given {
         access.align = ByteSize(block_size.common_divisor().max(1));

@@ -88,7 +88,7 @@ impl<'de> Deserialize<'de> for SweepTable {
     }
 }
 
-/// The lists in `value`: `a.b = [1]` is written as one name or as a table in a table.
+/// Collects the lists in `value` with their dotted paths: `a.b = [1]` is written as one name or as a table in a table.
 fn collect(
     path: String,
     value: toml::Value,
@@ -227,7 +227,7 @@ impl Job {
     }
 }
 
-/// Cuts at commas that stand in no bracket and no quotes; none where one is not closed.
+/// Cuts at commas outside brackets and quotes; `None` where a bracket or quote is not closed.
 fn split(text: &str) -> Option<Vec<&str>> {
     let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0usize, None);
     for (at, c) in text.char_indices() {
@@ -248,7 +248,7 @@ fn split(text: &str) -> Option<Vec<&str>> {
     (depth == 0 && quote.is_none()).then_some(parts)
 }
 
-/// A value as `--set` reads it: what is no TOML value is text, but none where it begins like a list, table or text.
+/// A value as `--set` reads it: what is no TOML value is text; `None` where it begins like a list, a table or a quote.
 fn value(text: &str) -> Option<toml::Value> {
     let parsed = toml::from_str::<toml::Table>(&format!("v = {text}")).ok();
     let only = parsed.filter(|table| table.len() == 1).and_then(|mut table| table.remove("v"));

@@ -1,4 +1,5 @@
-//! The job as one tree of spanned TOML values: the file, then every `--set` and flag in order.
+//! The job as one tree of spanned TOML values: the file, then every `--set` and flag in order. Passwords, keys and
+//! tokens in it are refused.
 //!
 //! Each source owns a range of one virtual text, so a span in an error leads back to a line of
 //! the file or to a flag.
@@ -13,7 +14,7 @@ use super::{FlagValue, Job, message, place};
 use crate::secret::{self, SecretKind};
 use crate::{Error, Result};
 
-/// One assignment from the command line.
+/// One assignment, from the command line or where its `flag` says.
 #[derive(Debug, Clone)]
 pub(super) struct Edit {
     /// The flag it came from.
@@ -181,7 +182,7 @@ impl Job {
         None
     }
 
-    /// Tables of later versions are named as such, not as typing errors.
+    /// Refuses `[steady]` as a table that is not available yet, not as a typing error.
     pub(super) fn refuse_future_tables(&self, root: &Spanned<DeTable<'_>>) -> Result<()> {
         for (key, _) in root.get_ref() {
             if key.get_ref() == "steady" {
@@ -314,7 +315,7 @@ fn put_item<'a>(
     }
 }
 
-/// `access = "random"` becomes `{ kind = "random" }` when a field of it is set.
+/// `access = "random"` becomes `{ kind = "random" }` when a field of it is set; `arrival` alike.
 fn expand_word(node: &mut Spanned<DeValue<'_>>, name: &str) {
     if !matches!(name, "access" | "arrival") || !node.get_ref().is_str() {
         return;

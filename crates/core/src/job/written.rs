@@ -2,7 +2,7 @@
 //! `[run]` and `[[workload]]` may leave open what `resolve` then fills in.
 //!
 //! The comments on these fields and on those of the plan are the option documentation: `taillight
-//! schema job` and `docs/job-file.md` are made from them. Who makes a job file (imports, suites)
+//! schema job` and `docs/job-file.md` are made from them. Code that makes a job file (imports, suites)
 //! fills in these types and writes them with [`JobFile::to_toml`].
 
 use std::collections::BTreeMap;
@@ -60,8 +60,8 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// The job as a file for people: a heading for each table and each table in it, with what differs from its
-    /// default; what a workload holds on one line each. Errors: `Internal` when a value has no TOML form.
+    /// The job as a file for people: a heading for each table and each table in it, with the fields that differ from
+    /// their defaults; each field of a workload on one line. Errors: `Internal` when a value has no TOML form.
     pub fn to_toml(&self) -> Result<String> {
         let table = |job: &JobFile| {
             toml::Table::try_from(job)
@@ -206,7 +206,8 @@ pub struct WorkloadTable {
     pub workers: Option<u32>,
     /// Operations in flight per worker. Default: 1.
     pub queue_depth: Option<u32>,
-    /// Operations: one word, or a table of weights. Default: "read".
+    /// Operations: one word, or a table of weights. Default: "read"; where operations name keys or objects, that of the
+    /// driver which reads one, like "get".
     pub mix: Option<MixForm>,
     /// Each block is trimmed, and then written, as fio's `rw=trimwrite` does: for a mix of trims and writes.
     /// Default: false.

@@ -1,4 +1,5 @@
-//! Fields that a plan may leave out: what their absence means, and when they are left out.
+//! Functions for serde about fields that a plan may leave out: what their absence means, and whether a value is left
+//! out.
 
 pub(super) fn one() -> u32 {
     1

@@ -52,7 +52,7 @@ pub struct Access {
     /// For `normal`: the centre as a share of the space, 0 to 1. Default: 0.5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub center: Option<f64>,
-    /// For `normal`: the standard deviation as a share of the space. Required.
+    /// For `normal`: the standard deviation as a share of the space, at most 1. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
     /// For `zoned`: parts of the space in order, each with the weight of its space and of its
@@ -129,7 +129,7 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// Each operation's place is drawn at random: needs no slice per worker.
+    /// Whether each operation's place is drawn at random, so that workers need no slices.
     pub fn draws(self) -> bool {
         !matches!(
             self,
@@ -152,7 +152,7 @@ pub enum FileOrder {
 }
 
 impl FileOrder {
-    /// One file after the other.
+    /// Whether the order is one file after the other.
     pub fn is_sequence(&self) -> bool {
         *self == FileOrder::Sequence
     }

@@ -53,7 +53,7 @@ pub enum Arrival {
 }
 
 impl Arrival {
-    /// Closed loop: no intended times.
+    /// Whether the loop is closed: operations have no intended times.
     pub fn is_closed(&self) -> bool {
         matches!(self, Arrival::Burst)
     }

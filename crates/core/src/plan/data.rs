@@ -24,7 +24,7 @@ pub struct Payload {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadKind {
-    /// Random bytes; no two writes are equal.
+    /// Random bytes; no two writes are equal, unless `duplicate` asks for it.
     #[default]
     Random,
     /// Zeros.
@@ -117,7 +117,8 @@ impl Values {
     pub fn value_bytes(&self, size: u64) -> u64 {
         (0..self.fields as u16).map(|field| self.field_bytes(field, size)).sum()
     }
-    /// Mean bytes of an operation on a value of several fields with `size` bytes of data each.
+    /// Mean bytes that an operation moves of a value of several fields with `size` bytes of data each; of a scan, those
+    /// of one record.
     pub fn mean_bytes(&self, op: OpKind, size: f64) -> f64 {
         let whole = self.value_bytes(0) as f64 + f64::from(self.fields) * size;
         let part = |all: bool| if all { whole } else { whole / f64::from(self.fields) };
@@ -128,7 +129,7 @@ impl Values {
             _ => whole,
         }
     }
-    /// How many bytes stored fields of `size` bytes take, each number once: names differ by their digits.
+    /// The different stored sizes of fields with `size` bytes of data, rising: names differ by their digits.
     pub fn field_sizes(&self, size: u64) -> Vec<u64> {
         let mut sizes: Vec<u64> =
             (0..self.fields as u16).map(|field| self.field_bytes(field, size)).collect();
@@ -201,7 +202,7 @@ pub struct VerifyPlan {
 }
 
 impl VerifyPlan {
-    /// Nothing is checked.
+    /// Whether nothing is checked.
     pub fn is_off(&self) -> bool {
         self.mode == VerifyMode::Off
     }

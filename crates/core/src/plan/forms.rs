@@ -1,4 +1,5 @@
-//! How plan values are written where serde's derived forms would be hard to read or to get right.
+//! How mixes, block sizes and payloads are read and written, in job files and plans, where serde's derived forms would
+//! be hard to read or to get right.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -162,7 +163,7 @@ impl<'de> de::Visitor<'de> for BlockSizeVisitor {
     }
 }
 
-/// A bare number: `ByteSize` owns the words for it.
+/// The error for a bare number, in the words of `ByteSize`.
 fn number<T: fmt::Display, E: de::Error>(n: T) -> Result<Result<BlockSize, String>, E> {
     Err(E::custom(ByteSize::unitless(&n)))
 }

@@ -1,8 +1,8 @@
-//! The resolved plan: what a run will do, every default filled in, nothing left to decide.
+//! The resolved plan: what a run will do, with defaults filled in.
 //!
 //! A plan serialises to TOML that is itself a valid job file, so `--print-plan` output runs
-//! again as the same run. Built by [`crate::job`], checked against driver capabilities,
-//! stored in the manifest, read by engine and report.
+//! again as the same run. [`crate::job`] makes plans from jobs and checks them against driver capabilities; the
+//! manifest keeps the plan, engine and report read it.
 
 mod absent;
 mod access;
@@ -47,14 +47,14 @@ pub use workload::{
 use crate::percentile::Percentile;
 use crate::units::{ByteSize, Span};
 
-/// Most bytes that a worker's I/Os are kept in at a time: half a million usual records.
+/// Size of the largest chunk that a worker's I/Os are kept in, bytes.
 pub const CAPTURE_CHUNK: u64 = 8 << 20;
-/// Fewest: 700 usual records.
+/// Size of the smallest chunk, bytes.
 const LEAST_CHUNK: u64 = 16 << 10;
 
-/// Bytes that the I/Os of each of so many workers are kept in at a time: an eighth of its share, so
-/// that what is held back for outliers is an eighth too. None where the budget does not hold two of
-/// the smallest for each.
+/// Size of the chunks that the I/Os of each of so many workers are kept in, bytes: an eighth of a worker's share of
+/// the budget (what is held back for outliers is an eighth too), rounded down to a power of two from 16 KiB to 8 MiB.
+/// `None` where the budget does not hold two of the smallest chunks for each worker.
 pub fn capture_chunk(budget: u64, workers: u32) -> Option<u64> {
     let workers = u64::from(workers.max(1));
     let share = (budget / workers / 8).max(1);
@@ -62,7 +62,7 @@ pub fn capture_chunk(budget: u64, workers: u32) -> Option<u64> {
     (budget >= least_capture(workers)).then_some(chunk)
 }
 
-/// The smallest budget of a capture that so many workers can share.
+/// The smallest capture budget that so many workers can share, bytes: two chunks of 16 KiB each.
 pub fn least_capture(workers: u64) -> u64 {
     workers.saturating_mul(2 * LEAST_CHUNK)
 }
@@ -129,7 +129,7 @@ pub struct RunPlan {
     /// Ends once a figure is steady, if that is sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady: Option<SteadyEnd>,
-    /// Steps between load and run, each a phase of its own; not measured.
+    /// Steps after the records are loaded and before the load of the run, each a phase of its own; not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<PreRunStep>,
     /// Runs back to back on one time axis.
@@ -375,12 +375,12 @@ impl Plan {
     pub fn is_series(&self) -> bool {
         self.search.is_some() || self.run.repeat > 1
     }
-    /// The workload whose name is `tag` in the tags of a histogram log ([`tag_text`]).
+    /// Index of the first workload whose name is `tag` in the tags of a histogram log ([`tag_text`]).
     pub fn tagged(&self, tag: &str) -> Option<u16> {
         let place = self.workloads.iter().position(|w| tag_text(&w.name) == tag)?;
         u16::try_from(place).ok()
     }
-    /// The numbers of the workers of a workload, as records have them; none for another name.
+    /// The numbers of the workers of a workload by its name, as records have them; `None` for an unknown name.
     pub fn workers_of(&self, workload: &str) -> Option<Range<u32>> {
         let mut first = 0u32;
         for w in &self.workloads {
@@ -417,12 +417,13 @@ impl Plan {
         plan.workloads.iter_mut().for_each(|w| w.target = None);
         plan
     }
-    /// The workloads that end with this one have this number: that of the first of them. None where it ends by itself.
+    /// Index of the first workload that has the same `ends_with` as this one: one number for all that end together.
+    /// `None` where it has no `ends_with`.
     pub fn end_group(&self, workload: u16) -> Option<usize> {
         let with = self.workloads.get(usize::from(workload))?.ends_with.as_ref()?;
         self.workloads.iter().position(|w| w.ends_with.as_ref() == Some(with))
     }
-    /// Time that it measures at most, ns; none where only counts end it.
+    /// Time that it measures at most, ns; `None` where only counts end it.
     pub fn planned_ns(&self) -> Option<u64> {
         let measured = self.workloads.iter().filter(|w| w.measured);
         let own = measured.map(|w| Some(w.start_delay.0.saturating_add(w.duration?.0)));
@@ -431,7 +432,7 @@ impl Plan {
         let ending = ending.filter_map(|w| Some(w.start_delay.0.saturating_add(w.duration?.0)));
         self.run.duration.map(|d| d.0).into_iter().chain(own).chain(ending).min()
     }
-    /// Operations that it measures at most; none where nothing counts them.
+    /// Operations that it measures at most; `None` where neither the run nor each measured workload counts operations.
     pub fn planned_operations(&self) -> Option<u64> {
         let measured = self.workloads.iter().filter(|w| w.measured);
         let own = measured.map(|w| w.operations).sum::<Option<u64>>().filter(|n| *n > 0);

@@ -45,7 +45,8 @@ pub struct RankPlace {
     pub rank: u32,
     /// Ranks in the run.
     pub of: u32,
-    /// Ranks by which the parts of the data are shifted: who read-back must not find in its cache.
+    /// By how many ranks the parts of the data are shifted, so that a rank reads back what another one wrote, which is
+    /// not in its own cache.
     #[serde(default)]
     pub shift: u32,
 }
@@ -76,12 +77,12 @@ pub fn rank_name(rank: u32) -> String {
 }
 
 impl Plan {
-    /// The place of this rank among those that drive one target together; none where it has its own.
+    /// The place of this rank among those that drive one target together; `None` where it has its own.
     pub fn sharing(&self) -> Option<RankPlace> {
         self.ranks.filter(|_| !self.run.share.is_own())
     }
 
-    /// The same where they have it in turns.
+    /// The place of this rank among those that have the blocks of one target in turns; `None` otherwise.
     pub fn in_turns(&self) -> Option<RankPlace> {
         self.ranks.filter(|_| self.run.share == WorkShare::Strided)
     }
@@ -112,7 +113,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A contiguous part of the keys.
+    /// Leaves each workload with keys this rank's contiguous part of them. Errors: `Usage` for fewer keys than ranks.
     fn own_keys(&mut self, place: RankPlace) -> Result<()> {
         for w in &mut self.workloads {
             let Some(keys) = &mut w.keys else { continue };
@@ -144,7 +145,7 @@ impl Plan {
     }
 }
 
-/// The size of every block of a workload, where they have one.
+/// The size of every block of a workload, bytes; `None` where sizes may differ.
 fn one_size(w: &WorkloadPlan) -> Option<u64> {
     match w.block_size {
         BlockSize::Fixed(size) => Some(size.0),

@@ -1,7 +1,8 @@
 //! A recorded trace in place of a workload's own mix, sizes, offsets and times: what a job says of it,
 //! its operations, and how they are made to fit a target. Files are read by the engine's `trace`.
 //!
-//! Intended times are whole ns: (stamp - first) / speed of each operation by itself, so that nothing adds up.
+//! Intended times are whole ns: (stamp - first) / speed, rounded for each operation by itself, so that rounding does
+//! not add up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -113,7 +114,7 @@ pub struct TraceOp {
 }
 
 impl TraceOp {
-    /// An operation without more.
+    /// An operation that is not durable.
     pub fn new(kind: OpKind, offset: u64, size: u32) -> TraceOp {
         TraceOp { offset, size, kind, durable: false }
     }
@@ -152,13 +153,13 @@ pub struct ReplayOps {
     pub resequenced: Option<(f64, f64)>,
     /// The trace says no times: all operations are at 0.
     pub untimed: bool,
-    /// Operations that the run which it is of did, and lost.
+    /// Operations that the recorded run did and could not keep.
     pub missing: u64,
-    /// It is of a run that is not there to say whether these are all of its I/Os.
+    /// Whether the trace is of a run whose directory is not there to say whether these are all of its I/Os.
     pub alone: bool,
     /// Latencies that the trace has beside its operations.
     pub latency: Option<RecordedLatency>,
-    /// The same of each operation, ns, or [`NO_LATENCY`]; empty where the trace has none, and once it is resolved.
+    /// The latency of each operation, ns, or [`NO_LATENCY`]; empty where the trace has none, and once it is resolved.
     pub latencies: Vec<u64>,
 }
 
@@ -181,7 +182,7 @@ pub struct RecordedLatency {
     pub quantiles: Vec<RecordedPercentile>,
 }
 
-/// What is said of recorded latencies.
+/// Percentiles of recorded latencies that reports show.
 const PERCENTILES: [Percentile; 5] = [
     Percentile::MEDIAN,
     Percentile::hundredths(90_00),
@@ -190,14 +191,14 @@ const PERCENTILES: [Percentile; 5] = [
     Percentile::hundredths(99_99),
 ];
 
-/// Every per cent, and the nines.
+/// 1 % to 99 % by one, then the nines from 99.9 % to 99.999999 %.
 fn quantiles() -> impl Iterator<Item = Percentile> {
     let percents = (1..=98).map(|percent| Percentile::hundredths(percent * 100));
     percents.chain((2..=8).filter_map(Percentile::nines))
 }
 
 impl RecordedLatency {
-    /// Of those that are none [`NO_LATENCY`]; none where no operation has one.
+    /// Sums up the latencies (ns) that are not [`NO_LATENCY`]; `None` where there are none.
     pub fn of(latencies: &[u64]) -> Option<RecordedLatency> {
         let mut all: Vec<u64> = latencies.iter().copied().filter(|ns| *ns != NO_LATENCY).collect();
         all.sort_unstable();
@@ -229,7 +230,7 @@ pub struct TraceArrivals {
 }
 
 impl TraceArrivals {
-    /// Windows of a trace at most.
+    /// Most windows of a trace.
     pub const MOST_WINDOWS: u64 = 1800;
 }
 
@@ -286,8 +287,8 @@ impl ReplayOps {
         self.ops.iter().filter(|op| op.durable).count() as u64
     }
 
-    /// The first `part` operations, due in windows of so many intervals that they are not too many; the first is due after
-    /// `delay`.
+    /// Counts the first `part` operations by the window in which they are due, the first of them after `delay`. A
+    /// window is the fewest whole intervals that make at most [`TraceArrivals::MOST_WINDOWS`] windows.
     pub fn arrivals(&self, interval: Span, delay: Span, part: usize) -> TraceArrivals {
         let at = |time: &i64| time.unsigned_abs().saturating_add(delay.0);
         let times = &self.times[..part.min(self.times.len())];
@@ -304,7 +305,8 @@ impl ReplayOps {
         TraceArrivals { window_ns, due }
     }
 
-    /// Leaves the latencies of its first `part` operations alone: what is replayed stands beside no others.
+    /// Drops the latencies of single operations. Where only the first `part` operations are replayed, the summary is
+    /// that of their latencies.
     pub fn recorded(&mut self, part: usize) {
         let latencies = std::mem::take(&mut self.latencies);
         if part < latencies.len() {
@@ -364,8 +366,8 @@ impl ReplayOps {
         Ok(())
     }
 
-    /// Makes it fit a target of `size` bytes, unless it does already; offsets and sizes stay multiples of `align`.
-    /// Errors: why it cannot.
+    /// Makes the operations fit a target of `size` bytes, unless they do already; offsets and sizes stay multiples of
+    /// `align`. Errors: why they cannot fit, in words.
     pub fn fit(&mut self, fit: TraceFit, size: u64, align: u64) -> Result<(), String> {
         let end = self.end();
         if end <= size {
@@ -415,6 +417,7 @@ impl ReplayOps {
         });
     }
 
+    /// Puts each operation with bytes where `place` says, and counts those that moved.
     fn move_to(&mut self, place: impl Fn(&TraceOp) -> u64) {
         let (mut moved, before) = (0, self.sequential_share());
         self.ops = self
@@ -430,6 +433,7 @@ impl ReplayOps {
         self.resequenced = Some((before, self.sequential_share())).filter(|(a, b)| a != b);
     }
 
+    /// Leaves out operations that end beyond `size`; the first that is left is due at 0. Errors: none is left.
     fn clip(&mut self, size: u64) -> Result<(), String> {
         let kept = || self.ops.iter().zip(self.times.iter()).filter(|(op, _)| op.end() <= size);
         let (ops, times): (Vec<TraceOp>, Vec<i64>) = kept().map(|(op, time)| (*op, *time)).unzip();
@@ -551,7 +555,7 @@ mod tests {
         assert!(trace(&[(9216, 512)]).fit(TraceFit::Clip, 512, 512).is_err());
     }
 
-    /// Those of the whole trace stood beside the replay of a part.
+    /// Latencies of the whole trace once stood beside the replay of a part of it.
     #[test]
     fn latencies_are_those_of_what_is_replayed() {
         let all = [900, 10, NO_LATENCY, 800, 30];

@@ -53,7 +53,7 @@ impl std::fmt::Display for Demand {
 }
 
 impl SearchPlan {
-    /// Index of the workload that is varied. None when the search names none of several, or one that is not there.
+    /// Index of the workload that is varied; `None` when the search names none of several, or one that is not there.
     pub fn varied(&self, plan: &Plan) -> Option<usize> {
         match &self.workload {
             Some(name) => plan.workloads.iter().position(|w| w.name == *name),

@@ -8,7 +8,7 @@ use super::{BlockSize, Plan};
 pub const LEDGER_ENTRY: u64 = 8;
 
 impl Plan {
-    /// What is verified of each target that is: the plan with it alone, and with those of its workloads that are.
+    /// A plan for each target that a verified workload drives: with that target alone, and its verified workloads.
     pub fn verified_targets(&self) -> impl Iterator<Item = Plan> {
         let each = self.all_targets().map(|(name, _)| {
             let mut plan = self.for_target(name);
@@ -18,7 +18,7 @@ impl Plan {
         each.filter(|plan| !plan.workloads.is_empty())
     }
 
-    /// The largest size that divides every block size, alignment and extent border, and `file`
+    /// The largest size that divides every block size, `access.align`, `offset` and `stride`, and `file`
     /// (bytes in each of several files; 0 = one file). At least 1 B.
     pub fn verified_unit(&self, file: u64) -> u64 {
         let unit = self.workloads.iter().fold(file, |unit, w| {
@@ -34,7 +34,8 @@ impl Plan {
         unit.max(1)
     }
 
-    /// First byte and end of what all workloads together may touch of a data set of `size` bytes.
+    /// The range (first byte, and one past the last) that holds all that the workloads may touch of a data set of
+    /// `size` bytes; gaps between their extents are in it.
     pub fn verified_extent(&self, size: u64) -> (u64, u64) {
         let extents = self.workloads.iter().map(|w| {
             let from = w.access.offset.0;
@@ -46,7 +47,7 @@ impl Plan {
         (first.min(end), end)
     }
 
-    /// The largest block that divides those of all targets that are verified.
+    /// The largest size that divides the units of all verified targets, bytes.
     pub fn verified_unit_of_all(&self) -> u64 {
         self.verified_targets().fold(0, |unit, plan| gcd(unit, plan.verified_unit(0)))
     }

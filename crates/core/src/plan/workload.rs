@@ -116,7 +116,8 @@ pub struct WorkloadPlan {
     /// All workloads that have the same word here end when the first of their workers does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_with: Option<String>,
-    /// Records an operation covers: neighbours by number, written or read in one call of the store.
+    /// Records an operation covers, written or read in one call of the store: of gets and updates each drawn by itself
+    /// where the access pattern draws, else neighbours by number.
     #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub batch: u32,
     /// CPUs the workers are pinned to, round robin; empty = not pinned.
@@ -211,7 +212,8 @@ impl WorkloadPlan {
         begin..end.min(measured_ns)
     }
 
-    /// Mean bytes of an operation: its block, or the records of its batch with all their fields.
+    /// Mean bytes that an operation of the mix moves: a block, or of each record of its batch the fields that it reads
+    /// or writes. Of a scan one record counts.
     pub fn mean_bytes(&self) -> f64 {
         let several = self.value.as_ref().filter(|values| values.fields > 1);
         let of = |part: &MixPart| {
@@ -334,7 +336,8 @@ impl BlockSize {
             BlockSize::ByOp(sizes) => sizes.values().map(BlockSize::common_divisor).fold(0, gcd),
         }
     }
-    /// Mean size, bytes; of sizes by operation as if each came as often.
+    /// Mean size, bytes: of a log-uniform range as if sizes were continuous, of sizes by operation as if each operation
+    /// came as often.
     pub fn mean(&self) -> f64 {
         match self {
             BlockSize::Fixed(b) => b.0 as f64,

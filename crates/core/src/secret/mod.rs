@@ -1,8 +1,8 @@
-//! Passwords and keys in text that comes from outside: found, so that they are refused, and masked, so that nothing
-//! repeats them (docs/credentials.md). Also in the command lines of other programs.
+//! Finds passwords and keys in text that comes from outside, so that a job with one is refused, and masks them, so that
+//! no output repeats them (docs/credentials.md). Also masks the command lines of other programs.
 //!
-//! Known are what stands before the `@` of an address, and the values of names such as `password` or
-//! `X-Amz-Signature`; in command lines of other programs also what follows their usual options. No other is.
+//! A secret is known by its place: before the `@` of an address, or as the value of a name such as `password` or
+//! `X-Amz-Signature`; in command lines of other programs also behind their usual options. Other secrets are not found.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -83,7 +83,7 @@ fn says_secret(name: &str) -> bool {
         || variable && last.is_some_and(|last| NAMES.contains(&&*last))
 }
 
-/// The first secret that a value holds, by what it is known.
+/// By what a secret in a value is known; `None` where none is found.
 pub fn secret_in(text: &str) -> Option<SecretKind> {
     // As a whole, a password may have spaces.
     let whole = text.split_once("://").is_some_and(|(_, rest)| user_end(rest).is_some());
@@ -93,7 +93,7 @@ pub fn secret_in(text: &str) -> Option<SecretKind> {
     secrets(text).into_iter().next().map(|secret| secret.kind)
 }
 
-/// The text with every secret masked.
+/// The text with every secret that is found replaced by `***`.
 pub fn masked(text: &str) -> Cow<'_, str> {
     let secrets = secrets(text);
     if secrets.is_empty() {

@@ -115,7 +115,7 @@ fn did_you_mean(text: &str, near: fn(&str) -> Vec<&'static str>) -> String {
     format!("did you mean {}? ", all.join(" or "))
 }
 
-/// `k`, `K`, `kb`, `KIB` and the like: both readings, as they differ by up to 10 %.
+/// `k`, `K`, `kb`, `KIB` and the like: both readings, as they differ by 2 % (kilo) to 13 % (peta).
 fn near_size(unit: &str) -> Vec<&'static str> {
     match unit {
         "k" | "kb" | "kib" | "ki" => vec!["KiB", "kB"],

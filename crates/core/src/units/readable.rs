@@ -8,7 +8,7 @@ use std::fmt::Display;
 use super::{SIZES, TIMES};
 use crate::secret::masked;
 
-/// What is printed of a text from somewhere else, at most, in characters.
+/// Most characters that [`foreign`] keeps of a text from somewhere else.
 pub const MOST_FOREIGN: usize = 1000;
 
 /// Three significant digits; whole numbers from 100 on, three decimals below 1, an exponent below 0.001.
@@ -27,7 +27,7 @@ pub fn digits3(value: f64) -> String {
     }
 }
 
-/// The value in the largest of the rising `units` in which its rounded number is at least 1.
+/// The value in the largest of the rising `units` in which its rounded number is at least 1, else in the first.
 pub fn fit<'u>(value: f64, units: &[(&'u str, u64)]) -> (f64, &'u str) {
     // 999.6 us would be printed as 1000 us: half a unit in the last place counts as reached.
     let reached = |unit: &&(&str, u64)| value.abs() >= unit.1 as f64 * 0.9995;
@@ -37,7 +37,8 @@ pub fn fit<'u>(value: f64, units: &[(&'u str, u64)]) -> (f64, &'u str) {
     }
 }
 
-/// A duration in nanoseconds: `842 ns`, `12.3 us`, `4.56 ms`, `1.20 s`, `10.0 min`, `3.00 h`.
+/// A duration in nanoseconds: `842 ns`, `12.3 us`, `4.56 ms`, `1.20 s`, `10.0 min`; from 3 h on in hours, from 72 h on
+/// in days; `?` where it is not finite.
 pub fn duration(ns: f64) -> String {
     if !ns.is_finite() {
         return "?".to_owned();
@@ -80,7 +81,8 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A share of a whole as per cent, with up to three decimals where it would else read as 0 or 100.
+/// A share of a whole as per cent: with one decimal, near 0 and 100 with three, then "under 0.001 %" or
+/// "over 99.999 %".
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value == 0.0 || value >= 100.0 {
@@ -132,18 +134,18 @@ pub fn bytes_per_s(rate: f64) -> String {
     format!("{} {unit}/s", digits3(value))
 }
 
-/// Text with its control characters written out, so that a name from somewhere else can neither move
-/// the cursor nor turn or colour what follows, and with its secrets masked. Lines and tabs stay.
+/// Text with control characters and those for the direction of writing written out, so that a name from somewhere else
+/// can neither move the cursor nor turn or colour what follows, and with its secrets masked. Lines and tabs stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
     written_out(text, |c| c != '\n' && c != '\t')
 }
 
-/// A name or path as part of a line: lines and tabs in it are written out, too.
+/// A name or path as part of a line: as [`visible`], with line breaks and tabs written out, too.
 pub fn in_line(name: impl Display) -> String {
     written_out(&name.to_string(), |_| true).into_owned()
 }
 
-/// Text from somewhere else as part of an error: in one line, and of at most [`MOST_FOREIGN`] characters.
+/// Text from somewhere else as part of an error: in one line, with at most [`MOST_FOREIGN`] characters of it.
 pub fn foreign(text: impl Display) -> String {
     bounded(&in_line(text), MOST_FOREIGN).into_owned()
 }
@@ -164,7 +166,8 @@ pub fn system_words(text: &str) -> Cow<'_, str> {
     if words.is_empty() { text.into() } else { (words + rest).into() }
 }
 
-/// The beginning and the end of a text that has more than `most` characters, with how many are left out.
+/// The text, or where it has more than `most` characters the first three quarters and the last quarter of so many, with
+/// how many are left out between them.
 pub fn bounded(text: &str, most: usize) -> Cow<'_, str> {
     let count = if text.len() <= most { 0 } else { text.chars().count() };
     if count <= most {

@@ -3,9 +3,9 @@
 //! Two readings of CLOCK_MONOTONIC are most of what measuring an I/O costs. Where the kernel itself
 //! uses the counter as its clock source, reading it directly costs less than half. About once a
 //! second each worker compares its line with CLOCK_MONOTONIC and bends it, without a step, so that
-//! the difference is gone a second later; the worst difference seen is reported. Anywhere else the
-//! plain clock is used. Why: docs/design/0005-the-counter-read-directly.md.
-//! Callers: `run::threads`; the workers compare and read it.
+//! the difference is gone a second later; a difference above 1 ms sets the line anew. The worst
+//! difference seen is reported. Anywhere else the plain clock is used. Why:
+//! docs/design/0005-the-counter-read-directly.md. `run::threads` makes the clocks; the workers read and compare theirs.
 
 mod sys;
 
@@ -49,7 +49,7 @@ pub struct ClockDrift {
     pub steps: u64,
 }
 
-/// A clock of the hot loop.
+/// A clock of the hot loop that reads the time stamp counter.
 #[derive(Debug, Clone)]
 pub struct TscClock {
     origin: ClockPair,
@@ -69,7 +69,7 @@ impl TscClock {
         trusted.then(ClockPair::read).flatten()
     }
 
-    /// A clock whose rate comes from `origin` to now; `None` when less than a millisecond has passed.
+    /// A clock whose rate comes from the time from `origin` to now; `None` when that is less than a millisecond.
     pub fn new(origin: ClockPair) -> Option<TscClock> {
         let anchor = ClockPair::read()?;
         let rate = rate(origin, anchor)?;

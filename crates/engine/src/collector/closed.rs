@@ -1,5 +1,5 @@
-//! Closed intervals: exact counts, percentiles and histograms as (value, count) pairs for whoever
-//! watches, and the log of them all on its way into the run directory.
+//! Closed intervals: exact counts, percentiles from histograms, and histograms as (value, count) pairs for
+//! observers; the totals of a run ([`Collected`]); and the log of all intervals on its way into the run directory.
 
 use hdrhistogram::Histogram;
 use taillight_core::plan::Plan;
@@ -38,7 +38,7 @@ pub struct ClosedInterval {
     pub length_ns: u64,
     /// Per workload and kind of operation.
     pub ops: Vec<ClosedOp>,
-    /// Sum over open-loop workloads; `None` when there is none.
+    /// Operations that were due and not sent at its end, over measured open-loop workloads; `None` without such.
     pub backlog: Option<u64>,
     /// Mean operations in flight per workload.
     pub depth_mean: Vec<f64>,
@@ -72,7 +72,7 @@ fn sparse(h: &Histogram<u64>) -> Sparse {
 }
 
 impl ClosedInterval {
-    /// From the merged parts of each workload.
+    /// Closes an interval from the merged parts of each workload.
     pub fn from_parts<'a>(
         span: IntervalSpan,
         workloads: impl Iterator<Item = WorkloadPart<'a>>,
@@ -168,13 +168,13 @@ fn fill_latency(row: &mut IntervalRow, p: &OpStats) {
     (row.slc1, row.slc2) = (slc.slc1, slc.slc2);
 }
 
-/// What totals add: all but the parts of read-modify-writes.
+/// What totals add: all kinds but parts of other operations and waits ([`OpKind::is_part`]).
 fn whole(ops: &Ops) -> impl Iterator<Item = &OpStats> {
     let kinds = OpKind::ALL.into_iter().zip(ops);
     kinds.filter(|(kind, _)| !kind.is_part()).filter_map(|(_, op)| op.as_deref())
 }
 
-/// What a workload did of one kind of operation.
+/// What a workload did of one kind of operation: successes (`ops`) with their records and bytes, and failures.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LoadCount {
     pub ops: u64,
@@ -192,7 +192,7 @@ impl LoadCount {
     }
 }
 
-/// Everything the run directory and the outcome need.
+/// Counts of a whole run, for the run directory and the outcome.
 pub struct Collected {
     /// Where closed intervals go; nowhere in a calibration.
     pub log: Option<IntervalLog>,
@@ -261,7 +261,7 @@ impl Collected {
         all
     }
 
-    /// Values beyond the histograms' range.
+    /// The sum of [`OpStats::beyond`] over the measure phase.
     pub fn beyond(&self) -> u64 {
         self.totals.iter().flat_map(whole).map(|op| op.beyond).sum()
     }
@@ -275,7 +275,7 @@ pub struct IntervalLog {
 }
 
 impl IntervalLog {
-    /// Of the run directory that has this clock in its manifest.
+    /// The log in run directory `dir`, whose manifest has `clock`.
     pub fn new(plan: &Plan, dir: &RunDir, clock: &ClockInfo) -> IntervalLog {
         IntervalLog {
             rows: interval_writer(dir),

@@ -1,8 +1,8 @@
 //! Intervals: merges the workers' shares of them, feeds observers and the log in the run directory.
 //!
-//! Runs on the engine's own thread, never on a worker's. An interval is closed when every worker
-//! has moved past it, so a row is final when it is shown; while a worker is stuck inside an I/O
-//! the view is marked provisional and the row follows when the worker comes back.
+//! Runs on the engine's own thread. An interval is closed when every worker has moved past it: its row is then
+//! final and goes into the log. While a worker is stuck inside an I/O, observers see a view marked provisional, and the
+//! final one when the worker comes back.
 
 mod closed;
 

@@ -31,7 +31,7 @@ impl Mix {
         (self.parts.len() <= 1).then_some(self.first)
     }
 
-    /// One draw; none is taken from the generator when there is only one operation.
+    /// Draws an operation; `rng` is left alone when there is only one.
     #[inline]
     pub fn draw(&self, rng: &mut super::Rng) -> OpKind {
         if self.parts.len() <= 1 {

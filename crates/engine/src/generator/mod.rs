@@ -1,7 +1,8 @@
 //! What to do next: operation, size, offset. One generator per worker, seeded, without a clock.
 //!
-//! The same seed gives the same operations in the same order per worker. Adding an access
-//! pattern: one file here, a variant of `AccessPattern` and its arms, chosen in `AccessPattern::of_one`.
+//! The same seed gives a worker the same operations in the same order; on keys they depend on what other
+//! workers have inserted and deleted as well. Adding an access pattern: one file here, a variant of `AccessPattern` and
+//! its arms, chosen in `AccessPattern::of_one`.
 
 pub mod dist;
 mod keyed;
@@ -79,7 +80,7 @@ enum OpSource {
     Uniform { kind: OpKind, size: u64 },
     /// On targets addressed by key everything comes from here.
     Keyed(Box<KeyGenerator>),
-    /// Of a trace.
+    /// Operations of a trace.
     Recorded(Box<RecordedOps>),
 }
 
@@ -180,7 +181,7 @@ impl Generator {
         (plain && kind != OpKind::Fsync).then_some(uniform)
     }
 
-    /// Every block size of a workload, when they are at most `most`; for the capture's table.
+    /// Every block size of a workload, `None` when there are more than `most`; for the capture's table.
     pub fn distinct_sizes(workload: &WorkloadPlan, most: usize) -> Option<Vec<u64>> {
         Sizes::new(&workload.block_size).ok()?.distinct(most)
     }
@@ -305,7 +306,7 @@ impl Generator {
         (part.start / file_size) as u16..part.end.div_ceil(file_size) as u16
     }
 
-    /// Whether it ever ends.
+    /// Whether it ends by itself: its passes are limited, or it follows a trace.
     pub fn ends(&self) -> bool {
         self.passes != u64::MAX || matches!(self.source, OpSource::Recorded(_))
     }

@@ -22,7 +22,7 @@ pub struct AccessExtent {
     /// Offsets are multiples of this from `start`.
     pub align: u64,
     pub largest: u64,
-    /// From one block to the next that another rank may have.
+    /// Bytes from the start of a block to that of the next, which another rank may have.
     turn: u64,
     /// Bytes in each file: a block never crosses into the next.
     pub file_size: u64,
@@ -230,7 +230,7 @@ impl AccessPattern {
         Ok(AccessPattern::Drawn { extent: *extent, dist: Box::new(dist), last: positions - 1 })
     }
 
-    /// Of a worker whose operations have no offsets.
+    /// A pattern for a worker whose places come from elsewhere (keys, a trace, a stream).
     pub fn unused(extent: &AccessExtent) -> AccessPattern {
         AccessPattern::Random { extent: *extent, positions: 1 }
     }
@@ -248,7 +248,7 @@ impl AccessPattern {
         }
     }
 
-    /// As [`AccessPattern::passes`], of a walk in order; `None` where operations are drawn.
+    /// Passes that a walk in order has begun; `None` where operations are drawn.
     #[inline]
     pub fn walked(&self) -> Option<u64> {
         match self {

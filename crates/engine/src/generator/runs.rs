@@ -24,7 +24,7 @@ pub struct SequentialRuns {
     left: u32,
     /// By kind of operation: percent of those that would be drawn and go on instead.
     percents: [u64; KINDS],
-    /// Of each walk, by kind of operation: where its last one ended.
+    /// For each walk, by kind of operation: where its last operation ended.
     ends: Box<[[u64; KINDS]]>,
     /// The walk whose turn it is.
     turn: usize,
@@ -33,7 +33,7 @@ pub struct SequentialRuns {
 const KINDS: usize = OpKind::ALL.len();
 
 impl SequentialRuns {
-    /// Around the pattern of a workload, where its plan has runs.
+    /// Puts runs around the pattern of a workload; `None` where its plan has none.
     pub fn of(
         w: &WorkloadPlan,
         extent: &AccessExtent,
@@ -88,7 +88,7 @@ pub struct SideBySide {
 }
 
 impl SideBySide {
-    /// Of a worker that would go over `walk`, where its plan has several.
+    /// The walks of a worker that would go over `walk`, where its plan has several; else `None`.
     pub fn of(w: &WorkloadPlan, walk: &Sequential, extent: &AccessExtent) -> Option<SideBySide> {
         let part = walk.slice();
         let parts: Vec<Range<u64>> = match (w.access.walks, w.access.files) {

@@ -197,7 +197,7 @@ fn in_turns(plan: &Plan, rank: u32, of: u32) -> Plan {
     plan
 }
 
-/// Blocks of a strided workload are its strides: those of all ranks and of a workload a block further are each block once.
+/// Three ranks with strides in turns, and three that begin a block further, go over each block once.
 #[test]
 fn strides_in_turns_meet_no_other_block() {
     let shape = Geometry { files: 1, file_size: 24 * 4096, align: 1 };
@@ -213,7 +213,7 @@ fn strides_in_turns_meet_no_other_block() {
     assert!(all.iter().copied().eq((0..24).map(|block| block * 4096)), "{all:?}");
 }
 
-/// Of a rank that had every third block only the first files were synced: where its blocks would be side by side.
+/// A rank with every third block once synced the first files only, where its blocks would lie side by side.
 #[test]
 fn a_rank_with_blocks_in_turns_syncs_every_file_that_it_wrote_to() {
     let shape = Geometry { files: 4, file_size: 6 * 4096, align: 1 };

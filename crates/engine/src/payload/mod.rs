@@ -1,10 +1,10 @@
 //! What writes carry: random, zeros, a pattern or text, with a share that compresses away and a
 //! share of blocks that repeat an earlier one.
 //!
-//! One [`Filler`] per worker. It writes into the session's buffer just before `submit`, so it is
-//! made to run at many times the speed of any storage: no generator runs per byte, two small
-//! pools of random bytes are combined at offsets drawn per block. It is no source of good
-//! randomness and no check of what comes back (`verify` is). Callers: `worker`, `preload` and `verify`.
+//! One [`Filler`] per worker. It writes into the session's buffer just before `submit`, so it has to
+//! be fast: no generator runs per byte, two small pools of random bytes are combined at offsets
+//! drawn per block. It is no source of good randomness and no check of what comes back (`verify`
+//! is). Callers: `worker`, `preload` and `verify`.
 //!
 //! A *block* is one write. Compressible bytes are zeros at the end of every [`CHUNK`] of a block,
 //! counted from the block's start, so that each block and each 4 KiB of it has the share asked for.
@@ -131,7 +131,7 @@ enum FillMethod {
     Stamp,
     /// The buffer holds the right bytes already.
     Unchanged,
-    /// Random bytes go on where the last block ended: nothing of a block is in another one.
+    /// Random bytes go on in the pools where the last block ended, so that blocks in a row have nothing in common.
     Walk,
     /// Every byte is written.
     Whole,
@@ -305,7 +305,7 @@ pub fn stamp(block: &mut [u8], id: u64) -> u64 {
     x
 }
 
-/// The same in printable characters, six bits each.
+/// As [`stamp`], in 10 printable characters of six bits for each sector.
 fn stamp_text(block: &mut [u8], id: u64) {
     let mut x = id.wrapping_mul(splitmix::STEP);
     for sector in block.chunks_mut(SECTOR) {

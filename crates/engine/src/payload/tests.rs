@@ -1,4 +1,4 @@
-//! Shares checked with zstd and by counting; the same id gives the same bytes.
+//! Payloads: shares checked with zstd and by counting, patterns and text, refusals; the same id gives the same bytes.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -29,15 +29,16 @@ pub struct OpStats {
     pub min_ns: u64,
     /// Longest service time, ns.
     pub max_ns: u64,
-    /// Latencies of successes: response times in an open loop only, others where an operation had
-    /// them.
+    /// Latencies of successes, of the kinds that are logged ([`LatencyKind::logged`]): response times in
+    /// an open loop only, others where an operation had them.
     pub latencies: LatencyMap<Histogram<u64>>,
-    /// Values beyond [`HIGHEST_NS`], in no histogram.
+    /// Successes whose service or response time is beyond [`HIGHEST_NS`], and other latencies beyond it: no histogram
+    /// holds these.
     pub beyond: u64,
     pub errors: Vec<(Status, u64)>,
 }
 
-/// Those of each kind of operation that there was.
+/// The stats of each kind of operation, by discriminant; `None` where there was none of the kind.
 pub type Ops = [Option<Box<OpStats>>; OpKind::ALL.len()];
 pub const NO_OPS: Ops = [const { None }; OpKind::ALL.len()];
 
@@ -224,7 +225,7 @@ impl IntervalStats {
         self.uncounted(kind, service_ns);
     }
 
-    /// The time of an operation that is in no latency figure.
+    /// Counts the time of an operation that is in no latency figure as time in flight.
     #[cold]
     pub fn uncounted(&mut self, kind: OpKind, service_ns: u64) {
         self.carried_ns += if kind.is_part() { 0 } else { service_ns as i64 };

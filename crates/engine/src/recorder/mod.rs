@@ -1,7 +1,8 @@
 //! What happened: one recorder per worker. Histograms per interval, exact counts, the capture.
 //!
-//! The hot loop calls [`Recorder::record`] once per completion. Nothing here allocates per
-//! operation, takes a lock or reads a clock. Each interval goes to the collector by channel.
+//! The hot loop calls one of [`Recorder::success`], [`Recorder::record_deferred`] and [`Recorder::record`] for
+//! each operation that is complete. Nothing here allocates per operation or reads a clock. Each interval goes to the
+//! collector by channel.
 
 mod interval_stats;
 #[cfg(test)]
@@ -24,7 +25,7 @@ pub struct Channels {
     pub spare: Receiver<Box<IntervalStats>>,
 }
 
-/// From a worker to the collector.
+/// What a worker tells the collector.
 pub enum WorkerMessage {
     /// One interval of one worker.
     IntervalStats(Box<IntervalStats>),
@@ -135,7 +136,7 @@ pub struct Recorder {
     channels: Channels,
     capture: Capture,
     open_loop: bool,
-    /// Of what was in flight when the last interval was closed.
+    /// Submit stamps of what was in flight when the last interval was closed.
     submits: Vec<Stamp>,
     /// Plain successes that are not yet in histograms and capture, in completion order.
     pending: Vec<ShortRecord>,
@@ -251,7 +252,7 @@ impl Recorder {
         self.pending = samples;
     }
 
-    /// Records any finished operation. Calls come in completion order.
+    /// Records any finished operation, failed or not, after what was kept aside. Calls come in completion order.
     #[cold]
     pub fn record(&mut self, r: &Record) {
         self.flush_pending();

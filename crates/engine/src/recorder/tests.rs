@@ -1,5 +1,5 @@
-//! Putting off: operations of a keyed store at depth 1 are recorded a few at a time. Stamps are given
-//! by hand, so that every edge is met to the nanosecond.
+//! The recorder with stamps given by hand, so that edges of intervals are met to the nanosecond: operations on keys
+//! that are kept aside and recorded a few at a time, time in flight, batches.
 
 use crossbeam_channel::unbounded;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Steps between load and run: flush, compaction, caches. Each is a phase of its own; none is measured.
+//! Does the steps of `run.before` (flush, compaction, dropping caches), once the records are loaded and before the load
+//! of the run. Each is a phase of its own; none is measured.
 
 use taillight_core::plan::PreRunStep;
 use taillight_core::{Clock, Error, MonoClock, Result};
@@ -7,7 +8,7 @@ use taillight_rundir::manifest::PhaseInfo;
 
 use super::EngineRequest;
 
-/// Does the plan's steps in order; each with its stamps. Errors: the driver's word, when it cannot
+/// Does the plan's steps in order and returns a phase with stamps for each. Errors: the driver's, when it cannot
 /// do a step or the step fails; `Unavailable` when asked to stop.
 pub fn run(target: &dyn Target, request: &mut EngineRequest<'_>) -> Result<Vec<PhaseInfo>> {
     let mut phases = Vec::new();

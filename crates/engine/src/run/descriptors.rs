@@ -7,17 +7,17 @@ use std::sync::{Mutex, PoisonError};
 use taillight_core::probe::Probes;
 use taillight_driver::{OwnDescriptors, Target};
 
-/// Name of the fact.
+/// Name of the fact in the manifest.
 const FACT: &str = "worker.descriptors";
 /// Descriptors in the tables of all workers at most: each is copied before the load.
 const MOST_COPIES: usize = 1 << 18;
 
 /// Whose descriptors the workers of a load use.
 pub struct WorkerDescriptors {
-    /// What each worker's own table has of the process's; `None` where they share that.
+    /// Descriptors of the process that each worker's own table keeps; `None` where workers share the process's table.
     kept: Option<Vec<RawFd>>,
     workers: usize,
-    /// Why each that shares has none of its own, where the target allows it.
+    /// Why a worker has no table of its own although the target allows it: a text for each such worker.
     shared_as: Mutex<Vec<String>>,
 }
 
@@ -53,7 +53,7 @@ impl WorkerDescriptors {
         self.kept.is_some()
     }
 
-    /// For the manifest, once all workers have begun; `None` where the driver shares them always.
+    /// The fact for the manifest, once all workers have begun; `None` where the target has workers share descriptors.
     pub fn fact(&self) -> Option<(String, String)> {
         let shared = self.shared_as.lock().unwrap_or_else(PoisonError::into_inner);
         let said = match shared.first() {

@@ -15,14 +15,14 @@ use crate::idle::{Idle, IdleWatch};
 use crate::recorder::Timeline;
 use crate::worker::WorkerEnd;
 
-/// Ends the workers that are load only when all measured ones have ended, and all workers when one that ends the run
-/// has.
+/// Ends the workers that are load only when all measured ones have ended, all workers when one that ends the run
+/// has, and those of workloads that end together when one of theirs has.
 pub struct LoadEnd {
     measured_left: AtomicUsize,
     over: AtomicBool,
-    /// Where a worker's end may be everybody's.
+    /// Set once all workers are to end; `None` where neither a worker nor a steady figure may end the run.
     run_over: Option<AtomicBool>,
-    /// Of workloads that end together, by the number of the first: set once one of their workers has ended.
+    /// For workloads that end together, at the index of the first: set once one of their workers has ended.
     groups: Vec<AtomicBool>,
 }
 
@@ -60,12 +60,12 @@ impl LoadEnd {
         }
     }
 
-    /// Set once everybody is to end; none where nobody ends the run.
+    /// Set once all workers are to end; `None` as for `run_over`.
     pub fn all_over(&self) -> Option<&AtomicBool> {
         self.run_over.as_ref()
     }
 
-    /// Set once a worker of this workload is to end; none where it ends by itself alone.
+    /// Set once the workers of a workload are to end; `None` where they end by themselves alone.
     pub fn over(&self, measured: bool, plan: &Plan, workload: u16) -> Option<&AtomicBool> {
         match (measured, plan.end_group(workload)) {
             (_, Some(group)) => self.groups.get(group),
@@ -79,7 +79,7 @@ impl LoadEnd {
 pub struct IdleEnd(Option<Arc<Idle>>);
 
 impl IdleEnd {
-    /// For so many workers; without a time-out it never fires.
+    /// The watch over so many workers; without a time-out it never fires.
     pub fn new(timeout: Option<Span>, workers: usize) -> IdleEnd {
         IdleEnd(timeout.map(|t| Arc::new(Idle::new(t.0, workers))))
     }

@@ -1,4 +1,5 @@
-//! After the load: intervals, histograms and every I/O into the run directory.
+//! After the load: writes intervals, histograms, samples, pauses, what verification found, and the I/Os of the capture
+//! into the run directory.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ use crate::collector::IntervalLog;
 /// Name of the only phase that is captured.
 const PHASES: [&str; 1] = ["measure"];
 
-/// Writes what was measured. The capture's chunks are freed once `ios.parquet` has its name.
+/// Writes what was measured, and notes in `outcome` what was kept and lost. The capture's chunks are freed once
+/// `ios.parquet` has its name.
 pub fn write(
     request: &mut EngineRequest<'_>,
     mut loaded: LoadResult,

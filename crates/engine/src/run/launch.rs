@@ -45,7 +45,7 @@ pub(super) struct SharedParts<B> {
     pub verify: Option<Arc<super::verify::RunVerification>>,
     /// A worker failed: the others end too.
     pub abort: AtomicBool,
-    /// Whoever is load only ends when nobody else is left.
+    /// What ends workers besides their own limits.
     pub load: LoadEnd,
     /// Watches for a run in which nothing completes any more.
     pub idle: IdleEnd,
@@ -58,13 +58,13 @@ pub(super) struct SharedParts<B> {
 /// The run that a load belongs to.
 struct LoadOf<'a> {
     run_id: &'a str,
-    /// None of a calibration, which writes nothing.
+    /// `None` for a calibration, which writes nothing.
     output: Option<LoadOutput<'a>>,
     /// Records that were loaded for it before.
     loaded: u64,
 }
 
-/// Where what is written while the load goes belongs.
+/// The run directory for what is written while the load goes, with its clock.
 struct LoadOutput<'a> {
     dir: &'a RunDir,
     clock: &'a ClockInfo,
@@ -87,7 +87,7 @@ pub fn load<B: Probes>(
     )
 }
 
-/// Generates load with nobody watching.
+/// Generates load without run directory, observers and probes, and closes the target.
 pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<LoadResult> {
     let probes = Arc::new(NoProbe);
     let stop = StopFlag::default();
@@ -320,7 +320,7 @@ pub(super) fn worker_handles<B: Probes>(
     Ok(WorkerHandles { session, probe })
 }
 
-/// Tells observers of each phase once.
+/// Tells observers when warm-up and measure phase begin, once each.
 pub(super) struct PhaseNotifier {
     measuring: bool,
 }

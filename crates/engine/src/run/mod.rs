@@ -1,5 +1,6 @@
-//! One run, phase by phase: sessions, barrier, warm-up, measure, drain, then the files. The order of things
-//! is decided here alone; the hot loop is `worker`, time is `threaded` and `simulate`. Caller: `cli`.
+//! One run, phase by phase: calibration, the steps of `run.before`, the load (sessions, barrier, warm-up, measure,
+//! drain), then the files. The hot loop is `worker`, time is `threaded` and `simulate`. `cli` calls [`run_probed`] or
+//! [`run()`]; calibration generates its load here as well.
 
 mod before;
 mod descriptors;

@@ -1,4 +1,5 @@
-//! What each worker is made of: its place, share of the work, capture header, CPU.
+//! Makes the spec of each worker from the plan: its place, schedule, generator, payload, share of the work, capture
+//! header, CPU.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -103,7 +104,7 @@ fn share_by_time(workers: &mut [WorkerSpec], warmup_ns: u64) {
     }
 }
 
-/// Worker k of N, and worker k of those of all ranks: rates and counts are of all of them together.
+/// Numbers a worker within its rank and among the workers of all ranks: rates and counts are of all ranks together.
 #[derive(Debug, Clone, Copy)]
 struct RankNumbers {
     rank: u32,
@@ -174,7 +175,8 @@ fn payload(plan: &Plan, w: &WorkloadPlan, worker: u16) -> Result<Filler> {
     Ok(Filler::new(&spec, seed, reads || whole_values(w)))
 }
 
-/// Operations in the recorder: one of several parts brings these, and any the times `inside` it that its target tells.
+/// Kinds of operations that the recorder counts: those of the mix, a final fsync, the parts of composed ones, and the
+/// times `inside` operations that the target tells.
 fn kinds(w: &WorkloadPlan, inside: &[OpKind]) -> Vec<OpKind> {
     let mut kinds: Vec<OpKind> = w.mix.iter().map(|m| m.op).collect();
     if w.end_fsync && !kinds.contains(&OpKind::Fsync) {
@@ -190,7 +192,7 @@ fn kinds(w: &WorkloadPlan, inside: &[OpKind]) -> Vec<OpKind> {
     kinds
 }
 
-/// Sizes that records refer to by index, when they are few enough.
+/// Sizes that records refer to by index; `None` when blocks have more than `SIZES`.
 fn distinct_sizes(w: &WorkloadPlan) -> Option<Vec<u64>> {
     let mut sizes = Generator::distinct_sizes(w, SIZES)?;
     let one = sizes.first().copied().filter(|_| sizes.len() == 1);
@@ -207,7 +209,7 @@ fn distinct_sizes(w: &WorkloadPlan) -> Option<Vec<u64>> {
     Some(sizes)
 }
 
-/// Whether what is read is looked at.
+/// Whether the bytes that the workload reads are looked at.
 fn keeps_data(plan: &Plan, w: &WorkloadPlan) -> bool {
     let integrity = w.value.as_ref().is_some_and(|v| v.integrity);
     plan.verify.mode == VerifyMode::Inline || w.end_to_end || integrity

@@ -6,7 +6,7 @@ use rustix::mm::{MapFlags, MlockFlags, ProtFlags};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
-/// Pages of this process that stay in memory until it is dropped.
+/// Pages of this process that stay in memory until the value is dropped.
 #[derive(Debug)]
 pub struct LockedMemory {
     at: *mut core::ffi::c_void,

@@ -66,8 +66,8 @@ impl WorkerThreads {
     }
 }
 
-/// Runs the workers to their ends and closes the target. Errors: when no load was started; what goes wrong later is in
-/// the result.
+/// Runs the workers to their ends and closes the target, unless a worker is stuck. Errors: when no load was started;
+/// what goes wrong later is in the result.
 pub fn run<B: Probes>(
     shared: SharedParts<B>,
     worker_specs: Vec<WorkerSpec>,

@@ -21,13 +21,13 @@ use crate::verify::{
 #[derive(Debug)]
 pub struct RunVerification {
     targets: Vec<VerifiedTarget>,
-    /// Of each workload the target that it is verified on.
+    /// For each workload the index in `targets` of the target that it is verified on.
     of_workload: Vec<Option<usize>>,
 }
 
 #[derive(Debug)]
 struct VerifiedTarget {
-    /// None for `[target]`.
+    /// Name of the target in the job; `None` for `[target]`.
     name: Option<String>,
     state: Arc<VerifyState>,
     /// The first workload that is verified on it.
@@ -60,7 +60,7 @@ impl RunVerification {
         all
     }
 
-    /// The last write to each block, where one target is verified.
+    /// The last write to each block, where exactly one target is verified; else nothing.
     pub fn rows(&self) -> impl Iterator<Item = LedgerRow> {
         let one = if let [one] = self.targets.as_slice() { Some(one) } else { None };
         one.into_iter().flat_map(|of| of.state.rows())
@@ -120,7 +120,8 @@ pub fn prepare(
     Ok(Some(RunVerification { targets, of_workload }))
 }
 
-/// What is verified of each target, with the first workload that is, and of each workload the number of its target.
+/// For each target that is verified, the index of the first such workload and the area; for each workload the number of
+/// its target.
 fn areas(plan: &Plan, target: &dyn Target) -> (Vec<(usize, VerifiedArea)>, Vec<Option<usize>>) {
     let keys = plan.workloads.first().and_then(|w| w.keys.as_ref());
     let (mut areas, mut of_workload) = (Vec::new(), vec![None; plan.workloads.len()]);

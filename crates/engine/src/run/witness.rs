@@ -1,4 +1,5 @@
-//! Counters of somebody else around the load, beside what the workers counted: see [`taillight_core::witness`].
+//! Reads counters that somebody else keeps of the target, before and after the load, and puts them beside what the
+//! workers counted: see [`taillight_core::witness`].
 
 use taillight_core::plan::Plan;
 use taillight_core::witness::{Witness, WitnessCount, WitnessUnit};
@@ -14,20 +15,20 @@ pub struct WitnessReadings {
 }
 
 impl WitnessReadings {
-    /// Right before the load.
+    /// Reads the counters right before the load.
     pub fn before(target: &dyn Target) -> WitnessReadings {
         WitnessReadings { before: target.witness(), after: Vec::new() }
     }
 
-    /// Once every session is gone.
+    /// Reads the counters again, once every session is gone.
     pub fn after(&mut self, target: &dyn Target) {
         if !self.before.is_empty() {
             self.after = target.witness();
         }
     }
 
-    /// Both counts of what the load did; of `unfinished` operations nobody knows how they ended. A counter that went
-    /// back, or is not there any more, is none.
+    /// Both counts of what the load did; of `unfinished` operations nobody knows how they ended, so that they make
+    /// counts uncertain. A counter that went back, or is not there any more, is left out.
     pub fn compare(&self, plan: &Plan, collected: &Collected, unfinished: u64) -> Vec<Witness> {
         let pairs = self.before.iter().filter_map(|before| {
             let same = |it: &&WitnessCount| (&it.source, &it.ops) == (&before.source, &before.ops);
@@ -51,7 +52,7 @@ impl WitnessReadings {
     }
 }
 
-/// The load's own count of what raises a counter, and how much of it is uncertain; none where the load has no such
+/// The load's own count of what raises a counter, and how much of it is uncertain; `None` where the load has no such
 /// operation.
 fn counted(
     count: &WitnessCount,

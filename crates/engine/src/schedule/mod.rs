@@ -1,8 +1,9 @@
 //! When: intended start times, independent of what happens. One schedule per worker.
 //!
 //! `Burst` has none (closed loop). Every other kind is a sequence of the whole workload, of which
-//! worker k of W owns instants k, k + W, ... (Poisson: a stream of its own). All is whole numbers
-//! and exact fractions: no drift. A schedule never slows itself: lateness is data.
+//! worker k of W owns instants k, k + W, ... (Poisson: a stream of its own). Instants are whole ns, computed
+//! from exact fractions (of Poisson each gap is a float): no drift. A schedule never slows itself: lateness is data.
+//! Constant and Poisson arrivals go on from the warm-up; the other kinds begin with the measure phase.
 //!
 //! A new kind is one file with `next`, `shift`, `advance`, `due` and `skip`, and its lines here.
 
@@ -84,7 +85,7 @@ impl<'a> Schedules<'a> {
 
     /// The schedule of the worker at `place`, which joins `join_ns` after the start of the load; `None`: it is there
     /// from the start. Its share of what is due before it joins is left out; a trace begins when it joins. Errors:
-    /// `Usage` for a rate slower than one operation a year or faster than 1 per ns.
+    /// `Usage` for a rate slower than one operation a year or faster than 1 per ns, or rates without a common fraction.
     pub fn of(&self, place: WorkerIndex, join_ns: Option<u64>) -> Result<Schedule> {
         let w = self.workload;
         let even = |rate: Rate| Ok(Constant::new(Gap::of(rate, w)?, place));

@@ -8,7 +8,7 @@ use rand::{Rng as _, SeedableRng};
 use super::rate::Gap;
 use crate::generator::{Rng, WorkerIndex, worker_seed};
 
-/// Purpose of the seed, unlike those of generator and session.
+/// Purpose of the seed: no other sequence of draws has it (the order of scattered items, which has it too, is none).
 const PURPOSE: u64 = 4;
 
 /// A walk over the instants.

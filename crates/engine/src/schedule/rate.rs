@@ -1,4 +1,4 @@
-//! Rates as exact fractions. What every schedule computes with; never a float.
+//! Rates of schedules as exact fractions; the mean size that a byte rate is met by is rounded to 1/1024 byte.
 
 use taillight_core::plan::WorkloadPlan;
 use taillight_core::units::{Rate, RateUnit};
@@ -16,7 +16,7 @@ pub struct Gap {
 const YEAR_NS: u128 = 366 * 24 * 3_600 * 1_000_000_000;
 
 impl Gap {
-    /// Of a rate of the workload. A byte rate is met by the mean block: that many operations of
+    /// The gap for a rate of the workload. A byte rate is met by the mean block: that many operations of
     /// mixed sizes move the bytes asked, on average. Errors: `Usage` for a rate slower than one
     /// operation a year or faster than 1 per ns.
     pub fn of(rate: Rate, workload: &WorkloadPlan) -> Result<Gap> {

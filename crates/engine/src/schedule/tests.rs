@@ -1,4 +1,5 @@
-//! Every kind against brute force: exact instants, exact counts, exact shares.
+//! Schedules of every kind: exact instants and counts, shares of workers, joining, warm-up; of Poisson the distribution
+//! of gaps.
 
 use super::*;
 use crate::testing::plan;
@@ -115,7 +116,7 @@ fn workers_together_are_the_workloads_schedule() {
 fn byte_rates_are_exact() {
     // 0.5 MiB/s of 4 KiB blocks: 128 per second.
     assert_eq!(times(schedule(&constant("0.5MiB/s"), 0, 1), 3), [0, 7_812_500, 15_625_000]);
-    // 0.5 MB/s of 1 MiB records: the next after two seconds and a bit.
+    // 0.5 MiB/s of 1 MiB blocks: one every two seconds.
     let mut w = plan().workloads.remove(0);
     w.block_size = BlockSize::Fixed(ByteSize(1 << 20));
     w.arrival = constant("0.5MiB/s");

@@ -1,5 +1,6 @@
 //! Linux blktrace, binary: records of 48 bytes in the byte order of the machine that made them, each with a
-//! payload after it (`blktrace_api.h`). An operation is there when it is queued; ns, sectors of 512 bytes.
+//! payload after it (`blktrace_api.h`). Records of queueing (Q) are the operations, others are skipped; stamps in ns,
+//! sectors of 512 bytes.
 //!
 //! blktrace writes a file for each CPU, `sda.blktrace.0` and so on: beside the file given, those of the
 //! other CPUs are read.
@@ -35,7 +36,7 @@ pub(super) const FORMAT: TraceFormat = TraceFormat {
     source: TraceSource::Whole(begins, read),
 };
 
-/// Whether its numbers are the other way round; `None`: it is no record.
+/// Whether the numbers of a record are in the other byte order than this machine's; `None`: `bytes` are no record.
 fn swapped(bytes: &[u8]) -> Option<bool> {
     let word = u32::from_ne_bytes(*bytes.first_chunk()?);
     let is = |word: u32| word & !0xff == MAGIC;
@@ -84,7 +85,8 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
     Ok(())
 }
 
-/// The files of all CPUs, in the order of their numbers, which may have gaps; of another name, the file alone.
+/// The files of all CPUs beside `path`, in the order of their numbers, which may have gaps; `path` alone where its name
+/// is none that blktrace gives.
 fn of_all_cpus(path: &Path) -> Vec<PathBuf> {
     let alone = || vec![path.to_owned()];
     let Some((stem, _)) = path.file_name().and_then(|name| of_cpu(name.to_str()?)) else {
@@ -114,7 +116,7 @@ fn of_cpu(name: &str) -> Option<(&str, u32)> {
     stem.ends_with(".blktrace.").then_some((stem, number))
 }
 
-/// How the file of another CPU begins, where that of one that did nothing is empty.
+/// The first bytes of the first of these files that has any: that of a CPU that did nothing is empty.
 pub(super) fn head_of_another(path: &Path) -> Option<Vec<u8>> {
     of_all_cpus(path).iter().find_map(|it| {
         let mut head = Vec::new();

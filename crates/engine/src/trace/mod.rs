@@ -1,9 +1,9 @@
 //! Recorded block traces: a file of another program, or a run of our own, to operations with their times.
 //!
-//! A format is one file here and one line in [`FORMATS`]; a file is recognised by how it begins, never by
-//! its name. Jobs replay traces (`[[workload]] trace`), `schedule` their times alone, `profile` says what
-//! they are. Memory: 24 bytes an operation; while it is read twice that, and 16 bytes more for a recorded latency; 50
-//! million operations at most.
+//! A format is a constant in a file here and one line in [`FORMATS`]; which one a file has is recognised by how it
+//! begins, not by its name. Jobs replay traces (`[[workload]] trace`), `schedule` their times alone, `profile` says
+//! what they are. Memory: 24 bytes an operation; while it is read twice that, and 16 bytes more for a recorded latency;
+//! 50 million operations at most.
 
 mod alibaba;
 mod blktrace;
@@ -119,7 +119,7 @@ struct TraceRow<'a> {
 }
 
 impl<'a> TraceRow<'a> {
-    /// Of a format whose disks have names of one part, and that has no latencies.
+    /// A row of a format whose disks have names of one part, and that has no latencies.
     fn plain(stamp: i64, stream: &'a str, op: TraceOp) -> TraceRow<'a> {
         TraceRow { stamp, stream: ("", stream), op, latency_ns: None, of: None }
     }
@@ -279,7 +279,7 @@ pub fn words(replay: &ReplayPlan) -> String {
 /// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse
 /// stamp (of a millisecond or more) are spread evenly over that tick, in the order of the file. Errors:
 /// `Usage`, with the line, for one that is no row or lies far before those above it; for a file without
-/// operations, or with those of several disks. `Unavailable` when they are too many.
+/// operations, or with those of several disks. `Unavailable` when they are too many; `Corrupt` for a damaged run.
 pub fn read(
     format: &TraceFormat,
     file: TraceFile,

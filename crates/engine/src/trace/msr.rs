@@ -1,6 +1,5 @@
-//! MSR Cambridge (SNIA IOTTA 388): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`,
-//! stamps and response
-//! times in ticks of 100 ns, since 1601, offset and size in bytes. Disks have numbers of their host.
+//! MSR Cambridge (SNIA IOTTA 388): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, stamps (since
+//! 1601) and response times in ticks of 100 ns, offset and size in bytes. A disk is named by its host and a number.
 
 use taillight_core::OpKind;
 use taillight_core::plan::TraceOp;

@@ -1,9 +1,9 @@
 //! How a trace comes back to what it touched: reuse distances in unique bytes, what an LRU cache of each size
 //! would hold, and the working set over time.
 //!
-//! In blocks of a stated size, by a stack of the blocks in the order of their last touch. Exact, but for traces of
-//! more than some millions of blocks: of those one block in so many is followed, chosen by a hash of its number,
-//! and distances are scaled by it (SHARDS, Waldspurger et al., FAST 2015).
+//! In blocks of a stated size, by a stack of the blocks in the order of their last touch; distances are rounded to one
+//! part in 64. Of a trace of more than two million blocks, with repetition, one block in so many is followed, chosen
+//! by a hash of its number, and distances are scaled by it (SHARDS, Waldspurger et al., FAST 2015).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -36,7 +36,7 @@ pub struct TraceReuse {
     /// Half of the touches that are not the first come within so many unique bytes, those of the block itself among
     /// them, to 1.6 %; absent where nothing is touched again.
     pub median_bytes: Option<u64>,
-    /// The same of nine in ten.
+    /// As `median_bytes`, for nine in ten of these touches.
     pub p90_bytes: Option<u64>,
     /// What an LRU cache would hold of what is asked, by its size.
     pub curve: Vec<TraceCachePoint>,
@@ -61,7 +61,7 @@ pub struct TraceWorkingSet {
 }
 
 impl TraceReuse {
-    /// Of a trace; `None` where no operation has a size.
+    /// What comes back in `trace`; `None` where no operation has a size.
     pub(super) fn of(trace: &ReplayOps) -> Option<TraceReuse> {
         let touches = |block: u64| -> u64 {
             let ends = trace.ops.iter().filter_map(|op| ends(op, block));
@@ -199,7 +199,7 @@ struct WindowCount {
     /// Number of the one that is counted.
     now: i64,
     count: u64,
-    /// Of those that have ended.
+    /// Sum and maximum over windows that have ended.
     sum: u64,
     max: u64,
 }

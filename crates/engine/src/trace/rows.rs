@@ -30,7 +30,7 @@ const WORDS: &[(&str, bool)] = &[
 /// The disk, volume or file that a job names.
 #[derive(Debug, Clone)]
 pub(super) struct SelectedStream {
-    /// As written.
+    /// The text of the job.
     text: String,
     /// Whether the word before it means the first of two parts.
     first: Option<bool>,
@@ -60,7 +60,7 @@ impl SelectedStream {
     }
 }
 
-/// As jobs name it.
+/// The name of a disk as jobs write it.
 fn name(stream: (&str, &str)) -> String {
     match stream {
         ("", name) => name.to_owned(),
@@ -143,13 +143,13 @@ pub(super) struct TraceRows<'a> {
     coarse_ends: bool,
     /// Operations whose stamps were moved because of that.
     spread: u64,
-    /// Of the workloads, where rows have their numbers.
+    /// Names of the workloads, where rows have their numbers.
     names: Vec<String>,
     /// Rows, and how many there are as they say.
     read: u64,
     of: Option<u64>,
     untimed: bool,
-    /// Of the first row of the disk.
+    /// Stamp of the first row of the disk.
     first: Option<i64>,
     newest: i64,
     sorted: u64,
@@ -201,12 +201,12 @@ impl<'a> TraceRows<'a> {
         self.missing = operations;
     }
 
-    /// Nobody says whether the rows are all that there were.
+    /// Notes that nothing says whether the rows are all that there were.
     pub fn without_run(&mut self) {
         self.alone = true;
     }
 
-    /// Where all operations end at whole ms, no more is known of their ends.
+    /// Notes that the ends of operations may be known to the ms alone: they are, where all are whole ms.
     pub fn with_coarse_ends(&mut self) {
         self.coarse_ends = true;
     }
@@ -263,7 +263,7 @@ impl<'a> TraceRows<'a> {
         Ok(())
     }
 
-    /// As jobs name it: the workload by its name, where it has one.
+    /// The name of a disk as jobs write it: with the name of its workload, where that is known.
     fn name(&self, stream: (&str, &str)) -> String {
         let number = stream.0.parse::<usize>().ok();
         match number.and_then(|number| self.names.get(number)) {
@@ -362,7 +362,8 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    /// The operations, in the order of their times. Errors: there is none.
+    /// The operations that are wanted, in the order of their times. Errors: there is none; the file has another number
+    /// of rows than they say; the times span more than 292 years.
     pub fn finish(mut self, format: &'static str) -> Result<ReplayOps, TraceFault> {
         if self.of.is_some_and(|of| of != self.read) {
             return Err(TraceFault::hinted(own::PART, own::ALL));
@@ -425,8 +426,8 @@ impl<'a> TraceRows<'a> {
     }
 }
 
-/// Operations that are due with another, where all times are whole ms, though the format has finer ones: whether its clock
-/// was so coarse, or they came at once, is not in the trace.
+/// Operations that are due together with one before, where all times are whole ms, though the format has finer ones:
+/// whether its clock was so coarse, or they came at once, is not in the trace.
 fn bunched(times: &[i64], tick_ns: u64) -> u64 {
     let first = times.first().copied().unwrap_or(0);
     let coarse = |time: &i64| (time - first) % COARSE_NS as i64 == 0;

@@ -16,7 +16,7 @@ pub(super) const FORMAT: TraceFormat = TraceFormat {
     pair: None,
     source: TraceSource::Lines(sectors),
 };
-/// The same with bytes in the place of sectors, as it was released again; only where the job says so.
+/// The format with bytes in the place of sectors, as the trace was released again; used only where the job names it.
 pub(super) const BYTES: TraceFormat = TraceFormat {
     word: "tencent-bytes",
     name: "Tencent, in bytes",
@@ -24,7 +24,7 @@ pub(super) const BYTES: TraceFormat = TraceFormat {
     ..FORMAT
 };
 
-/// Whether what was read as sectors seems to be bytes: all of it whole sectors of them.
+/// Whether offsets and sizes that were read as sectors seem to be bytes: as bytes, all are whole sectors.
 pub(super) fn seem_bytes(ops: &[TraceOp]) -> bool {
     let whole = |n: u64| n.is_multiple_of(u64::from(SECTOR * SECTOR));
     ops.iter().all(|op| whole(op.offset) && whole(op.size.into()))

@@ -1,4 +1,5 @@
-//! The same operations in every format, and what is wrong in a file with its place.
+//! Trace formats: the same operations from each, coarse stamps, parts by disk and time, latencies, runs of our own; and
+//! what is wrong in a file, with its place.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -169,7 +170,7 @@ fn stamps_are_exact_and_coarse_ones_are_spread_over_their_tick() {
     assert_eq!(parsed("1,R,0,512,5\n1,R,0,512,5\n1,R,0,512,6\n").expect("read").bunched, 0);
 }
 
-/// A log of fio has the ends of I/Os in ms: those of one ms were due together.
+/// A log of fio has the ends of I/Os in ms: those of one ms were once due together.
 #[test]
 fn the_ends_of_an_imported_log_of_fio_are_spread_and_each_begins_its_latency_before() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -621,7 +622,7 @@ fn rows_in_quotes_are_those_without() {
     assert!(said.contains("a second trace begins here"), "{said}");
 }
 
-/// Of a file that was released again in bytes every offset was 512 times as far.
+/// The file that was released again in bytes was once read as sectors, each offset 512 times as far.
 #[test]
 fn sectors_and_bytes_of_tencent_are_not_guessed() {
     let rows = "100,1024,4096,0,7\n101,8192,512,1,7\n";

@@ -6,8 +6,9 @@
 //! another run or length, zeros, unknown content, and records that are missing. Damage that nobody
 //! reads is not seen. Findings go into `verify.json`.
 //!
-//! The unit is the largest size that divides every block size, alignment and extent border of the
-//! plan; an operation holds one or more whole blocks. Callers: `worker`, `run`, `preload`.
+//! The unit is the largest size that divides every block size, alignment, offset and stride of the
+//! plan, so that an operation holds one or more whole blocks; on keys each value is a block. Callers: `worker`, `run`,
+//! `preload`.
 
 mod area;
 mod block;
@@ -86,7 +87,8 @@ pub struct VerifySpec<'a> {
 
 impl VerifyState {
     /// Prepares verification. Errors: `Usage` when blocks are too small, payloads repeat blocks,
-    /// too many operations are in flight or the ledger would be larger than its budget.
+    /// too many operations are in flight or the ledger would be larger than its budget; those of reading the ledger
+    /// of an earlier run.
     pub fn new(spec: &VerifySpec<'_>) -> Result<Arc<VerifyState>> {
         if spec.area.unit < SMALLEST && !spec.area.keyed {
             return Err(Error::usage("blocks are too small to be verified")

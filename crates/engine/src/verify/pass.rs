@@ -1,8 +1,8 @@
-//! The pass after a run: reads every block that was written, once, and judges it.
+//! The pass after a run: reads once every block that was written, and judges it.
 //!
-//! It needs the ledger of the run it follows or, after a restart, what an earlier run left of its
-//! own (`VerifySpec::prior`). Records of a store are read one by one, blocks in larger reads.
-//! Nothing is measured. Callers: `run`.
+//! What must be there is known by the ledger of the run or, where it has not written, from an earlier run
+//! (`VerifySpec::prior`). Records of a store are read one by one, blocks in reads of up to 1 MiB, in which others may
+//! lie between. Nothing is measured. Caller: `run`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

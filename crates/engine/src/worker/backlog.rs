@@ -16,7 +16,7 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Of a worker that begins at `start`.
+    /// The backlog of a worker that begins at `start`.
     pub fn new(start: Stamp) -> Backlog {
         Backlog { next_look: start, max: 0, left_at_end: None }
     }

@@ -50,7 +50,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         }
     }
 
-    /// A write that was filled and never accepted.
+    /// Tells the checker that a write was filled and never accepted.
     #[cold]
     pub(super) fn drop_payload(&mut self, op: &Op) {
         let checker = self.strategies.as_mut().and_then(|s| s.checker.as_mut());

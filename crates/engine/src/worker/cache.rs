@@ -1,5 +1,6 @@
-//! When a worker drops what the page cache holds of its data: each time it begins to go over it again.
-//! The driver does it (`Session::drop_cached`); called by `strategies` between a draw and its submit.
+//! When a worker drops what the page cache holds of its data: each time a walk in order begins anew; where operations
+//! are drawn, each time they have asked for `drop_cache` bytes. The driver does it (`Session::drop_cached`); called by
+//! `strategies` between a draw and its submit.
 
 /// Counts towards the next drop.
 pub struct CacheDrops {
@@ -16,7 +17,8 @@ impl CacheDrops {
         CacheDrops { every, asked: 0, passes: 1 }
     }
 
-    /// Whether the operation that was just drawn, of `bytes`, begins anew; `walked` are the passes of a walk.
+    /// Whether to drop before the operation that was just drawn, of `bytes`. `walked`: passes that a walk in order has
+    /// begun; `None` where operations are drawn, and bytes count.
     pub fn due(&mut self, walked: Option<u64>, bytes: u64) -> bool {
         if let Some(passes) = walked {
             return std::mem::replace(&mut self.passes, passes) != passes;

@@ -121,7 +121,7 @@ pub struct WorkerSpec {
     pub join: Option<u64>,
     /// When its workload ends, ns after the start of the measure phase.
     pub end: Option<u64>,
-    /// Load only when false.
+    /// Whether it is measured; load only when false.
     pub measured: bool,
     pub open_loop: bool,
     pub first_slot: u32,
@@ -139,6 +139,6 @@ pub struct WorkerParts<C: DisciplinedClock, P: Probe> {
 /// A worker's own ends of target and tracing.
 pub struct WorkerHandles<P> {
     pub session: Box<dyn Session>,
-    /// Told of every operation.
+    /// Told of the worker's operations, where the run is traced.
     pub probe: P,
 }

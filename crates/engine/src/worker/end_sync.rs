@@ -17,7 +17,7 @@ pub struct EndSyncs {
     files: Range<u16>,
     /// When the last of the writes that were made was submitted.
     last: Stamp,
-    /// That one was synced, so that nothing is left to sync.
+    /// Whether that write synced by itself, so that nothing is left to sync.
     synced: bool,
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::plan::{Flow, Plan};
 
-/// Waited at least before a worker that is ahead looks again, ns: as long as the worker's thread spins.
+/// Waited at least before a worker that is ahead looks again, ns: so short that the worker's thread spins.
 const GLANCE_NS: u64 = 5_000;
 
 /// What the workers of one `flow.id` have done, and their weights, of those that still run.

@@ -259,7 +259,7 @@ impl KeyedWorker {
         keys.iter().filter(|key| self.space.deleted(**key)).count() as u64 >= missing
     }
 
-    /// Takes note that an insert has ended, of a batch each.
+    /// Notes that an insert has ended, or each insert of a batch.
     #[inline]
     fn acknowledge(&self, op: &Op) {
         if matches!(op.kind.as_record(), OpKind::Insert | OpKind::Put) {

@@ -4,9 +4,11 @@
 //! what to wait for, [`Worker::reap`] polls, stamps once per poll, and records. `threaded` and
 //! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
 //!
-//! Read this file first. Every operation is drawn in `submit` and recorded in `record`; between
-//! them the worker asks its [`Strategies`] where a plan wants more than load: keys, a stream,
-//! verification, think time. `slots` holds what is in flight, `buffers` fills what is written.
+//! Read this file first. What the generator draws is submitted in `submit` and recorded in `record`;
+//! between them the worker asks its [`Strategies`] where a plan wants more than load: keys, a stream,
+//! verification, think time. Those also submit parts of composed operations and final syncs, and
+//! record what has no record of its own. `slots` holds what is in flight, `buffers` fills what is
+//! written.
 
 mod backlog;
 mod buffers;
@@ -103,9 +105,9 @@ struct OperationEnd {
     status: Status,
     /// The writer's stamp in a block that was read.
     origin: Option<Stamp>,
-    /// A success with nothing to say that a short record does not hold.
+    /// Whether it is a success with nothing to say that a short record does not hold.
     short: bool,
-    /// It may be recorded together with those that follow.
+    /// Whether it may be recorded together with operations that follow.
     later: bool,
 }
 

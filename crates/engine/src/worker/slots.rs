@@ -48,7 +48,7 @@ pub struct Slots {
     pub free: Vec<u32>,
     /// Slots submitted and not yet handed over by a flush.
     pub batch: Vec<u32>,
-    /// Several operations may be in flight: the time of handing over is one of its own.
+    /// Whether several operations may be in flight, so that the time of handing over is a latency of its own.
     pub queued: bool,
     /// Number of slot 0 among those of all workers.
     first: u32,

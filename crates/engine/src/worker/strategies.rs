@@ -1,8 +1,9 @@
-//! What only some plans ask of a worker: keys, a stream, verification, think time, an idle time-out.
+//! What only some plans ask of a worker: keys, a stream, verification, think time, shares by weight, an
+//! idle time-out, drops of cached data, syncs in the end, times inside operations.
 //!
-//! The plain loop has no [`Strategies`]; the others are called at five places of it, all of them
-//! here: before a round of submits, before a draw, after it, at a completion, and before waiting.
-//! What keys, streams and checks are stands in `keyed`, `stream` and `verify`.
+//! The plain loop has no [`Strategies`]; the others are called from it before a round of submits,
+//! before a draw, after it, at a completion, before waiting, and at the end. What keys, streams and
+//! checks are stands in `keyed`, `stream` and `verify`.
 
 use taillight_core::probe::Probe;
 use taillight_core::{Op, OpKind, Record, Result, Stamp, Status};

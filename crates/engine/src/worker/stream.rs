@@ -2,7 +2,7 @@
 //!
 //! End to end: a writer puts a mark, the block's number and its submit stamp into the first bytes
 //! of the block; a reader takes them out and the record carries the stamp as its origin. A block
-//! without the right mark and number is a failure (`verify`), never a latency.
+//! without the right mark and (but for a queue) number is a failure (`verify`), not a latency.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub struct StreamEnd {
     pub read_to: Option<u64>,
 }
 
-/// How a worker follows.
+/// What a worker does on the stream.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamRole {
     /// A reader's number; none for a writer.

@@ -1,4 +1,4 @@
-//! The plain loop on a session and a clock of its own: every stamp, record and count is known.
+//! The worker's loop on a session and a clock of the test, which give stamps, records and counts that are known.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -210,12 +210,12 @@ fn run(
     ScriptedLoad { asked, ios, intervals: intervals_of(&taken), end, live }
 }
 
-/// 1 us each, and whatever was asked.
+/// Each takes 1 us and moves 100 bytes.
 fn quick(_: usize, _: &Op) -> (i64, Answer) {
     (1000, Ok(100))
 }
 
-/// Between 0.5 and 3.5 us each.
+/// Each takes between 0.5 and 3.5 us and moves 100 bytes.
 fn varied(n: usize, _: &Op) -> (i64, Answer) {
     (500 + (n as i64 * 7919) % 3000, Ok(100))
 }

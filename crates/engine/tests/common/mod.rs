@@ -1,4 +1,4 @@
-//! Runs a plan into a temporary run directory and reads everything back.
+//! Runs a plan into a temporary run directory and reads its intervals and I/Os back.
 #![allow(dead_code, clippy::unwrap_used)] // each test binary uses a part
 
 #[path = "../../src/testing.rs"]

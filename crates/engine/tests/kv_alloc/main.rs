@@ -142,7 +142,7 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
     Some(allocations.load(Ordering::Relaxed))
 }
 
-/// Every driver that runs in the process: what it allocates is allocated on the worker's thread.
+/// Of the drivers that run in the process, where what they allocate is allocated on the worker's thread.
 #[test]
 fn a_worker_allocates_nothing_per_operation() {
     use OpKind::{Get, Insert, Rmw, Scan, Update};

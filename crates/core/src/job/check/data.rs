@@ -1,4 +1,5 @@
-//! What is stored: payload shares, key spaces, fields, scans.
+//! Checks of what is stored (payload, key spaces, fields of values, scans) and of `[verify]`, with the memory that
+//! its record of writes needs.
 
 use super::{Checked, ValidationError, ensure};
 use crate::capability::Capabilities;
@@ -7,12 +8,12 @@ use crate::op::OpKind;
 use crate::plan::{AccessKind, BlockSize, KeyNaming, MixPart, PayloadKind, Plan, WorkloadPlan};
 use crate::units::ByteSize;
 
-/// Smallest block or value that can carry its marks, bytes.
+/// Smallest block or value that can be verified, bytes: it carries marks and sums.
 const MARKED: u64 = 64;
 /// Longest key that a job may ask for, bytes.
 const KEY_MAX: u64 = 256;
 
-/// Everything about payload, keys, values and scans.
+/// Checks payload, keys, values and scans of a workload.
 pub(super) fn data(w: &WorkloadPlan, path: &str) -> Checked {
     payload(w, &format!("{path}.payload"))?;
     keys(w, &format!("{path}.keys"))?;
@@ -70,7 +71,8 @@ fn payload(w: &WorkloadPlan, path: &str) -> Checked {
     )
 }
 
-/// Verification: a target that keeps data, and blocks that are all different.
+/// Checks `[verify]`: the target keeps data; blocks of verified workloads are all different, of one field and large
+/// enough; the record of writes fits into memory.
 pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: MachineMemory) -> Checked {
     let off = plan.verify.is_off();
     ensure(
@@ -139,7 +141,8 @@ fn unverified(plan: &Plan, off: bool) -> Checked {
     Ok(())
 }
 
-/// The record of writes must fit into half of the free memory. `size`: of the data set, when it is known.
+/// The record of writes must fit into half of the free memory; `Unavailable` where it does not. `size`: of the data
+/// set, when it is known.
 pub(in crate::job) fn ledger(
     plan: &Plan,
     size: Option<ByteSize>,

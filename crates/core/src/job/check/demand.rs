@@ -1,10 +1,11 @@
-//! Demand: rates that can be met by a clock, pauses, steps.
+//! Checks when the operations of a workload start and end: arrival rates, pauses, flow, ramp and passes, its own
+//! begin, warm-up and end; also its nice value.
 
 use super::{Checked, ensure};
 use crate::plan::{AccessKind, Arrival, RunPlan, WorkloadPlan};
 use crate::units::{ByteSize, Rate};
 
-/// Everything about when operations start.
+/// Checks `arrival`, then the pauses and the window of the workload.
 pub(super) fn demand(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
     let field = |name: &str| format!("{path}.{name}");
     match &w.arrival {
@@ -62,7 +63,7 @@ pub(super) fn demand(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
     window(w, run, path)
 }
 
-/// The begin and end that a workload has of its own, and its nice value.
+/// Checks the begin, warm-up and end that a workload has of its own, and its nice value.
 fn window(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
     let ends = [
         ("duration", w.duration.map(|d| d.0)),
@@ -169,8 +170,8 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
     ensure(w.passes != Some(0), &passes, "no pass at all", "give at least 1, or leave it out")
 }
 
-/// A rate must ask for at least one operation in the run (without a duration: in an hour), and for at most one a
-/// nanosecond.
+/// A rate that stays must ask for at least one operation in the run (without a duration: in an hour), and for at most
+/// one a nanosecond.
 fn rate(w: &WorkloadPlan, run: &RunPlan, rate: Rate, path: &str) -> Checked {
     let per_s = rate.ops_per_s(w.mean_bytes());
     let hour = 3_600_000_000_000;

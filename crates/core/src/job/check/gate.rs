@@ -1,9 +1,10 @@
-//! A gate must be over figures that the job has.
+//! Checks `[gate]`: its figures are there, each named once and of an operation that a measured workload has, and its
+//! margin is between 0 and 1.
 
 use super::{Checked, ensure};
 use crate::plan::Plan;
 
-/// Everything about `[gate]`.
+/// Checks `[gate]`; a plan without one passes.
 pub(super) fn gate(plan: &Plan) -> Checked {
     let Some(gate) = &plan.gate else {
         return Ok(());
@@ -38,6 +39,7 @@ pub(super) fn gate(plan: &Plan) -> Checked {
     Ok(())
 }
 
+/// Names of the operations of all measured workloads, for a message.
 fn operations(plan: &Plan) -> String {
     let measured = plan.workloads.iter().filter(|w| w.measured);
     let mut names: Vec<&str> = measured.flat_map(|w| &w.mix).map(|part| part.op.name()).collect();

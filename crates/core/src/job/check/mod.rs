@@ -1,6 +1,7 @@
 //! What makes a plan impossible or meaningless, found before anything is touched.
 //!
-//! Each check says the field, what is wrong with the numbers in it, and what to write instead.
+//! A check that fails says the field, what is wrong with it, and what to write instead. Here are the checks of the
+//! run, its ends, ceilings, memory and capture; each other part of a plan has a module.
 
 mod data;
 mod demand;
@@ -29,7 +30,7 @@ use super::MachineMemory;
 const MAX_WORKERS: u32 = 4096;
 /// The buffers of a worker are in whole pages of this size (`buffers` of `taillight-driver`), bytes.
 const HUGE_PAGE: u64 = 2 << 20;
-/// Bytes of a ring of trace events.
+/// Allowed sizes of the ring of trace events (`trace.buffer`), bytes; powers of two.
 const TRACE_BUFFER: std::ops::RangeInclusive<u64> = 4096..=256 << 20;
 
 /// A field that does not work, why, and what to do.
@@ -80,7 +81,8 @@ fn ensure(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>)
     if ok { Ok(()) } else { Err(ValidationError::new(path, what, fix)) }
 }
 
-/// Everything that needs no data set size. `budget_written`: whether the job itself sets `capture.budget`.
+/// Every check but those of `extent`, which hold extents against data set sizes. `budget_written`: whether the job
+/// itself sets `capture.budget`.
 pub(super) fn plan(
     plan: &Plan,
     can: &TargetCapabilities,
@@ -105,7 +107,7 @@ pub(super) fn plan(
     })
 }
 
-/// The run, or one probe of a search: everything but targets, gate and search.
+/// Checks the run, or one probe of a search, but not targets, gate and search.
 fn point(
     plan: &Plan,
     cans: &TargetCapabilities,
@@ -162,7 +164,7 @@ fn point(
     capture(plan, cans, machine, budget_written)
 }
 
-/// Steps between load and run: loading may take long, so that they are refused before it.
+/// Refuses steps of `run.before` that the driver cannot do: the records are loaded before them, which may take long.
 fn before(plan: &Plan, can: &Capabilities) -> Checked {
     let able = can.before();
     let Some(step) = plan.run.before.iter().find(|s| !able.contains(s)) else {
@@ -226,7 +228,7 @@ fn run(run: &RunPlan) -> Checked {
     )
 }
 
-/// Characters allowed in names, which become file names and labels.
+/// Whether a character may stand in names, which become file names and labels.
 pub(super) fn name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
@@ -243,7 +245,7 @@ fn name(name: &str, path: &str) -> Checked {
     )
 }
 
-/// Workloads on one target see the same records under the same names.
+/// All workloads have the same keys and number of fields: those on one target see the same records.
 fn one_key_space(plan: &Plan) -> Checked {
     let first = plan.workloads.first().map(|w| (&w.keys, w.value.as_ref().map(|v| v.fields)));
     for (i, w) in plan.workloads.iter().enumerate() {
@@ -362,7 +364,7 @@ fn qos(plan: &Plan) -> Checked {
     Ok(())
 }
 
-/// Refuses the percentile of a ceiling where it is a share, like 0.999 for 99.9 %: hardly anything would fail it.
+/// Refuses the percentile of a ceiling below 1 %: it is taken for a share, like 0.999 where 99.9 % is meant.
 pub(super) fn at_is_percent(field: &str, at: &Percentile) -> Checked {
     let percent = (1e13 * at.share()).round() / 1e9;
     ensure(
@@ -373,7 +375,8 @@ pub(super) fn at_is_percent(field: &str, at: &Percentile) -> Checked {
     )
 }
 
-/// Memory that the buffers of the workers can take: whole huge pages of each, where the driver has such.
+/// Memory that the buffers of the workers can take, bytes: whole huge pages for each worker; none with a key-value
+/// store, or a driver that stores no data.
 fn buffers(workloads: &[WorkloadPlan], cans: &TargetCapabilities) -> u64 {
     let of = |w: &WorkloadPlan| {
         let can = cans.of(w.target.as_deref());
@@ -387,7 +390,8 @@ fn buffers(workloads: &[WorkloadPlan], cans: &TargetCapabilities) -> u64 {
     workloads.iter().fold(0, |sum, w| sum.saturating_add(of(w)))
 }
 
-/// The budget of a job that sets none: the machine's, and half of what the buffers leave at most, in whole MiB.
+/// The capture budget of a job that sets none: the machine's, or half of the free memory that the buffers leave where
+/// that is less, in whole MiB.
 pub(super) fn capture_budget(
     workloads: &[WorkloadPlan],
     can: &TargetCapabilities,
@@ -432,7 +436,7 @@ fn capture(
     Ok(())
 }
 
-/// Whether the budget of a job holds what every worker begins with. What the machine has to give is
+/// Whether a budget that the job sets holds what every worker begins with. A budget that follows from the machine is
 /// taken as it is: where it holds nothing, the run keeps histograms and says so.
 fn room_for_workers(plan: &Plan, budget_written: bool) -> Checked {
     let (budget, workers) = (plan.capture.budget, plan.workers());

@@ -1,9 +1,10 @@
-//! A search must have room to search in.
+//! Checks `[search]`: it varies the rate or the queue depth of one measured workload over a range, and its probes end
+//! by time.
 
 use super::{Checked, ValidationError, at_is_percent, ensure};
 use crate::plan::{Arrival, Plan, SearchPlan, WorkloadPlan};
 
-/// Everything about `[search]`.
+/// Checks `[search]`; a plan without one passes.
 pub(super) fn search(plan: &Plan) -> Checked {
     let Some(s) = &plan.search else {
         return Ok(());
@@ -86,7 +87,7 @@ fn varied<'a>(s: &SearchPlan, plan: &'a Plan) -> Result<&'a WorkloadPlan, Valida
     Ok(w)
 }
 
-/// A probe ends by its time alone.
+/// A probe ends by its time alone, and a run with a search has no `repeat`.
 fn ends(s: &SearchPlan, plan: &Plan) -> Checked {
     let by_count = plan.run.operations.is_some() || plan.run.bytes.is_some();
     ensure(
@@ -109,7 +110,7 @@ fn ends(s: &SearchPlan, plan: &Plan) -> Checked {
     )
 }
 
-/// Where the schedule has more than one rate it is not clear which one is searched.
+/// Refuses a schedule with several rates or times of its own, of which none could be varied, and think time.
 fn arrival_has_a_rate(w: &WorkloadPlan) -> Checked {
     let one =
         matches!(w.arrival, Arrival::Burst | Arrival::Constant { .. } | Arrival::Poisson { .. });

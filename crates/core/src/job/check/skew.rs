@@ -1,10 +1,14 @@
-//! Parameters of skewed access: each, except `scatter`, belongs to exactly one pattern and has a range. Also
-//! parameters of operations in sequence.
+//! Checks the parameters of `access`: each of skewed access, except `scatter`, belongs to exactly one pattern and has
+//! a range; those of operations in sequence (`run_length`, `sequential_percent`, `walks`, `files`) exclude some others.
 
 use super::{Checked, ensure};
 use crate::plan::{Access, AccessKind, FileOrder};
 
-/// Everything about the parameters of `access`.
+/// Smallest deviation that normal access can draw with, as a share of the space.
+const LEAST_DEVIATION: f64 = 1e-12;
+
+/// Checks the parameters that only some patterns have; `align`, `offset`, `length`, `stride` and `cover` are checked in
+/// `workload`.
 pub(super) fn skew(a: &Access, path: &str) -> Checked {
     owners(a, path)?;
     let field = |name: &str| format!("{path}.{name}");
@@ -52,9 +56,9 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
     }
     if a.kind == AccessKind::Normal {
         ensure(
-            a.deviation.is_some_and(|d| d > 0.0 && d <= 10.0),
+            a.deviation.is_some_and(|d| (LEAST_DEVIATION..=1.0).contains(&d)),
             &field("deviation"),
-            "normal access needs a deviation above 0, as a share of the space",
+            "normal access needs a deviation above 0 and at most 1, as a share of the space",
             "write access = { kind = \"normal\", deviation = 0.1 }",
         )?;
         ensure(
@@ -148,11 +152,10 @@ fn owners(a: &Access, path: &str) -> Checked {
             format!("use kind = \"{word}\", or leave {name} out"),
         )?;
     }
-    let skewed = matches!(a.kind, Zipf | AccessKind::Zipfian | Pareto | Hotspot | Exponential);
     ensure(
-        !a.scatter || skewed,
+        !a.scatter || matches!(a.kind, Zipf | Pareto | Hotspot),
         &format!("{path}.scatter"),
-        "only skewed patterns can scatter their hot places",
-        "leave scatter out",
+        "only zipf, pareto and hotspot access can scatter their hot places",
+        "leave scatter out; kind = \"scrambled\" is YCSB's zipfian, scattered",
     )
 }

@@ -1,5 +1,5 @@
-//! Checks over several workloads: streams that some write and others follow, load that nobody
-//! measures.
+//! Checks over several workloads: one at least is measured; those on a stream (`access = "follow"`) agree, and one
+//! of them writes it.
 
 use super::{Checked, ensure};
 use crate::op::OpKind;
@@ -8,7 +8,7 @@ use crate::plan::{AccessKind, BlockSize, Plan, VerifyMode, WorkloadPlan};
 /// Bytes a writer's stamp takes at the start of a block.
 const STAMP_BYTES: u64 = 24;
 
-/// Everything about streams, end-to-end latency and load.
+/// Checks that a workload is measured, then streams and end-to-end latency.
 pub(super) fn streams(plan: &Plan) -> Checked {
     ensure(
         plan.workloads.iter().any(|w| w.measured),
@@ -51,6 +51,7 @@ pub(super) fn streams(plan: &Plan) -> Checked {
     )
 }
 
+/// Whether all operations of the workload write.
 fn writes(w: &WorkloadPlan) -> bool {
     w.mix.iter().all(|m| m.op.writes())
 }

@@ -1,4 +1,4 @@
-//! Several targets in one run: names, one driver, and what only a run with one target can do.
+//! Checks the targets of a run: their names, one driver for all, and what only a run with one target can do.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use crate::plan::{AccessKind, Plan};
 
 /// What the driver can do with the options of each target.
 pub(in crate::job) struct TargetCapabilities {
-    /// Of `[target]`.
+    /// With the options of `[target]`.
     pub own: Capabilities,
-    /// Of those of `[targets]`.
+    /// With those of each target of `[targets]`, by its name.
     pub named: BTreeMap<String, Capabilities>,
 }
 
 impl TargetCapabilities {
-    /// Of the target with this name; of `[target]` without a name, or for an unknown one.
+    /// Capabilities for the target with this name; for `[target]` without a name, or with an unknown one.
     pub fn of(&self, target: Option<&str>) -> &Capabilities {
         target.and_then(|name| self.named.get(name)).unwrap_or(&self.own)
     }
 }
 
-/// Whether workloads name targets that are there, and the targets of a plan can be driven together.
+/// Checks that workloads name targets that are there, and that the targets of a plan can be driven together.
 pub(super) fn targets(plan: &Plan, can: &TargetCapabilities) -> Checked {
     for (i, w) in plan.workloads.iter().enumerate() {
         let known: Vec<&str> = plan.targets.keys().map(String::as_str).collect();
@@ -64,7 +64,7 @@ pub(super) fn targets(plan: &Plan, can: &TargetCapabilities) -> Checked {
     one_only(plan, can)
 }
 
-/// What a run with several targets cannot do.
+/// Refuses what a run with several targets cannot do.
 fn one_only(plan: &Plan, can: &TargetCapabilities) -> Checked {
     let one = "use one target, or one run for each";
     let driver = &plan.target.driver;

@@ -1,4 +1,5 @@
-//! Checks of one `[[workload]]`: sizes that fit each other, patterns, rates, driver abilities.
+//! Checks of one `[[workload]]`: block sizes that fit each other, access, and what its driver can do. Skewed access,
+//! demand and stored data have modules of their own, called from here.
 
 use super::{Checked, ValidationError, data, demand, ensure, name, skew};
 use crate::capability::{Capabilities, MAX_BATCH};
@@ -6,7 +7,7 @@ use crate::op::OpKind;
 use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, TargetPlan, Values, WorkloadPlan};
 use crate::units::ByteSize;
 
-/// Everything that needs neither driver nor size.
+/// Checks what needs neither the driver's capabilities nor the size of the data set.
 pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
     let field = |name: &str| format!("{path}.{name}");
     name(&w.name, &field("name"))?;
@@ -32,7 +33,7 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
     data::data(w, path)
 }
 
-/// Sizes above zero that fit each other. Runs before `align` is derived from them.
+/// Checks that block sizes are above zero and fit each other. Runs before `align` is derived from them.
 pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked {
     ensure(block_size.min() > 0, path, "a block of zero bytes", "give a size like \"4KiB\"")?;
     match block_size {
@@ -77,7 +78,8 @@ pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked 
     }
 }
 
-/// A trim before each write: of the same block.
+/// `trim_first`, a trim of each block before it is written, needs a mix of trims and writes, one `block_size` for
+/// both, and no trace.
 fn trim_first(w: &WorkloadPlan, path: &str) -> Checked {
     let kinds: Vec<OpKind> = w.mix.iter().map(|part| part.op).collect();
     let both = kinds.len() == 2 && kinds.contains(&OpKind::Trim) && kinds.contains(&OpKind::Write);
@@ -145,7 +147,7 @@ fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {
     pattern(a, block_size, &field)
 }
 
-/// Fields that only some patterns know.
+/// Checks `stride` and `cover`, which only some patterns have.
 fn pattern(a: &Access, block_size: &BlockSize, field: &dyn Fn(&str) -> String) -> Checked {
     let stride = field("stride");
     match (a.kind, a.stride) {
@@ -193,7 +195,7 @@ fn pattern(a: &Access, block_size: &BlockSize, field: &dyn Fn(&str) -> String) -
     )
 }
 
-/// What the driver can do with these options.
+/// Refuses what the driver cannot do with the options of the target, and a sync without a write.
 pub(super) fn abilities(
     w: &WorkloadPlan,
     path: &str,
@@ -292,7 +294,7 @@ fn for_blocks(op: OpKind, path: &str, can: &Capabilities) -> String {
     format!(". --rw is for blocks: without it records are read; {}", ways.join(", "))
 }
 
-/// Operations that cover several records.
+/// Checks `batch`, records that one operation covers.
 fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Checked {
     let path = format!("{path}.batch");
     ensure(w.batch > 0, &path, "an operation on no record", "give at least 1, or leave it out")?;
@@ -335,7 +337,7 @@ fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Chec
     )
 }
 
-/// What to write instead of a queue where there is none. A driver with engines has one that queues.
+/// What to write instead of a queue where there is none; a driver with an option `engine` may have one that queues.
 fn no_queue(target: &TargetPlan) -> String {
     let plain = "use queue_depth = 1 and more workers";
     match target.options.contains_key("engine") {

@@ -1,4 +1,4 @@
-//! Every bad input has one clear message; every plan is a job file that gives the plan again.
+//! Tests of jobs with fake drivers: defaults, forms, `--set` and flags, and the words and places of error messages.
 
 mod refused;
 mod round_trip;
@@ -64,7 +64,7 @@ fn resolve(text: &str) -> Result<Plan> {
     resolve_on(text, GIB)
 }
 
-/// On a machine that has so much memory for the capture.
+/// Resolves `text` on a machine with a capture budget of `capture` bytes.
 fn resolve_on(text: &str, capture: u64) -> Result<Plan> {
     let machine = MachineMemory { capture_budget: ByteSize(capture), ..machine() };
     Job::from_toml(text, "job.toml")?.resolve(&FakeDrivers, machine, &no_file)
@@ -100,7 +100,7 @@ fn whole_huge_pages_of_the_buffers_count_before_the_run() {
 }
 
 #[test]
-fn the_smallest_job_gets_every_default() {
+fn the_smallest_job_gets_the_defaults() {
     let plan = resolve("[target]\ndriver = \"null\"\n").unwrap();
     assert_eq!(plan.run.name, "job");
     assert_eq!(plan.run.duration.unwrap().to_string(), "30s");
@@ -116,7 +116,7 @@ fn the_smallest_job_gets_every_default() {
 }
 
 #[test]
-fn every_form_is_read() {
+fn short_and_full_forms_are_read() {
     let plan = resolve(&workload(
         "mix = { write = 30, read = 70 }\nblock_size = [{ size = \"4KiB\", weight = 3 }, \
          { size = \"6KiB\", weight = 1 }]\naccess = \"reverse\"\n\
@@ -311,7 +311,7 @@ fn a_driver_without_a_queue_says_so() {
 }
 
 #[test]
-fn set_reaches_every_field() {
+fn set_reaches_nested_fields_and_list_items() {
     let mut job = Job::from_toml(&workload("access = \"random\""), "job.toml").unwrap();
     for assignment in [
         "workload.0.block_size=8KiB",

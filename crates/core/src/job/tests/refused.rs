@@ -1,4 +1,4 @@
-//! One entry for each plan that cannot work: what is written, how the message begins.
+//! Tables of jobs that are refused: the lines that are written, and how the message begins. Each message has a hint.
 
 use super::*;
 use crate::ErrorKind;
@@ -49,6 +49,22 @@ const WORKLOAD: &[(&str, &str)] = &[
     (
         "access = { kind = \"zipfian\", theta = 1.0 }",
         "workload.0.access.theta: only zipf access has it",
+    ),
+    (
+        "access = { kind = \"zipfian\", scatter = true }",
+        "workload.0.access.scatter: only zipf, pareto and hotspot access can scatter",
+    ),
+    (
+        "access = { kind = \"exponential\", scatter = true }",
+        "workload.0.access.scatter: only zipf, pareto and hotspot access can scatter",
+    ),
+    (
+        "access = { kind = \"normal\", deviation = 1.5 }",
+        "workload.0.access.deviation: normal access needs a deviation above 0 and at most 1",
+    ),
+    (
+        "access = { kind = \"normal\", deviation = 1e-13 }",
+        "workload.0.access.deviation: normal access needs a deviation above 0 and at most 1",
     ),
     ("duration = \"0s\"", "workload.0.duration: it is zero"),
     ("operations = 0", "workload.0.operations: it is zero"),

@@ -1,4 +1,4 @@
-//! A plan, written, is a job file that resolves to the same plan.
+//! A plan written as TOML is a job file that resolves to the same plan, for random jobs; names with dots stay one name.
 
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Weighted choice in constant time (Walker's alias method, built as by Vose, 1991).
 //!
 //! One multiplication gives both the slot and the coin. Thresholds are 64-bit integers, so a
-//! weight is met to the precision of a double. Callers: Zipf, zoned, sizes from a histogram.
+//! weight is met to the precision of a double. Callers: Zipf, zoned, long lists of weighted sizes.
 
 use taillight_core::{Error, Result};
 
@@ -20,7 +20,7 @@ pub struct Alias {
 
 impl Alias {
     /// From weights; they need not sum to anything in particular. Errors: `Usage` when there are
-    /// none, more than 2^32, one is negative or not finite, or all are 0.
+    /// none, 2^32 or more, one is negative or not finite, all are 0, or their sum is not finite.
     pub fn new(weights: &[f64]) -> Result<Alias> {
         let total: f64 = weights.iter().sum();
         let bad = weights.iter().find(|w| !w.is_finite() || **w < 0.0);

@@ -65,7 +65,7 @@ impl Exponential {
         }
     }
 
-    /// The 2 % of draws in the tail or in a wedge.
+    /// The few draws in the tail or in a wedge; `None` where a draw in a wedge is rejected.
     #[cold]
     fn rare(&self, rng: &mut Rng, layer: usize, x: f64) -> Option<f64> {
         if layer == 0 {

@@ -1,6 +1,6 @@
-//! Which item of many: the distributions behind block positions and key numbers, as pure, seeded draws over
-//! `0..n`. Adding one: a file here, a line in [`DistributionSpec`], a line in `DistributionKind` and its
-//! arms. What the items are (offsets, keys) is the generator's.
+//! Which item of many: the distributions behind block positions and key numbers, as seeded draws over `0..n`, or
+//! over a space that grows from there. Adding one: a file here, a line in [`DistributionSpec`], a line in
+//! `DistributionKind` and its arms, a line in `keyed::dist`. What the items are (offsets, keys) is the generator's.
 //!
 //! Numbers above 2^53 are reached by the integer distributions (uniform, Zipf, hot spot, zoned);
 //! those that scale a double (Pareto, normal, YCSB's) have its 53 bits of resolution.
@@ -43,8 +43,8 @@ const OUTSIDE: u64 = u64::MAX;
 /// Largest number of items: room for sums in 64 bits.
 const MOST_ITEMS: u64 = 1 << 62;
 
-/// Redraws in a row before a draw falls back to uniform over what exists. Reached only when almost
-/// nothing of the space exists yet, where the distributions that can get there are nearly flat.
+/// Redraws in a row before a draw falls back to uniform over what exists. Reached when almost nothing that
+/// the distribution draws exists yet.
 const MOST_REDRAWS: u32 = 4096;
 
 /// A distribution as asked for.
@@ -88,7 +88,7 @@ pub enum DistributionSpec {
     Normal {
         /// Where the middle is, as a share of the space, 0 to 1.
         centre: f64,
-        /// Standard deviation as a share of the space, in (0, 1].
+        /// Standard deviation as a share of the space, 1e-12 to 1.
         deviation: f64,
     },
     /// fio's zoned: ranges one after the other, each with its share of the draws.
@@ -115,7 +115,7 @@ enum DistributionKind {
 pub struct ItemDistribution {
     shape: DistributionKind,
     spread: Option<Permutation>,
-    /// No item above this, whatever exists: n - 1, or no limit when the shape follows the newest.
+    /// No item above this, whatever exists: the last of a fixed space, or 2^62 where the space grows.
     top: u64,
     redrawn: u64,
 }
@@ -160,7 +160,7 @@ impl ItemDistribution {
     }
 
     /// The same popularity, the hot items scattered over the space in an order named by `key`.
-    /// Errors: `Usage` for the distributions that follow the newest key or scatter by themselves.
+    /// Errors: `Usage` for YCSB's zipfian, scrambled, latest and exponential, which grow or scatter by themselves.
     pub fn spread(mut self, key: u64) -> Result<ItemDistribution> {
         let fixed = !matches!(
             self.shape,
@@ -180,7 +180,8 @@ impl ItemDistribution {
     }
 
     /// One item, at most `last`: the highest item that exists now (n - 1 for a fixed space, the
-    /// last acknowledged key for a growing one). Draws above it are redrawn and counted.
+    /// last acknowledged key for a growing one). Draws above it are redrawn and counted; after `MOST_REDRAWS` of
+    /// them the item is a uniform one.
     #[inline]
     pub fn draw(&mut self, rng: &mut Rng, last: u64) -> u64 {
         let limit = last.min(self.top);

@@ -71,7 +71,7 @@ impl Normal {
         }
     }
 
-    /// The 1 to 2 % of draws in the tail or in a wedge.
+    /// The few draws in the tail or in a wedge; `None` where a draw in a wedge is rejected.
     #[cold]
     fn rare(&self, rng: &mut Rng, layer: usize, x: f64) -> Option<f64> {
         if layer == 0 {

@@ -25,8 +25,8 @@ pub struct Zoned {
 }
 
 impl Zoned {
-    /// Over `0..n`, from the first item up. Errors: `Usage` when the shares do not sum to something
-    /// positive, or a zone with draws gets no item.
+    /// Over `0..n`, from the first item up. Errors: `Usage` when a share is negative, the shares do not sum to
+    /// something positive, or a zone with draws gets no item.
     pub fn new(n: u64, zones: &[ZoneShare]) -> Result<Zoned> {
         let choice = Alias::new(&zones.iter().map(|z| z.access).collect::<Vec<_>>())?;
         let total: f64 = zones.iter().map(|z| z.space).sum();

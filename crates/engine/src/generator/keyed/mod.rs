@@ -35,7 +35,7 @@ pub struct KeyGenerator {
     space: Arc<KeySpace>,
     /// Lane of the key space in which it inserts and deletes; `None`: the whole space.
     lane: Option<u32>,
-    /// It ends once its lane is as long as the longest one was before the run.
+    /// Whether it ends once its lane is as long as the longest one was before the run.
     fills: bool,
     pick: Pick,
     scan: Option<ScanLengths>,
@@ -91,7 +91,8 @@ pub fn drawn(access: &Access) -> bool {
     dist(access, 0).is_some()
 }
 
-/// Inserts a run is expected to make, as YCSB reckons them: twice their share of `run.operations`, 0 without those.
+/// Inserts a run is expected to make, as YCSB reckons them: twice their share of `run.operations` x batch, 0 without
+/// operations.
 fn new_keys(plan: &Plan, w: &WorkloadPlan) -> u64 {
     let weight = |counts: fn(OpKind) -> bool| {
         let parts = w.mix.iter().filter(|m| counts(m.op));
@@ -233,7 +234,7 @@ impl KeyGenerator {
         self.fills && self.lane.is_none_or(|lane| self.space.lane_full(lane))
     }
 
-    /// Passes over the keys that have begun; 0 for patterns without passes.
+    /// Passes over the keys that have begun, 1 where it only fills its lane; 0 for patterns without passes.
     #[inline]
     pub fn passes(&self) -> u64 {
         if self.fills {
@@ -304,7 +305,7 @@ impl KeyGenerator {
     }
 }
 
-/// Operations that need an existing key.
+/// Whether an operation needs an existing key.
 pub fn picks(op: OpKind) -> bool {
     let makes = matches!(op.as_record(), OpKind::Insert | OpKind::Put);
     let keyless = matches!(

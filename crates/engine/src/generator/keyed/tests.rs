@@ -1,4 +1,5 @@
-//! Batches: which keys an operation covers, and how many at the end.
+//! Batches of keys: which an operation covers, how many at the end, how drawn ones are distributed, and that their
+//! memory is allocated once.
 
 use proptest::prelude::*;
 use taillight_core::plan::{BlockSize, MixPart};

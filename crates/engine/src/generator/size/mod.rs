@@ -43,7 +43,8 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// From the plan. Errors: `Usage` for what the plan's checks refuse as well.
+    /// From the plan. Errors: `Usage` for sizes that cannot be drawn from, and for a size that comes twice among more
+    /// than 16 weighted ones.
     pub fn new(plan: &BlockSize) -> Result<Sizes> {
         Ok(match plan {
             BlockSize::Fixed(b) => Sizes::Fixed(b.0),
@@ -79,7 +80,7 @@ impl Sizes {
     /// `min + step * k` without holes; a size stands for all up to the next one, so it comes with
     /// probability `ln((size + step) / size)` over `ln((largest + step) / min)`. With a step of 1
     /// every byte count is possible; a `max` off the grid is rounded down to it. Errors: `Usage`
-    /// when `min` or `step` is 0, or `min` above `max`.
+    /// when `min` or `step` is 0, `min` above `max`, or `max` above 2^62.
     pub fn log_uniform(min: u64, max: u64, step: u64) -> Result<Sizes> {
         let count = steps(min, max, step)?;
         let end = min as f64 + count as f64 * step as f64;
@@ -127,7 +128,7 @@ impl Sizes {
         }
     }
 
-    /// Every size it can draw, when they are few; for the capture's size table.
+    /// Every size it can draw, `None` when there are more than `most`; for the capture's size table.
     pub fn distinct(&self, most: usize) -> Option<Vec<u64>> {
         match self {
             Sizes::Fixed(b) => Some(vec![*b]),

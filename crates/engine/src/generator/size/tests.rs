@@ -1,4 +1,5 @@
-//! Sizes: every one possible, each with its probability, histograms read as written.
+//! Sizes of blocks: shares of uniform, log-uniform and weighted ones against their probabilities, histogram files, and
+//! what is refused.
 
 use proptest::prelude::*;
 use rand::SeedableRng;

@@ -1,4 +1,4 @@
-//! Every way a record can be wrong, and the word for it: at several sizes, payloads, generations and
+//! The ways in which a record can be wrong, and the word for each: at several sizes, payloads, generations and
 //! offsets.
 
 use super::*;

@@ -1,4 +1,5 @@
-//! What a later run finds with the ledger of the run that wrote; damaged headers; records.
+//! What a later run finds with the ledger of the run that wrote; damaged headers; the pass over records, and its early
+//! end.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -84,7 +85,7 @@ fn what_the_earlier_run_did_not_write_is_not_judged() {
 }
 
 #[test]
-fn a_damaged_ledger_and_other_blocks_are_refused() {
+fn other_blocks_and_a_missing_run_or_ledger_are_refused() {
     let (bench, home) = kept();
     let prior = keep(&bench, &home);
     let other = VerifiedArea { unit: 2 * UNIT, ..area() };

@@ -1,4 +1,4 @@
-//! Always inside the space, for every distribution, size and stage of growth; nonsense is refused.
+//! Draws of every distribution stay inside the space, small or large, and below what exists; nonsense is refused.
 
 use proptest::prelude::*;
 use taillight_core::ErrorKind;
@@ -35,7 +35,7 @@ fn all(n: u64) -> Vec<DistributionSpec> {
     all
 }
 
-/// Zeta is a long sum for large n; these two are looked at with few cases.
+/// Zeta is a long sum for large n: these two are tested with small ones.
 fn slow(spec: &DistributionSpec) -> bool {
     matches!(spec, DistributionSpec::YcsbZipfian | DistributionSpec::Latest)
 }

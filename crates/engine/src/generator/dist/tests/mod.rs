@@ -1,4 +1,4 @@
-//! Distributions against their analytic probabilities. Seeds are fixed, so nothing here is flaky.
+//! Distributions against their analytic probabilities. Statistical tests have fixed seeds, so that none is flaky.
 
 mod bounds;
 mod shapes;
@@ -17,7 +17,7 @@ fn rng(seed: u64) -> Rng {
     Rng::seed_from_u64(seed)
 }
 
-/// Counts of `draws` over `0..n`, put into the cell that `cell` names.
+/// Counts [`DRAWS`] draws over `0..n` by the cell that `cell` gives.
 fn counts(spec: &DistributionSpec, n: u64, cells: usize, cell: impl Fn(u64) -> usize) -> Vec<u64> {
     let mut dist = ItemDistribution::new(spec, n).unwrap();
     let mut rng = rng(n ^ 0x5EED);

@@ -1,4 +1,4 @@
-//! Uniform, hot spot, Pareto, normal, zoned: frequencies against their formulas.
+//! Uniform, hot spot, Pareto, normal, zoned, and scan lengths: frequencies against their formulas.
 
 use super::super::{ScanLengths, ZoneShare};
 use super::*;

@@ -1,4 +1,4 @@
-//! Zipf: exact for every theta, and spread without changing its popularity.
+//! Zipf: frequencies for several exponents and spaces, spread without changing its popularity; and the alias table.
 
 use super::super::alias::Alias;
 use super::super::gray::zeta;

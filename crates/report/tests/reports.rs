@@ -485,7 +485,7 @@ fn ceilings_are_answered_with_what_they_need() {
 }
 
 #[test]
-fn the_page_needs_no_network_and_escapes_everything() {
+fn the_page_needs_no_network_and_escapes_names() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());
     let evil = "</script><img src=http://x/ onerror=alert(1)>";

@@ -1,5 +1,5 @@
-//! The answer of one run, in one sentence that every output has in the same words: what makes figures
-//! worthless, then the ceilings, the rate and 99 %. The reasons of the verdict stand behind it.
+//! The answer of one run in a few sentences, in the same words for every output: what makes figures
+//! worthless, then the ceilings, then the rate with 99 %. Outputs show the reasons of the verdict after it.
 
 use taillight_core::OpKind;
 use taillight_rundir::Summary;

@@ -7,7 +7,7 @@ use taillight_explain::{CANNOT_SEE, Explanation, Layer, OutlierVerdict};
 use taillight_rundir::names;
 use taillight_rundir::trace_info::TracingBackend;
 
-/// The answer in one to a few sentences.
+/// The answer, the first of these sentences where there are outliers, what else is known of them, and its limits.
 pub fn sentences(it: &Explanation) -> Vec<String> {
     if it.info.backend == TracingBackend::None {
         let why = it.info.why.as_deref().unwrap_or("no reason given");

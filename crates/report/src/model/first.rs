@@ -1,6 +1,6 @@
-//! The first screen: the answer in a sentence, and the cards that every page has: rate, p50, p99, p99.9 and max
-//! of one or several runs. Where a run has too few I/Os for a percentile, the card shows its own value,
-//! marked as that.
+//! The first screen of a page: the cards with rate, p50, p99, p99.9 and max of one or several runs, of a comparison or
+//! a history, the same as a table for a terminal, and the answers of several runs and of a comparison; that of one run
+//! is in `answer`. Where a run has too few I/Os for a percentile, a card shows the run's own value, marked as that.
 
 use std::collections::BTreeSet;
 
@@ -85,7 +85,8 @@ impl CardValue {
     }
 }
 
-/// The cards of these runs, each with its name. The rate is of all operations; other cards have a line for each.
+/// The cards of these runs, each with its name. The rate is of all operations; other cards have a line for each of the
+/// first four.
 pub fn cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     let mut ops: Vec<OpKind> = Vec::new();
     for (op, _) in runs.iter().flat_map(|(_, summary)| whole_ops(summary)) {
@@ -138,7 +139,7 @@ pub fn judged_cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     all
 }
 
-/// Bytes per second of a run; none of what another program did, where no bytes are known.
+/// Bytes per second of a run; none where no bytes are known: of transactions, and of what another program did.
 pub(super) fn bandwidth(summary: &Summary) -> Option<String> {
     let bytes = summary.totals.bytes_per_s;
     let transactions = summary.ops.keys().any(|op| op.is_transaction());
@@ -219,7 +220,7 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
     }
 }
 
-/// The value of a card by its id.
+/// The latency of a card by its id, which is not `rate`; none where it is not known.
 pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
     let latency = asked_for(totals).0;
     let observed = latency.observed;
@@ -253,7 +254,7 @@ fn inner_ops(summary: &Summary) -> impl Iterator<Item = (&OpKind, &Totals)> {
     summary.ops.iter().filter(|(op, totals)| op.is_inner() && totals.count > 0)
 }
 
-/// The figures of the cards as a table for a terminal: a row an operation of each run.
+/// The figures of the cards as a table for a terminal: a row for each operation of each run.
 pub fn figures(runs: &[(&str, &Summary)]) -> Table {
     let mut table = Table::new("figures", "", &["", "rate", "p50", "p99", "p99.9", "max"]);
     let kind = runs.first().and_then(|(_, summary)| card_kind(summary));
@@ -339,7 +340,7 @@ fn own(count: u64, pct: &Percentile) -> String {
     }
 }
 
-/// The answer of several runs: from where to where their 99 % lies.
+/// The answer of several runs: from where to where their 99 % lies, and how many missed or left open a ceiling.
 pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
     let all = cards(runs);
     let mut parts = Vec::new();
@@ -402,7 +403,7 @@ pub fn compare_answer(found: &CompareFile) -> String {
     said.join(" ")
 }
 
-/// Letters of the headline, from which on the rest is folded.
+/// The headline ends with the first sentence from this byte on; a text of up to twice as many bytes is not parted.
 const HEADLINE: usize = 200;
 
 /// A text in its first sentences and the rest; all of it where it is short.

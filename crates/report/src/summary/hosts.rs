@@ -247,8 +247,8 @@ fn strip(analysis: &Analysis, ranks: &[&RankAnalysis]) -> (Vec<f64>, u64) {
     ((0..=last).map(rate).collect(), width)
 }
 
-/// Moments with I/Os that took [`STALL_TIMES`] the median or longer, over all hosts on one clock: one event for
-/// what stalls a server, whoever waited for it.
+/// Moments with I/Os that took longer than [`STALL_TIMES`] the median and [`STALL_NS`], over all hosts on one clock:
+/// one event for what stalls a server, whoever waited for it. The longest [`STALLS`].
 fn stalls(
     analysis: &Analysis,
     all: &RanksAnalysis,

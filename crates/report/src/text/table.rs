@@ -1,5 +1,5 @@
 //! Tables and paragraphs on a terminal: aligned columns, at most 80 columns wide, for reports, `explain` and
-//! every command of the binary that prints a table. Markdown and HTML are in `render`.
+//! other commands that print tables. Markdown and HTML are in `render`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

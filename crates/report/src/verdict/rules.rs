@@ -1,7 +1,8 @@
-//! The answer in words: one status, one sentence, and every reason for it.
+//! The verdict of a run: one status, the answer in words, and every reason for it.
 //!
-//! Rules are functions in [`RULES`]. The worst status of those that apply is the verdict's; reasons stand in the order
-//! of the rules, damage first. A rule says what is wrong and what it means for the numbers.
+//! Rules are functions in [`RULES`]. The worst status of those that apply is the verdict's, and at least `Warned` where
+//! reading had troubles; reasons stand in the order of the rules, then what hosts and troubles say, with damage before
+//! all. A rule says what is wrong and what it means for the numbers.
 
 use taillight_core::plan::{AccessKind, Plan, Sync, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};

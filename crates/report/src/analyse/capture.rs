@@ -72,6 +72,7 @@ impl CountingBasis {
         row.record.submit = at(row.record.submit);
         row.record.complete = at(row.record.complete);
         row.record.issued = row.record.issued.map(at);
+        row.record.first = row.record.first.map(at);
         row.record.intended = row.record.intended.map(at);
         row.record.origin = row.record.origin.map(at);
         row
@@ -250,5 +251,34 @@ impl CaptureCounter {
 impl std::fmt::Debug for CaptureCounter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CaptureCounter").field("captured", &self.captured).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_core::{LatencyKind, Record};
+    use taillight_rundir::scale::ClockSample;
+
+    #[test]
+    fn the_stamps_of_a_row_move_to_the_other_clock_together() {
+        let ahead = ClockSample { at_ns: 0, offset_ns: 1_000, bound_ns: 0, round_trip_ns: 0 };
+        let clock = ClockMap::of(&[ahead]);
+        let basis = CountingBasis { clock, first_worker: 4, ..CountingBasis::default() };
+        let record = Record {
+            intended: Some(Stamp(5_000)),
+            origin: Some(Stamp(4_000)),
+            submit: Stamp(5_100),
+            issued: Some(Stamp(5_200)),
+            first: Some(Stamp(5_300)),
+            complete: Stamp(5_900),
+            ..Record::default()
+        };
+        let moved = basis.moved(&Row { workload: 2, worker: 1, record });
+        assert_eq!((moved.workload, moved.worker), (2, 5));
+        assert_eq!((moved.submit, moved.first), (Stamp(4_100), Some(Stamp(4_300))));
+        for kind in LatencyKind::ALL {
+            assert_eq!(kind.of(&moved.record), kind.of(&record), "{kind:?}");
+        }
     }
 }

@@ -182,7 +182,7 @@ fn io_families(model: &LiveModel) -> Vec<Family> {
             let beyond = op.beyond(*kind, held);
             let sum = op.sums_ns.get(*kind).copied().unwrap_or(0);
             let value = SampleValue::Histogram(HistogramValue {
-                count: held.len() + beyond,
+                count: op.count(*kind, held),
                 sum: sum as f64 / 1e9,
                 classic: classic::cumulative(held, &edges),
                 native: NativeHistogram::new(held, beyond),

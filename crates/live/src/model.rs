@@ -57,6 +57,11 @@ impl OpSoFar {
             _ => 0,
         }
     }
+
+    /// Latencies of a kind that has the histogram `held`, with those that are too large for it.
+    pub fn count(&self, kind: LatencyKind, held: &Histogram<u64>) -> u64 {
+        held.len() + self.beyond(kind, held)
+    }
 }
 
 /// What is known of the machine and the run as of the last interval.

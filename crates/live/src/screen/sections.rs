@@ -128,7 +128,7 @@ fn table_rows(model: &LiveModel) -> Vec<Row<'static>> {
             let ceilings = if kind == main { model.ceilings_of(op) } else { Vec::new() };
             let mut cells =
                 vec![Line::from(format!("{} {}", model.op_name(op.workload, op.op), kind.words()))];
-            for (pct, ns) in state::percentiles(held, op.ops) {
+            for (pct, ns) in state::percentiles(held, op.count(kind, held)) {
                 let over = ceilings.iter().filter(|c| ns.is_some_and(|ns| ns > c.ceiling.0));
                 let missed = over.clone().any(|c| pct <= c.at);
                 let style = match (missed, over.count()) {

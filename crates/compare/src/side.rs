@@ -1,4 +1,4 @@
-//! The runs of one side.
+//! The runs of one side: which run directories a path stands for, and what is read of each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use taillight_rundir::origin::Fidelity;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, check_is_dir, names, sums};
 
-/// A run with what is compared.
+/// A run with what is compared: manifest, summary, and its rates over time.
 #[derive(Debug, Clone)]
 pub struct SideRun {
     pub dir: PathBuf,

@@ -379,7 +379,7 @@ pub struct HostFigures {
     pub backlog_max: Option<u64>,
     /// From the start of the measure phase to its last completion, ns.
     pub done_ns: Option<u64>,
-    /// Its 99 % against that of the others; absent for ranks, and with one host.
+    /// Its 99 % against that of the others; absent for ranks, with one host, and where I/Os are too few.
     pub against_others: Option<AgainstOthers>,
     /// I/Os a second in each of `strip_ns`, from the start on.
     pub strip: Vec<f64>,

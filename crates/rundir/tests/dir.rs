@@ -106,7 +106,7 @@ fn damaged_manifests_give_one_clear_error() {
 }
 
 #[test]
-fn every_cut_and_flip_of_the_json_files_is_an_error_or_a_value() {
+fn cuts_and_flips_of_a_json_file_are_errors_or_values() {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &fixture::manifest("one")).unwrap();
     dir.write(&fixture::summary("one")).unwrap();

@@ -14,7 +14,7 @@ fn key(phase: &str, worker: u16) -> RowKey<'_> {
     RowKey { phase, workload: worker / 2, worker }
 }
 
-/// Writes two workers' rows in two phases.
+/// Writes the same records as the rows of three workers, each in two phases.
 fn write(root: &Path, records: &[Record]) -> RunDir {
     let dir = RunDir::create(root, &fixture::manifest("ios")).unwrap();
     let mut writer = IosWriter::create(&dir).unwrap();

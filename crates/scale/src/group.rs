@@ -1,5 +1,5 @@
-//! What is asked of the thing that connects ranks: messages in order. Everything else is made of these, so that
-//! a rank that is gone is told by name instead of being waited for.
+//! What connects ranks, as a trait: messages between two of them, in order, with a limit of time. Gathering,
+//! broadcasts, barriers and sums are made of these, so that a rank that is gone ends a step and can be named.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,8 @@ pub trait Group: Send {
     fn ends(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Takes what this rank names so for the way to the rank that said it.
+    /// Tells this rank what others say of their connections ([`Group::ends`]): one that has an end named so leads to
+    /// the rank that named it.
     fn meet(&mut self, _others: &[(u32, Vec<String>)]) {}
     /// Whether the host of a rank that is waited for does not answer any more: it or a link to it is down, as far as
     /// that is known. A rank that only stands still is not cut off.

@@ -71,7 +71,7 @@ pub struct Ranks {
     watch: Option<WaitWatch>,
     group: Box<dyn Group>,
     lost: Vec<LostRank>,
-    /// Rank 0 told all to stop, or was told.
+    /// A step ended with rank 0's word that all stop.
     stopped: bool,
 }
 

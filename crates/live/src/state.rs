@@ -1,5 +1,5 @@
-//! The model as the page and programs see it: `/api/state` with its figures and words, and the charts of the
-//! page, drawn by the report's own code.
+//! The model as the page and programs see it: `/api/state` with its figures and words, which the screen shows as well,
+//! and the charts of the page, drawn by the report's own code.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;

@@ -127,7 +127,7 @@ pub struct LatencySeries {
     /// `read`, or `workload read` when there are several workloads.
     pub name: String,
     pub measure: LatencyKind,
-    /// Whether it is the run's main measure: end to end where there is one, response in
+    /// Whether it is the run's main measure: end to end where there is one and the run is over, response in
     /// an open loop, else service.
     pub main: bool,
     pub count: u64,

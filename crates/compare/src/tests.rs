@@ -411,7 +411,7 @@ fn another_unit_or_the_same_run_is_refused() {
     assert!(same.verdict == ComparableVerdict::No && same.reasons[0].contains("both sides"));
 }
 
-/// The plan is the same whoever runs it: how many ranks did is not in it.
+/// How many ranks ran is not in the plan, which is the same.
 #[test]
 fn runs_of_another_number_of_ranks_differ_in_that() {
     let (mut base, mut new) = (run("a", 1.0, 1.0), run("b", 1.0, 1.0));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use taillight_core::Result;
 
-/// How long somebody is waited for, and how.
+/// How long a rank is waited for, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     /// Given up then.
@@ -60,7 +60,7 @@ pub trait Group: Send {
         false
     }
 
-    /// Everybody's bytes at rank 0, in order; elsewhere nothing. A rank that did not send in time has none.
+    /// The bytes of every rank at rank 0, in order; elsewhere nothing. A rank that did not send in time has none.
     fn gather_bytes(&mut self, mine: &[u8], patience: Patience) -> Result<Vec<Option<Vec<u8>>>> {
         if self.rank() != 0 {
             self.send(0, mine, patience)?;
@@ -84,13 +84,13 @@ pub trait Group: Send {
         Ok(Some(mine.to_vec()))
     }
 
-    /// Waits for all. False when somebody did not come in time.
+    /// Waits for all. False when a rank did not come in time.
     fn barrier(&mut self, patience: Patience) -> Result<bool> {
         Ok(self.allreduce_u64(&mut [], patience)?.is_some())
     }
 
     /// Replaces `values` by their sums over all ranks, at every rank. Returns the bytes that this rank sent and
-    /// received, rank 0 those for each other rank; none when somebody did not come in time.
+    /// received, rank 0 those for each other rank; none, and no sums, when a rank did not come in time.
     fn allreduce_u64(&mut self, values: &mut [u64], patience: Patience) -> Result<Option<u64>> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let all = self.gather_bytes(&bytes, patience)?;

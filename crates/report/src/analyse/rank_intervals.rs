@@ -1,6 +1,6 @@
 //! Intervals of a run of several ranks: the nth of each rank as one, as all ranks begin together. Counts and depths
 //! are added, means weighted; percentiles come from the ranks' histograms put together, and are left out where a
-//! rank's histograms are missing. A row that one rank alone has stays as it is.
+//! rank's histograms are missing. A row that one rank alone has is that rank's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -41,7 +41,7 @@ pub struct RankAnalysis {
     pub groups: Vec<IoGroup>,
     pub intervals: Vec<IntervalRow>,
     pub origin: Origin,
-    /// Layers that its own report blames; empty where it was not traced.
+    /// Layers that its own report blames; empty where it was not traced or has no report.
     pub layers: Vec<Cause>,
 }
 

@@ -40,7 +40,7 @@ pub struct Card {
 /// The figure of one operation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CardLine {
-    /// The operation; empty where there is one.
+    /// The operation, where there are several, or workload and operation.
     pub name: String,
     pub value: String,
     pub note: String,
@@ -60,7 +60,7 @@ const CARDS: [(&str, &str); 5] = [
 /// A value of one run.
 pub(super) struct CardValue {
     pub ns: u64,
-    /// Least and most that it may be: two of a wide bin of another tool.
+    /// Least and most that it may be: the ends of its bin where that is wide, else the value itself.
     ends: (u64, u64),
     note: String,
     /// It is of this run alone.
@@ -113,8 +113,8 @@ pub fn cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     CARDS.into_iter().map(card).collect()
 }
 
-/// The same of what the ceilings are for, where they are for one of several workloads: the commits of a database beside
-/// its reads and checkpoints.
+/// The cards of what the ceilings are for, where they are for one of several workloads, in each run for the same: the
+/// commits of a database beside its reads and checkpoints. Else as [`cards`].
 pub fn judged_cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     let of = |summary: &Summary| {
         let name = summary.qos.iter().find_map(|q| q.workload.clone())?;
@@ -249,12 +249,12 @@ pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
     })
 }
 
-/// Times inside operations that there were.
+/// Kinds that are times inside other operations, those that have a count.
 fn inner_ops(summary: &Summary) -> impl Iterator<Item = (&OpKind, &Totals)> {
     summary.ops.iter().filter(|(op, totals)| op.is_inner() && totals.count > 0)
 }
 
-/// The figures of the cards as a table for a terminal: a row for each operation of each run.
+/// The figures of the cards as a table for a terminal: a row for each operation of each run, those inside others last.
 pub fn figures(runs: &[(&str, &Summary)]) -> Table {
     let mut table = Table::new("figures", "", &["", "rate", "p50", "p99", "p99.9", "max"]);
     let kind = runs.first().and_then(|(_, summary)| card_kind(summary));
@@ -302,7 +302,7 @@ pub fn slowest_p99(summary: &Summary) -> Option<String> {
     all.max_by_key(|value| value.ns).map(|it| marked(&it))
 }
 
-/// The same of these I/Os.
+/// 99 % of these I/Os, marked in the same way.
 pub fn p99(totals: &Totals) -> Option<String> {
     card_value("p99", totals).map(|it| marked(&it))
 }
@@ -371,7 +371,7 @@ pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
     parts.join(" ")
 }
 
-/// The answer of a comparison: which figures are worse or better.
+/// The answer of a comparison: which figures are worse or better, and how many are equal or undecided.
 pub fn compare_answer(found: &CompareFile) -> String {
     let of = |wanted: CompareVerdict| found.figures.iter().filter(move |f| f.verdict == wanted);
     let named = |f: &ComparedFigure| {

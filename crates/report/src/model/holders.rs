@@ -1,4 +1,4 @@
-//! Who held the slow I/Os: a row a run, a column a layer.
+//! Which layers held the slow I/Os: a row for each run, a column for each layer.
 
 use serde::Serialize;
 use taillight_rundir::trace_info::TracingBackend;

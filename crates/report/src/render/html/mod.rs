@@ -155,7 +155,7 @@ struct FirstScreen {
     caption: String,
 }
 
-/// Said of a history where other pages tell who held the slow I/Os.
+/// Said of a history where other pages tell which layers held the slow I/Os.
 const HISTORY: &str =
     "A history keeps figures only: the report of a night that was traced tells it.";
 

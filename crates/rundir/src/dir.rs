@@ -45,8 +45,8 @@ fn by_descriptor(dir: &File) -> PathBuf {
 
 impl RunDir {
     /// Makes the directory, or takes an empty one, and writes the manifest as its first file.
-    /// Files written later through `self` belong to this run. Errors: `Usage` when `path` is a file
-    /// or a directory that holds something; `Unavailable` when it cannot be made or written.
+    /// Files written later through `self` belong to this run. Errors: `Usage` when `path` is a file,
+    /// holds something or is taken by another run; `Unavailable` when it cannot be made or written.
     pub fn create(path: &Path, manifest: &Manifest) -> Result<RunDir> {
         let made = !is_empty_dir(path)?;
         if made {
@@ -179,7 +179,7 @@ impl RunDir {
     }
 
     /// Reads one of its JSON files, if it is there. Errors: `Corrupt` when it is damaged or of an
-    /// unknown version.
+    /// unknown version; `Unavailable` when it cannot be read.
     pub fn read<T: JsonFile>(&self) -> Result<Option<T>> {
         T::read(self.path()).map_err(|e| match e.kind() {
             ErrorKind::Corrupt => or_hint(e, REMAKE),
@@ -187,7 +187,7 @@ impl RunDir {
         })
     }
 
-    /// The job file, if one was given. Errors: `Corrupt` when it is no text.
+    /// The job file, if one was given. Errors: `Corrupt` when it is no text; `Unavailable` when it cannot be read.
     pub fn job(&self) -> Result<Option<String>> {
         let Some(path) = self.existing(names::JOB) else {
             return Ok(None);

@@ -174,7 +174,7 @@ pub struct Verdict {
     pub status: VerdictStatus,
     /// A few sentences for people.
     pub text: String,
-    /// Everything that led to `status`, most important first.
+    /// What led to `status`, and what else a reader must know: damage first, then in a fixed order.
     pub reasons: Vec<Reason>,
 }
 
@@ -201,7 +201,7 @@ pub enum VerdictStatus {
 pub struct Reason {
     /// Stable word for programs.
     pub code: String,
-    /// One sentence for people.
+    /// For people: what it is and what it means for the figures, the answer in its first sentence.
     pub text: String,
 }
 

@@ -100,8 +100,8 @@ unsafe fn done(request: *mut c_void, patience: Patience) -> bool {
     }
 }
 
-/// A message that MPI writes to memory, which is not freed until it is whole: a wait for it may be given up, and a later
-/// one takes it.
+/// A message that MPI writes to memory, which is not freed until it is whole: a wait for it may be given up, and a
+/// later one takes it.
 struct BegunMessage {
     bytes: *mut [u8],
     request: *mut c_void,

@@ -100,7 +100,7 @@ fn console() {
     }
 }
 
-/// A result of another tool: two jobs with bins, syncs with percentiles only.
+/// A result of another tool: one job, its reads with bins, its syncs with percentiles only.
 fn imported() -> AnalysedRun {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("run");

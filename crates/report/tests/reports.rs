@@ -1,4 +1,5 @@
-//! Whole reports from run directories: true numbers, damaged files, hostile names, no network.
+//! Whole reports from run directories: true numbers, reasons of the verdict, damaged files, hostile names, no network,
+//! pages of many runs.
 
 #![allow(clippy::unwrap_used)]
 

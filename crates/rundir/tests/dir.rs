@@ -1,4 +1,4 @@
-//! The run directory as a whole: new only, atomic, and clear about damage.
+//! The run directory as a whole: new or empty only, whole JSON files or none, and clear about damage.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

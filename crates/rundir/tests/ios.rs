@@ -119,7 +119,7 @@ fn an_error_of_the_caller_ends_the_reading() {
 }
 
 #[test]
-fn cut_and_flipped_files_are_errors_not_panics() {
+fn cut_files_are_errors_and_flipped_ones_errors_or_other_values() {
     let root = tempfile::tempdir().unwrap();
     let dir = write(root.path(), &common::varied(400, 9));
     let path = dir.file(names::IOS);

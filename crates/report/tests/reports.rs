@@ -551,7 +551,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
     text.split(before).skip(1).filter_map(|rest| Some(rest.split_once(after)?.0)).collect()
 }
 
-/// `2026-11-27` was shown as "11-27 (2026)".
+/// `2026-11-27` is not shown as "11-27 (2026)".
 #[test]
 fn only_directories_of_a_series_are_renamed() {
     let root = tempfile::tempdir().unwrap();

@@ -321,7 +321,7 @@ mod tests {
         assert!(!same, "another program with all its numbers right");
     }
 
-    /// It is found whether its thread has a table of its own or shares that of the process.
+    /// A writer is found whether its thread has a table of descriptors of its own or shares that of the process.
     #[test]
     fn a_thread_with_descriptors_of_its_own_is_a_writer() {
         let home = tempfile::tempdir().expect("a directory");

@@ -190,7 +190,7 @@ mod tests {
         summary
     }
 
-    /// A ceiling for requests was told with the share of I/Os.
+    /// A ceiling for requests is told with the share of requests, not of I/Os.
     #[test]
     fn a_ceiling_for_requests_is_told_as_theirs() {
         let mut summary = run();
@@ -211,7 +211,7 @@ mod tests {
         assert!(said.contains("(5.0 % took longer)"), "{said}");
     }
 
-    /// The sentence said "missed" where verdict and exit code said "undecided".
+    /// The sentence says "undecided" where all ceilings together do not decide this one, whatever it would be alone.
     #[test]
     fn a_ceiling_is_answered_among_all() {
         let mut summary = run();
@@ -225,7 +225,7 @@ mod tests {
         assert!(several.contains("2 of 2 could not decide a ceiling"), "{several}");
     }
 
-    /// Wrong data, I/O errors and saturation stood behind the figures, or nowhere.
+    /// Wrong data, I/O errors and saturation stand before the figures; that the machine was busy does not.
     #[test]
     fn what_makes_figures_worthless_stands_before_them() {
         let summary = run();

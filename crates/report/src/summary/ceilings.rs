@@ -260,7 +260,7 @@ mod tests {
     }
 
     /// With one surely missed, four are left to share the error, and so on: the weakest of five is held to
-    /// what it would be by itself. The first step alone called it undecided.
+    /// what it would be by itself. The first step alone would leave it undecided.
     #[test]
     fn what_is_surely_missed_leaves_its_error_to_the_rest() {
         let ceiling = Ceiling::new(Span(500), Percentile::hundredths(90_00));

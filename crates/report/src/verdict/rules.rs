@@ -37,7 +37,7 @@ const OVERHEAD_SHARE: f64 = 0.05;
 /// during it; and CPU taken by the hypervisor. The first is high because a run just before this one makes some of it.
 const BUSY_PERCENT: f64 = 50.0;
 const STOLEN_PERCENT: f64 = 1.0;
-/// CPUs as busy as this, percent, leave nothing for whoever comes next.
+/// CPUs at least so busy, percent, are full.
 const FULL_PERCENT: f64 = 90.0;
 
 /// Code of a missed ceiling.
@@ -263,7 +263,7 @@ fn time(check: &Qos) -> String {
     })
 }
 
-/// Somebody else counted something else, and nothing explains it.
+/// Another counter has another number than this run, and nothing explains the difference.
 fn unwitnessed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let told = summary.witness.iter().filter(|it| !it.explained).map(|it| it.text.as_str());
     let told = told.collect::<Vec<_>>().join("; ");

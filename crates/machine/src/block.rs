@@ -192,8 +192,8 @@ impl BlockDevice {
         ["wwid", "device/wwid", "serial"].into_iter().find_map(|name| self.attr(name))
     }
 
-    /// Disks that are this one, reached another way: two paths to it that no multipath driver has put
-    /// together. The card in a reader is not: what names a reader is the same for all of its slots.
+    /// Other disks with its WWID and size: the same disk, reached another way. None of or among removable disks: what
+    /// names a card reader is the same for all of its slots.
     pub fn other_paths(&self, sys: &Sys) -> Vec<BlockDevice> {
         let Some(wwid) = self.wwid() else { return Vec::new() };
         let removable = |disk: &BlockDevice| disk.attr("removable").is_some_and(|r| r == "1");

@@ -128,7 +128,7 @@ impl LiveServer {
         let known = |cpu: &usize| *cpu < CpuSet::MAX_CPU;
         cpus.map(|cpu| cpu as usize).filter(known).for_each(|cpu| set.unset(cpu));
         if set.count() > 0 && thread.is_some() {
-            // Best effort: on the same CPU it is still nice.
+            // Best effort: on a CPU of the load it still runs at nice 19.
             let _ = sched_setaffinity(thread, &set);
         }
     }

@@ -443,7 +443,7 @@ fn compared(figure: &ComparedFigure, several: bool, rate: bool) -> Option<CardLi
     })
 }
 
-/// The cards of a history: the newest night.
+/// The cards of a history: of each figure the newest night that has it.
 pub fn history_cards(history: &HistoryFile) -> Vec<Card> {
     let card = |(id, label): (&'static str, &'static str)| {
         let name = if id == "rate" { "iops" } else { id };

@@ -1,6 +1,6 @@
 //! The drive's own view beside the host's: what its counters say of the run, in words.
 //!
-//! The latency monitor counts every command of every host user at or above a threshold, inside the
+//! The latency monitor counts reads, writes and deallocations at or above a threshold, whoever sent them, inside the
 //! drive. Zero is proof that the drive kept none that long; a count is agreement only as far as it
 //! fits what the host saw.
 

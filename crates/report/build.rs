@@ -1,4 +1,4 @@
-//! Packs the plotting library for pages, once: gzip in base64, as a page carries it.
+//! Writes plotly's JavaScript to `OUT_DIR/plotly.b64` at build time: gzip in base64, as a page carries it.
 
 use std::error::Error;
 use std::io::Write;
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The plotting library without the typesetting library that comes along with it.
+/// The text of the first script of `sources`, which is plotly itself; the typesetting library after it is left out.
 fn library(sources: &str) -> &str {
     let start = sources.find('>').map_or(0, |i| i + 1);
     let end = sources.find("</script>").unwrap_or(sources.len());

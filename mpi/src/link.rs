@@ -1,6 +1,6 @@
 //! The connection to another rank as the kernel has it. While a rank is waited for, its host is asked for life each
-//! second, so that a link that is down is told from a process that is slow: a host answers for a process that stands still.
-//! Who waits does not measure; the host that is asked may.
+//! second, so that a link that is down is told from a process that is slow: a host answers for a process that stands
+//! still. The rank that waits is not measuring; the one whose host is asked may be.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! MPI through the shim in `shim.c`, as a [`Group`]. Called by one thread, the one that initialised it
-//! (`MPI_THREAD_FUNNELED`); only the abort may come from another. Nothing blocks in MPI: waiting is sleeping between
-//! looks.
+//! (`MPI_THREAD_FUNNELED`); only the abort may come from another. No message blocks in MPI: waiting is looking again
+//! and again, with sleep between looks unless [`Patience`] spins.
 
 #![allow(unsafe_code)]
 
@@ -62,7 +62,7 @@ pub fn ask(fd: c_int, on: bool) -> bool {
     unsafe { tl_ask(fd, c_int::from(on)) == 0 }
 }
 
-/// Since when the kernel of the other end has not answered; none where the connection is over.
+/// How long the kernel of the other end has not answered; none where the connection is over.
 pub fn silence(fd: c_int) -> Option<Duration> {
     // SAFETY: takes a number, and only reads.
     let ms = unsafe { tl_silent_ms(fd) };
@@ -100,7 +100,8 @@ unsafe fn done(request: *mut c_void, patience: Patience) -> bool {
     }
 }
 
-/// A message that MPI writes to memory, which is not freed until it is whole. Who waits for it may give up and come again.
+/// A message that MPI writes to memory, which is not freed until it is whole: a wait for it may be given up, and a
+/// later one takes it.
 struct BegunMessage {
     bytes: *mut [u8],
     request: *mut c_void,

@@ -159,7 +159,7 @@ fn drivers_on_this_machine_run_by_two_ranks() -> Result<(), Failed> {
         return Ok(());
     }
     let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    // Those of ranks are made in it, it is not.
+    // Ranks make directories of their own inside these, but not these.
     for name in ["files", "sqlite", "rocksdb", "leveldb"] {
         std::fs::create_dir(tmp.path().join(name))?;
     }

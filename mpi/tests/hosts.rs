@@ -16,7 +16,7 @@ fn job(dir: &Path, time: &str) -> Result<(), Failed> {
     Ok(std::fs::write(dir.join("job.toml"), RATE.replace("TIME", time))?)
 }
 
-/// A time namespace gives the truth: an hour ahead, and two behind.
+/// A time namespace gives the truth: one clock an hour ahead, another 100 s behind.
 #[test]
 fn the_clock_of_a_host_is_known_within_its_bound() -> Result<(), Failed> {
     if !has_namespaces("the_clock_of_a_host_is_known_within_its_bound") {

@@ -1,4 +1,4 @@
-//! A link between hosts that is taken down: who is behind it is named soon after the load, and the others are reported.
+//! A link between hosts that is taken down: the rank behind it is named after the load, and the others are reported.
 //! Hosts are network namespaces, which `mpirun` reaches as it reaches hosts, with `ip netns exec` in the place of `ssh`.
 
 mod common;

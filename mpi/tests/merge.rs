@@ -79,7 +79,7 @@ fn a_rate_over_three_ranks_is_that_rate() -> Result<(), Failed> {
     let words = ["run", "job.toml", "--output", "RUN", "--set", "run.operations=2000"];
     let (code, text) = said(&ranks(tmp.path(), 3, &words)?);
     assert_eq!(code, Some(0), "{text}");
-    // Every instant of the schedule once, whoever had it.
+    // Every instant of the schedule once, whichever rank had it.
     let mut due = Vec::new();
     for rank in 0..3 {
         let path = tmp.path().join(format!("RUN/rank-000{rank}/ios.parquet"));

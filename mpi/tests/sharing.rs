@@ -1,4 +1,5 @@
-//! Who does what: one file in parts, in turns, or for all; every block belongs to whom it is said to.
+//! Ranks that share a file, in parts, in turns, or all of it: every block belongs to the rank that it is said to. What
+//! cannot be shared is refused.
 
 mod common;
 

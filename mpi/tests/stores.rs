@@ -59,7 +59,7 @@ fn ranks_share_the_keys_of_a_server() -> Result<(), Failed> {
     for own in keys(&tmp.path().join("SAME"), 3, false)? {
         assert!(own.len() > 200, "each rank has all of them: {}", own.len());
     }
-    // New keys are in turns: nobody's insert is another's.
+    // New keys go to ranks in turns: no rank inserts what another does.
     let (code, text) = run("strided", "{ insert = 70, get = 30 }", "STRIDED")?;
     assert_eq!(code, Some(0), "{text}");
     let made = keys(&tmp.path().join("STRIDED"), 3, true)?;
@@ -155,7 +155,7 @@ fn a_server_that_is_another_on_each_host_is_refused() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What is between the runs of a series, every rank does: load, then transactions on what was loaded.
+/// Every rank keeps the target open between the runs of a series: load, then transactions on what was loaded.
 #[test]
 fn a_series_keeps_its_target_open_at_every_rank() -> Result<(), Failed> {
     let test = "a_series_keeps_its_target_open_at_every_rank";

@@ -160,7 +160,7 @@ fn a_disk_that_fills_during_the_load_is_of_that_host() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A process that never joins MPI holds up all others within MPI: who is missing is named.
+/// A process that never joins MPI holds up all others within MPI: the rank that is missing is named.
 #[test]
 fn a_rank_that_never_comes_is_named() -> Result<(), Failed> {
     if !has_mpirun("a_rank_that_never_comes_is_named") {

@@ -6,7 +6,7 @@ use taillight_rundir::compare::{CompareFile, CompareVerdict, GateStatus};
 
 use crate::text::sentence;
 
-/// What a file of ours says of itself.
+/// The attribute that tells a JUnit file written here from one of another program.
 pub const JUNIT: &str = "name=\"taillight compare\"";
 
 /// The whole file. With a gate its figures have its answers and all others pass; without one, figures that are worse

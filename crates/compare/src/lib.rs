@@ -2,9 +2,9 @@
 //! judgement of `taillight ab`; and `taillight history`, nights of runs with their changes.
 //!
 //! Here are: which directories a side is, whether two sides may be compared, the figures with interval
-//! and verdict, pairs, the gate, and the texts. The crate reads manifests, summaries and intervals only, so
-//! that its cost does not depend on how many I/Os a run has. Called by `cli` and by the method `ab` of
-//! `taillight-suite`.
+//! and verdict, pairs, the gate, and the texts. The crate reads `series.json`, manifests, summaries and
+//! intervals, and no single I/O, so that its cost does not depend on how many I/Os a run has. Called by
+//! `cli` and by the method `ab` of `taillight-suite`.
 //!
 //! One run a side can say that these two runs differ, never that the systems do: that needs several runs
 //! on each side, whose own variation is the measure.

@@ -1,4 +1,5 @@
-//! The difference of every quantile that all runs have, for the picture over all of them.
+//! The difference of each quantile that the first run of base lists and all runs resolve, for the picture
+//! over all of them.
 
 use taillight_core::plan::{Figure, GateFigure};
 use taillight_core::{OpKind, Percentile};
@@ -9,7 +10,7 @@ use crate::comparable::is_saturated;
 use crate::figures::{RunFigure, Units, compared};
 use crate::side::SideRun;
 
-/// Quantiles of each operation, the lowest first. Each is judged by itself.
+/// Quantiles of each operation, the lowest first. Each is judged by itself. None where a run is saturated.
 pub fn quantiles(
     base: &[&SideRun],
     new: &[&SideRun],

@@ -1,4 +1,4 @@
-//! The runs of one side.
+//! The runs of one side: which run directories a path stands for, and what is read of each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use taillight_rundir::origin::Fidelity;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, check_is_dir, names, sums};
 
-/// A run with what is compared.
+/// A run with what is compared: manifest, summary, and its rates over time.
 #[derive(Debug, Clone)]
 pub struct SideRun {
     pub dir: PathBuf,
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// A last interval that the drain made longer was taken for the usual one, and the only step.
+    /// A last interval that is longer or shorter than the others is left out alone; so is the warm-up.
     #[test]
     fn a_drain_in_the_last_interval_takes_no_other_away() {
         let row = |i: i64, length_ns, phase: &str| IntervalRow {
@@ -200,7 +200,7 @@ mod tests {
         assert!(rates(&[], &manifest).is_empty());
     }
 
-    /// The I/Os of a neighbour that only makes load were in the rate, and half a second counted as one.
+    /// I/Os of a workload that only makes load are in no rate, and rates of half-second intervals are per second.
     #[test]
     fn load_is_no_rate_and_a_rate_is_a_second() {
         let mut manifest = taillight_rundir::fixture::manifest("r");

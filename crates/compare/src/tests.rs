@@ -63,7 +63,7 @@ fn runs_that_differ_are_told_apart_and_swapped_they_mirror() {
     assert_eq!(verdict(&alike, "p99"), CompareVerdict::Equal);
 }
 
-/// A run of 60 s whose drain took 20 s more: the console said 750 -> 1.000, +0 %.
+/// A long drain lowers the rate of a whole run by a quarter; what is shown is the rate of its steps, as is the change.
 #[test]
 fn values_of_two_runs_are_those_that_the_change_is_made_of() {
     let (mut base, new) = (run("a", 1.0, 1.0), run("b", 1.0, 1.0));
@@ -411,7 +411,7 @@ fn another_unit_or_the_same_run_is_refused() {
     assert!(same.verdict == ComparableVerdict::No && same.reasons[0].contains("both sides"));
 }
 
-/// The plan is the same whoever runs it: how many ranks did is not in it.
+/// How many ranks ran is not in the plan, which is the same.
 #[test]
 fn runs_of_another_number_of_ranks_differ_in_that() {
     let (mut base, mut new) = (run("a", 1.0, 1.0), run("b", 1.0, 1.0));

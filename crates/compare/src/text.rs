@@ -1,4 +1,4 @@
-//! A comparison in words: console and Markdown.
+//! A comparison in words: console, Markdown, and what stands above the runs of its page.
 
 use std::collections::BTreeMap;
 use std::path::Path;

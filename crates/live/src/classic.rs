@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use taillight_core::plan::Ceiling;
 
-/// Steps per decade from 10 us to 100 s, ns.
+/// The first edge, ns; the last is so many decades above it: 100 s.
 const FIRST_NS: u64 = 10_000;
 const DECADES: u32 = 7;
 
@@ -18,8 +18,8 @@ pub fn edges_ns(ceilings: &[Ceiling]) -> Vec<u64> {
     edges
 }
 
-/// Each edge in seconds, and how many values are at most that; a value in a bucket across an edge, which is within
-/// 0.1 % of it, is counted above.
+/// Each edge in seconds, and how many values are at most that; a value in a bucket of `held` across an edge, which is
+/// within 0.1 % of it, is counted above.
 pub fn cumulative(held: &Histogram<u64>, edges_ns: &[u64]) -> Vec<(f64, u64)> {
     let mut values = held.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()));
     let mut next = values.next();

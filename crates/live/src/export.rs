@@ -1,8 +1,9 @@
-//! A finished run as metrics with the times of its intervals: the same model, names and buckets as
-//! `/metrics`. As OpenMetrics text for `promtool tsdb create-blocks-from openmetrics`; `remote` sends them.
+//! A finished run as metrics, with the same model, names and buckets as `/metrics`: at the times of its intervals as
+//! OpenMetrics text for `promtool tsdb create-blocks-from openmetrics`, or in all without a time. `remote` sends them.
 //!
-//! Counts and sums are exact, but for sums of response and end-to-end times of old runs, whose intervals have
-//! none: those are of histograms, within 0.1 %.
+//! What a run directory keeps of no interval has no metric: failures by status, what was due, waited or was in flight,
+//! and the machine. Counts are exact, and sums to the rounding of a mean; but sums of response and end-to-end times of
+//! old runs, whose intervals have none, are of histograms, within 0.1 %.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use crate::metrics::{Family, Labels, MetricSample, families};
 use crate::model::LiveModel;
 use crate::openmetrics::{TextFormat, head, samples, text};
 
-/// Stamps of the histogram log are whole milliseconds.
+/// How far an interval of the histogram log, whose stamps are whole milliseconds, may be from the table's.
 const NEAR_NS: i64 = 1_000_000;
 
-/// The run in `dir` as OpenMetrics text. Errors: `Usage` for a run without intervals; `Corrupt` for
+/// The run in `dir` as OpenMetrics text. Errors: `Usage` for a run without measured intervals; `Corrupt` for
 /// damaged files.
 pub fn export(dir: &RunDir) -> Result<String> {
     let mut timed = TimedText::default();
@@ -149,7 +150,8 @@ fn intervals(dir: &RunDir) -> Result<BTreeMap<i64, Vec<ClosedOp>>> {
     Ok(all)
 }
 
-/// The exact sum of a kind in an interval, ns. Old runs have none of response and end-to-end times.
+/// The sum of a kind in an interval, ns, as the collector had it: of service times to the rounding of their mean. Old
+/// runs have none of response and end-to-end times.
 fn exact_sum(row: &IntervalRow, kind: LatencyKind) -> Option<u64> {
     match kind {
         LatencyKind::Service => Some((row.mean_ns? * (row.ops - row.errors) as f64).round() as u64),

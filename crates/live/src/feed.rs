@@ -1,6 +1,6 @@
 //! From the engine's collector to the model: the [`Observer`] that a run hands its intervals to, and the
-//! state behind every view. At an interval's close a message costs a pointer to what the collector keeps
-//! anyway; the next view that asks folds it into the model.
+//! state behind every view. The message of an interval shares what the collector has closed; the next view that asks
+//! folds it into the model, or the sender does where too many wait.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -49,7 +49,7 @@ pub struct PlaceInSeries {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveEnd {
-    /// `complete`, `partial` or `failed`.
+    /// `complete`, `partial` or `failed`; in words where there is no report.
     pub status: String,
     /// The run's page, when one was made.
     pub report: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub struct LiveEnd {
     pub verdict: Option<String>,
     /// The verdict in a word or two, and its tone.
     pub word: Option<(&'static str, Tone)>,
-    /// The layers that held the slow I/Os, of a traced run.
+    /// The layers that held the slow I/Os, of a traced run with a report.
     pub slow: Option<Vec<Cause>>,
 }
 
@@ -116,7 +116,7 @@ impl Waker {
     }
 }
 
-/// Events that wait before `tell` folds some of them into the model itself.
+/// With more events than this waiting, `tell` folds some of them into the model itself.
 const WAITING_MAX: usize = 256;
 
 /// The model with its events, held.
@@ -191,7 +191,7 @@ impl LiveState {
         // Counted first: who takes it up counts it off. The receiver lives as long as the state.
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _ = self.events.send(event);
-        // Nobody looks: the oldest two go into the model, so that what waits stays bounded.
+        // Nobody has looked for long: the oldest two go into the model, so that what waits stays bounded.
         if waiting > WAITING_MAX
             && let Ok(held) = self.model.try_lock()
         {
@@ -201,7 +201,7 @@ impl LiveState {
     }
 }
 
-/// Least time between two messages about one long work.
+/// Least time between two messages about long work.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// What a run is observed with.

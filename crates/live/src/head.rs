@@ -35,7 +35,8 @@ pub enum Head {
 
 const BAD: Head = Head::Refused("400 Bad Request", "this is no HTTP request\n");
 
-/// Reads a head; `hosts` are names that may be asked for beside addresses. A head with no `Host`, or two, is refused.
+/// Reads a head; `hosts` are names that may be asked for beside addresses and `localhost`. A head with no `Host`, or
+/// two, is refused.
 pub fn read(bytes: &[u8], hosts: &[String]) -> Head {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_asked_for() {
+    fn only_addresses_localhost_and_given_names_are_asked_for() {
         for host in ["127.0.0.1", "127.0.0.1:9713", "localhost:1", "LOCALHOST", "[::1]:80", "::1"] {
             assert!(matches!(ask(host), Head::Request(_)), "{host}");
         }

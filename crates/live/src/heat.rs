@@ -1,6 +1,6 @@
 //! A heat map that grows: counts on a grid of time and log latency, over the whole run.
 //!
-//! When there are more columns than a screen shows, neighbours are added and each stands for twice
+//! Before there are more columns than a chart has room for, neighbours are added and each stands for twice
 //! the time: nothing that was counted is lost.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
 //! Views of a run while it goes on: a page in a browser, metrics for Prometheus, a screen on a terminal.
 //!
-//! One model ([`LiveModel`]) is fed by the collector at each interval's close ([`LiveFeed`]); a small server
-//! ([`LiveServer`]) makes its answers from the model when somebody asks. All figures are of the collector's
-//! intervals. With nobody connected an interval costs one message in a queue. Called by `cli`.
+//! One model ([`LiveModel`]) is fed by events ([`LiveFeed`]): the collector's intervals, samples of the machine, the
+//! layers of slow I/Os, and where the run is. A small server ([`LiveServer`]) makes its answers from the model when
+//! somebody asks. With nobody connected an interval costs a message in a queue. A finished run goes through the same
+//! model to files and servers of metrics ([`export()`], [`totals`], [`remote_write`]). Called by `cli`.
 
 mod classic;
 mod export;

@@ -1,6 +1,6 @@
 //! The model as metric families: the one list of names, labels and units of `/metrics`, whatever the format.
-//! Base units (seconds, bytes); no run id on series: `taillight_run_info` is joined. Listed for users in
-//! docs/live.md.
+//! Base units (seconds, bytes); the run's id is a label of `taillight_run_info` alone, which is joined. Listed for
+//! users in docs/live.md.
 
 use taillight_core::LatencyKind;
 use taillight_rundir::manifest::LiveViewCost;
@@ -23,7 +23,7 @@ pub struct HistogramValue {
     pub count: u64,
     /// Seconds.
     pub sum: f64,
-    /// Upper edge in seconds, and values up to it; without +Inf.
+    /// Upper edge in seconds, and how many values are up to it; without +Inf.
     pub classic: Vec<(f64, u64)>,
     pub native: NativeHistogram,
 }
@@ -87,7 +87,7 @@ impl Family {
 const COUNTER: FamilyKind = FamilyKind::Counter;
 const GAUGE: FamilyKind = FamilyKind::Gauge;
 
-/// Every family that has a sample.
+/// The families of a model and of what its views `used`, those that have a sample.
 pub fn families(model: &LiveModel, used: &LiveViewCost) -> Vec<Family> {
     let mut all = run_families(model);
     all.extend(io_families(model));
@@ -182,7 +182,7 @@ fn io_families(model: &LiveModel) -> Vec<Family> {
             let beyond = op.beyond(*kind, held);
             let sum = op.sums_ns.get(*kind).copied().unwrap_or(0);
             let value = SampleValue::Histogram(HistogramValue {
-                count: held.len() + beyond,
+                count: op.count(*kind, held),
                 sum: sum as f64 / 1e9,
                 classic: classic::cumulative(held, &edges),
                 native: NativeHistogram::new(held, beyond),

@@ -1,7 +1,7 @@
 //! The live model: totals, lines over time and the state of a run that goes on, folded once for all views, which share
 //! it behind the lock of `feed::LiveState`. Totals and lines are of the measured intervals that the collector closed.
-//! Figures are "so far", latencies from histograms with an error of 0.1 %; the report reads every I/O when the run is
-//! over.
+//! Totals are "so far", their latencies from histograms with an error of 0.1 %; the report, when the run is over, reads
+//! every I/O that was captured.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct OpSoFar {
     pub errors: BTreeMap<i32, u64>,
     /// Longest service time, ns.
     pub max_ns: u64,
-    /// None for load that is not measured.
+    /// None for load that is not measured, and before the first completion.
     pub latencies: Option<LatencyMap<Histogram<u64>>>,
     pub sums_ns: LatencyMap<u64>,
     pub heat: GrowingHeat,
@@ -56,6 +56,11 @@ impl OpSoFar {
             LatencyKind::Service | LatencyKind::Response => self.ops.saturating_sub(held.len()),
             _ => 0,
         }
+    }
+
+    /// Latencies of a kind that has the histogram `held`, with those that are too large for it.
+    pub fn count(&self, kind: LatencyKind, held: &Histogram<u64>) -> u64 {
+        held.len() + self.beyond(kind, held)
     }
 }
 
@@ -318,13 +323,13 @@ pub struct CeilingSoFar {
 }
 
 impl CeilingSoFar {
-    /// The share that kept it, once there is an I/O.
+    /// The share that kept it, once there is a success.
     pub fn share(&self) -> Option<f64> {
         (self.all > 0).then(|| self.within as f64 / self.all as f64)
     }
 
-    /// Whether the share is what was asked for. Never known of requests of several I/Os: only the report puts these
-    /// together.
+    /// Whether the share is at least what was asked for. Never known of requests of several I/Os: only the report puts
+    /// these together.
     pub fn kept(&self) -> Option<bool> {
         let single = self.ceiling.fanout.is_none_or(|n| n <= 1);
         self.share().filter(|_| single).map(|share| share >= self.ceiling.at.share())

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 /// Buckets per factor of two are 2^SCHEMA: each is 2.2 % wide.
 pub const SCHEMA: i32 = 5;
-/// Values up to this are in the bucket of zero, seconds.
+/// Values up to this, seconds, are in the bucket of zero: of whole ns that is 0 alone.
 pub const ZERO_THRESHOLD: f64 = 1e-12;
 
 /// A native histogram.

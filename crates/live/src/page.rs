@@ -1,4 +1,5 @@
-//! What is answered to a request: the page, its events and charts, metrics, the run's report.
+//! What is answered to a request: the page, its state and charts, metrics, the run's report; of the stream of events
+//! only the head.
 
 use serde_json::json;
 use taillight_report::html;

@@ -1,5 +1,5 @@
-//! Metric families as Prometheus' protobuf (`io.prometheus.client`), the only wire format with native
-//! histograms that every version of it reads.
+//! Metric families as Prometheus' protobuf (`io.prometheus.client`): of the formats that are served, the one with
+//! native histograms.
 
 use prost::Message;
 

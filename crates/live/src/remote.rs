@@ -1,6 +1,6 @@
-//! Sends a finished run to a Prometheus by remote write: version 1 of the protocol, which every Prometheus
-//! with a receiver takes (2.33 and newer; native histograms from 2.40), as protobuf in Snappy blocks over
-//! plain HTTP. Nothing is tried again: the run directory stays, and what was sent twice is stored once.
+//! Sends a finished run to a Prometheus by remote write: version 1 of the protocol, which one with
+//! `--web.enable-remote-write-receiver` takes (2.33 and newer; native histograms from 2.40), as protobuf in Snappy
+//! blocks over plain HTTP. Nothing is tried again: the run directory stays, and what was sent twice is stored once.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -16,9 +16,9 @@ use crate::metrics::{Family, HistogramValue, SampleValue};
 use crate::native::{SCHEMA, ZERO_THRESHOLD};
 use crate::openmetrics::number;
 
-/// Longest answer, bytes; what is behind it is not read.
+/// An answer is read until it has so many bytes, or ends.
 const ANSWER_MAX: usize = 1 << 20;
-/// Samples of one request, about.
+/// Plain samples after which a request is sent: those of the interval that reaches it are among them.
 const BATCH: usize = 20_000;
 /// For a whole request, from connecting to the end of its answer, however it drips.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -100,7 +100,7 @@ struct BucketSpan {
 pub struct RemoteWritten {
     pub samples: u64,
     pub native: u64,
-    /// The first native histograms were not taken, and no more were sent: percentiles come from classic buckets.
+    /// The first request of native histograms failed, and no more were sent: percentiles come from classic buckets.
     pub native_refused: bool,
 }
 
@@ -220,7 +220,7 @@ struct RemoteServer {
     /// With a port.
     host: String,
     path: String,
-    /// For a whole request.
+    /// For a whole request but looking up the name.
     patience: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! The model as the page and programs see it: `/api/state` with its figures and words, and the charts of the
-//! page, drawn by the report's own code.
+//! The model as the page and programs see it: `/api/state` with its figures and words, which the screen shows as well,
+//! and the charts of the page, drawn by the report's own code.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use taillight_report::format::{bytes_per_s, count, duration_ns, nines_label, per
 use taillight_report::html::{LiveFigures, live_figures};
 use taillight_report::layer_words;
 use taillight_report::model::charts::{
-    ChartModel, HeatGrid, RunCharts, series_so_far, tracks, workload_tracks,
+    ChartModel, HeatGrid, LatencySeries, RunCharts, series_so_far, tracks, workload_tracks,
 };
 use taillight_rundir::intervals::IntervalRow;
 use taillight_stats::{Dist, needed_one_sided};
@@ -83,7 +83,7 @@ fn op(model: &LiveModel, op: &OpSoFar) -> Value {
         (format!("p{}", pct.to_string().replace('.', "_")), json!(ns))
     };
     let so_far = kinds.map(|(kind, held)| {
-        let held = percentiles(held, op.ops).map(named).collect();
+        let held = percentiles(held, op.count(kind, held)).map(named).collect();
         (kind.name().to_owned(), Value::Object(held))
     });
     let per_s = |n: u64, row: &IntervalRow| n as f64 * 1e9 / row.length_ns.max(1) as f64;
@@ -312,16 +312,57 @@ pub fn charts(model: &LiveModel) -> Result<LiveFigures> {
         let name = model.op_name(op.workload, op.op);
         let (times_s, edges_ns, counts) = op.heat.picture();
         run.heats.push(HeatGrid { op: op.op, name: name.clone(), times_s, edges_ns, counts });
-        let Some(latencies) = &op.latencies else { continue };
-        let response = latencies.get(LatencyKind::Response).is_some();
-        for (kind, held) in latencies.iter() {
-            let main = (kind == LatencyKind::Response) == response;
-            let pairs = held.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()));
-            let Ok(dist) = Dist::from_sorted_pairs(pairs) else { continue };
-            if !dist.is_empty() {
-                run.series.push(series_so_far(op.op, name.clone(), (kind, main), &dist, seconds));
-            }
-        }
+        run.series.extend(series(op, &name, seconds));
     }
     live_figures(&ChartModel { runs: vec![run], ..ChartModel::default() })
+}
+
+/// The distribution so far of each kind of latency that an operation has; the main one is that of the tiles.
+fn series(op: &OpSoFar, name: &str, seconds: f64) -> Vec<LatencySeries> {
+    let Some(latencies) = &op.latencies else { return Vec::new() };
+    let main = latencies.main_kind();
+    let of = |(kind, held): (LatencyKind, &Histogram<u64>)| {
+        let pairs = held.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()));
+        let dist = Dist::from_sorted_pairs(pairs).ok().filter(|dist| !dist.is_empty())?;
+        Some(series_so_far(op.op, name.to_owned(), (kind, kind == main), &dist, seconds))
+    };
+    latencies.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::feed::LiveEvent;
+    use crate::model::tests::{begun, interval};
+
+    /// 5,000 reads in a closed loop, 3 of them of data with a writer's stamp.
+    fn read() -> LiveModel {
+        let mut model = begun();
+        let mut event = interval(0, &[(500_000, 5_000)], 0, (0, 0, 0));
+        if let LiveEvent::Interval(view) = &mut event {
+            let op = &mut Arc::make_mut(&mut view.closed).ops[0];
+            let latencies = op.latencies.as_mut().unwrap();
+            latencies.insert(LatencyKind::EndToEnd, vec![(900_000, 3)]);
+        }
+        model.take(event);
+        model
+    }
+
+    #[test]
+    fn one_kind_of_latency_is_the_main_one() {
+        let model = read();
+        let all = series(&model.ops[0], "read", 1.0);
+        let kinds: Vec<_> = all.iter().map(|s| (s.measure, s.main)).collect();
+        assert_eq!(kinds, [(LatencyKind::Service, true), (LatencyKind::EndToEnd, false)]);
+    }
+
+    #[test]
+    fn percentiles_are_resolved_by_the_ios_of_their_kind() {
+        let model = read();
+        let so_far = &op(&model, &model.ops[0])["so_far_ns"];
+        assert!(so_far["service"]["p99"].is_u64(), "{so_far}");
+        assert!(so_far["end_to_end"]["p99"].is_null(), "{so_far}");
+    }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::{Sys, mounts, read};
 
-/// How deep loop devices and stacked devices are followed.
+/// How deep loop devices, stacked devices and layers of overlays are followed.
 const LEVELS: u32 = 4;
 
 /// Major and minor number of a device; shown as `8:1`.
@@ -167,7 +167,7 @@ impl BlockDevice {
         links.iter().filter_map(|l| BlockDevice::at(l)).collect()
     }
 
-    /// What a holder is, for people: `md0 (RAID)`, `dm-1 (LVM vg-root)`.
+    /// What a holder is, for people: `md0 (RAID raid1)`, `dm-1 (LVM vg-root)`.
     pub fn describe(&self) -> String {
         let md = self.attr("md/level").map(|level| format!("RAID {level}"));
         let dm = self.attr("dm/name").map(|name| {
@@ -192,8 +192,8 @@ impl BlockDevice {
         ["wwid", "device/wwid", "serial"].into_iter().find_map(|name| self.attr(name))
     }
 
-    /// Disks that are this one, reached another way: two paths to it that no multipath driver has put
-    /// together. The card in a reader is not: what names a reader is the same for all of its slots.
+    /// Other disks with its WWID and size: the same disk, reached another way. None of or among removable disks: what
+    /// names a card reader is the same for all of its slots.
     pub fn other_paths(&self, sys: &Sys) -> Vec<BlockDevice> {
         let Some(wwid) = self.wwid() else { return Vec::new() };
         let removable = |disk: &BlockDevice| disk.attr("removable").is_some_and(|r| r == "1");
@@ -265,7 +265,7 @@ pub fn local(target: &str) -> Option<&Path> {
     (!address && !target.is_empty()).then(|| Path::new(target))
 }
 
-/// Every disk below these paths (files, directories, devices), in their order, upper ones first.
+/// The disks below these paths (files, directories, devices), in their order, each before what it is built of.
 pub fn disks_below(
     sys: &Sys,
     paths: impl IntoIterator<Item = impl AsRef<Path>>,
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_three_forms() {
+    fn a_number_is_text_and_what_the_kernel_keeps() {
         let number: DeviceNumber = "259:3".parse().unwrap();
         assert_eq!(number.to_string(), "259:3");
         assert_eq!(number.in_kernel(), 259 << 20 | 3);

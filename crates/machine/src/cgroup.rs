@@ -68,7 +68,8 @@ fn upwards(path: &str) -> Vec<&str> {
     all
 }
 
-/// `cpu.stat` of every group of this process that has a quota or could get one.
+/// Paths of `cpu.stat` of the groups of this process that could have a quota: all on the way up but the root. Not
+/// each has the file.
 pub fn cpu_stats(sys: &Sys) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
     for group in parse_groups(&sys.text("/proc/self/cgroup").unwrap_or_default()) {

@@ -24,7 +24,7 @@ const PLACES: [(&str, &[&str], &str); 3] = [
     ("a USB gadget", &["usb_gadget", "*", "functions", "*", "*"], "file"),
 ];
 
-/// Every device and file that is set up to be exported, enabled or not.
+/// Every device and file that is set up there to be exported, enabled or not.
 pub fn exports(sys: &Sys) -> Vec<Export> {
     let of = |(by, levels, file): (&'static str, &[&str], &str)| {
         let mut dirs = vec!["/sys/kernel/config".to_owned()];

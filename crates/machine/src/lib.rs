@@ -1,9 +1,9 @@
-//! What the kernel says of this machine: mounts, memory, processors, pressure, control groups and
-//! block devices, read from `/proc` and `/sys` below a root that tests can move.
+//! What the kernel says of this machine: mounts, memory, processors, pressure, control groups, block devices, rights
+//! and open files, read from `/proc` and `/sys` below a root that tests can move; of a few devices and file systems it
+//! is asked by system calls.
 //!
-//! Small parsers that keep every field an old kernel or a container still shows. Judgement, sampling and
-//! names in JSON belong to the callers: `trace`, the drivers' guard, the injection lab and `taillight
-//! doctor`.
+//! Small parsers: where an old kernel or a container hides a field, the others are kept. Judgement and sampling
+//! belong to the callers: `trace`, `driver`, the injection lab and `cli`.
 //!
 //! The crate `procfs` was looked at and left out: its readers fail as a whole when one field is
 //! missing, lose the order of mount options, and do not undo the escapes in paths.

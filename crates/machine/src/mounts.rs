@@ -66,7 +66,7 @@ impl Mount {
     }
 }
 
-/// Every mount this process sees, in the order of the file: later ones cover earlier ones. Errors:
+/// Every mount this process sees, in the order of the file: at one place the last covers the others. Errors:
 /// `Unavailable` when /proc cannot be read: without it nothing can be called unmounted.
 pub fn mounts(sys: &Sys) -> Result<Vec<Mount>> {
     Ok(parse(&table(sys, "/proc/self/mountinfo")?))

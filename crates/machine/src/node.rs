@@ -1,8 +1,8 @@
 //! Opening a block device by its number: the node in `/dev`, or one made for a moment.
 //!
-//! In a container, or where nobody made it, a device has no node of its kernel name. Called to ask a device
-//! what it is, never to write it. A program that is killed while it makes one leaves it there, readable by
-//! its user alone.
+//! In a container, or where nobody made it, a device may have no node of its kernel name. Nodes are opened for
+//! reading, to ask a device what it is. A program that is killed while it makes one leaves it there, for its user
+//! alone.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::DeviceNumber;
 
-/// Where a node is made: directories that are there and mostly allow devices.
+/// Where a node is made: the first of these that allows it.
 const PLACES: [&str; 3] = ["/dev", "/run", "/tmp"];
 
 /// Opens the device with this number for reading, exclusively where that is asked; `name` is its kernel

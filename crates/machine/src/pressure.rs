@@ -1,4 +1,4 @@
-//! What else the machine does: load, pressure stall information, stolen and busy time.
+//! What the machine does, this program included: load, pressure stall information, stolen and busy time.
 
 use serde::Serialize;
 

@@ -25,7 +25,8 @@ impl Capability {
         }
     }
 
-    /// Whether a mask of capabilities gives this right.
+    /// Whether a mask of capabilities gives this right. What CAP_PERFMON and CAP_BPF give was cut out of CAP_SYS_ADMIN,
+    /// which still gives it.
     fn within(self, mask: u64) -> bool {
         let has = |c: Capability| mask & (1 << c as u32) != 0;
         let part = matches!(self, Capability::Perfmon | Capability::Bpf);
@@ -36,8 +37,8 @@ impl Capability {
 /// What trace programs need with all they tell.
 pub const TRACING: [Capability; 3] = [Capability::Bpf, Capability::Perfmon, Capability::Syslog];
 
-/// Whether this process has a capability on the machine: in a user namespace of its own alone it does not count for
-/// what the machine has one of (capable() in kernel/capability.c).
+/// Whether this process has what a capability gives, on the machine: in a user namespace of its own alone it does not
+/// count for what the machine has one of (capable() in kernel/capability.c).
 pub fn has(sys: &Sys, capability: Capability) -> bool {
     effective(sys).is_some_and(|mask| capability.within(mask)) && on_machine(sys)
 }

@@ -59,7 +59,7 @@ pub fn read(path: &Path) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The value of `key` in lines like `key: value` or `key=value`.
+/// The first value of `key` in lines like `key: value` or `key=value`.
 pub fn field<'a>(text: &'a str, separator: char, key: &str) -> Option<&'a str> {
     text.lines()
         .filter_map(|line| line.split_once(separator))
@@ -67,7 +67,7 @@ pub fn field<'a>(text: &'a str, separator: char, key: &str) -> Option<&'a str> {
         .map(|(_, v)| v.trim())
 }
 
-/// The numbers after the first word of the line that begins with `key`.
+/// The numbers behind `key` in the first line whose first word it is, up to the first word that is none.
 pub fn numbers(text: &str, key: &str) -> Option<Vec<u64>> {
     let mut lines = text.lines().map(str::split_whitespace);
     let mut words = lines.find_map(|mut w| (w.next() == Some(key)).then_some(w))?;

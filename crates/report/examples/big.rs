@@ -1,7 +1,7 @@
-//! Times the analysis of a large run: `big DIR MILLIONS [queued|slow|traced]` writes a run directory
-//! of so many million I/Os (once) and makes its report, saying how long it took and how much memory
-//! it used. `traced` adds the stamps of every I/O below, so that all of them are joined.
-//! `slow` instead of `queued` makes all latencies long and nearly all of them different.
+//! Times the report of a large run: `big DIR MILLIONS [queued|slow|traced]` makes up a run directory of so many
+//! million I/Os, unless DIR is there already, and makes its report. It prints the report's text, the seconds that
+//! the report took and the most memory that the process had. `queued` adds issue stamps; `slow` draws every latency
+//! from up to 200 ms instead of one in 512; `traced` adds a row of layers for each I/O.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -69,7 +69,7 @@ fn write(
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            // Most fast and alike, one in 512 slow and all different.
+            // Most take 60 to 100 us; one in 512, or each with `slow`, up to 200 ms more.
             let tail =
                 if slow || random.is_multiple_of(512) { (random >> 20) % 200_000_000 } else { 0 };
             let service = 60_000 + (random >> 40) % 40_000 + tail;
@@ -106,7 +106,7 @@ fn trace() -> TraceInfo {
     }
 }
 
-/// Everything below went its usual way; what is left was the device.
+/// One I/O's stamps below: fixed times in the layers, all the rest in the device.
 fn layer(worker: u64, op: OpKind, submit: i64, service: u64) -> LayerRow {
     let after = |ns: i64| Some(submit + ns);
     LayerRow {

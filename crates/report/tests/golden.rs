@@ -52,7 +52,7 @@ fn end_to_end() -> Sample {
 }
 
 #[test]
-fn load_and_end_to_end_stand_in_every_report() {
+fn load_and_end_to_end_stand_in_summary_markdown_and_page() {
     for (sample, wanted) in [
         (beside_load(), ["Load, not measured", "writers", "1,000"]),
         (end_to_end(), ["read end to end", "read", "service"]),
@@ -100,7 +100,7 @@ fn console() {
     }
 }
 
-/// A result of another tool: two jobs with bins, syncs with percentiles only.
+/// A result of another tool: one job, its reads with bins, its syncs with percentiles only.
 fn imported() -> AnalysedRun {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("run");
@@ -284,7 +284,8 @@ fn page() {
     insta::assert_snapshot!("page_several", skeleton(&several));
 }
 
-/// What a stopped run says of itself, when `rmw` of its I/Os are halves of read-modify-writes.
+/// What a stopped run says of itself that was to do as many operations as `planned` makes of two counts: of all its
+/// I/Os, and of the read-modify-writes whose parts are among these.
 fn stopped(planned: impl Fn(u64, u64) -> u64) -> String {
     let mut run = run(&small());
     let whole = run.analysis.groups[0].clone();

@@ -23,7 +23,7 @@ fn made(sample: &Sample, change: impl FnOnce(&mut Manifest)) -> (Summary, String
     (made.summaries.remove(0), made.text)
 }
 
-/// The recorded times are gone with their file: how late each I/O was tells it. It was never `saturated`.
+/// The file with the recorded times is gone: how late each I/O was tells that the replay fell behind.
 #[test]
 fn a_replay_that_falls_behind_its_times_is_saturated() {
     let replay = |per_s: u64, stalls: Vec<(i64, i64)>| {
@@ -52,7 +52,7 @@ fn a_replay_that_falls_behind_its_times_is_saturated() {
     assert!(!stalled.saturation.saturated, "{:?}", stalled.saturation);
 }
 
-/// Few slow I/Os raise the mean, and the tool's part looked small.
+/// Few slow I/Os raise the mean, and beside it the tool's part looks small.
 #[test]
 fn the_tools_own_cost_is_held_against_the_usual_io() {
     let slow = Sample { stalls: vec![(1_000_000_000, 2_000_000_000)], ..Sample::default() };

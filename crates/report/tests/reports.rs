@@ -1,4 +1,5 @@
-//! Whole reports from run directories: true numbers, damaged files, hostile names, no network.
+//! Whole reports from run directories: true numbers, reasons of the verdict, damaged files, hostile names, no network,
+//! pages of many runs.
 
 #![allow(clippy::unwrap_used)]
 
@@ -485,7 +486,7 @@ fn ceilings_are_answered_with_what_they_need() {
 }
 
 #[test]
-fn the_page_needs_no_network_and_escapes_everything() {
+fn the_page_needs_no_network_and_escapes_names() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());
     let evil = "</script><img src=http://x/ onerror=alert(1)>";
@@ -550,7 +551,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
     text.split(before).skip(1).filter_map(|rest| Some(rest.split_once(after)?.0)).collect()
 }
 
-/// `2026-11-27` was shown as "11-27 (2026)".
+/// `2026-11-27` is not shown as "11-27 (2026)".
 #[test]
 fn only_directories_of_a_series_are_renamed() {
     let root = tempfile::tempdir().unwrap();

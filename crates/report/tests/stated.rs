@@ -1,4 +1,5 @@
-//! What others state and the report knows nothing of: the samples of a driver, the stamps of a tracing source.
+//! What others state and the report has no names for: the samples of a driver, the stamps of a tracing source, the
+//! counts of a witness.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

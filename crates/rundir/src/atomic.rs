@@ -1,5 +1,5 @@
-//! JSON files that appear whole and carry their own checksum; the way in which all files are written is
-//! [`taillight_core::atomic`].
+//! JSON files that appear whole and carry their own checksum, over [`taillight_core::atomic`], which is handed on from
+//! here.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Tables of rows as Parquet columns, for files small enough to be held as rows; `ios.parquet` has
+//! Tables of rows as Parquet columns, for files whose row groups are small enough to be held as rows; `ios.parquet` has
 //! streaming columns of its own.
 //!
 //! A table is one `table_row!` list: the fields of a row in file order, each with its [`CellType`]. Callers:

@@ -1,4 +1,5 @@
-//! The run directory: made new, written whole file by whole file, read back tolerantly.
+//! The run directory as a whole ([`RunDir`]): made with its manifest and locked while the run lives, opened, its status
+//! and live process told, its files written whole and JSON files read back with their version and checksum compared.
 
 use std::fs::{self, File};
 use std::io;
@@ -44,10 +45,10 @@ fn by_descriptor(dir: &File) -> PathBuf {
 
 impl RunDir {
     /// Makes the directory, or takes an empty one, and writes the manifest as its first file.
-    /// Files written later through `self` belong to this run. Errors: `Usage` when `path` is a file
-    /// or a directory that holds something; `Unavailable` when it cannot be made or written.
+    /// Files written later through `self` belong to this run. Errors: `Usage` when `path` is a file,
+    /// holds something or is taken by another run; `Unavailable` when it cannot be made or written.
     pub fn create(path: &Path, manifest: &Manifest) -> Result<RunDir> {
-        let made = !is_new(path)?;
+        let made = !is_empty_dir(path)?;
         if made {
             fs::create_dir_all(path).map_err(|e| cannot("create", path, e))?;
             if let Some(parent) = path.parent() {
@@ -70,8 +71,8 @@ impl RunDir {
         Ok(dir)
     }
 
-    /// Opens an existing run directory. Errors: `Unavailable` when there is none at `path`;
-    /// `Corrupt` when its manifest is damaged or of a version this build does not know.
+    /// Opens an existing run directory. Errors: `Unavailable` when nothing is at `path`; `Usage` for a file or a
+    /// directory without a manifest; `Corrupt` when the manifest is damaged or of a version this build does not know.
     pub fn open(path: &Path) -> Result<RunDir> {
         check_is_dir(path)?;
         let file = path.join(names::MANIFEST);
@@ -178,7 +179,7 @@ impl RunDir {
     }
 
     /// Reads one of its JSON files, if it is there. Errors: `Corrupt` when it is damaged or of an
-    /// unknown version.
+    /// unknown version; `Unavailable` when it cannot be read.
     pub fn read<T: JsonFile>(&self) -> Result<Option<T>> {
         T::read(self.path()).map_err(|e| match e.kind() {
             ErrorKind::Corrupt => or_hint(e, REMAKE),
@@ -186,7 +187,7 @@ impl RunDir {
         })
     }
 
-    /// The job file, if one was given. Errors: `Corrupt` when it is no text.
+    /// The job file, if one was given. Errors: `Corrupt` when it is no text; `Unavailable` when it cannot be read.
     pub fn job(&self) -> Result<Option<String>> {
         let Some(path) = self.existing(names::JOB) else {
             return Ok(None);
@@ -200,8 +201,8 @@ impl RunDir {
         }
     }
 
-    /// The files that exist, in the order of [`names::ALL`], others after them by name.
-    /// `rows` is left for the caller to fill. Errors: `Unavailable` when the directory cannot be
+    /// The files that exist, hidden ones left out, in the order of [`names::ALL`], others after them by
+    /// name. `rows` is left for the caller to fill. Errors: `Unavailable` when the directory cannot be
     /// listed.
     pub fn files(&self) -> Result<Vec<FileEntry>> {
         let list = fs::read_dir(self.path()).map_err(|e| cannot("list", self.path(), e))?;
@@ -228,7 +229,7 @@ const NO_MANIFEST: &str = "restore manifest.json from a copy or run the job agai
     files beside it still open in any Parquet reader";
 
 /// Whether `path` is an empty directory (true), absent (false), or refused.
-fn is_new(path: &Path) -> Result<bool> {
+fn is_empty_dir(path: &Path) -> Result<bool> {
     let refuse = |why: &str| {
         Err(Error::usage(why)
             .with("path", path.display())

@@ -1,4 +1,4 @@
-//! A small complete manifest and summary, for tests and examples of this and other crates.
+//! A small plan, manifest, summary and traced I/O, for tests and examples of this and other crates.
 
 use serde_json::json;
 use taillight_core::plan::Plan;
@@ -219,7 +219,7 @@ fn qos() -> Qos {
     }
 }
 
-/// A summary in which nearly every field is set.
+/// A summary of one read workload with a failed read; optional parts are mostly absent.
 pub fn summary(run_id: &str) -> Summary {
     let map = |value| std::collections::BTreeMap::from([(OpKind::Read, value)]);
     Summary {

@@ -1,4 +1,5 @@
-//! `histograms.hlog`: an HdrHistogram log V2, readable by every HdrHistogram tool.
+//! `histograms.hlog`: written as an HdrHistogram log (format 1.3, histograms V2), as HdrHistogram's own tools read it;
+//! histograms of the versions 0 to 2 are decoded.
 //!
 //! Stamps are seconds since BaseTime, which is CLOCK_REALTIME at the manifest's clock reading;
 //! the format keeps milliseconds. Values are ns, the maximum column is in ms.

@@ -12,7 +12,7 @@ use crate::names;
 
 table_row! {
     /// One row. Latencies are of successes, service time (complete - submit) unless said otherwise;
-    /// they are absent when the interval saw no success.
+    /// they are absent when the interval saw no success, and of load that is not measured.
     #[derive(Debug, Clone, PartialEq, Default)]
     pub struct IntervalRow {
         /// Start, CLOCK_MONOTONIC ns.

@@ -14,13 +14,14 @@ pub trait JsonFile: Serialize + DeserializeOwned + JsonSchema {
     /// Its name in the directory.
     const NAME: &'static str;
 
-    /// Writes it into `dir`, whole or not at all. Errors: `Unavailable` when it cannot be written.
+    /// Writes it into `dir`, whole or not at all. Errors: `Unavailable` when it cannot be written; `Internal` when it
+    /// would not read back.
     fn write(&self, dir: &Path) -> Result<()> {
         atomic::write_json(dir, Self::NAME, self)
     }
 
-    /// Reads it from `dir`, if it is there. Errors: `Corrupt` when it is damaged or of an unknown
-    /// version.
+    /// Reads it from `dir`, if it is there. Errors: `Unavailable` when it cannot be read; `Corrupt` when it is damaged
+    /// or of an unknown version.
     fn read(dir: &Path) -> Result<Option<Self>> {
         atomic::read_json(dir, Self::NAME)
     }

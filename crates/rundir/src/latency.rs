@@ -79,7 +79,8 @@ pub struct Quantile {
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_ns: Option<u64>,
-    /// The bin that it lies in, ns; only where another tool gave counts by bins. `ns` is then the middle of the bin.
+    /// The bin that it lies in, ns; only where another tool gave counts by bins (`ns` is then the middle of the bin) or
+    /// percentiles in steps (`ns` is then its least).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bin: Option<LatencyBin>,
     /// Lower bound, ns; null when that bound does not exist.

@@ -1,7 +1,7 @@
 //! `layers.parquet`: what the layers below did. Stamps of traced I/Os, and events around them.
 //!
-//! One row per traced I/O (kind `io`), per earlier round of its parts, and per event. All `*_ns` stamps are absolute
-//! CLOCK_MONOTONIC; `blocked_ns`, `waited_ns` and `robbed_ns` are durations. What a kind does not
+//! One row per traced I/O (kind `io`), per kept earlier round of its parts, and per event. `blocked_ns`, `waited_ns`,
+//! `robbed_ns` and `on_cpu_ns` are durations, the other `*_ns` absolute stamps of CLOCK_MONOTONIC. What a kind does not
 //! have is null. Rows of kind `io` come last, by worker and submit stamp, each after its rows of kind `round`,
 //! which are by time.
 
@@ -250,7 +250,7 @@ table_row! {
         pub rounds: Option<u64> = Nullable<UInt64>,
         /// The sync that follows a write was handed to an io_uring worker thread.
         pub sync_punt_ns: Option<i64> = Nullable<Int64>,
-        /// Thread that woke this one up, or was interrupted by who did.
+        /// Thread that woke this one up, or was running where an interrupt did.
         pub waker_pid: Option<u64> = Nullable<UInt64>,
         /// Control group of `comm`'s process.
         pub cgroup: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,

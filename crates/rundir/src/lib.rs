@@ -1,6 +1,6 @@
-//! The run directory: types, writers and readers of every file a run leaves. Names on disk are decided here
-//! alone (docs/design.md, Fixed names). Capture, engine, trace and import write through this crate, `report`
-//! reads through it; statistics arrive ready made.
+//! The run directory: types, writers and readers of the files a run leaves, and of those of series and comparisons.
+//! Their names are decided here (docs/design.md, Fixed names), but those of a report's text files. Capture, engine,
+//! trace and import write through this crate, `report` reads through it; statistics arrive ready made.
 
 pub mod atomic;
 pub mod bus;

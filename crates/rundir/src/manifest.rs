@@ -238,7 +238,7 @@ pub struct CaptureInfo {
     pub budget: u64,
     /// I/Os in `ios.parquet`.
     pub kept: u64,
-    /// Set when the budget ran out and only outliers were kept from then on.
+    /// Set when not every I/O that was to be kept could be: the budget ran out, or memory for it could not be had.
     pub degraded: Option<Degraded>,
     /// Directory of the capture chunks while they exist (under `/dev/shm`); salvage looks here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -254,7 +254,7 @@ pub struct CaptureInfo {
     pub spilled: Option<u64>,
 }
 
-/// From when on only outliers were kept.
+/// From when on not every I/O was kept: only outliers, or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Degraded {
     /// CLOCK_MONOTONIC, ns.

@@ -1,4 +1,4 @@
-//! File names of a run directory.
+//! File names of a run directory, and of directories that hold a series, a search or a comparison of runs.
 
 /// What ran; written first and last.
 pub const MANIFEST: &str = "manifest.json";
@@ -39,7 +39,7 @@ pub const WATCHED: &str = "watched.json";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
-/// Every name, in the order in which files are listed.
+/// The names above, in the order in which files are listed.
 pub const ALL: [&str; 19] = [
     MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, PAUSES, HOST, STORE, NVME, BUS,
     BUS_INFO, VERIFY, LEDGER, IMPORTED, SCALE, WATCHED, REPORT,

@@ -86,7 +86,7 @@ impl RunOrigin {
 /// A result of another tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportSource {
-    /// The tool: `fio`.
+    /// The tool, such as `fio`.
     pub tool: String,
     /// Its version, where the result says.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,5 @@
-//! The checksum that a JSON file carries as its last member: file and checksum appear together, whoever
-//! writes at the same time, and one can go nowhere without the other.
+//! The checksum that a JSON file carries as its last member: file and checksum appear together, also where two
+//! programs write at the same time, and one can go nowhere without the other.
 //!
 //! It is the CRC-32 (ISO-HDLC) of the file's bytes with eight zeros in its place: it finds damage, not
 //! intent. A file without it is of a version that wrote none, and not covered.

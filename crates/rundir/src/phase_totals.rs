@@ -1,5 +1,5 @@
-//! What of a run's totals completed inside the measure phase, and what was drained after it: two objects
-//! of `summary.json`, `in_phase` of every `Totals`. The report counts them.
+//! What of a run's totals completed inside the measure phase, and what was drained after it: the object
+//! `in_phase` of `Totals` in `summary.json`, and `drained` in it. The report counts them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -31,7 +31,7 @@ pub struct ReorderScan {
     blocks: Vec<BlockScan>,
     /// Of the one that is being filled.
     block: BlockScan,
-    /// A record submitted before this one was overtaken by too many blocks.
+    /// A record submitted before this stamp was overtaken by too many blocks.
     floor: i64,
     running: i64,
     positions: Vec<u64>,

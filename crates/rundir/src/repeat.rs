@@ -19,7 +19,7 @@ pub struct RepeatReport {
     pub status: RunStatus,
     /// Repetitions asked for.
     pub asked: u32,
-    /// Seed of every repetition: all do the same operations in the same order.
+    /// Seed of every repetition: each draws the same operations in the same order.
     pub seed: u64,
     /// Whether the stamps of all repetitions are on one clock. On virtual time each begins at 0,
     /// and there are no gaps.

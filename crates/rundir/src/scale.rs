@@ -1,6 +1,6 @@
 //! `scale.json`: the ranks of a run over several hosts. Where each has its directory, what it drives, how far its
-//! clock is from that of rank 0, when its load began and ended, and who was lost. Written by rank 0, first before
-//! the load; reports of the whole run begin here.
+//! clock is from that of rank 0, when its load began and ended, and whether it was lost. Written by rank 0, first
+//! before the load; reports of the whole run begin here.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -354,7 +354,7 @@ pub struct HostFigures {
     pub count: u64,
     /// Failed I/Os.
     pub errors: u64,
-    /// Successful I/Os a second of the measure phase.
+    /// Successful I/Os a second, from the start of the measure phase to the run's last completion.
     pub iops: f64,
     /// Bytes that they moved, a second.
     pub bytes_per_s: f64,
@@ -379,7 +379,7 @@ pub struct HostFigures {
     pub backlog_max: Option<u64>,
     /// From the start of the measure phase to its last completion, ns.
     pub done_ns: Option<u64>,
-    /// Its 99 % against that of the others; absent for ranks, and with one host.
+    /// Its 99 % against that of the others; absent for ranks, with one host, and where I/Os are too few.
     pub against_others: Option<AgainstOthers>,
     /// I/Os a second in each of `strip_ns`, from the start on.
     pub strip: Vec<f64>,
@@ -398,7 +398,7 @@ pub struct AgainstOthers {
     pub hi: f64,
     /// P-value, adjusted for the number of hosts (Holm).
     pub p: f64,
-    /// Slower, and no chance: p below 0.05 and the interval above 1.
+    /// Slower beyond chance: p below 0.05, and the interval for 0.05 over the number of hosts above 1.
     pub slower: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `summary.json`: the result of a run in numbers, verdict first.
+//! `summary.json`: the result of a run in numbers, the verdict before the figures.
 
 use std::collections::BTreeMap;
 
@@ -172,9 +172,9 @@ pub struct WitnessSummary {
 pub struct Verdict {
     /// The worst that applies.
     pub status: VerdictStatus,
-    /// One or two sentences for people.
+    /// A few sentences for people.
     pub text: String,
-    /// Everything that led to `status`, most important first.
+    /// What led to `status`, and what else a reader must know: damage first, then in a fixed order.
     pub reasons: Vec<Reason>,
 }
 
@@ -201,7 +201,7 @@ pub enum VerdictStatus {
 pub struct Reason {
     /// Stable word for programs.
     pub code: String,
-    /// One sentence for people.
+    /// For people: what it is and what it means for the figures, the answer in its first sentence.
     pub text: String,
 }
 
@@ -212,7 +212,8 @@ pub struct Totals {
     pub count: u64,
     /// Bytes moved by successes.
     pub bytes: u64,
-    /// Time the rates divide by, ns: from the start of the measure phase to the last completion.
+    /// Time the rates divide by, ns: from the start of the measure phase to its end or the last completion, whichever
+    /// is later; of a workload or operation with a time of its own, that.
     pub duration_ns: u64,
     /// Successful I/Os per second of it.
     pub iops: f64,
@@ -426,7 +427,7 @@ pub enum QosStatus {
     Pass,
     /// Over it with 95 % confidence.
     Fail,
-    /// Too few I/Os to say.
+    /// The run does not say: too few I/Os, or its last sixth is unlike the rest.
     Undecided,
 }
 

@@ -1,9 +1,9 @@
-//! Checksums of what was asked and measured (`names::SUMMED`): taken when a run ends, kept in its manifest by who takes
-//! them, compared by readers. JSON files carry their own (see [`crate::own_sum`]).
+//! Checksums of what was asked and measured (`names::SUMMED`): taken when a run ends, kept in its manifest, compared by
+//! readers. JSON files carry their own (see [`crate::own_sum`]).
 //!
 //! Parquet pages written here carry no checksum of their own, so a flipped bit may decode to a
-//! wrong latency. A checksum finds damage, not intent. Callers: `cli` and salvage (taking), all who read a
-//! run (comparing), imports (both).
+//! wrong latency. A checksum finds damage, not intent. Callers: `cli` and salvage (taking), readers of runs
+//! (comparing), imports (both).
 
 use std::fs::File;
 use std::io::Read;

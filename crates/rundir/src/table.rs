@@ -65,7 +65,7 @@ impl ChunkReader for ParquetFile {
     }
 }
 
-/// Reads up to the end, which it does not pass.
+/// A reader whose end is an error: `UnexpectedEof` where more is asked for than there is.
 pub(crate) struct ReadToEnd<R>(R);
 
 impl<R: Read> Read for ReadToEnd<R> {

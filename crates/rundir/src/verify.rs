@@ -26,7 +26,7 @@ pub struct VerifyReport {
     pub ledger: u64,
     /// Blocks compared with what must be there.
     pub checked: u64,
-    /// Blocks nothing certain is known of: see `unchecked_*`.
+    /// Blocks that could not be judged, by reason.
     pub unchecked: Unchecked,
     /// Blocks found wrong.
     pub wrong: u64,
@@ -38,7 +38,7 @@ pub struct VerifyReport {
     pub findings: Vec<Finding>,
 }
 
-/// Blocks that were read and could not be judged, by reason.
+/// Blocks that could not be judged, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unchecked {
     /// Not written by this run: nothing is expected there.

@@ -11,7 +11,7 @@ use crate::intervals::{IntervalRow, interval_writer};
 use crate::manifest::ClockInfo;
 use crate::{RunDir, names};
 
-/// `watched.json`: who was watched, and how much of it was seen.
+/// `watched.json`: which program was watched, and how much of it was seen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchedFile {
     /// Version of the run directory layout ([`crate::SCHEMA_VERSION`]).

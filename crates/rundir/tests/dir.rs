@@ -1,4 +1,4 @@
-//! The run directory as a whole: new only, atomic, and clear about damage.
+//! The run directory as a whole: new or empty only, whole JSON files or none, and clear about damage.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -106,7 +106,7 @@ fn damaged_manifests_give_one_clear_error() {
 }
 
 #[test]
-fn every_cut_and_flip_of_the_json_files_is_an_error_or_a_value() {
+fn cuts_and_flips_of_a_json_file_are_errors_or_values() {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &fixture::manifest("one")).unwrap();
     dir.write(&fixture::summary("one")).unwrap();

@@ -14,7 +14,7 @@ fn key(phase: &str, worker: u16) -> RowKey<'_> {
     RowKey { phase, workload: worker / 2, worker }
 }
 
-/// Writes two workers' rows in two phases.
+/// Writes the same records as the rows of three workers, each in two phases.
 fn write(root: &Path, records: &[Record]) -> RunDir {
     let dir = RunDir::create(root, &fixture::manifest("ios")).unwrap();
     let mut writer = IosWriter::create(&dir).unwrap();
@@ -119,7 +119,7 @@ fn an_error_of_the_caller_ends_the_reading() {
 }
 
 #[test]
-fn cut_and_flipped_files_are_errors_not_panics() {
+fn cut_files_are_errors_and_flipped_ones_errors_or_other_values() {
     let root = tempfile::tempdir().unwrap();
     let dir = write(root.path(), &common::varied(400, 9));
     let path = dir.file(names::IOS);

@@ -1,4 +1,5 @@
-//! The published JSON Schemas accept what is written, and only that; field order is as designed.
+//! The JSON Schemas of manifest and summary accept what is written, that of the manifest refuses an unknown status and
+//! a missing plan; field order is as designed.
 #![allow(clippy::unwrap_used)]
 
 use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, fixture, names};
@@ -119,7 +120,7 @@ fn objects_of_the_summary_keep_their_order() {
 }
 
 #[test]
-fn each_field_of_the_schemas_has_a_description() {
+fn each_top_field_of_manifest_and_summary_has_a_description() {
     for schema in [Manifest::schema(), Summary::schema()] {
         let properties = schema["properties"].as_object().unwrap();
         for (name, field) in properties {

@@ -59,7 +59,7 @@ fn intervals_come_back() {
 }
 
 #[test]
-fn damaged_intervals_are_errors() {
+fn cut_intervals_are_errors_and_flipped_ones_do_not_panic() {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &fixture::manifest("t")).unwrap();
     interval_writer(&dir).write(intervals()).unwrap();
@@ -155,7 +155,7 @@ fn long_files_leave_memory_as_they_grow_and_short_ones_at_their_end() {
 }
 
 #[test]
-fn damaged_logs_are_errors() {
+fn logs_cut_within_a_line_are_errors_and_so_are_most_flipped_ones() {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &fixture::manifest("t")).unwrap();
     write(&dir, &histograms());

@@ -1,4 +1,5 @@
-//! Files that open and hold what cannot be: every table says which file, column and row is wrong.
+//! Parquet files that open and hold what cannot be: the reader's error names the file, the column, and the row of a
+//! wrong value.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;

@@ -75,7 +75,7 @@ mod tests {
         }
     }
 
-    /// 100 seeds of offsets, positive and negative, up to hours: the truth lies within the bound each time.
+    /// 100 offsets, positive and negative, up to hours: the truth lies within the bound each time.
     #[test]
     fn the_estimate_lies_within_its_bound_of_the_truth() {
         let mut ranks = LocalGroup::of(2, 2);

@@ -1,11 +1,11 @@
-//! What is asked of the thing that connects ranks: messages in order. Everything else is made of these, so that
-//! a rank that is gone is told by name instead of being waited for.
+//! What connects ranks, as a trait: messages between two of them, in order, with a limit of time. Gathering,
+//! broadcasts, barriers and sums are made of these, so that a rank that is gone ends a step and can be named.
 
 use std::time::{Duration, Instant};
 
 use taillight_core::Result;
 
-/// How long somebody is waited for, and how.
+/// How long a rank is waited for, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     /// Given up then.
@@ -51,7 +51,8 @@ pub trait Group: Send {
     fn ends(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Takes what this rank names so for the way to the rank that said it.
+    /// Tells this rank what others say of their connections ([`Group::ends`]): one that has an end named so leads to
+    /// the rank that named it.
     fn meet(&mut self, _others: &[(u32, Vec<String>)]) {}
     /// Whether the host of a rank that is waited for does not answer any more: it or a link to it is down, as far as
     /// that is known. A rank that only stands still is not cut off.
@@ -59,7 +60,7 @@ pub trait Group: Send {
         false
     }
 
-    /// Everybody's bytes at rank 0, in order; elsewhere nothing. A rank that did not send in time has none.
+    /// The bytes of every rank at rank 0, in order; elsewhere nothing. A rank that did not send in time has none.
     fn gather_bytes(&mut self, mine: &[u8], patience: Patience) -> Result<Vec<Option<Vec<u8>>>> {
         if self.rank() != 0 {
             self.send(0, mine, patience)?;
@@ -83,13 +84,13 @@ pub trait Group: Send {
         Ok(Some(mine.to_vec()))
     }
 
-    /// Waits for all. False when somebody did not come in time.
+    /// Waits for all. False when a rank did not come in time.
     fn barrier(&mut self, patience: Patience) -> Result<bool> {
         Ok(self.allreduce_u64(&mut [], patience)?.is_some())
     }
 
     /// Replaces `values` by their sums over all ranks, at every rank. Returns the bytes that this rank sent and
-    /// received, rank 0 those for each other rank; none when somebody did not come in time.
+    /// received, rank 0 those for each other rank; none, and no sums, when a rank did not come in time.
     fn allreduce_u64(&mut self, values: &mut [u64], patience: Patience) -> Result<Option<u64>> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let all = self.gather_bytes(&bytes, patience)?;

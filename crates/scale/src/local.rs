@@ -1,4 +1,4 @@
-//! Ranks as threads of one process: for tests, and for whoever wants to see what ranks do without MPI.
+//! Ranks as threads of one process, joined by channels: for tests of what ranks do, without MPI.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;

@@ -16,8 +16,8 @@ pub struct MergeCost {
     pub rounds: u32,
 }
 
-/// The values at these ranks, 1 for the smallest, of all values of all ranks together. `None` when a rank did not
-/// answer. Every rank calls it with the same `wanted`.
+/// The values at the places `wanted` (1 for the smallest) among the values of all ranks together; values are below
+/// 2^63. `None` when a rank did not answer. Every rank calls it with the same `wanted`.
 pub fn exact_at(
     group: &mut dyn Group,
     own: &Dist,
@@ -74,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    /// What the spec allows a rank to move for each operation.
+    /// Most bytes that a rank may move for each operation.
     const MOST_BYTES: u64 = 1 << 20;
 
     fn percentiles() -> Vec<Percentile> {

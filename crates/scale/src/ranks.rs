@@ -51,7 +51,7 @@ enum StepVerdict {
     Stop { exit: u8, text: String, hint: Option<String> },
 }
 
-/// For whom rank 0 waits.
+/// The rank that rank 0 waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting<'a> {
     pub rank: u32,
@@ -71,7 +71,7 @@ pub struct Ranks {
     watch: Option<WaitWatch>,
     group: Box<dyn Group>,
     lost: Vec<LostRank>,
-    /// Rank 0 told all to stop, or was told.
+    /// A step ended with rank 0's word that all stop.
     stopped: bool,
 }
 
@@ -137,7 +137,7 @@ impl Ranks {
         self.stopped
     }
 
-    /// Sets the watch, which is told for whom rank 0 waits and may end the wait.
+    /// Sets the watch, which is told for which rank rank 0 waits and may end the wait.
     pub fn watch(&mut self, watch: WaitWatch) {
         self.watch = Some(watch);
     }
@@ -168,8 +168,9 @@ impl Ranks {
         }
     }
 
-    /// Rank 0 learns which connection is whose, so that a rank that is cut off is told from one that is slow. The others
-    /// wait for rank 0 whatever happens to the link: who gives up ends the job for all once the link is back.
+    /// Rank 0 learns which connection leads to which rank, so that a rank that is cut off is told from a slow one. The
+    /// others wait for rank 0 whatever happens to the link: a rank that gives up ends the job for all once the link is
+    /// back.
     pub fn meet(&mut self, patience: Patience) -> Result<()> {
         let ends = self.group.ends();
         let mut said = self.collect("meeting", ends, patience)?;
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_is_named() {
+    fn a_rank_that_does_not_come_is_named() {
         let ended = all(3, |mut ranks| {
             if ranks.rank() == 2 {
                 return None;
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_is_said_and_can_be_given_up() {
+    fn the_watch_is_told_the_rank_waited_for_and_can_give_it_up() {
         let ended = all(2, |mut ranks| {
             if ranks.rank() == 1 {
                 std::thread::sleep(Duration::from_millis(900));

@@ -10,10 +10,11 @@ use std::time::Duration;
 use taillight_core::{Clock as _, Error, MonoClock, Result};
 use taillight_scale::{Group, Patience, answer_pings, ping};
 
-/// Names the socket to whoever answers.
+/// Names the socket to the process that answers.
 const SOCKET: &str = "TAILLIGHT_TEST_CLOCK_SOCKET";
 const SEEDS: u64 = 100;
-/// No namespace can be made for so long: the clock would be negative.
+/// Offsets are drawn over so many seconds, some below zero: by half of the time since the boot at most, as no clock
+/// may be negative.
 const FURTHEST: u64 = 100_000;
 
 /// Two ranks over a socket.
@@ -79,7 +80,7 @@ fn estimated(
     let stream = loop {
         match listener.accept() {
             Ok((stream, _)) => break stream,
-            // Who ended without a word never comes.
+            // A process that ended without a word never comes.
             Err(e) if e.kind() != ErrorKind::WouldBlock || child.try_wait()?.is_some() => {
                 return Err(e);
             }

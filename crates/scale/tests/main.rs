@@ -13,7 +13,7 @@ use taillight_stats::Dist;
 
 /// Latencies of each rank.
 const EACH: u64 = 1_000_000;
-/// What a doubling of the ranks may cost, and what 64 ranks may take.
+/// What a doubling of the ranks may cost, and what a merge may take in time and memory.
 const DOUBLING: f64 = 2.4;
 const MOST: Duration = Duration::from_secs(10);
 const MOST_KB: u64 = 1 << 20;

@@ -42,8 +42,8 @@ pub struct HistoryRequest {
     pub anyway: bool,
 }
 
-/// The history in these run directories and folders of them. Errors: `Usage` for a single night, jobs in
-/// turn, or a figure that no night has; `Unavailable` or `Corrupt` where nothing can be read.
+/// The history in these run directories and folders of them. Errors: `Usage` for a single night, jobs in turn, a figure
+/// that no night has, or no figure that half of the nights have; `Unavailable` or `Corrupt` where nothing can be read.
 pub fn history(paths: &[PathBuf], request: &HistoryRequest) -> Result<HistoryFile> {
     let (runs, left_out) = runs_in(paths, request.anyway)?;
     of_runs(runs, left_out, request)

@@ -1,5 +1,5 @@
-//! The run on a terminal that somebody watches: the live model as one screen of text, written when an
-//! interval closes and never in between; no keys are read. Called by `cli`.
+//! The run on a terminal that somebody watches: the live model as one screen of text, written when `cli` has news (an
+//! interval closed, a phase began, a worker is stuck) and by no clock of its own; no keys are read.
 
 #[cfg(feature = "tui")]
 mod sections;

@@ -12,7 +12,7 @@ use crate::heat::GrowingHeat;
 use crate::model::{LiveModel, OpSoFar, progressed};
 use crate::state::{self, LiveTile, SHOWN};
 
-/// Most lines of the table; operations beyond are on the page and in the report.
+/// Most rows of the table; what is beyond them is on the page and in the report.
 const TABLE_MOST: usize = 8;
 const FEWEST_HEAT: u16 = 5;
 /// From this width on, figures have their notes.
@@ -21,7 +21,7 @@ const NOTES: u16 = 110;
 const LABELS: u16 = 9;
 const SHADES: [&str; 4] = ["░", "▒", "▓", "█"];
 
-/// Draws the run into all of `buffer`. Where there is little room, the heat strip and the rate go first.
+/// Draws the run into all of `buffer`. Where there is little room, the heat strip goes first, then the rate.
 pub fn draw(model: &LiveModel, buffer: &mut Buffer) {
     let table = table_rows(model);
     let tiles = [state::rate_tiles(model), state::load_tiles(model), state::machine_tiles(model)];
@@ -116,7 +116,7 @@ fn draw_tiles(tiles: &[LiveTile], area: Rect, buffer: &mut Buffer) {
     Text::from(lines[first..].to_vec()).render(right, buffer);
 }
 
-/// Cells of the table: percentiles so far of every operation and kind of latency.
+/// Rows of the table: percentiles so far of the operations and their kinds of latency, the first [`TABLE_MOST`].
 fn table_rows(model: &LiveModel) -> Vec<Row<'static>> {
     let mut rows = Vec::new();
     for op in model.whole_ops() {
@@ -128,7 +128,7 @@ fn table_rows(model: &LiveModel) -> Vec<Row<'static>> {
             let ceilings = if kind == main { model.ceilings_of(op) } else { Vec::new() };
             let mut cells =
                 vec![Line::from(format!("{} {}", model.op_name(op.workload, op.op), kind.words()))];
-            for (pct, ns) in state::percentiles(held, op.ops) {
+            for (pct, ns) in state::percentiles(held, op.count(kind, held)) {
                 let over = ceilings.iter().filter(|c| ns.is_some_and(|ns| ns > c.ceiling.0));
                 let missed = over.clone().any(|c| pct <= c.at);
                 let style = match (missed, over.count()) {

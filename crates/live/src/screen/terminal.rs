@@ -1,4 +1,4 @@
-//! The terminal below the screen: taken, written to, and given back whatever ends the program.
+//! The terminal below the screen: taken, written to, and given back, by the handlers of signals and panics too.
 //!
 //! Keys are left to the terminal: Ctrl-C and Ctrl-Z do what they do without a screen. Only the echo of what
 //! is typed is off. Every picture is written whole, so that nothing else that wrote there stays.
@@ -171,7 +171,7 @@ fn escaped(buffer: &Buffer, plain: bool) -> String {
     out + "\x1b[0m\x1b[?2026l"
 }
 
-/// Of the colours that are used.
+/// The ANSI code of a colour; none of one that the screen does not use.
 fn code(color: Color) -> Option<u8> {
     match color {
         Color::Red => Some(31),

@@ -4,7 +4,7 @@
 //! A loop over `poll` holds a limited number of connections, none of which can hold it up: a client that does
 //! not ask or read is dropped after a time, or for a new one when all places are taken. Pages with events have a limit
 //! of their own, so that there is always room for a scrape. The thread sleeps until somebody asks; with
-//! nobody connected nothing wakes it. It runs at nice 19 and off the workers' CPUs.
+//! nobody connected only the end wakes it. It runs at nice 19, and off the CPUs it is kept from where others are left.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use crate::feed::{LiveFeed, LiveState, Waker};
 use crate::head::{self, Head};
 use crate::page::{self, Answer};
 
-/// Most connections. For one more, that goes which has been without a request for the longest time.
+/// Most connections. For one more another goes, the one that has been without a request for the longest time first.
 const CONNECTIONS: usize = 128;
 /// Most of them that get events; the next one is told so.
 const STREAMS: usize = 32;
@@ -128,7 +128,7 @@ impl LiveServer {
         let known = |cpu: &usize| *cpu < CpuSet::MAX_CPU;
         cpus.map(|cpu| cpu as usize).filter(known).for_each(|cpu| set.unset(cpu));
         if set.count() > 0 && thread.is_some() {
-            // Best effort: on the same CPU it is still nice.
+            // Best effort: on a CPU of the load it still runs at nice 19.
             let _ = sched_setaffinity(thread, &set);
         }
     }

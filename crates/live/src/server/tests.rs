@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Far more than an answer takes, far less than what unfixed waits added up to.
+/// Far more than an answer takes, far less than it would wait behind so many idle connections.
 const HANG: Duration = Duration::from_secs(4);
 
 fn server() -> LiveServer {

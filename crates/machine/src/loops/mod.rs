@@ -32,7 +32,7 @@ impl LoopBacking {
     }
 }
 
-/// A loop device that is in use.
+/// A loop device that is in use, or that cannot be asked whether it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveLoop {
     pub name: String,
@@ -41,8 +41,8 @@ pub struct ActiveLoop {
     pub backing: Result<LoopBacking, String>,
 }
 
-/// Every loop device with something behind it, by name. None where neither sysfs nor procfs lists block
-/// devices.
+/// Every loop device that has something behind it or cannot be asked, by name. None where neither sysfs nor procfs
+/// lists block devices.
 pub fn active(sys: &Sys) -> Option<Vec<ActiveLoop>> {
     let mut all = listed(sys)?;
     all.sort();

@@ -1,13 +1,12 @@
 //! Sends admin commands to NVMe drives by the kernel's passthrough, and returns the drive's answer. What may
-//! be sent is the caller's decision: `trace` sends only commands that read, `driver` erases what the guard
-//! let through.
+//! be sent is the caller's decision: `trace` sends commands that read, `driver` erases what the guard let through.
 
 mod sys;
 
 pub use sys::{namespace, send};
 use taillight_core::{Error, Result};
 
-/// Little-endian number of `bytes` bytes, at most 8, at `at` of a page; zero beyond its end.
+/// Little-endian number of `bytes` bytes, at most 8, at `at` of a page; zero where the page has not all of them.
 pub fn le(page: &[u8], at: usize, bytes: usize) -> u64 {
     let part = page.get(at..at + bytes).unwrap_or_default();
     part.iter().take(8).rev().fold(0, |sum, b| sum << 8 | u64::from(*b))

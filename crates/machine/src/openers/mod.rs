@@ -1,4 +1,5 @@
-//! Which processes have a file open for writing or mapped for writing, from `/proc/PID`.
+//! Which processes have a file open for writing or mapped for writing, and whether one of the same run has it open,
+//! from `/proc/PID`.
 
 mod sys;
 
@@ -106,8 +107,8 @@ pub fn set_peers(peers: Vec<PeerProcess>) {
     *PEERS.lock().unwrap_or_else(PoisonError::into_inner) = peers;
 }
 
-/// Another process that has what is wanted open or mapped for writing: its name and id. None when there
-/// is none that this user can see.
+/// Another process, not of the same run, that has what is wanted open or mapped for writing: its name and id. None
+/// when there is none that this user can see.
 pub fn writer(sys: &Sys, wanted: &impl Wanted) -> Option<String> {
     // Not getpid(2): /proc may be of another PID namespace.
     let own = fs::read_link(sys.path("/proc/self")).ok();
@@ -285,9 +286,8 @@ mod tests {
         assert!(shell(">>").is_some_and(|found| found.starts_with("sh ")));
     }
 
-    /// Peers are processes of this program: a copy of the test itself would be one, a shell with the file open is none.
     #[test]
-    fn what_another_program_has_open_no_peer_has() {
+    fn what_this_process_has_open_no_peer_has() {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("data");
         let meta = fs::File::create(&path).expect("a file").metadata().expect("metadata");
@@ -321,7 +321,7 @@ mod tests {
         assert!(!same, "another program with all its numbers right");
     }
 
-    /// Threads with one table are looked at once, one with a table of its own is found.
+    /// A writer is found whether its thread has a table of descriptors of its own or shares that of the process.
     #[test]
     fn a_thread_with_descriptors_of_its_own_is_a_writer() {
         let home = tempfile::tempdir().expect("a directory");

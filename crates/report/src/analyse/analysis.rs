@@ -1,4 +1,5 @@
-//! What one reading of a run directory gives: the types that all later stages work with.
+//! What reading a run directory gives ([`Analysis`]): the run's groups of I/Os, intervals, counts, machine samples and
+//! troubles, and by which time and operations its rates and totals go. The stages after `analyse` begin with it.
 
 use taillight_core::OpKind;
 use taillight_rundir::bus::BusInfo;
@@ -24,7 +25,8 @@ pub struct Analysis {
     pub status: RunStatus,
     /// Per workload and operation, in that order.
     pub groups: Vec<IoGroup>,
-    /// Requests of several I/Os, for each `fanout` of the plan; none when not every I/O was kept, or of several ranks.
+    /// Requests of several I/Os, for each `fanout` above 1 of the plan's ceilings; empty unless the groups were counted
+    /// from `ios.parquet`, and empty for several ranks.
     pub requests: Vec<RequestGroup>,
     /// Where the distributions come from.
     pub origin: Origin,
@@ -32,7 +34,7 @@ pub struct Analysis {
     pub imported: Option<ImportedFile>,
     /// Some workload and operation (of a watched run: each) is known by its outliers only: no rate, no percentiles.
     pub outliers_only: bool,
-    /// Start of the measure phase, CLOCK_MONOTONIC ns.
+    /// Start of measuring, CLOCK_MONOTONIC ns; of ranks that of the first one, on the clock of rank 0.
     pub start_ns: i64,
     /// From the start of measuring to its end or the last success, whichever is later, ns.
     pub duration_ns: u64,
@@ -40,7 +42,7 @@ pub struct Analysis {
     pub intervals: Vec<IntervalRow>,
     /// What else was seen of the machine.
     pub machine: MachineData,
-    /// Counts that must agree.
+    /// How many I/Os `ios.parquet`, the manifest and the intervals count.
     pub counts: IoCounts,
     /// What went wrong while reading, in words; each is a reason of the verdict.
     pub troubles: Vec<ReadProblem>,
@@ -52,7 +54,7 @@ pub struct Analysis {
     pub files: Vec<FileEntry>,
     /// The job file as given.
     pub job: Option<String>,
-    /// The ranks that it was put together from; none of a run of one process.
+    /// The ranks that the run was put together from; none for a run of one process.
     pub ranks: Option<RanksAnalysis>,
 }
 
@@ -112,20 +114,20 @@ pub struct MachineData {
     pub bus: Option<BusInfo>,
 }
 
-/// Counts of the same I/Os from different places.
+/// Counts of a run's I/Os from different files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IoCounts {
     /// Rows in `ios.parquet`, every phase.
     pub rows: u64,
     /// Rows of measure and drain, without parts of read-modify-writes.
     pub analysed: u64,
-    /// I/Os the recorder counted in measure and drain; none when the manifest does not say.
+    /// I/Os the recorder counted in measure and drain; none when the manifest does not say or the run was killed.
     pub recorded: Option<u64>,
-    /// The same from the intervals; none without intervals.
+    /// I/Os in the intervals of measured workloads, without parts of read-modify-writes; none without intervals.
     pub in_intervals: Option<u64>,
 }
 
-/// Something a reader of the report must know.
+/// What went wrong while a run was read: the code of a reason, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadProblem {
     pub code: &'static str,

@@ -1,5 +1,6 @@
-//! Counts every row of the measure and drain phases in its group: while `ios.parquet` is written at the
-//! end of a run, or from the file at any later time. Same rows, same order, same figures.
+//! Counts every row of the measure and drain phases in its group of workload and operation, and successes in the
+//! requests that ceilings ask about: while `ios.parquet` is written at the end of a run ([`CaptureCounter`]), or from
+//! the file at any later time ([`read`]). Same rows, same order, same figures.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ use super::requests::{RequestCounter, RequestGroup};
 /// up to twice as much once more.
 const BUDGET: usize = 384 << 20;
 
-/// Rows between two looks at the memory in use.
+/// Rows of a batch between two looks at the memory in use; there is one more after each batch.
 const LOOK_ROWS: usize = 1 << 16;
 
 /// What rows are counted by.
@@ -26,9 +27,9 @@ const LOOK_ROWS: usize = 1 << 16;
 pub struct CountingBasis {
     /// The time that grids of latency over time span: measure and drain.
     pub window: TimeWindow,
-    /// End of the measure phase, CLOCK_MONOTONIC ns; the last of all times where it is not known.
+    /// End of the measure phase, CLOCK_MONOTONIC ns; `i64::MAX` where it is not known.
     pub end_ns: i64,
-    /// The sizes of requests that ceilings ask about, each once.
+    /// The sizes of requests that ceilings ask about, each above 1, once, ascending.
     pub fanouts: Vec<u32>,
     /// From the clock of the rows to that of the figures.
     pub clock: ClockMap,
@@ -55,7 +56,7 @@ impl CountingBasis {
         }
     }
 
-    /// Of a rank, whose figures are to be put together with those of others.
+    /// Makes it the basis of a rank whose figures are to be put together with those of others.
     pub fn of_rank(&mut self, window: Option<(i64, i64)>, clock: ClockMap, first_worker: u16) {
         if let Some((start, end)) = window {
             self.window = TimeWindow::new(start, end);
@@ -63,7 +64,7 @@ impl CountingBasis {
         (self.clock, self.first_worker) = (clock, first_worker);
     }
 
-    /// A row as the figures have it.
+    /// A row with its stamps on the clock of the figures and the number of its worker among those of all ranks.
     fn moved(&self, row: &Row) -> Row {
         let mut row = *row;
         let at = |stamp: Stamp| Stamp(self.clock.to_reference(stamp.0));
@@ -71,6 +72,7 @@ impl CountingBasis {
         row.record.submit = at(row.record.submit);
         row.record.complete = at(row.record.complete);
         row.record.issued = row.record.issued.map(at);
+        row.record.first = row.record.first.map(at);
         row.record.intended = row.record.intended.map(at);
         row.record.origin = row.record.origin.map(at);
         row
@@ -95,7 +97,7 @@ pub struct CapturedIos {
     pub rows: u64,
     /// Rows of the measure and drain phases, without parts of read-modify-writes.
     pub counted: u64,
-    /// Whether the distributions outgrew the memory budget and stopped being complete.
+    /// Whether the distributions outgrew the memory budget and were dropped; tallies and the slowest go on.
     pub overflowed: bool,
 }
 
@@ -118,7 +120,8 @@ pub fn span(path: &Path) -> Result<Option<(i64, i64)>> {
     Ok(span)
 }
 
-/// Reads all rows into groups and requests. Errors: `Corrupt` for a damaged file, `Unavailable` if `progress` stops it.
+/// Reads all rows into groups and requests. Errors: `Corrupt` for a damaged file; `Unavailable` if it cannot be read,
+/// or if `progress` stops it.
 pub fn read(
     path: &Path,
     basis: CountingBasis,
@@ -146,13 +149,13 @@ pub struct CaptureCounter {
     /// By workload and operation.
     counters: Vec<Vec<Option<Box<IoGroupCounter>>>>,
     requests: Vec<RequestCounter>,
-    /// Parts of read-modify-writes have kinds of their own.
+    /// A part of a read-modify-write came by: parts have kinds of their own in this run.
     apart: bool,
     captured: CapturedIos,
 }
 
 impl CaptureCounter {
-    /// Of a run whose load is over. None when nothing was measured.
+    /// Of a run whose load is over. None without a measure phase that ended.
     pub fn new(plan: &Plan, phases: &[PhaseInfo]) -> Option<CaptureCounter> {
         Some(CaptureCounter::by(CountingBasis::new(plan, phases, measured(phases)?)))
     }
@@ -248,5 +251,34 @@ impl CaptureCounter {
 impl std::fmt::Debug for CaptureCounter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CaptureCounter").field("captured", &self.captured).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_core::{LatencyKind, Record};
+    use taillight_rundir::scale::ClockSample;
+
+    #[test]
+    fn the_stamps_of_a_row_move_to_the_other_clock_together() {
+        let ahead = ClockSample { at_ns: 0, offset_ns: 1_000, bound_ns: 0, round_trip_ns: 0 };
+        let clock = ClockMap::of(&[ahead]);
+        let basis = CountingBasis { clock, first_worker: 4, ..CountingBasis::default() };
+        let record = Record {
+            intended: Some(Stamp(5_000)),
+            origin: Some(Stamp(4_000)),
+            submit: Stamp(5_100),
+            issued: Some(Stamp(5_200)),
+            first: Some(Stamp(5_300)),
+            complete: Stamp(5_900),
+            ..Record::default()
+        };
+        let moved = basis.moved(&Row { workload: 2, worker: 1, record });
+        assert_eq!((moved.workload, moved.worker), (2, 5));
+        assert_eq!((moved.submit, moved.first), (Stamp(4_100), Some(Stamp(4_300))));
+        for kind in LatencyKind::ALL {
+            assert_eq!(kind.of(&moved.record), kind.of(&record), "{kind:?}");
+        }
     }
 }

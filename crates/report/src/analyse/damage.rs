@@ -1,6 +1,6 @@
-//! Compares a run's files with the checksums of its manifest: which files changed since the run ended, which
-//! of them may still be read, and what is said of it. Damage that shows while a file is read is an error of
-//! `capture` or `histograms`.
+//! Compares a run's files with the checksums of its manifest: each file that changed or is missing becomes a trouble,
+//! and histograms stand in for a changed `ios.parquet`. Damage that shows only while a file is read becomes a trouble
+//! in `read`; the codes of both are listed here.
 
 use taillight_core::Result;
 use taillight_rundir::summary::Verdict;
@@ -8,7 +8,7 @@ use taillight_rundir::{RunDir, names, sums};
 
 use super::analysis::ReadProblem;
 
-/// Codes of troubles that mean a file is not what it was.
+/// Codes of troubles that mean a file is not what it was; a missing file is none of them.
 const CODES: [&str; 11] = [
     CODE,
     "capture_unreadable",
@@ -27,7 +27,7 @@ const CODE: &str = "file_damaged";
 /// What must not be read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Damaged {
-    /// `ios.parquet` is damaged and sound histograms can stand in for it.
+    /// `ios.parquet` is damaged or missing, and histograms that match their checksum stand in for it.
     pub capture: bool,
 }
 
@@ -41,12 +41,12 @@ pub fn is_damage(code: &str) -> bool {
     CODES.contains(&code)
 }
 
-/// Compares all files with the manifest; each difference is a trouble. Errors: `Unavailable` when a
-/// file cannot be read.
+/// Compares the files that the manifest has checksums of; each difference is a trouble. Errors: `Unavailable` when
+/// a file cannot be read.
 pub fn check(dir: &RunDir, troubles: &mut Vec<ReadProblem>) -> Result<Damaged> {
     let changed = sums::changed(dir)?;
     let bad = |name: &str| changed.iter().any(|c| c.name == name);
-    // Something is better than nothing, when it is labelled.
+    // A damaged capture is better than nothing, when the report says that it is damaged.
     let stand_in = dir.existing(names::HISTOGRAMS).is_some() && !bad(names::HISTOGRAMS);
     let damaged = Damaged { capture: bad(names::IOS) && stand_in };
     for change in &changed {

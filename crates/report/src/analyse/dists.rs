@@ -6,9 +6,8 @@ use std::sync::Arc;
 use taillight_core::{LatencyKind, LatencyMap};
 use taillight_stats::{Dependence, Dist, DistError, TimeGrid};
 
-/// One kind of latency of a set of I/Os: every value, and how they lie in time. Shared where sets
-/// are the same: a run of one operation has one distribution, not one for the run, one for the
-/// operation and one for the workload.
+/// One kind of latency of a set of I/Os: its values with their counts, and how they lie in time. A clone shares
+/// both: where a run has one operation, the samples of run, operation and workload are one in memory.
 #[derive(Debug, Clone, Default)]
 pub struct LatencySample {
     dist: Arc<Dist>,
@@ -61,8 +60,8 @@ pub fn headline(latencies: &LatencyDists) -> &LatencySample {
     latencies.get(kind).unwrap_or(&latencies.service)
 }
 
-/// Both sets together. Where only one side had a schedule, an I/O of the other was meant to be sent
-/// when it was: its response is its service time, its wait is none.
+/// Both sets together. Where only one side had a schedule, the I/Os of the other count with their service time as
+/// response and a wait of 0; any other kind that one side alone has is taken from it.
 pub fn merged(a: &LatencyDists, b: &LatencyDists) -> Result<LatencyDists, DistError> {
     let mut all = LatencyDists::default();
     for kind in LatencyKind::ALL {

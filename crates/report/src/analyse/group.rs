@@ -11,10 +11,10 @@ use taillight_stats::{ExactCounter, GridFiller, TimeWindow, TopK};
 use super::dists::{LatencyDists, LatencySample};
 use super::slowest::{SlowestIos, SlowestKeeper};
 
-/// Outliers kept per operation.
+/// Outliers kept per group.
 pub const OUTLIERS: usize = taillight_rundir::summary::OUTLIERS_MAX;
 
-/// Counts while rows stream by.
+/// Counts the rows of one group as they stream by.
 pub struct IoGroupCounter {
     latencies: LatencyMap<KindCounter>,
     outliers: TopK<Row>,
@@ -54,13 +54,13 @@ pub struct IoTally {
     pub busy_ns: u128,
     /// The first submit, CLOCK_MONOTONIC ns; none where I/Os were not kept.
     pub first_ns: Option<i64>,
-    /// When that one was due, of those with a time of their own.
+    /// When the I/O of `first_ns` was due; none where it had no due time.
     pub first_due_ns: Option<i64>,
-    /// The last completion of a success, CLOCK_MONOTONIC ns.
+    /// The last completion of a success (from intervals: the end of the last one), CLOCK_MONOTONIC ns.
     pub last_ns: i64,
-    /// Those of all that completed after the measure phase.
+    /// I/Os that completed after the end of the measure phase.
     pub drained: DrainTotals,
-    /// How late those with a time of their own were sent.
+    /// How late I/Os with a due time were sent.
     pub lateness: Lateness,
 }
 
@@ -143,7 +143,7 @@ impl IoGroupCounter {
         }
     }
 
-    /// Counts one row; without `exact` its latency only goes where memory is bounded.
+    /// Counts one row; without `exact` its latency goes only to the outliers and the slowest, which are bounded.
     #[inline]
     pub fn push(&mut self, row: &Row, exact: bool) {
         let service = row.service_ns();
@@ -253,9 +253,9 @@ pub struct IoGroup {
     pub op: OpKind,
     pub tally: IoTally,
     pub latencies: LatencyDists,
-    /// The slowest successes, slowest first: main latency and row.
+    /// The slowest successes, slowest first: response time (service time without a schedule) in ns, and row.
     pub outliers: Vec<(u64, Row)>,
-    /// More of them, with stamps only.
+    /// More of the slowest, with latency and stamps only.
     pub slowest: SlowestIos,
 }
 

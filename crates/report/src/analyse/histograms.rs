@@ -1,4 +1,5 @@
-//! Distributions from `histograms.hlog`, for runs whose capture is absent or incomplete.
+//! Groups of I/Os for runs whose capture is absent or incomplete: distributions from `histograms.hlog`, counts from
+//! the intervals.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ type Values = BTreeMap<u64, u64>;
 /// All histograms of one workload and operation, by kind.
 type HistogramSums = BTreeMap<LatencyKind, (Values, TimeGrid)>;
 
-/// Groups from histograms and interval counts; `manifest` is that of `dir`, on the clock that is wanted.
+/// Groups from the histogram log, where there is one, and from interval counts of the measure and drain phases;
+/// `manifest` is that of `dir`, on the clock that is wanted. Errors: `Corrupt` for a damaged log.
 pub fn read(
     dir: &RunDir,
     manifest: &Manifest,
@@ -106,7 +108,7 @@ fn window(start_ns: i64, spans: impl Iterator<Item = (i64, u64)>) -> TimeWindow 
     TimeWindow { start_ns, column_ns: usual, columns: columns.max(1) }
 }
 
-/// The log names workloads with some characters replaced.
+/// Index of the workload that a tag of the log names, where some characters of names are replaced.
 pub(super) fn workload_index(manifest: &Manifest, name: &str) -> Result<u16> {
     manifest.plan.tagged(name).ok_or_else(|| {
         Error::corrupt("the histogram log names a workload that the plan does not have")
@@ -114,13 +116,13 @@ pub(super) fn workload_index(manifest: &Manifest, name: &str) -> Result<u16> {
     })
 }
 
-/// Whether a workload is load only.
+/// Whether a workload only makes load and is not measured.
 pub fn is_load(manifest: &Manifest, workload: u16) -> bool {
     let plan = manifest.plan.workloads.get(usize::from(workload));
     plan.is_some_and(|w| !w.measured)
 }
 
-/// Counts per group from the intervals.
+/// Counts per group from the intervals of the measure and drain phases.
 pub fn tallies(rows: &[IntervalRow]) -> BTreeMap<(u16, OpKind), IoTally> {
     let mut all: BTreeMap<(u16, OpKind), IoTally> = BTreeMap::new();
     for row in rows.iter().filter(|r| counts(&r.phase)) {

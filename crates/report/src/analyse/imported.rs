@@ -9,8 +9,8 @@ use super::dists::{LatencyDists, LatencySample};
 use super::group::{IoGroup, IoTally};
 use super::slowest::SlowestIos;
 
-/// A group for each job and operation that has bins; each bin counts as its end, within which its I/Os are for sure.
-/// `span` is the measure phase.
+/// A group for each workload and operation that has bins; the I/Os of a bin count as its upper end, which none of
+/// them exceeded. `span` is the measure phase.
 /// Errors: `Corrupt` for counts beyond 64 bits and bins that are not ascending.
 pub fn groups(figures: &ImportedFile, span: (i64, i64)) -> Result<Vec<IoGroup>> {
     let mut groups = Vec::new();

@@ -1,6 +1,6 @@
-//! From a distribution to the numbers of `summary.json`: percentiles, nines, moments, bins, SLC.
+//! From a distribution to the numbers of `summary.json`: percentiles with intervals, nines, moments, bins, SLC.
 //!
-//! What may be shown is decided here alone: an unresolved percentile has no `ns`, only the run's own `observed_ns`.
+//! An unresolved percentile has no `ns`, only the run's own `observed_ns`; `stats::Intervals` says which those are.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ pub fn latency(
     out_of_range: Option<u64>,
 ) -> Latency {
     let intervals = Intervals::new(sample, sample.dependence());
-    // Most nines are among the percentiles, too.
+    // A nine may be among the percentiles, too: each is estimated once.
     let mut known: BTreeMap<Percentile, Quantile> = BTreeMap::new();
     let mut quantile = |p: Percentile| {
         let found = known.entry(p);
@@ -89,7 +89,7 @@ pub fn latency(
     }
 }
 
-/// What stands on every page, asked for or not.
+/// Median, 99 %, 99.9 % and maximum of the run itself, asked for or not; none without a value.
 fn observed(dist: &Dist) -> Option<ObservedLatency> {
     let nine = |k| dist.percentile(&Percentile::nines(k)?);
     Some(ObservedLatency {
@@ -117,7 +117,8 @@ fn quantile(sample: &LatencySample, it: &Estimate, slowest: Option<&SlowestIos>)
     }
 }
 
-/// The episodes of a percentile, when one of them holds more than half of the I/Os above it.
+/// The episodes of a percentile from 90 % on, when one of them holds more than half of the I/Os above the percentile
+/// and spans at most half of the run; none where not all of those I/Os were kept.
 fn episodes(dist: &Dist, pct: &Percentile, slowest: &SlowestIos) -> Option<EpisodesEntry> {
     // Below the 90th percentile the slow ones are no longer exceptions.
     if *pct < Percentile::nines(1)? {
@@ -137,14 +138,15 @@ fn episodes(dist: &Dist, pct: &Percentile, slowest: &SlowestIos) -> Option<Episo
     Some(EpisodesEntry { count: groups.list().len() as u64, largest: largest.count })
 }
 
-/// Groups slow I/Os into events. The default gap is for rare ones: where they come so often that
-/// it would join strangers, the gap shrinks to a tenth of their mean distance.
+/// Groups slow I/Os, given as stamps of begin and end, into events. The gap that parts two events is the default
+/// one, or a tenth of the I/Os' mean distance where that is shorter.
 pub fn events(stamps: &[(i64, i64)], span_ns: u64) -> taillight_stats::Episodes {
     let usual = span_ns / (stamps.len() as u64).max(1);
     group_episodes(stamps, DEFAULT_GAP_NS.min(usual / 10))
 }
 
-/// The distribution in 50 bins per decade; `seconds` is what rates divide by.
+/// The distribution in 50 bins per decade, from the first to the last that holds a value; `seconds` is what rates
+/// divide by.
 pub fn distribution(dist: &Dist, seconds: f64) -> Distribution {
     let bins = LogBins::from_dist(dist);
     let occupied = bins.occupied();

@@ -1,4 +1,4 @@
-//! Reads a run directory, and nothing else, into measurement figures: counts, exact distributions, tracks
+//! Reads a run directory, and nothing else, into measurement figures: counts, distributions of latency, tracks
 //! over time. Rounding, wording and judging come later (`summary`, `verdict`). Called by [`crate::make()`].
 
 mod analysis;

@@ -1,5 +1,6 @@
-//! Intervals of a run of several ranks: the nth of each rank as one, as all ranks begin together. Counts are added;
-//! percentiles come from the ranks' histograms put together, and are left out where there are none.
+//! Intervals of a run of several ranks: the nth of each rank as one, as all ranks begin together. Counts and depths
+//! are added, means weighted; percentiles come from the ranks' histograms put together, and are left out where a
+//! rank's histograms are missing. A row that one rank alone has is that rank's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +19,9 @@ use super::read::or_trouble;
 type Key = (String, u16, OpKind, i64);
 type Values = BTreeMap<u64, u64>;
 
-/// The rows of all ranks as those of one run, by workload, operation and time. Where a rank's histogram log is damaged,
-/// that is a trouble, and no row has percentiles; where it is not here, no row that the rank has a part in. Errors: as the
-/// ranks' histograms, damage apart.
+/// The rows of all ranks as those of one run, by workload, operation and time. A damaged histogram log is a trouble,
+/// and then no row of several ranks has percentiles; where a rank has no log, rows of several ranks that count I/Os
+/// of it have none. Errors: as reading the ranks' histograms, damage apart.
 pub fn merged(
     dir: &RunDir,
     ranks: &[RankAnalysis],
@@ -69,7 +70,7 @@ pub fn merged(
     Ok(rows)
 }
 
-/// Adds a rank's histograms; whether they are here.
+/// Adds a rank's histograms of service and response time to `values`; whether there is a log.
 fn histograms(
     dir: &RunDir,
     rank: &RankAnalysis,

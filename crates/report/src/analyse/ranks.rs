@@ -41,7 +41,7 @@ pub struct RankAnalysis {
     pub groups: Vec<IoGroup>,
     pub intervals: Vec<IntervalRow>,
     pub origin: Origin,
-    /// Layers that its own report blames; empty where it was not traced.
+    /// Layers that its own report blames; empty where it was not traced or has no report.
     pub layers: Vec<Cause>,
 }
 
@@ -89,7 +89,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     put_together(dir, file, all, missing)
 }
 
-/// Takes over the slowest I/Os that a rank told, whose I/Os are not here.
+/// Takes over the slowest I/Os that `scale.json` lists for a rank whose figures are not from its `ios.parquet`.
 fn told_slowest(entry: &RankEntry, clock: &ClockMap, groups: &mut [IoGroup]) {
     for told in entry.slowest.iter().flatten() {
         let is = |group: &&mut IoGroup| (group.workload, group.op) == (told.workload, told.op);
@@ -106,7 +106,8 @@ fn entry_clock(entry: &RankEntry, manifest: &Manifest) -> ClockMap {
     if manifest.clock.source == "virtual" { ClockMap::default() } else { entry.clock() }
 }
 
-/// From the first rank's start of measuring to the last one's end, on the clock of rank 0; none where no rank says.
+/// From the first rank's start of measuring to the last end of measuring or draining, on the clock of rank 0; none
+/// where no rank says.
 fn window(opened: &[(RankEntry, RunDir)]) -> Option<(i64, i64)> {
     let spans = opened.iter().filter_map(|(entry, rank)| {
         let clock = entry_clock(entry, rank.manifest());
@@ -183,7 +184,7 @@ fn put_together(
     })
 }
 
-/// What the report of a rank says; nothing where there is none that can be read.
+/// The layers that a rank's `summary.json` blames; nothing where there is none that can be read.
 fn layers(rank: &Path) -> Vec<Cause> {
     let summary = Summary::read(rank).ok().flatten();
     summary.and_then(|summary| summary.cause).unwrap_or_default()
@@ -217,7 +218,8 @@ pub fn one_group(groups: &[&IoGroup]) -> Result<IoGroup> {
     Ok(all)
 }
 
-/// `Complete` or `Failed` only where every rank is and none is missing; else `Running` while a rank is; else `Partial`.
+/// `Complete` or `Failed` only where every rank is and none is missing (and the whole is not marked `Partial`); else
+/// `Running` while a rank is; else `Partial`.
 fn status(
     dir: &RunDir,
     all: &[(RankEntry, Analysis)],
@@ -322,7 +324,8 @@ fn put_findings(found: impl Iterator<Item = VerifyReport>) -> Option<VerifyRepor
     })
 }
 
-/// The manifest of the whole run: what the ranks did, added up. Workers are those of all ranks.
+/// The manifest of the whole run: `base` with the counts of the ranks added up, each phase from its first begin to
+/// its last end, per-operation costs as those of the worst rank, and the workers of all ranks.
 pub fn merged_manifest<'a>(
     base: &Manifest,
     parts: impl Iterator<Item = &'a Manifest> + Clone,

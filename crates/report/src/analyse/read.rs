@@ -1,5 +1,6 @@
-//! From a run directory to an [`Analysis`]: exact where every I/O was kept, else from histograms. One streaming pass
-//! reads `ios.parquet`; its rows against the I/Os that the manifest or the intervals count decide between the two.
+//! From a run directory to an [`Analysis`]: exact from `ios.parquet` where it holds every I/O (of a killed run: what
+//! was salvaged), from bins for an imported run, else from histograms. `ios.parquet` is read in one streaming pass;
+//! the counts of manifest and intervals tell whether it holds every I/O.
 
 use std::path::Path;
 
@@ -24,8 +25,9 @@ use super::store::{self, StoreTrack};
 use super::{capture, damage, imported, ranks};
 
 /// Reads a run directory; `counted` is what its rows gave while they were written, where somebody counted them. A
-/// damaged file becomes a trouble. Errors: `Corrupt` for an imported run without figures, and for ranks of which none
-/// can be read or a histogram log is damaged; `Unavailable` when a file cannot be read or `progress` says to stop.
+/// damaged file becomes a trouble. Errors: `Corrupt` for an imported run whose figures cannot be read, and for several
+/// ranks without `scale.json` or of which none can be read; `Unavailable` when a file cannot be read or `progress` says
+/// to stop.
 pub fn analyse(
     dir: &RunDir,
     counted: Option<CapturedIos>,
@@ -209,7 +211,7 @@ fn stored(
     Ok(store::tracks(&rows, start_ns, end_ns))
 }
 
-/// The files of the directory, with their rows where they have some.
+/// The files of the directory, `ios.parquet` and `intervals.parquet` with their rows.
 fn files(dir: &RunDir, ios: u64, intervals: Option<u64>) -> Result<Vec<FileEntry>> {
     let mut files = dir.files()?;
     for file in &mut files {
@@ -249,7 +251,8 @@ fn load_intervals(dir: &RunDir) -> Result<(Vec<IntervalRow>, usize)> {
     Ok((rows, all))
 }
 
-/// Start and end of measuring: from the manifest where it has both, else the widest of its start, intervals, capture.
+/// Start and end of measuring, ns: from the manifest where it has both, else the widest of its start, the intervals and
+/// the capture.
 fn span(
     dir: &RunDir,
     manifest: &Manifest,
@@ -282,7 +285,8 @@ fn recorded(manifest: &Manifest) -> Option<u64> {
     known.then(|| phases().map(|p| p.ios).sum())
 }
 
-/// Whether the capture holds every I/O, so that it may speak for the run.
+/// Whether figures come from the capture: it holds every I/O, or what was salvaged of a killed run. Why not is a
+/// trouble, except where the run was asked to keep less.
 fn whole_capture(
     manifest: &Manifest,
     captured: &CapturedIos,

@@ -22,7 +22,7 @@ pub struct RequestGroup {
     pub sample: LatencySample,
 }
 
-/// Makes requests while rows stream by.
+/// Makes requests of `fanout` I/Os each while rows stream by.
 pub struct RequestCounter {
     fanout: u32,
     window: TimeWindow,
@@ -32,7 +32,7 @@ pub struct RequestCounter {
     workers: BTreeMap<(u16, u16), RequestMaker>,
 }
 
-/// The request of one worker that is not full yet.
+/// The request of one worker and workload that is not full yet.
 #[derive(Default)]
 struct RequestMaker {
     /// I/Os of it.
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn slow_ios_sent_apart_fail_a_request_each() {
-        // Every second pair has one of 500 ns: all of them complete last, in pairs of their own.
+        // Every second pair as submitted has one of 500 ns: by completion both would be in the last pair.
         let rows: Vec<Row> =
             (0..8).map(|i| row(0, i, i + if i % 4 == 0 { 500 } else { 2 })).collect();
         assert_eq!(requests(2, &rows), [2, 2, 500, 500]);
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(maker.add(-5, 2, 1), Some((-5, 2)));
     }
 
-    /// The article: five I/Os of 2 ms and five of 8 ms, a ceiling of 6 ms.
+    /// Five I/Os of 2 ms and five of 8 ms, a ceiling of 6 ms.
     #[test]
     fn ten_ios_of_five_milliseconds_on_average_miss_a_ceiling_of_six() {
         const MS: i64 = 1_000_000;

@@ -1,13 +1,13 @@
 //! The slowest I/Os with their stamps, for episodes: which exceedances belong to one event.
 //!
-//! Bounded: keeps the largest so many, so any threshold that at most so many exceed is answered
-//! exactly, and a lower threshold is not answered at all.
+//! Bounded: keeps a fixed number of the largest, so [`SlowestIos::above`] answers a threshold exactly where at most
+//! that many I/Os exceed it, and a lower threshold not at all.
 
 use taillight_stats::TopK;
 
-/// I/Os kept per operation.
+/// I/Os kept per workload and operation.
 pub const KEPT: usize = 100_000;
-/// I/Os that a rank tells of each operation, where they stay on its host: less than a megabyte.
+/// The slowest I/Os that a rank tells of each workload and operation, where its I/Os stay on its host.
 pub const TOLD: usize = 20_000;
 
 /// Collects the slowest I/Os.
@@ -71,7 +71,7 @@ impl SlowestIos {
         [TOLD, KEPT].contains(&self.slowest.len())
             && self.slowest.iter().all(|(value, _)| *value > ns)
     }
-    /// Those of several operations together.
+    /// The slowest of several sets together, at most [`KEPT`].
     pub fn merged<'a>(all: impl Iterator<Item = &'a SlowestIos>) -> SlowestIos {
         let all: Vec<&SlowestIos> = all.collect();
         if let [one] = all[..] {

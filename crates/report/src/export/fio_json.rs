@@ -1,5 +1,5 @@
-//! A run as fio's JSON, by the renderer that `run --output-format=json` uses, from its manifest and the `summary.json`
-//! that it has; nothing is computed anew.
+//! A run as fio's JSON, by the renderer that `run --output-format=json` uses, from its manifest, its `summary.json`
+//! and, for `disk_util`, its samples of the disks; no latency is computed anew.
 
 use super::summary_json::pretty;
 use super::{RunExport, summary};

@@ -1,7 +1,7 @@
 //! The histogram log of a run, as HdrHistogram's own programs read it (log format 1.3, histograms V2).
 //!
-//! The run directory has it in that very format (`rundir::histlog`): its checksum is compared, and the file copied. That
-//! of an imported run has none: it is made of the counts by bins that the tool gave, or of every I/O.
+//! The directory of a measured run has the log in that very format (`rundir::histlog`): its checksum is compared, and
+//! the file copied. An imported run has no log: one is made of the counts by bins that the tool gave, or of every I/O.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -98,7 +98,7 @@ fn entry(
     HistEntry { start_ns, length_ns, tag, histogram }
 }
 
-/// Of the latencies of every I/O that did not fail.
+/// Of service and, where there is a due time, response time of every I/O that did not fail.
 fn of_ios(dir: &RunDir) -> Result<MadeHistograms> {
     let mut made: BTreeMap<(u16, OpKind, LatencyKind), Histogram<u64>> = BTreeMap::new();
     let mut failed = 0u64;

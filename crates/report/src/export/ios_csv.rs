@@ -1,4 +1,4 @@
-//! Every I/O of a run as a line of CSV: the columns of `ios.parquet`, in its order.
+//! Every I/O in `ios.parquet` as a line of CSV, in the file's order: its columns, and how many I/Os the phase had.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ pub const IOS_CSV: RunExport = RunExport {
     write,
 };
 
-/// The columns; what is not known of an I/O is empty.
+/// The columns; what is not known of an I/O is empty, an unknown `phase_ios` is `unknown`.
 const HEAD: &str = "phase,workload,worker,op,target,offset_bytes,key,size_bytes,moved_bytes,count,\
      intended_ns,origin_ns,submit_ns,issued_ns,first_ns,complete_ns,sync_ns,retries,status,phase_ios\n";
 

@@ -1,4 +1,5 @@
-//! Writes a run directory in the formats of other tools, as it is read.
+//! The formats of `taillight export` for one run directory: its I/Os as CSV, its histogram log, `summary.json`, fio's
+//! JSON, a Perfetto trace.
 //!
 //! A format is one file and one line in [`RUN_EXPORTS`], which `cli` lists and calls. Tables of several runs are in
 //! `suite`, metrics in `live`: their models are there.
@@ -81,7 +82,7 @@ fn lacks(dir: &RunDir, what: &str) -> Error {
         .hint("`taillight report RUN` says what there is of it")
 }
 
-/// What the run found. Errors: `Usage` for a run without a result; `Corrupt` for a damaged one.
+/// The run's `summary.json`. Errors: `Usage` for a run without one; `Corrupt` for a damaged one.
 fn summary(dir: &RunDir) -> Result<Summary> {
     Summary::read(dir.path())?.ok_or_else(|| {
         Error::usage("the run has no summary.json")
@@ -90,7 +91,7 @@ fn summary(dir: &RunDir) -> Result<Summary> {
     })
 }
 
-/// The run's single I/Os. Errors: `Usage` for a run that kept none.
+/// Path of the run's `ios.parquet`. Errors: `Usage` for a run that kept no single I/Os; else as [`file_of`].
 fn ios(dir: &RunDir) -> Result<PathBuf> {
     let manifest = dir.manifest();
     if manifest.capture.kept == 0 && manifest.origin.is_measured() {

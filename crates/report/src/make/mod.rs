@@ -1,4 +1,5 @@
-//! Makes reports: reads run directories, writes every rendering, returns what the console shows.
+//! Makes reports: reads run directories, writes the page, the text files and each `summary.json` as far as the options
+//! ask for them, and returns what the console shows.
 
 mod output;
 
@@ -226,7 +227,7 @@ fn explained(
     }
 }
 
-/// Whether `summary.json` is as it was made, and from files that were sound.
+/// Whether there is a `summary.json` that can be read and whose verdict tells of no damaged file.
 fn sound_summary(dir: &RunDir) -> bool {
     matches!(dir.read::<Summary>(), Ok(Some(was)) if !damaged(&was.verdict))
 }
@@ -255,7 +256,7 @@ fn side_labels(found: &CompareFile, dirs: &[RunDir]) -> Vec<String> {
     sides.iter().zip(labels(dirs)).map(label).collect()
 }
 
-/// The label for people, where it is the directory of a point of a series; what somebody called a run stays.
+/// The label for people: in words where it is the directory name of a point of a series, else as it is.
 fn shown(dir: &RunDir, label: &str) -> String {
     let is = |name: &str| dir.path().file_name().is_some_and(|own| own == name);
     let series = dir.path().parent().is_some_and(|all| all.join(names::SERIES).is_file());

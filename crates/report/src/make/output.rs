@@ -1,6 +1,6 @@
-//! Where renderings go, and whether what is there may be replaced; asked before anything is written.
-//! Reports that end a run or a series go into directories made for them and are not checked; `cli` checks
-//! the places that a person names.
+//! Where renderings go ([`OutputPlace`]), and whether what is there may be replaced ([`check_output`]). `cli` checks
+//! the places that a person names, before anything is written; reports that end a run or a series go into directories
+//! made for them and are not checked.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -50,7 +50,7 @@ impl OutputPlace {
         }
     }
 
-    /// Files of a whole report that are there, and that Taillight has not written: a user's, in the directory of a run.
+    /// Names of a report's files that are taken by a user's: regular, not empty, and not begun as Taillight's.
     pub fn foreign(&self) -> Vec<&'static str> {
         let page = (names::REPORT, is_page(&self.dir.join(names::REPORT)));
         let text = TEXTS.iter().map(|t| (t.file, begins(&self.dir.join(t.file), t.head)));
@@ -134,8 +134,8 @@ fn directory(dir: &Path) -> Result<()> {
     }
 }
 
-/// Files beside a page that a comparison or a history would replace, and that neither wrote. Its Markdown
-/// is known by the JSON that was written with it.
+/// Files beside a page that a comparison or a history would replace, and that neither wrote. A Markdown file
+/// is known as theirs by the JSON that was written with it.
 fn foreign_beside(dir: &Path) -> impl Iterator<Item = PathBuf> {
     let pairs =
         [(names::COMPARE, names::COMPARE_MARKDOWN), (names::CHANGES, names::CHANGES_MARKDOWN)];

@@ -1,4 +1,4 @@
-//! A run's plan in one line, for people.
+//! A run's plan, disk and start in one line, for people; and the parts of that line.
 
 use taillight_core::plan::{BlockSize, FileOrder, Sync, TargetPlan, WorkloadPlan};
 use taillight_core::units::readable::{MOST_FOREIGN, bounded};
@@ -135,7 +135,7 @@ fn spaced(size: &str) -> String {
     format!("{} {}", &size[..unit], &size[unit..])
 }
 
-/// The order of accesses, by its name in job files.
+/// The order of accesses: its name in job files, and what the plan says of runs, shares in sequence and files.
 pub(crate) fn access(plan: &WorkloadPlan) -> String {
     if plan.trace.is_some() {
         return "replayed".to_owned();

@@ -1,5 +1,5 @@
-//! The answer of one run, in one sentence that every output has in the same words: what makes figures
-//! worthless, then the ceilings, the rate and 99 %. The reasons of the verdict stand behind it.
+//! The answer of one run in a few sentences, in the same words for every output: what makes figures
+//! worthless, then the ceilings, then the rate with 99 %. Outputs show the reasons of the verdict after it.
 
 use taillight_core::OpKind;
 use taillight_rundir::Summary;
@@ -190,7 +190,7 @@ mod tests {
         summary
     }
 
-    /// A ceiling for requests was told with the share of I/Os.
+    /// A ceiling for requests is told with the share of requests, not of I/Os.
     #[test]
     fn a_ceiling_for_requests_is_told_as_theirs() {
         let mut summary = run();
@@ -211,7 +211,7 @@ mod tests {
         assert!(said.contains("(5.0 % took longer)"), "{said}");
     }
 
-    /// The sentence said "missed" where verdict and exit code said "undecided".
+    /// The sentence says "undecided" where all ceilings together do not decide this one, whatever it would be alone.
     #[test]
     fn a_ceiling_is_answered_among_all() {
         let mut summary = run();
@@ -225,7 +225,7 @@ mod tests {
         assert!(several.contains("2 of 2 could not decide a ceiling"), "{several}");
     }
 
-    /// Wrong data, I/O errors and saturation stood behind the figures, or nowhere.
+    /// Wrong data, I/O errors and saturation stand before the figures; that the machine was busy does not.
     #[test]
     fn what_makes_figures_worthless_stands_before_them() {
         let summary = run();

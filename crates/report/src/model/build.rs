@@ -36,7 +36,7 @@ impl Model {
 
 /// Label of the fact that gives the rate asked for and reached.
 pub const RATE: &str = "Rate";
-/// What others counted of the same.
+/// Label of the facts about what others counted of the run's operations.
 pub const WITNESS: &str = "Witness";
 /// Label of the fact about I/Os that have no bin in the charts.
 const PICTURES: &str = "Pictures";

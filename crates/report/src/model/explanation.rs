@@ -7,7 +7,8 @@ use taillight_explain::{CANNOT_SEE, Explanation, Layer, OutlierVerdict};
 use taillight_rundir::names;
 use taillight_rundir::trace_info::TracingBackend;
 
-/// The answer in one to a few sentences.
+/// What an explanation says: of the outliers first which layers held them, then what else is known, then what limits
+/// the answer.
 pub fn sentences(it: &Explanation) -> Vec<String> {
     if it.info.backend == TracingBackend::None {
         let why = it.info.why.as_deref().unwrap_or("no reason given");

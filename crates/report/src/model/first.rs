@@ -1,6 +1,6 @@
-//! The first screen: the answer in a sentence, and the cards that every page has: rate, p50, p99, p99.9 and max
-//! of one or several runs. Where a run has too few I/Os for a percentile, the card shows its own value,
-//! marked as that.
+//! The first screen of a page: the cards with rate, p50, p99, p99.9 and max of one or several runs, of a comparison or
+//! a history, the same as a table for a terminal, and the answers of several runs and of a comparison; that of one run
+//! is in `answer`. Where a run has too few I/Os for a percentile, a card shows the run's own value, marked as that.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ pub struct Card {
 /// The figure of one operation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CardLine {
-    /// The operation; empty where there is one.
+    /// The operation, where there are several, or workload and operation.
     pub name: String,
     pub value: String,
     pub note: String,
@@ -60,7 +60,7 @@ const CARDS: [(&str, &str); 5] = [
 /// A value of one run.
 pub(super) struct CardValue {
     pub ns: u64,
-    /// Least and most that it may be: two of a wide bin of another tool.
+    /// Least and most that it may be: the ends of its bin where that is wide, else the value itself.
     ends: (u64, u64),
     note: String,
     /// It is of this run alone.
@@ -85,7 +85,8 @@ impl CardValue {
     }
 }
 
-/// The cards of these runs, each with its name. The rate is of all operations; other cards have a line for each.
+/// The cards of these runs, each with its name. The rate is of all operations; other cards have a line for each of the
+/// first four.
 pub fn cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     let mut ops: Vec<OpKind> = Vec::new();
     for (op, _) in runs.iter().flat_map(|(_, summary)| whole_ops(summary)) {
@@ -112,8 +113,8 @@ pub fn cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     CARDS.into_iter().map(card).collect()
 }
 
-/// The same of what the ceilings are for, where they are for one of several workloads: the commits of a database beside
-/// its reads and checkpoints.
+/// The cards of what the ceilings are for, where they are for one of several workloads, in each run for the same: the
+/// commits of a database beside its reads and checkpoints. Else as [`cards`].
 pub fn judged_cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     let of = |summary: &Summary| {
         let name = summary.qos.iter().find_map(|q| q.workload.clone())?;
@@ -138,7 +139,7 @@ pub fn judged_cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     all
 }
 
-/// Bytes per second of a run; none of what another program did, where no bytes are known.
+/// Bytes per second of a run; none where no bytes are known: of transactions, and of what another program did.
 pub(super) fn bandwidth(summary: &Summary) -> Option<String> {
     let bytes = summary.totals.bytes_per_s;
     let transactions = summary.ops.keys().any(|op| op.is_transaction());
@@ -219,7 +220,7 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
     }
 }
 
-/// The value of a card by its id.
+/// The latency of a card by its id, which is not `rate`; none where it is not known.
 pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
     let latency = asked_for(totals).0;
     let observed = latency.observed;
@@ -248,12 +249,12 @@ pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
     })
 }
 
-/// Times inside operations that there were.
+/// Kinds that are times inside other operations, those that have a count.
 fn inner_ops(summary: &Summary) -> impl Iterator<Item = (&OpKind, &Totals)> {
     summary.ops.iter().filter(|(op, totals)| op.is_inner() && totals.count > 0)
 }
 
-/// The figures of the cards as a table for a terminal: a row an operation of each run.
+/// The figures of the cards as a table for a terminal: a row for each operation of each run, those inside others last.
 pub fn figures(runs: &[(&str, &Summary)]) -> Table {
     let mut table = Table::new("figures", "", &["", "rate", "p50", "p99", "p99.9", "max"]);
     let kind = runs.first().and_then(|(_, summary)| card_kind(summary));
@@ -301,7 +302,7 @@ pub fn slowest_p99(summary: &Summary) -> Option<String> {
     all.max_by_key(|value| value.ns).map(|it| marked(&it))
 }
 
-/// The same of these I/Os.
+/// 99 % of these I/Os, marked in the same way.
 pub fn p99(totals: &Totals) -> Option<String> {
     card_value("p99", totals).map(|it| marked(&it))
 }
@@ -339,7 +340,7 @@ fn own(count: u64, pct: &Percentile) -> String {
     }
 }
 
-/// The answer of several runs: from where to where their 99 % lies.
+/// The answer of several runs: from where to where their 99 % lies, and how many missed or left open a ceiling.
 pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
     let all = cards(runs);
     let mut parts = Vec::new();
@@ -370,7 +371,7 @@ pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
     parts.join(" ")
 }
 
-/// The answer of a comparison: which figures are worse or better.
+/// The answer of a comparison: which figures are worse or better, and how many are equal or undecided.
 pub fn compare_answer(found: &CompareFile) -> String {
     let of = |wanted: CompareVerdict| found.figures.iter().filter(move |f| f.verdict == wanted);
     let named = |f: &ComparedFigure| {
@@ -402,7 +403,7 @@ pub fn compare_answer(found: &CompareFile) -> String {
     said.join(" ")
 }
 
-/// Letters of the headline, from which on the rest is folded.
+/// The headline ends with the first sentence from this byte on; a text of up to twice as many bytes is not parted.
 const HEADLINE: usize = 200;
 
 /// A text in its first sentences and the rest; all of it where it is short.
@@ -442,7 +443,7 @@ fn compared(figure: &ComparedFigure, several: bool, rate: bool) -> Option<CardLi
     })
 }
 
-/// The cards of a history: the newest night.
+/// The cards of a history: of each figure the newest night that has it.
 pub fn history_cards(history: &HistoryFile) -> Vec<Card> {
     let card = |(id, label): (&'static str, &'static str)| {
         let name = if id == "rate" { "iops" } else { id };

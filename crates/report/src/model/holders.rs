@@ -1,4 +1,4 @@
-//! Who held the slow I/Os: a row a run, a column a layer.
+//! Which layers held the slow I/Os: a row for each run, a column for each layer.
 
 use serde::Serialize;
 use taillight_rundir::trace_info::TracingBackend;
@@ -56,7 +56,8 @@ pub fn holders(runs: &[AnalysedRun], together: bool) -> Option<HoldersTable> {
     Some(HoldersTable { said, note, ..made })
 }
 
-/// The same for the first screen: two sides of a comparison or a few runs have a row each, more runs one together.
+/// The same for the first screen: two sides of a comparison or up to three traced runs have a row each, more runs one
+/// together.
 pub fn held(runs: &[AnalysedRun], sides: &[Option<usize>]) -> Option<HoldersTable> {
     let named = named(runs);
     let of = |side: usize| -> Vec<(String, Option<Traced>)> {

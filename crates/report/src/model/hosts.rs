@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strip_shows_who_stood_still() {
+    fn a_strip_has_a_dot_for_no_rate_and_twenty_columns_at_most() {
         assert_eq!(strip(&[100.0, 0.0, 50.0, 100.0], 100.0), "█·▅█");
         assert_eq!(strip(&[1.0; 100], 1.0).chars().count(), 20);
         assert_eq!(strip(&[], 0.0), "");

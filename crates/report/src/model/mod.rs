@@ -1,6 +1,5 @@
-//! What every renderer shows: analysis, summary and explanation turned once into words, tables and chart
-//! data, the same on a terminal, in Markdown and in HTML. Renderers choose how a table or a chart looks,
-//! never what it says.
+//! What terminal, Markdown and page show: analysis, summary and explanation turned once into words, tables and
+//! chart data. These renderers choose which of them are shown and how, never what a table or a chart says.
 
 pub mod about;
 mod answer;

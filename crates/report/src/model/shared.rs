@@ -84,7 +84,7 @@ pub fn title(names: &[String]) -> String {
     }
 }
 
-/// What these runs have in common, in one line: target, load, and from when to when.
+/// What these runs have in common, in one line: target, load, device, and from when to when they began.
 pub fn about_all(manifests: &[&Manifest]) -> String {
     let Some(first) = manifests.first() else { return String::new() };
     // A load that differs in its rate alone is still random reads of 4 KiB.

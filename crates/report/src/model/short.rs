@@ -16,7 +16,7 @@ use crate::verdict::{unsampled, whole_ops};
 /// One or several runs in short.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ShortReport {
-    /// Version of this form.
+    /// Version of this form: that of the run directory layout.
     pub schema: u32,
     /// Version of Taillight.
     pub taillight: String,
@@ -39,9 +39,9 @@ pub struct ShortRun {
     pub status: RunStatus,
     /// The verdict.
     pub verdict: VerdictStatus,
-    /// The answer in a sentence.
+    /// The answer in a few sentences.
     pub answer: String,
-    /// Codes of the reasons, most important first.
+    /// Codes of the verdict's reasons, in its order.
     pub reasons: Vec<String>,
     /// Figures of each operation by its name.
     pub ops: BTreeMap<String, ShortFigures>,

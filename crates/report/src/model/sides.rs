@@ -138,8 +138,7 @@ fn episodes_of(
     })
 }
 
-/// The deepest nine but one that every run of base resolves, which some thirty I/Os exceed, and the middle of
-/// their latencies there.
+/// The last nine but one that every run of base resolves, and the median of the runs' latencies there.
 fn threshold(op: OpKind, base: &[&AnalysedRun]) -> Option<(Percentile, u64)> {
     fn nines(run: &AnalysedRun, op: OpKind) -> Option<&[NineEntry]> {
         Some(&run.summary.ops.get(&op)?.latencies.main().nines)
@@ -155,7 +154,7 @@ fn threshold(op: OpKind, base: &[&AnalysedRun]) -> Option<(Percentile, u64)> {
     Some((Percentile::nines(u8::try_from(k).ok()?)?, values[values.len() / 2]))
 }
 
-/// None where slow I/Os are not known one by one.
+/// Episodes of the I/Os above `above_ns` in the runs of a side; none where slow I/Os are not known one by one.
 fn counted(op: OpKind, side: &[&AnalysedRun], above_ns: u64) -> Option<EpisodeCount> {
     let mut sum = EpisodeCount::default();
     for run in side {

@@ -1,4 +1,5 @@
-//! The tables of the model.
+//! The tables of one run's model (throughput, latency, nines, ceilings, errors and others), and the overview of
+//! several runs.
 
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Summary;
@@ -18,7 +19,7 @@ const COMPACT: [&str; 6] = ["50", "90", "95", "99", "99.9", "99.99"];
 const QUEUE_SHARE: f64 = 0.05;
 const QUEUE: &str = "before issue";
 const AFTER_ISSUE: &str = "after issue";
-/// Shown where too few I/Os were measured.
+/// Shown where a value is not known: mostly too few I/Os were measured.
 const UNRESOLVED: &str = "-";
 
 /// All tables of one run.
@@ -147,12 +148,12 @@ fn load(summary: &Summary) -> Table {
     table
 }
 
-/// The parts of a set's latency that were measured, main one first.
+/// The kinds of a set's latency that were measured, response time first where there is a schedule.
 fn measures(totals: &Totals) -> Vec<(&'static str, &Latency)> {
     let known = &totals.latencies;
     let mut list: Vec<_> =
         known.iter().map(|(kind, latency)| (measure_name(kind), latency)).collect();
-    // The latency that counts stands first.
+    // By the order of kinds response follows service.
     if known.get(LatencyKind::Response).is_some() {
         list.swap(0, 1);
     }
@@ -524,7 +525,7 @@ pub fn overview(runs: &[(String, &AnalysedRun)]) -> Table {
     table
 }
 
-/// Whether both were asked for the same, whatever it is called and wherever it went.
+/// Whether the plans of both have the same workloads, but for their names.
 fn same_load(a: &AnalysedRun, b: &AnalysedRun) -> bool {
     let asked = |run: &AnalysedRun| {
         let mut workloads = run.analysis.manifest.plan.workloads.clone();

@@ -23,11 +23,11 @@ pub struct Model {
 #[derive(Debug, Clone, Serialize)]
 pub struct VerdictView {
     pub tone: Tone,
-    /// One or two words: `Good`, `Valid, with warnings`.
+    /// A few words: `Good`, `Valid, with warnings`.
     pub word: &'static str,
-    /// The answer in a sentence, which every output has in the same words.
+    /// The answer in a few sentences, which every output has in the same words.
     pub text: String,
-    /// Every reason, most important first; of a run without figures the first one is the answer.
+    /// Every reason, in the verdict's order; of a failed run the first one is the answer.
     pub reasons: Vec<String>,
 }
 

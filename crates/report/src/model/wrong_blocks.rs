@@ -8,7 +8,7 @@ use crate::format;
 use crate::table::{Cell, Table, Tone};
 use crate::verdict::wrong_data::{kinds, place};
 
-/// Findings in the table.
+/// Places in the table.
 const SHOWN: usize = 10;
 
 /// Which table it is, for programs.

@@ -1,4 +1,4 @@
-//! What a terminal shows of runs: the answer, at most 80 columns wide, colour only when asked.
+//! What a terminal shows of runs: the answer, fitted to 80 columns at most, colour only when asked.
 //!
 //! The order of one run: what ran on what, the verdict with the first sentence of each reason, wrong blocks, figures,
 //! hosts, one sentence on what held the slow I/Os, facts that are good or bad news. With `detail`: all of each.
@@ -102,12 +102,12 @@ fn facts<'a>(page: &mut TextPage, facts: impl Iterator<Item = &'a Fact>, width: 
     }
 }
 
-/// Who held the slow I/Os, in sentences; none of a run that was not traced.
+/// Which layers held the slow I/Os, in sentences; none of a run without an explanation.
 fn held(run: &AnalysedRun) -> impl Iterator<Item = String> {
     run.explanation.iter().flat_map(sentences)
 }
 
-/// What the page has behind its first screen.
+/// The tables and facts that the page has behind its first screen.
 fn details(page: &mut TextPage, model: &Model) {
     for table in &model.tables {
         page.text.push('\n');

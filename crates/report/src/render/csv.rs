@@ -14,7 +14,8 @@ pub const PERCENTILES: &str = "run,set,measure,percentile,ns,lo_ns,hi_ns,resolve
 pub const INTERVALS: &str = "run,workload,op,start_s,length_s,ops,errors,bytes,mean_ns,p50_ns,p99_ns,p999_ns,max_ns,\
      response_p99_ns,backlog,depth_mean\n";
 
-/// Every percentile of every set of I/Os.
+/// The percentiles that the plan asks for, of each kind of latency: of all I/Os, of each operation, and of each
+/// operation of each workload.
 pub fn percentiles_csv(runs: &[AnalysedRun]) -> String {
     let mut out = PERCENTILES.to_owned();
     for run in runs {

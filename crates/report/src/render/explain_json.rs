@@ -85,7 +85,7 @@ struct ExplainedEpisode<'a> {
     share: f64,
     /// What was seen, in words.
     evidence: &'a [String],
-    /// Who stood in the way.
+    /// What stood in the way.
     culprits: &'a [Culprit],
     /// What confirms or mends it.
     next: &'a str,

@@ -10,7 +10,7 @@ use taillight_explain::{Explanation, Phase, headline};
 /// Episodes listed singly.
 const EPISODES: usize = 10;
 
-/// The answer in words: which layers, who was in the way and what to do next, then the rest.
+/// The answer in words: which layers, what was in the way and what to do next, then the rest.
 pub fn answer(it: &Explanation) -> Vec<String> {
     let mut said = sentences(it);
     let first = said.len().min(1);

@@ -1,4 +1,5 @@
-//! The report as Markdown.
+//! The report as Markdown (`report.md`): of each run verdict, reasons, why its tail is slow, tables, facts and command;
+//! several runs are set side by side first.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Renderers: the model as console text, Markdown, CSV, JSON and a page with charts. Figures and words are
-//! the model's. To add a text export write one function and add one line to [`TEXTS`]; to add a chart see
+//! Renderers: console text, Markdown, CSV, JSON and a page with charts. Figures and words are those of model, summary
+//! and explanation. To add a text file write one function and add one line to [`TEXTS`]; to add a chart see
 //! [`plots::CHARTS`].
 
 pub mod console;

@@ -2,8 +2,8 @@
 //!
 //! The first hues were those of Okabe and Ito ("Color Universal Design", 2008). Hues were moved and added until all
 //! twelve differ for every kind of eye on both page backgrounds, and the first eight by more: `style::MOST_LINES` of
-//! the figures that can be parted. A test simulates the eyes. One run: an operation keeps its colour in every chart.
-//! Several runs: a run keeps its colour and the operation becomes the line style.
+//! the figures that can be parted. A test simulates the eyes. One run: an operation keeps its colour in every chart,
+//! unless several workloads share it. Several runs: a run keeps its colour and the operation becomes the line style.
 
 use plotly::common::DashType;
 use taillight_core::OpKind;
@@ -18,7 +18,7 @@ pub const HUES: [&str; 12] = [
 /// The colour of a response-time ceiling: red in every chart.
 pub const CEILING: &str = "#C8102E";
 
-/// The colour of an operation; reads are blue and writes vermilion everywhere.
+/// The colour of an operation; reads are blue and writes vermilion, and several kinds share a colour.
 pub fn of_op(op: OpKind) -> &'static str {
     match op {
         OpKind::Read | OpKind::Get | OpKind::OpenReadClose => HUES[0],

@@ -32,7 +32,7 @@ pub fn ceilings(analysis: &Analysis, all: &IoSet) -> Result<Vec<Qos>> {
     Ok(all.into_iter().map(|checked| checked.qos).collect())
 }
 
-/// A ceiling with its answer, and what it was checked on; none where that is not known, or not asked again.
+/// A ceiling with its answer, and the sample that it was checked on; none where that is not known or not asked again.
 struct CheckedCeiling<'a> {
     ceiling: &'a Ceiling,
     sample: Option<LatencySample>,
@@ -127,7 +127,7 @@ fn check<'a>(
     }
 }
 
-/// Whether what a ceiling is for was sent as fast as it was answered, and nothing else.
+/// Whether every measured workload that a ceiling is for is a closed loop.
 fn is_closed(analysis: &Analysis, workload: Option<u16>) -> bool {
     let all = analysis.manifest.plan.workloads.iter().enumerate();
     let mut of = all.filter(|(i, w)| w.measured && workload.is_none_or(|n| usize::from(n) == *i));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     /// With one surely missed, four are left to share the error, and so on: the weakest of five is held to
-    /// what it would be by itself. The first step alone called it undecided.
+    /// what it would be by itself. The first step alone would leave it undecided.
     #[test]
     fn what_is_surely_missed_leaves_its_error_to_the_rest() {
         let ceiling = Ceiling::new(Span(500), Percentile::hundredths(90_00));

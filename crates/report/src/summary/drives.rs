@@ -1,6 +1,6 @@
 //! The drive's own view beside the host's: what its counters say of the run, in words.
 //!
-//! The latency monitor counts every command of every host user at or above a threshold, inside the
+//! The latency monitor counts reads, writes and deallocations at or above a threshold, whoever sent them, inside the
 //! drive. Zero is proof that the drive kept none that long; a count is agreement only as far as it
 //! fits what the host saw.
 
@@ -39,8 +39,7 @@ fn drive(drive: &NvmeDrive, above: &dyn Fn(u64) -> u64) -> DriveSummary {
     it
 }
 
-/// Commands per bucket during the run. None when the counters began anew more than once, or went
-/// back.
+/// Commands per bucket during the run, where its counters began anew at most once. None where one is lower than it was.
 fn counted(before: &LatencyMonitor, after: &LatencyMonitor) -> Option<[u64; 4]> {
     let all = |buckets: &[MonitorBucket; 4]| buckets.map(|b| b.all());
     let (was, is) = (all(&before.active), all(&after.active));

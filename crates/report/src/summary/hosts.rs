@@ -1,5 +1,5 @@
-//! What hosts and ranks of a run did, each by itself, and what follows: whether one is slower and that is no chance, who
-//! stalled together and who alone, whose CPUs were the limit, how even the work was.
+//! What the hosts and ranks of a run did, each by itself, and what follows: which host is slower than the others beyond
+//! chance, which stalled together or alone, where the client's CPUs were the limit, how even the work was.
 
 use std::collections::BTreeMap;
 
@@ -22,26 +22,26 @@ use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis, SlowestIos, is_load};
 use crate::format;
 
-/// Chance of calling a host slower that is not.
+/// Chance of calling any host slower that is not.
 const ALPHA: f64 = 0.05;
 /// Columns of the strip of rates.
 const STRIP: u64 = 60;
-/// I/Os are part of a stall from so many times the median of all on, and not below [`STALL_NS`].
+/// I/Os are part of a stall above so many times the median of all, and above [`STALL_NS`].
 const STALL_TIMES: u64 = 20;
 const STALL_NS: u64 = 10_000_000;
 /// A host takes part in a stall when its slow I/Os cover this share of it.
 const TAKES_PART: f64 = 0.5;
 /// Stalls that are kept.
 const STALLS: usize = 20;
-/// A client is its own limit from this share of its CPUs on.
+/// A client that takes more than this share of its CPUs is its own limit.
 const FULL: f64 = 0.9;
-/// CPU time counts what is around the load, too: shorter runs say nothing of its share.
+/// CPU time counts what is around the load, too: of runs shorter than this, in seconds, no share is told.
 const CPU_FROM_S: f64 = 1.0;
 /// Ranks that begin further apart did not begin together.
 const LATE_NS: u64 = 10_000_000;
 /// Layers of a host that are named in words.
 const BLAMED: usize = 3;
-/// Work is uneven from here on.
+/// Work is uneven where a rank did this much more than the mean, as a share of it.
 const UNEVEN: f64 = 0.05;
 
 /// The hosts of a run of several ranks; none of any other.
@@ -73,7 +73,7 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
 }
 
 /// Puts the exact percentiles that the ranks found together in the place of those from histograms: where a rank's I/Os
-/// stayed on its host, nobody here can count them again.
+/// stayed on its host, they cannot be counted again here. Only where no rank is missing and the counts agree.
 pub fn exact(summary: &mut Summary, analysis: &Analysis) {
     let Some(all) = analysis.ranks.as_ref().filter(|_| analysis.origin != Origin::CAPTURE) else {
         return;
@@ -227,7 +227,7 @@ fn imbalance(ranks: &[HostFigures]) -> Option<f64> {
     (ranks.len() > 1 && mean > 0.0).then(|| most / mean - 1.0)
 }
 
-/// Rates of a host over time, from its intervals, and how long each is over, ns.
+/// Rates of a host over time, from its intervals, and the time that each rate is over, ns.
 fn strip(analysis: &Analysis, ranks: &[&RankAnalysis]) -> (Vec<f64>, u64) {
     let interval = ranks.iter().flat_map(|r| &r.intervals).map(|r| r.length_ns).max().unwrap_or(0);
     if interval == 0 {
@@ -247,8 +247,8 @@ fn strip(analysis: &Analysis, ranks: &[&RankAnalysis]) -> (Vec<f64>, u64) {
     ((0..=last).map(rate).collect(), width)
 }
 
-/// Moments with I/Os that took [`STALL_TIMES`] the median or longer, over all hosts on one clock: one event for
-/// what stalls a server, whoever waited for it.
+/// Moments with I/Os that took longer than [`STALL_TIMES`] the median and [`STALL_NS`], over all hosts on one clock:
+/// one event for what stalls a server, whichever hosts waited for it. The longest [`STALLS`].
 fn stalls(
     analysis: &Analysis,
     all: &RanksAnalysis,
@@ -318,8 +318,8 @@ impl SlowTimes {
     }
 }
 
-/// Whether the slow I/Os of a rank are known here: where its I/Os stayed on its host it has told them, where not all were
-/// kept they are not.
+/// Whether the slow I/Os of a rank are known here: from its capture, from what the rank told of them where its I/Os
+/// stayed on its host, or, of a rank that kept only outliers, where some are there.
 fn shows_slow(rank: &RankAnalysis) -> bool {
     let kept = &rank.manifest.capture;
     let outliers = kept.mode == CaptureMode::Outliers && kept.degraded.is_none();
@@ -329,7 +329,7 @@ fn shows_slow(rank: &RankAnalysis) -> bool {
 
 /// The hosts that stalled in a time, and those of which it is not known.
 fn took_part(hosts: &[SlowTimes], start: i64, end: i64) -> (Vec<String>, Vec<String>) {
-    // Who was only a little slow in that time did not stall.
+    // A host that was slow for a small part of that time did not stall.
     let most = (end.abs_diff(start) as f64 * TAKES_PART) as u64;
     let (mut stalled, mut unknown) = (Vec::new(), Vec::new());
     for SlowTimes { host, slow, until } in hosts {
@@ -431,7 +431,7 @@ fn clocks(analysis: &Analysis, all: &RanksAnalysis) -> Vec<String> {
     words
 }
 
-/// The sentence about the slow host, or that there is none, and of whom it cannot be said.
+/// A sentence for each slower host, or that there is none, and of which hosts it cannot be said.
 fn slower(summary: &HostsSummary) -> Vec<String> {
     if summary.hosts.len() < 2 {
         return Vec::new();
@@ -466,7 +466,7 @@ fn slower(summary: &HostsSummary) -> Vec<String> {
     words
 }
 
-/// The layers that held the outliers of a host; none where it was not traced.
+/// The layers that held most outliers of a host, up to [`BLAMED`]; none where no layer is blamed.
 fn blamed(host: &HostFigures) -> Option<String> {
     let all: u64 = host.layers.iter().map(|cause| cause.outliers).sum();
     let most = host.layers.iter().take(BLAMED).map(|cause| {
@@ -478,7 +478,7 @@ fn blamed(host: &HostFigures) -> Option<String> {
     (all > 0).then(|| format!("Of {of} of {}, {}.", host.host, most.join(", ")))
 }
 
-/// Stalls of all hosts, and those of one alone.
+/// The longest stall of all hosts, that of one host alone, and that of which some host is not known; a sentence each.
 fn stalled(analysis: &Analysis, summary: &HostsSummary) -> Vec<String> {
     let clock = &analysis.manifest.clock;
     let at = |ns: i64| {
@@ -521,7 +521,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_slow_for_a_moment_did_not_stall() {
+    fn slow_ios_cover_a_part_of_a_time() {
         let (start, end) = (0, 1_000);
         assert_eq!(covered(&[(0, 1_000)], start, end), 1_000);
         assert_eq!(covered(&[(100, 200), (150, 300), (900, 2_000)], start, end), 300);
@@ -600,9 +600,9 @@ mod tests {
         assert_eq!(of(&[]), 0);
     }
 
-    /// Of whom nothing is known nobody may say that it did not stall.
+    /// Of a host without I/Os in that time it is not known whether it stalled.
     #[test]
-    fn who_is_not_known_did_not_stand_aside() {
+    fn hosts_of_which_nothing_is_known_are_told_apart() {
         let host = |name: &str, slow: &[(i64, i64)], until| SlowTimes {
             host: name.to_owned(),
             slow: slow.to_vec(),

@@ -31,7 +31,7 @@ pub fn apply(summary: &mut Summary, figures: &ImportedFile, asked: &AskedPercent
     };
     summary.workloads = figures.workloads.iter().map(workload).collect();
     summary.errors = errors(summary);
-    // The factors are of a tool's own percentiles, not of latencies.
+    // SLC factors are made of latencies of I/Os, which an import has not.
     summary.slc.clear();
 }
 

@@ -36,7 +36,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
     let view = SummaryBuilder { analysis, asked: &asked };
     let mut losses = analysis.manifest.losses.clone();
     let counts = &analysis.counts;
-    // What the recorder counted and the capture lacks is lost, whoever noticed it first.
+    // What the recorder counted and the capture lacks is lost, even if no loss was noted in the run.
     if analysis.origin == Origin::CAPTURE
         && let Some(recorded) = counts.recorded
     {
@@ -202,7 +202,7 @@ impl SummaryBuilder<'_> {
         let seconds = made_in_ns as f64 / 1e9;
         let origin = self.analysis.origin;
         let failed = set.tally.failed();
-        // Outliers are no rate.
+        // No rate from kept outliers alone, nor from a watched run without a latency.
         let unsampled =
             self.analysis.manifest.origin.is_watched() && set.latencies.service.count() == 0;
         let good = match self.analysis.outliers_only || unsampled {

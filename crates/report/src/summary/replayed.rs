@@ -29,12 +29,12 @@ pub fn recorded(analysis: &Analysis) -> Result<Vec<RecordedSummary>> {
         let set = IoSet::of(&whole)?;
         let here = headline(&set.latencies);
         let pair = |it: &RecordedPercentile| {
-            // Of fewer operations than the trace has it may be the largest: no quantile of them.
+            // A percentile that would be the replay's slowest operation is left out.
             let told = it.percentile.rank(here.count()) < here.count();
             let replayed_ns = here.percentile(&it.percentile).filter(|_| told)?;
             Some(QuantilePair { percentile: it.percentile, recorded_ns: it.ns, replayed_ns })
         };
-        // Of a run that ended earlier than its job says, the trace's are those of more operations.
+        // With fewer operations than the trace's figures are of, quantiles are no pairs: none.
         let whole = set.tally.count >= latency.operations;
         let quantiles = recorded.iter().filter(|_| whole).filter_map(pair).collect();
         all.push(RecordedSummary { workload: w.name.clone(), latency, quantiles });

@@ -1,4 +1,4 @@
-//! What others counted of the same operations and bytes, in words: the ratio, and what explains that it is not one.
+//! What others counted of the same operations and bytes, in words: the ratio, and what explains that it is not 1.
 
 use taillight_core::witness::{Witness, WitnessUnit};
 use taillight_rundir::summary::WitnessSummary;

@@ -1,5 +1,5 @@
-//! Numbers as people read them: fitting units, three digits, thousands separated. Everything upstream stays
-//! exact: round here alone. Called wherever text is made, `compare` and `cli` included.
+//! Numbers as people read them: fitting units, three digits, thousands separated. What is handed in is exact
+//! and rounded here. Called where text is made, in other crates as well.
 
 use taillight_core::units::readable::fit;
 pub use taillight_core::units::readable::{

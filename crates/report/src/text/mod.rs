@@ -1,5 +1,5 @@
-//! Text for people, below all stages: numbers with units, tables on a terminal, what is
-//! said where nothing is decided.
+//! Text for people, below all stages: numbers with units, tables on a terminal, where
+//! figures come from, what is said of a ceiling that is not decided.
 
 pub mod format;
 pub mod origin;

@@ -14,7 +14,7 @@ pub fn tool(source: &ImportSource) -> String {
     }
 }
 
-/// Who says the answer, to stand before it; none where Taillight measured in one process.
+/// Words before the answer, for where its figures come from; none where Taillight measured in one process.
 pub fn before_answer(origin: &RunOrigin) -> Option<String> {
     Some(match origin {
         RunOrigin::Measured => return None,

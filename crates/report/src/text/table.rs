@@ -1,5 +1,5 @@
-//! Tables and paragraphs on a terminal: aligned columns, at most 80 columns wide, for reports, `explain` and
-//! every command of the binary that prints a table. Markdown and HTML are in `render`.
+//! Tables and paragraphs on a terminal: aligned columns, fitted to 80 columns at most, for reports, `explain` and
+//! other commands that print tables. Markdown and HTML are in `render`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -10,9 +10,9 @@ use taillight_core::units::readable::visible;
 /// Words that stay on the line of the figure before them.
 const UNITS: [&str; 12] =
     ["ns", "us", "ms", "s", "min", "%", "B/s", "KiB/s", "MiB/s", "GiB/s", "IOPS", "I/Os"];
-/// Widest line.
+/// Widest line that text is fitted to.
 pub const MOST_WIDTH: usize = 80;
-/// A line narrower than this breaks every table.
+/// Narrowest line that text is fitted to: tables need some room.
 const LEAST_WIDTH: usize = 40;
 /// Columns of the terminal, as far as they count.
 static WIDTH: AtomicUsize = AtomicUsize::new(MOST_WIDTH);
@@ -67,7 +67,7 @@ pub struct Table {
     pub columns: Vec<String>,
     /// Rows of as many cells.
     pub rows: Vec<Vec<Cell>>,
-    /// Too long for a terminal.
+    /// Part of the detail: a terminal does not show it, or not first, until detail is asked for.
     pub detail: bool,
     /// Whether cells are words, not figures.
     pub words: bool,
@@ -108,7 +108,7 @@ impl Table {
     pub fn of_words(id: &str, title: &str, columns: &[&str]) -> Table {
         Table { words: true, ..Table::new(id, title, columns) }
     }
-    /// The table as text for a terminal, without colours, at most [`width`] columns wide.
+    /// The table as text for a terminal, without colours, fitted to [`width`] columns.
     pub fn to_text(&self) -> String {
         let mut page = TextPage { wraps: true, ..TextPage::new(false) };
         page.table(self);

@@ -1,4 +1,4 @@
-//! What all rules of the verdict rest on: which latency a run is judged by, and whether it has one.
+//! What rules of the verdict share: which latency a run is judged by, whether it has one, which operations count.
 
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Latency;

@@ -1,4 +1,5 @@
-//! What went wrong in a run: it failed, ended early, measured nothing, or I/Os of it failed.
+//! Rules of the verdict on what went wrong in a run: it failed, ended early, measured nothing, I/Os of it failed or
+//! were refused, or acknowledged writes are gone or were not looked for.
 
 use taillight_core::Status;
 use taillight_rundir::RunStatus;
@@ -43,7 +44,8 @@ pub(super) fn not_kept(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatu
     Some((VerdictStatus::Warned, reason(NOT_KEPT, text)))
 }
 
-/// A target may have been started anew that promises less than to keep what it acknowledged, and nobody looked for that.
+/// A target that promises less than to keep what it acknowledged may have been started anew, and no pass looked for the
+/// acknowledged writes.
 pub(super) fn not_looked_for(
     analysis: &Analysis,
     summary: &Summary,

@@ -1,7 +1,8 @@
-//! The answer in words: one status, one sentence, and every reason for it.
+//! The verdict of a run: one status, the answer in words, and every reason for it.
 //!
-//! Rules are functions in [`RULES`]. The worst status of those that apply is the verdict's; reasons stand in the order
-//! of the rules, damage first. A rule says what is wrong and what it means for the numbers.
+//! Rules are functions in [`RULES`]. The worst status of those that apply is the verdict's, and at least `Warned` where
+//! reading had troubles, a host is slower or all hosts stalled; reasons stand in the order of the rules, then what the
+//! hosts and troubles say, with damage before all. A rule says what it found and what that means for the numbers.
 
 use taillight_core::plan::{AccessKind, Plan, Sync, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
@@ -24,18 +25,19 @@ use crate::model::first::answer_of;
 use crate::text::origin;
 use crate::{by_chance, undecided};
 
-/// Little's law is checked from this mean latency on: below, the clock itself is felt.
+/// Little's law is checked from this mean latency on, the tool's own cost from this median: below, the clock itself is
+/// felt. I/Os sent less late than this are sent in time.
 const LITTLE_FROM_NS: f64 = 5_000.0;
 /// And warned about from this distance from 1.
 const LITTLE_OFF: f64 = 0.05;
 /// The tool's own cost is warned about from this share of the median latency.
 const OVERHEAD_SHARE: f64 = 0.05;
 
-/// Waiting for a CPU before the run, and CPU taken by the hypervisor, that are warned about, per
-/// cent. The first is high because a run just before this one makes some of it.
+/// From these shares on, percent, a run is warned about: waiting for a CPU before it, or other programs on full CPUs
+/// during it; and CPU taken by the hypervisor. The first is high because a run just before this one makes some of it.
 const BUSY_PERCENT: f64 = 50.0;
 const STOLEN_PERCENT: f64 = 1.0;
-/// CPUs as busy as this, percent, leave nothing for whoever comes next.
+/// CPUs at least so busy, percent, are full.
 const FULL_PERCENT: f64 = 90.0;
 
 /// Code of a missed ceiling.
@@ -261,7 +263,7 @@ fn time(check: &Qos) -> String {
     })
 }
 
-/// Somebody else counted something else, and nothing explains it.
+/// Another counter has another number than this run, and nothing explains the difference.
 fn unwitnessed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let told = summary.witness.iter().filter(|it| !it.explained).map(|it| it.text.as_str());
     let told = told.collect::<Vec<_>>().join("; ");
@@ -300,7 +302,8 @@ fn foreign(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     Some((VerdictStatus::Good, reason(code, text)))
 }
 
-/// A workload that was done long before the others: the totals' rate is not one load's.
+/// A workload whose rates are over less than the run, as planned or because it was done early: the totals' rate is not
+/// one load's.
 fn early(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     if !summary.origin.is_measured() {
         return None;
@@ -358,7 +361,7 @@ fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, R
 /// In a closed loop, rate x mean latency must be the number of I/Os outstanding.
 fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let plan = &analysis.manifest.plan;
-    // Who pauses, joins later, waits for writers or syncs in the end keeps less than its depth outstanding.
+    // A workload that pauses, joins later, waits for writers or syncs in the end keeps less than its depth outstanding.
     let full = |w: &WorkloadPlan| {
         let waits = w.access.kind == AccessKind::Follow;
         let counted = w.operations.is_some() || w.bytes.is_some();
@@ -379,7 +382,7 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
         return None;
     }
     if ratio < 1.0 && early(analysis, summary).is_some() {
-        // Who was done has nothing outstanding; that is said already.
+        // A workload that was done has nothing outstanding; that is said already.
         return None;
     }
     if ratio < 1.0 && plan.workloads.iter().all(|w| w.queue_depth == 1) {
@@ -420,7 +423,7 @@ fn done_before_others(plan: &Plan) -> &'static str {
     if ends && plan.workers() > 1 { "done before others, " } else { "" }
 }
 
-/// The run itself was stopped: what it says of then is not the target's.
+/// The run itself was stopped: latencies of that time are not the target's.
 fn stood_still(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
     let ns = analysis.manifest.overhead.stood_still_ns?;
     let text = format!(

@@ -107,7 +107,7 @@ fn replayed(analysis: &Analysis, (in_time, late): (u64, u64)) -> Option<Saturati
     };
     let asked_per_s = (sent.count + counted.unsent) as f64 / asked_s;
     let achieved_per_s = in_time as f64 / took_s;
-    // A stall near the end makes the last ones late, too; who falls behind is late from early on.
+    // A stall near the end makes the last ones late, too; a replay that falls behind is late from early on.
     let behind_ns = (sent.last_sent_ns - sent.last_due_ns).max(0) as f64;
     let usual_ns = sent.wait_ns as f64 / sent.count as f64;
     let waiting = counted.backlog_max.max(counted.unsent);
@@ -203,8 +203,8 @@ fn backlog(analysis: &Analysis) -> Vec<u64> {
 }
 
 /// Whether the backlog still grew at the end. A stall leaves a backlog too, but that was not there
-/// before or is being worked off: growth is a last third that never came down to the depth, lies
-/// above the third before and still rises.
+/// before or is being worked off: growth is a last third that never came down to twice the depth, lies
+/// a tenth above the third before and still rises.
 fn grows(backlog: &[u64], outstanding: u64) -> bool {
     let third = backlog.len() / 3;
     // One interval is no trend.

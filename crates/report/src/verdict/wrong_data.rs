@@ -22,7 +22,7 @@ pub fn of(analysis: &Analysis) -> Option<VerifyReport> {
     Some(report)
 }
 
-/// Wrong data is the answer to a run that verifies.
+/// The reason of blocks that are wrong or could not be read back; none where verification found no such block.
 pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let report = summary.verify.as_ref().filter(|r| r.failed())?;
     let first = report.findings.first().map_or(String::new(), |f| {

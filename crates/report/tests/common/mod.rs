@@ -33,14 +33,14 @@ pub struct Sample {
     pub stalls: Vec<(i64, i64)>,
     /// From so many ns since the start on, services take so many times as long.
     pub slower: Option<(i64, f64)>,
-    /// Every so many-th I/O fails.
+    /// Every so many-th I/O of a worker fails.
     pub fail_every: Option<u64>,
     /// Operations per second of an open loop.
     pub rate: Option<u64>,
     pub sync: bool,
     /// A second workload that is load only.
     pub load: bool,
-    /// Reads measure from the stamp of a writer.
+    /// Each I/O has the stamp of a writer, from which its end-to-end latency counts.
     pub end_to_end: bool,
     pub seed: u64,
 }

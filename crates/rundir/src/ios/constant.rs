@@ -1,6 +1,6 @@
-//! A column chunk of one value, or of nulls: a dictionary of one entry and one run, however many
-//! rows. Most columns of most runs are like this, and the library's writer would hash or pack every
-//! row of them.
+//! Makes a column chunk of one value, or of nulls: one run, however many rows, and a dictionary of
+//! the value where there is one. Most columns of most runs are like this, and the library's writer
+//! would hash or pack every row of them.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type as PhysicalType};

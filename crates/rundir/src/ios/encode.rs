@@ -20,7 +20,7 @@ use crate::table;
 /// How the values of a column are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ColumnLayout {
-    /// DELTA_BINARY_PACKED: stamps, runs, constants.
+    /// DELTA_BINARY_PACKED: stamps, addresses in equal steps, small numbers.
     Delta,
     /// BYTE_STREAM_SPLIT: numbers without order.
     Split,
@@ -111,7 +111,7 @@ pub(super) fn write_optional<D: DataType<T: Copy + Default>>(
     Ok(())
 }
 
-/// Whether a column of offsets or keys walks in equal steps, so that deltas pack well.
+/// Whether offsets or keys walk in equal steps, so that deltas pack well: at least half of the first 4,096 do.
 pub(super) fn stepped(values: &[i64]) -> bool {
     let head = &values[..values.len().min(4096)];
     let mut same = 0;

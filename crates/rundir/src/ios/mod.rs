@@ -1,4 +1,4 @@
-//! `ios.parquet`: every I/O at rest, one row each, readable by any Parquet engine.
+//! `ios.parquet`: every I/O that was kept, one row each, as a Parquet file.
 //!
 //! Rows stand by worker, in submit order. [`IosWriter`] takes rows one by one and holds one row
 //! group in memory; [`read_ios`] hands out batches of typed columns and reads only what is asked.

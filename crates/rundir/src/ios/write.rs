@@ -28,10 +28,10 @@ pub struct RowKey<'a> {
     pub worker: u16,
 }
 
-/// Who sees rows on their way into the file, in its order: so nobody has to read them back.
+/// A function that is shown the rows on their way into the file, in its order, so that nobody has to read them back.
 pub type OnRows<'a> = dyn FnMut(&RowBatch) + 'a;
 
-/// Writes `ios.parquet`. Holds one row group in memory: 8 bytes a row for each column whose values
+/// Writes `ios.parquet`. Holds one row group in memory: up to 10 bytes a row for each column whose values
 /// differ.
 pub struct IosWriter {
     file: TempFile,

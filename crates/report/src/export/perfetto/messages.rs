@@ -13,7 +13,7 @@ pub struct PerfettoTrace {
 pub struct PerfettoPacket {
     #[prost(message, optional, tag = "6")]
     pub clocks: Option<ClockSnapshot>,
-    /// Ns of the clock below.
+    /// Ns, of the clock that `clock` names.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
     #[prost(uint32, tag = "10")]

@@ -1,7 +1,8 @@
 //! A run as a Perfetto trace (ui.perfetto.dev): the slowest I/Os and a sample on the tracks of their workers, and
 //! of a traced run the parts of the slowest on the tracks of the layers.
 //!
-//! Every begin and end is the stamp itself, CLOCK_MONOTONIC in ns; the wall clock of the same moment is beside it.
+//! Begins and ends are the run's stamps, CLOCK_MONOTONIC in ns; one clock snapshot at the head of the trace gives the
+//! wall clock, where the run has it.
 
 mod messages;
 mod tracks;
@@ -33,7 +34,7 @@ pub const PERFETTO: RunExport = RunExport {
     write,
 };
 
-/// So many of the slowest I/Os are shown, and about so many of all.
+/// Most of the slowest I/Os that are shown, and about how many of all are in the sample.
 const SLOWEST: usize = 10_000;
 const SAMPLE: u64 = 10_000;
 
@@ -97,7 +98,7 @@ struct ShownIo {
 /// The I/Os that are shown, by their number in the file.
 struct ChosenIos {
     ios: BTreeMap<u64, ShownIo>,
-    /// Measured ones that there are.
+    /// Rows of the file outside the warm-up.
     of: u64,
     /// Every so many-th is in the sample.
     every: u64,
@@ -194,8 +195,8 @@ fn worker_name(manifest: &Manifest, worker: u16) -> String {
     workload.map_or(format!("worker {worker}"), |w| format!("worker {worker}: {}", w.name))
 }
 
-/// The parts of the slowest I/Os by layer, as `explain` cuts them; none of a run that was not traced. Errors: `Corrupt`
-/// when a file is damaged.
+/// The parts by layer of the slowest I/Os that did not fail, as `explain` cuts them; none of a run that was not traced.
+/// Errors: `Corrupt` when a file is damaged.
 fn layer_slices(dir: &RunDir, chosen: &ChosenIos) -> Result<BTreeMap<Layer, Vec<TraceSlice>>> {
     let slow = chosen.ios.values().filter(|io| io.slow && io.row.status.is_ok()).map(|io| Slow {
         worker: io.row.worker,

@@ -1,6 +1,5 @@
-//! Tracks of a trace: slices of one track never overlap, so what overlaps is put on further ones.
-//!
-//! The layout, and its packets in order of time; `mod.rs` chooses what is shown.
+//! Tracks of a trace: slices of one track must not overlap, so a slice that overlaps goes on a further track of the
+//! same name and a number. Writes the tracks as packets in order of time; `mod.rs` chooses what is shown.
 
 use std::io::Write;
 
@@ -97,7 +96,7 @@ impl Tracks {
                 events.push((slice.to, track, None));
             }
         }
-        // What is on one track is in order, and of one time stays so.
+        // The sort is stable: events of one track are in order already, and those of one time stay so.
         events.sort_by_key(|(at, ..)| *at);
         events.into_iter().try_for_each(|event| put(out, packet(event)))
     }

@@ -70,7 +70,8 @@ fn fine_of(analysis: &Analysis, names: &SeriesNames<'_>, track: &OpTrack) -> Vec
     fine(service, response, track.points.len(), (end, group.tally.last_ns))
 }
 
-/// All operations together; none where there is one. Errors: `Corrupt` when counts exceed 64 bits.
+/// All groups that totals add, as one series; none where there is one of them, or no I/O. Errors: `Corrupt` when counts
+/// exceed 64 bits.
 pub fn whole_series(analysis: &Analysis) -> Result<Option<LatencySeries>> {
     let groups: Vec<&IoGroup> =
         analysis.groups.iter().filter(|g| analysis.is_whole(g.op)).collect();
@@ -194,7 +195,7 @@ fn series_of(
     }
 }
 
-/// The distribution of a run that goes on: without what only its whole tells.
+/// A distribution of a run that goes on, or of an imported one: without bins, nines with intervals and SLC.
 pub fn series_so_far(
     op: OpKind,
     name: String,

@@ -1,6 +1,7 @@
-//! What charts are drawn from: per run, ready numbers, already thinned to what a screen can show.
+//! What charts are drawn from: per run, ready numbers; curves, intervals and lines of the machine come already thinned
+//! to what a screen can show.
 //!
-//! Filled by `build` from an analysis; drawn by `render::plots`. Nothing here knows plotly.
+//! A run's part is filled by `build` from an analysis; drawn by `render::plots`. Nothing here knows plotly.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -126,7 +127,7 @@ pub struct LatencySeries {
     /// `read`, or `workload read` when there are several workloads.
     pub name: String,
     pub measure: LatencyKind,
-    /// Whether it is the run's main measure: end to end where there is one, response in
+    /// Whether it is the run's main measure: end to end where there is one and the run is over, response in
     /// an open loop, else service.
     pub main: bool,
     pub count: u64,
@@ -136,13 +137,14 @@ pub struct LatencySeries {
     pub mean_ns: f64,
     /// Largest, ns.
     pub max_ns: u64,
-    /// 50 bins per decade, ascending, only those that hold an I/O.
+    /// 50 bins per decade, ascending, from the first to the last that holds an I/O; none for kinds other than the main
+    /// one, response and service, and none of a run that goes on.
     pub bins: Vec<Bin>,
     /// The percentile curve, thinned, ascending.
     pub curve: Vec<PercentilePoint>,
     /// Share of slowest I/Os below which the curve is not resolved.
     pub resolved_share: f64,
-    /// The resolved nines.
+    /// The resolved nines; none of imported runs and of runs that go on.
     pub nines: Vec<NineEntry>,
     /// What the SLC factors are made of; the main measure only.
     pub slc: Option<SlcLine>,
@@ -179,12 +181,12 @@ pub struct OpTrack {
     /// Intervals in order of time.
     pub points: Vec<OpPoint>,
     /// The same time in finer steps, latencies within 1 %, rates exact, bytes unknown; empty where not every
-    /// I/O is kept.
+    /// I/O is kept or the intervals are fine enough.
     pub fine: Vec<OpPoint>,
 }
 
 impl OpTrack {
-    /// The points of a line: the finer ones, where at least half of them have the value.
+    /// The points of a line: the finer ones, where at least half of them have the value and 5 successes.
     pub fn points_of<T>(&self, pick: impl Fn(&OpPoint) -> Option<T>) -> &[OpPoint] {
         // A step with hardly an I/O is noise.
         let known = |p: &&OpPoint| pick(p).is_some() && p.good() >= FOR_P50;

@@ -1,4 +1,5 @@
-//! Values over time from the reporting intervals, thinned without losing extremes; finer ones from grids of all I/Os.
+//! Values over time from the reporting intervals of the measure phase, thinned so that the slowest I/O, the highest
+//! 99 % and the least rate stay; finer values from grids of all I/Os.
 
 use taillight_rundir::intervals::IntervalRow;
 use taillight_stats::TimeGrid;
@@ -61,7 +62,8 @@ pub fn workload_tracks(
 const FINE: usize = 200;
 
 /// Steps of time with what a grid knows of each, from the start of measuring to `end_ns` or the last completion,
-/// `last_ns`, where there are fewer than `intervals` that are as fine. `response` is the same of response times.
+/// `last_ns`, whichever is later; empty where they are no more than the `intervals`, or those are 200 or more.
+/// `response` is the grid of response times.
 pub fn fine(
     service: &TimeGrid,
     response: Option<&TimeGrid>,
@@ -142,7 +144,7 @@ fn columns<const N: usize>(
     found
 }
 
-/// Draining is a moment, not an interval.
+/// The rows of the measure phase: draining is a moment, not an interval.
 fn measured(rows: &[IntervalRow]) -> impl Iterator<Item = &IntervalRow> {
     rows.iter().filter(|r| r.phase == "measure" && r.length_ns > 0)
 }

@@ -1,7 +1,8 @@
 //! Runs as fio's JSON (`fio --output-format=json`, version 3), for the dashboards that read it.
 //!
-//! A job of fio is a workload here, a group of fio a run. What fio samples or counts and Taillight does not is
-//! left out, so that nobody reads a figure that nobody measured; `ABSENT` in the tests lists it.
+//! A row of fio's `jobs` is a workload, or those that the plan reports as one; a group of fio is a run, unless the plan
+//! names another. What fio samples or counts and Taillight does not is left out, so that nobody reads a figure that
+//! nobody measured; `ABSENT` in the tests lists it.
 
 mod disk_util;
 
@@ -104,7 +105,7 @@ impl RowPart<'_> {
     }
 
     /// Bytes that were read to check the writes after the run: fio counts them as reads of the job. Where several rows
-    /// write, each is read back where each block was written once; else nobody counted whose blocks they were.
+    /// write, a row has as many as it wrote if every block was written once; else 0, as nobody counted whose they were.
     fn checked(&self) -> u64 {
         let Some(verify) = self.of.verify.as_ref().filter(|v| v.pass.is_some()) else {
             return 0;
@@ -242,7 +243,7 @@ fn count_checked(reads: &mut Value, bytes: u64, block: u64) {
     }
 }
 
-/// The options that fio would show, as text.
+/// Name, kind of load, block size, depth and number of jobs as fio's options, as text.
 fn options(plan: &WorkloadPlan) -> Value {
     let bs = |sizes: &BlockSize| match sizes.min() == sizes.max() {
         true => sizes.min().to_string(),

@@ -1,5 +1,5 @@
-//! The charts of a page: which are shown, in which figures, order and size, each figure as JSON; `plots` draws. Charts of
-//! [`BY_LINE`] and `in-flight` are parted where a figure would have more than eight lines: by operation, then by runs.
+//! The charts of a page: which are shown, in which figures, order and size, each figure as JSON; `plots` draws. Most
+//! charts of lines are parted where a figure would have more than eight of them: by operation, then by runs.
 //! Callers: the report and the live view.
 
 use std::io::Write;
@@ -44,7 +44,7 @@ pub struct FigureView {
 const OPEN_HEIGHT: usize = 1_000;
 /// With chosen charts: a chart of up to so many figures is open whole.
 const FEW_FIGURES: usize = 6;
-/// Height of one of several small figures.
+/// Height of a figure of a parted chart, at most, pixels.
 const SMALL: usize = 380;
 
 /// The charts that have something to show; of `ids` (and of [`BY_GROUP`], over named groups) only, where given. Each
@@ -118,7 +118,7 @@ fn renamed(figure: ChartFigure, suffix: String, words: &str) -> ChartFigure {
     }
 }
 
-/// A chart in figures of at most eight lines.
+/// The figures of a chart: of one that is parted, those of its parts.
 fn parted(chart: &Chart, overlay: &ChartModel) -> Vec<ChartFigure> {
     let by_line = BY_LINE.contains(&chart.id) && overlay.groups.is_empty();
     // Each run of a histogram has a line of counts and one of shares, in a figure for each operation.
@@ -188,7 +188,7 @@ fn parts_of_runs(overlay: &ChartModel) -> Vec<(String, ChartModel)> {
         let mut part = part(overlay, "", some);
         for run in some {
             part.runs[*run].workloads = overlay.runs[*run].workloads.clone();
-            // They say how long the time is.
+            // The time axis is as long as these.
             part.runs[*run].tracks = overlay.runs[*run].tracks.clone();
         }
         (format!("runs {first} to {last} of {}", overlay.runs.len()), part)
@@ -311,7 +311,7 @@ const PACKED_FROM: usize = 4 << 10;
 
 fn packed(text: &str) -> String {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::new(6));
-    // Memory takes everything.
+    // Writing to memory does not fail.
     let bytes = gzip.write_all(text.as_bytes()).and_then(|()| gzip.finish()).unwrap_or_default();
     BASE64_STANDARD.encode(bytes)
 }

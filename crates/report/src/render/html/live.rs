@@ -22,7 +22,7 @@ pub struct LiveFigures {
     pub figures: Map<String, Value>,
 }
 
-/// The charts of a run that goes on. Errors: `Internal` when the template does not fit its data.
+/// The charts of a run that goes on. Errors: `Internal` when a figure is no JSON or the template does not fit its data.
 pub fn live_figures(charts: &ChartModel) -> Result<LiveFigures> {
     let bug =
         |e: minijinja::Error| Error::internal("the template of charts does not fit").source(e);

@@ -1,8 +1,9 @@
 //! `report.html`: one file, works offline, light and dark, on screen and on paper; the model and the figures
 //! put into a template.
 //!
-//! Everything that comes from a run directory is escaped: by the template engine in text, by `script_json`
-//! inside scripts. A content security policy forbids the page to load anything from anywhere.
+//! Everything that comes from a run directory is escaped: by the template engine and the filters here in text, by
+//! `timelines` in pictures, by `script_json` inside scripts. A content security policy of the template forbids the
+//! page to load anything from anywhere.
 
 mod charts;
 mod details;
@@ -148,13 +149,13 @@ struct FirstScreen {
     holders: Option<HoldersTable>,
     /// The same in a line or two.
     held: Option<HoldersTable>,
-    /// The chart after which they stand; empty where there is none.
+    /// The chart after which `holders` stands; empty where there is none.
     holders_after: &'static str,
     /// Goes with every picture.
     caption: String,
 }
 
-/// Said of a history where other pages tell who held the slow I/Os.
+/// Said of a history where other pages tell which layers held the slow I/Os.
 const HISTORY: &str =
     "A history keeps figures only: the report of a night that was traced tells it.";
 

@@ -78,8 +78,8 @@ fn percentile(overlay: &ChartModel) -> Vec<ChartFigure> {
 /// How much slower than the fastest a series may be to count as one of the fast ones, by medians.
 const FAST: f64 = 10.0;
 
-/// Where a view of the fast series ends: at the 99 % of the slowest of them; none where that is no
-/// closer view.
+/// Where a view of the fast series ends: half beyond the 99 % of the slowest of them; none where that
+/// is not under a third of the largest latency.
 fn fast_end<'s>(series: impl Iterator<Item = &'s LatencySeries>) -> Option<f64> {
     let at = |s: &LatencySeries, share: f64| {
         s.curve.iter().find(|p| p.share <= share).map(|p| p.ns as f64)
@@ -137,7 +137,7 @@ fn tail(overlay: &ChartModel) -> Vec<ChartFigure> {
     figure.into_iter().collect()
 }
 
-/// Per operation: the parts of the latency on a scale of nines.
+/// Per operation and run, where parts were measured: the parts of the latency on a scale of nines.
 fn split(overlay: &ChartModel) -> Vec<ChartFigure> {
     let mut names: Vec<(&str, usize)> = Vec::new();
     for (run, data) in overlay.runs.iter().enumerate() {

@@ -64,7 +64,7 @@ fn draw_demand(charts: &ChartModel) -> Vec<ChartFigure> {
     coloured.chunks(style::even(curves.len(), style::MOST_LINES)).enumerate().map(figure).collect()
 }
 
-/// The curves with their colours: ordered where they differ in a number.
+/// The curves with their colours: from dark to light where three or more differ in a number.
 fn coloured(curves: &[DemandCurve]) -> Vec<(&'static str, &DemandCurve)> {
     let names: Vec<&str> = curves.iter().map(|c| c.name.as_str()).collect();
     let colour = |(nth, curve)| (palette::of_setting(nth, &names), curve);
@@ -113,7 +113,7 @@ fn ceiling_line(ns: u64, end: f64) -> Box<Scatter<f64, f64>> {
         .hover_template(format!("{words}<extra></extra>"))
 }
 
-/// The operating points, each with its name; several at one place share it.
+/// The operating points, each with its name; neighbours in the list at one place share a mark.
 fn chosen_marks(marks: &[DemandMark]) -> Box<Scatter<f64, f64>> {
     let at = |m: &DemandMark| (style::round(m.rate), style::round(m.mean_ns));
     let mut places: Vec<(f64, f64)> = marks.iter().map(at).collect();
@@ -146,7 +146,7 @@ fn knee_mark(colour: &'static str, curve: &DemandCurve) -> Option<Box<Scatter<f6
     )
 }
 
-/// Where the demand of the curves is a part of what is outstanding.
+/// Two figures of several curves; none where the demand of each point is all that is outstanding.
 fn draw_outstanding(charts: &ChartModel) -> Vec<ChartFigure> {
     let curves = charts.sweep.as_ref().map_or(&[][..], |s| &s.curves);
     let points = || curves.iter().flat_map(|c| &c.points);

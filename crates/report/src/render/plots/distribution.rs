@@ -27,7 +27,7 @@ pub const CHART: Chart = Chart {
 /// linear one, so that a lone bin in the tail is still a visible spike.
 const NOTHING: f64 = 1e-9;
 
-/// One figure with all series.
+/// One figure: the main series, and of few runs also response and service times, hidden until the legend is clicked.
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let mut plot = Plot::new();
     let (mut top, mut floor, mut lines) = (0f64, f64::INFINITY, 0);
@@ -129,7 +129,7 @@ fn trace(
 
 /// `read · 12.3 k IOPS`.
 pub fn legend(series: &LatencySeries) -> String {
-    // What a main line shows goes without saying, but for this.
+    // Which latency a main line shows is not said, unless it is the end-to-end one.
     let what = match series.main && series.measure != LatencyKind::EndToEnd {
         true => String::new(),
         false => format!(" ({})", series.measure.words()),

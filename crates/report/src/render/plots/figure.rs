@@ -9,12 +9,12 @@ use serde_json::json;
 use super::style;
 use crate::model::charts::ChartModel;
 
-/// A chart: a question, how to read the answer, and the function that draws it.
+/// A section of the page: its heading, how to read it, and the function that draws its figures.
 pub struct Chart {
     /// Stable id, used in page anchors.
     pub id: &'static str,
     pub title: &'static str,
-    /// One line: how to read it.
+    /// How to read it.
     pub read: &'static str,
     /// Draws it; no figure when the runs hold nothing to show.
     pub draw: fn(&ChartModel) -> Vec<ChartFigure>,
@@ -74,7 +74,7 @@ pub struct ButtonChoice {
 pub struct ChartFigure {
     /// Unique in the page.
     pub id: String,
-    /// Heading when a chart has several figures.
+    /// Heading of its own; mostly where a chart has several figures.
     pub title: Option<String>,
     pub plot: Plot,
     pub height: usize,

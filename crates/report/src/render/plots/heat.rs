@@ -28,7 +28,7 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
             false => (h.name.clone(), h),
         })
         .collect();
-    // The scale begins where the figure does.
+    // Colours range from the least to the greatest count of all maps.
     let counts = || heats.iter().flat_map(|(_, h)| h.counts.iter().flatten()).copied();
     let Some(ends) = counts().filter(|n| *n > 0).min().zip(counts().max()) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Figures over nights of runs: their levels, where they changed, and where something else changed as well.
+//! Figures over nights of runs: their levels, where they changed, and where plan, device, kernel or version did.
 
 use plotly::Plot;
 use plotly::Scatter;

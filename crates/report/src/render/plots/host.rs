@@ -1,4 +1,5 @@
-//! The machine over time: small pictures below each other on one time axis.
+//! The machine over time: for each run a figure of its disks and one of CPUs and memory, small pictures below each
+//! other on one time axis.
 
 use plotly::common::{Anchor, DashType, Font, Line, Marker, Mode};
 use plotly::layout::{Annotation, Axis, Shape, ShapeLine, ShapeType};

@@ -25,7 +25,7 @@ const VERDICTS: [(&str, &[ProbeVerdict], &str); 3] = [
     ("undecided", &[ProbeVerdict::Undecided, ProbeVerdict::Unfinished], palette::HUES[6]),
 ];
 
-/// One figure of a search; none without one.
+/// One figure; none without a search, or where no probe knows the percentile.
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     overlay.search.as_ref().and_then(figure).into_iter().collect()
 }

@@ -1,11 +1,12 @@
-//! How a line looks, so that the same thing looks the same in every chart.
+//! How the lines of a run's operations and workloads look: colour, dash and legend group, alike in the charts that
+//! ask here; and what is hidden together.
 
 use taillight_core::OpKind;
 
 use crate::model::charts::{ChartModel, RunCharts};
 use crate::render::palette;
 
-/// How one line is drawn so that the same thing looks the same in every chart.
+/// How one line is drawn.
 #[derive(Debug, Clone)]
 pub struct LineLook {
     /// Colour, `#RRGGBB`.
@@ -14,7 +15,7 @@ pub struct LineLook {
     pub dash: usize,
     /// Legend group and its heading, when several runs are shown.
     pub group: Option<(String, String)>,
-    /// What is hidden and shown together: `run|series`.
+    /// Lines of one key are hidden and shown together; mostly `run|series`.
     pub key: String,
 }
 

@@ -1,5 +1,5 @@
-//! Charts: one function each, from runs to a plotly figure, in one visible list. Numbers come from
-//! [`crate::model::charts`]. To add a chart, write a file with its [`Chart`] and add one line to
+//! Charts: one function each, from the runs' chart data to plotly figures, in one visible list. Numbers come
+//! from [`crate::model::charts`]. To add a chart, write a file with its [`Chart`] and add one line to
 //! [`CHARTS`].
 
 mod curve;

@@ -19,7 +19,7 @@ pub const CHART: Chart = Chart {
     draw,
 };
 
-/// Most points drawn over all series; each series keeps its slowest.
+/// Most points drawn over all series, or 100 a series if that is more; each series keeps its slowest.
 const POINTS: usize = 6_000;
 
 /// One figure with all operations and runs.

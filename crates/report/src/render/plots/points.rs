@@ -1,4 +1,4 @@
-//! Response-time histograms of runs that stand for an operating point: one figure each.
+//! Response-time histograms at the operating points: one figure for each point, of the run that stands for it.
 
 use plotly::Plot;
 use plotly::common::Visible;
@@ -22,7 +22,7 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     points.filter_map(|(i, point)| one(overlay, i, point)).collect()
 }
 
-/// All operations, and a button for each.
+/// The I/Os of all operations together, where known, and those of each operation; a button shows one of them.
 fn one(overlay: &ChartModel, i: usize, point: &ReportPoint) -> Option<ChartFigure> {
     let data = overlay.runs.get(point.run)?;
     let own = data.series.iter().filter(|s| s.main);

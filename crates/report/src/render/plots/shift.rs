@@ -1,4 +1,5 @@
-//! Quantile difference plot (shift function, Doksum 1974): how much slower each quantile of one side is.
+//! Quantile difference plot (shift function, Doksum 1974) of a comparison: the ratio of each quantile of new to that
+//! of base, from 10 % on, with its interval and margin.
 
 use plotly::Plot;
 use plotly::Scatter;
@@ -138,7 +139,7 @@ fn shaded(
         .hover_template("<extra></extra>")
 }
 
-/// The quantiles with an interval, or those from the last of them on without.
+/// The quantiles up to the last that has an interval, or (`without`) those from that one on.
 fn line(points: &[ShiftPoint<'_>], without: Option<()>) -> Box<Scatter<f64, f64>> {
     let last = points.iter().rposition(|p| p.ends().is_some());
     let shown = match (without, last) {

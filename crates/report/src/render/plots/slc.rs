@@ -54,7 +54,7 @@ fn figure(
     for (nth, run) in runs.iter().enumerate() {
         let series = overlay.runs.get(*run).into_iter().flat_map(|r| &r.series);
         for series in series.filter(|s| s.main && s.slc.is_some()) {
-            // In a group of its own each run has a colour of that group.
+            // In the figure of a group, colours go by the place of the run in the group.
             let colour = title.is_some().then(|| palette::of_run(nth));
             plot.add_trace(line(overlay, *run, series, colour)?);
             drawn.push(series);

@@ -1,4 +1,5 @@
-//! The target's own statistics over time: small pictures on the time axis of the latency.
+//! The target's own statistics over time: small pictures on the time axis of the latency, and the shading of the
+//! latency where the store held writes back.
 
 use plotly::layout::{Shape, ShapeLayer, ShapeLine, ShapeType};
 use plotly::{Plot, Scatter};

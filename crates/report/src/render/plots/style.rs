@@ -1,6 +1,6 @@
-//! The common look of all figures: axes, margins, legends, hover texts.
+//! The common look of figures: layout and legend, axes with their ticks and ranges, lines over time, rounding.
 //!
-//! Colours of text, grid and background come from the page (light or dark), so none is set here.
+//! Colours of text, grid and background come from the page (light or dark) and are not set here.
 
 use plotly::common::{
     Anchor, DashType, Font, LegendGroupTitle, Line, Marker, Mode, Orientation, TickMode, Title,
@@ -17,7 +17,7 @@ use crate::format;
 use crate::model::charts::ChartModel;
 use crate::render::palette;
 
-/// A layout with a legend above the plot; it names the throughput even of a single line.
+/// A layout with a legend above the plot; without one for 0 `entries`.
 pub fn layout(entries: usize) -> Layout {
     let legend = Legend::new()
         .orientation(Orientation::Horizontal)

@@ -1,4 +1,4 @@
-//! A sweep: figures over a field, and over two fields.
+//! A sweep: rate, mean and 99 % latency as lines over one field; rate, 99 % latency and CPU use as colours over two.
 
 use plotly::common::{
     ColorBar, ColorScale, ColorScaleElement, Fill, Line, Marker, Mode, TickMode, Title, Visible,

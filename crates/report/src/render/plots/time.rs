@@ -1,4 +1,5 @@
-//! Latency and throughput over time, from the reporting intervals, or finer steps where every I/O is kept.
+//! Latency and throughput over time, from the reporting intervals; where every I/O is kept, latencies and operations
+//! per second in finer steps.
 
 use plotly::common::{DashType, Line, Marker, Mode, Visible};
 use plotly::{Plot, Scatter};

@@ -5,8 +5,9 @@
 //! measured ones are worth at that latency, with an exact 95 % interval (Clopper and Pearson, Biometrika 26,
 //! 1934). The answer is that of the percentile's interval: pass where the interval ends at or under the
 //! ceiling, fail where it begins above it, else undecided; so verdict and interval cannot contradict each
-//! other. A run too short for an interval fails if so many I/Os were slower as no dependence explains: by
-//! Markov's inequality a share of s lets a run have f slower ones with a probability of s / f at most.
+//! other. A pass becomes undecided where the last sixth of the run misses the ceiling by itself. A run too short
+//! for an interval fails if more I/Os were slower than any dependence explains: by Markov's inequality a true
+//! share s lets a run have a share f of slower ones with a probability of s / f at most.
 
 use crate::binomial::Chance;
 use crate::confidence::TWO_SIDED;
@@ -18,7 +19,7 @@ use taillight_core::Percentile;
 /// The answer of a ceiling check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CeilingStatus {
-    /// The share of slower I/Os is below the allowed share with confidence.
+    /// The share of slower I/Os is at most the allowed share with confidence.
     Pass,
     /// The share of slower I/Os is above the allowed share with confidence.
     Fail,
@@ -41,8 +42,9 @@ pub struct CeilingCheck {
     /// Upper end of that interval.
     pub share_hi: f64,
     /// When undecided: I/Os in total that would pass if not one more exceeded the ceiling, so a
-    /// lower limit for what is needed. None when decided, when no count suffices (100 %), and where the share
-    /// would decide, but the percentile lies within what the grid tells apart of the ceiling.
+    /// lower limit for what is needed. None when decided, with `ends_missing`, when no count suffices (100 %, or
+    /// more than 2^49 times as many), and where the share would decide, but percentile and ceiling lie in one cell
+    /// of the grid.
     pub needs: Option<u64>,
     /// When undecided: I/Os in total that would decide it if the share above stayed what it is. None as
     /// `needs`, and when the share is so close to the allowed one that a thousand times as many would not.
@@ -184,7 +186,8 @@ pub fn request_share(share: f64, fanout: u32) -> f64 {
     -(f64::from(fanout) * (-share.clamp(0.0, 1.0)).ln_1p()).exp_m1()
 }
 
-/// The smallest share at which a monotone condition holds, to 15 digits; 0 where it holds from there on.
+/// The smallest share at which a condition holds that holds from some share on, to 15 digits; 0 where it holds at
+/// shares of 1e-26, 1 where it holds at none.
 fn solve_share(holds: impl Fn(Chance) -> bool) -> f64 {
     // Bisection on a logit-like scale, so that tiny shares get as many digits as large ones.
     let share = |t: f64| {

@@ -95,8 +95,8 @@ pub struct Suspect {
     pub is_outside: bool,
 }
 
-/// Judges the newest value by those of its segment before it. None with fewer than five of them, or
-/// where a value is not positive.
+/// Judges the newest value by the last 20 of its segment before it. None with fewer than five of them, or
+/// where one of these values is not positive or not finite.
 #[must_use]
 pub fn suspect(before: &[f64], newest: f64) -> Option<Suspect> {
     let last = &before[before.len().saturating_sub(BAND_OVER)..];
@@ -143,7 +143,7 @@ fn clipped_to_levels(logs: &[f64], points: &[usize]) -> Vec<f64> {
     each().map(|(v, middle)| v.clamp(middle - off, middle + off)).collect()
 }
 
-/// How far from the middle outliers begin. Where most nights are the same to the last digit nothing says so.
+/// How far from the middle outliers begin; infinite where most nights are the same to the last digit.
 fn outlying(deviations: Vec<f64>) -> f64 {
     match CLIP * median(deviations) {
         off if off > 0.0 => off,
@@ -235,7 +235,7 @@ fn around<'a>(logs: &'a [f64], points: &[usize], at: usize) -> (&'a [f64], &'a [
     (&logs[from..at], &logs[at..to])
 }
 
-/// The step at a place, with the variance that neighbours leave which share so much.
+/// The step at a place, with its t-interval; neighbours correlate by `rho`. None with fewer than two nights on a side.
 fn step(logs: &[f64], points: &[usize], at: usize, rho: f64) -> Option<LogDifference> {
     let (before, after) = around(logs, points, at);
     let (n, m) = (before.len() as f64, after.len() as f64);
@@ -267,8 +267,8 @@ fn residuals(logs: &[f64], points: &[usize]) -> Vec<f64> {
     left
 }
 
-/// Correlation of neighbours, without its bias in short series (Kendall, Biometrika 41, 1954); 0 where
-/// it is negative.
+/// Correlation of neighbours, without its bias in short series (Kendall, Biometrika 41, 1954), held between 0
+/// and 0.9.
 fn lag_one(residuals: &[f64]) -> f64 {
     let n = residuals.len() as f64;
     let squares: f64 = residuals.iter().map(|r| r * r).sum();

@@ -26,7 +26,7 @@ impl SharedTarget {
         SharedTarget { target: Arc::new(target) }
     }
 
-    /// For a run whose first workload is number `first` of those the target was opened with.
+    /// A view for a run whose first workload is number `first` of those the target was opened with.
     pub fn view(&self, first: u16) -> Box<dyn Target> {
         Box::new(TargetView { target: self.target.clone(), first })
     }

@@ -325,7 +325,7 @@ impl Method for SearchMethod {
         }))
     }
 
-    /// The answer's, not that of any probe: probes fail on purpose. Without an answer it is theirs.
+    /// The search's, not that of any probe: probes fail on purpose. Only an unfinished search has the worst of theirs.
     fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
         let probes = || done.iter().map(|r| r.exit).fold(Exit::Ok, worst);
         ended.unwrap_or(match self.report.outcome {

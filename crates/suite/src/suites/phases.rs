@@ -224,7 +224,8 @@ pub(super) fn prepare(
 }
 
 impl PhasesSuite {
-    /// Errors: `Usage` when a phase goes over one that does not come before it, or leaves the suite's directory.
+    /// Errors: `Usage` when a phase goes over one that does not come before it, has the name of an earlier one, or
+    /// leaves the suite's directory.
     pub fn check(&self) -> Result<()> {
         for (at, phase) in self.phases.iter().enumerate() {
             let parts = |text: &str| {

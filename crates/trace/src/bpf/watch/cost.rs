@@ -1,5 +1,5 @@
-//! What the trace programs cost while somebody is watched, by the kernel's count in windows, and what is left out where
-//! that is more than was allowed: the dearest part first.
+//! CPU time of the trace programs while other programs are watched, by the kernel's count in windows, and what is left
+//! out where that is more than was allowed: the dearest part first.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -29,7 +29,7 @@ pub struct ExactWindow {
     /// Its begin, ns, and how long it was open, ns.
     pub start_ns: i64,
     pub length_ns: u64,
-    /// Windows that it stands for.
+    /// How many windows this one stands for.
     pub windows: u64,
     pub ops: Vec<(OpKind, CallTally)>,
 }
@@ -192,7 +192,7 @@ impl ExactWindows {
     }
 }
 
-/// Of two neighbours one.
+/// Each two neighbouring windows as one.
 fn halved(all: Vec<ExactWindow>) -> Vec<ExactWindow> {
     let both = |pair: &[ExactWindow]| ExactWindow {
         start_ns: pair.first().map_or(0, |window| window.start_ns),

@@ -92,9 +92,9 @@ pub struct WatchResult {
     /// Slow operations, those in `ios.parquet`, and others there that were recorded.
     pub slow: u64,
     pub recorded: u64,
-    /// How many of these were on each file that has any, by number.
+    /// How many recorded operations were on each file that has any, by number; 0 where the file is not known.
     pub by_file: BTreeMap<u16, u64>,
-    /// Files of these, by the numbers in the column `target`.
+    /// Files of slow and recorded operations, by the numbers in the column `target`.
     pub files: Vec<SeenFile>,
     /// CPU time of the trace programs as a share of one CPU, in the windows in which the kernel counted it.
     pub programs_share: Option<f64>,
@@ -229,7 +229,7 @@ impl Watching {
         self.too_dear.load(Relaxed)
     }
 
-    /// Operations that are kept, with what is known beside their stamps.
+    /// Slow operations and waits that are kept, with what is known beside their stamps.
     pub fn known(&self) -> Arc<Mutex<KnownCalls>> {
         self.known.clone()
     }

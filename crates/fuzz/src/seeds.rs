@@ -1,4 +1,4 @@
-//! Good input to begin from: files of this repository, texts, and what the encoder writes.
+//! Good input to begin from: files of this repository, texts, and what Taillight's own writers make.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use taillight_rundir::{RunDir, fixture, names};
 pub struct Seeds(Vec<Vec<u8>>);
 
 impl Seeds {
-    /// The input with this number, counted round.
+    /// The input with this number, modulo their count.
     pub fn nth(&self, n: u8) -> &[u8] {
         &self.0[usize::from(n) % self.0.len()]
     }
@@ -27,7 +27,7 @@ impl Seeds {
         Seeds(names.iter().map(|name| read(&root().join(name))).collect())
     }
 
-    /// All files of a folder of the repository whose names end so.
+    /// All files of a folder of the repository with this extension.
     ///
     /// # Panics
     /// As [`Seeds::files`].
@@ -82,7 +82,7 @@ impl Seeds {
     pub fn pages() -> Seeds {
         let counted: Vec<u8> = (0..4096_u32).map(|i| (i * 7 % 251) as u8).collect();
         let mut ocp = vec![0; 512];
-        // The version and the GUID of OCP's latency monitor, and a few counters.
+        // OCP's latency monitor: its status, its timer and its version; no GUID.
         ocp[..4].copy_from_slice(&[1, 5, 0, 0]);
         ocp[494..496].copy_from_slice(&[4, 0]);
         Seeds(vec![vec![0; 4096], counted, ocp])

@@ -1,5 +1,5 @@
-//! Texts of other programs and of earlier runs that a campaign begins from: whole and right, one list for each reader that
-//! has no file of its kind in the repository.
+//! Texts like those of other programs and of earlier runs that a campaign begins from, one list for each reader
+//! for which the repository has too few files.
 
 /// Properties of YCSB.
 pub const YCSB: &[&str] = &[
@@ -9,7 +9,7 @@ pub const YCSB: &[&str] = &[
      scanlengthdistribution=uniform\nfieldlengthdistribution=histogram\ninsertorder=hashed\n",
 ];
 
-/// Recorded traces.
+/// Recorded traces: one of each text format.
 pub const TRACES: &[&str] = &[
     "128166372003061629,usr,0,Read,7014609920,24576,41286\n\
      128166372016382155,usr,0,Write,1317441536,8192,1963\n128166372016382100,usr,0,Read,0,512,9\n",
@@ -64,7 +64,7 @@ pub const NVME: &[&str] = &[
      \"Active Bucket Counter: Bucket 0\":[{\"Read\":1},{\"Write\":2},{\"Deallocate/Trim\":0}]}",
 ];
 
-/// Tables of bus analyzers, by the mapping of docs/bus-mapping.toml.
+/// Tables of bus analyzers: one by the mapping of docs/bus-mapping.toml, one with other headings.
 pub const BUS: &[&str] = &[
     "Start Time,Response Time,Opcode,SLBA,NLB,NSID\n1000001,100,Read,0x100,7,1\n2500000,100,Write,512,0,1\n",
     "\"Start\";\"Opcode\"\n\"1,000.5\";\"0x02\"\n",

@@ -29,7 +29,8 @@ const TERMS: usize = 8;
 pub const LEAST_CHANGE: f64 = 1.25;
 /// The strongest split of a steady run lies above a limit as often as the largest of so many draws of Student's t
 /// with so many degrees: fitted to simulated series without a change, of which neighbours correlate by 0.5 to 0.7, at
-/// 2 to 0.2 %; of series that correlate by more, more lie above it. Test `the_threshold_is_that_of_series_without_a_change`.
+/// 2 to 0.2 %; of series that correlate by more, more lie above it. Test
+/// `the_threshold_is_that_of_series_without_a_change`.
 const DRAWS: f64 = 30.0;
 const FREEDOM: f64 = 8.0;
 
@@ -104,8 +105,9 @@ impl<'a> RunLevels<'a> {
         RunLevels { grid, dist, columns, width: columns.div_ceil(SLICES).max(1) }
     }
 
-    /// The one change of each of these figures that has one, the strongest first. Of steady runs at most a share
-    /// `alpha` has any, where neighbouring slices correlate by no more than 0.5. None of a load of fewer than 16 columns.
+    /// The one change of each of these figures that has one, the strongest first; none of a load of fewer than 16
+    /// columns. Of steady runs at most a share `alpha` has any, where neighbouring slices correlate by no more than
+    /// 0.5.
     #[must_use]
     pub fn changes(&self, figures: &[LevelFigure], alpha: f64) -> Vec<ChangePoint> {
         let limit = limit(alpha / figures.len().max(1) as f64);

@@ -135,9 +135,9 @@ impl Earlier {
         }))
     }
 
-    /// Gives a run directory that an earlier attempt did not finish another name, so that the point
-    /// can be run again, and takes back what that run made of its target. Errors: `Unavailable` when it cannot be renamed,
-    /// and as [`taillight_driver::BoundDriver::take_back`].
+    /// Gives a run directory that an earlier attempt did not finish another name, so that the point can be run again,
+    /// and takes back what that run made of its target. Errors: `Unavailable` when it cannot be renamed, and as
+    /// [`taillight_driver::BoundDriver::take_back`].
     pub fn move_aside(&self, dir: &Path, plan: &Plan) -> Result<()> {
         // A point that is a series itself goes on in its directory.
         if !self.resumed || !dir.exists() || dir.join(names::SERIES).exists() {

@@ -279,8 +279,8 @@ fn round_row(io: &TracedIo, round: &EarlierRound) -> Option<LayerRow> {
     })
 }
 
-/// What an event's `b` says of a sleep: whether the load ended it, and of a thread that is not the load's, whether it is
-/// the server's.
+/// What an event's `b` says of a sleep: whether the load ended it, and of a thread that is not the load's, whether it
+/// is the server's.
 fn sleep_flags(kind: TraceEventKind, b: u64) -> Option<u64> {
     let (own, serves) = match kind {
         TraceEventKind::Kthread => (b & 1 != 0, b & 2 != 0),

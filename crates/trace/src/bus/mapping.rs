@@ -1,5 +1,5 @@
-//! The mapping file of a bus capture, TOML: which columns of an analyser's table are time, completion or latency, opcode,
-//! first block and length, and how they are written. Reads a line of the table as a command by it.
+//! The mapping file of a bus capture, TOML: which columns of an analyser's table are time, completion or latency,
+//! opcode, first block and length, and how they are written. Reads a line of the table as a command by it.
 
 use serde::Deserialize;
 use taillight_core::{Error, OpKind, Result};

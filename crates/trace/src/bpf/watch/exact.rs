@@ -1,6 +1,6 @@
-//! Every call in windows: beside what blocks, which is always seen, also what the page cache answers. The trace points of
-//! system calls cost each call of the machine, so that they are attached in windows only, one in each stretch of time at a
-//! place that nobody can foresee. What begins in a window is looked at until it ends.
+//! Every call in windows: beside what blocks, which is always seen, also what the page cache answers. The trace
+//! points of system calls cost each call of the machine, so that they are attached in windows only, one in each
+//! stretch of time at a place that nobody can foresee. What begins in a window is looked at until it ends.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn exceedances_fail_or_stay_undecided() {
+    fn exceedances_decide_or_stay_undecided() {
         let check = |n, above| check_ceiling(&run(n, above), 999, &pct("99.9"));
         // One expected in 1000: one seen says nothing, many say fail, few in many say pass.
         assert_eq!(check(1_000, 1).status, CeilingStatus::Undecided);
@@ -313,10 +313,10 @@ mod tests {
         assert_eq!(check_ceiling(&run(1_000, 10), 500, &pct("99")).decides_at, None);
     }
 
-    /// A thousand I/Os and one more were said to decide what a thousand do: ceiling and percentile lie in one
-    /// cell of the grid, and no number tells them apart. Three slices are too few whatever the share is.
+    /// Where ceiling and percentile lie in one cell of the grid, no number of I/Os tells them apart (a thousand and one
+    /// were said to). Three slices are too few whatever the share is, and a longer run has more.
     #[test]
-    fn what_no_number_decides_needs_none() {
+    fn what_no_number_decides_needs_none_and_few_slices_need_more() {
         let check = |values: [u64; 2], columns: i64| {
             let mut grid = TimeGrid::new(TimeWindow::new(0, columns));
             let all = (0..1_000i64).map(|i| (i % columns, values[usize::from(i % 10 == 1)]));

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_run_and_a_tiny_change_have_none() {
+    fn a_steady_run_and_a_tiny_change_have_none_and_a_larger_one_has() {
         for (from, times) in [(60, 1.0), (30, 1.15)] {
             let (grid, dist) = run(from, times);
             let found = RunLevels::new(&grid, &dist, 60 * SECOND as u64).changes(&ALL, 0.02);
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!((rate(60 * SECOND), rate(80 * SECOND)), (0, 1));
     }
 
-    /// One I/O in five seconds, ever so evenly: that a fifth of them were missing was no more than chance.
+    /// One I/O in five seconds, ever so evenly: that a quarter of them were missing was no more than chance.
     #[test]
     fn a_slow_rate_changes_like_a_fast_one() {
         let mut grid =
@@ -418,7 +418,7 @@ mod tests {
         assert!(RunLevels::new(&TimeGrid::default(), &dist, 0).changes(&ALL, 0.02).is_empty());
     }
 
-    /// Strengths of the best splits of series without a change: of white noise, and of steps that correlate by 0.8.
+    /// Strengths of the best splits of `runs` series without a change whose neighbours correlate by `correlated`, sorted.
     fn strengths(slices: usize, correlated: f64, runs: usize) -> Vec<f64> {
         use rand::{RngExt, SeedableRng};
         let mut r = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(3);

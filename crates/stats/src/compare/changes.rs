@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Nights of one level with noise that is the same each time.
+    /// So many nights of each level, with noise that is the same each time.
     fn nights(levels: &[(usize, f64)]) -> Vec<f64> {
         let mut state = 1u64;
         let mut noise = || {
@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Also before most nights of the running median lie after it.
+    /// Also while most of the nights that the running median is of lie before the step.
     #[test]
     fn a_young_step_is_measured_whole() {
         for young in [4, 8, 12] {
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(changes(&[1.0, f64::INFINITY], &ChangeRule::over(1)), None);
     }
 
-    /// Also a step between levels without any noise.
+    /// Also where one of the levels has five nights only.
     #[test]
     fn a_step_without_noise_is_a_change() {
         for (before, after) in [(20, 20), (8, 5), (5, 8)] {

@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(needed.forget(&mut events, 30 * SECOND, 4), 2);
         let kept = [&all[1..3], &all[4..]].concat();
         assert_eq!(starts(&events), starts(&kept));
-        // Another pass, when the times of these I/Os are gone, leaves what the first one left.
+        // Another pass, when the times of these I/Os are gone, leaves what they needed; the last event was too young.
         needed.add(&TracedBatch::empty());
         needed.forget(&mut events, 60 * SECOND, 0);
         let kept = &kept[..kept.len() - 1];

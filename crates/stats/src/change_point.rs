@@ -418,7 +418,8 @@ mod tests {
         assert!(RunLevels::new(&TimeGrid::default(), &dist, 0).changes(&ALL, 0.02).is_empty());
     }
 
-    /// Strengths of the best splits of `runs` series without a change whose neighbours correlate by `correlated`, sorted.
+    /// Strengths of the best splits of `runs` series without a change whose neighbours correlate by `correlated`,
+    /// sorted.
     fn strengths(slices: usize, correlated: f64, runs: usize) -> Vec<f64> {
         use rand::{RngExt, SeedableRng};
         let mut r = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(3);

@@ -71,7 +71,7 @@ impl Default for NeededTimes {
 }
 
 impl NeededTimes {
-    /// Those of a batch.
+    /// Adds the times of a batch's I/Os.
     pub fn add(&mut self, ios: &TracedBatch) {
         self.times.extend(ios.each().map(|(io, _)| {
             let slow = io.flags & flags::SAMPLE as u32 == 0;
@@ -83,7 +83,7 @@ impl NeededTimes {
         }
     }
 
-    /// In order, without overlaps.
+    /// The times in order, without overlaps.
     fn merged(&mut self) -> &[(i64, i64)] {
         self.times.sort_unstable();
         self.times.dedup_by(|later, kept| {

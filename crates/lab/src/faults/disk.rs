@@ -125,7 +125,7 @@ pub fn tags(trial: &mut FaultTrial<'_>) -> Result<()> {
     crowded(trial, &disk, disk.device.clone(), &slow)
 }
 
-/// The same with the scheduler that gives each kind of request so many of the queue's places.
+/// The same with the scheduler that gives each kind of request a part of the queue's places.
 pub fn kyber(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = scheduled(trial, "kyber")?;
     crowded(trial, &disk, disk.device.clone(), &slow)

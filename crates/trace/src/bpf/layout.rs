@@ -292,7 +292,7 @@ pub struct TraceEvent {
     pub b: u64,
     /// Who ran, or did it.
     pub who: ThreadSeen,
-    /// Thread that woke the sleeper up; the sleeper itself where that is the kernel's; of neighbours' I/O a mark, as name.
+    /// Thread that woke the sleeper up; the sleeper itself where that is the kernel's; of neighbours' I/O a mark.
     pub other: ThreadSeen,
     /// Device.
     pub dev: u32,

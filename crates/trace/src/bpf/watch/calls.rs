@@ -13,8 +13,8 @@ const FILE: u32 = 0x20;
 const LENGTH: u32 = 0x40;
 const AT: u32 = 0x80;
 const ON: u32 = 0x100;
-/// It moves data from the file that its second argument is; or between a pipe and the file that its first or third one
-/// is; the kernel counts it as a read and as a write; or counts no end of it; it does its work, if any, on its way back.
+/// It moves data from the file of its second argument; or between a pipe and the file of its first or third one; the
+/// kernel counts it as a read and as a write; or counts no end of it; it does its work, if any, on its way back.
 const FROM: u32 = 0x4000;
 const PIPED: u32 = 0x8000;
 const BOTH: u32 = 0x1_0000;

@@ -57,11 +57,24 @@ pub const POSTGRES: &[&str] = &[
 /// What nvme-cli prints.
 pub const NVME: &[&str] = &[
     "{\"critical_warning\":0,\"temperature\":310,\"avail_spare\":100,\"percent_used\":1,\
-     \"data_units_read\":1,\"data_units_written\":2,\"host_read_commands\":3,\"power_cycles\":4,\
-     \"power_on_hours\":5,\"media_errors\":0,\"num_err_log_entries\":0}",
-    "{\"errors\":[{\"error_count\":1,\"sqid\":1,\"cmdid\":2,\"status_field\":4,\"lba\":8}]}",
-    "{\"Feature Status\":1,\"Active Bucket Timer\":5,\"Active Threshold A\":5,\
-     \"Active Bucket Counter: Bucket 0\":[{\"Read\":1},{\"Write\":2},{\"Deallocate/Trim\":0}]}",
+     \"data_units_read\":1,\"data_units_written\":2,\"host_read_commands\":3,\"host_write_commands\":4,\
+     \"controller_busy_time\":5,\"power_cycles\":6,\"power_on_hours\":7,\"unsafe_shutdowns\":8,\
+     \"media_errors\":0,\"num_err_log_entries\":0,\"warning_temp_time\":0,\"critical_comp_time\":0,\
+     \"thm_temp1_trans_count\":0,\"thm_temp2_trans_count\":0,\"thm_temp1_total_time\":0,\
+     \"thm_temp2_total_time\":0}",
+    "{\"errors\":[{\"error_count\":1,\"sqid\":1,\"cmdid\":2,\"status_field\":4,\"lba\":8,\"nsid\":1}]}",
+    "{\"Feature Status\":1,\"Active Bucket Timer\":5,\"Active Bucket Timer Threshold\":2016,\
+     \"Active Threshold A\":5,\"Active Threshold B\":10,\"Active Threshold C\":50,\
+     \"Active Threshold D\":100,\"Log Page Version\":4,\
+     \"Active Bucket Counter: Bucket 0\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Active Bucket Counter: Bucket 1\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Active Bucket Counter: Bucket 2\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Active Bucket Counter: Bucket 3\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Active Measured Latency: Bucket 0\":{\"Read\":7,\"Write\":0,\"Trim\":0},\
+     \"Static Bucket Counter: Bucket 0\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Static Bucket Counter: Bucket 1\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Static Bucket Counter: Bucket 2\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Static Bucket Counter: Bucket 3\":{\"Read\":1,\"Write\":2,\"Trim\":0}}",
 ];
 
 /// Tables of bus analyzers: one by the mapping of docs/bus-mapping.toml, one with other headings.

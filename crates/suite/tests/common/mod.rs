@@ -1,5 +1,4 @@
 //! A host that runs points with the engine, without a binary: on virtual time where the driver has it.
-#![allow(dead_code)] // each test binary uses a part
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Embeds every file of `suites/` in the library, so that adding a suite is adding its file.
+//! Embeds every TOML file of `suites/` in the library, so that adding a suite is adding its file.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Files, replies and captures that Taillight reads, as functions of bytes, with good input to begin
-//! from. No input may panic, hang or take memory without a limit. What is not covered: docs/testing.md.
+//! Readers of foreign bytes (files, replies of servers, captures) as functions of bytes, with good input to
+//! begin from. No input may make one panic, hang or take memory without a limit. Not covered: docs/testing.md.
 //!
 //! A target is one line in [`targets`]; [`damaged`] damages good input. `tests/campaign.rs` runs them: as
 //! property tests under `cargo test`, as campaigns under a fuzzer. Whether a reader reads correctly is
@@ -15,15 +15,16 @@ pub use seeds::Seeds;
 /// One change of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InputDamage {
-    /// What is done, of a few.
+    /// Which of the seven changes of `apply`, modulo 7.
     pub kind: u8,
     /// Where, and how far, as shares of the length in 1/65536.
     pub at: u16,
     pub to: u16,
+    /// The bit, the byte, the length or the piece, by the kind.
     pub value: u8,
 }
 
-/// Numbers that readers get wrong, as text and as bytes.
+/// Numbers, separators and other bytes that readers get wrong.
 const PIECES: &[&[u8]] = &[
     b"18446744073709551616",
     b"-9223372036854775808",

@@ -1,4 +1,4 @@
-//! The readers, each as a function of bytes. What they say is not looked at: that they come back is.
+//! The readers, each as a function of bytes. They must come back; of what they return only a few bounds are checked.
 
 use std::fs;
 use std::io::Write;
@@ -22,7 +22,7 @@ use taillight_suite::host::JobSource;
 use taillight_suite::suites::SuiteFile;
 use taillight_trace::{bus as analyzer, nvme as drive};
 
-/// Shows a file with these bytes; none where no file can be made.
+/// Gives `read` a file with these bytes; does nothing where no file can be made.
 fn with_file(bytes: &[u8], read: impl FnOnce(&Path)) {
     let file = tempfile::NamedTempFile::new_in("/dev/shm");
     if let Ok(mut file) = file
@@ -32,7 +32,7 @@ fn with_file(bytes: &[u8], read: impl FnOnce(&Path)) {
     }
 }
 
-/// Shows a directory that holds a file of this name with these bytes.
+/// Gives `read` a directory that holds a file of this name with these bytes; does nothing where none can be made.
 fn in_directory(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
     let Ok(home) = tempfile::tempdir_in("/dev/shm") else { return };
     if fs::write(home.path().join(name), bytes).is_ok() {
@@ -40,7 +40,7 @@ fn in_directory(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
     }
 }
 
-/// Shows the bytes as text where they are.
+/// Gives `read` the bytes as text, in which U+FFFD replaces what is no UTF-8.
 fn with_text(bytes: &[u8], read: impl FnOnce(&str)) {
     read(&String::from_utf8_lossy(bytes));
 }
@@ -137,7 +137,7 @@ pub fn credentials(bytes: &[u8]) {
     });
 }
 
-/// What a job names, and what a database says of itself.
+/// A file of options: as one that a job names, and as one that a database wrote.
 pub fn rocksdb(bytes: &[u8]) {
     const FILE: &str = "OPTIONS-000007";
     in_directory(FILE, bytes, |dir| {
@@ -153,7 +153,7 @@ pub fn times(bytes: &[u8]) {
     });
 }
 
-/// A trace, made fit for small targets, and described.
+/// A trace, described, and fitted to a small target in each way.
 pub fn trace(bytes: &[u8]) {
     const TARGET: u64 = 1 << 20;
     with_file(bytes, |path| {
@@ -185,7 +185,7 @@ pub fn ycsb(bytes: &[u8]) {
     with_text(bytes, |text| drop(taillight_import::ycsb::import(text, "fuzz")));
 }
 
-/// A result of another tool, as the format that it looks like.
+/// A result of another tool, read in the format that is detected.
 pub fn results(bytes: &[u8]) {
     use taillight_import::results::{HEAD, ResultSource, detect};
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]);
@@ -199,7 +199,7 @@ pub fn sizes(bytes: &[u8]) {
     with_text(bytes, |text| drop(taillight_core::block_size_file::parse(text)));
 }
 
-/// A head, and its body in pieces of all lengths.
+/// A reply's head, and its body in pieces, each at most a byte longer than the one before.
 pub fn http(bytes: &[u8]) {
     let mut head = ResponseHead::default();
     let Ok(Some(length)) = head.parse(bytes, false) else { return };
@@ -224,7 +224,7 @@ pub fn xml(bytes: &[u8]) {
     });
 }
 
-/// Replies one after the other; each takes something, and asks for no less than is there.
+/// Replies one after another: a whole one takes at least a byte, a cut one asks for more bytes than there are.
 pub fn resp(bytes: &[u8]) {
     let mut rest = bytes;
     while let redis::ParsedReply::Whole(value, used) = redis::parse(rest) {
@@ -239,7 +239,7 @@ pub fn resp(bytes: &[u8]) {
     }
 }
 
-/// Messages of a PostgreSQL server, read in every way: a kind says which one is meant.
+/// Messages of a PostgreSQL server; each body is read as a row, an error and a command tag, whatever its kind.
 pub fn postgres(bytes: &[u8]) {
     let mut rest = bytes;
     while let Frame::Whole(message, used) = postgres::parse(rest) {
@@ -274,7 +274,7 @@ pub fn bus(bytes: &[u8]) {
     }
 }
 
-/// A mapping, and a table read by it.
+/// A mapping, and good tables read by it.
 pub fn bus_mapping(bytes: &[u8]) {
     with_text(bytes, |text| {
         if let Ok(map) = analyzer::mapping::BusMapping::parse(text) {

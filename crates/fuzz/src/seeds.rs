@@ -1,4 +1,4 @@
-//! Good input to begin from: files of this repository, texts, and what the encoder writes.
+//! Good input to begin from: files of this repository, texts, and what Taillight's own writers make.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use taillight_rundir::{RunDir, fixture, names};
 pub struct Seeds(Vec<Vec<u8>>);
 
 impl Seeds {
-    /// The input with this number, counted round.
+    /// The input with this number, modulo their count.
     pub fn nth(&self, n: u8) -> &[u8] {
         &self.0[usize::from(n) % self.0.len()]
     }
@@ -27,7 +27,7 @@ impl Seeds {
         Seeds(names.iter().map(|name| read(&root().join(name))).collect())
     }
 
-    /// All files of a folder of the repository whose names end so.
+    /// All files of a folder of the repository with this extension.
     ///
     /// # Panics
     /// As [`Seeds::files`].
@@ -82,10 +82,11 @@ impl Seeds {
     pub fn pages() -> Seeds {
         let counted: Vec<u8> = (0..4096_u32).map(|i| (i * 7 % 251) as u8).collect();
         let mut ocp = vec![0; 512];
-        // The version and the GUID of OCP's latency monitor, and a few counters.
+        // OCP's latency monitor: its status, its timer, its version and its GUID.
         ocp[..4].copy_from_slice(&[1, 5, 0, 0]);
         ocp[494..496].copy_from_slice(&[4, 0]);
-        Seeds(vec![vec![0; 4096], counted, ocp])
+        ocp[496..].copy_from_slice(&0x85d4_5e58_d4e6_4370_9c6c_84d0_8cc0_7a92_u128.to_le_bytes());
+        Seeds(vec![vec![0; 4096], counted[..1024].to_vec(), counted, ocp])
     }
 }
 
@@ -132,4 +133,22 @@ fn chunk(records: u64) -> Vec<u8> {
         at += encoder.encode(&mut words[at..], &record).unwrap_or(0);
     }
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_trace::nvme;
+
+    use super::*;
+
+    #[test]
+    fn seeds_of_nvme_are_read() {
+        let Seeds(pages) = Seeds::pages();
+        assert!(nvme::pages::supported(&pages[1]).is_ok());
+        assert!(nvme::pages::identity(&pages[2]).is_ok());
+        assert!(nvme::ocp::parse(&pages[3]).is_ok());
+        for text in crate::texts::NVME {
+            assert!(nvme::json::parse(text).is_ok(), "{text}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! Texts of other programs and of earlier runs that a campaign begins from: whole and right, one list for each reader that
-//! has no file of its kind in the repository.
+//! Texts like those of other programs and of earlier runs that a campaign begins from, one list for each reader
+//! for which the repository has too few files.
 
 /// Properties of YCSB.
 pub const YCSB: &[&str] = &[
@@ -9,7 +9,7 @@ pub const YCSB: &[&str] = &[
      scanlengthdistribution=uniform\nfieldlengthdistribution=histogram\ninsertorder=hashed\n",
 ];
 
-/// Recorded traces.
+/// Recorded traces: one of each text format.
 pub const TRACES: &[&str] = &[
     "128166372003061629,usr,0,Read,7014609920,24576,41286\n\
      128166372016382155,usr,0,Write,1317441536,8192,1963\n128166372016382100,usr,0,Read,0,512,9\n",
@@ -57,14 +57,27 @@ pub const POSTGRES: &[&str] = &[
 /// What nvme-cli prints.
 pub const NVME: &[&str] = &[
     "{\"critical_warning\":0,\"temperature\":310,\"avail_spare\":100,\"percent_used\":1,\
-     \"data_units_read\":1,\"data_units_written\":2,\"host_read_commands\":3,\"power_cycles\":4,\
-     \"power_on_hours\":5,\"media_errors\":0,\"num_err_log_entries\":0}",
-    "{\"errors\":[{\"error_count\":1,\"sqid\":1,\"cmdid\":2,\"status_field\":4,\"lba\":8}]}",
-    "{\"Feature Status\":1,\"Active Bucket Timer\":5,\"Active Threshold A\":5,\
-     \"Active Bucket Counter: Bucket 0\":[{\"Read\":1},{\"Write\":2},{\"Deallocate/Trim\":0}]}",
+     \"data_units_read\":1,\"data_units_written\":2,\"host_read_commands\":3,\"host_write_commands\":4,\
+     \"controller_busy_time\":5,\"power_cycles\":6,\"power_on_hours\":7,\"unsafe_shutdowns\":8,\
+     \"media_errors\":0,\"num_err_log_entries\":0,\"warning_temp_time\":0,\"critical_comp_time\":0,\
+     \"thm_temp1_trans_count\":0,\"thm_temp2_trans_count\":0,\"thm_temp1_total_time\":0,\
+     \"thm_temp2_total_time\":0}",
+    "{\"errors\":[{\"error_count\":1,\"sqid\":1,\"cmdid\":2,\"status_field\":4,\"lba\":8,\"nsid\":1}]}",
+    "{\"Feature Status\":1,\"Active Bucket Timer\":5,\"Active Bucket Timer Threshold\":2016,\
+     \"Active Threshold A\":5,\"Active Threshold B\":10,\"Active Threshold C\":50,\
+     \"Active Threshold D\":100,\"Log Page Version\":4,\
+     \"Active Bucket Counter: Bucket 0\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Active Bucket Counter: Bucket 1\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Active Bucket Counter: Bucket 2\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Active Bucket Counter: Bucket 3\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Active Measured Latency: Bucket 0\":{\"Read\":7,\"Write\":0,\"Trim\":0},\
+     \"Static Bucket Counter: Bucket 0\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Static Bucket Counter: Bucket 1\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Static Bucket Counter: Bucket 2\":{\"Read\":1,\"Write\":2,\"Trim\":0},\
+     \"Static Bucket Counter: Bucket 3\":{\"Read\":1,\"Write\":2,\"Trim\":0}}",
 ];
 
-/// Tables of bus analyzers, by the mapping of docs/bus-mapping.toml.
+/// Tables of bus analyzers: one by the mapping of docs/bus-mapping.toml, one with other headings.
 pub const BUS: &[&str] = &[
     "Start Time,Response Time,Opcode,SLBA,NLB,NSID\n1000001,100,Read,0x100,7,1\n2500000,100,Write,512,0,1\n",
     "\"Start\";\"Opcode\"\n\"1,000.5\";\"0x02\"\n",

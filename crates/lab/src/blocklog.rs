@@ -1,5 +1,5 @@
-//! What the kernel itself writes down of a disk's I/Os: a tracefs instance of our own, apart from
-//! Taillight's trace programs. An independent witness of what they matched.
+//! The kernel's own log of a disk's I/Os, from a tracefs instance of the lab's: independent evidence of
+//! which I/Os Taillight's trace programs should have matched.
 
 use std::path::{Path, PathBuf};
 
@@ -81,7 +81,7 @@ impl BlockLog {
         Ok(BlockLog { place })
     }
 
-    /// Everything logged so far, by time.
+    /// Everything logged, by time. Errors: the kernel overwrote events.
     pub fn end(self) -> Result<Vec<BlockEvent>> {
         set(&self.place.join("tracing_on"), 0)?;
         for cpu in std::fs::read_dir(self.place.join("per_cpu"))? {

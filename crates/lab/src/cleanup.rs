@@ -1,4 +1,4 @@
-//! Cleaning up: whatever happens, everything that was made or changed is taken back, last first.
+//! Cleaning up: undoes what a trial made or changed, last first, and sweeps up after a lab that was killed.
 
 use std::fs::{File, Metadata};
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use taillight_machine::Sys;
 use taillight_machine::block::loop_backings;
 use taillight_machine::mounts::mounts;
 
-/// Begins the name of everything that the lab makes.
+/// Begins the names of the lab's directory, control groups and most files.
 pub const NAME: &str = "taillight-lab";
 /// Locked by the only lab of this machine; where only root may make files.
 const LOCK: &str = "/run/taillight-lab.lock";
@@ -47,7 +47,7 @@ impl Drop for Undo {
     }
 }
 
-/// Set by SIGINT and SIGTERM: every wait ends early, and all is undone on the way out.
+/// Set by SIGINT and SIGTERM: every [`StopSignal::sleep`] ends early, and all is undone on the way out.
 #[derive(Clone, Default)]
 pub struct StopSignal(Arc<AtomicBool>);
 
@@ -69,6 +69,7 @@ impl StopSignal {
         Ok(())
     }
 
+    /// Sleeps for so long. Errors: a signal came.
     pub fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
@@ -82,7 +83,7 @@ impl StopSignal {
     }
 }
 
-/// Runs a system program; what it printed.
+/// Runs a system program; its standard output, trimmed. Errors: it fails, with what it wrote to standard error.
 pub fn tool<S: AsRef<std::ffi::OsStr>>(name: &str, args: &[S]) -> Result<String> {
     let out =
         Command::new(name).args(args).output().with_context(|| format!("cannot start {name}"))?;
@@ -164,7 +165,7 @@ fn ours(path: &Path) -> bool {
 }
 
 /// Takes back what a lab left: thaws, unmounts, detaches, removes. Only what lies in [`lab_dir`], and
-/// control groups called [`NAME`].
+/// control groups whose names begin with [`NAME`].
 fn sweep() {
     groups();
     let sys = Sys::default();

@@ -1,4 +1,4 @@
-//! One trial: a victim, a fault, the truth about it. What every fault has at hand.
+//! What a fault has at hand in a trial: disks, the victim and its options, pulses, and the truth to write down.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::stage::{LoopDevice, image};
 use crate::truth::{Truth, now_ns};
 use crate::victim::{Victim, VictimOptions};
 
-/// Without faults at first, so that a usual time is known.
+/// How long no fault is made after the victim's start, so that `explain` knows a usual time.
 const CALM: Duration = Duration::from_millis(600);
 
 /// A trial under way.
@@ -39,7 +39,7 @@ pub struct FaultTrial<'a> {
 }
 
 impl<'a> FaultTrial<'a> {
-    /// Nothing is there yet.
+    /// A trial without disk and victim.
     pub fn new(
         stop: &'a StopSignal,
         taillight: &'a Path,
@@ -69,7 +69,7 @@ impl<'a> FaultTrial<'a> {
         LoopDevice::over(&mut self.undo, &file, false)
     }
 
-    /// A disk that is slow when told to: over a file that sleeps.
+    /// A disk that is slow when told to: over a file whose server sleeps.
     pub fn slow_disk(&mut self, mib: usize) -> Result<(LoopDevice, Arc<DelayInjector>)> {
         let (file, slow) = fuse::serve(&mut self.undo, mib << 20)?;
         Ok((LoopDevice::over(&mut self.undo, &file, true)?, slow))
@@ -151,7 +151,7 @@ impl<'a> FaultTrial<'a> {
     }
 
     /// Again and again: the fault, which is in force while `fault` runs and for `after` behind it,
-    /// then a pause.
+    /// then a pause of `gap`.
     pub fn pulses(
         &mut self,
         gap: Duration,
@@ -164,7 +164,7 @@ impl<'a> FaultTrial<'a> {
         Ok(())
     }
 
-    /// The fault once, then the pause.
+    /// As [`FaultTrial::pulses`], once.
     pub fn pulse(
         &mut self,
         gap: Duration,
@@ -189,20 +189,21 @@ impl<'a> FaultTrial<'a> {
         Ok(())
     }
 
-    /// What `slow` slept is the truth.
+    /// Adds the delays of `slow` to the truth.
     pub fn delays(&mut self, slow: &DelayInjector) {
         for (from, to) in slow.delays() {
             self.truth.add(from, to);
         }
     }
 
-    /// What `slow` slept is all of the truth.
+    /// Makes the delays of `slow` the whole truth.
     pub fn only_delays(&mut self, slow: &DelayInjector) {
         self.truth = Default::default();
         self.delays(slow);
     }
 
-    /// While there is time, syncs on the disk of `slow` take the amplitude longer for a while.
+    /// While there is time, again and again: syncs on the disk of `slow` take the amplitude longer, for four
+    /// amplitudes.
     pub fn slow_syncs(&mut self, slow: &DelayInjector) -> Result<()> {
         let (on, delay) = (self.amplitude * 4, self.amplitude);
         self.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
@@ -215,7 +216,7 @@ impl<'a> FaultTrial<'a> {
         Ok(())
     }
 
-    /// Waits for the victim's end; its run directory.
+    /// Waits for the victim's end and returns its run directory.
     pub fn end(&mut self) -> Result<PathBuf> {
         match self.victim.take() {
             Some(victim) => victim.end(self.stop),

@@ -37,7 +37,7 @@ pub struct DelayInjector {
     pub every: AtomicU64,
     /// How long, ns.
     pub sleep_ns: AtomicU64,
-    /// Smaller ones never sleep, bytes.
+    /// Smaller reads and writes never sleep, bytes.
     pub least: AtomicU64,
     /// Reads never sleep.
     pub writes_only: AtomicBool,
@@ -47,11 +47,12 @@ pub struct DelayInjector {
     syncs_ns: AtomicU64,
     /// Requests so far that could have slept.
     requests: AtomicU64,
+    /// From when to when each sleep was, CLOCK_MONOTONIC ns.
     delays: Mutex<Vec<(i64, i64)>>,
 }
 
 impl DelayInjector {
-    /// Every N-th request takes this much longer.
+    /// Every N-th request takes this much longer, of those that may sleep at all.
     pub fn set(&self, every: u64, sleep: Duration) {
         self.sleep_ns.store(sleep.as_nanos() as u64, Relaxed);
         self.every.store(every, Relaxed);
@@ -102,7 +103,7 @@ struct OneFile {
     injector: Arc<DelayInjector>,
 }
 
-/// Mounts the file system; the path of its file and its injector. It ends when it is undone.
+/// Mounts the file system until it is undone; the path of its file and its injector.
 pub fn serve(undo: &mut Undo, bytes: usize) -> Result<(PathBuf, Arc<DelayInjector>)> {
     make_lab_dir()?;
     let at = lab_dir().join(format!("{NAME}-fuse"));
@@ -172,7 +173,7 @@ impl Filesystem for OneFile {
         reply.attr(&VALID, &self.attributes(inode));
     }
 
-    /// Nothing of it changes: its size is fixed, and nobody asks for the rest.
+    /// Changes nothing and succeeds: the size is fixed, and nobody asks for the rest.
     fn setattr(
         &self,
         _: &Request,
@@ -194,7 +195,7 @@ impl Filesystem for OneFile {
         reply.attr(&VALID, &self.attributes(inode));
     }
 
-    /// Past the page cache.
+    /// Reads and writes go past the page cache.
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
@@ -250,7 +251,7 @@ impl Filesystem for OneFile {
         reply.ok();
     }
 
-    /// Blocks are given back: what they hold stays.
+    /// Whatever is asked of the blocks, what they hold stays.
     fn fallocate(
         &self,
         _: &Request,

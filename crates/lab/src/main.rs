@@ -1,4 +1,5 @@
-//! `taillight-lab`: makes trials, appends their scores to a file, prints the matrix.
+//! `taillight-lab`: makes trials, appends their scores to a file, prints the matrix; or lists faults, scores rules,
+//! prints tables alone, or serves objects as a fault's server.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! A proxy on loopback before a server on a socket, that holds answers back when told to: to the
-//! client it is a slow server. It ends when it is undone.
+//! A proxy on loopback before a server on a Unix socket, that holds answers back when told to: to the client it is
+//! a slow server. It takes no connection once it is undone; one that is open lasts until either side closes it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use crate::cleanup::Undo;
 use crate::fuse::DelayInjector;
 
-/// How often the end is looked for.
+/// How often a new connection and the end are looked for.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Listens on a free port; the port and the injector. Each piece of an answer counts as one request.
@@ -44,7 +44,7 @@ fn listen(listener: &TcpListener, server: &PathBuf, slow: &Arc<DelayInjector>, o
     }
 }
 
-/// Two threads for a connection; they end when either side closes it.
+/// Serves a connection by two threads, which end when either side closes it.
 fn join(client: TcpStream, server: &PathBuf, slow: &Arc<DelayInjector>) -> std::io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_nodelay(true)?;

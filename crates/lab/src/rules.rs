@@ -1,5 +1,4 @@
-//! Shows what each rule of `explain` is for: how the verdicts on kept run directories change without it. A rule
-//! without which nothing breaks has no place.
+//! Measures what each rule of `explain` is for: how the verdicts on kept run directories change without it.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What explain said of the outliers, beside what was done to them.
+//! Scores of runs: what `explain` said of the outliers, beside what was done to them; and the tables of all scores.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub struct Score {
     pub made: String,
     /// Layer that was to be blamed.
     pub truth: String,
-    /// Times in which it was in force.
+    /// How many times it was in force.
     pub windows: usize,
     /// Injected outliers by blamed layer.
     pub blamed: BTreeMap<String, u64>,

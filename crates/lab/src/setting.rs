@@ -1,4 +1,4 @@
-//! What else goes on beside a trial: nothing, work on every CPU, or too little memory.
+//! What else goes on beside a trial: nothing, work on every CPU, too little memory, or the tracing of every I/O.
 
 use std::process::{Command, Stdio};
 
@@ -45,7 +45,7 @@ impl Setting {
         }
     }
 
-    /// Begins it, for a victim that is there; it ends when it is undone.
+    /// Begins it beside this victim, until it is undone.
     pub fn begin(self, undo: &mut Undo, pid: u32) -> Result<()> {
         match self {
             Setting::Clean | Setting::All => Ok(()),
@@ -55,7 +55,7 @@ impl Setting {
             }
             Setting::Memory => {
                 let group = LabCgroup::of_memory(undo, &format!("{NAME}-setting"))?;
-                // Of holes: reading it takes memory, and no disk.
+                // The file is a hole: reading it takes memory, and no disk.
                 let file = std::env::temp_dir().join(format!("{NAME}-holes"));
                 std::fs::File::create(&file)?.set_len(FILE)?;
                 let (gone, name) = (file.clone(), file.to_string_lossy().into_owned());

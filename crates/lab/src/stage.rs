@@ -70,7 +70,7 @@ impl LoopDevice {
         Ok(std::fs::read_to_string(self.sys("dev"))?.trim().to_owned())
     }
 
-    /// Makes a file system and mounts it.
+    /// Makes a file system (ext4, btrfs, else XFS) and mounts it.
     pub fn mount(&self, undo: &mut Undo, kind: &str) -> Result<PathBuf> {
         let device = self.device.to_string_lossy();
         match kind {
@@ -81,7 +81,7 @@ impl LoopDevice {
         self.mount_made(undo, kind)
     }
 
-    /// The same with what `mkfs.ext4` is asked for.
+    /// Makes an ext4 with these arguments of `mkfs.ext4` and mounts it.
     pub fn mount_ext4(&self, undo: &mut Undo, how: &[&str]) -> Result<PathBuf> {
         let device = self.device.to_string_lossy();
         tool("mkfs.ext4", &[&["-q", "-E", "nodiscard"], how, &[&device]].concat())?;
@@ -151,7 +151,7 @@ pub fn overlaid_for_reading(undo: &mut Undo, lower: &Path) -> Result<PathBuf> {
 #[derive(Debug, Clone)]
 pub struct LabCgroup {
     path: PathBuf,
-    /// Of the hierarchy of all controllers.
+    /// Whether it is one of version 2.
     unified: bool,
 }
 
@@ -161,7 +161,7 @@ impl LabCgroup {
         LabCgroup::named(undo, controller, NAME)
     }
 
-    /// The same with another name, that begins with the lab's.
+    /// The same with another name, which has to begin with [`NAME`].
     pub fn named(undo: &mut Undo, controller: &str, name: &str) -> Result<LabCgroup> {
         let parent = Path::new(CGROUPS).join(controller);
         let path = parent.join(name);
@@ -222,7 +222,7 @@ impl LabCgroup {
         set(&self.path.join(file), value)
     }
 
-    /// A command that goes in and then becomes another.
+    /// The beginning of a command that enters the group and then becomes the rest of the words.
     pub fn within(&self) -> Vec<String> {
         let file = self.path.join("cgroup.procs");
         let enter = format!("echo $$ > {} && exec \"$0\" \"$@\"", file.display());

@@ -27,7 +27,7 @@ pub fn cannot() -> Option<String> {
     None
 }
 
-/// The fault went further than it should: the trial says nothing, and may be made again.
+/// Error: the fault went further than it should, so the trial says nothing and may be made again.
 #[derive(Debug)]
 pub struct NotMade(
     /// What happened.
@@ -42,8 +42,8 @@ impl std::fmt::Display for NotMade {
 
 impl std::error::Error for NotMade {}
 
-/// Makes one trial. Its run directory stays below [`lab_dir`](crate::cleanup::lab_dir) until the next one or a sweep; `keep`
-/// copies it.
+/// Makes one trial. Its run directory stays below [`lab_dir`](crate::cleanup::lab_dir) until the next one or a sweep;
+/// `keep` copies it.
 pub fn trial(
     stop: &StopSignal,
     taillight: &Path,

@@ -1,4 +1,4 @@
-//! What was done to a run and when: the truth that verdicts are scored against.
+//! When a fault was in force in a run: the truth that verdicts are scored against.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub struct FaultWindow {
     pub end_ns: i64,
 }
 
-/// Everything done to one run.
+/// All times in which a run's fault was in force.
 #[derive(Debug, Clone, Default)]
 pub struct Truth {
     windows: Vec<FaultWindow>,

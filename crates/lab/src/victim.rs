@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir};
 
-/// Where and how.
+/// How the victim is started.
 #[derive(Debug, Clone)]
 pub struct VictimOptions {
     pub taillight: PathBuf,
     pub path: PathBuf,
-    /// What is asked of which driver: arguments.
+    /// Arguments that choose the driver and its load.
     pub load: Vec<String>,
     /// Operations in flight of each worker.
     pub depth: u32,
@@ -28,10 +28,11 @@ pub struct VictimOptions {
     pub trace: &'static str,
     /// Further `--set`.
     pub set: Vec<String>,
+    /// Further arguments.
     pub more: Vec<String>,
-    /// What it finds in its environment.
+    /// Variables added to its environment.
     pub env: Vec<(&'static str, OsString)>,
-    /// A command that becomes it: where else it runs.
+    /// The beginning of a command that becomes the victim, in a control group, a network or under a supervisor.
     pub within: Vec<String>,
 }
 
@@ -51,7 +52,7 @@ pub struct Victim {
 }
 
 impl Victim {
-    /// Starts it and waits until its workers are there.
+    /// Starts it and waits until it has a worker. Errors: it ended, or has none after 30 s.
     pub fn start(undo: &mut Undo, stop: &StopSignal, options: &VictimOptions) -> Result<Victim> {
         make_lab_dir()?;
         let dir = lab_dir().join(format!("{NAME}-run"));
@@ -97,12 +98,13 @@ impl Victim {
         Ok(())
     }
 
-    /// Whether workers are still there.
+    /// Whether it has a worker thread now.
     pub fn works(&self) -> bool {
         working(self.pid)
     }
 
-    /// Waits for its end; its run directory. Errors: an exit code but 0, 7 and 8, or no end a minute after its time.
+    /// Waits for its end; its run directory. Errors: an exit code but 0, 7 and 8, no end a minute after its time,
+    /// or a signal to the lab.
     pub fn end(mut self, stop: &StopSignal) -> Result<PathBuf> {
         let Some(mut child) = self.child.take() else {
             bail!("it ended before");
@@ -144,7 +146,7 @@ impl Drop for Victim {
     }
 }
 
-/// What a run that was killed keeps in memory, to be salvaged: nobody will.
+/// Removes the capture that a killed run left in memory to be salvaged: nobody will.
 fn forget(dir: &Path) {
     let kept = || -> Option<PathBuf> {
         let text = std::fs::read(dir.join("manifest.json")).ok()?;
@@ -179,7 +181,7 @@ fn arguments(options: &VictimOptions, dir: &Path) -> Vec<String> {
     args
 }
 
-/// Whether a process has threads that make load.
+/// Whether a process has a thread that makes load.
 fn working(pid: u32) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter();
     let mut names = tasks
@@ -193,7 +195,7 @@ fn said() -> String {
     std::fs::read_to_string(lab_dir().join("run.log")).unwrap_or_default()
 }
 
-/// Sends a signal to a process of the lab.
+/// Sends a signal to a process.
 pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     let process = Pid::from_raw(pid.cast_signed()).context("no process")?;
     Ok(kill_process(process, signal)?)

@@ -1,10 +1,10 @@
-//! Binomial tail probabilities, exact to rounding, for counts up to 1e11 and beyond: every interval of
-//! ranks and every test of a ceiling in this crate rests on them.
+//! Binomial tail probabilities and the counts at which they fall below an error probability, accurate for
+//! totals up to 1e11 and beyond: the intervals of percentiles and the tests of ceilings rest on them.
 //!
 //! Sources: C. Loader, "Fast and accurate computation of binomial probabilities" (2000), for the
 //! mass function by saddle point, which stays accurate where factorials would cancel; DiDonato and
 //! Morris, "Algorithm 708", ACM TOMS 18 (1992), for the continued fraction of the incomplete beta
-//! function, evaluated by the modified Lentz method. Both cost the same at n = 1e3 and n = 1e11.
+//! function, evaluated by the modified Lentz method.
 
 use std::f64::consts::PI;
 
@@ -36,8 +36,8 @@ impl Chance {
 
 /// Probability of `k` or more successes in `n` trials.
 ///
-/// Both may be fractions, as numbers of independent I/Os are that dependent ones are worth: the
-/// incomplete beta function `I_x(k, n - k + 1)` is continuous in them.
+/// Both may be fractions (counts divided by a design effect): the incomplete beta function
+/// `I_x(k, n - k + 1)` is continuous in them.
 pub(crate) fn upper_tail(n: f64, k: f64, chance: Chance) -> f64 {
     if k <= 0.0 {
         return 1.0;
@@ -58,7 +58,7 @@ pub(crate) fn upper_tail(n: f64, k: f64, chance: Chance) -> f64 {
 }
 
 /// The smallest `k` in `1..=n` with `P(successes >= k) <= alpha`; none when even `k = n` is
-/// likelier.
+/// likelier, and for no trials.
 ///
 /// `alpha` must be below one half.
 pub(crate) fn critical_count(n: u64, chance: Chance, alpha: f64) -> Option<u64> {
@@ -121,8 +121,8 @@ fn normal_guess(n: u64, chance: Chance, alpha: f64) -> u64 {
     (mean + z * sd + skew + 0.5).ceil().max(0.0) as u64
 }
 
-/// A rough upper quantile of the normal distribution (two-term logistic form); only steers the
-/// first probe, so its error of a few per cent costs a probe or two and no accuracy.
+/// A rough upper quantile of the normal distribution (Abramowitz and Stegun, 26.2.22); only steers the
+/// first probe, so its error costs probes and no accuracy.
 fn upper_normal_quantile(alpha: f64) -> f64 {
     let t = (-2.0 * alpha.ln()).sqrt();
     t - (2.307_53 + 0.270_61 * t) / (1.0 + t * (0.992_29 + 0.044_81 * t))
@@ -137,7 +137,7 @@ fn beta_tail(a: f64, b: f64, chance: Chance) -> f64 {
     (front(a, b, chance) / beta_fraction(a, b, x, y)).min(1.0)
 }
 
-/// `x^a y^b / B(a, b)`, through the mass function where that is defined.
+/// `x^a y^b / B(a, b)`: through the mass function for `b` above 2 and `a` of 1 or more, else by `ln_gamma`.
 fn front(a: f64, b: f64, chance: Chance) -> f64 {
     let (n, k) = (a + b - 1.0, a);
     if b > 2.0 && k >= 1.0 {
@@ -172,7 +172,7 @@ fn beta_fraction(a: f64, b: f64, x: f64, y: f64) -> f64 {
     f
 }
 
-/// Probability of exactly `k` successes, `0 < k < n`.
+/// Probability of exactly `k` successes, `0 < k < n`; also for fractions.
 fn mass(n: f64, k: f64, chance: Chance) -> f64 {
     let rest = n - k;
     let log = stirling_error(n)
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn huge_samples_approach_the_normal_tail() {
-        // P(Z > 1.959963985) = 0.025; the half-step correction leaves an error of order 1/n.
+        // P(Z > 1.959963985) = 0.025; without a half-step correction the error is of order 1/sqrt(n), here 2e-7.
         let n = 100_000_000_000u64;
         let sd = (n as f64 / 4.0).sqrt();
         let k = n / 2 + (1.959_963_985 * sd) as u64;

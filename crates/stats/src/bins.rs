@@ -38,7 +38,7 @@ pub fn edges_ns() -> Vec<f64> {
     (0..=BINS).map(edge_ns).collect()
 }
 
-/// The whole nanoseconds that fall into bin `i`; empty for some bins below about 25 ns, which are
+/// The whole nanoseconds that fall into bin `i`; empty for some bins below 20 ns, where bins are
 /// narrower than a nanosecond, and for any `i` that is not a bin.
 #[must_use]
 pub fn whole_ns(i: usize) -> Range<u64> {

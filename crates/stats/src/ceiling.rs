@@ -5,8 +5,9 @@
 //! measured ones are worth at that latency, with an exact 95 % interval (Clopper and Pearson, Biometrika 26,
 //! 1934). The answer is that of the percentile's interval: pass where the interval ends at or under the
 //! ceiling, fail where it begins above it, else undecided; so verdict and interval cannot contradict each
-//! other. A run too short for an interval fails if so many I/Os were slower as no dependence explains: by
-//! Markov's inequality a share of s lets a run have f slower ones with a probability of s / f at most.
+//! other. A pass becomes undecided where the last sixth of the run misses the ceiling by itself. A run too short
+//! for an interval fails if more I/Os were slower than any dependence explains: by Markov's inequality a true
+//! share s lets a run have a share f of slower ones with a probability of s / f at most.
 
 use crate::binomial::Chance;
 use crate::confidence::TWO_SIDED;
@@ -18,7 +19,7 @@ use taillight_core::Percentile;
 /// The answer of a ceiling check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CeilingStatus {
-    /// The share of slower I/Os is below the allowed share with confidence.
+    /// The share of slower I/Os is at most the allowed share with confidence.
     Pass,
     /// The share of slower I/Os is above the allowed share with confidence.
     Fail,
@@ -41,8 +42,9 @@ pub struct CeilingCheck {
     /// Upper end of that interval.
     pub share_hi: f64,
     /// When undecided: I/Os in total that would pass if not one more exceeded the ceiling, so a
-    /// lower limit for what is needed. None when decided, when no count suffices (100 %), and where the share
-    /// would decide, but the percentile lies within what the grid tells apart of the ceiling.
+    /// lower limit for what is needed. None when decided, with `ends_missing`, when no count suffices (100 %, or
+    /// more than 2^49 times as many), and where the share would decide, but percentile and ceiling lie in one cell
+    /// of the grid.
     pub needs: Option<u64>,
     /// When undecided: I/Os in total that would decide it if the share above stayed what it is. None as
     /// `needs`, and when the share is so close to the allowed one that a thousand times as many would not.
@@ -184,7 +186,8 @@ pub fn request_share(share: f64, fanout: u32) -> f64 {
     -(f64::from(fanout) * (-share.clamp(0.0, 1.0)).ln_1p()).exp_m1()
 }
 
-/// The smallest share at which a monotone condition holds, to 15 digits; 0 where it holds from there on.
+/// The smallest share at which a condition holds that holds from some share on, to 15 digits; 0 where it holds at
+/// shares of 1e-26, 1 where it holds at none.
 fn solve_share(holds: impl Fn(Chance) -> bool) -> f64 {
     // Bisection on a logit-like scale, so that tiny shares get as many digits as large ones.
     let share = |t: f64| {
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn exceedances_fail_or_stay_undecided() {
+    fn exceedances_decide_or_stay_undecided() {
         let check = |n, above| check_ceiling(&run(n, above), 999, &pct("99.9"));
         // One expected in 1000: one seen says nothing, many say fail, few in many say pass.
         assert_eq!(check(1_000, 1).status, CeilingStatus::Undecided);
@@ -310,10 +313,10 @@ mod tests {
         assert_eq!(check_ceiling(&run(1_000, 10), 500, &pct("99")).decides_at, None);
     }
 
-    /// A thousand I/Os and one more were said to decide what a thousand do: ceiling and percentile lie in one
-    /// cell of the grid, and no number tells them apart. Three slices are too few whatever the share is.
+    /// Where ceiling and percentile lie in one cell of the grid, no number of I/Os tells them apart (a thousand and one
+    /// were said to). Three slices are too few whatever the share is, and a longer run has more.
     #[test]
-    fn what_no_number_decides_needs_none() {
+    fn what_no_number_decides_needs_none_and_few_slices_need_more() {
         let check = |values: [u64; 2], columns: i64| {
             let mut grid = TimeGrid::new(TimeWindow::new(0, columns));
             let all = (0..1_000i64).map(|i| (i % columns, values[usize::from(i % 10 == 1)]));

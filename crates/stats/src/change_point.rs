@@ -1,15 +1,15 @@
-//! Finds the one moment at which the level of a run changed: when, in which figure (a rate, the median, a
-//! share above a latency), from what to what. The error rate holds over all figures looked at together.
-//! Slow drifts and second changes are not found; changes between runs are in
-//! [`compare`](crate::compare::changes).
+//! Finds for each figure of a run (rate, median, share above a latency) the one moment at which its level
+//! changed by a quarter or more, if there is one: when, from what to what. The error rate holds over all figures
+//! looked at together. A slow drift is told as one step or not at all, and no second change is looked for;
+//! changes between runs are in [`compare`](crate::compare::changes).
 //!
 //! Method. Every figure is events by what they are counted over: I/Os by time, I/Os above a level by I/Os,
-//! in up to 64 equal slices of the run. The split with the largest gain in likelihood (of Poisson counts, so
-//! that a handful of events at the end of a run weighs no more than it may) is held against what slices vary
-//! by: the long-run variance of the rest after that split, from its eight lowest cosine terms, and no less
-//! than that of independent slices, nor, of shares, of independent I/Os. Stalls that come evenly would else
-//! make the lowest terms nothing. The threshold is from simulated series without a change. What the method
-//! costs and finds: `docs/measurement.md`, A change inside a run.
+//! in up to 64 slices of the run of one length (the last takes what is left). The split with the largest gain
+//! in likelihood (of Poisson counts, so that a handful of events at the end weighs no more than it may) is held
+//! against what slices vary by: the long-run variance of the rest after that split, from its eight lowest cosine
+//! terms, and no less than that of independent slices, nor, of shares, of independent I/Os. Stalls that come
+//! evenly would else make the lowest terms nothing. The threshold is from simulated series without a change.
+//! What the method costs and finds: `docs/measurement.md`, A change inside a run.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::{Dist, TimeGrid};
 /// Most slices, and fewest.
 const SLICES: usize = 64;
 const FEWEST_SLICES: usize = 16;
-/// On either side of a change lies at least one part in so many of the run.
+/// On either side of the best split lies at least one part in so many of the slices.
 const LEAST_PART: usize = 16;
 /// Cosine terms of the long-run variance.
 const TERMS: usize = 8;
@@ -29,14 +29,15 @@ const TERMS: usize = 8;
 pub const LEAST_CHANGE: f64 = 1.25;
 /// The strongest split of a steady run lies above a limit as often as the largest of so many draws of Student's t
 /// with so many degrees: fitted to simulated series without a change, of which neighbours correlate by 0.5 to 0.7, at
-/// 2 to 0.2 %; of series that correlate by more, more lie above it. Test `the_threshold_is_that_of_series_without_a_change`.
+/// 2 to 0.2 %; of series that correlate by more, more lie above it. Test
+/// `the_threshold_is_that_of_series_without_a_change`.
 const DRAWS: f64 = 30.0;
 const FREEDOM: f64 = 8.0;
 
-/// Something that has a level.
+/// A figure whose level is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LevelFigure {
-    /// I/Os a second; for closed loops only, as a schedule sets its own rate.
+    /// I/Os a second; meant for closed loops, as a schedule sets its own rate.
     Rate,
     /// The median latency, ns.
     Median,
@@ -50,39 +51,39 @@ pub struct ChangePoint {
     pub figure: LevelFigure,
     /// The first column of the grid after it.
     pub column: usize,
-    /// The level before: a second, ns, or a share of 1; a median within the grid's 0.8 %.
+    /// The level before: I/Os a second, ns, or a share of 1; a median within the grid's 0.8 %.
     pub before: f64,
     pub after: f64,
-    /// How far it lies above what a steady run shows, in standard deviations.
+    /// The gain of the split, in standard deviations of what slices vary by.
     pub strength: f64,
 }
 
-/// I/Os of a part of a run, and those over a latency.
+/// I/Os of a part of a run, and those of them over a latency.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PartCounts {
     pub ios: u64,
     pub over: u64,
     /// Sum of their latencies, ns, within the grid's 0.8 %.
     pub time_ns: f64,
-    /// The same of those over it.
+    /// The same of those over the latency.
     pub time_over_ns: f64,
 }
 
 impl PartCounts {
-    /// Share of I/Os over it; none without I/Os.
+    /// Share of I/Os over the latency; none without I/Os.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         (self.ios > 0).then(|| self.over as f64 / self.ios as f64)
     }
 
-    /// Share over it of the time that I/Os took; none where they took none.
+    /// Share of the time of all I/Os that those over the latency took; none where they took no time.
     #[must_use]
     pub fn time_share(&self) -> Option<f64> {
         (self.time_ns > 0.0).then(|| self.time_over_ns / self.time_ns)
     }
 }
 
-/// The I/Os of a run over time.
+/// Looks for changes in the I/Os of a run over time.
 #[derive(Debug, Clone, Copy)]
 pub struct RunLevels<'a> {
     grid: &'a TimeGrid,
@@ -94,7 +95,8 @@ pub struct RunLevels<'a> {
 }
 
 impl<'a> RunLevels<'a> {
-    /// Of I/Os over so long a load, ns from the start of the grid: what completes later belongs to its end.
+    /// Of a load of `load_ns` from the start of the grid. I/Os that completed later belong to the last slice of
+    /// medians and shares, and to no rate.
     #[must_use]
     pub fn new(grid: &'a TimeGrid, dist: &'a Dist, load_ns: u64) -> RunLevels<'a> {
         let window = grid.window();
@@ -103,8 +105,9 @@ impl<'a> RunLevels<'a> {
         RunLevels { grid, dist, columns, width: columns.div_ceil(SLICES).max(1) }
     }
 
-    /// The one change of each of these figures that has one, the strongest first. Of steady runs at most a share
-    /// `alpha` has any, where neighbouring slices correlate by no more than 0.6. None of a run with fewer than 16 columns.
+    /// The one change of each of these figures that has one, the strongest first; none of a load of fewer than 16
+    /// columns. Of steady runs at most a share `alpha` has any, where neighbouring slices correlate by no more than
+    /// 0.5.
     #[must_use]
     pub fn changes(&self, figures: &[LevelFigure], alpha: f64) -> Vec<ChangePoint> {
         let limit = limit(alpha / figures.len().max(1) as f64);
@@ -171,7 +174,7 @@ impl<'a> RunLevels<'a> {
     }
 
     /// The I/Os of these columns, and those of them that took longer than `ns`. Over all columns the counts are
-    /// exact; within one they may differ by I/Os that the grid's cell of 0.8 % around `ns` holds.
+    /// exact; over some of them `over` may differ by I/Os in the grid's cell of 0.8 % around `ns`.
     #[must_use]
     pub fn part(&self, columns: Range<usize>, ns: u64) -> PartCounts {
         let (at, part) = (cell_of(ns), self.part_above(ns));
@@ -220,7 +223,7 @@ impl<'a> RunLevels<'a> {
         sums
     }
 
-    /// Columns put together; those behind the last slice belong to it.
+    /// Columns summed to slices; those behind the last slice are added to it.
     fn sliced(&self, columns: &[f64]) -> Vec<f64> {
         let mut slices = vec![0.0; self.slices()];
         for (at, count) in columns.iter().enumerate() {
@@ -251,7 +254,7 @@ struct BestSplit {
 }
 
 impl BestSplit {
-    /// Of the places `at` that are asked; none where nothing was counted, or parts do not differ.
+    /// The best of the places `at`; none where nothing was counted, or parts do not differ.
     fn of(events: &[f64], over: &[f64], at: Range<usize>) -> Option<BestSplit> {
         let (n, all): (f64, f64) = (events.iter().sum(), over.iter().sum());
         let rate = n / all;
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_run_and_a_tiny_change_have_none() {
+    fn a_steady_run_and_a_tiny_change_have_none_and_a_larger_one_has() {
         for (from, times) in [(60, 1.0), (30, 1.15)] {
             let (grid, dist) = run(from, times);
             let found = RunLevels::new(&grid, &dist, 60 * SECOND as u64).changes(&ALL, 0.02);
@@ -390,7 +393,7 @@ mod tests {
         assert_eq!((rate(60 * SECOND), rate(80 * SECOND)), (0, 1));
     }
 
-    /// One I/O in five seconds, ever so evenly: that a fifth of them were missing was no more than chance.
+    /// One I/O in five seconds, ever so evenly: that a quarter of them were missing was no more than chance.
     #[test]
     fn a_slow_rate_changes_like_a_fast_one() {
         let mut grid =
@@ -415,7 +418,8 @@ mod tests {
         assert!(RunLevels::new(&TimeGrid::default(), &dist, 0).changes(&ALL, 0.02).is_empty());
     }
 
-    /// Strengths of the best splits of series without a change: of white noise, and of steps that correlate by 0.8.
+    /// Strengths of the best splits of `runs` series without a change whose neighbours correlate by `correlated`,
+    /// sorted.
     fn strengths(slices: usize, correlated: f64, runs: usize) -> Vec<f64> {
         use rand::{RngExt, SeedableRng};
         let mut r = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(3);

@@ -1,5 +1,5 @@
-//! The percentile curve, thinned for plotting: some hundred points spread evenly over the scale of nines,
-//! so that the tail keeps its shape. Points are sample values without intervals; the last is the maximum.
+//! The percentile curve, thinned for plotting to as many points as asked, spread evenly over the scale of nines
+//! so that the tail keeps its shape. Points are sample values without intervals, from minimum to maximum.
 
 use crate::dist::Dist;
 

@@ -8,8 +8,9 @@
 //! its I/Os times the overall share: a slow phase of a closed loop weighs as many I/Os as it has. The design effect is
 //! the spectral power of the deviations at frequency zero, divided by the power that independent I/Os would have. The
 //! power at zero is the mean over the 8 lowest cosine terms (Müller, Econometrica 75, 2007; Lazarus, Lewis, Stock and
-//! Watson, JBES 36, 2018), or over 16 where the spectrum is flat (`FLAT`). The terms are the degrees of freedom of the
-//! estimate: the quantile of Student's t widens the interval accordingly.
+//! Watson, JBES 36, 2018), over 16 where the spectrum is flat (`FLAT`), and over half as many as there are slices with
+//! I/Os where these are fewer than 16. The terms are the degrees of freedom of the estimate: the quantile of Student's
+//! t widens the interval accordingly.
 //!
 //! Few events have no variance that could be estimated. Look at the share of the rarer side: the I/Os above the
 //! latency, or those below it where they are fewer. The upper end of its interval is then at least as far from zero as
@@ -111,7 +112,7 @@ impl DesignEffect {
         DesignEffect { design_effect, terms, ..DesignEffect::NONE }
     }
 
-    /// The more cautious of both in each field.
+    /// The more cautious of both in each number.
     pub fn or_more(self, other: DesignEffect) -> DesignEffect {
         DesignEffect {
             design_effect: self.design_effect.max(other.design_effect),

@@ -1,6 +1,6 @@
 //! Episodes: groups I/Os above a threshold into events in time, because one stall at depth 32 makes up to
-//! 32 slow I/Os that are not 32 independent observations. What they say of a percentile is
-//! [`Dependence`](crate::Dependence)'s to judge, and their cause that of the crate `explain`.
+//! 32 slow I/Os that are not 32 independent observations. [`Dependence`](crate::Dependence) judges what
+//! such I/Os say of a percentile, and the crate `explain` what caused them.
 
 /// Exceedances no further apart than this belong to one episode: 10 ms.
 pub const DEFAULT_GAP_NS: u64 = 10_000_000;

@@ -1,9 +1,8 @@
 //! Percentiles with their intervals, or with the number of I/Os that an interval needs.
 //!
-//! A 95 % interval of a percentile holds every latency at which a ceiling there is neither kept nor missed
-//! ([`check_ceiling`](Intervals::check_ceiling)): percentiles, nines, ceilings and searches cannot
-//! contradict each other. Ends rise with the percentile. How far I/Os depend on each other comes from
-//! [`Dependence`].
+//! A ceiling ([`check_ceiling`](Intervals::check_ceiling)) at or above the upper end of a percentile's 95 %
+//! interval is kept, one below its lower end is missed: the two cannot contradict each other. Ends rise with the
+//! percentile. How far I/Os depend on each other comes from [`Dependence`].
 
 use crate::binomial::{Chance, upper_tail};
 use crate::confidence::{chance_below, needed_one_sided, needed_two_sided};
@@ -94,7 +93,7 @@ impl<'a> Intervals<'a> {
         Intervals { dist, dependence, levels, longer: dependence.longer(), load_ns: u64::MAX }
     }
 
-    /// The same where load ended after so many ns, and I/Os completed later.
+    /// The same for a load that ended `load_ns` from the start of the grid: a ceiling's last sixth is that of the load.
     #[must_use]
     pub fn of_load(self, load_ns: u64) -> Self {
         Intervals { load_ns, ..self }

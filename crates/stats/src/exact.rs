@@ -1,16 +1,16 @@
-//! Counts hundreds of millions of durations exactly in little memory, and gives their [`Dist`].
+//! Counts hundreds of millions of durations exactly in bounded memory, and gives their [`Dist`].
 //!
-//! Durations below 4.2 ms (2^22 ns), which are most of them, cost one increment in a table; the slow ones
-//! are kept in a list that is sorted and run-length encoded whenever it has grown. A counter belongs to
-//! one thread: count apart and [`merge`](ExactCounter::merge).
+//! Durations below 4.2 ms (2^22 ns) cost one increment in a table; slower ones wait in a list that is sorted
+//! into runs of equal values whenever it has grown long. A counter belongs to one thread: count apart and
+//! [`merge`](ExactCounter::merge).
 //!
-//! Memory: at most 16 MiB of tables for fast values, at most 8 MiB of slow values waiting to be
-//! sorted, and at most 20 bytes for each *distinct* slow value, which is the one part that grows
-//! with the run (100 million slow I/Os, all of different duration: 2 GB; for a moment twice that
+//! Memory: at most 16 MiB of tables for fast values, 8 MiB of slow values waiting to be sorted, and at
+//! most 20 bytes (run and further waiting values) for each *distinct* slow value, which is the part that
+//! grows with the run (100 million slow I/Os, all of different duration: 2 GB; for a moment twice that
 //! where the list must move to grow). [`finish`](ExactCounter::finish) adds 16 bytes for each
-//! distinct fast value, 64 MiB at most. [`memory_bytes`](ExactCounter::memory_bytes) tells what is
-//! in use, so that a caller with a budget can stop and fall back to a histogram with a stated
-//! error.
+//! distinct fast value, 64 MiB at most, and for a moment as much again.
+//! [`memory_bytes`](ExactCounter::memory_bytes) tells what is in use, so that a caller with a budget can
+//! stop and fall back to a histogram with a stated error.
 
 use crate::dist::{CumulativeCount, Dist};
 
@@ -50,7 +50,7 @@ pub struct ExactCounter {
     pending: Vec<u64>,
     /// Slow values, distinct and rising.
     runs: Vec<ValueRun>,
-    /// Length of `pending` at which it is sorted in: grows with `runs`, so that sorting in stays
+    /// Length of `pending` at which it is sorted in: at least a quarter of `runs`, so that sorting in stays
     /// cheap per value.
     pending_limit: usize,
 }

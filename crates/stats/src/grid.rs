@@ -1,9 +1,9 @@
-//! I/Os counted over time and latency, on a grid of bounded size: the counts behind heat maps and behind
-//! the question how far I/Os depend on each other ([`Dependence`](crate::Dependence)).
+//! I/Os counted over time and latency, on a grid of bounded size: the counts behind heat maps, changes within a
+//! run ([`RunLevels`](crate::RunLevels)) and the dependence of I/Os ([`Dependence`](crate::Dependence)).
 //!
-//! Latency cells are a 128th of a power of two wide (0.5 to 0.8 %) and found with a shift; only cells that
-//! some I/O fell into take memory, one row of [`COLUMNS`] counts each: 1 KiB, and 128 of them for a factor
-//! of two in latency. Exact percentiles come from [`Dist`](crate::Dist).
+//! Latency cells are 1 ns wide below 128 ns, above that a 128th of a power of two (0.4 to 0.8 % of the
+//! latency). A cell that some I/O fell into has a row of up to [`COLUMNS`] 32-bit counts: 1 KiB. A count stops
+//! at the largest 32-bit number. Exact percentiles come from [`Dist`](crate::Dist).
 
 use std::ops::Range;
 
@@ -85,7 +85,7 @@ impl TimeGrid {
         self.add_in(self.window.column(at_ns), ns, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// Counts several I/Os of one latency in a column of the window, which several grids may share.
+    /// Counts several I/Os of one latency in a column of the window.
     ///
     /// # Panics
     /// When the window has no such column.
@@ -130,8 +130,7 @@ impl TimeGrid {
         zero
     }
 
-    /// Adds another grid. A grid of another window is spread over this one's columns by the
-    /// middle of its own.
+    /// Adds another grid: each of its columns goes into the column of this window that holds its middle.
     pub fn merge(&mut self, other: &TimeGrid) {
         for (cell, theirs) in other.rows.iter().enumerate().filter(|(_, r)| !r.is_empty()) {
             let window = self.window;
@@ -145,7 +144,7 @@ impl TimeGrid {
         }
     }
 
-    /// What it takes, bytes.
+    /// Memory in use, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let rows = self.rows.iter().map(|r| r.capacity() * size_of::<u32>()).sum::<usize>();
@@ -174,8 +173,8 @@ impl TimeGrid {
         sums
     }
 
-    /// The last sixth of a load of so many ns from the start, or of what there is of it, with all that completed
-    /// later.
+    /// The grid of the last sixth (in whole columns, rounded down) of a load of `load_ns` from the start, or up to
+    /// the last column with I/Os where that is earlier, and of what completed later.
     pub(crate) fn last_sixth(&self, load_ns: u64) -> TimeGrid {
         let busy = self.columns_from(0).iter().rposition(|n| *n > 0.0).map_or(0, |last| last + 1);
         let load = usize::try_from(load_ns.div_ceil(self.window.column_ns)).unwrap_or(usize::MAX);
@@ -198,8 +197,8 @@ impl TimeGrid {
     }
 }
 
-/// Fills a grid by a stream of I/Os that are mostly of one column at a time: the rows of a grid lie a
-/// column's counts far apart, and a CPU keeps few of them near.
+/// Fills a grid from a stream of I/Os most of which fall into the column of those before: the counts of that
+/// column are kept in one array, which a CPU caches, and moved into the grid when the column changes.
 #[derive(Debug, Clone)]
 pub struct GridFiller {
     grid: TimeGrid,
@@ -213,7 +212,7 @@ pub struct GridFiller {
 struct ColumnCounts {
     column: usize,
     counts: Vec<u32>,
-    /// From where to where some may not be 0.
+    /// The cells outside of which all counts are 0: first, and one past the last.
     cells: (usize, usize),
 }
 
@@ -255,7 +254,7 @@ impl GridFiller {
         self.grid.add_in(column, ns, 1);
     }
 
-    /// What it takes, bytes.
+    /// Memory in use, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.grid.memory_bytes() + self.near.counts.capacity() * size_of::<u32>()
@@ -280,12 +279,11 @@ pub fn cell_of(ns: u64) -> usize {
     (((power - FINE + 1) as usize) << FINE) + within
 }
 
-/// Lower edge of a cell, ns.
+/// Lower edge of a cell, ns; 0.5 of the first, as zero has no place on a logarithmic axis.
 #[must_use]
 pub fn edge_of(cell: usize) -> f64 {
     let (power, within) = (cell >> FINE, cell & ((1 << FINE) - 1));
     if power == 0 {
-        // Zero has no place on a logarithmic axis.
         return (within as f64).max(0.5);
     }
     ((1 << FINE) + within) as f64 * 2f64.powi(power as i32 - 1)

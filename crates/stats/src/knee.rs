@@ -1,11 +1,10 @@
 //! Where more demand stops to bring more work: the knee of a curve of demand and rate, whose points differ
 //! in demand alone. `docs/sweeps.md` states the rule for users.
 //!
-//! The knee is the lowest demand whose rate is at least 98 % of the highest one; it may lie below the range
-//! where that is the first. There is none where the rate still rises at the end: from the candidate to the
-//! highest demand, log rate against log demand, by half as much or more. Where the demand is a rate, runs
-//! say themselves whether they reached it: the knee is the highest one below the first that was missed.
-//! The highest rate under a ceiling of the response time is found by a search instead.
+//! The knee is the lowest demand whose rate is at least 98 % of the highest rate. There is none where that is
+//! the highest demand, or where log rate rises from there to the highest demand by half of what log demand
+//! does, or more. Where a demand that is a rate was missed by its run, the knee is the last demand before the
+//! first missed one instead. The highest rate under a ceiling of the response time is found by a search.
 
 /// Share of the highest rate that counts as all of it.
 const OF_HIGHEST: f64 = 0.98;

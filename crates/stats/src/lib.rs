@@ -1,8 +1,8 @@
-//! Distributions, percentiles, confidence, change points and SLC of latencies, as pure functions: this
-//! crate reads no clock, no file and no configuration, starts no thread and never prints.
+//! Distributions, percentiles, intervals, ceilings, comparisons, change points, steady states and SLC, as pure
+//! functions: this crate reads no clock, no file and no configuration, starts no thread and never prints.
 //!
-//! Ranks and counts are integers throughout; floating point appears only where the result is a
-//! real number (moments, probabilities, SLC).
+//! Values of a distribution, their counts and ranks are integers. Shares, moments, probabilities and counts
+//! that are weighted or divided by a design effect are floating point.
 
 pub mod bins;
 pub mod ceiling;

@@ -6,7 +6,7 @@
 ///
 /// Below 1 some of the asked depth was not used, or latency leaves out time that I/Os spent
 /// waiting; above 1 I/Os overlapped more than was asked, or counts and times are of different
-/// periods. None when the depth is not positive or an input is not a finite number.
+/// periods. None when the depth is not positive or the ratio is not a finite number.
 #[must_use]
 pub fn littles_law_ratio(iops: f64, mean_latency_ns: f64, outstanding: f64) -> Option<f64> {
     let ratio = iops * (mean_latency_ns / 1e9) / outstanding;

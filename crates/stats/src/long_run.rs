@@ -27,9 +27,9 @@ pub(crate) fn cosines(steps: usize, terms: usize) -> Vec<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// Steps that are all but one 0 are white: every term is the same in the mean, and all together the variance.
+    /// Of steps with a mean of 0 all terms together give the sample variance; a few terms see slow change only.
     #[test]
-    fn all_terms_together_are_the_variance() {
+    fn all_terms_are_the_variance_and_few_see_slow_change() {
         let steps = [3.0, -1.0, 4.0, -1.0, -5.0, 9.0, -2.0, -7.0];
         let squares: f64 = steps.iter().map(|s| s * s).sum();
         assert!((long_run_variance(&steps, 7) - squares / 7.0).abs() < 1e-9);

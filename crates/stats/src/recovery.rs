@@ -14,7 +14,8 @@ pub struct RecoveryRule {
 /// What the samples say; places are those of the last sample of a rolling average.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
-    /// Fewer samples than the rolling average needs, one that is not finite, or a reference that is not above zero.
+    /// Fewer samples than the rolling average needs, a sample that is not finite, a window of 0, or a reference that is
+    /// not above zero.
     Unknown,
     /// Within the bound from here on. `first` is the first time that it was, which may be earlier: it left
     /// again.

@@ -114,9 +114,9 @@ impl SbkSlc {
     /// From percentile values already selected, lowest percentile first, and the median of all
     /// samples.
     ///
-    /// A value goes to SLC1 when it is *at or below the median*, wherever it stands in the list;
-    /// the quotient is rounded by integer-ceiling arithmetic applied to a real number. Both are
-    /// SBK's habits, kept on purpose. Zero with fewer than two values, or when the last is not positive.
+    /// A value goes to SLC1 when it is *at or below the median* and the lowest value is above 0, wherever it
+    /// stands in the list, else to SLC2; the quotient is rounded by integer-ceiling arithmetic applied to a
+    /// real number. Both are SBK's habits. Zero with fewer than two values, or when the last is not positive.
     #[must_use]
     pub fn from_values(values: &[i64], median: i64) -> Self {
         let (Some((&lowest, above)), Some(&last)) = (values.split_first(), values.last()) else {

@@ -49,9 +49,9 @@ pub struct SteadyWindow {
 const ROUNDING: f64 = 1e-12;
 
 impl SteadyRule {
-    /// Judges a window: (round, value) of each of its rounds, ascending. None for another number of
-    /// rounds than the rule's, fewer than two, rounds that do not ascend, and values that are not
-    /// finite.
+    /// Judges a window: (round, value) of each of its rounds, ascending. A window whose average is not above zero
+    /// is never steady. None for another number of rounds than the rule's, fewer than two, rounds that do not
+    /// ascend, and values that are not finite.
     #[must_use]
     pub fn judge(&self, rounds: &[(u32, f64)]) -> Option<SteadyWindow> {
         let ascending = rounds.windows(2).all(|w| w[0].0 < w[1].0);

@@ -1,6 +1,6 @@
 //! Keeps the N largest of a stream, in bounded memory: the slowest I/Os with whatever the caller wants to
-//! know about them. What is kept does not depend on the order of arrival, so collectors filled by
-//! several workers merge to the same answer every time.
+//! know about them. Where no two items have the same value and tie, what is kept does not depend on the order
+//! of arrival, so collectors filled by several workers merge to the same answer every time.
 
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ pub struct Ranked<T> {
     pub tie: u64,
     /// The caller's payload; never compared.
     pub item: T,
-    /// How many were offered and taken before it.
+    /// How many items were taken in before it.
     nth: u64,
 }
 
@@ -23,13 +23,13 @@ impl<T> Ranked<T> {
     }
 }
 
-/// Keeps the `limit` items of largest value. Memory for twice as many: whenever it is full, the
-/// smaller half is dropped. One comparison for most items of a long stream.
+/// Keeps the `limit` items of largest value. It holds up to twice as many: then the smaller half is
+/// dropped. One comparison for most items of a long stream.
 #[derive(Clone, Debug)]
 pub struct TopK<T> {
     limit: usize,
     kept: Vec<Ranked<T>>,
-    /// The last of those that stay, as of the last time it was full.
+    /// The last of those that stayed when items were last dropped.
     last: Option<(Reverse<u64>, u64)>,
     taken: u64,
 }
@@ -41,7 +41,7 @@ impl<T> TopK<T> {
         Self { limit, kept: Vec::new(), last: None, taken: 0 }
     }
 
-    /// A smaller value than this cannot enter; none before the collector was full.
+    /// A smaller value than this cannot enter; none before items were dropped for the first time.
     #[must_use]
     pub fn floor(&self) -> Option<u64> {
         self.last.map(|(Reverse(value), _)| value)

@@ -1,4 +1,4 @@
-//! Values of an axis as numbers: sizes, times and rates with their unit, or bare numbers.
+//! Values of an axis of a series: as numbers of one unit (sizes, times, rates, bare numbers), and as words.
 
 use std::str::FromStr;
 
@@ -67,7 +67,7 @@ pub fn as_given(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Shares of operations as people write them; none for what is no such table.
+/// Shares of two operations or more as people write them; none for what is no such table.
 pub fn mix(shares: &Map<String, Value>) -> Option<String> {
     let numbers: Option<Vec<String>> =
         shares.values().map(|share| share.is_number().then(|| share.to_string())).collect();

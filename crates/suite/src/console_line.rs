@@ -1,5 +1,5 @@
-//! A point of a series as one line of the console: its figures (the summary's), its place, and the time
-//! left. Called by the runner of series.
+//! A point of a series as one line of the console: rate and p99 of its summary, its place, and the time left.
+//! Called by the runner of series.
 
 use taillight_report::format::rate;
 use taillight_report::model::{first, word};
@@ -18,8 +18,8 @@ pub(crate) fn judged(summary: &Summary) -> impl Iterator<Item = &WorkloadSummary
     summary.workloads.iter().filter(move |w| several && has(w))
 }
 
-/// `03-queue-depth-4  3,996/s  p99 1.00 ms  (3 of 8, about 10 s left)`; a verdict that is not good stands
-/// before the brackets.
+/// `03-queue-depth-4  3,996/s  p99 1.00 ms  (3 of 8, about 10 s left)`; a bad verdict, and that of a saturated run,
+/// stand before the brackets. A point without a summary has its status.
 pub(crate) fn point_line(result: &PointResult, place: &str, left: Option<(u128, u128)>) -> String {
     let mut parts = vec![result.point.id.clone()];
     match &result.summary {
@@ -50,8 +50,8 @@ fn ended(line: &str, end: &str) -> String {
     }
 }
 
-/// Rate, 99 % of the slowest operation, and the verdict where it is not good; of several workloads those that have a
-/// ceiling, if any.
+/// Rate, p99 of the slowest operation, and the verdict where it is bad or the run saturated; of several workloads
+/// those that have a ceiling, if any, each with rate and p99.
 fn figures(summary: &Summary) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for of in judged(summary) {

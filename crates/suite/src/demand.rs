@@ -1,6 +1,6 @@
-//! From the points of a matrix to its charts: figures over rounds by setting, which field is demand, curves
-//! of demand, and the rule of their knees in words and as a decision. The rule itself is
-//! `taillight_stats::knee`.
+//! From the points of a series to the charts of its sweep: figures over rounds by setting, the field that is
+//! demand (queue depth, workers or rate), curves of rate by demand, and their knees in words and as decisions.
+//! The rule of a knee is `taillight_stats::knee`.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ impl PlacedAxis {
     }
 }
 
-/// What the charts of a series show; none where no field takes several values.
+/// What the charts of a series show, from its complete points; none where no field takes several values.
 pub fn sweep_data<'a>(
     axes: &[Axis],
     done: impl IntoIterator<Item = &'a PointResult>,

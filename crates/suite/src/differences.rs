@@ -1,5 +1,5 @@
 //! Lists what differs between two tables of values (two forms of a suite, two plans), as paths with both
-//! values: a report's deviations from a standard, and why a series cannot be resumed.
+//! values: a report's deviations from a standard, why a series cannot be resumed, how the jobs of `ab` differ.
 
 use toml::Value;
 
@@ -8,7 +8,7 @@ use crate::suites::shown;
 /// Something that two tables have in different ways.
 #[derive(Debug, PartialEq)]
 pub struct ChangedField {
-    /// Where; items of a list by their `name` or place.
+    /// Where; tables in a list by their `name` or place. Other lists, and lists of unequal length, count as one value.
     pub path: String,
     /// `path: this, not that`.
     pub text: String,

@@ -1,5 +1,5 @@
-//! Figures of one run as a series uses them: read from a summary by name, after the plan was asked for the
-//! percentiles that will be read. Every figure is the report's own.
+//! Figures by name as a series uses them: of one run, read from its summary; over rounds of one setting; and of
+//! a point that is a series itself. A plan is asked for the percentiles that will be read.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use taillight_stats::SeriesSummary;
 use crate::method::PointResult;
 use crate::resume::is_done;
 
-/// Names of all figures that a point may have.
+/// Names of all figures that a run may have.
 pub const NAMES: [&str; 14] = [
     "ops",
     "errors",
@@ -54,7 +54,7 @@ pub fn values(summary: &Summary) -> BTreeMap<String, f64> {
     values
 }
 
-/// The same of a part of a run.
+/// The same of a part of a run, without `cpu_percent`.
 pub fn of_totals(totals: &Totals) -> BTreeMap<String, f64> {
     let latency = totals.latencies.main();
     let mut values = BTreeMap::from([
@@ -86,8 +86,8 @@ fn cpu_percent(summary: &Summary) -> Option<f64> {
     busy.into_iter().sum()
 }
 
-/// One figure over rounds: the mean of all their I/Os, the largest percentile and maximum, the sum of
-/// counts, the average of the rest. None where a round lacks it.
+/// One figure over rounds: of `mean_ns` the mean over all their I/Os, of percentiles and maxima the largest, of
+/// counts the sum, of the rest the average of the rounds. None where a round lacks it.
 pub fn over_rounds(name: &str, rounds: &[&PointResult]) -> Option<f64> {
     let of = |name: &str| -> Option<Vec<f64>> {
         rounds.iter().map(|r| r.values.get(name).copied()).collect()
@@ -113,8 +113,8 @@ pub fn of_rounds(name: &str, values: &[f64], ops: &[f64]) -> Option<f64> {
     }
 }
 
-/// Figures of a point that is a series itself: the median of each over its repetitions, or the
-/// answer of its search.
+/// Figures of a point that is a series itself: `answer`, the value that its search found, or the median of each
+/// figure over its complete repetitions.
 pub fn of_series(series: &SeriesFile) -> BTreeMap<String, f64> {
     if let Some(answer) = series.answer.as_ref().and_then(|a| a.get("value")?.as_f64()) {
         return BTreeMap::from([("answer".to_owned(), answer)]);

@@ -1,6 +1,7 @@
 //! What a series needs of the program around it, as one trait that `cli` implements: opening a target,
-//! running one plan, making a report, and the console. The border keeps tracing, signals and printing out of
-//! this crate, and lets tests run series without a binary.
+//! running one plan, making a report, signals, the console, and what the machine says of targets. The border
+//! keeps tracing, signals and printing out of this crate, and lets tests run series without a binary. Also here:
+//! a job's text and a value assigned to a field of it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -83,7 +83,7 @@ pub struct SeriesHead {
     pub axes: Vec<Axis>,
     /// Ids of all points in order, where they are known; empty where results decide.
     pub planned: Vec<String>,
-    /// `job.toml` of the series' directory: the job it repeats from.
+    /// Text of `job.toml` in the series' directory: the job that the series can be run from again.
     pub job_text: Option<String>,
     /// Lines on the console before the first point.
     pub introduction: Vec<String>,

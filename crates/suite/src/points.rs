@@ -1,6 +1,6 @@
 //! `points.parquet` and `points.csv` of a series: one row per run, workload and operation, every figure as
 //! the run's summary has it. Called by the runner at the end of a series whose points differ in fields, and
-//! by `taillight export`. The files are `taillight_rundir::points`'s.
+//! by `taillight export`. `taillight_rundir::points` has the fixed columns and writes the files.
 
 use std::path::{Path, PathBuf};
 

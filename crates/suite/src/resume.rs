@@ -1,6 +1,7 @@
-//! What an earlier attempt at a series left: which points are complete and of the same plan, so that they
-//! are read and not run again; and which must be run again all the same because they make the state of a
-//! target that a later point needs. Called by the series runner.
+//! What an earlier attempt at a series left: which points are complete, so that they are read and not run
+//! again, and which are run again all the same because they make the state of a target that a later point needs.
+//! Refuses a changed plan, series or device; for every series also a confirmed target that was replaced between
+//! two points. Called by the series runner.
 
 use std::path::{Path, PathBuf};
 
@@ -100,7 +101,7 @@ impl Earlier {
         Ok(Some(result))
     }
 
-    /// The result of a complete point.
+    /// The result of a complete point; none for one that is a series itself, which reads its own points.
     fn read(&self, point: &Point) -> Result<Option<PointResult>> {
         let complete = |p: &&SeriesPoint| p.id == point.id && is_done(p);
         let Some(entry) = self.points.iter().find(complete) else {
@@ -108,7 +109,6 @@ impl Earlier {
         };
         let dir = self.dir.join(&entry.run);
         if point.plan.is_series() && dir.join(names::SERIES).exists() {
-            // It reads its own points.
             return Ok(None);
         }
         if !dir.exists() {
@@ -135,9 +135,9 @@ impl Earlier {
         }))
     }
 
-    /// Gives a run directory that an earlier attempt did not finish another name, so that the point
-    /// can be run again, and takes back what that run made of its target. Errors: `Unavailable` when it cannot be renamed,
-    /// and as [`taillight_driver::BoundDriver::take_back`].
+    /// Gives a run directory that an earlier attempt did not finish another name, so that the point can be run again,
+    /// and takes back what that run made of its target. Errors: `Unavailable` when it cannot be renamed, and as
+    /// [`taillight_driver::BoundDriver::take_back`].
     pub fn move_aside(&self, dir: &Path, plan: &Plan) -> Result<()> {
         // A point that is a series itself goes on in its directory.
         if !self.resumed || !dir.exists() || dir.join(names::SERIES).exists() {

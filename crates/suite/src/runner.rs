@@ -1,6 +1,6 @@
 //! The one runner of series: opens shared targets, runs the points that a [`Method`] asks for through
-//! [`Host`], keeps `series.json`, resumes, and concludes with one report. A series that measured nothing
-//! leaves no directory.
+//! [`Host`], keeps `series.json`, resumes, and concludes with one report. A new series that measured nothing
+//! removes its directory, unless that holds something else.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use crate::suites::load_ns;
 /// Where runs go when nothing is said: relative to the working directory.
 pub const DEFAULT_PARENT: &str = "taillight-runs";
 
-/// Where a series goes and what it repeats from.
+/// Where a series goes and what it goes on from.
 #[derive(Debug)]
 pub struct SeriesSetup {
     /// The directory of the series: new or empty, or that of `resumed`.
@@ -51,8 +51,9 @@ pub struct SeriesOutcome {
     pub done: Vec<PointResult>,
 }
 
-/// Runs a series to its end. Errors: `Usage` or `Unavailable` where it cannot be resumed, and as the first run when
-/// that cannot begin: nothing was measured then. Later ones are shown and end the series; what was measured is kept.
+/// Runs a series to its end. Errors: `Usage`, `Unavailable` or `Corrupt` where it cannot be resumed, and as the first
+/// run when that cannot begin: nothing was measured then. Later errors are shown and end the series; what was
+/// measured is kept.
 pub fn run_series(
     method: &mut dyn Method,
     host: &mut dyn Host,
@@ -390,7 +391,8 @@ impl<'a> Runner<'a> {
         self.method.left_ns(&self.done).or_else(|| paced().map(|ns| (ns, ns)))
     }
 
-    /// A view of the shared target, opened now or by a point before.
+    /// A view of the shared target, opened now or by a point before, and emptied for a point that prepares another
+    /// state. Errors: `Refused` when a store opened now holds records.
     fn shared_view(&mut self, shared: &SharedUse) -> Result<Box<dyn taillight_driver::Target>> {
         if self.shared.as_ref().is_some_and(|o| o.last_use.group != shared.group) {
             self.close_shared()?;

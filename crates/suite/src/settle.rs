@@ -1,5 +1,5 @@
-//! What drivers would choose for each run by its queue depth, settled once for a series: along a sweep
-//! over depth the load changes, and nothing else.
+//! What drivers would choose for each run by its queue depth, settled once for a series by the deepest queue of
+//! its runs: along a sweep over depth such choices stay the same.
 //!
 //! Called by every method whose runs may differ in depth.
 

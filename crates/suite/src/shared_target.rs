@@ -26,7 +26,7 @@ impl SharedTarget {
         SharedTarget { target: Arc::new(target) }
     }
 
-    /// For a run whose first workload is number `first` of those the target was opened with.
+    /// A view for a run whose first workload is number `first` of those the target was opened with.
     pub fn view(&self, first: u16) -> Box<dyn Target> {
         Box::new(TargetView { target: self.target.clone(), first })
     }
@@ -56,7 +56,10 @@ impl Target for TargetView {
         self.target.server_process()
     }
     fn geometry(&self) -> Geometry {
-        self.target.geometry()
+        self.target.geometry_of(usize::from(self.first))
+    }
+    fn geometry_of(&self, workload: usize) -> Geometry {
+        self.target.geometry_of(usize::from(self.first) + workload)
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         self.target.session(&SessionSpec { workload: self.first + spec.workload, ..*spec })
@@ -98,12 +101,57 @@ impl Target for TargetView {
         self.target.sample(out);
     }
     fn witness(&self) -> Vec<WitnessCount> {
-        self.target.witness()
+        let mut counts = self.target.witness();
+        // They name workloads by their numbers among those the target was opened with.
+        for workloads in counts.iter_mut().filter_map(|count| count.workloads.as_mut()) {
+            *workloads = workloads.iter().filter_map(|w| w.checked_sub(self.first)).collect();
+        }
+        counts
     }
     fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
         self.target.virtual_time()
     }
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::witness::WitnessUnit;
+
+    use super::*;
+
+    /// Each workload drives a file of its own: the workload's number in bytes, and one more.
+    struct FilePerWorkload;
+
+    impl Target for FilePerWorkload {
+        fn geometry(&self) -> Geometry {
+            self.geometry_of(0)
+        }
+        fn geometry_of(&self, workload: usize) -> Geometry {
+            Geometry { files: 1, file_size: workload as u64 + 1, align: 1 }
+        }
+        fn session(&self, _: &SessionSpec) -> Result<Box<dyn Session>> {
+            Err(Error::internal("nobody asks for one"))
+        }
+        fn admin(&self, _: AdminAction) -> Result<()> {
+            Ok(())
+        }
+        fn witness(&self) -> Vec<WitnessCount> {
+            let count = WitnessCount::new("all", WitnessUnit::Operations, &[OpKind::Read], 0);
+            vec![WitnessCount { workloads: Some(vec![1, 3]), ..count.clone() }, count]
+        }
+    }
+
+    #[test]
+    fn a_view_numbers_workloads_from_its_first() {
+        let target = SharedTarget::new(Box::new(FilePerWorkload));
+        let view = target.view(2);
+        assert_eq!((view.geometry().size(), view.geometry_of(1).size()), (3, 4));
+        let named: Vec<_> = view.witness().into_iter().map(|count| count.workloads).collect();
+        assert_eq!(named, [Some(vec![1]), None]);
+        drop(view);
+        target.close().expect("nobody uses it");
     }
 }

@@ -37,7 +37,7 @@ fn request() -> AbRequest {
     AbRequest { pairs: 6, drop: DropRule::Stolen, compare: CompareRequest::default() }
 }
 
-/// A world in which each run has draws and a level of its own.
+/// Gives each run draws and a level of its own.
 fn world(seed: u64) -> impl FnMut(&mut Plan) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     move |plan| {

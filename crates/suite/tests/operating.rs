@@ -1,5 +1,5 @@
 //! Operating points on simulated devices whose saturation and tails are known: the choice, the runs at
-//! it, resuming, and what goes wrong.
+//! the points, resuming, a device that fails, and suites that are refused.
 
 use std::rc::Rc;
 

@@ -26,7 +26,7 @@ fn run(text: &str, dir: &Path) -> (SeriesFile, SimHost) {
     (file, host)
 }
 
-/// In order for a second, out of order for two, in order again for `again`.
+/// Phases of a suite: in order for a second, out of order for two, in order again for `again`.
 fn stimulus(again: &str) -> String {
     let phase = |name: &str, time: &str, access: &str| {
         format!(

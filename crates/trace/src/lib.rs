@@ -1,7 +1,7 @@
 //! What the machine is, what it allows, and what it did while a run went on: the environment for the
-//! manifest, the checks behind `taillight doctor`, the tracing of layers below a run, samples of the host,
-//! logs of NVMe drives and captures of a bus. All is written into the run directory, and the report judges
-//! it. Called by `cli`.
+//! manifest, the checks behind `taillight doctor`, the tracing of layers below a run or below programs that
+//! run already, samples of the host, logs of NVMe drives and captures of a bus. What a run has of these is
+//! written into its directory, and the report judges it. Called by `cli`.
 
 pub mod availability;
 #[cfg(feature = "bpf")]

@@ -1,4 +1,4 @@
-//! The facts of this machine that defaults of a plan depend on.
+//! Memory that the defaults of a plan depend on: what is free on this machine, and how much of it the capture may take.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub fn capture_budget(free: u64, shm: Option<u64>) -> u64 {
     }
 }
 
-/// Errors: as [`free_memory`].
+/// Both, as a plan is resolved with them. Errors: as [`free_memory`].
 pub fn read(sys: &Sys) -> Result<MachineMemory> {
     let free = free_memory(sys)?;
     let shm = space(Path::new(SHM)).map(|s| s.available);

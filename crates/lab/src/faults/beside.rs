@@ -1,4 +1,4 @@
-//! Faults made by neighbours that set, sync, lock or read what the victim uses.
+//! Faults made by neighbours that change, sync, read, write, scan or trim what the victim uses.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -24,7 +24,7 @@ use crate::fuse::DelayInjector;
 use crate::stage::{LabCgroup, LoopDevice};
 
 const MIB: u64 = 1 << 20;
-/// Smaller I/Os are none of the neighbour's.
+/// Size of the neighbour's I/Os: only those of this size and more are made slow, and the victim's are smaller.
 const LARGE: u64 = 64 << 10;
 const GAP: Duration = Duration::from_millis(200);
 
@@ -56,7 +56,8 @@ pub fn resized(trial: &mut FaultTrial<'_>) -> Result<()> {
     closed(trial, (&disk, "nr_requests", ["64", "128"]), disk.device.clone(), &slow)
 }
 
-/// A setting of the disk's queue is changed, to one value and another, while a slow read is in flight.
+/// A setting of the disk's queue is changed to the one value and the other in turn, each time while a slow read is in
+/// flight: no other I/O enters the queue until that is done.
 fn closed(
     trial: &mut FaultTrial<'_>,
     (disk, setting, values): (&LoopDevice, &str, [&'static str; 2]),
@@ -81,7 +82,7 @@ fn closed(
     })
 }
 
-/// One direct read.
+/// One direct read of so many bytes from the beginning.
 pub fn read_direct(device: &Path, bytes: u64) -> Result<()> {
     let file = File::options().read(true).custom_flags(DIRECT).open(device)?;
     let mut room = vec![0; bytes as usize + 4096];
@@ -159,7 +160,7 @@ fn scan(undo: &mut Undo, at: &Path, slow: Arc<DelayInjector>) -> Result<()> {
     Ok(())
 }
 
-/// A limit of bytes for a control group with room for the victim, until a neighbour in it reads much.
+/// A control group's limit of bytes leaves room for the victim, until neighbours in the group read much.
 pub fn shared_limit(trial: &mut FaultTrial<'_>) -> Result<()> {
     let disk = trial.disk(64)?;
     let mut options = trial.options(disk.device.clone(), "randread");

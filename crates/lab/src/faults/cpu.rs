@@ -1,5 +1,5 @@
-//! Faults of the CPU: a quota, neighbours that spin, one of them with real-time priority. Spinning
-//! threads stay on the first CPU and end by their own deadline; most victims are there, too.
+//! Faults of the CPU: quotas, weights, policies, and neighbours that spin, some with real-time priority.
+//! Spinning threads stay on the first CPU and end by their own deadline; most victims are there, too.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,7 +32,7 @@ fn cached(trial: &mut FaultTrial<'_>) -> Result<u32> {
     trial.start(&options)
 }
 
-/// The victim's control group may run only so long in each period.
+/// The victim's control group may run 2 ms in each period of the amplitude and 4 ms.
 pub fn quota(trial: &mut FaultTrial<'_>) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "cpu")?;
     let pid = cached(trial)?;
@@ -50,7 +50,7 @@ pub fn quota(trial: &mut FaultTrial<'_>) -> Result<()> {
     done
 }
 
-/// The control group above the victim's own may run only so long in each period.
+/// The control group above the victim's own may run 1 ms in each period of the amplitude and 1 ms.
 pub fn nested_quota(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     let outer = LabCgroup::of(&mut trial.undo, "cpu")?;
     let inner = LabCgroup::named(&mut trial.undo, "cpu", &format!("{NAME}/inner"))?;
@@ -68,7 +68,7 @@ pub fn nested_quota(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     done
 }
 
-/// The load has real-time priority, of which its control group may use only so much in each period.
+/// The load's threads have real-time priority, at which their control group may run 2 ms in each period.
 pub fn real_time_quota(trial: &mut FaultTrial<'_>) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "cpu")?;
     let pid = cached(trial)?;
@@ -183,7 +183,7 @@ pub fn one_cpu(trial: &mut FaultTrial<'_>) -> Result<()> {
     taken(trial)
 }
 
-/// The victim's control group weighs next to nothing, and others want its CPU.
+/// The victim's control group weighs next to nothing, and a thread wants its CPU.
 pub fn light_group(trial: &mut FaultTrial<'_>) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "cpu")?;
     group.set("cpu.shares", 2)?;
@@ -193,7 +193,7 @@ pub fn light_group(trial: &mut FaultTrial<'_>) -> Result<()> {
     spun(trial)
 }
 
-/// The victim runs only where nobody else wants to, and others do.
+/// The victim has the idle policy, so that it runs only when nobody else wants its CPU, and a thread wants it.
 pub fn idle_policy(trial: &mut FaultTrial<'_>) -> Result<()> {
     let options = pinned(trial)?;
     let pid = trial.start(&options)?;

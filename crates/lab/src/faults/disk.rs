@@ -1,4 +1,4 @@
-//! Faults below the file system: limits, slow devices, full queues, and more asked for than a disk does.
+//! Faults of disks: limits, slow devices, full queues, priorities, and more asked for than a disk does.
 
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub const DIRECT: i32 = 0o40000;
 const RIVALS: u32 = 32;
 /// More than a loop device takes at once.
 const CROWD: u32 = 192;
-/// Of a device that becomes slower.
+/// Steps in which a device becomes slower.
 const STEPS: u32 = 8;
 
 /// No fault: direct reads of a disk, whose outliers are the machine's own.
@@ -46,7 +46,7 @@ pub fn limit(trial: &mut FaultTrial<'_>, pid: u32, disk: &LoopDevice, kind: &str
     limited_to(trial, pid, disk, (&format!("{kind}_iops"), 1))
 }
 
-/// The same of bytes per second, where an I/O has so many.
+/// The same of bytes per second, where an I/O has `each` bytes.
 pub fn limit_bytes(
     trial: &mut FaultTrial<'_>,
     pid: u32,
@@ -70,7 +70,7 @@ fn limited_to(
     })
 }
 
-/// Does something again and again with such a limit, which it sets and takes away.
+/// As [`limit`] and [`limit_bytes`], for `fault`, which sets the limit and takes it away when it wants to.
 pub fn limited(
     trial: &mut FaultTrial<'_>,
     pid: u32,
@@ -119,13 +119,13 @@ pub fn two_faults(trial: &mut FaultTrial<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A queue of four requests, and a neighbour with 32.
+/// A queue of four requests, and 32 threads of a neighbour that read.
 pub fn tags(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = scheduled(trial, "mq-deadline")?;
     crowded(trial, &disk, disk.device.clone(), &slow)
 }
 
-/// The same with the scheduler that gives each kind of request so many of the queue's places.
+/// The same with the scheduler that gives each kind of request a part of the queue's places.
 pub fn kyber(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = scheduled(trial, "kyber")?;
     crowded(trial, &disk, disk.device.clone(), &slow)
@@ -383,7 +383,7 @@ pub fn idle_syncs(trial: &mut FaultTrial<'_>) -> Result<()> {
         .pulses(Duration::from_millis(200), after, |stop| rival(&disk.device, 2, || stop.sleep(on)))
 }
 
-/// Direct reads by many threads while `during` runs.
+/// Direct reads of 4 KiB by so many threads while `during` runs.
 fn rival(device: &Path, threads: u32, during: impl FnOnce() -> Result<()>) -> Result<()> {
     let over = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! Disturbances: what is done to a stage or a victim, again and again. Those of one kind alone are functions of the
-//! topic files; the rest is named here.
+//! Disturbances: what is done to a stage or a victim, again and again. Those that several kinds of fault share are
+//! named here; the others are functions of the topic files ([`Disturb::Own`], [`Disturb::OwnSlow`]).
 
 use anyhow::Result;
 
@@ -24,15 +24,15 @@ pub enum Disturb {
     SlowSyncs,
     /// A limit of `read`s or `write`s per second for the program's control group.
     Limit(&'static str),
-    /// The same of bytes, where an I/O has so many.
+    /// The same of bytes per second, where an I/O has so many.
     LimitBytes(&'static str, u64),
     /// The file system is frozen.
     Freeze,
-    /// Stopped by a signal.
+    /// The party is stopped by a signal.
     Stop(Party),
-    /// Frozen by its control group.
+    /// The party is frozen by its control group.
     Frozen(Party),
-    /// May run only so long in each period.
+    /// The party's control group may run only 1 ms in each period.
     Quota(Party),
     /// A real-time thread takes the CPU that the program is kept on.
     Hog,
@@ -44,9 +44,9 @@ pub enum Disturb {
     TakeFirstCpu,
     /// A real-time thread takes the CPU of the kernel's workers, and the program has the other one.
     HogKernelWorkers,
-    /// Packets of the server are lost.
+    /// All TCP packets in the server's network are lost for a while.
     LosePackets,
-    /// The network to the server is slow.
+    /// The network to the server is slow for a while.
     Narrow,
     /// A function, on a disk as fast as ever.
     Own(fn(&mut FaultTrial<'_>, &BuiltStage) -> Result<()>),

@@ -1,4 +1,5 @@
-//! Faults in file systems: a slow server, a freeze, a journal that others fill.
+//! Faults in file systems: a busy server, freezes, journals that neighbours fill, and locks of the victim's file that
+//! neighbours hold.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -78,7 +79,7 @@ pub fn transactions(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()
     crowds(trial, &built.lower, built.slow()?, (128, CROWD * 8))
 }
 
-/// A neighbour on this file system makes so many directories and syncs; writes of so many KiB are slow.
+/// A neighbour on this file system makes `many` directories and syncs; writes of `large` KiB and more are slow.
 fn crowds(
     trial: &mut FaultTrial<'_>,
     at: &Path,
@@ -101,8 +102,8 @@ fn crowds(
     })
 }
 
-/// A journal so short that what a neighbour changes fills it: who changes anything waits until old entries
-/// are where they belong, which a slow disk makes long.
+/// A journal so short that a neighbour's changes fill it: who changes anything then waits until old entries
+/// have been written to their own places on a slow disk.
 pub fn short_journal(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = trial.slow_disk(64)?;
     let at = disk.mount_ext4(&mut trial.undo, &["-b", "1024", "-J", "size=1"])?;
@@ -157,7 +158,8 @@ pub fn punched(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     })
 }
 
-/// A neighbour writes behind the end of the victim's file, or of its disk's, on a slow disk, and then does something more.
+/// A neighbour writes 64 KiB behind the end of the victim's file, or of the file that is its disk, on a slow disk, and
+/// then does `more` there: the file, where it wrote, and how much.
 fn hold(
     trial: &mut FaultTrial<'_>,
     built: &BuiltStage,

@@ -17,7 +17,7 @@ use LoadChange::{
 pub enum LoadChange {
     /// The file driver with this pattern: direct I/O of 4 KiB with short pauses.
     Rw(&'static str),
-    /// The store that the engine is called after.
+    /// The driver of the store that `engine` names.
     Store,
     /// A client of the stage's server, in its network.
     Server,
@@ -56,7 +56,7 @@ pub const COLD: &[LoadChange] = &[Rw("randread"), DIRECT_OFF, Set("target.option
 pub const SYNCED: &[LoadChange] = &[Rw("randwrite"), DIRECT_OFF, LAID, MIB_16, FDATASYNC];
 /// Direct writes, each with a sync.
 pub const DIRECT_SYNCED: &[LoadChange] = &[Rw("randwrite"), MIB_16, FDATASYNC];
-/// Direct writes one after another, each with a sync of all.
+/// Direct writes one after another, each with an fsync.
 pub const FSYNCED: &[LoadChange] = &[Rw("write"), MIB_4, Flag("--sync", "fsync")];
 /// Direct writes that are durable one by one.
 pub const DURABLE: &[LoadChange] = &[Rw("randwrite"), MIB_16, DSYNC];
@@ -74,12 +74,12 @@ const RECORDS: LoadChange = Set("workload.0.block_size=\"1KiB\"");
 const KEYS: LoadChange = Set("workload.0.keys={count=2000}");
 const MANY_KEYS: LoadChange = Set("workload.0.keys={count=20000}");
 pub const UPDATES: &[LoadChange] = &[Store, Set("workload.0.mix={update=1}"), RECORDS, KEYS];
-/// By one thread, which waits for no other writer.
+/// Writes by one thread, which waits for no other writer, each with a sync.
 pub const UPDATES_OF_ONE: &[LoadChange] = &[FDATASYNC, Workers(1)];
 pub const READS_AND_UPDATES: &[LoadChange] = &[FDATASYNC, Set("workload.0.mix={get=50,update=50}")];
 pub const MOSTLY_GETS: &[LoadChange] = &[NoPauses, Set("workload.0.mix={get=90,update=10}")];
 pub const GETS: &[LoadChange] = &[Set("workload.0.mix={get=1}"), MANY_KEYS];
-/// Of RocksDB, past the page cache.
+/// Gets of RocksDB past the page cache.
 pub const DIRECT_GETS: &[LoadChange] = &[
     Store,
     Set("workload.0.mix={get=1}"),

@@ -1,4 +1,4 @@
-//! Faults of the page cache: writers slowed down, pages gone.
+//! Faults of memory: writers slowed down for dirty pages, pages of files dropped, memory reclaimed or swapped out.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ pub fn swapped_file(trial: &mut FaultTrial<'_>) -> Result<()> {
     dropped(trial, &slow, &group, |held| held * 3 / 4)
 }
 
-/// Makes a slow disk take what leaves the memory of a control group.
+/// Makes a slow disk the machine's swap, and a control group whose memory is to be swapped out.
 pub fn swapped(trial: &mut FaultTrial<'_>) -> Result<(Arc<DelayInjector>, LabCgroup)> {
     let (disk, slow) = trial.slow_disk(64)?;
     let device = disk.device.to_string_lossy().into_owned();
@@ -146,8 +146,8 @@ pub fn swapped(trial: &mut FaultTrial<'_>) -> Result<(Arc<DelayInjector>, LabCgr
     Ok((slow, group))
 }
 
-/// Again and again pages of a control group leave memory, down to `limit` of the bytes that it cannot give back; then
-/// the disk that they come back from is slow for a while.
+/// Again and again a control group's memory is cut to `limit`, a function of the bytes that it cannot give back without
+/// swap; then the disk that its pages come back from is slow for a while.
 pub fn dropped(
     trial: &mut FaultTrial<'_>,
     slow: &DelayInjector,
@@ -166,7 +166,7 @@ pub fn dropped(
 }
 
 /// Another program has the kernel drop all pages of all files (`/proc/sys/vm/drop_caches`); who needs one waits for a
-/// device that is as slow as ever.
+/// device that is slow all the time.
 pub fn dropped_caches(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     let slow = built.slow()?;
     slow.set(1, trial.amplitude);
@@ -195,8 +195,8 @@ pub fn buffered_image(trial: &mut FaultTrial<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Pages that were in memory are dropped; who needs one waits for the device, which is as fast as
-/// ever.
+/// Pages of the victim's disk that were in memory are dropped; who needs one waits for the disk, which is
+/// slow all the time.
 pub fn evict(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = trial.slow_disk(16)?;
     let mut options = trial.options(disk.device.clone(), "randread");

@@ -40,7 +40,7 @@ pub struct Fault {
     pub ms: [u64; 2],
     /// How long the victim runs.
     pub runtime: Duration,
-    /// Each I/O of the victim has block I/O of its own.
+    /// Whether each I/O of the victim has block I/O of its own.
     pub blocks: bool,
     making: Making,
 }
@@ -89,7 +89,7 @@ const fn made(name: &'static str, layer: &'static str, making: Making) -> Fault 
 }
 
 impl Fault {
-    /// Each I/O of the victim is direct, to a device.
+    /// Each I/O of the victim is direct and has block I/O of its own.
     const fn blocks(mut self) -> Fault {
         self.blocks = true;
         self
@@ -127,7 +127,7 @@ pub fn find(name: &str) -> Option<&'static Fault> {
 mod tests {
     use super::*;
 
-    /// Lines are added with a kind, before its first run, and never changed: results stay comparable.
+    /// A kind's line is added before its first run and never changed: results stay comparable.
     #[test]
     fn names_and_truths_stay() {
         let line = |f: &Fault| {

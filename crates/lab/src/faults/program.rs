@@ -1,4 +1,4 @@
-//! Faults inside the program: its own threads pause, asleep or busy, or fork; and a supervisor of its system calls.
+//! Faults inside the program: its threads pause, asleep or busy, or one forks; and a supervisor of its system calls.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ const PAUSE: &str = include_str!("pause.c");
 const FORK: &str = include_str!("fork.c");
 const SUPERVISE: &str = include_str!("supervise.c");
 
-/// A thread of the load pauses in the program's own code, in turns asleep and busy. A library that
-/// is loaded beside the program does it.
+/// The load's thread pauses in the program's own code, asleep and busy in turn: a library that is loaded
+/// into the program makes it.
 pub fn pause(trial: &mut FaultTrial<'_>) -> Result<()> {
     let library = built(&mut trial.undo, ("pause", PAUSE), &["-shared", "-fPIC", "-lpthread"])?;
     let words = shared_words(trial, 2)?;
@@ -39,7 +39,7 @@ pub fn pause(trial: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// Another thread of the program, which holds 3 GiB, forks: nobody may change the memory's map meanwhile, and direct
-/// I/O to and from it waits. How long that takes is what the machine makes of it.
+/// I/O to and from it waits. How long that takes depends on the machine, not on the amplitude.
 pub fn forking(trial: &mut FaultTrial<'_>) -> Result<()> {
     let library = built(&mut trial.undo, ("fork", FORK), &["-shared", "-fPIC", "-lpthread"])?;
     let words = shared_words(trial, 4)?;
@@ -72,7 +72,7 @@ pub fn forking(trial: &mut FaultTrial<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A supervisor of the program's system calls, as that of a container is, lets every 199th I/O wait.
+/// A supervisor of the program's system calls, as a container may have one, lets every 199th I/O call wait.
 pub fn supervised(trial: &mut FaultTrial<'_>) -> Result<()> {
     let launcher = built(&mut trial.undo, ("supervise", SUPERVISE), &[])?;
     let (words, log) = (shared_words(trial, 2)?, lab_dir().join("supervised.log"));
@@ -100,7 +100,7 @@ pub fn supervised(trial: &mut FaultTrial<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A file of so many words of zero, for a program and this one.
+/// A file of so many words of zero, which the victim's process and the lab share.
 fn shared_words(trial: &mut FaultTrial<'_>, words: usize) -> Result<PathBuf> {
     make_lab_dir()?;
     let path = lab_dir().join(format!("{NAME}-words"));

@@ -18,7 +18,7 @@ use crate::faults::{loads, memory, stopped};
 use crate::proxy;
 use crate::stage::LabCgroup;
 
-/// Of a server in a network of its own.
+/// The Redis server's port, in the network of its own.
 pub const PORT: u16 = 6379;
 const GAP: Duration = Duration::from_millis(200);
 /// How long TCP waits at most before it sends again what was lost once.
@@ -85,7 +85,7 @@ fn commanded(
     trial.pulses(GAP, after, |_| tool("redis-cli", &words).map(drop))
 }
 
-/// Starts a Redis server that is asked for this, and its victim. The server's socket.
+/// Starts a Redis server with these arguments and a victim of it; the server's socket.
 fn served_by(trial: &mut FaultTrial<'_>, how: &[&str]) -> Result<PathBuf> {
     let (socket, pid) = redis_with(&mut trial.undo, trial.stop, how)?;
     let path = format!("redis://127.0.0.1:{PORT}/0").into();
@@ -158,7 +158,7 @@ pub fn shared_network(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<
     })
 }
 
-/// The network of a server loses all for a while.
+/// All TCP packets in a server's network are lost for a while, again and again.
 pub fn lossy(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let rule = |what: &str| inside(pid, &["iptables", what, "INPUT", "-p", "tcp", "-j", "DROP"]);
     let on = trial.amplitude;
@@ -170,7 +170,7 @@ pub fn lossy(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     })
 }
 
-/// A process that may run only so long in each period.
+/// A process whose control group may run 1 ms in each period of the amplitude and 1 ms, again and again.
 pub fn limited(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "cpu")?;
     group.add_process(pid)?;
@@ -187,7 +187,7 @@ pub fn limited(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     done
 }
 
-/// Sets how many bytes per second the network of a server takes.
+/// A function that sets how many bytes per second the network of a server takes; 1 GiB/s at first.
 pub fn shaped(pid: u32) -> Result<impl Fn(u64) -> Result<()>> {
     let rate = move |what: &str, bytes_per_s: u64| {
         let rate = format!("{bytes_per_s}bps");
@@ -218,12 +218,12 @@ pub fn inside(pid: u32, words: &[&str]) -> Result<()> {
     tool("nsenter", &[&into[..], words].concat()).map(drop)
 }
 
-/// A command that runs another there.
+/// The beginning of a command that runs the rest in the network of this process.
 pub fn inside_words(pid: u32) -> Vec<String> {
     ["nsenter", "-t", &pid.to_string(), "-n"].map(String::from).to_vec()
 }
 
-/// Starts a server of our own, with a network of its own; its socket and process. It ends with this process in
+/// Starts a Redis server with a network of its own; its socket and process. It ends with this process in
 /// any case.
 pub fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<(PathBuf, u32)> {
     let dir = lab_dir();
@@ -231,7 +231,7 @@ pub fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<(PathBuf, u32)> {
     redis_with(undo, stop, &["--save", "", "--appendonly", "no", "--dir", &dir])
 }
 
-/// The same with what it is asked for.
+/// The same with these arguments.
 pub fn redis_with(undo: &mut Undo, stop: &StopSignal, how: &[&str]) -> Result<(PathBuf, u32)> {
     make_lab_dir()?;
     let socket = lab_dir().join(format!("{NAME}-redis.sock"));

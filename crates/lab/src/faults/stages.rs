@@ -1,5 +1,5 @@
-//! Stages: what the victim works on, from a bare disk to a server. Each is made in memory, on a slow disk where the
-//! disturbance asks for one.
+//! Stages: what the victim works on, from a bare disk to a server. All are in memory; those with a disk have a slow one
+//! where the disturbance asks for it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,9 +57,9 @@ pub enum FaultStage {
 pub struct BuiltStage {
     /// Where the victim works: a device, a directory, a file or an address.
     pub path: PathBuf,
-    /// The disk that is limited.
+    /// The disk that is disturbed.
     pub disk: Option<LoopDevice>,
-    /// What slows that disk down.
+    /// What slows that disk, or the served file, down.
     pub slow: Option<Arc<DelayInjector>>,
     /// The file system that is frozen, or that neighbours use.
     pub lower: PathBuf,

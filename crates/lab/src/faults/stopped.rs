@@ -1,4 +1,5 @@
-//! The whole victim stands still: stopped by a signal, frozen by its control group.
+//! The victim, a thread of it or its server stands still: stopped by a signal, frozen by a control group or held by a
+//! tracer.
 
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ pub fn pulsed(trial: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
     })
 }
 
-/// Its threads are held by a program that traces them, as a debugger does.
+/// The victim's threads are held by a program that traces them, as a debugger does.
 pub fn traced(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     let pid = trial.pid()?;
     let threads = seized(pid)?;
@@ -108,7 +109,7 @@ pub fn traced_one(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     release(&thread)
 }
 
-/// A process is held as by `traced`, all its threads, once and for so long.
+/// Holds all threads of a process as `traced` does, once and for so long.
 pub fn held_by_tracer(pid: u32, on: Duration) -> Result<()> {
     let threads = seized(pid)?;
     hold(&threads)?;
@@ -141,7 +142,7 @@ fn release(threads: &[Pid]) -> Result<()> {
     Ok(())
 }
 
-/// A limit of reads, and then a stop of the program.
+/// The victim's reads are limited, and after that the victim is stopped.
 pub fn limit_and_stop(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     let pid = trial.pid()?;
     let on = trial.amplitude;

@@ -1,4 +1,4 @@
-//! Faults of stores: what holds their writers back, and pages of their files.
+//! Faults of stores: flushes, compactions and logs that hold writers back, and dropped pages of their files.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use crate::faults::{
 
 const MIB: u64 = 1 << 20;
 
-/// All of them, a line each as far as it goes.
+/// Every fault, on one line where it fits.
 #[rustfmt::skip]
 pub const FAULTS: &[Fault] = &[
     own("clean", "none", disk::clean).blocks(),

@@ -1,4 +1,4 @@
-//! A fault of io_uring: more I/Os want a worker thread than a ring may have.
+//! Faults of io_uring: more I/Os want a worker thread than the ring, or its control group, may have.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::fuse::DelayInjector;
 use crate::stage::LabCgroup;
 use crate::victim::Victim;
 
-/// Writes that come together, and single ones between.
+/// How many writes come together, and how many come one by one before them.
 const CROWD: u32 = 8;
 
 /// Writes with a sync, of which each is handed to a worker thread; the ring may have one. Syncs take
@@ -66,7 +66,7 @@ fn crowds(trial: &mut FaultTrial<'_>, group: Option<&LabCgroup>) -> Result<()> {
     served(trial, &slow)
 }
 
-/// Waits for the victim's end; syncs are the truth.
+/// Waits for the victim's end; the delays of syncs are the truth.
 fn served(trial: &mut FaultTrial<'_>, slow: &DelayInjector) -> Result<()> {
     while trial.victim.as_ref().is_some_and(Victim::works) {
         trial.stop.sleep(trial.amplitude)?;

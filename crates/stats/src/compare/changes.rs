@@ -95,8 +95,8 @@ pub struct Suspect {
     pub is_outside: bool,
 }
 
-/// Judges the newest value by those of its segment before it. None with fewer than five of them, or
-/// where a value is not positive.
+/// Judges the newest value by the last 20 of its segment before it. None with fewer than five of them, or
+/// where one of these values is not positive or not finite.
 #[must_use]
 pub fn suspect(before: &[f64], newest: f64) -> Option<Suspect> {
     let last = &before[before.len().saturating_sub(BAND_OVER)..];
@@ -143,7 +143,7 @@ fn clipped_to_levels(logs: &[f64], points: &[usize]) -> Vec<f64> {
     each().map(|(v, middle)| v.clamp(middle - off, middle + off)).collect()
 }
 
-/// How far from the middle outliers begin. Where most nights are the same to the last digit nothing says so.
+/// How far from the middle outliers begin; infinite where most nights are the same to the last digit.
 fn outlying(deviations: Vec<f64>) -> f64 {
     match CLIP * median(deviations) {
         off if off > 0.0 => off,
@@ -235,7 +235,7 @@ fn around<'a>(logs: &'a [f64], points: &[usize], at: usize) -> (&'a [f64], &'a [
     (&logs[from..at], &logs[at..to])
 }
 
-/// The step at a place, with the variance that neighbours leave which share so much.
+/// The step at a place, with its t-interval; neighbours correlate by `rho`. None with fewer than two nights on a side.
 fn step(logs: &[f64], points: &[usize], at: usize, rho: f64) -> Option<LogDifference> {
     let (before, after) = around(logs, points, at);
     let (n, m) = (before.len() as f64, after.len() as f64);
@@ -267,8 +267,8 @@ fn residuals(logs: &[f64], points: &[usize]) -> Vec<f64> {
     left
 }
 
-/// Correlation of neighbours, without its bias in short series (Kendall, Biometrika 41, 1954); 0 where
-/// it is negative.
+/// Correlation of neighbours, without its bias in short series (Kendall, Biometrika 41, 1954), held between 0
+/// and 0.9.
 fn lag_one(residuals: &[f64]) -> f64 {
     let n = residuals.len() as f64;
     let squares: f64 = residuals.iter().map(|r| r * r).sum();
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Nights of one level with noise that is the same each time.
+    /// So many nights of each level, with noise that is the same each time.
     fn nights(levels: &[(usize, f64)]) -> Vec<f64> {
         let mut state = 1u64;
         let mut noise = || {
@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Also before most nights of the running median lie after it.
+    /// Also while most of the nights that the running median is of lie before the step.
     #[test]
     fn a_young_step_is_measured_whole() {
         for young in [4, 8, 12] {
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(changes(&[1.0, f64::INFINITY], &ChangeRule::over(1)), None);
     }
 
-    /// Also a step between levels without any noise.
+    /// Also where one of the levels has five nights only.
     #[test]
     fn a_step_without_noise_is_a_change() {
         for (before, after) in [(20, 20), (8, 5), (5, 8)] {

@@ -1,4 +1,4 @@
-//! Rates of rare events in two runs.
+//! The ratio of the rates at which rare events came in two runs, with its exact interval.
 
 use statrs::distribution::{Beta, ContinuousCDF};
 

@@ -27,13 +27,13 @@ impl LookPlan {
         INTERIM.min(INTERIM_ALL / self.interim_looks().max(1.0))
     }
 
-    /// The same of the last one.
+    /// Share of cases in which the last look may err.
     #[must_use]
     pub fn final_alpha(&self) -> f64 {
         super::ALPHA - self.interim_looks() * self.interim_alpha()
     }
 
-    /// Of the look after so many pairs.
+    /// Share of cases in which the look after so many pairs may err.
     #[must_use]
     pub fn alpha_after(&self, pairs: u32) -> f64 {
         if pairs < self.planned { self.interim_alpha() } else { self.final_alpha() }

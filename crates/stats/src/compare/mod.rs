@@ -21,7 +21,7 @@ pub use steps::mean_of_steps;
 
 /// Share of cases in which a 95 % interval may miss.
 const ALPHA: f64 = 0.05;
-/// Quantiles of the normal distribution for 95 % confidence and for 80 % power.
+/// The sum of the quantiles of the normal distribution for 95 % confidence and for 80 % power.
 const POWER: f64 = 1.96 + 0.84;
 /// Degrees of freedom from which Student's t is the normal distribution for our purposes.
 const MANY: f64 = 1e6;
@@ -54,8 +54,8 @@ pub struct LogDifference {
 
 impl LogDifference {
     /// Of two runs, from the interval that each has by itself: the ends combined by MOVER (Zou and
-    /// Donner, Statistics in Medicine 27, 2008). None where a figure is not positive, or lies outside of
-    /// its interval.
+    /// Donner, Statistics in Medicine 27, 2008). None where a figure or an end is not positive or not finite, or a
+    /// figure lies outside of its interval.
     #[must_use]
     pub fn of_two_runs(base: Bounded, new: Bounded) -> Option<LogDifference> {
         let ordered = |b: &Bounded| b.lo > 0.0 && b.lo <= b.value && b.value <= b.hi;
@@ -134,7 +134,7 @@ impl LogDifference {
         (2.0 * (1.0 - students(self.freedom).map_or(0.5, |d| d.cdf(t)))).clamp(0.0, 1.0)
     }
 
-    /// The same where figures are known no better than to this share: the interval reaches so much further.
+    /// The same difference where figures are known no better than to this share: its interval reaches so much further.
     #[must_use]
     pub fn blurred(self, share: f64) -> LogDifference {
         LogDifference { blur: self.blur + share.ln_1p(), ..self }

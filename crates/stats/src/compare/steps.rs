@@ -6,8 +6,8 @@ use crate::long_run::long_run_variance;
 
 /// Fewest steps that say how much a run varies.
 const FEWEST_STEPS: usize = 5;
-/// Fewest and most cosine terms. Short runs have few: their higher terms are waves of few steps, and steps that are
-/// like their neighbours hardly vary in these. Number of terms and error: `docs/compare.md`.
+/// Fewest (of six steps or more) and most cosine terms. Short runs have few: their higher terms are waves of few
+/// steps, and steps that are like their neighbours hardly vary in these. Terms and error: `docs/compare.md`.
 const TERMS: (usize, usize) = (4, 8);
 const STEPS_PER_TERM: usize = 12;
 

@@ -1,4 +1,5 @@
-//! Steady loads: those that the constants were set on, and others that they were not.
+//! Simulated loads for the tests of changes inside a run: steady ones that the constants were set on or not, whose
+//! latency doubles from a given second on.
 
 use crate::models::{Random, Run, RunModel};
 
@@ -27,7 +28,7 @@ impl SteadyLoad {
         matches!(self, SteadyLoad::Closed | SteadyLoad::ClosedStalls)
     }
 
-    /// I/Os of a run whose level doubles at `from` seconds.
+    /// I/Os of a run whose latencies double from `from` seconds on; steady where that is its length.
     pub fn run(self, seed: u64, seconds: f64, from: f64) -> Run {
         let r = &mut Random::new(seed);
         let mut run = match self {

@@ -12,7 +12,7 @@ use models::RunModel;
 use taillight_core::Percentile;
 use taillight_stats::{ChangePoint, Dist, LevelFigure, RunLevels, TimeGrid, TimeWindow};
 
-/// What the method was set on.
+/// Loads that the method's constants were set on.
 const SET_ON: [(&str, SteadyLoad); 6] = [
     ("independent", SteadyLoad::Known(RunModel::Independent)),
     ("M/M/1, 30 %", SteadyLoad::Known(RunModel::Exponential(1, 0.3))),
@@ -21,7 +21,7 @@ const SET_ON: [(&str, SteadyLoad); 6] = [
     ("on and off, 0.5 s", SteadyLoad::Known(RunModel::OnOff(0.5))),
     ("clumps of 32, one in 7 s", SteadyLoad::Clumps),
 ];
-/// What it was not.
+/// Other loads.
 const OTHERS: [(&str, SteadyLoad); 7] = [
     ("hyperexponential server, 60 %", SteadyLoad::HyperExponential),
     ("M/M/4, 70 %", SteadyLoad::Known(RunModel::Exponential(4, 0.7))),

@@ -142,10 +142,10 @@ fn repeats(pool: &[[f64; 3]], runs: usize, times: f64) -> [Verdicts; 3] {
     })
 }
 
-/// The interval of two runs is never narrower than that of a circular block bootstrap of the same runs. It
-/// is wider, by how uncertain it is in a short run that its I/Os are independent.
+/// Over eight pairs of runs the interval of the median's ratio is in the mean between 0.95 and 1.6 times as wide (on
+/// a log scale) as that of a circular block bootstrap of the same runs: a short run hardly shows independence.
 #[test]
-fn the_interval_is_no_narrower_than_a_block_bootstrap() {
+fn the_interval_is_about_as_wide_as_that_of_a_block_bootstrap() {
     const SECONDS: usize = 20;
     const DRAWS: usize = 1_000;
     let (mut ours, mut theirs) = (0.0, 0.0);
@@ -206,8 +206,8 @@ fn nights(noise: Noise, seed: u64, (at, times): (usize, f64)) -> Vec<f64> {
         .collect()
 }
 
-/// Per cent of unchanged series with a change; and of those with a step of `times`, which ended this
-/// many nights ago, where it is found within two nights of its place.
+/// Per cent of unchanged series with a change; and of those with a step of `times`, which came `since` nights
+/// before the end, where it is found within two nights of its place.
 fn history(noise: Noise, cases: u64, p: f64, times: f64, since: usize) -> (f64, f64) {
     let rule = ChangeRule { p, ..ChangeRule::over(1) };
     let (mut wrong, mut found) = (0.0, 0.0);
@@ -225,7 +225,7 @@ fn history(noise: Noise, cases: u64, p: f64, times: f64, since: usize) -> (f64, 
 fn two_runs_alike_rarely_differ_and_a_step_is_seen() {
     const CASES: u64 = 100;
     let alike = single(RunModel::Nightly(0.0), 60.0, CASES, 1.0);
-    // What independent rest of a level that drifts costs within 60 s is allowed at the median.
+    // 11 % at the median: 60 s are short for a level that drifts.
     for (verdicts, share) in alike.iter().zip([11.0, 5.0, 5.0]) {
         assert!(verdicts.alarms() <= verdicts.most(share), "{:.1} %", verdicts.alarms());
     }

@@ -8,9 +8,9 @@ use taillight_stats::compare::{DifferenceVerdict, FEWEST_PAIRS, LogDifference, L
 /// How runs vary.
 #[derive(Clone, Copy, Debug)]
 enum Spread {
-    /// By 2 %, each by itself.
+    /// Runs vary by 2 %, each by itself.
     Alone,
-    /// As well, and both of a pair by another 3 %.
+    /// So do they, and both of a pair together by another 3 %.
     Shared,
     /// One run in twenty takes 20 % longer besides.
     Outliers,

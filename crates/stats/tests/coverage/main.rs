@@ -1,6 +1,6 @@
-//! How often intervals hold the truth and ceilings are judged right, on I/Os that depend on each
-//! other. The test checks cells that go wrong first; `cargo xtask proof intervals` makes the table of
-//! `docs/measurement.md` (module `proof`).
+//! Error rates of the statistics, on simulated runs. Here: how often intervals hold the truth and ceilings are
+//! judged right, on I/Os that depend on each other, in the cells that go wrong first; `cargo xtask proof intervals`
+//! makes the whole table (`proof`). Comparisons of runs are in `differences`, of pairs in `looks`.
 
 mod differences;
 mod looks;
@@ -14,7 +14,7 @@ use taillight_stats::{CeilingStatus, Dependence, Dist, Intervals, TimeGrid, Time
 
 const PERCENTILES: [&str; 4] = ["50", "90", "99", "99.9"];
 
-/// Shares of the runs of one cell, in per cent.
+/// Counts of the runs of one cell, by what was said of them.
 #[derive(Default, Clone, Copy)]
 struct CoverageCell {
     runs: f64,
@@ -138,7 +138,7 @@ fn queues_bursts_and_independent_ios_are_covered() {
             // 93 % and three standard deviations.
             let least = 93.0 - 3.0 * 100.0 * (0.05 * 0.95 / given.max(1.0)).sqrt();
             let covered = cell.coverage();
-            // Who never answers is never wrong.
+            // An interval that is never given is never wrong.
             let often = pct == "50" || name == "independent" && pct != "99.9";
             assert!(!often || given > 0.8 * cell.runs, "{what}, {given} given");
             assert!(given < 30.0 || covered >= least, "{what}, {covered:.1} % of {given} covered");

@@ -1,4 +1,4 @@
-//! Runs with a known truth: queues, bursts, stalls and drifts on virtual time.
+//! Simulated runs of queues, bursts, stalls and drifts, on virtual time: start and latency of each I/O.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -29,7 +29,7 @@ impl Random {
 pub enum RunModel {
     /// Latencies drawn one by one.
     Independent,
-    /// Poisson arrivals at this share of what exponential servers do together: servers, load.
+    /// Poisson arrivals at this share of what exponential servers do together, 1,000 a second: servers, load.
     Exponential(usize, f64),
     /// Poisson arrivals at this load of one server with constant service.
     Constant(f64),
@@ -43,7 +43,7 @@ pub enum RunModel {
     HeavyStalls,
     /// Independent ones of which 32 in a row are 50 times slower, this often apart, s.
     Clumps(f64),
-    /// The same, correlated by 0.8, with stalls of some 5 ms for 16 to 64 I/Os, one in 10 s; the level
+    /// `Drift` by 0.8 where 16 to 64 I/Os in a row take some 5 ms longer, once in 10 s in the mean; the level
     /// of a whole run varies by this besides.
     Nightly(f64),
 }

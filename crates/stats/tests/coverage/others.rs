@@ -1,11 +1,11 @@
-//! Loads that the method was not set on.
+//! Simulated runs that the constants of `dependence` were not set on: heavier services, closed loops, collections.
 
 use crate::models::{Random, Run, queue};
 
 /// A kind of run, 1,000 I/Os a second or so.
 #[derive(Clone, Copy)]
 pub enum OtherModel {
-    /// One server at this load; one service in twenty is twenty times longer than the others.
+    /// One server at this load; one service in twenty is 19 times as long as the others in the mean.
     Hyperexponential(f64),
     /// One server at this load whose services are lognormal, sigma 1.
     Lognormal(f64),

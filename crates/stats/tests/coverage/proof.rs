@@ -1,6 +1,7 @@
-//! `cargo xtask proof intervals`: errors and decisions of the method in one table, as lines of JSON.
+//! `cargo xtask proof intervals`: how often ceilings are wrongly kept or missed, and rightly decided, by load, length
+//! and percentile, as lines of JSON in the file `PROOF_RESULTS`; `intervals-real` does so for recorded runs.
 //!
-//! Each cell also has what two others would say: an oracle that knows the variance of the share over runs
+//! Each line also has what two other methods would say: an oracle that knows the variance of the share over runs
 //! of the same kind, and the plain mean of 8 cosine terms.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
-//! The method `ab`: two jobs in turns, a pair after the other, judged after each pair. Here are the order of
-//! the runs, the seed of each pair, and where the series may end early; `taillight_compare` judges, and sees
-//! only pairs that are complete. Used by `taillight ab`; `words` has what it says on the way.
+//! The method `ab`: two jobs run in turns, one pair of runs after the other, compared after each pair. Here are
+//! the order of the runs, the seed of each pair, and where the series may end early; `taillight_compare` judges
+//! the pairs that are complete. Used by `taillight ab`; `words` has what is said on the way.
 
 mod words;
 
@@ -68,9 +68,9 @@ pub struct AbMethod {
 }
 
 impl AbMethod {
-    /// Pairs of runs of these jobs; pair n has the seed of base's plan and n - 1 more. Errors: `Usage` for
-    /// jobs that cannot be compared, a gate over an operation that one does not have, or a number of
-    /// pairs that says nothing.
+    /// Pairs of runs of these jobs; the seed of pair n is that of base's plan plus n - 1. Errors: `Usage` for
+    /// jobs that cannot be compared, ask for several runs or name a directory, a gate over an operation that one
+    /// job does not have, or fewer than 3 or more than 1,000 pairs.
     pub fn new(mut sides: [AbSide; 2], request: AbRequest) -> Result<AbMethod> {
         check(&sides, &request)?;
         let deepest = settle::deepest(sides.iter().map(|side| &side.plan));
@@ -98,7 +98,7 @@ impl AbMethod {
         Ok(method)
     }
 
-    /// A gate's percentile is in the report of every run.
+    /// Has the report of every run give the percentiles of the gate.
     fn ask_for_percentiles(&mut self) {
         let gate = self.request.compare.gate.iter().flat_map(|gate| &gate.figures);
         let asked: Vec<_> = gate.filter_map(|wanted| wanted.figure.percentile()).collect();
@@ -156,8 +156,8 @@ impl AbRequest {
     }
 }
 
-/// The complete pairs of a series of this method, in order. Errors: `Unavailable` or `Corrupt` when a run
-/// cannot be read.
+/// The pairs of a series of this method, in order, up to the first that is not complete. Errors: `Unavailable` or
+/// `Corrupt` when a run cannot be read.
 pub fn pairs_of(dir: &Path, series: &SeriesFile) -> Result<Vec<RunPair>> {
     let mut pairs = Vec::new();
     for round in 1.. {
@@ -294,8 +294,8 @@ impl Method for AbMethod {
         }))
     }
 
-    /// The gate's, after what ended the series early and what went wrong in a run. Ceilings of single runs
-    /// are in their reports.
+    /// The gate's (undecided where no figure could be compared), after what ended the series early and what went
+    /// wrong in a run. Missed ceilings of single runs do not count.
     fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
         let ceiling = |exit: &Exit| matches!(exit, Exit::GateFailed | Exit::GateUndecided);
         let runs = done.iter().map(|r| r.exit).filter(|exit| !ceiling(exit)).chain(ended);

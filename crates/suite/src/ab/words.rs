@@ -1,4 +1,4 @@
-//! What the method `ab` says before the first pair and after each.
+//! What the method `ab` says before the first pair and after each, and its decisions for `series.json`.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ pub fn introduction([base, new]: &[AbSide; 2], request: &AbRequest) -> Vec<Strin
     ]
 }
 
-/// What new has in another way than base, but for names, seeds and what the machine gave.
+/// What new's plan has in another way than base's, but for name, seed, gate and memory budget.
 fn apart(base: &Plan, new: &Plan) -> Vec<String> {
     let table = |plan: &Plan| {
         let mut plan = plan.clone();

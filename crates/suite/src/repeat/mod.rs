@@ -1,6 +1,6 @@
 //! The method `repeat`: the same plan several times back to back, with the spread of its figures,
-//! `repeat.json`, and one report on one time axis. Every repetition has the plan's seed: the same operations
-//! in the same order. Used by `taillight run` for a job with `run.repeat`; `words` has the tables.
+//! `repeat.json`, and one report (on one time axis where they share a clock). Every repetition has the plan's
+//! seed: the same operations in the same order. Used by `taillight run` for `run.repeat`; `words` has the tables.
 
 mod words;
 

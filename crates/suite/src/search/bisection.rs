@@ -1,13 +1,12 @@
 //! Which demand of a search to measure next: the highest one that stays under a ceiling.
 //!
-//! A bisection that knows only verdicts. It brackets the answer between the highest
-//! point that passed and the lowest that counts as failed, halves the bracket (geometrically, so
-//! that every step gives the same relative precision), and measures the answer a second time
-//! before it gives it. `judge` gives the verdicts.
+//! The search brackets the answer between the highest point that passed and the lowest that counts as failed,
+//! halves the bracket (at its geometric mean), and measures the answer a second time before it gives it.
+//! `judge` gives the verdict on each probe, and how many more I/Os an undecided one lacks.
 //!
-//! An undecided point is measured again for longer, at most [`LONGEST`] times the usual time; what
-//! is undecided then counts as failed, so that an answer never rests on a point that may miss the
-//! ceiling. An answer that fails its second measurement becomes the upper end of the bracket. No point is
+//! An undecided point is measured again for longer, at most [`LONGEST`] times the usual time, where that may
+//! decide it; else it counts as failed, but for the lower end of the range, which a higher point that passes
+//! speaks for. An answer that fails its second measurement becomes the upper end of the bracket. No point is
 //! looked at more than [`LOOKS`] times, the second measurement included: that is how many looks share the
 //! error of one.
 

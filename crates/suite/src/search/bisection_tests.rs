@@ -1,5 +1,5 @@
-//! The search finds a knee that is known: exactly on a target without noise, and with the real
-//! ceiling check on a target that draws its I/Os.
+//! Tests of the bisection: it brackets a known limit on a target without noise, does not overstate it where the real
+//! ceiling check judges drawn I/Os, prolongs undecided probes, verifies its answer, and always ends.
 
 use proptest::prelude::*;
 use taillight_core::Percentile;

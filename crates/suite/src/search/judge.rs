@@ -2,7 +2,7 @@
 //!
 //! The answer is the report's own check of that ceiling (`summary.qos`), at the error that the looks at one
 //! demand leave each; a second rule could only contradict it. What is not decided is told apart by what
-//! would decide it. A probe that did not meet its demand fails whatever its percentile is.
+//! would decide it. A probe that did not meet its demand or had I/O errors fails whatever its percentile is.
 
 use taillight_core::Percentile;
 use taillight_core::plan::{Ceiling, SearchPlan};

@@ -297,7 +297,7 @@ impl Method for SearchMethod {
         self.report.probes.get(done.len().checked_sub(1)?).map(|p| words::line(&self.report, p))
     }
 
-    /// As if each probe were decided by its first look.
+    /// The load of the probes to come, as if each were decided by its first look.
     fn left_ns(&self, _: &[PointResult]) -> Option<(u128, u128)> {
         let (probes, lengths) = self.bisection.left();
         let warmup = u128::from(self.plan.run.warmup.0) * u128::from(probes);
@@ -325,7 +325,7 @@ impl Method for SearchMethod {
         }))
     }
 
-    /// The answer's, not that of any probe: probes fail on purpose. Without an answer it is theirs.
+    /// The search's, not that of any probe: probes fail on purpose. Only an unfinished search has the worst of theirs.
     fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
         let probes = || done.iter().map(|r| r.exit).fold(Exit::Ok, worst);
         ended.unwrap_or(match self.report.outcome {

@@ -1,5 +1,6 @@
-//! The answer over all ceilings of a suite in one sentence that a person can repeat: how far from the
-//! ceiling it is, and who was in the way. `answers` has the table of all checks.
+//! The answer over all ceilings of a suite in a few sentences: kept, missed or undecided, by how much, which
+//! layer held most of the slow I/Os, and whether a level changed or a second look was taken. `answers` has the
+//! table of all checks.
 
 use taillight_core::Percentile;
 use taillight_report::format::{count, duration, percent};
@@ -10,14 +11,14 @@ use taillight_rundir::summary::{Qos, QosStatus};
 use super::answers::{AnsweredCeiling, quantile_of};
 use crate::method::PointResult;
 
-/// Ceilings that the sentence names; the table has all.
+/// Kept ceilings that are named at most (of others the first is); the table has all.
 const MOST_NAMED: usize = 3;
 
 /// Layers that surely are none of the storage, beside the CPU; the page cache may have waited for it.
 const ELSEWHERE: [&str; 5] = ["application", "stopped", "throttle", "completion", "io_uring"];
 
 /// `Kept: 99 % of etcd's appends within 490 us, 20 times faster than asked (at most 0.11 % slower than 10 ms).`
-/// `measures` is what those I/Os are; `looks` the runs that the answer took.
+/// `measures` is what those I/Os are; `looks` the first and the second run of a setting that took two, if any did.
 pub(super) fn sentence(
     answer: QosStatus,
     checks: &[AnsweredCeiling<'_>],
@@ -127,8 +128,8 @@ fn open_or_missed(check: &AnsweredCeiling<'_>, what: &str) -> String {
     format!("{seen}{what} took longer than {ceiling}, where {allowed} may{usual}{why}")
 }
 
-/// Who held most of the slow ones. That it was not the disk is said where surely more than half of all slow
-/// ones were held elsewhere: those that nothing explains may have been the disk's.
+/// Which layer held most of the slow I/Os. That it was not the disk is said where surely more than half of all slow
+/// I/Os were held elsewhere: those that nothing explains may have been the disk's.
 fn in_the_way(q: &Qos) -> Option<String> {
     let causes = q.cause.as_ref()?;
     // What waited behind earlier ones says nothing of what held those.

@@ -109,8 +109,8 @@ pub(super) fn exit(of: &Answering<'_>) -> Option<Exit> {
     }
 }
 
-/// The answer over all runs: missed if one is, kept if all are and the series is whole; none without a
-/// ceiling.
+/// The answer over all runs: missed if one ceiling is, kept if all are, every run is sound and the series is whole,
+/// else undecided; none without a ceiling.
 fn overall(of: &Answering<'_>, checks: &[AnsweredCeiling<'_>]) -> Option<QosStatus> {
     let has = |status| checks.iter().any(|check| check.among_all() == status);
     let worst = if has(QosStatus::Fail) {

@@ -1,5 +1,5 @@
 //! Loops over fields of a job: how many points they make, which, and in which order. Matrices, and so
-//! sweeps, take their settings from here.
+//! sweeps, take their settings from here. Also how much load a plan is, and times and values in words.
 
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -69,7 +69,7 @@ pub(super) fn combinations(loops: &[FieldLoop]) -> u128 {
     loops.iter().map(|field| field.values.len() as u128).fold(1, u128::saturating_mul)
 }
 
-/// Load of one run, ns; none where it does not end by time alone.
+/// Load of one run, warm-up included, ns; none where it does not end by time alone, and for a plan of several runs.
 pub(crate) fn load_ns(plan: &Plan) -> Option<u128> {
     let counted = plan.run.operations.is_some() || plan.run.bytes.is_some();
     let mut measured = plan.workloads.iter().filter(|w| w.measured);
@@ -79,7 +79,7 @@ pub(crate) fn load_ns(plan: &Plan) -> Option<u128> {
     Some(u128::from(duration) + u128::from(plan.run.warmup.0))
 }
 
-/// A long time in words.
+/// A time in words: days, hours and minutes, minutes, or seconds.
 pub(crate) fn length(ns: u128) -> String {
     const DAY_S: u128 = 86_400;
     match ns / 1_000_000_000 {

@@ -386,8 +386,8 @@ impl SuitePhase {
     }
 }
 
-/// Every run, in order. Errors: `Usage` for fields and values that the job refuses, and for more
-/// runs than a series may have.
+/// The method over every run of the form that was asked for. Errors: `Usage` for flags, fields and values that the
+/// suite or the job refuses, and for more runs than a series may have.
 pub(super) fn prepare(
     suite: MatrixSuite,
     job: SuiteJob,
@@ -448,7 +448,7 @@ pub(super) fn deepest_measured(suite: &MatrixSuite, points: &[PhasePoint]) -> u3
     settle::deepest(measured.map(|p| &p.point.plan))
 }
 
-/// Whether what a point measures is nobody's result: it brings the target into a state, or empties it.
+/// Whether a point only brings the target into a state, or empties it: what it measures is no result.
 fn prepares(suite: &MatrixSuite, point: &PhasePoint) -> bool {
     let phase = &suite.phases[point.phase];
     point.part == RunPart::Before || phase.preconditions() || phase.purge.is_some()

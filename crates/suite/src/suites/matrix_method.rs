@@ -1,5 +1,6 @@
-//! A matrix as a method: which point is next, which rounds are needless, and how much is left. A phase with
-//! `steady` ends with the round at which its figures have settled; everything else is known beforehand.
+//! A matrix as a method: which point is next, which are needless, and how much is left. Results decide at which
+//! round a phase with `steady` ends, which settings a phase with `points` has, and whether and how long a second
+//! look is taken; everything else is known beforehand.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -146,7 +146,7 @@ pub fn schema_suite() -> serde_json::Value {
     schemars::schema_for!(SuiteFile).to_value()
 }
 
-/// What all suites say before their first point.
+/// The head that every suite begins with: its name and seed; each point has a line on the console.
 fn head(name: &str, seed: u64) -> SeriesHead {
     SeriesHead { announced: true, ..SeriesHead::new(name, name, seed) }
 }

@@ -156,7 +156,7 @@ pub(super) struct PhasesMethod {
     directories: PhaseDirectories,
     /// Those of them that are not empty in the end.
     left: Vec<PathBuf>,
-    /// Of each rank.
+    /// Workers of each rank.
     workers: u32,
     /// Ranks that run the phases together.
     ranks: u32,
@@ -224,7 +224,8 @@ pub(super) fn prepare(
 }
 
 impl PhasesSuite {
-    /// Errors: `Usage` when a phase goes over one that does not come before it, or leaves the suite's directory.
+    /// Errors: `Usage` when a phase goes over one that does not come before it, has the name of an earlier one, or
+    /// leaves the suite's directory.
     pub fn check(&self) -> Result<()> {
         for (at, phase) in self.phases.iter().enumerate() {
             let parts = |text: &str| {
@@ -431,9 +432,9 @@ fn interleave(job: &mut Table, (workers, ranks): (u32, u32), each: ByteSize) {
 
 /// What a run has left.
 struct LeftThere {
-    /// From the first number on without a gap.
+    /// Things that are there from the first number on without a gap.
     there: u64,
-    /// As many as there would be with the longest of its workers' parts for all.
+    /// Things that there would be if each worker's part were as long as the longest.
     longest: u64,
 }
 

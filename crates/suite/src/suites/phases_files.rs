@@ -61,7 +61,7 @@ fn remove_own(dir: &OwnedDirectory, runs: &[String]) -> Result<()> {
     if marks.is_empty() { Ok(()) } else { dir.delete(&marks) }
 }
 
-/// Whether nothing is in a directory, or there is none.
+/// Whether a directory has nothing in it but `lost+found`, or cannot be listed (there is none, for example).
 fn empty(dir: &Path) -> bool {
     let Ok(all) = std::fs::read_dir(dir) else { return true };
     all.flatten().all(|entry| entry.file_name() == "lost+found")

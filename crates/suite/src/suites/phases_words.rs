@@ -1,5 +1,6 @@
-//! What the rule `phases` says of its runs: the tables, the lines for programs, the means. Rates are of all operations
-//! by all time, the wear-out included, and beside it without; percentiles are each run's own.
+//! What the rule `phases` says of its runs: the tables, the lines for programs, the means. Rates are successful
+//! operations (fsync is none) or bytes by measured time, the wear-out included, and beside it without; percentiles are
+//! each run's own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -112,7 +113,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     there.then(|| (values.iter().map(|v| v.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
-/// The means of bandwidth and of rates, and the root of their product; only when every phase was run.
+/// The means of bandwidth and of rates, and the root of their product; only when every phase was run to its end.
 fn totals(method: &PhasesMethod, runs: &[PhaseRun<'_>]) -> Option<(f64, f64, f64)> {
     let complete = runs.iter().all(|run| run.result.complete());
     if runs.len() < method.suite.phases.len() || !complete {

@@ -325,7 +325,7 @@ pub(super) fn bursts(runs: &[(String, &PointResult)]) -> Result<Option<Table>> {
     Ok((!table.rows.is_empty()).then_some(table))
 }
 
-/// Operations a second in the load part of each whole cycle. Cycles are those of the clock; the interval
+/// Operations a second of load in each cycle whose load part is whole. Cycles are those of the clock; the interval
 /// must divide both parts, or operations fall into the wrong one: such runs have no rates.
 fn burst_rates(samples: &IntervalSamples, think: Think, load_ns: u64) -> Vec<f64> {
     let step_ns = (samples.interval_s * 1e9).round() as u64;

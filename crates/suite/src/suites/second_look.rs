@@ -27,7 +27,7 @@ pub(super) fn longest(plan: &Plan, within: Option<Span>) -> Option<Span> {
     (!plan.qos.ceilings.is_empty() && left >= run.duration?.0).then_some(Span(left))
 }
 
-/// Whether a first run leaves its ceilings open: it measured all it was to, and misses none.
+/// Whether a first run leaves ceilings open: it measured all it was to, leaves one undecided and misses none.
 pub(super) fn is_open(first: &PointResult) -> bool {
     let Some(summary) = first.summary.as_ref().filter(|_| first.complete()) else { return false };
     let has = |status| answers::statuses(summary).any(|s| s == status);

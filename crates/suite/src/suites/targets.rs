@@ -20,8 +20,8 @@ pub(super) struct SuiteTarget {
     pub set: Vec<Assignment>,
 }
 
-/// The targets asked for, none where there is one at most. Flags take the place of those of the file.
-/// Errors: `Usage` for targets without a name, or with the same one.
+/// The targets of several flags, else those of the file unless a flag names one; empty where there are neither.
+/// Errors: `Usage` for several by both kinds of flags, for targets without a name, or with the same one.
 pub(super) fn targets(suite: &MatrixSuite, request: &SuiteRequest) -> Result<Vec<SuiteTarget>> {
     let mut all: Vec<SuiteTarget> = request.several_targets()?;
     if all.is_empty() && request.targets.is_empty() && request.paths.is_empty() {

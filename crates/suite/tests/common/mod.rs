@@ -1,5 +1,4 @@
-//! A host that runs points on virtual time and in memory, without a binary.
-#![allow(dead_code)] // each test binary uses a part
+//! A host that runs points with the engine, without a binary: on virtual time where the driver has it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,7 @@ use taillight_suite::repeat::RepeatMethod;
 use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
 use taillight_suite::suites::{SuiteFile, SuiteRequest};
 
-/// Changes a plan behind its back.
+/// Changes the plan that a run really has; its manifest keeps the one that was asked for.
 pub type World = Box<dyn FnMut(&mut Plan)>;
 
 /// Runs points with the engine, and remembers what it was asked.
@@ -43,7 +42,7 @@ pub struct SimHost {
     pub broken: Option<String>,
     /// What the machine says of the target.
     pub facts: Map<String, Value>,
-    /// What the world does to a run behind the back of its plan.
+    /// What makes runs differ from their plans.
     pub world: Option<World>,
 }
 

@@ -1,5 +1,6 @@
-//! Gathers what probes and programs saw while the run goes on. Memory is bounded: beyond some MiB it is written to
-//! the run directory, slowly, and what finds no room is counted.
+//! Gathers what probes and programs saw while the run goes on. Memory is bounded: beyond some MiB, I/Os and events are
+//! written to a file in the run directory, slowly; those that find no room are counted as lost. Also turns I/Os and
+//! events into rows of `layers.parquet`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub struct CollectedTrace {
     pub events: KeptEvents,
     /// Windows in which the CPU quota was spent.
     pub quota: Vec<LayerRow>,
-    /// Events that found no room here.
+    /// Events that found no room here, or are of an unknown kind.
     pub events_lost: u64,
     /// Those that no I/O needs and that were forgotten.
     pub events_forgotten: u64,
@@ -52,7 +53,7 @@ pub struct CollectedTrace {
     /// CPU time of the programs per operation, ns, and of the collector.
     pub program_ns: Option<f64>,
     pub collector_ns: Option<f64>,
-    /// Whom events name.
+    /// The threads that events name.
     pub threads: SeenThreads,
     /// Those of them that nobody looked up in time.
     pub threads_unknown: u64,
@@ -278,8 +279,8 @@ fn round_row(io: &TracedIo, round: &EarlierRound) -> Option<LayerRow> {
     })
 }
 
-/// What an event's `b` says of a sleep: whether the load ended it, and of a thread that is not the load's, whether it is
-/// the server's.
+/// What an event's `b` says of a sleep: whether the load ended it, and of a thread that is not the load's, whether it
+/// is the server's.
 fn sleep_flags(kind: TraceEventKind, b: u64) -> Option<u64> {
     let (own, serves) = match kind {
         TraceEventKind::Kthread => (b & 1 != 0, b & 2 != 0),

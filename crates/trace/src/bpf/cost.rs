@@ -164,6 +164,6 @@ pub fn probe_ns(shared: &BpfProbeShared) -> Option<f64> {
     slot.ended.store(0, Relaxed);
     let counted = &mut differences[LEARN..];
     counted.sort_unstable_by(f64::total_cmp);
-    // Nothing that can be told from the noise is nothing.
+    // A difference below zero is noise, and counts as 0.
     counted.get(PAIRS / 2).map(|ns| ns.max(0.0))
 }

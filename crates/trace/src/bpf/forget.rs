@@ -2,7 +2,8 @@
 //! I/Os is traced to its end.
 //!
 //! Only where outliers alone are kept, and only what ended before every I/O that is in flight or was not
-//! handed over yet: an event that no kept I/O overlaps explains nothing.
+//! handed over yet: an event that no kept I/O overlaps (a slow one by 100 ms before and after it, too) explains
+//! nothing. Flushes of a disk's cache are never forgotten.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -45,7 +46,7 @@ impl NotHandedOver {
     }
 }
 
-/// What ended before this time no I/O needs that is yet to come; to be asked before batches are taken.
+/// No I/O that is yet to come needs an event that ended before this time; to be asked before batches are taken.
 pub fn horizon(programs: &LoadedPrograms, held: &NotHandedOver, now: i64) -> i64 {
     let in_flight = (0..SLOTS).filter_map(|i| {
         let slot = programs.slots.get(i);
@@ -70,7 +71,7 @@ impl Default for NeededTimes {
 }
 
 impl NeededTimes {
-    /// Those of a batch.
+    /// Adds the times of a batch's I/Os.
     pub fn add(&mut self, ios: &TracedBatch) {
         self.times.extend(ios.each().map(|(io, _)| {
             let slow = io.flags & flags::SAMPLE as u32 == 0;
@@ -82,7 +83,7 @@ impl NeededTimes {
         }
     }
 
-    /// In order, without overlaps.
+    /// The times in order, without overlaps.
     fn merged(&mut self) -> &[(i64, i64)] {
         self.times.sort_unstable();
         self.times.dedup_by(|later, kept| {
@@ -102,7 +103,7 @@ impl NeededTimes {
         let needed = self.merged();
         let (mut place, mut kept) = (0, 0);
         events.retain(|e| {
-            // When a disk flushed its cache is told of every I/O after it.
+            // The report tells of each I/O when the disk last flushed its cache before it.
             let keep = e.kind == TraceEventKind::Flush
                 || e.end as i64 >= horizon
                 || (e.end as i64) < decided
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(needed.forget(&mut events, 30 * SECOND, 4), 2);
         let kept = [&all[1..3], &all[4..]].concat();
         assert_eq!(starts(&events), starts(&kept));
-        // Another pass, when the times of these I/Os are gone, leaves what the first one left.
+        // Another pass, when the times of these I/Os are gone, leaves what they needed; the last event was too young.
         needed.add(&TracedBatch::empty());
         needed.forget(&mut events, 60 * SECOND, 0);
         let kept = &kept[..kept.len() - 1];

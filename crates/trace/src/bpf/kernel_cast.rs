@@ -28,7 +28,7 @@ const fn call(kind: u8, number: u32) -> [u8; 8] {
 pub struct KernelCast(Option<u32>);
 
 impl KernelCast {
-    /// Without the function.
+    /// For a kernel without the function.
     pub const NONE: KernelCast = KernelCast(None);
 
     /// The number in a kernel's own description of its types.

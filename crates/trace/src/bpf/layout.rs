@@ -23,9 +23,9 @@ pub const C_WANTED: usize = 1;
 pub const C_PUNTED: usize = 2;
 /// No count: whether requests know when they were issued, one of these, else 0.
 pub const C_ISSUES: usize = 4;
-/// They do so far.
+/// All requests so far know when they were issued.
 pub const STAMPED: u64 = 1;
-/// Some do not: the program on the issue is needed.
+/// Some requests do not: the program on the issue is needed.
 pub const BARE: u64 = 2;
 /// No count: the one file of the run: its inode's number, of a block device the device's; 0 for
 /// unknown.
@@ -191,9 +191,9 @@ pub use taillight_rundir::layers::EARLIER_ROUNDS as EARLIER;
 pub struct RoundStamps {
     /// The first was queued.
     pub bio: AtomicU64,
-    /// Of the request that was done last.
+    /// The request that was done last was allocated.
     pub alloc: AtomicU64,
-    /// The latest of its parts.
+    /// The latest part was issued.
     pub issue: AtomicU64,
     pub done: AtomicU64,
     /// First part queued by another process.
@@ -292,14 +292,14 @@ pub struct TraceEvent {
     pub b: u64,
     /// Who ran, or did it.
     pub who: ThreadSeen,
-    /// Who woke it up; of a thread of the kernel itself; of I/O beside the run a mark.
+    /// Thread that woke the sleeper up; the sleeper itself where that is the kernel's; of neighbours' I/O a mark.
     pub other: ThreadSeen,
     /// Device.
     pub dev: u32,
     pub frames: usize,
     /// Thread of the load that woke it up, from 1 on; 0 for others.
     pub waker: u32,
-    /// Where it was written.
+    /// CPU on which the event was written.
     pub cpu: u32,
     pub stack: [u64; FRAMES],
 }

@@ -1,6 +1,6 @@
 //! Tracing by programs on the kernel's trace points: the programs' loader, the memory shared with them, the
-//! probe of the hot loop and the collector of what they saw. The report draws the conclusions from
-//! `layers.parquet`. Called by `tracing`.
+//! probe of the hot loop and the collector of what they saw, called by `tracing`; and [`watch`] of programs that
+//! run already, called by `cli`. The report draws the conclusions from `layers.parquet`.
 
 mod collect;
 mod cost;

@@ -1,8 +1,8 @@
-//! The probe of a worker: publishes its operations to the trace programs, keeps what they saw of
-//! the slow ones.
+//! The probe of a worker: publishes its operations to the trace programs, and keeps what they saw of the slow
+//! ones and of a sample, or of all where every I/O is asked for.
 //!
-//! Hot path: a few stores into shared memory, one histogram bucket. What is kept goes into a batch
-//! that is swapped for an empty one when full; without an empty one it is counted as lost.
+//! Hot path: a few stores into shared memory, one histogram bucket. A kept I/O goes into a batch
+//! that is swapped for an empty one when full; without an empty one the I/O is counted as lost.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Loads the trace programs, each on its own: one that the kernel refuses is named and left out.
+//! Loads the trace programs that a run or a watch needs, each on its own, and attaches them, some only once they are
+//! wanted. A program that the kernel refuses is named and left out (unnamed if its file system may just not be there).
 
 use std::os::fd::AsFd;
 use std::sync::Mutex;
@@ -164,9 +165,9 @@ pub struct ProgramConfig {
     pub watch: bool,
     /// The process of the store's server; 0 for none.
     pub server: u32,
-    /// Every call of theirs is looked at in windows.
+    /// Every call of the watched programs is looked at in windows.
     pub exact: bool,
-    /// Of its kind, only this call of theirs.
+    /// Of the calls of its kind only this one is looked at.
     pub only: Option<&'static str>,
 }
 
@@ -202,7 +203,7 @@ enum IssueStamps {
     Missing,
 }
 
-/// One that comes and goes, attached.
+/// A program that comes and goes, while it is attached: its name and its link.
 pub(super) struct AttachedProgram(&'static str, Link);
 
 /// Where events arrive.

@@ -1,5 +1,5 @@
-//! Tracing with the best backend: programs on trace points, their memory, the collector, the file; started
-//! and ended by `tracing` when the kernel takes trace programs.
+//! The backend `bpf` for one run: starts programs on trace points, their memory and the collector, and writes
+//! `layers.parquet` in the end. `tracing` starts and ends it where the kernel takes trace programs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ use crate::tracing::{Backend, EndSignal, TraceCounts, TracingRequest};
 
 /// Memory and file for traced I/Os together, at most.
 const IOS_BYTES: usize = 1 << 30;
-/// Shorter intervals off the CPU are events only when every I/O is traced, ns.
+/// Shorter intervals off the CPU are no events, ns: where outliers are traced, and where every I/O is.
 const OFF_NS: u64 = 250_000;
 const OFF_ALL_NS: u64 = 100_000;
 
@@ -137,7 +137,7 @@ impl Backend for BpfTracing {
     const KIND: TracingBackend = TracingBackend::TracePoints;
     type Probes = BpfProbes;
 
-    /// Loads and attaches every program for a moment.
+    /// Loads and attaches the programs of a run for a moment.
     fn try_here(sys: &Sys) -> Result<Vec<ProgramInfo>> {
         allowed(sys)?;
         let config =

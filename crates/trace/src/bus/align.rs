@@ -193,7 +193,7 @@ fn on_host(o: &TimedCommand, fit: &ClockFit) -> TimedCommand {
     TimedCommand { start: fit.to_host(o.start), end: fit.to_host(o.end), ..*o }
 }
 
-/// Differences of addresses that occur most often, most frequent first; zero is always tried.
+/// Differences of addresses that occur most often, most frequent first; zero is always among them.
 fn likely(host: &[TimedCommand], other: &[TimedCommand]) -> Vec<i64> {
     let some = |list: &[TimedCommand]| -> Vec<TimedCommand> {
         let step = list.len().div_ceil(SAMPLE).max(1);

@@ -1,11 +1,12 @@
-//! The mapping file: which column of an analyser's table is what.
+//! The mapping file of a bus capture, TOML: which columns of an analyser's table are time, completion or latency,
+//! opcode, first block and length, and how they are written. Reads a line of the table as a command by it.
 
 use serde::Deserialize;
 use taillight_core::{Error, OpKind, Result};
 
 use super::align::{self, TimedCommand};
 
-/// The file.
+/// The fields of the file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusMapping {

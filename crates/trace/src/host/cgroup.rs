@@ -1,4 +1,5 @@
-//! Limits of the control groups this process lives in: CPU quota spent, I/O let through.
+//! Control groups this process lives in: how long and how often they were without CPU by their quota (ms a second,
+//! periods a second), and the I/O of the own group on the disks below the target.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

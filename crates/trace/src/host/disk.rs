@@ -66,7 +66,7 @@ struct SampledDisk {
 /// The disks below the target.
 pub(crate) struct DiskSource {
     list: Vec<SampledDisk>,
-    /// When the source was made.
+    /// Whether `/proc/diskstats` could be read when the source was made.
     readable: bool,
     /// As many counters as the last line had: `missing` says by it what the kernel does not count.
     fields: usize,

@@ -1,10 +1,9 @@
-//! Host samples: what disks, CPUs, memory and limits did while a run went on.
+//! Host samples: what disks, CPUs, memory, limits, temperatures and the benchmark's own threads did while a run
+//! went on. `cli` starts and ends the sampling.
 //!
 //! A helper thread reads procfs, sysfs and cgroups at the interval, without any rights, and adds the
 //! values to `host.parquet`. Values are means over an interval, or states at its end (dirty pages,
-//! temperatures), and prove no cause. Each source is a file beside this one: pure parsers of kernel
-//! text, and differences of two readings.
-//! `cli` starts and ends it.
+//! temperatures), and prove no cause. Each source is a file beside this one.
 
 mod cgroup;
 mod cpu;

@@ -4,7 +4,7 @@ use serde_json::Value;
 use taillight_core::{Error, Result};
 use taillight_rundir::nvme::{ErrorEntry, LatencyMonitor, Logs, MonitorBucket, Smart};
 
-/// Whether a text looks like such output, or a piece of it.
+/// Whether a text begins like such output, with a brace.
 pub fn looks_like(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }

@@ -145,7 +145,7 @@ impl OffCpuLog {
     }
 
     /// Divides the waits since the last reading among the intervals that ended before this one. All
-    /// records up to the reading must have been added. A reading that may or may not count a interval
+    /// records up to the reading must have been added. A reading that may or may not count an interval
     /// is passed over: the next one will do.
     pub fn settle(&mut self, now: SchedstatReading) {
         let end = self.list.partition_point(|s| s.to <= now.from);

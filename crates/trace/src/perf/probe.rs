@@ -19,10 +19,10 @@ use crate::tracing::threshold::{KeepReason, TailThresholds};
 
 /// I/Os on their way to the gatherer, over all workers.
 const QUEUED: usize = 1 << 18;
-/// To find a moment in which the thread is not interrupted.
-const TRIES: usize = 100;
-/// The same of one worker, at least and at most.
+/// The share of these that one worker has, at least and at most.
 const QUEUED_EACH: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 14;
+/// Tries to find a moment in which the thread is not interrupted.
+const TRIES: usize = 100;
 
 /// One I/O that is kept.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! The end of tracing, told to the thread that gathers: a flag that is set when its owner goes away, also
 //! when a run ends in an error. An owner that wants what was gathered joins the thread. Used by the backends
-//! `bpf` and `perf`.
+//! `bpf` and `perf` and by watching.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,6 +1,6 @@
-//! Tracing of one run: started before the load, finished into `layers.parquet` after it. `cli` traces through
+//! Tracing of one run: started before the load, finished into `layers.parquet` after it. `cli` traces runs through
 //! this module alone, which chooses the backend: trace points, else the kernel's log of context switches. The
-//! run goes on whatever is out of reach; the manifest says which backend was taken, and why not a better one.
+//! manifest says which backend was taken, and why not a better one. (Programs that run already: `bpf::watch`.)
 
 mod backend;
 mod counts;
@@ -64,7 +64,7 @@ pub struct BackendAttempt {
     pub found: Result<Vec<ProgramInfo>>,
 }
 
-/// What would be said of a run that traces nothing.
+/// What the manifest says of tracing where it could not begin.
 pub fn untraced(plan: &Plan, why: &Error) -> TraceInfo {
     TraceInfo { why: Some(why.to_string()), ..info(plan, TracingBackend::None) }
 }
@@ -138,7 +138,7 @@ impl Tracer {
         self.active.with_probes(run)
     }
 
-    /// What can be seen and what not, for people, before the load.
+    /// Which backend was taken if not the best, and what it cannot see, for people, before the load.
     pub fn missing(&self) -> Vec<String> {
         let mut said = Vec::new();
         if self.info.backend != TracingBackend::TracePoints {

@@ -9,7 +9,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 /// Reads `cpu.stat` of every group on the way up.
 #[derive(Debug)]
 pub struct QuotaWatch {
-    /// With what each group had when it was last read.
+    /// `cpu.stat` of each group, and the time in it when it was last read, ns.
     files: Vec<(PathBuf, Option<u64>)>,
     at: i64,
 }

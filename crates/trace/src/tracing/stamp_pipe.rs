@@ -141,7 +141,7 @@ pub struct ThreadProbe {
     ops: ThreadOps,
     thread: u32,
     seat: ProbeContext,
-    /// By slot.
+    /// The row of the operation in each slot.
     begun: Vec<LayerRow>,
 }
 

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_thousandth_is_kept() {
+    fn slow_ios_are_kept_and_a_sample_of_the_usual_ones() {
         let mut running = TailThreshold::new(None);
         let mut usual = 0;
         for i in 0..200_000u64 {

@@ -7,23 +7,24 @@ use taillight_core::OpKind;
 /// Numbers below this one.
 pub const SYSCALLS: u32 = 512;
 
-/// Its first argument is a file, its third one a length, its fourth one an offset; it goes on where the last
-/// one ended: see `enum what` of the programs.
+/// Marks of a call, as `enum what` of the programs has them. Its first argument is a file; its third one a length; its
+/// fourth one an offset; or it goes on where the last call on the file ended.
 const FILE: u32 = 0x20;
 const LENGTH: u32 = 0x40;
 const AT: u32 = 0x80;
 const ON: u32 = 0x100;
-/// It moves from the file that its second argument is; between a pipe and the file that its first or third one is; the
-/// kernel counts it as a read and as a write; counts no end of it; it does its work on its way back, if it has any.
+/// It moves data from the file of its second argument; or between a pipe and the file of its first or third one; the
+/// kernel counts it as a read and as a write; or counts no end of it; it does its work, if any, on its way back.
 const FROM: u32 = 0x4000;
 const PIPED: u32 = 0x8000;
 const BOTH: u32 = 0x1_0000;
 const UNCOUNTED: u32 = 0x2_0000;
 const LATE: u32 = 0x4_0000;
-/// It does not wait for the pages that it has brought; it may say so.
+/// It does not wait for the pages that it has brought unless its third argument says so; or does wait unless its sixth
+/// one says that it does not.
 const AHEAD: u32 = 0x8_0000;
 const MAY_NOT_WAIT: u32 = 0x10_0000;
-/// Its first argument is a path; its second one is.
+/// Its first argument is a path; or its second one is.
 const PATH: u32 = 0x20_0000;
 const PATH_AT: u32 = 0x40_0000;
 
@@ -121,8 +122,8 @@ const CALLS: &[(u32, &str, OpKind, u32)] = &[
     (199, "fremovexattr", OpKind::Stat, FILE),
 ];
 
-/// It sleeps for a lock; for what its arguments say; for another thread, or for something to do; for the world outside;
-/// for time alone.
+/// What a call sleeps for: a lock; what its arguments say; another thread, or something to do; the world outside; time
+/// alone.
 pub const LOCK: u32 = 0x200;
 const FUTEX: u32 = 0x400;
 pub const WAIT: u32 = 0x800;

@@ -1,5 +1,5 @@
-//! What the trace programs cost while somebody is watched, by the kernel's count in windows, and what is left out where
-//! that is more than was allowed: the dearest part first.
+//! CPU time of the trace programs while other programs are watched, by the kernel's count in windows, and what is left
+//! out where that is more than was allowed: the dearest part first.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ const COUNTED: Duration = Duration::from_millis(100);
 const COUNT_EVERY: Duration = Duration::from_secs(2);
 /// The same while there is a limit that must be kept.
 const COUNT_LIMITED: Duration = Duration::from_millis(400);
-/// Programs on switches and wake-ups of threads, which follow waits; and those of the block layer, which tell of others.
+/// Programs on switches and wake-ups of threads, which follow waits; and those of the block layer, which tell of
+/// others.
 const THREADS: &str = "sched_";
 const BLOCK: [&str; 2] = ["bio_", "rq_"];
 

@@ -1,6 +1,6 @@
-//! Every call in windows: beside what blocks, which is always seen, also what the page cache answers. The trace points of
-//! system calls cost each call of the machine, so that they are attached in windows only, one in each stretch of time at a
-//! place that nobody can foresee. What begins in a window is looked at until it ends.
+//! Every call in windows: beside what blocks, which is always seen, also what the page cache answers. The trace
+//! points of system calls cost each call of the machine, so that they are attached in windows only, one in each
+//! stretch of time at a place that nobody can foresee. What begins in a window is looked at until it ends.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -29,7 +29,7 @@ pub struct ExactWindow {
     /// Its begin, ns, and how long it was open, ns.
     pub start_ns: i64,
     pub length_ns: u64,
-    /// Windows that it stands for.
+    /// How many windows this one stands for.
     pub windows: u64,
     pub ops: Vec<(OpKind, CallTally)>,
 }
@@ -192,7 +192,7 @@ impl ExactWindows {
     }
 }
 
-/// Of two neighbours one.
+/// Each two neighbouring windows as one.
 fn halved(all: Vec<ExactWindow>) -> Vec<ExactWindow> {
     let both = |pair: &[ExactWindow]| ExactWindow {
         start_ns: pair.first().map_or(0, |window| window.start_ns),

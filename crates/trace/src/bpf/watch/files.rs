@@ -1,5 +1,5 @@
-//! Which files watched operations were on: a number for each, and its path: the one under which the program has it open;
-//! where it has it open no more, or has ended, the names that the kernel gave it, below where its file system is mounted.
+//! Which files watched operations were on: each file has a number and, where it is found, a path: the one under which
+//! the program has it open or mapped; else the name that the kernel told, below where its file system is mounted.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ use crate::bpf::look_ups::LookUps;
 const FILES_MAX: usize = 4096;
 /// Descriptors of a process that are looked at.
 const DESCRIPTORS_MAX: usize = 4096;
-/// Of a file that was not found it is asked again after this time.
+/// A file that was not found is looked up again after this time.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Number of the event that tells a name, see `K_NAME` of the programs; bytes before the names.

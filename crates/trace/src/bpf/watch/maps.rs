@@ -1,5 +1,5 @@
-//! Memory of the trace programs that only watching has: who is watched, what system calls are, free places, counts of
-//! latencies, disks.
+//! Memory of the trace programs that only watching has: which processes are watched, which system calls are looked at,
+//! free places, counts of latencies, disks.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,10 +20,10 @@ use crate::bpf::sys::SharedRegion;
 pub const WATCHED_THREADS: usize = 32_768;
 /// Processes at most, see `SUBJECTS` of the programs.
 pub const SUBJECTS: u32 = 16_384;
-/// Disks that are looked at for I/O of others.
+/// Disks that are looked at for I/O of others, at most.
 pub const FOUND_DISKS: usize = 8;
 
-/// See above.
+/// The maps of a watch: its processes, its disks, and the counts by kind of operation and latency.
 pub struct WatchMaps {
     subjects: Mutex<HashMap<MapData, u32, u32>>,
     disks: Mutex<Array<MapData, [u32; FOUND_DISKS]>>,
@@ -31,7 +31,7 @@ pub struct WatchMaps {
 }
 
 impl WatchMaps {
-    /// How many entries each map has; nearly none in a run of our own.
+    /// How many entries each map has; one each in a run that is traced and not watched.
     pub fn sizes(watch: bool) -> impl Iterator<Item = (&'static str, u32)> {
         let all = [
             ("subjects", SUBJECTS),
@@ -56,8 +56,8 @@ impl WatchMaps {
         })
     }
 
-    /// Takes them and puts in what the programs find there; where `only` names a call, no other one of its kind. Errors:
-    /// `Internal` for an object without them.
+    /// Takes the maps and puts in what the programs find there; where `only` names a call, no other one of its kind.
+    /// Errors: `Internal` for an object without them.
     pub fn take(ebpf: &mut Ebpf, only: Option<&str>) -> Result<WatchMaps> {
         let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
         let mut taken = |name: &'static str| {

@@ -60,8 +60,8 @@ pub struct WatchedRequest<'a> {
     pub slow_ns: u64,
     /// Directory of the file into which kept operations and events go when they take too much memory.
     pub spill: &'a Path,
-    /// Kept operations at most, bytes in memory and in that file together, with those that are recorded; those beyond are
-    /// lost, and counted.
+    /// Kept operations at most, bytes in memory and in that file together, with those that are recorded; those beyond
+    /// are lost, and counted.
     pub keep: usize,
     /// Operations that are not slow go into `ios.parquet` as well, to be replayed.
     pub record: bool,
@@ -92,9 +92,9 @@ pub struct WatchResult {
     /// Slow operations, those in `ios.parquet`, and others there that were recorded.
     pub slow: u64,
     pub recorded: u64,
-    /// How many of these were on each file that has any, by number.
+    /// How many recorded operations were on each file that has any, by number; 0 where the file is not known.
     pub by_file: BTreeMap<u16, u64>,
-    /// Files of these, by the numbers in the column `target`.
+    /// Files of slow and recorded operations, by the numbers in the column `target`.
     pub files: Vec<SeenFile>,
     /// CPU time of the trace programs as a share of one CPU, in the windows in which the kernel counted it.
     pub programs_share: Option<f64>,
@@ -182,8 +182,8 @@ impl Watching {
         self.maps()?.add(pid)
     }
 
-    /// Watches a process no more. Only for one that had ended before [`Watching::add`]: its end is not seen any more, and
-    /// whoever got its number next would be watched.
+    /// Watches a process no more. Only for one that had ended before [`Watching::add`]: its end is not seen any more,
+    /// and whoever got its number next would be watched.
     pub fn remove(&self, pid: u32) {
         if let Ok(maps) = self.maps() {
             maps.remove(pid);
@@ -205,9 +205,9 @@ impl Watching {
         self.maps().map_or_else(|_| Vec::new(), |maps| maps.tallies(false))
     }
 
-    /// How many of each were seen: calls that read, calls that wrote, syncs, page faults. Of reads and writes the kernel
-    /// keeps counts to compare with; syncs are counted only where none can be missed; page faults can be missed, and
-    /// nothing tells how many.
+    /// How many of each were seen: calls that read, calls that wrote, syncs, page faults. Of reads and writes the
+    /// kernel keeps counts to compare with; syncs are counted only where none can be missed; page faults can be
+    /// missed, and nothing tells how many.
     pub fn counted(&self) -> [u64; 4] {
         let count = |which| self.programs.counters.get(which).load(Relaxed);
         [C_READS, C_WRITES, C_SYNCS, C_FAULTS].map(count)
@@ -229,7 +229,7 @@ impl Watching {
         self.too_dear.load(Relaxed)
     }
 
-    /// Operations that are kept, with what is known beside their stamps.
+    /// Slow operations and waits that are kept, with what is known beside their stamps.
     pub fn known(&self) -> Arc<Mutex<KnownCalls>> {
         self.known.clone()
     }

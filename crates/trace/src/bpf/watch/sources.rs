@@ -1,4 +1,5 @@
-//! `ios.parquet` of watched operations: those that were slow, each with its file, and all others where they are recorded.
+//! Writes `ios.parquet` of watched operations: the slow ones and waits, each with its file where that is known, and the
+//! others where these are recorded.
 
 use std::io;
 
@@ -22,8 +23,8 @@ impl From<io::Error> for Unwritten {
     }
 }
 
-/// Writes the slow operations and those that were recorded beside them, those of a worker in the order of their begins.
-/// How many. Errors: `Unavailable` when the file cannot be written.
+/// Writes the slow operations and those that were recorded beside them, those of a worker in the order of their begins;
+/// returns the number of rows. Errors: `Unavailable` when the file cannot be written.
 pub fn write_ios(
     dir: &RunDir,
     trace: &CollectedTrace,

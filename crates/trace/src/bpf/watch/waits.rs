@@ -1,6 +1,7 @@
-//! Waits of watched threads for other threads of their program, and which of them are told: a wait in which the other
-//! thread was in a slow operation itself, or waited for one that was, and a wait for a lock. Who sleeps because there
-//! is nothing to do sleeps in the same calls: all other waits are counted, and no more.
+//! Waits of watched threads for other threads of their program, and which of them are told: a wait during most of which
+//! the other thread was in an operation or waited for a thread that was, and a wait for a lock whose holder did not
+//! itself sleep for the world outside half of that time. A thread that has nothing to do sleeps in the same calls:
+//! other waits are only counted.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -102,7 +103,7 @@ pub struct LongestWait {
 pub struct WaitCounts {
     /// For a thread that was in an operation, or waited for one that was.
     pub carried: u64,
-    /// For a lock whose holder was in none.
+    /// For a lock whose holder was in none, and not idle either.
     pub locks: u64,
     /// For whatever else: another thread, or something to do.
     pub others: u64,

@@ -76,9 +76,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl TpcbTotals {
-    /// The sums, and a tally of the `unanswered` transactions that are there (their number, the sum of their
-    /// digests), all of one moment, so that a transaction that the server still commits is in both or in neither.
-    /// Errors:
+    /// The sums, and a tally of the `unanswered` transactions that are there (their number, the sum of their digests),
+    /// all of one moment, so that a transaction that the server still commits is in both or in neither. Errors:
     /// `Unavailable`.
     fn now(
         admin: &mut AdminLine,

@@ -160,10 +160,8 @@ impl AdminLine {
     }
 
     /// Drops the parts of the table with the OID `of`, inside a transaction: each is locked and looked at before.
-    /// Errors:
-    /// `Refused`, or `Target` once the run holds its table, where something depends on one or one was replaced
-    /// meanwhile;
-    /// `Unavailable`.
+    /// Errors: `Refused`, or `Target` once the run holds its table, where something depends on one or one was replaced
+    /// meanwhile; `Unavailable`.
     pub fn drop_parts(&mut self, of: u32) -> Result<()> {
         for part in self.parts(Some(of), &[])? {
             let table = self.part(&part.name);

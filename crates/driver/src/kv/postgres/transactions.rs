@@ -312,9 +312,8 @@ impl TransactionTables {
     }
 
     /// The query for what is compared after a run of TPC-B: rows of history and the sum of their digests; the sums of
-    /// the balances of accounts, tellers, branches and history; how many rows of history since `since` have the
-    /// values of an
-    /// `unanswered` transaction, and the sum of their digests. One statement, so that all are of one moment.
+    /// the balances of accounts, tellers, branches and history; how many rows of history since `since` have the values
+    /// of an `unanswered` transaction, and the sum of their digests. One statement, so that all are of one moment.
     pub fn totals(&self, unanswered: &[TpcbValues], since: &str) -> String {
         let [accounts, branches, tellers, history] = self.tpcb();
         let sum = |column: &str, table: &str| {

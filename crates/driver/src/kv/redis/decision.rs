@@ -96,9 +96,8 @@ pub fn decide(
 }
 
 /// Does what was decided: writes the mark `new`, or holds on to the mark of kept records; then deletes the keys that
-/// go.
-/// `forgets`: the run deletes records, and its mark notes none. Errors: `Unavailable`; `Refused` when another run was
-/// faster, or somebody else has changed what a killed run left; `Target` when a mark to be replaced is gone.
+/// go. `forgets`: the run deletes records, and its mark notes none. Errors: `Unavailable`; `Refused` when another run
+/// was faster, or somebody else has changed what a killed run left; `Target` when a mark to be replaced is gone.
 pub fn claim(
     admin: &Mutex<AdminConnection>,
     new: KeyMark,

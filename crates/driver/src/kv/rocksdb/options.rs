@@ -257,8 +257,7 @@ pub fn said<'a>(strings: &'a [(&'static str, String)], name: &str) -> Option<&'a
     Some(value).filter(|value| !value.is_empty())
 }
 
-/// Whether the option strings let RocksDB overwrite values where they are, so that it keeps no older
-/// ones.
+/// Whether the option strings let RocksDB overwrite values where they are, so that it keeps no older ones.
 pub fn updates_in_place(strings: &[(&'static str, String)]) -> bool {
     said(strings, "inplace_update_support").is_some_and(|v| v == "true" || v == "1")
 }
@@ -359,8 +358,7 @@ const SHOWN: [&str; 19] = [
 ];
 
 /// The text of the newest OPTIONS file in `dir`, which RocksDB wrote when it last opened the database or changed
-/// options;
-/// `None` where there is none. Errors: as open(2) and read(2).
+/// options; `None` where there is none. Errors: as open(2) and read(2).
 pub fn newest(dir: &Path) -> io::Result<Option<String>> {
     let absent = |e: io::Error| if e.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(e) };
     let entries = match std::fs::read_dir(dir) {

@@ -395,8 +395,7 @@ impl SqliteConnection {
 impl Drop for SqliteConnection {
     fn drop(&mut self) {
         // SAFETY: closed once; statements are finalized before. Null is allowed. Closed, it calls nobody, and the box
-        // that
-        // `open` gave away has its one owner here.
+        // that `open` gave away has its one owner here.
         unsafe {
             (self.library.api.close)(self.raw);
             drop(Box::from_raw(self.state));

@@ -1,6 +1,5 @@
-//! One worker's access to a RocksDB database: `put`, `get` and the other operations of the hot path, by the
-//! C API, with options, batch and arrays that are used again. Opening, closing and administration are in
-//! `rocksdb::sys`.
+//! One worker's access to a RocksDB database: `put`, `get` and the other operations of the hot path, by the C API,
+//! with options, batch and arrays that are used again. Opening, closing and administration are in `rocksdb::sys`.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;

@@ -97,8 +97,7 @@ fn detached(device: &Path, detach: UndoOnDrop) {
     }
 }
 
-/// Asserts that a writer or loop device by one of two names of a file, in an overlay and in its layer, is found for the
-/// other.
+/// Asserts that a writer or loop device by either name of a file, in an overlay and its layer, is found for the other.
 fn in_use_by_either_name(shown: &Path, kept: &Path) {
     for (used, target) in [(shown, kept), (kept, shown)] {
         let writer = Writer::of(used);

@@ -266,8 +266,7 @@ fn tables_beside_the_runs_own_are_guarded() {
     target.close().unwrap();
 }
 
-/// What others build on tables of the run, or make of them; whether a purge is still done; a query that has to stay
-/// true; statements that remove it.
+/// What others build on or make of the run's tables; whether a purge is done; a query that stays true; its removal.
 const BUILT: [(&str, bool, &str, &str); 6] = [
     (
         "CREATE VIEW theirs AS SELECT tid FROM taillight_history",

@@ -14,8 +14,7 @@ use taillight_core::{Error, ErrorKind, Op, OpKind, Result, Status, SyncKind};
 use taillight_driver::conformance::{self, keyed_plan, one, target};
 use taillight_driver::{AdminAction, OwnDescriptors, Session, Target};
 
-/// The environment variable that tells this program, started again, where and with which options to write until it is
-/// killed.
+/// The environment variable that tells this program, started again, where and how to write until it is killed.
 const CHILD: &str = "TAILLIGHT_TEST_SQLITE_CHILD";
 
 fn plan(dir: &Path, options: &str) -> Plan {
@@ -256,8 +255,8 @@ fn alone(target: &dyn Target, dir: &Path, keys: std::ops::Range<u64>) -> bool {
     true
 }
 
-/// SQLite keeps descriptors that it cannot close yet for a later close, and one state of locks a process: neither may
-/// reach into the other table of descriptors.
+/// SQLite keeps descriptors that it cannot close yet for a later close, and one state of locks for the whole process:
+/// neither may mix up the two tables of descriptors.
 #[test]
 fn a_worker_with_descriptors_of_its_own_has_the_database_alone() {
     for journal in ["wal", "delete", "truncate", "persist", "memory"] {

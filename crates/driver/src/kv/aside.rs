@@ -93,8 +93,7 @@ impl SetAside {
         self.places.is_empty()
     }
 
-    /// Renames the files to where they were. Errors: `Unavailable`, naming a subdirectory with files that could not be
-    /// put back.
+    /// Renames the files to where they were. Errors: `Unavailable`, naming a subdirectory that still holds some.
     pub fn put_back(mut self) -> Result<()> {
         self.return_all()
     }
@@ -222,8 +221,7 @@ impl AsidePlace {
     }
 }
 
-/// Errors: `Unavailable` for a directory with the append-only attribute (chattr +a): files can be made in it, and
-/// neither renamed nor deleted.
+/// Errors: `Unavailable` for a directory that is append-only (chattr +a): files in it cannot be renamed or deleted.
 pub fn changeable(path: &Path, dir: &OwnedFd) -> Result<()> {
     match atomic::is_append_only(dir) {
         false => Ok(()),
@@ -285,8 +283,7 @@ pub fn is_whole(aside: &Path) -> bool {
     aside.join(CURRENT).exists() || aside.join(super::sqlite::FILE).exists()
 }
 
-/// A subdirectory of `dir` with the name under which runs set files aside: a killed run left it. Errors:
-/// `Unavailable` when `dir` cannot be listed.
+/// A subdirectory of `dir` named as those of files set aside: a killed run left it. Errors: `Unavailable`.
 pub fn left_behind(dir: &Path) -> Result<Option<PathBuf>> {
     let flags = DIRECTORY | OFlags::RDONLY;
     let failed = |e: io::Error| cannot("cannot list the directory", dir, e);

@@ -1,5 +1,4 @@
-//! What an embedded store says when a call fails: from its text come the status of an operation's record, or the
-//! error of an action or of opening.
+//! What an embedded store says when a call fails; its text gives the status of a record, or an error with a hint.
 
 use rustix::io::Errno;
 use taillight_core::{Error, Status};
@@ -8,8 +7,7 @@ use taillight_core::{Error, Status};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError(pub String);
 
-/// System errors by the texts that stores give (those of strerror, and SQLite's for a lock), so that a full disk is
-/// told from a broken store.
+/// System errors by the texts of stores (strerror; SQLite's for a lock): a full disk is told from a broken store.
 const SPELLED: [(&str, Errno); 9] = [
     ("No space left on device", Errno::NOSPC),
     ("Disk quota exceeded", Errno::DQUOT),
@@ -39,8 +37,7 @@ impl StoreError {
         StoreError(format!("{UNSUPPORTED}{what}"))
     }
 
-    /// Status of the operation's record: the errno of the first known text in it, else `STORE`; `REFUSED` of
-    /// [`StoreError::not_asked`].
+    /// Status of the record: the errno of the first known text in it, else `STORE`; `REFUSED` of [`Self::not_asked`].
     pub fn status(&self) -> Status {
         if self.0.starts_with(NOT_ASKED) {
             return Status::REFUSED;

@@ -102,8 +102,7 @@ trait StoreEngine: Send + Sync + 'static {
 
     /// Opens the database in `dir`. Errors: `Unavailable` with the store's words.
     fn open(&self, dir: &Path, how: OpenAs) -> Result<Self::KeyValueStore>;
-    /// Opens a new database in the empty `dir` as [`StoreEngine::open`] would, but with no files outside `dir`, and
-    /// closes it.
+    /// Opens and closes a new database in the empty `dir`, as [`StoreEngine::open`] but with no files outside it.
     fn try_open(&self, dir: &Path) -> Result<()> {
         self.open(dir, OpenAs::New).map(drop)
     }
@@ -112,8 +111,7 @@ trait StoreEngine: Send + Sync + 'static {
     fn auxiliary_dirs(&self, _dir: &Path) -> Result<Vec<PathBuf>> {
         Ok(Vec::new())
     }
-    /// Checks that the other directories of the closed database in `dir` hold no files of others. Errors: `Refused`,
-    /// naming such a file; `Unavailable`.
+    /// Checks that the other directories of the closed database in `dir` hold no files of others. Errors: `Refused`.
     fn alone(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
@@ -156,9 +154,8 @@ trait KeyValueStore: Send + Sync + 'static {
     fn lock_out(&self) -> Result<(), StoreError> {
         Ok(())
     }
-    /// Whether `workers` workers may each have a table of descriptors that shares none of those open now: see
-    /// [`crate::Target::descriptors`]. If so, the store closes descriptors of its own that must not be open beside
-    /// theirs.
+    /// Whether `workers` workers may each have a table of descriptors without any that is open now: see
+    /// [`crate::Target::descriptors`]. If so, the store closes those of its own that must not be open beside theirs.
     fn leaves_alone(&self, _workers: usize) -> bool {
         false
     }
@@ -189,8 +186,7 @@ trait Connection: 'static {
     fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
         self.get(key, found)
     }
-    /// Shows the values of the keys that are there; returns how many these are. Only where the store has one call for
-    /// it.
+    /// Shows the values of those keys that are there; returns how many. Only where the store has one call for it.
     fn multi_get(&mut self, _: &KeyList, _: impl FnMut(&[u8])) -> Result<u32, StoreError> {
         Err(StoreError::unsupported("multi-get"))
     }
@@ -204,8 +200,7 @@ trait Connection: 'static {
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError>;
     /// Shows values in key order, descending with `reverse`; returns how many.
     fn scan(&mut self, range: &ScanRange<'_>, found: impl FnMut(&[u8])) -> Result<u32, StoreError>;
-    /// Writes the store's log back into its database (SQLite's checkpoint). Only where a store has that as an
-    /// operation.
+    /// Writes the store's log back into its database (SQLite's checkpoint). Only for a store with such an operation.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         Err(StoreError::unsupported("checkpoints"))
     }

@@ -85,13 +85,12 @@ fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= most).then_some(bytes)
 }
 
-/// Bytes of a block of a log file, and of the head of a part of a record (LevelDB, `doc/log_format.md`). Manifests
-/// have this format.
+/// Bytes of a block of a log file, and of the head of a part of a record (LevelDB, `doc/log_format.md`). Manifests have
+/// the same format.
 const BLOCK: usize = 32 << 10;
 const HEAD: usize = 7;
 
-/// The whole records of a log file. Behind a part that is not whole the rest of its block is passed over; checksums
-/// are not compared.
+/// The whole records of a log file. A part that is not whole ends its block, not the file; checksums are not compared.
 fn records(file: &[u8]) -> Vec<Vec<u8>> {
     let (mut found, mut open) = (Vec::new(), Vec::new());
     for block in file.chunks(BLOCK) {

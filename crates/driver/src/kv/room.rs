@@ -21,9 +21,8 @@ pub struct LogElsewhere {
     pub enough: u64,
 }
 
-/// Checks that the records that are missing fit into the file systems of `path` (of its parent where it is `absent`)
-/// and of the log, once a database that gives way is deleted. Errors: `Unavailable` when they do not, or when a
-/// directory or its free space cannot be read.
+/// Checks that the missing records fit into the file systems of `path` (its parent where it is `absent`) and of the
+/// log, once a database that gives way is deleted. Errors: `Unavailable` when they do not, or when that cannot be told.
 pub fn check(
     request: &DirectoryRequest<'_>,
     path: &Path,
@@ -53,8 +52,7 @@ pub fn check(
         .map_err(|e| e.with("directory of the log", log.dir.display()))
 }
 
-/// Allocated bytes of the regular files in `dir` that are named as the store names its files, or only its logs:
-/// these are deleted with the database.
+/// Allocated bytes of the files in `dir` that are named as the store's, or its logs': they go with the database.
 fn allocated(driver: &str, dir: &Path, logs_only: bool) -> Result<u64> {
     let failed = |e| cannot("cannot list the directory", dir, e);
     let entries = std::fs::read_dir(dir).map_err(failed)?.flatten();

@@ -16,8 +16,7 @@ pub struct WorkloadRules {
     pub bounded: bool,
     /// Each write is made durable before it returns (sync = dsync or sync), not only those that carry a sync.
     pub durable: bool,
-    /// Gets and scans read from a snapshot that each session takes; off until the target turns it on
-    /// (`options.snapshot`).
+    /// Gets and scans read from a snapshot that each session takes; off until the target turns it on.
     pub snapshot: bool,
 }
 

@@ -1,5 +1,4 @@
-//! One worker's session on an embedded store: an operation's key number becomes a key, the slot's buffer a
-//! value, the store's answer a completion.
+//! One worker's session on an embedded store: key numbers become keys, slots' buffers values, answers completions.
 //!
 //! Operations are performed inside `submit` and `submit_many`; `poll` has nothing to do. Memory for keys
 //! and for a value of which a field is replaced stays with the session and grows to the largest.

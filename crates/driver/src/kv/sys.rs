@@ -38,8 +38,7 @@ pub struct LibrarySource {
 }
 
 impl Library {
-    /// Loads `given`, or if that is empty the first of the usual names that can be loaded. Errors: `Unavailable`,
-    /// saying what was tried and what to install.
+    /// Loads `given`, or if empty the first usual name that can be loaded. Errors: `Unavailable`, with what was tried.
     pub fn open(source: &LibrarySource, given: &str) -> Result<Library> {
         let names = match given {
             "" => source.names,
@@ -98,8 +97,7 @@ impl Library {
         found
     }
 
-    /// The error (`Unavailable`) of a library that lacks functions: how many [`Library::need`] did not find, and the
-    /// names of up to five.
+    /// The error (`Unavailable`) that counts the functions not found by [`Library::need`], and names up to five.
     pub fn missing_functions(&self, source: &LibrarySource) -> Error {
         Error::unavailable(format!(
             "the library is not one that driver `{}` can use",
@@ -212,8 +210,7 @@ pub struct StoreLibrary<A> {
 }
 
 impl<A: StoreApi> StoreLibrary<A> {
-    /// Loads the file or soname `given`, or if that is empty one of the usual names. Errors: `Unavailable` when it is
-    /// missing, or lacks functions.
+    /// Loads `given` as [`Library::open`] does. Errors: `Unavailable` when the library is missing, or lacks functions.
     pub fn load(given: &str) -> Result<Arc<StoreLibrary<A>>> {
         let mut loaded = Library::open(&A::SOURCE, given)?;
         let Some(api) = A::find(&mut loaded) else {
@@ -240,8 +237,7 @@ impl<A: StoreApi> StoreLibrary<A> {
     }
 }
 
-/// A worker's options, batch and snapshot, made once and destroyed when dropped. Raw pointers: they stay on their
-/// thread. The database `db` is not closed.
+/// A worker's options, batch and snapshot, made once, destroyed when dropped. Raw pointers: they stay on their thread.
 pub struct ConnectionObjects<A: StoreApi> {
     pub db: Obj,
     pub read: Obj,

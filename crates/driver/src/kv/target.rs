@@ -43,8 +43,7 @@ pub struct DatabaseSpec<'a> {
 }
 
 impl<'a> DatabaseSpec<'a> {
-    /// Of a store that does not compress, has all its files in one directory, is written to, and has neither bounded
-    /// scans nor snapshots.
+    /// Of a store without compression and with its log in its directory; written to, no bounded scans, no snapshots.
     pub fn new(spec: &'a OpenSpec<'a>, keep: bool) -> DatabaseSpec<'a> {
         DatabaseSpec {
             spec,
@@ -352,8 +351,7 @@ fn not_locked(fault: StoreError, dir: &Path) -> Error {
     fault.into_error("to keep others from writing").with("leftovers", dir.display())
 }
 
-/// Connects once for each worker, all at once, and drops the connections: a database that gives way is deleted only
-/// when all of them can be had.
+/// Connects once for each worker, and drops all: a database that gives way is deleted only if all can be had.
 fn try_sessions<S: KeyValueStore>(
     store: &Arc<S>,
     rules: &[WorkloadRules],

@@ -14,8 +14,8 @@ use taillight_core::plan::Plan;
 
 use super::rules::WorkloadRules;
 
-/// Range of the key numbers, and of the sizes of values, that the sessions of this process have written so far, and
-/// other ranks of which it was told.
+/// Range of the key numbers, and of the sizes of values, that sessions of this process have written so far, and other
+/// ranks of which it was told.
 #[derive(Debug)]
 pub struct WrittenKeys {
     /// The lowest first key number of the plan's workloads.
@@ -24,8 +24,7 @@ pub struct WrittenKeys {
     sessions: Mutex<Vec<Arc<SessionKeys>>>,
 }
 
-/// What one session has written. During the load that session alone stores here, in a cache line of its own, so
-/// that operations need no lock.
+/// What one session has written; during the load that session alone stores here, so that operations need no lock.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct SessionKeys {
@@ -104,8 +103,8 @@ impl WrittenKeys {
         smallest..=self.of_all(|keys| &keys.largest).into_iter().max().unwrap_or(0)
     }
 
-    /// What a rank tells rank 0, which deletes what all share: one past the highest key number written (0: none), and
-    /// bytes of the smallest and the largest value.
+    /// What a rank tells rank 0, which deletes: one past the highest key number (0: none), bytes of smallest and
+    /// largest value.
     pub fn told(&self) -> [u64; 3] {
         let end = self.of_all(|keys| &keys.end).into_iter().max().unwrap_or(0);
         let sizes = self.sizes();
@@ -126,8 +125,7 @@ impl WrittenKeys {
     }
 }
 
-/// Records that somebody else has written, under names of the run or into a store that it made: their number, and an
-/// example. They are left in place.
+/// Number and example of records of others, under the run's names or in a store that it made. They are left in place.
 #[derive(Debug, Default)]
 pub struct ForeignRecords {
     pub count: u64,

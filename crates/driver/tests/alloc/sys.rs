@@ -4,8 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Counts allocations and reallocations, and passes them on to the system's allocator. Stores in C and C++ do not come
-/// here: only Rust code does.
+/// Counts allocations and reallocations, and passes them on to the system's allocator. C and C++ do not come here.
 pub struct Counting;
 
 thread_local! {

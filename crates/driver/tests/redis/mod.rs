@@ -1,5 +1,4 @@
-//! Driver `redis` against a real server on a unix socket, which each test starts and ends; and peers that are no
-//! server.
+//! Driver `redis` against a real server on a unix socket, which each test starts and ends, and against other peers.
 #![allow(clippy::unwrap_used)]
 
 mod hashes;
@@ -319,8 +318,7 @@ fn statistics_that_come_too_late_do_not_spoil_the_end() {
     assert_eq!(server.cli(&["DBSIZE"]), "0");
 }
 
-/// Several connections with a pipeline each: each operation has its own answer, in whatever order the connections
-/// answer.
+/// Several connections with a pipeline each: operations get their own answers, in whatever order connections answer.
 #[test]
 fn connections_share_the_queue() {
     let server = or_skip!(TemporaryRedis::start(&[]));

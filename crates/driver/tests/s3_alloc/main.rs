@@ -1,5 +1,4 @@
-//! What operations of driver `s3` allocate in our code: nothing, but for uploads in parts and TLS, whose numbers are
-//! held below bounds.
+//! What operations of driver `s3` allocate in our code: nothing, but for uploads in parts and TLS, below stated bounds.
 #![cfg(feature = "s3")]
 #![allow(clippy::unwrap_used)]
 

@@ -263,8 +263,7 @@ impl DatabaseDirectory {
         done
     }
 
-    /// Errors: `Target` when somebody else's files in the directory are named like the store's, which would delete
-    /// them.
+    /// Errors: `Target` when files of others in the directory are named like the store's, which would delete them.
     pub fn check_foreign(&self) -> Result<()> {
         self.owned.as_ref().map_or(Ok(()), |owned| owned.files()?.alone(&self.path))
     }
@@ -370,8 +369,7 @@ impl SeenDirectory {
     fn set_aside(&self, request: &DirectoryRequest<'_>) -> Result<FormerDatabase> {
         let path = self.dir.path();
         let mark = self.dir.database()?;
-        // Logs beside a database that is not proven, where its options say, may be another one's: their loss was not
-        // confirmed.
+        // Logs beside an unproven database, where its options say, may be another's: their loss was not confirmed.
         let mut beside = if self.proven { (request.beside)(path)? } else { Vec::new() };
         beside.retain(|dir| dir != path);
         let exact = self.dir.exact_path();
@@ -418,8 +416,8 @@ fn in_place(dir: &OwnedDirectory) -> Result<()> {
     if is_in_place(dir)? { Ok(()) } else { Err(changed(dir.path())) }
 }
 
-/// Writes the mark of the run, without a seal: before the first byte of data, so that the next run knows what a killed
-/// one left.
+/// Writes the run's mark, without a seal: before the first byte of data, so that a later run knows what a killed run
+/// left.
 fn begin(dir: &OwnedDirectory, mark: &mut DatabaseMark) -> Result<()> {
     in_place(dir)?;
     mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());

@@ -1,6 +1,5 @@
-//! Tests of the guard of database directories with files of a few bytes in place of a store's: changes that others make
-//! between the look and the first change, a database that gives way, what a killed run set aside, files of others
-//! among the run's, the lock.
+//! Tests of the guard of database directories, with files of a few bytes for a store's: changes by others after the
+//! look, a database that gives way, what a killed run set aside, files of others among the run's, the lock.
 
 use std::cell::RefCell;
 use std::fs;

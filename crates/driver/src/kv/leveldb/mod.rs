@@ -127,8 +127,7 @@ impl StoreEngine for LevelDbEngine {
     }
 }
 
-/// Makes all logs in `dir` and their names durable. The records of a log that is deleted meanwhile are in a table,
-/// which LevelDB has synced.
+/// Makes all logs in `dir` and their names durable. Records of a log that is deleted meanwhile are in a synced table.
 fn sync_earlier_logs(dir: &Path) -> io::Result<()> {
     let sync = |path: &Path| match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -200,8 +199,8 @@ impl KeyValueStore for LevelDbStore {
             out("compaction_written_bytes_total", sum.written_bytes);
         }
     }
-    /// LevelDB counts no operations. The bytes that this process has passed to write calls stand in for them: what is
-    /// put goes through such calls into the log.
+    /// LevelDB counts no operations. Bytes that this process has passed to write calls stand in for them: what is put
+    /// goes through such calls into the log.
     fn witness(&self) -> Vec<WitnessCount> {
         let count = |io: ProcessIo| WitnessCount {
             more: Some("keys, the log's own bytes, compaction"),

@@ -1,5 +1,4 @@
-//! LevelDB's own statistics for the samples: how the series are shown, and the sums of its table of compactions
-//! (`leveldb.stats`), parsed out of text.
+//! LevelDB's own statistics for the samples: how the series are shown, and the sums of its table of compactions.
 //!
 //! LevelDB prints whole MiB and seconds, so small runs show little.
 

@@ -83,8 +83,7 @@ impl PgAddress {
     }
 }
 
-/// Sockets named as those of servers in these directories, as `--path` takes them; whether a server still listens there
-/// is not looked at.
+/// Sockets named as servers' in these directories, as `--path` takes them; whether a server listens is not looked at.
 pub fn local_servers(directories: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for directory in directories {

@@ -246,8 +246,7 @@ impl AdminLine {
             return Err(Error::internal("no connection after one was made"));
         };
         let said = connection.query(sql, timeout, &self.stop);
-        // A refusal is an answer: only a statement without an answer costs the connection. It is cancelled, so that
-        // it does not go on.
+        // A refusal is an answer. Only a statement without an answer costs the connection, and is cancelled.
         match said {
             Err(PgFailure::Lost(_)) => self.server.cancel(&connection),
             _ => self.connection = Some(connection),
@@ -288,8 +287,7 @@ impl AdminLine {
         self.ask(sql).map(first)
     }
 
-    /// Does a statement that may take long: until a stop (at most a year), and after [`AdminLine::settle`] for ten
-    /// minutes.
+    /// Does a statement that may take long: until a stop (a year at most); after [`AdminLine::settle`] ten minutes.
     pub fn ask_patiently(&mut self, sql: &str) -> Result<PgRows> {
         self.ask_within(sql, self.patience)
     }
@@ -315,8 +313,7 @@ impl AdminLine {
         self.held = Some((mark.identity.oid, mark.run_id.clone()));
     }
 
-    /// Whether the table under the name is the one that this run holds; false where there is none. Errors: `Target`
-    /// when another one has the name.
+    /// Whether the run's table is there; false where no table has its name. Errors: `Target` when another one has.
     pub fn is_held(&mut self) -> Result<bool> {
         let found = self.found()?;
         let held = |mark: &TableMark| {
@@ -353,8 +350,7 @@ impl AdminLine {
         })
     }
 
-    /// Locks a table (its name quoted for SQL) until the transaction ends, if the server has such locks. Errors: as
-    /// [`AdminLine::ask`].
+    /// Locks a table until the transaction ends, if the server has such locks. Errors: as [`AdminLine::ask`].
     pub fn lock_table(&mut self, table: &str, lock: TableLock) -> Result<()> {
         if self.lacking.has(TABLE_LOCKS) {
             return Ok(());
@@ -554,8 +550,7 @@ impl AdminLine {
         }
     }
 
-    /// Kind of the guard's errors: `Target` once the run holds its table, `Refused` before, when nothing was changed
-    /// yet.
+    /// Kind of the guard's errors: `Target` once the run holds its table, `Refused` before, when nothing was changed.
     pub fn guard_kind(&self) -> ErrorKind {
         if self.held.is_some() { ErrorKind::Target } else { ErrorKind::Refused }
     }
@@ -565,8 +560,7 @@ impl AdminLine {
         self.held.as_ref().map_or(0, |(oid, _)| *oid)
     }
 
-    /// Errors: `Refused` where another table than the one with this OID has the name, or something that is no plain
-    /// table.
+    /// Errors: `Refused` where another table than the one with this OID, or no plain table, has the name.
     fn is_same(&mut self, oid: u32) -> Result<()> {
         let now = self.found()?;
         now.is_plain(&self.named())?;

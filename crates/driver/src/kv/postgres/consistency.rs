@@ -76,9 +76,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl TpcbTotals {
-    /// The sums, and a tally of the `unanswered` transactions that are there (their number, the sum of their digests),
-    /// all of one moment, so that a transaction that the server still commits is in both or in neither. Errors:
-    /// `Unavailable`.
+    /// The sums, and number and digests of the `unanswered` transactions that are there, all of one moment: a
+    /// transaction that the server still commits is in both or in neither. Errors: `Unavailable`.
     fn now(
         admin: &mut AdminLine,
         tables: &TransactionTables,
@@ -114,8 +113,7 @@ fn is_equal(balances: &[i128; 4]) -> bool {
 }
 
 impl CommitLedger {
-    /// Notes the sums over the tables before the load and empties the tally. Errors: `Target` when the balances differ
-    /// already, `Unavailable`.
+    /// Notes the sums before the load and empties the tally. Errors: `Target` when the balances differ; `Unavailable`.
     pub fn begin(&self, admin: &mut AdminLine, tables: &TransactionTables) -> Result<()> {
         let now = admin.value("SELECT clock_timestamp()::timestamp::text")?.unwrap_or_default();
         let (before, _) = TpcbTotals::now(admin, tables, (&[], &now))?;
@@ -148,8 +146,8 @@ impl CommitLedger {
         tally.acknowledged + tally.unanswered.len() as u64
     }
 
-    /// Compares tables and tally once the sessions have ended; a server that does not answer is tried again for
-    /// `patience`. Errors: `Unavailable`.
+    /// Compares tables and tally once the sessions have ended, with `patience` for a server that is gone. Errors:
+    /// `Unavailable`.
     pub fn look(
         &self,
         admin: &Mutex<AdminLine>,

@@ -1,5 +1,4 @@
-//! Counts the errors and warnings that a PostgreSQL server sends during the load, by code, over all workers, and keeps
-//! the first text of each.
+//! Counts errors and warnings of a PostgreSQL server in the load, by code, and keeps the first text of each.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

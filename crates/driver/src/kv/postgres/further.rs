@@ -124,7 +124,6 @@ impl AdminLine {
     }
 
     /// Locks the parts of the run's table that are still there, inside a transaction; gives their names quoted for SQL.
-    /// Errors: as [`AdminLine::ask`].
     pub fn lock_own_parts(&mut self) -> Result<Vec<String>> {
         let own = |admin: &mut AdminLine| -> Result<Vec<String>> {
             let parts = admin.parts(Some(admin.held_oid()), &[])?;
@@ -160,8 +159,7 @@ impl AdminLine {
     }
 
     /// Drops the parts of the table with the OID `of`, inside a transaction: each is locked and looked at before.
-    /// Errors: `Refused`, or `Target` once the run holds its table, where something depends on one or one was replaced
-    /// meanwhile; `Unavailable`.
+    /// Errors: of [`AdminLine::guard_kind`] where something depends on one, or one was replaced; `Unavailable`.
     pub fn drop_parts(&mut self, of: u32) -> Result<()> {
         for part in self.parts(Some(of), &[])? {
             let table = self.part(&part.name);

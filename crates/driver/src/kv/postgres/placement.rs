@@ -31,8 +31,7 @@ struct SeenPlacement {
 }
 
 /// The server's main process, where it is one of this machine: the parent of the process of this connection, if that
-/// one has here the name `postgres` and the start that the server gives, as one in a container or behind a tunnel has
-/// not.
+/// has the name `postgres` and the start that the server gives: not so in a container or behind a tunnel.
 pub fn server_process(admin: &mut AdminLine) -> Option<u32> {
     if !admin.server.address.server.is_here() {
         return None;

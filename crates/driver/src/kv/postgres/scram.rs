@@ -1,5 +1,4 @@
-//! The client's side of SCRAM-SHA-256 (RFC 7677): proves a password to a server without sending it, and checks that the
-//! server knows it too.
+//! The client's side of SCRAM-SHA-256 (RFC 7677): proves a password without sending it, and that the server knows it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

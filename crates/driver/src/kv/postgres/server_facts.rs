@@ -67,8 +67,7 @@ impl ServerFacts {
         Ok(())
     }
 
-    /// What a user should know before the load, in sentences; of a `kept` table also what became of it. Errors:
-    /// `Unavailable`.
+    /// What a user should know before the load, in sentences; of a `kept` table also what became of it.
     pub fn notes(
         &mut self,
         admin: &mut AdminLine,

@@ -53,8 +53,7 @@ pub struct WriteNotes {
     pub changes: Arc<SessionChanges>,
 }
 
-/// A session over these connections, which have the statements prepared. Errors: `Unavailable` when the kernel gives no
-/// epoll to wait for several.
+/// A session over these connections, with their statements prepared. Errors: `Unavailable` without epoll.
 pub fn session(
     sockets: Vec<PipelinedSocket>,
     layout: TableLayout,
@@ -258,8 +257,7 @@ impl StatementPipeline {
         }
     }
 
-    /// Takes a message; gives the completion if it ends an operation. `Err` when it ends the connection, or was not
-    /// due.
+    /// Takes a message; the completion if it ends an operation. `Err` when it ends the connection, or was not due.
     fn answer(&mut self, at: usize, message: PgMessage<'_>) -> io::Result<Option<Completion>> {
         match message.kind {
             b'N' => {

@@ -261,8 +261,7 @@ impl StatisticsQueries {
         StatisticsQueries { all, counts, base: Mutex::default() }
     }
 
-    /// Shows the statistics now; counters are since the first call. Ends at the first query that the server does not
-    /// answer.
+    /// Shows the statistics now, up to the first query without an answer; counters are since the first call.
     pub fn sample(&self, admin: &mut AdminLine, out: &mut dyn FnMut(&str, f64)) {
         let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         for sql in &self.all {
@@ -282,9 +281,8 @@ impl StatisticsQueries {
         }
     }
 
-    /// What the server counted of the table, once the workers' processes there are gone: each process reports its
-    /// counts at its end. `lookups`: kinds of operations that begin a scan of the table's index, where each is one
-    /// statement.
+    /// What the server counted of the table, once the workers' processes, which report at their end, are gone.
+    /// `lookups`: kinds of operations that begin a scan of the table's index, where each is one statement.
     pub fn witness(
         &self,
         admin: &mut AdminLine,
@@ -311,8 +309,7 @@ impl StatisticsQueries {
     }
 }
 
-/// What the server counted of transactions, as [`StatisticsQueries::witness`] does of records. `history`: TPC-B's
-/// table, its name quoted for SQL.
+/// What the server counted of transactions, as [`StatisticsQueries::witness`] of records. `history`: TPC-B's, quoted.
 pub fn transactions(
     admin: &mut AdminLine,
     backends: &[u32],

@@ -201,9 +201,9 @@ impl Reached {
 }
 
 impl PostgresTarget {
-    /// Connects, passes the guard, makes the table, fills the tables of transactions. Errors: `Usage`, `Refused` or
-    /// `Unavailable`, those of filling also `Target`; a table that was made is dropped again. One that gave way is lost
-    /// if filling fails, and unharmed before.
+    /// Connects, passes the guard, makes the table, fills those of transactions. Errors: `Usage`, `Refused`,
+    /// `Unavailable`, of filling also `Target`: tables that were made are dropped, one that gave way is lost if filling
+    /// fails.
     pub fn open(
         options: &PostgresOptions,
         spec: &OpenSpec<'_>,
@@ -282,8 +282,8 @@ impl PostgresTarget {
     }
 
     /// Fills the tables of transactions, unless the mark notes all of their rows. Errors: `Target` when kept ones do
-    /// not balance, or others wrote into what is emptied first; `Unavailable` when the server does not do it, or
-    /// `progress` stops it.
+    /// not balance, or others wrote into what is emptied; `Unavailable` when the server refuses, or `progress` stops
+    /// it.
     fn fill(&self, progress: &mut OnProgress<'_>) -> Result<()> {
         match &self.transactions {
             Some(tables) if self.mark.records() != tables.rows => self.refill(tables, progress),
@@ -291,8 +291,7 @@ impl PostgresTarget {
         }
     }
 
-    /// Empties the tables of transactions, fills them anew, vacuums them and has a checkpoint made. Errors: as
-    /// [`PostgresTarget::fill`].
+    /// Empties, fills and vacuums the tables of transactions, makes a checkpoint. Errors: as [`PostgresTarget::fill`].
     fn refill(&self, tables: &TransactionTables, progress: &mut OnProgress<'_>) -> Result<()> {
         let further = self.further();
         let steps = tables.fill();
@@ -323,8 +322,7 @@ impl PostgresTarget {
         self.begin()
     }
 
-    /// Notes the sums over the tables of TPC-B before a load, where they are to be checked. Errors: as
-    /// [`CommitLedger::begin`].
+    /// Notes the sums over TPC-B's tables, if they are to be checked. Errors: as [`CommitLedger::begin`].
     fn begin(&self) -> Result<()> {
         match self.compared() {
             Some(tables) => self.commits.begin(&mut admin::lock(&self.admin), tables),
@@ -371,8 +369,7 @@ impl PostgresTarget {
         }
     }
 
-    /// Judges what the check found, at the end of the run. Errors: as [`ConsistencyCheck::judged`]; `Unavailable`
-    /// when the check could not be made.
+    /// Judges what the check found. Errors: as [`ConsistencyCheck::judged`]; `Unavailable` when it could not be made.
     fn judged(&self) -> Result<()> {
         match self.checked.lock().unwrap_or_else(PoisonError::into_inner).take() {
             None => Ok(()),
@@ -428,8 +425,7 @@ impl PostgresTarget {
         if self.options.inserts == InsertRule::Plain { &ALL[..7] } else { &ALL }
     }
 
-    /// Checks, under the locks of the run's tables, that all rows are the run's. Errors: `Target` where others wrote
-    /// into them; `Unavailable`.
+    /// Checks, under the locks of the run's tables, that all rows are the run's. Errors: `Target`; `Unavailable`.
     fn is_own(&self, admin: &mut AdminLine) -> Result<()> {
         let table = &self.table;
         if let Some(tables) = &self.transactions {
@@ -468,8 +464,7 @@ impl PostgresTarget {
     }
 }
 
-/// Makes the tables of the run with their marks, in place of the table with the OID `goes`. Errors: as
-/// [`AdminLine::create`].
+/// Makes the run's tables with their marks, in place of that with the OID `goes`. Errors: as [`AdminLine::create`].
 fn make(
     admin: &mut AdminLine,
     name: &str,
@@ -561,8 +556,7 @@ impl Target for PostgresTarget {
     fn admin(&self, action: AdminAction) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
         match action {
-            // Without the right to checkpoints nothing is done: writes are in the log, and a note before the load
-            // says so.
+            // Nothing without the right to checkpoints: writes are in the log, and a note before the load says so.
             AdminAction::Flush if !self.checkpoints => Ok(()),
             AdminAction::Flush => admin.do_if_able("CHECKPOINT", CHECKPOINT).map(drop),
             AdminAction::Compact => {

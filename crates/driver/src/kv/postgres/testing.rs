@@ -79,8 +79,7 @@ impl PostgresServer {
         Ok(server)
     }
 
-    /// Waits for the server's process to end and starts the server of the cluster again. Errors: when it takes no
-    /// connections within 10 s.
+    /// Waits for the server's process to end and starts it again. Errors: when it takes no connections within 10 s.
     pub fn restart(&mut self) -> Result<(), String> {
         let _ = self.process.wait();
         let bin = programs().ok_or("no PostgreSQL server")?;

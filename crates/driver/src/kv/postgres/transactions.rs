@@ -17,8 +17,7 @@ const TELLERS: u64 = 10;
 pub const RANGE: u64 = 100;
 /// Most accounts, or rows of sysbench's table, that one statement fills in.
 const CHUNK: u64 = 100_000;
-/// Bytes of an account, and of a row of sysbench's table, with their entries in indexes, about: 97 and 16, 188 and 36,
-/// and their heads.
+/// Bytes of an account, and of sysbench's row, with index, about: 97 and 16, 188 and 36, and their heads.
 const ACCOUNT_BYTES: f64 = 150.0;
 const SBTEST_BYTES: f64 = 260.0;
 /// Longest name of the first table, bytes: the other tables have longer ones.
@@ -84,8 +83,7 @@ fn check(plan: &Plan, w: &WorkloadPlan, options: &PostgresOptions) -> Result<()>
 }
 
 impl TransactionTables {
-    /// The tables of a plan; none where its operations are on records. Errors: `Usage` where its workloads or options
-    /// do not fit each other or the tables.
+    /// The tables of a plan; none where it has no transactions. Errors: `Usage` where plan or options do not fit them.
     pub fn of(plan: &Plan, options: &PostgresOptions) -> Result<Option<TransactionTables>> {
         let any = |benchmark| plan.workloads.iter().any(|w| has(w, benchmark));
         let benchmark = match (any(Benchmark::TpcB), any(Benchmark::Sysbench)) {
@@ -162,8 +160,8 @@ impl TransactionTables {
         self.tpcb()[3]
     }
 
-    /// Each table that was filled with ids, and SQL to go after FROM that selects its rows outside of these ids.
-    /// History has no ids, and is not among them.
+    /// Each table that was filled with ids (history has none), and SQL for after FROM that selects its rows of other
+    /// ids.
     pub fn foreign_rows(&self) -> Vec<(&str, String)> {
         let [main, branches, tellers, _] = self.tpcb();
         let ids = match self.benchmark {

@@ -329,8 +329,7 @@ impl PgConnection {
         })
     }
 
-    /// Sends statements as text and waits for the rows of all. Errors: the first statement that fails; those behind
-    /// it are not done.
+    /// Sends statements as text and waits for the rows of all. Errors: the first that fails; later ones are not done.
     pub fn query(
         &mut self,
         sql: &str,

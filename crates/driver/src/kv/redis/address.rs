@@ -1,5 +1,4 @@
-//! Reads and shows the address of a Redis server: `redis://HOST[:PORT][/DB]`, `HOST:PORT` or `unix:/PATH`. One with a
-//! user or password is refused.
+//! Reads and shows the address of a Redis server: `redis://HOST[:PORT][/DB]`, `HOST:PORT`, `unix:/PATH`; no password.
 
 use taillight_core::{Error, Result};
 

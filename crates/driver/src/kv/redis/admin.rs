@@ -64,8 +64,8 @@ pub const INDEXED: &str = "; indexed";
 
 /// The connection to a server outside the measured loop.
 pub struct AdminConnection {
-    /// None after a command got no answer: that may still come, and would be taken for the next
-    /// command's. The next command connects anew.
+    /// None after a command got no answer, which may still come and would be taken for that of the next command. That
+    /// one connects anew.
     wire: Option<RespSocket>,
     address: DatabaseAddress,
     password: Option<String>,
@@ -80,12 +80,11 @@ pub struct AdminConnection {
 }
 
 impl AdminConnection {
-    /// Connects and locks the prefix against other runs as long as the connection lives: the connection gets a name
-    /// that says which prefix it holds, and is refused when a connection for this prefix, or one inside or around it,
-    /// is there. The server forgets the name with the connection, so that a killed run locks nothing. A rank that
-    /// `joins` locks nothing: rank 0 of its run does. Errors: `Refused` when another run holds the prefix; of two
-    /// that begin at the same moment both may be. `Unavailable` when the server cannot be used, or does not let its
-    /// clients be listed.
+    /// Connects and locks the prefix as long as the connection lives: the connection gets a name that says which prefix
+    /// it holds, and is refused when there is one for this prefix, or one inside or around it. The server forgets the
+    /// name with the connection, so that a killed run locks nothing. A rank that `joins` locks nothing. Errors:
+    /// `Refused` when another run holds the prefix; of two that begin at the same moment both may be. `Unavailable`
+    /// when the server cannot be used, or does not let its clients be listed.
     pub fn open(
         address: DatabaseAddress,
         password: Option<String>,
@@ -244,8 +243,8 @@ impl AdminConnection {
         }
     }
 
-    /// Shows the keys under the prefix, some at a time, until `each` returns false; SCAN may give a key twice. The
-    /// server walks over the whole database.
+    /// Shows the keys under the prefix, in a walk over the database, until `each` returns false; SCAN may give one
+    /// twice.
     pub fn walk(
         &mut self,
         mut each: impl FnMut(&mut AdminConnection, &[Vec<u8>]) -> Result<bool>,
@@ -286,8 +285,7 @@ impl AdminConnection {
         Ok(())
     }
 
-    /// Lets the server watch whether somebody changes one of these keys (WATCH); false where it refuses the command.
-    /// Errors: as [`AdminConnection::ask_many`].
+    /// Lets the server watch these keys for changes (WATCH); false where it refuses the command.
     pub fn watch(&mut self, keys: &[Vec<u8>]) -> Result<bool> {
         let write = |out: &mut Vec<u8>| {
             resp::command(out, 1 + keys.len());
@@ -321,8 +319,8 @@ impl AdminConnection {
         }
     }
 
-    /// Checks that no prefix around this one has a mark. Marks outside the rights of the user are not seen. Errors:
-    /// `Refused` naming the mark; `Unavailable`.
+    /// Checks that no prefix around this one has a mark, as far as the user's rights reach. Errors: `Refused`;
+    /// `Unavailable`.
     pub fn check_outer(&mut self) -> Result<()> {
         let outer = self.prefix.match_indices(':').map(|(at, _)| &self.prefix[..at]);
         let keys: Vec<_> = outer.map(|outer| format!("{outer}{MARK}")).collect();
@@ -357,8 +355,7 @@ impl AdminConnection {
         Ok([&b"zset"[..], b"none"].iter().any(|kind| said == Reply::Text(kind.to_vec())))
     }
 
-    /// Deletes the sorted set of all keys, if it is there; false, and nothing is deleted, when its key holds something
-    /// else. Errors: `Unavailable`.
+    /// Deletes the sorted set of all keys, if there; false, and nothing is deleted, when its key holds something else.
     pub fn delete_index(&mut self) -> Result<bool> {
         let key = self.index_key();
         if !self.holds_index(&key)? {

@@ -1,5 +1,4 @@
-//! RESP2, the protocol of Redis: writes commands into a buffer, and parses replies out of received bytes. Allocates
-//! nothing but by the growth of the buffer.
+//! RESP2, the protocol of Redis: writes commands into a buffer and parses replies. Only the buffer may allocate.
 
 use crate::net::Frame;
 
@@ -34,8 +33,7 @@ pub fn number(out: &mut Vec<u8>, n: u64) {
     part(out, itoa::Buffer::new().format(n).as_bytes());
 }
 
-/// Writes a count `n` behind the sign `kind`. Counts below 100, of which every command has several, are written at
-/// once.
+/// Writes a count `n` behind the sign `kind`. Those below 100, of which each command has several, are written at once.
 #[inline]
 fn head(out: &mut Vec<u8>, kind: u8, n: usize) {
     let digit = |n: usize| b'0' + (n % 10) as u8;

@@ -42,8 +42,7 @@ const LOOKUPS: [&str; 4] = ["get", "mget", "hmget", "hgetall"];
 const STORES: [&str; 3] = ["set", "mset", "hset"];
 const DELETES: [&str; 1] = ["del"];
 
-/// Calls of commands that look up, store and delete records, by the text of INFO commandstats. `scans`: the load has
-/// scans, which look their records up as well.
+/// Calls of the commands, by the text of INFO commandstats. `scans`: the load has scans, which look records up as well.
 pub fn commands(stats: &str, scans: bool) -> Vec<WitnessCount> {
     let calls = |names: &[&str]| -> u64 {
         let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));

@@ -320,8 +320,7 @@ impl Pipeline {
         self.expect(slot, ExpectedReply::Keys);
     }
 
-    /// Takes a reply; gives the completion if it was the operation's last. `Err` when no reply was due, or one of
-    /// another type.
+    /// Takes a reply; the completion if it was the operation's last. `Err` when none, or one of another type, was due.
     fn answer(
         &mut self,
         connection: usize,

@@ -311,8 +311,7 @@ fn counted(plan: &Plan) -> Option<bool> {
     one_command_each(plan).filter(|_| plan.ranks.is_none())
 }
 
-/// Whether the plan scans; none where an operation is several commands: batches and scans of records with fields ask
-/// for them one by one.
+/// Whether the plan scans; none where batches or scans of records with fields ask for these one by one.
 fn one_command_each(plan: &Plan) -> Option<bool> {
     let fields = |w: &WorkloadPlan| w.value.as_ref().is_some_and(|value| value.fields > 1);
     let several = |w: &WorkloadPlan| fields(w) && (w.batch > 1 || has(w, OpKind::Scan));

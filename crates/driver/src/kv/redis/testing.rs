@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use taillight_core::{Error, Result, StopFlag};
 
-/// Listens on loopback in a thread of its own; sends `first` to each client, then `more` after each `pause`, and reads
-/// nothing.
+/// Listens on loopback in a thread; sends `first` to each client, then `more` after each `pause`, and reads nothing.
 pub fn peer(first: &'static [u8], more: &'static [u8], pause: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! A blocking connection to a Redis server for commands outside the measured loop, and errors in words for a server
-//! that does not answer or refuses.
+//! A connection to a Redis server for commands outside the measured loop, and errors in words for a server that does
+//! not answer or refuses.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -37,8 +37,7 @@ impl RespSocket {
         self.answer(&Deadline::within(timeout, stop))
     }
 
-    /// Sends the `count` commands in `out` and waits for the replies of all, `timeout` for all together. Errors: as
-    /// [`RespSocket::ask`].
+    /// Sends the `count` commands in `out` and waits for all replies, `timeout` in all. Errors: as [`RespSocket::ask`].
     pub fn answers(
         &mut self,
         count: usize,
@@ -64,8 +63,8 @@ pub enum Reply {
     /// A string or a number.
     Text(Vec<u8>),
     Nil,
-    /// Strings and numbers as text; a nil, an error or an array inside shows as an empty string, and the elements of
-    /// the latter follow.
+    /// Elements as text; a nil, an error or an array inside shows as an empty string, the elements of the latter
+    /// follow.
     List(Vec<Vec<u8>>),
     /// An error, as the server words it.
     Error(String),

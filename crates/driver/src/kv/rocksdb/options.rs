@@ -278,8 +278,7 @@ fn section(line: &str) -> Option<(&str, &str)> {
     Some((kind, name.trim_matches('"')))
 }
 
-/// An options file as one option string: the options of the database, and those of `family`; `None` when the file has
-/// no section for `family`.
+/// An options file as one option string, for database and `family`; `None` when it has no section for `family`.
 fn from_file(text: &str, family: &str) -> Option<String> {
     let (mut all, mut table) = (Vec::new(), Vec::new());
     let mut factory = None;
@@ -377,8 +376,7 @@ pub fn newest(dir: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Adds version and options in force, from the newest OPTIONS file in `dir`, to the facts; nothing where it cannot be
-/// read.
+/// Adds version and options in force, by the newest OPTIONS file in `dir`, to the facts, if that can be read.
 pub fn in_force(dir: &Path, family: &str, out: &mut Vec<(String, String)>) {
     let text = newest(dir).ok().flatten();
     let mut ours = false;

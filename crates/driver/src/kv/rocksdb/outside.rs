@@ -32,8 +32,7 @@ fn unescaped(value: &str) -> String {
 }
 
 /// Where the database in `dir` has its log: the `wal_dir` of its newest OPTIONS file, links resolved (perhaps `dir`
-/// itself); empty where the file names none or that directory is absent. Errors: `Unavailable` when the file cannot be
-/// read.
+/// itself); empty where none is named or there. Errors: `Unavailable` when the file cannot be read.
 pub fn log_dirs(dir: &Path) -> Result<Vec<PathBuf>> {
     let failed = |e| cannot("cannot tell where the database has its log", dir, e);
     let text = newest(dir).map_err(failed)?.unwrap_or_default();

@@ -1,5 +1,4 @@
-//! The C API of RocksDB behind safe types: the table of its functions, options, an opened database. A worker's access
-//! is in `connection`.
+//! The C API of RocksDB behind safe types: functions, options, a database. A worker's access is in `connection`.
 //!
 //! Objects are released by `Drop`; a database stays open as long as any worker's access refers to it.
 #![allow(unsafe_code)]

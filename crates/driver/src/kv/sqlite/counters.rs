@@ -69,8 +69,7 @@ const TIMES: usize = 16;
 /// A gap shorter than this between two pauses is a new try of one wait for a lock, ns; a longer one is work.
 const ONE_WAIT_NS: i64 = 100_000;
 
-/// The times inside the current operation of one connection. Its thread alone writes them, inside SQLite's calls, and
-/// takes them after the operation.
+/// The times inside the current operation of a connection. Its thread alone writes them, and takes them after it.
 #[derive(Debug, Default)]
 pub struct InnerTimes {
     count: AtomicUsize,

@@ -146,8 +146,8 @@ struct SqliteStore {
     options: SqliteOptions,
     path: PathBuf,
     counters: Arc<SqliteCounters>,
-    /// The connection for all but the load; `None` while a worker has the database alone, and after that until it is
-    /// needed again.
+    /// The connection for all but the load; `None` while a worker has the database alone, and then until it is needed
+    /// again.
     main: Mutex<Option<SqliteConnection>>,
     /// Number of open connections of workers.
     accesses: AtomicUsize,
@@ -391,8 +391,7 @@ struct Statements {
     rollback: SqliteStatement,
 }
 
-/// One worker's access. Fields are dropped in their order: statements before their connection, and that before the
-/// store.
+/// One worker's access. Fields are dropped in their order: statements, then their connection, then the store.
 struct SqliteAccess {
     statements: Statements,
     connection: SqliteConnection,
@@ -406,8 +405,7 @@ struct SqliteAccess {
     _counted: CountedAccess,
 }
 
-/// Counts a connection of a worker from before it is opened until it is closed: meanwhile the worker may have the
-/// database alone.
+/// Counts a worker's connection from before it is opened until it is closed: meanwhile it may have the database alone.
 struct CountedAccess(Arc<SqliteStore>);
 
 impl CountedAccess {

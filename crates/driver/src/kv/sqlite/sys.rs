@@ -160,8 +160,7 @@ struct CallbackState {
     autocheckpoint: c_int,
 }
 
-/// The busy handler: pauses as SQLite's own does, timed and counted, and returns 1 to try again; 0 once the
-/// connection's patience is used up.
+/// The busy handler: pauses as SQLite's own, timed and counted; 1 to try again, 0 once the patience is over.
 ///
 /// # Safety
 /// Called by SQLite with the state of the connection that waits.
@@ -187,8 +186,7 @@ unsafe extern "C" fn busy(state: *mut c_void, nth: c_int) -> c_int {
     1
 }
 
-/// The hook after a commit into the log, in place of SQLite's own: a passive checkpoint when the log is long enough,
-/// timed and counted.
+/// The hook after a commit, in place of SQLite's own: a passive checkpoint, counted, when the log is long enough.
 ///
 /// # Safety
 /// Called by SQLite with the state of the connection that committed.
@@ -231,8 +229,7 @@ pub struct SqliteConnection {
 // around the shared one see to.
 unsafe impl Send for SqliteConnection {}
 
-/// How long a connection waits for a lock, after how many pages of log a commit makes a checkpoint (0: never), and the
-/// counters.
+/// How long a connection waits for a lock; after how many pages of log a commit makes a checkpoint (0: never).
 pub struct ConnectionRules {
     pub patience: Duration,
     pub autocheckpoint: u32,
@@ -297,8 +294,7 @@ impl SqliteConnection {
         StoreError(format!("{says}, code {code}{system}"))
     }
 
-    /// Does the first statement of `sql`, and gives the first value of its last row as text, none without a row; not
-    /// for the measured loop.
+    /// Does the first statement of `sql`; gives the first value of its last row as text. Not for the measured loop.
     pub fn ask(&self, sql: &str) -> Result<Option<String>, StoreError> {
         let mut statement = self.prepare(sql)?;
         let mut last = None;
@@ -318,8 +314,7 @@ impl SqliteConnection {
         self.compile(&CString::new(sql).map_err(|e| StoreError(e.to_string()))?)
     }
 
-    /// Compiles and steps one statement. Some pragmas take effect when they are compiled: stepping a kept one does
-    /// nothing.
+    /// Compiles and steps a statement. Some pragmas take effect when compiled: stepping a kept one does nothing.
     pub fn run(&self, sql: &CStr) -> Result<(), StoreError> {
         let mut statement = self.compile(sql)?;
         let code = statement.step();
@@ -336,9 +331,8 @@ impl SqliteConnection {
         Ok(SqliteStatement { library: self.library.clone(), raw })
     }
 
-    /// Makes a checkpoint, timed and counted. Waits with the busy handler: for readers and writers as far as `mode`
-    /// needs it, and for another connection's checkpoint, for which SQLite itself does not wait. Errors: SQLite's
-    /// words.
+    /// Makes a checkpoint, timed and counted. Waits with the busy handler for readers and writers as far as `mode`
+    /// needs it, and for another connection's checkpoint, for which SQLite itself does not wait.
     pub fn checkpoint(&self, mode: CheckpointMode) -> Result<(), StoreError> {
         let begun = MonoClock.now();
         let (mut log, mut done) = (0, 0);

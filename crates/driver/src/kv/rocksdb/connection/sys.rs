@@ -146,8 +146,7 @@ impl RocksDbConnection {
         }
     }
 
-    /// Applies the batch as one write, with a sync if `durable`, and empties it. Not given to RocksDB after an I/O
-    /// error, see [`RocksDbStore::writable`].
+    /// Applies the batch as one write, with a sync if `durable`, and empties it; only if [`RocksDbStore::writable`].
     #[inline(always)]
     fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
         let (calls, objects, db) = (&self.calls, &self.calls.objects, &*self.db);

@@ -1,8 +1,9 @@
-//! Sets the files of an existing database aside while a new one takes its place, then deletes them, or puts them
-//! back where the new one cannot be opened.
+//! Sets the files of an existing database aside while a new one takes its place, then deletes them, or puts them back
+//! where the new one cannot be used.
 //!
-//! They are renamed into a subdirectory `.taillight-aside-RUN` of the directory that holds them. A rename needs the
-//! rights that a deletion needs, and loses nothing. Whether a database may go is decided by `directory`.
+//! They are renamed into a subdirectory `.taillight-aside-RUN` of the database's directory, logs elsewhere into one of
+//! theirs. A rename needs the rights that a deletion needs, and loses nothing. Whether a database may go is decided by
+//! `directory`.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,8 +1,9 @@
 //! Values of several fields: name and data one after another, each behind its length.
 //!
 //! The layout is that of YCSB's RocksDB binding: for each field a 4-byte big-endian length, the name, a 4-byte
-//! big-endian length, the data. The engine writes values in it into the buffers; drivers replace one field of a stored
-//! value, or walk over the fields. Only a field that is added, or replaced by one of another length, may allocate.
+//! big-endian length, the data. The engine writes values of this layout into the buffers; drivers replace one field of
+//! a stored value, or walk over the fields. Only a field that is added, or replaced by one of another length, may
+//! allocate.
 
 /// One field of a stored value: name, data, and where the whole entry lies.
 #[derive(Debug, Clone, PartialEq, Eq)]

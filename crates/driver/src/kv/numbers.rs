@@ -1,6 +1,6 @@
 //! Tells which files in a directory are a database's: by the names that RocksDB, LevelDB and SQLite give, and for the
 //! first two by the file numbers given out so far, read from the manifest. What is done with such files is decided by
-//! the callers: `own_files`, `aside`, `room` and `rocksdb::outside`.
+//! the callers.
 
 use std::io::Read;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Tells the files of a run's database from files of the same kinds of names that somebody else has put among them,
-//! by file number and time of birth; and deletes the run's.
+//! Tells the files of a run's database from others named alike that somebody has put among them, by file number and
+//! time of birth, and deletes the run's.
 
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,8 @@ pub struct OwnFiles {
 
 impl OwnFiles {
     /// Looks at files named like those of the driver's store in `dir`, and like its logs in `dir/archive`. `since_ns`
-    /// is when the run began a new database there. Without it, without a time of birth or without a readable manifest
-    /// a file counts as the database's own. Errors: `Unavailable` when a directory cannot be listed.
+    /// is when the run began a new database there: without it, or times of birth, age is not compared, nor are numbers
+    /// without a manifest. Errors: `Unavailable` when a directory cannot be listed.
     pub fn of(driver: &str, dir: &OwnedDirectory, since_ns: Option<i64>) -> Result<OwnFiles> {
         let path = dir.exact_path();
         let known = KnownNumbers::of(&path);

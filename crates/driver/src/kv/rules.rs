@@ -1,5 +1,5 @@
 //! What a plan means to a key-value store: how a workload's keys are written, which way it scans, when its writes are
-//! durable; whether reads from a snapshot fit it, whether it writes, and the form of its records for ownership marks.
+//! durable; whether reads from a snapshot fit it, whether it writes, its lanes, and the form of its records for marks.
 
 use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};
 use taillight_core::plan::{Keys, Plan, Sync, VerifyMode, WorkloadPlan};

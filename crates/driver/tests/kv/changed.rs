@@ -1,5 +1,5 @@
-//! RocksDB and LevelDB where something changes around the database: another directory or foreign files come into its
-//! place, a file is immutable, it is mounted again or copied.
+//! RocksDB and LevelDB, and kept files, where something changes around them: another directory or foreign files come
+//! into the place, a file is immutable, it is mounted again or read-only, copied.
 
 use std::path::Path;
 

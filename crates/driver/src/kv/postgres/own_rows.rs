@@ -171,7 +171,7 @@ mod tests {
         one.answered(b"DELETE 1\0", 1);
         other.answered(b"DELETE 0\0", 0);
         other.stores(1);
-        assert_eq!(changes.all(), [3, 1], "4 stores less the one that changed nothing; one unanswered");
+        assert_eq!(changes.all(), [3, 1], "of 4 stores one changed nothing");
         assert_eq!(unhex("00ff7a"), b"\0\xffz");
     }
 }

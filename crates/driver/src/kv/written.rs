@@ -24,7 +24,7 @@ pub struct WrittenKeys {
     sessions: Mutex<Vec<Arc<SessionKeys>>>,
 }
 
-/// What one session has written; during the load that session alone stores here, so that operations need no lock.
+/// What one session has written; while it runs, it alone stores here, so that operations need no lock.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct SessionKeys {

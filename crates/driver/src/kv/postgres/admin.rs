@@ -199,7 +199,7 @@ impl AdminLine {
         &self.lacking
     }
 
-    /// The table as SQL takes it.
+    /// Schema and name of the table, quoted for SQL.
     pub fn qualified(&self) -> String {
         format!("{}.{}", quoted(&self.schema), quoted(&self.table))
     }

@@ -206,8 +206,8 @@ pub struct RocksDbStore {
     pub facts: Vec<(String, String)>,
     /// Statistics are on.
     pub counts: bool,
-    /// It has logs or messages outside its directory. RocksDB, when it closes, deletes all that it does not know
-    /// there, another database's files too: deletions are turned off before.
+    /// The database has logs or messages outside its directory. RocksDB, when it closes, deletes all that it does not
+    /// know there, another database's files too: deletions are turned off before.
     pub outside: bool,
     /// What RocksDB said at the first write that failed by an I/O error.
     broken: OnceLock<String>,

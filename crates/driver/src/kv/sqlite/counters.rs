@@ -32,9 +32,9 @@ pub struct SqliteCounters {
     /// Times that a wait was given up.
     pub given_up: AtomicU64,
     checkpoints: AtomicU64,
-    /// Those of them that a commit made.
+    /// Checkpoints that a commit made.
     pub auto_checkpoints: AtomicU64,
-    /// Those that left pages in the log which readers or a writer still needed.
+    /// Checkpoints that left pages in the log which readers or a writer still needed.
     partial_checkpoints: AtomicU64,
     checkpoint_ns: AtomicU64,
     /// What SQLite itself counted on connections that have ended: rows changed, and lookups begun.
@@ -103,7 +103,7 @@ impl InnerTimes {
         }
     }
 
-    /// Shows them, and forgets them.
+    /// Shows the times, and forgets them.
     #[inline]
     pub fn take(&self, each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {
         let count = self.count.load(Ordering::Relaxed);

@@ -239,7 +239,7 @@ const KILLED_IN: &str = "TAILLIGHT_TEST_KILLED_IN";
 
 #[test]
 #[ignore = "the process that a_killed_run_is_cleaned_up kills"]
-fn makes_files_and_waits_to_be_killed() {
+fn makes_files_and_waits_for_a_kill() {
     let dir = std::env::var_os(KILLED_IN).expect("started by the other test");
     let asked = plan(Path::new(&dir), "", &[OpKind::Create, OpKind::Unlink], 0);
     let target = open(&asked).unwrap();
@@ -253,7 +253,7 @@ fn a_killed_run_is_cleaned_up() {
     let tmp = scratch();
     let dir = tmp.path().join("files");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "metadata::makes_files_and_waits_to_be_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "metadata::makes_files_and_waits_for_a_kill", "--ignored", "--nocapture"])
         .env(KILLED_IN, &dir)
         .stdout(Stdio::piped())
         .spawn()

@@ -1,4 +1,5 @@
-//! Every driver of the list through the contract's checks, and files in special places.
+//! The drivers of the list through the contract's checks, and driver `file` with a submitting thread, at its deepest
+//! queue and in memory.
 #![allow(clippy::unwrap_used)]
 
 use taillight_core::OpKind;
@@ -19,8 +20,8 @@ fn check_plan(plan: Plan) {
     assert_kept(&TestCase { driver, plan, destroy: None });
 }
 
-/// Every driver of the list, at several depths and, where it scans, in both directions. A driver
-/// says itself where and with which options it can be tested: [`Driver::test_target`].
+/// The drivers of the list, at several depths and, where they scan both ways, in both directions. Each says by
+/// `Driver::test_target` with which options it can be tested, or why not on this machine.
 #[test]
 fn every_driver_keeps_the_contract() {
     for driver in taillight_driver::DRIVERS {

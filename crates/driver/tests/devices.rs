@@ -1,5 +1,5 @@
-//! The file driver on loop devices and file systems on them: contract, faults, trims, time-outs.
-//! Needs root; elsewhere each test says why it skips.
+//! Driver `file` on loop devices and file systems on them: contract, durability, requests of a block, faults, trims,
+//! waits that end on time. Needs root; elsewhere each test says why it skips.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,7 +113,7 @@ fn reads_past_a_truncated_backing_fail_as_statuses() {
     }
 }
 
-/// At depth 1 a block of 1 MiB in pages of 4 KiB was two requests, at depth 2 in huge pages one.
+/// The requests of a block depend on the pages of its buffer, which must not differ by depth.
 #[test]
 fn a_block_is_as_many_requests_at_each_depth_as_the_run_says() {
     const READS: u64 = 64;
@@ -137,7 +137,7 @@ fn a_block_is_as_many_requests_at_each_depth_as_the_run_says() {
             let read = Op { size: MIB, ..op(OpKind::Read, n % 16 * MIB) };
             assert!(one(s.as_mut(), &read).status.is_ok());
         }
-        // Whoever looks at a new device reads a few blocks of it, too.
+        // Rounds down: other programs that look at a new device read a few blocks, too.
         let each = (requests() - before) / READS;
         let told = &facts["buffers.requests_per_block"];
         match told.strip_prefix("at most ") {
@@ -236,7 +236,7 @@ fn a_file_system_that_dies_in_the_run() {
                 assert_eq!(c.status, Status::errno(libc::EIO), "{fs} {options} {op:?}");
             }
             drop(s);
-            // Nothing can be deleted any more, and that is said.
+            // Nothing can be deleted any more, which is an error.
             assert!(target.close().is_err());
             break;
         }

@@ -1,4 +1,4 @@
-//! Driver `file` on regular files: ownership, layout, sizes, cache. Needs no rights.
+//! Drivers `file` and `filestream` on regular files: ownership, layout, sizes, cache, buffers. Needs no root.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,7 +109,7 @@ fn a_set_of_which_one_file_is_in_use_stays_whole() {
     for name in &names {
         std::fs::write(name, vec![7u8; MIB as usize]).unwrap();
         let file = std::fs::OpenOptions::new().write(true).open(name).unwrap();
-        // Holes, which are filled before they are read.
+        // Adds holes, which are filled before they are read.
         file.set_len(2 * MIB).unwrap();
     }
     let held = std::fs::File::open(&names[1]).unwrap();
@@ -174,9 +174,9 @@ fn what_a_killed_run_left_is_taken_over_and_removed() {
     std::mem::forget(ask.open().unwrap());
     let (sidecar, name) = (dir.join(".taillight-owner.json"), dir.join("taillight-0.dat"));
     assert!(sidecar.exists());
-    // The lock of the forgotten target is still held: as if the other run was still going.
+    // The lock of the forgotten target is still held, as if the other run went on.
     assert_eq!(ask.open().err().unwrap().kind(), ErrorKind::Refused);
-    // No killed one holds it: go on in another inode, under the mark that it would have.
+    // A killed process would hold no lock: go on with a copy in another inode, and a mark for that.
     std::fs::copy(&name, dir.join("unlocked")).unwrap();
     std::fs::rename(dir.join("unlocked"), &name).unwrap();
     let marked = |file: &str| marked_as(&sidecar, file);
@@ -191,8 +191,7 @@ fn what_a_killed_run_left_is_taken_over_and_removed() {
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
 }
 
-/// Confirmed, but then the run did not begin or did not write: nothing is deleted, nor Taillight's from then
-/// on.
+/// A file whose loss was confirmed, and to which the run then wrote nothing, is neither deleted nor Taillight's later.
 #[test]
 fn a_confirmed_file_that_was_not_written_stays_somebody_elses() {
     let tmp = scratch();
@@ -280,9 +279,9 @@ fn marked_as(sidecar: &std::path::Path, file: &str) {
     std::fs::write(sidecar, serde_json::to_vec(&mark).unwrap()).unwrap();
 }
 
-/// Marks are written a few times for all files, not once for each.
+/// One sidecar has the marks of all files of a set.
 #[test]
-fn many_files_have_their_marks_at_once() {
+fn each_of_many_files_has_a_mark() {
     let tmp = scratch();
     let dir = tmp.path().join("set/");
     let ask = Ask {
@@ -320,7 +319,7 @@ fn what_a_killed_stream_left_is_nobodys_without_confirmation() {
     };
     std::mem::forget(stream(&ask(WRITE, None)).unwrap());
     let sidecar = tmp.path().join(".taillight-owner.json");
-    // The forgotten target still holds the lock, as no killed one does: go on in another inode.
+    // The forgotten target still holds the lock, which a killed process would not: go on in another inode.
     let theirs = [b'7'; 3 * 4096];
     std::fs::write(tmp.path().join("unlocked"), "").unwrap();
     std::fs::rename(tmp.path().join("unlocked"), &path).unwrap();
@@ -593,7 +592,7 @@ fn the_cache_is_dropped_or_warm_at_the_start() {
 }
 
 #[test]
-fn pages_and_requests_do_not_change_with_block_size_or_depth() {
+fn pages_of_buffers_do_not_change_with_block_size_or_depth() {
     let tmp = scratch();
     let path = tmp.path().join("pages");
     std::fs::write(&path, vec![1u8; 8 << 20]).unwrap();
@@ -649,7 +648,7 @@ fn files_have_the_tail_that_is_asked_for_however_they_were_laid_out() {
     };
     opened("keep = true", Some(4 * MIB)).unwrap();
     assert_eq!(length(), 4 * MIB);
-    // Its data is there, its tail is not.
+    // The file has its data, and no tail yet.
     opened("keep = true\ntail = \"8KiB\"", Some(4 * MIB)).unwrap();
     assert_eq!(length(), 4 * MIB + 8192);
     assert_eq!(opened("keep = true\ntail = \"8KiB\"", None).unwrap(), 4 * MIB);

@@ -1,4 +1,5 @@
-//! The guard on loop devices. Needs root; elsewhere each test says why it skips.
+//! The guard of driver `file` on loop devices and what is on, below and behind them. Needs root; elsewhere tests say
+//! why they skip.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -28,6 +29,7 @@ fn refusals(device: &Path) -> (String, String) {
     )
 }
 
+/// Asserts that both are refused for `why`, and that `read_in_use` allows reading, and not writing.
 fn check(device: &Path, why: &str) {
     let (write, read) = refusals(device);
     assert!(write.contains(why) && read.contains(why), "{write} | {read}");
@@ -171,7 +173,7 @@ fn a_device_below_a_loop_device() {
         or_skip!(run(&["mkfs.ext4", "-q", "-F", over.to_str().unwrap()]));
         let _mount = or_skip!(Mounted::new(&over));
         refused_for(&disk.device, &disk.backing, "behind /dev/loop");
-        // And the file at the bottom, and a loop device beside it.
+        // So are the file at the bottom, and a loop device beside this one.
         refused_for(&disk.backing, &disk.backing, "behind /dev/loop");
         let (beside, _also) = or_skip!(loop_over(&disk.backing, &[]));
         refused_for(&beside, &disk.backing, "in use");
@@ -293,7 +295,7 @@ fn what_a_plan_that_only_reads_lays_out_is_guarded_like_what_is_written() {
     let target = ask.open().unwrap();
     let facts = target.facts();
     assert!(facts.iter().any(|(name, what)| name == "lost" && what.contains("4MiB")), "{facts:?}");
-    // It is looked at once more before the first I/O, like what is written.
+    // What is laid out is looked at once more before the first I/O, like what is written.
     let (_over, _detach) = or_skip!(loop_over(&image, &[]));
     let spec = taillight_driver::SessionSpec {
         worker: 0,
@@ -320,7 +322,7 @@ fn a_member_as_a_file_and_below_a_part() {
     };
     mark(&image, 0);
     refused_for(&image, &image, "LVM");
-    // The whole of what the loop device is a part of is the member.
+    // The mark is outside of the part that the loop device shows.
     let (part, _detach) = or_skip!(loop_over(&image, &["-o", "1MiB"]));
     refused_for(&part, &image, "LVM");
 }
@@ -345,7 +347,7 @@ fn what_came_between_the_look_and_the_first_write() {
         assert!(e.to_string().contains("behind /dev/loop"), "{e} {}", over.display());
     };
     refused();
-    // And between two runs on what stays open.
+    // And between two sessions on a target that stays open.
     drop(detach);
     drop(target.session(&spec).unwrap());
     let (_over, _detach) = or_skip!(loop_over(&disk.device, &[]));
@@ -393,12 +395,12 @@ fn what_something_has_come_to_use_is_left_at_the_end() {
     let e = target.close().expect_err("it is left");
     assert!(e.to_string().contains("behind /dev/loop"), "{e} {}", over.display());
     drop(detach);
-    // Nobody's any more: not taken for what a killed run left.
+    // Without a mark: not taken for what a killed run left.
     assert_eq!(ask.open().err().expect("refused").kind(), ErrorKind::Refused);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), MIB);
     let ask = Ask { destroy: Some(&path), ..ask };
     ask.open().unwrap().close().unwrap();
-    // One that stays is not cut to its former size either.
+    // A kept file that has grown is not cut to its former size either.
     let kept = dir.path().join("kept");
     let keep = Ask { options: "direct = false\nkeep = true", ..Ask::new(&kept, WRITE) };
     Ask { size: Some(MIB), ..keep }.open().unwrap().close().unwrap();
@@ -477,7 +479,7 @@ fn member_of_something_larger() {
 }
 
 #[test]
-fn a_device_is_never_resized_or_deleted() {
+fn a_device_is_not_resized_or_deleted() {
     let disk = or_skip!(TestLoopDevice::new(16));
     let ask = Ask { size: Some(32 * MIB), ..Ask::new(&disk.device, READ) };
     assert_eq!(ask.open().err().unwrap().kind(), ErrorKind::Usage);

@@ -1,5 +1,5 @@
-//! The guard on overlays, and on file systems whose inodes have equal numbers. Needs root; elsewhere each
-//! test says why it skips.
+//! The guard of driver `file` on overlays, files mounted into a directory, a file system in pieces, and file systems
+//! whose inodes have equal numbers. Needs root; elsewhere tests say why they skip.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -21,7 +21,7 @@ fn the_file_behind_a_loop_device_through_an_overlay() {
     or_skip!(run(&["mount", "-t", "overlay", "overlay", "-o", &layers, &at(&merged)]));
     let _unmount = UndoOnDrop(vec!["umount".into(), at(&merged)]);
     refused_for(&merged.path().join("backing"), &disk.backing, "behind /dev/loop");
-    // A writer by the overlay's name is one of the file in its layer, and the other way round.
+    // A writer of the file by its name in the overlay is found for the name in the layer, and the other way round.
     let other = disk.backing.with_file_name("other");
     std::fs::write(&other, vec![1u8; 1 << 20]).unwrap();
     let shown = merged.path().join("other");
@@ -32,7 +32,7 @@ fn the_file_behind_a_loop_device_through_an_overlay() {
     }
 }
 
-/// What was confirmed is the directory: a file of elsewhere that is mounted in it is not.
+/// A confirmation of the directory does not cover a file of elsewhere that is mounted in it.
 #[test]
 fn a_file_of_elsewhere_in_a_confirmed_directory() {
     let (tmp, set) = (scratch(), scratch());
@@ -51,7 +51,7 @@ fn a_file_of_elsewhere_in_a_confirmed_directory() {
     assert!(std::fs::read(&theirs).unwrap() == data);
 }
 
-/// Free space in small pieces: extents that are asked for would not be had, which must not cost the file.
+/// Free space is in small pieces: the extents that are asked for cannot be had, which must not cost the file.
 #[test]
 fn extents_that_are_not_to_be_had_cost_no_file() {
     let disk = or_skip!(TestLoopDevice::new(64));
@@ -85,7 +85,7 @@ fn overlay(
     Some((merged, UndoOnDrop(vec!["umount".into(), "-l".into(), at])))
 }
 
-/// Detaches a loop device and waits until it is: who looks at all of them holds it for a moment.
+/// Detaches a loop device and waits up to 4 s until it is: programs that look at all loop devices hold it for a moment.
 fn detached(device: &Path, detach: UndoOnDrop) {
     drop(detach);
     let place = Path::new("/sys/block").join(device.file_name().unwrap()).join("loop");
@@ -97,7 +97,7 @@ fn detached(device: &Path, detach: UndoOnDrop) {
     }
 }
 
-/// Writers and loops by the one name of a file that an overlay shows are in the way of the other.
+/// Asserts that a writer or loop device by either name of a file, in an overlay and its layer, is found for the other.
 fn in_use_by_either_name(shown: &Path, kept: &Path) {
     for (used, target) in [(shown, kept), (kept, shown)] {
         let writer = Writer::of(used);
@@ -105,7 +105,7 @@ fn in_use_by_either_name(shown: &Path, kept: &Path) {
         writer.end();
         let (over, detach) = or_skip!(loop_over(used, &[]));
         refused_for(target, kept, "behind /dev/loop");
-        // And a second loop device, of which the first is one more use.
+        // A second loop device is refused for the first one.
         let (beside, besides) = or_skip!(loop_over(target, &[]));
         refused_for(&beside, kept, "behind /dev/loop");
         detached(&beside, besides);
@@ -168,7 +168,7 @@ fn equal_inode_numbers_on_file_systems_that_have_nothing_in_common() {
     let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
     let equal = inode(&target) == inode(&held);
     let writer = Writer::of(&held);
-    // From now on no mount has its number, as with subvolumes and memory of processes.
+    // From now on no mount has the device number of the held file, as with subvolumes.
     run(&["umount", "-l", &at(&other)]).unwrap();
     assert!(equal, "both are the first file of their file system");
     let options = "direct = false";

@@ -1,5 +1,5 @@
-//! The driver `kafka` on a real broker: whose topics are touched, and which records are counted as what. One broker for
-//! all of it.
+//! The driver `kafka` on a real broker, one for all checks: which topics are written and deleted, and which records
+//! count as foreign, doubled, torn or missing. Also plans that are refused without a broker.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use taillight_driver::conformance::{one, open, plan, target};
 use taillight_driver::kafka::testing::KafkaBroker;
 use taillight_driver::{Session, SessionSpec, Target};
 
-/// A plan with a writer, a reader beside it, or a reader alone.
+/// A plan with a workload for each of these kinds.
 fn job(broker: &KafkaBroker, topic: &str, options: &str, kinds: &[OpKind]) -> Plan {
     let target = target("kafka", &format!("{}/{topic}", broker.address()), options);
     let mut plan = plan(target, &[OpKind::Write], 100, 1);
@@ -67,7 +67,7 @@ fn fact(facts: &[(String, String)], name: &str) -> String {
     found.unwrap_or_else(|| panic!("no {name} in {facts:?}")).1.clone()
 }
 
-/// Topics of others are read, and neither written nor deleted, whatever is confirmed.
+/// A topic of others is read, and neither written nor deleted, even when that is confirmed.
 fn foreign_topics(broker: &KafkaBroker) {
     broker.make_topic("theirs");
     for filled in [false, true] {
@@ -83,7 +83,7 @@ fn foreign_topics(broker: &KafkaBroker) {
     }
     let target = open(&job(broker, "theirs", "", READS), None, "r").unwrap();
     let mut reader = session(&*target, 0);
-    // One record, again and again.
+    // The topic has one record: reads begin again.
     for _ in 0..3 {
         assert_eq!(read(&mut *reader), (Status::OK, 7));
     }
@@ -148,7 +148,7 @@ fn killed_runs(broker: &KafkaBroker) {
     assert!(broker.left("killed").is_empty());
 }
 
-/// Records of others are passed over and counted, doubled ones too; damaged ones fail.
+/// Records of others and doubled ones are passed over and counted; a damaged one fails its read.
 fn strange_records(broker: &KafkaBroker) {
     let target = open(&job(broker, "mixed", "read_back = true", BOTH), None, "mine").unwrap();
     let mut reader = session(&*target, 1);
@@ -205,9 +205,9 @@ fn shared_topics(broker: &KafkaBroker) {
     }
 }
 
-/// Acknowledged records that are gone afterwards are missed, one by one.
+/// Acknowledged records that are gone afterwards are counted as missing.
 fn lost_records(broker: &KafkaBroker) {
-    // Whoever deletes the topic and makes it again takes all records away.
+    // The topic is deleted and made again: all records are gone.
     let target = open(&job(broker, "lost", "read_back = true", WRITES), None, "mine").unwrap();
     append(&*target, 4);
     broker.delete_topic("lost");
@@ -237,7 +237,7 @@ fn topics_and_records_on_a_real_broker() {
     lost_records(&broker);
 }
 
-/// What can be told without a broker.
+/// Refusals that need no broker.
 #[test]
 fn plans_that_are_not_for_a_topic_are_refused() {
     let path = "kafka://127.0.0.1:1/t";

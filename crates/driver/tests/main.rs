@@ -1,5 +1,5 @@
-//! The integration tests of the drivers as one binary; those that count allocations have an allocator, and so a binary,
-//! of their own.
+//! The integration tests of the drivers as one binary. Those that count allocations have an allocator of their own,
+//! and so binaries of their own: `alloc` and `s3_alloc`.
 
 #[macro_use]
 mod support;

@@ -1,5 +1,5 @@
-//! The driver `metadata` beyond the contract: what its directory may hold, what it keeps, file systems that are full
-//! or cannot be written, renames by several workers, somebody who comes in between.
+//! The driver `metadata` beyond the contract: what its directory may hold, what it keeps, killed runs, runs that
+//! begin at once, file systems that are full or cannot be written, renames by several workers, files of others.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -85,7 +85,7 @@ fn directories(dir: &Path) -> Vec<PathBuf> {
     below.flat_map(|d| std::iter::once(d.clone()).chain(directories(&d))).collect()
 }
 
-/// Does an operation on each of these numbers; the statuses.
+/// Does an operation on each of these numbers; gives the statuses.
 fn each(target: &dyn Target, kind: OpKind, numbers: std::ops::Range<u64>) -> Vec<Status> {
     let mut session = session(target, 0);
     numbers.map(|n| one(session.as_mut(), &Op::keyed(kind, n, SIZE)).status).collect()
@@ -113,7 +113,7 @@ fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     all
 }
 
-/// A directory that a run has kept files 0 to 9 in, and the directory below it that holds them.
+/// Makes a directory in which a run has kept files 0 to 9; gives the directory below it that holds the first ones.
 fn kept(dir: &Path, options: &str) -> PathBuf {
     let options = format!("{options}keep = true");
     let target = open(&plan(dir, &options, &[OpKind::Create], 0)).unwrap();
@@ -224,7 +224,7 @@ fn what_is_kept_is_known_again_and_what_does_not_fit_is_refused() {
         assert!(refused(&other, None).to_string().contains("another form"));
         let e = refused(&plan(&dir, &options, &[OpKind::Create], 5), None);
         assert!(e.hint_text().unwrap().contains("keys.count = 10"), "{e}");
-        // Given up, all of it goes.
+        // With a confirmation all of it goes.
         let mut gone = plan(&dir, engine, &[OpKind::Create], 0);
         gone.target.destroy = true;
         let target = conformance::open(&gone, dir.to_str(), "run-c").unwrap();
@@ -234,12 +234,12 @@ fn what_is_kept_is_known_again_and_what_does_not_fit_is_refused() {
     }
 }
 
-/// Names the directory to the process that is killed.
+/// The environment variable that names the directory to the process that is killed.
 const KILLED_IN: &str = "TAILLIGHT_TEST_KILLED_IN";
 
 #[test]
 #[ignore = "the process that a_killed_run_is_cleaned_up kills"]
-fn makes_files_until_it_is_killed() {
+fn makes_files_and_waits_for_a_kill() {
     let dir = std::env::var_os(KILLED_IN).expect("started by the other test");
     let asked = plan(Path::new(&dir), "", &[OpKind::Create, OpKind::Unlink], 0);
     let target = open(&asked).unwrap();
@@ -253,7 +253,7 @@ fn a_killed_run_is_cleaned_up() {
     let tmp = scratch();
     let dir = tmp.path().join("files");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "metadata::makes_files_until_it_is_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "metadata::makes_files_and_waits_for_a_kill", "--ignored", "--nocapture"])
         .env(KILLED_IN, &dir)
         .stdout(Stdio::piped())
         .spawn()
@@ -293,16 +293,16 @@ fn a_killed_run_is_cleaned_up() {
     assert!(tree(&dir).is_empty(), "{:?}", tree(&dir));
 }
 
-/// Whoever comes first has it; the others change nothing.
+/// The others are refused.
 #[test]
-fn of_runs_that_begin_at_once_one_has_the_directory() {
+fn of_runs_that_begin_at_once_at_most_one_has_the_directory() {
     for round in 0..30 {
         let tmp = scratch();
         let dir = tmp.path().join("files");
         fs::create_dir(&dir).unwrap();
         let asked = plan(&dir, "", &[OpKind::Create], 0);
         if round % 2 == 1 {
-            // Not kept, and left: each of them may wipe it.
+            // Left by a run that did not keep it: each of them may wipe it.
             kept(&dir, "");
             let mark = fs::read_to_string(dir.join(".taillight-owner.json")).unwrap();
             let left = mark.replace("\"keep\": true", "\"keep\": false");
@@ -386,7 +386,7 @@ fn renamed_files_are_found_whoever_renames_them() {
 }
 
 #[test]
-fn every_operation_ends_with_its_fsync() {
+fn operations_with_fsync_succeed_and_leave_nothing() {
     for engine in ENGINES {
         for sync in ["file", "directory"] {
             for levels in ["", "depth = 1\nspread = 2\n"] {
@@ -440,7 +440,8 @@ impl Drop for Tmpfs {
     }
 }
 
-/// Without inodes it is refused before anything; a file system that fills up is data, and is cleaned up.
+/// More files than inodes are refused before anything is made; where the file system fills up in the run, creates fail
+/// with a status, and the end deletes all files.
 fn full_and_without_inodes(root: &Path, inodes: u64) {
     for engine in ENGINES {
         let dir = root.join("files");

@@ -1,5 +1,5 @@
-//! A driver over `net`, as CONTRIBUTING describes one: a store over TCP that keeps what it is sent and answers in
-//! order. The exercise is that a pipelined driver needs this one file, and that it keeps the contract.
+//! An example driver over `net`, as CONTRIBUTING describes one, with its server: a store over TCP that keeps what it is
+//! sent and answers in order. Shows that a pipelined driver needs one file only, and keeps the contract.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ use taillight_driver::{
     Session, SessionSpec, Target,
 };
 
-/// Of a request: kind, key, bytes that follow. Of a reply: whether the key was there, bytes that follow.
+/// Bytes of the head of a frame: the kind (of a reply: whether the key was there), key, number of bytes that follow.
 const HEAD: usize = 13;
 const CLEAR: u8 = 255;
 
@@ -36,7 +36,7 @@ struct EchoTarget {
 
 struct EchoProtocol {
     slots: SlotTable,
-    /// Of each connection the slots that it owes a reply to.
+    /// For each connection, the slots whose replies are to come.
     sent: Vec<VecDeque<u32>>,
 }
 
@@ -181,7 +181,7 @@ impl PipelineProtocol for EchoProtocol {
 
 type Store = Arc<Mutex<HashMap<u64, Vec<u8>>>>;
 
-/// A server on loopback, which dies with the process of the test.
+/// Starts a server on loopback, in threads that end with the process of the test; gives its address.
 fn serve() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -195,7 +195,7 @@ fn serve() -> String {
     address
 }
 
-/// Until the client goes, or asks for the last key number, which closes its connection.
+/// Answers requests until the client goes, or names the last key number, on which the connection is closed.
 fn answer(mut client: TcpStream, store: &Store) -> io::Result<()> {
     loop {
         let mut head = [0; HEAD];
@@ -247,7 +247,7 @@ fn a_lost_connection_ends_what_is_in_flight_with_an_error_each() {
     let target = EchoDriver.open(&spec, &mut |_| true).unwrap();
     let mut s = taillight_driver::conformance::session(target.as_ref(), 100, 8);
     for slot in 0..8 {
-        // The first closes the connection that serves it.
+        // The operation in slot 0 has the server close its connection.
         let key = if slot == 0 { u64::MAX >> 1 } else { u64::from(slot) };
         s.submit(&Op::keyed(OpKind::Insert, key, 100), slot, Token::new(1, slot)).unwrap();
     }

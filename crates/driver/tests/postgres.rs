@@ -1,4 +1,4 @@
-//! Driver `postgres` against a real server, started and ended by each test.
+//! Driver `postgres` on records against a real server, which each test starts and ends; and peers that are no server.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "postgres")]
 
@@ -15,7 +15,7 @@ use taillight_driver::conformance::{self, TestCase, assert_kept, keyed_plan, one
 use taillight_driver::kv::postgres::testing::PostgresServer;
 use taillight_driver::{AdminAction, Session, Submitted, Target};
 
-/// None, with a reason printed, where there is no server.
+/// Starts a server; none, with a reason printed, where there is no PostgreSQL.
 pub fn start(settings: &[&str]) -> Option<PostgresServer> {
     PostgresServer::start(settings).inspect_err(|why| eprintln!("skipped: {why}")).ok()
 }
@@ -33,7 +33,7 @@ fn session(target: &dyn Target, depth: u32) -> Box<dyn Session> {
     conformance::session(target, 400, depth)
 }
 
-/// Why it is not opened.
+/// The error with which opening fails.
 fn refusal(plan: &Plan, destroy: Option<&str>) -> Error {
     open(plan, destroy).err().expect("refused")
 }
@@ -83,7 +83,7 @@ fn fields_are_columns() {
     assert_eq!(one(s.as_mut(), &Op { key: 8, ..update }).status, Status::NOT_FOUND);
 }
 
-/// Each operation is one transaction, and the server's counts are those of the run.
+/// The server's counts of rows are those of the run's operations, and its samples fit them.
 #[test]
 fn counts_are_the_servers_own() {
     let server = or_skip!(start(&["fsync=off", "autovacuum=off"]));
@@ -112,7 +112,7 @@ fn counts_are_the_servers_own() {
     s.poll(1, None, &mut out).unwrap();
     assert_eq!((sent, out[0].count, out[0].moved), (Submitted::Queued, 4, 400));
     drop(s);
-    // A server counts a backend's work when that goes, or a second later.
+    // The server counts a backend's work when the backend ends, or a second later.
     let until = Instant::now() + Duration::from_secs(10);
     while counts() != "54|50|10|116" && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(50));
@@ -159,7 +159,8 @@ fn tables_that_are_not_ours_are_refused() {
     assert!(e.hint_text().unwrap().ends_with(&format!("--destroy {name}")), "{e}");
     open(&plan, Some(&name)).unwrap().close().unwrap();
     plan.target.destroy = false;
-    // A killed run's table goes, a kept one stays and is remembered, whatever is done to it otherwise is seen.
+    // A run's mark on another table is that of a copy; a view is no table; a kept table is used again, unless its form
+    // or its columns differ.
     let killed = open(&plan, None).unwrap();
     insert(killed.as_ref());
     let mark = server.psql("SELECT obj_description('taillight'::regclass)");
@@ -206,7 +207,7 @@ fn a_table_that_somebody_put_in_the_place_is_left_alone() {
     assert_eq!(server.psql("SELECT obj_description('taillight'::regclass) IS NULL"), "t");
 }
 
-/// What somebody else does to the rows of a table that a run made is neither dropped nor emptied with them.
+/// A table with rows of somebody else among the run's is neither dropped nor emptied.
 #[test]
 fn rows_that_somebody_else_wrote_in_the_run_are_left() {
     let server = or_skip!(start(&["fsync=off"]));
@@ -251,7 +252,7 @@ fn rows_that_somebody_else_wrote_in_the_run_are_left() {
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0");
 }
 
-/// Between the look at a table that may go and its end, another one can come to stand under its name.
+/// Another table gets the name between the look at the table that is to go and the lock.
 #[test]
 fn a_table_that_took_the_place_of_the_one_to_go_stays() {
     let server = or_skip!(start(&["fsync=off"]));
@@ -275,7 +276,7 @@ fn a_table_that_took_the_place_of_the_one_to_go_stays() {
     open(&plan, Some(&name)).unwrap().close().unwrap();
 }
 
-/// A statement on the table waits as long as it takes, but for a stop; then the server is told.
+/// A statement on the table may take longer than the time-out; a stop ends the wait, and has the server cancel it.
 #[test]
 fn a_statement_that_is_given_up_is_cancelled() {
     use taillight_driver::OpenSpec;
@@ -303,7 +304,7 @@ fn a_statement_that_is_given_up_is_cancelled() {
     target.close().unwrap();
 }
 
-/// Statistics that are slow lose neither the lock nor the run.
+/// When the server ends the connection for statistics, the lock is still held.
 #[test]
 fn statistics_come_over_a_connection_without_the_lock() {
     let server = or_skip!(start(&["fsync=off"]));
@@ -349,7 +350,7 @@ fn what_a_killed_run_left_is_replaced_once_that_is_confirmed() {
     assert_eq!(server.psql("SELECT to_regclass('taillight') IS NULL"), "t");
 }
 
-/// Writes as many as a crash lets it; the keys that were acknowledged.
+/// Inserts until the server, killed after 500 answers, takes no more; gives the keys that were acknowledged.
 fn write_until_killed(server: &mut PostgresServer, target: &dyn Target) -> BTreeSet<u64> {
     const DEPTH: u32 = 16;
     let mut s = session(target, DEPTH);
@@ -397,7 +398,7 @@ fn a_killed_server_has_every_durable_write_and_the_run_ends() {
         let number = |hex: &str| u64::from_str_radix(&hex[..16], 16).unwrap();
         let found: BTreeSet<u64> = found.lines().map(number).collect();
         let missing = acknowledged.difference(&found).count();
-        // With `off` some may be missing, which the note says before the load; never with `on`.
+        // With `off` some may be missing, which the note says before the load; with `on` none.
         assert!(missing == 0 || setting == "off", "{missing} of {} missing", acknowledged.len());
     }
 }
@@ -432,8 +433,8 @@ fn servers_that_cannot_be_used_say_why() {
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0", "nothing was dropped");
 }
 
-/// A server whose words change on their way to it: to PostgreSQL they mean nothing then, as what CockroachDB or Yugabyte
-/// does not have. Its port.
+/// Starts a proxy that misspells words on their way to the server, which then refuses them as one that lacks these
+/// features does; gives its port.
 fn lacking(server: &PostgresServer) -> u16 {
     const WORDS: [(&[u8], &[u8]); 7] = [
         (b"SET LOCAL", b"XET LOCAL"),
@@ -515,14 +516,14 @@ fn a_server_that_lacks_what_a_run_asks_for_is_used_without_it() {
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0");
     target.close().unwrap();
     assert_eq!(server.psql("SELECT to_regclass('taillight') IS NULL"), "t");
-    // One that has all of it is not told to lack anything.
+    // Of the server itself nothing is said to be lacking.
     let target = open(&self::plan(&server, "", 4), None).unwrap();
     assert!(!target.notes().join(" ").contains("does not have"), "{:?}", target.notes());
     assert!(!target.end_facts().iter().any(|(name, _)| name == "postgres.lacks"));
     target.close().unwrap();
 }
 
-/// Whatever somebody else did to a kept table between two runs, the second one says so, and goes on.
+/// What the server's counts show of changes to a kept table between two runs is said by the second run, which goes on.
 #[test]
 fn a_kept_table_that_is_not_as_the_last_run_left_it_is_told() {
     let server = or_skip!(start(&["fsync=off", "autovacuum=off"]));
@@ -530,7 +531,7 @@ fn a_kept_table_that_is_not_as_the_last_run_left_it_is_told() {
         eprintln!("skipped: a_kept_table_that_is_not_as_the_last_run_left_it: before version 15");
         return;
     }
-    // A run that deletes leaves no count of records.
+    // The mark of a run that deletes notes no records.
     let mut kept = plan(&server, "keep = true", 1);
     kept.workloads[0].mix.retain(|part| part.op != OpKind::Delete);
     let told = || {
@@ -567,7 +568,7 @@ fn a_kept_table_that_is_not_as_the_last_run_left_it_is_told() {
     }
 }
 
-/// Peers that are no server, or hang.
+/// Neither a peer that hangs nor one that is no server holds up a stop or the time-out.
 #[test]
 fn no_peer_holds_up_the_opening() {
     use taillight_driver::OpenSpec;

@@ -1,4 +1,5 @@
-//! TPC-B and sysbench's OLTP of driver `postgres` against a real server, started and ended by each test.
+//! TPC-B and sysbench's OLTP of driver `postgres` against a real server, which each test starts and ends: rows, counts,
+//! conflicts, the check of balances, crashes, and the guard of their tables.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "postgres")]
 
@@ -28,7 +29,7 @@ fn open(plan: &Plan) -> Result<Box<dyn Target>> {
     conformance::open(plan, None, "test")
 }
 
-/// How transactions of a session ended, by status, with tries and commits counted apart.
+/// How a session's transactions ended: whole ones, tries that ended by a conflict, and other statuses of statements.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ended {
     whole: u64,
@@ -36,8 +37,8 @@ struct Ended {
     others: BTreeMap<Status, u64>,
 }
 
-/// Does transactions as the engine does: each slot one after the other, a conflict begins it again. Ends when `more` says
-/// so, or the session fails.
+/// Does transactions as the engine does: one after the other in each slot, again after a conflict. Ends when `more`,
+/// asked before each with the number of whole ones, is false, or when the session fails.
 fn drive(
     s: &mut dyn Session,
     kind: OpKind,
@@ -111,12 +112,12 @@ fn tpcb_is_what_pgbench_does() {
     drop(s);
     let after = target.witness();
     let rose: Vec<u64> = before.iter().zip(&after).map(|(b, a)| a.value - b.value).collect();
-    // The server's own counts: what others commit is counted with it.
+    // The server counts the commits of others, too.
     assert!(rose[0] >= 99 && rose[1] == 99 + ended.conflicts, "{rose:?}");
     let facts = target.end_facts();
     assert_eq!((fact(&facts, "acknowledged"), fact(&facts, "missing")), ("99".into(), "0".into()));
     assert!(fact(&facts, "balances").starts_with("equal"), "{facts:?}");
-    // Every row of history is of a teller, branch, account and amount that there are, and changed these.
+    // Rows of history name tellers, branches and accounts that are there, and have amounts in range.
     let wrong = "SELECT count(*) FROM taillight_history WHERE tid NOT BETWEEN 1 AND 20 OR bid NOT \
                  BETWEEN 1 AND 2 OR aid NOT BETWEEN 1 AND 7 OR abs(delta) > 5000 OR mtime IS NULL";
     assert_eq!(server.psql(wrong), "0");
@@ -158,7 +159,7 @@ fn balances_that_differ_end_the_run() {
                  abalance - (SELECT delta FROM gone) WHERE aid = 1), b AS (UPDATE taillight_tellers \
                  SET tbalance = tbalance - (SELECT delta FROM gone) WHERE tid = 1) UPDATE \
                  taillight_branches SET bbalance = bbalance - (SELECT delta FROM gone)");
-    // One transaction is gone as if it had never been.
+    // One transaction is taken out of history and balances alike.
     let e = e.unwrap_err();
     assert!(e.message().contains("missing"), "{e}");
 }
@@ -178,7 +179,7 @@ fn conflicts_are_tried_again_and_counted() {
         drop(s);
         let facts = target.end_facts();
         let failed: u64 = ended.others.values().sum();
-        // One branch for all: with these levels most of what begins together cannot end together.
+        // All update one branch: with these levels most transactions at the same time conflict.
         match tries {
             1 => assert!(
                 ended.conflicts == 0 && failed > 0 && ended.whole + failed == 200,
@@ -223,7 +224,7 @@ fn tables_beside_the_runs_own_are_guarded() {
     assert!(e.to_string().contains("taillight_history"), "{e}");
     assert_eq!(server.psql("SELECT to_regclass('taillight') IS NULL"), "t", "nothing was made");
     server.psql("DROP TABLE taillight_history");
-    // What a killed run left goes once that is confirmed, whatever the next one does.
+    // What a killed run left goes once that is confirmed, also when the next run has no transactions.
     let killed = open(&tpcb).unwrap();
     std::mem::forget(killed);
     server.cut_runs();
@@ -236,7 +237,7 @@ fn tables_beside_the_runs_own_are_guarded() {
     let name = server.table();
     conformance::open(&records, Some(&name), "test").unwrap().close().unwrap();
     assert_eq!(server.psql("SELECT count(*) FROM pg_class WHERE relname LIKE 'taillight%'"), "0");
-    // One that somebody put in the place of ours is left alone; ours go.
+    // A table that somebody put in the place of a part is left alone; the other tables of the run go.
     let target = open(&tpcb).unwrap();
     server.psql("ALTER TABLE taillight_tellers RENAME TO taillight_mine");
     server.psql("CREATE TABLE taillight_tellers (thesis text)");
@@ -265,8 +266,7 @@ fn tables_beside_the_runs_own_are_guarded() {
     target.close().unwrap();
 }
 
-/// What others build on tables of the run, or make of them; whether a purge is still done; what has to be true all along;
-/// how it goes.
+/// What others build on or make of the run's tables; whether a purge is done; a query that stays true; its removal.
 const BUILT: [(&str, bool, &str, &str); 6] = [
     (
         "CREATE VIEW theirs AS SELECT tid FROM taillight_history",
@@ -308,7 +308,7 @@ const BUILT: [(&str, bool, &str, &str); 6] = [
 ];
 
 #[test]
-fn what_others_built_on_the_tables_never_goes_with_them() {
+fn what_others_built_on_the_tables_does_not_go_with_them() {
     let server = or_skip!(start(&["fsync=off"]));
     let tpcb = plan(&server, "check = false", OpKind::Tpcb, 1, 100_000);
     let rows = "SELECT (SELECT count(*) FROM ONLY taillight), (SELECT count(*) FROM ONLY \
@@ -335,7 +335,7 @@ fn what_others_built_on_the_tables_never_goes_with_them() {
 }
 
 #[test]
-fn what_is_no_table_of_its_own_is_never_replaced() {
+fn what_is_no_table_of_its_own_is_not_replaced() {
     let server = or_skip!(start(&["fsync=off"]));
     let mut tpcb = plan(&server, "check = false\nkeep = true", OpKind::Tpcb, 1, 100_000);
     let kept = open(&tpcb).unwrap();
@@ -374,9 +374,9 @@ fn what_is_no_table_of_its_own_is_never_replaced() {
     }
 }
 
-/// What the server acknowledged before it was killed is there once it runs again.
+/// With synchronous_commit = off some are missing, which is said and no error.
 #[test]
-fn a_killed_server_has_every_acknowledged_transaction() {
+fn a_killed_server_has_every_acknowledged_transaction_where_that_is_promised() {
     // Unasked, nothing of the log is written before its time: `off` has something to lose.
     let mut server = or_skip!(start(&["wal_writer_delay=10s", "wal_writer_flush_after=1GB"]));
     for (setting, promised) in [("on", true), ("off", false)] {
@@ -392,7 +392,7 @@ fn a_killed_server_has_every_acknowledged_transaction() {
         assert!(ended.whole >= 300, "{ended:?}");
         drop(s);
         std::thread::scope(|scope| {
-            // It is looked for from before the server is back.
+            // The check begins before the server is back.
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(300));
                 server.restart().unwrap();
@@ -410,8 +410,8 @@ fn a_killed_server_has_every_acknowledged_transaction() {
     }
 }
 
-/// The server ends all connections: what was acknowledged is there, and commits without an answer are looked for, among
-/// the rows of this run: another one of the same seed drew the same.
+/// The server ends all connections: acknowledged transactions are there, and commits without an answer are looked for
+/// among the rows of this run, not among those of an earlier one that drew the same by the same seed.
 #[test]
 fn lost_connections_lose_no_acknowledged_transaction() {
     let server = or_skip!(start(&["fsync=off"]));
@@ -440,7 +440,7 @@ fn lost_connections_lose_no_acknowledged_transaction() {
     }
 }
 
-/// Rows of others in any of the tables keep all of them, with the check of balances and without it.
+/// A row of somebody else in one of the tables leaves all of them undropped.
 #[test]
 fn rows_of_others_keep_the_tables_of_transactions() {
     let server = or_skip!(start(&["fsync=off"]));

@@ -1,4 +1,5 @@
-//! Driver `sqlite`: what a killed process leaves, writers that wait for each other, a disk that is full.
+//! Driver `sqlite`: what a killed process leaves, what other programs write, waits for locks, workers with
+//! descriptors of their own, checkpoints.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -13,7 +14,7 @@ use taillight_core::{Error, ErrorKind, Op, OpKind, Result, Status, SyncKind};
 use taillight_driver::conformance::{self, keyed_plan, one, target};
 use taillight_driver::{AdminAction, OwnDescriptors, Session, Target};
 
-/// Says to this very program, started again, where it writes until it is killed.
+/// The environment variable that tells this program, started again, where and how to write until it is killed.
 const CHILD: &str = "TAILLIGHT_TEST_SQLITE_CHILD";
 
 fn plan(dir: &Path, options: &str) -> Plan {
@@ -23,7 +24,7 @@ fn plan(dir: &Path, options: &str) -> Plan {
     plan
 }
 
-/// None, with a reason printed, where there is no library.
+/// Opens the target; none, with a reason printed, where there is no library.
 fn open(plan: &Plan) -> Option<Result<Box<dyn Target>>> {
     match conformance::open(plan, None, "test") {
         Err(e) if e.message().contains("library") => {
@@ -38,7 +39,7 @@ fn session(target: &dyn Target) -> Box<dyn Session> {
     conformance::session(target, 400, 1)
 }
 
-/// Python that does `code` with the database as `c`.
+/// A Python that does `code` with a connection `c` to the database.
 fn python(dir: &Path, code: &str) -> Command {
     let path = dir.join("db/taillight.db");
     let connects = format!("import sqlite3\nc = sqlite3.connect({:?})", path.to_str().unwrap());
@@ -47,7 +48,7 @@ fn python(dir: &Path, code: &str) -> Command {
     python
 }
 
-/// What another program finds in the database: how many records, and whether SQLite calls it whole.
+/// The first value of a query by Python's sqlite3; none where that cannot be had or fails.
 fn by_python(dir: &Path, sql: &str) -> Option<String> {
     let out = python(dir, &format!("print(c.execute({sql:?}).fetchone()[0])")).output().ok()?;
     let text = String::from_utf8_lossy(&out.stdout).trim().to_owned();
@@ -70,8 +71,7 @@ fn child_that_writes_until_it_is_killed() {
     }
 }
 
-/// What a killed process loses, which is not what a crash of the machine does: the system keeps the pages that were
-/// written. That a level syncs is asked of SQLite in the driver's own tests.
+/// Only of a killed process: after a crash of the machine the system would not have kept the pages that were written.
 #[test]
 fn a_killed_process_leaves_a_whole_database_with_all_that_it_acknowledged() {
     for options in ["synchronous = \"full\"", "journal = \"delete\"", "synchronous = \"off\""] {
@@ -105,13 +105,13 @@ fn a_killed_process_leaves_a_whole_database_with_all_that_it_acknowledged() {
         let found: u64 =
             by_python(dir.path(), "SELECT count(*) FROM records").unwrap().parse().unwrap();
         assert!(found >= acknowledged, "{options}: {found} of {acknowledged}");
-        // Nothing proves that all of it is Taillight's now.
+        // Without a seal nothing proves that all of it is Taillight's.
         let e: Error = open(&plan(dir.path(), options)).unwrap().err().unwrap();
         assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
     }
 }
 
-/// What another program does by Python to the database of a run that goes on; false where there is no Python.
+/// Does `sql` in another program (Python) to the database of a run that goes on; false where that fails.
 fn others(dir: &Path, sql: &str) -> bool {
     let code = format!("c.execute({sql:?})\nc.commit()");
     python(dir, &code).status().is_ok_and(|status| status.success())
@@ -152,7 +152,7 @@ fn what_somebody_else_writes_in_the_run_is_left() {
     }
 }
 
-/// A purge looks for rows of others under the lock: who holds it keeps the purge waiting, and one that fails gives it back.
+/// A purge needs the lock, which another program may hold, to look for rows of others; a refused purge gives it back.
 #[test]
 fn a_purge_that_is_refused_leaves_the_database_to_others() {
     let dir = support::scratch();
@@ -176,7 +176,7 @@ fn a_purge_that_is_refused_leaves_the_database_to_others() {
     target.close().unwrap();
 }
 
-/// Another program that holds the lock for writing until its standard input is closed; none where there is no Python.
+/// A program that holds the lock for writing until its standard input is closed; none where there is no Python.
 fn holding(dir: &Path) -> Option<Child> {
     let code = "import sys\nc.isolation_level = None\nc.execute('BEGIN IMMEDIATE')\n\
                 print('held', flush=True)\nsys.stdin.read()";
@@ -224,11 +224,13 @@ fn writers_wait_for_each_other_and_that_is_counted() {
     assert!(sampled(target.as_ref(), "busy_total") > 0.0);
     assert!(sampled(target.as_ref(), "lock_wait_ns_total") > 0.0);
     assert_eq!(sampled(target.as_ref(), "busy_given_up_total"), 0.0);
-    assert_eq!(by_python(dir.path(), "SELECT count(*) FROM records"), Some("800".to_owned()));
+    if let Some(rows) = by_python(dir.path(), "SELECT count(*) FROM records") {
+        assert_eq!(rows, "800");
+    }
     target.close().unwrap();
 }
 
-/// Files that a table of descriptors has of the database.
+/// How many descriptors of the database's files a table of descriptors has.
 fn open_in(table: &str, dir: &Path) -> usize {
     let all = std::fs::read_dir(format!("/proc/{table}/fd")).unwrap().flatten();
     let links = all.filter_map(|fd| std::fs::read_link(fd.path()).ok());
@@ -237,7 +239,8 @@ fn open_in(table: &str, dir: &Path) -> usize {
     links.filter(|link| link.to_string_lossy().starts_with(database)).count()
 }
 
-/// What a worker of the engine does that has descriptors of its own; false where there are none to be had.
+/// Writes as a worker of the engine does that has a table of descriptors of its own, and asserts that the database is
+/// open in that alone; false where such a table cannot be had.
 fn alone(target: &dyn Target, dir: &Path, keys: std::ops::Range<u64>) -> bool {
     let Ok(own) = OwnDescriptors::keep(&[]) else { return false };
     let mut s = session(target);
@@ -254,7 +257,8 @@ fn alone(target: &dyn Target, dir: &Path, keys: std::ops::Range<u64>) -> bool {
     true
 }
 
-/// SQLite gives a descriptor that it could not close to whoever closes next, and keeps one state of locks a process.
+/// SQLite keeps descriptors that it cannot close yet for a later close, and one state of locks for the whole process:
+/// neither may mix up the two tables of descriptors.
 #[test]
 fn a_worker_with_descriptors_of_its_own_has_the_database_alone() {
     for journal in ["wal", "delete", "truncate", "persist", "memory"] {
@@ -278,7 +282,7 @@ fn a_worker_with_descriptors_of_its_own_has_the_database_alone() {
                 let inode = |of: std::io::Result<std::fs::Metadata>| of.unwrap().ino();
                 assert_eq!(inode(file.metadata()), inode(std::fs::metadata(path(n))), "{journal}");
             }
-            // The other connection finds all of it, and locks as before.
+            // The main connection is opened again, and other programs find all records.
             target.admin(AdminAction::Flush).unwrap();
             if let Some(whole) = by_python(dir, "PRAGMA integrity_check") {
                 assert_eq!(whole, "ok", "{journal}");
@@ -320,7 +324,7 @@ fn pages_of_the_log_are_checked_in_by_commits_and_by_a_flush() {
     let mut s = session(target.as_ref());
     let (auto, mut told) = (OpKind::AutoCheckpoint, 0);
     for n in 0..200 {
-        // Some durable, some not: the level is set as each asks for it.
+        // Some writes are durable, some are not.
         let sync = (n % 10 == 0).then_some(SyncKind::Fdatasync);
         let insert = Op { sync, ..Op::keyed(OpKind::Insert, n, 400) };
         assert!(one(s.as_mut(), &insert).status.is_ok());
@@ -341,7 +345,7 @@ fn pages_of_the_log_are_checked_in_by_commits_and_by_a_flush() {
     assert_eq!(open(&plan(dir.path(), page)).unwrap().err().unwrap().kind(), ErrorKind::Usage);
 }
 
-/// Each mode does to the log what SQLite says of it, and a passive one waits for no writer.
+/// Only `truncate` cuts the log to nothing, and only `passive` does not wait for a writer.
 #[test]
 fn a_checkpoint_is_an_operation_of_its_own() {
     for mode in ["passive", "full", "restart", "truncate"] {

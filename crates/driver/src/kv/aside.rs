@@ -1,8 +1,9 @@
-//! A database that gives way to another one: out of the way first, deleted once the other one is in use, put
-//! back where that fails.
+//! Sets the files of an existing database aside while a new one takes its place, then deletes them, or puts them back
+//! where the new one cannot be used.
 //!
-//! Its files are renamed into a directory beside them, which takes every right that deleting them takes and
-//! loses nothing. Called by `directory`, which has asked whether it may go.
+//! They are renamed into a subdirectory `.taillight-aside-RUN` of the database's directory, logs elsewhere into one of
+//! theirs. A rename needs the rights that a deletion needs, and loses nothing. Whether a database may go is decided by
+//! `directory`.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,26 +19,27 @@ use taillight_core::{Error, Result, atomic};
 use super::numbers::StoreFile;
 use crate::path_error::cannot;
 
-/// What the names of such directories begin with.
+/// What the names of these subdirectories begin with; the id of the run follows.
 const ASIDE: &str = ".taillight-aside-";
-/// What names the other files of a database of RocksDB or LevelDB.
+/// The file of RocksDB and LevelDB that names the manifest.
 const CURRENT: &str = "CURRENT";
-/// Where RocksDB puts old logs.
+/// The subdirectory into which RocksDB moves old logs.
 const ARCHIVE: &str = "archive";
 
-/// Whether a name is that of such a directory.
+/// Whether a name begins as those of these subdirectories do.
 pub fn is_aside(name: &str) -> bool {
     name.starts_with(ASIDE)
 }
 
-/// The files of a database, out of the way. Dropped, they are put back.
+/// The files of a database that were set aside. Those still held when this is dropped are put back.
 pub struct SetAside {
     places: Vec<AsidePlace>,
 }
 
 impl SetAside {
-    /// Moves the files of the database in `dir` away, which is called `named`, and its logs in the directories
-    /// `beside`. Errors: `Unavailable` where one cannot be moved; then all are where they were.
+    /// Sets aside what is named like a file of the driver's store in `dir` (`named` in errors), and like one of its
+    /// logs in `dir/archive` and in the directories `beside`. Errors: `Unavailable` where one cannot be moved; then
+    /// those already moved are put back.
     pub fn of(
         driver: &str,
         dir: &Path,
@@ -50,7 +52,7 @@ impl SetAside {
         for (place, path, logs_only) in std::iter::once((dir, named, false)).chain(logs) {
             let Some(place) = AsidePlace::make(place, path, run_id)? else { continue };
             aside.places.push(place);
-            // Dropped with what has been moved so far.
+            // On an error `aside` is dropped, and what it has moved so far is put back.
             let moved =
                 aside.places.last_mut().map_or(Ok(()), |place| place.fill(driver, logs_only));
             moved.map_err(|e| {
@@ -61,8 +63,8 @@ impl SetAside {
         Ok(aside)
     }
 
-    /// Deletes them. Errors: `Unavailable`: where not even the first could be deleted, all are held as before, else as
-    /// many are gone as can be, and the error names where the others are.
+    /// Deletes the files. Errors: `Unavailable`: where not even the first could be deleted, all are held as before;
+    /// else as many are gone as can be, none is held any more, and the error names the directories of the others.
     pub fn delete(&mut self) -> Result<()> {
         let (mut gone, mut failed) = (0, None);
         for place in &mut self.places {
@@ -87,13 +89,12 @@ impl SetAside {
         })
     }
 
-    /// Whether nothing is held any more.
+    /// Whether no files are held: deleted, as far as they could be.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Puts them back where they were. Errors: `Unavailable`, naming where those are that have no place any
-    /// more.
+    /// Renames the files to where they were. Errors: `Unavailable`, naming a subdirectory that still holds some.
     pub fn put_back(mut self) -> Result<()> {
         self.return_all()
     }
@@ -116,7 +117,7 @@ struct AsidePlace {
     from: OwnedFd,
     name: String,
     to: OwnedFd,
-    /// Where it was, below `from`, and its name in `to`.
+    /// Of each file: its path below `from`, and its name in `to`.
     moved: Vec<(PathBuf, OsString)>,
 }
 
@@ -159,7 +160,7 @@ impl AsidePlace {
                 self.take(Path::new(ARCHIVE).join(name), to.into())?;
             }
         }
-        // Somebody's files in it: it stays.
+        // Fails, and the directory stays, where other files are in it.
         let _ = unlinkat(&self.from, ARCHIVE, AtFlags::REMOVEDIR);
         Ok(())
     }
@@ -197,14 +198,14 @@ impl AsidePlace {
         })
     }
 
-    /// The directory in which its files are.
+    /// Path of the subdirectory that holds the files.
     fn held(&self) -> PathBuf {
         self.path.join(&self.name)
     }
 
-    /// Deletes as many as can be, and counts them in `gone`; stops where the very first of all stays.
+    /// Deletes as many files as can be, and adds their number to `gone`; ends at the first failure while `gone` is 0.
     fn delete(&mut self, gone: &mut u64) -> io::Result<()> {
-        // CURRENT goes first: as long as it is there, the database is whole.
+        // CURRENT goes first: as long as it is there, a database of RocksDB or LevelDB is whole.
         self.moved.sort_by_key(|(_, name)| name != CURRENT);
         let mut failed = None;
         for (_, name) in &self.moved {
@@ -221,7 +222,7 @@ impl AsidePlace {
     }
 }
 
-/// Errors: `Unavailable` for a directory in which things can be made and never be removed.
+/// Errors: `Unavailable` for a directory that is append-only (chattr +a): files in it cannot be renamed or deleted.
 pub fn changeable(path: &Path, dir: &OwnedFd) -> Result<()> {
     match atomic::is_append_only(dir) {
         false => Ok(()),
@@ -231,8 +232,8 @@ pub fn changeable(path: &Path, dir: &OwnedFd) -> Result<()> {
     }
 }
 
-/// Errors: `Refused` where the directory of old logs is something else: a store would delete what a link there
-/// leads to.
+/// Errors: `Refused` where `archive` in the database's directory is no directory: RocksDB would delete old logs in
+/// the directory that a symbolic link of this name leads to.
 pub fn archive_is_its_own(dir: &OwnedFd, path: &Path) -> Result<()> {
     match rustix::fs::statat(dir, ARCHIVE, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
@@ -244,10 +245,10 @@ pub fn archive_is_its_own(dir: &OwnedFd, path: &Path) -> Result<()> {
     }
 }
 
+/// Names in a directory, but those that are not UTF-8: no store gives such names.
 fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
     let mut all = Vec::new();
     for entry in Dir::read_from(dir)? {
-        // No store gives names that are not UTF-8.
         if let Ok(name) = entry?.file_name().to_str() {
             all.push(name.to_owned());
         }
@@ -261,7 +262,7 @@ struct DirEntry<'a> {
     name: &'a Path,
 }
 
-/// Renames, and replaces nothing where the file system can promise that.
+/// Renames; an error where `to` exists. A file system without RENAME_NOREPLACE is asked for `to` just before.
 fn rename(from: &DirEntry<'_>, to: &DirEntry<'_>) -> io::Result<()> {
     let no_replace = RenameFlags::NOREPLACE;
     let moved = rustix::fs::renameat_with(from.dir, from.name, to.dir, to.name, no_replace);
@@ -278,12 +279,12 @@ fn rename(from: &DirEntry<'_>, to: &DirEntry<'_>) -> io::Result<()> {
     }
 }
 
-/// Whether what was set aside in this directory may still be a whole database.
+/// Whether the directory `aside` holds the file without which a database cannot be opened: `CURRENT`, or SQLite's.
 pub fn is_whole(aside: &Path) -> bool {
     aside.join(CURRENT).exists() || aside.join(super::sqlite::FILE).exists()
 }
 
-/// A directory with a database that a killed run set aside.
+/// A subdirectory of `dir` named as those of files set aside: a killed run left it. Errors: `Unavailable`.
 pub fn left_behind(dir: &Path) -> Result<Option<PathBuf>> {
     let flags = DIRECTORY | OFlags::RDONLY;
     let failed = |e: io::Error| cannot("cannot list the directory", dir, e);
@@ -340,7 +341,7 @@ mod tests {
         assert!(db.join("thesis").exists() && logs.join("000007.sst").exists());
         drop(held);
         assert_eq!(tree(tmp.path()), before);
-        // Something has the name of one meanwhile.
+        // Another file has taken the name of one that is to be put back.
         let held = aside();
         fs::write(db.join("CURRENT"), "newer").unwrap();
         assert!(held.put_back().is_err());
@@ -379,7 +380,7 @@ mod tests {
         assert!(says.contains("in part") && says.contains(to.to_str().unwrap()), "{says}");
         assert!(held.is_empty() && !is_whole(&to));
         drop(held);
-        // The logs beside it went all the same.
+        // The logs in the other directory are deleted all the same.
         assert_eq!(
             tree(tmp.path()),
             ["db/.taillight-aside-r1/held", "db/thesis", "logs/000007.sst"]
@@ -390,7 +391,7 @@ mod tests {
     fn what_cannot_be_moved_leaves_all_as_it_was() {
         let (tmp, db, logs) = place();
         let before = tree(tmp.path());
-        // A name that is taken stands for a file that is immutable.
+        // The subdirectory for the logs cannot be made: its name is taken.
         let taken = logs.join(".taillight-aside-r1");
         fs::create_dir(&taken).unwrap();
         assert!(SetAside::of("rocksdb", &db, &db, &[logs], "r1").is_err());

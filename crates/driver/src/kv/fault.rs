@@ -1,13 +1,13 @@
-//! A store's refusal of one operation: its own text, and the status that a record carries.
+//! What an embedded store says when a call fails; its text gives the status of a record, or an error with a hint.
 
 use rustix::io::Errno;
 use taillight_core::{Error, Status};
 
-/// What a store said instead of doing it.
+/// The text in which a store says why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError(pub String);
 
-/// System errors as stores spell them (strerror), so that a full disk is told from a broken store.
+/// System errors by the texts of stores (strerror; SQLite's for a lock): a full disk is told from a broken store.
 const SPELLED: [(&str, Errno); 9] = [
     ("No space left on device", Errno::NOSPC),
     ("Disk quota exceeded", Errno::DQUOT),
@@ -20,14 +20,14 @@ const SPELLED: [(&str, Errno); 9] = [
     ("database is locked", Errno::BUSY),
 ];
 
-/// What an error begins with when the store has no such call.
+/// What the text begins with when the store has no such call.
 const UNSUPPORTED: &str = "the store has no ";
 
-/// What a refusal begins with when the store was not asked.
+/// What the text begins with when the store was not asked.
 const NOT_ASKED: &str = "refused without asking the store, which had said: ";
 
 impl StoreError {
-    /// Of a write that is kept from a store that takes none since it said `said`.
+    /// Of a write that the driver does not give to the store, which has answered an earlier write with `said`.
     pub fn not_asked(said: &str) -> StoreError {
         StoreError(format!("{NOT_ASKED}{said}"))
     }
@@ -37,7 +37,7 @@ impl StoreError {
         StoreError(format!("{UNSUPPORTED}{what}"))
     }
 
-    /// Status of the operation's record: the errno that the text names, else `STORE`; `REFUSED` when not asked.
+    /// Status of the record: the errno of the first known text in it, else `STORE`; `REFUSED` of [`Self::not_asked`].
     pub fn status(&self) -> Status {
         if self.0.starts_with(NOT_ASKED) {
             return Status::REFUSED;
@@ -46,7 +46,7 @@ impl StoreError {
         known.map_or(Status::STORE, |(_, errno)| Status(errno.raw_os_error()))
     }
 
-    /// The error of a call that failed `what` ("to flush"): `Unavailable` where the store has none, else `Target`.
+    /// The error of a call that failed `what` ("to flush"): `Unavailable` of [`Self::unsupported`], else `Target`.
     pub fn into_error(self, what: &str) -> Error {
         if self.0.starts_with(UNSUPPORTED) {
             return Error::unavailable(self.0);
@@ -54,12 +54,13 @@ impl StoreError {
         Error::target(format!("the store failed {what}")).with("store says", self.0)
     }
 
-    /// As the reason why a database cannot be opened.
+    /// The error (`Unavailable`) of a database in `dir` that cannot be opened, with cause and hint by the text.
     pub fn on_open(self, dir: &std::path::Path) -> Error {
         let (what, hint) = self.cause();
         Error::unavailable(what).with("path", dir.display()).with("store says", &self.0).hint(hint)
     }
 
+    /// Cause and hint.
     fn cause(&self) -> (&'static str, &'static str) {
         let says = |text: &str| self.0.contains(text);
         if says("lock hold by current process")

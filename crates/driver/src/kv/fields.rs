@@ -1,9 +1,9 @@
 //! Values of several fields: name and data one after another, each behind its length.
 //!
-//! The layout is that of YCSB's RocksDB binding: for each field a 4-byte big-endian length, the
-//! name, a 4-byte big-endian length, the data. The engine writes it into the buffers; drivers
-//! only need to replace one field of a stored value, or to walk over them. No allocation, except
-//! when a replaced field changes its length.
+//! The layout is that of YCSB's RocksDB binding: for each field a 4-byte big-endian length, the name, a 4-byte
+//! big-endian length, the data. The engine writes values of this layout into the buffers; drivers replace one field of
+//! a stored value, or walk over the fields. Only a field that is added, or replaced by one of another length, may
+//! allocate.
 
 /// One field of a stored value: name, data, and where the whole entry lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Field<'a> {
     pub end: usize,
 }
 
-/// Walks over the fields of a value; ends early where the bytes are no fields.
+/// Walks over the fields of a value; ends where the next bytes are no whole field.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     value: &'a [u8],
@@ -58,8 +58,8 @@ pub fn write(out: &mut [u8], name: &[u8], data: usize) -> Option<usize> {
     Some(end)
 }
 
-/// Replaces the field in `value` that has the same name as the one entry in `entry`, or adds it.
-/// False when `entry` is no field.
+/// Replaces the first field in `value` that has the name of the first field in `entry`, or appends that one.
+/// False, and nothing is changed, when `entry` does not begin with a whole field.
 pub fn replace(value: &mut Vec<u8>, entry: &[u8]) -> bool {
     let Some(new) = fields(entry).next() else {
         return false;

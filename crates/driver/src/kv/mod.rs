@@ -1,9 +1,9 @@
-//! Key-value stores. What the embedded ones (`rocksdb`, `leveldb`, `sqlite`) share is here: the guard's decision over
-//! a database directory, sessions and target, over small traits. Each store's folder wraps its C API, loaded at run
-//! time, behind `StoreEngine`, `KeyValueStore` and `Connection`. The servers (`redis`, `postgres`) have sessions and
-//! targets of their own, and use `fields`, `rules` and `written`.
+//! Key-value stores. This module has the traits `StoreEngine`, `KeyValueStore` and `Connection`, behind which the
+//! folder of each embedded store (`rocksdb`, `leveldb`, `sqlite`) wraps a C API loaded at run time. Over the traits
+//! these stores share `directory` (the guard of a database directory), `session` and `target`. The servers (`redis`,
+//! `postgres`) have sessions and targets of their own, and use `fields`, `rules` and `written`.
 //!
-//! The embedded stores are synchronous: one operation at a time per worker, many workers on one database.
+//! The embedded stores are synchronous: one operation at a time per worker, several workers on one database.
 
 mod aside;
 mod directory;
@@ -41,24 +41,24 @@ use crate::path_error::cannot;
 /// How a database is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpenAs {
-    /// As it is; nothing is changed.
+    /// For reads only; an error where there is none.
     ReadOnly,
-    /// Opened, and made where there is none.
+    /// For reads and writes; made where there is none.
     Existing,
-    /// Made; an error where there is one already, which is left alone.
+    /// Made; an error where there is one already, which stays unchanged.
     New,
 }
 
-/// Files of a database outside its directory.
+/// Files of a database outside its directory, and the directories that hold them.
 #[derive(Debug, Default)]
 struct OutsideFiles {
     dirs: Vec<PathBuf>,
-    /// Those of them that the run has made.
+    /// Those of `dirs` that the run has made.
     made: Vec<PathBuf>,
     files: Vec<OutsideFile>,
 }
 
-/// One of them, as it was seen.
+/// A file outside, with its identity when it was seen.
 #[derive(Debug)]
 struct OutsideFile {
     path: PathBuf,
@@ -66,8 +66,8 @@ struct OutsideFile {
 }
 
 impl OutsideFiles {
-    /// Deletes those that are still the ones that were seen, and directories of the run that are empty then.
-    /// Errors: `Unavailable` when one cannot be deleted.
+    /// Deletes the files that are still those that were seen; then, where they are empty, the `archive` in each
+    /// directory and the directories that the run has made. Errors: `Unavailable` when a file cannot be deleted.
     fn delete(self) -> Result<()> {
         for OutsideFile { path, seen } in &self.files {
             match FileIdentity::at(rustix::fs::CWD, path.as_path()) {
@@ -86,23 +86,23 @@ impl OutsideFiles {
     }
 }
 
-/// Operations that store records.
+/// Kinds of operations that store records.
 const PUTS: [OpKind; 4] = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::RmwUpdate];
-/// Operations that store or remove records, and those that look single ones up.
+/// Kinds of operations that store or remove records, and kinds that look records up by key.
 const WRITES: [OpKind; 5] =
     [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Delete, OpKind::RmwUpdate];
 const READS: [OpKind; 2] = [OpKind::Get, OpKind::RmwGet];
 
-/// A store's library with the options of the run: opens and destroys databases.
+/// A store's library with the options of the run: opens databases, and finds their files outside the directory.
 trait StoreEngine: Send + Sync + 'static {
     /// An opened database.
     type KeyValueStore: KeyValueStore;
     /// Name of the driver.
     const NAME: &'static str;
 
-    /// Opens the database in `dir`.
+    /// Opens the database in `dir`. Errors: `Unavailable` with the store's words.
     fn open(&self, dir: &Path, how: OpenAs) -> Result<Self::KeyValueStore>;
-    /// Opens a new database in the empty `dir` as [`StoreEngine::open`] would, and nothing outside it.
+    /// Opens and closes a new database in the empty `dir`, as [`StoreEngine::open`] but with no files outside it.
     fn try_open(&self, dir: &Path) -> Result<()> {
         self.open(dir, OpenAs::New).map(drop)
     }
@@ -111,13 +111,12 @@ trait StoreEngine: Send + Sync + 'static {
     fn auxiliary_dirs(&self, _dir: &Path) -> Result<Vec<PathBuf>> {
         Ok(Vec::new())
     }
-    /// Whether its other directories hold files of the database in `dir` only, which is closed. Errors: `Refused`,
-    /// naming what is not its own.
+    /// Checks that the other directories of the closed database in `dir` hold no files of others. Errors: `Refused`.
     fn alone(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
     /// Files of the opened database outside `dir`, which are deleted together with it. Errors: `Target` where files
-    /// are there that may be another database's.
+    /// that may be another database's are among them; `Unavailable`.
     fn outside(&self, _store: &Self::KeyValueStore, _dir: &Path) -> Result<OutsideFiles> {
         Ok(OutsideFiles::default())
     }
@@ -129,15 +128,15 @@ trait KeyValueStore: Send + Sync + 'static {
     type Connection: Connection;
 
     /// Access for one worker; with `snapshot`, its reads see the database as it is now.
-    /// Errors: `Unavailable` when the store has no more of them.
+    /// Errors: `Unavailable` when the store gives no connection.
     fn connect(self: &Arc<Self>, snapshot: bool) -> Result<Self::Connection>;
-    /// Everything written so far survives a crash of the machine. Asked after loading.
+    /// Makes everything written so far survive a crash of the machine. Called after loading.
     fn make_durable(&self) -> Result<(), StoreError>;
-    /// Writes what is held in memory into the store's files; as `make_durable` where a store has no call for it.
+    /// Writes what is held in memory into the store's tables; as `make_durable` for a store that has no call for it.
     fn flush(&self) -> Result<(), StoreError> {
         self.make_durable()
     }
-    /// Does all work that the store has put off.
+    /// Compacts the whole database. Errors: where the store cannot, or it fails.
     fn compact(&self) -> Result<(), StoreError> {
         Err(StoreError::unsupported("compaction"))
     }
@@ -145,17 +144,18 @@ trait KeyValueStore: Send + Sync + 'static {
     fn facts(&self, _out: &mut Vec<(String, String)>) {}
     /// Statistics now; see [`crate::Target::sample`].
     fn sample(&self, _out: &mut dyn FnMut(&str, f64)) {}
-    /// What stands in it that others have written: keys that are none of `own`, and all else. Of a store that no other
-    /// process can open meanwhile, none. Errors: where it cannot be read.
+    /// Records and other objects that somebody else has written: all but the keys `own`. None for a store that no other
+    /// process can open meanwhile. Errors: where it cannot be read.
     fn foreign(&self, _own: &NumberedKeys) -> Result<ForeignRecords, StoreError> {
         Ok(ForeignRecords::default())
     }
-    /// Keeps other processes from writing until it is closed. Errors: where one of them does not end.
+    /// Keeps others from writing until the store is closed, or [`KeyValueStore::let_in`]. Errors: where one of them
+    /// does not end its writes in time. No effect for a store that no other process can open meanwhile.
     fn lock_out(&self) -> Result<(), StoreError> {
         Ok(())
     }
-    /// Whether so many workers may have descriptors of their own, without any that is open now: see
-    /// [`crate::Target::descriptors`]. What holds some that only this process may have open is closed then.
+    /// Whether `workers` workers may each have a table of descriptors without any that is open now: see
+    /// [`crate::Target::descriptors`]. If so, the store closes those of its own that must not be open beside theirs.
     fn leaves_alone(&self, _workers: usize) -> bool {
         false
     }
@@ -163,21 +163,21 @@ trait KeyValueStore: Send + Sync + 'static {
     fn let_in(&self) -> Result<(), StoreError> {
         Ok(())
     }
-    /// What its settings mean for what is acknowledged, where a crash may lose some of it.
+    /// What a crash may take of acknowledged writes with the store's settings; none where nothing, or it is not known.
     fn promise(&self) -> Option<&'static str> {
         None
     }
-    /// Another process can write into it while it is open.
+    /// Another process can write into the database while it is open.
     const SHARED: bool = false;
     /// Kinds of the times that its connections show by [`Connection::inner`].
     const INNER: &'static [OpKind] = &[];
-    /// Its counters of what it was asked; see [`crate::Target::witness`].
+    /// The store's counters of what it was asked; see [`crate::Target::witness`].
     fn witness(&self) -> Vec<WitnessCount> {
         Vec::new()
     }
 }
 
-/// One worker's access to a store. Allocates nothing per operation in our code.
+/// One worker's access to a store. Our code allocates nothing per operation once its buffers have grown.
 trait Connection: 'static {
     /// Shows the value of `key` to `found`; false when there is none. Reads from the connection's snapshot if
     /// it has one, as do all reads but [`Connection::get_newest`].
@@ -186,7 +186,7 @@ trait Connection: 'static {
     fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
         self.get(key, found)
     }
-    /// Shows each key's value; returns how many there are. Only where the store has one call for it.
+    /// Shows the values of those keys that are there; returns how many. Only where the store has one call for it.
     fn multi_get(&mut self, _: &KeyList, _: impl FnMut(&[u8])) -> Result<u32, StoreError> {
         Err(StoreError::unsupported("multi-get"))
     }
@@ -196,11 +196,11 @@ trait Connection: 'static {
     fn put_many(&mut self, _: &RecordBatch<'_>, _durable: bool) -> Result<(), StoreError> {
         Err(StoreError::unsupported("batches of writes"))
     }
-    /// Removes a key; one that is not there is no error.
+    /// Removes a key; an absent one is no error.
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError>;
-    /// Shows values in key order; returns how many.
+    /// Shows values in key order, descending with `reverse`; returns how many.
     fn scan(&mut self, range: &ScanRange<'_>, found: impl FnMut(&[u8])) -> Result<u32, StoreError>;
-    /// Checks the store's log in. Only where a store has it as an operation.
+    /// Writes the store's log back into its database (SQLite's checkpoint). Only for a store with such an operation.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         Err(StoreError::unsupported("checkpoints"))
     }
@@ -224,15 +224,15 @@ impl RecordBatch<'_> {
 
 /// What a scan covers.
 struct ScanRange<'a> {
-    /// First key, or the nearest one in the direction of the scan.
+    /// The first key; where it is absent, the scan begins at the next one in its direction.
     from: &'a [u8],
-    /// Where it ends at the latest: excluded upwards, included downwards.
+    /// The key at which the scan ends at the latest: excluded upwards, included downwards.
     stop: Option<&'a [u8]>,
     reverse: bool,
     count: u32,
 }
 
-/// Keys end to end in one piece of memory that is used again and again.
+/// A list of keys, end to end in memory that is used again for the next list.
 #[derive(Default)]
 pub(crate) struct KeyList {
     bytes: Vec<u8>,
@@ -263,7 +263,7 @@ impl KeyList {
     }
 }
 
-/// What every embedded store can do; one that can do more adds it. `sync` here means a write that
+/// What the embedded stores have in common; a driver changes and adds what differs. `sync` here means a write that
 /// returns when it is durable; a store does not tell how much of its time the sync took.
 fn capabilities(direct: bool, reads_only: bool, snapshot: bool) -> Capabilities {
     let writes = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Delete, OpKind::Rmw];

@@ -1,13 +1,13 @@
-//! Which files in a directory are a database's: by their names as RocksDB, LevelDB and SQLite give them, and by the
-//! numbers that the store's manifest has given out. What is done with such files is decided by `directory`
-//! and `rocksdb::outside`.
+//! Tells which files in a directory are a database's: by the names that RocksDB, LevelDB and SQLite give, and for the
+//! first two by the file numbers given out so far, read from the manifest. What is done with such files is decided by
+//! the callers.
 
 use std::io::Read;
 use std::path::Path;
 
 use taillight_core::regular;
 
-/// Files that a store may have begun since it last wrote its manifest.
+/// Allowance of file numbers that a store may have given out since it last wrote its manifest.
 const IN_PROGRESS: u64 = 64;
 
 /// What a name in the directory of a database says.
@@ -15,14 +15,15 @@ const IN_PROGRESS: u64 = 64;
 pub enum StoreFile {
     /// A write-ahead log of this number.
     Log(u64),
-    /// A table or blobs of this number, or what is to become one.
+    /// A table, blob file or temporary file (`.dbtmp`) of this number.
     Table(u64),
-    /// What there is one of (CURRENT, LOCK), or what each opening makes anew (MANIFEST-, OPTIONS-).
+    /// Any other file of the store: `CURRENT`, `LOCK`, `LOG`, `MANIFEST-*`, `OPTIONS-*`; each of SQLite's.
     Head,
 }
 
 impl StoreFile {
-    /// None for a name that the store of this driver does not give.
+    /// None for a name that the store of this driver does not give. The names of RocksDB and LevelDB are not told
+    /// apart: any `driver` but `sqlite` stands for both.
     pub fn of(driver: &str, name: &str) -> Option<StoreFile> {
         if driver == super::sqlite::NAME {
             let ending = name.strip_prefix(super::sqlite::FILE)?;
@@ -57,7 +58,8 @@ pub struct KnownNumbers {
 }
 
 impl KnownNumbers {
-    /// Of the database in `dir`; none without a manifest, or where it is too large or has fields not known here.
+    /// Of the database in `dir`; none where the manifest is missing or too large, has fields not known here, or names
+    /// no next number.
     pub fn of(dir: &Path) -> Option<KnownNumbers> {
         let current = read(&dir.join("CURRENT"), 256)?;
         let name = std::str::from_utf8(&current).ok()?.trim_end();
@@ -67,7 +69,7 @@ impl KnownNumbers {
         numbers(&read(&dir.join(name), MOST_BYTES)?)
     }
 
-    /// Whether the store may have given out a number.
+    /// Whether the store may have given out a number: [`KnownNumbers::next`] and some behind it count as given out.
     pub fn gave(&self, number: u64) -> bool {
         number < self.next.saturating_add(IN_PROGRESS)
     }
@@ -83,18 +85,19 @@ fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= most).then_some(bytes)
 }
 
-/// Bytes of a block of a log, and of the head of a part of a record (LevelDB, `doc/log_format.md`).
+/// Bytes of a block of a log file, and of the head of a part of a record (LevelDB, `doc/log_format.md`). Manifests have
+/// the same format.
 const BLOCK: usize = 32 << 10;
 const HEAD: usize = 7;
 
-/// The records of a log. A part that is not whole ends its block, not the log; checksums are not compared.
+/// The whole records of a log file. A part that is not whole ends its block, not the file; checksums are not compared.
 fn records(file: &[u8]) -> Vec<Vec<u8>> {
     let (mut found, mut open) = (Vec::new(), Vec::new());
     for block in file.chunks(BLOCK) {
         let mut rest = block;
         while let Some((head, after)) = rest.split_at_checked(HEAD) {
             let (len, kind) = (usize::from(u16::from_le_bytes([head[4], head[5]])), head[6]);
-            // 5 to 8 are those of files used again, with the number of the file in the head.
+            // 5 to 8 are the types of recycled log files, whose heads also have the number of the log, 4 bytes.
             let skipped = if (5..=8).contains(&kind) { 4 } else { 0 };
             let body = after.get(skipped..).and_then(|after| after.split_at_checked(len));
             let Some((body, next)) = body.filter(|_| (1..=8).contains(&kind)) else { break };
@@ -152,11 +155,11 @@ impl<'a> RecordFields<'a> {
     }
 }
 
-/// From here on RocksDB's fields say their length.
+/// A tag with this bit is followed by the length of its field: readers may skip it.
 const SKIPPABLE: u64 = 1 << 13;
 
-/// RocksDB's `VersionEdit::DecodeFrom` (`db/version_edit.cc`), of which LevelDB's is a part. None for a field
-/// that is not known; else the number that comes next, where the record says it.
+/// The next file number in a record of a manifest, where the record has it; the outer `None` for a record with a field
+/// that is not known. After RocksDB's `VersionEdit::DecodeFrom` (`db/version_edit.cc`); LevelDB's fields are among its.
 fn next_in(record: &[u8]) -> Option<Option<u64>> {
     let (mut fields, mut next) = (RecordFields(record), None);
     while !fields.0.is_empty() {
@@ -170,9 +173,9 @@ fn next_in(record: &[u8]) -> Option<Option<u64>> {
             100 => new_file(&mut fields, 3)?,
             102 => new_file(&mut fields, 4)?,
             103 => new_file(&mut fields, 3).and_then(|()| fields.custom(1))?,
-            // A family that is dropped.
+            // A column family is dropped.
             202 => {}
-            // Blobs: number, count and bytes; method and value of a sum.
+            // A blob file: number, count and bytes; method and value of its checksum.
             400 => {
                 fields.numbers(3).and_then(|()| fields.texts(2)).and_then(|()| fields.custom(0))?;
             }
@@ -184,7 +187,7 @@ fn next_in(record: &[u8]) -> Option<Option<u64>> {
     Some(next)
 }
 
-/// A table: so many numbers first, its keys, its sequence numbers.
+/// A table that is added: `numbers` numbers, its smallest and largest key, its smallest and largest sequence number.
 fn new_file(fields: &mut RecordFields<'_>, numbers: usize) -> Option<()> {
     fields.numbers(numbers)?;
     fields.texts(2)?;
@@ -247,13 +250,13 @@ mod tests {
 
     #[test]
     fn a_manifest_says_which_numbers_were_given_out() {
-        // Log 4 of the first family, log 9 of the second; 12 comes next.
+        // Log 4 of the first column family, log 9 of the second; 12 comes next.
         let first = record(&[1, 3, b'c', b'm', b'p', 2, 4, 3, 8]);
         let table = [103, 0, 5, 100, 1, b'a', 1, b'z', 1, 2, 5, 1, b'x', 1];
         let second = record(&[&table[..], &[2, 9, 3, 12, 0xc8, 1, 1]].concat());
         let ours = [first.clone(), second].concat();
         assert_eq!(numbers(&ours), Some(KnownNumbers { next: 12 }));
-        // What RocksDB will write one day.
+        // A later field, marked as skippable.
         let later = record(&[0xc9, 0x40, 2, b'i', b'd', 10, 6]);
         let known = numbers(&[ours.clone(), later].concat()).unwrap();
         assert_eq!(known, KnownNumbers { next: 12 });

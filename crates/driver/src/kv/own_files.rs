@@ -1,4 +1,5 @@
-//! The files of a run's database: told from what somebody else has put among them, and deleted.
+//! Tells the files of a run's database from others named alike that somebody has put among them, by file number and
+//! time of birth, and deletes the run's.
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +12,17 @@ use crate::ownership::OwnedDirectory;
 use crate::ownership::content::listed;
 use crate::path_error::cannot;
 
-/// What is named like a store's files in a directory, by paths below it.
+/// The files in a directory that are named like a store's, by their paths below it.
 pub struct OwnFiles {
     own: Vec<PathBuf>,
-    /// Of a number that the store has not given out, or older than the run's new database.
+    /// Those with a number that the store has not given out, and those older than the run's new database.
     others: Vec<PathBuf>,
 }
 
 impl OwnFiles {
-    /// Files named like those of the driver's store, in `dir` and its `archive`; `since_ns` is when the run began a new
-    /// database there. Errors: `Unavailable` when they cannot be listed.
+    /// Looks at files named like those of the driver's store in `dir`, and like its logs in `dir/archive`. `since_ns`
+    /// is when the run began a new database there: without it, or times of birth, age is not compared, nor are numbers
+    /// without a manifest. Errors: `Unavailable` when a directory cannot be listed.
     pub fn of(driver: &str, dir: &OwnedDirectory, since_ns: Option<i64>) -> Result<OwnFiles> {
         let path = dir.exact_path();
         let known = KnownNumbers::of(&path);
@@ -43,7 +45,7 @@ impl OwnFiles {
         Ok(OwnFiles { own, others })
     }
 
-    /// Errors: `Target` where there are files of somebody else.
+    /// Errors: `Target` where somebody else has put files among them.
     pub fn alone(&self, dir: &Path) -> Result<()> {
         let Some(one) = self.others.first() else { return Ok(()) };
         let what = "somebody has put files among those of the database: they stay";
@@ -53,7 +55,8 @@ impl OwnFiles {
             .hint("move them away: a store deletes what is named like its own files"))
     }
 
-    /// Deletes the database's own. Errors: `Unavailable`, naming the first that cannot be deleted.
+    /// Deletes the database's own files, then `archive` where it is empty. Errors: `Unavailable`, naming the first file
+    /// that cannot be deleted; those behind it stay.
     pub fn delete(&self, dir: &OwnedDirectory) -> Result<()> {
         for name in &self.own {
             match unlinkat(dir.fd(), name, AtFlags::empty()) {
@@ -64,7 +67,6 @@ impl OwnFiles {
                 }
             }
         }
-        // With something in it, it stays.
         let _ = unlinkat(dir.fd(), "archive", AtFlags::REMOVEDIR);
         Ok(())
     }

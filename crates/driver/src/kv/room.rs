@@ -1,4 +1,5 @@
-//! Checks that the records of a plan fit where the database is, and where its log is.
+//! Checks, before anything is written, that the records of a plan's first workload fit into the free space of the file
+//! system of an embedded database, and into that of its log where the log is elsewhere.
 
 use std::fs::{DirEntry, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -16,12 +17,12 @@ use crate::space;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogElsewhere {
     pub dir: PathBuf,
-    /// With so many bytes free there is always room for the log.
+    /// Bytes free with which the log has room whatever the plan.
     pub enough: u64,
 }
 
-/// Whether the records that are missing fit into the file system of `path` (perhaps `absent`) and that of the log, once
-/// a database that gives way is deleted. Errors: `Unavailable` when they do not.
+/// Checks that the missing records fit into the file systems of `path` (its parent where it is `absent`) and of the
+/// log, once a database that gives way is deleted. Errors: `Unavailable` when they do not, or when that cannot be told.
 pub fn check(
     request: &DirectoryRequest<'_>,
     path: &Path,
@@ -51,7 +52,7 @@ pub fn check(
         .map_err(|e| e.with("directory of the log", log.dir.display()))
 }
 
-/// Bytes that files take which go with a database in this directory: those that are named as its store names its own.
+/// Allocated bytes of the files in `dir` that are named as the store's, or its logs': they go with the database.
 fn allocated(driver: &str, dir: &Path, logs_only: bool) -> Result<u64> {
     let failed = |e| cannot("cannot list the directory", dir, e);
     let entries = std::fs::read_dir(dir).map_err(failed)?.flatten();

@@ -1,5 +1,5 @@
-//! What a workload means to a store: how its keys are written, which way it scans, when its
-//! writes are durable.
+//! What a plan means to a key-value store: how a workload's keys are written, which way it scans, when its writes are
+//! durable; whether reads from a snapshot fit it, whether it writes, its lanes, and the form of its records for marks.
 
 use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};
 use taillight_core::plan::{Keys, Plan, Sync, VerifyMode, WorkloadPlan};
@@ -14,14 +14,14 @@ pub struct WorkloadRules {
     pub reverse: bool,
     /// Scans are told the key at which they end (`stop`), and not only how many records they read.
     pub bounded: bool,
-    /// Every single write is made durable before it returns (sync = dsync or sync), not only those that carry a sync.
+    /// Each write is made durable before it returns (sync = dsync or sync), not only those that carry a sync.
     pub durable: bool,
-    /// Reads come from a snapshot that each session takes; off until the target turns it on (`options.snapshot`).
+    /// Gets and scans read from a snapshot that each session takes; off until the target turns it on.
     pub snapshot: bool,
 }
 
 impl WorkloadRules {
-    /// Of a workload, with `snapshot` off: the target turns it on. Errors: `Usage` when its keys cannot be made, or
+    /// Of a workload, with `snapshot` off. Errors: `Usage` when its keys cannot be made, or
     /// when it scans `bounded` over keys that do not sort as their numbers do.
     pub fn of(w: &WorkloadPlan, bounded: bool) -> Result<WorkloadRules> {
         let keys = w.keys.clone().unwrap_or_default();
@@ -58,7 +58,7 @@ impl WorkloadRules {
     }
 }
 
-/// Whether keys sort as their numbers do.
+/// Whether keys are known to sort as their numbers do.
 fn ordered(keys: &Keys) -> bool {
     match keys.naming {
         KeyNaming::Hashed => false,
@@ -74,8 +74,8 @@ pub fn reads(w: &WorkloadPlan) -> bool {
     ops.any(|op| matches!(op, OpKind::Get | OpKind::Scan))
 }
 
-/// Whether reads that see no write of the run make sense in it. Errors: `Usage` when something in the plan needs reads
-/// that do see them (verification inline, read-modify-writes, inserts, puts), or when nothing gets or scans.
+/// Checks that reads from snapshots, which see no later write of the run, fit the plan. Errors: `Usage` when something
+/// in it needs reads that see those (verification inline, read-modify-writes, inserts, puts), or nothing gets or scans.
 pub fn fit_snapshot(plan: &Plan) -> Result<()> {
     let with = |op: OpKind| {
         let mut all = plan.workloads.iter();
@@ -123,7 +123,8 @@ pub fn changes(plan: &Plan) -> (bool, bool) {
     (ops.any(OpKind::writes), removes)
 }
 
-/// To how many lanes key numbers are dealt out: one for each worker of all ranks that have a target in turns, else one.
+/// To how many lanes key numbers are dealt out: where ranks share the keys in turns (`run.share`), their number times
+/// the workers of the largest workload; else 1.
 pub fn lanes(plan: &Plan) -> u32 {
     let workers = plan.workloads.iter().map(|w| w.workers).max().unwrap_or(1);
     plan.in_turns().map_or(1, |place| place.of.saturating_mul(workers))
@@ -210,7 +211,7 @@ mod tests {
         checked.verify.mode = VerifyMode::Inline;
         let e = fit_snapshot(&checked).unwrap_err();
         assert!(e.hint_text().unwrap().contains("after"), "{e}");
-        // A worker that only writes takes none.
+        // A worker that only writes takes no snapshot.
         assert!(!reads(&plan("update delete").workloads[0]));
     }
 }

@@ -1,8 +1,7 @@
-//! One worker on a store: an operation's key number becomes a key, the slot's buffer a value, the
-//! store's answer a completion.
+//! One worker's session on an embedded store: key numbers become keys, slots' buffers values, answers completions.
 //!
-//! Everything is performed inside `submit`. Nothing is allocated per operation here: keys are
-//! written into the session, single fields are replaced in memory that stays.
+//! Operations are performed inside `submit` and `submit_many`; `poll` has nothing to do. Memory for keys
+//! and for a value of which a field is replaced stays with the session and grows to the largest.
 
 use std::sync::Arc;
 
@@ -15,16 +14,17 @@ use super::written::SessionKeys;
 use super::{Connection, KeyList, RecordBatch, ScanRange, StoreError, fields};
 use crate::contract::{Completion, Session, SessionSpec, StoreOutcome, Submitted};
 
-/// The session.
+/// The session, over a store's connection `H`.
 pub struct KvSession<H> {
     connection: H,
     rules: WorkloadRules,
-    /// Where the keys that it writes are noted; none of a store that is the run's alone.
+    /// Where the key numbers that it writes are noted; none where no other process can write into the store meanwhile.
     written: Option<Arc<SessionKeys>>,
     keep: bool,
     buffers: Vec<Box<[u8]>>,
     key: Box<[u8; KEY_MAX]>,
     stop: Box<[u8; KEY_MAX]>,
+    /// Keys of a batch.
     packed: KeyList,
     /// A stored value while one of its fields is replaced.
     value: Vec<u8>,
@@ -80,7 +80,7 @@ impl<H: Connection> KvSession<H> {
         })
     }
 
-    /// Writes the keys of a batch into the list that is kept for them.
+    /// Writes the keys of a batch into `packed`.
     fn list(&mut self, keys: impl Iterator<Item = u64>) {
         self.packed.clear();
         for n in keys {
@@ -89,7 +89,7 @@ impl<H: Connection> KvSession<H> {
         }
     }
 
-    /// Gets all keys by one call of the store. Values are only counted: none is copied, with `keep` neither.
+    /// Gets all keys by one call of the store. The bytes of values are counted; none is copied, with `keep` neither.
     #[inline(never)]
     fn get_many(&mut self, keys: impl Iterator<Item = u64>) -> Result<StoreOutcome, StoreError> {
         self.list(keys);
@@ -113,7 +113,7 @@ impl<H: Connection> KvSession<H> {
         Ok(StoreOutcome::ok(op.size))
     }
 
-    /// Several values end to end, as one write.
+    /// Stores several values, end to end in `values`, as one write.
     #[inline(never)]
     fn put_many(
         &mut self,
@@ -191,7 +191,7 @@ impl<H: Connection> KvSession<H> {
         result
     }
 
-    /// A write of what lies in `buffer`.
+    /// An insert, put or update of what lies in `buffer`, or a delete. Errors: `Internal`; the inner ones of the store.
     #[inline(always)]
     fn write(&mut self, op: &Op, buffer: &[u8]) -> Result<Result<StoreOutcome, StoreError>> {
         let values = values(op, buffer)?;
@@ -236,7 +236,7 @@ fn values<'a>(op: &Op, buffer: &'a [u8]) -> Result<&'a [u8]> {
     }
 }
 
-/// Key numbers of a batch whose records follow each other.
+/// Key numbers of a batch of consecutive records.
 fn neighbours(op: &Op) -> impl Iterator<Item = u64> + use<> {
     op.key..op.key + u64::from(op.count)
 }

@@ -1,5 +1,5 @@
-//! Loading a library at run time and finding its C functions by name, for embedded stores, plugins and the JVM; and
-//! what RocksDB's and LevelDB's C APIs have in common.
+//! Loads shared libraries at run time and finds their C functions by name, for embedded stores, Kafka, plugins and the
+//! JVM; and has what RocksDB's and LevelDB's C APIs share: a table of functions, and the objects of one worker.
 //!
 //! A library that is used is never unloaded (`Library::keep`): stores keep threads and thread-local
 //! destructors whose code must stay mapped until the process ends.
@@ -14,9 +14,9 @@ use taillight_core::{Error, Result};
 
 use super::StoreError;
 
-/// Any object of a store.
+/// An opaque object of a C API.
 pub type Obj = *mut c_void;
-/// A C string that a store made.
+/// A C string that a store has allocated.
 pub type Text = *mut c_char;
 /// Bytes for a store to read.
 pub type Bytes = *const c_char;
@@ -24,12 +24,12 @@ pub type Bytes = *const c_char;
 /// A library in this process, and where it came from.
 pub struct Library {
     library: RawLibrary,
-    /// As it was found.
+    /// The name or path by which it was loaded.
     pub name: String,
     missing: Vec<&'static str>,
 }
 
-/// How people get it.
+/// The names under which a driver's library is looked for, and how it is installed.
 pub struct LibrarySource {
     pub driver: &'static str,
     /// Names tried when none is given, in this order.
@@ -38,14 +38,13 @@ pub struct LibrarySource {
 }
 
 impl Library {
-    /// Loads `given`, or the first of the usual names that there is. Errors: `Unavailable`, saying
-    /// what was tried and what to install.
+    /// Loads `given`, or if empty the first usual name that can be loaded. Errors: `Unavailable`, with what was tried.
     pub fn open(source: &LibrarySource, given: &str) -> Result<Library> {
         let names = match given {
             "" => source.names,
             given => &[given],
         };
-        // The loader would wait for whoever writes to a pipe.
+        // Not tried: on a named pipe the loader would wait for a writer.
         let odd = |name: &&str| {
             name.contains('/') && std::fs::metadata(name).is_ok_and(|file| !file.is_file())
         };
@@ -85,7 +84,7 @@ impl Library {
         unsafe { self.library.get::<F>(name.as_bytes()) }.ok().map(|symbol| *symbol)
     }
 
-    /// As [`Library::find`], and takes note when it is missing.
+    /// As [`Library::find`], and notes the name when it is missing, for [`Library::missing_functions`].
     ///
     /// # Safety
     /// As [`Library::find`].
@@ -98,7 +97,7 @@ impl Library {
         found
     }
 
-    /// Which functions were needed and are not there.
+    /// The error (`Unavailable`) that counts the functions not found by [`Library::need`], and names up to five.
     pub fn missing_functions(&self, source: &LibrarySource) -> Error {
         Error::unavailable(format!(
             "the library is not one that driver `{}` can use",
@@ -116,7 +115,7 @@ impl Library {
     }
 }
 
-/// The file that holds the code at `address`, all links resolved.
+/// The file that holds the code at `address`, all links resolved; none where the loader knows no file for it.
 pub fn file_of(address: *const ()) -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: dladdr only reads its own tables; `info` has room for one answer.
@@ -134,7 +133,7 @@ pub fn file_of(address: *const ()) -> Option<PathBuf> {
     std::fs::canonicalize(name.to_str().ok()?).ok()
 }
 
-/// A C string of the store: copied, then given back with the store's own `free`.
+/// Copies a C string of the store and releases it by the store's own `free`; none for null.
 ///
 /// # Safety
 /// `text` must be null, or a C string that `free` may release.
@@ -153,7 +152,7 @@ pub unsafe fn copy_and_free<T>(
     }
 }
 
-/// Bytes of the store.
+/// Memory of the store as a slice.
 ///
 /// # Safety
 /// `size` bytes at `at` must be readable for as long as the result is used; null means none.
@@ -171,18 +170,19 @@ pub fn c_text(text: &str) -> Result<CString> {
         .map_err(|_| Error::usage("a zero byte in a path or an option").with("text", text))
 }
 
-/// The C functions of a store: what is done with them alike for every store.
+/// The table of C functions of RocksDB or LevelDB; `functions!` implements it.
 pub trait StoreApi: Send + Sync + Sized + 'static {
     const SOURCE: LibrarySource;
-    /// Finds every function; `None` when one that is needed is missing.
+    /// Looks all functions up; `None` when one that is not optional is missing.
     fn find(loaded: &mut Library) -> Option<Self>;
     fn shared(&self) -> SharedCalls;
-    /// Those of snapshots, where the library has them.
+    /// The functions of snapshots, where the library has all of them.
     fn snapshots(&self) -> Option<SnapshotCalls>;
 }
 
-/// Functions that every store has, of the same type.
+/// Functions that RocksDB and LevelDB both have, with the same types.
 pub struct SharedCalls {
+    /// Address of a function of the library, by which its file is found.
     pub code: *const (),
     pub free: unsafe extern "C" fn(Obj),
     pub batch_create: unsafe extern "C" fn() -> Obj,
@@ -210,8 +210,7 @@ pub struct StoreLibrary<A> {
 }
 
 impl<A: StoreApi> StoreLibrary<A> {
-    /// Loads it: the file or soname given, or the system's. Errors: `Unavailable` when it is
-    /// missing, or lacks functions.
+    /// Loads `given` as [`Library::open`] does. Errors: `Unavailable` when the library is missing, or lacks functions.
     pub fn load(given: &str) -> Result<Arc<StoreLibrary<A>>> {
         let mut loaded = Library::open(&A::SOURCE, given)?;
         let Some(api) = A::find(&mut loaded) else {
@@ -227,7 +226,7 @@ impl<A: StoreApi> StoreLibrary<A> {
         self.file.as_ref().map_or("unknown".to_owned(), |f| f.display().to_string())
     }
 
-    /// The fault a call left in `error`, if any.
+    /// The error that a call left in `error`, whose memory is released; `Ok` for null.
     #[cold]
     pub fn fault(&self, error: Text) -> Result<(), StoreError> {
         // SAFETY: the C API sets `error` to null or to a string that its `free` releases.
@@ -238,12 +237,12 @@ impl<A: StoreApi> StoreLibrary<A> {
     }
 }
 
-/// Objects of one worker's access, made once. Raw pointers: they stay on their thread.
+/// A worker's options, batch and snapshot, made once, destroyed when dropped. Raw pointers: they stay on their thread.
 pub struct ConnectionObjects<A: StoreApi> {
     pub db: Obj,
     pub read: Obj,
     pub batch: Obj,
-    /// Without and with sync.
+    /// Write options without and with sync.
     pub write: [Obj; 2],
     /// The snapshot that `read` sees, and read options without it.
     snapshot: Option<(Obj, Obj)>,
@@ -251,7 +250,7 @@ pub struct ConnectionObjects<A: StoreApi> {
 }
 
 impl<A: StoreApi> ConnectionObjects<A> {
-    /// With `snapshot`, reads see the database as it is now.
+    /// With `snapshot`, `read` sees the database as it is now, where the library has snapshots.
     ///
     /// # Safety
     /// `db` is an open database of this library, and stays open as long as the result lives.
@@ -301,7 +300,7 @@ impl<A: StoreApi> Drop for ConnectionObjects<A> {
     }
 }
 
-/// A table of C functions: a struct with one pointer per line, loaded by name.
+/// Makes a table of C functions: a struct with one pointer per line, loaded by name, that implements [`StoreApi`].
 macro_rules! functions {
     ($(#[$about:meta])* struct $Table:ident from $source:ident {
         $($name:ident: $symbol:literal ($($arg:ty),*) $(-> $ret:ty)?;)*

@@ -1,7 +1,7 @@
-//! An opened database as a target: sessions, administration, statistics, and an orderly end.
+//! An opened database of an embedded store as a target: opening, sessions, administration, statistics, and its end.
 //!
 //! The store closes when its last reference goes. Sessions hold references, so a worker that is
-//! still in the store keeps it open: nothing is ever closed under a running call.
+//! still in the store keeps it open: no call runs on a closed store.
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -28,22 +28,22 @@ use crate::trial;
 pub struct DatabaseSpec<'a> {
     /// The plan, run id and confirmation.
     pub spec: &'a OpenSpec<'a>,
-    /// What the run makes stays.
+    /// A database that the run makes is not deleted at the end.
     pub keep: bool,
     pub read_only: bool,
-    /// Scans are told their end.
+    /// Scans are told the key at which they end.
     pub bounded: bool,
     /// Each worker reads from a snapshot of its own.
     pub snapshot: bool,
-    /// The store may keep less than it is given.
+    /// The store may compress what it is given.
     pub compresses: bool,
     pub log: Option<LogElsewhere>,
-    /// What a user should know of the options before the load.
+    /// What a user should know of the options before the load, in sentences.
     pub notes: Vec<String>,
 }
 
 impl<'a> DatabaseSpec<'a> {
-    /// Of a store that keeps all it is given, in one directory, and is written to.
+    /// Of a store without compression and with its log in its directory; written to, no bounded scans, no snapshots.
     pub fn new(spec: &'a OpenSpec<'a>, keep: bool) -> DatabaseSpec<'a> {
         DatabaseSpec {
             spec,
@@ -75,33 +75,34 @@ impl DatabaseSpec<'_> {
 /// The target.
 pub struct KvTarget<E: StoreEngine> {
     engine: E,
-    /// Absent only while it is reopened, and when that failed.
+    /// Absent while it is reopened, where that failed, and after the end.
     store: RwLock<Option<Arc<E::KeyValueStore>>>,
     directory: DatabaseDirectory,
     rules: Vec<WorkloadRules>,
     written: WrittenKeys,
     facts: Vec<(String, String)>,
     notes: Vec<String>,
-    /// Records the plan says are there; believed of a database that is only read.
+    /// Records that the plan says are there: those of a database that is only read.
     believed: u64,
 }
 
 impl<E: StoreEngine> KvTarget<E> {
-    /// What [`KvTarget::open`] would refuse of plan and directory; no database is opened. Errors: as there.
+    /// What [`KvTarget::open`] would refuse for plan and directory; no database is opened. Errors: as there.
     pub fn check(engine: &E, ask: &DatabaseSpec<'_>) -> Result<()> {
         let mut workloads = ask.spec.plan.workloads.iter();
         workloads.try_for_each(|w| WorkloadRules::of(w, ask.bounded).map(drop))?;
         DatabaseDirectory::check(&ask.directory(E::NAME, &|dir| engine.auxiliary_dirs(dir)))
     }
 
-    /// Passes the guard and opens. Errors: `Usage`, `Refused` or `Unavailable`; then everything is as it was,
-    /// unless a database that gave way could be deleted in part only.
+    /// Passes the guard, opens the database, and connects once for each worker to try that. Errors: `Usage`, `Refused`
+    /// or `Unavailable`, and those of [`DatabaseDirectory::abandon`]: what the run made is deleted, and a database that
+    /// gave way is put back, unless a part of it is already deleted.
     pub fn open(engine: E, ask: &DatabaseSpec<'_>) -> Result<KvTarget<E>> {
         let plan: &Plan = ask.spec.plan;
         let rules = plan.workloads.iter().map(|w| WorkloadRules::of(w, ask.bounded));
         let mut rules = rules.collect::<Result<Vec<WorkloadRules>>>()?;
         for (rules, w) in rules.iter_mut().zip(&plan.workloads) {
-            // One that only writes would hold a snapshot that nobody reads.
+            // A worker that only writes would hold a snapshot from which nothing is read.
             rules.snapshot = ask.snapshot && rules::reads(w);
         }
         let try_out = |dir: &Path| {
@@ -111,12 +112,12 @@ impl<E: StoreEngine> KvTarget<E> {
         let beside = |dir: &Path| engine.auxiliary_dirs(dir);
         let request = ask.directory(E::NAME, &beside);
         let mut directory = DatabaseDirectory::take(&request, &try_out)?;
-        // Stores make and delete files by path: this one leads to no other directory.
+        // Stores make and delete files by path: the exact path leads to this directory and no other.
         let store = directory.exact_path().and_then(|exact| engine.open(&exact, directory.opens()));
         let store = match store.and_then(|store| directory.opened().map(|()| store)) {
             Ok(store) => Arc::new(store),
             Err(e) => {
-                // Where the one that was there cannot be put back, that matters more.
+                // Where the former database cannot be put back, that error matters more.
                 directory.abandon(&beside)?;
                 return Err(e);
             }
@@ -151,7 +152,8 @@ impl<E: StoreEngine> KvTarget<E> {
         held.clone().ok_or_else(|| Error::target("the database is closed after a failed reopening"))
     }
 
-    /// Closes the database, does `between` with what it has outside its directory, and opens it again.
+    /// Closes the database, does `between` with what it has outside its directory, and opens it again. Errors:
+    /// `Unavailable` while workers use it, `Target` where files of others are among its own; then it stays open.
     fn reopen(&self, how: OpenAs, between: impl FnOnce(OutsideFiles) -> Result<()>) -> Result<()> {
         let mut held = self.store.write().unwrap_or_else(PoisonError::into_inner);
         let store = match held.take().map(Arc::try_unwrap).transpose() {
@@ -194,8 +196,8 @@ impl<E: StoreEngine> KvTarget<E> {
         })
     }
 
-    /// Whether all in the database is the run's, or was kept before. Errors: `Target` where somebody else has written into
-    /// it, and where that cannot be told.
+    /// Checks that nobody else has written into a database that other processes can open meanwhile. Errors: `Target`
+    /// where somebody has, and where that cannot be told.
     fn is_own(&self, store: &E::KeyValueStore) -> Result<()> {
         if !E::KeyValueStore::SHARED {
             return Ok(());
@@ -219,7 +221,7 @@ impl<E: StoreEngine> KvTarget<E> {
         let path = self.directory.path();
         store.lock_out().map_err(|fault| not_locked(fault, path))?;
         let own = self.is_own(&store);
-        // Opened anew, it has no other reference.
+        // So that reopening finds no other reference.
         drop(store);
         let purged = own.and_then(|()| {
             self.reopen(OpenAs::New, |outside| {
@@ -231,7 +233,7 @@ impl<E: StoreEngine> KvTarget<E> {
         if purged.is_err()
             && let Ok(store) = self.store()
         {
-            // One that was opened anew has no lock to give up.
+            // Without effect on a database that was opened anew.
             let _ = store.let_in();
         }
         purged?;
@@ -262,7 +264,7 @@ impl<E: StoreEngine> KvTarget<E> {
             return outside?.delete();
         }
         drop(store);
-        // The mark must not take another one's logs for its own.
+        // The mark must not cover the logs of another database.
         let alone = match self.directory.opens() {
             OpenAs::ReadOnly => Ok(()),
             _ => engine.alone(self.directory.path()),
@@ -296,7 +298,7 @@ impl<E: StoreEngine> Target for KvTarget<E> {
         match action {
             AdminAction::Flush => self.store()?.flush().map_err(failed("to flush")),
             AdminAction::Compact => self.store()?.compact().map_err(failed("to compact")),
-            // A database that is opened anew has no block in its cache.
+            // By reopening: a database that was just opened has no block in its own cache.
             AdminAction::DropCaches => self.forget_pages(),
             AdminAction::Purge => self.purge(),
         }
@@ -335,7 +337,7 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
     }
     fn loaded(&self, records: u64) -> Result<()> {
         if self.directory.opens() == OpenAs::ReadOnly {
-            // Opened to be read only: nothing was written, and nothing is noted down.
+            // Opened read-only: the run writes neither records nor a mark.
             return Ok(());
         }
         let store = self.store()?;
@@ -344,13 +346,12 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
     }
 }
 
-/// Why others could not be kept from writing into the database in this directory.
+/// The error of a failed [`KeyValueStore::lock_out`] on the database in `dir`.
 fn not_locked(fault: StoreError, dir: &Path) -> Error {
     fault.into_error("to keep others from writing").with("leftovers", dir.display())
 }
 
-/// Connects once for each worker and lets the connections go: a database that gives way is deleted only when all of
-/// them are to be had.
+/// Connects once for each worker, and drops all: a database that gives way is deleted only if all can be had.
 fn try_sessions<S: KeyValueStore>(
     store: &Arc<S>,
     rules: &[WorkloadRules],
@@ -365,7 +366,7 @@ fn try_sessions<S: KeyValueStore>(
 }
 
 /// Tries the options of the run on a new database in a directory made inside `dir` and removed again: options that
-/// the store refuses must not cost the database that gives way. Errors: as [`StoreEngine::open`].
+/// the store refuses must not cost the database that gives way. Errors: as [`StoreEngine::open`]; `Unavailable`.
 fn try_options<E: StoreEngine>(engine: &E, dir: &Path, run_id: &str) -> Result<()> {
     let scratch = dir.join(format!(".taillight-try-{run_id}"));
     let failed = |e| cannot("cannot make a directory to try the options in", &scratch, e);
@@ -375,7 +376,7 @@ fn try_options<E: StoreEngine>(engine: &E, dir: &Path, run_id: &str) -> Result<(
     opened.and(gone.map_err(|e| cannot("cannot remove a directory", &scratch, e)))
 }
 
-/// Drops the files in the directory of the database from the page cache; those of a log elsewhere stay there.
+/// Drops the files directly in the directory of the database from the page cache.
 fn forget_pages(dir: &Path) -> Result<()> {
     let failed = |e| cannot("cannot drop the database from the page cache", dir, e);
     for entry in std::fs::read_dir(dir).map_err(failed)? {

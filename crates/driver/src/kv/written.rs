@@ -1,7 +1,8 @@
-//! The range of key numbers that a run has written, noted by all its sessions: what it may delete in the end.
+//! Notes which key numbers the sessions of a run have written: one range from the plan's first number on, and the
+//! range of the sizes of values. From it drivers tell the run's records from those of others, and delete the run's.
 //!
-//! Names follow from key numbers, so that the range of numbers says the names. Whether what stands there now
-//! is still the run's, the drivers of servers ask before they delete.
+//! Names follow from key numbers. Numbers within the range may have been deleted or never written, and others may have
+//! written under the same names: the callers look at what stands there before they delete it.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::{Range, RangeInclusive};
@@ -13,17 +14,17 @@ use taillight_core::plan::Plan;
 
 use super::rules::WorkloadRules;
 
-/// Range of the key numbers, and of the sizes of values, that all sessions have written so far.
+/// Range of the key numbers, and of the sizes of values, that sessions of this process have written so far, and other
+/// ranks of which it was told.
 #[derive(Debug)]
 pub struct WrittenKeys {
-    /// The first key number of the plan.
+    /// The lowest first key number of the plan's workloads.
     start: u64,
-    /// They outlast their sessions.
+    /// Kept after their sessions have ended.
     sessions: Mutex<Vec<Arc<SessionKeys>>>,
 }
 
-/// What one session has written: it alone writes here, so that no lock and no other session's cache line is
-/// in the way of an operation.
+/// What one session has written; while it runs, it alone stores here, so that operations need no lock.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct SessionKeys {
@@ -35,7 +36,7 @@ pub struct SessionKeys {
 }
 
 impl SessionKeys {
-    /// `count` records from number `key` on, of `size` bytes each, are about to be written.
+    /// Notes that `count` records from number `key` on, of `size` bytes each, are about to be written.
     #[inline]
     pub fn note(&self, key: u64, count: u32, size: u64) {
         let end = key.saturating_add(u64::from(count.max(1)));
@@ -52,7 +53,7 @@ impl SessionKeys {
 }
 
 impl WrittenKeys {
-    /// None yet.
+    /// With nothing written yet.
     pub fn of(plan: &Plan) -> WrittenKeys {
         let keys = plan.workloads.iter().filter_map(|w| w.keys.as_ref());
         let start = keys.map(|k| k.start).min().unwrap_or(0);
@@ -73,14 +74,15 @@ impl WrittenKeys {
         sessions.iter().map(|keys| number(keys).load(Ordering::Relaxed)).collect()
     }
 
-    /// From the plan's first key number to the highest one written, or the last of `records` that were there before.
+    /// From the plan's first key number to one past the highest one written, or past the last of `records` that were
+    /// there before, where that is higher.
     pub fn range(&self, records: u64) -> Range<u64> {
         let end = self.of_all(|keys| &keys.end).into_iter().max().unwrap_or(0);
         self.start..end.max(self.start.saturating_add(records))
     }
 
-    /// The run's keys in a store where so many `records` are known to be: where it has `made` the store, those that it
-    /// has written by these rules, else all of their form.
+    /// The keys in a store that count as the run's, by these rules. Where the run has `made` the store: those of
+    /// [`WrittenKeys::range`], or if they are too many all of their form. Else all of their form.
     pub fn keys<'a>(
         &self,
         rules: impl Iterator<Item = &'a WorkloadRules>,
@@ -95,14 +97,14 @@ impl WrittenKeys {
         }
     }
 
-    /// Bytes of the values written; empty when there are none.
+    /// Bytes of the smallest and of the largest value written; an empty range when none was.
     pub fn sizes(&self) -> RangeInclusive<u64> {
         let smallest = self.of_all(|keys| &keys.smallest).into_iter().min().unwrap_or(u64::MAX);
         smallest..=self.of_all(|keys| &keys.largest).into_iter().max().unwrap_or(0)
     }
 
-    /// What a rank tells the one that clears up what all share: one past the highest key number, and bytes of the smallest
-    /// and the largest value.
+    /// What a rank tells rank 0, which deletes: one past the highest key number (0: none), bytes of smallest and
+    /// largest value.
     pub fn told(&self) -> [u64; 3] {
         let end = self.of_all(|keys| &keys.end).into_iter().max().unwrap_or(0);
         let sizes = self.sizes();
@@ -123,7 +125,7 @@ impl WrittenKeys {
     }
 }
 
-/// Values under names of the run that it did not write: they stay, and are told.
+/// Number and example of records of others, under the run's names or in a store that it made. They are left in place.
 #[derive(Debug, Default)]
 pub struct ForeignRecords {
     pub count: u64,
@@ -137,7 +139,7 @@ impl ForeignRecords {
         self.example.get_or_insert_with(|| String::from_utf8_lossy(name).into_owned());
     }
 
-    /// So many in one place. For the tables of driver `postgres`.
+    /// Adds `count` rows of a table. For driver `postgres`.
     #[cfg(feature = "postgres")]
     pub fn add(&mut self, count: u64, place: &str) {
         self.count += count;
@@ -146,7 +148,7 @@ impl ForeignRecords {
         }
     }
 
-    /// Errors: `Target` when there are some.
+    /// Errors: `Target` when there are some, for callers that have deleted the run's records beside them.
     pub fn told(self) -> taillight_core::Result<()> {
         let Some(example) = self.example else { return Ok(()) };
         let what = "under names of this run stand values that it did not write: they stay";
@@ -156,7 +158,7 @@ impl ForeignRecords {
             .hint("somebody else writes under the same prefix: the run's figures include that"))
     }
 
-    /// The same of a store that was the run's alone and is left as it is. Errors: `Target` when there are some.
+    /// As [`ForeignRecords::told`], for callers that have deleted nothing of what is `named`.
     pub fn left(self, named: &str) -> taillight_core::Result<()> {
         let Some(example) = self.example else { return Ok(()) };
         Err(taillight_core::Error::target(
@@ -169,23 +171,23 @@ impl ForeignRecords {
     }
 }
 
-/// The keys that a run has written, to tell those of others from.
+/// The keys that count as a run's, from which keys of others are told.
 pub enum NumberedKeys {
-    /// A digest of each.
+    /// A digest of 64 bits of each key, sorted.
     These(Vec<u64>),
-    /// What has the form of a key is taken for one: there are too many, or nobody noted the numbers of kept records.
+    /// Whatever has the form of a key: for too many keys, or for kept records whose numbers nobody noted.
     Formed(Vec<KeyFormat>),
 }
 
-/// Most keys that are told one by one: 256 MiB of digests.
+/// Most keys of which each has a digest: 256 MiB of digests.
 const KEYS_MAX: u64 = 1 << 25;
 
 type KeyHasher = BuildHasherDefault<DefaultHasher>;
 
 impl NumberedKeys {
-    /// Those of these numbers in all `formats`.
+    /// The keys of these numbers in all `formats`; [`NumberedKeys::Formed`] where they are too many.
     fn of(formats: &[&KeyFormat], numbers: Range<u64>) -> NumberedKeys {
-        // A suite has the workloads of all its points, with the same keys.
+        // The plan of a suite has the workloads of all its points, with the same keys.
         let mut apart: Vec<&KeyFormat> = Vec::new();
         for &format in formats {
             if !apart.contains(&format) {

@@ -1,6 +1,6 @@
-//! No operation allocates in our code, once every kind was done once. Every driver of the list is
-//! checked; what it may allocate all the same is `Capabilities::allocating`. Object stores have
-//! a test of their own, with numbers.
+//! Operations allocate nothing in our code on the session's thread, once each was done a few times: checked for the
+//! drivers of the list that can be tested on this machine, without snapshots. Kinds in `Capabilities::allocating` are
+//! left out; those of object stores have a test of their own, with numbers.
 #![allow(clippy::unwrap_used)]
 
 mod sys;
@@ -20,7 +20,7 @@ const BATCH: u32 = 8;
 /// Bytes of the data of a field.
 const DATA: usize = 100;
 
-/// One of each operation that may not allocate, on record or block `key`.
+/// The operations on record or block `key` that the driver can do and that may not allocate.
 fn operations(can: &Capabilities, fields: u32, key: u64, entry: u64) -> Vec<Op> {
     let free = |kind: &OpKind| !can.allocating.contains(kind) && can.ops.contains(kind);
     if !can.keyed() {
@@ -99,7 +99,7 @@ fn perform(
     out[0]
 }
 
-/// Allocations of the operations on keys and blocks 0 to 399.
+/// Allocations of the operations on keys or blocks 8 to 399, after those on 0 to 7.
 fn allocations(can: &Capabilities, plan: &Plan, fields: u32) -> u64 {
     let target = open(plan, None, "test").unwrap();
     let mut handle = session(target.as_ref(), SIZE, 1);
@@ -130,7 +130,7 @@ fn allocations(can: &Capabilities, plan: &Plan, fields: u32) -> u64 {
             let there = op.key < 1000;
             assert!(completion.status.is_ok() == there, "{op:?}: {completion:?}");
         }
-        // What is done for the first time may make room for the others.
+        // The first rounds may make room for the others.
         if key >= 8 {
             made += sys::allocations() - before;
         }
@@ -169,7 +169,7 @@ fn operations_allocate_nothing() {
     }
 }
 
-/// Nor do transactions, statement by statement.
+/// The statements of transactions, for the first options of each driver that has some.
 #[test]
 fn transactions_allocate_nothing() {
     for driver in taillight_driver::DRIVERS {

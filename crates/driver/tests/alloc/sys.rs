@@ -1,17 +1,17 @@
-//! An allocator that counts what each thread asks of it.
+//! A global allocator that counts the allocations of each thread.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Counts, then leaves it to the system. Stores in C++ do not come here: only Rust code does.
+/// Counts allocations and reallocations, and passes them on to the system's allocator. C and C++ do not come here.
 pub struct Counting;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations of this thread so far.
+/// Allocations and reallocations of this thread so far.
 pub fn allocations() -> u64 {
     COUNT.with(Cell::get)
 }

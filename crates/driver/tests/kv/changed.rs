@@ -1,4 +1,5 @@
-//! Databases whose place changes: while they are used, and by a mount.
+//! RocksDB and LevelDB, and kept files, where something changes around them: another directory or foreign files come
+//! into the place, a file is immutable, it is mounted again or read-only, copied.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use taillight_driver::{AdminAction, OpenSpec};
 use super::{StoreDirectory, has, load, open, stores};
 use crate::support::{self, Ask, MIB, Mounted, TestLoopDevice};
 
-/// Names and bytes of all files but a store's messages and lock.
+/// Names and bytes of the files in a directory but a store's `LOG` and `LOCK`.
 fn tree(at: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(at).unwrap().flatten();
     let all = entries.map(|e| (e.file_name().into_string().unwrap(), e.path()));
@@ -140,7 +141,7 @@ fn what_is_kept_is_known_again_after_a_mount() {
             target.close().unwrap();
         }
         drop(mount);
-        // The next one gets another number while this one is taken.
+        // A second loop device, made while the first has its number, has another one.
         let again = support::run(&["losetup", "-f", "--show", disk.backing.to_str().unwrap()]);
         let again = or_skip!(again);
         let first = std::mem::replace(&mut disk.device, again.into());
@@ -166,7 +167,7 @@ fn what_is_kept_is_known_again_after_a_mount() {
             assert!(has(target.as_ref(), 9), "{fs}");
             target.close().unwrap();
         }
-        // A copy is none of it, and the refusal says what differs.
+        // A copy is refused, and the refusal says what differs.
         let copy = mount.path().join("copy");
         let from = mount.path().join("file");
         std::fs::rename(&from, &copy).unwrap();

@@ -1,5 +1,5 @@
-//! Embedded stores beyond the contract: guard, what is kept, bad libraries and databases, batches,
-//! fields, workers that end while they load. Each test runs on every store whose library is there.
+//! RocksDB and LevelDB beyond the contract: guard, what is kept, bad libraries and databases, batches, fields, workers
+//! that end while they load, a full disk. Tests run on those of the two whose library is installed.
 #![allow(clippy::unwrap_used)]
 
 mod changed;
@@ -53,7 +53,7 @@ fn open(plan: &Plan, destroy: Option<&Path>) -> Result<Box<dyn Target>> {
     conformance::open(plan, destroy.map(|d| d.to_str().unwrap()), "test")
 }
 
-/// Every store whose library is installed; the others are named.
+/// A place for each of [`STORES`] whose library is installed; the others are named.
 fn stores() -> Vec<StoreDirectory> {
     let all = STORES.into_iter().map(StoreDirectory::new);
     all.filter(|place| match place.open("") {
@@ -95,7 +95,7 @@ fn a_kept_database_goes_on_and_another_goes() {
         let target = place.open("keep = true").unwrap();
         load(target.as_ref(), 100);
         target.close().unwrap();
-        // Once kept, a run that does not ask for it leaves it all the same.
+        // A run without `keep` leaves a database that was kept before.
         let target = place.open("").unwrap();
         assert_eq!(target.keyed().unwrap().records(), 100);
         assert!(has(target.as_ref(), 99) && !has(target.as_ref(), 100));
@@ -126,7 +126,7 @@ fn what_is_known_to_be_left_by_a_run_is_made_anew() {
         let text = std::fs::read_to_string(&mark).unwrap();
         assert!(text.contains("\"records\": 10") && text.contains("\"files\": \""), "{text}");
         let text = text.replace("\"keep\": true", "\"keep\": false");
-        // Of a run that was killed before it ended, or of an earlier version.
+        // A mark without a seal is that of a run that was killed, or of an earlier version.
         let unsealed: Vec<&str> = text.lines().filter(|l| !l.contains("\"files\": \"")).collect();
         std::fs::write(&mark, unsealed.join("\n")).unwrap();
         let e = place.error("");
@@ -230,7 +230,7 @@ fn a_database_in_use_and_one_that_was_changed() {
     for place in stores() {
         let first = place.open("keep = true").unwrap();
         load(first.as_ref(), 10);
-        // Nor is it deleted by one that keeps nothing.
+        // A run without `keep` does not delete it either.
         for options in ["keep = true", ""] {
             let e = place.error(options);
             assert_eq!(e.kind(), ErrorKind::Unavailable);
@@ -254,7 +254,7 @@ fn missing_and_unfit_libraries() {
         assert_eq!(e.kind(), ErrorKind::Unavailable);
         assert!(e.to_string().contains("/no/such/lib.so"), "{e}");
         assert!(e.hint_text().unwrap().contains("lib"));
-        // Any library is there, but it is no store.
+        // A library that is there, but is no store's.
         let e = place.error("library = \"libc.so.6\"");
         assert_eq!(e.kind(), ErrorKind::Unavailable);
         assert!(e.to_string().contains(&format!("{store}_options_create")), "{e}");
@@ -262,7 +262,7 @@ fn missing_and_unfit_libraries() {
     }
 }
 
-/// Records 100 to 103 are there: an update of some of them, by keys in any order, and gets.
+/// An update and gets of several records, of 100 to 103 which are there, by keys in any order.
 fn drawn_keys(s: &mut dyn Session, store: &str) {
     let mut many = |kind, keys: &[u64], size, count| {
         let op = Op { count, ..Op::keyed(kind, keys[0], size) };
@@ -311,7 +311,7 @@ fn batches_and_many_gets() {
             let get = Op { count: 4, ..Op::keyed(OpKind::Get, key, 0) };
             let c = one(s.as_mut(), &get);
             if place.store == "leveldb" {
-                // There is no such call, and several gets are no multi-get.
+                // LevelDB has no multi-get, and the driver does not replace it by several gets.
                 assert_eq!(c.status, Status::STORE);
                 continue;
             }
@@ -364,7 +364,7 @@ fn durable_writes_administration_and_samples() {
         let mut s = session(target.as_ref(), SIZE);
         let durable = Op { sync: Some(SyncKind::Fdatasync), ..Op::keyed(OpKind::Update, 7, SIZE) };
         assert!(one(s.as_mut(), &durable).status.is_ok());
-        // Workers are still there: not now.
+        // Refused while workers have sessions.
         assert!(target.admin(AdminAction::Purge).is_err());
         assert!(target.admin(AdminAction::DropCaches).is_err());
         assert!(has(target.as_ref(), 7));
@@ -488,7 +488,7 @@ fn rocksdb_reads_a_foreign_database_without_changing_it() {
         assert_eq!(target.keyed().unwrap().records(), 256, "as the plan says");
         assert!(has(target.as_ref(), 49));
         assert!(target.admin(AdminAction::Purge).is_err());
-        // A run notes down what is there when it ends: here nothing was changed.
+        // The number of records is not noted where the database is only read.
         target.keyed().unwrap().loaded(256).unwrap();
         target.close().unwrap();
         assert!(!place.dir.join(".taillight-owner.json").exists());

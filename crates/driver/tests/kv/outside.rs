@@ -1,4 +1,5 @@
-//! RocksDB's directories outside the database.
+//! RocksDB's directories for logs and messages outside the database: what goes with the database, what stays, what is
+//! refused; and an `archive` that is a link.
 
 use taillight_core::ErrorKind;
 use taillight_driver::AdminAction;
@@ -29,14 +30,14 @@ fn a_log_directory_goes_with_its_database_and_no_other() {
         target.admin(AdminAction::Purge).unwrap();
         assert!(!has(target.as_ref(), 3));
         target.close().unwrap();
-        // It was there before this run.
+        // The directory of logs was there before this run.
         assert_eq!(std::fs::read_dir(&logs).unwrap().count(), 0);
         std::fs::remove_dir(&logs).unwrap();
         let target = place.open(&options).unwrap();
         load(target.as_ref(), 10);
         target.close().unwrap();
         assert!(!logs.exists());
-        // Those of another database are neither replayed nor deleted, with this one there or not.
+        // Logs of another database are neither replayed nor deleted, whether the run's database is there or not.
         std::fs::create_dir(&logs).unwrap();
         let other = logs.join("000004.log");
         std::fs::write(&other, "mine").unwrap();
@@ -77,7 +78,7 @@ fn confirmed_is_the_database_and_not_what_lies_with_its_logs() {
     }
 }
 
-/// Nor is it one for what the options of that database say lies beside it: they may be a copy's.
+/// A confirmation for a database is none for the directory of logs that its options name: they may be a copy's.
 #[test]
 fn confirmed_is_the_database_and_not_what_its_options_name() {
     for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
@@ -98,7 +99,7 @@ fn confirmed_is_the_database_and_not_what_its_options_name() {
     }
 }
 
-/// A store deletes old logs through a link.
+/// A store would delete old logs through the link.
 #[test]
 fn a_linked_archive_is_refused() {
     for place in stores() {
@@ -116,7 +117,7 @@ fn a_linked_archive_is_refused() {
     }
 }
 
-/// A directory that was there before the run stays, with the rights that its owner gave it.
+/// A directory of logs that was there before the run stays, empty.
 #[test]
 fn a_log_directory_of_the_user_stays() {
     for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
@@ -132,7 +133,7 @@ fn a_log_directory_of_the_user_stays() {
     }
 }
 
-/// What is only found out when the new database is opened has not cost the old one.
+/// A `wal_dir` that RocksDB only finds out to be read-only when it opens the new database has not cost the old one.
 #[test]
 fn a_log_directory_that_cannot_be_written_costs_no_database() {
     let disk = or_skip!(TestLoopDevice::new(64));
@@ -201,7 +202,7 @@ fn log_directories_of_another_database_are_refused() {
     }
 }
 
-/// Somebody starts a database with its log there while the run goes on.
+/// Logs of somebody else's database come into the directory while the run goes on.
 #[test]
 fn logs_that_may_be_anothers_stay() {
     for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
@@ -211,7 +212,7 @@ fn logs_that_may_be_anothers_stay() {
             logs.display()
         );
         let target = place.open(&options).unwrap();
-        // Many logs of its own, one after the other.
+        // The database uses many logs, one after the other.
         load(target.as_ref(), 1000);
         let others = ["000001.log", "000123.log", "000002.sst"].map(|name| logs.join(name));
         others.iter().for_each(|other| std::fs::write(other, "mine").unwrap());

@@ -1,4 +1,5 @@
-//! Reads from a snapshot: what they see, what they do not, and what has no sense with them.
+//! Snapshots of RocksDB and LevelDB: what reads from one see and do not see, which value updates of a field read, and
+//! which plans are refused.
 
 use taillight_core::plan::{MixPart, Plan, Values, VerifyMode};
 use taillight_core::{ErrorKind, Op, OpKind, Status};
@@ -12,7 +13,7 @@ fn mix(plan: &mut Plan, words: &str) {
     plan.workloads[0].mix = words.split(' ').map(part).collect();
 }
 
-/// A plan that fits a snapshot.
+/// A plan with `snapshot = true` and a mix of these operations.
 fn plan(place: &StoreDirectory, words: &str) -> Plan {
     let mut plan = place.plan("snapshot = true");
     mix(&mut plan, words);
@@ -25,7 +26,7 @@ fn put(s: &mut dyn Session, key: u64, byte: u8) {
     assert!(c.status.is_ok(), "{c:?}");
 }
 
-/// First byte of a record; none when there is none.
+/// First byte of a record; none when the record is absent.
 fn first(s: &mut dyn Session, key: u64) -> Option<u8> {
     s.buffer(0).fill(0xEE);
     let c = one(s, &Op::keyed(OpKind::Get, key, 0));
@@ -36,7 +37,7 @@ fn first(s: &mut dyn Session, key: u64) -> Option<u8> {
     }
 }
 
-/// Records from `key` on.
+/// How many records a scan from `key` on finds, 100 at most.
 fn scanned(s: &mut dyn Session, key: u64) -> u32 {
     let scan = Op { count: 100, ..Op::keyed(OpKind::Scan, key, 0) };
     let c = one(s, &scan);
@@ -62,7 +63,7 @@ fn reads_do_not_see_what_comes_after_their_snapshot() {
             let c = one(other.as_mut(), &Op::keyed(OpKind::Delete, key, 0));
             assert!(c.status.is_ok(), "{c:?}");
         }
-        // Nor do its own writes show, nor what a flush moves.
+        // The session's own writes do not show either, nor what a compaction moves.
         put(held.as_mut(), 5, 0xEF);
         target.admin(taillight_driver::AdminAction::Compact).unwrap();
         for key in 0..10 {
@@ -89,7 +90,7 @@ fn reads_do_not_see_what_comes_after_their_snapshot() {
 }
 
 #[test]
-fn without_the_option_reads_see_every_write() {
+fn without_the_option_reads_see_later_writes() {
     for place in stores() {
         let target = place.open("").unwrap();
         assert!(!snapshots(target.as_ref()));
@@ -101,7 +102,7 @@ fn without_the_option_reads_see_every_write() {
     }
 }
 
-/// Or each update would bring back the other fields as they were in the snapshot.
+/// From the snapshot, each update would bring back the other fields as they were in it.
 #[test]
 fn updates_of_one_field_read_the_newest_value() {
     for place in stores() {

@@ -1,4 +1,4 @@
-//! Records of several fields.
+//! Records of several fields on Redis, which are hashes.
 
 use taillight_core::plan::Values;
 use taillight_core::{Op, OpKind, Status};
@@ -33,7 +33,7 @@ fn records_of_fields_are_hashes() {
     assert_eq!(server.cli(&["DBSIZE"]), "0");
 }
 
-/// HSET makes what is not there; an update does not.
+/// HSET would make the record; the update leaves no part of one.
 #[test]
 fn an_update_of_a_record_of_fields_that_is_not_there_finds_nothing() {
     let server = or_skip!(TemporaryRedis::start(&[]));

@@ -1,4 +1,4 @@
-//! Records that an earlier run left or was asked to keep.
+//! Records on Redis that a killed run left or an earlier run kept, and keys of others among them.
 
 use taillight_core::plan::BlockSize;
 use taillight_core::units::ByteSize;
@@ -7,7 +7,7 @@ use taillight_driver::conformance::one;
 
 use super::{TemporaryRedis, key_of, open, session, typed, written};
 
-/// Records that were kept, and that somebody has put something else in the place of since.
+/// In place of kept records stands what somebody else has put there since.
 #[test]
 fn kept_records_that_somebody_replaced_are_refused() {
     let server = or_skip!(TemporaryRedis::start(&[]));
@@ -17,7 +17,7 @@ fn kept_records_that_somebody_replaced_are_refused() {
     let (target, ours) = written(&server, &plan, 5);
     target.keyed().unwrap().loaded(5).unwrap();
     target.close().unwrap();
-    // Names that no record has are nobody's to overwrite.
+    // A key that has no record's name is in nobody's way.
     server.cli(&["SET", "taillight:mine", "precious"]);
     open(&plan, None).unwrap().close().unwrap();
     let (later, key) = (key_of(&plan, 1_000_000), ours[2].as_str());
@@ -55,7 +55,7 @@ fn kept_records_that_somebody_replaced_are_refused() {
     for again in [&plan, &shorter] {
         assert_eq!(open(again, None).unwrap().keyed().unwrap().records(), 5);
     }
-    // A mark of an earlier version does not say how long they are, but what they are.
+    // A mark of an earlier version does not say the lengths of records; their type is known.
     let written = server.cli(&["GET", mark]);
     let mut earlier: serde_json::Value = serde_json::from_str(&written).unwrap();
     earlier.as_object_mut().unwrap().remove("written").unwrap();
@@ -96,7 +96,7 @@ fn what_a_killed_run_left_goes_and_nothing_else() {
         assert_eq!(server.cli(&["DBSIZE"]), before);
     }
     leave();
-    // Even when the plan names its keys in another way.
+    // Also when the plan names its keys in another way.
     let other = server.plan("", 1, false);
     let target = open(&other, None).unwrap();
     assert_eq!(server.cli(&["KEYS", "*"]), "taillight:taillight-owner");

@@ -1,4 +1,4 @@
-//! Driver `redis` against a real server on a unix socket, started and ended by each test.
+//! Driver `redis` against a real server on a unix socket, which each test starts and ends, and against other peers.
 #![allow(clippy::unwrap_used)]
 
 mod hashes;
@@ -31,7 +31,7 @@ impl std::ops::Deref for TemporaryRedis {
 }
 
 impl TemporaryRedis {
-    /// None, with a reason printed, where there is no redis-server.
+    /// Starts a server; none, with a reason printed, where there is no redis-server.
     fn start(more: &[&str]) -> Option<TemporaryRedis> {
         let dir = tempfile::tempdir().unwrap();
         let server = RedisServer::start(dir.path(), more)
@@ -225,7 +225,7 @@ fn records_that_a_server_cannot_keep_are_refused_before_anything_goes() {
         let name = plan.target.path.clone();
         open(&plan, name.as_deref()).map(|target| target.close().unwrap())
     };
-    // Most of the memory is used by keys that go.
+    // Most of the memory is used by keys that are to be deleted.
     for i in 0..40 {
         server.cli(&["SETRANGE", &format!("p:{i}"), "1048575", "x"]);
     }
@@ -238,7 +238,7 @@ fn records_that_a_server_cannot_keep_are_refused_before_anything_goes() {
         assert_eq!(server.cli(&["DBSIZE"]), "40", "{memory} {policy}");
     }
     server.cli(&["CONFIG", "SET", "maxmemory", "64mb"]);
-    // A server that drops keys takes any number, and what goes makes room.
+    // Keys that are deleted make room; a server that evicts keys is given any number of records.
     let (all, most) = (1_000_000_000_000, 40_000);
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     destroy(most).unwrap();
@@ -318,8 +318,7 @@ fn statistics_that_come_too_late_do_not_spoil_the_end() {
     assert_eq!(server.cli(&["DBSIZE"]), "0");
 }
 
-/// Several connections with a pipeline each: every operation has its own answer, in whatever order the
-/// connections speak, and a share of the queue is all that one of them has in flight.
+/// Several connections with a pipeline each: operations get their own answers, in whatever order connections answer.
 #[test]
 fn connections_share_the_queue() {
     let server = or_skip!(TemporaryRedis::start(&[]));
@@ -327,7 +326,7 @@ fn connections_share_the_queue() {
     let target = open(&server.plan("connections = 3\nindex = true", depth, false), None).unwrap();
     let mut s = session(target.as_ref(), depth);
     let said = server.cli(&["INFO", "clients"]);
-    // Those of the session, the one that holds the prefix, and this question's.
+    // The connections of the session, the one that holds the prefix, and that of redis-cli.
     assert!(said.contains(&format!("connected_clients:{}\r", connections + 2)), "{said}");
     let put = |n: u64| Op::keyed(OpKind::Insert, n, 300);
     let run = |s: &mut dyn Session, op: &dyn Fn(u64) -> Op| {
@@ -361,7 +360,7 @@ fn connections_share_the_queue() {
     assert_eq!(e.kind(), ErrorKind::Usage, "{e}");
 }
 
-/// A value larger than the buffers of a socket: what is left over is sent when the server has read some.
+/// A value larger than the buffers of a socket: the rest is sent when the server has read some.
 #[test]
 fn what_does_not_fit_into_a_socket_is_sent_later() {
     let server = or_skip!(TemporaryRedis::start(&[]));
@@ -385,7 +384,7 @@ fn what_does_not_fit_into_a_socket_is_sent_later() {
     }
 }
 
-/// A target with these records written, 400 bytes each, and their keys.
+/// A target in which so many records of 400 bytes were written, and their keys.
 fn written(server: &RedisServer, plan: &Plan, records: u64) -> (Box<dyn Target>, Vec<String>) {
     let target = open(plan, None).unwrap();
     let mut s = session(target.as_ref(), 1);
@@ -400,7 +399,7 @@ fn written(server: &RedisServer, plan: &Plan, records: u64) -> (Box<dyn Target>,
     (target, keys)
 }
 
-/// Records whose keys can be typed.
+/// A plan whose keys are text.
 fn typed(server: &TemporaryRedis, options: &str) -> Plan {
     let mut plan = server.plan(options, 1, false);
     plan.workloads[0].keys = Some(Keys::default());
@@ -437,8 +436,8 @@ fn only_what_the_run_wrote_is_deleted_by_name() {
     }
 }
 
-/// Neither the end nor the next run asks about every number that a run may have written, or takes a gap
-/// between them for the end.
+/// The end does not ask about each number that the run may have written, and the next run does not take the gap between
+/// two of a killed one's for the end of its records.
 #[test]
 fn a_few_records_of_very_many_numbers_are_found() {
     let server = or_skip!(TemporaryRedis::start(&[]));
@@ -495,7 +494,7 @@ fn prefixes_inside_each_other_clash() {
 }
 
 #[test]
-fn a_huge_mark_is_not_read_and_stays() {
+fn what_is_no_mark_under_its_name_is_refused_and_stays() {
     let server = or_skip!(TemporaryRedis::start(&[]));
     let key = "taillight:taillight-owner";
     let plan = server.plan("", 1, false);
@@ -511,7 +510,7 @@ fn a_huge_mark_is_not_read_and_stays() {
     assert_eq!(server.cli(&["EXISTS", key]), "1");
 }
 
-/// The server takes deletions and no more data: what the user gives up stays until the mark is written.
+/// The server takes deletions and no more data: keys whose loss is confirmed stay until the mark is written.
 #[test]
 fn a_start_that_the_server_refuses_deletes_nothing() {
     let server = or_skip!(TemporaryRedis::start(&[]));
@@ -536,7 +535,7 @@ fn an_end_without_the_server_says_what_stays() {
     assert!(said.contains("leftovers") && said.contains("taillight:*"), "{said}");
 }
 
-/// Keys that appear at any moment of a run that begins and ends: none is lost.
+/// Somebody makes keys all the time while a run begins and ends: none is lost.
 #[test]
 fn two_hundred_races_lose_no_key() {
     let server = or_skip!(TemporaryRedis::start(&[]));
@@ -555,7 +554,7 @@ fn two_hundred_races_lose_no_key() {
                 }
                 made
             });
-            // Refused when the other was faster.
+            // Refused where a key of the other is there already.
             if let Ok(target) = open(&plan, None) {
                 let mut s = session(target.as_ref(), 1);
                 assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 400)).status.is_ok());
@@ -570,7 +569,7 @@ fn two_hundred_races_lose_no_key() {
     }
 }
 
-/// The mark is gone in the middle of a run, and a key of the same name and length comes to be somebody else's.
+/// The mark is gone in the middle of a run, and a key of a record's name and length is somebody else's.
 #[test]
 fn without_its_mark_a_run_deletes_nothing() {
     let server = or_skip!(TemporaryRedis::start(&[]));

@@ -1,5 +1,4 @@
-//! What an operation on an object store allocates in our code: nothing, but for uploads in parts
-//! and TLS, whose numbers are held to what `docs/s3.md` states.
+//! What operations of driver `s3` allocate in our code: nothing, but for uploads in parts and TLS, below stated bounds.
 #![cfg(feature = "s3")]
 #![allow(clippy::unwrap_used)]
 
@@ -14,15 +13,15 @@ use taillight_core::{Op, OpKind, Status};
 use taillight_driver::{Session, Submitted, conformance};
 use taillight_s3test::{Certs, FaultyServer, ID, SECRET, ServerSettings};
 
-/// Operations of a kind that are counted.
+/// Operations of each kind that are counted.
 const ROUNDS: u64 = 200;
 /// Bytes of an object.
 const SIZE: u64 = 20_000;
-/// Says that this process has the credentials.
+/// The environment variable that says that this process has the credentials.
 const INSIDE: &str = "TAILLIGHT_ALLOC_INSIDE";
 
-/// Credentials come from the environment, which a test cannot change for itself: it runs itself
-/// anew with them. Whether this is that run.
+/// Credentials come from the environment, which a test cannot change for itself: it runs the test `name` in a new
+/// process with them. True in that process.
 fn inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -53,7 +52,7 @@ fn one(session: &mut dyn Session, op: &Op) -> Status {
     out[0].status
 }
 
-/// Allocations an operation of each kind, over many, once every kind was done.
+/// Mean allocations of an operation of each kind, after some of each.
 fn counted(plan: &Plan, size: u64, rounds: u64, kinds: &[OpKind]) -> Vec<f64> {
     let target = conformance::open(plan, None, "test").unwrap();
     let mut session = conformance::session(target.as_ref(), size, 1);
@@ -63,7 +62,7 @@ fn counted(plan: &Plan, size: u64, rounds: u64, kinds: &[OpKind]) -> Vec<f64> {
         for key in 0..rounds {
             assert_eq!(one(s, &Op::keyed(kind, key % 20, size)), Status::OK, "{kind:?}");
         }
-        // One is the test's own, the vector of completions.
+        // One of each operation is the test's own, the vector of completions.
         (sys::allocations() - before - rounds) as f64 / rounds as f64
     };
     kinds.iter().for_each(|kind| _ = run(*kind, 20.min(rounds)));
@@ -94,8 +93,8 @@ fn requests_allocate_nothing() {
 }
 
 #[test]
-fn parts_and_tls_allocate_what_the_docs_say() {
-    if !inside("parts_and_tls_allocate_what_the_docs_say") {
+fn parts_and_tls_allocate_no_more_than_their_bounds() {
+    if !inside("parts_and_tls_allocate_no_more_than_their_bounds") {
         return;
     }
     let store = FaultyServer::start(ServerSettings::default());

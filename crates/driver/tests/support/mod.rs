@@ -1,9 +1,10 @@
-//! Shared by the file driver's tests: plans, sessions, and loop devices that clean up.
+//! Shared by the integration tests: plans and sessions of driver `file`, commands, and loop devices, mounts and writers
+//! that are undone at the end of a test.
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod sys;
 
-/// The value, or the end of a test that cannot run here; whoever gave none has said why.
+/// The value of a `Some`; `None` ends the test, which cannot run here: the call that gave it has said why.
 #[macro_export]
 macro_rules! or_skip {
     ($value:expr) => {
@@ -26,7 +27,7 @@ use taillight_driver::{Session, Target, conformance};
 pub const BLOCK: u64 = 4096;
 pub const MIB: u64 = 1 << 20;
 
-/// What to open.
+/// A target of driver `file` and how to open it.
 pub struct Ask<'a> {
     pub path: &'a Path,
     pub size: Option<u64>,
@@ -119,7 +120,7 @@ impl TestLoopDevice {
     pub fn name(&self) -> &str {
         self.device.to_str().unwrap()
     }
-    /// Makes a file system and mounts it.
+    /// Makes a file system of this type on the device and mounts it.
     pub fn mounted(&self, fs: &str) -> Option<Mounted> {
         let force = if ["xfs", "btrfs"].contains(&fs) { "-f" } else { "-F" };
         run(&[&format!("mkfs.{fs}"), "-q", force, self.name()])?;
@@ -133,7 +134,7 @@ impl Drop for TestLoopDevice {
     }
 }
 
-/// A mount; unmounted on drop.
+/// A mount in a directory of its own; unmounted on drop, lazily if it stays busy for 2 s.
 pub struct Mounted {
     dir: tempfile::TempDir,
 }
@@ -166,7 +167,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Undoes something on drop by a command.
+/// Runs a command on drop.
 pub struct UndoOnDrop(pub Vec<String>);
 
 impl Drop for UndoOnDrop {
@@ -175,14 +176,14 @@ impl Drop for UndoOnDrop {
     }
 }
 
-/// A loop device over `backing`, with options of losetup.
+/// Makes a loop device over `backing` with options of losetup; gives it, and what detaches it.
 pub fn loop_over(backing: &Path, options: &[&str]) -> Option<(PathBuf, UndoOnDrop)> {
     let all = ["losetup", "-f", "--show"].iter().chain(options).copied();
     let device = run(&all.chain([backing.to_str().unwrap()]).collect::<Vec<_>>())?;
     Some((PathBuf::from(&device), UndoOnDrop(vec!["losetup".into(), "-d".into(), device])))
 }
 
-/// Refuses the confirmed writing of `target`, whose `victim` stays as it is.
+/// Asserts that a confirmed plan that writes `target` is refused for `why`, and that the file `victim` stays as it is.
 pub fn refused_for(target: &Path, victim: &Path, why: &str) {
     let before = std::fs::read(victim).unwrap();
     let e = Ask { destroy: Some(target), ..Ask::new(target, &[OpKind::Write]) }.open().err();
@@ -204,7 +205,7 @@ impl Writer {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // It says that it has the file open.
+        // The shell prints a line when it has the file open.
         shell.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         Writer(shell)
     }

@@ -1,9 +1,10 @@
-//! The directory of a database: found, claimed by the rules of `ownership`, and left in the end.
+//! The guard of the directory of an embedded database: decides by its ownership mark whether the run may use, replace
+//! or must refuse what is in it, writes the run's mark, and at the end deletes the database or seals its mark.
 //!
-//! Decides before anything is touched, and looks again directly before it is. A database is Taillight's when
-//! the mark in its directory names that directory and the very files in it, as they were when the last run
-//! ended. Everything else, what a killed run left too, needs `destroy` and `--destroy`. What this run made is deleted
-//! at the end unless it is kept; what was kept before stays.
+//! It decides before anything is changed, and looks again directly before a change. A database is Taillight's when
+//! the mark in its directory names that directory and the very files in it, as they were when the last run ended. Any
+//! other database, that of a killed run too, is replaced only with `destroy` and `--destroy`; one whose mark names
+//! another driver never. What the run made is deleted at the end unless it is kept; what was kept before stays.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,26 +27,26 @@ use crate::ownership::{
 };
 use crate::path_error::{cannot, resolve_absent};
 
-/// What this run asks of the directory.
+/// What a run asks of the directory.
 pub struct DirectoryRequest<'a> {
     /// The plan, run id and confirmation.
     pub spec: &'a OpenSpec<'a>,
     /// Name of the driver.
     pub driver: &'static str,
-    /// What this run makes stays.
+    /// A database that the run makes is not deleted at the end.
     pub keep: bool,
-    /// Nothing is changed, whoever made it.
+    /// The database is only read: it needs no mark, and gets none.
     pub read_only: bool,
-    /// The store may keep less than it is given.
+    /// The store may compress what it is given.
     pub compresses: bool,
     pub log: Option<&'a LogElsewhere>,
     pub beside: Beside<'a>,
 }
 
-/// Other directories in which the database in a directory keeps data.
+/// Gives the other directories in which the database in a directory keeps data.
 pub type Beside<'a> = &'a dyn Fn(&Path) -> Result<Vec<PathBuf>>;
 
-/// A database directory past the guard.
+/// A database directory that has passed the guard.
 pub struct DatabaseDirectory {
     path: PathBuf,
     /// Absent when the database is only read.
@@ -57,11 +58,11 @@ struct OwnedDatabase {
     dir: OwnedDirectory,
     mark: HeldMark<DirectoryIdentity>,
     naming: FileSystemNaming,
-    /// The directory itself goes too.
+    /// The run made the directory, and removes it with the database.
     made_dir: bool,
-    /// There was no database, or it went.
+    /// The run makes the database: there was none, or it gave way.
     new: bool,
-    /// When a new one was begun, where the file system keeps times of birth: what is older is somebody else's.
+    /// When a new one was begun, where the file system keeps times of birth: older files are somebody else's.
     since_ns: Option<i64>,
     /// The database that gives way, until the new one is in use.
     former: Option<FormerDatabase>,
@@ -72,16 +73,16 @@ struct FormerDatabase {
     files: SetAside,
     /// The mark that it had.
     mark: Option<DatabaseMark>,
-    /// The mark proved that all of it is Taillight's: put back, it is marked so again.
+    /// The mark proved that all of it is Taillight's: put back, it gets a mark that proves it again.
     sealed: bool,
 }
 
 /// A directory with something in it, as it was looked at.
 struct SeenDirectory {
     dir: OwnedDirectory,
-    /// All files, those beside too.
+    /// Fingerprint of all files, those in the directories beside too.
     files: String,
-    /// The mark proves that all of it, logs beside too, is Taillight's.
+    /// The mark proves that all of them are Taillight's.
     proven: bool,
 }
 
@@ -104,11 +105,11 @@ impl DatabaseDirectory {
         DatabaseDirectory::decide(request, &path, absent, confirmed).map(drop)
     }
 
-    /// Finds the directory, asks the guard, makes directory and mark. A database that is there and must not
-    /// stay is set aside, once `try_out` has tried all that the run needs; [`DatabaseDirectory::settled`]
-    /// deletes it, and [`DatabaseDirectory::abandon`] puts it back. Errors: `Usage` for a path that is no
-    /// directory, `Refused` by the guard, or when somebody else was there meanwhile, `Unavailable`; then all
-    /// is as it was.
+    /// Finds the directory, decides, makes the directory where it is absent, and writes the mark. A database that gives
+    /// way is set aside, once `try_out` has tried all that the run needs; [`DatabaseDirectory::settled`]
+    /// deletes it, and [`DatabaseDirectory::abandon`] puts it back. Errors: `Usage` for no path or one that is no
+    /// directory, and for a plan that writes with `read_only`; `Refused` by the rules, or when somebody has changed the
+    /// directory meanwhile; `Unavailable`. Then what was set aside is put back.
     pub fn take(
         request: &DirectoryRequest<'_>,
         try_out: &dyn Fn(&Path) -> Result<()>,
@@ -123,7 +124,7 @@ impl DatabaseDirectory {
             aside::changeable(&path, seen.dir.fd())?;
             try_out(&path)?;
         }
-        // The decision holds for what was looked at: directly before anything of it is changed.
+        // The decision holds for what was looked at: compared directly before anything is changed.
         seen.iter().try_for_each(|seen| seen.again(request.beside))?;
         let new = !matches!(decision, OwnershipDecision::Reuse(_));
         let mut former = None;
@@ -157,7 +158,7 @@ impl DatabaseDirectory {
         Ok(DatabaseDirectory { path, owned: Some(owned) })
     }
 
-    /// The directory that is meant, whether it is absent, and whether its loss is confirmed.
+    /// The directory that the plan names, whether it is absent, and whether the loss of what is in it is confirmed.
     fn named(request: &DirectoryRequest<'_>) -> Result<(PathBuf, bool, bool)> {
         let target = &request.spec.plan.target;
         let path = target.path.as_deref().filter(|p| !p.is_empty());
@@ -212,7 +213,7 @@ impl DatabaseDirectory {
         &self.path
     }
 
-    /// How the store opens the database.
+    /// How the store is to open the database.
     pub fn opens(&self) -> OpenAs {
         match &self.owned {
             None => OpenAs::ReadOnly,
@@ -221,13 +222,13 @@ impl DatabaseDirectory {
         }
     }
 
-    /// Whether the run leaves the database behind.
+    /// Whether the run leaves the database behind at its end.
     pub fn keeps(&self) -> bool {
         self.owned.as_ref().is_none_or(|owned| owned.mark.keeps())
     }
 
-    /// Checks that the path still means the directory that is used, and gives a path to that very one.
-    /// Errors: `Refused` when it does not.
+    /// Checks that the path still means the directory that is used, and gives a path that can lead to no other; of a
+    /// database that is only read the plain path, unchecked. Errors: `Refused` when it does not.
     pub fn exact_path(&self) -> Result<PathBuf> {
         let Some(owned) = &self.owned else { return Ok(self.path.clone()) };
         in_place(&owned.dir).map(|()| owned.dir.exact_path())
@@ -243,7 +244,7 @@ impl DatabaseDirectory {
         self.owned.as_ref().map_or(Ok(()), |owned| in_place(&owned.dir))
     }
 
-    /// Takes note of `records`. Errors: `Unavailable` when the note cannot be written.
+    /// Writes the number of `records` into the mark. Errors: `Unavailable` when it cannot be written.
     pub fn note(&self, records: u64) -> Result<()> {
         match &self.owned {
             Some(owned) => owned.mark.note(&owned.dir, records),
@@ -251,8 +252,8 @@ impl DatabaseDirectory {
         }
     }
 
-    /// The new database is in use: the one that gave way goes. Errors: `Unavailable` when it cannot be deleted; it can be
-    /// put back where nothing of it is gone.
+    /// Deletes the database that gave way, now that the new one is in use. Errors: `Unavailable` when it cannot be
+    /// deleted; while nothing of it is gone, [`DatabaseDirectory::abandon`] puts it back.
     pub fn settled(&mut self) -> Result<()> {
         let Some(former) = self.owned.as_mut().map(|owned| &mut owned.former) else {
             return Ok(());
@@ -262,14 +263,14 @@ impl DatabaseDirectory {
         done
     }
 
-    /// Errors: `Target` when files are in the directory that are named like the store's, and are not: it
-    /// would delete them.
+    /// Errors: `Target` when files of others in the directory are named like the store's, which would delete them.
     pub fn check_foreign(&self) -> Result<()> {
         self.owned.as_ref().map_or(Ok(()), |owned| owned.files()?.alone(&self.path))
     }
 
-    /// Deletes the database; its directory and mark stay. It is closed. Errors: as
-    /// [`DatabaseDirectory::check_foreign`], and `Unavailable` when something cannot be deleted.
+    /// Deletes the files of the closed database in its directory; directory and mark stay. Errors: as
+    /// [`DatabaseDirectory::check_foreign`]; `Refused` when another directory is in the place; `Unavailable` when
+    /// something cannot be deleted.
     pub fn clear(&self) -> Result<()> {
         let Some(owned) = &self.owned else { return Ok(()) };
         in_place(&owned.dir)?;
@@ -278,19 +279,20 @@ impl DatabaseDirectory {
         files.delete(&owned.dir)
     }
 
-    /// Leaves all as it is, with the mark of a run that did not end: a later run deletes it only where that is confirmed.
+    /// Leaves all as it is, with the mark of a run that did not end: a later run replaces it only with a confirmation.
     pub fn forsake(&mut self) {
         self.owned = None;
     }
 
-    /// Deletes what goes: the database, then the mark, then the directory. Seals the mark of what stays with
-    /// its files, in `beside` too, where it is known to be `whole` and nobody else's. The database is closed.
-    /// Errors: `Unavailable` when something cannot be removed, `Refused` when another directory is in the
-    /// place, `Target` when somebody has put files there that are named like the store's; they stay.
+    /// Ends the use of a closed database. One that is not kept is deleted: its files, then the mark, then the directory
+    /// where the run made it. The mark of one that is kept is sealed with the files, in `beside` too, where it is
+    /// `whole` and no files of others are among them; else later runs take it for that of a killed run. Errors:
+    /// `Unavailable` when something cannot be removed, `Refused` when another directory is in the place, `Target` when
+    /// somebody has put files there that are named like the store's; they stay.
     pub fn leave(&mut self, beside: Beside<'_>, whole: bool) -> Result<()> {
         let Some(owned) = self.owned.take() else { return Ok(()) };
         if !is_in_place(&owned.dir)? {
-            // Somebody deleted it.
+            // Somebody has deleted the directory.
             return Ok(());
         }
         let own = owned.files()?;
@@ -307,9 +309,9 @@ impl DatabaseDirectory {
         owned.remove().and(others)
     }
 
-    /// Puts things in order after the store has not opened the database: deletes what it made of a new one,
-    /// puts back what gave way, and leaves what somebody has put there meanwhile. Errors: as
-    /// [`DatabaseDirectory::leave`].
+    /// Takes back what opening did after it failed: deletes what the store made of a new database, and puts back the
+    /// one that gave way. Files of others stay. A database that was there and was to be used is left as by
+    /// [`DatabaseDirectory::leave`]. Errors: as there.
     pub fn abandon(&mut self, beside: Beside<'_>) -> Result<()> {
         let Some(mut owned) = self.owned.take_if(|owned| owned.new) else {
             return self.leave(beside, true);
@@ -339,7 +341,7 @@ impl FormerDatabase {
     }
 }
 
-/// Writes the mark of a database that was moved and put back: renamed, its files have another time of change.
+/// Seals the mark anew of a database that was moved and put back: a rename changes the times of change in the seal.
 fn reseal(dir: &OwnedDirectory, mut mark: DatabaseMark, beside: Beside<'_>) -> Result<()> {
     let naming = mark.identity.naming();
     mark.identity.files = content::seal(&places(dir.path(), beside)?, naming)?;
@@ -355,7 +357,7 @@ impl OwnedDatabase {
     fn remove(&self) -> Result<()> {
         self.dir.remove()?;
         if self.made_dir {
-            // Not empty any more: somebody else's files are in it, so it stays.
+            // Fails, and the directory stays, where somebody else's files are in it.
             let _ = std::fs::remove_dir(self.dir.path());
         }
         Ok(())
@@ -367,21 +369,20 @@ impl SeenDirectory {
     fn set_aside(&self, request: &DirectoryRequest<'_>) -> Result<FormerDatabase> {
         let path = self.dir.path();
         let mark = self.dir.database()?;
-        // What a foreign database's options say lies beside it may be another one's: it is no part of what was
-        // confirmed.
+        // Logs beside an unproven database, where its options say, may be another's: their loss was not confirmed.
         let mut beside = if self.proven { (request.beside)(path)? } else { Vec::new() };
         beside.retain(|dir| dir != path);
         let exact = self.dir.exact_path();
         let files = SetAside::of(request.driver, &exact, path, &beside, request.spec.run_id);
         let files = files.inspect_err(|_| {
             let mark = mark.clone().filter(|_| self.proven);
-            // The reason matters more.
+            // The error above matters more than one of this.
             let _ = mark.map(|mark| reseal(&self.dir, mark, request.beside));
         })?;
         Ok(FormerDatabase { files, mark, sealed: self.proven })
     }
 
-    /// Errors: `Refused` when the directory, or a file in it, is another one by now.
+    /// Looks again. Errors: `Refused` when the directory, or a file in it or beside, has changed since.
     fn again(&self, beside: Beside<'_>) -> Result<()> {
         in_place(&self.dir)?;
         let path = self.dir.path();
@@ -410,17 +411,17 @@ fn is_in_place(dir: &OwnedDirectory) -> Result<bool> {
     }
 }
 
-/// As [`is_in_place`]; nothing in the place is an error as well.
+/// As [`is_in_place`]; nothing in the place is `Refused` as well.
 fn in_place(dir: &OwnedDirectory) -> Result<()> {
     if is_in_place(dir)? { Ok(()) } else { Err(changed(dir.path())) }
 }
 
-/// Writes the mark of the run: before the first byte of data, so that a killed run leaves what the next one
-/// knows.
+/// Writes the run's mark, without a seal: before the first byte of data, so that a later run knows what a killed run
+/// left.
 fn begin(dir: &OwnedDirectory, mark: &mut DatabaseMark) -> Result<()> {
     in_place(dir)?;
     mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());
-    // From now on the store changes them.
+    // From now on the store changes the files.
     mark.identity.files = None;
     match dir.read()? {
         None => dir.create(&mark.bytes()?),
@@ -443,7 +444,8 @@ fn places(path: &Path, beside: Beside<'_>) -> Result<Vec<PathBuf>> {
     Ok(std::iter::once(path.to_owned()).chain(beside(path)?).collect())
 }
 
-/// What a directory with something in it means for the run that would write `mark`.
+/// Decides what a directory with something in it means for the run that would write `mark`. Errors: `Refused`;
+/// `Unavailable` where the database is in use, or cannot be looked at.
 fn existing(
     request: &DirectoryRequest<'_>,
     mark: DatabaseMark,
@@ -453,7 +455,7 @@ fn existing(
     let named = NamedTarget::from(path);
     let dir = OwnedDirectory::open(path, request.spec.stop)?;
     if let Some(aside) = aside::left_behind(path)? {
-        // Where its log is say the options that were set aside with it.
+        // Its options, set aside with it, say where its log is.
         let mut left = vec![aside.display().to_string()];
         for logs in (request.beside)(&aside)? {
             left.extend(aside::left_behind(&logs)?.map(|aside| aside.display().to_string()));
@@ -472,7 +474,7 @@ fn existing(
     }
     aside::archive_is_its_own(dir.fd(), path)?;
     let found = dir.database()?;
-    // A mark that came here with a copy of its directory says nothing.
+    // A mark that was copied here together with its directory says nothing.
     let here = dir.identity()?;
     let differs = found.as_ref().and_then(|f| f.identity.node.difference(&here, dir.filesystem()));
     if let Some(differs) = &differs {
@@ -490,7 +492,7 @@ fn existing(
     if confirmed || found.is_some() {
         unused(&dir)?;
     }
-    // Before anything is proven of it, so that all that is proven still holds while this does.
+    // Taken before the proof: as long as the fingerprint is unchanged, what was proven holds.
     let files = fingerprint(&places(path, request.beside)?, FileSystemNaming::Itself)?;
     let proven = match &found {
         Some(found) => proves(&found.identity, &dir, request.beside)?,
@@ -507,15 +509,15 @@ fn existing(
     Ok(DirectoryDecision { mark, decision, seen: Some(SeenDirectory { dir, files, proven }) })
 }
 
-/// Whether all in the database is Taillight's: as it was when its run ended. Of what a killed run left nobody can
-/// tell what somebody has added or written over since.
+/// Whether the files are those in the seal of the mark, as they were when its run ended. Without a seal (a killed run)
+/// nobody can tell what somebody has added or written over since.
 fn proves(mark: &DirectoryIdentity, dir: &OwnedDirectory, beside: Beside<'_>) -> Result<bool> {
     let Some(files) = &mark.files else { return Ok(false) };
     content::proves(files, &places(dir.path(), beside)?, mark.naming())
 }
 
-/// Whether nobody holds the lock that RocksDB and LevelDB take on a database (fcntl(2)). Errors:
-/// `Unavailable` when somebody does, or that cannot be told.
+/// Checks that no process holds the lock that RocksDB and LevelDB take on a database (fcntl(2)). Errors:
+/// `Unavailable` when one does, this one too, or when that cannot be told.
 fn unused(dir: &OwnedDirectory) -> Result<()> {
     let failed = |e: io::Error| {
         cannot("cannot tell whether the database is in use", &dir.path().join("LOCK"), e)
@@ -528,7 +530,7 @@ fn unused(dir: &OwnedDirectory) -> Result<()> {
     };
     let Some(holder) = lock_holder(&lock).map_err(failed)? else { return Ok(()) };
     if u32::try_from(holder) == Ok(std::process::id()) {
-        // Closing it would free the lock, which is this process's own.
+        // Closing the file would free the lock, which this process holds.
         std::mem::forget(lock);
     }
     Err(Error::unavailable("the database is in use by another process")
@@ -536,7 +538,8 @@ fn unused(dir: &OwnedDirectory) -> Result<()> {
         .hint("end what uses it, or choose another path"))
 }
 
-/// The directory that `path` means, and whether it is not there yet. No symlink is left in it.
+/// The directory that `path` means, with symbolic links resolved, and whether it is absent. Errors: `Usage` where
+/// something else is there; those of [`resolve_absent`]; `Unavailable`.
 fn find(path: &str) -> Result<(PathBuf, bool)> {
     let given = Path::new(path);
     match std::fs::canonicalize(given) {

@@ -1,5 +1,5 @@
-//! What others do between the look at a directory and the first change of it. The files stand for those of
-//! a store.
+//! Tests of the guard of database directories, with files of a few bytes for a store's: changes by others after the
+//! look, a database that gives way, what a killed run set aside, files of others among the run's, the lock.
 
 use std::cell::RefCell;
 use std::fs;
@@ -11,7 +11,7 @@ use taillight_core::plan::Plan;
 
 use super::*;
 
-/// A place for a database and somebody else's.
+/// A temporary directory with `db`, the place of the run's database, and `theirs`, a database of somebody else's.
 struct Place {
     dir: tempfile::TempDir,
     plan: Plan,
@@ -32,7 +32,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// What a run left that is proven to be its own, and does not stay.
+    /// Makes `db` a database whose mark, of a run that did not keep it, proves its files.
     fn left(&self) {
         database(&self.at("db"));
         let dir = OwnedDirectory::open(&self.at("db"), &StopFlag::default()).unwrap();
@@ -135,7 +135,7 @@ fn what_gives_way_comes_back_until_the_new_one_is_settled() {
             directory.abandon(&|_| Ok(Vec::new())).unwrap();
             assert_eq!(names(&path), before);
             assert_eq!(fs::read(path.join("CURRENT")).unwrap(), b"data");
-            // Its mark proves it again.
+            // A mark that proved the database proves it again; without one it needs `destroy`.
             let taken = place.take(None, &|| ());
             assert_eq!(taken.is_ok(), left);
         } else {
@@ -159,7 +159,7 @@ fn what_a_killed_run_set_aside_is_not_lost() {
 }
 
 #[test]
-fn what_others_put_among_the_files_stays() {
+fn files_older_than_the_run_stay_where_times_of_birth_are_kept() {
     let place = Place::new();
     std::thread::sleep(std::time::Duration::from_millis(20));
     let mut directory = place.take(None, &|| ()).unwrap();
@@ -168,7 +168,7 @@ fn what_others_put_among_the_files_stays() {
     for name in ["CURRENT", "000006.log"] {
         fs::write(db.join(name), "new").unwrap();
     }
-    // Made before the run.
+    // Made before the run's database.
     fs::rename(place.at("theirs/000005.ldb"), db.join("000005.ldb")).unwrap();
     let left = directory.check_foreign();
     assert_eq!(left.is_err(), births);
@@ -215,7 +215,7 @@ fn two_hundred_races_lose_no_database() {
 fn what_others_put_into_a_new_directory_stays() {
     for ours in [false, true] {
         let place = Place::new();
-        // Times of birth are as fine as a tick of the timer.
+        // Times of birth are only as fine as a tick of the timer.
         std::thread::sleep(std::time::Duration::from_millis(20));
         let mut directory = place.take(None, &|| ()).unwrap();
         let births = FileIdentity::at(CWD, place.at("db").as_path()).unwrap().birth_ns.is_some();

@@ -1,6 +1,6 @@
-//! `leveldb`: Google's LevelDB through its C API, any build of it, loaded at run time; no LevelDB is linked
-//! in, because the system under test is no part of the tool. Options, the store behind the shared target
-//! and session, statistics.
+//! The driver `leveldb`: Google's LevelDB through its C API, in a build of the user's choice, loaded at run time; no
+//! LevelDB is linked in, because the system under test is no part of the tool. Target and session are those of all
+//! embedded stores; here are capabilities, facts, statistics and durability of the store behind them.
 
 pub mod options;
 mod sample;
@@ -87,7 +87,8 @@ impl BoundDriver for LevelDbOptions {
     }
 }
 
-/// The library with the options of the run, and what is asked of the directory.
+/// The library with the options of the run, and what is asked of the directory. Errors: `Unavailable` where the library
+/// cannot be used, `Usage` where snapshots do not fit the plan.
 fn engine<'a>(
     options: &LevelDbOptions,
     spec: &'a OpenSpec<'a>,
@@ -126,7 +127,7 @@ impl StoreEngine for LevelDbEngine {
     }
 }
 
-/// Makes logs and their names durable. A log that goes meanwhile is in a table, which LevelDB has synced.
+/// Makes all logs in `dir` and their names durable. Records of a log that is deleted meanwhile are in a synced table.
 fn sync_earlier_logs(dir: &Path) -> io::Result<()> {
     let sync = |path: &Path| match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -198,7 +199,8 @@ impl KeyValueStore for LevelDbStore {
             out("compaction_written_bytes_total", sum.written_bytes);
         }
     }
-    /// It counts no operation. What is put goes through write calls, into its log.
+    /// LevelDB counts no operations. Bytes that this process has passed to write calls stand in for them: what is put
+    /// goes through such calls into the log.
     fn witness(&self) -> Vec<WitnessCount> {
         let count = |io: ProcessIo| WitnessCount {
             more: Some("keys, the log's own bytes, compaction"),

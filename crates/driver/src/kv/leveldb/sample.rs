@@ -1,6 +1,6 @@
-//! LevelDB's own statistics for the samples: properties, and its table of compactions.
+//! LevelDB's own statistics for the samples: how the series are shown, and the sums of its table of compactions.
 //!
-//! Text in, numbers out. LevelDB counts whole MiB and seconds, so small runs show little.
+//! LevelDB prints whole MiB and seconds, so small runs show little.
 
 use taillight_core::samples::{SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit};
 
@@ -32,12 +32,12 @@ pub struct Compactions {
     /// Time spent compacting, ns.
     pub time_ns: f64,
     pub read_bytes: f64,
-    /// Bytes compactions and memtables wrote.
+    /// Bytes that compactions and flushes of memtables wrote.
     pub written_bytes: f64,
 }
 
-/// Reads rows like "  0        2        4         0        0         4": level, files, size in
-/// MiB, seconds, MiB read, MiB written.
+/// Sums the rows like "  0        2        4         0        0         4": level, files, size in
+/// MiB, seconds, MiB read, MiB written. Other lines are passed over.
 pub fn compactions(stats: &str) -> Compactions {
     let mut sum = Compactions::default();
     for line in stats.lines() {

@@ -1,7 +1,6 @@
-//! The C API of LevelDB behind safe types: library, options, database, one worker's access.
+//! The C API of LevelDB behind safe types: the table of its functions, options, an opened database, a worker's access.
 //!
-//! All calls into the library are here. Objects are released in the reverse order of their making
-//! by `Drop`; a database stays open as long as any worker's access refers to it.
+//! Objects are released by `Drop`; a database stays open as long as any worker's access refers to it.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -84,7 +83,7 @@ functions! {
 pub type LevelDbLibrary = StoreLibrary<LevelDbApi>;
 
 impl LevelDbLibrary {
-    /// "1.23".
+    /// Major and minor version of the library, as "1.23".
     pub fn version(&self) -> String {
         // SAFETY: both return a number.
         let (major, minor) = unsafe { ((self.api.major)(), (self.api.minor)()) };
@@ -167,7 +166,7 @@ pub struct LevelDbStore {
     _options: LevelDbConfig,
     /// Where it is.
     pub dir: PathBuf,
-    /// What the manifest says about it.
+    /// Facts for the manifest of the run.
     pub facts: Vec<(String, String)>,
 }
 
@@ -178,7 +177,7 @@ unsafe impl Send for LevelDbStore {}
 unsafe impl Sync for LevelDbStore {}
 
 impl LevelDbStore {
-    /// Opens the database in `dir`. Errors: the store's words, as a reason why it cannot be opened.
+    /// Opens the database in `dir`. Errors: `Unavailable` with the store's words; `Usage` for a zero byte in the path.
     pub fn open(
         library: &Arc<LevelDbLibrary>,
         options: &LevelDbOptions,
@@ -206,8 +205,8 @@ impl LevelDbStore {
         unsafe { copy_and_free((api.property)(self.raw, name.as_ptr()), api.free) }
     }
 
-    /// The current log is durable, by an empty write with a sync. Earlier logs are not: LevelDB closes them without one
-    /// (`MakeRoomForWrite`, db/db_impl.cc).
+    /// Makes the current log durable, by an empty write with a sync. Earlier logs need not be: LevelDB closes them
+    /// without a sync (`MakeRoomForWrite`, db/db_impl.cc).
     pub fn sync_log(&self) -> Result<(), StoreError> {
         let api = &self.library.api;
         let mut error = null_mut();
@@ -236,7 +235,7 @@ impl Drop for LevelDbStore {
     }
 }
 
-/// What every get and put needs, side by side: found through the database and its library they
+/// Objects and functions of gets and puts, side by side: reached through the database and its library they
 /// would be in several places, which the CPU's caches do not hold over an operation of a store.
 struct LevelDbCalls {
     objects: ConnectionObjects<LevelDbApi>,
@@ -249,7 +248,7 @@ struct LevelDbCalls {
 
 type Get = unsafe extern "C" fn(Obj, Obj, Bytes, usize, *mut usize, *mut Text) -> Text;
 
-/// One worker's access. Its objects go before the database may close.
+/// One worker's access. Its objects are destroyed before the database may close.
 pub struct LevelDbConnection {
     calls: LevelDbCalls,
     db: Arc<LevelDbStore>,
@@ -273,7 +272,7 @@ impl LevelDbConnection {
 }
 
 impl LevelDbConnection {
-    /// Shows the value of `key` as these read options see it.
+    /// Shows the value of `key` as the options `read` see it; false when there is none.
     #[inline(always)]
     fn lookup(
         &self,
@@ -316,8 +315,8 @@ unsafe fn part_at<'a>(
     unsafe { slice(part(iterator, &mut size), size) }
 }
 
-/// Moves to the first record of a scan. LevelDB seeks upwards only, so downwards it is the one
-/// before, unless the key itself is there.
+/// Moves to the first record of a scan. LevelDB seeks upwards only: for a scan downwards that is the record before the
+/// one found, unless the key itself is there.
 ///
 /// # Safety
 /// The iterator is open.
@@ -345,7 +344,7 @@ impl LevelDbConnection {
         unsafe { (self.calls.put)(self.calls.objects.batch, k, key.len(), v, value.len()) };
     }
 
-    /// Applies the batch as one, and empties it.
+    /// Applies the batch as one write, with a sync if `durable`, and empties it.
     #[inline(always)]
     fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
         let calls = &self.calls;
@@ -374,7 +373,7 @@ impl Connection for LevelDbConnection {
         self.lookup(self.calls.objects.newest(), key, found)
     }
 
-    /// Through the batch that is kept: LevelDB's own put makes one for every call, and frees it.
+    /// By the connection's batch: LevelDB's own put makes one for every call, and frees it.
     #[inline(always)]
     fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), StoreError> {
         self.stage(key, value);

@@ -1,4 +1,5 @@
-//! Where a server listens: `postgres://HOST[:PORT][/DATABASE]` or `unix:/PATH`. Never a password.
+//! Reads and shows the address of a PostgreSQL server: `postgres://HOST[:PORT][/DATABASE]` or `unix:/PATH`; one with a
+//! user or password is refused. Also lists the sockets of servers on this machine.
 
 use taillight_core::{Error, Result};
 
@@ -18,8 +19,8 @@ pub struct PgAddress {
 }
 
 impl PgAddress {
-    /// Reads `target.path`; `database` is the one of the options. Errors: `Usage` when it is no address, carries
-    /// a password, or names another database.
+    /// Reads `target.path`; `database` is the one of the options. Errors: `Usage` when it is no address, has a user,
+    /// password or settings, or names another database.
     pub fn parse(path: Option<&str>, database: &str) -> Result<PgAddress> {
         let wrong = |what: &str| {
             Error::usage(what.to_owned()).hint(
@@ -70,7 +71,7 @@ impl PgAddress {
         Ok(PgAddress { server: ServerAddress::Tcp(host.to_owned(), port), database: named })
     }
 
-    /// As it is shown, over a unix socket without the database; `--destroy` names the table as well.
+    /// The address as messages show it; of a unix socket without the database.
     pub fn shown(&self) -> String {
         match &self.server {
             ServerAddress::Unix(file) => format!("unix:{file}"),
@@ -82,7 +83,7 @@ impl PgAddress {
     }
 }
 
-/// Sockets of servers in these directories, as `--path` takes them; nobody says whether a server still listens there.
+/// Sockets named as servers' in these directories, as `--path` takes them; whether a server listens is not looked at.
 pub fn local_servers(directories: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for directory in directories {

@@ -1,8 +1,8 @@
-//! The connection to a server outside the measured loop: it locks the table for the run, keeps the ownership mark in
-//! the table's comment, makes and drops the table, and asks for settings and statistics.
+//! The connection to a PostgreSQL server outside the measured loop: it locks the table for the run, keeps the ownership
+//! mark in the table's comment, makes and drops the table, and asks for settings and statistics.
 //!
-//! A table of the run's name without a mark is somebody else's: refused, unless its loss is confirmed. So is one whose
-//! mark came with a copy (a restored dump has another OID), or whose columns were changed.
+//! A table of the run's name without a mark counts as somebody else's. So does one whose mark came with a copy (a
+//! restored dump has another OID), or whose columns were changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,17 +18,17 @@ use super::wire::{PgConnection, PgFailure, PgRows, PgServer};
 use crate::net::ServerAddress;
 use crate::ownership::{Contents, MarkStore, NamedTarget, OwnershipMark, refusal};
 
-/// How long a server may take to notice that the run before has closed its connections.
+/// How long a server may take to notice that an earlier run has closed its connections.
 const CLOSING: Duration = Duration::from_millis(500);
-/// How long a look at statistics may take.
+/// How long a look at statistics may take at most.
 const GLANCE: Duration = Duration::from_secs(1);
 /// Time limit of a statement that takes as long as the table is large: in fact only a stop ends it.
 const PATIENT: Duration = Duration::from_secs(365 * 86_400);
-/// The same at the end of a run, when nothing else ends a wait for somebody who holds the table.
+/// The same at the end of a run, when nothing else would end the wait for a session that has the table locked.
 const PATIENT_AT_END: Duration = Duration::from_secs(600);
 /// How long statistics are left alone after a look at them failed, ns.
 const REST_NS: u64 = 10_000_000_000;
-/// How long a server may take to answer once, after the run was stopped.
+/// How long a server may take at most for the first answer after the run was stopped.
 const MOMENT: Duration = Duration::from_millis(700);
 /// The first half of the advisory lock of a run; the second one is the hash of schema and table.
 const LOCK: u32 = 0x7461_696c;
@@ -41,7 +41,7 @@ pub struct TableIdentity {
     pub oid: u32,
     /// Names and types of its columns.
     pub columns: String,
-    /// What the server had counted when the run that kept it left it; none where it does not count.
+    /// What the server had counted when a run kept the table; none where it does not count, or the counts may be late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<TableChanges>,
 }
@@ -61,15 +61,15 @@ pub type TableMark = OwnershipMark<TableIdentity>;
 pub struct FoundTable {
     pub mark: Option<TableMark>,
     pub contents: Contents,
-    /// None where nothing stands there.
+    /// None where nothing has the name.
     pub oid: Option<u32>,
-    /// It is a table, and no part or parent of other ones: nothing else goes with it.
+    /// It is a table, and no partition, child or parent of other ones.
     pub plain: bool,
 }
 
 impl FoundTable {
-    /// Errors: `Refused` for what is no plain table, whatever was confirmed: a view has no rows of its own, and with a
-    /// table others may go that build on it.
+    /// Errors: `Refused` for what is no plain table, whatever was confirmed: a view has no rows of its own, and
+    /// dropping the parent of tables drops these too.
     pub fn is_plain(&self, named: &NamedTarget) -> Result<()> {
         if self.plain {
             return Ok(());
@@ -88,16 +88,16 @@ pub const COLUMNS: &str = "(SELECT string_agg(a.attname || ' ' || format_type(a.
 pub const PLAIN: &str = "c.relkind = 'r' AND NOT c.relispartition AND NOT EXISTS (SELECT 1 FROM \
      pg_inherits i WHERE i.inhrelid = c.oid OR i.inhparent = c.oid)";
 
-/// A server asked outside the measured loop.
+/// The connection to a server outside the measured loop.
 pub struct AdminLine {
     pub server: PgServer,
-    /// None after a statement failed without an answer: the next one connects anew.
+    /// None after a statement got no answer: the next one connects anew.
     connection: Option<PgConnection>,
-    /// Statistics come over a connection of their own, without the lock: one that is given up loses nothing.
+    /// The connection for statistics, without the lock: giving it up loses nothing.
     statistics: Option<PgConnection>,
     /// A transaction is open: a new connection would know nothing of it.
     in_transaction: bool,
-    /// How long a statement may take that the size of the table limits.
+    /// How long a statement may take whose time depends on the size of the table.
     patience: Duration,
     /// OID and run of the table that this run holds.
     held: Option<(u32, String)>,
@@ -106,14 +106,14 @@ pub struct AdminLine {
     schema: String,
     /// Ends what waits for the server, until [`AdminLine::settle`].
     stop: StopFlag,
-    /// No look at statistics before.
+    /// After a look at statistics failed: when the next one may be made.
     rests: Option<Stamp>,
     /// Another rank of the run holds the table.
     joins: bool,
     lacking: Lacking,
 }
 
-/// What a statement on the table keeps others from meanwhile.
+/// What a lock of the table keeps others from meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableLock {
     /// Everything.
@@ -136,15 +136,15 @@ pub fn first(rows: PgRows) -> Option<String> {
     rows.into_iter().next()?.into_iter().next()?
 }
 
-/// The line for one statement.
+/// Takes the connection; others wait until the guard is dropped.
 pub fn lock(admin: &Mutex<AdminLine>) -> MutexGuard<'_, AdminLine> {
     admin.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AdminLine {
-    /// Connects and locks the table: keeps other runs off it as long as the connection lives. One that `joins` locks
-    /// nothing: rank 0 of its run does. Errors: `Refused` when
-    /// another run holds it; `Unavailable` when the server cannot be used.
+    /// Connects, locks the table against other runs as long as the connection lives (where the server has advisory
+    /// locks), and finds out what the server lacks. A rank that `joins` locks nothing: rank 0 of its run does. Errors:
+    /// `Refused` when another run holds the table; `Unavailable` when the server cannot be used.
     pub fn open(
         server: PgServer,
         table: &str,
@@ -175,14 +175,15 @@ impl AdminLine {
         Ok(admin)
     }
 
-    /// Asks for what a failed statement would end a transaction. Errors: `Unavailable` when the server does not answer.
+    /// Tries features outside of the run's transactions, which a refused statement would end, and notes those that the
+    /// server lacks. Errors: `Unavailable` when the server does not answer.
     fn find_lacking(&mut self) -> Result<()> {
         let commits = "SET LOCAL synchronous_commit = on";
         let locks = "LOCK TABLE pg_catalog.pg_class IN ACCESS SHARE MODE";
         for (statement, what) in [(commits, COMMIT_SETTING), (locks, TABLE_LOCKS)] {
             let tried = format!("BEGIN; {statement}; ROLLBACK");
             if self.ask_if_able(&tried, what)?.is_none() {
-                // One that reads all before it begins has begun nothing, and may refuse to roll that back.
+                // A server that parses all statements before the first has begun nothing, and may refuse a ROLLBACK.
                 match self.try_within("ROLLBACK", self.server.timeout)? {
                     Ok(_) | Err(PgFailure::Refused(_)) => {}
                     Err(e) => return Err(self.server.failed(e)),
@@ -193,12 +194,12 @@ impl AdminLine {
         self.ask_if_able(counts, ROW_COUNTS).map(drop)
     }
 
-    /// What the server was asked for and does not have.
+    /// What the server was found to lack.
     pub fn lacking(&self) -> &Lacking {
         &self.lacking
     }
 
-    /// The table as SQL takes it.
+    /// Schema and name of the table, quoted for SQL.
     pub fn qualified(&self) -> String {
         format!("{}.{}", quoted(&self.schema), quoted(&self.table))
     }
@@ -212,8 +213,8 @@ impl AdminLine {
         &self.schema
     }
 
-    /// Statements in text. Errors: `Unavailable` when the server is gone or refuses; `Refused` when the connection
-    /// was lost and another run has taken the table since.
+    /// Does statements in text. Errors: `Unavailable` when the run is stopped, or the server is gone or refuses;
+    /// `Refused` when the connection was lost and another run has taken the table since.
     pub fn ask(&mut self, sql: &str) -> Result<PgRows> {
         self.ask_within(sql, self.server.timeout)
     }
@@ -245,8 +246,7 @@ impl AdminLine {
             return Err(Error::internal("no connection after one was made"));
         };
         let said = connection.query(sql, timeout, &self.stop);
-        // An answer that says no is an answer: only a statement without one breaks the connection, and must not go
-        // on without anybody who waits for it.
+        // A refusal is an answer. Only a statement without an answer costs the connection, and is cancelled.
         match said {
             Err(PgFailure::Lost(_)) => self.server.cancel(&connection),
             _ => self.connection = Some(connection),
@@ -254,7 +254,7 @@ impl AdminLine {
         Ok(said)
     }
 
-    /// As [`AdminLine::ask`]; none where the server does not have `what`, which it is not asked for again.
+    /// As [`AdminLine::ask`]; none where the server does not have `what`. Later calls for it are not sent any more.
     pub fn ask_if_able(&mut self, sql: &str, what: &str) -> Result<Option<PgRows>> {
         self.if_able_within(sql, what, self.server.timeout)
     }
@@ -287,14 +287,13 @@ impl AdminLine {
         self.ask(sql).map(first)
     }
 
-    /// A statement that takes as long as it takes: only a stop ends it, and after [`AdminLine::settle`], which no
-    /// stop ends, ten minutes.
+    /// Does a statement that may take long: until a stop (a year at most); after [`AdminLine::settle`] ten minutes.
     pub fn ask_patiently(&mut self, sql: &str) -> Result<PgRows> {
         self.ask_within(sql, self.patience)
     }
 
-    /// Does `what` as one transaction, which is on the disk afterwards whatever the run's setting of commits. Errors:
-    /// those of `what`, and as [`AdminLine::ask`]; nothing has changed then.
+    /// Does `what` as one transaction, committed with synchronous_commit = on, if the server has that, whatever the
+    /// run's setting. Errors: those of `what`, and as [`AdminLine::ask`]; what was done is then rolled back.
     fn transaction<T>(&mut self, what: impl FnOnce(&mut AdminLine) -> Result<T>) -> Result<T> {
         self.ask(match self.lacking.has(COMMIT_SETTING) {
             true => "BEGIN",
@@ -309,13 +308,12 @@ impl AdminLine {
         done
     }
 
-    /// This run holds the table with this mark from now on.
+    /// Notes that this run holds the table with this mark from now on.
     pub fn hold(&mut self, mark: &TableMark) {
         self.held = Some((mark.identity.oid, mark.run_id.clone()));
     }
 
-    /// Whether the table under the name is the one that this run holds; false where there is none. Errors: `Target`
-    /// when another one stands there: it is left alone.
+    /// Whether the run's table is there; false where no table has its name. Errors: `Target` when another one has.
     pub fn is_held(&mut self) -> Result<bool> {
         let found = self.found()?;
         let held = |mark: &TableMark| {
@@ -332,8 +330,8 @@ impl AdminLine {
         }
     }
 
-    /// Does `what` on the table that this run holds, and on no other: it is locked and looked at before. False where there is
-    /// none any more. Errors: as [`AdminLine::is_held`], and of `what`.
+    /// Does `what` in a transaction on the table that this run holds, and on no other: it is locked and looked at
+    /// before. False where the table is gone. Errors: as [`AdminLine::is_held`], and of `what`.
     pub fn with_table(
         &mut self,
         lock: TableLock,
@@ -352,12 +350,12 @@ impl AdminLine {
         })
     }
 
-    /// Locks a table, as SQL takes it, until the transaction ends. Errors: as [`AdminLine::ask`].
+    /// Locks a table until the transaction ends, if the server has such locks. Errors: as [`AdminLine::ask`].
     pub fn lock_table(&mut self, table: &str, lock: TableLock) -> Result<()> {
         if self.lacking.has(TABLE_LOCKS) {
             return Ok(());
         }
-        // One that has some of the modes refuses the others here, which is not to end the transaction.
+        // A server that has some of the modes refuses the others; the savepoint keeps that from ending the transaction.
         self.ask("SAVEPOINT taillight_lock")?;
         let sql = format!("LOCK TABLE {table} IN {} MODE", lock.mode());
         match self.try_within(&sql, self.patience)? {
@@ -370,8 +368,8 @@ impl AdminLine {
         self.ask("RELEASE SAVEPOINT taillight_lock").map(drop)
     }
 
-    /// From now on no stop ends a statement: what the run made is to be put in order. After one, the server has a
-    /// moment to show that it answers at all. Errors: `Unavailable` when it does not.
+    /// Detaches the connection from the run's stop, so that what the run made can be dropped. If the run was stopped,
+    /// the server is first asked whether it answers at all, for a moment. Errors: `Unavailable` when it does not.
     pub fn settle(&mut self) -> Result<()> {
         self.patience = PATIENT_AT_END;
         let stop = std::mem::take(&mut self.stop);
@@ -389,8 +387,8 @@ impl AdminLine {
         &self.stop
     }
 
-    /// A statement whose answer is not needed: not asked for a while after it failed, so that a server that hangs
-    /// does not hold up whoever asks.
+    /// Does a statement whose answer is not needed. None where it failed, and for a while after that without asking, so
+    /// that a server that hangs does not hold up the caller each time; no rows where the server lacks what it asks for.
     pub fn glance(&mut self, sql: &str) -> Option<PgRows> {
         if self.rests.is_some_and(|until| MonoClock.now() < until) {
             return None;
@@ -470,13 +468,13 @@ impl AdminLine {
         self.ask(&format!("COMMENT ON TABLE {} IS {text}", self.qualified())).map(drop)
     }
 
-    /// Whether the table has no row. Errors: `Unavailable`.
+    /// Whether the run's table has no row. Errors: `Unavailable`.
     pub fn is_empty(&mut self) -> Result<bool> {
         let sql = format!("SELECT NOT EXISTS (SELECT 1 FROM {})", self.qualified());
         Ok(self.value(&sql)?.as_deref() == Some("t"))
     }
 
-    /// What stands under the table's name; nothing is changed. Errors: `Unavailable`.
+    /// What has the table's name, and whether its mark fits it; nothing is changed. Errors: `Unavailable`.
     pub fn found(&mut self) -> Result<FoundTable> {
         let (schema, table) = (literal(&self.schema), literal(&self.table));
         let sql = format!(
@@ -516,9 +514,9 @@ impl AdminLine {
         Ok(FoundTable { mark: Some(mark), contents: Contents::Records, oid: number, plain })
     }
 
-    /// Makes the table with `mark`, and those with the names `further`, in place of the one with the OID `goes` and its
-    /// parts: all or nothing. Errors: `Refused` when another run was faster, or another table stands there by now;
-    /// `Unavailable`.
+    /// By the statements `create` makes the run's table, which gets `mark`, and the tables `further`, in place of the
+    /// table with the OID `goes` and its parts: all or nothing. Errors: `Refused` when another run was faster, or
+    /// another table has the name by now; `Unavailable`.
     pub fn create(
         &mut self,
         goes: Option<u32>,
@@ -533,9 +531,8 @@ impl AdminLine {
         })
     }
 
-    /// A statement that fills, empties or drops tables of the run; what others have built on them never goes along
-    /// (CASCADE). Errors: `Refused`, or `Target` once the run holds its table, where something depends on one;
-    /// `Unavailable`.
+    /// Does a statement that fills, empties or drops tables of the run, without CASCADE. Errors: `Refused`, or `Target`
+    /// once the run holds its table, where something that others made depends on one; `Unavailable`.
     pub fn apply(&mut self, sql: &str) -> Result<()> {
         let takes = ["DROP", "TRUNCATE"].iter().any(|word| sql.starts_with(word));
         match self.try_within(sql, self.patience)? {
@@ -553,17 +550,17 @@ impl AdminLine {
         }
     }
 
-    /// What an error of the guard is: before the run holds its table nothing was touched.
+    /// Kind of the guard's errors: `Target` once the run holds its table, `Refused` before, when nothing was changed.
     pub fn guard_kind(&self) -> ErrorKind {
         if self.held.is_some() { ErrorKind::Target } else { ErrorKind::Refused }
     }
 
-    /// OID of the table that the run holds; 0 is none's.
+    /// OID of the table that the run holds; 0, which no table has, before it holds one.
     pub fn held_oid(&self) -> u32 {
         self.held.as_ref().map_or(0, |(oid, _)| *oid)
     }
 
-    /// Errors: `Refused` where another table than the one with this OID stands under the name, or what is no plain one.
+    /// Errors: `Refused` where another table than the one with this OID, or no plain table, has the name.
     fn is_same(&mut self, oid: u32) -> Result<()> {
         let now = self.found()?;
         now.is_plain(&self.named())?;
@@ -583,7 +580,7 @@ impl AdminLine {
         mark: &mut TableMark,
     ) -> Result<()> {
         if let Some(oid) = goes {
-            // Locked, the name means one table until the transaction ends; before that there may be none to lock.
+            // Locked, the name means one table until the transaction ends. Looked at before, too: it may be gone.
             self.is_same(oid)?;
             self.lock_table(table, TableLock::All)?;
             self.is_same(oid)?;
@@ -603,8 +600,8 @@ impl AdminLine {
         self.ask(&format!("COMMENT ON TABLE {table} IS {}", literal(&text))).map(drop)
     }
 
-    /// Drops the table and its parts, if this run still holds it and `is_own` finds nothing in it under the lock. Errors:
-    /// as [`AdminLine::with_table`], and of `is_own`.
+    /// Drops the table and its parts, if this run still holds it and `is_own`, called under the lock, is no error.
+    /// Errors: as [`AdminLine::with_table`], and of `is_own`.
     pub fn drop_table(&mut self, is_own: impl FnOnce(&mut AdminLine) -> Result<()>) -> Result<()> {
         let sql = format!("DROP TABLE {}", self.qualified());
         let oid = self.held_oid();
@@ -644,7 +641,7 @@ impl MarkStore for Mutex<AdminLine> {
     }
 }
 
-/// An error of the end of a run, which says what it leaves.
+/// The error `e` of the end of a run; an `Unavailable` one says that the table is left over.
 pub fn left(table: &str, e: Error) -> Error {
     match e.kind() {
         ErrorKind::Unavailable => e.with("leftovers", format!("the table {table}")),

@@ -1,8 +1,9 @@
-//! After a run of TPC-B: whether every acknowledged transaction is in the tables, and whether the balances of accounts,
-//! tellers, branches and history are the same sum.
+//! After a run of TPC-B on PostgreSQL: whether the acknowledged transactions are in the tables, and whether the
+//! balances of accounts, tellers, branches and history are the same sum.
 //!
-//! Sessions count what the server acknowledged and add up a digest of each; the rows of history must give the same.
-//! Transactions whose commit was sent and never answered may be there or not: each is looked for.
+//! Sessions count the acknowledged transactions and add up a digest of each; the rows that history has gained must give
+//! the same count and sum. Transactions whose commit was sent and never answered may be there or not: rows with their
+//! values are counted apart.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,13 +13,14 @@ use taillight_core::{Clock, Error, MonoClock, Result};
 use super::admin::AdminLine;
 use super::transactions::{TpcbValues, TransactionTables};
 
-/// How long the server is left alone between two tries to reach it after a crash.
+/// Pause between two tries to reach a server that may have crashed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What sessions were told of their commits.
+/// Commits of sessions by what the server answered.
 #[derive(Debug, Clone, Default)]
 pub struct CommitTally {
     pub acknowledged: u64,
+    /// Sum of the digests of acknowledged transactions.
     pub digests: u64,
     /// Commits without an answer.
     pub unanswered: Vec<TpcbValues>,
@@ -38,16 +40,17 @@ impl CommitTally {
     }
 }
 
-/// The tables at one moment.
+/// Sums over the tables at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TpcbTotals {
+    /// Rows of history, and the sum of their digests.
     rows: i128,
     digests: i128,
     /// Of accounts, tellers, branches, history.
     balances: [i128; 4],
 }
 
-/// What is known of a run's commits: of all its sessions, and of the tables before.
+/// What a run's sessions were told of their commits, and the tables as they were before the load.
 #[derive(Debug, Default)]
 pub struct CommitLedger {
     /// The tables before the load, and the server's time then.
@@ -55,15 +58,15 @@ pub struct CommitLedger {
     tally: Mutex<CommitTally>,
 }
 
-/// What was found.
+/// What the check after the load found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConsistencyCheck {
     acknowledged: u64,
-    /// Acknowledged and not there.
+    /// Acknowledged transactions that are not there.
     missing: u64,
-    /// Not acknowledged and there all the same.
+    /// Transactions without an answer that are there.
     unanswered_found: u64,
-    /// History has other rows than the run added.
+    /// History has gained more rows than the run added, or as many with another sum of digests.
     other_rows: bool,
     balances: [i128; 4],
 }
@@ -73,8 +76,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl TpcbTotals {
-    /// With how many of the `unanswered` transactions are there, and the sum of their digests: of one moment, so that one
-    /// that the server still commits is in both or in neither. Errors: `Unavailable`.
+    /// The sums, and number and digests of the `unanswered` transactions that are there, all of one moment: a
+    /// transaction that the server still commits is in both or in neither. Errors: `Unavailable`.
     fn now(
         admin: &mut AdminLine,
         tables: &TransactionTables,
@@ -110,15 +113,14 @@ fn is_equal(balances: &[i128; 4]) -> bool {
 }
 
 impl CommitLedger {
-    /// Takes note of tables that are there before the load. Errors: `Target` when their balances differ already,
-    /// `Unavailable`.
+    /// Notes the sums before the load and empties the tally. Errors: `Target` when the balances differ; `Unavailable`.
     pub fn begin(&self, admin: &mut AdminLine, tables: &TransactionTables) -> Result<()> {
         let now = admin.value("SELECT clock_timestamp()::timestamp::text")?.unwrap_or_default();
         let (before, _) = TpcbTotals::now(admin, tables, (&[], &now))?;
         let balances = before.balances;
         let balanced = before.is_balanced();
         *lock(&self.before) = (before, now);
-        // No session is left: what was committed before is in the tables as they are now, or gone with them.
+        // What earlier sessions committed is in the sums by now, or was deleted with the tables.
         *lock(&self.tally) = CommitTally::default();
         match balanced {
             true => Ok(()),
@@ -129,7 +131,7 @@ impl CommitLedger {
         }
     }
 
-    /// A session has ended.
+    /// Adds the tally of a session that has ended.
     pub fn add(&self, tally: CommitTally) {
         lock(&self.tally).add(tally);
     }
@@ -144,7 +146,8 @@ impl CommitLedger {
         tally.acknowledged + tally.unanswered.len() as u64
     }
 
-    /// Looks once the sessions are gone; a server that crashed has `patience` to come back. Errors: `Unavailable`.
+    /// Compares tables and tally once the sessions have ended, with `patience` for a server that is gone. Errors:
+    /// `Unavailable`.
     pub fn look(
         &self,
         admin: &Mutex<AdminLine>,
@@ -178,7 +181,7 @@ impl CommitLedger {
     }
 }
 
-/// `unanswered`: those of the tally that are there.
+/// Compares; `unanswered` has the number and digests of unanswered transactions that are there.
 fn compare(
     tally: &CommitTally,
     unanswered: &CommitTally,
@@ -209,7 +212,7 @@ fn unbalanced(balances: &[i128; 4]) -> Error {
 }
 
 impl ConsistencyCheck {
-    /// As facts, with what the settings promise of what is acknowledged.
+    /// The check as facts, with the `promise` of the server's settings for acknowledged commits.
     pub fn facts(&self, promise: &str) -> Vec<(String, String)> {
         let balances = match is_equal(&self.balances) {
             true => format!("equal: {}", self.balances[0]),
@@ -225,8 +228,8 @@ impl ConsistencyCheck {
         all.map(|(name, value)| (format!("tpcb.check.{name}"), value)).to_vec()
     }
 
-    /// `promised`: the settings keep what is acknowledged through a crash. Errors: `Target` when balances differ, or
-    /// transactions are missing that were to be there.
+    /// `promised`: the settings keep acknowledged commits through a crash. Errors: `Target` when balances differ, when
+    /// acknowledged transactions are missing although promised, and when history has other rows.
     pub fn judged(&self, promised: bool) -> Result<()> {
         if !is_equal(&self.balances) {
             return Err(unbalanced(&self.balances)
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn every_acknowledged_transaction_has_to_be_there() {
+    fn missing_transactions_other_rows_and_balances_are_judged() {
         let all: Vec<TpcbValues> = (0..10).map(values).collect();
         let (none, before) = (CommitTally::default(), totals(&all[..2]));
         let check = |told: &[TpcbValues], unanswered: &CommitTally, there: &[TpcbValues]| {
@@ -279,7 +282,7 @@ mod tests {
         };
         let whole = check(&all[2..], &none, &all);
         assert!(whole.judged(true).is_ok() && whole.missing == 0, "{whole:?}");
-        // One that was not acknowledged is there, or is not.
+        // A transaction without an answer is there, or is not.
         let unanswered = tally(&all[9..]);
         let found = check(&all[2..9], &unanswered, &all);
         assert!(found.judged(true).is_ok() && found.unanswered_found == 1);
@@ -288,7 +291,7 @@ mod tests {
         assert_eq!(lost.missing, 3);
         assert!(lost.judged(true).unwrap_err().message().contains("missing"));
         assert!(lost.judged(false).is_ok(), "as synchronous_commit = off promises");
-        // As many rows, and not the same.
+        // As many rows, but not the same ones.
         let other = check(&all[2..9], &none, &[&all[..8], &[values(77)]].concat());
         assert!(other.judged(true).unwrap_err().message().contains("other rows"));
         assert!(check(&all[2..9], &none, &all).judged(true).is_err());

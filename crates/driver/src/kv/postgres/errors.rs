@@ -1,4 +1,4 @@
-//! What a server refused during the load, by code: counted by all workers together, with its first words for each.
+//! Counts errors and warnings of a PostgreSQL server in the load, by code, and keeps the first text of each.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use taillight_core::Status;
 
 use super::messages;
 
-/// Codes that are kept apart; further ones are only counted together.
+/// Most codes that are kept apart; further ones are counted together.
 const CODES_MAX: usize = 32;
 
 /// The counters.
@@ -18,8 +18,8 @@ pub struct ServerErrors {
 }
 
 impl ServerErrors {
-    /// Takes note of an error's message, and gives the status of its operation: a full disk and the like are told
-    /// from other refusals.
+    /// Counts the error in the body of an error message, and gives the status of its operation: an errno for a full
+    /// disk, lack of memory and an I/O error, `TIMEOUT` for a cancelled statement, else `STORE`.
     #[cold]
     pub fn note(&self, body: &[u8]) -> Status {
         let text = |letter| String::from_utf8_lossy(messages::field(body, letter)).into_owned();
@@ -39,7 +39,7 @@ impl ServerErrors {
         status
     }
 
-    /// Takes note of a notice that is a warning.
+    /// Counts a notice if it is a warning.
     #[cold]
     pub fn warn(&self, body: &[u8]) {
         let text = |letter| String::from_utf8_lossy(messages::field(body, letter)).into_owned();
@@ -58,7 +58,7 @@ impl ServerErrors {
         all.entry(code).or_insert((0, says)).0 += 1;
     }
 
-    /// Shows how many there were of each code.
+    /// Shows the count of each code as a series.
     pub fn show(&self, out: &mut dyn FnMut(&str, f64)) {
         let all = self.by_code.lock().unwrap_or_else(PoisonError::into_inner);
         for (code, (count, _)) in all.iter() {
@@ -66,7 +66,7 @@ impl ServerErrors {
         }
     }
 
-    /// As facts: how many of each code, and its first words.
+    /// Facts: the count of each code, and its first text.
     pub fn facts(&self) -> Vec<(String, String)> {
         let all = self.by_code.lock().unwrap_or_else(PoisonError::into_inner);
         let fact = |(code, (count, says)): (&String, &(u64, String))| {

@@ -1,5 +1,6 @@
-//! Tables beside the run's own, as TPC-B has them: each says in its comment of which table it is a part, and goes with
-//! that one. One that says nothing, or something else, or is not as it was made, is somebody else's.
+//! Marks, checks, locks and drops the tables beside the run's own one (TPC-B has three): the comment of each says of
+//! which table it is a part. A table of such a name whose comment is missing, names another table, or does not fit its
+//! OID, name or columns is somebody else's.
 
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, ErrorKind, Result};
@@ -7,26 +8,26 @@ use taillight_core::{Error, ErrorKind, Result};
 use super::admin::{AdminLine, COLUMNS, PLAIN, TableLock};
 use super::statements::{literal, quoted};
 
-/// What the comment of such a table says.
+/// The mark in the comment of such a table, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct PartMark {
     /// OID of the run's own table.
     taillight_part_of: u32,
-    /// Its own: a copy has another one.
+    /// OID of the part itself: a copy has another one.
     oid: u32,
-    /// The name that it was given: whoever gave it another one has it.
+    /// The name that the run gave it: under another name it is somebody else's.
     name: String,
     columns: String,
 }
 
-/// A table that may be such a one.
+/// A table that has the name or the mark of a part.
 struct FoundPart {
     name: String,
     is_part: bool,
 }
 
 impl AdminLine {
-    /// Tables with these names, and those that are parts of the table `of`. Errors: `Unavailable`.
+    /// Tables with these names, and parts of the table with OID `of`. Errors: `Unavailable`.
     fn parts(&mut self, of: Option<u32>, names: &[String]) -> Result<Vec<FoundPart>> {
         let schema = literal(self.schema());
         let listed: Vec<String> = names.iter().map(|name| literal(name)).collect();
@@ -56,15 +57,15 @@ impl AdminLine {
         Ok(found.filter(|part| part.is_part || names.contains(&part.name)).collect())
     }
 
-    /// Tables of these names that are no parts of the one that this run holds. Errors: `Unavailable`.
+    /// Tables of these names that are no parts of the table that this run holds. Errors: `Unavailable`.
     pub fn foreign(&mut self, names: &[String]) -> Result<Vec<String>> {
         let found = self.parts(Some(self.held_oid()), names)?;
         let foreign = found.into_iter().filter(|part| !part.is_part);
         Ok(foreign.map(|part| part.name).collect())
     }
 
-    /// Whether tables of these names may be made, where the run's own table is the one with OID `of`; with `all`, used as
-    /// they are. Errors: `Refused` where one is there that is no part of it, or is to be there and is not.
+    /// Checks that each table of these names that is there is a part of the table with OID `of`; with `all`, that
+    /// each is there. Errors: `Refused`; `Unavailable`.
     pub fn check_parts(&mut self, of: Option<u32>, names: &[String], all: bool) -> Result<()> {
         let parts = self.parts(of, names)?;
         if let Some(foreign) = parts.iter().find(|part| !part.is_part) {
@@ -82,7 +83,7 @@ impl AdminLine {
         }
     }
 
-    /// Marks tables as parts of the one with this OID. Errors: `Unavailable`.
+    /// Marks tables as parts of the table with the OID `of`. Errors: `Unavailable`.
     pub fn mark_parts(&mut self, of: u32, names: &[String]) -> Result<()> {
         for name in names {
             let table = self.part(name);
@@ -104,13 +105,13 @@ impl AdminLine {
         Ok(())
     }
 
-    /// A table of this name as SQL takes it.
+    /// The name of a table, with its schema, quoted for SQL.
     fn part(&self, name: &str) -> String {
         format!("{}.{}", quoted(self.schema()), quoted(name))
     }
 
-    /// As [`AdminLine::with_table`] for what is done on the run's own table and on its parts with these names: all are
-    /// locked and looked at before. Errors: as there; `Target` where one is no part any more.
+    /// As [`AdminLine::with_table`] for the run's own table and its parts with these names: all are locked and looked
+    /// at before. Errors: as there; `Target` where one is no part any more.
     pub fn on_tables(
         &mut self,
         names: &[String],
@@ -122,8 +123,7 @@ impl AdminLine {
         })
     }
 
-    /// Locks those parts of the table that this run holds which are still there, inside a transaction; their names as SQL
-    /// takes them. Errors: as [`AdminLine::ask`].
+    /// Locks the parts of the run's table that are still there, inside a transaction; gives their names quoted for SQL.
     pub fn lock_own_parts(&mut self) -> Result<Vec<String>> {
         let own = |admin: &mut AdminLine| -> Result<Vec<String>> {
             let parts = admin.parts(Some(admin.held_oid()), &[])?;
@@ -135,9 +135,9 @@ impl AdminLine {
         Ok(before.into_iter().filter(|part| now.contains(part)).collect())
     }
 
-    /// Locks parts of the table that this run holds, inside a transaction.
+    /// Locks parts of the run's table, inside a transaction.
     fn lock_parts(&mut self, names: &[String]) -> Result<()> {
-        // A view that is locked locks the tables below it: looked at before, too.
+        // Looked at before the lock, too: the lock of a view would lock the tables below it.
         self.are_parts(names)?;
         for name in names {
             self.lock_table(&self.part(name), TableLock::All)?;
@@ -145,7 +145,7 @@ impl AdminLine {
         self.are_parts(names)
     }
 
-    /// Errors: `Target` where one of these is no part of the table that this run holds.
+    /// Errors: `Target` where one of these names is no part of the table that this run holds; `Unavailable`.
     pub fn are_parts(&mut self, names: &[String]) -> Result<()> {
         if names.is_empty() {
             return Ok(());
@@ -158,8 +158,8 @@ impl AdminLine {
         }
     }
 
-    /// Drops the parts of the table with this OID, inside a transaction: each is locked and looked at before. Errors:
-    /// `Unavailable`, `Refused` where something depends on one, `Target` when one was replaced in that moment.
+    /// Drops the parts of the table with the OID `of`, inside a transaction: each is locked and looked at before.
+    /// Errors: of [`AdminLine::guard_kind`] where something depends on one, or one was replaced; `Unavailable`.
     pub fn drop_parts(&mut self, of: u32) -> Result<()> {
         for part in self.parts(Some(of), &[])? {
             let table = self.part(&part.name);
@@ -174,7 +174,7 @@ impl AdminLine {
     }
 }
 
-/// What is said of a table that is not the run's any more.
+/// The error of a table beside the run's own that is not the run's any more.
 pub fn replaced(kind: ErrorKind, names: &str) -> Error {
     Error::new(kind, "a table beside the run's own is not the run's any more; it was left alone")
         .with("table", names)

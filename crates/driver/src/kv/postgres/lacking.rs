@@ -1,5 +1,5 @@
-//! What a server does not have that only speaks PostgreSQL's protocol, as CockroachDB and Yugabyte do: asked for once, told,
-//! and done without.
+//! Notes which features of PostgreSQL a server lacks (CockroachDB and YugabyteDB speak its protocol only): they are
+//! asked for once, named in notes and facts, and done without.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::wire::PgError;
 /// Codes of a server that does not have what it is asked for: a statement, a function, a view, a column, a setting.
 const CODES: [&str; 6] = [UNSUPPORTED, "42601", "42883", "42P01", "42703", "42704"];
 
-/// The one for what a server reads and does not do.
+/// The code for a feature that a server knows and does not support.
 pub const UNSUPPORTED: &str = "0A000";
 pub const ADVISORY_LOCKS: &str = "advisory locks";
 pub const TABLE_LOCKS: &str = "LOCK TABLE";
@@ -18,17 +18,17 @@ pub const VACUUM: &str = "VACUUM";
 pub const CHECKPOINT: &str = "CHECKPOINT";
 const STATISTICS: &str = "some of its statistics";
 
-/// Whether a refusal says that the server does not have it.
+/// Whether a refusal says that the server lacks what it was asked for.
 pub fn is_lack(error: &PgError) -> bool {
     CODES.contains(&error.code.as_str())
 }
 
-/// What a server was asked for and does not have; nothing of PostgreSQL itself.
+/// What a server was asked for and lacks; empty for PostgreSQL itself.
 #[derive(Debug, Default)]
 pub struct Lacking {
-    /// As it is told.
+    /// Names of what it lacks, for notes and facts.
     words: BTreeSet<String>,
-    /// Statements about statistics that it does not have.
+    /// Statements about statistics that it lacks: they are not sent again.
     unseen: BTreeSet<String>,
 }
 
@@ -50,7 +50,7 @@ impl Lacking {
         self.unseen.contains(sql)
     }
 
-    /// All of it in words; none where it lacks nothing.
+    /// What the server lacks, in words; none where it lacks nothing.
     pub fn words(&self) -> Option<String> {
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         (!words.is_empty()).then(|| words.join(", "))

@@ -1,9 +1,9 @@
-//! Messages of PostgreSQL's protocol 3.0: those that a client sends into a buffer, those of a server out of one.
-//! Allocates nothing of its own.
+//! Messages of PostgreSQL's protocol 3.0: writes those of a client into a buffer, and parses those of a server out of
+//! received bytes. Allocates nothing but by the growth of the buffer.
 
 use crate::net::Frame;
 
-/// Longest message of a server that is taken for one: its own limit of a value is 1 GiB.
+/// A message of this length or more is taken for broken: a server's own limit of a value is 1 GiB.
 const MESSAGE_MAX: usize = (1 << 30) + (1 << 16);
 
 /// A server's message: its letter and its body.
@@ -27,7 +27,7 @@ pub fn parse(bytes: &[u8]) -> Frame<PgMessage<'_>> {
     }
 }
 
-/// Begins a message of this kind; [`end`] writes its length.
+/// Begins a message of this kind; returns where its length stands, which [`end`] writes.
 #[inline]
 pub fn begin(out: &mut Vec<u8>, kind: u8) -> usize {
     out.push(kind);
@@ -53,7 +53,7 @@ fn number(out: &mut Vec<u8>, n: u16) {
     out.extend_from_slice(&n.to_be_bytes());
 }
 
-/// The first message: no letter, the version, settings.
+/// The first message of a connection: no letter, the version of the protocol, settings.
 pub fn startup(out: &mut Vec<u8>, settings: &[(&str, &str)]) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -72,7 +72,7 @@ pub fn ask_tls(out: &mut Vec<u8>) {
     out.extend_from_slice(&80_877_103u32.to_be_bytes());
 }
 
-/// Over a connection of its own: ends what the server's process `pid` does.
+/// Asks, over a connection of its own, that the server's process `pid` cancel its statement.
 pub fn cancel(out: &mut Vec<u8>, pid: u32, secret: [u8; 4]) {
     for word in [16, 80_877_102, pid] {
         out.extend_from_slice(&word.to_be_bytes());
@@ -80,14 +80,14 @@ pub fn cancel(out: &mut Vec<u8>, pid: u32, secret: [u8; 4]) {
     out.extend_from_slice(&secret);
 }
 
-/// A password, or what stands for one.
+/// A password, or a message of the dialogue that proves one.
 pub fn password(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = begin(out, b'p');
     write(out);
     end(out, at);
 }
 
-/// A statement in text, results in text.
+/// Asks for statements in text; results come in text.
 pub fn query(out: &mut Vec<u8>, sql: &str) {
     let at = begin(out, b'Q');
     text(out, sql);
@@ -107,8 +107,8 @@ pub fn sync(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'S', 0, 0, 0, 4]);
 }
 
-/// Executes a prepared statement with these parameters, everything binary: [`BindMessage::parameter`] each, then
-/// [`BindMessage::execute`].
+/// Binds and executes a prepared statement, with parameters and results in binary form: [`BindMessage::parameter`] or
+/// [`BindMessage::null`] for each parameter, then [`BindMessage::execute`].
 pub struct BindMessage<'a> {
     out: &'a mut Vec<u8>,
     at: usize,
@@ -132,7 +132,7 @@ impl<'a> BindMessage<'a> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// A column without a value.
+    /// A parameter without a value.
     pub fn null(&mut self) {
         self.out.extend_from_slice(&(-1i32).to_be_bytes());
     }
@@ -143,7 +143,7 @@ impl<'a> BindMessage<'a> {
         number(out, 1);
         number(out, 1);
         end(out, self.at);
-        // The nameless portal, all rows.
+        // Execute: the nameless portal, all rows.
         out.extend_from_slice(&[b'E', 0, 0, 0, 9, 0, 0, 0, 0, 0]);
     }
 }
@@ -165,7 +165,7 @@ pub fn columns(body: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// Rows that a statement was about, from what it says when it is done: "UPDATE 1".
+/// Number of rows from the tag of a finished statement, such as "UPDATE 1"; 0 for a tag without a number.
 #[inline]
 pub fn affected(body: &[u8]) -> u64 {
     let digits = body.strip_suffix(b"\0").unwrap_or(body);
@@ -176,7 +176,7 @@ pub fn affected(body: &[u8]) -> u64 {
     })
 }
 
-/// A field of an error: C for its code, M for its words, S for how severe it is.
+/// A field of an error or notice: C for its code, M for its text, V for its severity; empty where it is absent.
 pub fn field(body: &[u8], letter: u8) -> &[u8] {
     let mut fields = body.split(|b| *b == 0);
     fields.find_map(|f| f.strip_prefix(&[letter])).unwrap_or_default()

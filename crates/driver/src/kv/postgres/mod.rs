@@ -1,10 +1,11 @@
-//! `postgres`: PostgreSQL, and what speaks its protocol 3.0, over TCP, TLS or a unix socket, with no client library in
-//! between.
+//! The driver `postgres`: PostgreSQL, and servers that speak its protocol 3.0, over TCP, TLS or a unix socket, with no
+//! client library in between.
 //!
-//! Statements are prepared once; each operation binds and executes some of them and ends with a Sync, so that it is
-//! one transaction, and operations go in pipelines over as many connections as asked for. Nothing is retried but
-//! transactions of TPC-B and sysbench that the server undid for another one. A lost connection ends what is in flight
-//! with an error each; the next operation then ends the run.
+//! Statements are prepared once for each connection. An operation on records executes one or more of them and ends with
+//! one Sync, so that it is one transaction; operations go in pipelines over as many connections as asked for.
+//! Transactions of TPC-B and sysbench send their statements one after the other; they are tried again when the server
+//! undoes them for another one, and nothing else is retried. A lost connection ends each operation in flight with an
+//! error; the next operation then ends the run.
 
 mod address;
 mod admin;
@@ -67,7 +68,7 @@ impl Driver for PostgresDriver {
         };
         Some(format!("its protocol is built in, no library needed; {servers}"))
     }
-    /// The same database: each rank has a table of its number.
+    /// The same path: ranks differ by their tables, see [`Driver::rank_options`].
     fn rank_path(&self, path: &str, _: u32) -> Result<String> {
         Ok(path.to_owned())
     }

@@ -7,7 +7,7 @@ use taillight_core::{Error, Result};
 
 use crate::options::DriverOptions;
 
-/// Longest name of a table.
+/// Longest name of a table, bytes.
 const NAME_MAX: usize = 63;
 
 /// When a commit is acknowledged.
@@ -26,7 +26,7 @@ pub enum SynchronousCommit {
 }
 
 impl SynchronousCommit {
-    /// As the server spells it; none where it is left to it.
+    /// The value as the server spells it; none where the setting is left to the server.
     pub fn setting(self) -> Option<&'static str> {
         Some(match self {
             SynchronousCommit::Default => return None,

@@ -1,7 +1,7 @@
-//! Whether all rows in the run's tables are its own: asked under their locks, before the run empties or drops them.
+//! Tells whether the rows in the run's tables are all its own: asked under locks, before the run empties or drops them.
 //!
-//! A row of its own has a key that the run has written, or an id that it has filled in. That nobody wrote over one of
-//! them is told by the server's count of changes: it is not above what the run's statements changed.
+//! An own row has a key that counts as the run's, or an id that the run has filled in. Whether somebody wrote over such
+//! rows shows in the server's count of changes, if it is above what the run's statements changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,31 +14,31 @@ use super::statements::literal;
 use super::transactions::TransactionTables;
 use crate::kv::written::{ForeignRecords, NumberedKeys};
 
-/// Keys that are asked for together.
+/// Keys that are fetched together.
 const PAGE: usize = 10_000;
 
-/// Rows that one session's statements changed: it alone writes here.
+/// Rows that one session's statements changed; only that session counts here.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct SessionChanges {
-    /// Statements that store a row, but for those that the server says changed none: without an answer they count.
+    /// Statements that store a row, without those that the server says changed none; those without an answer count.
     stored: AtomicU64,
     /// Rows that the server says were deleted.
     deleted: AtomicU64,
 }
 
-/// Those of all sessions; they outlast them.
+/// The changes of all sessions, kept after the sessions have ended.
 #[derive(Debug, Default)]
 pub struct RowChanges(Mutex<Vec<Arc<SessionChanges>>>);
 
 impl SessionChanges {
-    /// Statements that each store a row are about to be sent.
+    /// Counts statements, each of which stores a row, that are about to be sent.
     #[inline]
     pub fn stores(&self, statements: u64) {
         crate::counter::add(&self.stored, statements);
     }
 
-    /// What the server says of a statement that writes: "UPDATE 0".
+    /// Counts by the answer to a statement that writes: its tag, such as "UPDATE 0", and the rows in it.
     #[inline]
     pub fn answered(&self, tag: &[u8], rows: u64) {
         match tag.starts_with(b"DELETE") {
@@ -56,7 +56,7 @@ impl RowChanges {
         changes
     }
 
-    /// Rows that were stored, and that were deleted.
+    /// Statements that stored a row, and rows that were deleted.
     fn all(&self) -> [u64; 2] {
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |of: fn(&SessionChanges) -> &AtomicU64| {
@@ -65,10 +65,10 @@ impl RowChanges {
         [sum(|s| &s.stored), sum(|s| &s.deleted)]
     }
 
-    /// How many more rows were changed in a table since its making, as the server counts them, than by this run. What the
-    /// server forgot in a crash, or does not count, is none; nor is anything before it has counted all deletes of the
-    /// run, with which a server before version 15 may be half a second late. Inserts that met another one of the same
-    /// key count as an insert and a delete. Errors: `Unavailable`.
+    /// By how much the rows stored less the rows deleted in a table since its making, as the server counts them, exceed
+    /// those of this run's statements. 0 where the server does not count, has lost its counts in a crash, or has not
+    /// yet counted all deletes of the run, with which a server before version 15 may be half a second late. An insert
+    /// that meets another one of the same key counts there as an insert and a delete. Errors: `Unavailable`.
     pub fn of_others(&self, admin: &mut AdminLine, table: &str) -> Result<u64> {
         if admin.lacking().has(ROW_COUNTS) {
             return Ok(0);
@@ -85,7 +85,7 @@ impl RowChanges {
     }
 }
 
-/// Rows of a table of records whose keys are none of `own`, inside a transaction. Errors: `Unavailable`.
+/// The rows of a table of records whose keys are none of `own`. For use inside a transaction. Errors: `Unavailable`.
 pub fn foreign_keys(
     admin: &mut AdminLine,
     table: &str,
@@ -111,15 +111,16 @@ pub fn foreign_keys(
     Ok(foreign)
 }
 
-/// Rows of the tables of transactions that are none of the run's, inside a transaction: by their ids, and where it is known
-/// how many rows of history it can have `added`, those above. Errors: `Unavailable`.
+/// The rows of the tables of transactions that are none of the run's: those with other ids than the run filled in, and
+/// rows of history above the number that the run can have `added`, where that is known. For use inside a transaction;
+/// locks the tables beside the run's own. Errors: `Unavailable`.
 pub fn foreign_ids(
     admin: &mut AdminLine,
     tables: &TransactionTables,
     added: Option<u64>,
 ) -> Result<ForeignRecords> {
     let parts = admin.lock_own_parts()?;
-    // One that is gone, or another's by now, is no table of the run's.
+    // A part that is gone, or is another's by now, is not looked into.
     let is_own = |table: &str| {
         tables.names().first().is_some_and(|main| main == table)
             || parts.iter().any(|part| part == table)
@@ -145,7 +146,7 @@ fn unhex(text: &str) -> Vec<u8> {
     text.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
-/// Errors: `Target` where more rows were changed than by the run, which nothing else shows.
+/// Errors: `Target` where others made `changes`; nothing else shows a row that was written over.
 pub fn written_over(changes: u64, table: &str) -> Result<()> {
     if changes == 0 {
         return Ok(());
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_statements_changed_is_what_the_server_says_and_what_it_did_not_say() {
+    fn answered_changes_count_as_the_server_says_and_unanswered_stores_count() {
         let changes = RowChanges::default();
         let (one, other) = (changes.session(), changes.session());
         one.stores(3);
@@ -170,7 +171,7 @@ mod tests {
         one.answered(b"DELETE 1\0", 1);
         other.answered(b"DELETE 0\0", 0);
         other.stores(1);
-        assert_eq!(changes.all(), [3, 1], "one was not answered: it may be there");
+        assert_eq!(changes.all(), [3, 1], "of 4 stores one changed nothing");
         assert_eq!(unhex("00ff7a"), b"\0\xffz");
     }
 }

@@ -1,5 +1,5 @@
-//! Which CPUs workers and the server's processes for them run on, where both are on this machine: an answer from the
-//! same CPU takes a fifth of the time of one from an idle CPU that has to wake up.
+//! Which CPUs the workers and the PostgreSQL server's processes for their connections run on, where both are on this
+//! machine: an answer from the same CPU takes a fifth of the time of one from an idle CPU that has to wake up.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,30 +7,31 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::admin::AdminLine;
 use crate::net::{began, process_named};
 
-/// Connections that are looked at, at most.
+/// Most connections that are looked at.
 const CONNECTIONS_MAX: usize = 64;
-/// Where a thread's CPU stands in its `stat`, counted from behind its name.
+/// Number of the word with a thread's CPU in its `stat`, counted from 0 behind its name.
 const PROCESSOR: usize = 36;
 
 /// How far the server and the kernel may differ in when a process began, seconds.
 const SAME_START: f64 = 2.0;
 
-/// The two ends of each connection, and where they were seen.
+/// The two ends of the connections, and on which CPUs they were seen.
 #[derive(Debug, Default)]
 pub struct CpuPlacement(Mutex<SeenPlacement>);
 
 #[derive(Debug, Default)]
 struct SeenPlacement {
-    /// A worker's thread, the server's process.
+    /// Of each connection: the worker's thread, the server's process.
     ends: Vec<(u32, u32)>,
+    /// Looks at a connection, and those that saw both ends on one CPU.
     looks: u64,
     together: u64,
     workers: BTreeSet<u32>,
     backends: BTreeSet<u32>,
 }
 
-/// The server's main process, where it is one of this machine: that of a connection has the name and the start that
-/// the server tells of it, which one of a container or behind a tunnel has not.
+/// The server's main process, where it is one of this machine: the parent of the process of this connection, if that
+/// has the name `postgres` and the start that the server gives: not so in a container or behind a tunnel.
 pub fn server_process(admin: &mut AdminLine) -> Option<u32> {
     if !admin.server.address.server.is_here() {
         return None;
@@ -57,7 +58,7 @@ impl CpuPlacement {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calling thread has a connection that this process of the server serves.
+    /// Notes that the server's process `backend` serves a connection of the calling thread.
     pub fn connected(&self, backend: u32) {
         let worker = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let mut seen = self.lock();
@@ -66,7 +67,7 @@ impl CpuPlacement {
         }
     }
 
-    /// Looks where they are; the share of connections with both ends on one CPU.
+    /// Looks where the ends ran last; gives the number of connections with both ends on one CPU.
     pub fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
         let mut seen = self.lock();
         let SeenPlacement { ends, looks, together, workers, backends } = &mut *seen;
@@ -87,7 +88,7 @@ impl CpuPlacement {
         }
     }
 
-    /// As facts.
+    /// Facts: the CPUs seen, and the share of looks that saw both ends on one; none without a look.
     pub fn facts(&self) -> Vec<(String, String)> {
         let seen = self.lock();
         let list =
@@ -112,7 +113,7 @@ mod tests {
     fn both_ends_of_a_connection_are_looked_at() {
         let placement = CpuPlacement::default();
         assert!(placement.facts().is_empty());
-        // A thread is on one CPU with itself.
+        // A thread stands for both ends: it is on one CPU with itself.
         placement.connected(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
         let mut sampled = Vec::new();
         placement.sample(&mut |name, value| sampled.push((name.to_owned(), value)));

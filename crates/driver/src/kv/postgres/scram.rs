@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256 (RFC 7677): proves a password without telling it, and that the server knows it too.
+//! The client's side of SCRAM-SHA-256 (RFC 7677): proves a password without sending it, and that the server knows it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,23 +16,24 @@ pub struct ScramDialogue<'a> {
     nonce: &'a str,
     /// The client's first message, without its head, which is about channel binding.
     first: String,
-    /// What the server has to say at the end.
+    /// The signature that the server has to send at the end.
     signature: [u8; 32],
 }
 
 impl<'a> ScramDialogue<'a> {
-    /// With a `nonce` that nobody can foresee. PostgreSQL knows the user already, and wants none here.
+    /// Begins with a `nonce`, which must be random. For PostgreSQL, which knows the user already, `user` is empty.
     pub fn new(user: &str, password: &'a str, nonce: &'a str) -> ScramDialogue<'a> {
         let first = format!("n={user},r={nonce}");
         ScramDialogue { password, nonce, first, signature: [0; 32] }
     }
 
-    /// The client's first words.
+    /// The client's first message.
     pub fn first(&self) -> String {
         format!("n,,{}", self.first)
     }
 
-    /// The proof, as an answer to the server's first words. Errors: `Unavailable` when these are none.
+    /// The proof, as the answer to the server's first message. Errors: `Unavailable` when that is not SCRAM, does not
+    /// continue the nonce, or asks for no or too many rounds.
     pub fn proof(&mut self, server: &[u8]) -> Result<String> {
         let wrong = || Error::unavailable("the server's SCRAM is not understood");
         let server = std::str::from_utf8(server).map_err(|_| wrong())?;
@@ -58,7 +59,7 @@ impl<'a> ScramDialogue<'a> {
         Ok(format!("{last},p={}", STANDARD.encode(proof)))
     }
 
-    /// Whether the server's last words prove that it knows the password. Errors: `Unavailable`.
+    /// Checks that the server's last message proves that it knows the password. Errors: `Unavailable`.
     pub fn verify(&self, server: &[u8]) -> Result<()> {
         let said = server.strip_prefix(b"v=").and_then(|v| STANDARD.decode(v).ok());
         match said.as_deref() == Some(&self.signature[..]) {
@@ -84,7 +85,7 @@ fn salted(password: &[u8], salt: &[u8], rounds: u32) -> [u8; 32] {
 mod tests {
     use super::*;
 
-    /// RFC 7677, section 3.
+    /// The dialogue of RFC 7677, section 3.
     #[test]
     fn the_example_of_the_standard() {
         let mut dialogue = ScramDialogue::new("user", "pencil", "rOprNGfwEbeRWgbNEkqO");
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_is_refused() {
+    fn wrong_first_messages_of_a_server_are_refused() {
         for server in [
             "",
             "r=abc,s=!!,i=1",

@@ -1,5 +1,5 @@
-//! What is disclosed of a server when a run opens its table: settings, what they promise, what the server lacks, and
-//! whether a kept table is as the last run left it.
+//! What a run discloses of a PostgreSQL server when it opens its table, as facts and notes: settings, what they
+//! promise, what the server lacks, and whether a kept table is as the last run left it.
 
 use taillight_core::Result;
 
@@ -12,7 +12,7 @@ use crate::contract::PROMISE;
 /// The fact that says what became of a kept table since the run before.
 const SINCE_KEPT: &str = "postgres.since_last_run";
 
-/// What the report says of a server.
+/// Facts of a server for the manifest, its version as a number (150020; 0: unknown), and its rights.
 pub struct ServerFacts {
     pub facts: Vec<(String, String)>,
     pub version: u32,
@@ -34,7 +34,8 @@ impl ServerFacts {
         let version = version.and_then(first).and_then(|v| v.parse().ok()).unwrap_or(0);
         let checkpoints = statistics::may_checkpoint(admin, version)?;
         facts.push((MAY_CHECKPOINT.to_owned(), checkpoints.to_string()));
-        // What only a crash of the machine takes is no excuse where the run is on it, and goes on.
+        // Where the server is on the run's own machine, which has not crashed if the run goes on, only a setting under
+        // which a crash of the server alone loses commits excuses missing ones.
         let here = admin.server.address.server.is_here();
         if !statistics::promises(&facts) && (!here || statistics::server_may_lose(&facts)) {
             facts.push((PROMISE.to_owned(), statistics::promise(&facts).to_owned()));
@@ -42,8 +43,8 @@ impl ServerFacts {
         Ok(ServerFacts { facts, version, checkpoints })
     }
 
-    /// Takes note of what became of a kept table since the run before, as far as the server's counts say. Errors:
-    /// `Unavailable`.
+    /// Adds the fact that a kept table was emptied or changed since the run before, or that the counts of it are
+    /// lost, as far as the server's counts say. Errors: `Unavailable`.
     fn look_at_kept(
         &mut self,
         admin: &mut AdminLine,
@@ -66,7 +67,7 @@ impl ServerFacts {
         Ok(())
     }
 
-    /// What a user should know before the load, of a kept table with its mark also what became of it. Errors: `Unavailable`.
+    /// What a user should know before the load, in sentences; of a `kept` table also what became of it.
     pub fn notes(
         &mut self,
         admin: &mut AdminLine,

@@ -1,6 +1,6 @@
-//! One worker's pipelines: operations become statements that are bound and executed, and each operation ends with
-//! a Sync, which makes its statements one transaction. Transactions over several round trips are in
-//! `transaction_worker`.
+//! One worker's session on a PostgreSQL server: operations become prepared statements that are bound and executed,
+//! and the server's messages become completions. Each operation ends with a Sync, which makes its statements one
+//! transaction. Transactions over several round trips are in `transaction_worker`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,18 +20,18 @@ use crate::net::{
     ConnectionCounters, Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot,
 };
 
-/// What the rows of an operation are.
+/// What an operation's answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
-    /// All columns, or one field of them.
+    /// Rows: of all columns, or of this one field.
     Rows(Option<u16>),
-    /// A write; with `there`, one of a record that has to be there.
+    /// The tag of a write; with `there`, no row is `NOT_FOUND`.
     Written { there: bool },
-    /// A statement of a transaction.
+    /// That of a statement of a transaction.
     Statement(OpKind),
 }
 
-/// Everything but the connections.
+/// The protocol of a session: its state but the connections.
 pub struct StatementPipeline {
     layout: TableLayout,
     /// Names of the statements of single fields: those that get, those that update.
@@ -40,7 +40,7 @@ pub struct StatementPipeline {
     counters: Arc<ConnectionCounters>,
     written: WriteNotes,
     slots: SlotTable,
-    /// Of each connection, slot and meaning of the transactions to come. A slot always uses the same connection.
+    /// For each connection, slot and meaning of the answers to come. A slot always uses the same connection.
     awaited: Vec<VecDeque<(u32, Awaited)>>,
     key: Box<[u8; KEY_MAX]>,
     /// Only where the run has transactions.
@@ -53,8 +53,7 @@ pub struct WriteNotes {
     pub changes: Arc<SessionChanges>,
 }
 
-/// A session over connections of its own, which have the statements prepared. Errors: `Unavailable` when the kernel
-/// lets nobody wait for several.
+/// A session over these connections, with their statements prepared. Errors: `Unavailable` without epoll.
 pub fn session(
     sockets: Vec<PipelinedSocket>,
     layout: TableLayout,
@@ -184,7 +183,7 @@ impl StatementPipeline {
         self.end(slot, Awaited::Written { there: op.kind == OpKind::Update }, send);
     }
 
-    /// A statement of a transaction.
+    /// Sends a statement of a transaction, with its Sync.
     fn statement(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) -> Result<()> {
         let Some(worker) = &mut self.transactions else {
             return Err(Error::internal("a transaction in a run that has none"));
@@ -196,7 +195,7 @@ impl StatementPipeline {
         Ok(())
     }
 
-    /// What was done, as the server says it.
+    /// Takes the tag of a finished statement: notes changes, and sets `NOT_FOUND` where a row had to be there.
     fn done(&mut self, slot: u32, awaited: Awaited, tag: &[u8]) {
         let failed = match awaited {
             Awaited::Written { there } => {
@@ -205,7 +204,7 @@ impl StatementPipeline {
                 there && rows == 0
             }
             Awaited::Statement(kind) => match kind {
-                // Rows that there are at every moment.
+                // Their rows are there at every moment of a run.
                 OpKind::UpdateAccounts
                 | OpKind::UpdateTellers
                 | OpKind::UpdateBranches
@@ -226,11 +225,11 @@ impl StatementPipeline {
         }
     }
 
-    /// What the server refused.
+    /// Takes an error of the server: counts it, and sets the status.
     #[cold]
     fn refused(&mut self, slot: u32, awaited: Awaited, body: &[u8]) {
         let mut status = self.errors.note(body);
-        // What has no parts is not begun again.
+        // An operation of one statement is not begun again.
         if let (Awaited::Statement(kind), Some(worker)) = (awaited, &mut self.transactions)
             && kind.is_statement()
         {
@@ -239,7 +238,7 @@ impl StatementPipeline {
         self.slots.pending(slot).status = status;
     }
 
-    /// A row that came.
+    /// Takes a row: counts it, and puts its columns into the slot's buffer if they are kept.
     fn row(&mut self, slot: u32, awaited: Awaited, body: &[u8]) {
         let Awaited::Rows(one) = awaited else { return };
         self.slots.pending(slot).count += 1;

@@ -1,4 +1,4 @@
-//! The SQL of a run's table: how it is made, and the statements that a worker prepares.
+//! The SQL of a run's table of records: how it is made, and the statements that a worker prepares.
 
 use taillight_core::plan::WorkloadPlan;
 use taillight_core::{Error, Result};
@@ -10,7 +10,7 @@ use crate::kv::rules::WorkloadRules;
 const NAME_MAX: usize = 63;
 const FIELDS_MAX: u32 = 1000;
 
-/// How a workload's records are stored.
+/// How a workload's records are stored: the columns of the table, all bytea.
 #[derive(Debug, Clone)]
 pub struct TableLayout {
     /// Keys and the direction of scans.
@@ -21,18 +21,18 @@ pub struct TableLayout {
     pub fields: bool,
 }
 
-/// A name as SQL takes it.
+/// A name quoted for SQL.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Text as SQL takes it, whatever the server's settings.
+/// Text as a literal of SQL, whatever the server's settings.
 pub fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 impl TableLayout {
-    /// Of a workload. Errors: `Usage` when its fields cannot be columns.
+    /// Of a workload. Errors: `Usage` when its keys cannot be made, or its fields cannot be columns.
     pub fn of(w: &WorkloadPlan) -> Result<TableLayout> {
         let rules = WorkloadRules::of(w, false)?;
         let value = w.value.clone().unwrap_or_default();
@@ -50,7 +50,7 @@ impl TableLayout {
         Ok(TableLayout { rules, columns, fields: true })
     }
 
-    /// The columns, as a mark remembers them.
+    /// The columns with their types, as the server spells them: the mark keeps this.
     pub fn shape(&self) -> String {
         let columns = self.columns.iter().map(|c| format!("{c} bytea"));
         std::iter::once("key bytea".to_owned()).chain(columns).collect::<Vec<_>>().join(", ")
@@ -62,7 +62,8 @@ impl TableLayout {
         format!("CREATE TABLE {table} (key bytea PRIMARY KEY{columns})")
     }
 
-    /// The statements by name: g(et), i(nsert), p(ut), u(pdate), d(elete), s(can), and g and u of each field.
+    /// The statements by name: g(et), i(nsert), p(ut), u(pdate), d(elete), s(can); with fields also `g0`, `u0` and so
+    /// on for each. A put replaces a record that is there, an insert does so by the rule.
     pub fn statements(&self, table: &str, inserts: InsertRule) -> Vec<(String, String)> {
         let columns: Vec<String> = self.columns.iter().map(|c| quoted(c)).collect();
         let all = columns.join(", ");

@@ -1,4 +1,5 @@
-//! Settings and statistics of a server: what is disclosed of it, and what is sampled beside the latencies.
+//! Settings and statistics of a PostgreSQL server: facts and notes from its settings, samples, counts that stand beside
+//! the run's own counts of operations, and how much a table was changed between two runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -43,7 +44,7 @@ pub fn display() -> SampleDisplay {
 /// The fact that says whether the user may have checkpoints made.
 pub const MAY_CHECKPOINT: &str = "postgres.may_checkpoint";
 
-/// Settings that decide what figures mean.
+/// Settings that become facts: they decide what figures mean.
 const SETTINGS: [&str; 22] = [
     "server_version",
     "synchronous_commit",
@@ -72,8 +73,8 @@ const SETTINGS: [&str; 22] = [
 /// First version whose counts are there as soon as a transaction has ended.
 const COUNTS_AT_ONCE: u32 = 150_000;
 
-/// What the server has counted of changes of these tables, as SQL takes them, once the workers' processes there are gone;
-/// none where it does not count, or late.
+/// The changes of these tables (names quoted for SQL) that the server has counted, once the workers' processes there
+/// are gone; none where it does not count, or counts late (before version 15).
 pub fn changes(
     admin: &mut AdminLine,
     version: u32,
@@ -84,7 +85,7 @@ pub fn changes(
         return None;
     }
     until_gone(admin, backends);
-    // What this very connection has changed as well.
+    // So that what this connection has changed is counted as well.
     admin.ask("SELECT pg_stat_force_next_flush()").ok()?;
     let oids: Vec<String> = tables
         .iter()
@@ -101,7 +102,8 @@ pub fn changes(
     }
 }
 
-/// What became of a table between the run that kept it and now, where that is known and it is not the same.
+/// In words, what was changed in a table between the run that kept it and now, or that the counts were lost; none where
+/// nothing was changed, or one of the counts is missing.
 pub fn since(kept: Option<TableChanges>, now: Option<TableChanges>) -> Option<String> {
     let (kept, now) = (kept?, now?);
     let grown = |of: fn(&TableChanges) -> u64| of(&now).checked_sub(of(&kept));
@@ -119,7 +121,7 @@ pub fn since(kept: Option<TableChanges>, now: Option<TableChanges>) -> Option<St
     }
 }
 
-/// Settings as facts; those that a server does not have, or does not show, are left out.
+/// Settings as facts; those that a server does not have, or does not show, are left out. Errors: `Unavailable`.
 pub fn settings(admin: &mut AdminLine) -> taillight_core::Result<Vec<(String, String)>> {
     let names: Vec<String> = SETTINGS.iter().map(|name| format!("'{name}'")).collect();
     let sql = format!(
@@ -134,7 +136,7 @@ pub fn settings(admin: &mut AdminLine) -> taillight_core::Result<Vec<(String, St
     Ok(rows.into_iter().filter_map(pair).collect())
 }
 
-/// Whether the user may have a checkpoint made. Errors: `Unavailable`.
+/// Whether the user may have checkpoints made; false where the server does not say it. Errors: `Unavailable`.
 pub fn may_checkpoint(admin: &mut AdminLine, version: u32) -> taillight_core::Result<bool> {
     let member = match version {
         150_000.. => " OR pg_has_role(current_user, 'pg_checkpoint', 'USAGE')",
@@ -148,17 +150,17 @@ fn is_off(facts: &[(String, String)], setting: &str) -> bool {
     facts.iter().any(|(name, value)| name == setting && value == "off")
 }
 
-/// Whether what is acknowledged is there after a crash.
+/// Whether acknowledged commits outlast a crash by these settings: neither synchronous_commit nor fsync is off.
 pub fn promises(facts: &[(String, String)]) -> bool {
     !is_off(facts, "postgres.synchronous_commit") && !is_off(facts, "postgres.fsync")
 }
 
-/// Whether a crash of the server alone, without its machine, may take what is acknowledged.
+/// Whether by these settings a crash of the server alone, without its machine, may take acknowledged commits.
 pub fn server_may_lose(facts: &[(String, String)]) -> bool {
     is_off(facts, "postgres.synchronous_commit")
 }
 
-/// What is promised, in words.
+/// What the settings promise of acknowledged commits, in words.
 pub fn promise(facts: &[(String, String)]) -> &'static str {
     match (is_off(facts, "postgres.synchronous_commit"), is_off(facts, "postgres.fsync")) {
         (true, _) => {
@@ -172,7 +174,7 @@ pub fn promise(facts: &[(String, String)]) -> &'static str {
     }
 }
 
-/// What the server's settings mean for what is acknowledged.
+/// What a user should know of the server's settings and of the right to checkpoints, in sentences.
 pub fn notes(facts: &[(String, String)]) -> Vec<String> {
     let is = |name: &str, value: &str| facts.iter().any(|(n, v)| n == name && v == value);
     let mut notes = Vec::new();
@@ -203,7 +205,8 @@ pub fn notes(facts: &[(String, String)]) -> Vec<String> {
     notes
 }
 
-/// Counters from version 14 on; checkpoints moved from version 17 on.
+/// Queries for samples: the names of their columns are those of the series. `pg_stat_wal` exists from version 14 on,
+/// its counts of syncs up to version 17; counts of checkpoints are in another view from version 17 on.
 const WAL: &str = "SELECT wal_bytes AS wal_bytes_total, wal_records AS wal_records_total, \
      wal_fpi AS wal_full_pages_total, wal_buffers_full AS wal_buffers_full_total FROM pg_stat_wal";
 const WAL_SYNCS: &str = "SELECT wal_sync AS wal_syncs_total, \
@@ -222,17 +225,17 @@ const DATABASE: &str = "SELECT xact_commit AS commits_total, xact_rollback AS ro
      blks_hit AS block_cache_hits_total, blks_read AS block_cache_misses_total, deadlocks AS deadlocks_total, \
      numbackends AS connected_clients FROM pg_stat_database WHERE datname = current_database()";
 
-/// What is asked each time.
+/// The queries that are asked for each sample, and for the counts of rows.
 pub struct StatisticsQueries {
     all: Vec<String>,
-    /// What the server counted of the table's rows.
+    /// The query for what the server counted of the table's rows.
     counts: String,
-    /// What the counters said when the target was opened.
+    /// The counters at the first call, when the target was opened.
     base: Mutex<BTreeMap<String, f64>>,
 }
 
 impl StatisticsQueries {
-    /// For a server of this version ("150020") and a table.
+    /// For a server of this version (150020) and a table.
     pub fn new(version: u32, table: &str) -> StatisticsQueries {
         let table = super::statements::literal(table);
         let mut all = vec![
@@ -258,7 +261,7 @@ impl StatisticsQueries {
         StatisticsQueries { all, counts, base: Mutex::default() }
     }
 
-    /// The statistics now; counters are since the first call.
+    /// Shows the statistics now, up to the first query without an answer; counters are since the first call.
     pub fn sample(&self, admin: &mut AdminLine, out: &mut dyn FnMut(&str, f64)) {
         let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         for sql in &self.all {
@@ -278,8 +281,8 @@ impl StatisticsQueries {
         }
     }
 
-    /// What the server counted of the table, once the workers' processes there are gone: each tells what it counted
-    /// when it ends. `lookups`: operations that begin a scan of the table's index, where each is one statement.
+    /// What the server counted of the table, once the workers' processes, which report at their end, are gone.
+    /// `lookups`: kinds of operations that begin a scan of the table's index, where each is one statement.
     pub fn witness(
         &self,
         admin: &mut AdminLine,
@@ -306,8 +309,7 @@ impl StatisticsQueries {
     }
 }
 
-/// What the server counted of transactions, as [`StatisticsQueries::witness`] does of records. `history`: TPC-B's, as SQL
-/// takes it.
+/// What the server counted of transactions, as [`StatisticsQueries::witness`] of records. `history`: TPC-B's, quoted.
 pub fn transactions(
     admin: &mut AdminLine,
     backends: &[u32],
@@ -333,7 +335,7 @@ pub fn transactions(
     commits.into_iter().chain(inserts).collect()
 }
 
-/// Waits for the workers' processes of the server to end.
+/// Waits for the workers' processes of the server to end, for a second at most besides the server's answers.
 pub fn until_gone(admin: &mut AdminLine, backends: &[u32]) {
     let pids = backends.iter().map(u32::to_string).chain(["0".to_owned()]);
     let pids = pids.collect::<Vec<_>>().join(", ");
@@ -355,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_that_somebody_changed_is_told_from_one_that_nobody_did() {
+    fn changes_since_the_last_run_are_told_and_lost_counts_too() {
         let counts = |inserted, updated, deleted| Some(TableChanges { inserted, updated, deleted });
         let kept = counts(10, 5, 1);
         assert_eq!(since(kept, kept), None);

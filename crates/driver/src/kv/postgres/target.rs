@@ -1,4 +1,5 @@
-//! A table of a server as a target: sessions, administration, statistics, clean-up.
+//! A table of a PostgreSQL server, or the tables of TPC-B or sysbench, as a target: opening past the guard, filling,
+//! sessions, administration, statistics, the check after TPC-B, and dropping what the run made.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,9 +36,9 @@ use crate::net::ConnectionCounters;
 use crate::ownership::{HeldMark, OwnershipDecision, refusal};
 use crate::{path_error, space, trial};
 
-/// How long the server is left alone between two tries to reach it after a crash.
+/// Pause between two tries to reach a server that may have crashed.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What a server adds to a row of a table and its index at least, bytes: heads and pointers.
+/// What a server needs at least for a row besides key and value, bytes: heads and pointers in table and index.
 const ROW: f64 = 48.0;
 
 /// The target.
@@ -49,11 +50,11 @@ pub struct PostgresTarget {
     commits: Arc<CommitLedger>,
     written: WrittenKeys,
     changes: RowChanges,
-    /// The run has made the table: all changes of it since then are known.
+    /// The run has made the table, so that the server's counts of its changes are those since then.
     made: bool,
-    /// What the look after the load found, or why it found nothing.
+    /// What the check after the load found, or why it could not be made; none before, and once it was judged.
     checked: Mutex<Option<Result<ConsistencyCheck>>>,
-    /// As SQL takes it.
+    /// Name of the table with its schema, quoted for SQL.
     table: String,
     admin: Mutex<AdminLine>,
     mark: HeldMark<TableIdentity>,
@@ -61,26 +62,26 @@ pub struct PostgresTarget {
     notes: Vec<String>,
     /// The user may have checkpoints made.
     checkpoints: bool,
-    /// Of the server, as a number.
+    /// Version of the server as a number, such as 150020.
     version: u32,
     statistics: StatisticsQueries,
     counters: Arc<ConnectionCounters>,
     errors: Arc<ServerErrors>,
-    /// Made before anything was dropped.
+    /// Connections for workers that were made before a table was dropped; empty when they are used up.
     spare: Mutex<Vec<PgConnection>>,
     /// Processes of the server that serve the workers.
     backends: Mutex<Vec<u32>>,
     placement: CpuPlacement,
     /// The server's main process, where it is one of this machine.
     server: Option<u32>,
-    /// The load has been there, or is.
+    /// [`Target::witness`] was asked before: the load has begun.
     begun: AtomicBool,
-    /// Each operation is one statement.
+    /// No workload has batches: each operation on records is one statement.
     single: bool,
     lanes: u32,
     /// Other ranks have the table, too: the server counts what all do.
     shared: bool,
-    /// Rank 0 of the run has it.
+    /// This is a rank that joined: rank 0 of the run holds the table.
     joined: bool,
     closed: bool,
 }
@@ -91,7 +92,7 @@ pub fn check(options: &PostgresOptions, spec: &OpenSpec<'_>) -> Result<()> {
     if spec.joins() { Ok(()) } else { at.decide(spec).map(drop) }
 }
 
-/// A server that answers, before the guard is asked.
+/// A server that answers, with the run's table locked, before anything is decided.
 struct Reached {
     options: PostgresOptions,
     layouts: Vec<TableLayout>,
@@ -132,8 +133,10 @@ impl Reached {
         Ok(Reached { options, layouts, transactions, admin, new, confirmed })
     }
 
-    /// What becomes of the table that is there, and its OID; nothing is changed. Errors: `Usage` for transactions of
-    /// ranks that share; `Refused` when Taillight did not make it; `Unavailable` when the records of the plan do not fit.
+    /// Decides what becomes of the table that is there; also gives its OID. Nothing is changed. Errors: `Usage` for
+    /// transactions of ranks that share; `Refused` by the guard: for a table that Taillight did not make or a killed
+    /// run left, unless confirmed, for one of another form, and for what is no plain table; `Unavailable` when the
+    /// records of the plan's first workload do not fit on the disk, where that can be seen.
     fn decide(
         &mut self,
         spec: &OpenSpec<'_>,
@@ -150,10 +153,10 @@ impl Reached {
         let found = self.admin.found()?;
         let (mark, named) = (found.mark.as_ref(), self.admin.named());
         found.is_plain(&named)?;
-        // Where nothing locks runs out, the one of this mark may be at its load.
+        // Without advisory locks the run of this mark may still be loading.
         let alone = !self.admin.lacking().has(ADVISORY_LOCKS);
         if mark.is_some_and(|mark| !mark.keep) && !(alone && self.admin.is_empty()?) {
-            // Rows that somebody added since the kill look like any.
+            // Rows that somebody added after the run was killed cannot be told from its own.
             refusal::unfinished(self.confirmed, &named)?;
         }
         let decision = TableMark::decide(&self.new, mark, found.contents, self.confirmed, &named)?;
@@ -198,8 +201,9 @@ impl Reached {
 }
 
 impl PostgresTarget {
-    /// Connects, passes the guard, makes the table. Errors: `Usage`, `Refused` or `Unavailable`; then everything is
-    /// as it was.
+    /// Connects, passes the guard, makes the table, fills those of transactions. Errors: `Usage`, `Refused`,
+    /// `Unavailable`, of filling also `Target`: tables that were made are dropped, one that gave way is lost if filling
+    /// fails.
     pub fn open(
         options: &PostgresOptions,
         spec: &OpenSpec<'_>,
@@ -217,7 +221,7 @@ impl PostgresTarget {
         let statistics = StatisticsQueries::new(of_server.version, &table);
         let mut spare = Vec::new();
         if decision == OwnershipDecision::Wipe {
-            // What is not to be had must not cost what is there.
+            // Workers and connections that cannot be had must not cost the table that is there.
             trial::workers(spec.plan)?;
             spare = connect_all(&admin.server, spec, &options, &counters)?;
         }
@@ -277,8 +281,9 @@ impl PostgresTarget {
         Ok(target)
     }
 
-    /// Fills the tables of transactions, unless they are kept ones. Errors: `Target` when kept ones do not balance, or
-    /// others wrote into what is emptied first; `Unavailable` when the server does not do it, or the caller stops it.
+    /// Fills the tables of transactions, unless the mark notes all of their rows. Errors: `Target` when kept ones do
+    /// not balance, or others wrote into what is emptied; `Unavailable` when the server refuses, or `progress` stops
+    /// it.
     fn fill(&self, progress: &mut OnProgress<'_>) -> Result<()> {
         match &self.transactions {
             Some(tables) if self.mark.records() != tables.rows => self.refill(tables, progress),
@@ -286,7 +291,7 @@ impl PostgresTarget {
         }
     }
 
-    /// Empties the tables of transactions and fills them anew. Errors: as [`PostgresTarget::fill`].
+    /// Empties, fills and vacuums the tables of transactions, makes a checkpoint. Errors: as [`PostgresTarget::fill`].
     fn refill(&self, tables: &TransactionTables, progress: &mut OnProgress<'_>) -> Result<()> {
         let further = self.further();
         let steps = tables.fill();
@@ -297,7 +302,7 @@ impl PostgresTarget {
                 return Err(Error::unavailable("stopped while filling tables"));
             }
             let apply = |admin: &mut AdminLine| {
-                // The first one empties them.
+                // The first statement empties the tables.
                 if done > 0 {
                     return admin.apply(sql);
                 }
@@ -317,7 +322,7 @@ impl PostgresTarget {
         self.begin()
     }
 
-    /// Takes note of the tables as they are before a load. Errors: as [`CommitLedger::begin`].
+    /// Notes the sums over TPC-B's tables, if they are to be checked. Errors: as [`CommitLedger::begin`].
     fn begin(&self) -> Result<()> {
         match self.compared() {
             Some(tables) => self.commits.begin(&mut admin::lock(&self.admin), tables),
@@ -325,13 +330,13 @@ impl PostgresTarget {
         }
     }
 
-    /// The tables whose balances are compared after the load.
+    /// The tables of TPC-B, where `options.check` has them checked after the load.
     fn compared(&self) -> Option<&TransactionTables> {
         let tables = self.transactions.as_ref().filter(|_| self.options.check);
         tables.filter(|tables| tables.benchmark == Benchmark::TpcB)
     }
 
-    /// Vacuums and analyses the run's tables.
+    /// Vacuums and analyses all tables of the run. Errors: `Target` where one is not the run's any more; `Unavailable`.
     fn vacuum(&self) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
         let own = std::slice::from_ref(&self.table);
@@ -346,7 +351,7 @@ impl PostgresTarget {
         tables.map(|tables| tables.further(&self.options.table)).unwrap_or_default()
     }
 
-    /// Looks for what was acknowledged, once.
+    /// Makes the check after the load, keeps the result for [`PostgresTarget::judged`], and gives it as facts.
     fn check(&self) -> Vec<(String, String)> {
         let Some(tables) = self.compared() else { return Vec::new() };
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -364,8 +369,7 @@ impl PostgresTarget {
         }
     }
 
-    /// What the look found, as the end of the run. Errors: as [`ConsistencyCheck::judged`], `Unavailable` when nobody
-    /// could look.
+    /// Judges what the check found. Errors: as [`ConsistencyCheck::judged`]; `Unavailable` when it could not be made.
     fn judged(&self) -> Result<()> {
         match self.checked.lock().unwrap_or_else(PoisonError::into_inner).take() {
             None => Ok(()),
@@ -380,7 +384,7 @@ impl PostgresTarget {
         }
     }
 
-    /// A connection for a worker with its statements prepared.
+    /// A connection for a worker with its statements prepared: a spare one, else a new one.
     fn connect(&self, layout: &TableLayout, stop: &StopFlag) -> Result<PgConnection> {
         let statements = match &self.transactions {
             Some(tables) => tables.statements(),
@@ -406,7 +410,7 @@ impl PostgresTarget {
         }
     }
 
-    /// Operations that look into the table's index by a scan; a plain insert does it without one.
+    /// Kinds of operations that the server counts as a scan of the table's index; a plain insert is none.
     fn lookups(&self) -> &'static [OpKind] {
         const ALL: [OpKind; 8] = [
             OpKind::Get,
@@ -421,7 +425,7 @@ impl PostgresTarget {
         if self.options.inserts == InsertRule::Plain { &ALL[..7] } else { &ALL }
     }
 
-    /// Whether all rows are the run's, under the locks of its tables. Errors: `Target` where others wrote into them.
+    /// Checks, under the locks of the run's tables, that all rows are the run's. Errors: `Target`; `Unavailable`.
     fn is_own(&self, admin: &mut AdminLine) -> Result<()> {
         let table = &self.table;
         if let Some(tables) = &self.transactions {
@@ -437,7 +441,7 @@ impl PostgresTarget {
         }
     }
 
-    /// Drops the table that this run made; what was kept before stays.
+    /// Drops the run's tables, unless the mark keeps them. Only the first call does something.
     fn end(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.closed, true) || self.mark.keeps() {
             return Ok(());
@@ -450,7 +454,7 @@ impl PostgresTarget {
         admin.settle()?;
         let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner).clone();
         statistics::until_gone(&mut admin, &backends);
-        // An absent table is nobody's.
+        // Absent tables are not among them.
         let left = admin.foreign(&self.further())?;
         admin.drop_table(|admin| self.is_own(admin))?;
         match &left[..] {
@@ -460,7 +464,7 @@ impl PostgresTarget {
     }
 }
 
-/// Makes the tables of the run with their mark, in place of the one with the OID `goes`. Errors: as [`AdminLine::create`].
+/// Makes the run's tables with their marks, in place of that with the OID `goes`. Errors: as [`AdminLine::create`].
 fn make(
     admin: &mut AdminLine,
     name: &str,
@@ -496,7 +500,7 @@ fn connect_all(
     })
 }
 
-/// Whether each connection has an operation to wait for. Errors: `Usage`.
+/// Checks that no workload has a queue depth below the number of connections. Errors: `Usage`.
 fn check_connections(plan: &Plan, options: &PostgresOptions) -> Result<()> {
     let idle = plan.workloads.iter().position(|w| w.queue_depth < options.connections);
     match idle {
@@ -508,8 +512,8 @@ fn check_connections(plan: &Plan, options: &PostgresOptions) -> Result<()> {
     }
 }
 
-/// Vacuums and analyses the run's table. VACUUM cannot be in a transaction with a lock of the table, so that the table
-/// is looked at right before. Errors: as [`AdminLine::is_held`].
+/// Vacuums and analyses a table of the run, where the server has VACUUM. It cannot be in a transaction with a lock,
+/// so that the run's own table is looked at right before. Errors: as [`AdminLine::is_held`]; `Unavailable`.
 fn vacuum(admin: &mut AdminLine, table: &str) -> Result<()> {
     match admin.is_held()? {
         true => admin.do_if_able(&format!("VACUUM (ANALYZE) {table}"), VACUUM).map(drop),
@@ -552,7 +556,7 @@ impl Target for PostgresTarget {
     fn admin(&self, action: AdminAction) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
         match action {
-            // Without the right to one, what is written is in the log, and the note before the load says so.
+            // Nothing without the right to checkpoints: writes are in the log, and a note before the load says so.
             AdminAction::Flush if !self.checkpoints => Ok(()),
             AdminAction::Flush => admin.do_if_able("CHECKPOINT", CHECKPOINT).map(drop),
             AdminAction::Compact => {
@@ -628,7 +632,7 @@ impl Target for PostgresTarget {
         Some(self)
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
-        // No operation of a pipeline has a time-out of its own.
+        // Without the series of time-outs: an operation of a pipeline has none.
         self.counters.show("postgres", &mut |name, value| {
             if !name.contains("timeouts") {
                 out(name, value);
@@ -643,7 +647,7 @@ impl Target for PostgresTarget {
             return Vec::new();
         }
         let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // Before the load the workers are there, and have done nothing.
+        // Before the load the workers' processes are there and are not waited for: they have done nothing.
         let gone = if self.begun.swap(true, Ordering::Relaxed) { &backends[..] } else { &[] };
         if let Some(tables) = &self.transactions {
             let history = Some(tables.history()).filter(|name| !name.is_empty());
@@ -654,7 +658,7 @@ impl Target for PostgresTarget {
     }
     fn close(mut self: Box<Self>) -> Result<()> {
         if let Err(e) = self.judged() {
-            // What is not as it was acknowledged is left to be looked at, by later runs too.
+            // Tables that are not as was acknowledged are kept, for people and later runs to look at.
             self.closed = true;
             self.mark.keep();
             if let Err(unmarked) = self.mark.note(&self.admin, self.mark.records()) {
@@ -679,8 +683,8 @@ impl KeyedTarget for PostgresTarget {
     fn also_written(&self, by_another: [u64; 3]) {
         self.written.add(by_another);
     }
-    /// Vacuums the table, unless there are no records. The note commits with synchronous_commit = on, so that all
-    /// commits before it are on the disk too.
+    /// Vacuums the run's own table, unless there are no records, and notes their number in the mark; a rank that joined
+    /// does neither. The note commits with synchronous_commit = on, so that all commits before it are on the disk too.
     fn loaded(&self, records: u64) -> Result<()> {
         if self.joined {
             return Ok(());
@@ -690,10 +694,10 @@ impl KeyedTarget for PostgresTarget {
             admin.settle()?;
         }
         if records > 0 {
-            // As `pgbench -i` does: the planner knows what is there, and no first vacuum falls into the load.
+            // As `pgbench -i` does: the planner has statistics, and no first vacuum falls into the load.
             vacuum(&mut admin, &self.table)?;
         }
-        // Of a table that several ranks write, nobody knows when the last of them has.
+        // Of a table that several ranks write no counts are noted: the others may not have ended.
         if self.mark.keeps() {
             let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let own = std::slice::from_ref(&self.table);

@@ -1,5 +1,5 @@
-//! A PostgreSQL server for tests: in a directory of its own, on a unix socket and a port of loopback, run by user
-//! `postgres` where the test is root; ended on drop.
+//! For tests: a PostgreSQL server with a new cluster in a directory of its own, on a unix socket and a port of
+//! loopback, run by user `postgres` where the test is root; on drop it is ended and the directory deleted.
 #![allow(clippy::unwrap_used, dead_code)]
 
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ pub struct PostgresServer {
     settings: Vec<String>,
 }
 
-/// Where Debian and others keep the programs of each version.
+/// The directory of the server's programs: of those of Debian's versions and `/usr/bin` the last by name with `initdb`.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|v| v.path().join("bin")).collect();
@@ -26,7 +26,7 @@ fn programs() -> Option<PathBuf> {
     found.into_iter().rev().find(|bin| bin.join("initdb").exists())
 }
 
-/// The user that may run a server: nobody else where we are not root.
+/// Ids of user and group `postgres` where the test is root, which may not run a server; else none: the test's own.
 fn owner() -> Result<Option<(u32, u32)>, String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
@@ -48,12 +48,12 @@ fn command(program: &Path, owner: Option<(u32, u32)>) -> Command {
 }
 
 impl PostgresServer {
-    /// Makes a cluster in a directory of its own and starts its server with these settings. The superuser `postgres`
-    /// needs no password over the socket; over TCP everybody proves one. Errors: why no server can be started here.
+    /// Makes a cluster and starts its server with these settings (`name=value`). The superuser `postgres`
+    /// needs no password over the socket; over TCP every user proves one (SCRAM). Errors: why no server can be started.
     pub fn start(settings: &[&str]) -> Result<PostgresServer, String> {
         let bin = programs().ok_or("no PostgreSQL server (Debian: postgresql)")?;
         let owner = owner()?;
-        // A directory that its user can enter, whoever made the one of the test.
+        // Not below the directory of the test, which the server's user may not be able to enter.
         let data = std::env::temp_dir().join(format!(
             "taillight-pg-{}-{}",
             std::process::id(),
@@ -79,7 +79,7 @@ impl PostgresServer {
         Ok(server)
     }
 
-    /// Starts the server of the cluster, as after a crash. Errors: when it does not take connections.
+    /// Waits for the server's process to end and starts it again. Errors: when it takes no connections within 10 s.
     pub fn restart(&mut self) -> Result<(), String> {
         let _ = self.process.wait();
         let bin = programs().ok_or("no PostgreSQL server")?;
@@ -101,17 +101,17 @@ impl PostgresServer {
         Err(format!("the PostgreSQL server does not answer: {log}"))
     }
 
-    /// As `target.path`.
+    /// Its address for `target.path`: the socket.
     pub fn address(&self) -> String {
         format!("unix:{}/.s.PGSQL.{}", self.data.display(), self.port)
     }
 
-    /// The table of a run, as `--destroy` names it.
+    /// The table `taillight` in the database `postgres`, as `--destroy` names it.
     pub fn table(&self) -> String {
         format!("{}/postgres#public.taillight", self.address())
     }
 
-    /// Ends all connections of runs.
+    /// Has the server end the connections of runs.
     pub fn cut_runs(&self) {
         let cuts = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name \
                     = 'taillight'";
@@ -130,7 +130,7 @@ impl PostgresServer {
         self.process.id()
     }
 
-    /// Kills the postmaster and all its processes at once, as a crash does.
+    /// Kills the postmaster and its child processes (SIGKILL), as a crash does.
     pub fn kill(&mut self) {
         let parent = self.process.id().to_string();
         let is_child = |pid: &u32| {
@@ -162,7 +162,7 @@ impl PostgresServer {
         out.status.success().then_some(text)
     }
 
-    /// The answer of the server to a statement, by its own client.
+    /// The server's answer to a statement, by psql as user `postgres`; panics where it fails.
     pub fn psql(&self, sql: &str) -> String {
         self.try_psql(sql).unwrap_or_else(|| panic!("psql failed: {sql}"))
     }
@@ -170,7 +170,7 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // Immediate shutdown: the postmaster ends its children first.
+        // SIGQUIT is PostgreSQL's immediate shutdown: the postmaster ends its children first.
         let id = rustix::process::Pid::from_child(&self.process);
         let _ = rustix::process::kill_process(id, rustix::process::Signal::QUIT);
         let _ = self.process.wait();

@@ -1,6 +1,6 @@
-//! Transactions of a worker, one in flight in each slot: `session` asks for one statement after the other. Each ends
-//! with a Sync of its own and is a round trip, as pgbench and sysbench do it. Only the ROLLBACK of a failed transaction
-//! shares the Sync of the next BEGIN.
+//! A worker's transactions of TPC-B and sysbench, one in flight in each slot: their values, tries and commits.
+//! `session` asks for one statement after the other; each ends with a Sync of its own and is a round trip, as pgbench
+//! and sysbench do it. Only the ROLLBACK of a failed transaction shares the Sync of the next BEGIN.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::consistency::{CommitLedger, CommitTally};
 use super::messages::{self, BindMessage};
 use super::transactions::{Benchmark, RANGE, ROLLBACK, TpcbValues, TransactionTables};
 
-/// Amounts of TPC-B.
+/// Largest amount of TPC-B: they are drawn from -5000 to 5000.
 const DELTA: i32 = 5000;
 /// Groups of digits in sysbench's columns are numbers below this: eleven digits.
 const GROUP: u64 = 100_000_000_000;
@@ -77,12 +77,12 @@ impl TransactionWorker {
         }
     }
 
-    /// One of `count` rows.
+    /// The id of one of `count` rows, drawn evenly from 1 on.
     fn one_of(&mut self, count: u64) -> i32 {
         self.rng.random_range(1..=count.max(1)) as i32
     }
 
-    /// Groups of digits, as sysbench writes them.
+    /// Puts random groups of eleven digits into `text`, as sysbench writes them.
     fn digits(&mut self, groups: usize) {
         self.text.clear();
         for group in 0..groups {
@@ -118,7 +118,7 @@ impl TransactionWorker {
         BindMessage::new(send, OpKind::Begin.name(), 0).execute();
     }
 
-    /// Writes a statement and its Sync into `send`.
+    /// Writes the statement of `op` in the slot's transaction, and its Sync, into `send`.
     pub fn request(&mut self, op: &Op, slot: usize, send: &mut Vec<u8>) {
         let id = op.key as i32 + 1;
         let TpcbValues { aid, tid, bid, delta } = self.slots[slot].values;

@@ -1,4 +1,5 @@
-//! The tables of pgbench's TPC-B and of sysbench's OLTP, filled by the run, and the statements of their transactions.
+//! The SQL of the tables of pgbench's TPC-B and of sysbench's OLTP: how the run makes and fills them, the statements of
+//! their transactions, and what is compared after a run of TPC-B.
 //!
 //! Rows are those of the tools: an account for each key of the job, a teller for 10,000 of them, a branch for 100,000
 //! (pgbench's scale); a row of sysbench's table for each key. A key number is a row's id minus one.
@@ -9,20 +10,20 @@ use taillight_core::{Error, OpKind, Result};
 use super::options::{Isolation, PostgresOptions};
 use super::statements::{literal, quoted};
 
-/// Accounts and tellers of a branch.
+/// Accounts of a branch, and its tellers.
 const ACCOUNTS: u64 = 100_000;
 const TELLERS: u64 = 10;
-/// Rows that a statement of sysbench reads as a range.
+/// Ids in a range that a statement of sysbench reads.
 pub const RANGE: u64 = 100;
-/// Rows that one statement fills in.
+/// Most accounts, or rows of sysbench's table, that one statement fills in.
 const CHUNK: u64 = 100_000;
-/// Bytes of a row with its index, about: 97 and 16, 188 and 36, and their heads.
+/// Bytes of an account, and of sysbench's row, with index, about: 97 and 16, 188 and 36, and their heads.
 const ACCOUNT_BYTES: f64 = 150.0;
 const SBTEST_BYTES: f64 = 260.0;
-/// Longest name of the first table: those of the others are longer.
+/// Longest name of the first table, bytes: the other tables have longer ones.
 const NAME_MAX: usize = 50;
 
-/// Whose tables.
+/// The benchmark whose tables a run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Benchmark {
     TpcB,
@@ -35,8 +36,9 @@ pub struct TransactionTables {
     pub benchmark: Benchmark,
     /// Accounts, or rows of sysbench's table.
     pub rows: u64,
-    /// As SQL takes them: accounts or sysbench's table, then branches, tellers, history.
+    /// Quoted for SQL: accounts or sysbench's table, then branches, tellers, history.
     names: Vec<String>,
+    /// The statement that begins a transaction, with its isolation level.
     begin: &'static str,
 }
 
@@ -48,7 +50,8 @@ fn has(w: &WorkloadPlan, benchmark: Benchmark) -> bool {
     })
 }
 
-/// What transactions leave no room for. Errors: `Usage`.
+/// Checks that a workload has nothing that does not go with transactions. Errors: `Usage` for other operations,
+/// verification, batches, and fewer or more connections than operations in flight.
 fn check(plan: &Plan, w: &WorkloadPlan, options: &PostgresOptions) -> Result<()> {
     let wrong = |what: &str, hint: &str| {
         Err(Error::usage(what.to_owned()).with("workload", &w.name).hint(hint.to_owned()))
@@ -80,7 +83,7 @@ fn check(plan: &Plan, w: &WorkloadPlan, options: &PostgresOptions) -> Result<()>
 }
 
 impl TransactionTables {
-    /// Those of a plan; none where its operations are on records. Errors: `Usage` where its workloads do not fit each other or the tables.
+    /// The tables of a plan; none where it has no transactions. Errors: `Usage` where plan or options do not fit them.
     pub fn of(plan: &Plan, options: &PostgresOptions) -> Result<Option<TransactionTables>> {
         let any = |benchmark| plan.workloads.iter().any(|w| has(w, benchmark));
         let benchmark = match (any(Benchmark::TpcB), any(Benchmark::Sysbench)) {
@@ -142,23 +145,23 @@ impl TransactionTables {
         self
     }
 
-    /// All tables, as SQL takes them.
+    /// Names of all tables, quoted for SQL, the run's own first.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Accounts, branches, tellers, history.
+    /// Names of accounts (or sysbench's table), branches, tellers, history; empty where there is none.
     fn tpcb(&self) -> [&str; 4] {
         [0, 1, 2, 3].map(|i| self.names.get(i).map_or("", String::as_str))
     }
 
-    /// TPC-B's history; empty where there is none.
+    /// Name of TPC-B's history; empty where there is none.
     pub fn history(&self) -> &str {
         self.tpcb()[3]
     }
 
-    /// Each table that was filled with ids, and what selects its rows of other ids, after FROM: all in between were
-    /// filled by the run. History has no ids.
+    /// Each table that was filled with ids (history has none), and SQL for after FROM that selects its rows of other
+    /// ids.
     pub fn foreign_rows(&self) -> Vec<(&str, String)> {
         let [main, branches, tellers, _] = self.tpcb();
         let ids = match self.benchmark {
@@ -183,7 +186,7 @@ impl TransactionTables {
         (self.rows / ACCOUNTS).max(1)
     }
 
-    /// As a mark remembers them.
+    /// Benchmark and size in words: the mark keeps this.
     pub fn form(&self) -> String {
         match self.benchmark {
             Benchmark::TpcB => format!("TPC-B of scale {}", self.branches()),
@@ -203,6 +206,7 @@ impl TransactionTables {
         }
     }
 
+    /// Bytes of a row of the run's own table with its index, about.
     pub fn row_bytes(&self) -> f64 {
         match self.benchmark {
             Benchmark::TpcB => ACCOUNT_BYTES,
@@ -210,7 +214,7 @@ impl TransactionTables {
         }
     }
 
-    /// Makes the tables, the run's own first.
+    /// The statements that make the tables, the run's own first.
     pub fn create(&self) -> String {
         let [main, branches, tellers, history] = self.tpcb();
         match self.benchmark {
@@ -228,7 +232,7 @@ impl TransactionTables {
         }
     }
 
-    /// Empties and fills the tables, one statement after the other.
+    /// The statements that empty the tables, which is the first, and fill them.
     pub fn fill(&self) -> Vec<String> {
         let [main, branches, tellers, _] = self.tpcb();
         let mut all = vec![format!("TRUNCATE ONLY {}", self.names.join(", ONLY "))];
@@ -305,9 +309,9 @@ impl TransactionTables {
         all
     }
 
-    /// What is compared after a run of TPC-B: rows of history and the sum of their digests, then the balances of
-    /// accounts, tellers, branches and history. One statement, so that all are of one moment.
-    /// Then how many rows since `since` have the values of an `unanswered` transaction, and the sum of their digests.
+    /// The query for what is compared after a run of TPC-B: rows of history and the sum of their digests; the sums of
+    /// the balances of accounts, tellers, branches and history; how many rows of history since `since` have the values
+    /// of an `unanswered` transaction, and the sum of their digests. One statement, so that all are of one moment.
     pub fn totals(&self, unanswered: &[TpcbValues], since: &str) -> String {
         let [accounts, branches, tellers, history] = self.tpcb();
         let sum = |column: &str, table: &str| {
@@ -338,10 +342,10 @@ impl TransactionTables {
     }
 }
 
-/// Name of the statement that undoes a transaction.
+/// Name of the prepared statement that undoes a transaction.
 pub const ROLLBACK: &str = "rollback";
 
-/// What a transaction of TPC-B is about.
+/// The values of a transaction of TPC-B: ids of account, teller and branch, and the amount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TpcbValues {
     pub aid: i32,

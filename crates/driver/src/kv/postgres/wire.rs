@@ -1,5 +1,5 @@
-//! One connection to a server: made, authenticated, and asked outside the measured loop. What a server's refusals
-//! mean, in words.
+//! One connection to a PostgreSQL server: makes and authenticates it, and asks over it outside the measured loop; and
+//! errors in words for a server that does not answer or refuses.
 
 use std::io::{self, ErrorKind, Read};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::options::PostgresOptions;
 use super::scram::ScramDialogue;
 use crate::net::{Deadline, Frame, PipelinedSocket, ServerAddress, TlsServer, tls};
 
-/// Where the password comes from, and the user where the options name none.
+/// Environment variables of the password, and of the user where the options name none.
 const PASSWORD: &str = "PGPASSWORD";
 const USER: &str = "PGUSER";
 
-/// How long a server may take to hear that a statement is given up.
+/// How long the request to cancel a statement may take.
 const CANCEL: Duration = Duration::from_millis(500);
 
-/// Everything that a connection needs.
+/// What is needed to connect to a server.
 pub struct PgServer {
     pub address: PgAddress,
     pub user: String,
@@ -35,13 +35,13 @@ pub struct PgConnection {
     pub socket: PipelinedSocket,
     /// The server's process that serves it.
     pub pid: u32,
-    /// What a request to cancel its statement has to know.
+    /// The key that a request to cancel its statement has to name.
     secret: [u8; 4],
-    /// Nobody on the way reads along.
+    /// Over TLS or a unix socket: others on the way cannot read along.
     private: bool,
 }
 
-/// What a server says instead of doing it.
+/// A server's refusal: the code and text of its error message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PgError {
     /// SQLSTATE.
@@ -49,10 +49,11 @@ pub struct PgError {
     pub says: String,
 }
 
-/// Why there is no answer.
+/// Why there is no result.
 pub enum PgFailure {
-    /// The connection is of no use any more.
+    /// No answer: the connection is of no use any more.
     Lost(io::Error),
+    /// The server's answer is an error.
     Refused(PgError),
 }
 
@@ -78,7 +79,7 @@ fn system_user() -> String {
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| "postgres".to_owned())
 }
 
-/// What nobody can foresee.
+/// 18 random bytes in base64.
 fn nonce() -> io::Result<String> {
     let mut bytes = [0; 18];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -86,7 +87,7 @@ fn nonce() -> io::Result<String> {
 }
 
 impl PgServer {
-    /// Connects to nothing yet; the password is taken from the environment. Errors: `Usage` where the address can have
+    /// By the options and the environment; no connection is made. Errors: `Usage` where the address can have
     /// no TLS, `Unavailable` when certificates cannot be read.
     pub fn new(address: PgAddress, options: &PostgresOptions) -> Result<PgServer> {
         let from_env = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -119,12 +120,12 @@ impl PgServer {
         })
     }
 
-    /// A connection that is ready for statements. Errors: `Unavailable`, in words.
+    /// Makes a connection that is ready for statements. Errors: `Unavailable`, with the reason in words.
     pub fn connect(&self, stop: &StopFlag) -> Result<PgConnection> {
         self.connect_within(self.timeout, stop)
     }
 
-    /// As [`PgServer::connect`], in less time. Errors: as there.
+    /// As [`PgServer::connect`], within `timeout` if that is shorter. Errors: as there.
     pub fn connect_within(&self, timeout: Duration, stop: &StopFlag) -> Result<PgConnection> {
         let timeout = timeout.min(self.timeout);
         let deadline = Deadline::within(timeout, stop);
@@ -167,8 +168,8 @@ impl PgServer {
         socket.secure(tls).map_err(lost)
     }
 
-    /// Asks the server to end the statement of a connection that is given up, as far as it can be asked. The secret goes
-    /// as the statements did.
+    /// Asks the server to cancel the statement of a connection that is given up; a failure is ignored. The request
+    /// with its key is encrypted as the statements were.
     pub fn cancel(&self, given_up: &PgConnection) {
         let stop = StopFlag::default();
         let deadline = Deadline::within(CANCEL, &stop);
@@ -256,7 +257,7 @@ impl PgServer {
             )
     }
 
-    /// Why a server cannot be talked to, in words.
+    /// The error (`Unavailable`) of a server that cannot be reached or does not answer, in words.
     pub fn lost(&self, e: io::Error) -> Error {
         let gone = Error::unavailable("cannot talk to the PostgreSQL server")
             .with("server", self.address.shown());
@@ -276,7 +277,7 @@ impl PgServer {
         gone.source(e).hint(hint)
     }
 
-    /// What a server's refusal means, in words.
+    /// The error (`Unavailable`) of a server's refusal: what it means, and a hint.
     pub fn refused(&self, error: &PgError) -> Error {
         let (what, hint) = match error.code.as_str() {
             "28P01" | "28000" if error.says.contains("password") => (
@@ -308,7 +309,7 @@ impl PgServer {
             .hint(hint)
     }
 
-    /// As an error of the run.
+    /// The error (`Unavailable`) of a failed statement.
     pub fn failed(&self, failure: PgFailure) -> Error {
         match failure {
             PgFailure::Lost(e) => self.lost(e),
@@ -328,7 +329,7 @@ impl PgConnection {
         })
     }
 
-    /// Sends statements as text and waits for the rows of all. Errors: the first that fails ends them.
+    /// Sends statements as text and waits for the rows of all. Errors: the first that fails; later ones are not done.
     pub fn query(
         &mut self,
         sql: &str,

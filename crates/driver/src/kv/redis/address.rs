@@ -1,4 +1,4 @@
-//! Where a server listens: `redis://HOST[:PORT][/DB]`, `HOST:PORT` or `unix:/PATH`. Never a password.
+//! Reads and shows the address of a Redis server: `redis://HOST[:PORT][/DB]`, `HOST:PORT`, `unix:/PATH`; no password.
 
 use taillight_core::{Error, Result};
 
@@ -11,12 +11,12 @@ const PORT: u16 = 6379;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseAddress {
     pub server: ServerAddress,
-    /// Database, as SELECT numbers them.
+    /// Number of the database, for SELECT; 0 for a unix socket.
     pub db: u32,
 }
 
 impl DatabaseAddress {
-    /// Reads `target.path`. Errors: `Usage` when it is no address, or carries a password.
+    /// Reads `target.path`. Errors: `Usage` when it is no address, or has a user or password.
     pub fn parse(path: Option<&str>) -> Result<DatabaseAddress> {
         let wrong = |what: &str| {
             Error::usage(what.to_owned())
@@ -62,7 +62,7 @@ impl DatabaseAddress {
         Ok(DatabaseAddress { server, db })
     }
 
-    /// As it is shown; also what `--destroy` names.
+    /// The whole address, as messages show it and as `--destroy` names it.
     pub fn shown(&self) -> String {
         match &self.server {
             ServerAddress::Unix(file) => format!("unix:{file}"),

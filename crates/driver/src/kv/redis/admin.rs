@@ -1,8 +1,8 @@
-//! The connection to a server outside the measured loop: it locks the prefix, keeps the ownership
-//! mark in the key `PREFIX:taillight-owner`, walks and deletes keys, and asks for statistics.
+//! The connection to a Redis server outside the measured loop: it locks the prefix of keys against other runs, keeps
+//! the ownership mark in the key `PREFIX:taillight-owner`, walks and deletes keys, and asks for statistics.
 //!
-//! Keys under the prefix without a mark are somebody else's: refused, unless their loss is confirmed. So
-//! are those beside a killed run's mark that it did not write. Prefixes inside each other clash.
+//! Runs whose prefixes are equal, or one of which lies inside the other, exclude each other. What becomes of keys that
+//! are there is decided in `decision`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,21 +16,20 @@ use super::resp;
 use super::wire::{Reply, RespSocket, refused, unreachable};
 use crate::ownership::{MarkStore, NamedTarget, OwnershipMark, refusal};
 
-/// How long a server may take to notice that the run before has closed its connections.
+/// How long a server may take to notice that an earlier run has closed its connections.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// A key cannot be copied unnoticed: its name is all the identity it has. Beside it stands what the run
-/// writes, by which a later one tells what a killed run left.
+/// What the mark of a prefix says of identity: the forms of the records that runs write, by which a later run tells the
+/// records of a killed one. A key has no identity but its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyIdentity {
-    /// Absent in marks of versions that did not say it.
+    /// Empty in marks of versions that did not note it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub written: Vec<RecordForm>,
 }
 
 impl KeyIdentity {
-    /// Takes over what another run writes; false where that is known, or the mark does not say what was
-    /// written before.
+    /// Adds the forms of `new` that are missing; false where none is, or where this one has no forms.
     pub fn extend(&mut self, new: &KeyIdentity) -> bool {
         let before = self.written.len();
         for form in new.written.iter().filter(|_| before > 0) {
@@ -45,13 +44,13 @@ impl KeyIdentity {
 /// The mark of the keys under a prefix.
 pub type KeyMark = OwnershipMark<KeyIdentity>;
 
-/// How long a look at statistics may take.
+/// How long a look at statistics may take at most.
 const GLANCE: Duration = Duration::from_secs(1);
 /// How long statistics are left alone after a look at them failed, ns.
 const REST_NS: u64 = 10_000_000_000;
-/// How long a server is given to notice that the connection before is closed.
+/// How long a server may take to notice that this run's earlier connection is closed.
 const NOTICE: Duration = Duration::from_secs(1);
-/// How long a server may take to answer once, after the run was stopped.
+/// How long a server may take at most for the first answer after the run was stopped.
 const MOMENT: Duration = Duration::from_millis(700);
 
 /// Bytes of the largest mark.
@@ -60,13 +59,13 @@ const MARK_MAX: usize = 1 << 20;
 pub const MARK: &str = ":taillight-owner";
 /// What the key of the sorted set of all keys ends in.
 pub const INDEX: &str = ":taillight-index";
-/// What the form of records says of that set.
+/// What the form of records in a mark ends in where the run keeps that set.
 pub const INDEXED: &str = "; indexed";
 
-/// A server asked outside the measured loop.
+/// The connection to a server outside the measured loop.
 pub struct AdminConnection {
-    /// None after a command failed: its answer may still come, and would be taken for the next
-    /// one's. The next command connects anew.
+    /// None after a command got no answer, which may still come and would be taken for that of the next command. That
+    /// one connects anew.
     wire: Option<RespSocket>,
     address: DatabaseAddress,
     password: Option<String>,
@@ -74,20 +73,18 @@ pub struct AdminConnection {
     timeout: Duration,
     /// Ends what waits for the server, until [`AdminConnection::settle`].
     stop: StopFlag,
-    /// No look at statistics before.
+    /// After a look at statistics failed: when the next one may be made.
     rests: Option<Stamp>,
     /// Another rank of the run holds the prefix.
     joins: bool,
 }
 
 impl AdminConnection {
-    /// Connects and locks the prefix: keeps other runs off it as long as the connection lives. The
-    /// connection gets a name that says which prefix it holds, and is refused when another one has
-    /// the same name. The server forgets it with the connection, so that a killed run locks nothing.
-    /// One that `joins` locks nothing: rank 0 of its run does.
-    /// Errors: `Refused` when another run holds the prefix; of two that begin at the same moment
-    /// both may be. `Unavailable` when the server cannot be used, or does not let its clients be
-    /// listed.
+    /// Connects and locks the prefix as long as the connection lives: the connection gets a name that says which prefix
+    /// it holds, and is refused when there is one for this prefix, or one inside or around it. The server forgets the
+    /// name with the connection, so that a killed run locks nothing. A rank that `joins` locks nothing. Errors:
+    /// `Refused` when another run holds the prefix; of two that begin at the same moment both may be. `Unavailable`
+    /// when the server cannot be used, or does not let its clients be listed.
     pub fn open(
         address: DatabaseAddress,
         password: Option<String>,
@@ -109,7 +106,7 @@ impl AdminConnection {
         Ok(admin)
     }
 
-    /// A connection that holds the lock; `patience` is for one with the same name to go.
+    /// A connection that holds the lock; `patience` is how long an earlier holder may take to go.
     fn connect(&self, timeout: Duration, patience: Duration) -> Result<RespSocket> {
         let mut wire = greet(&self.address, self.password.as_deref(), timeout, &self.stop)?;
         if !self.joins {
@@ -118,8 +115,8 @@ impl AdminConnection {
         Ok(wire)
     }
 
-    /// One command. Errors: `Unavailable` when the server is gone or refuses; `Refused` when the
-    /// connection was lost and another run has taken the prefix since.
+    /// Does one command. Errors: `Unavailable` when the run is stopped, or the server is gone or refuses; `Refused`
+    /// when the connection was lost and another run has taken the prefix since.
     pub fn ask(&mut self, parts: &[&[u8]]) -> Result<Reply> {
         self.ask_within(parts, self.timeout)
     }
@@ -135,8 +132,8 @@ impl AdminConnection {
         }
     }
 
-    /// Sends the `count` commands that `write` makes, one behind the other, and gives their replies.
-    /// Errors: `Unavailable` when the server is gone; a reply that is an error is none.
+    /// Sends the `count` commands that `write` makes, one behind the other, and gives their replies, error replies too.
+    /// Errors: as [`AdminConnection::ask`], but for commands that the server refuses.
     pub fn ask_many(
         &mut self,
         count: usize,
@@ -160,7 +157,7 @@ impl AdminConnection {
         };
         write(&mut wire.0.out);
         let said = wire.answers(count, timeout, &self.stop);
-        // An answer that says no is an answer: only a command without one breaks the connection.
+        // An error reply is an answer: only a command without an answer costs the connection.
         if said.is_ok() {
             self.wire = Some(wire);
         }
@@ -171,13 +168,13 @@ impl AdminConnection {
         wire.ask(parts, timeout, &self.stop).map_err(|e| unreachable(&self.address, e))
     }
 
-    /// What ends commands at once.
+    /// The flag of the run that ends commands at once.
     pub fn stop(&self) -> &StopFlag {
         &self.stop
     }
 
-    /// From now on no stop ends a command: what the run made is to be put in order. After one, the server
-    /// has a moment to show that it answers at all. Errors: `Unavailable` when it does not.
+    /// Detaches the connection from the run's stop, so that what the run made can be deleted. If the run was stopped,
+    /// the server is first asked whether it answers at all, for a moment. Errors: `Unavailable` when it does not.
     pub fn settle(&mut self) -> Result<()> {
         let stop = std::mem::take(&mut self.stop);
         if stop.stopped() {
@@ -188,8 +185,8 @@ impl AdminConnection {
         Ok(())
     }
 
-    /// One command whose answer is not needed: not asked for a while after it failed, so that a
-    /// server that hangs does not hold up whoever asks.
+    /// Does one command whose answer is not needed; none where it failed, and for a while after that without asking, so
+    /// that a server that hangs does not hold up the caller each time.
     pub fn glance(&mut self, parts: &[&[u8]]) -> Option<Reply> {
         if self.rests.is_some_and(|until| MonoClock.now() < until) {
             return None;
@@ -204,7 +201,7 @@ impl AdminConnection {
         format!("{}{MARK}", self.prefix)
     }
 
-    /// The sorted set of all keys, where there is one.
+    /// The key of the sorted set of all keys.
     pub fn index_key(&self) -> String {
         format!("{}{INDEX}", self.prefix)
     }
@@ -229,7 +226,7 @@ impl AdminConnection {
                 }
             };
             let others = holders(&list, &server, &self.prefix);
-            // One of them is this connection.
+            // One of the holders is this connection.
             if others.len() <= 1 {
                 return Ok(());
             }
@@ -246,8 +243,8 @@ impl AdminConnection {
         }
     }
 
-    /// Shows every key under the prefix, some at a time, until `each` returns false. Walks over the
-    /// whole database.
+    /// Shows the keys under the prefix, in a walk over the database, until `each` returns false; SCAN may give one
+    /// twice.
     pub fn walk(
         &mut self,
         mut each: impl FnMut(&mut AdminConnection, &[Vec<u8>]) -> Result<bool>,
@@ -272,7 +269,7 @@ impl AdminConnection {
         }
     }
 
-    /// Deletes keys by name. Errors: `Unavailable` when the server is gone or refuses.
+    /// Deletes keys by name, 1,000 with a command. Errors: as [`AdminConnection::ask`].
     pub fn unlink<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         let mut parts = vec![&b"UNLINK"[..]];
         for key in keys {
@@ -288,8 +285,7 @@ impl AdminConnection {
         Ok(())
     }
 
-    /// From now on the server says whether somebody changes one of these keys; false where it knows no such
-    /// command, or the user may not give it. Errors: `Unavailable`.
+    /// Lets the server watch these keys for changes (WATCH); false where it refuses the command.
     pub fn watch(&mut self, keys: &[Vec<u8>]) -> Result<bool> {
         let write = |out: &mut Vec<u8>| {
             resp::command(out, 1 + keys.len());
@@ -299,8 +295,8 @@ impl AdminConnection {
         Ok(!matches!(self.ask_many(1, write)?.pop(), Some(Reply::Error(_))))
     }
 
-    /// Deletes keys by name; those of a watch only together, and not at all, which is false, when somebody
-    /// has changed one of what is watched since. Errors: `Unavailable` when the server is gone or refuses.
+    /// Deletes keys by name and ends the watch. If `watched` and somebody has changed one of the watched keys since,
+    /// none is deleted, and the answer is false. Errors: as [`AdminConnection::ask`].
     pub fn unlink_watched(&mut self, keys: &[&[u8]], watched: bool) -> Result<bool> {
         if !watched {
             return self.unlink(keys.iter().copied()).map(|()| true);
@@ -323,8 +319,8 @@ impl AdminConnection {
         }
     }
 
-    /// Looks for a mark of a run whose prefix this one is inside. Where the user's rights do not reach
-    /// outside the prefix, nobody knows of one. Errors: `Refused` naming it; `Unavailable`.
+    /// Checks that no prefix around this one has a mark, as far as the user's rights reach. Errors: `Refused`;
+    /// `Unavailable`.
     pub fn check_outer(&mut self) -> Result<()> {
         let outer = self.prefix.match_indices(':').map(|(at, _)| &self.prefix[..at]);
         let keys: Vec<_> = outer.map(|outer| format!("{outer}{MARK}")).collect();
@@ -359,8 +355,7 @@ impl AdminConnection {
         Ok([&b"zset"[..], b"none"].iter().any(|kind| said == Reply::Text(kind.to_vec())))
     }
 
-    /// Deletes the sorted set of all keys; false when something else stands there. Errors:
-    /// `Unavailable`.
+    /// Deletes the sorted set of all keys, if there; false, and nothing is deleted, when its key holds something else.
     pub fn delete_index(&mut self) -> Result<bool> {
         let key = self.index_key();
         if !self.holds_index(&key)? {
@@ -385,7 +380,7 @@ impl AdminConnection {
     }
 }
 
-/// The connection for one command.
+/// Takes the connection; others wait until the guard is dropped.
 pub fn lock(admin: &Mutex<AdminConnection>) -> MutexGuard<'_, AdminConnection> {
     admin.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -438,7 +433,7 @@ impl MarkStore for Mutex<AdminConnection> {
     }
 }
 
-/// The mark under the prefix. Errors: `Refused` for one that no version of Taillight wrote.
+/// The mark under the prefix. Errors: `Refused` where its key holds no mark of Taillight's; `Unavailable`.
 pub fn mark(admin: &Mutex<AdminConnection>) -> Result<Option<KeyMark>> {
     let mark = admin.read()?.map(|bytes| KeyMark::parse(&bytes));
     mark.transpose().map_err(|e| lock(admin).unreadable().source(e))
@@ -455,7 +450,7 @@ fn holders<'a>(list: &'a str, server: &str, prefix: &str) -> Vec<&'a str> {
     lines.filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("addr="))).collect()
 }
 
-/// Whether the loss of what is there is confirmed for this very server and database. Errors:
+/// Whether the loss of keys is confirmed for this very server and database. Errors:
 /// `Refused` when only half of the confirmation is there, or it names something else.
 pub fn confirmed(destroy: bool, name: Option<&str>, address: &DatabaseAddress) -> Result<bool> {
     let same = |name: &str| DatabaseAddress::parse(Some(name)).is_ok_and(|a| a == *address);

@@ -1,6 +1,6 @@
-//! What becomes of the keys under a prefix: decided, then done.
+//! Decides what becomes of the keys under a prefix (reused, deleted, or the run refused), and does it.
 //!
-//! Nothing is changed before the server has taken the mark, and what goes are keys that were seen.
+//! No key is deleted before the server has taken the run's mark, and none that was not seen at the decision.
 
 use std::sync::Mutex;
 
@@ -12,21 +12,21 @@ use crate::ownership::{Contents, HeldMark, MarkStore, OwnershipDecision, refusal
 
 /// What a prefix means for a run.
 pub struct KeyDecision {
-    /// There is a mark.
+    /// The prefix has a mark.
     marked: bool,
-    /// This run writes records of a form that the list in the mark of kept records lacks: `claim` adds the form. False
-    /// for more records of a listed form, and where the mark has no list. Also where ranks share them: the mark names
-    /// the run of all.
+    /// The mark of kept records has changed, and [`claim`] writes it: this run writes records of a form that the list
+    /// in the mark lacks, or ranks share the records, and the mark names their run. False for more records of a
+    /// listed form, and for a new form where the mark has no list.
     pub extends: bool,
     pub decision: OwnershipDecision<KeyIdentity>,
-    /// Keys that go: those that were seen, and none that appear later.
+    /// The keys to delete: those that were seen; none that appear later.
     pub goes: Vec<Vec<u8>>,
-    /// Set where a killed run left the keys.
+    /// The records of a killed run, where it left the keys and their loss is not confirmed.
     left: Option<LeftRecords>,
 }
 
-/// What becomes of the keys under the prefix for the run that would write the mark `new`; nothing is
-/// changed. Where it `writes` over kept records, each key named like one is asked for its type and length; keys of
+/// Decides what becomes of the keys under the prefix for the run that would write the mark `new`; nothing is
+/// changed. Where the run `writes` over kept records, each key named like one is asked for its type and length; keys of
 /// other names beside kept records stay. Errors, unless `confirmed`: `Refused` for keys without a mark, for a key that
 /// the killed run of the mark did not write, for a key named like a kept record that holds something else, and for kept
 /// records of another form. Errors in any case: `Refused` for a run whose prefix is around this one or inside it, and
@@ -41,7 +41,7 @@ pub fn decide(
     let mut admin = lock(admin);
     admin.check_outer()?;
     let own = admin.mark_key();
-    // All names are needed only of keys that may be deleted; else one is enough, as the example in a refusal.
+    // All names are needed only where keys may be deleted; else one is enough, as the example in a refusal.
     let all = confirmed || found.as_ref().is_some_and(|mark| !mark.keep);
     let kept = found.as_ref().filter(|mark| mark.keep && mark.form == new.form && !confirmed);
     let known = kept.filter(|_| writes).map(|mark| KnownRecords::kept(&admin.prefix, mark, new));
@@ -95,9 +95,9 @@ pub fn decide(
     Ok(KeyDecision { marked: found.is_some(), extends, decision, goes, left })
 }
 
-/// Does what was decided: writes the mark `new`, or holds on to the mark of kept records; what goes is deleted when the
-/// server has taken the mark. `forgets`: no records outlast the run. Errors: `Unavailable`; `Refused` when another run
-/// was faster, or somebody else has changed what a killed run left.
+/// Does what was decided: writes the mark `new`, or holds on to the mark of kept records; then deletes the keys that
+/// go. `forgets`: the run deletes records, and its mark notes none. Errors: `Unavailable`; `Refused` when another run
+/// was faster, or somebody else has changed what a killed run left; `Target` when a mark to be replaced is gone.
 pub fn claim(
     admin: &Mutex<AdminConnection>,
     new: KeyMark,

@@ -1,9 +1,9 @@
-//! `redis`: Redis, Valkey and whatever speaks RESP2, over TCP or a unix socket.
+//! The driver `redis`: Redis, Valkey and other servers that speak RESP2, over TCP or a unix socket.
 //!
 //! Commands go in pipelines that are together as deep as the queue, over as many connections as
-//! asked for, with no client library in between. No cluster is followed and nothing is retried. Only keys
-//! that begin with the prefix of the run are read or written. A lost connection ends what is in flight
-//! with an error each; the next operation then ends the run.
+//! asked for, with no client library in between. No cluster is followed and no operation is retried. Records
+//! have keys that begin with the prefix of the run. A lost connection ends each operation in flight
+//! with an error; the next operation then ends the run.
 
 mod address;
 mod admin;
@@ -51,7 +51,8 @@ impl Driver for RedisDriver {
     fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
         Ok(Box::new(RedisOptions::parse(self.name(), &target.options)?))
     }
-    /// The database `rank` numbers behind that of `path`, on the same server. Errors: `Usage` for a unix socket.
+    /// The database whose number is that of `path` plus `rank`, on the same server. Errors: `Usage` for a unix
+    /// socket, a wrong address or too large a number.
     fn rank_path(&self, path: &str, rank: u32) -> Result<String> {
         let mut address = DatabaseAddress::parse(Some(path))?;
         if let ServerAddress::Unix(_) = address.server {

@@ -1,8 +1,8 @@
-//! The records of a run on a server: their names, and whether what stands there is still theirs.
+//! Tells the records of a run on a Redis server from the keys of others, and deletes those that still are the run's.
 //!
-//! A server keeps nothing that says who wrote a key. Its name follows from the plan; its type and length
-//! are asked before it is deleted, a batch of keys at a time. This proves no content: a value of somebody
-//! else's of the same name, type and length is taken for the run's (`docs/drivers/redis.md`).
+//! A server keeps nothing that says who wrote a key. The names of records follow from the plan; type and length
+//! of a key are asked before it is deleted, a batch of keys at a time. This proves no content: a value of somebody
+//! else's of the same name and type and of a fitting length is taken for the run's (`docs/drivers/redis.md`).
 
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
@@ -17,25 +17,24 @@ use super::resp;
 use super::wire::Reply;
 use crate::kv::written::ForeignRecords;
 
-/// Keys asked about, and deleted, together. A server compares each key of a WATCH with those before it: 1,000
-/// took it 5.4 ms.
+/// Most keys asked about, and deleted, together. Each key of a WATCH is compared with the others: 1,000 took 5.4 ms.
 const BATCH: usize = 256;
-/// Numbers without a key behind the plan's, or behind the last one found, after which there are none: a run
-/// inserts numbers one after the other and deletes the first ones.
+/// After so many numbers without a key, behind the plan's or behind the last one found, no further keys are looked for:
+/// a run inserts numbers one after the other and deletes the first ones.
 const GAP: u64 = 1 << 20;
 
-/// The records of a workload, as the mark tells them to a later run.
+/// The form of a workload's records, as the mark keeps it for a later run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordForm {
     keys: Keys,
     /// 1: a string; more: a hash of so many fields at most.
     fields: u32,
-    /// Bytes of the smallest and of the largest string.
+    /// Bytes of the smallest and of the largest value, where it is a string.
     smallest: u64,
     largest: u64,
 }
 
-/// What stands under a name.
+/// What the server holds under a name: nothing (or an empty value), a value that fits the run's records, or another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyState {
     Absent,
@@ -43,23 +42,23 @@ enum KeyState {
     Foreign,
 }
 
-/// The records of a run, named and told from others.
+/// The names, types and lengths of the records of a run.
 pub struct KnownRecords {
     /// What every key begins with, colon included.
     prefix: Vec<u8>,
     formats: Vec<KeyFormat>,
-    /// Bytes of a string; none where no record is one.
+    /// Bytes of a string; none where no record is a string.
     strings: Option<RangeInclusive<u64>>,
-    /// Fields of a hash at most; none where no record is one.
+    /// Fields of a hash at most; none where no record is a hash.
     hashes: Option<u64>,
-    /// The first number.
+    /// The lowest key number.
     start: u64,
-    /// One past the last number of the plan; inserts come behind it.
+    /// One past the highest key number of the plan; inserts come behind it.
     end: u64,
 }
 
 impl RecordForm {
-    /// Of the workloads of a plan, each once.
+    /// The forms of the workloads of a plan, each once.
     pub fn of(plan: &Plan) -> Vec<RecordForm> {
         let mut forms = Vec::new();
         for w in &plan.workloads {
@@ -103,7 +102,7 @@ impl KnownRecords {
         })
     }
 
-    /// Strings have these lengths, whatever the plan says.
+    /// The same with strings of these lengths.
     pub fn with_sizes(mut self, sizes: RangeInclusive<u64>) -> KnownRecords {
         self.strings = self.strings.map(|_| sizes);
         self
@@ -130,7 +129,7 @@ impl KnownRecords {
         }
     }
 
-    /// What the answers to [`KnownRecords::ask`] say.
+    /// The state of a key by the answers to [`KnownRecords::ask`].
     fn state(&self, said: &[Reply]) -> Result<KeyState> {
         let string = self.strings.clone().map(|sizes| move |n| sizes.contains(&n));
         let hash = self.hashes.map(|most| move |n| n <= most);
@@ -156,8 +155,8 @@ impl KnownRecords {
         said.chunks(each.max(1)).map(|said| self.state(said)).collect()
     }
 
-    /// Deletes the records of these numbers that still are the run's; returns what is somebody else's. Errors:
-    /// `Unavailable` when the server is gone or refuses.
+    /// Deletes the records of these numbers that still are the run's; returns the values of others under their names.
+    /// Errors: `Unavailable` when the server is gone or refuses.
     pub fn delete(
         &self,
         admin: &mut AdminConnection,
@@ -185,8 +184,8 @@ impl KnownRecords {
         Ok(foreign)
     }
 
-    /// The keys under the prefix, when the database has fewer keys than there are numbers, else none: a run that
-    /// wrote a few of a thousand million does not ask about each.
+    /// The keys under the prefix, when the database has fewer keys than there are numbers, and these are more than a
+    /// batch; else none. So a run that wrote a few of a thousand million numbers does not ask about each.
     fn sparse(
         &self,
         admin: &mut AdminConnection,
@@ -201,15 +200,16 @@ impl KnownRecords {
             there.extend(keys.iter().cloned());
             Ok(true)
         })?;
-        // No number is the name of these.
+        // These are no records.
         [admin.mark_key(), admin.index_key()].iter().for_each(|key| {
             there.remove(key.as_bytes());
         });
         Ok(Some(there))
     }
 
-    /// Deletes those of `names` that are the run's; notes those that are somebody else's, or are changed between the
-    /// question and the deletion; absent ones are nobody's. Errors: `Unavailable` when the server is gone or refuses.
+    /// Deletes those of `names` that are the run's, and notes those that are somebody else's; absent ones are neither.
+    /// Where one is changed between the question and the deletion, both halves of `names` are tried again; one that is
+    /// changed while it is tried alone is noted. Errors: `Unavailable` when the server is gone or refuses.
     pub fn delete_some(
         &self,
         admin: &mut AdminConnection,
@@ -238,23 +238,22 @@ impl KnownRecords {
         self.delete_some(admin, others, foreign)
     }
 
-    /// Those of the mark `kept`, whose form is that of `new`. A mark that does not say what was written tells
-    /// their type alone. Errors: `Usage` when keys cannot be made.
+    /// The records of the mark `kept`, whose form is that of `new`; names as in `new` are among theirs. Where the mark
+    /// has no list of what was written, strings may have any length. Errors: `Usage` when keys cannot be made.
     pub fn kept(prefix: &str, kept: &KeyMark, new: &KeyMark) -> Result<KnownRecords> {
         let asked = KnownRecords::of(prefix, &new.identity.written)?;
         let mut known = match kept.identity.written.as_slice() {
             [] => return Ok(asked.with_sizes(1..=u64::MAX)),
             written => KnownRecords::of(prefix, written)?,
         };
-        // Another workload of the run may name its records in a way of its own.
+        // Another workload of the run may name its records in another way.
         known.formats.extend(
             asked.formats.into_iter().filter(|f| !known.formats.contains(f)).collect::<Vec<_>>(),
         );
         Ok(known)
     }
 
-    /// One of `keys` that has the name of a record and does not hold a record. Errors: `Unavailable` when the
-    /// server is gone or refuses.
+    /// The first of `keys` that has the form of a record's name and holds something else. Errors: `Unavailable`.
     pub fn changed(
         &self,
         admin: &mut AdminConnection,
@@ -276,8 +275,8 @@ impl KnownRecords {
         Ok(None)
     }
 
-    /// One of `keys` that no run with these records has written, if there is one. Errors: `Unavailable`
-    /// when the server is gone or refuses.
+    /// One of `keys` whose name no run with these records gives, or else one that does not hold a record; none if all
+    /// are records. Errors: `Unavailable` when the server is gone or refuses, or the run is stopped.
     pub fn foreign(
         &self,
         admin: &mut AdminConnection,
@@ -293,7 +292,7 @@ impl KnownRecords {
                     end = end.max(number.saturating_add(GAP));
                 }
                 number += 1;
-                // There may be as many numbers as anyone asks for.
+                // The numbers of a plan may be very many.
                 if number % LOOKS == 0 && admin.stop().stopped() {
                     return Err(Error::unavailable("stopped while keys were looked at"));
                 }
@@ -304,7 +303,7 @@ impl KnownRecords {
         }
         for names in keys.chunks(BATCH) {
             let states = self.states(admin, names)?;
-            // One that is gone, or empty, is not ours either.
+            // A key that is gone by now, or empty, counts as foreign here.
             if let Some(at) = states.iter().position(|state| *state != KeyState::Ours) {
                 return Ok(names.get(at).cloned());
             }
@@ -313,27 +312,26 @@ impl KnownRecords {
     }
 }
 
-/// So many names are made between two looks at whether the run was stopped.
+/// Names that are made between two looks at whether the run was stopped.
 const LOOKS: u64 = 1 << 16;
 
 /// What a killed run left under the prefix.
 pub struct LeftRecords {
     pub forms: Vec<RecordForm>,
     known: KnownRecords,
-    /// It kept a sorted set of its keys.
+    /// The run kept a sorted set of its keys.
     indexed: bool,
 }
 
 impl LeftRecords {
-    /// What the mark of the killed run says; takes the run's sorted set out of `keys`. Errors: `Usage` when
-    /// keys cannot be made, `Unavailable`.
+    /// By the killed run's mark; takes its sorted set out of `keys`. Errors: `Usage` for wrong keys; `Unavailable`.
     pub fn of(
         admin: &mut AdminConnection,
         mark: &KeyMark,
         new: &KeyMark,
         keys: &mut Vec<Vec<u8>>,
     ) -> Result<LeftRecords> {
-        // A mark that does not say what was written: records of the same form are written as now.
+        // A mark without a list of what was written: records of the same form are as those of this run.
         let forms = match mark.identity.written.as_slice() {
             [] if mark.form == new.form => new.identity.written.clone(),
             written => written.to_vec(),
@@ -353,8 +351,7 @@ impl LeftRecords {
         self.known.foreign(admin, keys)
     }
 
-    /// Deletes those of `keys` that still are the killed run's. Errors: `Refused` when one is not;
-    /// `Unavailable`.
+    /// Deletes those of `keys` that still are the killed run's, and its sorted set. Errors: `Refused` if some are not.
     pub fn delete(&self, admin: &mut AdminConnection, keys: &[Vec<u8>]) -> Result<()> {
         let mut foreign = ForeignRecords::default();
         for names in keys.chunks(BATCH) {
@@ -371,8 +368,7 @@ impl LeftRecords {
     }
 }
 
-/// The number that a server answers with; none where the key is of another type. Errors: `Unavailable`
-/// when it refuses.
+/// The number in a reply; none where the key is of another type. Errors: `Unavailable` when the server refuses.
 fn length(said: &Reply) -> Result<Option<u64>> {
     match said {
         Reply::Error(says) if says.starts_with("WRONGTYPE") => Ok(None),
@@ -421,7 +417,7 @@ mod tests {
         assert!(known(1).state(&[Reply::Error("NOPERM".to_owned())]).is_err());
     }
 
-    /// Between the question whose a value is and its deletion.
+    /// A value is changed between the question whose it is and its deletion.
     #[test]
     fn what_changes_under_a_watch_stays() {
         let dir = tempfile::tempdir().unwrap();
@@ -440,7 +436,7 @@ mod tests {
         server.cli(&["SET", "p:b", "precious"]);
         assert!(!admin.unlink_watched(&names.each_ref().map(Vec::as_slice), true).unwrap());
         assert_eq!(server.cli(&["DBSIZE"]), "3");
-        // Nothing is watched from then on, and what is asked anew is known.
+        // The watch has ended. Asked anew, the changed value is known as foreign.
         let mut foreign = ForeignRecords::default();
         known(1).delete_some(&mut admin, &names, &mut foreign).unwrap();
         assert_eq!((foreign.count, foreign.example.as_deref()), (1, Some("p:b")));

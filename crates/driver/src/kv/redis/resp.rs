@@ -1,8 +1,8 @@
-//! RESP2: commands into a buffer, replies out of one. Allocates nothing of its own.
+//! RESP2, the protocol of Redis: writes commands into a buffer and parses replies. Only the buffer may allocate.
 
 use crate::net::Frame;
 
-/// Longest line of a reply: a number, or an error in words.
+/// Bytes of a line (a number, an error in words) after which its end is not waited for.
 const LINE_MAX: usize = 64 << 10;
 
 /// Begins a command of `parts` parts.
@@ -33,7 +33,7 @@ pub fn number(out: &mut Vec<u8>, n: u64) {
     part(out, itoa::Buffer::new().format(n).as_bytes());
 }
 
-/// Short ones, of which every command has several, are written at once.
+/// Writes a count `n` behind the sign `kind`. Those below 100, of which each command has several, are written at once.
 #[inline]
 fn head(out: &mut Vec<u8>, kind: u8, n: usize) {
     let digit = |n: usize| b'0' + (n % 10) as u8;
@@ -58,13 +58,13 @@ pub enum RespValue<'a> {
     /// `:1`.
     Number(i64),
     Bulk(&'a [u8]),
-    /// No such string, or no such array.
+    /// The null of strings (`$-1`) and of arrays (`*-1`).
     Nil,
-    /// An array of so many strings, numbers or nils; the bytes of its elements.
+    /// An array: how many elements, and their bytes for [`elements`].
     Array(usize, &'a [u8]),
 }
 
-/// What the bytes so far are.
+/// What the bytes so far are: a whole reply and its length, the start of one, or no RESP.
 pub type ParsedReply<'a> = Frame<RespValue<'a>>;
 
 /// The reply at the start of `bytes`. An array inside an array counts as one element, its head,
@@ -132,7 +132,7 @@ fn bulk(bytes: &[u8], start: usize, length: i64) -> ParsedReply<'_> {
     }
 }
 
-/// Walks over the elements of an array.
+/// Walks over the elements of an array. One that is an array itself shows as its head; its elements follow.
 pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = RespValue<'_>> {
     std::iter::from_fn(move || match single(bytes) {
         ParsedReply::Whole(reply, used) if used > 0 => {

@@ -1,10 +1,11 @@
-//! A server's own statistics for the samples: numbers out of the text of INFO, and how they are shown.
+//! A Redis server's own statistics: the samples out of the text of INFO and how they are shown, and the counts of
+//! commands that stand beside the run's own counts of operations.
 
 use taillight_core::OpKind;
 use taillight_core::samples::{SampleDisplay, SamplePanel, SamplePhrase, SampleUnit};
 use taillight_core::witness::{WitnessCount, WitnessUnit};
 
-/// What of INFO goes beside the latencies: its name there, ours.
+/// The samples: name of the field of INFO, name of the series.
 const SAMPLES: [(&str, &str); 8] = [
     ("used_memory", "used_memory_bytes"),
     ("used_memory_rss", "used_memory_rss_bytes"),
@@ -36,13 +37,12 @@ pub fn display() -> SampleDisplay {
     SampleDisplay { panels, phrases: vec![found] }
 }
 
-/// Commands that look records up, store and delete them, each one for an operation.
+/// Commands by which the driver looks records up, stores and deletes them.
 const LOOKUPS: [&str; 4] = ["get", "mget", "hmget", "hgetall"];
 const STORES: [&str; 3] = ["set", "mset", "hset"];
 const DELETES: [&str; 1] = ["del"];
 
-/// How often the server was asked for what operations ask, by the text of INFO commandstats. `scans`: the load has
-/// scans, which look their records up as well.
+/// Calls of the commands, by the text of INFO commandstats. `scans`: the load has scans, which look records up as well.
 pub fn commands(stats: &str, scans: bool) -> Vec<WitnessCount> {
     let calls = |names: &[&str]| -> u64 {
         let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
@@ -66,7 +66,7 @@ pub fn commands(stats: &str, scans: bool) -> Vec<WitnessCount> {
     ]
 }
 
-/// The numbers in the text of INFO; counters are since the server's start, of all its clients.
+/// The samples in the text of INFO; counters are since the server's start, of all its clients.
 pub fn numbers(info: &str, out: &mut dyn FnMut(&str, f64)) {
     for (name, value) in info.lines().filter_map(|l| l.split_once(':')) {
         let ours = SAMPLES.iter().find(|(theirs, _)| *theirs == name);
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_of_commands_are_those_of_operations() {
+    fn calls_of_commands_are_summed_by_kind_of_operation() {
         let stats = "# Commandstats\r\ncmdstat_get:calls=5,usec=9,usec_per_call=1.80\r\n\
                      cmdstat_mget:calls=2,usec=1\r\ncmdstat_hset:calls=3,usec=1\r\n\
                      cmdstat_getrange:calls=70,usec=1\r\n";

@@ -1,4 +1,5 @@
-//! One worker's pipelines: operations become commands in a connection's buffer, replies come in their order.
+//! One worker's session on a Redis server: operations become commands in a connection's buffer, and replies, which come
+//! in the order of the commands, become completions.
 //!
 //! An operation is one command or several; the last reply completes it. A scan asks the index for
 //! keys first, then for their records. Nothing is allocated per operation once the buffers have
@@ -23,45 +24,48 @@ pub struct RecordLayout {
     pub rules: WorkloadRules,
     /// What every key begins with, colon included.
     pub prefix: Vec<u8>,
-    /// The sorted set of all keys; empty for none.
+    /// The key of the sorted set of all keys; empty where none is kept.
     pub index: Vec<u8>,
-    /// Names of the fields of a record; empty when it is one string.
+    /// Names of the fields of a record, a hash; empty when a record is a string.
     pub names: Vec<String>,
 }
 
-/// Deletes a hash that has so many fields.
+/// Lua script: deletes the hash at a key if it has exactly as many fields as the argument says.
 const TAKE_BACK: &[u8] =
     b"if redis.call('HLEN', KEYS[1]) == tonumber(ARGV[1]) then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// What a reply is to.
+/// What a reply answers.
 #[derive(Debug, Clone, Copy)]
 enum ExpectedReply {
+    /// GET.
     Value,
+    /// MGET.
     Values,
+    /// HGETALL.
     Fields,
     /// HMGET of all fields in order, or HMGET of one.
     Named(Option<u16>),
-    /// A write that says nothing worth knowing, or nil when the key is not there.
+    /// A write: nil means that the key is not there; any other reply says nothing further.
     Written,
-    /// An update of so many fields of the hash of this key: how many of them are new.
+    /// An update of so many fields of the hash of this key; the reply says how many of them are new.
     Updated(u64, u32),
-    /// DEL: how many were there.
+    /// DEL; the reply says how many keys were there.
     Removed,
     /// Keys from the index.
     Keys,
 }
 
-/// Everything but the connection.
+/// The protocol of a session: its state but the connections.
 pub struct Pipeline {
     layout: RecordLayout,
     written: Arc<SessionKeys>,
     slots: SlotTable,
-    /// Of each connection, slot and meaning of the replies to come. A slot always uses the same connection.
+    /// For each connection, slot and meaning of the replies to come. A slot always uses the same connection.
     replies: Vec<VecDeque<(u32, ExpectedReply)>>,
     key: Box<[u8; KEY_MAX]>,
 }
 
-/// A session over connections of its own. Errors: `Unavailable` when the kernel lets nobody wait for several.
+/// A session over these connections. Errors: `Unavailable` when the kernel gives no epoll to wait for several.
 pub fn session(
     sockets: Vec<PipelinedSocket>,
     layout: RecordLayout,
@@ -237,7 +241,7 @@ impl Pipeline {
         }
     }
 
-    /// Removes what an update has made of a record that was not there: HSET knows no condition as SET does. What has
+    /// Removes the hash that an update of an absent record has made: HSET knows no condition as SET does. One that has
     /// more fields by now was inserted meanwhile, and stays.
     fn take_back(&mut self, key: u64, fields: u32, slot: u32, send: &mut Vec<u8>) {
         resp::command(send, 5);
@@ -249,7 +253,7 @@ impl Pipeline {
         self.expect(slot, ExpectedReply::Written);
     }
 
-    /// Values of one piece, side by side in `buffer`.
+    /// Stores strings, end to end in `buffer`, by one MSET.
     fn put_many(&mut self, op: &Op, slot: u32, buffer: &[u8], send: &mut Vec<u8>) {
         resp::command(send, 1 + 2 * op.count as usize);
         resp::part(send, b"MSET");
@@ -264,7 +268,7 @@ impl Pipeline {
         (flight.moved, flight.count) = (op.bytes(), op.count);
     }
 
-    /// Adds new keys to the sorted set of all, where there is one.
+    /// Adds the keys of an insert or put to the sorted set of all keys, where one is kept.
     fn index(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
         if self.layout.index.is_empty() {
             return;
@@ -294,7 +298,7 @@ impl Pipeline {
         }
     }
 
-    /// Keys sort as bytes: all have the score 0.
+    /// Asks the sorted set for keys. All have the score 0, so that they sort as bytes.
     fn scan(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
         let (command, end): (&[u8], &[u8]) = match self.layout.rules.reverse {
             false => (b"ZRANGEBYLEX", b"+"),

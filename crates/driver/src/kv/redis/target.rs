@@ -1,4 +1,5 @@
-//! A server's keys under one prefix as a target: sessions, administration, statistics, clean-up.
+//! The keys under one prefix of a Redis server as a target: opening past the guard, sessions, administration,
+//! statistics, and the deletion of what the run made.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,13 +23,13 @@ use crate::ownership::{HeldMark, MarkStore, OwnershipDecision, refusal};
 use crate::space;
 use crate::trial;
 
-/// Where the password comes from.
+/// The environment variable that holds the password.
 const PASSWORD: &str = "REDIS_PASSWORD";
 
-/// What a server adds to key and value of a record at least, bytes: entry, object.
+/// What a server needs at least for a record besides key and value, bytes: entry, object.
 const RECORD: f64 = 40.0;
 
-/// What of INFO is disclosed.
+/// Fields of INFO that become facts of the run.
 const FACTS: [&str; 5] =
     ["redis_version", "valkey_version", "maxmemory_policy", "aof_enabled", "io_threads_active"];
 
@@ -39,19 +40,19 @@ pub struct RedisTarget {
     password: Option<String>,
     layouts: Vec<RecordLayout>,
     written: WrittenKeys,
-    /// The records of this run's plan.
+    /// Forms of the records of this run's plan.
     forms: Vec<RecordForm>,
     /// Records of an earlier run are there, of whatever size.
     reused: bool,
     admin: Mutex<AdminConnection>,
     mark: HeldMark<KeyIdentity>,
     facts: Vec<(String, String)>,
-    /// Connections for workers, made before anything was deleted; none where nothing was.
+    /// Connections for workers, made before keys were deleted; empty where none were, and when they are used up.
     sockets: Mutex<Vec<RespSocket>>,
-    /// Whether the plan scans; none where an operation is not one command, so that nobody counts the same.
+    /// Whether the plan scans; none where the server's counts of commands cannot be compared with those of operations.
     scans: Option<bool>,
     lanes: u32,
-    /// Rank 0 of the run has the prefix.
+    /// This is a rank that joined: rank 0 of the run holds the prefix.
     joined: bool,
     closed: bool,
 }
@@ -62,7 +63,7 @@ pub fn check(options: &RedisOptions, spec: &OpenSpec<'_>) -> Result<()> {
     if spec.joins() { Ok(()) } else { at.decide(spec.plan).map(drop) }
 }
 
-/// A server that answers, before the guard is asked.
+/// A server that answers, with the run's prefix locked, before anything is decided.
 struct Connected {
     address: DatabaseAddress,
     options: RedisOptions,
@@ -72,7 +73,7 @@ struct Connected {
     admin: Mutex<AdminConnection>,
     /// The mark that the run would write.
     new: KeyMark,
-    /// The loss of what is there is confirmed.
+    /// The loss of keys that are there is confirmed.
     confirmed: bool,
 }
 
@@ -103,8 +104,8 @@ impl Connected {
         Ok(Connected { address, options, password, layouts, written, admin, new, confirmed })
     }
 
-    /// What becomes of the keys that are there; nothing is changed. Errors: as [`decision::decide`], and
-    /// `Unavailable` when the records of the plan do not fit.
+    /// Decides what becomes of the keys that are there; nothing is changed. Errors: as [`decision::decide`], and
+    /// `Unavailable` when the records of the plan's first workload do not fit into the server's memory.
     fn decide(&self, plan: &Plan) -> Result<KeyDecision> {
         let writes = rules::changes(plan).0;
         let decided = decision::decide(&self.admin, &self.new, writes, self.confirmed)?;
@@ -117,7 +118,7 @@ impl Connected {
         let fits = |free| space::fits(plan, have, free, |w| space::record_bytes(w) + RECORD);
         let mut fit = fits(free);
         if fit.is_err() && !decided.goes.is_empty() {
-            // What goes makes room: its share of all keys, since nobody knows the size of each.
+            // Keys that are deleted make room: their share of the server's data by number, as sizes are not known.
             let data = number(&info, "used_memory_dataset").unwrap_or(0) as f64;
             let share = decided.goes.len() as f64 / keys(&info).max(1) as f64;
             fit = fits(free.saturating_add((data * share.min(1.0)) as u64));
@@ -125,9 +126,9 @@ impl Connected {
         fit.map(|()| decided)
     }
 
-    /// Marks the prefix as ours and deletes the keys that give way: the mark, whether it is that of an earlier run, and
-    /// the connections of all workers where something was deleted. Errors: as [`Connected::decide`] and
-    /// [`decision::claim`].
+    /// Marks the prefix as ours and deletes the keys that give way. Gives the mark, whether records of an earlier run
+    /// are reused, and the connections of all workers where keys were deleted. Errors: as [`Connected::decide`] and
+    /// [`decision::claim`]; `Unavailable` where not all workers can connect.
     fn claim(&self, spec: &OpenSpec<'_>) -> Result<(HeldMark<KeyIdentity>, bool, Vec<RespSocket>)> {
         let mut decided = self.decide(spec.plan)?;
         if let (true, OwnershipDecision::Reuse(kept)) = (spec.shares(), &mut decided.decision) {
@@ -164,7 +165,7 @@ impl RedisTarget {
     pub fn open(options: &RedisOptions, spec: &OpenSpec<'_>) -> Result<RedisTarget> {
         let at = Connected::to(options, spec)?;
         let joined = spec.joins();
-        // Asked before anything is changed.
+        // The server is asked before anything is changed.
         let facts = facts(&mut admin::lock(&at.admin), &at.address)?;
         let (mark, reused, sockets) = match joined {
             true => (at.join(spec)?, false, Vec::new()),
@@ -190,8 +191,7 @@ impl RedisTarget {
         })
     }
 
-    /// A connection for a worker: one of those that were made before anything was deleted, as long as they
-    /// last.
+    /// A connection for a worker: one of those made before keys were deleted, as long as there are any, else a new one.
     fn socket(&self, stop: &StopFlag) -> Result<RespSocket> {
         let timeout = Duration::from_nanos(self.options.timeout.0);
         loop {
@@ -210,7 +210,7 @@ impl RedisTarget {
         admin::lock(&self.admin)
     }
 
-    /// Deletes what this run made; what was kept before stays.
+    /// Deletes the records and the mark, unless the mark keeps them. Only the first call does something.
     fn end(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
@@ -228,7 +228,7 @@ impl RedisTarget {
         })
     }
 
-    /// Checks that the mark is still this run's: without it no key is known to be. Errors: `Target`.
+    /// Checks that the mark is still this run's: without it no key is known to be the run's. Errors: `Target`.
     fn still_marked(&self) -> Result<()> {
         let what = match admin::mark(&self.admin)? {
             Some(mark) if mark.run_id == self.mark.run_id() => return Ok(()),
@@ -250,7 +250,8 @@ impl RedisTarget {
         foreign.told()
     }
 
-    /// Deletes the records of this run, and those of earlier ones that its mark names.
+    /// Deletes the sorted set, and records of this run's plan: of the key numbers that it has written, and of those
+    /// that the mark notes of earlier runs. Returns what somebody else has put under their names.
     fn purge(&self) -> Result<ForeignRecords> {
         let known = KnownRecords::of(&self.options.prefix, &self.forms)?;
         let known = known.with_sizes(match self.reused {
@@ -267,7 +268,7 @@ impl RedisTarget {
     }
 }
 
-/// How a server is reached.
+/// What is needed to connect to a server.
 struct ServerWay<'a> {
     address: &'a DatabaseAddress,
     password: Option<&'a str>,
@@ -293,7 +294,7 @@ impl ServerWay<'_> {
     }
 }
 
-/// Whether each connection has an operation to wait for. Errors: `Usage`.
+/// Checks that no workload has a queue depth below the number of connections. Errors: `Usage`.
 fn check_connections(plan: &Plan, options: &RedisOptions) -> Result<()> {
     let idle = plan.workloads.iter().position(|w| w.queue_depth < options.connections);
     match idle {
@@ -310,7 +311,7 @@ fn counted(plan: &Plan) -> Option<bool> {
     one_command_each(plan).filter(|_| plan.ranks.is_none())
 }
 
-/// Whether the plan scans, where each operation is one command: several records with fields are asked for one by one.
+/// Whether the plan scans; none where batches or scans of records with fields ask for these one by one.
 fn one_command_each(plan: &Plan) -> Option<bool> {
     let fields = |w: &WorkloadPlan| w.value.as_ref().is_some_and(|value| value.fields > 1);
     let several = |w: &WorkloadPlan| fields(w) && (w.batch > 1 || has(w, OpKind::Scan));
@@ -344,7 +345,7 @@ fn layouts(plan: &Plan, options: &RedisOptions) -> Result<Vec<RecordLayout>> {
     plan.workloads.iter().map(layout).collect()
 }
 
-/// What the server says of itself. Errors: `Unavailable`.
+/// The text of the server's INFO. Errors: `Unavailable`.
 fn info(admin: &mut AdminConnection) -> Result<String> {
     match admin.ask(&[b"INFO"])? {
         Reply::Text(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
@@ -365,8 +366,8 @@ fn keys(info: &str) -> u64 {
     databases.filter_map(count).sum()
 }
 
-/// What is left of the server's `maxmemory`, or without one of its machine's memory, by its INFO; none
-/// where it makes room by dropping keys.
+/// Bytes left of the server's `maxmemory`, or without one of its machine's memory, by its INFO; none
+/// where the server evicts keys to make room, or INFO does not say it.
 fn room(info: &str) -> Option<u64> {
     let machine = || number(info, "total_system_memory");
     let most = match number(info, "maxmemory")? {
@@ -410,7 +411,7 @@ impl Target for RedisTarget {
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         match action {
-            // What is written is in the server's memory; when it saves is its own affair.
+            // Nothing to do: records are in the server's memory, and saving them is left to the server's settings.
             AdminAction::Flush => Ok(()),
             AdminAction::Compact | AdminAction::DropCaches => Err(Error::unavailable(
                 "a server in memory has nothing to compact and no caches to drop",

@@ -1,5 +1,5 @@
-//! A Redis server for tests: on a unix socket in a directory of the test, ended on drop; and peers that
-//! are no server.
+//! For tests: a Redis server on a unix socket in a directory of the test, killed on drop; listeners that are no server,
+//! and a check that waits for them end in time.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use taillight_core::{Error, Result, StopFlag};
 
-/// Listens on loopback; says `first` to whoever connects, then `more` after each `pause`, whatever it hears.
+/// Listens on loopback in a thread; sends `first` to each client, then `more` after each `pause`, and reads nothing.
 pub fn peer(first: &'static [u8], more: &'static [u8], pause: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -29,7 +29,8 @@ pub fn peer(first: &'static [u8], more: &'static [u8], pause: Duration) -> Socke
     address
 }
 
-/// Ends the wait of `open` for a peer by a stop, then by its time-out; neither may take long. The errors.
+/// Calls `open` with a time-out of 60 s and stops it after 600 ms, then with one of 300 ms; asserts that both fail
+/// within 2 s, and gives the errors.
 pub fn cut_short(open: impl Fn(&str, &StopFlag) -> Result<()>) -> [Error; 2] {
     ["60s", "300ms"].map(|timeout| {
         let (stop, began) = (StopFlag::default(), Instant::now());
@@ -45,7 +46,7 @@ pub fn cut_short(open: impl Fn(&str, &StopFlag) -> Result<()>) -> [Error; 2] {
     })
 }
 
-/// A running server.
+/// A running server without persistence.
 pub struct RedisServer {
     process: Child,
     socket: PathBuf,
@@ -58,7 +59,8 @@ impl Drop for RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one with these further arguments.
+    /// Starts a server with the arguments `more` besides those of socket and directory, and waits until it listens.
+    /// Err: why not, for the line of a skipped test.
     pub fn start(dir: &Path, more: &[&str]) -> Result<RedisServer, String> {
         let socket = dir.join("s");
         let process = Command::new("redis-server")
@@ -80,7 +82,7 @@ impl RedisServer {
         Err("redis-server does not listen".to_owned())
     }
 
-    /// As `target.path`.
+    /// Its address for `target.path`.
     pub fn address(&self) -> String {
         format!("unix:{}", self.socket.display())
     }
@@ -90,14 +92,14 @@ impl RedisServer {
         let _ = self.process.wait();
     }
 
-    /// Sends the server a signal: STOP or CONT.
+    /// Sends the server the signal of this name, such as STOP or CONT.
     pub fn signal(&self, name: &str) {
         let id = self.process.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &id]).status();
         assert!(sent.unwrap().success());
     }
 
-    /// Answer of the server to a command, by its own client.
+    /// The server's answer to a command, by redis-cli, without white space around it.
     pub fn cli(&self, args: &[&str]) -> String {
         let out =
             Command::new("redis-cli").arg("-s").arg(&self.socket).args(args).output().unwrap();

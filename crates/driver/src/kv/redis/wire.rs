@@ -1,4 +1,5 @@
-//! Commands and replies outside the measured loop, and what a server's refusals mean.
+//! A connection to a Redis server for commands outside the measured loop, and errors in words for a server that does
+//! not answer or refuses.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::net::{Deadline, Frame, PipelinedSocket};
 pub struct RespSocket(pub PipelinedSocket);
 
 impl RespSocket {
-    /// Errors: when no server takes the connection in time, or the run is to stop.
+    /// Connects; no command is sent. Errors: when no server takes the connection in time, or the run is to stop.
     pub fn connect(
         address: &DatabaseAddress,
         timeout: Duration,
@@ -36,7 +37,7 @@ impl RespSocket {
         self.answer(&Deadline::within(timeout, stop))
     }
 
-    /// Sends the `count` commands in `out` and waits for the replies of all. Errors: as [`RespSocket::ask`].
+    /// Sends the `count` commands in `out` and waits for all replies, `timeout` in all. Errors: as [`RespSocket::ask`].
     pub fn answers(
         &mut self,
         count: usize,
@@ -56,13 +57,14 @@ impl RespSocket {
     }
 }
 
-/// A reply kept.
+/// A reply in memory of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// A string or a number.
     Text(Vec<u8>),
     Nil,
-    /// Strings; an array inside shows as an empty string, and its elements follow.
+    /// Elements as text; a nil, an error or an array inside shows as an empty string, the elements of the latter
+    /// follow.
     List(Vec<Vec<u8>>),
     /// An error, as the server words it.
     Error(String),
@@ -84,7 +86,7 @@ impl Reply {
     }
 }
 
-/// Why a server cannot be used, in words.
+/// The error (`Unavailable`) of a server that cannot be reached, does not answer, or does not speak RESP.
 pub fn unreachable(address: &DatabaseAddress, e: io::Error) -> Error {
     let hint = match e.kind() {
         ErrorKind::InvalidData => "what answers there does not speak RESP: check the port",
@@ -99,7 +101,7 @@ pub fn unreachable(address: &DatabaseAddress, e: io::Error) -> Error {
         .hint(hint)
 }
 
-/// What a server's refusal means, in words.
+/// The error (`Unavailable`) of a server that refuses a command: what its error reply means, and a hint.
 pub fn refused(address: &DatabaseAddress, says: &str) -> Error {
     let code = says.split_whitespace().next().unwrap_or_default();
     let (what, hint) = match code {

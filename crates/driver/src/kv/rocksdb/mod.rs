@@ -1,13 +1,14 @@
-//! `rocksdb`: RocksDB through its C API, any build of it, loaded at run time; no RocksDB is linked in,
-//! because the system under test is no part of the tool. `open` goes: options -> library -> option strings, taken by
-//! the library -> guard -> database.
+//! The driver `rocksdb`: RocksDB through its C API, in a build of the user's choice, loaded at run time; no RocksDB
+//! is linked in, because the system under test is no part of the tool. Opening goes: options -> library -> option
+//! strings, parsed by the library -> guard -> database. Target and session are those of all embedded stores; here are
+//! the checks of options, capabilities, facts and statistics of the store behind them.
 
 pub mod options;
 mod outside;
 mod sample;
 mod sys;
 
-/// The hot path apart from the rest of the C API.
+/// The calls of the hot path, apart from the rest of the C API.
 mod connection {
     mod sys;
     pub use sys::RocksDbConnection;
@@ -96,7 +97,9 @@ impl BoundDriver for RocksDbOptions {
     }
 }
 
-/// The library with the options of the run, and what is asked of the directory.
+/// The library with the options of the run, and what is asked of the directory. Errors: `Usage` for options that
+/// contradict each other or the plan, or that the library does not take; `Unavailable` for a library that cannot be
+/// used or lacks what the plan needs; those of [`outside::fit_outside`].
 fn engine<'a>(
     options: &RocksDbOptions,
     spec: &'a OpenSpec<'a>,
@@ -107,7 +110,7 @@ fn engine<'a>(
     }
     let mut strings = options.strings()?;
     if outside::is_asked(&strings) {
-        // Before the user's own, so that those count.
+        // Before the user's own option strings, so that those prevail.
         strings.insert(0, outside::no_scans());
     }
     let ask = DatabaseSpec {
@@ -160,7 +163,7 @@ fn gets_many(w: &WorkloadPlan) -> bool {
 struct RocksDbEngine {
     library: Arc<RocksDbLibrary>,
     strings: Vec<(&'static str, String)>,
-    /// Directories for logs that were not there before the run.
+    /// Named directories for logs or messages that were absent before the run.
     makes: Vec<PathBuf>,
     options: RocksDbOptions,
 }
@@ -172,7 +175,7 @@ impl StoreEngine for RocksDbEngine {
     fn open(&self, dir: &Path, how: OpenAs) -> Result<RocksDbStore> {
         let writes = how != OpenAs::ReadOnly;
         if writes {
-            // It takes what it finds there for its own, every time.
+            // At each opening RocksDB takes what it finds in such directories for its own.
             outside::fit_outside(&self.strings, Some(dir))?;
         }
         let mut options = self.config()?;
@@ -206,7 +209,7 @@ impl StoreEngine for RocksDbEngine {
     }
 
     fn try_open(&self, dir: &Path) -> Result<()> {
-        // A log elsewhere is that of the database which is still there.
+        // In a directory for logs elsewhere the database that is to give way may still have its own.
         let options = self.config()?.with("wal_dir=;db_log_dir=");
         let mut options = options.map_err(|fault| fault.into_error("to try the options"))?;
         options.create(OpenAs::New);
@@ -232,14 +235,14 @@ impl StoreEngine for RocksDbEngine {
         if logs.is_empty() {
             return Ok(OutsideFiles::default());
         }
-        // Flushed, a database needs only the log that it writes to. Where that fails, the others stay.
+        // Flushed, a database needs only the log that it writes to, and deletes its older ones.
         let _ = store.flush();
         outside::own_logs(logs, &self.makes)
     }
 }
 
 impl RocksDbEngine {
-    /// The options of the run. Errors: `Usage` with the store's words.
+    /// The option strings of the run, parsed by the library. Errors: `Usage` with the store's words.
     fn config(&self) -> Result<RocksDbConfig> {
         let mut options = RocksDbConfig::new(&self.library);
         for (from, string) in &self.strings {

@@ -159,8 +159,8 @@ impl DriverOptions for RocksDbOptions {
 }
 
 impl RocksDbOptions {
-    /// RocksDB option strings in the order they are applied, each with where it comes from. Errors:
-    /// `Unavailable` when the options file cannot be read, `Usage` when it is none.
+    /// RocksDB option strings in the order they are applied, each with where it comes from. Errors: `Unavailable`
+    /// when the options file cannot be read, `Usage` when it has no section for the column family.
     pub fn strings(&self) -> Result<Vec<(&'static str, String)>> {
         let mut strings = Vec::new();
         if !self.options_file.is_empty() {
@@ -187,7 +187,7 @@ impl RocksDbOptions {
         Ok(strings)
     }
 
-    /// The single options that differ from their defaults.
+    /// The single options that differ from their defaults, as one option string.
     fn own(&self) -> String {
         let mut table = Vec::new();
         if let Some(size) = self.block_cache.set() {
@@ -219,12 +219,12 @@ impl RocksDbOptions {
     }
 }
 
-/// Whether some option string, the file's too, says how much RocksDB logs.
+/// Whether some option string, the file's too, sets the level of RocksDB's own `LOG`.
 pub fn chooses_its_log(strings: &[(&'static str, String)]) -> bool {
     strings.iter().any(|(_, s)| s.contains("info_log_level="))
 }
 
-/// The options of an option string, as RocksDB takes it apart (`StringToMap`, options/options_helper.cc):
+/// Names and values in an option string, split as RocksDB does it (`StringToMap`, options/options_helper.cc):
 /// `;` inside braces belongs to a value, and braces around a value do not.
 fn assignments(text: &str) -> Vec<(&str, &str)> {
     let mut text = text.trim();
@@ -250,20 +250,19 @@ fn unbraced(value: &str) -> &str {
     inside.map_or(value, str::trim)
 }
 
-/// The value in force of one of RocksDB's options, as far as some option string says it.
+/// The last value that the option strings give one of RocksDB's options; none where they give none, or an empty one.
 pub fn said<'a>(strings: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
     let mut all = strings.iter().flat_map(|(_, s)| assignments(s));
     let value = all.rfind(|(n, _)| *n == name)?.1;
     Some(value).filter(|value| !value.is_empty())
 }
 
-/// Whether some option string lets RocksDB overwrite values where they are, so that it keeps no older
-/// ones.
+/// Whether the option strings let RocksDB overwrite values where they are, so that it keeps no older ones.
 pub fn updates_in_place(strings: &[(&'static str, String)]) -> bool {
     said(strings, "inplace_update_support").is_some_and(|v| v == "true" || v == "1")
 }
 
-/// Whether some level of the tables may be compressed.
+/// Whether, by the option strings, some level of the tables may be compressed.
 pub fn compresses(strings: &[(&'static str, String)]) -> bool {
     let off = |name| {
         said(strings, name).map(|v| matches!(v, "kNoCompression" | "kDisableCompressionOption"))
@@ -272,14 +271,14 @@ pub fn compresses(strings: &[(&'static str, String)]) -> bool {
     off("compression") != Some(true) || over.into_iter().any(|name| off(name) == Some(false))
 }
 
-/// The section of an options file that a line opens.
+/// Kind and name of the section of an options file that a line opens.
 fn section(line: &str) -> Option<(&str, &str)> {
     let inside = line.strip_prefix('[')?.strip_suffix(']')?;
     let (kind, name) = inside.split_once(' ').unwrap_or((inside, ""));
     Some((kind, name.trim_matches('"')))
 }
 
-/// An options file as one option string; `None` when it has no options for `family`.
+/// An options file as one option string, for database and `family`; `None` when it has no section for `family`.
 fn from_file(text: &str, family: &str) -> Option<String> {
     let (mut all, mut table) = (Vec::new(), Vec::new());
     let mut factory = None;
@@ -312,7 +311,7 @@ fn from_file(text: &str, family: &str) -> Option<String> {
             continue;
         }
         match (kind, line.split_once('=')) {
-            // It names the class whose options follow in a section of their own.
+            // Names the class of tables whose options are in a section of their own.
             (1, Some(("table_factory", _))) => {}
             (1, Some((name, value))) => all.push(pair(name, value)),
             (2, Some((name, value))) => table.push(pair(name, value)),
@@ -334,7 +333,7 @@ fn pair(name: &str, value: &str) -> String {
     }
 }
 
-/// Options in force worth showing without looking for them.
+/// Options in force that become facts of the run.
 const SHOWN: [&str; 19] = [
     "max_background_jobs",
     "use_direct_reads",
@@ -357,8 +356,8 @@ const SHOWN: [&str; 19] = [
     "info_log_level",
 ];
 
-/// The OPTIONS file that RocksDB wrote when it opened last; `None` where there is none. Errors: as open(2)
-/// and read(2).
+/// The text of the newest OPTIONS file in `dir`, which RocksDB wrote when it last opened the database or changed
+/// options; `None` where there is none. Errors: as open(2) and read(2).
 pub fn newest(dir: &Path) -> io::Result<Option<String>> {
     let absent = |e: io::Error| if e.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(e) };
     let entries = match std::fs::read_dir(dir) {
@@ -377,7 +376,7 @@ pub fn newest(dir: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Version and options in force, from the OPTIONS file.
+/// Adds version and options in force, by the newest OPTIONS file in `dir`, to the facts, if that can be read.
 pub fn in_force(dir: &Path, family: &str, out: &mut Vec<(String, String)>) {
     let text = newest(dir).ok().flatten();
     let mut ours = false;

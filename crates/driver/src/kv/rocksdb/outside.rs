@@ -1,4 +1,6 @@
-//! Directories outside the database that RocksDB's options name: where it writes, and deletes, beside its own.
+//! The directories outside a RocksDB database that its options name for its log (`wal_dir`) and its messages
+//! (`db_log_dir`): refuses those that hold files of others, and finds the database's own logs there. In both RocksDB
+//! deletes files by their names, whoever made them.
 
 use std::collections::HashSet;
 use std::io;
@@ -30,7 +32,7 @@ fn unescaped(value: &str) -> String {
 }
 
 /// Where the database in `dir` has its log: the `wal_dir` of its newest OPTIONS file, links resolved (perhaps `dir`
-/// itself); none where that is absent. Errors: `Unavailable` when the file cannot be read.
+/// itself); empty where none is named or there. Errors: `Unavailable` when the file cannot be read.
 pub fn log_dirs(dir: &Path) -> Result<Vec<PathBuf>> {
     let failed = |e| cannot("cannot tell where the database has its log", dir, e);
     let text = newest(dir).map_err(failed)?.unwrap_or_default();
@@ -48,8 +50,8 @@ pub fn is_asked(strings: &[(&'static str, String)]) -> bool {
     LOG_DIRS.into_iter().any(|name| said(strings, name).is_some())
 }
 
-/// Where the log will be, if elsewhere, and how large it grows before its records are in tables: one write
-/// buffer (`write_buffer_size`, include/rocksdb/options.h).
+/// Where the log will be, if the options name a `wal_dir`, and how large it is taken to grow before its records are in
+/// tables: one write buffer (`write_buffer_size`, include/rocksdb/options.h; 64 MiB where the options do not say it).
 pub fn log(strings: &[(&'static str, String)]) -> Option<LogElsewhere> {
     let buffer = said(strings, "write_buffer_size").and_then(size);
     let dir = PathBuf::from(said(strings, "wal_dir")?);
@@ -71,15 +73,15 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Directories for logs or messages that are not there yet: RocksDB makes them.
+/// Named directories for logs or messages that are not there yet: RocksDB will make them.
 pub fn absent_dirs(strings: &[(&'static str, String)]) -> Vec<PathBuf> {
     let asked = LOG_DIRS.into_iter().filter_map(|name| said(strings, name));
     let asked = asked.filter_map(|dir| std::path::absolute(dir).ok());
     asked.filter(|dir| dir.symlink_metadata().is_err()).collect()
 }
 
-/// Options by which RocksDB does not look through such directories while it is open, every 6 hours, to delete
-/// what it does not know. What it knows it deletes as ever.
+/// An option string by which RocksDB, while it is open, does not look through its directories every 6 hours to delete
+/// files that it does not know. Its own obsolete files it deletes all the same.
 pub fn no_scans() -> (&'static str, String) {
     let never = "delete_obsolete_files_period_micros=9223372036854775807";
     ("directories outside", never.to_owned())
@@ -89,10 +91,9 @@ pub fn no_scans() -> (&'static str, String) {
 const SETTLES: Duration = Duration::from_secs(1);
 const LOOKS: Duration = Duration::from_millis(5);
 
-/// The logs of the opened database in these directories: those that this process has open. One that it does not
-/// have open, a second later still, may be the log of a database that somebody else has started there. With the logs
-/// those directories are deleted that the run has made (`makes`). Errors: `Target` naming a log that this process does
-/// not have open, `Unavailable`.
+/// The logs of the opened database in `dirs`: those that this process has open; and which of `dirs` the run has made
+/// (`makes`). A log that this process still does not have open after a second may be that of a database that
+/// somebody else has started there. Errors: `Target` naming such a log, `Unavailable`.
 pub fn own_logs(dirs: Vec<PathBuf>, makes: &[PathBuf]) -> Result<OutsideFiles> {
     let mut unknown = None;
     let found = patience::wait(SETTLES, LOOKS, &StopFlag::default(), || {
@@ -149,11 +150,11 @@ fn files_outside(dirs: &[PathBuf], unknown: &mut Option<PathBuf>) -> Result<Vec<
     Ok(own)
 }
 
-/// Device and inode number of all that this process has open.
+/// Device and inode number of each file that this process has open.
 fn open_files() -> io::Result<HashSet<(u64, u64)>> {
     let mut open = HashSet::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
-        // Other threads close theirs meanwhile.
+        // Other threads may close theirs meanwhile.
         if let Ok(file) = std::fs::metadata(entry?.path()) {
             open.insert((file.dev(), file.ino()));
         }
@@ -161,14 +162,14 @@ fn open_files() -> io::Result<HashSet<(u64, u64)>> {
     Ok(open)
 }
 
-/// RocksDB's options that lead it to other places, where the guard cannot look. Those of its own two log
-/// directories are looked at.
+/// RocksDB's options that lead it to places where the guard does not look.
 const ELSEWHERE: [&str; 4] = ["env", "file_system", "db_paths", "cf_paths"];
 
-/// Refuses directories outside the database in `dir` with something in them that RocksDB would delete or
-/// replay: it takes every table and log in its `wal_dir` and `db_log_dir` for its own. Allowed are new and
-/// empty ones, the database's own logs, and a `db_log_dir` with nothing but messages of databases. Also
-/// refuses what would have to be made in a directory that is not there. Errors: `Refused`, `Unavailable`.
+/// Checks the directories outside the database in `dir` that the options name: RocksDB takes tables and logs in its
+/// `wal_dir` and `db_log_dir` for its own, and deletes or replays them. Allowed are absent and empty ones, a `wal_dir`
+/// with the database's own logs, a `db_log_dir` with nothing but messages of databases, and `dir` itself. Errors:
+/// `Refused` for others, and for options of places that are not looked at; `Unavailable` for an absent one whose parent
+/// is absent, or where a directory cannot be read.
 pub fn fit_outside(strings: &[(&'static str, String)], dir: Option<&Path>) -> Result<()> {
     if let Some(name) = ELSEWHERE.into_iter().find(|name| said(strings, name).is_some()) {
         return Err(Error::refused(format!(
@@ -205,8 +206,8 @@ pub fn fit_outside(strings: &[(&'static str, String)], dir: Option<&Path>) -> Re
     Ok(())
 }
 
-/// A log directory that is not there: RocksDB makes it, but not the one above, and says so only after a
-/// database has been given up for it.
+/// Checks that RocksDB can make an absent log directory: it does not make the one above, and would fail only after a
+/// database has given way. Errors: `Unavailable`.
 fn absent(name: &'static str, logs: &Path, home: &Path) -> Result<()> {
     let above = std::path::absolute(logs).ok().and_then(|path| path.parent().map(Path::to_owned));
     match above.is_some_and(|above| above.is_dir() || above == home) {
@@ -217,8 +218,9 @@ fn absent(name: &'static str, logs: &Path, home: &Path) -> Result<()> {
     }
 }
 
-/// Something in the directory of logs that is not known to belong to the database in `home`: no log, one of a
-/// number that the database has not given out, or one that is older than the database.
+/// Something in the `wal_dir` that is not known to belong to the database in `home`: no log, one of a number that the
+/// database has not given out, or one more than a second older than its IDENTITY file. Where `home` has no database
+/// with its log there, whatever is in it.
 fn strange_log(logs: &Path, home: &Path) -> Result<Option<PathBuf>> {
     let own = log_dirs(home)?.iter().any(|own| own == logs);
     let Some(known) = KnownNumbers::of(home).filter(|_| own) else {
@@ -241,18 +243,18 @@ fn strange_log(logs: &Path, home: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// ns: files of a database are made one after the other.
+/// Tolerance, ns: the files of a new database are made one after the other.
 const SECOND: i64 = 1_000_000_000;
 
 /// The directory of old logs.
 const ARCHIVE: &str = "archive";
 
-/// What nobody misses, and what a run has set aside.
+/// Whether a name is that of a mark, of `lost+found`, or of a directory with files that a run has set aside.
 fn is_free(name: &str) -> bool {
     name == SIDECAR || name == "lost+found" || is_aside(name)
 }
 
-/// Something in a directory that has no such name.
+/// The path of an entry in a directory whose name does not fit.
 fn first(dir: &Path, fits: impl Fn(&str) -> bool) -> Result<Option<PathBuf>> {
     let failed = |e| cannot("cannot list the directory", dir, e);
     for entry in std::fs::read_dir(dir).map_err(failed)? {
@@ -264,13 +266,13 @@ fn first(dir: &Path, fits: impl Fn(&str) -> bool) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// A write-ahead log, or the directory of old ones.
+/// Whether a name is that of a write-ahead log, or of the directory of old ones.
 fn is_log(name: &str) -> bool {
     let number = name.strip_suffix(".log").unwrap_or_default();
     name == "archive" || !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// What a database says of itself in its `db_log_dir`.
+/// Whether a name is that of a file of messages in a `db_log_dir`.
 fn is_messages(name: &str) -> bool {
     name.ends_with("_LOG") || name.contains("_LOG.old.")
 }
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_outside_are_new_empty_or_its_own() {
+    fn directories_outside_with_files_of_others_are_refused() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = tmp.path().join("db");
         let fit =

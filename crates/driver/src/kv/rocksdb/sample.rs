@@ -1,6 +1,5 @@
-//! RocksDB's own statistics for the samples: properties always, counters when they are on.
-//!
-//! Text in, numbers out; which names become which series. The calls into the store are in `sys`.
+//! RocksDB's own statistics for the samples: which properties and counters become which series, how the series are
+//! shown, and figures parsed out of RocksDB's texts of statistics. The calls that get those texts are in `sys`.
 
 use taillight_core::samples::{
     HELD_BACK, SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit,
@@ -77,7 +76,7 @@ pub const LEVELS: [(&std::ffi::CStr, &str); 13] = [
     (c"rocksdb.background-errors", "background_errors_total"),
 ];
 
-/// Counters ("tickers") with the names of their series and what one unit is in theirs.
+/// Counters ("tickers"), the names of their series, and the factor from the counter's unit to that of the series.
 const COUNTERS: [(&str, &str, f64); 15] = [
     ("rocksdb.block.cache.hit", "block_cache_hits_total", 1.0),
     ("rocksdb.block.cache.miss", "block_cache_misses_total", 1.0),
@@ -116,9 +115,9 @@ pub fn write_amplification(cfstats: &str) -> Option<f64> {
     sum.split_whitespace().nth(column)?.parse().ok()
 }
 
-/// Bytes outside the last level: the sizes of the rows `L0`, `L1`, ... in the text of
-/// `rocksdb.cfstats-no-file-histogram` but the last that is not empty. Level 0 is never the last one:
-/// its files overlap.
+/// Bytes of tables outside the last level: the sum of the sizes of the rows `L0`, `L1`, ... in the text of
+/// `rocksdb.cfstats-no-file-histogram`, without the last level that is not empty. Level 0 is never the last one:
+/// its files overlap. None for a text without such rows, or with a size that cannot be read.
 pub fn above_last_level(cfstats: &str) -> Option<f64> {
     let mut levels = Vec::new();
     for line in cfstats.lines() {
@@ -146,17 +145,17 @@ pub fn above_last_level(cfstats: &str) -> Option<f64> {
     })
 }
 
-/// Space amplification: what the tables take over what RocksDB estimates to be live in them.
+/// Space amplification: bytes of the tables over the bytes of live data in them that RocksDB estimates.
 ///
 /// The estimate takes records that lie over a lower level's for newer versions of these, and counts
 /// one of several overlapping files only. It is right for what the last level holds. Where the other
-/// levels hold more than a quarter of the estimate, the truth may be a quarter off or far more, as
-/// after loading, when all is in level 0: then there is none.
+/// levels hold more than a quarter of the estimate (`above`), the truth may be a quarter off or far more, as
+/// after loading, when all is in level 0: then the answer is none.
 pub fn space_amplification(sst_bytes: f64, live_bytes: f64, above: f64) -> Option<f64> {
     (live_bytes > 0.0 && above <= live_bytes / 4.0).then(|| sst_bytes / live_bytes)
 }
 
-/// Counters out of RocksDB's statistics text: lines like "rocksdb.wal.bytes COUNT : 12700000".
+/// Series of the known counters out of RocksDB's statistics text: lines like "rocksdb.wal.bytes COUNT : 12700000".
 pub fn counters(statistics: &str, out: &mut dyn FnMut(&str, f64)) {
     for line in statistics.lines() {
         let Some((name, value)) = line.split_once(" COUNT : ") else {
@@ -169,7 +168,7 @@ pub fn counters(statistics: &str, out: &mut dyn FnMut(&str, f64)) {
     }
 }
 
-/// Keys that gets asked for, one by one or several at once.
+/// Keys that gets asked for, one by one or several at once, by the statistics text; none where that lacks the counter.
 pub fn keys_read(statistics: &str) -> Option<u64> {
     let counter = |name: &str| {
         let mut lines = statistics.lines().filter_map(|line| line.split_once(" COUNT : "));

@@ -1,7 +1,6 @@
-//! The C API of RocksDB behind safe types: library, options, database.
+//! The C API of RocksDB behind safe types: functions, options, a database. A worker's access is in `connection`.
 //!
-//! All calls into the library are here and in `connection`. Objects are released in the reverse order of their making
-//! by `Drop`; a database stays open as long as any worker's access refers to it.
+//! Objects are released by `Drop`; a database stays open as long as any worker's access refers to it.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uchar};
@@ -123,8 +122,8 @@ impl RocksDbConfig {
         RocksDbConfig { library: Arc::clone(library), raw }
     }
 
-    /// Leaves RocksDB's own log (`LOG`) to its header and fatal messages. A build with assertions
-    /// (Debian's) ends the process with the second message that a full disk does not take.
+    /// Lets RocksDB write only its header and fatal messages into its file `LOG`, where the library can set that. A
+    /// build with assertions (Debian's) ends the process at the second message that a full disk does not take.
     pub fn log_little(&mut self) {
         if let Some(level) = self.library.api.info_log_level {
             // SAFETY: a plain field of our own object, before the database opens.
@@ -132,7 +131,7 @@ impl RocksDbConfig {
         }
     }
 
-    /// These with an option string applied.
+    /// These options with an option string applied. Errors: the store's words.
     pub fn with(self, text: &str) -> Result<RocksDbConfig, StoreError> {
         if text.is_empty() {
             return Ok(self);
@@ -195,22 +194,22 @@ pub struct RocksDbStore {
     pub library: Arc<RocksDbLibrary>,
     options: RocksDbConfig,
     pub raw: Obj,
-    /// Every family's handle: RocksDB opens all or none.
+    /// The handle of every column family: RocksDB opens all or none.
     families: Vec<Obj>,
     /// The family in use.
     pub family: Obj,
-    /// It is the default one, which RocksDB finds quicker without a handle.
+    /// The family in use is the default one, which RocksDB finds quicker without a handle.
     pub default: bool,
     /// Writes go to the write-ahead log.
     pub wal: bool,
-    /// What the manifest says about it.
+    /// Facts for the manifest of the run.
     pub facts: Vec<(String, String)>,
     /// Statistics are on.
     pub counts: bool,
-    /// It has logs or messages outside its directory. RocksDB, when it closes, deletes all that it does not know
-    /// there, another database's files too: deletions are turned off before.
+    /// The database has logs or messages outside its directory. RocksDB, when it closes, deletes all that it does not
+    /// know there, another database's files too: deletions are turned off before.
     pub outside: bool,
-    /// What RocksDB said when a write failed first.
+    /// What RocksDB said at the first write that failed by an I/O error.
     broken: OnceLock<String>,
 }
 
@@ -220,9 +219,8 @@ unsafe impl Send for RocksDbStore {}
 unsafe impl Sync for RocksDbStore {}
 
 impl RocksDbStore {
-    /// Opens the database in `dir` with `options` for every column family, to use `family`.
-    /// Unless `writes`, nothing is changed. Errors: the store's words, as a reason why it cannot be
-    /// opened.
+    /// Opens the database in `dir` with `options` for every column family, to use `family`; without `writes` read-only.
+    /// Errors: `Unavailable` with the store's words; `Usage` for a zero byte in path or family.
     pub fn open(
         options: RocksDbConfig,
         dir: &Path,
@@ -269,9 +267,9 @@ impl RocksDbStore {
         })
     }
 
-    /// What a write left in `error`. Remembers an I/O error, such as a full disk, after which `writable` fails. The
-    /// C API gives no number: the text of such an error begins with `IO error`. Of a build that words it in another
-    /// way, only the sample `background_errors_total` tells.
+    /// The error that a write left in `error`. Remembers an I/O error, such as a full disk, after which `writable`
+    /// fails. The C API gives no number: the text of such an error begins with `IO error`. An I/O error that a build
+    /// words in another way shows in the sample `background_errors_total` only.
     #[cold]
     pub fn refused(&self, error: Text) -> Result<(), StoreError> {
         let refused = self.library.fault(error);
@@ -283,7 +281,7 @@ impl RocksDbStore {
         refused
     }
 
-    /// Fails once a write to the log has failed. RocksDB takes no write after that until it is opened
+    /// Fails once a write has failed by an I/O error. RocksDB takes no write after that until it is opened
     /// anew, and a build of it with assertions (Debian's) ends the process when it is asked.
     #[inline]
     pub fn writable(&self) -> Result<(), StoreError> {
@@ -298,20 +296,21 @@ impl RocksDbStore {
         self.options.statistics()
     }
 
-    /// The number of the last write: RocksDB gives each record that is written or deleted one.
+    /// Sequence number of the last write: RocksDB gives one to each record that is written or deleted. None where the
+    /// library lacks the function.
     pub fn sequence(&self) -> Option<u64> {
         // SAFETY: the database is open; returns a number.
         self.library.api.sequence.map(|sequence| unsafe { sequence(self.raw) })
     }
 
-    /// A property of the column family.
+    /// A property of the column family in use, as text; none where RocksDB does not know it.
     pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
         let api = &self.library.api;
         // SAFETY: handles are open; returns null or a string that rocksdb_free releases.
         unsafe { copy_and_free((api.property)(self.raw, self.family, name.as_ptr()), api.free) }
     }
 
-    /// Writes memtables out and waits.
+    /// Writes the memtables of the column family out and waits.
     pub fn flush(&self) -> Result<(), StoreError> {
         let api = &self.library.api;
         let mut error = null_mut();
@@ -324,7 +323,7 @@ impl RocksDbStore {
         self.library.fault(error)
     }
 
-    /// Everything written so far is durable.
+    /// Makes everything written so far durable: by a sync of the log, or without one by [`RocksDbStore::flush`].
     pub fn make_durable(&self) -> Result<(), StoreError> {
         self.writable()?;
         if !self.wal {
@@ -336,7 +335,7 @@ impl RocksDbStore {
         self.library.fault(error)
     }
 
-    /// Full compaction of the column family.
+    /// Compacts the column family over all keys. The C API returns no error.
     pub fn compact(&self) {
         // SAFETY: handles are open; null bounds mean the whole key range.
         unsafe {
@@ -363,12 +362,12 @@ impl Drop for RocksDbStore {
     }
 }
 
-/// Column families of a database that is there; `default` alone where there is none, or it cannot be read.
+/// Names of the column families of the database at `path`; `default` alone where there is none, or it cannot be read.
 fn list_families(options: &RocksDbConfig, path: &std::ffi::CStr) -> Vec<String> {
     let api = &options.library.api;
     let (mut count, mut error) = (0, null_mut());
     // SAFETY: options and path are alive; the list is copied, then given back with its length. RocksDB
-    // makes one, an empty one, for a database that it cannot read, too.
+    // makes a list, an empty one, for a database that it cannot read, too.
     unsafe {
         let list = (api.list_families)(options.raw, path.as_ptr(), &mut count, &mut error);
         let known = options.library.fault(error).is_ok() && !list.is_null();

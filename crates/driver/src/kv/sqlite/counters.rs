@@ -1,5 +1,5 @@
-//! What all connections of a run count together: locks that were busy, and checkpoints; and the times inside the operation
-//! of one connection.
+//! Counters of SQLite that all connections of a run share (busy locks, checkpoints, rows changed, lookups) and how they
+//! are shown; and the times of waits and checkpoints inside one connection's operation.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
@@ -22,7 +22,7 @@ pub fn display() -> SampleDisplay {
     SampleDisplay { panels, phrases: Vec::new() }
 }
 
-/// The counters. Touched only where a connection waits for a lock or makes a checkpoint.
+/// The counters since the database was opened, changed where a connection waits for a lock, makes a checkpoint or ends.
 #[derive(Debug, Default)]
 pub struct SqliteCounters {
     /// Times that a lock was found held by somebody else.
@@ -32,12 +32,12 @@ pub struct SqliteCounters {
     /// Times that a wait was given up.
     pub given_up: AtomicU64,
     checkpoints: AtomicU64,
-    /// Those of them that a commit made.
+    /// Checkpoints that a commit made.
     pub auto_checkpoints: AtomicU64,
-    /// Those that left pages in the log which readers or a writer still needed.
+    /// Checkpoints that left pages in the log which readers or a writer still needed.
     partial_checkpoints: AtomicU64,
     checkpoint_ns: AtomicU64,
-    /// What SQLite itself counted on connections that are gone: rows changed, and lookups begun.
+    /// What SQLite itself counted on connections that have ended: rows changed, and lookups begun.
     pub changes: AtomicU64,
     pub lookups: AtomicU64,
 }
@@ -64,13 +64,12 @@ impl SqliteCounters {
     }
 }
 
-/// Times of an operation that are kept apart.
+/// Most times of an operation that are kept apart.
 const TIMES: usize = 16;
-/// Between two pauses of one wait a connection tries the lock once more, ns; what is longer is work.
+/// A gap shorter than this between two pauses is a new try of one wait for a lock, ns; a longer one is work.
 const ONE_WAIT_NS: i64 = 100_000;
 
-/// The times inside the operation of one connection. Its thread alone writes them, inside SQLite's calls, and takes them
-/// after these.
+/// The times inside the current operation of a connection. Its thread alone writes them, and takes them after it.
 #[derive(Debug, Default)]
 pub struct InnerTimes {
     count: AtomicUsize,
@@ -85,7 +84,7 @@ struct InnerTime {
 }
 
 impl InnerTimes {
-    /// One more; pauses of one wait are one time. More than fit count in the totals of the run only.
+    /// Adds a time; pauses of one wait become one time. Further times than fit are not kept.
     #[cold]
     pub fn note(&self, kind: OpKind, from: Stamp, to: Stamp) {
         let count = self.count.load(Ordering::Relaxed);
@@ -104,7 +103,7 @@ impl InnerTimes {
         }
     }
 
-    /// Shows them, and forgets them.
+    /// Shows the times, and forgets them.
     #[inline]
     pub fn take(&self, each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {
         let count = self.count.load(Ordering::Relaxed);

@@ -1,9 +1,10 @@
-//! `sqlite`: SQLite through its C API, any build of it, loaded at run time; no SQLite is linked in, because the system
-//! under test is no part of the tool. Options, the store behind the shared target and session, statistics.
+//! The driver `sqlite`: SQLite through its C API, in a build of the user's choice, loaded at run time; no SQLite is
+//! linked in, because the system under test is no part of the tool. Target and session are those of all embedded
+//! stores; here are capabilities, facts, statistics and each worker's connection behind them.
 //!
-//! Each worker has a connection of its own. There is one writer at a time: others wait as SQLite's own busy handler
-//! lets them, within their latency, and each wait is a time inside its operation. The log is checkpointed by the commit that
-//! finds it long enough, as SQLite does by itself, which is such a time too, and by operations of their own.
+//! There is one writer at a time: others wait with the pauses of SQLite's own busy handler, within their latency, and
+//! each wait is a time inside its operation. With `journal = "wal"` a commit that finds the log long enough makes a
+//! checkpoint, as SQLite does by itself, which is such a time too; further ones are operations of the mix.
 
 mod counters;
 mod options;
@@ -51,7 +52,7 @@ impl Driver for SqliteDriver {
     fn library(&self) -> Option<&'static str> {
         Some("libsqlite3")
     }
-    /// Asks the library: its file name has only the version of an interface, 0.8.6 since 2004.
+    /// Asks the library: the name of its file has the version of an interface only, 0.8.6 since 2004.
     fn library_version(&self) -> Option<String> {
         let [version, _] = SqliteLibrary::load("").ok()?.version();
         Some(version)
@@ -145,9 +146,10 @@ struct SqliteStore {
     options: SqliteOptions,
     path: PathBuf,
     counters: Arc<SqliteCounters>,
-    /// The connection beside the load; `None` while that has the database alone, and until it is used again.
+    /// The connection for all but the load; `None` while a worker has the database alone, and then until it is needed
+    /// again.
     main: Mutex<Option<SqliteConnection>>,
-    /// Connections of workers.
+    /// Number of open connections of workers.
     accesses: AtomicUsize,
     facts: Vec<(String, String)>,
 }
@@ -183,7 +185,8 @@ impl SqliteStore {
         Ok(SqliteStore { library, options, path, counters, main, accesses, facts })
     }
 
-    /// Does something on the connection beside the load. Errors: its own, and while a worker has the database alone.
+    /// Does `act` on the connection for all but the load, opened again where it was closed. Errors: those of `act`
+    /// and of opening, and while a worker has the database alone.
     fn on_main<T>(
         &self,
         act: impl FnOnce(&SqliteConnection) -> Result<T, StoreError>,
@@ -208,13 +211,13 @@ impl SqliteStore {
 }
 
 impl Drop for SqliteStore {
-    /// Its last connection checks the log in and removes it.
+    /// Opens the main connection if it is closed: SQLite checkpoints and removes the log when the last one closes.
     fn drop(&mut self) {
         let _ = self.on_main(|_| Ok(()));
     }
 }
 
-/// Whether a database that was kept is of the form that the options ask for. Errors: what differs.
+/// Checks that the database has the page size and the kind of table that the options ask for. Errors: what differs.
 fn fits_file(main: &SqliteConnection, options: &SqliteOptions) -> Result<(), StoreError> {
     let differs = |what: &str, there: &str| {
         let says = format!("options.{what} is not accepted: the file that is there has {there}");
@@ -240,7 +243,7 @@ fn rules(options: &SqliteOptions, counters: &Arc<SqliteCounters>) -> ConnectionR
     }
 }
 
-/// Settings of a connection that the file does not keep.
+/// Applies those settings to a connection that the file of the database does not keep.
 fn settle(connection: &SqliteConnection, options: &SqliteOptions) -> Result<(), StoreError> {
     connection.run(options.synchronous.pragma())?;
     if options.journal != JournalMode::Wal {
@@ -289,7 +292,7 @@ impl KeyValueStore for SqliteStore {
         if self.options.journal == JournalMode::Wal {
             self.on_main(|main| main.checkpoint(CheckpointMode::Full))?;
         }
-        // The directory too: a journal that comes back would undo what was committed.
+        // The directory too: a deleted journal that is there again after a crash would undo what was committed.
         let dir = self.path.parent().unwrap_or(&self.path);
         let sync = |path: &Path| std::fs::File::open(path).and_then(|file| file.sync_all());
         sync(&self.path).and_then(|()| sync(dir)).map_err(|e| StoreError(e.to_string()))
@@ -325,7 +328,7 @@ impl KeyValueStore for SqliteStore {
              ('records', 'sqlite_autoindex_records_1')",
             &|_| false,
         )?;
-        // The run writes bytes only: what is none has a name that is no key.
+        // The run writes blobs only: a row with another type shows under a name that is no key.
         each(
             "SELECT CASE WHEN typeof(key) = 'blob' AND typeof(value) = 'blob' THEN key ELSE \
              'no bytes: ' || key END FROM records",
@@ -333,13 +336,14 @@ impl KeyValueStore for SqliteStore {
         )?;
         Ok(foreign)
     }
-    /// Its transaction ends with the connection.
+    /// By a write transaction, which ends with the connection.
     fn lock_out(&self) -> Result<(), StoreError> {
         self.on_main(|main| main.run(c"BEGIN IMMEDIATE"))
     }
-    /// SQLite keeps one state of its locks for all connections of a process to a file, and the kernel keeps the locks
-    /// for each table of descriptors apart: where there is one connection, both are the same. A database that is
-    /// closed last checks its log in, which a worker must not be long with.
+    /// For one worker, before it connects. SQLite keeps one state of its locks for all connections of a process to a
+    /// file, and the kernel keeps the locks of each table of descriptors apart: with one connection both agree, so the
+    /// main one is closed. It must be possible to turn the checkpoint of the last close off, for which a worker's end
+    /// would wait.
     fn leaves_alone(&self, workers: usize) -> bool {
         let mut main = self.main.lock().unwrap_or_else(PoisonError::into_inner);
         let alone = workers == 1
@@ -356,7 +360,7 @@ impl KeyValueStore for SqliteStore {
     fn promise(&self) -> Option<&'static str> {
         self.options.undurable()
     }
-    /// Of connections that are gone, as those of the workers are when the load is over.
+    /// Counts of the connections that have ended, as those of the workers have when the load is over.
     fn witness(&self) -> Vec<WitnessCount> {
         let of = |what: &str, unit, ops: &[OpKind], counter: &AtomicU64| {
             WitnessCount::new(what, unit, ops, counter.load(Ordering::Relaxed))
@@ -375,7 +379,7 @@ impl KeyValueStore for SqliteStore {
     }
 }
 
-/// The prepared statements of a connection; `up` and `down` are scans.
+/// The prepared statements of a worker's connection; `up` and `down` are scans.
 struct Statements {
     get: SqliteStatement,
     put: SqliteStatement,
@@ -387,23 +391,21 @@ struct Statements {
     rollback: SqliteStatement,
 }
 
-/// One worker's access. Fields are dropped in their order: statements go before their connection, and that before the
-/// database.
+/// One worker's access. Fields are dropped in their order: statements, then their connection, then the store.
 struct SqliteAccess {
     statements: Statements,
     connection: SqliteConnection,
-    /// The connection's level at the moment makes writes durable.
+    /// The level that the connection has now makes writes durable.
     durable: bool,
-    /// The level of the options does so already: it is never changed.
+    /// The level of the options makes writes durable already, and is never changed.
     always: bool,
-    /// As the options say, and of a write that is durable.
+    /// The level of the options, and that of a write that is to be durable.
     levels: [SyncLevel; 2],
     store: Arc<SqliteStore>,
     _counted: CountedAccess,
 }
 
-/// Counts a connection of a worker from before it is opened until it is closed: meanwhile its thread may have the
-/// database alone.
+/// Counts a worker's connection from before it is opened until it is closed: meanwhile it may have the database alone.
 struct CountedAccess(Arc<SqliteStore>);
 
 impl CountedAccess {
@@ -454,7 +456,7 @@ impl SqliteAccess {
         })
     }
 
-    /// Sets whether the next writes are durable.
+    /// Sets the level of the connection so that the next writes are durable, or as the options say.
     #[inline]
     fn make(&mut self, durable: bool) -> Result<(), StoreError> {
         if self.always || self.durable == durable {
@@ -533,7 +535,7 @@ impl Connection for SqliteAccess {
             done = self.connection.end(commit, code);
         }
         if done.is_err() {
-            // What SQLite has rolled back by itself is no transaction any more.
+            // Its result is not looked at: SQLite may have rolled back by itself.
             rollback.step();
             rollback.reset();
         }
@@ -570,7 +572,7 @@ impl Connection for SqliteAccess {
 mod tests {
     use super::*;
 
-    /// The level that SQLite itself says a worker's connection has.
+    /// The level of a worker's connection as SQLite gives it.
     fn level(access: &SqliteAccess) -> String {
         access.connection.ask("PRAGMA synchronous").unwrap().unwrap()
     }

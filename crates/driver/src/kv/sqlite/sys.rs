@@ -1,7 +1,8 @@
-//! The C API of SQLite behind safe types: library, a connection with its statements, waiting for a lock.
+//! The C API of SQLite behind safe types: library, connection, statement; waits for locks and checkpoints after
+//! commits, which are timed and counted.
 //!
-//! All calls into the library are here. A connection belongs to one thread and is opened without SQLite's own mutex;
-//! statements are finalized before it closes.
+//! All calls into the library are here. A connection is opened without SQLite's own mutex and used by one thread at a
+//! time; statements are finalized before it closes.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -31,7 +32,7 @@ const DONE: c_int = 101;
 const STATUS_RUN: c_int = 6;
 const FULL: c_int = 13;
 const BUSY: c_int = 5;
-/// Pages of the log, of a checkpoint that was not begun.
+/// What SQLite gives as the number of pages in the log for a checkpoint that was not begun.
 const NO_PAGES: c_int = -1;
 const IOERR: c_int = 10;
 const CANTOPEN: c_int = 14;
@@ -40,13 +41,13 @@ const NO_CHECKPOINT_ON_CLOSE: c_int = 1006;
 const OPEN_READWRITE: c_int = 0x2;
 const OPEN_CREATE: c_int = 0x4;
 const OPEN_NOMUTEX: c_int = 0x8000;
-/// Bytes given to a statement stay where they are until it is reset.
+/// `SQLITE_STATIC`: the bytes given to a statement stay where they are until it is reset.
 const STATIC: *const c_void = ptr::null();
 
-/// Pauses of SQLite's own busy handler, ms: the last one again and again.
+/// Pauses of SQLite's own busy handler, ms; the last one is repeated.
 const PAUSES_MS: [u64; 12] = [1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50, 100];
 
-/// A table of C functions, found by name.
+/// Makes the table of C functions, found by name.
 macro_rules! table {
     ($($name:ident: $symbol:literal ($($arg:ty),*) $(-> $ret:ty)?;)*) => {
         /// What is used of `sqlite3.h`. Every opaque object is a `void *` here.
@@ -65,7 +66,7 @@ macro_rules! table {
     };
 }
 
-/// What follows the number of a setting depends on it, so that it is in no table.
+/// Variadic, since the arguments behind the number of a setting depend on it, and so not in the table.
 type Configure = unsafe extern "C" fn(Obj, c_int, ...) -> c_int;
 type BusyHandler = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 type WalHook = unsafe extern "C" fn(*mut c_void, Obj, *const c_char, c_int) -> c_int;
@@ -103,8 +104,8 @@ pub struct SqliteLibrary {
 }
 
 impl SqliteLibrary {
-    /// Loads it: the file or soname given, or the system's. Errors: `Unavailable` when it is missing, or lacks
-    /// functions.
+    /// Loads the file or soname `given`, or if that is empty one of the usual names. Errors: `Unavailable` when it is
+    /// missing, lacks functions, or was built for one thread.
     pub fn load(given: &str) -> Result<Arc<SqliteLibrary>> {
         let mut loaded = Library::open(&SOURCE, given)?;
         let Some(api) = SqliteApi::find(&mut loaded) else {
@@ -153,13 +154,13 @@ struct CallbackState {
     counters: Arc<SqliteCounters>,
     inner: Arc<InnerTimes>,
     patience: Duration,
-    /// When the lock that is awaited was found busy first.
+    /// When the lock that is waited for was first found busy.
     since: Stamp,
     /// A commit that leaves so many pages in the log makes a checkpoint; 0 = never.
     autocheckpoint: c_int,
 }
 
-/// Waits as SQLite's own handler does, and counts it.
+/// The busy handler: pauses as SQLite's own, timed and counted; 1 to try again, 0 once the patience is over.
 ///
 /// # Safety
 /// Called by SQLite with the state of the connection that waits.
@@ -185,8 +186,7 @@ unsafe extern "C" fn busy(state: *mut c_void, nth: c_int) -> c_int {
     1
 }
 
-/// What SQLite's own hook does after a commit into the log: a passive checkpoint when the log is long enough. Timed and
-/// counted.
+/// The hook after a commit, in place of SQLite's own: a passive checkpoint, counted, when the log is long enough.
 ///
 /// # Safety
 /// Called by SQLite with the state of the connection that committed.
@@ -220,7 +220,7 @@ unsafe extern "C" fn committed(
 pub struct SqliteConnection {
     library: Arc<SqliteLibrary>,
     raw: Obj,
-    /// A box of the connection: SQLite keeps its address.
+    /// A box that the connection owns: SQLite keeps its address.
     state: *mut CallbackState,
     inner: Arc<InnerTimes>,
 }
@@ -229,7 +229,7 @@ pub struct SqliteConnection {
 // around the shared one see to.
 unsafe impl Send for SqliteConnection {}
 
-/// How long a connection waits for locks, and when it makes checkpoints.
+/// How long a connection waits for a lock; after how many pages of log a commit makes a checkpoint (0: never).
 pub struct ConnectionRules {
     pub patience: Duration,
     pub autocheckpoint: u32,
@@ -237,7 +237,7 @@ pub struct ConnectionRules {
 }
 
 impl SqliteConnection {
-    /// Opens the database in the file at `path`; with `create`, makes it where there is none.
+    /// Opens the database in the file at `path`; with `create`, makes it where there is none. Errors: SQLite's words.
     pub fn open(
         library: &Arc<SqliteLibrary>,
         path: &Path,
@@ -278,7 +278,7 @@ impl SqliteConnection {
         }
     }
 
-    /// What went wrong last, with the system's own words where it was the system.
+    /// The connection's last error, with the system's words for a full disk and for an I/O error.
     #[cold]
     fn fault(&self) -> StoreError {
         let api = &self.library.api;
@@ -294,7 +294,7 @@ impl SqliteConnection {
         StoreError(format!("{says}, code {code}{system}"))
     }
 
-    /// Does one statement, the first of `sql`, and gives the first value of its last row; not for the measured loop.
+    /// Does the first statement of `sql`; gives the first value of its last row as text. Not for the measured loop.
     pub fn ask(&self, sql: &str) -> Result<Option<String>, StoreError> {
         let mut statement = self.prepare(sql)?;
         let mut last = None;
@@ -309,12 +309,12 @@ impl SqliteConnection {
         }
     }
 
-    /// A statement, compiled. It must not outlive the connection: who keeps both drops it first.
+    /// Compiles a statement. It must not outlive the connection: the owner of both drops it first.
     pub fn prepare(&self, sql: &str) -> Result<SqliteStatement, StoreError> {
         self.compile(&CString::new(sql).map_err(|e| StoreError(e.to_string()))?)
     }
 
-    /// Does one statement anew. Some pragmas take effect when they are compiled: stepping a kept one does nothing.
+    /// Compiles and steps a statement. Some pragmas take effect when compiled: stepping a kept one does nothing.
     pub fn run(&self, sql: &CStr) -> Result<(), StoreError> {
         let mut statement = self.compile(sql)?;
         let code = statement.step();
@@ -331,8 +331,8 @@ impl SqliteConnection {
         Ok(SqliteStatement { library: self.library.clone(), raw })
     }
 
-    /// Makes a checkpoint, timed. Waits as the busy handler lets it: for readers and writers as far as `mode` needs it, and
-    /// for a checkpoint that another connection makes, of which SQLite only says that it is there.
+    /// Makes a checkpoint, timed and counted. Waits with the busy handler for readers and writers as far as `mode`
+    /// needs it, and for another connection's checkpoint, for which SQLite itself does not wait.
     pub fn checkpoint(&self, mode: CheckpointMode) -> Result<(), StoreError> {
         let begun = MonoClock.now();
         let (mut log, mut done) = (0, 0);
@@ -356,14 +356,14 @@ impl SqliteConnection {
         Ok(())
     }
 
-    /// Times inside what it did last.
+    /// Times inside what the connection did last.
     #[inline]
     pub fn inner(&self) -> &InnerTimes {
         &self.inner
     }
 
-    /// Whether the last connection to close leaves the log as it is, rather than check it in, which takes time; of this
-    /// one. False where this SQLite does not let that be set.
+    /// Sets whether this connection, if it closes last, leaves the log as it is, rather than make a checkpoint, which
+    /// takes time. False where this SQLite does not let that be set.
     pub fn leaves_log(&self, leaves: bool) -> bool {
         let Some(configure) = self.library.configure else { return false };
         let (leaves, unasked) = (c_int::from(leaves), null_mut::<c_int>());
@@ -371,13 +371,13 @@ impl SqliteConnection {
         unsafe { configure(self.raw, NO_CHECKPOINT_ON_CLOSE, leaves, unasked) == OK }
     }
 
-    /// Rows that it inserted, updated or deleted since it was opened: SQLite's own count.
+    /// Rows that the connection inserted, updated or deleted since it was opened: SQLite's own count, of 32 bits.
     pub fn changes(&self) -> u64 {
         // SAFETY: the connection is open; returns a number.
         u64::from(unsafe { (self.library.api.total_changes)(self.raw) } as u32)
     }
 
-    /// Takes what a statement left when it ended: `Err` in the connection's words.
+    /// Resets a statement that ended with `code`; `Err` with SQLite's words where that is an error.
     #[inline]
     pub fn end(&self, statement: &mut SqliteStatement, code: c_int) -> Result<(), StoreError> {
         let ended = if code == DONE || code == ROW { Ok(()) } else { Err(self.fault()) };
@@ -388,8 +388,8 @@ impl SqliteConnection {
 
 impl Drop for SqliteConnection {
     fn drop(&mut self) {
-        // SAFETY: closed once; statements are finalized before. Null is allowed. Closed, it calls nobody, and the box that
-        // `open` gave away has its one owner here.
+        // SAFETY: closed once; statements are finalized before. Null is allowed. Closed, it calls nobody, and the box
+        // that `open` gave away has its one owner here.
         unsafe {
             (self.library.api.close)(self.raw);
             drop(Box::from_raw(self.state));
@@ -407,7 +407,7 @@ pub struct SqliteStatement {
 unsafe impl Send for SqliteStatement {}
 
 impl SqliteStatement {
-    /// How often it was begun: SQLite's own count.
+    /// How often the statement was begun: SQLite's own count, of 32 bits.
     pub fn runs(&self) -> u64 {
         // SAFETY: the statement is compiled; returns a number and changes nothing with 0.
         let runs = unsafe { (self.library.api.statement_status)(self.raw, STATUS_RUN, 0) };
@@ -428,7 +428,7 @@ impl SqliteStatement {
         unsafe { (self.library.api.bind_int)(self.raw, nth, n) };
     }
 
-    /// Goes on to the next row, or to the end; whether there is a row, as SQLite's code.
+    /// Runs the statement to its next row or to its end; gives SQLite's code.
     #[inline]
     pub fn step(&mut self) -> c_int {
         // SAFETY: the statement is compiled, and its connection open.
@@ -441,7 +441,7 @@ impl SqliteStatement {
         code == ROW
     }
 
-    /// Shows a column of the row it stands on.
+    /// Shows a column of the row on which the statement stands.
     #[inline]
     pub fn column(&self, nth: c_int, mut show: impl FnMut(&[u8])) {
         // SAFETY: the bytes are valid until the statement moves, which it does not before `show` returns. The blob is

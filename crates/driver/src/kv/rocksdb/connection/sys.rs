@@ -1,6 +1,5 @@
-//! One worker's access to a RocksDB database: `put`, `get` and the other operations of the hot path, by the
-//! C API, with options, batch and arrays made once. Opening, closing and administration are in the folder's
-//! `sys`.
+//! One worker's access to a RocksDB database: `put`, `get` and the other operations of the hot path, by the C API,
+//! with options, batch and arrays that are used again. Opening, closing and administration are in `rocksdb::sys`.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,14 +10,14 @@ use crate::kv::rocksdb::sys::{RocksDbApi, RocksDbStore};
 use crate::kv::sys::{Bytes, ConnectionObjects, Obj, Text, slice};
 use crate::kv::{Connection, KeyList, RecordBatch, ScanRange, StoreError};
 
-/// RocksDB's `PerfLevel::kDisable`. Its default counts blocks and bytes in each thread, for readers
-/// that do not exist here; db_bench turns it off as well.
+/// RocksDB's `PerfLevel::kDisable`. The default level counts blocks and bytes in each thread, which nobody
+/// reads here; db_bench turns that off as well.
 const NO_PERF_COUNTERS: c_int = 1;
 
 /// The error of a multi-get where the library is too old for one.
 const NO_MULTI_GET: &str = "the library has no rocksdb_batched_multi_get_cf";
 
-/// What every get and put needs, side by side: found through the database and its library they
+/// Objects and functions of gets and puts, side by side: reached through the database and its library they
 /// would be in several places, which the CPU's caches do not hold over an operation of a store.
 struct RocksDbCalls {
     objects: ConnectionObjects<RocksDbApi>,
@@ -41,7 +40,7 @@ type Put = unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize);
 type PutIn = unsafe extern "C" fn(Obj, Obj, Bytes, usize, Bytes, usize);
 type Write = unsafe extern "C" fn(Obj, Obj, Obj, *mut Text);
 
-/// One worker's access. Its objects go before the database may close.
+/// One worker's access. Its objects are destroyed before the database may close.
 pub struct RocksDbConnection {
     calls: RocksDbCalls,
     db: Arc<RocksDbStore>,
@@ -89,7 +88,7 @@ impl RocksDbConnection {
         }
     }
 
-    /// Shows the value of `key` as these read options see it.
+    /// Shows the value of `key` as the options `read` see it; false when there is none.
     #[inline(always)]
     fn lookup(
         &self,
@@ -147,7 +146,7 @@ impl RocksDbConnection {
         }
     }
 
-    /// Applies the batch as one, and empties it.
+    /// Applies the batch as one write, with a sync if `durable`, and empties it; only if [`RocksDbStore::writable`].
     #[inline(always)]
     fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
         let (calls, objects, db) = (&self.calls, &self.calls.objects, &*self.db);
@@ -228,7 +227,7 @@ impl Connection for RocksDbConnection {
         first.map(|()| there)
     }
 
-    /// Through the batch that is kept: RocksDB's own put makes one for every call, and frees it.
+    /// By the connection's batch: RocksDB's own put makes one for every call, and frees it.
     #[inline(always)]
     fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), StoreError> {
         self.stage(key, value);

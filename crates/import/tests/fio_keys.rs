@@ -1,8 +1,9 @@
-//! Keys of fio that were refused once: what each becomes, and what is said of it.
+//! Options of fio and combinations of sections: what they become in the job file, what notes say of them, and which are
+//! refused.
 
 use taillight_import::fio::{front_end, import};
 
-/// The only job of a text.
+/// The only job of a text: its TOML without comments, and its notes.
 fn job(text: &str) -> (String, String) {
     let mut jobs = import(text, "a.fio").expect(text);
     assert_eq!(jobs.len(), 1, "{text}");

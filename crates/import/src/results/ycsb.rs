@@ -59,8 +59,8 @@ pub(super) struct OpName {
 }
 
 impl OpName {
-    /// `HdrIntended-READ-FAILED`; with `reportlatencyforeacherror` failed ones have the name of the error. None for what
-    /// is no load.
+    /// `HdrIntended-READ-FAILED`; with `reportlatencyforeacherror` failed ones have the name of the error. None for
+    /// what is no load.
     pub(super) fn of(name: &str) -> Option<OpName> {
         let kept = KEPT.into_iter().find(|kept| name.starts_with(kept)).unwrap_or_default();
         let name = name.strip_prefix(kept).unwrap_or(name);
@@ -545,7 +545,8 @@ mod tests {
         assert_eq!(counts(&read_as(read, &both).unwrap()), counts(&run));
     }
 
-    /// Operations beyond the last ms that is counted stood in it, and failed ones that have but a code were successes.
+    /// Once operations beyond the last ms that is counted stood in it, and failed ones that have but a code counted as
+    /// successes.
     #[test]
     fn what_lies_beyond_the_counts_ends_at_the_most_and_codes_tell_failures() {
         let text = "[OVERALL], RunTime(ms), 9000\n[READ], Operations, 10\n[READ], AverageLatency(us), 480000.0\n\

@@ -14,7 +14,7 @@ struct Requirement {
     program: &'static str,
     /// Debian package that brings it.
     package: &'static str,
-    /// What goes without it.
+    /// What uses it.
     why: &'static str,
 }
 
@@ -171,7 +171,7 @@ fn jars() -> Result<()> {
     Ok(())
 }
 
-/// Whether all of them are there: a machine may reach no repository.
+/// Whether all of [`JARS`] are there: a machine may reach no repository.
 pub fn has_jars() -> bool {
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from).unwrap_or_default();
     JARS.iter().all(|jar| {
@@ -216,7 +216,7 @@ fn install(packages: &[&str]) -> Result<()> {
 const READERS: [&str; 3] = ["pyarrow", "hdrhistogram", "perfetto"];
 const IMPORT_READERS: &str = "import pyarrow.parquet, hdrh.log, perfetto.protos";
 
-/// A Python that can import them: the one named by the environment, the system's, or ours.
+/// A Python that can import [`READERS`]: the one named by the environment, ours, or the system's.
 pub fn python() -> Option<PathBuf> {
     let named = std::env::var_os("TAILLIGHT_PYTHON").map(PathBuf::from);
     named.into_iter().chain([own_python()]).chain(tool::which("python3")).find(|p| has_readers(p))

@@ -16,7 +16,7 @@ use crate::setup;
 use crate::steps::StepOutcome;
 use crate::tool;
 
-/// Longest time for building and running all tests, as `timeout` reads it.
+/// Longest time of each command that builds and runs tests, as `timeout` reads it.
 const MOST_TIME: &str = "60m";
 /// What `timeout` returns when it had to end the command.
 const TIMED_OUT: i32 = 124;
@@ -100,7 +100,7 @@ fn says(path: &str, word: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() == word)
 }
 
-/// Sums over the `test result:` lines.
+/// What the lines of test binaries and of cargo-nextest add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TestCounts {
     passed: u64,
@@ -110,7 +110,7 @@ struct TestCounts {
     skipped: Vec<String>,
     /// Which servers were used, each shown once.
     servers: BTreeSet<String>,
-    /// How long each test took in ms, and its name.
+    /// How long each test took in ms, and its name; without those of documentation.
     times: Vec<(u64, String)>,
     /// Between the first test of cargo-nextest and its summary: what a test binary says of its one test is no count.
     by_test: bool,

@@ -234,7 +234,7 @@ fn fio(cells: &[Value]) -> Result<String> {
     ))
 }
 
-/// Runs against their replays: in how many seeds the interval of the difference holds none.
+/// Runs against their replays: in how many seeds the interval of the difference holds zero.
 const REPLAY: [Column; 8] = [
     ("times of service", &["service"]),
     ("rate", &["rate"]),
@@ -415,7 +415,7 @@ fn field(cell: &Value, name: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// A field that a proof no longer writes was a dash in the table.
+    /// Once a field that a proof no longer writes was a dash in the table.
     #[test]
     fn a_missing_field_is_no_dash() {
         let cell = serde_json::json!({ "kept": 97.5, "extra_s": null });

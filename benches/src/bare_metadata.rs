@@ -1,5 +1,5 @@
 //! The calls of driver `metadata` in a bare loop: create, stat, open-read-close and unlink of numbered files in one
-//! directory. It takes no time of an operation and keeps nothing.
+//! directory. No operation is timed alone, and nothing is kept.
 
 use std::ffi::CStr;
 use std::io::Write as _;

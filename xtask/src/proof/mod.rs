@@ -195,7 +195,7 @@ fn disk_for(cells: &[Value]) -> Result<String> {
     table(&DISK_FOR, cells.iter())
 }
 
-/// The same file in both tools, by groups of sections.
+/// The work of a fio job file in fio and in Taillight, by groups of sections.
 const FIO_WORK: [Column; 6] = [
     ("file", &["file"]),
     ("operations, fio", &["fio"]),
@@ -208,7 +208,7 @@ const FIO_WORK: [Column; 6] = [
     ),
 ];
 
-/// Examples of fio that are not compared.
+/// Examples that come with fio and are not compared.
 const FIO_EXAMPLES: [Column; 3] = [
     ("fio-examples", &["example"]),
     ("fio 3.33 here", &["fio_says"]),
@@ -366,7 +366,7 @@ fn watch_blame(cells: &[Value]) -> Result<String> {
     table(&WATCH_BLAME, cells.iter())
 }
 
-/// The same of ways to do I/O that no rule was written for.
+/// Layers blamed in programs that do I/O in ways that no rule was written for.
 const WATCH_STRANGERS: [Column; 10] = [
     ("program", &["victim"]),
     ("fault", &["fault"]),

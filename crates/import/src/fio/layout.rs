@@ -266,7 +266,8 @@ fn note_one_row(section: &JobSection, notes: &mut Vec<String>) {
     }
 }
 
-/// Says what the jobs of a section share where it has one workload: a row, and a pass over all blocks.
+/// Says what the jobs of a section share where it has one workload: a row, and, where each block is drawn once, the
+/// pass over all blocks.
 fn note_shared_pass(section: &JobSection, workloads: usize, notes: &mut Vec<String>) {
     if workloads == 1 {
         note_one_row(section, notes);

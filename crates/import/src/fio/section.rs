@@ -1,5 +1,6 @@
-//! One section understood: what its options mean together, in the types of a job file. The parts
-//! are read in `target` (files and engine), `pattern` (what) and `demand` (how much, when).
+//! One section understood: what its options mean together, in the types of a job file. Files and engine are read in
+//! `target`, operations and offsets in `pattern`, how much and when in `demand`; here what else there is: depth, syncs,
+//! data, checks, CPUs, priorities, seed.
 
 use std::collections::BTreeMap;
 

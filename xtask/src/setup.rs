@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::{minio, tool};
 
-/// One thing the project uses from the distribution.
+/// A program, library or file that the project uses from the distribution.
 struct Requirement {
     /// Program, shared library or path that shows it is there.
     program: &'static str,

@@ -130,12 +130,13 @@ impl DbBench {
         self
     }
 
-    /// The same with a histogram of latencies: it then times every operation, and keeps none.
+    /// This benchmark with a histogram of latencies: db_bench then times every operation, and keeps none.
     fn timed(&self) -> DbBench {
         self.clone().with("--histogram=1")
     }
 
-    /// Its own rate, and the CPU of its whole process an operation.
+    /// Runs it: the rate and, with a histogram, p99 that db_bench says, and the CPU of its whole process an operation.
+    /// Errors: also where reads missed keys.
     pub fn run(&self) -> Result<Figures> {
         let done = child::run(Command::new("db_bench").args(&self.words))?;
         let rate = rate(&done.stdout, self.benchmark)

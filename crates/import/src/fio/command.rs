@@ -26,7 +26,7 @@ pub struct FrontEnd {
     pub json: bool,
     /// The file that it goes to.
     pub output: Option<String>,
-    /// Of options that print something else in fio.
+    /// What a user should know of options that print something else, or nothing, here.
     pub notes: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ fn command(words: &[String], place: &str, around: &Surroundings<'_>) -> Result<V
 /// A word of a command line, and the one behind it where that is its value.
 struct Word<'a> {
     word: &'a str,
-    /// Of an option; none: a job file.
+    /// Name of an option, without dashes; none for a job file.
     name: Option<&'a str>,
     value: Option<&'a str>,
 }

@@ -36,12 +36,12 @@ impl SectionEnd {
 pub struct SectionRate {
     /// Operations or bytes a second, all directions together.
     pub amount: u64,
-    /// It counts bytes.
+    /// `amount` counts bytes.
     pub bytes: bool,
     pub poisson: bool,
     /// Shares of reads and writes, when both directions have a rate.
     pub shares: Option<(u64, u64)>,
-    /// It is of this operation alone; the other one goes as fast as it can.
+    /// The rate is of this operation alone; the other one goes as fast as it can.
     pub only: Option<OpKind>,
 }
 

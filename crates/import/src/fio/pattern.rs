@@ -71,7 +71,7 @@ pub struct OffsetPattern {
 /// Operations that go on where the last one ended, of a pattern that draws.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DrawnRuns {
-    /// So many follow each other from each place that is drawn: `randread:8`.
+    /// So many operations follow each other from each place that is drawn: `randread:8`. `None` for one.
     pub length: Option<u32>,
     /// Percent of each kind (what `percentage_random` leaves).
     pub percent: BTreeMap<OpKind, u32>,

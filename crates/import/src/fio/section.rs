@@ -63,9 +63,9 @@ impl AfterPass {
 pub struct JobSection {
     /// What fio calls it in its output.
     pub name: String,
-    /// Of a part of a section the section's name, which `name` adds a number or a word to.
+    /// Name of the whole section, where this is a part of it: `name` adds a number or a word.
     pub part_of: Option<String>,
-    /// Its heading, which files are named by.
+    /// Heading of the section, which files are named by.
     pub heading: String,
     /// File and line of its heading.
     pub place: String,
@@ -101,13 +101,13 @@ pub struct JobSection {
     pub verify: bool,
     /// What fio does after each pass, in this order.
     pub after_pass: Vec<AfterPass>,
-    /// It is a part of the jobs of the section before it: both are one in fio's output.
+    /// Whether its jobs are those of the section before it: both are one in fio's output.
     pub same_jobs: bool,
-    /// Its run goes on with the pass before.
+    /// Whether its run goes on with the files of the pass before.
     pub continues: bool,
     /// Bytes of memory that each clone locks.
     pub locked: u64,
-    /// Its files are laid out, and nothing else is done (`create_only`).
+    /// Whether its files are laid out and nothing else is done (`create_only`).
     pub layout_only: bool,
     /// Its share of the operations of several sections.
     pub flow: Option<Flow>,

@@ -14,7 +14,7 @@ const SECOND: u64 = 1_000_000_000;
 pub struct SectionSteady {
     pub end: SteadyEnd,
     pub interval: Span,
-    /// Its jobs are judged together.
+    /// Whether the jobs of the section are judged together (`group_reporting`).
     pub grouped: bool,
 }
 

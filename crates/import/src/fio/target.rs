@@ -285,7 +285,7 @@ fn there(
             }
             sizes.into_iter().try_fold(0, |sum, size| size.filter(|_| equal).map(|size| sum + size))
         }
-        // Of files that are there already: those of each clone.
+        // As much as there is in the files of one clone.
         FilePlacement::Own(paths) => {
             let first = paths.first().and_then(|paths| paths.first()).and_then(bytes_of);
             let equal = || paths.iter().flatten().all(|path| bytes_of(path) == first);
@@ -520,7 +520,7 @@ fn options(r: &SectionReader<'_>, engine: FioEngine, direct: bool, overwrite: bo
         } else if on && !ring {
             r.wrong(name, "only the ring engine can do it", ());
         }
-        // Both are on by default here, and off in fio.
+        // Fixed buffers and registered files are on by default here, and off in fio.
         let on_by_default = matches!(field, "fixed_buffers" | "registered_files");
         if ring && (on || on_by_default) {
             set(field, on.into());

@@ -111,7 +111,8 @@ fn mixed(figures: &str) -> Option<(u64, u64)> {
 }
 
 impl DbBenchmark {
-    /// Its mean is the time of all threads through its operations, its rate that of the run: together, the threads.
+    /// Whether mean and rate are of one benchmark: the mean is the time of all threads through the operations, the rate
+    /// that of the run, so that their product is the number of threads.
     fn agrees(&self) -> bool {
         let threads = self.micros * self.rate / 1e6;
         self.rate == 0.0 || self.micros == 0.0 || (LEAST_THREADS..MOST_THREADS).contains(&threads)

@@ -59,7 +59,7 @@ struct FioJob {
     write: Option<FioDirection>,
     trim: Option<FioDirection>,
     sync: Option<FioDirection>,
-    /// All of them in one (`unified_rw_reporting`).
+    /// Reads, writes and trims in one (`unified_rw_reporting`).
     mixed: Option<FioDirection>,
 }
 
@@ -298,7 +298,7 @@ fn damaged(text: &str, begin: usize, e: &serde_json::Error) -> Error {
 const OTHERS: &str = "results of other runs are in the file before the last one, which counts: give each a file of its own";
 
 impl FioResult {
-    /// Its end, ms since the epoch.
+    /// When the result was made, ms since the epoch.
     fn ended_ms(&self) -> i64 {
         self.timestamp_ms.unwrap_or(self.timestamp.saturating_mul(1000))
     }
@@ -388,7 +388,7 @@ fn groups(jobs: &[FioJob], notes: &mut Vec<String>) -> Vec<u32> {
     own
 }
 
-/// One job and the options of all.
+/// One job of a result, and the global options of all jobs.
 struct FioSaid<'a> {
     job: &'a FioJob,
     global: &'a Options,

@@ -1,8 +1,8 @@
 //! fio's logs of latencies, bandwidth and I/Os per second (`write_lat_log`, `write_bw_log`, `write_iops_log`): a row an
 //! I/O, or with `log_avg_msec` a row a window.
 //!
-//! Source: fio, `iolog.c` (`flush_samples`) and HOWTO, "Log File Formats". What a value is stands in fio's file name and
-//! not in the file: a file of another name needs `--unit`, and so do latencies of early versions, in us or in ns.
+//! Source: fio, `iolog.c` (`flush_samples`) and HOWTO, "Log File Formats". What a value is stands in fio's file name
+//! and not in the file: a file of another name needs `--unit`, and so do latencies of early versions, in us or in ns.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ struct LogRow {
     either: Option<u64>,
     /// ns since the job began: the begin of what the value spans.
     issue_ns: Option<i64>,
-    /// It has no priority, as rows of fio 2 and of early versions of fio 3.
+    /// Whether the row has no priority, as rows of fio 2 and of early versions of fio 3.
     old: bool,
 }
 

@@ -54,11 +54,11 @@ struct LogSums {
     /// What stamps count from, where the log says.
     base: Option<f64>,
     own: bool,
-    /// It is of cassandra-stress.
+    /// Whether the log is of cassandra-stress.
     stress: bool,
     /// The operation that YCSB's log is about.
     ycsb: Option<String>,
-    /// It is of those that failed.
+    /// Whether YCSB's log is of operations that failed.
     failed: bool,
     begun: bool,
     /// Hashes of intervals, to find one that stands there twice.

@@ -52,7 +52,7 @@ fn operation(name: &str) -> Option<OpKind> {
 #[derive(Clone, Copy)]
 pub(super) struct OpName {
     pub(super) op: OpKind,
-    /// Of [`KEPT`], where there are several.
+    /// Which of [`KEPT`] the name begins with; empty for none.
     kept: &'static str,
     pub(super) intended: bool,
     pub(super) failed: bool,
@@ -93,13 +93,13 @@ struct Measurement {
     value: f64,
 }
 
-/// All of one operation.
+/// All measurements of one operation.
 #[derive(Default)]
 struct OpMeasurements {
     values: BTreeMap<String, f64>,
     /// Lines of which the measurement is a number: counts by ms, or means over time.
     numbered: Vec<(u64, f64)>,
-    /// Those from so many ms on, whatever they took (`>1000`).
+    /// Counts of operations that took so many ms or more (`>1000`).
     over: Vec<(u64, f64)>,
 }
 
@@ -402,7 +402,7 @@ pub fn read_raw(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
 #[derive(Clone, Copy)]
 struct RawRow {
     name: OpName,
-    /// Of the completion, ms since the epoch.
+    /// Completion, ms since the epoch.
     time_ms: i64,
     us: i64,
 }

@@ -64,7 +64,7 @@ impl Properties {
         self.values.get(name)
     }
 
-    /// All of them, by name.
+    /// All properties, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &PropertyValue)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value))
     }

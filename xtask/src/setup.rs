@@ -260,7 +260,8 @@ fn make_python() -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Where the programs of these Python packages are, in a virtual environment under the target directory.
+/// Where the programs of these Python packages are, in a virtual environment under the target directory. What pip has
+/// installed there is noted, and not asked for again.
 pub fn python_tools(wanted: &[&str]) -> Result<PathBuf> {
     let home = tool::target_dir().join("python-tools");
     let python = home.join("bin/python");
@@ -270,9 +271,14 @@ pub fn python_tools(wanted: &[&str]) -> Result<PathBuf> {
         };
         tool::output(Command::new(system).args(["-m", "venv", "--clear"]).arg(&home))?;
     }
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(wanted);
-    tool::output(&mut pip)?;
+    let note = home.join("installed");
+    let installed = std::fs::read_to_string(&note).unwrap_or_default();
+    if !wanted.iter().all(|package| installed.lines().any(|line| line == *package)) {
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(wanted);
+        tool::output(&mut pip)?;
+        std::fs::write(&note, format!("{installed}{}\n", wanted.join("\n")))?;
+    }
     Ok(home.join("bin"))
 }
 

@@ -1,5 +1,5 @@
 //! The calls of driver `metadata` in a bare loop: create, stat, open-read-close and unlink of numbered files in one
-//! directory. It takes no time of an operation and keeps nothing; `stamped`, it keeps how long each took.
+//! directory. No operation is timed alone, and nothing is kept; `stamped`, each is timed and how long it took is kept.
 
 use std::ffi::CStr;
 use std::io::Write as _;

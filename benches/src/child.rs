@@ -39,7 +39,7 @@ pub fn run(command: &mut Command) -> Result<ChildUsage> {
     all.pop().context("nothing ran")
 }
 
-/// Runs programs at the same time.
+/// Runs programs at the same time. Any exit code but 0 is an error.
 pub fn run_together(commands: &mut [&mut Command]) -> Result<Vec<ChildUsage>> {
     let busy = machine::busy_s()?;
     let mut running = Vec::new();
@@ -87,7 +87,7 @@ fn finish(one: &mut ChildProcess) -> Result<ChildUsage> {
     })
 }
 
-/// The command as typed, without the directories of the program.
+/// The command as typed.
 fn show(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|a| a.to_string_lossy().into_owned()));

@@ -64,7 +64,7 @@ impl PinnedFile {
         held.check()?;
         Ok(held)
     }
-    /// All of it is in memory, now.
+    /// An error unless every page of the file is in memory now.
     pub fn check(&self) -> Result<()> {
         let share = self.mapping.resident()?;
         ensure!(share == 1.0, "only {:.1} % of the file is in memory", share * 100.0);

@@ -1,9 +1,9 @@
-//! Paired comparisons of Taillight with fio and with a bare ring loop: A B A B, medians, spread,
+//! Paired comparisons of Taillight with fio, with other benchmarks and with bare loops: A B A B, medians, spread,
 //! ratios pair by pair. Not tests: figures depend on the machine and on who else uses it.
 //!
 //! Taillight is run as any user runs it, through its command line and `summary.json`. Each case is
-//! one function in `cases/`; every round goes into `benches/results/`, tables into
-//! `benches/RESULTS.md`.
+//! one function in `cases/`; without `--dry` every round goes into `benches/results/`, tables into
+//! `benches/RESULTS.md`. The bare loops are commands of this program, too.
 
 mod bare;
 mod bare_leveldb;
@@ -25,9 +25,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-/// What all cases share.
+/// What the command line says for all cases.
 pub struct BenchSetup {
-    /// Rounds of every comparison.
+    /// Rounds of a comparison.
     pub pairs: usize,
     /// Seconds of one measurement.
     pub seconds: u64,

@@ -1,5 +1,5 @@
-//! The system calls that have no safe face in the standard library. The only file of this crate
-//! with unsafe code; every block says what makes it sound.
+//! The system calls that have no safe face in the standard library: waiting for a child with what it used, a pinned
+//! mapping of a file, a bare ring, the CPU time of this process. Every unsafe block says what makes it sound.
 #![allow(unsafe_code)]
 
 use std::fs::File;

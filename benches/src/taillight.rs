@@ -21,7 +21,7 @@ pub fn binary() -> PathBuf {
     beside.ok().filter(|path| path.is_file()).unwrap_or_else(|| "taillight".into())
 }
 
-/// The binary for ranks: named by the environment, built beside this one, or in the path.
+/// The binary for ranks: named by the environment, beside that of [`binary`], or in the path.
 pub fn ranks_binary() -> PathBuf {
     if let Some(named) = std::env::var_os("TAILLIGHT_MPI") {
         return named.into();
@@ -34,7 +34,7 @@ pub fn ranks_binary() -> PathBuf {
 pub struct BenchRun(PathBuf);
 
 impl BenchRun {
-    /// A place that does not exist yet.
+    /// A place that does not exist: what an earlier run left there is removed.
     pub fn new(name: &str) -> Result<BenchRun> {
         let path = files::place(name)?;
         if path.exists() {
@@ -74,7 +74,7 @@ pub fn shown(words: &str) -> String {
     format!("taillight run {}", words.join(" "))
 }
 
-/// Runs, checks that nothing was lost, reads the figures of its operations.
+/// Runs, checks that the run is complete and without errors, reads the figures of its operations.
 pub fn run(words: &str) -> Result<Figures> {
     let dir = BenchRun::new("run")?;
     let done = child::run(&mut command(words, &dir))?;

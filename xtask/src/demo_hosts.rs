@@ -11,10 +11,10 @@ use crate::tool;
 
 const PROFILE: &str = "demo";
 const HOME: &str = "taillight-runs/demo-hosts";
-/// Bridge and namespaces of the demo, and the third part of their addresses.
+/// The bridge between the hosts, and the first three parts of all addresses.
 const BRIDGE: &str = "tlhosts";
 const NET: &str = "10.213.77";
-/// Hosts by name, with what their clocks are ahead, seconds.
+/// Hosts by name, with the seconds by which their monotonic clocks are ahead.
 const HOSTS: [(&str, i64); 2] = [("tlh1", 3600), ("tlh2", 7200)];
 
 const JOB: &str = r#"[run]

@@ -1,5 +1,5 @@
-//! Generated docs: what the binary says about itself, written down. One owner of every field's
-//! name and meaning: the code. CI fails when the files under `docs/` are not what it says.
+//! Generated docs, `docs/job-file.md` and `docs/drivers/`: what the release binary prints of the job file and of each
+//! driver, so that the code alone owns names and meanings of fields. CI fails when these files are not what it prints.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,7 +56,7 @@ pub fn step() -> Result<StepOutcome> {
     StepOutcome::note(format!("{} pages", pages.len()))
 }
 
-/// Every page as it should be.
+/// The generated pages as they should be.
 fn pages() -> Result<Vec<GeneratedPage>> {
     let mut pages = vec![GeneratedPage {
         path: "docs/job-file.md".into(),

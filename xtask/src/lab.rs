@@ -1,5 +1,5 @@
-//! `cargo xtask lab`: the injection lab against the product as built here, and its matrix in
-//! `crates/lab/RESULTS.md`, with what it says together in `docs/explain.md`.
+//! `cargo xtask lab`: runs the injection lab against a debug build of the product, keeps its scores and writes the
+//! tables of scores in `crates/lab/RESULTS.md` and `docs/explain.md`.
 
 use std::process::Command;
 
@@ -18,12 +18,12 @@ const END: &str = "<!-- lab end -->";
 const RULES_BEGIN: &str = "<!-- rules: written by `cargo xtask lab --pages`; do not edit -->";
 const RULES_END: &str = "<!-- rules end -->";
 
-/// Scores of the code as it is, part of the source: whoever makes some kinds again adds to them.
+/// Scores of the code as it is, part of the source: a run of some kinds adds to them.
 const RESULTS: &str = "crates/lab/present.jsonl";
 
-/// Installs what the lab uses, makes trials (arguments go on to the lab), adds their scores to [`RESULTS`] with
-/// the day and the code, prints the matrix over all of them; `--write` puts it into the docs, `--fresh` forgets earlier ones.
-/// `--pages` writes the pages from the scores that are there.
+/// Installs what the lab uses, makes trials (arguments go on to the lab), adds their scores to [`RESULTS`] with the
+/// day and the code, prints the matrix over all of them; `--write` puts it into the docs, `--fresh` forgets earlier
+/// ones. `--pages` writes the pages from the scores that are there.
 pub fn main(args: &[&str]) -> Result<bool> {
     let results = tool::root().join(RESULTS);
     setup::main(&["lab"])?;

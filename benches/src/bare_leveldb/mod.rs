@@ -1,5 +1,5 @@
 //! A loop on LevelDB's C API as its own db_bench is written: the least that filling and reading
-//! can cost through that API. It takes no time of an operation and keeps nothing.
+//! can cost through that API. No operation is timed alone, and nothing is kept.
 
 mod sys;
 

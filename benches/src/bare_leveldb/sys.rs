@@ -30,8 +30,8 @@ pub struct BareDatabase {
     free: unsafe extern "C" fn(*mut c_void),
     close: unsafe extern "C" fn(Obj),
     compact: unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize),
-    /// Last: the functions above are its.
-    /// Never unloaded: a thread of LevelDB's own goes on after the last database is closed.
+    /// The functions above are its. Never unloaded: a thread of LevelDB's own goes on after the last database is
+    /// closed.
     _library: ManuallyDrop<Library>,
 }
 
@@ -41,7 +41,7 @@ impl BareDatabase {
         let path = CString::new(dir.to_str().context("the path is no text")?)?;
         let mut error: Text = null_mut();
         // SAFETY: names and types are those of `leveldb/c.h`; options, path and error live for the
-        // call of open, and the functions as long as the library, which `Db` holds.
+        // call of open, and the functions as long as the library, which is never unloaded.
         unsafe {
             let library = Library::new("libleveldb.so.1d").context("libleveldb.so.1d")?;
             let make = |name: &str| -> Result<Obj> {

@@ -1,6 +1,6 @@
 //! A bare client of an object store: hyper on a current-thread tokio, a connection for each request
-//! in flight, every request signed. The least that a usual client library costs; it takes no time
-//! of a request and keeps nothing.
+//! in flight, every request signed. The least that a usual client library costs; no request is timed
+//! alone, and nothing is kept.
 
 mod sign;
 

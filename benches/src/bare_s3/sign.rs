@@ -1,4 +1,5 @@
-//! Signatures of the bare client: the three headers that every request has, the day's key kept.
+//! Signatures of the bare client (AWS signature version 4), over three headers of a request; the key of the day is
+//! kept.
 
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};

@@ -1,5 +1,5 @@
 //! A loop on SQLite's C API: the least that filling and reading can cost through it, with the statements of driver
-//! `sqlite`. It takes no time of an operation and keeps nothing.
+//! `sqlite`. No operation is timed alone, and nothing is kept.
 
 mod sys;
 

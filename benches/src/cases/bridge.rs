@@ -302,8 +302,8 @@ fn first(text: &str) -> Option<f64> {
     text.split(' ').next()?.parse().ok()
 }
 
-/// "25.7 ns an operation (99 % of 100 blocks: 30.0 ns); 19.6 ns an operation (...), handed over by 32", ns; what is less
-/// than can be told is 1.
+/// "25.7 ns an operation (99 % of 100 blocks: 30.0 ns); 19.6 ns an operation (...), handed over by 32", ns; what is
+/// less than can be told is 1.
 fn printed(manifest: &str, batch: u32) -> Option<f64> {
     let end = format!("handed over by {batch}");
     let costs = fact(manifest, "bridge.cost")?.split("; ");

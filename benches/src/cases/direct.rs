@@ -1,4 +1,5 @@
-//! Direct reads on the real disk: the tool must not show in the figures of the device.
+//! Direct reads on the real disk, beside fio and a bare ring: the tool must not show in the figures of the device. And
+//! direct reads mixed with writes, beside fio.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

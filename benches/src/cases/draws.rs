@@ -1,4 +1,4 @@
-//! What one draw costs: every distribution alone, in this process, no I/O.
+//! What one draw of an offset or key costs, and writing a key: distributions alone, in this process, no I/O.
 
 use std::hint::black_box;
 use std::time::Instant;

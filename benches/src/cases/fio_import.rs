@@ -34,7 +34,7 @@ struct LoggedIo {
     way: OpKind,
     at: u64,
     size: u64,
-    /// The worker, or the file of a worker: what follows what is asked within one.
+    /// The worker (Taillight) or the file (fio): whether an I/O follows the one before is asked within one.
     lane: u64,
 }
 

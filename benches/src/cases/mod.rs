@@ -31,7 +31,7 @@ use crate::{BenchSetup, child, fio, taillight};
 
 /// One comparison or measurement.
 pub struct BenchCase {
-    /// Name on the command line and in the docs' markers.
+    /// Name on the command line, of its file in `benches/results/` and of its anchor in `benches/RESULTS.md`.
     pub name: &'static str,
     /// One line for people.
     pub about: &'static str,
@@ -46,7 +46,7 @@ const fn case(
     BenchCase { name, about, run }
 }
 
-/// Every case, cheap ones first.
+/// Every case, in the order in which they run and stand on the pages.
 pub const CASES: &[BenchCase] = &[
     case("start", "time of --help, size of the binary", start::run),
     case("build", "release build from clean", start::build),

@@ -1,5 +1,6 @@
 //! The null driver: what Taillight itself costs, full statistics and every I/O kept, against
-//! fio's null engine with its default statistics.
+//! fio's null engine with its default statistics; what a whole run costs; and two workers, or two
+//! ranks, against two processes.
 
 use anyhow::{Context, Result};
 

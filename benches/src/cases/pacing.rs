@@ -1,4 +1,4 @@
-//! Schedules: is every operation that was asked for issued on time, and what does waiting cost. On
+//! Schedules: is every operation that was asked for issued, and what CPU does waiting cost. On
 //! `null` by itself, on the disk beside fio at the same rates.
 
 use anyhow::{Result, ensure};
@@ -18,7 +18,7 @@ const RATES: [(u64, &str); 6] = [
 ];
 /// Seconds of one run: 10 a second give 30 operations.
 const SECONDS: u64 = 3;
-/// Up to this rate a worker must leave most of its core alone.
+/// Up to this rate a worker must leave half of its core alone.
 const QUIET_TO: u64 = 10_000;
 
 /// One worker at each rate, depth 32.

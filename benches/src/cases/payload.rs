@@ -1,6 +1,7 @@
-//! What writes carry: bytes made per second by one core, for each kind and some block sizes.
+//! What writes carry: bytes made per second by one core, for each kind and some block sizes, and blocks sealed and
+//! checked for verification.
 //!
-//! The only case that calls the engine itself: a run adds the storage's time to every figure.
+//! Calls the engine itself: a run would add the storage's time to every figure.
 
 use std::hint::black_box;
 use std::sync::Arc;

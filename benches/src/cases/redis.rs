@@ -60,17 +60,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// One that keeps nothing on disk.
+    /// A server that keeps nothing on disk.
     fn start() -> Result<Server> {
         Server::start_as(&["--appendonly", "no"])
     }
 
-    /// Its process.
+    /// Id of the server's process.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// One that appends to a file, and syncs it as often as this word says.
+    /// A server that appends to a file, and syncs the file as often as this word (`appendfsync`) says.
     pub fn start_with(sync: &str) -> Result<Server> {
         Server::start_as(&["--appendonly", "yes", "--appendfsync", sync])
     }

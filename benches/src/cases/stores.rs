@@ -2,9 +2,9 @@
 //! C APIs.
 //!
 //! Both sides use the same library file, the same options (RocksDB: the OPTIONS file that db_bench
-//! wrote, given to Taillight), the same keys (16 bytes, big-endian number), one thread, and values of
-//! which half compresses away. Reads are of the very same database files. Disks matter little: all
-//! of it stays in the page cache.
+//! wrote, given to Taillight), keys of one form (16 bytes, big-endian number, unless the order is
+//! random), equally many threads, and values of which half compresses away. Reads are of the very same
+//! database files. Disks matter little: all of it stays in the page cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub fn cleared(dirs: &[PathBuf]) -> Result<()> {
     Ok(there.try_for_each(fs::remove_dir_all)?)
 }
 
-/// Random reads of a database that is there, values of 100 B.
+/// db_bench's random reads of a database that is filled here, values of 100 B.
 pub fn random_reads() -> Result<DbBench> {
     let dir = fresh("rocksdb-watched")?;
     DbBench::new(&dir, 100, "fillseq").load()?;
@@ -130,12 +130,13 @@ impl DbBench {
         self
     }
 
-    /// The same with a histogram of latencies: it then times every operation, and keeps none.
+    /// This benchmark with a histogram of latencies: db_bench then times every operation, and keeps none.
     fn timed(&self) -> DbBench {
         self.clone().with("--histogram=1")
     }
 
-    /// Its own rate, and the CPU of its whole process an operation.
+    /// Runs it: the rate and, with a histogram, p99 that db_bench says, and the CPU of its whole process an operation.
+    /// Errors: also where reads missed keys.
     pub fn run(&self) -> Result<Figures> {
         let done = child::run(Command::new("db_bench").args(&self.words))?;
         let rate = rate(&done.stdout, self.benchmark)
@@ -222,7 +223,7 @@ fn records(value: u64, count: u64, names: &str) -> String {
     )
 }
 
-/// An arm that starts as those of Taillight do.
+/// An arm whose every run begins with settled memory and without the directory `empty`.
 pub fn settled(mut arm: BenchArm<'_>, empty: Option<PathBuf>) -> BenchArm<'_> {
     BenchArm {
         name: arm.name,

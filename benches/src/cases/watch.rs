@@ -1,5 +1,5 @@
-//! What it costs a program to be watched: fio, db_bench and Redis alone, watched by `taillight watch`, and alone again, in
-//! turns. Needs root. The programs are children of this one, and all of these are watched.
+//! What it costs a program to be watched: fio, db_bench and Redis alone, watched by `taillight watch`, and alone
+//! again, in turns. Needs root. The programs are children of this one, and all of these are watched.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

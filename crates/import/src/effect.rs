@@ -1,4 +1,5 @@
-//! What becomes of the options of another benchmark: one table for each format.
+//! The type of the tables that say what becomes of each option of another benchmark. The tables themselves are in
+//! `fio::options`, `sbk` and `ycsb::known`.
 
 use taillight_core::suggest;
 
@@ -7,9 +8,9 @@ use taillight_core::suggest;
 pub enum Effect {
     /// It becomes part of the job.
     Mapped,
-    /// It becomes part of the job: these fields.
+    /// It becomes part of the job: these fields, or what else, in words.
     Becomes(&'static str),
-    /// Accepted: it changes nothing here, for this reason.
+    /// Accepted with any value and without effect here: why, or what is different.
     Same(&'static str),
     /// Refused, unless the value is one of these that mean "not at all".
     Refused {
@@ -75,13 +76,14 @@ impl OptionTable {
         names.split('|').next()
     }
 
-    /// What becomes of the option of that first name.
+    /// What becomes of the option whose first name is `name`; `None` for other aliases and unknown names.
     pub fn effect(&self, name: &str) -> Option<Effect> {
         let entry = self.entries().find(|(names, _)| names.split('|').next() == Some(name));
         entry.map(|(_, effect)| effect)
     }
 
-    /// Options without equivalent, and what each would change. With some values they are taken all the same.
+    /// Options without equivalent, as their names stand in the table, and what each would change. With some values
+    /// such an option is taken all the same.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.0.iter().filter_map(|(names, effect)| match effect {
             Effect::Refused { changes, .. } | Effect::Only { changes, .. } => {

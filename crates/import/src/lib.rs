@@ -1,9 +1,9 @@
 //! Job files of other benchmarks: read into Taillight job files, and written from plans. Results of other
 //! tools, read into run directories, are in [`results`].
 //!
-//! Every option of the other format is mapped, accepted because it changes nothing (with the reason), or
-//! refused with what it would change; none is ignored. The job files made here go through the same checks
-//! as any other. `cli` calls this crate for `import`, `export` and `run job.fio`.
+//! Every option of the other format is mapped, accepted without effect on the load (a note says why, or what is
+//! different), or refused with what it would change; an unknown one is refused too. The job files made here go
+//! through the same checks as any other. `cli` calls this crate for `import`, `export` and `run job.fio`.
 
 mod effect;
 pub mod fio;
@@ -28,15 +28,15 @@ pub struct ImportedJob {
     /// What a reader should know: options that changed nothing, and small differences. They stand
     /// in `toml` as comments as well.
     pub notes: Vec<String>,
-    /// The options of the other file, with what becomes of each.
+    /// The options of the fio file that count for this job, with what becomes of each; of other formats none.
     pub options: Vec<OptionRow>,
-    /// What has to be there before it runs.
+    /// Files and directories that have to be there before it runs; fio alone asks for some.
     pub needs: Vec<Needed>,
-    /// Its files are laid out, and nothing is measured (`create_only` of fio).
+    /// The files of its target are laid out, and nothing is measured (`create_only` of fio).
     pub layout_only: bool,
 }
 
-/// Width of comments.
+/// Width of comment lines, characters; a longer word is not cut.
 const WIDTH: usize = 98;
 
 impl ImportedJob {
@@ -68,8 +68,8 @@ fn comment(text: &str, out: &mut String) {
     out.push('\n');
 }
 
-/// All reasons why a file cannot be taken over, each once: what `[global]` says is wrong in every section.
-/// Errors: `Usage`, unless there are none.
+/// Makes one error of all reasons why a file cannot be taken over, each once: a line of `[global]` is complained of by
+/// every section. `Ok` without reasons; a single one is the error itself, several are listed in a `Usage`.
 fn all_of(mut wrong: Vec<Error>) -> Result<()> {
     // One line and option, or else the same words.
     let about = |e: &Error| {
@@ -98,7 +98,7 @@ fn all_of(mut wrong: Vec<Error>) -> Result<()> {
     }
 }
 
-/// At most so many characters of `name`; those that no name of a run may have become dashes.
+/// The first `most` characters of `name`; those that no name of a run may have become dashes.
 fn name_of_run(name: &str, most: usize) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     name.chars().map(|c| if fits(c) { c } else { '-' }).take(most).collect()

@@ -1,7 +1,7 @@
 //! A command line of SBK (Storage Benchmark Kit) as a job: `sbk -class file -size 100 -seconds 10 -writers 1`.
 //!
-//! Stores that have a driver here are taken over; both writers and readers at once are a job of their own
-//! (`jobs/sbk-end-to-end.toml`) and refused.
+//! Taken over are the classes of files, `rocksdb` and `leveldb`, with writers or with readers. Other classes, writers
+//! and readers at once (`jobs/sbk-end-to-end.toml` is such a job) and unknown options are refused.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ const OPTIONS: OptionTable = OptionTable(&[
     ("thread", Same("workers are always threads")),
 ]);
 
-/// Bytes of a file where nothing says how much is written.
+/// Bytes of a file, rounded down to whole records, where `-records` alone does not say how large it is.
 const FILE: u64 = 1 << 30;
 /// What SBK calls a MB, bytes.
 const MIB: u64 = 1 << 20;
 
-/// Whether a text is a command of SBK.
+/// Whether the first word of a text is `sbk`, or a path to it.
 pub fn looks_like(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default();
     word == "sbk" || word.ends_with("/sbk")
@@ -185,7 +185,8 @@ impl SbkCommand {
         }
     }
 
-    /// `-throughput` in MB a second, or `-records` beside `-seconds`: records a second of all together.
+    /// The rate of all workers together: `records` a second (`-records` beside `-seconds`), or else `-throughput` in MB
+    /// a second.
     fn arrival(&self, records: Option<u64>, wrong: &mut Vec<Error>) -> Option<ArrivalForm> {
         let throughput = self.number("throughput", wrong);
         let (unit, num) = match (records, throughput) {

@@ -1,8 +1,9 @@
-//! Keys of fio that were refused once: what each becomes, and what is said of it.
+//! Options of fio and combinations of sections: what they become in the job file, what notes say of them, and which are
+//! refused.
 
 use taillight_import::fio::{front_end, import};
 
-/// The only job of a text.
+/// The only job of a text: its TOML without comments, and its notes.
 fn job(text: &str) -> (String, String) {
     let mut jobs = import(text, "a.fio").expect(text);
     assert_eq!(jobs.len(), 1, "{text}");
@@ -58,7 +59,8 @@ fn sections_side_by_side_share_files_that_are_called_alike() {
     assert!(toml.contains("names = [\"t.0\", \"t.1\"]") && !toml.contains("[targets"), "{toml}");
     let e = import(&text.replace("[b]", "[b]\nsize=2m"), "a.fio").expect_err("files of two sizes");
     assert!(e.to_string().contains("shares some of its files"), "{e}");
-    // One file, whatever each calls it; two that are checked are two targets, and so is one that is not.
+    // A file by two names is one target; two files of sections that are checked are two targets, and so is a file
+    // that is not checked beside one that is.
     let (toml, _) = job("[global]\nsize=1m\n[a]\nfilename=./x\n[b]\ndirectory=./\nfilename=x\n");
     assert!(!toml.contains("[targets"), "{toml}");
     let checked = "[global]\nsize=1m\nrw=write\nverify=md5\n[a]\nfilename=x\n[b]\nfilename=y\n";

@@ -1,5 +1,5 @@
-//! What cannot be said is refused with file, line, option and what it would change; nothing is
-//! ignored. What differs a little is said in a note.
+//! fio job files that Taillight cannot express are refused, with file, line, option and what it would change; what
+//! differs a little is said in a note; and what options that are easily misread become.
 
 use taillight_import::fio::import;
 
@@ -13,7 +13,7 @@ fn refused(text: &str) -> String {
     format!("{e} | {}", e.hint_text().unwrap_or_default())
 }
 
-/// `rwmixread=70` was dropped without a word.
+/// Once a note was missing that `rwmixread=70` has no effect beside a rate.
 #[test]
 fn a_mix_that_rates_decide_is_told() {
     let text = section("rw=randrw\nrwmixread=70\nrate_iops=500");
@@ -398,9 +398,9 @@ fn sequences_among_drawn_blocks_files_in_turns_and_priorities() {
     ]);
 }
 
-/// Found by random job files in fio 3.33 and here, and in public files.
+/// Differences between fio 3.33 and the job made of a file, all mended: found by random job files and in public ones.
 #[test]
-fn meanings_that_differed_once() {
+fn sizes_steps_payloads_and_logs_are_as_in_fio() {
     each_becomes(&[
         // What blocks leave out of a file is a part of it.
         ("bs=3k", "size = \"64MiB\""),
@@ -421,9 +421,9 @@ fn meanings_that_differed_once() {
     ]);
 }
 
-/// Each asked another load of the device than fio does, or used other files, without a word.
+/// Once each of these asked another load of the device than fio does, or used other files, without a word.
 #[test]
-fn meanings_that_differed_without_a_word() {
+fn depths_checks_and_directories_are_as_in_fio() {
     each_becomes(&[
         // glibc has one request of each open file in work.
         ("iodepth=16\nioengine=posixaio", "queue_depth = 1"),
@@ -458,7 +458,7 @@ fn meanings_that_differed_without_a_word() {
     ]);
 }
 
-/// It was said of a directory of [global] as well, in which the file does lie.
+/// Once a directory of [global], in which the file does lie, was noted as one in which it does not.
 #[test]
 fn only_the_directory_of_a_section_is_none_for_a_file_of_global() {
     let text = |global: &str, own: &str| {
@@ -541,7 +541,7 @@ fn all_reasons_are_said_at_once_and_each_once() {
     }
 }
 
-/// Each of these was refused, or changed the load without a word.
+/// Once each of these was refused, or changed the load without a word.
 #[test]
 fn what_differs_or_has_no_effect_is_said() {
     for (lines, note) in [

@@ -1,5 +1,5 @@
-//! Results of other tools, made by fio 3.33, YCSB 0.17.0 and db_bench 7.8.3, and as wrk2 and SBK write them: what each
-//! is known to say, and what is said of bad ones.
+//! Samples of results, made by fio 3.33, YCSB 0.17.0 and db_bench 7.8.3, and as wrk2, SBK, warp and `taillight export`
+//! write them: what is read of each, and what is said of bad ones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn read(name: &str, bytes: &[u8], unit: Option<ResultUnit>) -> Result<ForeignRun
     (format.read)(&mut ResultSource::new(name, "0".repeat(8), Box::new(bytes)).in_unit(unit))
 }
 
-/// File, what it knows, operations.
+/// File in `tests/results`, what its latencies are known as, operations.
 const GOOD: &[(&str, Fidelity, u64)] = &[
     ("fio_clat.1.log", Fidelity::EveryIo, 24),
     ("fio-average_lat.1.log", Fidelity::Averages, 0),
@@ -99,7 +99,7 @@ fn a_unit_that_is_wrong_or_missing_is_told() {
         op.latency.bins.last().unwrap().hi_ns
     };
     assert_eq!(highest(ResultUnit::Ms) + 1, 1000 * (highest(ResultUnit::Us) + 1));
-    // A run that was kept in one unit stood for the same file in another one.
+    // The same file in another unit is another run.
     let id = |unit| read("x.hlog", plain.as_bytes(), Some(unit)).unwrap().manifest.run_id;
     assert_ne!(id(ResultUnit::Ms), id(ResultUnit::Us));
 }

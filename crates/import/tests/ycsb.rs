@@ -1,4 +1,5 @@
-//! Every property of YCSB's core: mapped, of no meaning with a reason, or refused by name.
+//! Properties of YCSB's core and of its bindings for RocksDB and Redis: mapped, of no effect with a reason, or
+//! refused by name.
 
 use taillight_core::job::Job;
 use taillight_import::ycsb::{Properties, import, phases};
@@ -175,7 +176,7 @@ fn a_store_keeps_what_was_loaded() {
     }
 }
 
-/// `redis.host` was refused as a property of a binding that is not used.
+/// Once `redis.host` was refused as a property of a binding that is not used.
 #[test]
 fn redis_is_the_store_that_its_properties_name() {
     let (job, _) = job("redis.host=db\nredis.port=7000\nredis.timeout=2000\n");

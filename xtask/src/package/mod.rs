@@ -24,7 +24,7 @@ use crate::tool;
 
 /// What packages are called: the names of the project and of its command.
 const NAME: &str = "taillight";
-/// What they are made for.
+/// The target that the portable binary and the list of parts are made for.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// What every kind is made from.
@@ -70,7 +70,7 @@ impl Product {
         })
     }
 
-    /// A command that writes nothing but this product's date.
+    /// A command with the product's time as the only one (`SOURCE_DATE_EPOCH`), one locale and one time zone.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env("SOURCE_DATE_EPOCH", &self.epoch).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
@@ -128,8 +128,8 @@ fn size(path: &Path) -> Result<String> {
     Ok(said.split_whitespace().next().unwrap_or("?").to_owned())
 }
 
-/// The CI step: packages of the binary that the step `release` built, each tried as its users would.
-/// What has no tools here is left out, and said.
+/// The CI step: every kind but `portable`, of the binary that the step `release` built; those that install are tried as
+/// their users would. What has no tools here is left out, and said.
 pub fn step() -> Result<StepOutcome> {
     let product = Product::new(tool::taillight())?;
     let mut notes = Vec::new();

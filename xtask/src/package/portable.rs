@@ -1,5 +1,5 @@
-//! The portable binary: built against an old C library, so that it runs on every distribution since
-//! 2018 (RHEL 8, Debian 10, Ubuntu 20.04), and loads their RocksDB and LevelDB.
+//! The portable binary: built against an old C library, so that it runs on distributions since 2018 (RHEL 8, Debian 10,
+//! Ubuntu 20.04), and loads their RocksDB and LevelDB.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -59,7 +59,7 @@ pub fn compress(
     tool::run(product.command("gzip").args(["-9n", "--force"]).args(files))
 }
 
-/// `dir` as a tar file that is the same whoever makes it and whenever.
+/// `dir` as a tar file packed by gzip, which is the same whoever makes it and whenever.
 pub fn tar(product: &Product, dir: &Path, inside: &str, to: &Path) -> Result<()> {
     let mut tar = product.command("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);

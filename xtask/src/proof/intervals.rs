@@ -28,7 +28,7 @@ const FAMILIES: [(&str, &str); 2] = [
 
 /// Lengths of runs, s, and in how many of them, %, an answer is wanted where there are excursions.
 const WANTED: [(f64, f64); 3] = [(10.0, 80.0), (60.0, 95.0), (600.0, 95.0)];
-/// How many of them.
+/// Excursions of a run from which on [`WANTED`] is asked for; with fewer, 0.9 of what the oracle decides.
 const ENOUGH: f64 = 30.0;
 /// Least share, %, of intervals that are to hold the truth.
 const COVERED: f64 = 93.0;

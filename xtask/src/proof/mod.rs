@@ -195,7 +195,7 @@ fn disk_for(cells: &[Value]) -> Result<String> {
     table(&DISK_FOR, cells.iter())
 }
 
-/// The same file in both tools, by groups of sections.
+/// The work of a fio job file in fio and in Taillight, by groups of sections.
 const FIO_WORK: [Column; 6] = [
     ("file", &["file"]),
     ("operations, fio", &["fio"]),
@@ -208,7 +208,7 @@ const FIO_WORK: [Column; 6] = [
     ),
 ];
 
-/// Examples of fio that are not compared.
+/// Examples that come with fio and are not compared.
 const FIO_EXAMPLES: [Column; 3] = [
     ("fio-examples", &["example"]),
     ("fio 3.33 here", &["fio_says"]),
@@ -234,7 +234,7 @@ fn fio(cells: &[Value]) -> Result<String> {
     ))
 }
 
-/// Runs against their replays: in how many seeds the interval of the difference holds none.
+/// Runs against their replays: in how many seeds the interval of the difference holds zero.
 const REPLAY: [Column; 8] = [
     ("times of service", &["service"]),
     ("rate", &["rate"]),
@@ -366,7 +366,7 @@ fn watch_blame(cells: &[Value]) -> Result<String> {
     table(&WATCH_BLAME, cells.iter())
 }
 
-/// The same of ways to do I/O that no rule was written for.
+/// Layers blamed in programs that do I/O in ways that no rule was written for.
 const WATCH_STRANGERS: [Column; 10] = [
     ("program", &["victim"]),
     ("fault", &["fault"]),
@@ -415,7 +415,7 @@ fn field(cell: &Value, name: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// A field that a proof no longer writes was a dash in the table.
+    /// Once a field that a proof no longer writes was a dash in the table.
     #[test]
     fn a_missing_field_is_no_dash() {
         let cell = serde_json::json!({ "kept": 97.5, "extra_s": null });

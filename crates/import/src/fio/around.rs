@@ -1,6 +1,6 @@
-//! What a job file refers to and does not hold: variables, files that it includes, sizes of what is there.
+//! What a job file refers to and does not hold: variables, texts of files, what is at a path and below a directory.
 //!
-//! Asked through functions, so that tests answer for a machine that they do not have. Nothing is changed.
+//! The machine is asked through functions, so that tests can answer for another one. Nothing is changed.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -38,7 +38,7 @@ pub struct Surroundings<'a> {
     pub text: &'a dyn Fn(&str) -> io::Result<String>,
     /// What is at a path, links followed; `None`: nothing.
     pub existing: &'a dyn Fn(&str) -> Option<Existing>,
-    /// The regular files below a directory, by name.
+    /// Paths of the regular files below a directory and its directories, sorted.
     pub listed: &'a dyn Fn(&str) -> io::Result<Vec<String>>,
 }
 
@@ -75,7 +75,8 @@ fn existing(path: &str) -> Option<Existing> {
     })
 }
 
-/// Bytes of a block device: sectors of 512 bytes of its `size` file in sysfs (kernel, Documentation/ABI/stable/sysfs-block).
+/// Bytes of a block device: sectors of 512 bytes of its `size` file in sysfs (kernel,
+/// Documentation/ABI/stable/sysfs-block).
 fn device_bytes(path: &str) -> Option<u64> {
     let name = std::fs::canonicalize(path).ok()?;
     let name = name.file_name()?.to_str()?.to_owned();

@@ -1,7 +1,8 @@
 //! fio's command line as the job file that it means: `fio --name=a --rw=randread`, alone or in a script.
 //!
-//! Each word becomes a line, so that places count words. Options before the first `--name` are those of
-//! `[global]` (`parse_cmd_line` of fio's `init.c`). What is no option of a job is the front end's.
+//! Each option becomes a line, so that places count options. Options before the first `--name` are those of `[global]`
+//! (`parse_cmd_line` of fio's `init.c`). Options about fio's output are read by [`front_end`]; those that make fio do
+//! something else than run jobs are refused.
 
 use std::collections::BTreeMap;
 
@@ -25,17 +26,17 @@ pub struct FrontEnd {
     pub json: bool,
     /// The file that it goes to.
     pub output: Option<String>,
-    /// Of options that print something else in fio.
+    /// What a user should know of options that print something else, or nothing, here.
     pub notes: Vec<String>,
 }
 
-/// Options that no word of their own follows (of a job: `FIO_OPT_STR_SET`).
+/// Options whose value is never the next word (of a job: `FIO_OPT_STR_SET`).
 const SWITCHES: &str = "thread time_based group_reporting new_group stonewall wait_for_previous norandommap \
                         exitall exitall_on_error zero_buffers refill_buffers bs_unaligned hipri fixedbufs \
                         registerfiles sqthread_poll userspace_reap verify_only minimal readonly append-terse \
                         warnings-fatal bandwidth-log latency-log";
 
-/// Options of fio's front end, which change only what it prints.
+/// Options of fio's front end, which are no lines of a job file; most change what it prints.
 const FRONT_END: &str = "output output-format eta eta-newline eta-interval status-interval terse-version max-jobs \
                          alloc-size aux-path debug idle-prof bandwidth-log latency-log warnings-fatal readonly section";
 
@@ -66,8 +67,8 @@ fn called(word: &str) -> bool {
     word == "fio" || word.ends_with("/fio")
 }
 
-/// The commands of a script that call fio, as job files in order; `echo`, `set`, `sync` and `exit` are passed over.
-/// Errors: `Usage` for other commands and for what a shell would have to work out.
+/// The commands of a script that call fio, as job files in order; assignments, `set`, `sync`, `exit` and an `echo` into
+/// no file are passed over. Errors: `Usage` for other commands and for what a shell would have to work out.
 pub fn script(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
     let (mut commands, mut wrong) = (Vec::new(), Vec::new());
     for ScriptLine { number, line, words } in lines(text, around.environment) {
@@ -123,7 +124,7 @@ fn command(words: &[String], place: &str, around: &Surroundings<'_>) -> Result<V
 /// A word of a command line, and the one behind it where that is its value.
 struct Word<'a> {
     word: &'a str,
-    /// Of an option; none: a job file.
+    /// Name of an option, without dashes; none for a job file.
     name: Option<&'a str>,
     value: Option<&'a str>,
 }
@@ -159,7 +160,7 @@ struct CommandLine {
     own: String,
     /// Job files.
     files: Vec<String>,
-    /// Sections of them that run, where they are named.
+    /// Sections of the job files that run (`--section`); empty: all.
     sections: Vec<String>,
     readonly: bool,
 }
@@ -183,7 +184,7 @@ impl CommandLine {
         }
     }
 
-    /// Whether the options that are being read name files already.
+    /// Whether a `filename` stands among the options since the last `--name`.
     fn names_files(&self) -> bool {
         let text = if self.own.is_empty() { &self.global } else { &self.own };
         let scope = text.rsplit("\n[").next().unwrap_or_default();
@@ -232,7 +233,7 @@ fn only(sections: &[String], text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// What the commands of a text ask of fio's output; the last one counts.
+/// What the commands of a text ask of fio's output; of formats and files the last one counts.
 pub fn front_end(text: &str) -> FrontEnd {
     let mut asked = FrontEnd::default();
     if !looks_like(text) {
@@ -326,7 +327,7 @@ fn lines(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<Script
     found
 }
 
-/// Whether it may stand in the name of a variable.
+/// Whether a character may stand in the name of a variable.
 fn of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
@@ -349,7 +350,8 @@ fn variable(
     Some(known)
 }
 
-/// Words as a shell splits them: quotes keep blanks; `value` knows variables. Errors: what only a shell can work out, in words.
+/// Words as a shell splits them, without what redirects output: quotes keep blanks, `value` knows variables. Errors:
+/// what only a shell can work out, in words.
 fn words(
     line: &str,
     value: &dyn Fn(&str) -> Option<String>,

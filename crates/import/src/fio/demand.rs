@@ -1,4 +1,4 @@
-//! How much a section does and when: its end, warm-up, rates, pauses.
+//! How much a section does and when: its end, delay, warm-up, rate, pauses.
 
 use taillight_core::OpKind;
 use taillight_core::plan::{BlockSize, Think};
@@ -18,7 +18,7 @@ pub struct SectionEnd {
     pub time_based: bool,
     /// Bytes of each clone, all loops together; `None` when its size is what exists.
     pub bytes: Option<u64>,
-    /// They are those of `io_size`.
+    /// `bytes` are those of `io_size`.
     pub io_size: bool,
     /// After this many operations of each clone.
     pub operations: Option<u64>,
@@ -36,12 +36,12 @@ impl SectionEnd {
 pub struct SectionRate {
     /// Operations or bytes a second, all directions together.
     pub amount: u64,
-    /// It counts bytes.
+    /// `amount` counts bytes.
     pub bytes: bool,
     pub poisson: bool,
     /// Shares of reads and writes, when both directions have a rate.
     pub shares: Option<(u64, u64)>,
-    /// It is of this operation alone; the other one goes as fast as it can.
+    /// The rate is of this operation alone; the other one goes as fast as it can.
     pub only: Option<OpKind>,
 }
 
@@ -49,7 +49,7 @@ pub struct SectionRate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionDemand {
     pub end: SectionEnd,
-    /// Load that is not measured, before.
+    /// Time of load before that is not measured.
     pub ramp: Span,
     /// Begins so much later than its group.
     pub delay: Span,
@@ -108,7 +108,8 @@ fn say_of_rates(r: &SectionReader<'_>, rate: &SectionRate) {
     }
 }
 
-/// Of a rate and pauses the slower one decides, in fio as here.
+/// Keeps one of a rate and pauses, the slower one, which decides in fio too; pauses after a time of I/O
+/// (`thinktime_iotime`) always. Complains where neither can be told to be slower.
 fn slower(
     r: &SectionReader<'_>,
     pattern: &OffsetPattern,
@@ -174,7 +175,7 @@ pub fn delays_of_groups(groups: &mut [Vec<JobSection>]) {
     }
 }
 
-/// `startdelay=5` or `startdelay=0-5`.
+/// `startdelay=5`; the range of `startdelay=0-5` is complained of.
 fn delay(r: &SectionReader<'_>) -> Span {
     match r.raw("startdelay") {
         Some(range) if range.contains('-') => {
@@ -255,7 +256,8 @@ fn amount(
     }
 }
 
-/// Bytes of a pass over `size` bytes in `files` files of equal size: whole blocks of each.
+/// Bytes of a pass over `size` bytes in `files` files of equal size: whole blocks of each, all bytes where blocks
+/// differ in size.
 pub fn pass_bytes(size: u64, files: u32, block: &BlockSize) -> u64 {
     let BlockSize::Fixed(block) = block else {
         return size;

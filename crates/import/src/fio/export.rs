@@ -163,7 +163,7 @@ fn rest(plan: &Plan, out: &mut SectionText) {
     }
 }
 
-/// Begin and end of a workload of its own.
+/// The begin and end that a workload has for itself.
 fn own_end(plan: &Plan, w: &WorkloadPlan, out: &mut SectionText) {
     let workers = u64::from(w.workers).max(1);
     if w.start_delay > Span(0) {

@@ -99,7 +99,7 @@ pub fn job(
 
 /// Notes without those that come again: of other sections or lines the same is said once, with all of them.
 fn once(notes: &[String]) -> Vec<String> {
-    // Who a note is about, and what it says of them.
+    // The section or line that a note is about, and what it says of it.
     let parts = |note: &str| -> Option<(&'static str, String, String)> {
         if let Some((name, text)) = note.strip_prefix('[').and_then(|n| n.split_once("]: ")) {
             return Some(("", format!("[{name}]"), format!(": {text}")));
@@ -131,7 +131,7 @@ fn once(notes: &[String]) -> Vec<String> {
     told.into_iter().map(shown).collect()
 }
 
-/// Sections or lines that one note names.
+/// Sections or lines that one note names, at most; of more it says how many.
 const MOST_NAMED: usize = 4;
 
 /// The percentiles of all sections: the report has them for each.
@@ -183,7 +183,7 @@ fn reported_together(
     }
 }
 
-/// Sections that check nothing, on files of their own beside those that do.
+/// Numbers of the sections whose target no section checks, where another target of the group is checked.
 fn unverified(group: &[JobSection], targets: &[GroupTarget]) -> BTreeSet<usize> {
     let checks = |t: &&GroupTarget| t.sections.iter().any(|n| group[*n].verify);
     match group.iter().any(|s| s.verify) {
@@ -200,7 +200,7 @@ fn checked(group: &[&JobSection], wrong: &mut Vec<Error>) {
     }
 }
 
-/// Whether `exitall` ends the sections alone that `new_group` keeps apart with this one.
+/// Whether `exitall` of a section ends its own group alone, beside which `new_group` has begun another.
 fn ends_own_group(section: &JobSection, group: &[JobSection]) -> bool {
     let apart = group.iter().skip(1).any(|s| s.new_group);
     section.exits_all && section.exit_scope == ExitScope::Group && apart
@@ -297,12 +297,12 @@ fn locked(group: &[JobSection]) -> ByteSize {
     ByteSize(each.fold(0, |sum: u64, of| sum.saturating_add(of)))
 }
 
-/// When the first section of a group begins, after the group.
+/// The least `startdelay` of a group.
 fn first_delay(group: &[JobSection]) -> Span {
     group.iter().map(|s| s.demand.delay).min().unwrap_or_default()
 }
 
-/// When a section is measured first, after the group begins: at the end of its ramp.
+/// When the first ramp of a group ends, counted from the least delay: from then on a section is measured.
 fn measured_from(group: &[JobSection]) -> Span {
     let first = first_delay(group).0;
     let measured = group.iter().map(|s| s.demand.delay.0 - first + s.demand.ramp.0);
@@ -322,7 +322,7 @@ fn end_together(group: &[JobSection]) -> bool {
         && group.iter().all(|s| s.demand.end.time_based && end(s) == end(&group[0]))
 }
 
-/// Begin and end of a workload of a section that ends by itself.
+/// Writes the begin and end of its own into a workload of a section.
 fn ends(section: &JobSection, workers: u32, group: &[JobSection], workload: &mut WorkloadTable) {
     let (end, ramp) = (&section.demand.end, section.demand.ramp);
     let begun = section.demand.delay.0.saturating_sub(first_delay(group).0);
@@ -382,7 +382,7 @@ fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
     })
 }
 
-/// What the kernel is told of the order of reads, where all sections agree.
+/// What the kernel is told of the order of reads, where all sections that are not direct agree.
 fn read_ahead(group: &[&JobSection]) -> Option<&'static str> {
     // What is direct reads nothing ahead.
     let mut told = group.iter().filter(|s| !s.target.direct).map(|s| s.read_ahead);

@@ -12,9 +12,9 @@ use super::pattern::OffsetOrder;
 use super::section::JobSection;
 use super::target::{FilePlacement, FioEngine, TargetSpec};
 
-/// Workloads one section may become.
+/// Workloads one section may become, at most.
 const MOST_WORKLOADS: u32 = 256;
-/// Files one target may have.
+/// Files one target may have, at most.
 const MOST_FILES: u64 = 65_535;
 
 /// One workload of a section.
@@ -27,7 +27,7 @@ pub struct WorkloadExtent {
     pub length: Option<u64>,
 }
 
-/// The target of a group, and the workloads of each of its sections in order.
+/// The target that sections have in common, and the workloads of each of them in order.
 #[derive(Debug)]
 pub struct TargetLayout {
     /// Path, unless the driver has none.
@@ -37,10 +37,10 @@ pub struct TargetLayout {
     pub files: u64,
     /// Bytes at the end of each file that no block reaches.
     pub tail: u64,
-    /// What the files are called in the directory of that path; nothing where the path is the file, or for names of
-    /// Taillight.
+    /// What the files are called in the directory of that path; empty where the path is the file, or where Taillight
+    /// names them.
     pub names: Vec<String>,
-    /// Bytes of each, where they differ.
+    /// Bytes of each file, where they differ; else empty.
     pub sizes: Vec<u64>,
     /// For each section its workloads.
     pub extents: Vec<Vec<WorkloadExtent>>,
@@ -48,7 +48,7 @@ pub struct TargetLayout {
     pub notes: Vec<String>,
 }
 
-/// Refuses two sections that need different targets or runs.
+/// The error of two sections that run side by side and differ in `what`.
 pub fn differ(first: &JobSection, other: &JobSection, what: &str) -> Error {
     Error::usage(format!(
         "[{}] and [{}] run side by side but differ in {what}, which is one for both",
@@ -87,7 +87,7 @@ pub fn shares(group: &[JobSection]) -> Vec<Vec<usize>> {
     shares
 }
 
-/// A section that has some files of another one beside it, but not the same ones of the same size.
+/// The error of a section that has some files of another one beside it, but not the same ones of the same size.
 fn shares_some(section: &JobSection) -> Error {
     let what = format!(
         "[{}] shares some of its files, or files of other sizes, with a section beside it, which cannot be \
@@ -246,7 +246,8 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
     }
 }
 
-/// Whether each job is a workload, as fio reports it in a row of its own without `group_reporting`.
+/// Whether each job is a workload, because fio reports it in a row of its own: 2 to [`MOST_ROWS`] jobs without
+/// `group_reporting`.
 fn has_rows(section: &JobSection) -> bool {
     (2..=MOST_ROWS).contains(&section.clones) && !section.grouped
 }
@@ -254,7 +255,7 @@ fn has_rows(section: &JobSection) -> bool {
 /// Jobs of a section that have a row each: as many as can still be looked at.
 const MOST_ROWS: u32 = 64;
 
-/// Says of jobs that have no row each that they have one.
+/// Says of jobs without `group_reporting` that they are one row all the same.
 fn note_one_row(section: &JobSection, notes: &mut Vec<String>) {
     if section.clones > 1 && !section.grouped {
         notes.push(format!(
@@ -265,7 +266,8 @@ fn note_one_row(section: &JobSection, notes: &mut Vec<String>) {
     }
 }
 
-/// Of a section with so many workloads.
+/// Says what the jobs of a section share where it has one workload: a row, and, where each block is drawn once, the
+/// pass over all blocks.
 fn note_shared_pass(section: &JobSection, workloads: usize, notes: &mut Vec<String>) {
     if workloads == 1 {
         note_one_row(section, notes);

@@ -1,5 +1,5 @@
 //! Lines of a fio job file: sections with their options, what `[global]` adds filled in, places
-//! kept, variables replaced and other files included as fio does. No option is understood here.
+//! kept, variables replaced and other files included as fio does. Unknown names are refused here; values stay text.
 
 use taillight_core::{Error, Result};
 
@@ -18,22 +18,22 @@ pub struct OptionLine {
     pub place: String,
     /// The option's first name, whatever alias was written.
     pub name: &'static str,
-    /// The text behind `=`; `None` without one.
+    /// The text behind `=`; `None` without a `=` or a text.
     pub value: Option<String>,
-    /// The line as written, where variables were replaced in it.
+    /// The line as written, where variables or keywords were replaced in it.
     pub written: Option<String>,
 }
 
 /// An option and what becomes of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionRow {
-    /// Name of the section.
+    /// Heading of the section.
     pub section: String,
     /// File and line, from 1.
     pub place: String,
     /// As it counts: `bs=4k`.
     pub option: String,
-    /// Fields of the job.
+    /// The fields of the job that it becomes, where the table of options names them.
     pub becomes: Option<&'static str>,
     /// Why it changes nothing here.
     pub no_effect: Option<&'static str>,
@@ -45,32 +45,34 @@ pub struct RawSection {
     pub name: String,
     /// File and line of its heading.
     pub place: String,
-    /// What `[global]` sections before it say, then its own; the last of a name counts.
+    /// What `[global]` sections before it say, then its own; see [`RawSection::counts`].
     pub lines: Vec<OptionLine>,
-    /// How many of them `[global]` says.
+    /// How many of the lines `[global]` says.
     pub shared: usize,
     /// How its jobs are numbered.
     pub jobs: JobNumbers,
 }
 
-/// Numbers of the jobs of a section, which names of files hold: those of one directory of several are so far apart.
+/// How the jobs of a section are numbered, from 0; names of files hold the numbers. Where jobs take several directories
+/// in turns, those of one directory are a part of the section, and their numbers are `step` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobNumbers {
+    /// Number of the first job.
     pub first: u32,
-    /// From one to the next.
+    /// From one number to the next.
     pub step: u32,
-    /// Jobs of the sections before it.
+    /// Jobs of the sections before this one.
     pub before: u32,
-    /// Jobs of the section, where this is a part of it; 0: these are all.
+    /// Jobs of the whole section, where these are a part of them; 0: these are all.
     pub all: u32,
 }
 
 impl JobNumbers {
-    /// Of a section whose jobs are all in one place.
+    /// The numbers where all jobs of a section are in one place.
     pub const ALL: JobNumbers = JobNumbers { first: 0, step: 1, before: 0, all: 0 };
 
-    /// What fio calls the thread of the job at that place, of `jobs`, in the file: the first one has the first number,
-    /// the others go down from the last (`add_job` of its init.c; tried with fio 3.33).
+    /// fio's number for the thread of job `index` of `jobs`, from 1, counted over the file: the section's first job has
+    /// its first number, the others go down from the last (`add_job` of its init.c; tried with fio 3.33).
     pub fn thread(self, index: u32, jobs: u32) -> u32 {
         let all = if self.all > 0 { self.all } else { jobs };
         let own = match self.number(index) {
@@ -80,7 +82,7 @@ impl JobNumbers {
         self.before.saturating_add(own).saturating_add(1)
     }
 
-    /// Of the job at that place.
+    /// Number of the job at `index`.
     pub fn number(self, index: u32) -> u32 {
         self.first.saturating_add(index.saturating_mul(self.step))
     }
@@ -131,7 +133,7 @@ impl RawSection {
 }
 
 /// Splits a file into its job sections. Lines that cannot be taken over are left out and go to `wrong`.
-/// Errors: `Usage`, naming file and line, where the file is no job file.
+/// Errors: `Usage`, naming the file, where the file is no job file.
 pub fn sections(
     text: &str,
     file: &str,
@@ -172,7 +174,7 @@ struct LineReader<'a, 'b> {
     wrong: &'a mut Vec<Error>,
     global: Vec<OptionLine>,
     sections: Vec<RawSection>,
-    /// Whether lines belong to a section of their own, not to `[global]`; `None` before the first heading.
+    /// Whether lines belong to a job section, not to `[global]`; `None` before the first heading.
     own: Option<bool>,
 }
 

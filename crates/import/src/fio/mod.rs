@@ -1,9 +1,10 @@
 //! fio job files: into Taillight job files ([`import`]) and from plans ([`export`]).
 //!
-//! The way in: `lex` (sections, line numbers; `variables` replaced) -> `options` (the one list of what is mapped,
-//! harmless or refused) -> `read` and `value` (typed values with their places) -> `section` with
-//! `target`, `pattern`, `demand` (what a section means) -> `layout` (targets of sections side by side)
-//! -> `job` (a job file). Facts about fio's behaviour were measured with fio 3.33.
+//! The way in: `command` (command lines and scripts) -> `lex` (sections, line numbers; `variables` replaced) ->
+//! `options` (the one list of what is mapped, harmless or refused) -> `read` and `value` (typed values with their
+//! places) -> `section` with `target`, `pattern`, `demand` (what a section means) -> `spread`, `passes` (parts that run
+//! side by side, or one after the other) -> `layout` (targets of sections side by side) -> `job` (a job file).
+//! Facts about fio are those of fio 3.33.
 
 mod around;
 mod command;
@@ -42,8 +43,9 @@ use lex::RawSection;
 use section::{ExitScope, JobSection};
 pub use target::{Needed, NeededKind, UNDRIVEN};
 
-/// Reads a job file or a command line: one job for each group of sections that run side by side. Errors: `Usage`
-/// with everything that cannot be taken over, each with file and line.
+/// Reads a job file, a command line or a script of them: one job for each group of sections that run side by side, or
+/// one for each of its passes; a section with `create_only` is a job of its own. Errors: `Usage` with everything that
+/// cannot be taken over, with file and line; of a text that is no job file the first thing wrong.
 pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
     import_in(text, file, &MACHINE)
 }
@@ -129,7 +131,7 @@ fn exits(groups: &mut [Vec<JobSection>], wrong: &mut Vec<Error>) {
     }
 }
 
-/// Jobs that `new_group` keeps apart end nobody else with `exitall` where each group has one job.
+/// Takes `exitall` off sections with one job each that `new_group` keeps apart: such a job ends no other.
 fn alone_in_groups(group: &mut [JobSection]) {
     let scoped = |s: &JobSection| s.exits_all && s.exit_scope == ExitScope::Group;
     let single = group.iter().skip(1).all(|s| s.new_group) && group.iter().all(|s| s.clones == 1);
@@ -144,9 +146,9 @@ fn alone_in_groups(group: &mut [JobSection]) {
     }
 }
 
-/// Numbers groups as fio does where they are not its runs: a section that only waits for others (`wait_for`) is of their
-/// group, and `new_group` begins one beside others. `counted`: groups and runs of the files before: fio's JSON is one
-/// for all of them.
+/// Numbers groups as fio does where they are not its runs: a section that only waits for others (`wait_for`) is of
+/// their group, and `new_group` begins one beside others. `counted`: groups and runs of the files before: fio's JSON
+/// is one for all of them.
 fn report_groups(groups: &mut [Vec<JobSection>], counted: &mut (u32, u32)) {
     let (mut number, first) = *counted;
     if groups.is_empty() {
@@ -165,10 +167,11 @@ fn report_groups(groups: &mut [Vec<JobSection>], counted: &mut (u32, u32)) {
     }
 }
 
-/// The first number of a flow that no section asked for.
+/// The least id of a flow made here (for `cmdprio_percentage`), beyond those that people give.
 const FLOWS: u32 = 1 << 30;
 
-/// Sections that run side by side, in order. `made`: bytes of the files that they leave, by path.
+/// Understands the sections and puts those that run side by side into one group; groups in order. `made`: bytes of the
+/// files that they leave, by path; added to.
 fn groups(
     sections: &[RawSection],
     around: &Surroundings<'_>,
@@ -197,7 +200,6 @@ fn groups(
             let each = each.flat_map(spread::by_job);
             let each: Vec<JobSection> =
                 each.flat_map(|job| spread::by_direction(job, wrong)).collect();
-            // Numbers beyond those that people give.
             let ids = FLOWS.saturating_add((groups.len() as u32) << 16);
             let ids = ids.saturating_add(jobs << 8)..;
             parts.extend(ids.zip(each).flat_map(|(id, job)| spread::by_priority(job, id)));
@@ -268,7 +270,7 @@ pub fn check_needs<'a>(needs: impl Iterator<Item = &'a Needed>) -> Result<()> {
     all_of(missing.collect())
 }
 
-/// Whether a section runs after those of the last group, not beside them.
+/// Whether a section runs after those of the last group, not beside them. Complains of a `wait_for` that neither says.
 fn begins_group(section: &JobSection, groups: &[Vec<JobSection>], wrong: &mut Vec<Error>) -> bool {
     let group = groups.last().map_or(&[][..], Vec::as_slice);
     let over = &groups[..groups.len().saturating_sub(1)];

@@ -66,8 +66,8 @@ pub fn placement(
     }
 }
 
-/// The paths of all `filename` lines, those of `[global]` first: fio adds them up. Each lies in the `directory` that fio
-/// knows by then: what a section says is none for a name of `[global]`.
+/// The paths of all `filename` lines, those of `[global]` first: fio adds them up. Each lies in the `directory` of its
+/// own part of the file: a name in `[global]` not in that of the section. With `opendir` the files below that instead.
 pub fn given(r: &SectionReader<'_>) -> Vec<String> {
     let dir = directory(r);
     if let Some(found) = below(r) {
@@ -109,7 +109,7 @@ fn below(r: &SectionReader<'_>) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// Several files that are named: one target where they lie in one directory.
+/// Several files that are named: one target where they lie in one directory and none is a device.
 fn several(r: &SectionReader<'_>, paths: Vec<String>) -> FilePlacement {
     let device = |path: &String| matches!((r.around.existing)(path), Some(Existing::Device(_)));
     let elsewhere = |path: &String| directory_of(path) != directory_of(&paths[0]);
@@ -126,7 +126,7 @@ fn several(r: &SectionReader<'_>, paths: Vec<String>) -> FilePlacement {
     }
 }
 
-/// A path without `./` before it and slashes twice, so that a file has one name in all sections.
+/// A path without `./` before it and doubled slashes, so that a file has one name in all sections.
 fn plain(path: &str) -> String {
     let mut path = path.to_owned();
     while path.contains("//") {
@@ -155,7 +155,7 @@ fn directory(r: &SectionReader<'_>) -> String {
     }
 }
 
-/// The name of one file. A section that is called by a path has its files there.
+/// The name of one file by `filename_format`. A section that is called by a path has its files there.
 fn name(format: &str, section: &str, clone: u32, file: u32) -> String {
     let name = format.replace("$jobname", section);
     let name = name.replace("$jobnum", &clone.to_string()).replace("$filenum", &file.to_string());

@@ -1,8 +1,8 @@
-//! Every option of fio that Taillight knows of: mapped, accepted because it changes nothing, or
-//! refused with what it would change.
+//! Every option of fio that Taillight knows of: mapped, accepted without effect on the load (with the reason, or what
+//! is different), or refused with what it would change.
 //!
-//! Names have aliases after `|`. Values are judged by `section` and its parts, which say what a mapped
-//! option becomes. A test asks the installed fio for its options and fails when one is missing here.
+//! Names have aliases after `|`. Values are judged by `section` and its parts, which say what a mapped option becomes.
+//! A test asks the installed fio for its options, with those of four engines, and fails when one is missing here.
 
 use crate::effect::Effect::{self, Becomes, Same};
 use crate::effect::OptionTable;
@@ -76,7 +76,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("percentile_list", Becomes("qos.percentiles")),
     ("kb_base", Becomes("sizes")),
     ("name", Becomes("run.name")),
-    // Nothing changes.
+    // No effect on the load; some change rows of the JSON.
     ("description", Same("a comment")),
     ("group_reporting new_group", Becomes("workload.reported_with: rows of --output-format=json; the report has each workload")),
     ("unified_rw_reporting", Becomes("workload.unified: rows of --output-format=json")),

@@ -1,5 +1,6 @@
 //! Passes over the data after each of which fio does something: it checks what was written (`verify`), syncs the files
-//! (`end_fsync`, `fsync_on_close`) or deletes them (`unlink_each_loop`). Each pass becomes a run of its own.
+//! (`end_fsync`, `fsync_on_close`) or deletes them (`unlink_each_loop`). Each pass becomes a run of its own, where all
+//! sections of a group have the same number of them, from 2 to 256.
 
 use taillight_core::Error;
 use taillight_core::units::Span;
@@ -7,7 +8,7 @@ use taillight_core::units::Span;
 use super::pattern::OffsetOrder;
 use super::section::{AfterPass, JobSection};
 
-/// Runs that one group may become.
+/// Runs that one group may become, at most.
 const MOST_PASSES: u64 = 256;
 
 /// The group as it is in each of its runs; the first of them alone has notes, options and needs. Where passes cannot be
@@ -30,7 +31,8 @@ pub fn of(group: Vec<JobSection>, wrong: &mut Vec<Error>) -> Vec<Vec<JobSection>
     }
 }
 
-/// Passes of a section that ends by its amount alone; none where it has no whole ones.
+/// Passes of a section that ends by its amount alone, the last perhaps a part of one; none where passes have no end
+/// that fio knows.
 fn passes(section: &JobSection) -> Option<u64> {
     let end = &section.demand.end;
     let open = end.runtime.is_some() || end.operations.is_some();
@@ -39,7 +41,7 @@ fn passes(section: &JobSection) -> Option<u64> {
     Some(bytes.div_ceil(pass.max(1)))
 }
 
-/// What counts as one pass in the amount of a section.
+/// Bytes of one pass, as the amount of a section counts them.
 fn bytes_of_pass(section: &JobSection) -> Option<u64> {
     match section.pattern.order {
         OffsetOrder::Strided(_) => section.target.whole(),
@@ -91,7 +93,7 @@ fn said(section: &JobSection) -> String {
     }
 }
 
-/// All passes in one run.
+/// Says what it means that all passes are one run.
 fn at_once(section: &mut JobSection, wrong: &mut Vec<Error>) {
     if !section.demand.end.several_passes(&section.target) {
         return;

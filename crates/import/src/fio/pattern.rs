@@ -1,4 +1,5 @@
-//! What a section does: operations, block sizes, and which offsets.
+//! What a section does, by `rw`, `bs` and the options beside them: operations, block sizes, and in which order offsets
+//! come. What no job of Taillight does is complained of.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +71,7 @@ pub struct OffsetPattern {
 /// Operations that go on where the last one ended, of a pattern that draws.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DrawnRuns {
-    /// So many follow each other from each place that is drawn: `randread:8`.
+    /// So many operations follow each other from each place that is drawn: `randread:8`. `None` for one.
     pub length: Option<u32>,
     /// Percent of each kind (what `percentage_random` leaves).
     pub percent: BTreeMap<OpKind, u32>,
@@ -165,12 +166,14 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     pattern
 }
 
-/// In which order a job goes over several files: which comes next is taken in turns, for each I/O, unless asked otherwise.
+/// In which order a job goes over several files: which comes next is taken in turns, for each I/O, unless asked
+/// otherwise.
 fn file_order(r: &SectionReader<'_>, count: u32, random: bool) -> FileOrder {
     const NAME: &str = "file_service_type";
     let text = r.raw(NAME).unwrap_or("roundrobin");
     let (kind, each) = text.split_once(':').unwrap_or((text, "1"));
-    // fio opens another file only once one that is open is done (`get_next_file_rr` of its io_u.c; tried with fio 3.33).
+    // fio opens another file only once one that is open is done (`get_next_file_rr` of its io_u.c; tried with fio
+    // 3.33).
     let open = r.small_integer("openfiles").filter(|open| (1..count).contains(open));
     match open {
         Some(1) if !random && matches!(kind, "roundrobin" | "random") => {
@@ -206,7 +209,8 @@ fn file_order(r: &SectionReader<'_>, count: u32, random: bool) -> FileOrder {
     r.wrong(NAME, &format!("{what} cannot be expressed"), FileOrder::Sequence)
 }
 
-/// What drawn offsets are multiples of, where it is not the one block size: `blockalign`, or else the smallest block.
+/// What drawn offsets are multiples of, where it is said: `blockalign`, or else the smallest block where that is not
+/// the common divisor of all. `None`: of that divisor, or of each operation's own smallest block.
 fn align(
     r: &SectionReader<'_>,
     block: &BlockSize,
@@ -247,8 +251,8 @@ fn drawn_align(r: &SectionReader<'_>, block: &BlockSize, directions: &[Direction
     Some(first).filter(|first| *first != block.common_divisor())
 }
 
-/// Of blocks by operation the offsets are multiples of the smallest block of the operation, as in fio without
-/// `blockalign`.
+/// Complains of another `blockalign` for reads and writes that differ: there offsets are multiples of the smallest
+/// block of the operation, as in fio without it.
 fn own_align(r: &SectionReader<'_>, block: &BlockSize, directions: &[Direction]) {
     let differs = |(of, direction): (&BlockSize, &Direction)| {
         r.size_for("ba", *direction).is_some_and(|align| align.0 != of.min())

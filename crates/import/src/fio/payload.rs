@@ -3,7 +3,8 @@
 
 use super::value::Parsed;
 
-/// The bytes of a pattern as `0x` digits, or text in quotes as it is. Errors: what is wrong, in words.
+/// The bytes of a pattern as `0x` digits; of one text in quotes the text, without them. Errors: what is wrong, in
+/// words; bytes of a file and the offset of the block (`%o`) are refused.
 pub fn pattern(text: &str) -> Parsed<String> {
     let quoted = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
     if let Some(inner) =

@@ -15,7 +15,7 @@ use super::options::OPTIONS;
 use super::value::{self, Direction, KbBase, Parsed};
 use crate::effect::Effect;
 
-/// What to use instead of refused options.
+/// What to use instead of some refused options.
 #[rustfmt::skip]
 const HINTS: [(&str, &str); 3] = [
     ("read_iolog", "`taillight run --path FILE --replay LOG` replays the log itself (docs/replay.md)"),
@@ -56,7 +56,7 @@ impl<'a> SectionReader<'a> {
         (self.wrong.into_inner(), self.notes.into_inner())
     }
 
-    /// Keeps what becomes of options that are not mapped: a complaint, or a note.
+    /// Keeps what becomes of options that are not mapped, a complaint or a note, and what variables were replaced by.
     pub fn judge(&self) {
         for line in &self.section.lines {
             if let Some(written) = &line.written {

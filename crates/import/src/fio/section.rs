@@ -1,5 +1,6 @@
-//! One section understood: what its options mean together, in the types of a job file. The parts
-//! are read in `target` (files and engine), `pattern` (what) and `demand` (how much, when).
+//! One section understood: what its options mean together, in the types of a job file. Files and engine are read in
+//! `target`, operations and offsets in `pattern`, how much and when in `demand`; here what else there is: depth, syncs,
+//! data, checks, CPUs, priorities, seed.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +19,14 @@ use super::steady::{self, SectionSteady};
 use super::target::{self, FilePlacement, FioEngine, MOST_BATCHED, TargetSpec};
 use super::value;
 
-/// Who ends with a section (`exit_what`).
+/// Which jobs end with a section (`exit_what`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitScope {
-    /// The jobs that are reported together: `new_group` begins others.
+    /// The jobs of its group: `new_group` begins another.
     Group,
-    /// What runs beside it.
+    /// Those that run beside it.
     Stonewall,
-    /// What would run after it as well.
+    /// Those beside it and those that would run after it.
     All,
 }
 
@@ -62,9 +63,9 @@ impl AfterPass {
 pub struct JobSection {
     /// What fio calls it in its output.
     pub name: String,
-    /// Of a part of a section its name, which `name` adds a number to.
+    /// Name of the whole section, where this is a part of it: `name` adds a number or a word.
     pub part_of: Option<String>,
-    /// Its heading, which files are named by.
+    /// Heading of the section, which files are named by.
     pub heading: String,
     /// File and line of its heading.
     pub place: String,
@@ -98,15 +99,15 @@ pub struct JobSection {
     pub payload: Option<Payload>,
     /// Whether what was written is checked.
     pub verify: bool,
-    /// What is done after each pass, where there are several.
+    /// What fio does after each pass, in this order.
     pub after_pass: Vec<AfterPass>,
-    /// It is a part of the jobs of the section before it: both are one in fio's output.
+    /// Whether its jobs are those of the section before it: both are one in fio's output.
     pub same_jobs: bool,
-    /// Its run goes on with the pass before.
+    /// Whether its run goes on with the files of the pass before.
     pub continues: bool,
-    /// Memory that each clone locks.
+    /// Bytes of memory that each clone locks.
     pub locked: u64,
-    /// Its files are laid out, and nothing else is done (`create_only`).
+    /// Whether its files are laid out and nothing else is done (`create_only`).
     pub layout_only: bool,
     /// Its share of the operations of several sections.
     pub flow: Option<Flow>,
@@ -242,7 +243,7 @@ fn trims_files(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSp
     }
 }
 
-/// Complains where a block is larger than a file.
+/// Complains where the largest block is larger than the smallest file.
 fn fits(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) {
     let largest = pattern.block.max();
     let each = target.size.map(|size| size / u64::from(target.count));
@@ -254,7 +255,7 @@ fn fits(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) {
     }
 }
 
-/// Turns CPUs to those of the job with this number: each job has the one that comes next.
+/// Turns a list of CPUs so that the one of job `number` comes first: jobs take them in turns.
 pub fn next_cpu(cpus: &mut [u32], number: usize) {
     cpus.rotate_left(number % cpus.len().max(1));
 }
@@ -268,7 +269,7 @@ fn exit_scope(r: &SectionReader<'_>) -> ExitScope {
     }
 }
 
-/// Jobs of one section.
+/// Jobs of one section, at most.
 const MOST_CLONES: u32 = 4096;
 
 /// `create_on_open`: a file that is only written is made by opening it, here as well. One that is read has to be there:
@@ -329,7 +330,8 @@ fn layout_only(r: &SectionReader<'_>) -> bool {
     only
 }
 
-/// `nrfiles` of one name.
+/// Says of a job that opens one file several times (`nrfiles` of one name, or paths that add up) that it goes over it
+/// so often.
 fn opened_again(r: &SectionReader<'_>, target: &TargetSpec) {
     if target.walks > 1 {
         let name = if r.line("filename").is_some() { "filename" } else { "nrfiles" };
@@ -398,8 +400,9 @@ fn unified(r: &SectionReader<'_>) -> Option<UnifiedRow> {
     }
 }
 
-/// Operations in flight: engines that block have one. Where fio waits for them before each pause, the pauses of `demand`
-/// follow so many.
+/// Operations in flight of each job: `iodepth`, one for engines that block, and of `posixaio` no more than files are
+/// open. Where a pause comes more often than that, fewer: fio waits for what is in flight before each pause. `demand`
+/// then has its pauses after so many.
 fn depth(
     r: &SectionReader<'_>,
     pattern: &OffsetPattern,
@@ -461,7 +464,7 @@ fn depth(
 /// Threads of glibc's aio (`aio_threads`), which fio leaves as it is.
 const AIO_THREADS: u32 = 20;
 
-/// Files that a job goes over at the same time.
+/// Files that a job has open and goes over at the same time.
 fn open_at_once(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) -> u32 {
     match (target.count, &pattern.order) {
         (0 | 1, _) => target.walks,
@@ -488,7 +491,8 @@ fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<Sync> {
     sync
 }
 
-/// What fio tells the kernel of each file that it opens: by the pattern unless `fadvise_hint` says otherwise.
+/// What fio tells the kernel of each file that it opens: by the pattern unless `fadvise_hint` says otherwise. `None`
+/// for direct I/O too, which reads nothing ahead.
 fn read_ahead(
     r: &SectionReader<'_>,
     pattern: &OffsetPattern,
@@ -695,7 +699,8 @@ fn cpus(r: &SectionReader<'_>, clones: u32) -> Vec<u32> {
     cpus
 }
 
-/// `nice`, and the priority of all I/O: `prioclass` and `prio` (0, none of a class, is what the process has).
+/// `nice`, and the priority of all I/O: `prioclass` and `prio`, which is one of the best-effort class without a class;
+/// with `cmdprio_percentage=100` that of `cmdprio`. `None`: what the process has.
 fn priority(r: &SectionReader<'_>) -> (Option<i32>, Option<IoPriority>) {
     let nice = r.value("nice", |t| t.trim().parse().map_err(|_| "it is from -20 to 19".to_owned()));
     let nice = match nice {
@@ -772,7 +777,7 @@ fn cmdprio(r: &SectionReader<'_>) -> IoPriority {
     of_class(class, level(r, "cmdprio"))
 }
 
-/// fio repeats its random numbers by default; a fixed seed does the same.
+/// fio repeats its random numbers by default; a fixed seed does the same. `None` with `randrepeat=0` and no seed.
 fn seed(r: &SectionReader<'_>) -> Option<u64> {
     if r.boolean("allrandrepeat", false) {
         r.note_if("randseed", "allrandrepeat has a seed of its own, in fio as here");

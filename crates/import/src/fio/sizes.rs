@@ -23,7 +23,8 @@ pub fn range(r: &SectionReader<'_>) -> Option<(u64, u64)> {
     }
 }
 
-/// Files whose sizes are drawn from a range, in whole blocks of `block`: sizes of `spec`, job by job.
+/// Files whose sizes are drawn from a range, in whole blocks of `block`: sizes of `spec`, job by job. A file that is
+/// there keeps a size within the bounds.
 pub fn drawn(r: &SectionReader<'_>, spec: &mut TargetSpec, bounds: (u64, u64), block: u64) {
     let jobs: Vec<Vec<String>> = match &spec.files {
         FilePlacement::Own(jobs) => jobs.clone(),
@@ -85,7 +86,7 @@ pub fn existing(
     true
 }
 
-/// Takes over the sizes of the files of so many jobs.
+/// Takes over the sizes of the files of so many jobs, all equally many. Complains of offsets and shares in them.
 fn take(r: &SectionReader<'_>, spec: &mut TargetSpec, sizes: Vec<u64>, jobs: usize) {
     let first = &sizes[..sizes.len() / jobs.max(1)];
     let of_job: u64 = first.iter().sum();

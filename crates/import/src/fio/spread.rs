@@ -1,5 +1,6 @@
-//! Sections of which fio shares out something: jobs among several directories, I/Os among several devices. Each part
-//! becomes a section of its own, with a target of its own, that runs beside the others.
+//! Sections that become several, side by side, because one workload of Taillight cannot say all of them: by directory,
+//! by device, by job (`offset_increment`, sizes that differ), by direction (a rate of one alone) and by priority
+//! (`cmdprio_percentage`). What cannot be shared out is complained of.
 
 use taillight_core::plan::{BlockSize, Flow, MixPart};
 use taillight_core::units::Span;
@@ -46,8 +47,9 @@ pub fn by_directory(section: &RawSection) -> Vec<RawSection> {
     (0..jobs).zip(&dirs).map(part).collect()
 }
 
-/// The parts of a section whose jobs have files of one name in directories of their own
-/// (`filename_format=$jobname.$jobnum/$filenum`), or a rate of one direction alone: one for each job.
+/// The parts of a section whose jobs have files of their own, one for each job where these lie in different directories
+/// (`filename_format=$jobname.$jobnum/$filenum`), differ in size or begin at different offsets, or where each job is
+/// parted further (a rate of one direction alone, `cmdprio_percentage`). More than [`MOST_PARTS`] jobs are not parted.
 pub fn by_job(section: JobSection) -> Vec<JobSection> {
     let FilePlacement::Own(paths) = &section.target.files else {
         return vec![section];
@@ -90,8 +92,8 @@ pub fn by_job(section: JobSection) -> Vec<JobSection> {
     paths.iter().enumerate().map(part).collect()
 }
 
-/// The parts of a section whose jobs begin one behind the other in one file (`offset_increment`), where what is left of it
-/// is less for those that begin later (fio 3.33): one for each job.
+/// The parts of a section whose jobs begin one behind the other in one file (`offset_increment`), where what is left
+/// of it is less for those that begin later (fio 3.33): one for each job.
 pub fn by_increment(section: JobSection) -> Vec<JobSection> {
     let target = &section.target;
     let shared = matches!(target.files, FilePlacement::Named(_)) && target.walks == 1;
@@ -118,8 +120,8 @@ pub fn by_increment(section: JobSection) -> Vec<JobSection> {
     (0..section.clones).map(part).collect()
 }
 
-/// Where a job begins in its files (`offset_increment`): files of its own are so much larger, or, of those that `filesize`
-/// bounds or that are there, so much less is left (fio 3.33).
+/// Where a job begins in its files (`offset_increment`): files of its own are so much larger, or, of those that
+/// `filesize` bounds or that are there, so much less is left (fio 3.33).
 fn later_start(part: &mut JobSection, job: u64) {
     let target = &mut part.target;
     target.offset = target.offset.saturating_add(target.increment.saturating_mul(job));
@@ -136,7 +138,7 @@ fn later_start(part: &mut JobSection, job: u64) {
     }
 }
 
-/// The files of one job of a section whose files differ in size, and what it does with them.
+/// Gives the part of job `job` its own of the sizes of a section whose files differ, and its share of the bytes to do.
 fn own_sizes(part: &mut JobSection, job: usize) {
     let count = part.target.count as usize;
     let before = part.target.size.unwrap_or(0);
@@ -196,7 +198,7 @@ pub fn by_direction(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSecti
     section.pattern.mix.iter().enumerate().map(part).collect()
 }
 
-/// Parts of one job are on the same files.
+/// Makes the files of a part with one job shared ones, so that the parts of that job have them in common.
 fn on_same_files(part: &mut JobSection) {
     if let FilePlacement::Own(paths) = &part.target.files
         && let [paths] = paths.as_slice()
@@ -208,8 +210,8 @@ fn on_same_files(part: &mut JobSection) {
     }
 }
 
-/// The parts of a section of whose I/Os a share has another priority: those side by side, which keep to their shares.
-/// `id`: of what they share.
+/// The two parts of a section of whose I/Os a share has another priority: that share and the others side by side,
+/// kept to their shares by the flow `id`.
 pub fn by_priority(section: JobSection, id: u32) -> Vec<JobSection> {
     let Some((percent, priority)) = section.priority_share else { return vec![section] };
     // A block at a time.
@@ -240,10 +242,11 @@ pub fn by_priority(section: JobSection, id: u32) -> Vec<JobSection> {
     vec![part(true), part(false)]
 }
 
-/// Targets that one section may become.
+/// Jobs that a section is parted by, at most.
 const MOST_PARTS: u32 = 128;
 
-/// The parts of a section by its devices, among which a job takes turns: what is in flight is shared out evenly.
+/// The parts of a section by its devices, or files of several directories, among which a job takes turns: what is in
+/// flight is shared out evenly.
 pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection> {
     let FilePlacement::Apart(paths) = &section.target.files else {
         return vec![section];

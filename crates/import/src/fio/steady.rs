@@ -14,11 +14,11 @@ const SECOND: u64 = 1_000_000_000;
 pub struct SectionSteady {
     pub end: SteadyEnd,
     pub interval: Span,
-    /// Its jobs are judged together.
+    /// Whether the jobs of the section are judged together (`group_reporting`).
     pub grouped: bool,
 }
 
-/// Reads `steadystate` and its times. Without a duration it ends nothing.
+/// Reads `steadystate` and its times. `None` without a duration: it ends nothing then.
 pub fn steady(r: &SectionReader<'_>) -> Option<SectionSteady> {
     const NAME: &str = "steadystate";
     let Some(window) = r.time("steadystate_duration", SECOND) else {
@@ -75,7 +75,8 @@ fn rule(text: &str, window: Span) -> Result<SteadyEnd, String> {
     Ok(SteadyEnd { figure, rule, limit, absolute, window, ramp: Span(0) })
 }
 
-/// What ends a group once it is steady. Complains where its sections are to be judged apart.
+/// The rule that ends a group once it is steady: that of its first section that has one. Complains where fio would
+/// judge its sections apart.
 pub fn of_group(group: &[JobSection], wrong: &mut Vec<Error>) -> Option<SectionSteady> {
     let first = group.iter().find_map(|s| s.steady)?;
     let alone = group.iter().all(|s| s.part_of.is_some() && s.part_of == group[0].part_of);

@@ -57,20 +57,20 @@ pub struct TargetSpec {
     pub walks: u32,
     /// Bytes of each clone; `None` = all there is.
     pub size: Option<u64>,
-    /// Bytes of each file, where `filesize` says so.
+    /// Bytes of each file, where `filesize` says so, or where it is there and bounds what jobs further in have left.
     pub file: Option<u64>,
     /// Bytes of each file where they differ, job by job.
     pub sizes: Vec<u64>,
-    /// `size`, where those have more together: what a clone does.
+    /// Bytes that a clone does (`size`), where its `sizes` have more together.
     pub limit: Option<u64>,
     pub offset: u64,
-    /// How much later each clone begins than the one before.
+    /// Bytes by which each clone begins behind the one before.
     pub increment: u64,
     /// Past the page cache.
     pub direct: bool,
     /// Laid out before writing too.
     pub overwrite: bool,
-    /// `[target.options]`: one set for all sections that run side by side.
+    /// `[target.options]`, as this section asks for them.
     pub options: toml::Table,
     /// What has to be there before the run, as fio asks.
     pub needs: Vec<Needed>,
@@ -220,8 +220,7 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
     let rest = rest.map(|whole| whole.saturating_sub(spec.offset)).filter(|rest| *rest > 0);
     append(r, spec, there);
     filled(r, spec);
-    // Of a file or device that is there, size=0 is all of it.
-    // Given in bytes it is that of all files together.
+    // Of a file or device that is there, size=0 is all of it. A size in bytes is that of all files together.
     let shared = if percent(r, "size") { 1 } else { u64::from(spec.walks) };
     let asked = part_of(r, "size", whole, down).map(|size| size / shared);
     let asked = asked.filter(|size| *size > 0 || !named);
@@ -286,7 +285,7 @@ fn there(
             }
             sizes.into_iter().try_fold(0, |sum, size| size.filter(|_| equal).map(|size| sum + size))
         }
-        // Of files that are there already: those of each clone.
+        // As much as there is in the files of one clone.
         FilePlacement::Own(paths) => {
             let first = paths.first().and_then(|paths| paths.first()).and_then(bytes_of);
             let equal = || paths.iter().flatten().all(|path| bytes_of(path) == first);
@@ -383,7 +382,7 @@ fn percent(r: &SectionReader<'_>, name: &str) -> bool {
     matches!(r.amount(name), Some(Amount::Percent(_)))
 }
 
-/// A size that may be a share of `whole`, put to whole blocks by `rounded`.
+/// A size in bytes as it is, or a share of `whole`, put to whole blocks by `rounded`.
 fn part_of(
     r: &SectionReader<'_>,
     name: &str,
@@ -407,7 +406,8 @@ fn part_of(
     }
 }
 
-/// How I/O is issued, and whether Taillight can; of a section that it cannot drive the size is not complained of.
+/// How I/O is issued, and whether Taillight drives that engine: of a section with another the size is not complained
+/// of.
 fn engine(r: &SectionReader<'_>, direct: bool) -> (FioEngine, bool) {
     let Some(name) = r.raw("ioengine") else {
         return (FioEngine::Sync, true);
@@ -520,7 +520,7 @@ fn options(r: &SectionReader<'_>, engine: FioEngine, direct: bool, overwrite: bo
         } else if on && !ring {
             r.wrong(name, "only the ring engine can do it", ());
         }
-        // Both are on by default here, and off in fio.
+        // Fixed buffers and registered files are on by default here, and off in fio.
         let on_by_default = matches!(field, "fixed_buffers" | "registered_files");
         if ring && (on || on_by_default) {
             set(field, on.into());

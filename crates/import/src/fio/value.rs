@@ -6,10 +6,10 @@ use taillight_core::units::{ByteSize, Span};
 /// A value or what is wrong with it.
 pub type Parsed<T> = Result<T, String>;
 
-/// Bytes of `k` in a file: 1024 unless `kb_base=1000`.
+/// Which units are powers of 1024 and which of 1000 (`kb_base`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KbBase {
-    /// `k` = 1024 and `kib` = 1000: fio's default.
+    /// `k` = 1024 and `kib` = 1000: fio's default (`kb_base=1024`).
     Binary,
     /// `k` = 1000 and `kib` = 1024.
     Decimal,
@@ -100,7 +100,7 @@ pub fn time(text: &str, default_ns: u64) -> Parsed<Span> {
     value.checked_mul(unit).map(Span).ok_or_else(|| format!("`{text}` is too long"))
 }
 
-/// 0 or 1; an option without a value is on.
+/// 0 or 1, `false` or `true`; an option without a value is on.
 pub fn boolean(text: Option<&str>) -> Parsed<bool> {
     match text {
         None | Some("1" | "true") => Ok(true),

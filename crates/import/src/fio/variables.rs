@@ -1,12 +1,12 @@
-//! What fio replaces in a line before it reads it: variables of the environment and its own keywords
-//! (`option_dup_subs` and `fio_keyword_replace` of fio's `init.c` and `options.c`; tried with fio 3.33).
+//! What fio replaces in a line before it reads it: variables of the environment, its own keywords and the sums that
+//! those stand in (`option_dup_subs` and `fio_keyword_replace` of fio's `options.c`; tried with fio 3.33).
 
 use super::value;
 
 type Replaced<T> = Result<T, String>;
 
-/// A line with `${NAME}` replaced, and behind its first `=` keywords too; `None` where that changes nothing. An absent
-/// variable is empty. Errors: what is wrong, in words.
+/// A line with `${NAME}` replaced, and behind its first `=` keywords and sums with them too; `None` where that changes
+/// nothing. An absent variable is empty. Errors: what is wrong, in words.
 pub fn replaced(
     line: &str,
     environment: &dyn Fn(&str) -> Option<String>,

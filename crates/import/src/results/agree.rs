@@ -18,13 +18,14 @@ const MOST_OPERATIONS: u64 = 1 << 53;
 const MOST_RATE: f64 = 1e18;
 /// Operations a second that no machine reaches: a call that does nothing takes longer on each of its processors.
 const MOST_IOPS: f64 = 1e11;
-/// How far a tool's percentiles may be above its maximum: fio prints the middle of a bin, 64 to an octave.
+/// The share by which a tool's percentiles may be above its maximum or below its minimum: fio prints the middle of a
+/// bin, 64 to an octave.
 const BIN: f64 = 1.0 / 64.0;
 /// What a time in whole ms may lack, at both ends, ns.
 const CUT_NS: u64 = 2_000_000;
 
-/// The figures of each operation, and what they add up to. Percentiles 0 and 100 become the least and the most. Errors:
-/// `Corrupt` for what no run has.
+/// Checks the figures of each operation, and what they add up to, and sorts percentiles: 0 and 100 become the least
+/// and the most. Errors: `Corrupt` for what no run has.
 pub fn agree(workloads: &mut [ForeignWorkload]) -> Result<()> {
     let wrong = |what: String| {
         Error::corrupt(what).hint("look for a number that is damaged, or was edited by hand")
@@ -56,7 +57,7 @@ pub fn agree(workloads: &mut [ForeignWorkload]) -> Result<()> {
     }
 }
 
-/// Sorts them; 0 and 100 are no percentiles but the least and the most.
+/// Sorts the percentiles, takes 0 and 100 for the least and the most, and refuses those that do not ascend.
 fn percentiles(it: &mut ImportedLatency) -> Result<(), String> {
     let mut given = Vec::new();
     for p in std::mem::take(&mut it.percentiles) {
@@ -86,7 +87,7 @@ fn percentiles(it: &mut ImportedLatency) -> Result<(), String> {
     Ok(())
 }
 
-/// A figure that is no number, below zero or beyond any run, or one that another forbids.
+/// Refuses a figure that is no number, below zero or beyond any run, and one that another contradicts.
 fn operation(op: &ImportedOp) -> Result<(), String> {
     let good = |v: f64| v.is_finite() && v >= 0.0;
     if !good(op.iops) || !good(op.bytes_per_s) {
@@ -219,7 +220,7 @@ mod tests {
         assert!(e.contains("as a sum"), "{e}");
     }
 
-    /// YCSB's `hdrhistogram.percentiles=0,50,100` was told as a bug of Taillight.
+    /// YCSB prints such with `hdrhistogram.percentiles=0,50,100`.
     #[test]
     fn the_percentiles_0_and_100_are_the_least_and_the_most() {
         let with = |p: &str, ns| {

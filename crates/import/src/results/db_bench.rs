@@ -20,7 +20,7 @@ const MIB: f64 = 1_048_576.0;
 const LEAST_THREADS: f64 = 1e-3;
 /// Threads of a benchmark are fewer.
 const MOST_THREADS: f64 = 1e5;
-/// Benchmarks and histograms of one file at most.
+/// Benchmarks of one file, with the histograms of the last, at most.
 const MOST: usize = 10_000;
 
 pub fn looks_like(head: &str) -> bool {
@@ -111,7 +111,8 @@ fn mixed(figures: &str) -> Option<(u64, u64)> {
 }
 
 impl DbBenchmark {
-    /// Its mean is the time of all threads through its operations, its rate that of the run: together, the threads.
+    /// Whether mean and rate are of one benchmark: the mean is the time of all threads through the operations, the rate
+    /// that of the run, so that their product is the number of threads.
     fn agrees(&self) -> bool {
         let threads = self.micros * self.rate / 1e6;
         self.rate == 0.0 || self.micros == 0.0 || (LEAST_THREADS..MOST_THREADS).contains(&threads)
@@ -298,7 +299,7 @@ fn run(
 mod tests {
     use super::*;
 
-    /// What RocksDB 7.8 prints. `readrandomwriterandom` stood as scans: its name has `iter` in it.
+    /// What RocksDB 7.8 prints. Once `readrandomwriterandom`, whose name has `iter` in it, counted as scans.
     #[test]
     fn operations_are_those_of_the_name_and_of_both_where_both_are_told() {
         let line = |name: &str, rest: &str| {

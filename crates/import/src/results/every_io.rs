@@ -34,7 +34,7 @@ pub struct EveryIo {
 }
 
 impl EveryIo {
-    /// Errors: `Corrupt` for an I/O that is larger or took longer than all of a run, or with which all are.
+    /// Counts an I/O. Errors: `Corrupt` where bytes, or times in ns, now add up to more than [`MOST`].
     pub fn add(&mut self, owner: IoOwner, record: &Record) -> Result<()> {
         let begun =
             [record.intended, record.origin, Some(record.submit)].into_iter().flatten().min();

@@ -1,5 +1,5 @@
-//! fio's JSON: `--output-format=json` has percentiles, `json+` counts by bins as well. Before version 3 latencies are in us
-//! and bytes in KiB.
+//! fio's JSON: `--output-format=json` has percentiles, `json+` counts by bins as well. Before version 3 latencies are
+//! in us and bytes in KiB.
 //!
 //! Source: fio 2.2.10, 2.17 and 3.33, `stat.c` (`add_ddir_status_json`, `plat_idx_to_val`) and HOWTO, "JSON+ output".
 
@@ -59,7 +59,7 @@ struct FioJob {
     write: Option<FioDirection>,
     trim: Option<FioDirection>,
     sync: Option<FioDirection>,
-    /// All of them in one (`unified_rw_reporting`).
+    /// Reads, writes and trims in one (`unified_rw_reporting`).
     mixed: Option<FioDirection>,
 }
 
@@ -206,7 +206,8 @@ fn other_units() -> Error {
 /// What `fio --client` calls the sum of its clients.
 const ALL_CLIENTS: &str = "All clients";
 
-/// The jobs of a result, or those of each client; of several clients with the host in the name.
+/// The jobs of a result and those of each client; of several clients with the host in the name. What sums them up
+/// counts where nothing else is there.
 fn jobs(result: &mut FioResult) -> Vec<FioJob> {
     let (mut all, own) =
         (std::mem::take(&mut result.client_stats), std::mem::take(&mut result.jobs));
@@ -220,7 +221,7 @@ fn jobs(result: &mut FioResult) -> Vec<FioJob> {
     own.into_iter().chain(all).collect()
 }
 
-/// The tool and its version; none for fio before 2. Taillight writes the same format for dashboards.
+/// The tool and its version; none for fio before 2 and for any other. Taillight writes the same format for dashboards.
 fn written_by(version: &str) -> Option<(&'static str, &str)> {
     match version.split_once('-')? {
         ("taillight", version) => Some(("taillight", version)),
@@ -297,13 +298,13 @@ fn damaged(text: &str, begin: usize, e: &serde_json::Error) -> Error {
 const OTHERS: &str = "results of other runs are in the file before the last one, which counts: give each a file of its own";
 
 impl FioResult {
-    /// Its end, ms since the epoch.
+    /// When the result was made, ms since the epoch.
     fn ended_ms(&self) -> i64 {
         self.timestamp_ms.unwrap_or(self.timestamp.saturating_mul(1000))
     }
 
-    /// Whether it is of another run than the one before it: with `--status-interval` jobs are the same, do more and
-    /// more, and take as long as passes.
+    /// Whether this result is of another run than the one before it: with `--status-interval` the jobs are the same,
+    /// their I/Os become more, and `elapsed` grows by the time between the results.
     fn is_another_than(&self, before: &FioResult) -> bool {
         let jobs = |it: &FioResult| -> Vec<(String, u64)> {
             let each = it.jobs.iter().chain(&it.client_stats);
@@ -346,8 +347,8 @@ impl FioJob {
     }
 }
 
-/// Which jobs ran at the same time, by number. Newer versions tell when each began. Of others the groups are known, which
-/// `stonewall` makes, one after another, and `new_group`, of jobs side by side: what the run took tells which.
+/// Which jobs ran at the same time, by number. Newer versions tell when each began. Of others the groups are known,
+/// which `stonewall` makes, one after another, and `new_group`, of jobs side by side: what the run took tells which.
 fn groups(jobs: &[FioJob], notes: &mut Vec<String>) -> Vec<u32> {
     if let Some(starts) =
         jobs.iter().map(|job| job.job_start.filter(|ms| *ms > 0)).collect::<Option<Vec<u64>>>()
@@ -387,7 +388,7 @@ fn groups(jobs: &[FioJob], notes: &mut Vec<String>) -> Vec<u32> {
     own
 }
 
-/// One job and the options of all.
+/// One job of a result, and the global options of all jobs.
 struct FioSaid<'a> {
     job: &'a FioJob,
     global: &'a Options,
@@ -740,7 +741,7 @@ mod tests {
         }
     }
 
-    /// fio 3.1 repeats no count beside latencies and has its bandwidth in KiB/s alone: its percentiles were lost.
+    /// fio 3.1 repeats no count beside latencies and has its bandwidth in KiB/s alone; once its percentiles were lost.
     #[test]
     fn early_versions_are_read_with_what_they_have() {
         let early = JOB.replace("\"N\":2,", "").replace("\"bw_bytes\":8192", "\"bw\":8");
@@ -882,7 +883,7 @@ mod tests {
         )
     }
 
-    /// `fio --filename=/dev/full --rw=rw`: failed reads were invented.
+    /// As of `fio --filename=/dev/full --rw=rw`, of which writes alone fail.
     #[test]
     fn failed_ios_are_those_of_the_direction_that_lacks_latencies_or_of_none() {
         let errors = |total: u64, read: String, write: String| {

@@ -1,8 +1,8 @@
 //! fio's logs of latencies, bandwidth and I/Os per second (`write_lat_log`, `write_bw_log`, `write_iops_log`): a row an
 //! I/O, or with `log_avg_msec` a row a window.
 //!
-//! Source: fio, `iolog.c` (`flush_samples`) and HOWTO, "Log File Formats". What a value is stands in fio's file name and
-//! not in the file: a file of another name needs `--unit`.
+//! Source: fio, `iolog.c` (`flush_samples`) and HOWTO, "Log File Formats". What a value is stands in fio's file name
+//! and not in the file: a file of another name needs `--unit`, and so do latencies of early versions, in us or in ns.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ struct LogRow {
     either: Option<u64>,
     /// ns since the job began: the begin of what the value spans.
     issue_ns: Option<i64>,
-    /// It has no priority, as rows of fio 2 and of early versions of fio 3.
+    /// Whether the row has no priority, as rows of fio 2 and of early versions of fio 3.
     old: bool,
 }
 
@@ -297,7 +297,8 @@ impl FoundRows {
         }
     }
 
-    /// Operations of which there are no latencies. Of windows only the mean is known, each counted once.
+    /// Operations of logs without single latencies: of windows the mean of the values, each counted once; of single
+    /// I/Os of a log of rates their count and bytes.
     fn averages(
         &self,
         value: LogValue,
@@ -331,8 +332,8 @@ impl FoundRows {
     }
 }
 
-/// A row of a log of latencies: fio stamps the completion, in ms, and with `log_issue_time` the issue in ns. `offsets`: the
-/// column after the size is one.
+/// A row of a log of latencies: fio stamps the completion, in ms, and with `log_issue_time` the issue in ns.
+/// `offsets`: the column after the size is one.
 fn record(row: &LogRow, offsets: bool) -> Record {
     let completed = row.time_ms.saturating_mul(1_000_000).saturating_sub(row.value);
     let submit = BASE_NS.saturating_add(row.issue_ns.unwrap_or(completed));
@@ -427,7 +428,7 @@ fn row(fields: &[&str; 8], n: usize, both: bool) -> std::result::Result<LogRow, 
 mod tests {
     use super::*;
 
-    /// Of a log by the clock (`log_unix_epoch`) the run took 56 years.
+    /// Once a run with a log by the clock (`log_unix_epoch`) took 56 years.
     #[test]
     fn a_log_is_as_long_as_its_rows_whatever_they_count_from() {
         let (r, w) = (OpKind::Read, OpKind::Write);
@@ -475,7 +476,7 @@ mod tests {
         }
     }
 
-    /// Versions without priorities: the place of an I/O on the first bytes was lost.
+    /// Logs of versions without priorities; once the offset of an I/O on the first bytes was lost.
     #[test]
     fn a_column_that_has_offsets_has_them_in_every_row() {
         let rows =
@@ -501,7 +502,7 @@ mod tests {
         assert_eq!([begins(false), begins(true)], [Ok(777), Ok(687)]);
     }
 
-    /// Logs of fio 2 are in us and look like those of early versions of fio 3: they were a thousandth.
+    /// Logs of fio 2 are in us and look like those of early versions of fio 3, which are in ns.
     #[test]
     fn the_unit_of_an_early_log_is_asked_for() {
         let in_unit = |text: &str, unit| {

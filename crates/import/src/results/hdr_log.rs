@@ -54,11 +54,11 @@ struct LogSums {
     /// What stamps count from, where the log says.
     base: Option<f64>,
     own: bool,
-    /// It is of cassandra-stress.
+    /// Whether the log is of cassandra-stress.
     stress: bool,
     /// The operation that YCSB's log is about.
     ycsb: Option<String>,
-    /// It is of those that failed.
+    /// Whether YCSB's log is of operations that failed.
     failed: bool,
     begun: bool,
     /// Hashes of intervals, to find one that stands there twice.
@@ -160,7 +160,8 @@ impl LogSums {
         }
     }
 
-    /// None for what does not count: other phases of ours, and parts of operations.
+    /// What a tag, or YCSB's heading, says. None for what does not count: of our logs other phases and parts of
+    /// operations, of cassandra-stress the wait before an operation.
     fn subject(&mut self, tag: Option<&str>) -> Option<HistSubject> {
         if self.own {
             let tag = HistTag::parse(tag?)?;
@@ -201,7 +202,7 @@ impl LogSums {
         self.base.unwrap_or(if relative { self.start } else { 0.0 })
     }
 
-    /// Who wrote it.
+    /// The tool that wrote the log.
     fn tool(&self) -> &'static str {
         match (self.own, self.stress, &self.ycsb) {
             (true, ..) => "taillight",
@@ -327,7 +328,7 @@ mod tests {
         assert!(why.contains("too many different tags"), "{why}");
     }
 
-    /// Service, response and waiting times of a request were three requests.
+    /// Once the service, response and waiting times of a request counted as three requests.
     #[test]
     fn kinds_of_cassandra_stress_are_no_operations() {
         let mut sums = LogSums::default();

@@ -1,4 +1,5 @@
-//! Results of other tools, read into what a run directory has: each figure with what the tool really knows.
+//! Results of other tools, and exports of Taillight, read into run directories: the list of formats, how the format of
+//! a file is told, and the manifest with the plan that are made for what a reader found.
 
 mod agree;
 mod db_bench;
@@ -64,7 +65,7 @@ pub struct ResultFormat {
     pub about: &'static str,
     /// Whether a file that begins so is of this format; its name says nothing.
     pub looks_like: fn(&str) -> bool,
-    /// Words that tell it wherever they stand: other programs may print before it.
+    /// Whether `looks_like` tells it in any part of a text: other programs may print before the result.
     anywhere: bool,
     /// A result to a run. Errors: `Corrupt`, with the place, for a damaged or empty result; `Usage` where the user has
     /// to say what is not in it.
@@ -298,7 +299,7 @@ fn workload(w: &ForeignWorkload) -> serde_json::Value {
     })
 }
 
-/// Mean bytes of the operations that moved most.
+/// Mean bytes of an operation of the kind that moved most.
 fn block_of(ops: &BTreeMap<OpKind, ImportedOp>) -> u64 {
     let largest = ops.values().max_by_key(|op| op.bytes);
     largest.map_or(0, |op| op.bytes / op.count.max(1))

@@ -1,5 +1,5 @@
-//! What `taillight export` writes of a run, back as a run: every I/O (`ios-csv`), the table of a run or a series (`csv`),
-//! the summary (`json`). Its histograms (`hdr`) are [`super::hdr_log`]'s, fio's JSON is [`super::fio`]'s.
+//! What `taillight export` writes of a run, back as a run: every I/O (`ios-csv`), the table of a run or a series
+//! (`csv`), the summary (`json`). Its histograms (`hdr`) are [`super::hdr_log`]'s, fio's JSON is [`super::fio`]'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ const ALL_IOS: &str = ",phase_ios";
 const SECOND: &str = "a second export begins here: give each run a file of its own";
 /// Phases whose I/Os are the run's.
 const MEASURED: [&str; 2] = ["measure", "drain"];
-/// Rows of a table at most.
+/// Workloads that the rows of a table may have, at most.
 const MOST_ROWS: usize = 100_000;
 
 pub fn looks_like_ios(head: &str) -> bool {
@@ -393,7 +393,7 @@ mod tests {
 
     use super::*;
 
-    /// A run that ended early came back as a whole one, and the latencies of fio as those from submission on.
+    /// Once a run that ended early came back as a whole one, and one of several ranks as one of a single process.
     #[test]
     fn what_an_export_says_of_its_figures_comes_back_with_them() {
         let mut summary = fixture::summary("r");
@@ -417,7 +417,7 @@ mod tests {
         assert!(error.contains("ends before it begins"), "{error}");
     }
 
-    /// The middle of 1.2 to 3.6 ms came back as an exact value.
+    /// Once the middle of a bin from 1.2 to 3.6 ms came back as an exact value.
     #[test]
     fn a_percentile_that_is_a_wide_bin_does_not_come_back_as_a_value() {
         let summary = fixture::summary("r");

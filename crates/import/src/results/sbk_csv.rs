@@ -1,4 +1,5 @@
-//! The CSV of SBK (Storage Benchmark Kit): its rows `Total`, columns by name, so that those of every version are found.
+//! The CSV of SBK (Storage Benchmark Kit): its rows `Total`, one run each. Columns are found by name, as their places
+//! differ by version.
 //!
 //! Source: SBK 10.6, `CSVLogger`; samples in its `samples/charts`.
 

@@ -14,7 +14,7 @@ pub const BOM: &str = "\u{feff}";
 const WIDE: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 /// Longest result that is read as a whole, bytes.
 const LARGEST: u64 = 1 << 30;
-/// Longest JSON of those that have but one, bytes.
+/// Longest result that is one JSON and is read by lines, bytes.
 const LARGEST_JSON: usize = 256 << 20;
 
 const UTF16: &str = "the file is UTF-16: save it as UTF-8";
@@ -88,7 +88,7 @@ impl<'a> ResultSource<'a> {
     }
 
     /// The next line without its end, its carriage return and blanks around it. Errors: `Corrupt` for a line that is
-    /// too long or no text; `Unavailable` for what cannot be read.
+    /// too long or no UTF-8; as [`unreadable`] for what cannot be read.
     pub fn next_line(&mut self) -> Result<Option<&str>> {
         self.held.clear();
         let read = self.input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.held);
@@ -121,7 +121,7 @@ impl<'a> ResultSource<'a> {
         }
     }
 
-    /// All that is left. Errors: `Usage` for more than is read as a whole; `Corrupt` for what is no text.
+    /// All that is left. Errors: `Usage` for more than 1 GiB; `Corrupt` for what is no UTF-8; as [`unreadable`].
     pub fn text(&mut self) -> Result<String> {
         let mut bytes = Vec::new();
         let read = self.input.by_ref().take(LARGEST + 1).read_to_end(&mut bytes);
@@ -207,7 +207,8 @@ impl<'a> ResultSource<'a> {
     }
 }
 
-/// A result that cannot be read: what unpacks it says so of one that is damaged or cut short, the system of all else.
+/// The error of a result that cannot be read: `Unavailable` where the system says so, `Corrupt` where what unpacks it
+/// does, of a file that is damaged or cut short.
 pub fn unreadable(file: impl Display, e: std::io::Error) -> Error {
     match e.raw_os_error() {
         Some(_) => Error::unavailable("cannot read the file").with("path", file).source(e),

@@ -52,15 +52,15 @@ fn operation(name: &str) -> Option<OpKind> {
 #[derive(Clone, Copy)]
 pub(super) struct OpName {
     pub(super) op: OpKind,
-    /// Of [`KEPT`], where there are several.
+    /// Which of [`KEPT`] the name begins with; empty for none.
     kept: &'static str,
     pub(super) intended: bool,
     pub(super) failed: bool,
 }
 
 impl OpName {
-    /// `HdrIntended-READ-FAILED`; with `reportlatencyforeacherror` failed ones have the name of the error. None for what
-    /// is no load.
+    /// `HdrIntended-READ-FAILED`; with `reportlatencyforeacherror` failed ones have the name of the error. None for
+    /// what is no load.
     pub(super) fn of(name: &str) -> Option<OpName> {
         let kept = KEPT.into_iter().find(|kept| name.starts_with(kept)).unwrap_or_default();
         let name = name.strip_prefix(kept).unwrap_or(name);
@@ -93,13 +93,13 @@ struct Measurement {
     value: f64,
 }
 
-/// All of one operation.
+/// All measurements of one operation.
 #[derive(Default)]
 struct OpMeasurements {
     values: BTreeMap<String, f64>,
     /// Lines of which the measurement is a number: counts by ms, or means over time.
     numbered: Vec<(u64, f64)>,
-    /// Those from so many ms on, whatever they took (`>1000`).
+    /// Counts of operations that took so many ms or more (`>1000`).
     over: Vec<(u64, f64)>,
 }
 
@@ -402,7 +402,7 @@ pub fn read_raw(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
 #[derive(Clone, Copy)]
 struct RawRow {
     name: OpName,
-    /// Of the completion, ms since the epoch.
+    /// Completion, ms since the epoch.
     time_ms: i64,
     us: i64,
 }
@@ -545,7 +545,8 @@ mod tests {
         assert_eq!(counts(&read_as(read, &both).unwrap()), counts(&run));
     }
 
-    /// Operations beyond the last ms that is counted stood in it, and failed ones that have but a code were successes.
+    /// Once operations beyond the last ms that is counted stood in it, and failed ones that have but a code counted as
+    /// successes.
     #[test]
     fn what_lies_beyond_the_counts_ends_at_the_most_and_codes_tell_failures() {
         let text = "[OVERALL], RunTime(ms), 9000\n[READ], Operations, 10\n[READ], AverageLatency(us), 480000.0\n\

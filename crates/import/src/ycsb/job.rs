@@ -8,7 +8,7 @@ use taillight_core::{OpKind, Result};
 use super::workload::CoreWorkload;
 use crate::ImportedJob;
 
-/// Where nothing is said about the store.
+/// The note of a job whose properties name no store.
 pub const ANY_STORE: &str = "YCSB's files name no store: this one is in memory, so that the job runs \
                          as it is; name yours with --driver and --path, or here";
 

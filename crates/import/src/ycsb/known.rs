@@ -1,4 +1,5 @@
-//! Every property of YCSB's core: mapped, of no meaning here, or refused.
+//! Every property of YCSB's core, and those of its bindings that name a store for RocksDB or Redis: mapped, without
+//! effect here, or refused. Properties of other bindings are told by their first part.
 //!
 //! Properties that depend on their value (a retry limit of 0 changes nothing) are listed as mapped
 //! and judged in `workload`.

@@ -51,8 +51,7 @@ pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<Phase
     Ok(PhaseJobs { load: job::load(&core, &name, source)?, run: job::run(&core, &name, source)? })
 }
 
-/// Whether a text is a property file of YCSB: no section, and a property of its core first or an
-/// assignment of `workload`.
+/// Whether a text is a property file of YCSB: its first assignment is of a property in the table of `known`.
 pub fn looks_like(text: &str) -> bool {
     let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', '!']));
     let mut names = lines.map(|l| l.split(['=', ':']).next().unwrap_or_default().trim());

@@ -9,7 +9,7 @@ use taillight_core::{Error, Result};
 pub struct PropertyValue {
     /// The text, without white space around it; Java keeps that at the end.
     pub text: String,
-    /// `file:line`, or who set it: `-p NAME=VALUE`, another flag's name, the suite's name.
+    /// `file:line`, or what set it: `-p NAME=VALUE`, another flag's name, the suite's name.
     pub at: String,
 }
 
@@ -50,8 +50,7 @@ impl Properties {
         self.values.insert(name.trim().to_owned(), value);
     }
 
-    /// Sets one property from `name=value`, as `-p` of YCSB takes it. Errors: `Usage` when there is
-    /// no `=`.
+    /// Sets one property from `name=value`, as `-p` of YCSB takes it. Errors: `Usage` without a name or a `=`.
     pub fn assign(&mut self, assignment: &str) -> Result<()> {
         let Some((name, value)) = assignment.split_once('=').filter(|(n, _)| !n.is_empty()) else {
             return Err(Error::usage(format!("-p `{assignment}` has no `=`"))
@@ -65,7 +64,7 @@ impl Properties {
         self.values.get(name)
     }
 
-    /// All of them, by name.
+    /// All properties, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &PropertyValue)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value))
     }

@@ -10,6 +10,9 @@ use serde::Deserialize;
 use crate::steps::StepOutcome;
 use crate::tool;
 
+/// Where the pages of drivers are.
+const DRIVERS: &str = "docs/drivers";
+
 /// One generated file: where, relative to the root, and its text.
 struct GeneratedPage {
     path: PathBuf,
@@ -21,7 +24,12 @@ pub fn main(args: &[&str]) -> Result<bool> {
     tool::build("release")?;
     match args {
         [] => {
-            for page in pages()? {
+            let pages = pages()?;
+            for path in left_over(&pages)? {
+                std::fs::remove_file(tool::root().join(&path))?;
+                println!("removed {}", path.display());
+            }
+            for page in pages {
                 let path = tool::root().join(&page.path);
                 if let Some(dir) = path.parent() {
                     std::fs::create_dir_all(dir)?;
@@ -42,18 +50,29 @@ pub fn main(args: &[&str]) -> Result<bool> {
 pub fn step() -> Result<StepOutcome> {
     ensure!(tool::taillight().is_file(), "no release binary; run the step `release` first");
     let pages = pages()?;
-    let stale: Vec<String> = pages
-        .iter()
-        .filter(|page| {
-            let now = std::fs::read_to_string(tool::root().join(&page.path));
-            now.ok().as_deref() != Some(page.text.as_str())
-        })
-        .map(|page| page.path.display().to_string())
-        .collect();
+    let changed = pages.iter().filter(|page| {
+        let now = std::fs::read_to_string(tool::root().join(&page.path));
+        now.ok().as_deref() != Some(page.text.as_str())
+    });
+    let left_over = left_over(&pages)?;
+    let stale = changed.map(|page| &page.path).chain(&left_over);
+    let stale: Vec<String> = stale.map(|path| path.display().to_string()).collect();
     if !stale.is_empty() {
         bail!("not what the code says: {}; run cargo xtask docs", stale.join(", "));
     }
     StepOutcome::note(format!("{} pages", pages.len()))
+}
+
+/// Files in the directory of drivers that are none of the pages: of a driver that is gone, or has another name.
+fn left_over(pages: &[GeneratedPage]) -> Result<Vec<PathBuf>> {
+    let mut left = Vec::new();
+    for entry in std::fs::read_dir(tool::root().join(DRIVERS))? {
+        let path = Path::new(DRIVERS).join(entry?.file_name());
+        if pages.iter().all(|page| page.path != path) {
+            left.push(path);
+        }
+    }
+    Ok(left)
 }
 
 /// The generated pages as they should be.
@@ -64,7 +83,7 @@ fn pages() -> Result<Vec<GeneratedPage>> {
     }];
     for name in driver_names(&say(&["drivers", "--json"])?)? {
         pages.push(GeneratedPage {
-            path: Path::new("docs/drivers").join(format!("{name}.md")),
+            path: Path::new(DRIVERS).join(format!("{name}.md")),
             text: say(&["drivers", &name, "--markdown"])?,
         });
     }

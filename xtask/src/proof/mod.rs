@@ -155,7 +155,7 @@ impl Proof {
         let one = ["--ignored", "--exact", test, "--nocapture"];
         let mut command = tool::cargo(args.into_iter().chain(one));
         // What is there stays until all of the new is.
-        let (results, fresh) = (tool::root().join(self.results), tool::root().join("target/proof"));
+        let (results, fresh) = (tool::root().join(self.results), tool::target_dir().join("proof"));
         tool::run(command.env("PROOF_RESULTS", &fresh))?;
         std::fs::copy(&fresh, &results).context(self.results)?;
         Ok(std::fs::remove_file(&fresh)?)

@@ -113,7 +113,7 @@ impl PluginSession {
         let depth = seat.depth.max(1);
         let longest = seat.rules.as_ref().map_or(KEY_MAX, |r| r.format.longest());
         let keys = match seat.rules {
-            None => 64,
+            None => longest,
             Some(_) => (longest + 4) * seat.batch.max(1) as usize,
         };
         let keys_at = (seat.buffer_size as usize).next_multiple_of(64);

@@ -7,7 +7,7 @@
 //! plug-in adds.
 
 use taillight_core::keys::KEY_MAX;
-use taillight_core::plan::Plan;
+use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::{Clock, MonoClock, Result, Status};
 
@@ -49,7 +49,8 @@ fn ns(value: f64) -> String {
 /// Longest value that such an operation carries, bytes: to copy a longer one takes longer than any bridge.
 const VALUE_MAX: u64 = 64 << 10;
 
-/// What an operation that does nothing carries: the first key of a plan, and a value where the plan writes.
+/// What an operation that does nothing carries: the first key of a plan, and where the plan writes a value of the
+/// largest size that its first workload that writes has.
 #[derive(Debug, Clone, Default)]
 pub struct NoopContents {
     pub key: Vec<u8>,
@@ -57,31 +58,34 @@ pub struct NoopContents {
 }
 
 impl NoopContents {
-    /// Of the first workload; nothing where blocks are named by offset.
+    /// By the rules of the first workload; nothing where blocks are named by offset.
     pub fn of(plan: &Plan, rules: Option<&WorkloadRules>) -> NoopContents {
-        let (Some(rules), Some(w)) = (rules, plan.workloads.first()) else {
+        let (Some(rules), Some(first)) = (rules, plan.workloads.first()) else {
             return NoopContents::default();
         };
         let mut key = [0; KEY_MAX];
-        let key = rules.format.write(0, &mut key).to_vec();
+        let start = first.keys.as_ref().map_or(0, |keys| keys.start);
+        let key = rules.format.write(start, &mut key).to_vec();
         let mut value = Vec::new();
+        let writes = |w: &&WorkloadPlan| w.mix.iter().any(|part| part.op.carries());
+        let Some(w) = plan.workloads.iter().find(writes) else {
+            return NoopContents { key, value };
+        };
         let size = w.block_size.max();
-        if w.mix.iter().any(|part| part.op.carries()) {
-            match &w.value {
-                Some(values) if values.fields > 1 => {
-                    for field in 0..values.fields {
-                        let name = format!("{}{field}", values.prefix);
-                        value.extend((name.len() as u32).to_be_bytes());
-                        value.extend(name.as_bytes());
-                        value.extend((size.min(VALUE_MAX) as u32).to_be_bytes());
-                        value.resize(value.len() + size.min(VALUE_MAX) as usize, 0x5A);
-                    }
+        match w.value.as_ref().filter(|values| values.fields > 1) {
+            None => value.resize(size.min(VALUE_MAX) as usize, 0x5A),
+            // Half a value of fields is none.
+            Some(values) if values.value_bytes(size) > VALUE_MAX => {}
+            Some(values) => {
+                for field in 0..values.fields {
+                    let name = format!("{}{field}", values.prefix);
+                    value.extend((name.len() as u32).to_be_bytes());
+                    value.extend(name.as_bytes());
+                    value.extend((size as u32).to_be_bytes());
+                    value.resize(value.len() + size as usize, 0x5A);
                 }
-                _ => value.resize(size.min(VALUE_MAX) as usize, 0x5A),
             }
         }
-        // Half a value is none.
-        value.truncate(if value.len() as u64 > VALUE_MAX { 0 } else { value.len() });
         NoopContents { key, value }
     }
 }
@@ -174,7 +178,33 @@ fn all_ended(out: &[Completion], depth: u32) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::BridgeCost;
+    use taillight_core::OpKind;
+    use taillight_core::plan::{Keys, Values};
+    use taillight_core::units::ByteSize;
+
+    use super::*;
+
+    #[test]
+    fn an_operation_that_does_nothing_carries_what_the_plan_writes() {
+        let said = |ops: &[OpKind], fields: u32, size: u64| {
+            let workload = |op: &OpKind| WorkloadPlan {
+                keys: Some(Keys::default()),
+                value: Some(Values { fields, ..Values::default() }),
+                ..WorkloadPlan::simple("w", *op, ByteSize(size))
+            };
+            let workloads: Vec<_> = ops.iter().map(workload).collect();
+            let rules = WorkloadRules::of(&workloads[0], false).unwrap();
+            let plan = Plan { workloads, ..Plan::default() };
+            NoopContents::of(&plan, Some(&rules)).to_string()
+        };
+        let (get, update) = (OpKind::Get, OpKind::Update);
+        assert_eq!(said(&[get], 1, 100), ", with a key of 23 B");
+        assert_eq!(said(&[get, update], 1, 100), ", with a key of 23 B and a value of 100 B");
+        assert_eq!(said(&[update], 1, 1 << 30), ", with a key of 23 B and a value of 65536 B");
+        assert_eq!(said(&[update], 10, 100), ", with a key of 23 B and a value of 1140 B");
+        assert_eq!(said(&[update], 10, 1 << 30), ", with a key of 23 B");
+        assert_eq!(NoopContents::of(&Plan::default(), None).to_string(), "");
+    }
 
     #[test]
     fn a_cost_below_what_can_be_told_is_no_figure() {

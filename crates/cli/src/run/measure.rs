@@ -73,7 +73,9 @@ pub fn run(
         stop: signals.stop(),
         observers: &mut observers,
     };
-    let server = target.server_process();
+    // A driver may look through the processes of the machine for it.
+    let traced = plan.trace.mode != TraceMode::Off;
+    let server = if traced { target.server_process() } else { None };
     let (tracer, trace) = match start(plan, run, (path, &places), server, feed.clone(), sys) {
         None => (None, None),
         Some(Ok(tracer)) => (Some(tracer), None),

@@ -18,8 +18,9 @@ struct TcpRow {
     inode: u64,
 }
 
-/// The one process that serves this process's connections, or the topmost process of its program where each connection
-/// has a process of its own; none where there are several servers, none on this machine, or none that may be looked at.
+/// The one process that serves this process's connections, or the one above it where that runs the same program: each
+/// connection may have a process of its own. A proxy passes for the server. None where there are several servers, none
+/// in this network namespace, or none that may be looked at.
 pub fn server_process() -> Option<u32> {
     let own = sockets("self");
     let rows: Vec<TcpRow> = ["tcp", "tcp6"].iter().flat_map(|name| table(name)).collect();
@@ -33,7 +34,7 @@ pub fn server_process() -> Option<u32> {
     let ends = rows.iter().filter(served).filter(asks);
     let other: HashSet<u64> =
         ends.filter_map(|row| at.get(&(row.remote, row.local)).copied()).collect();
-    let servers: BTreeSet<u32> = holders(&other).into_iter().map(topmost).collect();
+    let servers: BTreeSet<u32> = holders(&other).into_iter().map(main_process).collect();
     match servers.len() {
         1 => servers.first().copied().filter(|pid| *pid != std::process::id()),
         _ => None,
@@ -60,20 +61,15 @@ fn holders(inodes: &HashSet<u64>) -> Vec<u32> {
     pids.filter(|pid: &u32| !sockets(&pid.to_string()).is_disjoint(inodes)).collect()
 }
 
-/// The first process of the same program among a process and those above it.
-fn topmost(pid: u32) -> u32 {
+/// The process above, where it runs the same program: a trace looks at a process and its children, no further down.
+fn main_process(pid: u32) -> u32 {
     let program = |pid: u32| read_link(format!("/proc/{pid}/exe")).ok();
-    let above = |pid: u32| -> Option<u32> {
+    let above = || -> Option<u32> {
         let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
     };
-    let mut top = pid;
-    while let Some(parent) =
-        above(top).filter(|p| program(*p).is_some_and(|it| Some(it) == program(pid)))
-    {
-        top = parent;
-    }
-    top
+    let same = |parent: &u32| program(*parent).is_some_and(|it| Some(it) == program(pid));
+    above().filter(same).unwrap_or(pid)
 }
 
 /// The rows of a table; none where it cannot be read.

@@ -539,9 +539,14 @@ impl Target for PluginTarget {
         };
         self.facts.iter().filter_map(note).collect()
     }
-    /// What a program waits for is what its operations wait for; the client in a library has connected to its server.
+    /// What a program waits for is what its operations wait for; the client in a library is connected to its server
+    /// where a session is open.
     fn server_process(&self) -> Option<u32> {
-        self.handle.process().or_else(crate::net::peer::server_process)
+        self.handle.process().or_else(|| {
+            // The session of the mark is one.
+            let _session = self.mark.is_none().then(|| self.host(1));
+            crate::net::peer::server_process()
+        })
     }
     fn session_facts(&self) -> Vec<(String, String)> {
         (self.begins)();

@@ -421,4 +421,5 @@ fn a_connection_that_is_lost_behind_jdbc_is_made_anew_and_counted() {
     assert!(words.contains("connected anew ") && !words.contains("anew 0 times"), "{words}");
     let errors = common::summary(dir.path(), "out")["totals"]["errors"].as_u64();
     assert!(errors.is_some_and(|n| (1..100).contains(&n)), "the next operations go on: {errors:?}");
+    assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0", "a run takes its records along");
 }

@@ -14,11 +14,14 @@ import java.util.Properties;
 
 /**
  * One worker on a database: a connection of its own, one prepared statement for each operation. The operation after one
- * that lost the connection connects anew; nothing is sent twice.
+ * that lost the connection connects anew, and so does one on the mark, whose connection is idle while the load runs;
+ * nothing is sent twice.
  */
 final class Jdbc extends Shim {
   /** Between two tries to connect anew, ms: a server that is away is not asked all the time. */
   private static final long PAUSE_MS = 100;
+  /** How long an idle connection may take to answer, s. */
+  private static final int ANSWER_S = 5;
 
   private final Map<String, String> said;
   private final boolean text;
@@ -95,10 +98,12 @@ final class Jdbc extends Shim {
 
   @Override void made(int at, int size) throws SQLException {
     if (insert != null) values(insert, 2, at, size, 0);
+    else if (update != null) values(update, 1, at, size, 0);
     else take(at, size);
   }
 
   @Override int one(int kind, String key, int at, int size, int count, int field, int flags) throws Throwable {
+    if (!lost && (flags & MARK) != 0) lost = away();
     if (lost) again();
     try {
       return perform(kind, key, at, size, count, flags);
@@ -110,17 +115,26 @@ final class Jdbc extends Shim {
     }
   }
 
+  /** Whether the connection was lost while it was idle; no where the driver cannot tell. */
+  private boolean away() {
+    try {
+      return !connection.isValid(ANSWER_S);
+    } catch (Throwable t) {
+      return false;
+    }
+  }
+
   private void again() throws Throwable {
     try {
       connection.close();
-    } catch (SQLException e) {
+    } catch (Throwable t) {
       // It is lost: there is nothing to close.
     }
     try {
       open();
-    } catch (SQLException e) {
+    } catch (Throwable t) {
       Thread.sleep(PAUSE_MS);
-      throw e;
+      throw t;
     }
     lost = false;
     RECONNECTS.incrementAndGet();

@@ -39,8 +39,8 @@ enum {
   TL_UPDATE = 7, /* the whole value anew, or one field of it: see tl_op.field */
   TL_DELETE = 8,
   TL_SCAN = 9,   /* count records from key on, in key order: see TL_REVERSE */
-  TL_NOOP = 255  /* ends well without the store: the host measures the bridge by it. It may carry key and value: what makes other
-                    things of them does so here, too */
+  TL_NOOP = 255  /* ends well without the store: the host measures the bridge by it. It may carry key and value: what makes
+                    other things of them does so here, too */
 };
 
 /* tl_op.sync: what is durable before the operation ends. */

@@ -42,9 +42,10 @@ pub fn c(setup: &BenchSetup) -> Result<Comparison> {
 
 /// A library in Go.
 pub fn go(setup: &BenchSetup) -> Result<Comparison> {
-    let library = fs::canonicalize(files::place("")?)?.join("null-go.so");
+    let library = files::place("null-go.so")?;
+    let made = fs::canonicalize(files::place("")?)?.join("null-go.so");
     let mut go = Command::new("go");
-    go.args(["build", "-buildvcs=false", "-buildmode=c-shared", "-o"]).arg(&library).arg(".");
+    go.args(["build", "-buildvcs=false", "-buildmode=c-shared", "-o"]).arg(&made).arg(".");
     child::run(go.current_dir("sdk/examples/go")).context("go")?;
     let mut report =
         Comparison::titled("A library in Go that does nothing, through driver `plugin`");

@@ -1,4 +1,5 @@
-//! Values of an axis of a series: as numbers of one unit (sizes, times, rates, bare numbers), and as words.
+//! Values of an axis of a series, a field in which its runs differ: as numbers of one unit (sizes, times, rates, bare
+//! numbers), and as words.
 
 use std::str::FromStr;
 
@@ -16,7 +17,7 @@ pub enum AxisUnit {
 }
 
 impl AxisUnit {
-    /// What a column of these numbers is called after its field; none where the values are numbers.
+    /// What the name of a column of these numbers has behind the name of the field; none for bare numbers.
     pub fn suffix(self) -> Option<&'static str> {
         match self {
             AxisUnit::Plain => None,
@@ -28,7 +29,7 @@ impl AxisUnit {
     }
 }
 
-/// The values as numbers of one unit; none where one is something else.
+/// The values as numbers of one unit; none where one is no number, two have different units, or there is no value.
 pub fn numbers<'a>(values: impl Iterator<Item = &'a Value>) -> Option<(AxisUnit, Vec<f64>)> {
     let all: Option<Vec<(AxisUnit, f64)>> = values.map(number).collect();
     let all = all?;
@@ -56,18 +57,18 @@ fn number(value: &Value) -> Option<(AxisUnit, f64)> {
     Some((unit, rate.ops_per_s(1.0)))
 }
 
-/// A value for people: text without its quotes, a mix as `65/35` (other operations than reads and writes
-/// are named behind it: `65/35 get/update`).
+/// A value for people: text without its quotes, a mix as `65/35`, else JSON. Unless a mix is of `read` and `write` in
+/// this order, all its operations are named behind it: `65/35 get/update`.
 pub fn shown(value: &Value) -> String {
     value.as_object().and_then(mix).unwrap_or_else(|| as_given(value))
 }
 
-/// A value for programs: text without its quotes, else JSON.
+/// A value for programs: text without its quotes, all else as JSON.
 pub fn as_given(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Shares of two operations or more as people write them; none for what is no such table.
+/// Shares of two operations or more as people write them; none for a table of one, or with a share that is no number.
 pub fn mix(shares: &Map<String, Value>) -> Option<String> {
     let numbers: Option<Vec<String>> =
         shares.values().map(|share| share.is_number().then(|| share.to_string())).collect();
@@ -76,7 +77,7 @@ pub fn mix(shares: &Map<String, Value>) -> Option<String> {
     Some(if ops == ["read", "write"] { numbers } else { format!("{numbers} {}", ops.join("/")) })
 }
 
-/// A setting for people: the last part of each path that tells it from the others, and its value.
+/// Paths and their values for people, each path by its `name` among these: `mix 5/95, queue_depth 8`.
 pub fn words<'a>(setting: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     let all: Vec<(&str, &Value)> = setting.collect();
     let paths: Vec<&str> = all.iter().map(|(path, _)| *path).collect();
@@ -84,7 +85,7 @@ pub fn words<'a>(setting: impl Iterator<Item = (&'a str, &'a Value)>) -> String 
     all.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// The shortest end of a path that no other of these paths has.
+/// The shortest end of a path, in whole parts between dots, that no other of these paths ends with; else all of it.
 pub fn name(path: &str, all: &[&str]) -> String {
     let parts: Vec<&str> = path.split('.').collect();
     let mut ends = (1..=parts.len()).map(|n| parts[parts.len() - n..].join("."));

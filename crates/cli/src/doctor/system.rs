@@ -1,5 +1,5 @@
 //! Checks of the machine as a whole: clock, processors, load, memory, io_uring, limits of the control group, libraries
-//! that drivers load, and what drivers without a library say of this machine.
+//! that drivers load, and what drivers without a library say of this machine (`Driver::ready`).
 
 use std::path::Path;
 
@@ -16,10 +16,10 @@ use taillight_trace::memory_budget;
 
 use super::Check;
 
-/// A slower clock reading is a visible part of a fast I/O.
+/// A clock whose reading takes longer is warned of: it is a visible part of a fast I/O.
 const SLOW_CLOCK_NS: f64 = 100.0;
 
-/// Every check, in the order of the table.
+/// Every check of this module, in the order in which `doctor` shows them.
 pub fn checks(sys: &Sys) -> Vec<Check> {
     let cpu = CpuInfo::read(sys);
     let load = MachineLoad::read(sys);
@@ -140,7 +140,7 @@ fn memory(sys: &Sys) -> Check {
         Ok(memory) => (memory.free_memory.0, memory.capture_budget.0),
         Err(e) => return Check::no("memory", e.to_string(), "mount /proc"),
     };
-    // About 16 bytes an I/O: a GiB keeps 67 million.
+    // A captured I/O takes about 16 bytes: a budget of 1 GiB holds 67 million.
     let ios = budget / 16 / 1_000_000;
     let found = format!(
         "{} free; the capture takes {} by default, about {ios} million I/Os",

@@ -1,10 +1,10 @@
-//! How ranks share what a plan drives: which plans they can run together, and by how many ranks reads are shifted so that
-//! no cache answers them. The parts themselves are `core::plan::RankPlace`.
+//! Which plans ranks can run together, and by how many ranks their parts of the data are shifted so that no rank reads
+//! what its own host has cached. What a rank's part is: `core::plan::RankPlace`.
 
 use taillight_core::plan::{Plan, WorkShare, WorkloadPlan};
 use taillight_core::{Error, OpKind, Result};
 
-/// Whether ranks can run this plan together. Errors: `Usage`.
+/// Refuses a plan that ranks cannot run together. Errors: `Usage`; those of binding its targets.
 pub fn check(plan: &Plan) -> Result<()> {
     if plan.workloads.iter().any(|w| w.access.kind == taillight_core::plan::AccessKind::Follow)
         && !plan.run.share.is_own()
@@ -20,7 +20,7 @@ pub fn check(plan: &Plan) -> Result<()> {
     check_shared(plan)
 }
 
-/// Whether the ranks can share what the plan drives. Errors: `Usage`.
+/// Refuses a plan whose targets the ranks cannot share as `run.share` says. Errors: as [`check`].
 fn check_shared(plan: &Plan) -> Result<()> {
     if plan.run.share.is_own() {
         return Ok(());
@@ -36,7 +36,8 @@ fn check_shared(plan: &Plan) -> Result<()> {
     check_shared_keys(plan)
 }
 
-/// Whether no two ranks make or delete the same keys. Errors: `Usage`.
+/// Refuses a plan by which ranks would make or delete the same keys, look for keys that another one deletes, or have
+/// keys in turns for unlike numbers of workers. Errors: `Usage`.
 fn check_shared_keys(plan: &Plan) -> Result<()> {
     let does = |w: &WorkloadPlan, ops: &[OpKind]| {
         w.keys.is_some() && w.mix.iter().any(|m| m.weight > 0 && ops.contains(&m.op.as_record()))
@@ -70,23 +71,24 @@ fn check_shared_keys(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Whether an operation finds a record that is there.
+/// Whether an operation looks for records that should be there.
 fn finds(op: OpKind) -> bool {
     matches!(op, OpKind::Get | OpKind::Update | OpKind::Rmw | OpKind::Scan | OpKind::Stat)
 }
 
-/// Said where no shift takes every part to another host.
+/// A note to a run that [`reads_back`] is true of, where [`shift`] finds none.
 pub const OWN_READS: &str = "Hosts may read what they wrote themselves, which their caches answer: no shift takes every part to another host.";
 
-/// Whether a run only reads what each rank has its part of, as one after a run that wrote it does.
+/// Whether a run on several hosts only reads, and each rank a part of its own (`run.share` is segments or strided): as
+/// where it reads back what an earlier run wrote. `hosts`: the host of each rank.
 pub fn reads_back(plan: &Plan, hosts: &[&str]) -> bool {
     let reads = plan.workloads.iter().all(|w| w.mix.iter().all(|m| !m.op.writes()));
     let several = hosts.iter().any(|host| Some(host) != hosts.first());
     reads && several && matches!(plan.run.share, WorkShare::Segments | WorkShare::Strided)
 }
 
-/// By how many ranks parts are shifted so that no rank reads what its own host wrote, whose cache would answer: the least
-/// that changes the host for every rank; 0 where none does.
+/// By how many ranks the parts are shifted so that no rank reads what its own host wrote, whose cache would answer: the
+/// smallest number that gives every rank a part of another host; 0 where none does. `hosts`: the host of each rank.
 pub fn shift(hosts: &[&str]) -> u32 {
     let elsewhere = |shift: &usize| {
         (0..hosts.len()).all(|rank| hosts[(rank + shift) % hosts.len()] != hosts[rank])

@@ -1,5 +1,5 @@
-//! Signal handlers that give the terminal back, or say something, before a signal ends or stops the
-//! program.
+//! Signal handlers: some give the terminal back, or write to standard error as well, before a signal ends or stops the
+//! program; others run an action of the caller, which decides what becomes of the program.
 #![allow(unsafe_code)]
 
 use std::io::{Error, Result, stderr};
@@ -14,12 +14,12 @@ use taillight_live::screen::restore;
 pub struct LastWords(AtomicPtr<String>);
 
 impl LastWords {
-    /// Replaces the text. The one before is never freed, a handler may be reading it: some hundred bytes a run.
+    /// Replaces the text. The one before is never freed, since a handler may be reading it: a run leaks a few texts.
     pub fn set(&self, text: String) {
         self.0.store(Box::leak(Box::new(text)), Ordering::Release);
     }
 
-    /// Gives the terminal back and writes the text to standard error, unless that would wait for a reader.
+    /// Gives the terminal back, and writes the text to standard error unless the write would wait for a reader.
     pub fn say(&self) {
         let text = self.0.load(Ordering::Acquire);
         // SAFETY: null or what `set` has leaked, which nobody changes or frees.
@@ -29,7 +29,7 @@ impl LastWords {
     }
 }
 
-/// Gives the terminal back and writes, by system calls alone.
+/// Gives the terminal back, and writes to standard error unless that would wait; by atomics and system calls alone.
 fn say(text: &str) {
     restore();
     let err = stderr();
@@ -40,17 +40,18 @@ fn say(text: &str) {
     }
 }
 
-/// When `signal` comes, `action` is done; it must use atomics and system calls alone. It runs on whatever thread, so
-/// that standard output and error are the only descriptors it may use.
+/// When `signal` comes, `action` is done; it must use atomics and system calls alone. It runs on whatever thread, and
+/// workers may have tables of descriptors of their own (`driver::descriptors`): standard output and error are the only
+/// ones that it may use.
 pub fn when(signal: i32, action: impl Fn() + Send + Sync + 'static) -> Result<()> {
     // SAFETY: by the condition above, which the callers in `signals` and here keep.
     unsafe { register(signal, action) }.map(drop)
 }
 
-/// The same, without the handler that is there: that of the Rust runtime for SIGBUS resets it to the default, and
-/// another thread would end the program before `action` is done.
+/// As [`when`], after the handler that is there was removed: that of the Rust runtime for SIGBUS sets the signal to its
+/// default, by which a SIGBUS of another thread would end the program before `action` is done.
 pub fn instead_of_default(signal: i32, action: impl Fn() + Send + Sync + 'static) -> Result<()> {
-    // SAFETY: sets a disposition, to the default.
+    // SAFETY: no handler is given, the signal does what it does by default.
     if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
         return Err(Error::last_os_error());
     }

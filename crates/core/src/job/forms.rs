@@ -1,7 +1,7 @@
 //! Fields of a job file that may be written in a short and a full form: `mix`, `access` and `arrival` as one word or
-//! a table, `block_size` as sizes or a file of them.
+//! a table, `block_size` as sizes or as a table that names a file of sizes and their counts.
 //!
-//! A plan writes forms that are read here, so that it is a valid job file.
+//! The forms in which a plan is written are read here, too: a plan is itself a valid job file.
 
 use std::fmt;
 
@@ -14,16 +14,16 @@ use crate::op::OpKind;
 use crate::plan::{Access, AccessKind, BlockSize, MixPart, RateStep};
 use crate::units::{ByteSize, Rate, Span};
 
-/// `mix = "read"` or `mix = { read = 70, write = 30 }`.
+/// `mix = "read"` or `mix = { read = 70, write = 30 }`: weights, which need not add up to 100.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MixForm(pub Vec<MixPart>);
 
 /// Sizes in the job itself, or `block_size = { file = "sizes.csv" }`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BlockSizeForm {
-    /// As in a plan.
+    /// Sizes, written as in a plan.
     Sizes(BlockSize),
-    /// A block-size file: lines `size,count`, or YCSB's form.
+    /// Path of a block-size file: lines `size,count`, or YCSB's form; the counts weigh the sizes.
     File(String),
 }
 
@@ -84,7 +84,7 @@ pub enum ArrivalKind {
     expecting = "\"burst\", or a table like { kind = \"constant\", rate = \"1000/s\" }"
 )]
 pub struct ArrivalTable {
-    /// The kind. Default: constant with a rate, burst without.
+    /// The kind. Default: constant with a rate (poisson where a search varies it), burst without.
     pub kind: Option<ArrivalKind>,
     /// Operations or bytes per time, all workers of the workload together; for `constant`,
     /// `poisson` and `bursts`.
@@ -106,7 +106,7 @@ pub struct ArrivalTable {
     pub file: Option<String>,
 }
 
-/// An arrival as written.
+/// An arrival as written; a word is a table that has nothing but its kind.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ArrivalForm(pub ArrivalTable);
 
@@ -187,7 +187,7 @@ impl From<ByteSize> for BlockSizeForm {
     }
 }
 
-/// Gives a form a JSON schema called `name`: either that of its word or that of its table.
+/// Gives a form a JSON schema called `name`: that of its short form (`word`) or that of its full one (`table`).
 macro_rules! either_schema {
     ($form:ty, $name:literal, $word:ty, $table:ty) => {
         impl JsonSchema for $form {
@@ -202,6 +202,7 @@ macro_rules! either_schema {
     };
 }
 
+// Written out: parts of operations (`OpKind::is_part`) are no words of a mix.
 impl JsonSchema for MixForm {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Mix".into()

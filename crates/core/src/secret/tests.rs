@@ -1,4 +1,5 @@
-//! Which texts hold secrets and which do not, and what is left of those that do.
+//! Which texts hold secrets and which do not, by what a secret was found, and what masking leaves of a text, or of a
+//! command line of another program.
 
 use super::*;
 

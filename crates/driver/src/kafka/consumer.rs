@@ -1,6 +1,6 @@
-//! A worker that reads: each operation is the next record of the topic, whichever it is. A reader that follows
-//! this run's writers passes over and counts the records of others; else what was there before is read again and
-//! again.
+//! A worker that reads: each read is ended by the next record of the topic, whichever it is, or by an error of the
+//! library. Where the run writes, a reader takes the records of this run, and passes over and counts all
+//! others. Where the run only reads, each reader reads what was in the topic before the run, again and again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use crate::counter::add;
 use crate::net::ReadinessLoop;
 
-/// The end of a partition.
+/// `RD_KAFKA_RESP_ERR__PARTITION_EOF`: a partition was read to its end.
 const PARTITION_EOF: i32 = -191;
 
 /// What a reader reads.
 pub enum ReaderRole {
     /// What this run writes, and nothing else.
     Follows { run: u64 },
-    /// What was there before, from these offsets up to others, again and again.
+    /// What was there before the run, again and again: the partitions in `from`, each from its offset up to, and
+    /// without, that in `to`, which has one for each partition of the topic.
     Repeats { from: Vec<(i32, i64)>, to: Vec<i64> },
 }
 
@@ -34,13 +35,15 @@ pub struct ConsumerSession {
     library: Arc<KafkaLibrary>,
     consumer: Consumer,
     role: ReaderRole,
-    /// Of `Repeats`: partitions that are not read to their end.
+    /// By partition, for `Repeats`: has records that this time round are not yet read to their end.
     open: Vec<bool>,
+    /// For `Follows`: finds missing, late and doubled records.
     check: SequenceCheck,
     buffers: Buffers,
+    /// Values are copied to the slots' buffers, since something looks at them there ([`SessionSpec::keep`]).
     keep: bool,
     readiness: ReadinessLoop,
-    /// Reads that wait for a record, the oldest first.
+    /// Reads that wait for a record, with their slots, the oldest first.
     waiting: VecDeque<(Token, u32)>,
     depth: usize,
     worker: Arc<WorkerTally>,
@@ -49,15 +52,16 @@ pub struct ConsumerSession {
 
 /// What becomes of a record.
 enum Taken {
-    /// The record ends the oldest read, with this status and so many bytes.
+    /// The record, or an error in its place, ends the oldest read, with this status and so many bytes of value.
     Record(Status, u64),
+    /// No read ends: a record that this run did not write, one that came before, or one that `Repeats` leaves out.
     Passed,
     /// A partition is read to its end.
     End(i32),
 }
 
 impl ConsumerSession {
-    /// Errors: `Unavailable` without memory or descriptors.
+    /// Errors: `Unavailable` without memory or file descriptors.
     pub fn new(
         library: Arc<KafkaLibrary>,
         tally: Arc<RunTally>,
@@ -86,13 +90,14 @@ impl ConsumerSession {
         Ok(session)
     }
 
+    /// Takes the partitions of `Repeats` as not yet read.
     fn reopen(&mut self) {
         if let ReaderRole::Repeats { from, .. } = &self.role {
             from.iter().for_each(|(partition, _)| self.open[*partition as usize] = true);
         }
     }
 
-    /// Ends reads with the records that have come; how many.
+    /// Ends waiting reads with the records and errors that have come; the number of reads.
     fn take(&mut self, out: &mut Vec<Completion>) -> Result<u32> {
         let mut came = 0;
         while let Some((token, slot)) = self.waiting.front().copied() {
@@ -122,7 +127,7 @@ impl ConsumerSession {
         Ok(came)
     }
 
-    /// A partition was read to its end: when all are, they are read again.
+    /// A partition was read to its end. For `Repeats`, when all are, they are read again from their first offsets.
     #[cold]
     fn ended(&mut self, partition: i32) -> Result<()> {
         let ReaderRole::Repeats { from, .. } = &self.role else { return Ok(()) };
@@ -138,7 +143,9 @@ impl ConsumerSession {
     }
 }
 
-/// What a record is to a reader; its value goes into `buffer`, as far as it fits.
+/// What becomes of a record, counted in `worker` unless `Repeats` leaves it out. The value of a record that ends a read
+/// goes into `buffer` as far as it fits: nowhere in a session that keeps no values, whose `buffer` is empty, nor where
+/// no writer of the run has written such a record.
 #[inline]
 fn judge(
     record: &FetchedRecord<'_>,

@@ -1,4 +1,4 @@
-//! Questions to brokers and their administration through librdkafka, outside the load.
+//! Asks brokers about topics, and makes and deletes topics, through librdkafka, outside the load.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -13,7 +13,7 @@ use crate::kafka::sys::{
 };
 
 const RESOURCE_TOPIC: c_int = 2;
-/// `RD_KAFKA_RESP_ERR__BAD_MSG`: an answer that is none to what was asked.
+/// `RD_KAFKA_RESP_ERR__BAD_MSG`: here, an answer without what was asked for.
 const BAD_ANSWER: i32 = -199;
 
 /// An answer that says nothing of the topic that was asked about.
@@ -21,30 +21,32 @@ fn no_answer() -> KafkaFault {
     KafkaFault { code: BAD_ANSWER, text: "the answer says nothing of the topic".to_owned() }
 }
 
-/// Asks brokers outside the load.
+/// A client by which brokers are asked, and topics made and deleted, outside the load.
 pub struct AdminClient {
-    /// Answers of administration come here; dropped before the client.
+    /// Answers of administration come here. Both queues are dropped before the client: fields are in their order.
     answers: Queue,
+    /// What the connections complain of.
     errors: Queue,
     client: Client,
 }
 
-// SAFETY: as of `Producer`.
+// SAFETY: librdkafka's objects may be used by any thread, one at a time here.
 unsafe impl Send for AdminClient {}
 
 /// A topic as the brokers describe it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicShape {
     pub partitions: i32,
-    /// Fewest copies of a partition, and fewest of these in sync.
+    /// Copies of the partition that has the fewest.
     pub replicas: i32,
+    /// Copies in sync of the partition that has the fewest in sync.
     pub in_sync: i32,
-    /// Every partition has a leader.
+    /// There are partitions, and each has a leader.
     pub led: bool,
 }
 
 impl AdminClient {
-    /// Errors: as for a setting that the library does not take.
+    /// Errors: `Usage` for a setting that librdkafka does not take, `Unavailable` when it does not begin.
     pub fn new(library: &Arc<KafkaLibrary>, settings: &[Setting]) -> Result<AdminClient> {
         let client = Client::new(library, PRODUCER, EVENT_ERROR, settings)?;
         // SAFETY: the client is alive; both queues are references of our own.
@@ -56,7 +58,7 @@ impl AdminClient {
         Ok(AdminClient { answers, errors, client })
     }
 
-    /// What the connections have complained of since last asked, the newest first.
+    /// What the connections have complained of since this was last asked, the newest first; waits for nothing.
     pub fn complaints(&self) -> Vec<KafkaFault> {
         let api = &self.client.library.api;
         let mut all = Vec::new();
@@ -77,8 +79,8 @@ impl AdminClient {
         }
     }
 
-    /// The topic with this name, and how many brokers there are. Asks for all topics: a question for one that is
-    /// not there may make it.
+    /// The topic with this name, none where it is not there, and how many brokers there are. All topics are asked for:
+    /// brokers may make a topic that is asked for by name and is not there.
     pub fn topic(
         &self,
         name: &str,
@@ -112,7 +114,7 @@ impl AdminClient {
         }
     }
 
-    /// First and next offset of a partition.
+    /// Offset of the first record of a partition, and the offset that its next record will have.
     pub fn offsets(
         &self,
         topic: &str,
@@ -148,7 +150,8 @@ impl AdminClient {
         CString::new(topic).map_err(|e| KafkaFault { code: -186, text: e.to_string() })
     }
 
-    /// Makes a topic with these settings. Errors: `TOPIC_EXISTS` when there is one.
+    /// Makes a topic with these settings. Errors: `TOPIC_EXISTS` when there is one, `TIMED_OUT` without an answer in
+    /// time, else what librdkafka or the broker says.
     pub fn create(
         &self,
         topic: &str,
@@ -180,7 +183,7 @@ impl AdminClient {
         self.answered(wait_ms, (api.created_event, api.created))
     }
 
-    /// Deletes a topic. Errors: what the broker says.
+    /// Deletes a topic. Errors: `TIMED_OUT` without an answer in time, else what librdkafka or the broker says.
     pub fn delete(&self, topic: &str, wait_ms: i32) -> Result<(), KafkaFault> {
         let api = &self.client.library.api;
         let name = self.name(topic)?;
@@ -194,7 +197,8 @@ impl AdminClient {
         self.answered(wait_ms, (api.deleted_event, api.deleted))
     }
 
-    /// Waits for the answer about one topic, which `topics` takes out of it.
+    /// Waits for the answer to a request about one topic: `result` finds the result in an event, `topics` the topics in
+    /// that. Errors: `TIMED_OUT` without an answer in time, what the broker says.
     fn answered(&self, wait_ms: i32, (result, topics): TopicResults) -> Result<(), KafkaFault> {
         let api = &self.client.library.api;
         // SAFETY: the queue is alive; the event is used until it is destroyed, and is the result that `topics` reads.
@@ -265,7 +269,7 @@ impl AdminClient {
     }
 }
 
-/// An array of the library.
+/// An array in the library's memory.
 ///
 /// # Safety
 /// `count` items at `at` are readable for as long as the result is used; null means none.

@@ -98,11 +98,11 @@ pub struct RocksDbOptions {
     /// records there are.
     pub read_only: bool,
     /// Each worker that gets or scans takes a snapshot of the database when it begins (after
-    /// load, flush and compaction, before the warm-up) and reads from it until it ends: reads of
-    /// a state that does not change while others write, as backups and analytics make them. They
-    /// see no write of the run, so it has no insert, put, rmw or check inline; updates of one
-    /// field read the newest value. RocksDB keeps old versions as long as a snapshot may ask for
-    /// them.
+    /// load, flush and compaction, before the warm-up), and its gets and scans read from it until
+    /// it ends: reads of a state that does not change while others write, as backups and analytics
+    /// make them. Gets and scans see no write of the run, so the run has no insert, put or rmw and
+    /// no inline verification; an update of one field reads the newest value, not the snapshot.
+    /// RocksDB keeps old versions as long as a snapshot may ask for them.
     pub snapshot: bool,
     /// Leave the database behind; a later run goes on with its records.
     pub keep: bool,

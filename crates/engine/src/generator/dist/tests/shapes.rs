@@ -1,15 +1,19 @@
-//! Uniform, hot spot, Pareto, normal, zoned, and scan lengths: frequencies against their formulas.
+//! Uniform, hot spot, Pareto and normal distribution, shares of accesses by zones of the space, and lengths of scans:
+//! frequencies of draws against their formulas.
 
 use super::super::{ScanLengths, ZoneShare};
 use super::*;
 
+/// Items to draw from.
 const N: u64 = 10_000;
+/// Cells of equal size, in which `check` counts draws.
 const CELLS: usize = 100;
 
 fn cell(item: u64) -> usize {
     (item / (N / CELLS as u64)) as usize
 }
 
+/// Draws fit `below`: the probability of an item in the first so large a share of the space.
 fn check(spec: &DistributionSpec, below: impl Fn(f64) -> f64) {
     let found = counts(spec, N, CELLS, cell);
     let expected: Vec<f64> =
@@ -42,7 +46,7 @@ fn pareto_gives_a_share_h_all_but_h_of_the_draws() {
     }
 }
 
-/// The normal distribution function, Simpson's rule from 12 deviations below.
+/// The normal distribution function, by Simpson's rule from 12 deviations below the mean.
 fn phi(z: f64) -> f64 {
     let (steps, low) = (4000, -12.0);
     let h = (z - low) / f64::from(steps);
@@ -80,7 +84,7 @@ fn normal_is_a_normal_cut_to_the_space() {
 
 #[test]
 fn the_normal_tail_beyond_the_ziggurat_is_right() {
-    // Items more than 3.5 deviations out: only the tail's own loop makes them.
+    // Items more than 3.5 deviations out: the layers end at 3.44, so that only the tail's own loop makes them.
     let found =
         counts(&DistributionSpec::Normal { centre: 0.5, deviation: 0.1 }, N, 4, |k| {
             match k.abs_diff(5000) {
@@ -90,7 +94,7 @@ fn the_normal_tail_beyond_the_ziggurat_is_right() {
                 _ => 3,
             }
         });
-    // The lower side starts one item further out than the upper: cells are cut at item edges.
+    // The lower tail begins one item nearer to the centre than the upper: item k is drawn for values from k to k + 1.
     let side = |a: f64, b: f64| {
         let upper = phi(-a) - phi(-b);
         let lower = phi(-(a - 0.001)) - phi(-(b - 0.001));

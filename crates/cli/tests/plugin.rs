@@ -166,11 +166,11 @@ fn the_longest_keys_are_stored_and_deleted() {
     let dir = scratch();
     let records = example(dir.path(), "records");
     let words = "--path long --ops 200 --set workload.0.block_size=512B --set workload.0.keys.count=50 \
-                 --set workload.0.keys.naming=binary --set workload.0.keys.size=1024B";
+                 --set workload.0.keys.naming=binary --set workload.0.keys.size=256B";
     let (code, said) = run(dir.path(), &records, words);
     assert_eq!(code, 0, "{said}");
     let manifest = common::manifest(dir.path(), "out").to_string();
-    assert!(manifest.contains("with a key of 1024 B"), "{manifest}");
+    assert!(manifest.contains("with a key of 256 B"), "{manifest}");
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::host::HostTrack;
-use taillight_rundir::layers::LayerKind;
 use taillight_rundir::summary::Summary;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_rundir::{RunDir, names};
@@ -15,7 +14,7 @@ use crate::episodes::patterns::{PatternScale, patterns};
 use crate::episodes::{EpisodeContext, EpisodeView, episodes};
 use crate::events::Events;
 use crate::events::context::IoContext;
-use crate::events::layers::{PhasedIo, Slow, TracedIoRow, Visibility};
+use crate::events::layers::{IoWithRounds, PhasedIo, Slow, Visibility};
 use crate::events::{layers, pages};
 use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
 use crate::overlays::{self, other_ios, pauses};
@@ -167,7 +166,7 @@ pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Segment
     Ok(judged.into_iter().map(|j| (j.slow, j.segments)).collect())
 }
 
-/// Reads what was traced of a run with the rows of these slow I/Os, and the target's pauses. Errors: `Corrupt` when a
+/// Reads what was traced of a run with these slow I/Os, and the target's pauses. Errors: `Corrupt` when a
 /// file is damaged.
 fn load(dir: &RunDir, info: &TraceInfo, slow: &[Slow]) -> Result<layers::TracedRun> {
     let threads_only = info.backend == TracingBackend::Perf;
@@ -185,16 +184,16 @@ fn load(dir: &RunDir, info: &TraceInfo, slow: &[Slow]) -> Result<layers::TracedR
     }
 }
 
-/// Judges slow I/Os: by their own rows in `traced`, and by rows of other I/Os that they may have waited for.
+/// Judges slow I/Os: as they are in `traced`, and by other I/Os that they may have waited for.
 fn judge_loaded(
     dir: &RunDir,
     loaded: &layers::TracedRun,
-    mut traced: BTreeMap<(u64, i64), TracedIoRow>,
+    mut traced: BTreeMap<(u64, i64), IoWithRounds>,
     slow: &[Slow],
     (base, thresholds): (&Baseline, &BTreeMap<OpKind, u64>),
 ) -> Vec<Judged> {
     let events = &loaded.events;
-    let pages = pages::Pages::of(dir, traced.values().map(|t| &t.row));
+    let pages = pages::Pages::of(dir, traced.values().map(|t| &t.io));
     let judged = slow.iter().map(|slow| {
         let threshold_ns = thresholds.get(&slow.op).copied();
         let by = JudgeInputs { base: Some(base), context: None, threshold_ns };
@@ -208,11 +207,11 @@ fn judge_loaded(
     });
     let mut judged: Vec<Judged> = judged.collect();
     let own = judged.len();
-    let beside = |one: &TracedIoRow| {
+    let beside = |one: &IoWithRounds| {
         let by = JudgeInputs { base: Some(base), ..JudgeInputs::default() };
-        Some(judge_traced(one.slow()?, one.clone(), events, &pages, &by))
+        judge_traced(one.slow(), one.clone(), events, &pages, &by)
     };
-    judged.extend(loaded.beside.iter().filter_map(beside));
+    judged.extend(loaded.beside.iter().map(beside));
     follow(&mut judged, events, &pages, base, &|op| thresholds.get(&op).copied());
     judged.truncate(own);
     judged
@@ -226,15 +225,15 @@ pub(super) fn follow(
     base: &Baseline,
     threshold_ns: &dyn Fn(OpKind) -> Option<u64>,
 ) {
-    other_ios::follow(judged, events, |slow, row, segments| {
+    other_ios::follow(judged, events, |slow, io, segments| {
         let threshold_ns = threshold_ns(slow.op);
         let by = JudgeInputs { base: Some(base), context: None, threshold_ns };
         let beside = IoContext::of(events, u64::from(slow.worker));
-        let asleep = |row| workers::own_events(row, LayerKind::Worker, &beside);
-        let worker_off = row.as_ref().map(asleep).unwrap_or_default();
-        let page_ns = row.as_ref().and_then(|row| pages.read_by_another(row));
+        let asleep = |io| workers::own_off(io, &beside);
+        let worker_off = io.as_ref().map(asleep).unwrap_or_default();
+        let page_ns = io.as_ref().and_then(|io| pages.read_by_another(io));
         let context = IoContext { page_ns, worker_off: &worker_off, ..beside };
-        judge(slow, row, Some(segments), &JudgeInputs { context: Some(&context), ..by })
+        judge(slow, io, Some(segments), &JudgeInputs { context: Some(&context), ..by })
     });
 }
 
@@ -268,26 +267,26 @@ fn placed(dir: &RunDir) -> bool {
 /// Judges a slow I/O by what was seen of it.
 pub(super) fn judge_traced(
     slow: Slow,
-    found: TracedIoRow,
+    found: IoWithRounds,
     events: &Events,
     pages: &pages::Pages,
     by: &JudgeInputs<'_>,
 ) -> Judged {
-    let TracedIoRow { row, earlier } = found;
-    let page_ns = pages.read_by_another(&row);
+    let IoWithRounds { io, earlier } = found;
+    let page_ns = pages.read_by_another(&io);
     let beside = IoContext::of(events, u64::from(slow.worker));
-    let worker_off = workers::own_events(&row, LayerKind::Worker, &beside);
+    let worker_off = workers::own_off(&io, &beside);
     let context = IoContext {
         usual: by.base.map(|base| base.get(slow.op)),
         page_ns,
         earlier: &earlier,
         worker_off: &worker_off,
-        stacked: row.low_dev.as_deref().or(row.dev.as_deref()).map(|dev| events.disks.stacked(dev)),
+        stacked: io.lower.dev.as_deref().or(io.dev.as_deref()).map(|dev| events.disks.stacked(dev)),
         ..beside
     };
-    let segments = phases::segments(&row, &context);
+    let segments = phases::segments(&io, &context);
     let by = JudgeInputs { context: Some(&context), ..*by };
-    Judged { shared: page_ns.is_some(), ..judge(slow, Some(row), Some(segments), &by) }
+    Judged { shared: page_ns.is_some(), ..judge(slow, Some(io), Some(segments), &by) }
 }
 
 /// The latencies, ns, above which an I/O is to be explained: the one given (`outlier_ns`), else of each kind of

@@ -6,7 +6,6 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
-use taillight_rundir::layers::LayerKind;
 use taillight_rundir::summary::Cause;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 
@@ -77,9 +76,8 @@ pub struct PauseSums {
 impl PauseSums {
     /// Those that ended after the begin of the measure phase.
     pub(super) fn of(events: &Events, measured_ns: i64) -> PauseSums {
-        let pauses = events.other.get(&LayerKind::Pause).map_or(&[][..], Vec::as_slice);
         let mut sums = PauseSums::default();
-        for pause in pauses.iter().filter(|pause| pause.end_ns > measured_ns) {
+        for pause in events.pauses.all().iter().filter(|pause| pause.end_ns > measured_ns) {
             let ns = (pause.end_ns - pause.start_ns).max(0).unsigned_abs();
             sums.count += 1;
             sums.total_ns += ns;

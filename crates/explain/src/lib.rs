@@ -4,8 +4,8 @@
 //! time. Every verdict rests on stamps of that very I/O, never on the maxima of different tools; what was
 //! not seen is "unknown". The walk of a slow I/O, each step a folder:
 //!
-//! 1. `events` reads the rows of the trace and finds those beside an I/O (`IoContext`); `events::stacks` says what a
-//!    sleeping thread waits for.
+//! 1. `events` decodes the rows of the trace, once, into I/Os and events that have the fields of their kind (`decode`),
+//!    and finds those beside an I/O (`IoContext`); `events::stacks` says what a sleeping thread waits for.
 //! 2. `time_line` cuts the I/O into segments that sum to its latency. A segment has a phase (where the time went), and
 //!    a source (how that is known).
 //! 3. `overlays` is a table of rules, each of which replaces waits by what was waited for: what threads did for the I/O,

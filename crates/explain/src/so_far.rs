@@ -7,7 +7,9 @@ use taillight_rundir::layers::{LayerRow, flags};
 use taillight_rundir::summary::Cause;
 
 use crate::episodes::culprits::{Culprit, Role, culprits};
-use crate::events::layers::{RoundsBefore, TracedIoRow, TracedRun};
+use crate::events::decode::Decoded;
+use crate::events::io::TracedIo;
+use crate::events::layers::{IoWithRounds, RoundsBefore, TracedRun};
 use crate::events::pages::Pages;
 use crate::explain::{follow, judge_traced};
 use crate::explanation::ShareCount;
@@ -26,9 +28,9 @@ pub struct SlowSoFar {
     seen: TracedRun,
     threshold_ns: Option<u64>,
     /// Slow ones of the last look: what they waited for may have been seen since.
-    waiting: Vec<TracedIoRow>,
+    waiting: Vec<IoWithRounds>,
     /// Others, for which slow ones may have waited, and such ones and slow ones that were judged.
-    beside: Vec<TracedIoRow>,
+    beside: Vec<IoWithRounds>,
     led: Vec<Judged>,
     /// When the last I/O ended, ns.
     newest_ns: i64,
@@ -98,31 +100,40 @@ impl SlowSoFar {
         if measured_ns != i64::MAX {
             self.layers.unjudged(more);
         }
-        let (ios, events): (Vec<LayerRow>, Vec<LayerRow>) =
-            rows.into_iter().partition(|r| r.kind.is_io());
-        events.into_iter().for_each(|event| self.seen.events.add(event));
+        let (mut ios, mut rounds) = (Vec::new(), RoundsBefore::default());
+        for row in rows {
+            // The tracer's own rows lack nothing; what a file lacks, the report refuses.
+            match self.seen.decoder.decode(row).ok().flatten() {
+                Some(Decoded::Event(event)) => self.seen.events.add(event),
+                Some(Decoded::Round(token, round)) => rounds.push(token, round),
+                Some(Decoded::Io(io)) => {
+                    let earlier = rounds.take(&io);
+                    ios.push((*io, earlier));
+                }
+                None => {}
+            }
+        }
         self.seen.events.sort();
         self.judge();
-        let mut rounds = RoundsBefore::default();
-        for row in ios {
-            let Some(own) = rounds.of(&row) else { continue };
-            self.newest_ns = self.newest_ns.max(row.end_ns);
-            let counts = row.start_ns >= measured_ns && self.is_slow(&row);
-            let beside = row.has(flags::BESIDE);
-            let Some(io) = self.seen.io(row, own) else { continue };
+        for (io, earlier) in ios {
+            self.newest_ns = self.newest_ns.max(io.end_ns);
+            let counts = io.start_ns >= measured_ns && self.is_slow(&io);
+            let beside = io.has(flags::BESIDE);
+            let taken = self.seen.io(io, earlier);
             if counts {
-                self.waiting.push(io);
+                self.waiting.push(taken);
             } else if beside {
-                self.beside.push(io);
+                self.beside.push(taken);
             }
         }
         self.seen.events.forget(self.newest_ns - KEPT_NS);
+        self.seen.decoder.forget_unused();
         let horizon = self.newest_ns - LEADING_NS;
         self.led.retain(|one| one.slow.complete_ns >= horizon);
         self.layers.causes()
     }
 
-    fn is_slow(&self, io: &LayerRow) -> bool {
+    fn is_slow(&self, io: &TracedIo) -> bool {
         match self.threshold_ns {
             Some(ns) => io.end_ns.saturating_sub(io.start_ns) > ns as i64,
             None => !io.has(flags::SAMPLE) && !io.has(flags::BESIDE),
@@ -133,12 +144,10 @@ impl SlowSoFar {
         let base = Baseline::of(&self.seen.phased);
         let by = JudgeInputs { base: Some(&base), context: None, threshold_ns: self.threshold_ns };
         let (events, pages) = (&self.seen.events, Pages::default());
-        let judge =
-            |found: TracedIoRow| Some(judge_traced(found.slow()?, found, events, &pages, &by));
-        let new: Vec<Judged> =
-            std::mem::take(&mut self.waiting).into_iter().filter_map(judge).collect();
+        let judge = |found: IoWithRounds| judge_traced(found.slow(), found, events, &pages, &by);
+        let new: Vec<Judged> = std::mem::take(&mut self.waiting).into_iter().map(judge).collect();
         let own = new.len();
-        let beside = std::mem::take(&mut self.beside).into_iter().filter_map(judge);
+        let beside = std::mem::take(&mut self.beside).into_iter().map(judge);
         let mut all: Vec<Judged> = new.into_iter().chain(beside).collect();
         // Only who waits for a thread is judged by what others were.
         let waits = all.iter().any(|one| one.slow.op == OpKind::Wait);
@@ -222,6 +231,8 @@ mod tests {
             op: Some(OpKind::Wait),
             start_ns: asleep.start_ns,
             end_ns: asleep.end_ns,
+            offset: Some(0),
+            size: Some(0),
             bios: Some(0),
             parts: Some(0),
             flags: Some(0),

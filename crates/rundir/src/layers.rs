@@ -82,11 +82,6 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
-    /// Of an I/O, and of no event beside it.
-    pub fn is_io(self) -> bool {
-        matches!(self, LayerKind::Io | LayerKind::Round)
-    }
-
     /// Every kind with its name in the file, in the order of their indices.
     pub const NAMES: [(LayerKind, &str); 16] = [
         (LayerKind::Io, "io"),
@@ -382,20 +377,6 @@ impl LayerRow {
         self.flags.is_some_and(|flags| flags & flag != 0)
     }
 
-    /// When a thread off the CPU could have run again: it was preempted, or woken up; where a wake-up was not seen, no
-    /// earlier than it did run.
-    pub fn runnable_ns(&self) -> i64 {
-        match self.state {
-            Some(0) => self.start_ns,
-            _ => self.middle_ns.unwrap_or(self.end_ns),
-        }
-    }
-
-    /// Whether parts of it were seen in the block layer. Backend perf sees none of any I/O.
-    pub fn has_block_io(&self) -> bool {
-        self.bios.is_some_and(|parts| parts > 0)
-    }
-
     /// A column that every row of its kind has, and that is null here. The count of parts is null
     /// with backends that see no block I/O, and then so is that of their completions.
     fn lacking(&self) -> Option<&'static str> {
@@ -431,20 +412,6 @@ impl LayerRow {
 mod tests {
     use super::*;
     use crate::fixture;
-
-    #[test]
-    fn a_sleeper_of_unseen_wake_up_waited_for_no_cpu() {
-        let off = |state, middle_ns| LayerRow {
-            start_ns: 10,
-            end_ns: 90,
-            state: Some(state),
-            middle_ns,
-            ..LayerRow::default()
-        };
-        assert_eq!(off(0, None).runnable_ns(), 10, "preempted");
-        assert_eq!(off(2, Some(70)).runnable_ns(), 70);
-        assert_eq!(off(2, None).runnable_ns(), 90);
-    }
 
     #[test]
     fn every_kind_and_column_is_in_the_docs() {

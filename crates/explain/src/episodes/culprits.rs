@@ -3,20 +3,19 @@
 //! Names, numbers and amounts are from events of the trace; the verdict does not depend on them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::units::readable;
-use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use crate::events::Events;
-use crate::events::context::IoContext;
-use crate::events::stacks::{self, SleepReason};
-use crate::events::who::{Who, called};
-use crate::overlays::held_pages::HELD;
+use crate::events::event::{OffCpu, Owner, Pause};
+use crate::events::stacks::SleepReason;
+use crate::events::thread::{Thread, called};
 use crate::overlays::{pauses, thread_waits};
 use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source};
+use crate::time_line::segments::{Segment, Source, overlapping};
 use crate::verdict::judge::Judged;
 
 /// Culprits of each role that are listed of an episode, the largest.
@@ -104,32 +103,33 @@ impl Culprit {
 
 /// Sums while they are gathered.
 #[derive(Default)]
-struct Sums<'a> {
-    all: BTreeMap<(Role, Who<'a>), Culprit>,
+struct Sums {
+    all: BTreeMap<(Role, Arc<Thread>), Culprit>,
     /// The benchmark's process.
     own: Option<u64>,
 }
 
-impl<'a> Sums<'a> {
-    fn of(&mut self, role: Role, who: Who<'a>) -> &mut Culprit {
+impl Sums {
+    fn of(&mut self, role: Role, who: &Arc<Thread>) -> &mut Culprit {
         let own = who.is_of(self.own);
         let empty = || Culprit {
             role,
-            name: who.name.to_owned(),
+            name: who.name.to_string(),
             tid: who.tid,
             pid: who.pid,
             own,
-            command: who.command.map(str::to_owned),
-            cgroup: who.cgroup.map(str::to_owned),
+            command: who.command.as_deref().map(str::to_owned),
+            cgroup: who.cgroup.as_deref().map(str::to_owned),
             requests: None,
             bytes: None,
             time_ns: None,
         };
-        self.all.entry((role, who)).or_insert_with(empty)
+        self.all.entry((role, who.clone())).or_insert_with(empty)
     }
 
-    fn time(&mut self, role: Role, who: Option<Who<'a>>, ns: i64) {
-        if let (Some(who), 1..) = (who.filter(|w| !w.name.starts_with("swapper/")), ns) {
+    fn time(&mut self, role: Role, who: Option<&Arc<Thread>>, ns: i64) {
+        let idle = |who: &Thread| who.name.starts_with("swapper/");
+        if let (Some(who), 1..) = (who.filter(|who| who.has_name() && !idle(who)), ns) {
             *self.of(role, who).time_ns.get_or_insert(0) += ns.unsigned_abs();
         }
     }
@@ -141,30 +141,30 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
     asleep(list, events, &mut sums);
     let mut in_way = BTreeMap::new();
     for one in list {
-        for row in thread_waits::helper_threads(one, events) {
-            in_way.insert((row.pid, row.start_ns), row);
+        for by in thread_waits::helper_threads(one, events) {
+            in_way.insert((by.thread.tid, by.start_ns), by);
         }
     }
-    for row in in_way.into_values() {
+    for by in in_way.into_values() {
         let took: i64 =
-            thread_waits::wait_segments(row, Source::Helper).iter().map(Segment::length).sum();
-        sums.time(Role::Kthread, Who::other(row), took);
-        let wake = row.runnable_ns();
-        sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
+            thread_waits::wait_segments(by, Source::Helper).iter().map(Segment::length).sum();
+        sums.time(Role::Kthread, Some(&by.thread), took);
+        sums.time(Role::Cpu, by.ran.as_ref(), by.end_ns - by.runnable_ns());
     }
     disk(list, events, &mut sums);
     let (quota_ns, limits) = limits(events, span);
-    sums.time(Role::Limit, Some(Who::nobody(QUOTA)), quota_ns as i64);
-    let paused = |r: &LayerRow| {
-        let of = |j: &&Judged| j.slow.submit_ns < r.end_ns && j.slow.complete_ns > r.start_ns;
-        list.iter().any(|j| of(&j) && j.phases.get(Phase::JvmPause) > 0)
+    sums.time(Role::Limit, Some(&Thread::named(QUOTA)), quota_ns as i64);
+    let paused = |pause: &Pause| {
+        let of =
+            |j: &Judged| j.slow.submit_ns < pause.end_ns && j.slow.complete_ns > pause.start_ns;
+        list.iter().any(|j| of(j) && j.phases.get(Phase::JvmPause) > 0)
     };
-    for row in pauses::during(events, span.0, span.1).filter(|r| paused(r)) {
-        let what = row.other.as_deref().map(Who::nobody);
-        sums.time(Role::Pause, what, row.end_ns - row.start_ns);
+    for pause in pauses::during(events, span.0, span.1).filter(|pause| paused(pause)) {
+        let what = Thread::named(&pause.reason);
+        sums.time(Role::Pause, Some(&what), pause.end_ns - pause.start_ns);
     }
     for (name, requests) in &limits {
-        sums.of(Role::Limit, Who::nobody(name)).requests = Some(*requests);
+        sums.of(Role::Limit, &Thread::named(name)).requests = Some(*requests);
     }
     ordered(sums)
 }
@@ -172,27 +172,19 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
 /// Limits of the run's own that held something back in this time: for how long the quota of CPU time did, ns, and how
 /// many requests each other one.
 pub fn limits(events: &Events, span: (i64, i64)) -> (u64, BTreeMap<String, u64>) {
-    let quota = events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns);
-    let limit = |r: &&LayerRow| {
-        let reason = stacks::reason_of(r);
-        matches!(reason, Some(SleepReason::For(Phase::Throttle, _)))
-    };
-    let held = events.within(LayerKind::Held, span.0, span.1).filter(limit);
-    let pages = events.within(LayerKind::Neighbour, span.0, span.1).filter(held_back);
+    let quota = events.quota.within(span.0, span.1).map(|window| window.without_ns);
+    let held = events.held.within(span.0, span.1).filter(|part| part.by_limit());
+    let pages = events.neighbours.within(span.0, span.1);
+    let pages = pages.filter(|io| io.owner == Owner::HeldPages);
     let mut limits: BTreeMap<String, u64> = BTreeMap::new();
-    for row in held.chain(pages) {
-        let disk = row.dev.as_deref().map_or_else(|| "a disk".to_owned(), |d| events.disks.name(d));
+    for dev in held.map(|part| &part.dev).chain(pages.map(|io| &io.dev)) {
+        let disk = dev.as_deref().map_or_else(|| "a disk".to_owned(), |d| events.disks.name(d));
         *limits.entry(format!("I/O limit of the run's control group on {disk}")).or_default() += 1;
     }
     (quota.sum(), limits)
 }
 
-/// Whether a limit had held pages of the run's own file back.
-fn held_back(row: &&LayerRow) -> bool {
-    row.other.as_deref() == Some(HELD)
-}
-
-fn ordered(sums: Sums<'_>) -> Vec<Culprit> {
+fn ordered(sums: Sums) -> Vec<Culprit> {
     let mut all: Vec<Culprit> = sums.all.into_values().collect();
     all.sort_by_key(|c| (c.role, std::cmp::Reverse((c.time_ns, c.bytes, c.requests))));
     let mut listed: BTreeMap<Role, usize> = BTreeMap::new();
@@ -205,50 +197,57 @@ fn ordered(sums: Sums<'_>) -> Vec<Culprit> {
 }
 
 /// Who had the CPU, and who ended a stop or a wait for a lock or file system.
-fn asleep<'a>(list: &'a [Judged], events: &'a Events, sums: &mut Sums<'a>) {
-    let mut rows: BTreeMap<(u64, i64), &LayerRow> = BTreeMap::new();
-    for one in list.iter().filter(|j| j.row.is_some()) {
-        let worker = u64::from(one.slow.worker);
-        let off = IoContext::of(events, worker).off;
-        let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
-        let during = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
-        let polled = one.row.iter().flat_map(|io| thread_waits::sqpoll_thread_rows(io, events));
-        rows.extend(during.chain(polled).map(|r| ((worker, r.start_ns), r)));
+fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
+    let mut times: BTreeMap<(u64, i64), &OffCpu> = BTreeMap::new();
+    for one in list.iter().filter(|j| j.io.is_some()) {
+        let own = off_during(one, events).map(|off| ((one.slow.worker.into(), off.start_ns), off));
+        times.extend(own);
     }
-    for row in rows.into_values() {
-        let wake = row.runnable_ns();
-        sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
-        let slept = wake - row.start_ns;
-        let who = Who::other(row);
-        match stacks::reason_of(row) {
-            Some(SleepReason::For(Phase::Stopped, _)) => sums.time(Role::Stop, who, slept),
+    for off in times.into_values() {
+        let wake = off.runnable_ns();
+        sums.time(Role::Cpu, off.ran.as_ref(), off.end_ns - wake);
+        let (slept, by) = (wake - off.start_ns, off.waker.named());
+        match off.reason() {
+            Some(SleepReason::For(Phase::Stopped, _)) => sums.time(Role::Stop, by, slept),
             Some(SleepReason::Lock(..) | SleepReason::For(Phase::FileSystem, _)) => {
-                sums.time(Role::Woke, who, slept)
+                sums.time(Role::Woke, by, slept)
             }
-            Some(SleepReason::For(Phase::Application, _)) if row.flags.is_some() => {
-                sums.time(Role::Woke, who, slept)
+            Some(SleepReason::For(Phase::Application, _)) if off.waker.is_own => {
+                sums.time(Role::Woke, by, slept)
             }
             _ => {}
         }
     }
 }
 
+/// When the worker of a traced I/O was off the CPU meanwhile, and the thread that polls its submission queue.
+pub fn off_during<'a>(
+    one: &Judged,
+    events: &'a Events,
+) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
+    let slow = one.slow;
+    let off = overlapping(events.off(slow.worker.into()), slow.submit_ns, slow.complete_ns);
+    let polls: Vec<&OffCpu> =
+        one.io.iter().flat_map(|io| thread_waits::sqpoll_off(io, events)).collect();
+    off.chain(polls)
+}
+
 /// Whose requests were in the disk when the slowest one was queued and waited.
-fn disk<'a>(list: &[Judged], events: &'a Events, sums: &mut Sums<'a>) {
-    let worst = list.iter().filter(|j| j.row.is_some()).max_by_key(|j| j.phases.sum());
-    let Some(row) = worst.and_then(|j| j.row.as_ref()) else {
+fn disk(list: &[Judged], events: &Events, sums: &mut Sums) {
+    let worst = list.iter().filter(|j| j.io.is_some()).max_by_key(|j| j.phases.sum());
+    let Some(io) = worst.and_then(|j| j.io.as_ref()) else {
         return;
     };
-    let (Some(from), to) = (row.bio_ns, row.done_ns.unwrap_or(row.end_ns)) else {
+    let (Some(from), to) = (io.bio_ns, io.done_ns.unwrap_or(io.end_ns)) else {
         return;
     };
-    for other in events.within(LayerKind::Neighbour, from, to).filter(|r| !held_back(r)) {
-        let Some(who) = Who::ran(other) else {
-            continue;
-        };
-        let one = sums.of(Role::Disk, who);
-        *one.requests.get_or_insert(0) += 1;
-        *one.bytes.get_or_insert(0) += other.size.unwrap_or(0);
+    let others = events.neighbours.within(from, to);
+    for other in others.filter(|other| other.owner != Owner::HeldPages) {
+        if let Some(thread) = &other.thread {
+            let one = sums.of(Role::Disk, thread);
+            *one.requests.get_or_insert(0) += 1;
+            *one.bytes.get_or_insert(0) += other.size;
+        }
     }
 }
 
@@ -256,9 +255,13 @@ fn disk<'a>(list: &[Judged], events: &'a Events, sums: &mut Sums<'a>) {
 mod tests {
     use taillight_core::OpKind;
 
+    use taillight_rundir::layers::{LayerKind, LayerRow};
+
     use super::*;
+    use crate::events::decode::{Decoded, Decoder};
+    use crate::events::event::{Neighbour, READ_AHEAD, RingThread};
+    use crate::events::io::TracedIo;
     use crate::events::layers::Slow;
-    use crate::overlays::held_pages::READ_AHEAD;
     use crate::verdict::judge::{JudgeInputs, judge};
 
     fn slow() -> Judged {
@@ -269,32 +272,35 @@ mod tests {
             submit_ns: 100,
             complete_ns: 600,
         };
-        let row = LayerRow {
+        let io = TracedIo {
             start_ns: 100,
             end_ns: 600,
-            worker: Some(0),
             bio_ns: Some(110),
             done_ns: Some(590),
-            ..LayerRow::default()
+            ..TracedIo::default()
         };
-        judge(slow, Some(row), Some(Vec::new()), &JudgeInputs::default())
+        judge(slow, Some(io), Some(Vec::new()), &JudgeInputs::default())
     }
 
     #[test]
     fn who_took_the_cpu_of_the_polling_thread_is_named() {
         let mut events = Events::default();
-        events.add(LayerRow {
-            kind: LayerKind::Worker,
+        let ran = Thread {
+            name: "batch".into(),
+            tid: Some(9),
+            pid: Some(8),
+            command: Some("/bin/batch".into()),
+            cgroup: None,
+        };
+        let off = OffCpu {
             worker: Some(0),
             start_ns: 50,
             end_ns: 450,
-            state: Some(0),
-            comm: Some("batch".into()),
-            comm_tid: Some(9),
-            comm_pid: Some(8),
-            command: Some("/bin/batch".into()),
-            ..LayerRow::default()
-        });
+            state: 0,
+            ran: Some(Arc::new(ran)),
+            ..OffCpu::default()
+        };
+        events.add(RingThread { off, token: None });
         events.sort();
         let found = culprits(&[slow()], &events, (100, 600));
         assert_eq!((found.len(), found[0].role, found[0].tid), (1, Role::Cpu, Some(9)));
@@ -317,8 +323,12 @@ mod tests {
             ..LayerRow::default()
         };
         let of = |rows: &[LayerRow]| {
-            let mut events = Events::default();
-            rows.iter().cloned().for_each(|row| events.add(row));
+            let (mut events, mut decoder) = (Events::default(), Decoder::default());
+            for row in rows {
+                if let Some(Decoded::Event(event)) = decoder.decode(row.clone()).unwrap() {
+                    events.add(event);
+                }
+            }
             events.sort();
             let found = culprits(&[slow()], &events, (100, 600));
             found.iter().map(|c| (c.name.clone(), c.tid, c.time_ns)).collect::<Vec<_>>()
@@ -337,20 +347,23 @@ mod tests {
 
     #[test]
     fn a_request_that_began_before_and_is_under_way_counts() {
-        let other = |start_ns, end_ns| LayerRow {
-            kind: LayerKind::Neighbour,
+        let backup = Arc::new(Thread {
+            name: "backup".into(),
+            tid: Some(9),
+            cgroup: Some("/backup".into()),
+            ..Thread::default()
+        });
+        let other = |start_ns, end_ns| Neighbour {
             start_ns,
             end_ns,
-            size: Some(4096),
-            comm: Some("backup".into()),
-            comm_tid: Some(9),
-            cgroup: Some("/backup".into()),
-            ..LayerRow::default()
+            size: 4096,
+            thread: Some(backup.clone()),
+            ..Neighbour::default()
         };
         let mut events = Events::default();
         [other(10, 400), other(20, 90), other(300, 320), other(900, 950)]
             .into_iter()
-            .for_each(|row| events.add(row));
+            .for_each(|io| events.add(io));
         events.sort();
         let list = [slow()];
         let found = culprits(&list, &events, (100, 600));

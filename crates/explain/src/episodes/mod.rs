@@ -8,21 +8,22 @@ pub mod neighbours;
 pub mod patterns;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use taillight_core::units::readable;
-use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+use taillight_rundir::layers::flags;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
 use crate::episodes::advice::next;
-use crate::episodes::culprits::{Culprit, culprits};
+use crate::episodes::culprits::{Culprit, culprits, off_during};
 use crate::episodes::host_signs::HostSigns;
 use crate::episodes::patterns::OutlierFeatures;
 use crate::events::Events;
-use crate::events::context::IoContext;
-use crate::events::stacks::{self, SleepReason};
-use crate::events::who::Who;
-use crate::overlays::{pauses, thread_waits};
+use crate::events::event::{Gap, Pause, Timed};
+use crate::events::stacks::{self, SleepReason, Stack};
+use crate::events::thread::Thread;
+use crate::overlays::pauses;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::Segment;
 use crate::verdict::judge::{Judged, Layer};
@@ -191,14 +192,13 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     said.extend(paused(list, events, span));
     sleeps_and_waits(list, events, &mut said);
     stamps_and_marks(list, events, &mut said);
-    let held = events.within(LayerKind::Held, span.0, span.1);
-    if let Some(by) = neighbours::most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1))))
-    {
+    let held = events.held.within(span.0, span.1);
+    let held = held.filter_map(|part| Some((held_by(part.stack.as_deref()?), 1)));
+    if let Some(by) = neighbours::most(held) {
         said.push(format!("I/Os were queued late: {}", by.0));
     }
     let time = |ns: u64| readable::duration_ns(ns);
-    let without: u64 =
-        events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns).sum();
+    let without: u64 = events.quota.within(span.0, span.1).map(|window| window.without_ns).sum();
     if without > 0 {
         said.push(format!(
             "the control group's CPU quota was spent: {} without CPU",
@@ -206,7 +206,8 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
         ));
     }
     let commits: Vec<u64> = events
-        .within(LayerKind::Commit, span.0, span.1)
+        .commits
+        .within(span.0, span.1)
         .map(|r| (r.end_ns - r.start_ns).max(0) as u64)
         .collect();
     if let Some(longest) = commits.iter().max() {
@@ -247,22 +248,19 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
 /// are nothing beside its latencies are left out.
 fn paused(list: &[Judged], events: &Events, (from, to): (i64, i64)) -> Option<String> {
     let worst = list.iter().map(|j| j.slow.complete_ns - j.slow.submit_ns).max()?;
-    let length = |r: &&LayerRow| r.end_ns - r.start_ns;
-    let told = pauses::during(events, from, to).filter(|r| length(r) * 20 >= worst);
-    let told: Vec<&LayerRow> = told.collect();
+    let length = |pause: &&Pause| pause.end_ns - pause.start_ns;
+    let told = pauses::during(events, from, to).filter(|pause| length(pause) * 20 >= worst);
+    let told: Vec<&Pause> = told.collect();
     let longest = told.iter().copied().max_by_key(length)?;
     let time = |ns: i64| readable::duration_ns(ns.max(0).unsigned_abs());
-    let reached = longest.middle_ns.unwrap_or(longest.end_ns) - longest.start_ns;
+    let reached = longest.stopped_ns - longest.start_ns;
     let late = match reached * 10 >= length(&longest) {
         true => format!(", of which {} until all threads stood still", time(reached)),
         false => String::new(),
     };
-    fn what(pause: &LayerRow) -> &str {
-        pause.other.as_deref().unwrap_or("not known what for")
-    }
-    let one = format!("{}{late}: {}", time(length(&longest)), what(longest));
+    let one = format!("{}{late}: {}", time(length(&longest)), longest.reason);
     let others: BTreeSet<&str> =
-        told.iter().map(|r| what(r)).filter(|other| *other != what(longest)).collect();
+        told.iter().map(|p| &*p.reason).filter(|other| *other != &*longest.reason).collect();
     let others = match others.len() {
         0 => String::new(),
         _ => format!("; others: {}", others.into_iter().collect::<Vec<_>>().join(", ")),
@@ -325,8 +323,10 @@ fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut V
             CANNOT_SEE
         ));
     }
-    let overlap = |r: &LayerRow| (r.end_ns.min(span.1) - r.start_ns.max(span.0)).max(0) as u64;
-    let still: u64 = events.within(LayerKind::Still, span.0, span.1).map(overlap).sum();
+    fn overlap(event: &impl Timed, span: (i64, i64)) -> u64 {
+        (event.end_ns().min(span.1) - event.start_ns().max(span.0)).max(0) as u64
+    }
+    let still: u64 = events.still.within(span.0, span.1).map(|still| overlap(still, span)).sum();
     if still > 0 {
         said.push(format!(
             "the tracer's own thread stood still for {} of it, with a CPU to be had: the program was \
@@ -334,16 +334,15 @@ fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut V
             time(still)
         ));
     }
-    let taken = events.within(LayerKind::Stolen, span.0, span.1).filter_map(|r| r.blocked_ns);
-    let taken: u64 = taken.sum();
+    let taken: u64 = events.stolen.within(span.0, span.1).map(|one| one.taken_ns).sum();
     if taken > 0 {
         said.push(format!("the hypervisor took CPUs of the run's threads for {}", time(taken)));
     }
     let workers: BTreeSet<u64> = list.iter().map(|j| u64::from(j.slow.worker)).collect();
-    let near = |g: &&LayerRow| g.worker.is_none_or(|w| workers.contains(&w));
-    let gaps = events.gaps.values().flatten().filter(near).filter(|g| overlap(g) > 0);
+    let near = |g: &&Gap| g.worker.is_none_or(|w| workers.contains(&w));
+    let gaps = events.gaps.values().flatten().filter(near).filter(|g| overlap(*g, span) > 0);
     let tokens: BTreeSet<u64> = list.iter().filter_map(|j| j.token).collect();
-    let own = events.within(LayerKind::Gap, span.0, span.1);
+    let own = events.io_gaps.within(span.0, span.1);
     let own = own.filter(|g| g.token.is_some_and(|t| tokens.contains(&t)));
     if gaps.chain(own).count() > 0 {
         said.push(format!("in a part of it nothing was seen: {}", why_unseen(info, span.1)));
@@ -353,55 +352,50 @@ fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut V
 /// What the threads waited for, with who was running instead.
 fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
-    let mut instead: BTreeMap<(Who, bool), u64> = BTreeMap::new();
-    let mut wakers: BTreeMap<Who, u64> = BTreeMap::new();
+    let mut instead: BTreeMap<(Arc<Thread>, bool), u64> = BTreeMap::new();
+    let mut wakers: BTreeMap<Arc<Thread>, u64> = BTreeMap::new();
     let mut strange: BTreeMap<String, u64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
-    for one in list.iter().filter(|j| j.row.is_some()) {
-        let off = IoContext::of(events, u64::from(one.slow.worker)).off;
-        let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
-        let rows = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
-        let polled = one.row.iter().flat_map(|io| thread_waits::sqpoll_thread_rows(io, events));
-        for row in rows.chain(polled).filter(|r| seen.insert((one.slow.worker, r.start_ns))) {
-            let wake = row.middle_ns.unwrap_or(match row.state {
-                Some(0) => row.start_ns,
-                _ => row.end_ns,
-            });
-            let reason = stacks::reason_of(row);
-            if let Some((SleepReason::Unknown, stack)) = reason.zip(row.stack.as_deref())
-                && wake > row.start_ns
-                && row.state != Some(0)
+    for one in list.iter().filter(|j| j.io.is_some()) {
+        for off in off_during(one, events).filter(|r| seen.insert((one.slow.worker, r.start_ns))) {
+            let robbed = off.was_preempted();
+            let wake = off.runnable_ns();
+            let slept_ns = (wake - off.start_ns).max(0) as u64;
+            let reason = off.reason();
+            if let Some((SleepReason::Unknown, stack)) = reason.zip(off.stack.as_deref())
+                && slept_ns > 0
+                && !robbed
             {
-                let by = Who::other(row)
-                    .map(|who| format!(", woken up by {}", who.words(events.own_pid)));
+                let by = off.waker.named();
+                let by = by.map(|by| format!(", woken up by {}", by.words(events.own_pid)));
                 let shown = stacks::shown(stack) + &by.unwrap_or_default();
-                *strange.entry(shown).or_insert(0) += (wake - row.start_ns) as u64;
+                *strange.entry(shown).or_insert(0) += slept_ns;
             }
             if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) = reason
-                && wake > row.start_ns
+                && slept_ns > 0
             {
                 let mut words = words;
                 if events.store && phase == Phase::Application {
-                    let braked = row.stack.as_deref().is_some_and(stacks::sleeps_for_set_time);
+                    let braked = off.was_in(stacks::sleeps_for_set_time);
                     words = match braked {
                         true => "held back by the store, for a time that it set",
                         false => "asleep in the store",
                     };
                     // Anybody else was only interrupted when its time was over, or may have been.
-                    if !braked && row.has(flags::WOKEN_BY_OWN) {
-                        let by = Who::other(row).unwrap_or(Who::nobody("nobody"));
+                    if !braked && off.waker.is_own {
+                        let by = off.waker.named().cloned();
+                        let by = by.unwrap_or_else(|| Thread::named("nobody"));
                         *wakers.entry(by).or_insert(0) += 1;
                     }
                 }
-                *reasons.entry(words).or_insert(0) += (wake - row.start_ns) as u64;
+                *reasons.entry(words).or_insert(0) += slept_ns;
             }
-            let waited = match row.waited_ns {
-                Some(least) if row.state != Some(0) => least,
-                _ => (row.end_ns - wake).max(0) as u64,
+            let waited = match off.at_least {
+                Some(least) if !robbed => least.waited_ns,
+                _ => (off.end_ns - wake).max(0) as u64,
             };
             if waited > 0 {
-                let who = Who::ran(row).unwrap_or_default();
-                let robbed = row.state == Some(0);
+                let who = off.ran.clone().unwrap_or_default();
                 *instead.entry((who, robbed)).or_insert(0) += waited;
             }
         }
@@ -415,18 +409,18 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     if let Some((stack, ns)) = strange.into_iter().max_by_key(|(_, ns)| *ns) {
         said.push(format!("asleep for {}, not known what for: {stack}", time(ns)));
     }
-    if let Some((who, _)) = wakers.into_iter().max_by_key(|(_, n)| *n) {
-        said.push(format!("mostly woken up by {}", who.words(events.own_pid)));
+    if let Some((by, _)) = wakers.into_iter().max_by_key(|(_, n)| *n) {
+        said.push(format!("mostly woken up by {}", by.words(events.own_pid)));
     }
     said.extend(waited_for_cpu(instead, events.own_pid));
 }
 
 /// The longest wait for a CPU behind a single thread, in words; none up to 0.5 ms. `instead`: ns by that thread, and by
 /// whether it took the CPU away.
-fn waited_for_cpu(instead: BTreeMap<(Who, bool), u64>, own: Option<u64>) -> Option<String> {
+fn waited_for_cpu(instead: BTreeMap<(Arc<Thread>, bool), u64>, own: Option<u64>) -> Option<String> {
     let ((who, robbed), ns) = instead.into_iter().max_by_key(|(_, ns)| *ns)?;
     (ns > 500_000).then(|| {
-        let behind = match who.name {
+        let behind = match &*who.name {
             "" => String::new(),
             name if name.starts_with("swapper") => " behind an idle CPU".to_owned(),
             _ if robbed => format!(", taken first by {}", who.words(own)),
@@ -439,8 +433,8 @@ fn waited_for_cpu(instead: BTreeMap<(Who, bool), u64>, own: Option<u64>) -> Opti
 
 /// What the I/Os' own stamps and marks say.
 fn stamps_and_marks(list: &[Judged], events: &Events, said: &mut Vec<String>) {
-    let rows = || list.iter().filter_map(|j| j.row.as_ref());
-    let marked = |bit: u64| rows().filter(|r| r.has(bit)).count();
+    let ios = || list.iter().filter_map(|j| j.io.as_ref());
+    let marked = |bit: u64| ios().filter(|io| io.has(bit)).count();
     let marks = [
         (flags::HELD, "had been held back before the block layer"),
         (flags::REQUEUED, "were given back by the driver and tried again"),
@@ -454,7 +448,7 @@ fn stamps_and_marks(list: &[Judged], events: &Events, said: &mut Vec<String>) {
         }
     }
     let worst = list.iter().max_by_key(|j| j.phases.sum());
-    if let Some(worst) = worst.filter(|j| j.row.is_some()) {
+    if let Some((worst, io)) = worst.and_then(|j| Some((j, j.io.as_ref()?))) {
         let mut parts: Vec<_> = Phase::ALL
             .into_iter()
             .map(|p| (worst.phases.get(p), p))
@@ -466,17 +460,16 @@ fn stamps_and_marks(list: &[Judged], events: &Events, said: &mut Vec<String>) {
             .take(3)
             .map(|(ns, p)| format!("{} {}", p.words(), readable::duration_ns(*ns)))
             .collect();
-        let dev = worst.row.as_ref().and_then(|r| r.dev.as_deref());
-        let low = worst.row.as_ref().and_then(|r| r.low_dev.as_deref());
         let name = |dev: &str| events.disks.name(dev);
+        let low = io.lower.dev.as_deref();
         let low = low.map_or(String::new(), |d| format!(" over {}", name(d)));
-        let dev = dev.map_or(String::new(), |d| format!(" on {}{low}", name(d)));
+        let dev = io.dev.as_deref().map_or(String::new(), |d| format!(" on {}{low}", name(d)));
         said.push(format!("the slowest{dev}: {}", text.join(", ")));
     }
 }
 
-fn held_by(stack: &str) -> String {
-    match stacks::sleep_reason(stack) {
+fn held_by(stack: &Stack) -> String {
+    match stack.reason() {
         SleepReason::For(_, words) | SleepReason::Lock(_, words) => words.to_owned(),
         _ => format!("`{}`", stack.split(';').nth(1).unwrap_or(stack)),
     }
@@ -505,6 +498,8 @@ mod tests {
     use taillight_core::OpKind;
 
     use super::*;
+    use crate::events::event::{OffCpu, Waker};
+    use crate::events::io::TracedIo;
     use crate::events::layers::Slow;
     use crate::time_line::segments::Source;
     use crate::verdict::judge::{JudgeInputs, judge};
@@ -513,17 +508,17 @@ mod tests {
     fn only_a_read_of_another_is_given_as_the_reason_for_a_page() {
         let slow =
             Slow { worker: 0, op: OpKind::Read, intended_ns: 0, submit_ns: 0, complete_ns: 1000 };
-        let row = LayerRow {
-            flags: Some(flags::QUEUED),
-            op: Some(OpKind::Read),
+        let io = TracedIo {
+            flags: flags::QUEUED,
+            op: OpKind::Read,
             end_ns: 1000,
-            ..LayerRow::default()
+            ..TracedIo::default()
         };
         let segment = Segment::new((0, 1000), Phase::PageCache, Source::Stamps);
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
         let said = |shared: bool| {
             let judged =
-                judge(slow, Some(row.clone()), Some(vec![segment]), &JudgeInputs::default());
+                judge(slow, Some(io.clone()), Some(vec![segment]), &JudgeInputs::default());
             assert_eq!(judged.layer, Layer::PageCache);
             let list = [Judged { shared, ..judged }];
             let seen = EpisodeContext {
@@ -541,19 +536,18 @@ mod tests {
 
     #[test]
     fn a_timer_is_nobody_who_wakes_up() {
-        let off = |start: i64, stack: &str, other: &str| LayerRow {
-            kind: LayerKind::OffCpu,
+        let off = |start: i64, stack: &str, by: &str, is_own| OffCpu {
             start_ns: start,
-            middle_ns: Some(start + 80),
+            woken_ns: Some(start + 80),
             end_ns: start + 90,
-            state: Some(1),
-            stack: Some(stack.into()),
-            other: Some(other.into()),
+            state: 1,
+            stack: Some(Stack::of(stack)),
+            waker: Waker { thread: Some(Thread::named(by)), is_own, ..Waker::default() },
             worker: Some(0),
-            ..LayerRow::default()
+            ..OffCpu::default()
         };
-        let said = |rows: Vec<LayerRow>| {
-            let events = Events { off: [(0, rows)].into(), store: true, ..Events::default() };
+        let said = |off: OffCpu| {
+            let events = Events { off: [(0, vec![off])].into(), store: true, ..Events::default() };
             let slow = Slow {
                 worker: 0,
                 op: OpKind::Update,
@@ -561,30 +555,22 @@ mod tests {
                 submit_ns: 0,
                 complete_ns: 1000,
             };
-            let io = LayerRow {
-                end_ns: 1000,
-                op: Some(OpKind::Update),
-                worker: Some(0),
-                ..LayerRow::default()
-            };
+            let io = TracedIo { end_ns: 1000, op: OpKind::Update, ..TracedIo::default() };
             let list = [judge(slow, Some(io), None, &JudgeInputs::default())];
             let mut said = Vec::new();
             sleeps_and_waits(&list, &events, &mut said);
             said.join("; ")
         };
         // RocksDB's brake: the kernel was in a compiler when the time was over.
-        let braked = said(vec![off(100, "do_nanosleep;hrtimer_nanosleep", "rustc")]);
+        let braked = said(off(100, "do_nanosleep;hrtimer_nanosleep", "rustc", false));
         assert!(braked.starts_with("held back by the store"), "{braked}");
         assert!(!braked.contains("rustc"), "{braked}");
-        let lock = |who: &str, flags: Option<u64>| {
-            let slept = off(100, "futex_wait_queue;futex_wait", who);
-            said(vec![LayerRow { flags, ..slept }])
-        };
-        let own = lock("rocksdb:low", Some(flags::WOKEN_BY_OWN));
+        let lock = |who: &str, is_own| said(off(100, "futex_wait_queue;futex_wait", who, is_own));
+        let own = lock("rocksdb:low", true);
         assert!(own.contains("mostly woken up by rocksdb:low"), "{own}");
         // The name alone may be that of one who was interrupted.
         for who in ["rocksdb:low", "rustc"] {
-            let said = lock(who, None);
+            let said = lock(who, false);
             assert!(said.starts_with("asleep in the store"), "{said}");
             assert!(!said.contains("woken up"), "{said}");
         }

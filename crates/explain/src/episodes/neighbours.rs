@@ -5,33 +5,24 @@
 use std::collections::BTreeMap;
 
 use taillight_core::units::readable;
-use taillight_rundir::layers::{LayerKind, LayerRow};
 use taillight_rundir::trace_info::TraceInfo;
 
 use crate::events::Events;
-use crate::events::who::Who;
-use crate::overlays::held_pages::{HELD, READ_AHEAD};
-
-/// Stands beside the name (`LayerRow::other`) of another thread of the program itself.
-const OWN: &str = "own";
-/// Stands beside the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
-const UNPLACED: &str = "unplaced";
+use crate::events::event::{Neighbour, Owner};
 
 /// Adds sentences on who else used the disk. What the kernel read ahead for the run is nobody else's.
 pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
-    let (ahead, others): (Vec<&LayerRow>, Vec<&LayerRow>) = events
-        .within(LayerKind::Neighbour, span.0, span.1)
-        .partition(|r| r.comm.as_deref() == Some(READ_AHEAD));
-    let (held, others) = marked(others, HELD);
-    let (unplaced, others) = marked(others, UNPLACED);
-    let (own, others) = marked(others, OWN);
-    let (kernel, others): (Vec<&LayerRow>, _) = others.into_iter().partition(|r| {
-        // What is written back, and what a file system has its workers send, may be the run's own.
-        r.comm.as_deref().is_some_and(|name| name.starts_with("kworker/"))
-    });
-    let size = |rows: &[&LayerRow]| {
-        let bytes: u64 = rows.iter().filter_map(|r| r.size).sum();
-        (readable::counted(rows.len() as u64, "I/O"), readable::bytes(bytes))
+    let (ahead, others): (Vec<&Neighbour>, Vec<&Neighbour>) =
+        events.neighbours.within(span.0, span.1).partition(|io| io.is_read_ahead());
+    let (held, others) = of_owner(others, Owner::HeldPages);
+    let (unplaced, others) = of_owner(others, Owner::Unplaced);
+    let (own, others) = of_owner(others, Owner::OwnThread);
+    // What is written back, and what a file system has its workers send, may be the run's own.
+    let (kernel, others): (Vec<&Neighbour>, _) =
+        others.into_iter().partition(|io| io.is_by("kworker/"));
+    let size = |ios: &[&Neighbour]| {
+        let bytes: u64 = ios.iter().map(|io| io.size).sum();
+        (readable::counted(ios.len() as u64, "I/O"), readable::bytes(bytes))
     };
     if !ahead.is_empty() {
         let (ios, bytes) = size(&ahead);
@@ -73,31 +64,32 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
 
 /// Whether the end of each I/O of others was seen: an I/O whose end was not may have been under way at any time.
 fn all_seen(events: &Events, info: &TraceInfo) -> bool {
-    let rows = events.other.get(&LayerKind::Neighbour).map_or(&[][..], Vec::as_slice);
-    let seen = events.beside + rows.iter().filter(|r| is_beside(r)).count() as u64;
-    let open = events.beside_open || rows.iter().any(is_open);
+    let kept = events.neighbours.all();
+    let seen = events.beside + kept.iter().filter(|io| is_beside(io)).count() as u64;
+    let open = events.beside_open || kept.iter().any(is_open);
     seen >= info.neighbours && !open && !events.gaps.contains_key(&u64::MAX)
 }
 
 /// Whether an I/O beside the run's was none of its own parts.
-pub fn is_beside(row: &LayerRow) -> bool {
-    row.other.as_deref() != Some(UNPLACED)
+pub fn is_beside(io: &Neighbour) -> bool {
+    io.owner != Owner::Unplaced
 }
 
 /// Whether the end of an I/O of others is not known: runs made before ends were looked for have stamps of the
 /// queueing only.
-pub fn is_open(row: &LayerRow) -> bool {
-    row.comm.as_deref() != Some(READ_AHEAD) && row.end_ns <= row.start_ns
+pub fn is_open(io: &Neighbour) -> bool {
+    !io.is_read_ahead() && io.end_ns <= io.start_ns
 }
 
-/// Those with a word beside the name, and the rest.
-fn marked<'a>(rows: Vec<&'a LayerRow>, word: &str) -> (Vec<&'a LayerRow>, Vec<&'a LayerRow>) {
-    rows.into_iter().partition(|r| r.other.as_deref() == Some(word))
+/// Those of an owner, and the rest.
+fn of_owner(ios: Vec<&Neighbour>, owner: Owner) -> (Vec<&Neighbour>, Vec<&Neighbour>) {
+    ios.into_iter().partition(|io| io.owner == owner)
 }
 
 /// Whose I/Os were most of these.
-fn busiest(rows: &[&LayerRow], own_pid: Option<u64>) -> String {
-    let by = rows.iter().filter_map(|r| Some((Who::ran(r)?.words(own_pid), r.size?.max(1))));
+fn busiest(ios: &[&Neighbour], own_pid: Option<u64>) -> String {
+    let words = |io: &&Neighbour| Some((io.thread.as_ref()?.words(own_pid), io.size.max(1)));
+    let by = ios.iter().filter_map(words);
     most(by).map_or(String::new(), |(who, _)| format!(", most by {who}"))
 }
 
@@ -111,25 +103,22 @@ pub fn most(list: impl Iterator<Item = (String, u64)>) -> Option<(String, u64)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::thread::Thread;
 
-    /// I/Os on the disk by these threads, with a word beside the name, as they are described.
-    fn described(rows: &[(&str, Option<&str>)]) -> Vec<String> {
-        described_of(rows, r#"{"mode":"outliers","rung":"bpf","disks_watched":true}"#)
+    /// I/Os on the disk by these threads, as they are described.
+    fn described(ios: &[(&str, Owner)]) -> Vec<String> {
+        described_of(ios, r#"{"mode":"outliers","rung":"bpf","disks_watched":true}"#)
     }
 
-    fn described_of(rows: &[(&str, Option<&str>)], info: &str) -> Vec<String> {
+    fn io(name: &str, owner: Owner, end_ns: i64) -> Neighbour {
+        let thread = Some(Thread::named(name));
+        Neighbour { start_ns: 10, end_ns, size: 4096, thread, owner, ..Neighbour::default() }
+    }
+
+    fn described_of(ios: &[(&str, Owner)], info: &str) -> Vec<String> {
         let info: TraceInfo = serde_json::from_str(info).unwrap();
-        let row = |(comm, other): &(&str, Option<&str>)| LayerRow {
-            kind: LayerKind::Neighbour,
-            start_ns: 10,
-            end_ns: 10,
-            size: Some(4096),
-            comm: Some((*comm).into()),
-            other: other.map(Into::into),
-            ..LayerRow::default()
-        };
         let mut events = Events::default();
-        events.other.insert(LayerKind::Neighbour, rows.iter().map(row).collect());
+        ios.iter().for_each(|(name, owner)| events.add(io(name, *owner, 10)));
         let mut said = Vec::new();
         describe(&events, &info, (0, 100), &mut said);
         said
@@ -137,8 +126,9 @@ mod tests {
 
     #[test]
     fn reading_ahead_for_the_run_is_nobody_elses() {
-        let said =
-            |names: &[&str]| described(&names.iter().map(|n| (*n, None)).collect::<Vec<_>>());
+        let said = |names: &[&str]| {
+            described(&names.iter().map(|n| (*n, Owner::Other)).collect::<Vec<_>>())
+        };
         let ahead = "the kernel read ahead for the run's own reads: 2 I/Os, 8.00 KiB";
         assert_eq!(said(&["readahead", "readahead"]), [ahead, "nobody else used the disk"]);
         assert_eq!(
@@ -163,16 +153,8 @@ mod tests {
                 r#"{{"mode":"outliers","rung":"bpf","disks_watched":true,"neighbours":{counted}}}"#
             );
             let info: TraceInfo = serde_json::from_str(&info).unwrap();
-            let row = LayerRow {
-                kind: LayerKind::Neighbour,
-                start_ns: 10,
-                end_ns,
-                size: Some(4096),
-                comm: Some("backup".into()),
-                ..LayerRow::default()
-            };
             let mut events = Events::default();
-            events.other.insert(LayerKind::Neighbour, vec![row]);
+            events.add(io("backup", Owner::Other, end_ns));
             let mut said = Vec::new();
             describe(&events, &info, (100, 200), &mut said);
             said.join("")
@@ -186,14 +168,14 @@ mod tests {
     #[test]
     fn a_stores_own_threads_are_not_others() {
         // LevelDB's thread has the name of the program that it is in.
-        let rows = [
-            ("taillight", Some("own")),
-            ("taillight", None),
-            ("worker-0", Some("unplaced")),
-            ("iou-wrk-77", Some("unplaced")),
+        let ios = [
+            ("taillight", Owner::OwnThread),
+            ("taillight", Owner::Other),
+            ("worker-0", Owner::Unplaced),
+            ("iou-wrk-77", Owner::Unplaced),
         ];
         assert_eq!(
-            described(&rows),
+            described(&ios),
             [
                 "2 parts of the run's own I/Os that could not be given to one, 8.00 KiB",
                 "1 I/O of the program's own other threads on the disk, 4.00 KiB, most by taillight",

@@ -1,8 +1,7 @@
 //! What is known about an I/O beside its own stamps.
 
-use taillight_rundir::layers::LayerRow;
-
 use crate::events::Events;
+use crate::events::event::{Gap, OffCpu, Reclaim};
 use crate::events::rounds::BlockRound;
 use crate::time_line::phase::Phases;
 
@@ -12,15 +11,15 @@ pub struct IoContext<'a> {
     /// Everything, for what other threads did meanwhile.
     pub all: Option<&'a Events>,
     /// The worker's stretches off the CPU, by time, not overlapping.
-    pub off: &'a [LayerRow],
+    pub off: &'a [OffCpu],
     /// The worker's direct reclaims, by time.
-    pub reclaim: &'a [LayerRow],
+    pub reclaim: &'a [Reclaim],
     /// Events were lost or threads not watched: time without an event is not known to be on CPU.
     pub blind: bool,
     /// Only when threads ran was seen: nothing below the system call.
     pub threads_only: bool,
     /// Times in which nothing was seen: of this worker, and of all.
-    pub gaps: [&'a [LayerRow]; 2],
+    pub gaps: [&'a [Gap]; 2],
     /// The program has a store in it, which sleeps in the program's own threads.
     pub store: bool,
     /// What such I/Os usually take, once that is known.
@@ -30,7 +29,7 @@ pub struct IoContext<'a> {
     /// Its earlier rounds of parts, by time.
     pub earlier: &'a [BlockRound],
     /// What the io_uring worker thread that did it left off the CPU, by time.
-    pub worker_off: &'a [LayerRow],
+    pub worker_off: &'a [OffCpu],
     /// The lowest device that was seen of it is made of others; none where that is not known.
     pub stacked: Option<bool>,
 }
@@ -45,7 +44,7 @@ impl<'a> IoContext<'a> {
     pub fn of(events: &'a Events, worker: u64) -> IoContext<'a> {
         IoContext {
             all: Some(events),
-            off: events.off.get(&worker).map_or(&[], Vec::as_slice),
+            off: events.off(worker),
             reclaim: events.reclaim.get(&worker).map_or(&[], Vec::as_slice),
             blind: events.blind,
             threads_only: events.threads_only,

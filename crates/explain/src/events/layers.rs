@@ -1,18 +1,21 @@
-//! Reads `layers.parquet` and the slow rows of `ios.parquet` into what attribution works with.
+//! Reads `layers.parquet` and the slow I/Os of `ios.parquet` into what attribution works with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use taillight_core::{OpKind, Result};
 use taillight_rundir::ios::{ColumnSet, read_ios};
-use taillight_rundir::layers::{LayerKind, LayerRow, flags, read_layer_times, read_layers};
+use taillight_rundir::layers::{LayerKind, flags, read_layer_times, read_layers};
 use taillight_rundir::store::read_store;
 use taillight_rundir::{RunDir, names};
 use taillight_stats::episodes::{DEFAULT_GAP_NS, group_episodes};
 
 use crate::episodes::patterns::{after_flush_ns, place_of};
 use crate::events::context::IoContext;
+use crate::events::decode::{Decoded, Decoder};
 use crate::events::disks::Disks;
+use crate::events::event::LayerEvent;
+use crate::events::io::TracedIo;
 use crate::events::rounds::{BlockRound, all_rounds_known};
 use crate::events::{Events, joined};
 use crate::time_line::phase::Phases;
@@ -83,46 +86,46 @@ pub struct TracedRun {
     /// How long after a flush of the disk those began, by kind of operation, ns.
     pub after_flush: BTreeMap<OpKind, Vec<i64>>,
     /// Traced I/Os above their threshold, by (worker, submit).
-    pub slow: BTreeMap<(u64, i64), TracedIoRow>,
+    pub slow: BTreeMap<(u64, i64), IoWithRounds>,
     /// Others, for which slow ones may have waited.
-    pub beside: Vec<TracedIoRow>,
+    pub beside: Vec<IoWithRounds>,
     pub coverage: Coverage,
+    pub decoder: Decoder,
 }
 
-/// A traced I/O.
+/// A traced I/O with its earlier rounds of parts, by time.
 #[derive(Debug, Clone)]
-pub struct TracedIoRow {
-    pub row: LayerRow,
-    /// Its earlier rounds of parts, by time.
+pub struct IoWithRounds {
+    pub io: TracedIo,
     pub earlier: Vec<BlockRound>,
 }
 
-impl TracedIoRow {
-    /// As measured, where nobody else measured it; none where it is not known what it did.
-    pub fn slow(&self) -> Option<Slow> {
-        Some(Slow {
-            worker: self.row.worker.unwrap_or(u64::MAX) as u16,
-            op: self.row.op?,
-            intended_ns: self.row.start_ns,
-            submit_ns: self.row.start_ns,
-            complete_ns: self.row.end_ns,
-        })
+impl IoWithRounds {
+    /// As measured, where nobody else measured it.
+    pub fn slow(&self) -> Slow {
+        Slow {
+            worker: self.io.worker as u16,
+            op: self.io.op,
+            intended_ns: self.io.start_ns,
+            submit_ns: self.io.start_ns,
+            complete_ns: self.io.end_ns,
+        }
     }
 }
 
-/// Rows of earlier rounds come right before their I/O's.
+/// Rounds whose I/O has yet to come: their rows come right before its own.
 #[derive(Debug, Default)]
-pub struct RoundsBefore(Vec<(Option<u64>, BlockRound)>);
+pub struct RoundsBefore(Vec<(u64, BlockRound)>);
 
 impl RoundsBefore {
-    /// The earlier rounds of an I/O; `None` where the row itself is a round, which is kept for the I/O that follows.
-    pub fn of(&mut self, row: &LayerRow) -> Option<Vec<BlockRound>> {
-        if row.kind == LayerKind::Round {
-            self.0.push((row.token, BlockRound::earlier(row)));
-            return None;
-        }
-        let own = self.0.drain(..).filter(|(token, _)| *token == row.token);
-        Some(own.map(|(_, round)| round).collect())
+    pub fn push(&mut self, token: u64, round: BlockRound) {
+        self.0.push((token, round));
+    }
+
+    /// Those of this I/O; others before it are of none.
+    pub fn take(&mut self, io: &TracedIo) -> Vec<BlockRound> {
+        let own = self.0.drain(..).filter(|(token, _)| Some(*token) == io.token);
+        own.map(|(_, round)| round).collect()
     }
 }
 
@@ -135,8 +138,8 @@ pub struct Visibility {
     pub threads_only: bool,
 }
 
-/// Reads `layers.parquet`, which had `kept` I/Os when it was written; those before the measure phase are left out. Rows
-/// of `slow` I/Os are kept whole. Errors: `Corrupt` when the file is damaged.
+/// Reads `layers.parquet`, which had `kept` I/Os when it was written; those before the measure phase are left out. The
+/// `slow` ones are kept whole. Errors: `Corrupt` when the file is damaged.
 pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Result<TracedRun> {
     let mut loaded = TracedRun::empty(kept);
     loaded.events.blind = sight.blind;
@@ -155,30 +158,30 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     loaded.moments.clone_from(&times.moments);
     read_layers(&path, &mut |rows| {
         for row in rows {
-            if !row.kind.is_io() {
-                match times.need(&row) {
-                    true => loaded.events.add(row),
-                    false => loaded.events.pass_over(&row),
+            let io = match loaded.decoder.decode(row)? {
+                Some(Decoded::Event(event)) => {
+                    match times.need(&event) {
+                        true => loaded.events.add(event),
+                        false => loaded.events.pass_over(&event),
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let Some(own) = rounds.of(&row) else { continue };
+                Some(Decoded::Round(token, round)) => {
+                    rounds.push(token, round);
+                    continue;
+                }
+                Some(Decoded::Io(io)) => *io,
+                None => continue,
+            };
             loaded.events.gone = false;
             if !sorted {
                 // I/Os come after all events.
                 loaded.events.sort();
                 sorted = true;
             }
-            if row.start_ns < measured {
-                continue;
-            }
-            let key = (row.worker.unwrap_or(u64::MAX), row.start_ns);
-            let beside = row.has(flags::BESIDE);
-            let Some(io) = loaded.io(row, own) else { continue };
-            if slow.contains(&key) {
-                loaded.slow.insert(key, io);
-            } else if beside && loaded.beside.len() < SLOW_MAX {
-                loaded.beside.push(io);
+            let earlier = rounds.take(&io);
+            if io.start_ns >= measured {
+                loaded.keep(io, earlier, slow);
             }
         }
         Ok(())
@@ -239,11 +242,12 @@ impl AskedTimes {
         Ok(AskedTimes { all: joined(times), moments })
     }
 
-    fn need(&self, row: &LayerRow) -> bool {
-        let first = self.all.partition_point(|(_, to)| *to < row.start_ns);
-        let during = self.all.get(first).is_some_and(|(from, _)| *from <= row.end_ns);
+    fn need(&self, event: &LayerEvent) -> bool {
+        let (begin, end) = event.span();
+        let first = self.all.partition_point(|(_, to)| *to < begin);
+        let during = self.all.get(first).is_some_and(|(from, _)| *from <= end);
         // When a disk was flushed last is asked at any time.
-        during || matches!(row.kind, LayerKind::Flush | LayerKind::Gap)
+        during || matches!(event, LayerEvent::Flush(_) | LayerEvent::Gap(_))
     }
 }
 
@@ -252,9 +256,13 @@ pub fn add_pauses(dir: &RunDir, events: &mut Events) -> Result<()> {
     let Some(path) = dir.existing(names::PAUSES) else {
         return Ok(());
     };
+    let mut decoder = Decoder::default();
     read_layers(&path, &mut |rows| {
-        let pauses = rows.into_iter().filter(|row| row.kind == LayerKind::Pause);
-        pauses.for_each(|row| events.add(row));
+        for row in rows {
+            if let Some(Decoded::Event(LayerEvent::Pause(pause))) = decoder.decode(row)? {
+                events.add(pause);
+            }
+        }
         Ok(())
     })?;
     events.sort();
@@ -281,17 +289,16 @@ pub fn measured_from(dir: &RunDir) -> i64 {
 }
 
 impl Coverage {
-    fn count(&mut self, row: &LayerRow) {
+    fn count(&mut self, io: &TracedIo) {
         self.traced += 1;
-        let unclear = row.has(flags::UNCLEAR);
-        match (row.bios, row.parts) {
-            (None | Some(0), _) if unclear => {
+        match (io.has_block_io(), io.has(flags::UNCLEAR)) {
+            (false, true) => {
                 self.unsplit += 1;
                 self.unclear += 1;
             }
-            (None | Some(0), _) => self.without += 1,
-            (bios, parts) if parts < bios || unclear => self.unsplit += 1,
-            _ => self.matched += 1,
+            (false, false) => self.without += 1,
+            (true, unclear) if unclear || !io.all_parts_done() => self.unsplit += 1,
+            (true, _) => self.matched += 1,
         }
     }
 }
@@ -304,33 +311,44 @@ impl TracedRun {
         loaded
     }
 
-    /// Takes an I/O up, and gives it back without impossible stamps; `None` where its operation is not known.
-    pub fn io(&mut self, mut row: LayerRow, mut earlier: Vec<BlockRound>) -> Option<TracedIoRow> {
-        drop_impossible_stamps(&mut row, &mut earlier);
-        if !all_rounds_known(&row, &earlier) {
-            // No verdict is sure without the others.
-            row.flags = row.flags.map(|f| f | flags::UNCLEAR);
+    /// Takes an I/O up, and keeps it where it is one of the `slow` ones, or one that such may have waited for.
+    fn keep(&mut self, io: TracedIo, earlier: Vec<BlockRound>, slow: &IoKeys) {
+        let key = (io.worker, io.start_ns);
+        let beside = io.has(flags::BESIDE) && self.beside.len() < SLOW_MAX;
+        let taken = self.io(io, earlier);
+        if slow.contains(&key) {
+            self.slow.insert(key, taken);
+        } else if beside {
+            self.beside.push(taken);
         }
-        self.coverage.count(&row);
-        let op = row.op?;
-        let worker = row.worker.unwrap_or(u64::MAX);
+    }
+
+    /// Takes an I/O up, and gives it back without impossible stamps.
+    pub fn io(&mut self, mut io: TracedIo, mut earlier: Vec<BlockRound>) -> IoWithRounds {
+        drop_impossible_stamps(&mut io, &mut earlier);
+        if !all_rounds_known(&io, &earlier) {
+            // No verdict is sure without the others.
+            io.mark_unclear();
+        }
+        self.coverage.count(&io);
         if (self.coverage.traced - 1).is_multiple_of(self.stride) {
-            let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, worker) };
-            let segments = segments(&row, &context);
-            if self.places.len() < PHASED_MAX && row.has(flags::SAMPLE) {
-                self.places.extend(place_of(op, &row).map(|(at, _)| at));
-                let after = after_flush_ns(&self.events, row.start_ns);
-                self.after_flush.entry(op).or_default().extend(after);
+            let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, io.worker) };
+            let segments = segments(&io, &context);
+            let sample = io.has(flags::SAMPLE);
+            if self.places.len() < PHASED_MAX && sample {
+                self.places.extend(place_of(io.op, &io).map(|(at, _)| at));
+                let after = after_flush_ns(&self.events, io.start_ns);
+                self.after_flush.entry(io.op).or_default().extend(after);
             }
             self.phased(PhasedIo {
-                op,
-                service_ns: row.end_ns.saturating_sub(row.start_ns).max(0) as u64,
-                sample: row.has(flags::SAMPLE),
-                block: row.has_block_io(),
+                op: io.op,
+                service_ns: io.end_ns.saturating_sub(io.start_ns).max(0) as u64,
+                sample,
+                block: io.has_block_io(),
                 phases: lengths(&segments),
             });
         }
-        Some(TracedIoRow { row, earlier })
+        IoWithRounds { io, earlier }
     }
 
     fn phased(&mut self, io: PhasedIo) {
@@ -384,20 +402,17 @@ pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec
 #[cfg(test)]
 mod tests {
     use taillight_rundir::fixture;
-    use taillight_rundir::layers::LayerWriter;
+    use taillight_rundir::layers::{LayerRow, LayerWriter};
 
     use super::*;
+    use crate::events::io::Parts;
 
     #[test]
     fn what_may_have_had_other_parts_is_seen_in_part() {
         let mut coverage = Coverage::default();
-        for (bios, parts, bits) in [(0, 0, 0), (0, 0, 256), (1, 1, 0), (2, 1, 0), (1, 1, 256)] {
-            coverage.count(&LayerRow {
-                bios: Some(bios),
-                parts: Some(parts),
-                flags: Some(bits),
-                ..LayerRow::default()
-            });
+        for (queued, done, flags) in [(0, 0, 0), (0, 0, 256), (1, 1, 0), (2, 1, 0), (1, 1, 256)] {
+            let parts = Some(Parts { queued, done });
+            coverage.count(&TracedIo { parts, flags, ..TracedIo::default() });
         }
         let expected = Coverage { traced: 5, matched: 1, unsplit: 3, unclear: 1, without: 1 };
         assert_eq!(coverage, expected);
@@ -449,8 +464,9 @@ mod tests {
         let all = 5 * PHASED_MAX as i64 / 2;
         for i in 0..all {
             let worker = u64::from(i >= all / 2);
-            let row = fixture::traced_io(i, i + 1 + worker as i64);
-            loaded.io(LayerRow { worker: Some(worker), ..row }, Vec::new());
+            let end_ns = i + 1 + worker as i64;
+            let io = TracedIo { worker, start_ns: i, end_ns, ..TracedIo::default() };
+            loaded.io(io, Vec::new());
         }
         let (kept, stride) = (loaded.phased.len(), loaded.stride);
         assert_eq!((kept as i64, stride), ((all + 3) / 4, 4));
@@ -484,9 +500,9 @@ mod tests {
             .slow
             .values()
             .map(|t| {
-                let unclear = t.row.has(flags::UNCLEAR);
+                let unclear = t.io.has(flags::UNCLEAR);
                 let begins = t.earlier.iter().map(|r| r.bio - BEGUN);
-                (t.row.start_ns - BEGUN, begins.collect(), unclear)
+                (t.io.start_ns - BEGUN, begins.collect(), unclear)
             })
             .collect();
         let expected = [

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use taillight_core::OpKind;
 use taillight_rundir::RunDir;
-use taillight_rundir::layers::{LayerRow, flags};
+use taillight_rundir::layers::flags;
+
+use crate::events::io::TracedIo;
 
 /// Pages of the page cache, bytes. Larger folios hold whole pages of this size.
 const PAGE: u64 = 4096;
@@ -18,34 +20,34 @@ const PAGE: u64 = 4096;
 pub struct Pages(BTreeMap<u64, Vec<(i64, i64)>>);
 
 impl Pages {
-    /// From rows of slow I/Os. Nothing where files cannot be told apart, or the page cache plays no part.
-    pub fn of<'a>(dir: &RunDir, rows: impl Iterator<Item = &'a LayerRow>) -> Pages {
+    /// From slow I/Os. Nothing where files cannot be told apart, or the page cache plays no part.
+    pub fn of<'a>(dir: &RunDir, ios: impl Iterator<Item = &'a TracedIo>) -> Pages {
         let options = &dir.manifest().plan.target.options;
         let direct = options.get("direct").and_then(|v| v.as_bool()) != Some(false);
         if direct || !dir.manifest().driver_facts().single_file {
             return Pages::default();
         }
-        Pages::read(rows)
+        Pages::read(ios)
     }
 
-    fn read<'a>(rows: impl Iterator<Item = &'a LayerRow>) -> Pages {
+    fn read<'a>(ios: impl Iterator<Item = &'a TracedIo>) -> Pages {
         let mut pages = Pages::default();
-        for row in rows.filter(|r| r.op == Some(OpKind::Read)) {
-            let (Some(from), Some(to)) = (row.bio_ns, row.done_ns) else {
+        for io in ios.filter(|io| io.op == OpKind::Read) {
+            let (Some(from), Some(to)) = (io.bio_ns, io.done_ns) else {
                 continue;
             };
             // Of several rounds nobody knows which page came in which.
-            if row.bios == row.parts && row.rounds.is_none_or(|rounds| rounds == 0) {
-                pages_of(row).for_each(|page| pages.0.entry(page).or_default().push((from, to)));
+            if io.parts.is_none_or(|parts| parts.queued == parts.done) && io.rounds == 0 {
+                pages_of(io).for_each(|page| pages.0.entry(page).or_default().push((from, to)));
             }
         }
         pages
     }
 
     /// When the page was there that this I/O waited for, if another I/O read it.
-    pub fn read_by_another(&self, io: &LayerRow) -> Option<i64> {
+    pub fn read_by_another(&self, io: &TracedIo) -> Option<i64> {
         let queued = io.has(flags::QUEUED);
-        if !queued || io.op != Some(OpKind::Read) || io.has_block_io() {
+        if !queued || io.op != OpKind::Read || io.has_block_io() {
             return None;
         }
         let reads = pages_of(io).filter_map(|page| self.0.get(&page)).flatten();
@@ -58,32 +60,31 @@ impl Pages {
 }
 
 /// Numbers of the pages of an I/O.
-fn pages_of(row: &LayerRow) -> impl Iterator<Item = u64> {
-    let span = row.offset.zip(row.size);
-    span.into_iter().flat_map(|(from, size)| from / PAGE..from.saturating_add(size).div_ceil(PAGE))
+fn pages_of(io: &TracedIo) -> impl Iterator<Item = u64> + use<> {
+    io.offset / PAGE..io.offset.saturating_add(io.size).div_ceil(PAGE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::io::Parts;
 
-    fn read(offset: u64, from: i64, to: i64) -> LayerRow {
-        LayerRow {
-            op: Some(OpKind::Read),
-            offset: Some(offset),
-            size: Some(4096),
+    fn read(offset: u64, from: i64, to: i64) -> TracedIo {
+        TracedIo {
+            op: OpKind::Read,
+            offset,
+            size: 4096,
             start_ns: from,
             end_ns: to,
-            flags: Some(flags::QUEUED),
-            ..LayerRow::default()
+            flags: flags::QUEUED,
+            ..TracedIo::default()
         }
     }
 
     #[test]
     fn only_a_read_of_the_same_page_at_the_same_time_explains_a_wait() {
-        let reader = LayerRow {
-            bios: Some(1),
-            parts: Some(1),
+        let reader = TracedIo {
+            parts: Some(Parts { queued: 1, done: 1 }),
             bio_ns: Some(110),
             done_ns: Some(500),
             ..read(8192, 100, 520)
@@ -93,8 +94,8 @@ mod tests {
         assert_eq!(pages.read_by_another(&read(4096, 200, 530)), None, "page");
         assert_eq!(pages.read_by_another(&read(8192, 510, 900)), None, "time");
         assert_eq!(pages.read_by_another(&reader), None, "its own block I/O");
-        let lost = LayerRow { parts: Some(0), ..reader.clone() };
-        let rounds = LayerRow { rounds: Some(1), ..reader.clone() };
+        let lost = TracedIo { parts: Some(Parts { queued: 1, done: 0 }), ..reader.clone() };
+        let rounds = TracedIo { rounds: 1, ..reader.clone() };
         for (row, why) in [(lost, "unseen"), (rounds, "in several rounds")] {
             let none = Pages::read([&row].into_iter());
             assert_eq!(none.read_by_another(&read(8192, 200, 530)), None, "{why}");

@@ -2,10 +2,12 @@
 //!
 //! An fdatasync or a lookup in a store makes several rounds, one after another.
 
-use taillight_rundir::layers::{LayerRow, flags};
+use taillight_rundir::layers::flags;
+
+use crate::events::io::TracedIo;
 
 /// Parts that were in flight together.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct BlockRound {
     /// The first one was queued.
     pub bio: i64,
@@ -21,14 +23,13 @@ pub struct BlockRound {
 }
 
 /// The rounds of an I/O that are known, by time: the `earlier` ones and the last one.
-pub fn rounds(io: &LayerRow, earlier: &[BlockRound]) -> Vec<BlockRound> {
-    let whole = io.bios.zip(io.parts).is_some_and(|(bios, parts)| parts >= bios);
+pub fn rounds(io: &TracedIo, earlier: &[BlockRound]) -> Vec<BlockRound> {
     let last = io.bio_ns.map(|bio| BlockRound {
         bio,
         last: io.bio_last_ns,
         alloc: known(io.alloc_ns),
         issue: known(io.issue_ns),
-        done: known(io.done_ns).filter(|_| whole),
+        done: known(io.done_ns).filter(|_| io.all_parts_done()),
         held: io.held_ns.filter(|_| io.has(flags::HELD)),
         ends: true,
     });
@@ -36,11 +37,12 @@ pub fn rounds(io: &LayerRow, earlier: &[BlockRound]) -> Vec<BlockRound> {
 }
 
 /// Whether all of its earlier rounds are known.
-pub fn all_rounds_known(io: &LayerRow, earlier: &[BlockRound]) -> bool {
-    io.rounds.is_none_or(|rounds| rounds <= earlier.len() as u64)
+pub fn all_rounds_known(io: &TracedIo, earlier: &[BlockRound]) -> bool {
+    io.rounds <= earlier.len() as u64
 }
 
-fn known(stamp: Option<i64>) -> Option<i64> {
+/// A stamp; in old runs it is 0 where nothing was seen.
+pub fn known(stamp: Option<i64>) -> Option<i64> {
     stamp.filter(|s| *s != 0)
 }
 
@@ -48,18 +50,5 @@ impl BlockRound {
     /// When it was first seen.
     pub fn first_seen(&self) -> i64 {
         self.held.map_or(self.bio, |held| held.min(self.bio))
-    }
-
-    /// An earlier round, from a row of kind `round`.
-    pub fn earlier(row: &LayerRow) -> BlockRound {
-        BlockRound {
-            bio: row.start_ns,
-            last: None,
-            alloc: known(row.alloc_ns),
-            issue: known(row.issue_ns),
-            done: Some(row.end_ns),
-            held: row.held_ns,
-            ends: false,
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a sleeping thread waits for, read from the kernel functions it sleeps in.
 
-use taillight_rundir::layers::LayerRow;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::time_line::phase::Phase;
 
@@ -17,11 +18,47 @@ pub enum SleepReason {
     Unknown,
 }
 
-/// Bits of a thread's state: stopped by a signal, held by its tracer (include/linux/sched.h).
-const TASK_STOPPED: u64 = 4;
-const TASK_TRACED: u64 = 8;
+impl SleepReason {
+    /// Stopped by a signal.
+    pub const STOPPED: SleepReason = SleepReason::For(Phase::Stopped, STOPPED_WORDS);
+    /// Held by its tracer.
+    pub const TRACED: SleepReason = SleepReason::For(Phase::Stopped, TRACED_WORDS);
+}
+
 const STOPPED_WORDS: &str = "the program was stopped by a signal";
 const TRACED_WORDS: &str = "the program was held by a debugger or tracer (ptrace: gdb, strace)";
+
+/// Kernel functions, innermost first, separated by `;`, with what a thread that sleeps in them waits for.
+#[derive(Debug, PartialEq)]
+pub struct Stack {
+    functions: Arc<str>,
+    /// The place in [`KNOWN`] of what it waits for, where it is there.
+    known: Option<usize>,
+    reason: SleepReason,
+}
+
+impl Stack {
+    pub fn of(functions: impl Into<Arc<str>>) -> Arc<Stack> {
+        let functions = functions.into();
+        let known = KNOWN.iter().position(|(names, ..)| has(&functions, names));
+        let reason = match known.map(|at| &KNOWN[at]) {
+            Some((_, phase, words)) => SleepReason::For(*phase, words),
+            None => unnamed_reason(&functions),
+        };
+        Arc::new(Stack { functions, known, reason })
+    }
+
+    pub fn reason(&self) -> SleepReason {
+        self.reason
+    }
+}
+
+impl Deref for Stack {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.functions
+    }
+}
 
 /// Waits for ext4's journal. The next three: for room in any journal, for XFS's log, for a transaction of btrfs.
 const JOURNAL: &[&str] = &[
@@ -282,7 +319,7 @@ const READS_BLOCK: &[&str] = &["ext4_read_bh", "ext4_bread", "__bread", "bread_g
 const LOOP: &[&str] = &["loop_", "lo_"];
 
 /// A stack for people: what is below the scheduler, shortened.
-pub fn shown(stack: &str) -> String {
+pub fn shown(stack: &Stack) -> String {
     let waits = |f: &&str| !f.starts_with("schedule") && *f != "io_schedule";
     let names: Vec<&str> = stack.split(';').filter(waits).take(4).collect();
     format!("`{}`", names.join(" < "))
@@ -293,24 +330,8 @@ fn has(stack: &str, names: &[&str]) -> bool {
     stack.split(';').any(|f| names.iter().any(|n| f.starts_with(n)))
 }
 
-/// Why a thread slept: its state says how it was stopped, else its stack. None where neither says anything.
-pub fn reason_of(row: &LayerRow) -> Option<SleepReason> {
-    match row.state {
-        Some(state) if state & TASK_TRACED != 0 => {
-            Some(SleepReason::For(Phase::Stopped, TRACED_WORDS))
-        }
-        Some(state) if state & TASK_STOPPED != 0 => {
-            Some(SleepReason::For(Phase::Stopped, STOPPED_WORDS))
-        }
-        _ => row.stack.as_deref().map(sleep_reason),
-    }
-}
-
-/// Reads a stack (functions separated by `;`, innermost first).
-pub fn sleep_reason(stack: &str) -> SleepReason {
-    if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(stack, names)) {
-        return SleepReason::For(*phase, words);
-    }
+/// What a stack says in which nothing of [`KNOWN`] is.
+fn unnamed_reason(stack: &str) -> SleepReason {
     let innermost = innermost(stack);
     let part = part(stack);
     if has(stack, LOCKS) || FILE_SYSTEMS.iter().any(|n| innermost.starts_with(n)) {
@@ -346,31 +367,31 @@ fn part(stack: &str) -> Option<&'static (&'static [&'static str], Phase, &'stati
 
 /// Whether a thread waits until what is dirty in the page cache is written back, before its own direct I/O. Of an
 /// operation that `reads` any wait for writeback counts: what is written is not its own.
-pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
+pub fn waits_for_writeback(stack: &Stack, reads: bool) -> bool {
     let direct = ["kiocb_", "iomap_dio", "__iomap_dio", "blkdev_direct", "generic_file_direct"];
     has(stack, WRITEBACK) && (reads || has(stack, &direct))
 }
 
 /// Whether a thread waits for a lock: the kernel's own kinds, or a lock that its file system has a function for.
-pub fn waits_for_lock(stack: &str) -> bool {
+pub fn waits_for_lock(stack: &Stack) -> bool {
     let f = innermost(stack);
     let named = f.starts_with("lock_") || f.ends_with("lock") && !f.ends_with("block");
     let named = named || f.contains("_lock_");
-    matches!(sleep_reason(stack), SleepReason::Lock(..)) && (has(stack, LOCKS) || named)
+    matches!(stack.reason, SleepReason::Lock(..)) && (has(stack, LOCKS) || named)
 }
 
 /// Whether a thread waits for pages, whose own way to or from the disk says why they are late.
-pub fn waits_for_pages(stack: &str) -> bool {
+pub fn waits_for_pages(stack: &Stack) -> bool {
     waits_first_for(stack, &[WRITEBACK, PAGES])
 }
 
 /// The same of a block that the file system keeps for itself, which another thread reads or writes.
-pub fn waits_for_buffers(stack: &str) -> bool {
+pub fn waits_for_buffers(stack: &Stack) -> bool {
     waits_first_for(stack, &[BUFFERS])
 }
 
 /// Whether somebody else ends a wait of a phase: who makes a commit, or what pages and blocks wait for.
-pub fn passed_on(stack: &str, phase: Phase) -> bool {
+pub fn passed_on(stack: &Stack, phase: Phase) -> bool {
     match phase {
         Phase::FileSystem => waits_for_commit(stack) || waits_for_buffers(stack),
         Phase::PageCache => waits_for_pages(stack) && !waits_for_writeback(stack, false),
@@ -379,86 +400,86 @@ pub fn passed_on(stack: &str, phase: Phase) -> bool {
 }
 
 /// Whether a thread waits for a block of the file system's own that it reads itself.
-pub fn reads_block(stack: &str) -> bool {
-    has(stack, READS_BLOCK) && matches!(sleep_reason(stack), SleepReason::OwnIo)
+pub fn reads_block(stack: &Stack) -> bool {
+    has(stack, READS_BLOCK) && stack.reason == SleepReason::OwnIo
 }
 
 /// Whether a thread waits until pages or blocks are written, whatever they are written for.
-pub fn waits_until_written(stack: &str) -> bool {
+pub fn waits_until_written(stack: &Stack) -> bool {
     has(stack, WRITEBACK) || has(stack, BUFFERS)
 }
 
 /// Whether a thread waits until the kernel's own threads have written back what is dirty in a whole file system.
-pub fn waits_for_flusher(stack: &str) -> bool {
+pub fn waits_for_flusher(stack: &Stack) -> bool {
     has(stack, &["wb_wait_for_completion", "sync_inodes_sb", "writeback_inodes_sb"])
 }
 
 /// Whether the most telling of the known functions is one of these.
-fn waits_first_for(stack: &str, any: &[&[&str]]) -> bool {
-    let first = KNOWN.iter().find(|(names, ..)| has(stack, names));
-    first.is_some_and(|(names, ..)| any.contains(names))
+fn waits_first_for(stack: &Stack, any: &[&[&str]]) -> bool {
+    stack.known.is_some_and(|at| any.contains(&KNOWN[at].0))
 }
 
 /// Whether a thread waits for a queue that is closed: why it is, the one who closed it knows.
-pub fn waits_for_closed_queue(stack: &str) -> bool {
+pub fn waits_for_closed_queue(stack: &Stack) -> bool {
     has(stack, FROZEN_QUEUE)
 }
 
 /// Whether a thread waits for a commit that another one makes for the whole file system.
-pub fn waits_for_commit(stack: &str) -> bool {
+pub fn waits_for_commit(stack: &Stack) -> bool {
     [JOURNAL, XFS_LOG, BTRFS_COMMIT].iter().any(|names| has(stack, names))
 }
 
 /// Whether a thread waits for a write of XFS's log, which whoever came first has sent.
-pub fn waits_for_log_write(stack: &str) -> bool {
+pub fn waits_for_log_write(stack: &Stack) -> bool {
     has(stack, &["xlog_wait_on_iclog", "xlog_force_lsn"])
 }
 
 /// Whether a thread is taking requests from io_uring's queue.
-pub fn in_submission(stack: &str) -> bool {
+pub fn in_submission(stack: &Stack) -> bool {
     has(stack, &["io_submit_sqes"])
 }
 
 /// Whether a thread sleeps over an I/O that it does itself while it gives a batch to io_uring.
-pub fn sleeps_in_submission(stack: &str) -> bool {
-    in_submission(stack) && sleep_reason(stack) == SleepReason::OwnIo
+pub fn sleeps_in_submission(stack: &Stack) -> bool {
+    in_submission(stack) && stack.reason == SleepReason::OwnIo
 }
 
 /// Whether a thread waits for a commit of ext4, or for a block that a commit is writing; not for room in the journal.
-pub fn waits_for_journal(stack: &str) -> bool {
+pub fn waits_for_journal(stack: &Stack) -> bool {
     has(stack, JOURNAL)
         && (!waits_for_room_in_journal(stack) || has(stack, &["do_get_write_access"]))
 }
 
 /// Whether a thread waits until a journal takes up what it is about to change: the journal is full, or closed
 /// for a commit.
-pub fn waits_for_room_in_journal(stack: &str) -> bool {
+pub fn waits_for_room_in_journal(stack: &Stack) -> bool {
     has(stack, &ROOM)
 }
 
 /// Whether a thread waits in a sync for pages that are being written, which are its own.
-pub fn syncs(stack: &str) -> bool {
+pub fn syncs(stack: &Stack) -> bool {
     has(stack, WRITEBACK) && has(stack, &["file_write_and_wait", "do_fsync", "__x64_sys_fdatasync"])
 }
 
 /// Whether a thread of the kernel runs the queue of a block device.
-pub fn runs_queues(stack: &str) -> bool {
+pub fn runs_queues(stack: &Stack) -> bool {
     has(stack, &["blk_mq_run_work", "blk_mq_requeue_work", "blk_flush_"])
 }
 
 /// Whether this thread of the kernel serves a loop device.
-pub fn serves_loop(stack: &str) -> bool {
+pub fn serves_loop(stack: &Stack) -> bool {
     has(stack, LOOP)
 }
 
 /// Whether a thread sleeps for a time that it has set itself.
-pub fn sleeps_for_set_time(stack: &str) -> bool {
+pub fn sleeps_for_set_time(stack: &Stack) -> bool {
     stack.split(';').any(|f| f.contains("nanosleep"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::event::OffCpu;
 
     #[test]
     fn who_waits_for_pages_waits_for_somebody_else() {
@@ -466,30 +487,33 @@ mod tests {
             "io_schedule;folio_wait_writeback;ext4_sync_file",
             "io_schedule;folio_wait_bit_common;filemap_read",
         ];
-        assert!(waits.iter().all(|stack| waits_for_pages(stack)));
+        assert!(waits.iter().all(|stack| waits_for_pages(&Stack::of(*stack))));
         let others = [
             "io_schedule;folio_wait_bit_common;do_swap_page;handle_mm_fault",
             "io_schedule_timeout;balance_dirty_pages;ext4_buffered_write_iter",
         ];
-        assert!(!others.iter().any(|stack| waits_for_pages(stack)));
-        assert!(waits_for_buffers("__sync_dirty_buffer;ext4_write_inode;ext4_fsync_nojournal"));
-        assert!(!waits_for_buffers("jbd2_log_wait_commit;ext4_sync_file"));
+        assert!(!others.iter().any(|stack| waits_for_pages(&Stack::of(*stack))));
+        let inode = "__sync_dirty_buffer;ext4_write_inode;ext4_fsync_nojournal";
+        assert!(waits_for_buffers(&Stack::of(inode)));
+        assert!(!waits_for_buffers(&Stack::of("jbd2_log_wait_commit;ext4_sync_file")));
     }
 
     #[test]
     fn who_reads_a_block_of_the_file_system_waits_for_its_own_io() {
-        let own =
-            "io_schedule;bit_wait_io;__wait_on_bit;out_of_line_wait_on_bit;ext4_read_bh;ext4_bread";
-        assert!(reads_block(own) && !waits_for_buffers(own));
-        assert!(!reads_block("rwsem_down_read_slowpath;ext4_bread;ext4_getxattr"), "a lock");
-        assert!(!reads_block("io_schedule;folio_wait_bit_common;filemap_read"), "data");
+        let own = Stack::of(
+            "io_schedule;bit_wait_io;__wait_on_bit;out_of_line_wait_on_bit;ext4_read_bh;ext4_bread",
+        );
+        assert!(reads_block(&own) && !waits_for_buffers(&own));
+        let lock = Stack::of("rwsem_down_read_slowpath;ext4_bread;ext4_getxattr");
+        let data = Stack::of("io_schedule;folio_wait_bit_common;filemap_read");
+        assert!(!reads_block(&lock) && !reads_block(&data));
     }
 
     #[test]
     fn a_debugger_is_no_signal() {
         let words = |state, stack: Option<&str>| {
-            let stack = stack.map(Into::into);
-            match reason_of(&LayerRow { state: Some(state), stack, ..LayerRow::default() }) {
+            let stack = stack.map(Stack::of);
+            match (OffCpu { state, stack, ..OffCpu::default() }).reason() {
                 Some(SleepReason::For(Phase::Stopped, words)) => words,
                 other => panic!("{other:?}"),
             }
@@ -514,13 +538,14 @@ mod tests {
             "btrfs_tree_lock_nested;btrfs_search_slot",
             "rwsem_down_write_slowpath;ext4_write",
         ];
-        assert!(locks.iter().all(|stack| waits_for_lock(stack)));
+        assert!(locks.iter().all(|stack| waits_for_lock(&Stack::of(*stack))));
         let others = ["ext4_wait_block_bitmap;ext4_map", "btrfs_cow_block;btrfs_search_slot"];
-        assert!(!others.iter().any(|stack| waits_for_lock(stack)));
+        assert!(!others.iter().any(|stack| waits_for_lock(&Stack::of(*stack))));
     }
 
     #[test]
     fn stacks_of_the_kernel_are_understood() {
+        let sleep_reason = |stack: &str| Stack::of(stack).reason();
         let cases = [
             ("io_schedule;blk_mq_get_tag;__blk_mq_alloc_requests", Phase::Tags),
             ("percpu_rwsem_wait;__percpu_down_read;vfs_write", Phase::FileSystem),

@@ -3,13 +3,15 @@
 //! Waits for a CPU are those of the thread that ended the wait; what the disk did is concluded from the time, so that a
 //! verdict that rests on that is never sure.
 
-use taillight_rundir::layers::{LayerKind, LayerRow};
+use std::sync::Arc;
 
 use crate::events::context::IoContext;
-use crate::events::stacks;
-use crate::overlays::held_pages::{is_metadata_write, writes_held_back};
+use crate::events::event::{Flush, Helper, Neighbour, OffCpu, Owner};
+use crate::events::io::TracedIo;
+use crate::events::stacks::{self, Stack};
+use crate::overlays::held_pages::writes_held_back;
 use crate::overlays::thread_waits::{
-    dispatch_waits, helpers, loop_worker_waits, softirq_waits, wait_segments, woken,
+    dispatch_waits, helpers, loop_worker_waits, softirq_waits, wait_segments,
 };
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
@@ -18,19 +20,21 @@ use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping}
 /// woke up the thread that waits for the commit.
 pub fn commit_thread_waits(
     line: &[Segment],
-    io: &LayerRow,
+    io: &TracedIo,
     context: &IoContext<'_>,
 ) -> Vec<Segment> {
     let mut waits = Vec::new();
     for segment in line.iter().filter(|p| p.phase == Phase::FileSystem) {
         let of = |list| overlapping(list, segment.from, segment.to);
         let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
-        for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_commit)) {
-            let wake = told.middle_ns.unwrap_or(told.end_ns);
-            let rows = || helpers(context, segment.from, wake).filter(|r| r.pid == told.waker_pid);
+        for told in asleep.filter(|r| r.was_in(stacks::waits_for_commit)) {
+            let wake = told.awake_ns();
+            let by = told.waker.tid();
+            let committer =
+                || helpers(context, segment.from, wake).filter(move |r| r.thread.tid == by);
             // What it writes waits for whoever serves the disk.
-            let writes = rows().filter(|r| r.state != Some(0)).map(|r| {
-                let time = (r.start_ns.max(told.start_ns), woken(r).min(wake));
+            let writes = committer().filter(|r| !r.was_preempted()).map(|r| {
+                let time = (r.start_ns.max(told.start_ns), r.awake_ns().min(wake));
                 Segment::new(time, Phase::Device, Source::Inferred)
             });
             let writes: Vec<Segment> = writes.filter(|p| p.from < p.to).collect();
@@ -38,13 +42,13 @@ pub fn commit_thread_waits(
             let served = served.chain(softirq_waits(&writes, io, context));
             let queued = writes.iter().map(|p| Segment { phase: Phase::Queue, ..*p });
             let served = served.chain(dispatch_waits(&queued.collect::<Vec<_>>(), io, context));
-            let late = rows().flat_map(|row| wait_segments(row, Source::Helper)).chain(served);
+            let late = committer().flat_map(|row| wait_segments(row, Source::Helper)).chain(served);
             let late = late.filter(|wait| wait.phase == Phase::Cpu);
             let time = (told.start_ns.max(segment.from), wake);
-            waits.extend(rows().flat_map(|row| writes_held_back(row, time, context)));
+            waits.extend(committer().flat_map(|row| writes_held_back(row, time, context)));
             waits.extend(late.map(|wait| Segment { to: wait.to.min(wake), ..wait }));
             // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
-            if !told.stack.as_deref().is_some_and(stacks::waits_for_room_in_journal) {
+            if !told.was_in(stacks::waits_for_room_in_journal) {
                 waits.extend(flushes(told.start_ns, wake, io, context));
             }
         }
@@ -54,16 +58,17 @@ pub fn commit_thread_waits(
 
 /// What of waits for a commit of ext4 or for XFS's log, which is neither another thread's wait for a CPU nor a flush,
 /// was one slow write of the journal's.
-pub fn journal_writes(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+pub fn journal_writes(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
     let long = |p: &&Segment| p.phase == Phase::FileSystem && p.to - p.from >= WAKEUP_WINDOW_NS;
     for segment in line.iter().filter(long) {
         let of = |list| overlapping(list, segment.from, io.end_ns);
         let own = || [context.off, context.worker_off].into_iter().flat_map(of);
         let asleep = own().filter(|r| r.start_ns < segment.to);
-        for told in asleep.chain(own().flat_map(|told| who_told(told, segment, context))) {
+        let tellers = own().flat_map(|told| who_told(told, segment, context)).map(|by| &by.off);
+        for told in asleep.chain(tellers) {
             let journal = told.stack.as_deref().and_then(Journal::waited_for);
-            let wait = (told.start_ns, told.middle_ns.unwrap_or(told.end_ns));
+            let wait = (told.start_ns, told.awake_ns());
             waits.extend(journal.and_then(|it| journal_write(wait, it, io, context)));
         }
     }
@@ -71,14 +76,14 @@ pub fn journal_writes(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) 
 }
 
 /// What of waits for the kernel's own threads to write back all that is dirty in a file system was one slow write.
-pub fn slow_writeback(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+pub fn slow_writeback(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
     let long = |p: &&Segment| p.phase == Phase::PageCache && p.length() >= WAKEUP_WINDOW_NS;
     for segment in line.iter().filter(long) {
         let asleep = overlapping(context.off, segment.from, segment.to);
-        let for_all = |r: &&LayerRow| r.stack.as_deref().is_some_and(stacks::waits_for_flusher);
-        waits.extend(asleep.filter(for_all).filter_map(|told| {
-            let wait = (told.start_ns.max(segment.from), told.middle_ns?.min(segment.to));
+        let for_all = asleep.filter(|r| r.was_in(stacks::waits_for_flusher));
+        waits.extend(for_all.filter_map(|told| {
+            let wait = (told.start_ns.max(segment.from), told.woken_ns?.min(segment.to));
             journal_write(wait, &FLUSHER, io, context)
         }));
     }
@@ -87,20 +92,20 @@ pub fn slow_writeback(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) 
 
 /// Off-CPU intervals, over all of a segment, of the kernel thread that woke the I/O's own thread up.
 fn who_told<'a>(
-    told: &LayerRow,
+    told: &OffCpu,
     segment: &Segment,
     context: &IoContext<'a>,
-) -> impl Iterator<Item = &'a LayerRow> + use<'a> {
-    let (segment, by) = (*segment, told.waker_pid);
-    let rows =
-        helpers(context, segment.from, segment.to).filter(move |r| by.is_some() && r.pid == by);
-    rows.filter(move |r| r.start_ns <= segment.from && woken(r) >= segment.to)
+) -> impl Iterator<Item = &'a Helper> + use<'a> {
+    let (segment, by) = (*segment, told.waker.tid());
+    let rows = helpers(context, segment.from, segment.to);
+    let rows = rows.filter(move |r| by.is_some() && r.thread.tid == by);
+    rows.filter(move |r| r.start_ns <= segment.from && r.awake_ns() >= segment.to)
 }
 
 /// Of whose journal a write is, and how much its commit writes at most if it is a small one: what others have on the
 /// disk meanwhile included. Writeback of a file system is one as well, without a journal.
 struct Journal {
-    sends: fn(&LayerRow) -> bool,
+    sends: fn(&Neighbour) -> bool,
     few_bytes: u64,
     /// Its commits are traced.
     has_commits: bool,
@@ -117,7 +122,7 @@ const FLUSHER: Journal = Journal { sends: is_of_flusher, few_bytes: FEW_BYTES, h
 
 impl Journal {
     /// Of a thread that sleeps there.
-    fn waited_for(stack: &str) -> Option<&'static Journal> {
+    fn waited_for(stack: &Stack) -> Option<&'static Journal> {
         match stacks::waits_for_journal(stack) {
             true => Some(&EXT4),
             false => stacks::waits_for_log_write(stack).then_some(&XFS),
@@ -126,25 +131,18 @@ impl Journal {
 }
 
 /// Who sends the log is any thread; xfsaild writes what the log is for.
-fn is_of_xfs_log(row: &LayerRow) -> bool {
-    let others = ["jbd2/", "xfsaild/"];
-    let own = !others.iter().any(|name| is_by(row, name));
-    is_metadata_write(row) && own && row.size.is_some_and(|bytes| bytes > 0)
+fn is_of_xfs_log(io: &Neighbour) -> bool {
+    let own = !["jbd2/", "xfsaild/"].iter().any(|name| io.is_by(name));
+    io.writes_metadata() && own && io.size > 0
 }
 
-fn is_of_jbd2(row: &LayerRow) -> bool {
-    is_metadata_write(row) && is_by(row, "jbd2/")
+fn is_of_jbd2(io: &Neighbour) -> bool {
+    io.writes_metadata() && io.is_by("jbd2/")
 }
 
 /// Data that a thread of a work queue writes.
-fn is_of_flusher(row: &LayerRow) -> bool {
-    const OPERATION: u64 = 0xff;
-    let writes = row.flags.is_some_and(|f| f & OPERATION == 1);
-    writes && !is_metadata_write(row) && is_by(row, "kworker/")
-}
-
-fn is_by(row: &LayerRow, name: &str) -> bool {
-    row.comm.as_deref().is_some_and(|comm| comm.starts_with(name))
+fn is_of_flusher(io: &Neighbour) -> bool {
+    io.writes_data() && io.is_by("kworker/")
 }
 
 /// The one write of the journal that took most of such a wait, where the commit had little to write and others little
@@ -152,23 +150,24 @@ fn is_by(row: &LayerRow, name: &str) -> bool {
 fn journal_write(
     (from, to): (i64, i64),
     journal: &Journal,
-    io: &LayerRow,
+    io: &TracedIo,
     context: &IoContext<'_>,
 ) -> Option<Segment> {
     let all = context.all?;
-    let own = |r: &&LayerRow| match (io.dev.as_deref(), r.dev.as_deref()) {
+    let own = |dev: &Option<Arc<str>>| match (io.dev.as_deref(), dev.as_deref()) {
         (Some(one), Some(other)) => all.disks.same(one, other),
         _ => all.disks.single(),
     };
-    let rows = |from, to| all.within(LayerKind::Neighbour, from, to).filter(own);
-    let entry = |r: &&LayerRow| (journal.sends)(r);
-    let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
+    let rows = |from, to| all.neighbours.within(from, to).filter(move |r| own(&r.dev));
+    let entry = |r: &&Neighbour| (journal.sends)(r);
+    let within = |r: &&Neighbour| r.end_ns.min(to) - r.start_ns.max(from);
     let longest = rows(from, to).filter(entry).max_by_key(within)?;
-    if within(&longest) * 2 < to - from || longest.other.is_some() {
+    if within(&longest) * 2 < to - from || longest.owner != Owner::Other {
         return None;
     }
     // What of the commit was on the disk before the wait counts as well.
-    let under_way = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns).filter(own);
+    let under_way = all.commits.within(longest.start_ns, longest.end_ns);
+    let under_way = under_way.filter(|commit| own(&commit.dev));
     let begun = under_way.map(|r| r.start_ns).min();
     if begun.is_none() && journal.has_commits {
         return None;
@@ -176,11 +175,11 @@ fn journal_write(
     let begun = begun.unwrap_or(from).min(longest.start_ns);
     let (mut writes, mut bytes, mut others) = (0, 0, 0);
     // Where what others ask for is soon done, and is little in all, the disk is not busy with it.
-    let soon = |r: &LayerRow| !entry(&r) && (r.end_ns - r.start_ns) * 10 < to - from;
+    let soon = |r: &Neighbour| !entry(&r) && (r.end_ns - r.start_ns) * 10 < to - from;
     for row in rows(begun, longest.end_ns) {
         match soon(row) {
             true => others += row.end_ns - row.start_ns,
-            false => (writes, bytes) = (writes + 1, bytes + row.size.unwrap_or(0)),
+            false => (writes, bytes) = (writes + 1, bytes + row.size),
         }
         if writes > FEW_ENTRIES || bytes > journal.few_bytes || others * 4 > to - from {
             return None;
@@ -192,18 +191,17 @@ fn journal_write(
 
 /// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a
 /// single one.
-fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+fn flushes(from: i64, to: i64, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
     };
     let disks = io.dev.as_deref().and_then(|dev| all.disks.flushed_for(dev));
-    let own = |r: &&LayerRow| match (&disks, r.dev.as_deref()) {
+    let own = |f: &&Flush| match (&disks, f.dev.as_deref()) {
         (Some(disks), Some(dev)) => disks.contains(&dev),
         _ => all.disks.single(),
     };
-    let rows = all.within(LayerKind::Flush, from, to).filter(own);
-    let within = rows.filter(|r| r.start_ns >= from && r.end_ns <= to);
-    let device =
-        |r: &LayerRow| Segment::new((r.start_ns, r.end_ns), Phase::Device, Source::Inferred);
+    let own = all.flushes.within(from, to).filter(own);
+    let within = own.filter(|f| f.start_ns >= from && f.end_ns <= to);
+    let device = |f: &Flush| Segment::new((f.start_ns, f.end_ns), Phase::Device, Source::Inferred);
     within.map(device).collect()
 }

@@ -9,9 +9,8 @@ pub mod pauses;
 pub mod stolen;
 pub mod thread_waits;
 
-use taillight_rundir::layers::LayerRow;
-
 use crate::events::context::IoContext;
+use crate::events::io::TracedIo;
 use crate::overlays::commits::{commit_thread_waits, journal_writes, slow_writeback};
 use crate::overlays::held_pages::{blocks_held_back, lower_held_back, pages_held_back};
 use crate::overlays::other_ios::OtherIos;
@@ -32,7 +31,7 @@ pub struct Overlay<F> {
 }
 
 /// Finds in the line of an I/O what threads did for it meanwhile.
-type ByThreads = fn(&[Segment], &LayerRow, &IoContext<'_>) -> Vec<Segment>;
+type ByThreads = fn(&[Segment], &TracedIo, &IoContext<'_>) -> Vec<Segment>;
 /// Finds what the I/O of a number waited for that is another I/O's.
 type ByOthers = fn(usize, &OtherIos<'_>) -> Vec<Segment>;
 
@@ -88,12 +87,12 @@ pub fn is_rule(name: &str) -> bool {
 }
 
 /// Puts what threads did for the I/O into its time line.
-pub fn by_threads(line: Vec<Segment>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+pub fn by_threads(line: Vec<Segment>, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     by_rules(0, line, io, context)
 }
 
 /// Puts pauses of the target into the time line, and nothing else: all that is known of an I/O that was not traced.
-pub fn by_pauses(line: Vec<Segment>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+pub fn by_pauses(line: Vec<Segment>, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     by_rules(THREADS.len() - 1, line, io, context)
 }
 
@@ -101,7 +100,7 @@ pub fn by_pauses(line: Vec<Segment>, io: &LayerRow, context: &IoContext<'_>) -> 
 fn by_rules(
     first: usize,
     mut line: Vec<Segment>,
-    io: &LayerRow,
+    io: &TracedIo,
     context: &IoContext<'_>,
 ) -> Vec<Segment> {
     let rules = THREADS.iter().enumerate().skip(first);

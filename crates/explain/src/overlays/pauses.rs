@@ -2,10 +2,10 @@
 //! stood still then, and one in native code could not come back. What a thread was seen to wait for outside, a server or
 //! the disk, is no wait for the pause.
 
-use taillight_rundir::layers::{LayerKind, LayerRow};
-
 use crate::events::Events;
 use crate::events::context::IoContext;
+use crate::events::event::Pause;
+use crate::events::io::TracedIo;
 use crate::events::layers::Slow;
 use crate::time_line::phase::Phase::{self, *};
 use crate::time_line::segments::{Segment, Source};
@@ -14,22 +14,22 @@ use crate::time_line::segments::{Segment, Source};
 pub const OVER: &[Phase] = &[Submit, Completion, Application, Store, Blocked, Unobserved];
 
 /// The pauses during an I/O: concluded from the time, as a thread in native code does not stand still.
-pub fn waits(_: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
-    let rows = context.all.into_iter().flat_map(|all| during(all, io.start_ns, io.end_ns));
-    rows.map(|row| Segment::new((row.start_ns, row.end_ns), JvmPause, Source::Inferred)).collect()
+pub fn waits(_: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let pauses = context.all.into_iter().flat_map(|all| during(all, io.start_ns, io.end_ns));
+    pauses.map(|p| Segment::new((p.start_ns, p.end_ns), JvmPause, Source::Inferred)).collect()
 }
 
 /// The time line of an I/O that was not traced; `None` where it met no pause.
 pub fn untraced(slow: &Slow, context: &IoContext<'_>) -> Option<Vec<Segment>> {
-    let io = LayerRow { start_ns: slow.submit_ns, end_ns: slow.complete_ns, ..LayerRow::default() };
+    let io = TracedIo { start_ns: slow.submit_ns, end_ns: slow.complete_ns, ..TracedIo::default() };
     let unseen = Segment::new((io.start_ns, io.end_ns), Unobserved, Source::Silence);
     let line = super::by_pauses(vec![unseen], &io, context);
     line.iter().any(|part| part.phase == JvmPause).then_some(line)
 }
 
 /// Pauses that overlap a time.
-pub fn during(all: &Events, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
-    all.within(LayerKind::Pause, from, to).filter(move |r| r.start_ns < to && r.end_ns > from)
+pub fn during(all: &Events, from: i64, to: i64) -> impl Iterator<Item = &Pause> {
+    all.pauses.within(from, to).filter(move |r| r.start_ns < to && r.end_ns > from)
 }
 
 #[cfg(test)]
@@ -45,13 +45,11 @@ mod tests {
     fn events(pauses: &[(i64, i64, i64)]) -> Events {
         let mut events = Events::default();
         for (start_ns, stopped_ns, end_ns) in pauses {
-            events.add(LayerRow {
-                kind: LayerKind::Pause,
+            events.add(Pause {
                 start_ns: *start_ns,
-                middle_ns: Some(*stopped_ns),
+                stopped_ns: *stopped_ns,
                 end_ns: *end_ns,
-                other: Some("Pause Full (System.gc())".into()),
-                ..LayerRow::default()
+                reason: "Pause Full (System.gc())".into(),
             });
         }
         events.sort();
@@ -73,7 +71,7 @@ mod tests {
     fn an_io_that_met_a_pause_is_cut_at_its_ends() {
         let events = events(&[(2, 3, 8), (20, 21, 30)]);
         let context = IoContext::of(&events, 0);
-        let io = LayerRow { end_ns: 25, ..LayerRow::default() };
+        let io = TracedIo { end_ns: 25, ..TracedIo::default() };
         let line = vec![
             Segment::new((0, 5), Server, Source::OwnSleep),
             Segment::new((5, 25), Store, Source::Holder),

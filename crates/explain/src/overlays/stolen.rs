@@ -2,26 +2,26 @@
 //! is told that an I/O is done while the hypervisor runs something else on it, and the sleeping thread is
 //! woken up when the CPU is back. CPU time taken from a running thread is an event of that thread.
 
-use taillight_rundir::layers::{LayerKind, LayerRow};
-
 use crate::events::context::IoContext;
+use crate::events::event::OffCpu;
+use crate::events::io::TracedIo;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, overlapping};
 
 /// Parts of late completions in which the CPU was not there: at least half of each, at its end.
-pub fn waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+pub fn waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
     };
     let mut waits = Vec::new();
     for segment in line.iter().filter(|p| p.phase == Phase::Completion) {
         let of = |list| overlapping(list, segment.from, io.end_ns);
-        let woken = |r: &&LayerRow| r.state != Some(0) && r.end_ns >= segment.to && r.cpu.is_some();
+        let woken = |r: &&OffCpu| !r.was_preempted() && r.end_ns >= segment.to && r.cpu.is_some();
         let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
         let Some(told) = asleep.find(woken) else { continue };
-        let mut taken = all.within(LayerKind::Stolen, told.end_ns, told.end_ns);
-        let here = taken.find(|r| r.cpu == told.cpu).and_then(|r| r.blocked_ns);
-        let (length, taken) = (segment.to - segment.from, here.unwrap_or(0) as i64);
+        let mut taken = all.stolen.within(told.end_ns, told.end_ns);
+        let here = taken.find(|s| s.cpu == told.cpu).map_or(0, |s| s.taken_ns);
+        let (length, taken) = (segment.to - segment.from, here as i64);
         if taken.saturating_mul(2) >= length {
             let time = (segment.to - taken.min(length), segment.to);
             waits.push(Segment::new(time, Phase::Cpu, Source::OwnSleep));
@@ -34,33 +34,27 @@ pub fn waits(line: &[Segment], io: &LayerRow, context: &IoContext<'_>) -> Vec<Se
 mod tests {
     use super::*;
     use crate::events::Events;
+    use crate::events::event::Stolen;
     use crate::time_line::segments::overlay;
 
     #[test]
     fn an_idle_cpu_that_was_taken_is_no_late_completion() {
         let phases = |cpu, ns| {
             let mut events = Events::default();
-            events.add(LayerRow {
-                kind: LayerKind::Stolen,
-                start_ns: 50,
-                end_ns: 1_000,
-                cpu: Some(cpu),
-                blocked_ns: Some(ns),
-                ..LayerRow::default()
-            });
+            events.add(Stolen { start_ns: 50, end_ns: 1_000, cpu: Some(cpu), taken_ns: ns });
             events.sort();
-            let off = [LayerRow {
+            let off = [OffCpu {
                 start_ns: 10,
-                middle_ns: Some(900),
+                woken_ns: Some(900),
                 end_ns: 910,
-                state: Some(2),
+                state: 2,
                 cpu: Some(1),
-                ..LayerRow::default()
+                ..OffCpu::default()
             }];
             let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
             let segment = |from, to, phase| Segment::new((from, to), phase, Source::Stamps);
             let line = vec![segment(0, 100, Phase::Device), segment(100, 900, Phase::Completion)];
-            let io = LayerRow { end_ns: 950, ..LayerRow::default() };
+            let io = TracedIo { end_ns: 950, ..TracedIo::default() };
             let waits = waits(&line, &io, &context);
             let line = overlay(&line, &waits, |p| p.phase == Phase::Completion);
             line.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()

@@ -4,11 +4,13 @@
 //! the thread did before, between and after rounds is in `phases`.
 
 use taillight_core::OpKind;
-use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
+use crate::events::event::{Flush, HeldPart, OffCpu};
+use crate::events::io::TracedIo;
 use crate::events::rounds::BlockRound;
-use crate::events::stacks::{self, SleepReason};
+use crate::events::stacks::{self, SleepReason, Stack};
 use crate::overlays::thread_waits;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{
@@ -19,7 +21,7 @@ use crate::time_line::segments::{
 /// `next` is what came after it, if anything is known to; `sure` that all rounds are known.
 pub fn round(
     line: &mut TimeLine,
-    io: &LayerRow,
+    io: &TracedIo,
     round: &BlockRound,
     (on, sure, next): (bool, bool, Option<i64>),
     actor: &IoContext<'_>,
@@ -78,12 +80,12 @@ pub fn round(
 /// What parts were for that a thread itself sent to the disk, but are not its own data, as its sleep says: what is
 /// dirty in the page cache is written back before a direct read or write of the same place goes on; entries
 /// of a full journal are brought to where they belong.
-fn for_others(io: &LayerRow, round: &BlockRound, actor: &IoContext<'_>) -> Option<Phase> {
+fn for_others(io: &TracedIo, round: &BlockRound, actor: &IoContext<'_>) -> Option<Phase> {
     let to = round.done.unwrap_or(io.end_ns);
-    let reads = io.op.is_some_and(|op| op.request() == OpKind::Read);
-    let most = |waits: &dyn Fn(&str) -> bool| {
+    let reads = io.op.request() == OpKind::Read;
+    let most = |waits: &dyn Fn(&Stack) -> bool| {
         let asleep = overlapping(actor.off, round.bio, to);
-        let asleep = asleep.filter(|r| r.stack.as_deref().is_some_and(waits));
+        let asleep = asleep.filter(|r| r.was_in(waits));
         let slept = asleep.map(|r| (r.end_ns.min(to) - r.start_ns.max(round.bio)).max(0));
         slept.sum::<i64>() * 2 >= (to - round.bio).max(1)
     };
@@ -99,7 +101,7 @@ fn for_others(io: &LayerRow, round: &BlockRound, actor: &IoContext<'_>) -> Optio
 /// the device's. Where some were seen and nobody knows of which disk this one is, nothing is known.
 fn flush(
     line: &mut TimeLine,
-    io: &LayerRow,
+    io: &TracedIo,
     round: &BlockRound,
     done: i64,
     actor: &IoContext<'_>,
@@ -127,11 +129,11 @@ fn flush(
 /// The flushes of an I/O's disk that ended in a time and were under way in it. `None` where none was ever seen of that
 /// disk, `Some(None)` where it is not known which disk's they are.
 fn flushes<'a>(
-    io: &LayerRow,
+    io: &TracedIo,
     from: i64,
     to: i64,
     actor: &IoContext<'a>,
-) -> Option<Option<Vec<&'a LayerRow>>> {
+) -> Option<Option<Vec<&'a Flush>>> {
     let (Some(all), Some(dev)) = (actor.all, io.dev.as_deref()) else {
         return None;
     };
@@ -141,13 +143,13 @@ fn flushes<'a>(
     if disks.is_empty() {
         return None;
     }
-    let own = |r: &&LayerRow| r.dev.as_deref().is_some_and(|d| disks.contains(&d));
-    let rows = all.within(LayerKind::Flush, from, to).filter(own);
-    Some(Some(rows.filter(|r| r.end_ns <= to).collect()))
+    let own = |f: &&Flush| f.dev.as_deref().is_some_and(|d| disks.contains(&d));
+    let own = all.flushes.within(from, to).filter(own);
+    Some(Some(own.filter(|f| f.end_ns <= to).collect()))
 }
 
 /// The disk does one flush at a time: until the flush that was `sent` is done, it is busy with those of others, too.
-fn flushing(line: &mut TimeLine, flushes: &[&LayerRow], sent: &LayerRow, source: Source) {
+fn flushing(line: &mut TimeLine, flushes: &[&Flush], sent: &Flush, source: Source) {
     for row in flushes.iter().filter(|r| r.dev == sent.dev && r.end_ns <= sent.end_ns) {
         line.to(row.start_ns, Phase::Queue, source);
         line.to(row.end_ns, Phase::Device, source);
@@ -158,7 +160,7 @@ fn flushing(line: &mut TimeLine, flushes: &[&LayerRow], sent: &LayerRow, source:
 /// for it (REQ_PREFLUSH, block/blk-flush.c).
 fn flushed_before(
     line: &mut TimeLine,
-    io: &LayerRow,
+    io: &TracedIo,
     round: &BlockRound,
     issue: i64,
     actor: &IoContext<'_>,
@@ -167,7 +169,8 @@ fn flushed_before(
     let sent = flushes.iter().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
     if let Some(sent) = sent.filter(|r| issue - r.end_ns < WAKEUP_WINDOW_NS) {
         // Of several parts it may have been for another one.
-        let source = if io.bios == Some(1) { device_source(io, actor) } else { Source::Inferred };
+        let single = io.parts.is_some_and(|parts| parts.queued == 1);
+        let source = if single { device_source(io, actor) } else { Source::Inferred };
         flushing(line, &flushes, sent, source);
     }
 }
@@ -175,7 +178,7 @@ fn flushed_before(
 /// After an earlier round: the thread is told of it.
 fn told_of_completion(line: &mut TimeLine, to: i64, actor: &IoContext<'_>) {
     let first = overlapping(actor.off, line.at, to).next();
-    if let Some(row) = first.filter(|r| r.start_ns <= line.at && r.state != Some(0)) {
+    if let Some(row) = first.filter(|r| r.start_ns <= line.at && !r.was_preempted()) {
         append_thread_states(line, row.end_ns.min(to), Phase::Completion, false, actor);
     }
 }
@@ -184,25 +187,23 @@ fn told_of_completion(line: &mut TimeLine, to: i64, actor: &IoContext<'_>) {
 /// thread, while that is preempted: that is no matter of the queue. (Going to sleep sends them on.)
 fn queued_until(
     line: &mut TimeLine,
-    io: &LayerRow,
+    io: &TracedIo,
     (to, phase): (i64, Phase),
     actor: &IoContext<'_>,
 ) {
     let to = to.clamp(line.at, line.end);
     // Held back by a limit before a request is had at all.
-    let limit = |r: &&LayerRow| {
-        let wait = stacks::reason_of(r);
-        r.state != Some(0) && matches!(wait, Some(SleepReason::For(Phase::Throttle, _)))
+    let limit = |r: &&OffCpu| {
+        !r.was_preempted() && matches!(r.reason(), Some(SleepReason::For(Phase::Throttle, _)))
     };
     for held in overlapping(actor.off, line.at, to).filter(limit) {
         line.to(held.start_ns.min(to), phase, Source::Stamps);
-        let wake = held.middle_ns.unwrap_or(held.end_ns).min(to);
-        line.to(wake, Phase::Throttle, Source::OwnSleep);
+        line.to(held.awake_ns().min(to), Phase::Throttle, Source::OwnSleep);
     }
     let from = line.at;
     let robbed = overlapping(actor.off, from, to)
         .chain(submitter_for(io, (from, to), actor))
-        .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < WAKEUP_WINDOW_NS)
+        .filter(|r| r.was_preempted() && r.end_ns <= to && to - r.end_ns < WAKEUP_WINDOW_NS)
         .max_by_key(|r| r.end_ns);
     if let Some(robbed) = robbed {
         line.to(robbed.start_ns, phase, Source::Stamps);
@@ -213,25 +214,22 @@ fn queued_until(
 
 /// The times off the CPU of io_uring's polling thread while it submitted requests, where that may have taken long.
 fn submitter_for<'a>(
-    io: &LayerRow,
+    io: &TracedIo,
     (from, to): (i64, i64),
     actor: &IoContext<'a>,
-) -> impl Iterator<Item = &'a LayerRow> {
+) -> impl Iterator<Item = &'a OffCpu> {
     let all = actor.all.filter(|_| to - from >= WAKEUP_WINDOW_NS / 5).into_iter();
-    let polls = all.flat_map(|all| thread_waits::sqpoll_thread_rows(io, all));
-    polls.filter(move |r| {
-        let submits = r.stack.as_deref().is_some_and(stacks::in_submission);
-        submits && r.end_ns > from && r.start_ns < to
-    })
+    let polls = all.flat_map(|all| thread_waits::sqpoll_off(io, all));
+    polls.filter(move |r| r.was_in(stacks::in_submission) && r.end_ns > from && r.start_ns < to)
 }
 
 /// From what came before to the first part in the block layer; `on`: what came before was block I/O.
-fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &IoContext<'_>) {
+fn before(line: &mut TimeLine, io: &TracedIo, round: &BlockRound, on: bool, b: &IoContext<'_>) {
     if round.held.is_none_or(|h| h > round.bio) {
         return append_thread_states(line, round.bio, Phase::Submit, false, b);
     }
     let off = || overlapping(b.off, line.at, round.bio);
-    let asleep = off().filter(|r| r.state != Some(0)).last();
+    let asleep = off().filter(|r| !r.was_preempted()).last();
     let asleep = asleep.filter(|r| r.end_ns >= round.bio && line.begun());
     if let Some(row) = asleep {
         // It was taken away, at the earliest, when the thread went to sleep over it.
@@ -242,8 +240,8 @@ fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &
     } else {
         // Another thread queued it. When it was taken away is not stamped: after all that a worker was seen to do
         // before; of a thread's own first part the way there is a matter of microseconds.
-        let room = overlapping(b.reclaim, line.at, round.bio);
-        let seen = off().chain(room).map(|r| r.end_ns).filter(|_| line.begun()).max();
+        let room = overlapping(b.reclaim, line.at, round.bio).map(|r| r.end_ns);
+        let seen = off().map(|r| r.end_ns).chain(room).filter(|_| line.begun()).max();
         let taken = seen.unwrap_or(io.enter_ns.unwrap_or(io.start_ns));
         append_thread_states(line, taken.min(round.bio), Phase::Submit, false, b);
         line.to(round.bio, Phase::Throttle, held_source(io, b));
@@ -252,19 +250,17 @@ fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &
 
 /// When the page came that the thread slept for, of parts that were not all seen done: the others may be what
 /// was read ahead with it, which nobody waits for.
-fn page_came(from: i64, io: &LayerRow, round: &BlockRound, actor: &IoContext<'_>) -> Option<i64> {
-    let reads =
-        io.op.is_some_and(|op| matches!(op.request(), OpKind::Read | OpKind::Get | OpKind::Scan));
+fn page_came(from: i64, io: &TracedIo, round: &BlockRound, actor: &IoContext<'_>) -> Option<i64> {
+    let reads = matches!(io.op.request(), OpKind::Read | OpKind::Get | OpKind::Scan);
     let done = io.done_ns.filter(|at| round.issue.is_some() && reads && *at > from)?;
-    let woken_by_it = |r: &LayerRow| {
-        let for_page = r.stack.as_deref().is_some_and(stacks::waits_for_pages);
-        for_page && r.middle_ns.is_some_and(|wake| (0..WAKEUP_WINDOW_NS).contains(&(wake - done)))
-    };
+    let at_once = |wake: i64| (0..WAKEUP_WINDOW_NS).contains(&(wake - done));
+    let woken_by_it =
+        |r: &OffCpu| r.was_in(stacks::waits_for_pages) && r.woken_ns.is_some_and(at_once);
     overlapping(actor.off, from, io.end_ns).any(woken_by_it).then_some(done)
 }
 
 /// The completion was not seen.
-fn unseen(line: &mut TimeLine, io: &LayerRow, to: i64) {
+fn unseen(line: &mut TimeLine, io: &TracedIo, to: i64) {
     let from = line.at;
     if let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
         && wake > from
@@ -278,14 +274,14 @@ fn unseen(line: &mut TimeLine, io: &LayerRow, to: i64) {
 }
 
 /// In the device, or in the one below it.
-fn device(line: &mut TimeLine, io: &LayerRow, done: i64, actor: &IoContext<'_>) {
+fn device(line: &mut TimeLine, io: &TracedIo, done: i64, actor: &IoContext<'_>) {
     let source = device_source(io, actor);
-    if let (Some(issue), Some(low)) = (io.low_issue_ns, io.low_done_ns)
+    if let (Some(issue), Some(low)) = (io.lower.issue_ns, io.lower.done_ns)
         && issue >= line.at
         && low >= issue
         && low <= done
     {
-        let queued = io.low_bio_ns.unwrap_or(issue).min(issue);
+        let queued = io.lower.bio_ns.unwrap_or(issue).min(issue);
         let held = io.has(flags::LOWER_HELD);
         match held {
             true => line.to(queued, Phase::Throttle, Source::Inferred),
@@ -299,7 +295,7 @@ fn device(line: &mut TimeLine, io: &LayerRow, done: i64, actor: &IoContext<'_>) 
 }
 
 /// Of a device that is made of others only what the lowest one did is seen.
-fn device_source(io: &LayerRow, actor: &IoContext<'_>) -> Source {
+fn device_source(io: &TracedIo, actor: &IoContext<'_>) -> Source {
     let below = io.has(flags::LOWER) || stacked(actor);
     if below { Source::Inferred } else { Source::Stamps }
 }
@@ -310,18 +306,15 @@ fn stacked(actor: &IoContext<'_>) -> bool {
 
 /// Stamps where a limit was seen to let go of the I/O on its own disk; inferred where it was not, or where an io_uring
 /// worker had brought the I/O there: since when it was held back is not stamped then.
-fn held_source(io: &LayerRow, actor: &IoContext<'_>) -> Source {
+fn held_source(io: &TracedIo, actor: &IoContext<'_>) -> Source {
     let handed = io.has(flags::PUNTED) || io.sync_punt_ns.is_some();
     if let_go_by_limit(io, actor) && !handed { Source::Stamps } else { Source::Inferred }
 }
 
 /// Whether a limit let go of an I/O.
-pub fn let_go_by_limit(io: &LayerRow, actor: &IoContext<'_>) -> bool {
-    let rows = actor.all.into_iter();
-    let mut held = rows.flat_map(|all| all.within(LayerKind::Held, io.start_ns, io.end_ns));
-    held.any(|h| {
-        let own = h.token.is_none() || h.token == io.token;
-        let reason = h.stack.as_deref().map(stacks::sleep_reason);
-        own && h.dev == io.dev && matches!(reason, Some(SleepReason::For(Phase::Throttle, _)))
-    })
+pub fn let_go_by_limit(io: &TracedIo, actor: &IoContext<'_>) -> bool {
+    let own = |h: &HeldPart| h.token.is_none() || h.token == io.token;
+    let all = actor.all.into_iter();
+    let mut held = all.flat_map(|all| all.held.within(io.start_ns, io.end_ns));
+    held.any(|h| own(h) && h.dev == io.dev && h.by_limit())
 }

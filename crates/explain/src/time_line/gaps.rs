@@ -1,8 +1,8 @@
 //! Times in which nothing was seen: what was only concluded from silence is unobserved there.
 
-use taillight_rundir::layers::{LayerKind, LayerRow};
-
 use crate::events::context::IoContext;
+use crate::events::event::Gap;
+use crate::events::io::TracedIo;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, overlapping, overlay};
 
@@ -16,16 +16,16 @@ fn is_from_silence(segment: &Segment) -> bool {
 /// on it is the usual.
 pub fn drop_conclusions(
     line: Vec<Segment>,
-    io: &LayerRow,
+    io: &TracedIo,
     context: &IoContext<'_>,
 ) -> Vec<Segment> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
-    let own = context.all.map(|all| all.within(LayerKind::Gap, io.start_ns, io.end_ns));
+    let own = context.all.map(|all| all.io_gaps.within(io.start_ns, io.end_ns));
     let own = own.into_iter().flatten().filter(|gap| gap.token == io.token);
     let gaps = context.gaps.into_iter().flat_map(of).chain(own);
-    let (could, not): (Vec<&LayerRow>, Vec<&LayerRow>) = gaps.partition(|g| g.state == Some(0));
-    let times = |list: &[&LayerRow], phase| -> Vec<Segment> {
-        let time = |g: &&LayerRow| Segment::new((g.start_ns, g.end_ns), phase, Source::Silence);
+    let (could, not): (Vec<&Gap>, Vec<&Gap>) = gaps.partition(|g| g.could_run);
+    let times = |list: &[&Gap], phase| -> Vec<Segment> {
+        let time = |g: &&Gap| Segment::new((g.start_ns, g.end_ns), phase, Source::Silence);
         list.iter().map(time).collect()
     };
     let line = overlay(&line, &times(&not, Phase::Unobserved), is_from_silence);
@@ -37,8 +37,12 @@ mod tests {
     use super::*;
     use crate::events::{Events, merged};
 
-    fn gap(from: i64, to: i64) -> LayerRow {
-        LayerRow { start_ns: from, end_ns: to, ..LayerRow::default() }
+    fn gap(start_ns: i64, end_ns: i64) -> Gap {
+        Gap { start_ns, end_ns, ..Gap::default() }
+    }
+
+    fn io(end_ns: i64) -> TracedIo {
+        TracedIo { end_ns, ..TracedIo::default() }
     }
 
     fn segment(from: i64, to: i64, phase: Phase) -> Segment {
@@ -49,16 +53,11 @@ mod tests {
     #[test]
     fn a_gap_of_one_io_is_none_of_another() {
         let mut events = Events::default();
-        events.add(LayerRow {
-            kind: LayerKind::Gap,
-            token: Some(7),
-            worker: Some(0),
-            ..gap(10, 40)
-        });
+        events.add(Gap { token: Some(7), worker: Some(0), ..gap(10, 40) });
         events.sort();
         let line = vec![segment(0, 100, Phase::IoWorker)];
         let segments = |token| {
-            let io = LayerRow { token: Some(token), worker: Some(0), ..gap(0, 100) };
+            let io = TracedIo { token: Some(token), ..io(100) };
             drop_conclusions(line.clone(), &io, &IoContext::of(&events, 0)).len()
         };
         assert_eq!((segments(7), segments(8)), (3, 1));
@@ -71,7 +70,7 @@ mod tests {
             segment(100, 200, Phase::Device),
             segment(200, 300, Phase::Unobserved),
         ];
-        let could = |from, to| LayerRow { state: Some(0), ..gap(from, to) };
+        let could = |from, to| Gap { could_run: true, ..gap(from, to) };
         let own = merged(vec![gap(20, 50), could(50, 90), could(150, 280)]);
         assert_eq!(own.len(), 3, "of different kinds");
         let context = IoContext { gaps: [&own, &[]], ..IoContext::default() };
@@ -84,7 +83,7 @@ mod tests {
             segment(200, 280, Phase::Cpu),
             segment(280, 300, Phase::Unobserved),
         ];
-        assert_eq!(drop_conclusions(line, &gap(0, 300), &context), expected);
+        assert_eq!(drop_conclusions(line, &io(300), &context), expected);
         let both = merged(vec![could(10, 40), gap(30, 60)]);
         assert_eq!(both, [gap(10, 60)], "where they overlap less is known");
     }
@@ -96,7 +95,7 @@ mod tests {
             segment(100, 200, Phase::Device),
             segment(200, 300, Phase::Completion),
         ];
-        let io = gap(0, 300);
+        let io = io(300);
         let own = merged(vec![gap(15, 40), gap(10, 20)]);
         assert_eq!(own, [gap(10, 40)]);
         let all = [gap(90, 250)];

@@ -1,9 +1,9 @@
 //! Builds the time line of one I/O: segments without gaps, with the thread's off-CPU intervals put into them.
 //! Which stamps bound which segment is in `phases` and the files it calls.
 
-use taillight_rundir::layers::LayerRow;
-
 use crate::events::context::IoContext;
+use crate::events::event::{OffCpu, Timed};
+use crate::events::io::TracedIo;
 use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::{Phase, Phases};
 
@@ -70,7 +70,7 @@ pub struct TimeLine {
 
 impl TimeLine {
     /// At the begin of an I/O.
-    pub fn of(io: &LayerRow) -> TimeLine {
+    pub fn of(io: &TracedIo) -> TimeLine {
         TimeLine { segments: Vec::with_capacity(8), at: io.start_ns, end: io.end_ns }
     }
 
@@ -100,10 +100,10 @@ impl TimeLine {
 /// What follows a wake-up, or the end of an I/O, within this time counts as following at once, ns.
 pub const WAKEUP_WINDOW_NS: i64 = 1_000_000;
 
-/// Rows that overlap a time, of rows by time that do not overlap each other.
-pub fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
-    let first = rows.partition_point(|r| r.end_ns <= from);
-    rows[first..].iter().take_while(move |r| r.start_ns < to)
+/// Events that overlap a time, of events by time that do not overlap each other.
+pub fn overlapping<T: Timed>(events: &[T], from: i64, to: i64) -> impl Iterator<Item = &T> {
+    let first = events.partition_point(|e| e.end_ns() <= from);
+    events[first..].iter().take_while(move |e| e.start_ns() < to)
 }
 
 /// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`, or unobserved where
@@ -120,7 +120,7 @@ pub fn append_thread_states(
     for off in overlapping(context.off, line.at, to) {
         busy(line, off.start_ns.min(to), idle, context);
         let back = off.end_ns.min(to);
-        if off.state == Some(0) {
+        if off.was_preempted() {
             line.to(back, Phase::Cpu, Source::OwnSleep);
             continue;
         }
@@ -142,8 +142,9 @@ fn is_idle_cpu(name: &str) -> bool {
 
 /// When a sleeping thread was woken up. A wake-up that was not seen was only just before, where the
 /// CPU had nothing else to do; else nobody knows for how long the thread then waited for it.
-fn woken_ns(off: &LayerRow) -> Option<i64> {
-    off.middle_ns.or_else(|| off.comm.as_deref().is_some_and(is_idle_cpu).then_some(off.end_ns))
+fn woken_ns(off: &OffCpu) -> Option<i64> {
+    let was_idle = || off.ran.as_ref().is_some_and(|ran| is_idle_cpu(&ran.name));
+    off.woken_ns.or_else(|| was_idle().then_some(off.end_ns))
 }
 
 /// On the CPU: making room in memory, or what the stretch is about.
@@ -156,16 +157,15 @@ fn busy(line: &mut TimeLine, to: i64, idle: Phase, context: &IoContext<'_>) {
 }
 
 /// What a sleeping thread waited for.
-pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> (Phase, Source) {
-    let stack = off.stack.as_deref().unwrap_or_default();
-    match stacks::reason_of(off) {
+pub fn sleep_phase(off: &OffCpu, base: Phase, context: &IoContext<'_>) -> (Phase, Source) {
+    match off.reason() {
         Some(SleepReason::Lock(phase, _)) => {
             (lock_holder_phase(off, context).unwrap_or(phase), Source::Holder)
         }
         Some(SleepReason::For(Phase::Application, _)) if context.store => {
             (Phase::Store, Source::Holder)
         }
-        Some(SleepReason::For(phase, _)) if stacks::passed_on(stack, phase) => {
+        Some(SleepReason::For(phase, _)) if off.was_in(|stack| stacks::passed_on(stack, phase)) => {
             (phase, Source::Holder)
         }
         Some(SleepReason::For(phase, _)) => (phase, Source::OwnSleep),
@@ -174,7 +174,7 @@ pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> (Pha
             (Phase::Completion, Source::Silence)
         }
         // Before any part of its own was seen: a limit has it, or another thread reads the same.
-        Some(SleepReason::OwnIo) if base == Phase::Submit && stacks::reads_block(stack) => {
+        Some(SleepReason::OwnIo) if base == Phase::Submit && off.was_in(stacks::reads_block) => {
             (Phase::FileSystem, Source::Holder)
         }
         _ => (Phase::Unobserved, Source::Silence),
@@ -184,24 +184,24 @@ pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> (Pha
 /// What a waiter for a lock waited for: what who held it was asleep for, for at least half of the
 /// time. Who let go of it woke the waiter up. Where an idle CPU passed the wake-up on, or nobody was seen
 /// to wake it up, nobody knows who that was: then another thread of the load that was asleep for so long.
-fn lock_holder_phase(off: &LayerRow, context: &IoContext<'_>) -> Option<Phase> {
-    let (from, to) = (off.start_ns, off.middle_ns?);
+fn lock_holder_phase(off: &OffCpu, context: &IoContext<'_>) -> Option<Phase> {
+    let (from, to) = (off.start_ns, off.woken_ns?);
     let threads = &context.all?.off;
-    if let Some(waker) = off.waker {
+    if let Some(waker) = off.waker.worker {
         return main_sleep(threads.get(&waker)?, from, to);
     }
-    let passed_on = off.other.as_deref().is_none_or(is_idle_cpu);
+    let passed_on = off.waker.name().is_none_or(is_idle_cpu);
     let mut others = threads.iter().filter(|(worker, _)| Some(**worker) != off.worker);
-    passed_on.then(|| others.find_map(|(_, rows)| main_sleep(rows, from, to)))?
+    passed_on.then(|| others.find_map(|(_, off)| main_sleep(off, from, to)))?
 }
 
 /// What a thread was asleep for, for at least half of a time.
-fn main_sleep(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
+fn main_sleep(off: &[OffCpu], from: i64, to: i64) -> Option<Phase> {
     let mut sums = Phases::default();
-    for row in overlapping(rows, from, to).filter(|r| r.state != Some(0)) {
-        let until = row.middle_ns.unwrap_or(row.end_ns).min(to);
-        if let Some(SleepReason::For(phase, _)) = stacks::reason_of(row) {
-            sums.0[phase as usize] += (until - row.start_ns.max(from)).max(0) as u64;
+    for sleep in overlapping(off, from, to).filter(|r| !r.was_preempted()) {
+        if let Some(SleepReason::For(phase, _)) = sleep.reason() {
+            let slept = sleep.awake_ns().min(to) - sleep.start_ns.max(from);
+            sums.0[phase as usize] += slept.max(0) as u64;
         }
     }
     let most = Phase::ALL.into_iter().max_by_key(|p| sums.get(*p))?;

@@ -2,31 +2,33 @@
 //! a CPU, and blocked in the kernel. A blocked thread may wait for storage, a file system, a lock or a
 //! server; which of these is not guessed.
 
-use taillight_rundir::layers::{LayerRow, flags};
+use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
+use crate::events::io::TracedIo;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, TimeLine, overlapping};
 
 /// The time line of such an I/O.
-pub fn time_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+pub fn time_line(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let mut line = TimeLine::of(io);
     // With several in flight a running thread may be busy with any of them.
     let queued = io.has(flags::QUEUED);
     let running = if queued { Phase::Unobserved } else { Phase::Submit };
     for off in overlapping(context.off, io.start_ns, io.end_ns) {
         line.to(off.start_ns, running, Source::Silence);
-        if off.state == Some(0) {
+        if off.was_preempted() {
             line.to(off.end_ns, Phase::Cpu, Source::OwnSleep);
             continue;
         }
-        let Some((blocked, waited)) = off.blocked_ns.zip(off.waited_ns) else {
+        let Some(known) = off.at_least else {
             line.to(off.end_ns, Phase::Unobserved, Source::Silence);
             continue;
         };
         // When it was woken up lies between what is known of its begin and of its end.
-        line.to(off.start_ns.saturating_add_unsigned(blocked), Phase::Blocked, Source::OwnSleep);
-        let waits = off.end_ns.saturating_sub_unsigned(waited);
+        let asleep = off.start_ns.saturating_add_unsigned(known.asleep_ns);
+        line.to(asleep, Phase::Blocked, Source::OwnSleep);
+        let waits = off.end_ns.saturating_sub_unsigned(known.waited_ns);
         line.to(waits, Phase::Unobserved, Source::Silence);
         line.to(off.end_ns, Phase::Cpu, Source::OwnSleep);
     }
@@ -35,23 +37,20 @@ pub fn time_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
 
 #[cfg(test)]
 mod tests {
-    use taillight_rundir::layers::LayerKind;
-
     use super::*;
+    use crate::events::event::{AtLeast, OffCpu};
 
-    fn off(from: i64, to: i64, blocked: u64, waited: u64, state: u64) -> LayerRow {
-        LayerRow {
-            kind: LayerKind::OffCpu,
+    fn off(from: i64, to: i64, asleep_ns: u64, waited_ns: u64, state: u64) -> OffCpu {
+        OffCpu {
             start_ns: from,
             end_ns: to,
-            state: Some(state),
-            blocked_ns: Some(blocked),
-            waited_ns: Some(waited),
-            ..LayerRow::default()
+            state,
+            at_least: Some(AtLeast { asleep_ns, waited_ns }),
+            ..OffCpu::default()
         }
     }
 
-    fn lengths(io: &LayerRow, list: &[LayerRow]) -> Vec<(i64, Phase)> {
+    fn lengths(io: &TracedIo, list: &[OffCpu]) -> Vec<(i64, Phase)> {
         let context = IoContext { off: list, threads_only: true, ..IoContext::default() };
         let segments = time_line(io, &context);
         let sum: i64 = segments.iter().map(|p| p.to - p.from).sum();
@@ -62,7 +61,7 @@ mod tests {
     #[test]
     fn a_thread_runs_waits_or_is_blocked_and_the_rest_stays_open() {
         use Phase::*;
-        let io = LayerRow { start_ns: 1000, end_ns: 2000, ..LayerRow::default() };
+        let io = TracedIo { start_ns: 1000, end_ns: 2000, ..TracedIo::default() };
         let list = [off(1100, 1500, 300, 60, 1), off(1600, 1800, 0, 200, 0)];
         let expected = [
             (100, Submit),
@@ -74,10 +73,10 @@ mod tests {
             (200, Submit),
         ];
         assert_eq!(lengths(&io, &list), expected);
-        let queued = LayerRow { flags: Some(flags::QUEUED), ..io };
+        let queued = TracedIo { flags: flags::QUEUED, ..io };
         assert!(lengths(&queued, &list).iter().all(|p| p.1 != Submit));
         // Neither time is known.
-        let unknown = LayerRow { blocked_ns: None, ..off(1100, 1500, 0, 60, 1) };
+        let unknown = OffCpu { at_least: None, ..off(1100, 1500, 0, 60, 1) };
         assert_eq!(lengths(&queued, &[unknown]), [(1000, Unobserved)]);
         // A stretch that began before the I/O and one that ends after it.
         let list = [off(500, 1200, 600, 50, 1), off(1900, 2500, 600, 0, 1)];

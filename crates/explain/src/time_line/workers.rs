@@ -2,9 +2,11 @@
 //! worker began. A worker that sleeps or waits for a CPU leaves an event that names the I/O it was doing.
 //! The block layer's part is in `blocks`.
 
-use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
+use crate::events::event::{OffCpu, Reclaim};
+use crate::events::io::TracedIo;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::Phase;
@@ -12,27 +14,36 @@ use crate::time_line::segments::{
     Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states, overlapping, sleep_phase,
 };
 
-/// What the worker that did this very I/O left of a kind, by time: `LayerKind::Worker` its stretches off
-/// the CPU, `LayerKind::Reclaim` its direct reclaims.
-pub fn own_events(io: &LayerRow, kind: LayerKind, context: &IoContext<'_>) -> Vec<LayerRow> {
+/// When the worker that did this very I/O was off the CPU, by time.
+pub fn own_off(io: &TracedIo, context: &IoContext<'_>) -> Vec<OffCpu> {
     let Some(all) = context.all.filter(|_| io.token.is_some()) else {
         return Vec::new();
     };
-    let rows = all.within(kind, io.start_ns, io.end_ns);
-    rows.filter(|r| r.token == io.token).cloned().collect()
+    let workers = all.ring_threads.within(io.start_ns, io.end_ns);
+    workers.filter(|w| w.token == io.token).map(|w| w.off.clone()).collect()
+}
+
+/// When it made room in memory, by time.
+pub fn own_reclaim(io: &TracedIo, context: &IoContext<'_>) -> Vec<Reclaim> {
+    let Some(all) = context.all.filter(|_| io.token.is_some()) else {
+        return Vec::new();
+    };
+    let room = all.worker_reclaim.within(io.start_ns, io.end_ns);
+    room.filter(|r| r.token == io.token).cloned().collect()
 }
 
 /// From the hand-over until the worker is known to be at it. `thread` is who handed it over, and `next` when it
 /// handed over what comes after that.
 pub fn wait_for_worker(
     line: &mut TimeLine,
-    io: &LayerRow,
+    io: &TracedIo,
     next: Option<i64>,
     actor: &IoContext<'_>,
     thread: &IoContext<'_>,
 ) {
-    let stretches = actor.off.iter().chain(actor.reclaim);
-    let first = stretches.map(|r| r.start_ns).filter(|from| *from >= line.at).min();
+    let off = actor.off.iter().map(|r| r.start_ns);
+    let stretches = off.chain(actor.reclaim.iter().map(|r| r.start_ns));
+    let first = stretches.filter(|from| *from >= line.at).min();
     let known = [io.held_ns, io.bio_ns, first].into_iter().flatten();
     let known = known
         .chain(actor.earlier.iter().map(BlockRound::first_seen))
@@ -76,56 +87,49 @@ pub fn wait_for_worker(
 }
 
 /// How long workers were seen to be at other I/Os, together.
-fn busy_ns(from: i64, to: i64, io: &LayerRow, actor: &IoContext<'_>) -> i64 {
-    let kinds = [LayerKind::Worker, LayerKind::Reclaim].into_iter();
-    let rows =
-        kinds.flat_map(|kind| actor.all.into_iter().flat_map(move |a| a.within(kind, from, to)));
-    let others = rows.filter(|r| r.token.is_some() && r.token != io.token);
-    others.map(|r| r.end_ns.min(to) - r.start_ns.max(from)).sum()
+fn busy_ns(from: i64, to: i64, io: &TracedIo, actor: &IoContext<'_>) -> i64 {
+    let Some(all) = actor.all else { return 0 };
+    let off = all.ring_threads.within(from, to).map(|w| (w.token, w.start_ns, w.end_ns));
+    let room = all.worker_reclaim.within(from, to).map(|r| (r.token, r.start_ns, r.end_ns));
+    let others = off.chain(room).filter(|(token, ..)| token.is_some() && *token != io.token);
+    others.map(|(_, begin, end)| end.min(to) - begin.max(from)).sum()
 }
 
 /// The thread that handed an I/O over posts its end itself, once it runs. Where it was woken up,
 /// waited for a CPU and then found it done at once, that wait is what is known.
 fn woken_late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<(i64, i64)> {
-    let row = overlapping(thread.off, from, told).last()?;
-    let wake = match row.state {
-        Some(0) => row.start_ns,
-        _ => row.middle_ns?,
-    };
-    let at_once = row.end_ns <= told && told - row.end_ns < WAKEUP_WINDOW_NS;
-    at_once.then_some((wake.max(from), row.end_ns))
+    let off = overlapping(thread.off, from, told).last()?;
+    let wake = if off.was_preempted() { off.start_ns } else { off.woken_ns? };
+    let at_once = off.end_ns <= told && told - off.end_ns < WAKEUP_WINDOW_NS;
+    at_once.then_some((wake.max(from), off.end_ns))
 }
 
 /// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os, room made in
 /// memory for them, or a CPU that was not to be had.
-fn blockers(from: i64, to: i64, io: &LayerRow, actor: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
-    let others = |kind| {
-        let rows = actor.all.map(|all| all.within(kind, from, to));
-        // Whose rows have a worker and no token polls for that worker's ring, and takes no I/O from here.
-        let polls = |r: &&LayerRow| r.token.is_none() && r.worker.is_some();
-        rows.into_iter().flatten().filter(move |r| r.token != io.token && !polls(r))
-    };
+fn blockers(from: i64, to: i64, io: &TracedIo, actor: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
+    let Some(all) = actor.all else { return Vec::new() };
+    let others = all.ring_threads.within(from, to).filter(|w| w.token != io.token && !w.polls());
     let mut waits: Vec<(i64, i64, Phase)> = Vec::new();
-    for row in others(LayerKind::Worker) {
-        if row.state == Some(0) {
-            waits.push((row.start_ns, row.end_ns, Phase::Cpu));
+    for off in others {
+        if off.was_preempted() {
+            waits.push((off.start_ns, off.end_ns, Phase::Cpu));
             continue;
         }
-        let wake = row.middle_ns.unwrap_or(row.end_ns);
-        if row.token.is_some()
-            && let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) =
-                stacks::reason_of(row)
+        let wake = off.awake_ns();
+        if off.token.is_some()
+            && let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) = off.reason()
         {
             // As long as such I/Os always take: then it is not this one that is to blame, but that
             // there are so few workers.
             let usual = actor.usual.map_or(0, |u| u.get(phase));
-            if (wake - row.start_ns).max(0) as u64 > usual.saturating_mul(2) {
-                waits.push((row.start_ns, wake, phase));
+            if (wake - off.start_ns).max(0) as u64 > usual.saturating_mul(2) {
+                waits.push((off.start_ns, wake, phase));
             }
         }
-        waits.push((wake, row.end_ns, Phase::Cpu));
+        waits.push((wake, off.end_ns, Phase::Cpu));
     }
-    let room = others(LayerKind::Reclaim).map(|r| (r.start_ns, r.end_ns, Phase::PageCache));
+    let room = all.worker_reclaim.within(from, to).filter(|r| r.token != io.token);
+    let room = room.map(|r| (r.start_ns, r.end_ns, Phase::PageCache));
     let room: Vec<(i64, i64, Phase)> = room.collect();
     // Making room is what is left of its time: sleeps and waits for a CPU in it say more.
     let (mut list, mut at) = (Vec::new(), from);
@@ -155,13 +159,14 @@ fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i
 /// a lock waits for the lock's holder.
 fn told_of_completion(line: &mut TimeLine, actor: &IoContext<'_>) {
     let asleep = actor.off.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
-    if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
-        if let Some(wake) = row.middle_ns {
-            let stack = row.stack.as_deref().unwrap_or_default();
-            let (phase, source) = match stack {
-                _ if stacks::waits_for_lock(stack) => sleep_phase(row, Phase::Completion, actor),
-                _ if stacks::waits_for_pages(stack) => (Phase::PageCache, Source::Holder),
-                _ => (Phase::Completion, Source::Silence),
+    if let Some(row) = asleep.filter(|r| !r.was_preempted()) {
+        if let Some(wake) = row.woken_ns {
+            let (phase, source) = if row.was_in(stacks::waits_for_lock) {
+                sleep_phase(row, Phase::Completion, actor)
+            } else if row.was_in(stacks::waits_for_pages) {
+                (Phase::PageCache, Source::Holder)
+            } else {
+                (Phase::Completion, Source::Silence)
             };
             line.to(wake, phase, source);
             line.to(row.end_ns, Phase::Cpu, Source::OwnSleep);
@@ -192,11 +197,11 @@ fn off_cpu(line: &mut TimeLine, until: i64, base: Phase, actor: &IoContext<'_>) 
 }
 
 /// An I/O that the worker did without block I/O: its sleeps say what for.
-pub fn without_block_io(line: &mut TimeLine, io: &LayerRow, actor: &IoContext<'_>) {
-    let kinds = [actor.off, actor.reclaim];
-    let last = kinds.iter().filter_map(|rows| rows.last()).map(|r| r.end_ns);
-    let until = io.cqe_ns.or(last.max()).unwrap_or(line.at);
-    let seen = kinds.iter().any(|rows| overlapping(rows, line.at, until).next().is_some());
+pub fn without_block_io(line: &mut TimeLine, io: &TracedIo, actor: &IoContext<'_>) {
+    let last = [actor.off.last().map(|r| r.end_ns), actor.reclaim.last().map(|r| r.end_ns)];
+    let until = io.cqe_ns.or(last.into_iter().flatten().max()).unwrap_or(line.at);
+    let seen = overlapping(actor.off, line.at, until).next().is_some()
+        || overlapping(actor.reclaim, line.at, until).next().is_some();
     if seen || io.cqe_ns.is_some() {
         append_thread_states(line, until, Phase::Submit, false, actor);
     }
@@ -206,22 +211,17 @@ pub fn without_block_io(line: &mut TimeLine, io: &LayerRow, actor: &IoContext<'_
 mod tests {
     use super::*;
     use crate::events::Events;
+    use crate::events::event::RingThread;
 
     #[test]
     fn who_polls_for_a_ring_keeps_no_worker_busy() {
         let blocked = |worker: Option<u64>| {
             let mut events = Events::default();
-            events.add(LayerRow {
-                kind: LayerKind::Worker,
-                worker,
-                start_ns: 100,
-                end_ns: 900,
-                state: Some(0),
-                ..LayerRow::default()
-            });
+            let off = OffCpu { worker, start_ns: 100, end_ns: 900, state: 0, ..OffCpu::default() };
+            events.add(RingThread { off, token: None });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let io = LayerRow { end_ns: 1000, token: Some(5), ..LayerRow::default() };
+            let io = TracedIo { end_ns: 1000, token: Some(5), ..TracedIo::default() };
             blockers(0, 1000, &io, &context).iter().map(|(from, to, _)| to - from).sum::<i64>()
         };
         assert_eq!(blocked(None), 800, "a worker without work waited for a CPU");

@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
 use taillight_rundir::latency::Latency;
-use taillight_rundir::layers::LayerRow;
 use taillight_rundir::summary::Summary;
 
 use crate::events::context::IoContext;
+use crate::events::io::TracedIo;
 use crate::events::layers::{PhasedIo, Slow};
 use crate::overlays::RuleSet;
 use crate::time_line::phase::{Phase, Phases};
@@ -289,7 +289,7 @@ fn medians(list: &[&PhasedIo]) -> Phases {
 #[derive(Debug, Clone, Copy)]
 pub struct OutlierVerdict {
     pub slow: Slow,
-    /// Its row in the trace: [`LayerRow::token`].
+    /// Its `token` in the trace.
     pub token: Option<u64>,
     /// The layer to blame.
     pub layer: Layer,
@@ -312,7 +312,7 @@ pub struct OutlierVerdict {
 pub struct Judged {
     pub verdict: OutlierVerdict,
     /// As traced; absent when there is no evidence.
-    pub row: Option<LayerRow>,
+    pub io: Option<TracedIo>,
     /// Where its service time went, as a time line.
     pub segments: Vec<Segment>,
     /// It waited for a page that another traced I/O read.
@@ -324,7 +324,7 @@ pub struct Judged {
 impl Judged {
     /// It has no evidence at all: it was not traced, and met no pause of the target.
     pub fn is_untraced(&self) -> bool {
-        self.row.is_none() && self.segments.is_empty()
+        self.io.is_none() && self.segments.is_empty()
     }
 }
 
@@ -363,7 +363,7 @@ pub struct JudgeInputs<'a> {
 /// Judges one slow I/O. `segments` is none without evidence.
 pub fn judge(
     slow: Slow,
-    row: Option<LayerRow>,
+    io: Option<TracedIo>,
     segments: Option<Vec<Segment>>,
     by: &JudgeInputs<'_>,
 ) -> Judged {
@@ -382,7 +382,7 @@ pub fn judge(
     sums.insert(Layer::Schedule, late);
     match &phases {
         Some(phases) => {
-            let block = row.as_ref().is_some_and(|r| r.has_block_io());
+            let block = io.as_ref().is_some_and(TracedIo::has_block_io);
             let missed = base.missed(slow.op).filter(|_| block && reads(slow.op) && !always);
             for phase in Phase::ALL {
                 let more = phases.get(phase).saturating_sub(usual.get(phase));
@@ -406,7 +406,7 @@ pub fn judge(
         None => (Layer::Unknown, 0),
     };
     let evidence = Evidence {
-        row: row.as_ref(),
+        io: io.as_ref(),
         segments: segments.as_deref().unwrap_or_default(),
         excess: (excess_ns, total),
         latency: (late + service, if always { 0 } else { usual_ns }),
@@ -414,7 +414,7 @@ pub fn judge(
     let sure = rules::sure(layer, &evidence, by.context);
     let verdict = OutlierVerdict {
         slow,
-        token: row.as_ref().and_then(|r| r.token),
+        token: io.as_ref().and_then(|io| io.token),
         layer,
         excess_ns,
         sure,
@@ -423,7 +423,7 @@ pub fn judge(
         behind_ns: None,
         phases: phases.unwrap_or_default(),
     };
-    Judged { verdict, row, segments: segments.unwrap_or_default(), shared: false, excess }
+    Judged { verdict, io, segments: segments.unwrap_or_default(), shared: false, excess }
 }
 
 #[cfg(test)]
@@ -431,6 +431,7 @@ mod tests {
     use taillight_rundir::layers::flags;
 
     use super::*;
+    use crate::events::io::Parts;
     use crate::time_line::segments::Source;
 
     fn slow(intended: i64) -> Slow {
@@ -470,25 +471,24 @@ mod tests {
         Baseline::of(&[usual; 30])
     }
 
-    fn row() -> Option<LayerRow> {
-        Some(LayerRow {
-            bios: Some(1),
-            parts: Some(1),
+    fn io() -> Option<TracedIo> {
+        Some(TracedIo {
+            parts: Some(Parts { queued: 1, done: 1 }),
             alloc_ns: Some(1),
             issue_ns: Some(1),
-            ..LayerRow::default()
+            ..TracedIo::default()
         })
     }
 
     fn judged_by(
         slow: Slow,
-        row: Option<LayerRow>,
+        io: Option<TracedIo>,
         segments: Option<Vec<Segment>>,
         base: &Baseline,
     ) -> Judged {
         let context = IoContext::default();
         let by = JudgeInputs { base: Some(base), context: Some(&context), threshold_ns: None };
-        judge(slow, row, segments, &by)
+        judge(slow, io, segments, &by)
     }
 
     #[test]
@@ -500,15 +500,15 @@ mod tests {
         // 90 of usually 90 in the device, and 25 more without a CPU.
         let it = line(&[(Phase::Device, 90), (Phase::Cpu, 25), (Phase::Submit, 10)]);
         let slow = Slow { complete_ns: 1125, ..slow(1000) };
-        let judged = judge(slow, row(), it.clone(), &by(20));
+        let judged = judge(slow, io(), it.clone(), &by(20));
         assert_eq!((judged.layer, judged.excess_ns, judged.always), (Layer::Device, 90, true));
-        let judged = judge(slow, row(), it, &by(120));
+        let judged = judge(slow, io(), it, &by(120));
         assert_eq!((judged.layer, judged.always), (Layer::Cpu, false));
         assert!(!judged.sure, "a ripple of the usual latency");
         // Slow even here: what it took beyond the usual is the question.
         let it = line(&[(Phase::Device, 90), (Phase::Cpu, 900), (Phase::Submit, 10)]);
         let slow = Slow { complete_ns: 2000, ..slow };
-        let judged = judge(slow, row(), it, &by(20));
+        let judged = judge(slow, io(), it, &by(20));
         assert_eq!((judged.layer, judged.excess_ns, judged.always), (Layer::Cpu, 900, false));
     }
 
@@ -530,7 +530,7 @@ mod tests {
     #[test]
     fn the_layer_with_the_excess_is_named() {
         let it = line(&[(Phase::Device, 100), (Phase::Queue, 890), (Phase::Submit, 10)]);
-        let judged = judged_by(slow(1000), row(), it, &base());
+        let judged = judged_by(slow(1000), io(), it, &base());
         assert_eq!((judged.layer, judged.excess_ns), (Layer::BlockQueue, 890));
         assert!(judged.sure);
     }
@@ -548,22 +548,18 @@ mod tests {
         all.extend([usual(true, 500); 9]);
         let base = Baseline::of(&all);
         let miss = line(&[(Phase::Device, 520), (Phase::Submit, 10)]);
-        let judged = judged_by(slow(1000), row(), miss, &base);
+        let judged = judged_by(slow(1000), io(), miss, &base);
         assert_eq!((judged.layer, judged.excess_ns), (Layer::PageCache, 500));
         let stall = line(&[(Phase::Device, 5000), (Phase::Submit, 10)]);
-        let judged = judged_by(slow(1000), row(), stall, &base);
+        let judged = judged_by(slow(1000), io(), stall, &base);
         assert_eq!((judged.layer, judged.excess_ns), (Layer::Device, 4500));
     }
 
     #[test]
     fn one_that_may_have_had_other_parts_is_never_sure() {
         let it = line(&[(Phase::Cpu, 990), (Phase::Submit, 10)]);
-        let cached = |flags| LayerRow {
-            bios: Some(0),
-            parts: Some(0),
-            flags: Some(flags),
-            ..LayerRow::default()
-        };
+        let cached =
+            |flags| TracedIo { parts: Some(Parts::default()), flags, ..TracedIo::default() };
         let judged = |flags| judged_by(slow(1000), Some(cached(flags)), it.clone(), &base());
         assert!(judged(flags::QUEUED).sure);
         let unclear = judged(flags::QUEUED | flags::UNCLEAR);
@@ -573,7 +569,7 @@ mod tests {
     #[test]
     fn no_majority_is_mixed_and_no_evidence_unknown() {
         let it = line(&[(Phase::Device, 390), (Phase::Queue, 300), (Phase::Cpu, 310)]);
-        assert_eq!(judged_by(slow(1000), row(), it, &base()).layer, Layer::Mixed);
+        assert_eq!(judged_by(slow(1000), io(), it, &base()).layer, Layer::Mixed);
         let blind = judged_by(slow(1000), None, None, &base());
         assert_eq!((blind.layer, blind.sure), (Layer::Unknown, false));
     }
@@ -581,7 +577,7 @@ mod tests {
     #[test]
     fn lateness_belongs_to_the_schedule_with_or_without_evidence() {
         let it = line(&[(Phase::Device, 990), (Phase::Submit, 10)]);
-        assert_eq!(judged_by(slow(-9000), row(), it, &base()).layer, Layer::Schedule);
+        assert_eq!(judged_by(slow(-9000), io(), it, &base()).layer, Layer::Schedule);
         assert_eq!(judged_by(slow(-9000), None, None, &base()).layer, Layer::Schedule);
     }
 }

@@ -3,10 +3,11 @@
 //! `backlog` hands on to a later I/O stays as sure as it was.)
 
 use taillight_core::OpKind;
-use taillight_rundir::layers::{LayerRow, flags};
+use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
-use crate::events::rounds::BlockRound;
+use crate::events::io::{LowerStamps, TracedIo};
+use crate::events::rounds::{BlockRound, known};
 use crate::events::stacks;
 use crate::time_line::blocks;
 use crate::time_line::segments::{Segment, Source, overlapping};
@@ -20,7 +21,7 @@ const SHARED_NS: i64 = 1_000_000;
 /// (see `possible`) or outside of the I/O, but for the making of its request (`SHARED_NS`). Not every stamp is looked
 /// at. True where there were any: the I/O is then marked `UNCLEAR` and counts as seen in part, as it may for other
 /// reasons, too.
-pub fn drop_impossible_stamps(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) -> bool {
+pub fn drop_impossible_stamps(io: &mut TracedIo, earlier: &mut Vec<BlockRound>) -> bool {
     let (from, to) = (io.start_ns, io.end_ns);
     let before = earlier.len();
     let shared = if io.has(flags::MERGED) { to - from + i64::from(u32::MAX) } else { SHARED_NS };
@@ -44,10 +45,9 @@ pub fn drop_impossible_stamps(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) 
     let (first, last) = (io.bio_ns.unwrap_or(from), io.done_ns.unwrap_or(to));
     // Issue and queueing are not compared: requests that are let go together share a stamp of issue, which may be from
     // just before this one was queued.
-    let low = [io.low_bio_ns, io.low_issue_ns];
-    if !low.into_iter().all(|stamp| in_order([stamp, None, io.low_done_ns], first, last)) {
-        (io.low_bio_ns, io.low_alloc_ns, io.low_issue_ns, io.low_done_ns) =
-            (None, None, None, None);
+    let low = [io.lower.bio_ns, io.lower.issue_ns];
+    if !low.into_iter().all(|stamp| in_order([stamp, None, io.lower.done_ns], first, last)) {
+        io.lower = LowerStamps { dev: io.lower.dev.take(), ..LowerStamps::default() };
         broken = true;
     }
     for stamp in [&mut io.enter_ns, &mut io.cqe_ns, &mut io.punt_ns, &mut io.sync_punt_ns] {
@@ -57,7 +57,7 @@ pub fn drop_impossible_stamps(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) 
         }
     }
     if broken {
-        io.flags = Some(io.flags.unwrap_or(0) | flags::UNCLEAR);
+        io.mark_unclear();
     }
     broken
 }
@@ -65,12 +65,11 @@ pub fn drop_impossible_stamps(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) 
 /// Whether the stamps of a round can be: its request made, issued and done in this order, its first part queued before
 /// its last and before the end, all within the I/O. The request may have been made `shared` ns before the I/O.
 fn possible(round: &BlockRound, from: i64, to: i64, shared: i64) -> bool {
-    let stamp = |s: Option<i64>| s.filter(|at| *at != 0);
-    let made = stamp(round.alloc).map(|at| if at >= from - shared { at.max(from) } else { at });
+    let made = known(round.alloc).map(|at| if at >= from - shared { at.max(from) } else { at });
     // With requests that share a stamp, the first part may seem queued after it was made.
-    in_order([Some(round.bio), None, stamp(round.done)], from, to)
-        && in_order([made, stamp(round.issue), stamp(round.done)], from, to)
-        && in_order([Some(round.bio), stamp(round.last), None], from, to)
+    in_order([Some(round.bio), None, known(round.done)], from, to)
+        && in_order([made, known(round.issue), known(round.done)], from, to)
+        && in_order([Some(round.bio), known(round.last), None], from, to)
 }
 
 /// Stamps that are there, in this order, within a time.
@@ -86,7 +85,7 @@ fn in_order(stamps: [Option<i64>; 3], from: i64, to: i64) -> bool {
 /// What a verdict on an I/O is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
-    pub row: Option<&'a LayerRow>,
+    pub io: Option<&'a TracedIo>,
     pub segments: &'a [Segment],
     /// Excess of the blamed layer and of all, ns.
     pub excess: (u64, u64),
@@ -95,8 +94,8 @@ pub struct Evidence<'a> {
 }
 
 /// Whether a verdict is sure. The blamed layer must hold three quarters of the excess, and the latency be twice the
-/// usual one or more. Lateness behind a schedule needs nothing else. Any other layer needs a row with all parts of the
-/// I/O and nothing unclear, a context, and to be `seen_at_work`. How often it is wrong is measured (docs/explain.md).
+/// usual one or more. Lateness behind a schedule needs nothing else. Any other layer needs all parts of the I/O,
+/// nothing unclear of it, a context, and to be `seen_at_work`. How often it is wrong is measured (docs/explain.md).
 pub fn sure(blamed: Layer, evidence: &Evidence<'_>, context: Option<&IoContext<'_>>) -> bool {
     let (own, all) = evidence.excess;
     let (latency, usual) = evidence.latency;
@@ -108,19 +107,19 @@ pub fn sure(blamed: Layer, evidence: &Evidence<'_>, context: Option<&IoContext<'
     if blamed == Layer::Schedule {
         return true;
     }
-    let (Some(row), Some(context)) = (evidence.row, context) else {
+    let (Some(io), Some(context)) = (evidence.io, context) else {
         return false;
     };
     // Where only threads were watched no stamp of the I/O itself was seen.
-    let whole = row.bios.is_some() && row.parts >= row.bios && !row.has(flags::UNCLEAR);
-    whole && seen_at_work(blamed, row, evidence.segments, context)
+    let whole = io.all_parts_done() && !io.has(flags::UNCLEAR);
+    whole && seen_at_work(blamed, io, evidence.segments, context)
 }
 
 /// Whether the blamed layer was seen at work, whatever the excess: three quarters of the I/O's time in that layer were
 /// seen and not concluded (`Source::is_seen`), and nothing else stands behind that time.
 fn seen_at_work(
     blamed: Layer,
-    row: &LayerRow,
+    io: &TracedIo,
     segments: &[Segment],
     context: &IoContext<'_>,
 ) -> bool {
@@ -132,14 +131,14 @@ fn seen_at_work(
         Layer::Schedule | Layer::Mixed | Layer::Unknown => return false,
         // Not without the stamps of both ends, not where the I/O was held back, and not at a closed queue.
         Layer::BlockQueue => {
-            let stamped = row.alloc_ns.is_some() && row.issue_ns.is_some();
-            let held = row.has(flags::HELD) || blocks::let_go_by_limit(row, context);
-            if !stamped || held || queue_was_closed(row, context) {
+            let stamped = io.alloc_ns.is_some() && io.issue_ns.is_some();
+            let held = io.has(flags::HELD) || blocks::let_go_by_limit(io, context);
+            if !stamped || held || queue_was_closed(io, context) {
                 return false;
             }
         }
         Layer::PageCache => {
-            let reads = row.op.is_some_and(|op| op.request() == OpKind::Read);
+            let reads = io.op.request() == OpKind::Read;
             // The page came with the read of another I/O.
             if context.page_ns.is_some() {
                 return false;
@@ -148,7 +147,7 @@ fn seen_at_work(
             // was taken from another I/O or inferred, three quarters must be seen, as of other layers.
             let taken = |p: &Segment| matches!(p.source, Source::Holder | Source::Inferred);
             let mut of_layer = segments.iter().filter(|p| layer(p.phase) == blamed);
-            if row.has_block_io() && reads && !of_layer.any(taken) {
+            if io.has_block_io() && reads && !of_layer.any(taken) {
                 return true;
             }
         }
@@ -164,10 +163,10 @@ fn seen_at_work(
 
 /// Whether the thread that brought the I/O to the queue found the queue closed, while a limit, a scheduler or
 /// something else was being set.
-fn queue_was_closed(row: &LayerRow, context: &IoContext<'_>) -> bool {
-    let of = |list| overlapping(list, row.start_ns, row.end_ns);
+fn queue_was_closed(io: &TracedIo, context: &IoContext<'_>) -> bool {
+    let of = |list| overlapping(list, io.start_ns, io.end_ns);
     let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
-    asleep.any(|r| r.stack.as_deref().is_some_and(stacks::waits_for_closed_queue))
+    asleep.any(|r| r.was_in(stacks::waits_for_closed_queue))
 }
 
 #[cfg(test)]
@@ -176,33 +175,34 @@ mod tests {
     use taillight_core::OpKind;
 
     use super::*;
+    use crate::events::event::OffCpu;
+    use crate::events::io::Parts;
+    use crate::events::stacks::Stack;
     use crate::time_line::phase::Phase;
     use crate::time_line::phases;
     use crate::time_line::segments::{Source, lengths};
 
-    fn stamps() -> impl Strategy<Value = LayerRow> {
+    const WHOLE: Option<Parts> = Some(Parts { queued: 1, done: 1 });
+
+    fn stamps() -> impl Strategy<Value = TracedIo> {
         let stamp = || proptest::option::of(-5_000_000i64..9_000_000);
         (
             [stamp(), stamp(), stamp(), stamp(), stamp()],
-            [stamp(), stamp(), stamp(), stamp()],
+            [stamp(), stamp(), stamp()],
             0i64..8_000_000,
         )
-            .prop_map(|(own, low, length)| LayerRow {
-                op: Some(OpKind::Read),
+            .prop_map(|(own, low, length)| TracedIo {
+                op: OpKind::Read,
                 end_ns: length,
-                flags: Some(flags::LOWER),
-                bios: Some(1),
-                parts: Some(1),
+                flags: flags::LOWER,
+                parts: WHOLE,
                 bio_ns: own[0],
                 alloc_ns: own[1],
                 issue_ns: own[2],
                 done_ns: own[3],
                 cqe_ns: own[4],
-                low_bio_ns: low[0],
-                low_alloc_ns: low[1],
-                low_issue_ns: low[2],
-                low_done_ns: low[3],
-                ..LayerRow::default()
+                lower: LowerStamps { dev: None, bio_ns: low[0], issue_ns: low[1], done_ns: low[2] },
+                ..TracedIo::default()
             })
     }
 
@@ -210,13 +210,13 @@ mod tests {
         /// Whatever the stamps: what is left is in order, once is enough, time lines keep their
         /// length, and what was not in order is never sure.
         #[test]
-        fn impossible_stamps_never_make_a_sure_verdict(row in stamps()) {
-            let (mut io, mut earlier) = (row.clone(), Vec::new());
+        fn impossible_stamps_never_make_a_sure_verdict(seen in stamps()) {
+            let (mut io, mut earlier) = (seen.clone(), Vec::new());
             let broken = drop_impossible_stamps(&mut io, &mut earlier);
-            let made = row.alloc_ns.zip(row.done_ns).is_some_and(|(a, d)| d < a.max(0));
+            let made = seen.alloc_ns.zip(seen.done_ns).is_some_and(|(a, d)| d < a.max(0));
             prop_assert!(!made || broken, "done before it was made");
-            let outside = [row.bio_ns, row.issue_ns, row.done_ns, row.cqe_ns, row.low_done_ns];
-            let outside = outside.into_iter().flatten().any(|s| s != 0 && !(0..=row.end_ns).contains(&s));
+            let outside = [seen.bio_ns, seen.issue_ns, seen.done_ns, seen.cqe_ns, seen.lower.done_ns];
+            let outside = outside.into_iter().flatten().any(|s| s != 0 && !(0..=seen.end_ns).contains(&s));
             prop_assert!(!outside || broken, "a stamp outside of the I/O");
             let segments = phases::segments(&io, &IoContext::default());
             prop_assert_eq!(lengths(&segments).sum(), io.end_ns as u64);
@@ -224,7 +224,7 @@ mod tests {
             prop_assert!(!again);
             if broken {
                 let evidence = Evidence {
-                    row: Some(&io),
+                    io: Some(&io),
                     segments: &segments,
                     excess: (100, 100),
                     latency: (100, 1),
@@ -238,15 +238,15 @@ mod tests {
 
     #[test]
     fn a_request_that_shares_its_stamp_with_others_is_possible() {
-        let row = |alloc: i64| LayerRow {
+        let io = |alloc: i64| TracedIo {
             end_ns: 9_000_000,
             bio_ns: Some(10),
             alloc_ns: Some(alloc),
             issue_ns: Some(20),
             done_ns: Some(100),
-            ..LayerRow::default()
+            ..TracedIo::default()
         };
-        let broken = |alloc| drop_impossible_stamps(&mut row(alloc), &mut Vec::new());
+        let broken = |alloc| drop_impossible_stamps(&mut io(alloc), &mut Vec::new());
         assert!(!broken(15) && !broken(5) && !broken(-50_000));
         assert!(broken(30), "issued before it was made");
         assert!(broken(-2_000_000), "of an earlier life of the request");
@@ -254,27 +254,30 @@ mod tests {
 
     #[test]
     fn what_a_limit_lets_go_together_below_shares_its_stamps() {
-        let mut io = LayerRow {
+        let lower = LowerStamps {
+            dev: None,
+            bio_ns: Some(99_743_491),
+            issue_ns: Some(99_739_245),
+            done_ns: Some(99_797_742),
+        };
+        let mut io = TracedIo {
             end_ns: 99_840_923,
             bio_ns: Some(3_108),
             done_ns: Some(99_809_850),
-            low_bio_ns: Some(99_743_491),
-            low_issue_ns: Some(99_739_245),
-            low_done_ns: Some(99_797_742),
-            ..LayerRow::default()
+            lower,
+            ..TracedIo::default()
         };
         assert!(!drop_impossible_stamps(&mut io, &mut Vec::new()));
     }
 
     #[test]
     fn three_quarters_of_the_layers_time_were_seen_where_it_is_sure() {
-        let row = LayerRow {
+        let io = TracedIo {
             end_ns: 9_000_000,
-            bios: Some(1),
-            parts: Some(1),
+            parts: WHOLE,
             issue_ns: Some(100),
             done_ns: Some(1_000_000),
-            ..LayerRow::default()
+            ..TracedIo::default()
         };
         let is_sure = |to| {
             let segments = [
@@ -282,7 +285,7 @@ mod tests {
                 Segment::new((1_000_000, to), Phase::Device, Source::Holder),
             ];
             let evidence = Evidence {
-                row: Some(&row),
+                io: Some(&io),
                 segments: &segments,
                 excess: (100, 100),
                 latency: (100, 1),
@@ -294,28 +297,27 @@ mod tests {
 
     #[test]
     fn who_finds_a_queue_closed_does_not_know_for_what() {
-        let row = LayerRow {
+        let io = TracedIo {
             end_ns: 9_000_000,
-            bios: Some(1),
-            parts: Some(1),
+            parts: WHOLE,
             bio_ns: Some(100),
             alloc_ns: Some(8_000_000),
             issue_ns: Some(8_000_100),
             done_ns: Some(8_900_000),
-            ..LayerRow::default()
+            ..TracedIo::default()
         };
         let is_sure = |stack: &str| {
-            let asleep = [LayerRow {
+            let asleep = [OffCpu {
                 start_ns: 200,
                 end_ns: 7_999_000,
-                state: Some(2),
-                stack: Some(stack.into()),
-                ..LayerRow::default()
+                state: 2,
+                stack: Some(Stack::of(stack)),
+                ..OffCpu::default()
             }];
             let context = IoContext { worker_off: &asleep, ..IoContext::default() };
-            let segments = phases::segments(&row, &context);
+            let segments = phases::segments(&io, &context);
             let evidence = Evidence {
-                row: Some(&row),
+                io: Some(&io),
                 segments: &segments,
                 excess: (90, 100),
                 latency: (100, 1),
@@ -330,14 +332,11 @@ mod tests {
     fn earlier_rounds_that_cannot_be_are_taken_out() {
         let round = |bio, issue, done| BlockRound {
             bio,
-            last: None,
-            alloc: None,
             issue: Some(issue),
             done: Some(done),
-            held: None,
-            ends: false,
+            ..BlockRound::default()
         };
-        let mut io = LayerRow { end_ns: 1000, ..LayerRow::default() };
+        let mut io = TracedIo { end_ns: 1000, ..TracedIo::default() };
         let mut rounds = vec![round(10, 20, 30), round(40, 60, 50), round(900, 950, 1001)];
         assert!(drop_impossible_stamps(&mut io, &mut rounds));
         assert_eq!(rounds.len(), 1);

@@ -8,13 +8,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
 use taillight_core::units::readable;
-use taillight_rundir::layers::{LayerKind, LayerRow};
 use taillight_stats::episodes::DEFAULT_GAP_NS;
 
 use crate::episodes::EpisodeView;
 use crate::episodes::culprits::{QUOTA, Role, limits};
 use crate::events::Events;
-use crate::events::who::called;
+use crate::events::event::OffCpu;
+use crate::events::io::TracedIo;
+use crate::events::thread::{Thread, called};
 use crate::time_line::segments::overlapping;
 use crate::verdict::judge::{Judged, Layer};
 
@@ -99,38 +100,38 @@ pub struct PatternScale {
 impl OutlierFeatures {
     /// Of the slowest I/O of an episode.
     pub fn of(list: &[Judged], events: &Events) -> OutlierFeatures {
-        let worst = list.iter().filter(|j| j.row.is_some()).max_by_key(|j| j.phases.sum());
-        let Some((one, row)) = worst.and_then(|j| Some((j, j.row.as_ref()?))) else {
+        let worst = list.iter().filter(|j| j.io.is_some()).max_by_key(|j| j.phases.sum());
+        let Some((one, io)) = worst.and_then(|j| Some((j, j.io.as_ref()?))) else {
             return OutlierFeatures::default();
         };
-        let off = events.off.get(&u64::from(one.slow.worker)).map_or(&[][..], Vec::as_slice);
-        let waits = overlapping(off, row.start_ns, row.end_ns).filter(|r| r.cpu.is_some());
+        let off = events.off(one.slow.worker.into());
+        let waits = overlapping(off, io.start_ns, io.end_ns).filter(|r| r.cpu.is_some());
         OutlierFeatures {
-            place: place_of(one.slow.op, row),
+            place: place_of(one.slow.op, io),
             cpu: waits.max_by_key(|r| waited(r)).and_then(|r| r.cpu),
-            after_flush: after_flush_ns(events, row.start_ns).map(|ns| (one.slow.op, ns)),
+            after_flush: after_flush_ns(events, io.start_ns).map(|ns| (one.slow.op, ns)),
         }
     }
 }
 
 /// How long before this time the disk's cache was flushed last, ns.
 pub fn after_flush_ns(events: &Events, at_ns: i64) -> Option<i64> {
-    let flushes = events.other.get(&LayerKind::Flush)?;
+    let flushes = events.flushes.all();
     let begun = &flushes[..flushes.partition_point(|f| f.start_ns <= at_ns)];
     let last = begun.iter().rfind(|f| f.end_ns <= at_ns)?;
     Some(at_ns - last.end_ns)
 }
 
 /// Where an I/O was, of those kinds that are somewhere.
-pub fn place_of(op: OpKind, row: &LayerRow) -> Option<(u64, u64)> {
-    let (at, size) = row.offset.zip(row.size)?;
+pub fn place_of(op: OpKind, io: &TracedIo) -> Option<(u64, u64)> {
+    let (at, size) = (io.offset, io.size);
     let somewhere = matches!(op, OpKind::Read | OpKind::Write | OpKind::Trim) && size > 0;
     somewhere.then(|| (at, at.saturating_add(size)))
 }
 
 /// How long a thread waited for the CPU that it came back to, ns.
-fn waited(row: &LayerRow) -> i64 {
-    row.end_ns - row.runnable_ns()
+fn waited(off: &OffCpu) -> i64 {
+    off.end_ns - off.runnable_ns()
 }
 
 impl PatternScale {
@@ -166,21 +167,22 @@ impl PatternScale {
 /// Who would be a culprit of an I/O in flight in this time.
 fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> {
     let mut found = BTreeSet::new();
-    let mut add = |role, name: &Option<Arc<str>>| {
-        found.extend(name.as_deref().map(|name| (role, name.to_owned())));
+    let mut add = |role, thread: Option<&Arc<Thread>>| {
+        let named = thread.filter(|thread| thread.has_name());
+        found.extend(named.map(|thread| (role, thread.name.to_string())));
     };
-    for row in events.within(LayerKind::Neighbour, from, to) {
-        add(Role::Disk, &row.comm);
+    for io in events.neighbours.within(from, to) {
+        add(Role::Disk, io.thread.as_ref());
     }
     let off = events.off.values().flat_map(|list| overlapping(list, from, to));
-    for row in off.chain(events.within(LayerKind::Worker, from, to)) {
-        add(Role::Cpu, &row.comm);
-        add(Role::Stop, &row.other);
-        add(Role::Woke, &row.other);
+    for off in off.chain(events.ring_threads.within(from, to).map(|worker| &worker.off)) {
+        add(Role::Cpu, off.ran.as_ref());
+        add(Role::Stop, off.waker.named());
+        add(Role::Woke, off.waker.named());
     }
-    for row in events.within(LayerKind::Kthread, from, to) {
-        add(Role::Cpu, &row.comm);
-        add(Role::Kthread, &row.other);
+    for helper in events.helpers.within(from, to) {
+        add(Role::Cpu, helper.ran.as_ref());
+        add(Role::Kthread, Some(&helper.thread));
     }
     let (quota_ns, limits) = limits(events, (from, to));
     found.extend((quota_ns > 0).then(|| (Role::Limit, QUOTA.to_owned())));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::episodes::culprits::Culprit;
+use crate::events::event::{CpuQuota, Neighbour};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -130,11 +131,11 @@ fn a_pattern_is_told_with_how_often_chance_makes_it() {
 
 #[test]
 fn keys_and_objects_are_in_no_place() {
-    let row = |size| LayerRow { offset: Some(0), size: Some(size), ..LayerRow::default() };
-    assert_eq!(place_of(OpKind::Get, &row(0)), None);
-    assert_eq!(place_of(OpKind::Put, &row(4096)), None);
-    assert_eq!(place_of(OpKind::Fsync, &row(0)), None);
-    assert_eq!(place_of(OpKind::Read, &row(4096)), Some((0, 4096)));
+    let io = |size| TracedIo { size, ..TracedIo::default() };
+    assert_eq!(place_of(OpKind::Get, &io(0)), None);
+    assert_eq!(place_of(OpKind::Put, &io(4096)), None);
+    assert_eq!(place_of(OpKind::Fsync, &io(0)), None);
+    assert_eq!(place_of(OpKind::Read, &io(4096)), Some((0, 4096)));
 }
 
 fn culprit_of(role: Role, name: &str) -> Culprit {
@@ -164,13 +165,7 @@ fn a_limit_that_is_always_on_is_no_pattern() {
     let of = |spent: &[(i64, i64)]| {
         let mut events = Events::default();
         spent.iter().for_each(|(start_ns, end_ns)| {
-            events.add(LayerRow {
-                kind: LayerKind::CpuQuota,
-                start_ns: *start_ns,
-                end_ns: *end_ns,
-                blocked_ns: Some(1000),
-                ..LayerRow::default()
-            });
+            events.add(CpuQuota { start_ns: *start_ns, end_ns: *end_ns, without_ns: 1000 });
         });
         events.sort();
         kinds(&list, &PatternScale::default().with_presence(&list, &moments, &events))
@@ -190,30 +185,29 @@ fn who_is_always_there_is_no_pattern() {
         one.culprits = vec![culprit_of(Role::Disk, "backup")];
         one.worst_ns = 1_000_000;
     }
-    let neighbour = |start_ns, end_ns| LayerRow {
-        kind: LayerKind::Neighbour,
+    let neighbour = |start_ns, end_ns| Neighbour {
         start_ns,
         end_ns,
-        comm: Some("backup".into()),
-        ..LayerRow::default()
+        thread: Some(Thread::named("backup")),
+        ..Neighbour::default()
     };
     let (first, last) = (list[0].start_ns, list[5].end_ns);
-    let of = |rows: &[LayerRow]| {
+    let of = |ios: &[Neighbour]| {
         let mut events = Events::default();
-        rows.iter().cloned().for_each(|row| events.add(row));
+        ios.iter().cloned().for_each(|io| events.add(io));
         events.sort();
         let step = (last - first) / 100;
         let moments: Vec<_> = (0..100).map(|i| (first + i * step, first + i * step + 1)).collect();
         kinds(&list, &PatternScale::default().with_presence(&list, &moments, &events))
     };
-    let always: Vec<LayerRow> = (0..1000)
+    let always: Vec<Neighbour> = (0..1000)
         .map(|i| {
             let step = (last - first) / 1000;
             neighbour(first + i * step, first + (i + 1) * step)
         })
         .collect();
     assert_eq!(of(&always), []);
-    let then: Vec<LayerRow> = list.iter().map(|e| neighbour(e.start_ns, e.end_ns)).collect();
+    let then: Vec<Neighbour> = list.iter().map(|e| neighbour(e.start_ns, e.end_ns)).collect();
     assert_eq!(
         of(&then),
         [CommonFactor::Culprit { name: "backup".to_owned(), pid: Some(8), own: false }]

@@ -10,10 +10,12 @@
 use std::collections::BTreeMap;
 
 use taillight_core::OpKind;
-use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+use taillight_rundir::layers::flags;
 
+use crate::events::event::OffCpu;
+use crate::events::io::TracedIo;
 use crate::events::layers::Slow;
-use crate::events::stacks::{self, SleepReason};
+use crate::events::stacks::{self, SleepReason, Stack};
 use crate::events::{Events, joined};
 use crate::overlays::by_others;
 use crate::time_line::phase::Phase;
@@ -78,7 +80,7 @@ impl Index {
             workers.entry(u64::from(judged[*i].slow.worker)).or_default().add(*i, judged);
         }
         let tokens = judged.iter().enumerate();
-        let tokens = tokens.filter_map(|(i, j)| Some((j.row.as_ref()?.token?, i))).collect();
+        let tokens = tokens.filter_map(|(i, j)| Some((j.io.as_ref()?.token?, i))).collect();
         let (begun, disk) = (begun_by_thread(judged), DiskParts::of(judged));
         Index { order, workers, begun, tokens, disk }
     }
@@ -89,7 +91,7 @@ impl Index {
 pub fn follow(
     judged: &mut [Judged],
     events: &Events,
-    judge: impl Fn(Slow, Option<LayerRow>, Vec<Segment>) -> Judged,
+    judge: impl Fn(Slow, Option<TracedIo>, Vec<Segment>) -> Judged,
 ) {
     let index = Index::of(judged);
     // Who leads is mostly done before who follows, and so has what it inherits itself. Further passes hand on
@@ -101,7 +103,7 @@ pub fn follow(
             if segments == judged[i].segments {
                 continue;
             }
-            let again = judge(judged[i].slow, judged[i].row.clone(), segments);
+            let again = judge(judged[i].slow, judged[i].io.clone(), segments);
             judged[i] = Judged { shared: judged[i].shared, ..again };
             changed = true;
         }
@@ -130,14 +132,11 @@ pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index } = *all;
     let one = &judged[i];
     let own = u64::from(one.slow.worker);
-    let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
     let mut waits = Vec::new();
     for segment in by_phase(&one.segments).iter().filter(|p| FOR_ANOTHER.contains(&p.phase)) {
-        for asleep in overlapping(off, segment.from, segment.to).filter(|r| r.state != Some(0)) {
-            let (Some(wake), Some(by)) = (asleep.middle_ns, asleep.waker.filter(|w| *w != own))
-            else {
-                continue;
-            };
+        let off = overlapping(events.off(own), segment.from, segment.to);
+        for asleep in off.filter(|r| !r.was_preempted()) {
+            let Some((wake, by)) = woken_by(asleep, own) else { continue };
             let Some(leader) = index.workers.get(&by).and_then(|of| in_flight(of, judged, wake))
             else {
                 continue;
@@ -162,12 +161,9 @@ pub fn waits_for_waker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     if one.slow.op != OpKind::Wait {
         return waits;
     }
-    let off = |worker| events.off.get(&worker).map_or(&[][..], Vec::as_slice);
-    let asleep = overlapping(off(own), one.slow.submit_ns, one.slow.complete_ns);
-    for wait in asleep.filter(|r| r.state != Some(0)) {
-        let (Some(wake), Some(by)) = (wait.middle_ns, wait.waker.filter(|w| *w != own)) else {
-            continue;
-        };
+    let asleep = overlapping(events.off(own), one.slow.submit_ns, one.slow.complete_ns);
+    for wait in asleep.filter(|r| !r.was_preempted()) {
+        let Some((wake, by)) = woken_by(wait, own) else { continue };
         let (from, to) = (wait.start_ns, wake);
         let near = index.workers.get(&by).map_or(&[][..], |of| of.near(from + 1, to, judged));
         let leaders = near.iter().map(|i| &judged[*i]).filter(|j| j.slow.submit_ns < to);
@@ -177,23 +173,32 @@ pub fn waits_for_waker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
             busy.push((leader.slow.submit_ns, leader.slow.complete_ns));
         }
         let busy = joined(busy);
-        let apart = |r: &&LayerRow| {
+        let apart = |r: &&OffCpu| {
             let first = busy.partition_point(|(_, end)| *end <= r.start_ns);
             busy.get(first).is_none_or(|(begin, _)| *begin >= r.end_ns)
         };
-        for row in overlapping(off(by), from, to).filter(apart) {
-            let until = row.middle_ns.filter(|_| row.state != Some(0)).unwrap_or(row.end_ns);
-            let phase = match stacks::reason_of(row) {
-                _ if row.state == Some(0) => Some(Phase::Cpu),
-                Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => Some(phase),
-                Some(SleepReason::OwnIo | SleepReason::Unknown) | None => Some(Phase::Unobserved),
+        for off in overlapping(events.off(by), from, to).filter(apart) {
+            let (phase, until) = match off.reason() {
+                _ if off.was_preempted() => (Phase::Cpu, off.end_ns),
+                Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => {
+                    (phase, off.awake_ns())
+                }
+                Some(SleepReason::OwnIo | SleepReason::Unknown) | None => {
+                    (Phase::Unobserved, off.awake_ns())
+                }
             };
-            let times = (row.start_ns.max(from), until.min(to));
-            let told = phase.filter(|p| !is_own_work(*p) && times.0 < times.1);
-            waits.extend(told.map(|phase| Segment::new(times, phase, Source::Holder)));
+            let times = (off.start_ns.max(from), until.min(to));
+            if !is_own_work(phase) && times.0 < times.1 {
+                waits.push(Segment::new(times, phase, Source::Holder));
+            }
         }
     }
     waits
+}
+
+/// When a worker was woken up by another one, and by which.
+fn woken_by(asleep: &OffCpu, own: u64) -> Option<(i64, u64)> {
+    asleep.woken_ns.zip(asleep.waker.worker.filter(|by| *by != own))
 }
 
 /// Operations of the thread that ended a wait, at most.
@@ -265,22 +270,20 @@ pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index: Index { disk, .. } } = *all;
     let one = &judged[i];
     let waits = |p: &Segment| matches!(p.phase, Phase::PageCache | Phase::FileSystem);
-    let Some(io) = one.row.as_ref().filter(|_| one.segments.iter().any(waits)) else {
+    let Some(io) = one.io.as_ref().filter(|_| one.segments.iter().any(waits)) else {
         return Vec::new();
     };
-    let own = u64::from(one.slow.worker);
-    let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
-    let handed = events.within(LayerKind::Worker, io.start_ns, io.end_ns);
-    let handed = handed.filter(|r| r.token.is_some() && r.token == io.token);
-    let asleep = overlapping(off, io.start_ns, io.end_ns).chain(handed);
+    let off = overlapping(events.off(one.slow.worker.into()), io.start_ns, io.end_ns);
+    let handed = events.ring_threads.within(io.start_ns, io.end_ns);
+    let handed = handed.filter(|w| w.token.is_some() && w.token == io.token);
+    let asleep = off.map(|off| (off, false)).chain(handed.map(|w| (&w.off, behind_worker(w))));
     let mut waits = Vec::new();
-    let theirs = |s: &str| {
+    let theirs = |s: &Stack| {
         stacks::waits_for_pages(s) || stacks::waits_for_buffers(s) || stacks::waits_for_log_write(s)
     };
-    for row in asleep {
-        let pages = row.stack.as_deref().is_some_and(theirs);
-        let log = row.stack.as_deref().is_some_and(stacks::waits_for_log_write);
-        let Some(wake) = row.middle_ns.filter(|_| pages || behind_worker(row)) else { continue };
+    for (row, behind_worker) in asleep {
+        let (pages, log) = (row.was_in(theirs), row.was_in(stacks::waits_for_log_write));
+        let Some(wake) = row.woken_ns.filter(|_| pages || behind_worker) else { continue };
         let until = disk.ends.partition_point(|(done, _)| *done <= wake);
         let near =
             disk.ends[..until].iter().rev().take_while(|(done, _)| wake - done < WAKEUP_WINDOW_NS);
@@ -318,12 +321,13 @@ fn sent_together(
 
 /// Whether a write had more parts than its own data can be.
 fn sends_for_others(one: &Judged) -> bool {
-    let more = |io: &LayerRow| {
-        let parts = io.bios.unwrap_or(0).saturating_sub(u64::from(io.has(flags::FLUSH)));
-        let own = io.size.unwrap_or(0).div_ceil(SMALLEST_BLOCK);
+    let more = |io: &TracedIo| {
+        let queued = io.parts.map_or(0, |parts| parts.queued);
+        let parts = queued.saturating_sub(u64::from(io.has(flags::FLUSH)));
+        let own = io.size.div_ceil(SMALLEST_BLOCK);
         !io.has(flags::SPLIT) && own > 0 && parts > own
     };
-    writes(one) && one.row.as_ref().is_some_and(more)
+    writes(one) && one.io.as_ref().is_some_and(more)
 }
 
 /// Times before a worker thread of io_uring began an I/O that was handed to it, in which such a thread slept over
@@ -331,25 +335,23 @@ fn sends_for_others(one: &Judged) -> bool {
 pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index: Index { tokens, .. } } = *all;
     let one = &judged[i];
-    let Some(io) = one.row.as_ref().filter(|io| io.token.is_some()) else {
+    let Some(io) = one.io.as_ref().filter(|io| io.token.is_some()) else {
         return Vec::new();
     };
-    let handed = io.punt_ns.filter(|_| io.has(flags::PUNTED)).or(io.sync_punt_ns);
-    let Some(from) = handed else { return Vec::new() };
-    let own = [LayerKind::Worker, LayerKind::Reclaim, LayerKind::Round].into_iter();
-    let own = own.flat_map(|kind| events.within(kind, from, io.end_ns));
-    let own = own.filter(|r| r.token == io.token).map(|r| r.start_ns);
+    let Some(from) = io.punted_ns().or(io.sync_punt_ns) else { return Vec::new() };
+    let off = events.ring_threads.within(from, io.end_ns).filter(|w| w.token == io.token);
+    let room = events.worker_reclaim.within(from, io.end_ns).filter(|r| r.token == io.token);
+    let own = off.map(|w| w.start_ns).chain(room.map(|r| r.start_ns));
     let seen = own.chain(io.bio_ns).chain(io.held_ns).filter(|at| *at >= from);
     let begun = seen.min().unwrap_or(io.end_ns);
-    let others = || events.within(LayerKind::Worker, from, begun).filter(|r| r.token != io.token);
+    let others = || events.ring_threads.within(from, begun).filter(|w| w.token != io.token);
     // One that waited for a CPU, or did nothing, may be the one that was to begin this I/O.
-    let clear = others().all(|r| r.state != Some(0) && r.token.is_some());
-    let asleep = others().filter(|r| r.state != Some(0));
-    let behind = asleep.filter_map(|r| {
-        let leader = &judged[*tokens.get(&r.token?)?];
-        let until = r.middle_ns.unwrap_or(r.end_ns).min(begun);
+    let clear = others().all(|w| !w.was_preempted() && w.token.is_some());
+    let asleep = others().filter(|w| !w.was_preempted());
+    let behind = asleep.filter_map(|w| {
+        let leader = &judged[*tokens.get(&w.token?)?];
         let same_ring = leader.slow.worker == one.slow.worker;
-        let wait = (r.start_ns.max(from), until);
+        let wait = (w.start_ns.max(from), w.awake_ns().min(begun));
         same_ring.then(|| overlap_from(leader, wait, of_worker))
     });
     let mut behind: Vec<Segment> = behind.flatten().collect();
@@ -378,7 +380,7 @@ pub fn waits_for_held_worker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
 fn begun_by_thread(judged: &[Judged]) -> BTreeMap<u64, Vec<(i64, usize)>> {
     let mut begun: BTreeMap<u64, Vec<(i64, usize)>> = BTreeMap::new();
     for (i, one) in judged.iter().enumerate() {
-        if let Some(at) = one.row.as_ref().and_then(|row| row.enter_ns) {
+        if let Some(at) = one.io.as_ref().and_then(|io| io.enter_ns) {
             begun.entry(u64::from(one.slow.worker)).or_default().push((at, i));
         }
     }
@@ -393,18 +395,17 @@ fn begun_by_thread(judged: &[Judged]) -> BTreeMap<u64, Vec<(i64, usize)>> {
 pub fn waits_for_submission(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index: Index { begun, disk, .. } } = *all;
     let own = u64::from(judged[i].slow.worker);
-    let (Some(io), Some(of)) = (judged[i].row.as_ref(), begun.get(&own)) else {
+    let (Some(io), Some(of)) = (judged[i].io.as_ref(), begun.get(&own)) else {
         return Vec::new();
     };
-    let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
-    let gives = |r: &&LayerRow| r.stack.as_deref().is_some_and(stacks::sleeps_in_submission);
+    let gives = |r: &&OffCpu| r.was_in(stacks::sleeps_in_submission);
     let handed = |of: usize, at: i64| {
-        let row = judged[of].row.as_ref();
-        row.and_then(|r| r.punt_ns.or(r.sync_punt_ns)).is_some_and(|punt| punt <= at)
+        let io = judged[of].io.as_ref();
+        io.and_then(|io| io.punt_ns.or(io.sync_punt_ns)).is_some_and(|punt| punt <= at)
     };
     let mut waits = Vec::new();
-    for asleep in overlapping(off, io.start_ns, io.end_ns).filter(gives) {
-        let (from, wake) = (asleep.start_ns, asleep.middle_ns.unwrap_or(asleep.end_ns));
+    for asleep in overlapping(events.off(own), io.start_ns, io.end_ns).filter(gives) {
+        let (from, wake) = (asleep.start_ns, asleep.awake_ns());
         let with_worker = handed(i, from) && io.cqe_ns.is_none_or(|told| told >= wake);
         let before = &of[..of.partition_point(|(at, _)| *at <= from)];
         let Some((at, leader)) = before.last().copied().filter(|(_, leader)| *leader != i) else {
@@ -426,16 +427,15 @@ fn writes(one: &Judged) -> bool {
 
 /// Whether a worker thread of io_uring had an I/O, or its sync.
 fn handed_over(one: &Judged) -> bool {
-    one.row.as_ref().is_some_and(|io| io.has(flags::PUNTED) || io.sync_punt_ns.is_some())
+    one.io.as_ref().is_some_and(|io| io.has(flags::PUNTED) || io.sync_punt_ns.is_some())
 }
 
 /// Whether a worker thread of io_uring slept for something of the file system's (a lock, a commit, an entry of its
 /// cache) until another such thread was done with it.
-fn behind_worker(row: &LayerRow) -> bool {
-    let Some(stack) = row.stack.as_deref() else { return false };
-    let lock = matches!(stacks::sleep_reason(stack), SleepReason::Lock(Phase::FileSystem, _));
-    row.kind == LayerKind::Worker
-        && row.other.as_deref().is_some_and(|name| name.starts_with("iou-wrk-"))
+fn behind_worker(off: &OffCpu) -> bool {
+    let Some(stack) = off.stack.as_deref() else { return false };
+    let lock = matches!(stack.reason(), SleepReason::Lock(Phase::FileSystem, _));
+    off.waker.name().is_some_and(|name| name.starts_with("iou-wrk-"))
         && (lock || stacks::waits_for_commit(stack))
 }
 

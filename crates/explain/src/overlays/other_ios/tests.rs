@@ -1,6 +1,9 @@
 //! Made-up I/Os that wait for others.
 
 use super::*;
+use crate::events::event::{RingThread, Waker};
+use crate::events::io::Parts;
+use crate::events::thread::Thread;
 use crate::verdict::judge::{JudgeInputs, Layer, judge};
 
 fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
@@ -14,22 +17,21 @@ fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
     again(slow, None, vec![Segment::new((submit, complete), phase, Source::Stamps)])
 }
 
-fn again(slow: Slow, row: Option<LayerRow>, segments: Vec<Segment>) -> Judged {
-    judge(slow, row, Some(segments), &JudgeInputs::default())
+fn again(slow: Slow, io: Option<TracedIo>, segments: Vec<Segment>) -> Judged {
+    judge(slow, io, Some(segments), &JudgeInputs::default())
 }
 
 /// Worker 1 was asleep, and this one woke it up.
 fn woken_by(worker: u64) -> Events {
     let mut events = Events::default();
-    events.add(LayerRow {
-        kind: LayerKind::OffCpu,
+    events.add(OffCpu {
         worker: Some(1),
         start_ns: 10,
-        middle_ns: Some(950),
+        woken_ns: Some(950),
         end_ns: 960,
-        state: Some(1),
-        waker: Some(worker),
-        ..LayerRow::default()
+        state: 1,
+        waker: Waker { worker: Some(worker), ..Waker::default() },
+        ..OffCpu::default()
     });
     events
 }
@@ -37,17 +39,16 @@ fn woken_by(worker: u64) -> Events {
 /// The worker thread of io_uring that had token 7 slept in `stack` until it was woken up by this thread.
 fn worker_asleep(woken_by: &str, stack: &str) -> Events {
     let mut events = Events::default();
-    events.add(LayerRow {
-        kind: LayerKind::Worker,
+    let off = OffCpu {
         start_ns: 10,
-        middle_ns: Some(9_000_100),
+        woken_ns: Some(9_000_100),
         end_ns: 9_000_200,
-        state: Some(2),
-        token: Some(7),
-        other: Some(woken_by.into()),
-        stack: Some(stack.into()),
-        ..LayerRow::default()
-    });
+        state: 2,
+        waker: Waker { thread: Some(Thread::named(woken_by)), ..Waker::default() },
+        stack: Some(Stack::of(stack)),
+        ..OffCpu::default()
+    };
+    events.add(RingThread { off, token: Some(7) });
     events
 }
 
@@ -60,27 +61,26 @@ fn behind(stack: &str, phase: Phase, done: i64) -> Layer {
 /// The same where that one sent so many parts.
 fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
     let mut events = Events::default();
-    events.add(LayerRow {
-        kind: LayerKind::OffCpu,
+    events.add(OffCpu {
         worker: Some(1),
         start_ns: 10,
-        middle_ns: Some(9_000_100),
+        woken_ns: Some(9_000_100),
         end_ns: 9_000_200,
-        state: Some(2),
-        stack: Some(stack.into()),
-        ..LayerRow::default()
+        state: 2,
+        stack: Some(Stack::of(stack)),
+        ..OffCpu::default()
     });
-    let row = LayerRow { start_ns: 5, end_ns: 9_001_000, worker: Some(1), ..LayerRow::default() };
+    let own = TracedIo { start_ns: 5, end_ns: 9_001_000, worker: 1, ..TracedIo::default() };
     let mut leader = io(0, 0, 9_002_000, Phase::Throttle);
     leader.segments = vec![
         Segment::new((0, done - 100), Phase::Throttle, Source::Stamps),
         Segment::new((done - 100, done), Phase::Device, Source::Stamps),
     ];
-    let flags = Some(flags::FLUSH);
-    let sent = LayerRow { bios: Some(parts), size: Some(4096), flags, ..LayerRow::default() };
+    let parts = Some(Parts { queued: parts, done: parts });
+    let sent = TracedIo { parts, size: 4096, flags: flags::FLUSH, ..TracedIo::default() };
     let leader = again(leader.slow, Some(sent), leader.segments);
     let follower = io(1, 5, 9_001_000, phase);
-    let mut list = vec![again(follower.slow, Some(row), follower.segments), leader];
+    let mut list = vec![again(follower.slow, Some(own), follower.segments), leader];
     follow(&mut list, &events, again);
     list[0].layer
 }
@@ -117,28 +117,23 @@ fn who_waits_for_a_block_of_the_file_system_waits_for_who_writes_it() {
 fn who_waits_for_the_worker_of_another_one_waits_for_what_that_one_waits_for() {
     let phases = |begun: i64, token: u64, handed: u64| {
         let mut events = Events::default();
-        let asleep = |token, start_ns, end_ns| LayerRow {
-            kind: LayerKind::Worker,
-            start_ns,
-            end_ns,
-            state: Some(2),
+        let asleep = |token, start_ns, end_ns| RingThread {
+            off: OffCpu { start_ns, end_ns, state: 2, ..OffCpu::default() },
             token: Some(token),
-            ..LayerRow::default()
         };
         events.add(asleep(7, 10, 9_000_000));
         events.add(asleep(8, begun, 9_500_000));
         events.sort();
-        let row = |token, end_ns| LayerRow {
-            start_ns: 5,
-            end_ns,
-            token: Some(token),
-            punt_ns: Some(8),
-            flags: Some(flags::PUNTED * handed),
-            ..LayerRow::default()
-        };
         let judged = |one: Judged, token| {
-            let row = row(token, one.slow.complete_ns);
-            again(one.slow, Some(row), one.segments)
+            let traced = TracedIo {
+                start_ns: 5,
+                end_ns: one.slow.complete_ns,
+                token: Some(token),
+                punt_ns: Some(8),
+                flags: flags::PUNTED * handed,
+                ..TracedIo::default()
+            };
+            again(one.slow, Some(traced), one.segments)
         };
         let leader = judged(io(0, 5, 9_000_100, Phase::Device), token);
         let mut list = vec![judged(io(0, 5, 9_500_000, Phase::PageCache), 8), leader];
@@ -157,19 +152,19 @@ fn what_a_worker_of_the_ring_was_seen_to_sleep_for_is_seen() {
     let sources = |of: Source| {
         let mut events = worker_asleep("fsfreeze", "percpu_rwsem_wait;io_write;io_wq_worker");
         events.sort();
-        let row = |token| LayerRow {
+        let traced = |token| TracedIo {
             start_ns: 5,
             end_ns: 9_100_000,
             token: Some(token),
             punt_ns: Some(8),
-            flags: Some(flags::PUNTED),
-            ..LayerRow::default()
+            flags: flags::PUNTED,
+            ..TracedIo::default()
         };
         let mut leader = io(0, 5, 9_000_200, Phase::PageCache);
         leader.segments.iter_mut().for_each(|s| s.source = of);
-        leader.row = Some(row(7));
+        leader.io = Some(traced(7));
         let own = io(0, 5, 9_100_000, Phase::FileSystem);
-        let mut list = vec![again(own.slow, Some(row(8)), own.segments), leader];
+        let mut list = vec![again(own.slow, Some(traced(8)), own.segments), leader];
         follow(&mut list, &events, again);
         let phase = |s: &&Segment| s.phase == Phase::PageCache;
         list[0].segments.iter().filter(phase).map(|s| s.source).collect::<Vec<_>>()
@@ -183,12 +178,12 @@ fn what_a_worker_of_the_ring_was_seen_to_sleep_for_is_seen() {
 fn who_waits_for_another_worker_of_the_ring_waits_for_what_that_one_waits_for() {
     let layer = |woken_by: &str, stack: &str| {
         let events = worker_asleep(woken_by, stack);
-        let row = LayerRow { start_ns: 5, end_ns: 9_001_000, ..LayerRow::default() };
-        let row = LayerRow { token: Some(7), ..row };
+        let end_ns = 9_001_000;
+        let traced = TracedIo { start_ns: 5, end_ns, token: Some(7), ..TracedIo::default() };
         let own = io(0, 5, 9_001_000, Phase::FileSystem);
         let mut leader = io(0, 0, 9_000_000, Phase::Device);
-        leader.row = Some(LayerRow { flags: Some(flags::PUNTED), ..LayerRow::default() });
-        let mut list = vec![again(own.slow, Some(row), own.segments), leader];
+        leader.io = Some(TracedIo { flags: flags::PUNTED, ..TracedIo::default() });
+        let mut list = vec![again(own.slow, Some(traced), own.segments), leader];
         follow(&mut list, &events, again);
         list[0].layer
     };
@@ -204,26 +199,25 @@ fn who_waits_for_another_worker_of_the_ring_waits_for_what_that_one_waits_for() 
 fn what_the_thread_does_itself_holds_up_the_rest_of_its_batch() {
     let layers = |stack: &str, handed: u64| {
         let mut events = Events::default();
-        events.add(LayerRow {
-            kind: LayerKind::OffCpu,
+        events.add(OffCpu {
             worker: Some(0),
             start_ns: 100,
-            middle_ns: Some(8_900_000),
+            woken_ns: Some(8_900_000),
             end_ns: 8_900_100,
-            state: Some(2),
-            stack: Some(stack.into()),
-            ..LayerRow::default()
+            state: 2,
+            stack: Some(Stack::of(stack)),
+            ..OffCpu::default()
         });
         events.sort();
         let one = |enter: i64, phase| {
-            let row = LayerRow {
+            let traced = TracedIo {
                 enter_ns: Some(enter),
                 end_ns: 9_000_000,
                 punt_ns: Some(30).filter(|_| handed == 1),
-                ..LayerRow::default()
+                ..TracedIo::default()
             };
             let one = io(0, 0, 9_000_000, phase);
-            again(one.slow, Some(row), one.segments)
+            again(one.slow, Some(traced), one.segments)
         };
         let mut list = vec![
             one(10, Phase::Completion),
@@ -246,7 +240,8 @@ fn what_the_thread_does_itself_holds_up_the_rest_of_its_batch() {
 fn of_several_with_parts_at_the_disk_who_had_them_there_for_longest_leads() {
     let commit = "wait_log_commit;btrfs_sync_log;btrfs_sync_file;io_wq_worker";
     let events = worker_asleep("iou-wrk-9", commit);
-    let row = LayerRow { start_ns: 5, end_ns: 9_001_000, ..LayerRow::default() };
+    let (start_ns, end_ns) = (5, 9_001_000);
+    let traced = TracedIo { start_ns, end_ns, token: Some(7), ..TracedIo::default() };
     let own = io(0, 5, 9_001_000, Phase::FileSystem);
     // It waits for the same commit, and the last thing in it was a flush.
     let mut other = io(0, 0, 9_000_900, Phase::FileSystem);
@@ -256,12 +251,11 @@ fn of_several_with_parts_at_the_disk_who_had_them_there_for_longest_leads() {
         Segment::new((to, 9_000_000), Phase::Device, Source::Stamps),
         Segment::new((9_000_000, 9_000_900), Phase::FileSystem, Source::Stamps),
     ];
-    let handed = || Some(LayerRow { sync_punt_ns: Some(6), ..LayerRow::default() });
-    other.row = handed();
-    let row = LayerRow { token: Some(7), ..row };
-    let layer = |handed: Option<LayerRow>| {
-        let leader = Judged { row: handed, ..io(0, 4, 9_000_050, Phase::Device) };
-        let own = again(own.slow, Some(row.clone()), own.segments.clone());
+    let handed = || Some(TracedIo { sync_punt_ns: Some(6), ..TracedIo::default() });
+    other.io = handed();
+    let layer = |handed: Option<TracedIo>| {
+        let leader = Judged { io: handed, ..io(0, 4, 9_000_050, Phase::Device) };
+        let own = again(own.slow, Some(traced.clone()), own.segments.clone());
         let mut list = vec![own, other.clone(), leader];
         follow(&mut list, &events, again);
         list[0].layer
@@ -323,15 +317,14 @@ fn a_wait_for_a_thread_is_a_wait_for_what_it_was_in() {
 #[test]
 fn a_wait_leads_over_the_waits_of_others_and_to_who_has_no_cpu() {
     let mut events = woken_by(2);
-    let off = |worker, waker, state, from, to| LayerRow {
-        kind: LayerKind::OffCpu,
+    let off = |worker, waker, state, from, to| OffCpu {
         worker: Some(worker),
         start_ns: from,
-        middle_ns: Some(to).filter(|_| state != 0),
+        woken_ns: Some(to).filter(|_| state != 0),
         end_ns: to,
-        state: Some(state),
-        waker,
-        ..LayerRow::default()
+        state,
+        waker: Waker { worker: waker, ..Waker::default() },
+        ..OffCpu::default()
     };
     events.add(off(2, Some(3), 1, 15, 940));
     events.sort();

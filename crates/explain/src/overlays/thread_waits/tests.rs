@@ -1,48 +1,75 @@
 //! Threads that act for made-up I/Os.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::events::event::{Commit, Flush, LayerEvent, Neighbour, Owner, RingThread, Waker};
+use crate::events::stacks::Stack;
+use crate::events::thread::Thread;
 use crate::overlays::by_threads;
 use crate::overlays::commits::{FEW_BYTES, FEW_ENTRIES};
 
-fn asleep(kind: LayerKind, times: (i64, i64, i64), stack: &str) -> LayerRow {
-    LayerRow {
-        kind,
+fn asleep(times: (i64, i64, i64), stack: &str) -> OffCpu {
+    OffCpu {
         start_ns: times.0,
-        middle_ns: Some(times.1),
+        woken_ns: Some(times.1),
         end_ns: times.2,
-        state: Some(1),
-        stack: Some(stack.into()),
-        ..LayerRow::default()
+        state: 1,
+        stack: Some(Stack::of(stack)),
+        ..OffCpu::default()
     }
 }
 
-fn kworker(times: (i64, i64, i64), state: u64, stack: &str) -> LayerRow {
-    LayerRow { state: Some(state), pid: Some(77), ..asleep(LayerKind::Kthread, times, stack) }
+/// As above, woken up by the thread of this number.
+fn told_by(tid: u64, off: OffCpu) -> OffCpu {
+    let thread = Arc::new(Thread { tid: Some(tid), ..Thread::default() });
+    OffCpu { waker: Waker { thread: Some(thread), ..Waker::default() }, ..off }
+}
+
+fn kworker(times: (i64, i64, i64), state: u64, stack: &str) -> Helper {
+    Helper { off: OffCpu { state, ..asleep(times, stack) }, thread: thread("", 77), serves: false }
+}
+
+fn thread(name: &str, tid: u64) -> Arc<Thread> {
+    Arc::new(Thread { name: name.into(), tid: Some(tid), ..Thread::default() })
+}
+
+/// The program itself woke it up.
+fn of_program(helper: Helper) -> Helper {
+    let waker = Waker { is_own: true, ..Waker::default() };
+    Helper { off: OffCpu { waker, ..helper.off }, ..helper }
+}
+
+fn events<E: Into<LayerEvent>>(list: Vec<E>) -> Vec<LayerEvent> {
+    list.into_iter().map(Into::into).collect()
 }
 
 fn lengths(line: &[Segment]) -> Vec<(i64, Phase)> {
     line.iter().map(|p| (p.to - p.from, p.phase)).collect()
 }
 
-fn cut(line: &[(i64, i64, Phase)], off: LayerRow, helpers: Vec<LayerRow>) -> Vec<(i64, Phase)> {
-    cut_of(None, line, off, helpers)
+fn cut<E: Into<LayerEvent>>(
+    line: &[(i64, i64, Phase)],
+    off: OffCpu,
+    seen: Vec<E>,
+) -> Vec<(i64, Phase)> {
+    cut_of(OpKind::Read, line, off, seen)
 }
 
 /// As [`cut`], of an operation of this kind. Who is not said to have ended its sleep is 77.
-fn cut_of(
-    op: Option<OpKind>,
+fn cut_of<E: Into<LayerEvent>>(
+    op: OpKind,
     line: &[(i64, i64, Phase)],
-    off: LayerRow,
-    helpers: Vec<LayerRow>,
+    off: OffCpu,
+    seen: Vec<E>,
 ) -> Vec<(i64, Phase)> {
     let mut events = Events::default();
-    helpers.into_iter().for_each(|row| events.add(row));
+    seen.into_iter().for_each(|event| events.add(event));
     events.sort();
-    let off = [LayerRow { waker_pid: off.waker_pid.or(Some(77)), ..off }];
+    let off = [if off.waker.tid().is_none() { told_by(77, off) } else { off }];
     let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
     let end_ns = line.last().map_or(1_000, |(_, to, _)| *to);
-    let io =
-        LayerRow { end_ns, op, worker: Some(3), dev: Some("7:1".into()), ..LayerRow::default() };
+    let io = TracedIo { end_ns, op, worker: 3, dev: Some("7:1".into()), ..TracedIo::default() };
     let line =
         line.iter().map(|(from, to, phase)| Segment::new((*from, *to), *phase, Source::Stamps));
     lengths(&by_threads(line.collect(), &io, &context))
@@ -52,7 +79,7 @@ fn cut_of(
 fn who_tells_of_a_completion_may_wait_for_a_cpu_or_a_journal() {
     use Phase::*;
     let line = [(0, 100, Device), (100, 900, Completion), (900, 1000, Cpu)];
-    let off = || asleep(LayerKind::OffCpu, (0, 900, 1000), "io_cqring_wait");
+    let off = || asleep((0, 900, 1000), "io_cqring_wait");
     let idle = kworker((-500, 110, 890), IDLE, "worker_thread;kthread");
     let expected = vec![(100, Device), (10, Completion), (780, Cpu), (10, Completion), (100, Cpu)];
     assert_eq!(cut(&line, off(), vec![idle.clone()]), expected);
@@ -67,9 +94,9 @@ fn who_tells_of_a_completion_may_wait_for_a_cpu_or_a_journal() {
         (100, Cpu),
     ];
     assert_eq!(cut(&line, off(), vec![journal]), expected);
-    let other = LayerRow { pid: Some(78), ..idle };
+    let other = Helper { thread: thread("", 78), ..idle };
     assert_eq!(cut(&line, off(), vec![other.clone()]).len(), 3, "not who woke it up");
-    let late = LayerRow { other: Some("kworker/0:1".into()), ..other };
+    let late = Helper { thread: thread("kworker/0:1", 78), ..other };
     assert_eq!(cut(&line, off(), vec![late]), expected_late, "and then it was told at once");
     let sync = kworker((110, 880, 890), 2, "submit_bio_wait;blkdev_issue_flush");
     let it = cut(&line, off(), vec![sync]);
@@ -79,12 +106,12 @@ fn who_tells_of_a_completion_may_wait_for_a_cpu_or_a_journal() {
 #[test]
 fn a_server_had_the_io_whichever_thread_took_it_there() {
     use Phase::*;
-    let io = LayerRow {
+    let io = TracedIo {
         end_ns: 1_000,
         served_ns: Some(50),
         answered_ns: Some(950),
-        flags: Some(flags::PUNTED | flags::QUEUED),
-        ..LayerRow::default()
+        flags: flags::PUNTED | flags::QUEUED,
+        ..TracedIo::default()
     };
     let segment = |from, to, phase| Segment::new((from, to), phase, Source::Silence);
     let line = vec![segment(0, 30, Submit), segment(30, 1_000, Unobserved)];
@@ -98,20 +125,16 @@ fn a_server_had_the_io_whichever_thread_took_it_there() {
 fn what_a_servers_thread_waits_for_below_it_is_no_more_the_servers() {
     use Phase::*;
     let line = [(0, 100, Submit), (100, 1000, Server)];
-    let off = |waker_pid| LayerRow {
-        waker_pid,
-        ..asleep(LayerKind::OffCpu, (100, 990, 1000), "wait_woken;sk_wait_data;tcp_recvmsg")
-    };
+    let off = |by| told_by(by, asleep((100, 990, 1000), "wait_woken;sk_wait_data;tcp_recvmsg"));
     let synced = "folio_wait_writeback;file_write_and_wait_range;ext4_sync_file;do_fsync";
-    let serving =
-        |times, stack| LayerRow { flags: Some(flags::SERVES), ..kworker(times, 2, stack) };
+    let serving = |times, stack| Helper { serves: true, ..kworker(times, 2, stack) };
     let device = vec![(100, Submit), (100, Server), (600, Device), (200, Server)];
     let row = serving((200, 800, 810), synced);
-    assert_eq!(cut(&line, off(Some(77)), vec![row.clone()]), device);
+    assert_eq!(cut(&line, off(77), vec![row.clone()]), device);
     // What another thread syncs, no read waits for.
-    assert_eq!(cut(&line, off(Some(78)), vec![row.clone()]).len(), 2);
+    assert_eq!(cut(&line, off(78), vec![row.clone()]).len(), 2);
     // A commit does: one backend syncs the log for all.
-    let of = |op, row: &LayerRow| cut_of(Some(op), &line, off(Some(78)), vec![row.clone()]);
+    let of = |op, row: &Helper| cut_of(op, &line, off(78), vec![row.clone()]);
     assert_eq!(of(OpKind::Commit, &row), device);
     assert_eq!(of(OpKind::Update, &row), device, "a transaction by itself");
     assert_eq!(of(OpKind::SelectPoint, &row).len(), 2);
@@ -119,23 +142,22 @@ fn what_a_servers_thread_waits_for_below_it_is_no_more_the_servers() {
     assert_eq!(of(OpKind::Commit, &reads).len(), 2, "another one's read");
     // Its own backend was busy for long after another one's sync.
     let long = [(0, 100, Submit), (100, 1_000_000, Server)];
-    let end = LayerRow { middle_ns: Some(990_000), end_ns: 1_000_000, ..off(Some(78)) };
+    let end = OffCpu { woken_ns: Some(990_000), end_ns: 1_000_000, ..off(78) };
     let sync = serving((200, 600_000, 700_000), synced);
-    assert_eq!(cut_of(Some(OpKind::Commit), &long, end, vec![sync]).len(), 2);
-    let busy = LayerRow { state: Some(0), ..row.clone() };
-    assert_eq!(cut(&line, off(Some(77)), vec![busy]).len(), 2, "a CPU of its own is its business");
-    let kernel = LayerRow { flags: None, ..row };
-    assert_eq!(cut(&line, off(None), vec![kernel]).len(), 2, "no thread of the server");
+    assert_eq!(cut_of(OpKind::Commit, &long, end, vec![sync]).len(), 2);
+    let busy = Helper { off: OffCpu { state: 0, ..row.off.clone() }, ..row.clone() };
+    assert_eq!(cut(&line, off(77), vec![busy]).len(), 2, "a CPU of its own is its business");
+    let kernel = Helper { serves: false, ..row };
+    assert_eq!(cut(&line, off(77), vec![kernel]).len(), 2, "no thread of the server");
 }
 
 #[test]
 fn a_worker_of_the_kernel_may_lose_its_cpu_several_times() {
     use Phase::*;
     let line = [(0, 100, Device), (100, 900, Completion), (900, 1000, Cpu)];
-    let off = || asleep(LayerKind::OffCpu, (0, 900, 1000), "io_cqring_wait");
-    let robbed = |from, to| LayerRow {
-        pid: Some(78),
-        other: Some("kworker/1:2".into()),
+    let off = || asleep((0, 900, 1000), "io_cqring_wait");
+    let robbed = |from, to| Helper {
+        thread: thread("kworker/1:2", 78),
         ..kworker((from, from, to), 0, "iomap_dio_complete_work")
     };
     let it = cut(&line, off(), vec![robbed(120, 400), robbed(450, 700), robbed(720, 890)]);
@@ -150,11 +172,10 @@ fn a_worker_of_the_kernel_may_lose_its_cpu_several_times() {
 fn a_polling_thread_of_io_uring_waits_for_a_cpu_or_a_limit() {
     use Phase::*;
     let line = [(0, 500, Unobserved), (500, 700, Device), (700, 1000, Completion)];
-    let off = || asleep(LayerKind::OffCpu, (0, 990, 1000), "io_cqring_wait");
-    let row = |times, state, stack| LayerRow {
-        state: Some(state),
-        worker: Some(3),
-        ..asleep(LayerKind::Worker, times, stack)
+    let off = || asleep((0, 990, 1000), "io_cqring_wait");
+    let row = |times, state, stack| RingThread {
+        off: OffCpu { state, worker: Some(3), ..asleep(times, stack) },
+        token: None,
     };
     let robbed = row((-50, -50, 480), 0, "io_sq_thread");
     let again = row((600, 600, 950), 0, "io_sq_thread");
@@ -171,9 +192,10 @@ fn a_polling_thread_of_io_uring_waits_for_a_cpu_or_a_limit() {
         (300, Completion),
     ];
     assert_eq!(cut(&line, off(), vec![limited]), waits);
-    let other = LayerRow { worker: Some(4), ..robbed.clone() };
+    let other = OffCpu { worker: Some(4), ..robbed.off.clone() };
+    let other = RingThread { off: other, token: None };
     assert_eq!(cut(&line, off(), vec![other]).len(), 3, "polls for another thread");
-    let handed = LayerRow { token: Some(9), ..robbed };
+    let handed = RingThread { token: Some(9), ..robbed };
     assert_eq!(cut(&line, off(), vec![handed]).len(), 3, "did another I/O");
 }
 
@@ -181,18 +203,18 @@ fn a_polling_thread_of_io_uring_waits_for_a_cpu_or_a_limit() {
 fn a_stopped_program_waits_for_nothing_else() {
     use Phase::*;
     let line = [(0, 100, Submit), (100, 700, IoWorker), (700, 800, Device), (800, 1000, Server)];
-    let off = || asleep(LayerKind::OffCpu, (50, 750, 760), "do_signal_stop;get_signal");
+    let off = || asleep((50, 750, 760), "do_signal_stop;get_signal");
     let expected = vec![(50, Submit), (650, Stopped), (100, Device), (200, Server)];
-    assert_eq!(cut(&line, off(), Vec::new()), expected);
+    assert_eq!(cut(&line, off(), Vec::<LayerEvent>::new()), expected);
 }
 
 #[test]
 fn a_request_waits_for_the_cpu_of_who_gives_it_to_the_driver() {
     use Phase::*;
     let line = [(0, 10, Submit), (10, 950, Queue), (950, 1000, Device)];
-    let off = || asleep(LayerKind::OffCpu, (5, 995, 1000), "blkdev_issue_flush");
+    let off = || asleep((5, 995, 1000), "blkdev_issue_flush");
     let kblockd = kworker((-50, 12, 940), IDLE, "worker_thread");
-    let own = LayerRow { flags: Some(flags::WOKEN_BY_OWN), ..kblockd.clone() };
+    let own = of_program(kblockd.clone());
     let expected = vec![(10, Submit), (2, Queue), (928, Cpu), (10, Queue), (50, Device)];
     assert_eq!(cut(&line, off(), vec![own]), expected);
     assert_eq!(cut(&line, off(), vec![kblockd]).len(), 3, "woken by whatever else");
@@ -202,9 +224,9 @@ fn a_request_waits_for_the_cpu_of_who_gives_it_to_the_driver() {
 fn kblockd_needs_nobody_to_wake_it_up() {
     use Phase::*;
     let line = [(0, 10, Submit), (10, 950, Queue), (950, 1000, Device)];
-    let off = || asleep(LayerKind::OffCpu, (5, 995, 1000), "blkdev_issue_flush");
-    let called = |name: &str| LayerRow {
-        other: Some(name.into()),
+    let off = || asleep((5, 995, 1000), "blkdev_issue_flush");
+    let called = |name: &str| Helper {
+        thread: thread(name, 77),
         ..kworker((-50, 12, 940), IDLE, "worker_thread")
     };
     let expected = vec![(10, Submit), (2, Queue), (928, Cpu), (10, Queue), (50, Device)];
@@ -218,15 +240,9 @@ fn kblockd_needs_nobody_to_wake_it_up() {
 fn a_commit_waits_for_the_cpu_of_its_thread_and_for_the_flush() {
     use Phase::*;
     let line = [(0, 10, Submit), (10, 900, FileSystem), (900, 1000, Cpu)];
-    let off = || asleep(LayerKind::OffCpu, (10, 900, 1000), "jbd2_log_wait_commit");
+    let off = || asleep((10, 900, 1000), "jbd2_log_wait_commit");
     let starved = kworker((20, 25, 500), 1, "kjournald2;kthread");
-    let flush = LayerRow {
-        kind: LayerKind::Flush,
-        start_ns: 520,
-        end_ns: 890,
-        dev: Some("7:1".into()),
-        ..LayerRow::default()
-    };
+    let flush = Flush { start_ns: 520, end_ns: 890, dev: Some("7:1".into()) };
     let expected = vec![
         (10, Submit),
         (15, FileSystem),
@@ -236,28 +252,27 @@ fn a_commit_waits_for_the_cpu_of_its_thread_and_for_the_flush() {
         (10, FileSystem),
         (100, Cpu),
     ];
-    assert_eq!(cut(&line, off(), vec![starved.clone(), flush.clone()]), expected);
-    let full = asleep(LayerKind::OffCpu, (10, 900, 1000), "__jbd2_log_wait_for_space");
+    let both: Vec<LayerEvent> = vec![starved.clone().into(), flush.clone().into()];
+    assert_eq!(cut(&line, off(), both), expected);
+    let full = asleep((10, 900, 1000), "__jbd2_log_wait_for_space");
     assert_eq!(cut(&line, full, vec![flush])[1], (890, FileSystem), "no sync was asked for");
-    let other = LayerRow { pid: Some(78), ..starved.clone() };
+    let other = Helper { thread: thread("", 78), ..starved.clone() };
     assert_eq!(cut(&line, off(), vec![other]).len(), 3, "another thread");
     let writes = kworker((20, 880, 885), 2, "jbd2_journal_commit_transaction;kjournald2");
-    let server = LayerRow {
-        pid: Some(79),
-        other: Some("kworker/u8:1".into()),
+    let server = Helper {
+        thread: thread("kworker/u8:1", 79),
         ..kworker((-50, 30, 870), IDLE, "worker_thread")
     };
     let it = cut(&line, off(), vec![writes.clone(), server]);
     assert_eq!(it[..3], [(10, Submit), (20, FileSystem), (840, Cpu)], "the loop's");
     assert_eq!(cut(&line, off(), vec![writes.clone()])[1], (870, FileSystem));
-    let gives = LayerRow {
-        pid: Some(80),
-        other: Some("kworker/0:1H".into()),
+    let gives = Helper {
+        thread: thread("kworker/0:1H", 80),
         ..kworker((-50, 60, 870), IDLE, "worker_thread")
     };
     let it = cut(&line, off(), vec![writes, gives]);
     assert_eq!(it[1..3], [(50, FileSystem), (810, Cpu)], "who gives the disk its writes");
-    let lock = asleep(LayerKind::OffCpu, (10, 900, 1000), "rwsem_down_read_slowpath");
+    let lock = asleep((10, 900, 1000), "rwsem_down_read_slowpath");
     assert_eq!(cut(&line, lock, vec![starved]).len(), 3, "no commit");
 }
 
@@ -266,56 +281,61 @@ fn a_commit_of_few_entries_waits_for_the_disk_where_one_write_takes_long() {
     use Phase::*;
     const LONG: i64 = 9_000_000;
     let line = [(0, 10, Submit), (10, LONG, FileSystem), (LONG, LONG + 100, Cpu)];
-    let write = |from, to, size| LayerRow {
-        kind: LayerKind::Neighbour,
-        start_ns: from,
-        end_ns: to,
-        size: Some(size),
+    let write = |start_ns, end_ns, size| Neighbour {
+        start_ns,
+        end_ns,
+        size,
         dev: Some("7:1".into()),
-        comm: Some("jbd2/loop1-8".into()),
-        flags: Some(1 << 12 | 1),
-        ..LayerRow::default()
+        thread: Some(Thread::named("jbd2/loop1-8")),
+        operation: Some(1 << 12 | 1),
+        ..Neighbour::default()
     };
-    let of_commit = |from| LayerRow { kind: LayerKind::Commit, ..write(from, LONG - 10, 0) };
-    let few = || vec![write(20, 30, 4096), write(40, LONG - 20, 4096), of_commit(15)];
-    let cut_by = |stack, rows: Vec<LayerRow>| {
-        let off = asleep(LayerKind::OffCpu, (10, LONG, LONG + 100), stack);
-        cut(&line, off, rows)
+    let commit_of = |start_ns, dev: &str| {
+        LayerEvent::from(Commit { start_ns, end_ns: LONG - 10, dev: Some(dev.into()) })
     };
+    let few = || vec![write(20, 30, 4096), write(40, LONG - 20, 4096)];
+    let cut_with = |stack, writes: Vec<Neighbour>, others: Vec<LayerEvent>| {
+        let off = asleep((10, LONG, LONG + 100), stack);
+        cut(&line, off, [events(writes), others].concat())
+    };
+    let cut_by = |stack, writes| cut_with(stack, writes, vec![commit_of(15, "7:1")]);
     let commit = "jbd2_log_wait_commit;ext4_sync_file";
     assert_eq!(cut_by(commit, few())[2], (LONG - 60, Device));
     let block = "do_get_write_access;ext4_map_blocks";
     assert_eq!(cut_by(block, few())[2], (LONG - 60, Device));
-    let other = |change: &dyn Fn(&mut LayerRow)| {
-        let mut rows = few();
-        rows.iter_mut().for_each(change);
-        cut_by(commit, rows).len()
+    let other = |change: &dyn Fn(&mut Neighbour)| {
+        let mut writes = few();
+        writes.iter_mut().for_each(change);
+        cut_by(commit, writes).len()
     };
-    assert_eq!(other(&|row| row.comm = Some("tar".into())), 3, "of whoever else");
-    assert_eq!(other(&|row| row.flags = Some(1)), 3, "data");
-    assert_eq!(other(&|row| row.dev = Some("7:2".into())), 3, "another disk's");
+    assert_eq!(other(&|io| io.thread = Some(Thread::named("tar"))), 3, "of whoever else");
+    assert_eq!(other(&|io| io.operation = Some(1)), 3, "data");
+    assert_eq!(other(&|io| io.dev = Some("7:2".into())), 3, "another disk's");
+    let elsewhere = cut_with(commit, few(), vec![commit_of(15, "7:2")]);
+    assert_eq!(elsewhere.len(), 3, "another disk's commit");
     assert_eq!(cut_by("__jbd2_log_wait_for_space", few()).len(), 3, "waits for room");
     assert_eq!(cut_by("xlog_wait_on_iclog;xfs_log_force_seq", few()).len(), 3, "no journal");
     let more = [few(), vec![write(50, 60, 1024); FEW_ENTRIES]].concat();
     assert_eq!(cut_by(commit, more).len(), 3, "there was much to write");
     let crowded = [few(), vec![write(30, LONG - 10, FEW_BYTES)]].concat();
     assert_eq!(cut_by(commit, crowded).len(), 3, "behind others");
-    let beside =
-        |from, to| LayerRow { comm: Some("backup".into()), ..write(from, to, 2 * FEW_BYTES) };
+    let backup = Some(Thread::named("backup"));
+    let beside = |from, to| Neighbour { thread: backup.clone(), ..write(from, to, 2 * FEW_BYTES) };
     let quick = [few(), vec![beside(50, 60); FEW_ENTRIES]].concat();
     assert_eq!(cut_by(commit, quick)[2], (LONG - 60, Device), "others are soon served");
     let queue = vec![beside(50, LONG / 11); 3];
     assert_eq!(cut_by(commit, [few(), queue].concat()).len(), 3, "quick, but many at a time");
     let busy = [few(), vec![beside(50, LONG / 2)]].concat();
     assert_eq!(cut_by(commit, busy).len(), 3, "others are not");
-    let begun = [few(), vec![of_commit(-90), write(-80, 5, FEW_BYTES)]].concat();
-    assert_eq!(cut_by(commit, begun).len(), 3, "and most of it was done before");
-    assert_eq!(cut_by(commit, few()[..2].to_vec()).len(), 3, "no commit that was seen");
+    let begun = [few(), vec![write(-80, 5, FEW_BYTES)]].concat();
+    let begun = cut_with(commit, begun, vec![commit_of(-90, "7:1"), commit_of(15, "7:1")]);
+    assert_eq!(begun.len(), 3, "and most of it was done before");
+    assert_eq!(cut_with(commit, few(), Vec::new()).len(), 3, "no commit that was seen");
     let half = LONG / 3;
-    let short = vec![write(20, half, 4096), write(half, 2 * half, 4096), of_commit(15)];
+    let short = vec![write(20, half, 4096), write(half, 2 * half, 4096)];
     assert_eq!(cut_by(commit, short).len(), 3, "no single one");
     let starved = kworker((20, 25, LONG - 40), 1, "kjournald2;kthread");
-    let it = cut_by(commit, [few(), vec![starved]].concat());
+    let it = cut_with(commit, few(), vec![starved.into(), commit_of(15, "7:1")]);
     assert_eq!(it[2], (LONG - 65, Cpu), "whose CPU was not to be had is not the disk's");
 }
 
@@ -325,25 +345,23 @@ fn who_waits_for_all_that_is_dirty_waits_for_the_disk_where_one_write_takes_long
     use Phase::*;
     const LONG: i64 = 9_000_000;
     let line = [(0, 10, Submit), (10, LONG, PageCache), (LONG, LONG + 100, Cpu)];
-    let write = |size| LayerRow {
-        kind: LayerKind::Neighbour,
+    let write = |size| Neighbour {
         start_ns: 40,
         end_ns: LONG - 20,
-        size: Some(size),
+        size,
         dev: Some("7:1".into()),
-        comm: Some("kworker/u8:2".into()),
-        flags: Some(1),
-        ..LayerRow::default()
+        thread: Some(Thread::named("kworker/u8:2")),
+        operation: Some(1),
+        ..Neighbour::default()
     };
-    let cut_by = |stack, write: LayerRow| {
-        cut(&line, asleep(LayerKind::OffCpu, (10, LONG, LONG + 100), stack), vec![write])
-    };
+    let cut_by =
+        |stack, write: Neighbour| cut(&line, asleep((10, LONG, LONG + 100), stack), vec![write]);
     let all = "wb_wait_for_completion;sync_inodes_sb;sync_filesystem;__x64_sys_syncfs";
     assert_eq!(cut_by(all, write(4096))[2], (LONG - 60, Device));
     assert_eq!(cut_by(all, write(2 * FEW_BYTES)).len(), 3, "there was much to write");
-    let of_another = LayerRow { comm: Some("tar".into()), ..write(4096) };
+    let of_another = Neighbour { thread: Some(Thread::named("tar")), ..write(4096) };
     assert_eq!(cut_by(all, of_another).len(), 3, "no thread of the kernel's");
-    let held = LayerRow { other: Some("limit".into()), ..write(4096) };
+    let held = Neighbour { owner: Owner::Held, ..write(4096) };
     assert_eq!(cut_by(all, held).len(), 3, "whose begin is that of a limit's end");
     assert_eq!(cut_by("balance_dirty_pages;ext4_write", write(4096)).len(), 3, "no sync");
 }
@@ -354,39 +372,39 @@ fn who_finishes_an_io_and_waits_for_the_log_of_xfs_waits_for_the_disk() {
     const LONG: i64 = 9_000_000;
     let line = [(0, 10, Submit), (10, 50, Device), (50, LONG, Completion)];
     let wait = kworker((60, LONG - 30, LONG - 20), 2, "xlog_wait_on_iclog;xfs_file_fsync");
-    let write = |from, size| LayerRow {
-        kind: LayerKind::Neighbour,
-        start_ns: from,
+    let write = |start_ns, size| Neighbour {
+        start_ns,
         end_ns: LONG - 40,
-        size: Some(size),
+        size,
         dev: Some("7:1".into()),
-        comm: Some("kworker/1:6".into()),
-        flags: Some(1 << 12 | 1),
-        ..LayerRow::default()
+        thread: Some(Thread::named("kworker/1:6")),
+        operation: Some(1 << 12 | 1),
+        ..Neighbour::default()
     };
-    let cut_off = |wait: &LayerRow, writes: Vec<LayerRow>| {
-        let off = asleep(LayerKind::OffCpu, (5, LONG - 20, LONG), "io_cqring_wait");
-        let parts = cut(&line, off, [vec![wait.clone()], writes].concat());
+    let cut_off = |wait: &Helper, writes: Vec<Neighbour>| {
+        let off = asleep((5, LONG - 20, LONG), "io_cqring_wait");
+        let parts = cut(&line, off, [events(vec![wait.clone()]), events(writes)].concat());
         parts.into_iter().max().expect("parts")
     };
-    let cut_by = |writes: Vec<LayerRow>| cut_off(&wait, writes);
+    let cut_by = |writes: Vec<Neighbour>| cut_off(&wait, writes);
     assert_eq!(cut_by(vec![write(70, 4096)]), (LONG - 110, Device));
     assert_eq!(cut_by(vec![write(70, 32 << 10)]).1, FileSystem, "a whole buffer");
     assert_eq!(cut_by(vec![write(LONG / 2 + 1_000, 4096)]).1, FileSystem, "not most of it");
     assert_eq!(cut_by(vec![]).1, FileSystem, "nothing was on the disk");
-    let changed = |change: &dyn Fn(&mut LayerRow)| {
-        let mut row = write(70, 4096);
-        change(&mut row);
-        cut_by(vec![row]).1
+    let changed = |change: &dyn Fn(&mut Neighbour)| {
+        let mut io = write(70, 4096);
+        change(&mut io);
+        cut_by(vec![io]).1
     };
-    assert_eq!(changed(&|row| row.size = Some(0)), FileSystem, "a flush");
-    assert_eq!(changed(&|row| row.flags = Some(1)), FileSystem, "data");
-    assert_eq!(changed(&|row| row.dev = Some("7:2".into())), FileSystem, "another disk's");
-    assert_eq!(changed(&|row| row.comm = Some("jbd2/loop1-8".into())), FileSystem, "ext4's");
-    let much = vec![LayerRow { end_ns: LONG / 4, ..write(70, 32 << 10) }; 4];
+    assert_eq!(changed(&|io| io.size = 0), FileSystem, "a flush");
+    assert_eq!(changed(&|io| io.operation = Some(1)), FileSystem, "data");
+    assert_eq!(changed(&|io| io.dev = Some("7:2".into())), FileSystem, "another disk's");
+    let ext4 = || Some(Thread::named("jbd2/loop1-8"));
+    assert_eq!(changed(&|io| io.thread = ext4()), FileSystem, "ext4's");
+    let much = vec![Neighbour { end_ns: LONG / 4, ..write(70, 32 << 10) }; 4];
     let much = [much, vec![write(LONG / 4, 4096)]].concat();
     assert_eq!(cut_by(much).1, FileSystem, "most of it was done before");
-    let another = LayerRow { pid: Some(78), ..wait.clone() };
+    let another = Helper { thread: thread("", 78), ..wait.clone() };
     assert_ne!(cut_off(&another, vec![write(70, 4096)]).1, Device, "who did not tell of it");
 }
 
@@ -394,21 +412,18 @@ fn who_finishes_an_io_and_waits_for_the_log_of_xfs_waits_for_the_disk() {
 fn the_thread_that_serves_a_loop_device_may_wait_for_a_cpu() {
     use Phase::*;
     let line = [(0, 10, Submit), (10, 990, Device), (990, 1000, Completion)];
-    let off = || asleep(LayerKind::OffCpu, (5, 995, 1000), "io_schedule;blkdev_direct_IO");
-    let own = LayerRow {
-        flags: Some(flags::WOKEN_BY_OWN),
-        ..kworker((-50, 12, 900), IDLE, "worker_thread")
-    };
+    let off = || asleep((5, 995, 1000), "io_schedule;blkdev_direct_IO");
+    let strange = kworker((-50, 12, 900), IDLE, "worker_thread");
+    let own = of_program(strange.clone());
     let expected = vec![(10, Submit), (2, Device), (888, Cpu), (90, Device), (10, Completion)];
     assert_eq!(cut(&line, off(), vec![own.clone()]), expected);
-    let strange = LayerRow { flags: None, ..own.clone() };
     assert_eq!(cut(&line, off(), vec![strange.clone()]).len(), 3, "of whatever else");
-    let named = |name: &str| LayerRow { other: Some(name.into()), ..strange.clone() };
+    let named = |name: &str| Helper { thread: thread(name, 77), ..strange.clone() };
     assert_eq!(cut(&line, off(), vec![named("kworker/u8:1")]), expected, "passed on");
     assert_eq!(cut(&line, off(), vec![named("ksoftirqd/0")]), expected, "tells of the end");
     assert_eq!(cut(&line, off(), vec![named("kworker/1:1")]).len(), 3);
-    let io = LayerRow { end_ns: 1_000, ..LayerRow::default() };
-    let tied = |row: LayerRow| tie(&row, &io, &IoContext::default());
+    let io = TracedIo { end_ns: 1_000, ..TracedIo::default() };
+    let tied = |row: Helper| tie(&row, &io, &IoContext::default());
     assert_eq!(tied(named("kworker/u8:1")), Source::Inferred);
     assert_eq!(tied(own), Source::Helper, "the program woke it up");
     let fuse = kworker((20, 980, 985), 1, "request_wait_answer;fuse_direct_io;lo_rw_aio");

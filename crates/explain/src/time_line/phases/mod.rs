@@ -2,17 +2,18 @@
 //! thread's intervals off the CPU. What cannot be told apart is `Unobserved`, never guessed. Layers are
 //! blamed in `judge`.
 
-use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+use taillight_rundir::layers::flags;
 
 use super::{blocks, gaps, threads, workers};
 use crate::events::context::IoContext;
+use crate::events::io::TracedIo;
 use crate::events::rounds;
 use crate::overlays;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, TimeLine, append_thread_states, overlapping};
 
 /// The time line of one traced I/O.
-pub fn segments(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+pub fn segments(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let line = if context.threads_only {
         threads::time_line(io, context)
     } else {
@@ -25,20 +26,19 @@ pub fn segments(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
     }
 }
 
-fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
+fn traced_line(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let mut line = TimeLine::of(io);
-    let punt = io.punt_ns.filter(|_| io.has(flags::PUNTED));
-    let mut handed = [punt, io.sync_punt_ns].into_iter().flatten().peekable();
+    let mut handed = [io.punted_ns(), io.sync_punt_ns].into_iter().flatten().peekable();
     let rounds = rounds::rounds(io, context.earlier);
     let sure = rounds::all_rounds_known(io, context.earlier);
     if rounds.is_empty() && handed.peek().is_none() {
         without_block_io(&mut line, io, context);
         return line.segments();
     }
-    let [own, room] = [LayerKind::Worker, LayerKind::Reclaim].map(|kind| match handed.peek() {
-        Some(_) => workers::own_events(io, kind, context),
-        None => Vec::new(),
-    });
+    let (own, room) = match handed.peek() {
+        Some(_) => (workers::own_off(io, context), workers::own_reclaim(io, context)),
+        None => (Vec::new(), Vec::new()),
+    };
     let worker = IoContext { off: &own, reclaim: &room, ..*context };
     let mut actor = context;
     for (i, round) in rounds.iter().enumerate() {
@@ -68,12 +68,12 @@ fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Segment> {
 /// An I/O, or the sync of a write, goes to an io_uring worker thread; `rounds`: after block I/O.
 fn hand_over(
     line: &mut TimeLine,
-    io: &LayerRow,
+    io: &TracedIo,
     (at, rounds): (i64, bool),
     context: &IoContext<'_>,
     worker: &IoContext<'_>,
 ) {
-    if io.has(flags::PUNTED) && io.punt_ns.is_some_and(|punt| punt < at) {
+    if io.punted_ns().is_some_and(|punt| punt < at) {
         workers::until_sync(line, at, rounds, worker);
     }
     if line.at == io.start_ns {
@@ -86,7 +86,7 @@ fn hand_over(
 }
 
 /// An I/O without block I/O of its own.
-fn without_block_io(line: &mut TimeLine, io: &LayerRow, context: &IoContext<'_>) {
+fn without_block_io(line: &mut TimeLine, io: &TracedIo, context: &IoContext<'_>) {
     let queued = io.has(flags::QUEUED);
     if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
         append_thread_states(line, from, Phase::Submit, false, context);
@@ -100,20 +100,20 @@ fn without_block_io(line: &mut TimeLine, io: &LayerRow, context: &IoContext<'_>)
     }
     // A thread with several in flight slept: this one was not done at once, and what the thread
     // did meanwhile was not for it.
-    let elsewhere = io.has(flags::PUNTED) || (queued && io.blocked_ns.is_some_and(|ns| ns > 0));
+    let elsewhere = io.has(flags::PUNTED) || (queued && io.slept_ns.is_some_and(|ns| ns > 0));
     append_thread_states(line, io.end_ns, Phase::Submit, elsewhere, context);
 }
 
 /// From the device's answer to the program. A thread that waits is told of it and woken up, then it
 /// runs: from there on, and when it was not waiting at all, time on the CPU is the program's own.
-fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, context: &IoContext<'_>) {
+fn after_completion(line: &mut TimeLine, io: &TracedIo, to: i64, context: &IoContext<'_>) {
     let from = line.at;
     if to <= from {
         return;
     }
     match overlapping(context.off, from, to).next() {
-        Some(row) if row.start_ns <= from && row.state != Some(0) => {
-            append_thread_states(line, row.end_ns.min(to), Phase::Completion, false, context);
+        Some(off) if off.start_ns <= from && !off.was_preempted() => {
+            append_thread_states(line, off.end_ns.min(to), Phase::Completion, false, context);
         }
         Some(_) => {}
         None => {
@@ -134,13 +134,13 @@ fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, context: &IoCon
 
 /// How long the thread slept during this I/O in stretches too short for events. One that has several
 /// in flight takes whatever has come when it wakes up: this one had not, and nothing says why.
-fn short_sleeps_ns(io: &LayerRow, context: &IoContext<'_>) -> u64 {
+fn short_sleeps_ns(io: &TracedIo, context: &IoContext<'_>) -> u64 {
     let within = |at: i64| at.clamp(io.start_ns, io.end_ns);
     let slept = overlapping(context.off, io.start_ns, io.end_ns)
-        .filter(|r| r.state != Some(0))
-        .map(|r| within(r.middle_ns.unwrap_or(r.end_ns)) - within(r.start_ns));
+        .filter(|r| !r.was_preempted())
+        .map(|r| within(r.awake_ns()) - within(r.start_ns));
     let known: i64 = slept.sum();
-    io.blocked_ns.map_or(0, |all| all.saturating_sub(known.unsigned_abs()))
+    io.slept_ns.map_or(0, |all| all.saturating_sub(known.unsigned_abs()))
 }
 
 #[cfg(test)]

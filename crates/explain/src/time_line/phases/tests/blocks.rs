@@ -1,21 +1,17 @@
 //! The block layer's part of time lines.
 
-use taillight_core::OpKind;
-
 use super::*;
 use crate::events::Events;
 use crate::events::disks::Disks;
+use crate::events::event::Flush;
 use crate::events::rounds::BlockRound;
 
 #[test]
 fn below_a_loop_device_the_queue_and_the_device_are_told_apart() {
     use Phase::*;
-    let looped = LayerRow {
-        low_bio_ns: Some(1300),
-        low_issue_ns: Some(1350),
-        low_done_ns: Some(1750),
-        ..io()
-    };
+    let lower =
+        LowerStamps { dev: None, bio_ns: Some(1300), issue_ns: Some(1350), done_ns: Some(1750) };
+    let looped = TracedIo { lower, ..io() };
     let expected = [
         (100, Submit),
         (50, Tags),
@@ -35,10 +31,9 @@ fn below_a_loop_device_the_queue_and_the_device_are_told_apart() {
 #[test]
 fn rounds_one_after_another_are_each_cut_and_what_is_not_known_is_not_guessed() {
     use Phase::*;
-    let lookup = LayerRow {
-        rounds: Some(3),
-        bios: Some(4),
-        parts: Some(4),
+    let lookup = TracedIo {
+        rounds: 3,
+        parts: whole(4),
         bio_ns: Some(1700),
         bio_last_ns: Some(1700),
         alloc_ns: Some(1700),
@@ -85,8 +80,8 @@ fn rounds_one_after_another_are_each_cut_and_what_is_not_known_is_not_guessed() 
 /// A flush of `dev`, queued at 1100 and done at 1800, on a target described as given; the flushes of
 /// the disks as seen.
 fn flushed(device: &str, dev: &str, sent: &[(&str, i64, i64)]) -> Vec<(u64, Phase)> {
-    let io = LayerRow {
-        flags: Some(flags::FLUSH),
+    let io = TracedIo {
+        flags: flags::FLUSH,
         dev: Some(dev.into()),
         alloc_ns: Some(1100),
         issue_ns: None,
@@ -95,13 +90,8 @@ fn flushed(device: &str, dev: &str, sent: &[(&str, i64, i64)]) -> Vec<(u64, Phas
     let device = serde_json::from_str(device).unwrap();
     let mut events = Events { disks: Disks::described([&device]), ..Events::default() };
     for (disk, start_ns, end_ns) in sent {
-        events.add(LayerRow {
-            kind: LayerKind::Flush,
-            start_ns: *start_ns,
-            end_ns: *end_ns,
-            dev: Some((*disk).into()),
-            ..LayerRow::default()
-        });
+        let dev = Some((*disk).into());
+        events.add(Flush { start_ns: *start_ns, end_ns: *end_ns, dev });
     }
     let mut found = all(&io, &IoContext::of(&events, 0));
     let end = [(10, Phase::Completion), (90, Phase::Cpu), (100, Phase::Application)];
@@ -145,15 +135,9 @@ fn a_write_that_follows_a_flush_waits_for_the_device() {
     let cut = |io_flags, sent: (i64, i64)| {
         let vda = serde_json::from_str(VDA1).unwrap();
         let mut events = Events { disks: Disks::described([&vda]), ..Events::default() };
-        events.add(LayerRow {
-            kind: LayerKind::Flush,
-            start_ns: sent.0,
-            end_ns: sent.1,
-            dev: Some("254:0".into()),
-            ..LayerRow::default()
-        });
-        let io = LayerRow {
-            flags: Some(io_flags),
+        events.add(Flush { start_ns: sent.0, end_ns: sent.1, dev: Some("254:0".into()) });
+        let io = TracedIo {
+            flags: io_flags,
             dev: Some("254:1".into()),
             alloc_ns: Some(1100),
             issue_ns: Some(1700),
@@ -197,7 +181,7 @@ fn a_flush_of_a_stacked_device_is_that_of_the_disks_below() {
 #[test]
 fn a_limit_before_the_request_is_no_matter_of_the_queue() {
     use Phase::*;
-    let io = LayerRow { alloc_ns: Some(1700), issue_ns: Some(1750), ..io() };
+    let io = TracedIo { alloc_ns: Some(1700), issue_ns: Some(1750), ..io() };
     let held = |stack: &str| {
         let rows = [off(1150, Some(1650), 1660, stack)];
         let context = IoContext { off: &rows, ..IoContext::default() };
@@ -213,7 +197,8 @@ fn a_limit_before_the_request_is_no_matter_of_the_queue() {
 #[test]
 fn a_read_waits_in_the_device_for_the_page_it_slept_for() {
     use Phase::*;
-    let read = LayerRow { bios: Some(2), op: Some(OpKind::Get), ..io() };
+    let parts = Some(Parts { queued: 2, done: 1 });
+    let read = TracedIo { parts, op: OpKind::Get, ..io() };
     let slept = |stack: &str, wake| {
         let off = [off(1210, Some(wake), 1900, stack)];
         all(&read, &IoContext { off: &off, ..IoContext::default() })
@@ -243,8 +228,8 @@ fn what_a_thread_writes_for_the_journal_is_the_file_systems() {
 fn in_the_plug_of_a_polling_thread_without_a_cpu_nothing_waits_for_the_queue() {
     use Phase::*;
     const MS: i64 = 1_000_000;
-    let queued = LayerRow {
-        worker: Some(3),
+    let queued = TracedIo {
+        worker: 3,
         end_ns: 5 * MS,
         issue_ns: Some(3 * MS),
         done_ns: Some(4 * MS),
@@ -253,9 +238,9 @@ fn in_the_plug_of_a_polling_thread_without_a_cpu_nothing_waits_for_the_queue() {
         ..io()
     };
     let cut = |polls: u64, token: Option<u64>, stack: &str| {
-        let row = off(MS, None, 3 * MS - 5, stack);
+        let off = OffCpu { worker: Some(polls), ..off(MS, None, 3 * MS - 5, stack) };
         let mut events = Events::default();
-        events.add(LayerRow { kind: LayerKind::Worker, worker: Some(polls), token, ..row });
+        events.add(RingThread { off, token });
         let context = IoContext { all: Some(&events), ..IoContext::default() };
         let line = segments(&queued, &context);
         lengths(&line).get(Queue)

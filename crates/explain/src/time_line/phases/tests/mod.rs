@@ -1,21 +1,32 @@
 //! Time lines of made-up I/Os.
 
 use proptest::prelude::*;
-use taillight_rundir::layers::LayerKind;
+use taillight_core::OpKind;
 
 use super::*;
 use crate::events::Events;
+use crate::events::event::{Helper, LayerEvent, OffCpu, Reclaim, RingThread, Waker};
+use crate::events::io::{LowerStamps, Parts};
 use crate::events::rounds::BlockRound;
+use crate::events::stacks::Stack;
+use crate::events::thread::Thread;
 use crate::time_line::segments::lengths;
 
 mod blocks;
 
-fn io() -> LayerRow {
-    LayerRow {
+const NONE: Option<Parts> = Some(Parts { queued: 0, done: 0 });
+
+/// All of so many parts.
+fn whole(parts: u64) -> Option<Parts> {
+    Some(Parts { queued: parts, done: parts })
+}
+
+fn io() -> TracedIo {
+    TracedIo {
+        op: OpKind::Write,
         start_ns: 1000,
         end_ns: 2000,
-        bios: Some(1),
-        parts: Some(1),
+        parts: whole(1),
         bio_ns: Some(1100),
         bio_last_ns: Some(1100),
         alloc_ns: Some(1150),
@@ -23,35 +34,33 @@ fn io() -> LayerRow {
         done_ns: Some(1800),
         wake_ns: Some(1810),
         run_ns: Some(1900),
-        ..LayerRow::default()
+        ..TracedIo::default()
     }
 }
 
-fn off(from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
-    LayerRow {
-        kind: LayerKind::OffCpu,
+fn off(from: i64, wake: Option<i64>, to: i64, stack: &str) -> OffCpu {
+    OffCpu {
         start_ns: from,
         end_ns: to,
-        middle_ns: wake,
-        state: Some(u64::from(wake.is_some())),
-        stack: Some(stack.into()),
-        ..LayerRow::default()
+        woken_ns: wake,
+        state: u64::from(wake.is_some()),
+        stack: Some(Stack::of(stack)),
+        ..OffCpu::default()
     }
 }
 
 /// Queued, allocated, issued, done.
 fn round(bio: i64, alloc: i64, issue: i64, done: i64) -> BlockRound {
-    BlockRound::earlier(&LayerRow {
-        kind: LayerKind::Round,
-        start_ns: bio,
-        end_ns: done,
-        alloc_ns: Some(alloc),
-        issue_ns: Some(issue),
-        ..LayerRow::default()
-    })
+    BlockRound {
+        bio,
+        alloc: Some(alloc),
+        issue: Some(issue),
+        done: Some(done),
+        ..BlockRound::default()
+    }
 }
 
-fn all(io: &LayerRow, context: &IoContext<'_>) -> Vec<(u64, Phase)> {
+fn all(io: &TracedIo, context: &IoContext<'_>) -> Vec<(u64, Phase)> {
     let segments = segments(io, context);
     assert_eq!(lengths(&segments).sum(), (io.end_ns - io.start_ns) as u64);
     let length = |p: &Segment| ((p.to - p.from) as u64, p.phase);
@@ -75,19 +84,19 @@ fn a_whole_io_has_every_phase() {
 
 #[test]
 fn a_queued_io_is_not_what_its_thread_did() {
-    let queued = LayerRow {
+    let queued = TracedIo {
         bio_ns: None,
-        bios: Some(0),
-        flags: Some(flags::QUEUED),
-        blocked_ns: Some(1),
+        parts: NONE,
+        flags: flags::QUEUED,
+        slept_ns: Some(1),
         wake_ns: None,
         ..io()
     };
     assert_eq!(all(&queued, &IoContext::default()), [(1000, Phase::Unobserved)]);
-    let served = LayerRow { served_ns: Some(1100), answered_ns: Some(1900), ..queued.clone() };
+    let served = TracedIo { served_ns: Some(1100), answered_ns: Some(1900), ..queued.clone() };
     let expected = [(100, Phase::Submit), (800, Phase::FileSystem), (100, Phase::Application)];
     assert_eq!(all(&served, &IoContext::default()), expected);
-    let inline = LayerRow { blocked_ns: Some(0), ..queued };
+    let inline = TracedIo { slept_ns: Some(0), ..queued };
     assert_eq!(all(&inline, &IoContext::default()), [(1000, Phase::Submit)]);
 }
 
@@ -95,15 +104,14 @@ fn a_queued_io_is_not_what_its_thread_did() {
 fn the_sync_of_a_write_begins_where_the_write_ends() {
     use Phase::*;
     // Written in 1100..1300, the sync handed over at 1400, its flush in 1600..1800.
-    let both = LayerRow {
-        rounds: Some(1),
+    let both = TracedIo {
+        rounds: 1,
         sync_punt_ns: Some(1400),
         bio_ns: Some(1600),
         bio_last_ns: Some(1600),
         alloc_ns: Some(1600),
         issue_ns: Some(1600),
-        bios: Some(2),
-        parts: Some(2),
+        parts: whole(2),
         ..io()
     };
     let expected = [
@@ -122,7 +130,7 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
     let context = IoContext { earlier: &earlier, ..IoContext::default() };
     assert_eq!(all(&both, &context), expected);
     // The flush is another thread's: what the worker did meanwhile is not seen here.
-    let one = LayerRow { sync_punt_ns: Some(1850), wake_ns: None, ..io() };
+    let one = TracedIo { sync_punt_ns: Some(1850), wake_ns: None, ..io() };
     let expected =
         [(100, Submit), (50, Tags), (50, Queue), (600, Device), (50, Application), (150, IoWorker)];
     assert_eq!(all(&one, &IoContext::default()), expected);
@@ -131,28 +139,23 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
 #[test]
 fn a_worker_that_waits_for_a_cpu_after_its_flush_is_no_late_completion() {
     let all_of = |events: &Events| {
-        let both = LayerRow { token: Some(7), sync_punt_ns: Some(1050), wake_ns: None, ..io() };
+        let both = TracedIo { token: Some(7), sync_punt_ns: Some(1050), wake_ns: None, ..io() };
         lengths(&segments(&both, &IoContext::of(events, 0)))
     };
     let mut events = Events::default();
-    let slept = LayerRow {
-        kind: LayerKind::Worker,
-        token: Some(7),
-        ..off(1110, Some(1820), 1950, "submit_bio_wait;blkdev_issue_flush")
-    };
+    let flush = "submit_bio_wait;blkdev_issue_flush";
     assert_eq!(all_of(&events).get(Phase::Cpu), 0);
-    events.other.insert(LayerKind::Worker, vec![slept]);
+    events.add(worker(Some(7), 1110, Some(1820), 1950, flush));
     let it = all_of(&events);
     assert_eq!((it.get(Phase::Cpu), it.get(Phase::Completion)), (130, 20));
 }
 
 /// A write without block I/O, handed to a worker at 1010; its completion posted at `cqe`.
-fn punted(cqe: Option<i64>) -> LayerRow {
-    LayerRow {
+fn punted(cqe: Option<i64>) -> TracedIo {
+    TracedIo {
         token: Some(7),
-        bios: Some(0),
-        parts: Some(0),
-        flags: Some(flags::QUEUED | flags::PUNTED),
+        parts: NONE,
+        flags: flags::QUEUED | flags::PUNTED,
         punt_ns: Some(1010),
         cqe_ns: cqe,
         bio_ns: None,
@@ -162,8 +165,8 @@ fn punted(cqe: Option<i64>) -> LayerRow {
     }
 }
 
-fn worker(token: Option<u64>, from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
-    LayerRow { kind: LayerKind::Worker, token, ..off(from, wake, to, stack) }
+fn worker(token: Option<u64>, from: i64, wake: Option<i64>, to: i64, stack: &str) -> RingThread {
+    RingThread { off: off(from, wake, to, stack), token }
 }
 
 #[test]
@@ -171,11 +174,8 @@ fn behind_a_worker_the_write_waits_for_what_that_one_waits_for() {
     let room = "reclaim_throttle;try_to_free_pages";
     let mut events = Events::default();
     // In the order of their begins: one that had nothing to do was woken up late.
-    let rows = vec![
-        worker(None, 500, Some(1940), 1990, "io_wq_worker"),
-        worker(Some(6), 1020, Some(1900), 1910, room),
-    ];
-    events.other.insert(LayerKind::Worker, rows);
+    events.add(worker(None, 500, Some(1940), 1990, "io_wq_worker"));
+    events.add(worker(Some(6), 1020, Some(1900), 1910, room));
     let it = lengths(&segments(&punted(Some(1960)), &IoContext::of(&events, 0)));
     let expected = [
         (Phase::PageCache, 880),
@@ -192,8 +192,7 @@ fn behind_a_worker_the_write_waits_for_what_that_one_waits_for() {
 #[test]
 fn a_write_waits_for_its_worker_no_longer_than_until_it_is_done() {
     let mut events = Events::default();
-    let late = worker(None, 500, Some(1015), 1400, "io_wq_worker");
-    events.other.insert(LayerKind::Worker, vec![late]);
+    events.add(worker(None, 500, Some(1015), 1400, "io_wq_worker"));
     // The program's thread is told of it and has no CPU either.
     let asleep = off(1020, Some(1410), 1990, "io_cqring_wait");
     events.off.insert(0, vec![asleep]);
@@ -204,18 +203,11 @@ fn a_write_waits_for_its_worker_no_longer_than_until_it_is_done() {
 
 #[test]
 fn a_worker_that_makes_room_in_memory_on_the_cpu_is_in_the_page_cache() {
-    let room = |token| LayerRow {
-        kind: LayerKind::Reclaim,
-        start_ns: 1100,
-        end_ns: 1900,
-        token: Some(token),
-        ..LayerRow::default()
-    };
+    let room = |token| Reclaim { start_ns: 1100, end_ns: 1900, token: Some(token), worker: None };
     for token in [7, 6] {
         let mut events = Events::default();
-        events.other.insert(LayerKind::Reclaim, vec![room(token)]);
-        let robbed = worker(Some(token), 1200, None, 1300, "shrink_lruvec");
-        events.other.insert(LayerKind::Worker, vec![robbed]);
+        events.add(room(token));
+        events.add(worker(Some(token), 1200, None, 1300, "shrink_lruvec"));
         let it = lengths(&segments(&punted(Some(1950)), &IoContext::of(&events, 0)));
         let both = (it.get(Phase::PageCache), it.get(Phase::Cpu));
         assert_eq!(both, (700, 100), "its own or another's: {token}");
@@ -225,9 +217,10 @@ fn a_worker_that_makes_room_in_memory_on_the_cpu_is_in_the_page_cache() {
 #[test]
 fn who_waits_for_a_lock_waits_for_what_its_holder_waits_for() {
     let waits = |other: &str, holder: &str| {
-        let waiter = LayerRow {
+        let waker = Waker { thread: Some(Thread::named(other)), ..Waker::default() };
+        let waiter = OffCpu {
             worker: Some(0),
-            other: Some(other.into()),
+            waker,
             ..off(1010, Some(1090), 1090, "rwsem_down_write_slowpath;ext4_write")
         };
         let mut events = Events::default();
@@ -245,14 +238,10 @@ fn who_waits_for_a_lock_waits_for_what_its_holder_waits_for() {
 
 #[test]
 fn a_thread_that_dozed_was_not_busy_with_what_had_not_come() {
-    let queued = |blocked| LayerRow {
-        flags: Some(flags::QUEUED),
-        blocked_ns: Some(blocked),
-        wake_ns: None,
-        ..io()
-    };
+    let queued =
+        |slept| TracedIo { flags: flags::QUEUED, slept_ns: Some(slept), wake_ns: None, ..io() };
     let application =
-        |io: LayerRow| lengths(&segments(&io, &IoContext::default())).get(Phase::Application);
+        |io: TracedIo| lengths(&segments(&io, &IoContext::default())).get(Phase::Application);
     assert_eq!(application(queued(10)), 200);
     assert_eq!(application(queued(700)), 0);
 }
@@ -260,12 +249,12 @@ fn a_thread_that_dozed_was_not_busy_with_what_had_not_come() {
 #[test]
 fn a_wake_up_that_went_unseen_is_known_where_the_cpu_was_free() {
     let asleep = |comm: &str| {
-        let row = LayerRow {
-            comm: Some(comm.into()),
-            state: Some(1),
+        let slept = OffCpu {
+            ran: Some(Thread::named(comm)),
+            state: 1,
             ..off(1010, None, 1060, "request_wait_answer;fuse_read")
         };
-        let context = IoContext { off: &[row], ..IoContext::default() };
+        let context = IoContext { off: &[slept], ..IoContext::default() };
         lengths(&segments(&io(), &context))
     };
     assert_eq!(asleep("swapper/1").get(Phase::FileSystem), 50);
@@ -275,13 +264,14 @@ fn a_wake_up_that_went_unseen_is_known_where_the_cpu_was_free() {
 
 #[test]
 fn an_unseen_completion_is_unobserved() {
-    let lost = LayerRow { parts: Some(0), done_ns: None, wake_ns: None, ..io() };
+    let parts = Some(Parts { queued: 1, done: 0 });
+    let lost = TracedIo { parts, done_ns: None, wake_ns: None, ..io() };
     assert_eq!(all(&lost, &IoContext::default()).last(), Some(&(800, Phase::Unobserved)));
 }
 
 #[test]
 fn a_held_io_was_throttled() {
-    let held = LayerRow { flags: Some(flags::HELD), held_ns: Some(1100), ..io() };
+    let held = TracedIo { flags: flags::HELD, held_ns: Some(1100), ..io() };
     assert_eq!(all(&held, &IoContext::default())[0], (100, Phase::Throttle));
 }
 
@@ -300,7 +290,7 @@ fn a_sleep_is_named_by_its_stack() {
 
 #[test]
 fn nothing_is_known_to_be_on_cpu_when_events_were_lost() {
-    let cached = LayerRow { bio_ns: None, bios: Some(0), ..io() };
+    let cached = TracedIo { bio_ns: None, parts: NONE, ..io() };
     let blind = IoContext { blind: true, ..IoContext::default() };
     assert_eq!(all(&cached, &IoContext::default()), [(1000, Phase::Submit)]);
     assert_eq!(all(&cached, &blind), [(1000, Phase::Unobserved)]);
@@ -315,29 +305,33 @@ proptest! {
         offs in prop::collection::vec((0i64..1200, 0i64..300, 0i64..300, 0u64..2), 0..4),
     ) {
         let mut at = 900;
-        let events: Vec<LayerRow> = offs.iter().map(|(gap, sleep, wait, state)| {
+        let events: Vec<OffCpu> = offs.iter().map(|(gap, sleep, wait, state)| {
             let from = at + gap;
             at = from + sleep + wait + 1;
-            LayerRow { state: Some(*state), ..off(from, Some(from + sleep), at, "mutex_lock") }
+            OffCpu { state: *state, ..off(from, Some(from + sleep), at, "mutex_lock") }
         }).collect();
-        let io = LayerRow {
-            flags: Some(bits), bios: Some(bios), parts: Some(parts),
+        let io = TracedIo {
+            flags: bits, parts: Some(Parts { queued: bios, done: parts }),
             enter_ns: stamps[0], bio_ns: stamps[1], bio_last_ns: stamps[2],
             held_ns: stamps[3], alloc_ns: stamps[4], issue_ns: stamps[5],
             done_ns: stamps[6], wake_ns: stamps[7], run_ns: stamps[8],
-            low_issue_ns: stamps[9], low_done_ns: stamps[10],
-            rounds: Some(rounds), sync_punt_ns: more[4], punt_ns: more[5], token: Some(7), ..io()
+            lower: LowerStamps { issue_ns: stamps[9], done_ns: stamps[10], ..LowerStamps::default() },
+            rounds, sync_punt_ns: more[4], punt_ns: more[5], token: Some(7), ..io()
         };
         let mut seen = Events::default();
-        for (i, row) in events.iter().enumerate() {
-            let kind = [LayerKind::Worker, LayerKind::Reclaim, LayerKind::Kthread][i % 3];
-            seen.add(LayerRow { kind, token: Some(7 - bits % 2), ..row.clone() });
+        for (i, off) in events.iter().cloned().enumerate() {
+            let (start_ns, end_ns, token) = (off.start_ns, off.end_ns, Some(7 - bits % 2));
+            seen.add(match i % 3 {
+                0 => LayerEvent::from(RingThread { off, token }),
+                1 => Reclaim { start_ns, end_ns, token, worker: None }.into(),
+                _ => Helper { off, ..Helper::default() }.into(),
+            });
         }
         seen.sort();
-        let early = more[0].zip(more[3]).map(|(start_ns, end_ns)| BlockRound::earlier(&LayerRow {
-            kind: LayerKind::Round, start_ns, end_ns, alloc_ns: more[1], issue_ns: more[2],
-            held_ns: more[1], ..LayerRow::default()
-        }));
+        let early = more[0].zip(more[3]).map(|(bio, done)| BlockRound {
+            bio, done: Some(done), alloc: more[1], issue: more[2], held: more[1],
+            ..BlockRound::default()
+        });
         let earlier: Vec<BlockRound> = early.into_iter().collect();
         for (blind, all) in [(false, None), (true, None), (false, Some(&seen)), (true, Some(&seen))] {
             let context =
@@ -352,16 +346,17 @@ proptest! {
 #[test]
 fn a_worker_is_not_blamed_while_the_thread_that_is_told_has_no_cpu() {
     use Phase::*;
-    let io = LayerRow {
+    let io = TracedIo {
+        op: OpKind::Write,
         start_ns: 1_000_000,
         punt_ns: Some(1_010_000),
         cqe_ns: Some(9_990_000),
         end_ns: 10_000_000,
-        flags: Some(flags::PUNTED | flags::QUEUED),
-        ..LayerRow::default()
+        flags: flags::PUNTED | flags::QUEUED,
+        ..TracedIo::default()
     };
     let asleep = |wake: i64| [off(1_050_000, Some(wake), 9_950_000, "io_cqring_wait")];
-    let line = |off: &[LayerRow]| all(&io, &IoContext { off, ..IoContext::default() });
+    let line = |off: &[OffCpu]| all(&io, &IoContext { off, ..IoContext::default() });
     // Woken up soon, by the worker that was done: no CPU for 8.85 ms.
     let woken = line(&asleep(1_100_000));
     assert_eq!(woken[..3], [(10_000, Submit), (90_000, IoWorker), (8_850_000, Cpu)]);
@@ -378,9 +373,9 @@ fn a_worker_is_not_blamed_while_the_thread_that_is_told_has_no_cpu() {
 
 #[test]
 fn a_worker_whose_first_part_is_held_back_is_told_of_nothing() {
-    let io = LayerRow {
+    let io = TracedIo {
         token: Some(7),
-        flags: Some(flags::QUEUED | flags::PUNTED | flags::HELD),
+        flags: flags::QUEUED | flags::PUNTED | flags::HELD,
         punt_ns: Some(1010),
         sync_punt_ns: Some(1020),
         held_ns: Some(1700),
@@ -397,20 +392,20 @@ fn a_worker_whose_first_part_is_held_back_is_told_of_nothing() {
 }
 
 /// A write that was handed over at 1,010,000, then its sync at 9,000,000, which is at the disk at once.
-fn handed_over_twice(flags: u64) -> LayerRow {
-    LayerRow {
+fn handed_over_twice(flags: u64) -> TracedIo {
+    TracedIo {
+        op: OpKind::Write,
         token: Some(7),
         start_ns: 1_000_000,
         end_ns: 10_000_000,
-        flags: Some(flags::QUEUED | flags | flags::PUNTED),
+        flags: flags::QUEUED | flags | flags::PUNTED,
         punt_ns: Some(1_010_000),
         sync_punt_ns: Some(9_000_000),
         bio_ns: Some(9_010_000),
-        bios: Some(1),
-        parts: Some(1),
+        parts: whole(1),
         done_ns: Some(9_900_000),
         issue_ns: Some(9_020_000),
-        ..LayerRow::default()
+        ..TracedIo::default()
     }
 }
 
@@ -418,8 +413,8 @@ fn handed_over_twice(flags: u64) -> LayerRow {
 fn what_the_worker_slept_for_before_the_sync_was_handed_over_is_told() {
     let waits = |state: u64, stack: &str| {
         let mut events = Events::default();
-        let asleep = worker(Some(7), 1_020_000, Some(8_900_000), 8_950_000, stack);
-        events.add(LayerRow { state: Some(state), ..asleep });
+        let asleep = off(1_020_000, Some(8_900_000), 8_950_000, stack);
+        events.add(RingThread { off: OffCpu { state, ..asleep }, token: Some(7) });
         let mut context = IoContext::of(&events, 0);
         let own = [off(1_030_000, Some(8_970_000), 8_990_000, "io_cqring_wait")];
         context.off = &own;
@@ -432,7 +427,7 @@ fn what_the_worker_slept_for_before_the_sync_was_handed_over_is_told() {
 
 #[test]
 fn a_thread_without_cpu_hands_the_sync_over_late() {
-    let robbed = [LayerRow { state: Some(0), ..off(1_200_000, None, 8_990_000, "task_work_run") }];
+    let robbed = [off(1_200_000, None, 8_990_000, "task_work_run")];
     let context = IoContext { off: &robbed, ..IoContext::default() };
     let it = lengths(&segments(&handed_over_twice(0), &context));
     assert_eq!((it.get(Phase::Cpu), it.get(Phase::IoWorker)), (7_790_000, 190_000 + 10_000));
@@ -441,7 +436,7 @@ fn a_thread_without_cpu_hands_the_sync_over_late() {
 #[test]
 fn a_limit_that_has_a_part_of_a_worker_is_no_wait_for_the_worker() {
     let held =
-        LayerRow { sync_punt_ns: None, held_ns: Some(9_010_000), ..handed_over_twice(flags::HELD) };
+        TracedIo { sync_punt_ns: None, held_ns: Some(9_010_000), ..handed_over_twice(flags::HELD) };
     let it = lengths(&segments(&held, &IoContext::default()));
     assert_eq!((it.get(Phase::Throttle), it.get(Phase::IoWorker)), (8_000_000, 0));
     // Others kept the workers from it for most of that time.
@@ -454,14 +449,16 @@ fn a_limit_that_has_a_part_of_a_worker_is_no_wait_for_the_worker() {
 #[test]
 fn what_a_worker_waited_for_before_a_limit_took_it_is_no_limit() {
     let held =
-        LayerRow { sync_punt_ns: None, held_ns: Some(9_010_000), ..handed_over_twice(flags::HELD) };
-    let line = |kind: LayerKind, state: u64| {
+        TracedIo { sync_punt_ns: None, held_ns: Some(9_010_000), ..handed_over_twice(flags::HELD) };
+    let line = |event: LayerEvent| {
         let mut events = Events::default();
-        let row = worker(Some(7), 1_020_000, None, 8_900_000, "task_work_run");
-        events.add(LayerRow { kind, state: Some(state), ..row });
+        events.add(event);
         let it = lengths(&segments(&held, &IoContext::of(&events, 0)));
         [Phase::Cpu, Phase::PageCache, Phase::Throttle].map(|p| it.get(p))
     };
-    assert_eq!(line(LayerKind::Worker, 0), [7_880_000, 0, 110_000], "it had no CPU");
-    assert_eq!(line(LayerKind::Reclaim, 0), [0, 7_880_000, 110_000], "it made room in memory");
+    let (start_ns, end_ns, token) = (1_020_000, 8_900_000, Some(7));
+    let robbed = worker(token, start_ns, None, end_ns, "task_work_run");
+    assert_eq!(line(robbed.into()), [7_880_000, 0, 110_000], "it had no CPU");
+    let room = Reclaim { start_ns, end_ns, token, worker: None };
+    assert_eq!(line(room.into()), [0, 7_880_000, 110_000], "it made room in memory");
 }

@@ -287,6 +287,17 @@ fn counts_of_an_imported_run_go_on_as_a_histogram_log() {
     run_line(at, "import plus.hlog --as-run again", 0);
     let of = |run: &str| summary(at, run)["ops"]["read"]["service"].clone();
     assert_eq!((&of("plus")["count"], &of("again")["count"]), (&3.into(), &3.into()));
+    assert!(log.contains("\n#[Values stand for bins of another tool, off by up to 0."), "{log}");
+    // Two jobs one after another have the rate of one, on both ways.
+    let (head, jobs) = BINS.split_once("\"jobs\":[").unwrap();
+    let first = jobs.trim_end_matches("]}");
+    let second = first.replacen("\"a\"", "\"b\",\"groupid\":1", 1);
+    std::fs::write(at.join("two.json"), format!("{head}\"jobs\":[{first},{second}]}}")).unwrap();
+    run_line(at, "import two.json --as-run two", 0);
+    run_line(at, "export two --format hdr --output two.hlog", 0);
+    run_line(at, "import two.hlog --as-run two-again", 0);
+    let rate = |run: &str| summary(at, run)["totals"]["iops"].as_f64().unwrap();
+    assert_eq!((rate("two"), rate("two-again")), (3.0, 3.0));
     let test = "counts of an imported run go on as a histogram log";
     let Some(sums) = python(test, "hdrh", READ_LOG, &[&file]) else { return };
     assert_eq!(sums["measure/a/read/service"], 3, "{sums}");

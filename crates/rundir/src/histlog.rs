@@ -75,6 +75,23 @@ pub struct HistEntry<H> {
 
 /// Comment that only our logs have: it tells the unit, which the format has no place for.
 pub const OWN_COMMENT: &str = "[Values in ns, maximum in ms, tags phase/workload/op/kind]";
+/// Comment of our logs whose values stand for bins of another tool; percent and [`BINS_END`] follow.
+const BINS_BEGIN: &str = "[Values stand for bins of another tool, off by up to ";
+const BINS_END: &str = " %]";
+
+/// The comment that tells how far values of a log may be off, as a share of each, because they stand for bins of
+/// another tool.
+pub fn bins_comment(error: f64) -> String {
+    // Rounded up: a value is never further off than is told.
+    format!("{BINS_BEGIN}{:.4}{BINS_END}", (error * 1e6).ceil() / 1e4)
+}
+
+/// The share that [`bins_comment`] told; none for any other comment.
+pub fn bins_error(comment: &str) -> Option<f64> {
+    let percent = comment.strip_prefix(BINS_BEGIN)?.strip_suffix(BINS_END)?;
+    percent.parse::<f64>().ok().map(|percent| percent / 100.0).filter(|e| (0.0..=1.0).contains(e))
+}
+
 /// The maximum column is in ms.
 const MAX_DIVISOR: f64 = 1e6;
 /// Bytes of the log that are held before they are written.
@@ -182,13 +199,18 @@ pub fn write_histograms<H: Borrow<Histogram<u64>>>(
     writer.commit()
 }
 
-/// The text of a log of these histograms; nothing is written. Errors: `Internal` for one that cannot be packed.
+/// The text of a log of these histograms, with a comment of its own where there is one; nothing is written. Errors:
+/// `Internal` for a histogram that cannot be packed.
 pub fn log_text<H: Borrow<Histogram<u64>>>(
     dir: &RunDir,
+    comment: Option<&str>,
     entries: impl IntoIterator<Item = HistEntry<H>>,
 ) -> Result<Vec<u8>> {
     let mut writer = HistogramWriter::new(dir, &dir.manifest().clock);
     writer.hold = usize::MAX;
+    if let Some(comment) = comment {
+        writer.text.extend_from_slice(format!("#{comment}\n").as_bytes());
+    }
     entries.into_iter().for_each(|entry| writer.put(&entry));
     writer.failed.map_or(Ok(writer.text), Err)
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::BuildHasher as _;
 
 use taillight_core::{Error, LatencyKind, OpKind, Result};
-use taillight_rundir::histlog::{HistTag, OWN_COMMENT, decode};
+use taillight_rundir::histlog::{HistTag, OWN_COMMENT, bins_error, decode};
 use taillight_rundir::origin::{
     ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload,
 };
@@ -54,6 +54,8 @@ struct LogSums {
     /// What stamps count from, where the log says.
     base: Option<f64>,
     own: bool,
+    /// How far values may be off, as a share, where our log has them of another tool's bins.
+    error: Option<f64>,
     /// Whether the log is of cassandra-stress.
     stress: bool,
     /// The operation that YCSB's log is about.
@@ -87,6 +89,7 @@ impl LogSums {
     fn comment(&mut self, comment: &str) -> std::result::Result<(), &'static str> {
         self.own |= comment == OWN_COMMENT;
         self.stress |= comment == STRESS;
+        self.error = bins_error(comment).or(self.error);
         if comment.starts_with(VERSION) && std::mem::replace(&mut self.begun, true) {
             return Err("a second log begins here: give each run a file of its own");
         }
@@ -212,6 +215,20 @@ impl LogSums {
         }
     }
 
+    /// The group of each workload. Of another tool's bins, an interval is a whole job, and jobs of one group start
+    /// together; all else ran at the same time.
+    fn groups(&self) -> BTreeMap<String, u32> {
+        let mut starts: BTreeMap<String, i64> = BTreeMap::new();
+        for ((workload, ..), (from, _)) in self.spans.iter().filter(|_| self.error.is_some()) {
+            let ms = (*from * 1e3).round() as i64;
+            let start = starts.entry(workload.clone()).or_insert(ms);
+            *start = ms.min(*start);
+        }
+        let each: BTreeSet<i64> = starts.values().copied().collect();
+        let of = |(workload, ms): (String, i64)| (workload, each.range(..ms).count() as u32);
+        starts.into_iter().map(of).collect()
+    }
+
     fn run(mut self, source: &ResultSource<'_>, ns: u64) -> Result<ForeignRun> {
         let mut notes = Vec::new();
         // A kind that was logged and never counted is none that the operation has.
@@ -234,6 +251,7 @@ impl LogSums {
         if kinds.len() > 1 {
             notes.push("of several kinds of latency the response is read, else the service".into());
         }
+        let (groups, error) = (self.groups(), self.error.unwrap_or(0.0));
         let mut workloads: BTreeMap<String, BTreeMap<OpKind, ImportedOp>> = BTreeMap::new();
         for ((workload, op, of), bins) in std::mem::take(&mut self.bins) {
             let kind = match scheduled.contains(&(workload.clone(), op)) {
@@ -243,7 +261,7 @@ impl LogSums {
             if of == kind {
                 let span = self.spans.get(&(workload.clone(), op, of)).copied().unwrap_or_default();
                 let seconds = (span.1 - span.0).max(0.0);
-                let it = imported(bins, ns, seconds).ok_or_else(|| {
+                let it = imported(bins, ns, seconds, error).ok_or_else(|| {
                     Error::corrupt("a latency that no run has, in this unit")
                         .with("path", source.file)
                         .hint("look at --unit, and for a number that is damaged")
@@ -258,12 +276,8 @@ impl LogSums {
                 workloads.entry(workload).or_default().insert(op, it);
             }
         }
-        let workload = |(name, ops)| ForeignWorkload {
-            figures: ImportedWorkload { name, group: 0, ops },
-            random: false,
-            workers: 0,
-            depth: 0,
-            block: 0,
+        let workload = |(name, ops): (String, BTreeMap<OpKind, ImportedOp>)| {
+            foreign(groups.get(&name).copied().unwrap_or(0), name, ops)
         };
         let tool = self.tool();
         ForeignResult {
@@ -284,14 +298,34 @@ impl LogSums {
     }
 }
 
-/// None for a latency that is beyond what a count of ns holds.
-fn imported(bins: BTreeMap<(u64, u64), u64>, ns: u64, seconds: f64) -> Option<ImportedOp> {
+fn foreign(group: u32, name: String, ops: BTreeMap<OpKind, ImportedOp>) -> ForeignWorkload {
+    ForeignWorkload {
+        figures: ImportedWorkload { name, group, ops },
+        random: false,
+        workers: 0,
+        depth: 0,
+        block: 0,
+    }
+}
+
+/// Values may be off by a share `error`, by which bins are wider; the extremes and the mean are of the values as they
+/// stand. None for a latency that is beyond what a count of ns holds.
+fn imported(
+    bins: BTreeMap<(u64, u64), u64>,
+    ns: u64,
+    seconds: f64,
+    error: f64,
+) -> Option<ImportedOp> {
     let bin = |((lo, hi), count): ((u64, u64), u64)| {
         let hi_ns = hi.checked_add(1)?.checked_mul(ns)? - 1;
         Some(ImportedBin { lo_ns: lo.checked_mul(ns)?, hi_ns, count })
     };
     let bins: Option<Vec<ImportedBin>> = bins.into_iter().map(bin).collect();
-    let latency = ImportedLatency::from_bins(bins?);
+    let mut latency = ImportedLatency::from_bins(bins?);
+    for bin in latency.bins.iter_mut().filter(|_| error > 0.0) {
+        bin.lo_ns = (bin.lo_ns as f64 * (1.0 - error)) as u64;
+        bin.hi_ns = (bin.hi_ns as f64 * (1.0 + error)).ceil() as u64;
+    }
     Some(ImportedOp {
         count: latency.count,
         duration_ns: (seconds * 1e9) as u64,
@@ -307,7 +341,7 @@ mod tests {
 
     #[test]
     fn latencies_beyond_what_is_counted_are_none() {
-        let of = |hi, ns| imported(BTreeMap::from([((hi - 1, hi), 1)]), ns, 1.0);
+        let of = |hi, ns| imported(BTreeMap::from([((hi - 1, hi), 1)]), ns, 1.0, 0.0);
         assert_eq!(of(7, 1_000).unwrap().latency.max_ns, Some(7_999));
         assert!(of(u64::MAX, 1).is_none() && of(u64::MAX / 1_000, 1_000).is_none());
     }
@@ -353,6 +387,31 @@ mod tests {
         let (alone, scheduled) = log(&["READ-st"]);
         assert!(alone[&OpKind::Get].count > 0 && !scheduled);
         assert_eq!(log(&["READ-rt", "READ-st", "READ-wt"]), (alone, true));
+    }
+
+    /// Once jobs that ran one after another were read as if at the same time, and exact to 0.1 %.
+    #[test]
+    fn a_log_of_bins_keeps_groups_and_error() {
+        let row = "1,1,HISTFAAAACV4nJNpmSzMwMDAwgABzFCaEch0M9ixgMH+A0Rgc8UJRgBlvgZD";
+        let log = |bins: &str| {
+            let rows: String = [("a", "0.000"), ("b", "1.000"), ("c", "1.000")]
+                .map(|(w, start)| format!("Tag=measure/{w}/read/service,{start},{row}\n"))
+                .concat();
+            let text = format!("#{VERSION} 1.3]\n#{OWN_COMMENT}\n{bins}{rows}");
+            let mut source = ResultSource::new("a.hlog", String::new(), Box::new(text.as_bytes()));
+            read(&mut source).unwrap_or_else(|e| panic!("{e}")).figures.workloads
+        };
+        let comment = format!("#{}\n", taillight_rundir::histlog::bins_comment(0.008));
+        let (of_bins, plain) = (log(&comment), log(""));
+        let groups = |of: &[ImportedWorkload]| of.iter().map(|w| w.group).collect::<Vec<_>>();
+        assert_eq!((groups(&of_bins), groups(&plain)), (vec![0, 1, 1], vec![0, 0, 0]));
+        let latency = |of: &[ImportedWorkload]| of[0].ops[&OpKind::Read].latency.clone();
+        let (wide, narrow) = (latency(&of_bins), latency(&plain));
+        assert_eq!((wide.count, wide.max_ns), (narrow.count, narrow.max_ns));
+        for (wide, narrow) in wide.bins.iter().zip(&narrow.bins) {
+            let (hi, lo) = (narrow.hi_ns as f64 * 1.007, narrow.lo_ns as f64 * 0.993);
+            assert!(wide.hi_ns as f64 >= hi && wide.lo_ns as f64 <= lo, "{wide:?} {narrow:?}");
+        }
     }
 
     #[test]

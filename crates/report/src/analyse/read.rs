@@ -187,8 +187,8 @@ fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<ReadProblem>) -> R
 
 fn only_outliers(watched: bool) -> ReadProblem {
     let text = if watched {
-        "Operations that never block are not seen from outside, and most of this program's did not: rate and \
-         percentiles are unknown, the list of slow operations is what there is."
+        "Operations that never block are not seen from outside, and how many of this program's did not is not \
+         known: rate and percentiles are unknown, the operations that were kept are what there is."
     } else {
         OUTLIERS_ONLY
     };

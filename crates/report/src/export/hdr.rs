@@ -10,9 +10,9 @@ use std::io::{self, Write};
 
 use hdrhistogram::Histogram;
 use taillight_core::{Error, LatencyKind, OpKind, Result};
-use taillight_rundir::histlog::{HistEntry, HistTag, log_text};
+use taillight_rundir::histlog::{HistEntry, HistTag, bins_comment, log_text};
 use taillight_rundir::ios::{ColumnSet, read_ios};
-use taillight_rundir::origin::{Fidelity, ImportSource, imported};
+use taillight_rundir::origin::{Fidelity, ImportSource, ImportedFile, imported};
 use taillight_rundir::{RunDir, atomic, names};
 
 use super::{RunExport, file_of, ios, lacks, unwritten};
@@ -32,12 +32,12 @@ const DIGITS: u8 = 3;
 
 fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     if let Some(source) = dir.manifest().origin.imported() {
-        let (entries, said) = match source.fidelity {
+        let (entries, comment, said) = match source.fidelity {
             Fidelity::EveryIo => of_ios(dir)?,
             Fidelity::Bins => of_bins(dir, source)?,
             Fidelity::Percentiles | Fidelity::Averages => return Err(lacks(dir, "histograms")),
         };
-        out.write_all(&log_text(dir, entries)?).map_err(unwritten)?;
+        out.write_all(&log_text(dir, comment.as_deref(), entries)?).map_err(unwritten)?;
         return Ok(said);
     }
     let path = file_of(dir, names::HISTOGRAMS, "histograms")?;
@@ -46,8 +46,8 @@ fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// Histograms, and what is to be said of them.
-type MadeHistograms = (Vec<HistEntry<Histogram<u64>>>, Vec<String>);
+/// Histograms, the comment of their log, and what is to be said of them.
+type MadeHistograms = (Vec<HistEntry<Histogram<u64>>>, Option<String>, Vec<String>);
 
 fn empty() -> Result<Histogram<u64>> {
     Histogram::new(DIGITS).map_err(|e| Error::internal("no histogram").with("why", e))
@@ -63,6 +63,7 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
     let figures = imported(dir)?.ok_or_else(|| lacks(dir, "histograms"))?;
     let kind = if source.is_scheduled() { LatencyKind::Response } else { LatencyKind::Service };
     let (mut entries, mut error, mut left_out) = (Vec::new(), 0.0f64, Vec::new());
+    let starts = starts(dir, &figures);
     for (w, op, it) in
         figures.workloads.iter().flat_map(|w| w.ops.iter().map(move |(op, it)| (w, *op, it)))
     {
@@ -75,7 +76,8 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
             count(&mut histogram, bin.range().middle_ns(), bin.count)?;
             error = error.max(bin.range().error());
         }
-        entries.push(entry(dir, (&w.name, op, kind), it.duration_ns, histogram));
+        let start_ns = starts.get(&w.group).copied().unwrap_or_default();
+        entries.push(entry((&w.name, op, kind), (start_ns, it.duration_ns), histogram));
     }
     let mut said = vec![format!(
         "counts stand at the middle of the bins that the tool gave: a value may be {:.1} % off",
@@ -84,16 +86,35 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
     if !left_out.is_empty() {
         said.push(format!("no counts by bins are known of: {}", left_out.join(", ")));
     }
-    Ok((entries, said))
+    Ok((entries, Some(bins_comment(error)), said))
+}
+
+fn start_of(dir: &RunDir) -> i64 {
+    dir.manifest().phases.first().map_or(0, |phase| phase.start_ns)
+}
+
+/// When each group of jobs began, ns: at the end of the one before.
+fn starts(dir: &RunDir, figures: &ImportedFile) -> BTreeMap<u32, i64> {
+    let mut longest: BTreeMap<u32, u64> = BTreeMap::new();
+    for w in &figures.workloads {
+        let ns = w.ops.values().map(|it| it.duration_ns).max().unwrap_or(0);
+        let of_group = longest.entry(w.group).or_default();
+        *of_group = (*of_group).max(ns);
+    }
+    let mut next = start_of(dir);
+    let begin = |(group, ns): (u32, u64)| {
+        let start = next;
+        next = next.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
+        (group, start)
+    };
+    longest.into_iter().map(begin).collect()
 }
 
 fn entry(
-    dir: &RunDir,
     (workload, op, kind): (&str, OpKind, LatencyKind),
-    length_ns: u64,
+    (start_ns, length_ns): (i64, u64),
     histogram: Histogram<u64>,
 ) -> HistEntry<Histogram<u64>> {
-    let start_ns = dir.manifest().phases.first().map_or(0, |phase| phase.start_ns);
     let tag = HistTag { phase: PHASE.to_owned(), workload: workload.to_owned(), op, kind };
     HistEntry { start_ns, length_ns, tag, histogram }
 }
@@ -129,8 +150,8 @@ fn of_ios(dir: &RunDir) -> Result<MadeHistograms> {
     let entries = made.into_iter().map(|((workload, op, kind), histogram)| {
         let name = manifest.plan.workloads.get(usize::from(workload));
         let name = name.map_or_else(|| format!("w{workload}"), |w| w.name.clone());
-        entry(dir, (&name, op, kind), length_ns, histogram)
+        entry((&name, op, kind), (start_of(dir), length_ns), histogram)
     });
     let said = (failed > 0).then(|| format!("{failed} failed I/Os are in no histogram"));
-    Ok((entries.collect(), said.into_iter().collect()))
+    Ok((entries.collect(), None, said.into_iter().collect()))
 }

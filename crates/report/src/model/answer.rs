@@ -48,8 +48,12 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
             1 => "1 I/O is".to_owned(),
             n => format!("{} I/Os are", format::count(n)),
         };
+        let missing = match summary.origin.is_watched() {
+            true => "how many did not block, and were not seen,",
+            false => "how many are missing",
+        };
         parts.push(format!(
-            "Rate and percentiles are unknown: {kept} kept; how many are missing is not known."
+            "Rate and percentiles are unknown: {kept} kept; {missing} is not known."
         ));
         return parts.join(" ");
     }

@@ -228,7 +228,11 @@ fn lost(summary: &Summary) -> (String, Tone) {
         return ("not known: another tool measured".to_owned(), Tone::Plain);
     }
     if unmeasured(summary) {
-        let text = "all I/Os but outliers; how many is unknown";
+        let text = match summary.origin.is_watched() {
+            // A record keeps all that it saw, fast or slow.
+            true => "not known: I/Os that did not block were not seen",
+            false => "all I/Os but outliers; how many is unknown",
+        };
         return (text.to_owned(), Tone::Bad);
     }
     let degraded = summary.verdict.reasons.iter().any(|r| r.code == "capture_degraded");
@@ -318,4 +322,27 @@ fn tracing(summary: &Summary) -> Option<String> {
         format::duration(own),
         share.map_or(String::new(), |s| format!(" ({} of what it takes)", format::percent(s)))
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::origin::RunOrigin;
+
+    use super::*;
+
+    /// Once a watch that had recorded fast and slow I/Os alike was said to have lost all but outliers.
+    #[test]
+    fn a_watch_that_saw_a_part_did_not_lose_all_but_outliers() {
+        let mut summary = taillight_rundir::fixture::summary("r");
+        summary.losses = taillight_rundir::manifest::Losses::default();
+        (summary.totals.iops, summary.totals.latencies.service.count) = (0.0, 0);
+        (summary.totals.count, summary.totals.errors) = (4_045, 0);
+        assert!(unmeasured(&summary));
+        assert!(lost(&summary).0.starts_with("all I/Os but outliers"));
+        summary.origin =
+            RunOrigin::Watched { program: "a".to_owned(), sample: None, exit_code: None };
+        assert!(lost(&summary).0.contains("did not block were not seen"));
+        let said = first::answer(&summary);
+        assert!(said.contains("4,045 I/Os are kept; how many did not block"), "{said}");
+    }
 }

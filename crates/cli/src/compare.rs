@@ -179,7 +179,9 @@ fn share(text: &str) -> Result<f64> {
 /// Refuses a comparison of sides that may not be compared, before any of it is shown. Errors: `Usage`.
 fn refuse(found: &CompareFile, anyway: bool) -> Result<()> {
     let (what, hint) = match found.comparable.verdict {
-        ComparableVerdict::No => ("the sides cannot be compared", "compare runs of the same load"),
+        ComparableVerdict::No => {
+            ("the sides cannot be compared", "compare two runs of the same load")
+        }
         ComparableVerdict::Doubtful if !anyway => {
             ("the sides may not say the same thing", "--anyway compares them all the same")
         }

@@ -70,6 +70,9 @@ fn instead(e: &clap::Error) -> Option<String> {
     let flag = given.split('=').next().unwrap_or_default();
     // Other commands have other flags, and their usage line names them.
     let run = std::env::args_os().nth(1).is_some_and(|c| c == "run" || c == "search");
+    if flag == "--size" && std::env::args_os().nth(1).is_some_and(|c| c == "suite") {
+        return Some("write --set target.size=SIZE".to_owned());
+    }
     let known = INSTEAD.iter().find(|(name, _)| *name == flag && run);
     match known {
         Some((_, other)) => Some(format!("write {other}")),

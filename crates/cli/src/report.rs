@@ -335,7 +335,12 @@ fn writable(run: &Path) -> bool {
 fn untraced(run: &Path) -> Error {
     let wanted = |dir: RunDir| dir.manifest().plan.trace.mode != TraceMode::Off;
     let lost = RunDir::open(run).is_ok_and(wanted);
+    let imported = |dir: RunDir| dir.manifest().origin.imported().is_some();
     let (what, hint) = match lost {
+        _ if RunDir::open(run).is_ok_and(imported) => (
+            "a result of another tool has no trace",
+            "`taillight watch -- COMMAND` sees the layers while that tool runs",
+        ),
         true => (
             "the run has no trace: it ended before that was written, or has not ended",
             "what there is of the run can be read: taillight report",

@@ -118,7 +118,7 @@ fn text(file: &str, p: &TraceProfile) -> String {
     }
     let mut replay = format!("replay      {} of memory", bytes(p.memory_bytes));
     let told = [
-        (p.sorted, "row", "sorted, late in it"),
+        (p.sorted, "row", "out of order in the file, sorted"),
         (p.spread, "operation", trace::COARSE),
         (p.bunched, "operation", trace::BUNCHED),
         (p.skipped, "operation", "of no bytes left out"),

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use crate::common::{
-    ended, manifest, run, run_job, run_line, scratch, start_measuring, succeeded, summary,
-    taillight, witnessed,
+    ended, has_library, manifest, run, run_job, run_line, scratch, start_measuring, succeeded,
+    summary, taillight, witnessed,
 };
 use postgres_server::PostgresServer;
 use taillight_s3test::Certs;
@@ -376,6 +376,26 @@ fn a_killed_client_leaves_every_acknowledged_transaction() {
     let rows_now: u64 =
         server.psql("SELECT count(*) FROM taillight_history").parse().expect("a number");
     assert_eq!(rows_now, rows + 40);
+}
+
+/// The records of a run are loaded many to a commit, whole and each its own: SQLite counts changes of the file, one a
+/// transaction, in bytes 24 to 27 of it.
+#[test]
+fn records_of_sqlite_are_loaded_by_few_commits() {
+    if !has_library("sqlite") {
+        return;
+    }
+    let home = scratch();
+    let dir = home.path();
+    let job = "[run]\noperations = 2500\n[target]\ndriver = \"sqlite\"\npath = \"db/\"\n[target.options]\njournal = \
+               \"delete\"\n[[workload]]\nmix = \"get\"\naccess = \"sequential\"\nblock_size = \"100B\"\npayload = \
+               \"text\"\nvalue = { fields = 3, integrity = true }\nkeys = { count = 2500 }\n";
+    std::fs::write(dir.join("job.toml"), job).expect("written");
+    // A get that finds no record, or one of another key, would make it 6.
+    run_line(dir, "run job.toml --output out", 0);
+    let database = std::fs::read(dir.join("db/taillight.db")).expect("the database");
+    let commits = database.get(24..28).and_then(|n| n.try_into().ok()).map(u32::from_be_bytes);
+    assert!(commits.is_some_and(|n| (3..100).contains(&n)), "{commits:?} commits");
 }
 
 /// A thread that makes checkpoints beside writers: its operations count, what happens inside others has rows that no

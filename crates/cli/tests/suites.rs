@@ -397,6 +397,7 @@ fn what_a_command_lacks_is_told_before_anything_else() {
     for (line, code, words) in [
         ("suite pts-wsat --scale quick --output out", 2, "needs a path"),
         ("suite disk-for --output out", 2, "etcd, kafka, postgres"),
+        ("suite ./mine.toml --size 1GiB", 2, "write --set target.size=SIZE"),
         ("suite ./mine.toml --output=", 2, "name a new or empty directory"),
         ("suite ./mine.toml --output out --driver file --path no/such/file", 4, "no/such"),
     ] {

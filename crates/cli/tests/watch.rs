@@ -205,6 +205,7 @@ fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
     let (out, err) = common::run_line(dir.path(), &line, 0);
     assert!(err.contains("no I/O was seen") && out.contains("No I/O was seen"), "{out}\n{err}");
     assert!(!out.contains("Failed") && !out.contains("0 ns"), "{out}");
+    assert!(!out.contains("sent the I/Os"), "{out}");
     // Longer than it is watched.
     let long = Command::new(binary())
         .args(["watch", "--output", "five", "--for", "100ms", "--", "sh", "-c", "sleep 1; exit 5"])

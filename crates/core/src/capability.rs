@@ -24,6 +24,9 @@ pub struct Capabilities {
     /// Operations that may cover several records in one call of the store (multi-get, batch of
     /// writes), up to [`MAX_BATCH`].
     pub batches: Vec<OpKind>,
+    /// The records of a run are loaded before it by inserts of several, since a write by itself costs a commit. Its
+    /// sessions then take inserts of up to [`MAX_BATCH`] neighbours, whatever the plan's batch is.
+    pub batched_load: bool,
     /// Can bypass the page cache.
     pub direct: bool,
     /// A worker can drop what the page cache holds of its data while it runs.

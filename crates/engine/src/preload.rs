@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use taillight_core::capability::Capabilities;
-use taillight_core::plan::{MixPart, Plan, WorkloadPlan};
+use taillight_core::capability::{Capabilities, MAX_BATCH};
+use taillight_core::plan::{BlockSize, MixPart, Plan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::{OnProgress, Progress};
-use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
+use taillight_core::{Clock, Error, MonoClock, Op, Result, Stamp};
 use taillight_driver::{AdminAction, Completion, Session, SessionSpec, Submitted, Target};
 
 use crate::generator::{KeyGenerator, WorkerIndex, worker_seed};
@@ -20,6 +20,8 @@ use crate::worker::KeyedWorker;
 
 /// Operations in flight while loading, where the driver queues.
 const DEPTH: u32 = 32;
+/// Bytes of values that one insert loads at most, where it loads several.
+const BATCH_BYTES: u64 = 1 << 20;
 /// Progress is told, and asked whether to go on, after this time, ns.
 const ASK_NS: i64 = 100_000_000;
 /// How long what is in flight has once loading is stopped, ns.
@@ -68,10 +70,13 @@ pub fn preload(
         told = now;
         progress(Progress { what: "loading", done, total: missing, unit: "records" })
     };
-    for done in 1..=missing {
-        if !load.insert(&mut || go(done - 1))? || !go(done) {
+    let mut done = 0;
+    while done < missing {
+        let count = u64::from(load.batch).min(missing - done);
+        if !load.insert(count as u32, &mut || go(done))? || !go(done + count) {
             return Err(load.stop());
         }
+        done += count;
     }
     if !load.drain(&mut || go(missing))? {
         return Err(load.stop());
@@ -80,6 +85,20 @@ pub fn preload(
     target.admin(AdminAction::Flush)?;
     keyed.loaded(keys.count)?;
     Ok(missing)
+}
+
+/// Records that one insert loads: several where the driver says so and all values are of one size, since those of a
+/// batch are.
+fn batch_of(w: &WorkloadPlan, can: &Capabilities) -> u32 {
+    if !can.batched_load || !matches!(w.block_size, BlockSize::Fixed(_)) {
+        return 1;
+    }
+    (BATCH_BYTES / value_size(w).max(1)).clamp(1, u64::from(MAX_BATCH)) as u32
+}
+
+/// Bytes of the largest value.
+fn value_size(w: &WorkloadPlan) -> u64 {
+    buffer_size(w) / u64::from(w.batch.max(1))
 }
 
 /// A session that only inserts.
@@ -92,6 +111,8 @@ struct PreloadLoop {
     seal: Option<(BlockFormat, u64)>,
     free: Vec<u32>,
     depth: usize,
+    /// Records of one insert, at most.
+    batch: u32,
     made: u64,
     done: Vec<Completion>,
 }
@@ -105,22 +126,25 @@ impl PreloadLoop {
         space: KeySpace,
     ) -> Result<PreloadLoop> {
         let depth = can.max_depth.clamp(1, DEPTH);
+        let batch = batch_of(w, can);
         let mut session = target.session(&SessionSpec {
             worker: 0,
             workload: 0,
             index: 0,
             keep: false,
             depth,
-            buffer_size: buffer_size(w),
+            buffer_size: buffer_size(w).max(value_size(w) * u64::from(batch)),
             seed: worker_seed(plan.run.seed, 0, 5),
         })?;
         let mut inserts = w.clone();
+        // Records are drawn one by one, also those that are inserted together.
         inserts.batch = 1;
         inserts.mix = vec![MixPart { op: can.inserting(), weight: 1 }];
         let space = Arc::new(space);
         // Its own draws, and no two records alike unless the plan wants that.
         let seed = worker_seed(plan.run.seed, u16::MAX, 6);
-        let mut payload = Filler::new(&PayloadSpec::of(&w.payload)?, seed, whole_values(w));
+        let whole = batch > 1 || whole_values(w);
+        let mut payload = Filler::new(&PayloadSpec::of(&w.payload)?, seed, whole);
         (0..depth).for_each(|slot| payload.prepare(session.buffer(slot)));
         // A stream of its own: worker numbers end well below this.
         let place = WorkerIndex { worker: u16::MAX, index: 0, of: 1 };
@@ -132,13 +156,14 @@ impl PreloadLoop {
             values: KeyedWorker::new(w, space, depth as usize)?,
             free: (0..depth).collect(),
             depth: depth as usize,
+            batch,
             made: 0,
             done: Vec::with_capacity(depth as usize),
         })
     }
 
-    /// Starts the next insert, waiting for a free slot first. False when `go` said to stop.
-    fn insert(&mut self, go: &mut dyn FnMut() -> bool) -> Result<bool> {
+    /// Starts the insert of the next `count` records, waiting for a free slot first. False when `go` said to stop.
+    fn insert(&mut self, count: u32, go: &mut dyn FnMut() -> bool) -> Result<bool> {
         while self.free.is_empty() {
             if !self.wait(go)? {
                 return Ok(false);
@@ -147,16 +172,8 @@ impl PreloadLoop {
         let Some(slot) = self.free.pop() else {
             return Err(Error::internal("no slot to load with"));
         };
-        let op = self.generator.next();
+        let op = self.fill(slot, count)?;
         self.made += 1;
-        let buffer = self.session.buffer(slot);
-        let size = buffer.len().min(op.size as usize);
-        self.payload.fill(&mut buffer[..size]);
-        self.values.encode(&op, buffer, self.generator.field_sizes());
-        if let Some((format, run)) = &self.seal {
-            let mark = BlockHeader { run: *run, address: op.key, generation: 1 };
-            format.seal(&mut buffer[..size], mark);
-        }
         let token = Token::new(self.made, slot);
         loop {
             match self.session.submit(&op, slot, token)? {
@@ -170,6 +187,33 @@ impl PreloadLoop {
                 }
             }
         }
+    }
+
+    /// Draws the next `count` records and puts their values into the buffer of `slot`, end to end. Errors: `Internal`
+    /// where they are no batch: not of one size, or not neighbours by number.
+    fn fill(&mut self, slot: u32, count: u32) -> Result<Op> {
+        let mut op = self.generator.next();
+        let all = Op { count, ..op };
+        let buffer = self.session.buffer(slot);
+        let size = buffer.len().min(op.size as usize);
+        for nth in 0..count as usize {
+            if nth > 0 {
+                op = self.generator.next();
+            }
+            let start = nth * size;
+            let end = if count == 1 { buffer.len() } else { start + size };
+            let fits = op.size == all.size && op.key == all.key + nth as u64;
+            let Some(value) = buffer.get_mut(start..end).filter(|_| fits) else {
+                return Err(Error::internal("records to load are no batch").with("key", op.key));
+            };
+            self.payload.fill(&mut value[..size]);
+            self.values.encode(&op, value, self.generator.field_sizes());
+            if let Some((format, run)) = &self.seal {
+                let mark = BlockHeader { run: *run, address: op.key, generation: 1 };
+                format.seal(&mut value[..size], mark);
+            }
+        }
+        Ok(all)
     }
 
     /// Waits until everything is loaded. False when `go` said to stop.

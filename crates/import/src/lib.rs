@@ -89,7 +89,12 @@ fn all_of(mut wrong: Vec<Error>) -> Result<()> {
         [] => Ok(()),
         [_] => wrong.pop().map_or(Ok(()), Err),
         all => {
-            let each: Vec<String> = all.iter().map(|e| format!("\n  - {e}")).collect();
+            // Of the hints, a name that is near is about one line alone.
+            let near = |e: &Error| {
+                e.hint_text().filter(|h| h.starts_with("did you mean")).map(|h| format!("; {h}"))
+            };
+            let each: Vec<String> =
+                all.iter().map(|e| format!("\n  - {e}{}", near(e).unwrap_or_default())).collect();
             let what = format!("the file cannot be run as it is, for {} reasons", all.len());
             Err(Error::usage(what)
                 .source(each.concat())

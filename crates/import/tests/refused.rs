@@ -534,9 +534,16 @@ fn all_reasons_are_said_at_once_and_each_once() {
     let text = "[global]\nend_syncfs=1\nrx=read\n[a]\nrw=write\nsize=1m\natomic=1\n\
                 [b]\nrw=sideways\nsize=4q\niodepth=deep\n";
     let said = refused(text);
-    for part in
-        ["for 6 reasons", "a.fio:2)", "a.fio:3)", "a.fio:7)", "a.fio:9)", "a.fio:10)", "a.fio:11)"]
-    {
+    for part in [
+        "for 6 reasons",
+        "a.fio:2)",
+        "a.fio:3)",
+        "did you mean `rw`",
+        "a.fio:7)",
+        "a.fio:9)",
+        "a.fio:10)",
+        "a.fio:11)",
+    ] {
         assert_eq!(said.matches(part).count(), 1, "{part}: {said}");
     }
 }

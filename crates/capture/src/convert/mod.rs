@@ -234,6 +234,7 @@ impl Stream {
         writer.begin(key);
         let ordered = self.ordered;
         let mut order = if ordered { Order::of_ordered() } else { self.scan.finish() };
+        let mut read = done.rows;
         let mut ops = [0u64; OpKind::ALL.len()];
         let mut span = (i64::MAX, i64::MIN);
         let (mut last, mut due) = (i64::MIN, i64::MAX);
@@ -254,6 +255,7 @@ impl Stream {
                         .with("worker", self.header.worker));
                 }
                 last = submit;
+                read += 1;
                 order.push(&cursor.unpack(), &mut emit)?;
             }
             if ordered {
@@ -263,7 +265,7 @@ impl Stream {
             if options.release == ChunkRelease::AsRead {
                 store.release(chunk)?;
             }
-            let told = tell(progress, "writing ios.parquet", done.rows, *total, "I/Os");
+            let told = tell(progress, "writing ios.parquet", read, *total, "I/Os");
             if options.release == ChunkRelease::AtEnd {
                 told?;
             }

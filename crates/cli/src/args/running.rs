@@ -90,16 +90,16 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub bs: Option<String>,
     /// Operations in flight per worker.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub depth: Option<u32>,
     /// Threads.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub workers: Option<u32>,
     /// Measured time, like 30s.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub runtime: Option<String>,
     /// Stop after this many operations.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub ops: Option<u64>,
     /// Rate asked for, like 1000/s or 100MiB/s; without it, full speed.
     #[arg(long, value_name = "RATE")]

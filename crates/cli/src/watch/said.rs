@@ -52,7 +52,11 @@ pub fn after(
     waits::words(waits).into_iter().for_each(|text| output::note(&text));
     let sampled = result.exact.as_ref().is_some_and(|sample| exact::is_used(sample, ops));
     for op in ops.iter().filter(|op| !op.whole) {
-        let kernel = op.kernel.map_or(String::new(), |n| format!(" of about {n} calls"));
+        // The kernel's count is of system calls: what a ring or libaio did is not in it.
+        let kernel = op
+            .kernel
+            .filter(|n| *n >= op.seen)
+            .map_or(String::new(), |n| format!(" of about {n} calls"));
         output::note(&format!(
             "{}: {} seen{kernel}, those that blocked{}",
             op.op.name(),

@@ -83,7 +83,10 @@ pub fn size_of_existing(entries: &[DataFile], request: &FileOpenSpec<'_>) -> Res
     let sizes = sizes.map(|size| size.saturating_sub(request.options.tail.0));
     match sizes.min().unwrap_or(0) {
         0 => Err(Error::usage("the target holds no data yet and the job gives no size")
-            .hint("write how much to lay out: size = \"1GiB\" under [target], or --size 1GiB")),
+            .hint(
+                "write how much to lay out: size = \"1GiB\" under [target], or --size 1GiB \
+                 (of a suite: --set target.size=1GiB)",
+            )),
         smallest => needs::usable_size(request.spec.plan, smallest),
     }
 }

@@ -239,7 +239,7 @@ pub fn words(replay: &ReplayPlan) -> String {
         text.push_str(", as fast as possible: what it measures is no response to arrivals");
     }
     let counted = [
-        (*sorted, "row", "sorted, late in it"),
+        (*sorted, "row", "out of order in the file, sorted"),
         (*spread, "operation", COARSE),
         (*bunched, "operation", BUNCHED),
         (*skipped, "operation", "of no bytes left out"),

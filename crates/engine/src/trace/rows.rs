@@ -352,7 +352,10 @@ impl<'a> TraceRows<'a> {
                 let parts = self.pair.map_or(String::new(), |pair| format!(" ({})", pair.words));
                 Err(TraceFault::hinted(
                     format!("it has operations of several disks or files: `{known}`, `{stream}`"),
-                    format!("name one of them{parts}: trace.select = \"{known}\""),
+                    format!(
+                        "name one of them{parts}: trace.select = \"{known}\" \
+                         (of `taillight trace`: --select {known})"
+                    ),
                 ))
             }
             None => {

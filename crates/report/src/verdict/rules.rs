@@ -6,7 +6,7 @@
 
 use taillight_core::plan::{AccessKind, Plan, Sync, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
-use taillight_rundir::origin::Fidelity;
+use taillight_rundir::origin::{Fidelity, RunOrigin};
 use taillight_rundir::summary::{
     Qos, QosStatus, Reason, RequestCheck, Summary, Totals, Verdict, VerdictStatus,
 };
@@ -295,7 +295,12 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 }
 
 /// What Taillight did not measure is not told as if it had.
-fn foreign(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+fn foreign(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let seen = analysis.manifest.phases.iter().any(|phase| phase.ios > 0);
+    // Of a watched program that was seen to do no I/O, nothing says that it did any.
+    if matches!(summary.origin, RunOrigin::Watched { .. }) && !seen && summary.totals.count == 0 {
+        return None;
+    }
     let of = summary.ops.values().map(|totals| totals.latencies.main().error);
     let text = origin::origin(&summary.origin, of.fold(0.0, f64::max))?;
     let code = summary.origin.imported().map_or("origin", |_| IMPORTED);

@@ -85,6 +85,7 @@ impl BoundDriver for SqliteOptions {
     fn capabilities(&self) -> Capabilities {
         let mut can = super::capabilities(false, false, false);
         can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update];
+        can.batched_load = true;
         match self.journal {
             JournalMode::Wal => can.ops.push(OpKind::Checkpoint),
             _ => can.more_ops.push((OpKind::Checkpoint, "options.journal = \"wal\"")),

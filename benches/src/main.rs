@@ -2,8 +2,9 @@
 //! ratios pair by pair. Not tests: figures depend on the machine and on who else uses it.
 //!
 //! Taillight is run as any user runs it, through its command line and `summary.json`. Each case is
-//! one function in `cases/`; without `--dry` every round goes into `benches/results/`, tables into
-//! `benches/RESULTS.md`. The bare loops are commands of this program, too.
+//! one function in `cases/`; without `--dry` every round goes into `benches/results/`, and the pages made of all
+//! results (`benches/RESULTS.md`, a table in `docs/overhead.md`) are written anew. A bare loop does the same I/O with
+//! next to nothing around it; the bare loops are commands of this program, too.
 
 mod bare;
 mod bare_leveldb;
@@ -27,7 +28,7 @@ use anyhow::{Context, Result, bail};
 
 /// What the command line says for all cases.
 pub struct BenchSetup {
-    /// Rounds of a comparison.
+    /// Rounds of a comparison: each runs every arm once.
     pub pairs: usize,
     /// Seconds of one measurement.
     pub seconds: u64,
@@ -102,7 +103,7 @@ fn run(args: &[&str]) -> Result<bool> {
     measure(&setup, &names, dry)
 }
 
-/// Runs the chosen cases; `Ok(false)` when a bound was missed.
+/// Runs the chosen cases; `Ok(false)` when a bound was missed, with which the program fails.
 fn measure(setup: &BenchSetup, names: &[&str], dry: bool) -> Result<bool> {
     let mut all_met = true;
     for case in cases::CASES {

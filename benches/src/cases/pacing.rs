@@ -1,5 +1,5 @@
 //! Schedules: is every operation that was asked for issued, and what CPU does waiting cost. On
-//! `null` by itself, on the disk beside fio at the same rates.
+//! `null` Taillight alone, one arm a rate; on the disk beside fio at the same rates.
 
 use anyhow::{Result, ensure};
 
@@ -16,9 +16,9 @@ const RATES: [(u64, &str); 6] = [
     (100_000, "100000/s"),
     (1_000_000, "1000000/s"),
 ];
-/// Seconds of one run: 10 a second give 30 operations.
+/// Seconds of one run on `null`, whatever `--seconds` says: enough for 30 operations at the lowest rate.
 const SECONDS: u64 = 3;
-/// Up to this rate a worker must leave half of its core alone.
+/// Up to this rate a worker may take half of a core at most.
 const QUIET_TO: u64 = 10_000;
 
 /// One worker at each rate, depth 32.
@@ -59,7 +59,7 @@ const DISK_RATES: [(u64, &str, &str); 3] = [
     (10_000, "taillight 10000/s", "fio 10000/s"),
 ];
 
-/// Direct reads at fixed rates, depth 32, in both tools.
+/// Direct reads at fixed rates, depth 32, in both tools; bounds are on Taillight only.
 pub fn on_disk(setup: &BenchSetup) -> Result<Comparison> {
     let file = direct::prepare()?;
     let mut report = Comparison::titled("Direct 4 KiB reads at a fixed rate, depth 32");

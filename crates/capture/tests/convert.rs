@@ -1,4 +1,5 @@
-//! Chunks into `ios.parquet`: order, counts, release, and what happens when it is stopped.
+//! Chunks into `ios.parquet`: order and counts of the rows, when chunks are freed (`ChunkRelease`), damaged chunks, and
+//! that a conversion that is stopped keeps every chunk.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -205,11 +206,11 @@ fn chunks_in_submit_order_are_taken_at_their_word_and_held_to_it() {
         Ok::<_, taillight_core::Error>(told.iter().any(|what| what == "reading the capture"))
     };
     assert!(!run(&chunks).unwrap(), "no first pass");
-    // One chunk that says nothing, as one of an earlier version: all are looked at first.
+    // One chunk without the mark of order (earlier Taillights wrote none, in the same format): all are looked at first.
     let mut silent = chunks.clone();
     silent[2][8 + ORDERED_BIT as usize / 8] &= !(1 << (ORDERED_BIT % 8));
     assert!(run(&silent).unwrap());
-    // Exchanged, they are in another order than they say.
+    // Exchanged, they are in another order than they say, which is an error.
     let mut wrong = chunks.clone();
     let (first, second) = (chunks[1][HEADER_BYTES..].to_vec(), chunks[2][HEADER_BYTES..].to_vec());
     wrong[1].truncate(HEADER_BYTES);
@@ -218,7 +219,7 @@ fn chunks_in_submit_order_are_taken_at_their_word_and_held_to_it() {
     wrong[2].extend(first);
     wrong[2][32..40].copy_from_slice(&0_i64.to_le_bytes());
     assert_eq!(run(&wrong).unwrap_err().kind(), ErrorKind::Corrupt);
-    // Whoever was overtaken says no such thing.
+    // A worker of which an operation completed after a later one does not mark its chunks.
     let disordered = common::chunks(0, &completed(2000, 1), 1000);
     assert!(disordered.iter().all(|chunk| !Header::read(chunk).unwrap().ordered));
 }

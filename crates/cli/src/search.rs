@@ -1,5 +1,5 @@
-//! `taillight search`: the highest demand (rate or queue depth) that keeps a ceiling, from flags or a job file. Flags
-//! become a job with `[search]`, which `taillight run` runs; the search itself is `taillight_suite::search`.
+//! `taillight search`: the highest demand (rate or queue depth) that stays under a ceiling, from flags or a job file.
+//! Flags become a job with `[search]`, which `taillight run` runs; the search itself is `taillight_suite::search`.
 
 use taillight_core::exit::Exit;
 use taillight_core::job::{FlagValue, Job};
@@ -13,7 +13,8 @@ pub fn main(args: SearchArgs) -> Result<Exit> {
     run::start(&as_run(args)?, None)
 }
 
-/// The same as arguments of `run`. Errors: `Usage` for `--ops` and `--sweep`, which are no part of a search.
+/// The arguments of a search as arguments of `run`. Errors: `Usage` for `--ops` and `--sweep`, which are no part of
+/// a search.
 pub fn as_run(args: SearchArgs) -> Result<RunArgs> {
     let SearchArgs { mut run, queue_depth, precision } = args;
     for (flag, given) in [("--ops", run.ops.is_some()), ("--sweep", !run.sweep.is_empty())] {
@@ -31,7 +32,7 @@ pub fn as_run(args: SearchArgs) -> Result<RunArgs> {
 /// Puts what flags say of the search into the job: its range, precision, ceiling and the time of a probe. Errors:
 /// `Usage` for a flag whose value fits no search, and for several ceilings.
 pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
-    // The time of a job that was written for one run is that of a probe.
+    // A job written for one run has no `search.probe`: its `run.duration` is the time of a probe.
     let duration = job.written().ok().filter(|_| !job.has("search.probe")).map(|w| w.run.duration);
     let of_file = duration.flatten().map(|span| span.to_string());
     for (flag, field, given) in [
@@ -106,7 +107,7 @@ pub fn complete(args: &RunArgs, job: &mut Job) -> Result<()> {
     Ok(())
 }
 
-/// Both ends of a range `FROM..TO`. Errors: `Usage`.
+/// Both ends of a range `FROM..TO`, as text; which is higher is not looked at. Errors: `Usage`.
 fn ends<'a>(flag: &'static str, text: &'a str) -> Result<(&'a str, &'a str)> {
     let ends = text.split_once("..").map(|(from, to)| (from.trim(), to.trim()));
     let known = |end: &str| match flag {

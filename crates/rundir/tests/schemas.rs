@@ -1,9 +1,10 @@
 //! The JSON Schemas of manifest and summary accept what is written, that of the manifest refuses an unknown status and
-//! a missing plan; field order is as designed.
+//! a missing plan; field order is as listed here.
 #![allow(clippy::unwrap_used)]
 
 use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, fixture, names};
 
+/// The file of that name in a run directory written from the fixtures.
 fn written(name: &str) -> serde_json::Value {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &fixture::manifest("one")).unwrap();

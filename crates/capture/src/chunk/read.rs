@@ -1,5 +1,6 @@
-//! The reader: chunk bytes back into records. Tolerates a chunk that is cut anywhere behind its
-//! header, and nothing else.
+//! The reader: chunk bytes back into records. A chunk that is cut anywhere after its header is read up to there, and
+//! so is one with a record whose first word lacks the mark of a record (bit 0), since unused memory is zero; a record
+//! that has the mark but is impossible ([`RecordCursor::finish`]) is an error.
 
 use taillight_core::{Error, OpKind, Record, Result, Stamp, Status};
 
@@ -33,8 +34,8 @@ impl<'a> ChunkReader<'a> {
     pub fn header(&self) -> &Header {
         &self.header
     }
-    /// The records, in completion order, up to the first zero word or a record that is cut. Errors:
-    /// `Corrupt`, once and as the last item, at a record that no encoder writes.
+    /// The records, in completion order, up to the first that is cut or whose first word has bit 0 clear, as unused
+    /// memory has. Errors: as [`RecordCursor::finish`], once and as the last item.
     pub fn records(&self) -> impl Iterator<Item = Result<Record>> {
         let mut cursor = Some(self.cursor());
         std::iter::from_fn(move || match cursor.as_mut()?.advance() {
@@ -60,28 +61,30 @@ impl<'a> ChunkReader<'a> {
     }
 }
 
-/// Goes over a chunk's records, in place: whole copies of freshly written structs, as an iterator's
-/// items are, stall the CPU's store forwarding.
+/// Goes over a chunk's records in place. An iterator's items are structs that are written and at once copied whole,
+/// which stalls the CPU's store forwarding.
 #[derive(Debug, Clone)]
 pub struct RecordCursor<'a> {
     header: &'a Header,
     short_words: usize,
-    /// Offsets from here on are in no file.
+    /// Offsets in bytes from here on are in no file (of at most 65,536 files of one size, one after the other).
     end: u64,
-    /// Words of all records.
+    /// How many words the chunk has after its header.
     all: usize,
-    /// What comes after the record.
+    /// The words after the present record.
     left: &'a [[u8; 8]],
     /// The record as it stands in its chunk.
     words: &'a [[u8; 8]],
     op: OpKind,
+    /// The present record is a long one (`chunk/mod.rs` has the format).
     long: bool,
+    /// Completion stamp of the present record, ns.
     complete: i64,
     damage: Option<&'static str>,
 }
 
 impl RecordCursor<'_> {
-    /// Goes to the next record. False where there is none, or one that cannot be.
+    /// Goes to the next record. False at the end, and at an impossible record, which [`Self::finish`] then tells.
     #[inline(always)]
     pub fn advance(&mut self) -> bool {
         let Some(w0) = self.left.first().map(|word| u64::from_le_bytes(*word)) else {
@@ -101,7 +104,7 @@ impl RecordCursor<'_> {
             return false;
         };
         if self.long {
-            // An offset, and a duration of a sync: `ios.parquet` holds no negative ones.
+            // An offset, or a duration of a sync, that would be negative as the i64 of `ios.parquet` is damage.
             if [(0, 2), (8, 13)]
                 .into_iter()
                 .any(|(bit, i)| w0 >> 32 >> bit & 1 == 1 && words[i][7] > 127)
@@ -122,7 +125,8 @@ impl RecordCursor<'_> {
         true
     }
 
-    /// Whether all records that there are were read. Errors: `Corrupt` at one that no encoder writes.
+    /// Whether the records ended by themselves. Errors: `Corrupt` when [`Self::advance`] stopped at an impossible
+    /// record: an unknown operation, an offset beyond all files, or an offset or duration that is out of range.
     pub fn finish(&self) -> Result<()> {
         let Some(why) = self.damage else {
             return Ok(());
@@ -166,7 +170,7 @@ impl RecordCursor<'_> {
         let size = take(h.columns.size);
         let key = take(h.columns.key);
         let offset = w1 >> DELTA_BITS << h.unit_shift;
-        // One file, most often: no division.
+        // Most often there is one file, which takes no division to tell file and offset apart.
         let (target, offset) = match offset < h.file_size {
             true => (0, offset),
             false => ((offset / h.file_size) as u16, offset % h.file_size),

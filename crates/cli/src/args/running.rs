@@ -1,4 +1,4 @@
-//! Arguments of `run` and `search`, which has those of `run` and a few more.
+//! Arguments of `run` and `search`, which has those of `run`, some with another meaning and three hidden, and two more.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{ArgAction, Args, ValueEnum};
 
 use super::{FURTHER, LiveArgs};
 
-/// `--json`: how much a program is told.
+/// `--json`: what a program that reads standard output is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum JsonForm {
     /// Everything.
@@ -162,7 +162,7 @@ pub struct RunArgs {
     #[arg(default_missing_value = "full", value_enum, hide_possible_values = true)]
     #[arg(conflicts_with = "print_plan")]
     pub json: Option<JsonForm>,
-    /// What `taillight search` looks for.
+    /// What `taillight search` looks for; it sets this, and no flag of `run` does.
     #[arg(skip)]
     pub searched: Option<SearchFlags>,
     #[command(flatten)]

@@ -1,9 +1,10 @@
-//! The job file as written. Tables whose defaults do not depend on anything are those of the plan;
-//! `[run]` and `[[workload]]` may leave open what `resolve` then fills in.
+//! The job file as written. `[run]`, `[[workload]]` and `[sweep]` have types of their own; all other tables have
+//! the types of the plan. What is left open in `[run]` and `[[workload]]`, and the default of `capture.budget`, which
+//! depends on the machine, `resolve` fills in.
 //!
 //! The comments on these fields and on those of the plan are the option documentation: `taillight
-//! schema job` and `docs/job-file.md` are made from them. Code that makes a job file (imports, suites)
-//! fills in these types and writes them with [`JobFile::to_toml`].
+//! schema job` and `docs/job-file.md` are made from them. An import fills in these types and writes them with
+//! [`JobFile::to_toml`]; suites make their jobs as TOML tables.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +61,9 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// The job as a file for people: a heading for each table and each table in it, with the fields that differ from
-    /// their defaults; each field of a workload on one line. Errors: `Internal` when a value has no TOML form.
+    /// The job as a file for people: a heading for each table and each table in it, each field of a workload on one
+    /// line. Fields of a table that equal their defaults are left out, but in `[search]`, `[gate]`, `[sweep]` and
+    /// workloads all that have a value are written. Errors: `Internal` when a value has no TOML form.
     pub fn to_toml(&self) -> Result<String> {
         let table = |job: &JobFile| {
             toml::Table::try_from(job)
@@ -98,7 +100,7 @@ impl JobFile {
     }
 }
 
-/// A table with its values, then the tables in it, which have a heading of their own.
+/// Appends a table with its values, then the tables in it, which have a heading of their own.
 fn section(name: &str, table: &toml::Table, text: &mut String) {
     let plain = table.iter().filter(|(_, value)| !value.is_table());
     lines(&format!("[{name}]"), plain, text);

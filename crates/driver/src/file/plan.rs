@@ -82,11 +82,10 @@ pub fn size_of_existing(entries: &[DataFile], request: &FileOpenSpec<'_>) -> Res
     let sizes = entries.iter().map(|f| f.existing.as_ref().map_or(0, ExistingFile::size));
     let sizes = sizes.map(|size| size.saturating_sub(request.options.tail.0));
     match sizes.min().unwrap_or(0) {
-        0 => Err(Error::usage("the target holds no data yet and the job gives no size")
-            .hint(
-                "write how much to lay out: size = \"1GiB\" under [target], or --size 1GiB \
+        0 => Err(Error::usage("the target holds no data yet and the job gives no size").hint(
+            "write how much to lay out: size = \"1GiB\" under [target], or --size 1GiB \
                  (of a suite: --set target.size=1GiB)",
-            )),
+        )),
         smallest => needs::usable_size(request.spec.plan, smallest),
     }
 }

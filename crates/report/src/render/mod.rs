@@ -17,15 +17,16 @@ use csv::{INTERVALS, PERCENTILES, intervals_csv, percentiles_csv};
 use markdown::MARKDOWN;
 pub use markdown::markdown;
 
-/// A text file of a report.
+/// A text file that a report has beside its page.
 pub struct TextExport {
     pub file: &'static str,
-    /// What the file begins with, whatever the runs: such a file may be made anew.
+    /// What the file begins with, whatever the runs. A file that begins so is Taillight's and may be overwritten; any
+    /// other is a user's.
     pub head: &'static str,
     pub render: fn(&[AnalysedRun]) -> String,
 }
 
-/// Every text file, in the order they are written.
+/// Every text file of a report directory, in the order they are written.
 pub const TEXTS: &[TextExport] = &[
     TextExport { file: "report.md", head: MARKDOWN, render: markdown },
     TextExport { file: "percentiles.csv", head: PERCENTILES, render: percentiles_csv },

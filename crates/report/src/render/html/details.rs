@@ -1,4 +1,5 @@
-//! What a report discloses about a run: command, plan, machine, phases, capture, files.
+//! What the page discloses about a run below its tables: command, plan, job file, machine, the run's phases and
+//! capture, files.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,10 +9,10 @@ use crate::format;
 use crate::model::AnalysedRun;
 use crate::model::about::{length, utc};
 
-/// Pairs of words.
+/// Names with what stands beside them, as text.
 type Pairs = Vec<(String, String)>;
 
-/// Everything below the tables.
+/// "Settings, environment and files" of one run, below its tables.
 #[derive(Serialize)]
 pub struct Details {
     /// The command as typed.
@@ -24,9 +25,9 @@ pub struct Details {
     job: Option<String>,
     /// Machine, device, libraries: headings with pairs.
     environment: Vec<(String, Pairs)>,
-    /// When, what, how much.
+    /// Facts about the run: start, version, seed, clock, phases, capture, counts, host samples.
     run: Pairs,
-    /// Files of the directory.
+    /// Files of the run directory: name, size, and how many rows where it has rows.
     files: Vec<(String, String, String)>,
 }
 
@@ -93,7 +94,7 @@ fn facts(run: &AnalysedRun) -> Pairs {
     pairs
 }
 
-/// What is said about sampling: its cost, and what could not be had.
+/// What is said about the sampling of the host: its cost, and the sources that could not be had.
 fn sampling(info: &HostInfo) -> Pairs {
     let share = info.cpu_ns as f64 / info.interval_ns.max(1) as f64;
     let time = |ns: u64| format::duration_ns(ns);

@@ -160,11 +160,26 @@ INLINE void foreign(struct slot *s, struct bio *bio, u64 now, bool lower)
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
+/* The same of a program that is watched: direct I/O of libaio's and io_uring's requests, which needs no call,
+ * on a disk that makes requests of bios: only these tell of their end. */
+INLINE bool late_request(struct bio *bio, u64 end_io)
+{
+	u64 done = 0;
+
+	if (!cfg_cast || bio->bi_opf & REQ_PREFLUSH || !bio->bi_bdev->bd_queue->mq_ops)
+		return 0;
+	if (end_io == cfg_end_iomap)
+		done = (u64)AS(struct kiocb, AS(struct iomap_dio, bio->bi_private)->iocb)->ki_complete;
+	return done && (done == cfg_aio_done || done == cfg_uring_done || done == cfg_uring_polled);
+}
+
 /* Whether the completion takes the stamps of this bio, one that leads back by itself. */
 INLINE bool late(struct bio *bio)
 {
 	u64 end_io = (u64)bio->bi_end_io;
 
+	if (cfg_watch)
+		return late_request(bio, end_io);
 	return cfg_late && !(bio->bi_opf & REQ_PREFLUSH) &&
 	       (end_io == cfg_end_iomap || end_io == cfg_end_blkdev_async);
 }
@@ -284,7 +299,9 @@ int bio_queue(u64 *ctx)
 		s->bio_last = now;
 	}
 	stands(s, bio);
-	one_more(s);
+	/* What was held back was not counted before, and its completion does. */
+	if (!cfg_watch || !late(bio))
+		one_more(s);
 	if (bio->bi_opf & REQ_PREFLUSH)
 		s->flags |= F_FLUSH;
 	if (!ours)
@@ -490,15 +507,16 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 		     const struct stamps *own, u64 now)
 {
 	u64 done = s->done, one = 1;
+	bool by_itself = late(bio);
 
 	/* What was seen queued before it, such as the file's own map, was done: this one, which was not
 	 * looked at when it was queued, is of a later round. */
-	if (late(bio) && s->bios && rq->start_time_ns >= done && all_done(s, done))
+	if (by_itself && s->bios && rq->start_time_ns >= done && all_done(s, done))
 		next_round(s, token, done);
 	s->alloc = rq->start_time_ns;
 	s->done = now;
 	s->issue = latest(s->issue, issued(rq, own), s);
-	if (!cfg_late) {
+	if (!cfg_late || (cfg_watch && !by_itself)) {
 		/* What was merged into a request that had been inserted was not inserted itself. */
 		if (own->insert >= s->bio_first) {
 			more_of(s);
@@ -508,7 +526,7 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 		return;
 	}
 	/* What the page cache had to write before is not the operation's own data. */
-	if (late(bio))
+	if (by_itself)
 		one |= 1ull << LATE_SHIFT | (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
 	else if (!of_cache(bio))
 		one |= (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;

@@ -16,6 +16,7 @@ enum {
 	MAP_ARRAY = 2,
 	MAP_LRU_HASH = 9,
 	MAP_QUEUE = 22,
+	MAP_STACK = 23,
 	MAP_RINGBUF = 27,
 };
 enum { F_MMAPABLE = 1 << 10 };
@@ -55,6 +56,16 @@ static struct pt_regs *(*task_regs)(struct task_struct *task) = (void *)175;
  * knows both. Only where the field is no pointer to calculate with. */
 static void *(*cast)(const void *object, u32 type) = (void *)0x7a11ca57;
 #define AS(type, pointer) ((type *)cast(pointer, __builtin_btf_type_id(*(type *)0, 1)))
+/* As READ, by the shortest way; the same holds of what is a pointer. */
+#define FIELD(type, address, field)                                                     \
+	({                                                                              \
+		typeof(((type *)0)->field) field_;                                      \
+		if (cfg_cast)                                                           \
+			field_ = AS(type, (void *)(address))->field;                    \
+		else                                                                    \
+			field_ = READ(type, address, field);                            \
+		field_;                                                                 \
+	})
 
 /* A trusted pointer as a plain number, which the verifier lets us calculate with. */
 INLINE u64 address(void *pointer)

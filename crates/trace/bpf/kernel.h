@@ -86,6 +86,7 @@ struct gendisk {
 struct block_device {
 	u32 bd_dev;
 	struct gendisk *bd_disk;
+	struct request_queue *bd_queue;
 };
 
 struct bvec_iter {
@@ -108,6 +109,7 @@ struct bio {
 
 struct request_queue {
 	struct gendisk *disk;
+	void *mq_ops; /* 0 where bios are no requests */
 	s32 id;
 };
 

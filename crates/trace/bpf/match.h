@@ -160,8 +160,12 @@ INLINE u64 of_ring(struct bio *bio)
 	u64 end_io = (u64)bio->bi_end_io, kiocb, done;
 	u8 head[HEAD] __attribute__((aligned(8)));
 
-	if (cfg_watch)
-		return 0;
+	if (cfg_watch) {
+		if (!cfg_cast || end_io != cfg_end_iomap)
+			return 0;
+		kiocb = (u64)READ(struct iomap_dio, bio->bi_private, iocb);
+		return AS(struct kiocb, (void *)kiocb)->ki_complete ? requested_as(kiocb) : 0;
+	}
 	if (cfg_cast && end_io == cfg_end_iomap)
 		return of_iomap(bio);
 	if (end_io == cfg_end_iomap)
@@ -209,7 +213,7 @@ NOINLINE u64 resolve_any(struct bio *bio, bool fresh)
 		return 0;
 	/* The command is the head of its request. */
 	if (p.end_io == cfg_end_command)
-		return cfg_watch ? requested_as(p.private) :
+		return cfg_watch ? requested_as(address((void *)p.private)) :
 		       token_of(READ(struct io_kiocb, p.private, cqe.user_data));
 	direct(&p, &kiocb, &task);
 	if (!kiocb && !task)

@@ -535,7 +535,8 @@ int sched_waking(u64 *ctx)
 	if (t) {
 		a = cfg_watch ? map_lookup(&sleepers, &index) : 0;
 		/* Who ends a sleep that nobody is told of is nobody's concern, and takes a look at the stack. */
-		if (a && a->what && ktime_ns() - t->off < counter(C_SLOW_NS) / BESIDE)
+		if (a && ktime_ns() - t->off <
+				 (a->what ? counter(C_SLOW_NS) / BESIDE : cfg_off_ns))
 			return 0;
 		t->by = waker(&t->by_whom, t->off);
 		if (a && a->what && t->by & BY_OWN)

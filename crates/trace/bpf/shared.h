@@ -239,7 +239,6 @@ enum counters {
 	C_NO_ROOM = 8,   /* those that found no slot, and threads that found no place */
 	C_BEGAN = 9,     /* no count: when watching began, ns since boot */
 	C_EXITS = 10,    /* threads that ended while they were watched */
-	C_OPEN = 11,     /* operations begun */
 	C_READS = 12,    /* calls that read and ended, and so on: those that the kernel counts, too */
 	C_WRITES = 13,
 	C_SYNCS = 14,    /* syncs whose begin no way of the program passes by */
@@ -252,6 +251,8 @@ enum counters {
 	C_LONGEST_WAIT = 21, /* no count: the longest of these that was told, ns */
 	C_EXACT = 22, /* no count: what begins now is looked at to its end, whether it blocks or not */
 	C_EXACT_OPEN = 23, /* no count: calls and requests that are looked at so and have not ended */
+	C_SUBJECTS = 24, /* no count: how often `subjects` has changed */
+	C_CROWDED = 25, /* no count: requests in `requested` and not in `placed` */
 	C_COUNTERS = 32,
 };
 
@@ -442,12 +443,44 @@ struct {
 	__type(value, u32);
 } subjects SEC(".maps");
 
+/* What `subjects` said of a process, by the lower bits of its number: that number << 32 | C_SUBJECTS then, its lower
+ * bits, << 1 | whether it is watched. A look into an array costs far less than one into a hash. */
+#define ASKED 4096
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, ASKED);
+	__type(key, u32);
+	__type(value, u64);
+} asked SEC(".maps");
+
+/* Threads that have a place, by the lower bits of their numbers: index + 1. `tids` has all of them. */
+#define SEATS 4096
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, SEATS);
+	__type(key, u32);
+	__type(value, u32);
+} seats SEC(".maps");
+
 /* Whether a process is the one that the programs look at, or one of those. */
 INLINE bool is_ours(u32 tgid)
 {
+	u32 at = tgid & (ASKED - 1), which = C_SUBJECTS;
+	u64 *place, *changes, now, answer;
+
 	if (!cfg_watch)
 		return tgid == cfg_tgid;
-	return map_lookup(&subjects, &tgid);
+	place = map_lookup(&asked, &at);
+	changes = map_lookup(&counters, &which);
+	if (!place || !changes)
+		return 0;
+	now = (u64)tgid << 32 | (u32)*changes << 1;
+	answer = *place;
+	if ((answer ^ now) > 1) {
+		answer = now | !!map_lookup(&subjects, &tgid);
+		*place = answer;
+	}
+	return answer & 1;
 }
 
 /* user_data is the token; its top bit tells the sync of a write from the write. */
@@ -492,8 +525,16 @@ INLINE void who_is(struct who *w, struct task_struct *task)
 
 INLINE struct thread *thread_of(u32 pid, u32 *index)
 {
-	u32 *i = map_lookup(&tids, &pid);
+	u32 at = pid & (SEATS - 1), *i = cfg_watch ? map_lookup(&seats, &at) : 0;
+	struct thread *t;
 
+	if (i && *i) {
+		*index = *i - 1;
+		t = map_lookup(&threads, index);
+		if (t && t->pid == pid)
+			return t;
+	}
+	i = map_lookup(&tids, &pid);
 	if (!i)
 		return 0;
 	*index = *i;

@@ -22,9 +22,9 @@ INLINE bool on_storage(u64 request)
 	u64 cqe = request + OFFSET_OF(struct io_kiocb, cqe), inode;
 
 	if (!EXISTS(struct io_cqe, fd) ||
-	    READ(struct io_kiocb, request, flags) & REQ_F_FIXED_FILE)
+	    FIELD(struct io_kiocb, request, flags) & REQ_F_FIXED_FILE)
 		return 1;
-	return is_stored(kind_of_file(file_of_fd(current_task(), READ(struct io_cqe, cqe, fd)),
+	return is_stored(kind_of_file(file_of_fd(current_task(), FIELD(struct io_cqe, cqe, fd)),
 				      &inode));
 }
 
@@ -49,8 +49,8 @@ INLINE void ring_begins(struct io_kiocb *request)
 	c->nr += request->opcode;
 	/* A sync has no place. */
 	if (c->op < 2) {
-		c->at = READ(struct kiocb, plain + OFFSET_OF(struct io_kiocb, file), ki_pos);
-		c->size = READ(struct io_rw, plain + OFFSET_OF(struct io_kiocb, file), len);
+		c->at = FIELD(struct kiocb, plain + OFFSET_OF(struct io_kiocb, file), ki_pos);
+		c->size = FIELD(struct io_rw, plain + OFFSET_OF(struct io_kiocb, file), len);
 	}
 }
 
@@ -124,7 +124,7 @@ int uring_complete(u64 *ctx)
 		if (s) {
 			more_of(s);
 			s->cqe = ktime_ns();
-			request_ends(request, (u64)READ(struct io_kiocb, request, file), cqe->res,
+			request_ends(request, (u64)FIELD(struct io_kiocb, request, file), cqe->res,
 				     s->cqe);
 		}
 		return 0;

@@ -150,6 +150,19 @@ struct {
 	__type(value, u64);
 } requested SEC(".maps");
 
+/* The same, each in the one place that its address says. Those that find it taken, C_CROWDED, are in `requested`. */
+#define PLACED_BITS 13
+struct placed {
+	u64 request; /* 0 for none */
+	u64 token;
+};
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, 1 << PLACED_BITS);
+	__type(key, u32);
+	__type(value, struct placed);
+} placed SEC(".maps");
+
 /* Mappings of files that operations were on: whoever waits for their pages waits for one of the program. */
 struct {
 	__uint(type, MAP_LRU_HASH);
@@ -158,8 +171,9 @@ struct {
 	__type(value, u32);
 } mappings SEC(".maps");
 
+/* The one that was in use last comes first: it is in the processor's cache. */
 struct {
-	__uint(type, MAP_QUEUE);
+	__uint(type, MAP_STACK);
 	__uint(max_entries, SLOTS);
 	__type(value, u32);
 } free_slots SEC(".maps");
@@ -255,13 +269,6 @@ struct file_name {
 	char names[NAME_BYTES + NAME_MOST];
 };
 
-INLINE u64 requested_as(u64 request)
-{
-	u64 *token = map_lookup(&requested, &request);
-
-	return token ? *token : 0;
-}
-
 INLINE u64 counter(u32 which)
 {
 	u64 *n = map_lookup(&counters, &which);
@@ -275,6 +282,53 @@ INLINE void count_many(u32 which, u64 more)
 
 	if (n)
 		__sync_fetch_and_add(n, more);
+}
+
+INLINE struct placed *place_for(u64 request)
+{
+	/* Fibonacci hashing: addresses of one kind of object differ in their middle bits. */
+	u32 at = (request * 0x9e3779b97f4a7c15ull) >> (64 - PLACED_BITS);
+
+	return map_lookup(&placed, &at);
+}
+
+/* The operation of a request; 0 for none. */
+NOINLINE u64 requested_as(u64 request)
+{
+	struct placed *p = place_for(request);
+	u64 *token;
+
+	if (p && p->request == request)
+		return p->token;
+	token = counter(C_CROWDED) ? map_lookup(&requested, &request) : 0;
+	return token ? *token : 0;
+}
+
+/* One that is not known begins. False when there is no room. */
+INLINE bool note_request(u64 request, u64 token)
+{
+	struct placed *p = place_for(request);
+
+	if (p && !__sync_val_compare_and_swap(&p->request, 0, request)) {
+		p->token = token;
+		return 1;
+	}
+	if (map_update(&requested, &request, &token, 0))
+		return 0;
+	count_many(C_CROWDED, 1);
+	return 1;
+}
+
+INLINE void drop_request(u64 request)
+{
+	struct placed *p = place_for(request);
+
+	if (p && p->request == request) {
+		p->token = 0;
+		p->request = 0;
+	} else if (counter(C_CROWDED) && !map_delete(&requested, &request)) {
+		count_many(C_CROWDED, -1);
+	}
 }
 
 INLINE void add(u32 place, u64 n)
@@ -525,7 +579,7 @@ INLINE void give_up(u64 token)
 /* The place of a watched thread, which it gets here. */
 NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 {
-	u32 pid = task->pid;
+	u32 pid = task->pid, at = pid & (SEATS - 1), *place;
 	struct thread *t = thread_of(pid, index);
 	struct asleep *a;
 
@@ -541,6 +595,9 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 	__builtin_memset(t, 0, sizeof(*t));
 	t->pid = pid;
 	t->depth = 1;
+	place = map_lookup(&seats, &at);
+	if (place)
+		*place = *index + 1;
 	a = map_lookup(&sleepers, index);
 	if (a)
 		__builtin_memset(a, 0, sizeof(*a));
@@ -580,7 +637,6 @@ INLINE struct call *begin(struct task_struct *task, struct thread *t, u32 worker
 	s->to = 0;
 	s->request = 0;
 	s->token = token;
-	count(C_OPEN);
 	return c;
 }
 
@@ -592,11 +648,11 @@ enum { ANONYMOUS = 0x09041934, PROC = 0x9fa0, SYSFS = 0x62656572, TRACEFS = 0x74
        DEBUGFS = 0x64626720 };
 NOINLINE u32 kind_of_inode(u64 inode)
 {
-	u32 kind = READ(struct inode, inode, i_mode) & MODE_KIND;
+	u32 kind = FIELD(struct inode, inode, i_mode) & MODE_KIND;
 
 	if (kind != MODE_FILE)
 		return kind;
-	switch (READ(struct super_block, READ(struct inode, inode, i_sb), s_magic)) {
+	switch (FIELD(struct super_block, FIELD(struct inode, inode, i_sb), s_magic)) {
 	case ANONYMOUS:
 		return 0;
 	case PROC: case SYSFS: case TRACEFS: case DEBUGFS:
@@ -607,7 +663,7 @@ NOINLINE u32 kind_of_inode(u64 inode)
 
 INLINE u32 kind_of_file(u64 file, u64 *inode)
 {
-	*inode = file ? (u64)READ(struct file, file, f_inode) : 0;
+	*inode = file ? (u64)FIELD(struct file, file, f_inode) : 0;
 	return *inode ? kind_of_inode(*inode) : 0;
 }
 
@@ -623,21 +679,21 @@ INLINE bool file_is(struct call *c, u64 file)
 
 	if (!is_stored(kind))
 		return 0;
-	c->mapping = (u64)READ(struct file, file, f_mapping);
-	c->inode = kind == MODE_BLOCK ? 0 : READ(struct inode, inode, i_ino);
-	c->generation = READ(struct inode, inode, i_generation);
-	c->dev = kind == MODE_BLOCK ? READ(struct inode, inode, i_rdev) :
-		 READ(struct super_block, READ(struct inode, inode, i_sb), s_dev);
+	c->mapping = (u64)FIELD(struct file, file, f_mapping);
+	c->inode = kind == MODE_BLOCK ? 0 : FIELD(struct inode, inode, i_ino);
+	c->generation = FIELD(struct inode, inode, i_generation);
+	c->dev = kind == MODE_BLOCK ? FIELD(struct inode, inode, i_rdev) :
+		 FIELD(struct super_block, FIELD(struct inode, inode, i_sb), s_dev);
 	return 1;
 }
 
 INLINE u64 file_of_fd(struct task_struct *task, u32 fd)
 {
-	u64 files = (u64)READ(struct task_struct, task, files);
-	u64 table = files ? (u64)READ(struct files_struct, files, fdt) : 0;
+	u64 files = (u64)FIELD(struct task_struct, task, files);
+	u64 table = files ? (u64)FIELD(struct files_struct, files, fdt) : 0;
 	u64 list, file = 0;
 
-	if (!table || fd >= READ(struct fdtable, table, max_fds))
+	if (!table || fd >= FIELD(struct fdtable, table, max_fds))
 		return 0;
 	list = (u64)READ(struct fdtable, table, fd);
 	read_kernel(&file, sizeof(file), (void *)(list + (u64)fd * sizeof(u64)));
@@ -984,15 +1040,14 @@ NOINLINE u64 request_begins(u64 request, u32 nr, u32 op, u64 now)
 	struct call *c;
 
 	/* One whose end was not seen, and whose memory is another's now. */
-	if (before)
+	if (before) {
 		give_up(before);
+		drop_request(request);
+	}
 	t = op ? seat(me, &index) : 0;
 	c = t ? begin(me, t, index, &at, now) : 0;
-	if (!c) {
-		if (before)
-			map_delete(&requested, &request);
+	if (!c)
 		return 0;
-	}
 	c->nr = nr;
 	c->op = op - 1;
 	c->marks = M_QUEUED;
@@ -1004,7 +1059,7 @@ NOINLINE u64 request_begins(u64 request, u32 nr, u32 op, u64 now)
 	a = map_lookup(&sleepers, &index);
 	if (a)
 		__sync_fetch_and_add(&a->flying, 1);
-	if (map_update(&requested, &request, &token, 0)) {
+	if (!note_request(request, token)) {
 		give_up(token);
 		count(C_NO_ROOM);
 		return 0;
@@ -1023,7 +1078,7 @@ NOINLINE int request_ends(u64 request, u64 file, s64 result, u64 now)
 
 	if (!token)
 		return 0;
-	map_delete(&requested, &request);
+	drop_request(request);
 	if (!s || !c)
 		return 0;
 	/* A socket, a pipe, or what an operation was taken for that is none. */

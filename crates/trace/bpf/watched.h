@@ -14,6 +14,7 @@ int watch_fork(u64 *ctx)
 		return 0;
 	if (map_update(&subjects, &tgid, &one, 0))
 		count(C_NO_ROOM);
+	count(C_SUBJECTS);
 	return 0;
 }
 
@@ -28,7 +29,7 @@ SEC("tp_btf/sched_process_exit")
 int watch_exit(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
-	u32 pid = task->pid, tgid = task->tgid, index;
+	u32 pid = task->pid, tgid = task->tgid, index, at = pid & (SEATS - 1), *place;
 	/* Not the trace point's own word: kernels before 6.16 give none. */
 	bool last = !task->signal->live.counter;
 	struct thread *t = thread_of(pid, &index);
@@ -42,12 +43,15 @@ int watch_exit(u64 *ctx)
 		if (t->pad)
 			finish(t->pad - 1, index, ktime_ns());
 		map_delete(&tids, &pid);
+		place = map_lookup(&seats, &at);
+		if (place && *place == index + 1)
+			*place = 0;
 		queue_push(&free_threads, &index, 0);
 		count(C_EXITS);
 	}
 	exact_over(pid);
-	if (last)
-		map_delete(&subjects, &tgid);
+	if (last && !map_delete(&subjects, &tgid))
+		count(C_SUBJECTS);
 	return 0;
 }
 
@@ -111,20 +115,18 @@ SEC("tp_btf/iomap_dio_rw_begin")
 int watch_direct(u64 *ctx)
 {
 	struct kiocb *kiocb = (void *)ctx[0];
-	u64 done, now, token, request;
+	u64 done = (u64)kiocb->ki_complete, now, token, request;
 	u32 at;
 	struct call *c;
 
-	if (!is_ours(current_pid_tgid() >> 32))
+	/* What io_uring sends has its own trace points. */
+	if ((done && done != cfg_aio_done) || !is_ours(current_pid_tgid() >> 32))
 		return 0;
 	now = ktime_ns();
-	done = (u64)kiocb->ki_complete;
 	if (!done) {
 		call_here(now, 0);
 		return 0;
 	}
-	if (done != cfg_aio_done)
-		return 0;
 	request = address(kiocb);
 	token = request_begins(request, NR_AIO, kiocb->ki_flags & KIOCB_WRITE ? 2 : 1, now);
 	at = token & SLOT_MASK;

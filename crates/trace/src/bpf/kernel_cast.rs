@@ -96,7 +96,7 @@ mod tests {
         }
         let types = programs::types(&sys).expect("the kernel's types");
         for cast in [KernelCast::of(&types), KernelCast::NONE] {
-            for (late, watch) in [(false, false), (true, false), (false, true)] {
+            for (late, watch) in [(false, false), (true, false), (true, true)] {
                 let config = ProgramConfig { late, watch, ..ProgramConfig::default() };
                 let symbols = KernelSymbols::read(&sys);
                 let mut ebpf = programs::open(&config, &symbols, &types, cast).expect("maps");

@@ -56,6 +56,8 @@ pub const C_WAITS: usize = 20;
 /// No count: what begins now is looked at to its end, whether it blocks or not; how many that are and have not ended.
 pub const C_EXACT: usize = 22;
 pub const C_EXACT_OPEN: usize = 23;
+/// No count: how often the processes that are watched have changed; what the programs know of one holds until then.
+pub const C_SUBJECTS: usize = 24;
 /// I/Os on the disks under test that are none of the load's: others', the program's own other threads',
 /// what the kernel reads ahead.
 pub const C_NEIGHBOURS: usize = 3;

@@ -212,6 +212,7 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
     loop {
         let last = stop.load(Relaxed);
         cost.step(last, exact.as_mut());
+        cost.programs.settle_issue();
         kept.all.threads.settle();
         kept.known.lock().unwrap_or_else(PoisonError::into_inner).files.settle();
         while let Some(item) = ring.next() {

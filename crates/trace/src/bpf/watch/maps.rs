@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use aya::Ebpf;
-use aya::maps::{Array, HashMap, MapData, Queue};
+use aya::maps::{Array, HashMap, MapData, Queue, Stack};
 use taillight_core::{Error, OpKind, Result};
 
 use super::calls::SYSCALLS;
@@ -20,6 +20,11 @@ use crate::bpf::sys::SharedRegion;
 pub const WATCHED_THREADS: usize = 32_768;
 /// Processes at most, see `SUBJECTS` of the programs.
 pub const SUBJECTS: u32 = 16_384;
+/// Places for requests, for answers about processes and for threads, each found by the number itself, as the programs
+/// have them: powers of two.
+const PLACED: u32 = 1 << 13;
+const ASKED: u32 = 4096;
+const SEATS: u32 = 4096;
 /// Disks that are looked at for I/O of others, at most.
 pub const FOUND_DISKS: usize = 8;
 
@@ -37,6 +42,9 @@ impl WatchMaps {
             ("subjects", SUBJECTS),
             ("calls", SLOTS as u32),
             ("requested", 2 * SLOTS as u32),
+            ("placed", PLACED),
+            ("asked", ASKED),
+            ("seats", SEATS),
             ("free_slots", SLOTS as u32),
             ("free_threads", WATCHED_THREADS as u32),
             ("syscalls", SYSCALLS),
@@ -68,7 +76,7 @@ impl WatchMaps {
         for (number, what) in super::calls::for_programs(only) {
             syscalls.set(number, what, 0).map_err(unusable)?;
         }
-        let mut free: Queue<_, u32> = Queue::try_from(taken("free_slots")?).map_err(unusable)?;
+        let mut free: Stack<_, u32> = Stack::try_from(taken("free_slots")?).map_err(unusable)?;
         for slot in 0..SLOTS as u32 {
             free.push(slot, 0).map_err(unusable)?;
         }

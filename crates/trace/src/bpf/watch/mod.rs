@@ -42,7 +42,7 @@ pub use super::layout::ThreadSeen;
 use self::gather::{WatchInputs, WatchedRun};
 use super::layout::{
     C_BEGAN, C_CALLS, C_ENDED_READS, C_ENDED_WRITES, C_FAULTS, C_LOST, C_NEIGHBOURS, C_NO_ROOM,
-    C_READS, C_RECORD, C_SLOW_NS, C_SYNCS, C_WAITS, C_WRITES,
+    C_READS, C_RECORD, C_SLOW_NS, C_SUBJECTS, C_SYNCS, C_WAITS, C_WRITES,
 };
 use super::programs::{self, LoadedPrograms, ProgramConfig};
 use super::session;
@@ -131,6 +131,7 @@ impl Watching {
         let config = ProgramConfig {
             off_ns: OFF_NS,
             watch: true,
+            late: true,
             exact: request.exact.is_some(),
             only: request.only,
             ..ProgramConfig::default()
@@ -179,7 +180,9 @@ impl Watching {
     /// Watches a process with all its threads, and the processes that it forks from now on. Errors: `Unavailable` when
     /// there are too many processes; threads beyond [`WATCHED_THREADS`] are counted by [`Watching::no_room`].
     pub fn add(&self, pid: u32) -> Result<()> {
-        self.maps()?.add(pid)
+        self.maps()?.add(pid)?;
+        self.programs.counters.get(C_SUBJECTS).fetch_add(1, Relaxed);
+        Ok(())
     }
 
     /// Watches a process no more. Only for one that had ended before [`Watching::add`]: its end is not seen any more,
@@ -187,6 +190,7 @@ impl Watching {
     pub fn remove(&self, pid: u32) {
         if let Ok(maps) = self.maps() {
             maps.remove(pid);
+            self.programs.counters.get(C_SUBJECTS).fetch_add(1, Relaxed);
         }
     }
 

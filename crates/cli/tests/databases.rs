@@ -387,7 +387,7 @@ fn records_of_sqlite_are_loaded_by_few_commits() {
     }
     let home = scratch();
     let dir = home.path();
-    let job = "[run]\noperations = 2500\n[target]\ndriver = \"sqlite\"\npath = \"db/\"\n[target.options]\njournal = \
+    let job = "[run]\noperations = 2500\n[target]\ndriver = \"sqlite\"\npath = \"db/\"\n[target.options]\nkeep = true\njournal = \
                \"delete\"\n[[workload]]\nmix = \"get\"\naccess = \"sequential\"\nblock_size = \"100B\"\npayload = \
                \"text\"\nvalue = { fields = 3, integrity = true }\nkeys = { count = 2500 }\n";
     std::fs::write(dir.join("job.toml"), job).expect("written");

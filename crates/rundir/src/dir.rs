@@ -233,7 +233,9 @@ fn is_empty_dir(path: &Path) -> Result<bool> {
     let refuse = |why: &str| {
         Err(Error::usage(why)
             .with("path", path.display())
-            .hint("name a new or empty directory; a run never mixes with another"))
+            .hint(
+                "name a new or empty directory with --output, or --as-run of `import`; a run never mixes with another",
+            ))
     };
     match fs::read_dir(path) {
         Ok(mut entries) => match entries.next() {

@@ -293,10 +293,12 @@ impl KeyValueStore for SqliteStore {
         if self.options.journal == JournalMode::Wal {
             self.on_main(|main| main.checkpoint(CheckpointMode::Full))?;
         }
-        // The directory too: a deleted journal that is there again after a crash would undo what was committed.
+        // By the directory: a deleted journal that is there again after a crash would undo what was committed, and to
+        // close a descriptor of the database would drop SQLite's locks on it (fcntl_locking(2)).
         let dir = self.path.parent().unwrap_or(&self.path);
-        let sync = |path: &Path| std::fs::File::open(path).and_then(|file| file.sync_all());
-        sync(&self.path).and_then(|()| sync(dir)).map_err(|e| StoreError(e.to_string()))
+        let failed = |e: std::io::Error| StoreError(e.to_string());
+        let dir = std::fs::File::open(dir).map_err(failed)?;
+        rustix::fs::syncfs(&dir).map_err(|e| failed(e.into()))
     }
     fn compact(&self) -> Result<(), StoreError> {
         self.on_main(|main| main.ask("VACUUM").map(drop))

@@ -28,6 +28,8 @@ const FLAGS: &[(&str, i32, &[&str])] = &[
     ("--driver null --bs 4kb", 2, &["did you mean 4KiB or 4kB?", "(at: --bs)"]),
     ("--driver null --size 10KiB", 2, &["does not divide", "8KiB or 12KiB", "(at: --size)"]),
     ("--driver null --runtime -2s", 2, &["`-2s`", "(at: --runtime)"]),
+    ("--driver null --runtime --output out", 2, &["'--runtime <TIME>'", "like 30s"]),
+    ("--driver null --runtime -- fio", 2, &["'--runtime <TIME>'", "like 30s"]),
     ("--driver null --runtime 5sec", 2, &["did you mean 5s?", "(at: --runtime)"]),
     ("--driver null --rate 1000", 2, &["--rate 1000B/s", "--rate 1000/s"]),
     ("--driver null --depth 9999", 2, &["deeper than driver `null` goes (4096)"]),

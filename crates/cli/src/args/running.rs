@@ -96,7 +96,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub workers: Option<u32>,
     /// Measured time, like 30s.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = no_flag)]
     pub runtime: Option<String>,
     /// Stop after this many operations.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -167,6 +167,14 @@ pub struct RunArgs {
     pub searched: Option<SearchFlags>,
     #[command(flatten)]
     pub live: LiveArgs,
+}
+
+/// A value that may be negative, as it is. Errors: where it is the next flag, whose value would be taken for a job.
+pub fn no_flag(value: &str) -> Result<String, &'static str> {
+    match value.starts_with("--") {
+        true => Err("it is another flag: give a time before it, like 30s"),
+        false => Ok(value.to_owned()),
+    }
 }
 
 impl RunArgs {

@@ -21,6 +21,7 @@ use taillight_core::{Error, LatencyKind, OpKind, Result};
 
 use crate::atomic::{TempFile, cannot};
 use crate::dir::RunDir;
+use crate::latency::LatencyBin;
 use crate::manifest::ClockInfo;
 use crate::names;
 
@@ -75,21 +76,47 @@ pub struct HistEntry<H> {
 
 /// Comment that only our logs have: it tells the unit, which the format has no place for.
 pub const OWN_COMMENT: &str = "[Values in ns, maximum in ms, tags phase/workload/op/kind]";
-/// Comment of our logs whose values stand for bins of another tool; percent and [`BINS_END`] follow.
+/// Comment of our logs whose values stand for bins of another tool; percent, [`BINS_AND`], ns and [`BINS_END`] follow.
 const BINS_BEGIN: &str = "[Values stand for bins of another tool, off by up to ";
-const BINS_END: &str = " %]";
+const BINS_AND: &str = " % and ";
+const BINS_END: &str = " ns]";
 
-/// The comment that tells how far values of a log may be off, as a share of each, because they stand for bins of
-/// another tool.
-pub fn bins_comment(error: f64) -> String {
-    // Rounded up: a value is never further off than is told.
-    format!("{BINS_BEGIN}{:.4}{BINS_END}", (error * 1e6).ceil() / 1e4)
+/// How far values of a log may be off, because they stand for bins of another tool: by neither more than the share nor
+/// more than the time. Bins of one width are far off as a share only near 0, others in ns only far from it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct BinsError {
+    /// Of each value, 0 to 1.
+    pub share: f64,
+    pub ns: u64,
 }
 
-/// The share that [`bins_comment`] told; none for any other comment.
-pub fn bins_error(comment: &str) -> Option<f64> {
-    let percent = comment.strip_prefix(BINS_BEGIN)?.strip_suffix(BINS_END)?;
-    percent.parse::<f64>().ok().map(|percent| percent / 100.0).filter(|e| (0.0..=1.0).contains(e))
+impl BinsError {
+    /// Takes in one more bin, for which its middle stands.
+    pub fn add(&mut self, bin: LatencyBin) {
+        self.share = self.share.max(bin.error());
+        self.ns = self.ns.max(bin.middle_ns() - bin.lo_ns);
+    }
+
+    /// How far off this value may be, ns.
+    pub fn at(&self, ns: u64) -> f64 {
+        (ns as f64 * self.share).min(self.ns as f64)
+    }
+
+    /// The comment that tells it.
+    pub fn comment(&self) -> String {
+        // Rounded up: a value is never further off than is told.
+        let percent = (self.share * 1e6).ceil() / 1e4;
+        format!("{BINS_BEGIN}{percent:.4}{BINS_AND}{}{BINS_END}", self.ns)
+    }
+
+    /// What a comment tells; none for any other comment.
+    pub fn parse(comment: &str) -> Option<BinsError> {
+        let told = comment.strip_prefix(BINS_BEGIN)?.strip_suffix(BINS_END)?;
+        let (percent, ns) = told.split_once(BINS_AND)?;
+        let share = percent.parse::<f64>().ok()? / 100.0;
+        let error = BinsError { share, ns: ns.parse().ok()? };
+        (0.0..=1.0).contains(&share).then_some(error)
+    }
 }
 
 /// The maximum column is in ms.
@@ -362,6 +389,22 @@ fn counted(plain: &[u8], at: usize, from: usize) -> Option<Histogram<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Once one bin from 0 on made every value of bins of 1 ms twice as large as it may be.
+    #[test]
+    fn the_error_of_bins_is_told_and_read() {
+        let mut error = BinsError::default();
+        error.add(LatencyBin { lo_ns: 0, hi_ns: 999_999 });
+        error.add(LatencyBin { lo_ns: 7_000_000, hi_ns: 7_999_999 });
+        let told = BinsError::parse(&error.comment()).unwrap();
+        assert!(told.share >= error.share && told.share <= 1.0, "{told:?}");
+        assert_eq!((told.ns, told.at(100_500_000)), (500_000, 500_000.0));
+        assert!(told.at(1_000) <= 1_000.0);
+        let far = BinsError { share: 1.01, ns: 1 };
+        for other in [OWN_COMMENT.to_owned(), error.comment().replace(" ns", ""), far.comment()] {
+            assert_eq!(BinsError::parse(&other), None, "{other}");
+        }
+    }
 
     /// Intervals that jHiccup 2.0.1 (version 0), 2.0.6 (version 1) and 2.0.7 (version 2) wrote, with most and count as
     /// HdrHistogram 2.2.2 reads them.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::BuildHasher as _;
 
 use taillight_core::{Error, LatencyKind, OpKind, Result};
-use taillight_rundir::histlog::{HistTag, OWN_COMMENT, bins_error, decode};
+use taillight_rundir::histlog::{BinsError, HistTag, OWN_COMMENT, decode};
 use taillight_rundir::origin::{
     ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload,
 };
@@ -54,8 +54,8 @@ struct LogSums {
     /// What stamps count from, where the log says.
     base: Option<f64>,
     own: bool,
-    /// How far values may be off, as a share, where our log has them of another tool's bins.
-    error: Option<f64>,
+    /// How far values may be off, where our log has them of another tool's bins.
+    error: Option<BinsError>,
     /// Whether the log is of cassandra-stress.
     stress: bool,
     /// The operation that YCSB's log is about.
@@ -89,7 +89,7 @@ impl LogSums {
     fn comment(&mut self, comment: &str) -> std::result::Result<(), &'static str> {
         self.own |= comment == OWN_COMMENT;
         self.stress |= comment == STRESS;
-        self.error = bins_error(comment).or(self.error);
+        self.error = BinsError::parse(comment).or(self.error);
         if comment.starts_with(VERSION) && std::mem::replace(&mut self.begun, true) {
             return Err("a second log begins here: give each run a file of its own");
         }
@@ -251,7 +251,7 @@ impl LogSums {
         if kinds.len() > 1 {
             notes.push("of several kinds of latency the response is read, else the service".into());
         }
-        let (groups, error) = (self.groups(), self.error.unwrap_or(0.0));
+        let groups = self.groups();
         let mut workloads: BTreeMap<String, BTreeMap<OpKind, ImportedOp>> = BTreeMap::new();
         for ((workload, op, of), bins) in std::mem::take(&mut self.bins) {
             let kind = match scheduled.contains(&(workload.clone(), op)) {
@@ -261,7 +261,7 @@ impl LogSums {
             if of == kind {
                 let span = self.spans.get(&(workload.clone(), op, of)).copied().unwrap_or_default();
                 let seconds = (span.1 - span.0).max(0.0);
-                let it = imported(bins, ns, seconds, error).ok_or_else(|| {
+                let it = imported(bins, ns, seconds, self.error).ok_or_else(|| {
                     Error::corrupt("a latency that no run has, in this unit")
                         .with("path", source.file)
                         .hint("look at --unit, and for a number that is damaged")
@@ -308,13 +308,13 @@ fn foreign(group: u32, name: String, ops: BTreeMap<OpKind, ImportedOp>) -> Forei
     }
 }
 
-/// Values may be off by a share `error`, by which bins are wider; the extremes and the mean are of the values as they
-/// stand. None for a latency that is beyond what a count of ns holds.
+/// Values may be off by `error`, by which bins are wider; the extremes and the mean are of the values as they stand.
+/// None for a latency that is beyond what a count of ns holds.
 fn imported(
     bins: BTreeMap<(u64, u64), u64>,
     ns: u64,
     seconds: f64,
-    error: f64,
+    error: Option<BinsError>,
 ) -> Option<ImportedOp> {
     let bin = |((lo, hi), count): ((u64, u64), u64)| {
         let hi_ns = hi.checked_add(1)?.checked_mul(ns)? - 1;
@@ -322,9 +322,11 @@ fn imported(
     };
     let bins: Option<Vec<ImportedBin>> = bins.into_iter().map(bin).collect();
     let mut latency = ImportedLatency::from_bins(bins?);
-    for bin in latency.bins.iter_mut().filter(|_| error > 0.0) {
-        bin.lo_ns = (bin.lo_ns as f64 * (1.0 - error)) as u64;
-        bin.hi_ns = (bin.hi_ns as f64 * (1.0 + error)).ceil() as u64;
+    if let Some(error) = error {
+        for bin in &mut latency.bins {
+            bin.lo_ns = bin.lo_ns.saturating_sub(error.at(bin.lo_ns).ceil() as u64);
+            bin.hi_ns = bin.hi_ns.saturating_add(error.at(bin.hi_ns).ceil() as u64);
+        }
     }
     Some(ImportedOp {
         count: latency.count,
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn latencies_beyond_what_is_counted_are_none() {
-        let of = |hi, ns| imported(BTreeMap::from([((hi - 1, hi), 1)]), ns, 1.0, 0.0);
+        let of = |hi, ns| imported(BTreeMap::from([((hi - 1, hi), 1)]), ns, 1.0, None);
         assert_eq!(of(7, 1_000).unwrap().latency.max_ns, Some(7_999));
         assert!(of(u64::MAX, 1).is_none() && of(u64::MAX / 1_000, 1_000).is_none());
     }
@@ -401,8 +403,8 @@ mod tests {
             let mut source = ResultSource::new("a.hlog", String::new(), Box::new(text.as_bytes()));
             read(&mut source).unwrap_or_else(|e| panic!("{e}")).figures.workloads
         };
-        let comment = format!("#{}\n", taillight_rundir::histlog::bins_comment(0.008));
-        let (of_bins, plain) = (log(&comment), log(""));
+        let told = |ns| format!("#{}\n", BinsError { share: 0.008, ns }.comment());
+        let (of_bins, plain) = (log(&told(u64::MAX)), log(""));
         let groups = |of: &[ImportedWorkload]| of.iter().map(|w| w.group).collect::<Vec<_>>();
         assert_eq!((groups(&of_bins), groups(&plain)), (vec![0, 1, 1], vec![0, 0, 0]));
         let latency = |of: &[ImportedWorkload]| of[0].ops[&OpKind::Read].latency.clone();
@@ -411,6 +413,11 @@ mod tests {
         for (wide, narrow) in wide.bins.iter().zip(&narrow.bins) {
             let (hi, lo) = (narrow.hi_ns as f64 * 1.007, narrow.lo_ns as f64 * 0.993);
             assert!(wide.hi_ns as f64 >= hi && wide.lo_ns as f64 <= lo, "{wide:?} {narrow:?}");
+        }
+        // Bins of one width are off by as much anywhere.
+        for (wide, narrow) in latency(&log(&told(2))).bins.iter().zip(&narrow.bins) {
+            let wider = [wide.hi_ns - narrow.hi_ns, narrow.lo_ns - wide.lo_ns];
+            assert_eq!(wider, [2, 2], "{wide:?} {narrow:?}");
         }
     }
 

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use hdrhistogram::Histogram;
 use taillight_core::{Error, LatencyKind, OpKind, Result};
-use taillight_rundir::histlog::{HistEntry, HistTag, bins_comment, log_text};
+use taillight_rundir::histlog::{BinsError, HistEntry, HistTag, log_text};
 use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::origin::{Fidelity, ImportSource, ImportedFile, imported};
 use taillight_rundir::{RunDir, atomic, names};
@@ -62,7 +62,7 @@ fn count(histogram: &mut Histogram<u64>, ns: u64, n: u64) -> Result<()> {
 fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
     let figures = imported(dir)?.ok_or_else(|| lacks(dir, "histograms"))?;
     let kind = if source.is_scheduled() { LatencyKind::Response } else { LatencyKind::Service };
-    let (mut entries, mut error, mut left_out) = (Vec::new(), 0.0f64, Vec::new());
+    let (mut entries, mut error, mut left_out) = (Vec::new(), BinsError::default(), Vec::new());
     let starts = starts(dir, &figures);
     for (w, op, it) in
         figures.workloads.iter().flat_map(|w| w.ops.iter().map(move |(op, it)| (w, *op, it)))
@@ -74,19 +74,19 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
         let mut histogram = empty()?;
         for bin in &it.latency.bins {
             count(&mut histogram, bin.range().middle_ns(), bin.count)?;
-            error = error.max(bin.range().error());
+            error.add(bin.range());
         }
         let start_ns = starts.get(&w.group).copied().unwrap_or_default();
         entries.push(entry((&w.name, op, kind), (start_ns, it.duration_ns), histogram));
     }
     let mut said = vec![format!(
         "counts stand at the middle of the bins that the tool gave: a value may be {:.1} % off",
-        100.0 * (error + 0.001)
+        100.0 * (error.share + 0.001)
     )];
     if !left_out.is_empty() {
         said.push(format!("no counts by bins are known of: {}", left_out.join(", ")));
     }
-    Ok((entries, Some(bins_comment(error)), said))
+    Ok((entries, Some(error.comment()), said))
 }
 
 fn start_of(dir: &RunDir) -> i64 {

@@ -302,6 +302,46 @@ mod tests {
     }
 
     #[test]
+    fn a_word_beside_the_name_says_whose_an_io_is() {
+        let owner = |word: Option<&str>| {
+            let row = LayerRow { other: word.map(Into::into), ..row(LayerKind::Neighbour) };
+            match Decoder::default().decode(row).unwrap() {
+                Some(Decoded::Event(LayerEvent::Neighbour(io))) => io.owner,
+                other => panic!("{other:?}"),
+            }
+        };
+        // The words that crates/trace/bpf/block.h writes.
+        assert_eq!(owner(None), Owner::Other);
+        assert_eq!(owner(Some("own")), Owner::OwnThread);
+        assert_eq!(owner(Some("unplaced")), Owner::Unplaced);
+        assert_eq!(owner(Some("held")), Owner::HeldPages);
+        assert_eq!(owner(Some("limit")), Owner::Held);
+        assert_eq!(owner(Some("of a later version")), Owner::Unknown);
+    }
+
+    #[test]
+    fn what_is_null_is_no_zero() {
+        let event = |row| match Decoder::default().decode(row).unwrap() {
+            Some(Decoded::Event(event)) => event,
+            other => panic!("{other:?}"),
+        };
+        let could_run = |state| {
+            let gap = LayerRow { state, ..row(LayerKind::Gap) };
+            let LayerEvent::Gap(gap) = event(gap) else { panic!() };
+            gap.could_run
+        };
+        assert!(could_run(Some(0)) && !could_run(None));
+        let at_least = |blocked_ns, waited_ns| {
+            let off = LayerRow { blocked_ns, waited_ns, ..row(LayerKind::OffCpu) };
+            let LayerEvent::OffCpu(off) = event(off) else { panic!() };
+            off.at_least
+        };
+        let known = AtLeast { asleep_ns: 0, waited_ns: 8 };
+        assert_eq!(at_least(Some(0), Some(8)), Some(known));
+        assert_eq!((at_least(None, Some(8)), at_least(Some(5), None)), (None, None));
+    }
+
+    #[test]
     fn names_go_to_the_threads_that_have_them() {
         let seen = |kind| LayerRow {
             comm: Some("batch".into()),

@@ -1,5 +1,5 @@
-//! What the layers below did, by kind: each event has the fields that its kind has. `decode` makes them of the rows of a
-//! trace. All stamps are CLOCK_MONOTONIC, ns.
+//! What the layers below did, by kind: each event has the fields that its kind has. `decode` makes them of the rows
+//! of a trace. All stamps are CLOCK_MONOTONIC, ns.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct OffCpu {
 pub struct Waker {
     /// The worker of the load that did.
     pub worker: Option<u64>,
-    /// Who ran at the wake-up; none where it surely was an interrupt.
+    /// Who ran at the wake-up; none where it surely was an interrupt, and where it is not known.
     pub thread: Option<Arc<Thread>>,
     /// It was a thread of the program itself, and no interrupt.
     pub is_own: bool,
@@ -86,7 +86,7 @@ pub struct Neighbour {
     pub end_ns: i64,
     /// Bytes.
     pub size: u64,
-    /// The block layer's operation and its flags (include/linux/blk_types.h); none in old runs.
+    /// The block layer's operation and its flags (include/linux/blk_types.h); none where they are not known.
     pub operation: Option<u64>,
     pub dev: Option<Arc<str>>,
     pub thread: Option<Arc<Thread>>,
@@ -96,7 +96,8 @@ pub struct Neighbour {
 /// Whose an I/O is that was given to none of the run's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Owner {
-    /// Another program's, or what the kernel read ahead for the run.
+    /// None of those below: another program's, a thread's of the kernel (it may have worked for the run), or what the
+    /// kernel read ahead for the run.
     #[default]
     Other,
     /// Another thread's of the program itself.

@@ -41,7 +41,7 @@ pub fn all_rounds_known(io: &TracedIo, earlier: &[BlockRound]) -> bool {
     io.rounds <= earlier.len() as u64
 }
 
-/// A stamp; in old runs it is 0 where nothing was seen.
+/// A stamp; 0 is none.
 pub fn known(stamp: Option<i64>) -> Option<i64> {
     stamp.filter(|s| *s != 0)
 }

@@ -7,7 +7,7 @@ use taillight_rundir::layers::{LayerRow, flags};
 use taillight_rundir::summary::Cause;
 
 use crate::episodes::culprits::{Culprit, Role, culprits};
-use crate::events::decode::Decoded;
+use crate::events::decode::{Decoded, Decoder};
 use crate::events::io::TracedIo;
 use crate::events::layers::{IoWithRounds, RoundsBefore, TracedRun};
 use crate::events::pages::Pages;
@@ -25,6 +25,7 @@ const LEADING: usize = 1024;
 /// The slow I/Os of a run so far, by layer.
 #[derive(Debug)]
 pub struct SlowSoFar {
+    decoder: Decoder,
     seen: TracedRun,
     threshold_ns: Option<u64>,
     /// Slow ones of the last look: what they waited for may have been seen since.
@@ -72,6 +73,7 @@ impl SlowSoFar {
         let mut seen = TracedRun::empty(0);
         seen.events.store = store;
         SlowSoFar {
+            decoder: Decoder::default(),
             seen,
             threshold_ns,
             waiting: Vec::new(),
@@ -103,7 +105,7 @@ impl SlowSoFar {
         let (mut ios, mut rounds) = (Vec::new(), RoundsBefore::default());
         for row in rows {
             // The tracer's own rows lack nothing; what a file lacks, the report refuses.
-            match self.seen.decoder.decode(row).ok().flatten() {
+            match self.decoder.decode(row).ok().flatten() {
                 Some(Decoded::Event(event)) => self.seen.events.add(event),
                 Some(Decoded::Round(token, round)) => rounds.push(token, round),
                 Some(Decoded::Io(io)) => {
@@ -127,7 +129,7 @@ impl SlowSoFar {
             }
         }
         self.seen.events.forget(self.newest_ns - KEPT_NS);
-        self.seen.decoder.forget_unused();
+        self.decoder.forget_unused();
         let horizon = self.newest_ns - LEADING_NS;
         self.led.retain(|one| one.slow.complete_ns >= horizon);
         self.layers.causes()

@@ -90,7 +90,6 @@ pub struct TracedRun {
     /// Others, for which slow ones may have waited.
     pub beside: Vec<IoWithRounds>,
     pub coverage: Coverage,
-    pub decoder: Decoder,
 }
 
 /// A traced I/O with its earlier rounds of parts, by time.
@@ -153,12 +152,13 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     add_pauses(dir, &mut loaded.events)?;
     let measured = measured_from(dir);
     let (mut sorted, mut rounds) = (false, RoundsBefore::default());
+    let mut decoder = Decoder::default();
     let path = dir.file(names::LAYERS);
     let times = AskedTimes::of(&path, slow)?;
     loaded.moments.clone_from(&times.moments);
     read_layers(&path, &mut |rows| {
         for row in rows {
-            let io = match loaded.decoder.decode(row)? {
+            let io = match decoder.decode(row)? {
                 Some(Decoded::Event(event)) => {
                     match times.need(&event) {
                         true => loaded.events.add(event),

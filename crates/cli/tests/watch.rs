@@ -83,6 +83,26 @@ fn every_request_of_a_ring_is_counted_and_has_its_percentiles() {
     assert!(files.iter().any(|f| f.as_str().is_some_and(|f| f.ends_with("/data"))), "{files:?}");
 }
 
+/// Requests that are submitted together have one stamp of the kernel, from before most of them began.
+#[test]
+fn requests_that_are_submitted_together_have_all_their_stamps() {
+    let name = "requests_that_are_submitted_together_have_all_their_stamps";
+    let Some(dir) = place(name) else { return };
+    for engine in ["io_uring", "libaio"] {
+        let batch = "--iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16";
+        let words = format!("--rw=randread --direct=1 --ioengine={engine} {batch}");
+        ended(&watch_fio(dir.path(), &[], 2, &words, "--slower 10us"), 0);
+        let mut explain = Command::new(binary());
+        let out = explain.args(["explain", "out", "--json"]).current_dir(dir.path()).output();
+        let (text, _) = ended(&out.expect("it starts"), 0);
+        let value: Value = serde_json::from_str(&text).expect("JSON");
+        let count = |what: &str| value["coverage"][what].as_u64().expect("a count");
+        let (traced, unsplit) = (count("traced"), count("unsplit"));
+        assert!(traced > 500 && unsplit * 5 <= traced, "{engine}: {unsplit} of {traced} in part");
+        std::fs::remove_dir_all(dir.path().join("out")).expect("removed");
+    }
+}
+
 #[test]
 fn syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles() {
     let name = "syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles";

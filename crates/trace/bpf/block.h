@@ -485,13 +485,16 @@ int rq_requeue(u64 *ctx)
 	return 0;
 }
 
-INLINE u64 issued(struct request *rq, const struct stamps *own)
+/* The kernel's own stamp is not from before `first`, whatever it says. */
+INLINE u64 issued(struct request *rq, const struct stamps *own, u64 first)
 {
 	u64 at = rq->io_start_time_ns;
 
 	/* The verifier takes no load that the compiler shares with another kind of pointer. */
 	asm volatile("" : "+r"(at));
-	return cfg_late && at ? at : own->issue;
+	if (!cfg_late || !at)
+		return own->issue;
+	return at > first ? at : first;
 }
 
 /* The stamp that an operation has, or a later one. Not one from before it began: of an earlier life of
@@ -500,6 +503,14 @@ INLINE u64 issued(struct request *rq, const struct stamps *own)
 INLINE u64 latest(u64 before, u64 stamp, const struct slot *s)
 {
 	return stamp > before && stamp >= s->begin ? stamp : before;
+}
+
+/* When the request was made that an operation is in, as far as that is known. Requests that are submitted together
+ * have the stamps of the first one (`blk_time_get_ns`): that may be from before another one of them began, which is
+ * when the kernel takes it up. Where the kernel keeps no statistics of a disk there is no such stamp. */
+INLINE u64 made(const struct slot *s)
+{
+	return s->alloc > s->begin ? s->alloc : s->begin;
 }
 
 /* A request's own stamps and what was kept for it, in the lines of an operation. */
@@ -515,7 +526,7 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 		next_round(s, token, done);
 	s->alloc = rq->start_time_ns;
 	s->done = now;
-	s->issue = latest(s->issue, issued(rq, own), s);
+	s->issue = latest(s->issue, issued(rq, own, cfg_watch ? made(s) : 0), s);
 	if (!cfg_late || (cfg_watch && !by_itself)) {
 		/* What was merged into a request that had been inserted was not inserted itself. */
 		if (own->insert >= s->bio_first) {
@@ -532,7 +543,7 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 		one |= (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
 	__sync_fetch_and_add(&s->counts, one);
 	if (!s->bio_first)
-		s->bio_first = s->alloc;
+		s->bio_first = cfg_watch ? made(s) : s->alloc;
 	stands(s, bio);
 }
 
@@ -540,7 +551,7 @@ INLINE void complete_low(struct slot *s, struct request *rq, const struct stamps
 {
 	s->low_alloc = rq->start_time_ns;
 	s->low_done = now;
-	s->low_issue = latest(s->low_issue, issued(rq, own), s);
+	s->low_issue = latest(s->low_issue, issued(rq, own, 0), s);
 }
 
 SEC("tp_btf/block_rq_complete")

@@ -513,12 +513,22 @@ INLINE u64 made(const struct slot *s)
 	return s->alloc > s->begin ? s->alloc : s->begin;
 }
 
+/* Whether a part was counted when it was queued: at a disk that makes no requests, and hands the very bio on to one
+ * that does, as NVMe's over several paths. */
+INLINE bool handed_on(struct slot *s, struct bio *bio)
+{
+	u64 counts = s->counts;
+	u32 parts = counts & COUNT_MASK, late = counts >> LATE_SHIFT & COUNT_MASK;
+
+	return cfg_watch && s->bios + late > parts && s->dev && s->dev != bio->bi_bdev->bd_dev;
+}
+
 /* A request's own stamps and what was kept for it, in the lines of an operation. */
 INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *bio,
 		     const struct stamps *own, u64 now)
 {
 	u64 done = s->done, one = 1;
-	bool by_itself = late(bio);
+	bool by_itself = late(bio) && !handed_on(s, bio);
 
 	/* What was seen queued before it, such as the file's own map, was done: this one, which was not
 	 * looked at when it was queued, is of a later round. */

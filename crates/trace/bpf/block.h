@@ -544,14 +544,18 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 			s->insert = latest(s->insert, own->insert, s);
 		}
 		__sync_fetch_and_add(&s->counts, one);
-		return;
+		/* One that was cut from a part which was not looked at when it was queued has no stamp yet. */
+		if (!cfg_watch || s->bio_first)
+			return;
+	} else {
+		/* What the page cache had to write before is not the operation's own data. */
+		if (by_itself)
+			one |= 1ull << LATE_SHIFT |
+			       (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
+		else if (!of_cache(bio))
+			one |= (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
+		__sync_fetch_and_add(&s->counts, one);
 	}
-	/* What the page cache had to write before is not the operation's own data. */
-	if (by_itself)
-		one |= 1ull << LATE_SHIFT | (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
-	else if (!of_cache(bio))
-		one |= (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
-	__sync_fetch_and_add(&s->counts, one);
 	if (!s->bio_first)
 		s->bio_first = cfg_watch ? made(s) : s->alloc;
 	stands(s, bio);

@@ -46,6 +46,11 @@ pub fn process_named(pid: u64, names: &[&str]) -> Option<String> {
     names.iter().any(|known| name.starts_with(known)).then_some(stat)
 }
 
+/// The parent of the process of a `stat`.
+pub fn parent(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// When the process of a `stat` began, seconds since 1970.
 pub fn began(stat: &str) -> Option<f64> {
     let (_, after) = stat.rsplit_once(')')?;

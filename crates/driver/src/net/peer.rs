@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{read_dir, read_link, read_to_string};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::connect;
+
 /// States of a connection in `/proc/net/tcp` (include/net/tcp_states.h).
 const ESTABLISHED: &str = "01";
 const LISTEN: &str = "0A";
@@ -66,7 +68,7 @@ fn main_process(pid: u32) -> u32 {
     let program = |pid: u32| read_link(format!("/proc/{pid}/exe")).ok();
     let above = || -> Option<u32> {
         let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+        connect::parent(&stat)
     };
     let same = |parent: &u32| program(*parent).is_some_and(|it| Some(it) == program(pid));
     above().filter(same).unwrap_or(pid)

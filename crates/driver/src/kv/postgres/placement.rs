@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::admin::AdminLine;
-use crate::net::{began, process_named};
+use crate::net::{began, parent, process_named};
 
 /// Most connections that are looked at.
 const CONNECTIONS_MAX: usize = 64;
@@ -42,8 +42,7 @@ pub fn server_process(admin: &mut AdminLine) -> Option<u32> {
     let mut row = row.into_iter().map(|cell| cell?.parse::<f64>().ok());
     let (pid, start) = (row.next()??, row.next()??);
     let stat = process_named(pid as u64, &["postgres"])?;
-    let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok();
-    parent.filter(|_| began(&stat).is_some_and(|began| (began - start).abs() < SAME_START))
+    parent(&stat).filter(|_| began(&stat).is_some_and(|began| (began - start).abs() < SAME_START))
 }
 
 /// The CPU that a thread or process ran on last.

@@ -79,7 +79,8 @@ fn complete(run: &Path, ops: Option<u64>) -> Result<()> {
     opens_offline(&std::fs::read_to_string(run.join("report.html"))?)
 }
 
-/// A page whose tags load nothing from elsewhere. Text of scripts and styles is not looked at.
+/// A whole page of which no `src` and no `<link>` loads anything from elsewhere. Other attributes, and text of scripts
+/// and styles, are not looked at.
 fn opens_offline(html: &str) -> Result<()> {
     ensure!(html.trim_end().ends_with("</html>"), "the page is cut off");
     let mut rest = html;

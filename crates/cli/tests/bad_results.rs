@@ -1,5 +1,6 @@
-//! Files that are given as results of other tools: damaged ones, and what is no result, are refused with the place and
-//! leave nothing; text around a result, its other names and its failed operations are dealt with.
+//! Files that are given as results of other tools: damaged ones, and what is no result, are refused with what is wrong
+//! (and the line of what does not parse) and leave nothing; text around a result, its other names and its failed
+//! operations are dealt with.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +33,7 @@ fn refused(dir: &Path, file: &str, words: &str) {
 }
 
 #[test]
-fn a_damaged_result_of_fio_is_told_with_its_line() {
+fn a_damaged_result_of_fio_is_told_and_what_does_not_parse_with_its_line() {
     let dir = scratch();
     let good = fio();
     let with = |whole: &str, bad: &str| {
@@ -66,7 +67,7 @@ fn a_damaged_result_of_fio_is_told_with_its_line() {
 }
 
 #[test]
-fn a_damaged_list_or_histogram_is_told_with_its_line() {
+fn a_list_or_histogram_cut_short_is_told_and_a_bad_row_of_a_log_with_its_line() {
     let dir = scratch();
     let at = dir.path();
     for (file, bytes, words) in [
@@ -142,7 +143,8 @@ fn what_is_no_result_and_no_run_is_told() {
     assert!(!at.join("kept").exists());
 }
 
-/// fio prints its warnings into the same file, and editors of Windows put a mark before a text and other ends of lines.
+/// fio prints its warnings into the same file, and editors of Windows put a mark before a text and other ends of lines:
+/// as many operations are counted.
 #[test]
 fn text_around_a_result_and_other_ends_of_lines_are_none_of_it() {
     let dir = scratch();

@@ -115,8 +115,8 @@ impl RunFigure for GateFigure {
     }
 }
 
-/// Figures of every operation that all runs have: rate, median, those of the gate, and nines down to the
-/// deepest that every run resolves; rates only where a run is saturated.
+/// Figures of every operation that all runs have and that is no part of another: rate, median, those of the
+/// gate, and nines, each if every run resolves it; rates only where a run is saturated.
 pub fn figures(
     base: &[&SideRun],
     new: &[&SideRun],
@@ -266,7 +266,7 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
 }
 
 /// Many figures looked at give a difference by chance. Those of the gate were chosen before; the others
-/// are adjusted, and what does not survive is undecided.
+/// are adjusted, and a better or worse that does not survive is undecided.
 fn adjust(all: &mut [ComparedFigure], alpha: f64, request: &CompareRequest) {
     let is_gate = |f: &ComparedFigure| request.gate.as_ref().is_some_and(|g| g.has_compared(f));
     let explored: Vec<usize> =

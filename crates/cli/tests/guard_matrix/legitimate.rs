@@ -354,6 +354,7 @@ fn ok(stage: &mut AttackStage<'_>, before: &[&str], line: &str) -> Setup<()> {
     Ok(())
 }
 
+/// A run of the file driver: 64 operations of 4 KiB, over 4 MiB unless `more` names a size.
 fn file_line(path: &str, more: &str) -> String {
     let size = if more.contains("--size") { "" } else { "--size 4MiB" };
     format!(

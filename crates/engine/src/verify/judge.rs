@@ -1,8 +1,10 @@
 //! What a block that was read means: right, not to be judged, or wrong in one of several ways.
 //!
-//! A pure function of the block, the ledger before and after the read, and what the run knows.
+//! A pure function of the block, the ledger before and after the read, and what the run knows, except
+//! that the kind of damage is told less exactly once the budget of [`PieceScratch`] is spent.
 //! The rule for doubt: never a false alarm. Where overlapping writes, a failed write or data from
-//! before the run make more than one state right, the block counts as unchecked.
+//! before the run make more than one state right, the block counts as unchecked. No doubt covers a
+//! block of this run at an address that is not its own.
 
 use taillight_rundir::verify::Wrong;
 
@@ -11,10 +13,11 @@ use super::block::{BlockContent, BlockHeader, Difference, inspect, repaired};
 use super::ledger::{GenerationAge, LedgerEntry, age};
 use super::pieces::{BlockPieces, PieceScratch};
 
-/// Newest writes that a block with a damaged header is compared with byte by byte.
+/// Newest writes that a block without a right header is compared with byte by byte in any case; an
+/// older one only where a piece of it is in the block.
 const NEWEST: u64 = 4;
-/// Writes of another run that are tried beyond the one a header names: how many there were is not
-/// known.
+/// Writes of another run that are tried beyond the one a header names, or from the first where none
+/// does: how many there were is not known.
 const OTHERS: u64 = 64;
 
 /// What a block is.
@@ -30,9 +33,10 @@ pub enum ReadJudgement {
 /// Why a block cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UncheckedReason {
-    /// This run wrote nothing there.
+    /// Neither this run nor the earlier one, if one was named, is known to have written there.
     Unwritten,
-    /// Writes overlapped the read or each other.
+    /// Writes overlapped each other or the read, and may have left a mixture; or this run's first one
+    /// was not acknowledged when the read began.
     Overlapped,
     /// A write failed there, or it was trimmed.
     Uncertain,
@@ -115,6 +119,8 @@ impl ReadCheck<'_> {
         })
     }
 
+    /// What is not plainly right. Before any doubt, a block of this run at another address is wrong;
+    /// what follows is held against this run's writes, or else against those of the run that was named.
     #[cold]
     fn judge_other(&self, seen: BlockContent, scratch: &mut PieceScratch) -> ReadJudgement {
         if let BlockContent::Whole(m)
@@ -184,7 +190,8 @@ impl ReadCheck<'_> {
         }
     }
 
-    /// Nothing of this run: only blocks of the run that was named are right.
+    /// Nothing of this run, and no ledger of the run that was named: its blocks alone are right, of
+    /// any generation.
     fn judge_prior(
         &self,
         seen: BlockContent,
@@ -258,7 +265,7 @@ impl ReadCheck<'_> {
     }
 
     /// No header: one of the blocks that may be here with a damaged beginning, or none at all. `said`
-    /// are what the damaged header may have named.
+    /// are what the damaged header may have named, where no ledger tells which writes there were.
     fn without_header(
         &self,
         near: BlockHeader,

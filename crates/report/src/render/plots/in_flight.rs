@@ -1,4 +1,5 @@
-//! Operations in flight over time, and how many were waiting to be sent: one line per workload.
+//! Operations in flight over time, and how many were waiting to be sent: one line per workload of each run, through
+//! the intervals that the model leaves of a long one.
 
 use plotly::Plot;
 

@@ -86,7 +86,7 @@ enum Reads {
 use Reads::{Any, Newest, Snapshot};
 
 /// Every check by name.
-const CHECKS: [(&str, Check, Reads); 23] = [
+const CHECKS: [(&str, Check, Reads); 24] = [
     ("options resolve to themselves", options, Any),
     ("buffers are apart and aligned", buffers, Any),
     ("one completion per token", tokens, Any),
@@ -106,6 +106,7 @@ const CHECKS: [(&str, Check, Reads); 23] = [
     ("two writers lose nothing", keyed::two_writers, Newest),
     ("a queue gives each reader every record once", queue::each_once, Newest),
     ("batches are whole", claims::batches, Newest),
+    ("a load by batches leaves every record", claims::batched_load, Newest),
     ("the same seed gives the same completions", claims::deterministic, Newest),
     ("records are remembered and purged", keyed::remembers, Newest),
     ("administration is what is claimed", claims::admin, Newest),
@@ -197,8 +198,8 @@ impl CheckContext<'_> {
             kind => kind,
         }
     }
-    fn session(&self) -> Tested<Box<dyn Session>> {
-        let spec = SessionSpec {
+    fn spec(&self) -> SessionSpec {
+        SessionSpec {
             worker: 0,
             workload: 0,
             index: 0,
@@ -206,8 +207,10 @@ impl CheckContext<'_> {
             depth: self.depth(),
             buffer_size: self.block(),
             seed: 1,
-        };
-        Ok(self.target.session(&spec)?)
+        }
+    }
+    fn session(&self) -> Tested<Box<dyn Session>> {
+        Ok(self.target.session(&self.spec())?)
     }
     /// The `n`-th block of the data set, over all files; or the `n`-th record.
     fn op(&self, kind: OpKind, n: u64) -> Op {

@@ -428,7 +428,7 @@ pub struct SuiteArgs {
     #[arg(long, value_name = "N", conflicts_with = "runtime")]
     pub operations: Option<u64>,
     /// Time of each workload, like 60s, instead of a number of operations.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = running::no_flag)]
+    #[arg(long, value_name = "TIME")]
     pub runtime: Option<String>,
     /// Threads.
     #[arg(long, value_name = "N")]

@@ -5,6 +5,8 @@ mod comparing;
 mod general;
 mod groups;
 mod habits;
+#[cfg(test)]
+mod quoted;
 mod running;
 mod switches;
 mod viewing;

@@ -115,7 +115,8 @@ typedef struct {
 /* Actions outside the measured loop; claimed in describe, but for TL_EMPTY. */
 enum {
   TL_FLUSH = 0, TL_COMPACT = 1, TL_DROP_CACHES = 2,
-  TL_EMPTY = 16 /* 1: nothing is stored at the target; 0: something is. Asked when the host's mark is not there */
+  TL_EMPTY = 16 /* 1: nothing is stored at the target; 0: something is. Asked when the host's mark is not there, and of
+                   blocks by a check where nothing is at the path */
 };
 
 /* The plug-in. Functions that return int give 0, or less than 0 with words in error (cut at error_len). */

@@ -38,6 +38,10 @@ fn two_ranks_on_null_are_the_concatenation() -> Result<(), Failed> {
     let output = ranks(tmp.path(), 2, &["run", "job.toml", "--output", "RUN"])?;
     let (code, text) = said(&output);
     assert_eq!(code, Some(0), "{text}");
+    // Open MPI refuses root without a word for it.
+    let repeat = json(&at("RUN/manifest.json"))?["repeat"].to_string();
+    let as_root = if rustix::process::geteuid().is_root() { "--allow-run-as-root " } else { "" };
+    assert!(repeat.starts_with(&format!("\"mpirun {as_root}-n 2 taillight-mpi run ")), "{repeat}");
     // Where a line is broken depends on the figures in it.
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(line.matches("99 % of I/Os").count(), 1, "rank 0 speaks alone: {text}");

@@ -53,8 +53,14 @@ const INSTEAD: &[(&str, &str)] = &[
     ("--option", "--set target.options.NAME=VALUE"),
 ];
 
-/// What to write instead of an unknown flag of `run` or `search`, or of a wrong value of `--output`.
+/// What to write instead of an unknown flag of `run` or `search`, of a wrong value of `--output`, or of a number
+/// below 0.
 fn instead(e: &clap::Error) -> Option<String> {
+    if let (ErrorKind::ValueValidation, Some(ContextValue::String(value))) =
+        (e.kind(), e.get(ContextKind::InvalidValue))
+    {
+        return value.starts_with('-').then(|| "nothing here is below 0".to_owned());
+    }
     if let (ErrorKind::InvalidValue, Some(ContextValue::String(flag))) =
         (e.kind(), e.get(ContextKind::InvalidArg))
     {

@@ -286,7 +286,9 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     };
     let mut report = make(&[&args.run], options)?;
     if let Some(damage) = report.unexplained.iter_mut().find_map(Option::take) {
-        return Err(damage.hint("the rest of the run can be read: taillight report"));
+        return Err(
+            damage.hint("the rest of the run can be read: `taillight report` with its directory")
+        );
     }
     let reasons = report.summaries.iter().flat_map(|s| &s.verdict.reasons);
     let damage: Vec<_> = reasons.filter(|r| taillight_report::is_damage(&r.code)).collect();
@@ -343,7 +345,7 @@ fn untraced(run: &Path) -> Error {
         ),
         true => (
             "the run has no trace: it ended before that was written, or has not ended",
-            "what there is of the run can be read: taillight report",
+            "what there is of the run can be read: `taillight report` with its directory",
         ),
         false => ("the run was not traced", "run it again with --trace"),
     };

@@ -422,3 +422,19 @@ fn a_connection_that_is_lost_behind_jdbc_is_made_anew_and_counted() {
     assert!(errors.is_some_and(|n| (1..100).contains(&n)), "the next operations go on: {errors:?}");
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0", "a run takes its records along");
 }
+
+/// Three attempts are refused: with one of each operation four operations would fail.
+#[test]
+fn a_call_that_cannot_connect_tries_once_for_all_its_operations() {
+    let dir = scratch();
+    let file = [sources().join("testing/Away.java")];
+    let Some(()) = javac(&dir.path().join("classes"), &[], &file) else { return };
+    let options = ["class=Away", "classpath=classes", "jdbc.url=jdbc:away:", "per_call=8"];
+    let words = format!("{SMALL} --set workload.0.mix=get --set workload.0.queue_depth=8");
+    let (code, said) = run(dir.path(), &options, &words);
+    assert_eq!(code, 6, "{said}");
+    let errors = common::summary(dir.path(), "out")["totals"]["errors"].as_u64();
+    assert!(errors.is_some_and(|n| (16..=25).contains(&n)), "{errors:?}: {said}");
+    let manifest = manifest(dir.path());
+    assert!(manifest.contains("the server is away"), "{manifest}");
+}

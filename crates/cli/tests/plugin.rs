@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{self, scratch, signal, start, start_measuring, summary, taillight, text};
 
 /// Names of the faults of `plugin/faulty.c`, by number.
-const FAULTS: [&str; 23] = [
+const FAULTS: [&str; 24] = [
     "NONE",
     "NOT_JSON",
     "NO_TABLE",
@@ -30,6 +30,7 @@ const FAULTS: [&str; 23] = [
     "HANGS_IN_OPEN",
     "SIGNALS",
     "BOTH",
+    "ELSEWHERE",
 ];
 /// How `sdk/examples/c/records.c` begins a file.
 const MAGIC: &[u8] = b"taillight-example-records-1\n";
@@ -308,6 +309,8 @@ fn the_check_names_faults() {
         ("EXITS", 5, "must not call exit"),
         ("TWICE", 7, "BROKEN: the plug-in breaks the contract"),
         ("KEEPS_NOTHING", 7, "reads return what was written ... BROKEN"),
+        // Blocks that are not at its path, and of which it does not say that there are none: a write aborts.
+        ("ELSEWHERE", 3, "NOT CHECKED: the store is left alone"),
     ] {
         let (exit, said) = check(dir.path(), &faulty(dir.path(), fault));
         assert!(exit == code && said.contains(says), "{fault}: {exit}\n{said}");

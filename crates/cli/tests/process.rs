@@ -86,6 +86,22 @@ fn the_stores_of_the_sdk_keep_the_contract() {
 }
 
 #[test]
+fn a_store_that_is_not_at_its_path_and_not_said_to_be_empty_is_not_checked() {
+    let dir = scratch();
+    let dict = std::fs::read_to_string(root().join("sdk/examples/dict.py")).expect("an example");
+    let silent = dict.replace("return not self.records", "return False");
+    assert_ne!(dict, silent);
+    std::fs::write(dir.path().join("silent.py"), silent).expect("written");
+    let mut check = taillight(dir.path());
+    check.env("PYTHONPATH", root().join("sdk")).args(["drivers", "--check", "python3 silent.py"]);
+    let done = check.output().expect("a check");
+    let said = text(&done.stdout) + &text(&done.stderr);
+    assert_eq!(done.status.code(), Some(3), "{said}");
+    let checked = said.contains("NOT CHECKED") && said.contains("TL_EMPTY");
+    assert!(checked && !said.contains("keeps the contract"), "{said}");
+}
+
+#[test]
 fn a_program_that_fails_in_a_run_is_named_and_what_was_measured_is_kept() {
     let dir = scratch();
     for (fault, says) in [

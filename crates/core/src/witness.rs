@@ -103,6 +103,17 @@ impl Witness {
         (self.counted > 0).then(|| self.witnessed as f64 / self.counted as f64)
     }
 
+    /// The ratio with as many decimals, up to three, as tell apart counts that differ by one, or by more than is
+    /// uncertain; `none` without a ratio.
+    pub fn ratio_text(&self) -> String {
+        let Some(ratio) = self.ratio() else { return "none".to_owned() };
+        let least = if self.unit == WitnessUnit::Bytes { IGNORED_BYTES } else { 1 };
+        let steps = (self.counted / least.saturating_add(self.uncertain)).max(1);
+        // The last decimal is the first one that a step changes: half of it is less than a step.
+        let decimals = steps.saturating_mul(5).ilog10().min(3) as usize;
+        format!("{ratio:.decimals$}")
+    }
+
     /// How much of `witnessed` is this process's at most: what is charged to it, in part perhaps for other devices.
     pub fn charged(&self) -> u64 {
         self.own.map_or(self.witnessed, |own| own.min(self.witnessed))
@@ -165,6 +176,27 @@ mod tests {
         assert!(shared.is_explained() && !Witness { witnessed: 50, ..shared }.is_explained());
         assert!(Witness { uncertain: 1, ..witness(100, 99) }.is_explained());
         assert_eq!(witness(0, 5).ratio(), None);
+    }
+
+    #[test]
+    fn a_ratio_has_the_decimals_that_its_counts_support() {
+        for (counted, witnessed, text) in [
+            (0, 5, "none"),
+            (1, 1, "1"),
+            (7, 7, "1.0"),
+            (7, 6, "0.9"),
+            (150, 149, "0.99"),
+            (999, 998, "0.999"),
+            (1 << 40, 1 << 40, "1.000"),
+        ] {
+            assert_eq!(witness(counted, witnessed).ratio_text(), text, "{witnessed} of {counted}");
+        }
+        assert_eq!(Witness { uncertain: 99, ..witness(1000, 950) }.ratio_text(), "0.9");
+        let bytes = |counted| Witness { unit: WitnessUnit::Bytes, ..witness(counted, counted) };
+        assert_eq!(
+            [4096, 40 << 20, 1 << 30].map(|n| bytes(n).ratio_text()),
+            ["1", "1.00", "1.000"]
+        );
     }
 
     #[test]

@@ -2,10 +2,16 @@
 //! queue and in memory.
 #![allow(clippy::unwrap_used)]
 
-use taillight_core::OpKind;
+use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
-use taillight_driver::conformance::{TestCase, assert_kept, plan, plan_for, target};
+use taillight_core::{OpKind, Result};
+use taillight_driver::conformance::{
+    self, CheckResult, TestCase, assert_kept, plan, plan_for, target,
+};
+use taillight_driver::memory::MemoryDriver;
+use taillight_driver::{BoundDriver, Driver, OpenSpec, Target};
 
 const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
 
@@ -81,4 +87,45 @@ fn file_in_memory_keeps_the_contract() {
     let dir = format!("{}/", tmp.path().display());
     check(&dir, "direct = false", 8);
     check(&dir, "direct = false\ncache = \"warm\"", 1);
+}
+
+/// Driver `memory`, which inserts one record whatever the count, with a claim that it inserts them all.
+struct LoadsOneByOne;
+
+impl Driver for LoadsOneByOne {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+    fn about(&self) -> &'static str {
+        "claims what it cannot do"
+    }
+    fn bind(&self, _: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(LoadsOneByOne))
+    }
+}
+
+impl BoundDriver for LoadsOneByOne {
+    fn options(&self) -> Result<toml::Table> {
+        BoundDriver::options(&MemoryDriver)
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { batched_load: true, ..MemoryDriver.capabilities() }
+    }
+    fn open(&self, spec: &OpenSpec<'_>, told: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        MemoryDriver.open(spec, told)
+    }
+}
+
+#[test]
+fn a_load_by_batches_that_leaves_records_out_breaks_its_claim() {
+    let plan = plan_for(&LoadsOneByOne.capabilities(), target("memory", "unused", ""), 1, false);
+    let mut found = None;
+    let mut told = |rule: &'static str, outcome: Option<&CheckResult>| {
+        if rule == "a load by batches leaves every record" {
+            found = outcome.cloned();
+        }
+    };
+    let case = TestCase { driver: &LoadsOneByOne, plan, destroy: None };
+    conformance::run(&case, &mut told).unwrap();
+    assert!(matches!(found, Some(CheckResult::Broken(_))), "{found:?}");
 }

@@ -1,6 +1,6 @@
-//! What the kernel says of this machine: mounts, memory, processors, pressure, control groups, block devices, rights
-//! and open files, read from `/proc` and `/sys` below a root that tests can move; of a few devices and file systems it
-//! is asked by system calls.
+//! What the kernel says of this machine: mounts, memory, processors, pressure, control groups, block devices, rights,
+//! processes and open files, read from `/proc` and `/sys` below a root that tests can move; of a few devices and file
+//! systems it is asked by system calls.
 //!
 //! Small parsers: where an old kernel or a container hides a field, the others are kept. Judgement and sampling
 //! belong to the callers: `trace`, `driver`, the injection lab and `cli`.
@@ -20,6 +20,7 @@ pub mod node;
 pub mod nvme;
 pub mod openers;
 pub mod pressure;
+pub mod process;
 pub mod rights;
 mod root;
 

@@ -79,7 +79,7 @@ pub fn everywhere(sys: &Sys) -> Result<Vec<Mount>> {
         |process: &str| std::fs::read_link(sys.path(&format!("/proc/{process}/ns/mnt")));
     let mut seen = HashSet::from([namespace("self").ok()]);
     let mut all = mounts(sys)?;
-    for process in sys.names("/proc").iter().filter(|n| n.bytes().all(|b| b.is_ascii_digit())) {
+    for process in &crate::process::processes(sys) {
         let Ok(of) = namespace(process).map(Some) else { continue };
         if !seen.contains(&of) {
             // A process that ended meanwhile has no table; another one may be of its namespace.

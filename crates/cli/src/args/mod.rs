@@ -5,6 +5,8 @@ mod comparing;
 mod general;
 mod groups;
 mod habits;
+#[cfg(test)]
+mod quoted;
 mod running;
 mod switches;
 mod viewing;
@@ -428,7 +430,7 @@ pub struct SuiteArgs {
     #[arg(long, value_name = "N", conflicts_with = "runtime")]
     pub operations: Option<u64>,
     /// Time of each workload, like 60s, instead of a number of operations.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = running::no_flag)]
+    #[arg(long, value_name = "TIME")]
     pub runtime: Option<String>,
     /// Threads.
     #[arg(long, value_name = "N")]

@@ -90,16 +90,16 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub bs: Option<String>,
     /// Operations in flight per worker.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub depth: Option<u32>,
     /// Threads.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub workers: Option<u32>,
     /// Measured time, like 30s.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = no_flag)]
+    #[arg(long, value_name = "TIME")]
     pub runtime: Option<String>,
     /// Stop after this many operations.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub ops: Option<u64>,
     /// Rate asked for, like 1000/s or 100MiB/s; without it, full speed.
     #[arg(long, value_name = "RATE")]
@@ -167,14 +167,6 @@ pub struct RunArgs {
     pub searched: Option<SearchFlags>,
     #[command(flatten)]
     pub live: LiveArgs,
-}
-
-/// A value that may be negative, as it is. Errors: where it is the next flag, whose value would be taken for a job.
-pub fn no_flag(value: &str) -> Result<String, &'static str> {
-    match value.starts_with("--") {
-        true => Err("it is another flag: give a time before it, like 30s"),
-        false => Ok(value.to_owned()),
-    }
 }
 
 impl RunArgs {

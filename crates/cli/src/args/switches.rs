@@ -1,6 +1,7 @@
-//! Flags whose value may be left out (`--trace`, `--direct false`, `--live 127.0.0.1:9713`): joins the value
-//! of such a flag to it by `=` before the command line is parsed. clap takes a value of these behind `=` alone, as it
-//! would else take any word after the flag, the job file too. Which flags these are comes from their definitions.
+//! Values that clap takes behind `=` alone are joined to their flag by it before the command line is parsed. They are
+//! those of flags that can do without one (`--trace`, `--direct false`, `--live 127.0.0.1:9713`), where clap would else
+//! take any word after the flag, the job file too; and numbers below 0 (`--warmup -1s`), which it would take for flags
+//! of their own, so that what parses the value says what is wrong. The definitions say which flags have values.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 use clap::{Arg, Command};
 
-/// The words, with the value behind a flag that can do without one joined to the flag.
+/// The words, with such values joined to their flags.
 pub fn joined(words: Vec<OsString>, cli: &Command) -> Vec<OsString> {
     let name = words.iter().skip(1).find_map(|w| cli.find_subcommand(w));
     let Some(command) = name else { return words };
@@ -20,8 +21,9 @@ pub fn joined(words: Vec<OsString>, cli: &Command) -> Vec<OsString> {
             out.extend(words);
             break;
         }
-        let value = switch(command, &word).and_then(|flag| {
-            words.next_if(|next| next.to_str().is_some_and(|v| fits(command, flag, v)))
+        let value = valued(command, &word).and_then(|flag| {
+            let joins = |v: &str| is_below_zero(v) || is_optional(flag) && fits(command, flag, v);
+            words.next_if(|next| next.to_str().is_some_and(joins))
         });
         if let Some(value) = value {
             word.push("=");
@@ -32,12 +34,25 @@ pub fn joined(words: Vec<OsString>, cli: &Command) -> Vec<OsString> {
     out
 }
 
-/// The flag with an optional value that this word is.
-fn switch<'a>(command: &'a Command, word: &OsString) -> Option<&'a Arg> {
+/// The flag with a value that this word is.
+fn valued<'a>(command: &'a Command, word: &OsString) -> Option<&'a Arg> {
     let long = word.to_str()?.strip_prefix("--")?;
-    let optional =
-        |arg: &&Arg| arg.get_num_args().is_some_and(|n| n.min_values() == 0 && n.max_values() > 0);
-    command.get_arguments().filter(optional).find(|arg| arg.get_long() == Some(long))
+    let mut all = command.get_arguments().filter(|arg| takes_value(arg));
+    all.find(|arg| arg.get_long() == Some(long))
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|n| n.max_values() > 0)
+}
+
+fn is_optional(flag: &Arg) -> bool {
+    flag.get_num_args().is_some_and(|n| n.min_values() == 0)
+}
+
+/// Whether a word is a number below 0, perhaps with a unit. No flag begins with a digit.
+fn is_below_zero(word: &str) -> bool {
+    let number = word.strip_prefix('-').map(|rest| rest.strip_prefix('.').unwrap_or(rest));
+    number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Whether a word after the flag is its value: one that the flag knows, else one that can be nothing else,
@@ -60,6 +75,7 @@ fn fits(command: &Command, flag: &Arg, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clap::error::ErrorKind;
     use clap::{CommandFactory, Parser};
 
     use super::*;
@@ -116,6 +132,30 @@ mod tests {
         ] {
             assert_eq!(of(line), same);
         }
+    }
+
+    /// Of all flags with a value, since any of them may be one of a number, a size, a time, a rate or a share.
+    #[test]
+    fn a_number_below_zero_is_the_value_of_its_flag() {
+        let mut cli = Cli::command();
+        cli.build();
+        let mut seen = 0;
+        for command in cli.get_subcommands() {
+            for flag in command.get_arguments().filter(|flag| takes_value(flag)) {
+                let Some(long) = flag.get_long() else { continue };
+                for value in ["-1", "-1.5s", "-.5%", "-4KiB", "-1..2"] {
+                    let line = of(&format!("taillight {} --{long} {value}", command.get_name()));
+                    assert!(line.ends_with(&format!("--{long}={value}")), "{line}");
+                    let parsed = Cli::try_parse_from(line.split(' '));
+                    let unknown = |e: &clap::Error| e.kind() == ErrorKind::UnknownArgument;
+                    assert!(!parsed.as_ref().is_err_and(unknown), "{line}: {parsed:?}");
+                }
+                seen += 1;
+            }
+        }
+        assert!(seen > 100, "{seen}");
+        assert_eq!(of("taillight run --tui -1"), "taillight run --tui -1");
+        assert_eq!(of("taillight run --warmup -q"), "taillight run --warmup -q");
     }
 
     #[test]

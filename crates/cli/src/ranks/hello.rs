@@ -159,7 +159,8 @@ pub fn remarks(all: &[Hello]) -> Vec<String> {
     let mut notes = Vec::new();
     if let [_] = all {
         notes.push(
-            "one rank only: mpirun -n N starts more, or mpirun does not belong to this MPI"
+            "one rank only: mpirun -n N starts more (Open MPI for root with --allow-run-as-root), \
+             or mpirun does not belong to this MPI"
                 .to_owned(),
         );
     }

@@ -113,6 +113,12 @@ pub fn several() -> bool {
 /// Environment variables by which launchers of MPI tell each process how many they started.
 const STARTED: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
 
+/// What `mpirun` is told further where Open MPI started this process for root, whom it refuses else.
+pub fn as_root() -> &'static str {
+    let open_mpi = std::env::var_os(STARTED[0]).is_some();
+    if open_mpi && rustix::process::geteuid().is_root() { " --allow-run-as-root" } else { "" }
+}
+
 /// Refuses a process that knows of no other rank (`ranks` is 1 under MPI, 0 without) although a launcher says that it
 /// started several: they would measure each other. Errors: `Usage`.
 pub fn check_started(ranks: u32) -> Result<()> {

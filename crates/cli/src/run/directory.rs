@@ -244,7 +244,9 @@ pub(super) fn job_text(plan: &Plan, job: Option<&JobSource>) -> Result<String> {
 fn repeat_command(path: &Path, destroy: &[String], origin: &RunOrigin) -> String {
     let job = path.join(names::JOB).to_string_lossy().into_owned();
     let program = match origin {
-        RunOrigin::Merged { ranks } => format!("mpirun -n {ranks} taillight-mpi"),
+        RunOrigin::Merged { ranks } => {
+            format!("mpirun{} -n {ranks} taillight-mpi", crate::ranks::as_root())
+        }
         _ => "taillight".to_owned(),
     };
     let mut words: Vec<String> = program.split(' ').map(str::to_owned).collect();

@@ -7,6 +7,8 @@ use std::process::{Child, Command, ExitStatus};
 
 use taillight_core::secret::masked_command;
 use taillight_core::{Error, Result};
+use taillight_machine::Sys;
+use taillight_machine::process::{self, ProcessStat};
 
 use super::sys;
 use crate::args::WatchArgs;
@@ -126,9 +128,7 @@ fn check(pid: u32) -> Result<()> {
     if field("State").is_some_and(|state| state.starts_with(['Z', 'X'])) {
         return Err(Error::unavailable("the process has ended").with("pid", pid));
     }
-    let flags = std::fs::read_to_string(home.join("stat"))
-        .ok()
-        .and_then(|stat| stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse::<u64>().ok());
+    let flags = stat(pid).and_then(|stat| stat.flags());
     const KERNEL: u64 = 0x20_0000;
     if flags.is_some_and(|flags| flags & KERNEL != 0) {
         return Err(Error::usage(
@@ -141,30 +141,26 @@ fn check(pid: u32) -> Result<()> {
     Ok(())
 }
 
+fn stat(pid: u32) -> Option<ProcessStat> {
+    ProcessStat::of(&Sys::default(), &pid.to_string())
+}
+
 /// When a process was started, in ticks since boot; none of one that is not there or has ended.
 pub fn started_at(pid: u32) -> Option<u64> {
     const EXITING: u64 = 0x4;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let after: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let field = |i: usize| after.get(i)?.parse::<u64>().ok();
+    const THREADS: usize = 20;
+    let stat = stat(pid)?;
     // The first thread may have ended before the others.
-    let ended = field(6)? & EXITING != 0 && field(17)? <= 1;
-    field(19).filter(|_| !ended)
+    let ended = stat.flags()? & EXITING != 0 && stat.number(THREADS)? <= 1;
+    stat.started().filter(|_| !ended)
 }
 
 /// A process and those that descend from it.
 fn with_children(pid: u32) -> Vec<u32> {
-    let mut parents: Vec<(u32, u32)> = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(child) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-        parents.extend(
-            after.split_whitespace().nth(1).and_then(|p| p.parse().ok()).map(|p| (p, child)),
-        );
-    }
+    let children = process::processes(&Sys::default());
+    let children = children.iter().filter_map(|child| child.parse().ok());
+    let parents: Vec<(u32, u32)> =
+        children.filter_map(|child| Some((stat(child)?.parent()?, child))).collect();
     let mut all = vec![pid];
     let mut at = 0;
     while let Some(parent) = all.get(at).copied() {

@@ -2,12 +2,12 @@
 //! that nothing is stored. A claim that does not hold breaks its check, and so does an action that
 //! works unclaimed.
 
-use taillight_core::capability::AdminAction;
+use taillight_core::capability::{AdminAction, MAX_BATCH};
 use taillight_core::{ErrorKind, Op, OpKind, Status};
 
 use super::keyed::{APART, get, put};
 use super::{CheckContext, CheckResult, Checked, Tested, ensure};
-use crate::contract::{Completion, OpenSpec};
+use crate::contract::{Completion, OpenSpec, SessionSpec};
 
 /// Every claimed action works, and a record that was there is there afterwards (but for the purge,
 /// which comes last); every other one is refused as unavailable.
@@ -63,6 +63,45 @@ pub(super) fn batches(b: &CheckContext<'_>) -> Checked {
             })?;
         }
     }
+    Ok(CheckResult::Kept)
+}
+
+/// Records are loaded as before a run: by inserts of as many neighbours as there may be, the last one of fewer, and a
+/// flush. Other sessions then read each, and none behind them. What a crash would leave is not tried.
+pub(super) fn batched_load(b: &CheckContext<'_>) -> Checked {
+    if !b.caps.batched_load {
+        return Ok(CheckResult::NotForIt("it loads records one by one"));
+    }
+    const SIZE: u64 = 16;
+    let (most, first) = (u64::from(MAX_BATCH), 8 * APART);
+    let all = most + 3;
+    let spec = SessionSpec { keep: false, buffer_size: most * SIZE, ..b.spec() };
+    let mut loader = b.target.session(&spec)?;
+    let mut done = 0;
+    while done < all {
+        let count = most.min(all - done);
+        let values = loader.buffer(0).chunks_exact_mut(SIZE as usize);
+        for (value, n) in values.zip(done..done + count) {
+            value.fill(0);
+            value[..8].copy_from_slice(&n.to_le_bytes());
+        }
+        let insert = Op::keyed(b.caps.inserting(), first + done, SIZE);
+        let c = b.one(loader.as_mut(), &Op { count: count as u32, ..insert })?;
+        let whole = c.status.is_ok() && u64::from(c.count) == count && c.moved == count * SIZE;
+        ensure(whole, || format!("an insert of {count} ended {c:?}"))?;
+        done += count;
+    }
+    drop(loader);
+    b.target.admin(AdminAction::Flush)?;
+    let mut session = b.session()?;
+    for n in 0..all {
+        session.buffer(0).fill(0xFF);
+        let read = get(b, session.as_mut(), first + n)?;
+        let same = session.buffer(0).starts_with(&n.to_le_bytes());
+        ensure(read == Ok(SIZE) && same, || format!("record {n} of {all}: {read:?}"))?;
+    }
+    let behind = get(b, session.as_mut(), first + all)?;
+    ensure(behind == Err(Status::NOT_FOUND), || format!("behind the last: {behind:?}"))?;
     Ok(CheckResult::Kept)
 }
 

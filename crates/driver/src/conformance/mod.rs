@@ -16,7 +16,7 @@ use taillight_core::capability::{Capabilities, TargetKind};
 use taillight_core::op::SyncKind;
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::probe::Token;
-use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
+use taillight_core::{Clock, Error, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
 
 pub use keyed::keyed_plan;
 pub use setup::{plan, plan_for};
@@ -52,14 +52,7 @@ pub enum CheckResult {
 
 /// Why a rule is broken, in words.
 #[derive(Debug)]
-pub struct BrokenRule(String);
-
-impl BrokenRule {
-    /// The words.
-    pub fn why(&self) -> &str {
-        &self.0
-    }
-}
+struct BrokenRule(String);
 
 impl<E: std::fmt::Display> From<E> for BrokenRule {
     fn from(why: E) -> BrokenRule {
@@ -86,7 +79,7 @@ enum Reads {
 use Reads::{Any, Newest, Snapshot};
 
 /// Every check by name.
-const CHECKS: [(&str, Check, Reads); 23] = [
+const CHECKS: [(&str, Check, Reads); 24] = [
     ("options resolve to themselves", options, Any),
     ("buffers are apart and aligned", buffers, Any),
     ("one completion per token", tokens, Any),
@@ -106,6 +99,7 @@ const CHECKS: [(&str, Check, Reads); 23] = [
     ("two writers lose nothing", keyed::two_writers, Newest),
     ("a queue gives each reader every record once", queue::each_once, Newest),
     ("batches are whole", claims::batches, Newest),
+    ("a load by batches leaves every record", claims::batched_load, Newest),
     ("the same seed gives the same completions", claims::deterministic, Newest),
     ("records are remembered and purged", keyed::remembers, Newest),
     ("administration is what is claimed", claims::admin, Newest),
@@ -114,11 +108,12 @@ const CHECKS: [(&str, Check, Reads); 23] = [
 
 /// Runs every check that fits the target's `Reads` and tells `each` its rule, first without a result and then with one;
 /// `each` is not told of the other checks. A target addressed by key is given records before, which is told as one
-/// more rule. Errors: when the target cannot be opened or closed, or records cannot be stored.
+/// more rule. Errors: when the target cannot be opened (`Refused` where nothing was tried) or closed, or records cannot
+/// be stored.
 pub fn run(
     case: &TestCase<'_>,
     each: &mut dyn FnMut(&'static str, Option<&CheckResult>),
-) -> Tested<()> {
+) -> taillight_core::Result<()> {
     let bound = case.driver.bind(&case.plan.target)?;
     let caps = bound.capabilities();
     let spec = OpenSpec {
@@ -132,7 +127,7 @@ pub fn run(
     let bench = CheckContext { case, caps, target };
     if bench.caps.keyed() {
         each("records can be stored", None);
-        keyed::load(&bench)?;
+        keyed::load(&bench).map_err(|why| Error::target(why.0))?;
         each("records can be stored", Some(&CheckResult::Kept));
     }
     let other = if bench.caps.snapshot { Newest } else { Snapshot };
@@ -158,7 +153,7 @@ pub fn assert_kept(case: &TestCase<'_>) {
             outcome.filter(|o| matches!(o, CheckResult::Broken(_))).map(|o| (rule, o.clone())),
         );
     };
-    run(case, &mut broken).unwrap_or_else(|why| panic!("{name}: {}", why.0));
+    run(case, &mut broken).unwrap_or_else(|why| panic!("{name}: {why}"));
     assert!(outcomes.is_empty(), "{name}: {outcomes:#?}");
 }
 
@@ -197,8 +192,8 @@ impl CheckContext<'_> {
             kind => kind,
         }
     }
-    fn session(&self) -> Tested<Box<dyn Session>> {
-        let spec = SessionSpec {
+    fn spec(&self) -> SessionSpec {
+        SessionSpec {
             worker: 0,
             workload: 0,
             index: 0,
@@ -206,8 +201,10 @@ impl CheckContext<'_> {
             depth: self.depth(),
             buffer_size: self.block(),
             seed: 1,
-        };
-        Ok(self.target.session(&spec)?)
+        }
+    }
+    fn session(&self) -> Tested<Box<dyn Session>> {
+        Ok(self.target.session(&self.spec())?)
     }
     /// The `n`-th block of the data set, over all files; or the `n`-th record.
     fn op(&self, kind: OpKind, n: u64) -> Op {

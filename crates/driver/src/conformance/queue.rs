@@ -61,16 +61,7 @@ fn reader(b: &CheckContext<'_>) -> Tested<Box<dyn Session>> {
     let mut workloads = b.case.plan.workloads.iter();
     let reads = workloads.position(|w| w.mix.iter().all(|part| part.op == OpKind::Read));
     let workload = reads.ok_or("the plan has no reader")? as u16;
-    let spec = SessionSpec {
-        index: 0,
-        worker: 0,
-        workload,
-        keep: true,
-        depth: b.depth(),
-        buffer_size: b.block(),
-        seed: 1,
-    };
-    Ok(b.target.session(&spec)?)
+    Ok(b.target.session(&SessionSpec { workload, ..b.spec() })?)
 }
 
 fn read(b: &CheckContext<'_>, session: &mut dyn Session) -> Tested<Completion> {

@@ -12,6 +12,8 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use taillight_machine::Sys;
+use taillight_machine::process::ProcessStat;
 
 pub use crate::patience::Deadline;
 
@@ -35,26 +37,16 @@ impl ServerAddress {
     }
 }
 
-/// Where the start of a process stands in its `stat`, counted from behind its name.
-const BEGAN: usize = 19;
-
-/// What `/proc` says of the process with this number (`stat`), where its name begins with one of these: a number that a
+/// What `/proc` says of the process with this number, where its name begins with one of these: a number that a
 /// server tells may be one of another machine or container.
-pub fn process_named(pid: u64, names: &[&str]) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let name = stat.split_once('(')?.1;
-    names.iter().any(|known| name.starts_with(known)).then_some(stat)
+pub fn process_named(pid: u64, names: &[&str]) -> Option<ProcessStat> {
+    let stat = ProcessStat::of(&Sys::default(), &pid.to_string())?;
+    names.iter().any(|known| stat.name().starts_with(known)).then_some(stat)
 }
 
-/// The parent of the process of a `stat`.
-pub fn parent(stat: &str) -> Option<u32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// When the process of a `stat` began, seconds since 1970.
-pub fn began(stat: &str) -> Option<f64> {
-    let (_, after) = stat.rsplit_once(')')?;
-    let ticks: f64 = after.split_whitespace().nth(BEGAN)?.parse().ok()?;
+/// When a process began, seconds since 1970.
+pub fn began(stat: &ProcessStat) -> Option<f64> {
+    let ticks = stat.started()? as f64;
     let seconds = |clock| {
         let now = rustix::time::clock_gettime(clock);
         now.tv_sec as f64 + now.tv_nsec as f64 / 1e9

@@ -19,7 +19,7 @@ mod socket;
 pub mod tls;
 mod transport;
 
-pub use connect::{Deadline, ServerAddress, began, parent, process_named};
+pub use connect::{Deadline, ServerAddress, began, process_named};
 pub use counters::ConnectionCounters;
 pub use pipeline::{PipelineProtocol, PipelinedSockets, Pipelines, of_slot};
 pub use readiness::{ReadinessLoop, left};

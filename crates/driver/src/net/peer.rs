@@ -2,10 +2,13 @@
 //! from what `/proc` shows of sockets (proc(5)). Connections by Unix sockets are not seen.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::{read_dir, read_link, read_to_string};
+use std::fs::{read_link, read_to_string};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::connect;
+use rustix::fs::FileType;
+use taillight_machine::Sys;
+use taillight_machine::openers::opened;
+use taillight_machine::process::{ProcessStat, processes};
 
 /// States of a connection in `/proc/net/tcp` (include/net/tcp_states.h).
 const ESTABLISHED: &str = "01";
@@ -24,7 +27,8 @@ struct TcpRow {
 /// connection may have a process of its own. A proxy passes for the server. None where there are several servers, none
 /// in this network namespace, or none that may be looked at.
 pub fn server_process() -> Option<u32> {
-    let own = sockets("self");
+    let sys = Sys::default();
+    let own = sockets(&sys, "self");
     let rows: Vec<TcpRow> = ["tcp", "tcp6"].iter().flat_map(|name| table(name)).collect();
     let asked: HashSet<u16> =
         rows.iter().filter(|row| row.listens).map(|row| row.local.port()).collect();
@@ -36,7 +40,8 @@ pub fn server_process() -> Option<u32> {
     let ends = rows.iter().filter(served).filter(asks);
     let other: HashSet<u64> =
         ends.filter_map(|row| at.get(&(row.remote, row.local)).copied()).collect();
-    let servers: BTreeSet<u32> = holders(&other).into_iter().map(main_process).collect();
+    let servers: BTreeSet<u32> =
+        holders(&sys, &other).into_iter().map(|pid| main_process(&sys, pid)).collect();
     match servers.len() {
         1 => servers.first().copied().filter(|pid| *pid != std::process::id()),
         _ => None,
@@ -44,32 +49,25 @@ pub fn server_process() -> Option<u32> {
 }
 
 /// The inodes of a process's sockets.
-fn sockets(pid: &str) -> HashSet<u64> {
-    let links = read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let inode = |link: std::path::PathBuf| {
-        let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-        inode.parse().ok()
-    };
-    links.filter_map(|entry| inode(read_link(entry.path()).ok()?)).collect()
+fn sockets(sys: &Sys, process: &str) -> HashSet<u64> {
+    let all = opened(&sys.path(&format!("/proc/{process}")));
+    all.filter(|file| file.kind == FileType::Socket).map(|file| file.inode).collect()
 }
 
 /// The processes that hold one of these sockets.
-fn holders(inodes: &HashSet<u64>) -> Vec<u32> {
+fn holders(sys: &Sys, inodes: &HashSet<u64>) -> Vec<u32> {
     if inodes.is_empty() {
         return Vec::new();
     }
-    let processes = read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid: &u32| !sockets(&pid.to_string()).is_disjoint(inodes)).collect()
+    let mut all = processes(sys);
+    all.retain(|process| !sockets(sys, process).is_disjoint(inodes));
+    all.iter().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// The process above, where it runs the same program: a trace looks at a process and its children, no further down.
-fn main_process(pid: u32) -> u32 {
+fn main_process(sys: &Sys, pid: u32) -> u32 {
     let program = |pid: u32| read_link(format!("/proc/{pid}/exe")).ok();
-    let above = || -> Option<u32> {
-        let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        connect::parent(&stat)
-    };
+    let above = || ProcessStat::of(sys, &pid.to_string())?.parent();
     let same = |parent: &u32| program(*parent).is_some_and(|it| Some(it) == program(pid));
     above().filter(same).unwrap_or(pid)
 }

@@ -13,6 +13,7 @@ use taillight_core::{Clock, MonoClock, Result, Status};
 
 use super::session::HostSession;
 use crate::contract::{Completion, Session, Submitted};
+use crate::kv::fields;
 use crate::kv::rules::WorkloadRules;
 
 /// Blocks whose means are sorted, and operations of one.
@@ -78,11 +79,9 @@ impl NoopContents {
             Some(values) if values.value_bytes(size) > VALUE_MAX => {}
             Some(values) => {
                 for field in 0..values.fields {
-                    let name = format!("{}{field}", values.prefix);
-                    value.extend((name.len() as u32).to_be_bytes());
-                    value.extend(name.as_bytes());
-                    value.extend((size as u32).to_be_bytes());
-                    value.resize(value.len() + size as usize, 0x5A);
+                    let (name, at) = (format!("{}{field}", values.prefix), value.len());
+                    value.resize(at + 8 + name.len() + size as usize, 0x5A);
+                    fields::write(&mut value[at..], name.as_bytes(), size as usize);
                 }
             }
         }

@@ -168,6 +168,13 @@ impl PluginTarget {
             lanes: rules::lanes(plan),
             joined: spec.joins(),
         };
+        let here = plan.target.path.as_deref().is_some_and(|path| Path::new(path).exists());
+        // What a check confirms lies in its own directory; where nothing is there, the store is elsewhere.
+        let confirmed = confirmed && (here || spec.run_id != RUN_ID);
+        let unmarked = target.can.stores_data && !target.can.keyed() && rules::changes(plan).0;
+        if unmarked && !confirmed && !target.is_empty() {
+            refusal::foreign(false, &named, None)?;
+        }
         let carried = NoopContents::of(plan, target.rules.first());
         let costs = target.measure(&carried)?;
         target.facts = target.disclosed(spec, &costs, &carried);

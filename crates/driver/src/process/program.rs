@@ -21,6 +21,8 @@ use rustix::process::{
 };
 use serde_json::{Value, json};
 use taillight_core::{Error, Result};
+use taillight_machine::Sys;
+use taillight_machine::process::ProcessStat;
 
 use super::ring::{RingParts, RingQueue};
 use crate::plugin::sys::{ABI, PluginShape};
@@ -307,11 +309,9 @@ impl DriverProgram {
             return None;
         }
         let pid = locked(&self.child).id();
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Behind the name: user and system time of all threads are the fields 14 and 15 of all (proc(5)).
-        let (_, after) = stat.rsplit_once(')')?;
-        let mut ticks = after.split_whitespace().skip(11).map(|n| n.parse::<u64>().ok());
-        let ticks = ticks.next()??.saturating_add(ticks.next()??);
+        let stat = ProcessStat::of(&Sys::default(), &pid.to_string())?;
+        // User and system time of all threads (proc(5)).
+        let ticks = stat.number(14)?.saturating_add(stat.number(15)?);
         Some(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
     }
 

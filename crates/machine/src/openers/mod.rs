@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
+use crate::process::{ProcessStat, processes};
 use crate::{DeviceNumber, Sys};
 
 /// Bits of `flags` in fdinfo that say how a file was opened (`O_ACCMODE`); 0 is for reading only.
@@ -93,10 +94,8 @@ fn numbered_in(sys: &Sys) -> Option<String> {
     Some(format!("{} {}", boot.trim(), namespace.display()))
 }
 
-/// Field 22 of `stat`; the name before may hold anything.
 fn started(sys: &Sys, process: &str) -> Option<u64> {
-    let stat = sys.text(&format!("/proc/{process}/stat"))?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    ProcessStat::of(sys, process)?.started()
 }
 
 /// Processes of the same run, whose open files are no reason to refuse a target.
@@ -135,17 +134,15 @@ pub fn peer_has(sys: &Sys, wanted: &impl Wanted) -> bool {
     let others = peers.iter().filter(|peer| peer.pid != own || peer.numbered_in != here);
     let mut others = others.map(|peer| (peer, peer.pid.to_string()));
     others.any(|(peer, process)| {
-        let dir = sys.path(&format!("/proc/{process}/fd"));
-        let open = fs::read_dir(dir).into_iter().flatten().flatten();
-        let mut files = open.filter_map(|fd| OpenedFile::of(fd.path()).ok());
+        let mut files = opened(&sys.path(&format!("/proc/{process}")));
         peer.is(sys, &process, Some(&here)) && files.any(|file| wanted.is(&file))
     })
 }
 
-fn processes(sys: &Sys) -> Vec<String> {
-    let mut all = sys.names("/proc");
-    all.retain(|name| name.bytes().all(|b| b.is_ascii_digit()));
-    all
+/// What the process or thread of this directory has open, as far as this user can see it.
+pub fn opened(process: &Path) -> impl Iterator<Item = OpenedFile> + use<> {
+    let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    descriptors.filter_map(|fd| OpenedFile::of(fd.path()).ok())
 }
 
 /// Number of the first namespaces, which hold every process (`PROC_PID_INIT_INO` and
@@ -183,11 +180,9 @@ fn opens(process: &Path, numbered: bool, wanted: &impl Wanted) -> bool {
 }
 
 fn thread_opens(thread: &Path, wanted: &impl Wanted) -> bool {
-    let descriptors = fs::read_dir(thread.join("fd")).into_iter().flatten().flatten();
-    descriptors.into_iter().any(|fd| {
-        OpenedFile::of(fd.path()).is_ok_and(|file| wanted.is(&file))
-            && opened_for_writing(&thread.join("fdinfo").join(fd.file_name()))
-    })
+    let info = |file: &OpenedFile| Some(thread.join("fdinfo").join(file.link.file_name()?));
+    opened(thread)
+        .any(|file| wanted.is(&file) && info(&file).is_none_or(|info| opened_for_writing(&info)))
 }
 
 /// What cannot be read counts as writing, unless process or descriptor are gone.

@@ -175,7 +175,7 @@ fn ceiling(qos: &Qos, summary: &Summary) -> String {
             format!("Undecided: {asked}{share}; {}.", by_chance(summary.qos.len()))
         }
         (QosStatus::Undecided, _) => {
-            format!("Undecided: {asked}{share}; {}.", undecided(qos, summary.totals.duration_ns))
+            format!("Undecided: {asked}{share}; {}.", undecided(qos, summary))
         }
     }
 }

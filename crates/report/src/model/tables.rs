@@ -396,9 +396,7 @@ fn qos(summary: &Summary) -> Option<Table> {
         let (answer, tone) = match q.status {
             QosStatus::Pass => ("kept".to_owned(), Tone::Good),
             QosStatus::Fail => ("missed".to_owned(), Tone::Bad),
-            QosStatus::Undecided => {
-                (format!("undecided: {}", undecided(q, summary.totals.duration_ns)), Tone::Warn)
-            }
+            QosStatus::Undecided => (format!("undecided: {}", undecided(q, summary)), Tone::Warn),
         };
         table.rows.push(vec![
             Cell::new(format::duration_ns(q.ceiling_ns)),

@@ -70,7 +70,7 @@ fn witnesses(page: &mut TextPage, summary: &Summary) {
     let mut of = None;
     for it in &summary.witness {
         let (who, what) = it.counts.source.split_once(", ").unwrap_or((&it.counts.source, ""));
-        let ratio = it.ratio.map_or("none".to_owned(), |ratio| format!("{ratio:.3}"));
+        let ratio = it.counts.ratio_text();
         let named = if of == Some(who) { what.to_owned() } else { it.counts.source.clone() };
         let mark = if it.counts.is_equal() { "" } else { " *" };
         parts.push(format!("{named} {ratio}{mark}"));

@@ -21,8 +21,7 @@ fn text(it: &Witness) -> String {
         WitnessUnit::Operations | WitnessUnit::Records => format::count(n),
     };
     let (theirs, ours) = (amount(it.witnessed), amount(it.counted));
-    let ratio = it.ratio().map_or("none".to_owned(), |ratio| format!("{ratio:.3}"));
-    let counts = format!("{}: {ratio} ({theirs} there, {ours} here)", it.source);
+    let counts = format!("{}: {} ({theirs} there, {ours} here)", it.source, it.ratio_text());
     if it.is_equal() && it.is_explained() {
         return counts;
     }

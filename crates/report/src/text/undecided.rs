@@ -1,13 +1,15 @@
 //! What is said of a ceiling that a run did not decide.
 
+use taillight_rundir::Summary;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::Qos;
 
 use super::format::duration;
 
-/// How long to measure instead, with the option that says it, or why no length will do. `measured_ns` is
-/// how long the run measured.
+/// How long to measure instead, with the option that says it to whoever took the figures of `summary`, or why no length
+/// will do.
 #[must_use]
-pub fn undecided(q: &Qos, measured_ns: u64) -> String {
+pub fn undecided(q: &Qos, summary: &Summary) -> String {
     let count = q.count.filter(|count| *count > 0);
     if q.ends_missing {
         return "kept over the run as a whole, but its last sixth would miss it: measure on, to know \
@@ -16,11 +18,15 @@ pub fn undecided(q: &Qos, measured_ns: u64) -> String {
     }
     match (q.decides_at, count) {
         (Some(needed), Some(count)) => {
-            let seconds = (needed as f64 / count as f64 * measured_ns as f64 / 1e9).ceil();
+            let measured_ns = summary.totals.duration_ns as f64;
+            let seconds = (needed as f64 / count as f64 * measured_ns / 1e9).ceil();
             let long = duration(seconds * 1e9);
-            format!(
-                "if the share stays what it is, {long} of measuring decide it (--runtime {seconds}s)"
-            )
+            let option = match summary.origin {
+                RunOrigin::Watched { .. } => format!(" (--for {seconds}s)"),
+                RunOrigin::Imported(_) => String::new(),
+                _ => format!(" (--runtime {seconds}s)"),
+            };
+            format!("if the share stays what it is, {long} of measuring decide it{option}")
         }
         (None, _) if q.needs.is_none() => "no length of a run decides it".to_owned(),
         (_, None) => "nothing was measured".to_owned(),
@@ -44,15 +50,18 @@ mod tests {
 
     #[test]
     fn a_length_or_a_reason() {
-        let mut q = taillight_rundir::fixture::summary("r").qos.remove(0);
+        let mut of = taillight_rundir::fixture::summary("r");
+        of.totals.duration_ns = 60_000_000_000;
+        let mut q = of.qos.remove(0);
         q.decides_at = q.count.map(|n| n * 3 / 2);
-        let said = undecided(&q, 60_000_000_000);
-        assert!(said.contains("--runtime 90s"), "{said}");
+        assert!(undecided(&q, &of).contains("--runtime 90s"));
+        of.origin = RunOrigin::Watched { program: "a".to_owned(), sample: None, exit_code: None };
+        assert!(undecided(&q, &of).contains("--for 90s"), "`watch` has no --runtime");
         q.decides_at = None;
-        assert!(undecided(&q, 1).contains("too close"));
+        assert!(undecided(&q, &of).contains("too close"));
         q.ends_missing = true;
-        assert!(undecided(&q, 1).contains("last sixth"));
+        assert!(undecided(&q, &of).contains("last sixth"));
         (q.ends_missing, q.needs) = (false, None);
-        assert!(undecided(&q, 1).contains("no length"));
+        assert!(undecided(&q, &of).contains("no length"));
     }
 }

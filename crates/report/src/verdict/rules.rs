@@ -222,7 +222,7 @@ fn ceiling(
         QosStatus::Undecided if check.jointly.is_some() => {
             format!("; {}", by_chance(summary.qos.len()))
         }
-        QosStatus::Undecided => format!("; {}", undecided(check, summary.totals.duration_ns)),
+        QosStatus::Undecided => format!("; {}", undecided(check, summary)),
         _ => String::new(),
     };
     let more = match checks.count() {

@@ -121,7 +121,7 @@ fn open_or_missed(check: &AnsweredCeiling<'_>, what: &str) -> String {
         QosStatus::Undecided if check.by_chance() => {
             "; missed by itself, but one of so many ceilings is more often by chance".to_owned()
         }
-        QosStatus::Undecided => format!("; {}", undecided(q, check.summary.totals.duration_ns)),
+        QosStatus::Undecided => format!("; {}", undecided(q, check.summary)),
         _ if check.by_rate() => "; the rate asked was not reached".to_owned(),
         _ => String::new(),
     };

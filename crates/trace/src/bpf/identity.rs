@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use taillight_core::secret::masked_command;
 use taillight_machine::Sys;
+use taillight_machine::process::ProcessStat;
 
 use super::layout::{self, ThreadSeen};
 use super::look_ups::LookUps;
@@ -86,9 +87,9 @@ impl SeenThreads {
 /// None where another thread, or none, has the numbers, before or after.
 fn look_up(seen: &ThreadSeen, sys: &Sys) -> Option<ProcessFacts> {
     let place = format!("proc/{}", seen.pid);
-    let stat = format!("{place}/task/{}/stat", seen.tid);
+    let thread = format!("{}/task/{}", seen.pid, seen.tid);
     let read = |name: &str| std::fs::read(sys.path(name)).ok();
-    let still = || is_of(&String::from_utf8_lossy(&read(&stat)?), seen).then_some(());
+    let still = || is_of(&ProcessStat::of(sys, &thread)?, seen).then_some(());
     still()?;
     let command = command(&read(&format!("{place}/cmdline")).unwrap_or_default());
     let groups = read(&format!("{place}/cgroup")).unwrap_or_default();
@@ -96,18 +97,11 @@ fn look_up(seen: &ThreadSeen, sys: &Sys) -> Option<ProcessFacts> {
     Some(ProcessFacts { command, cgroup: cgroup(&String::from_utf8_lossy(&groups)) })
 }
 
-/// Whether a stat file is that of the thread that was seen. Threads of work queues have longer names there.
-fn is_of(stat: &str, seen: &ThreadSeen) -> bool {
-    let fields = || {
-        let (name, rest) = stat.rsplit_once(')')?;
-        let start: u64 = rest.split_whitespace().nth(19)?.parse().ok()?;
-        Some((name.split_once('(')?.1.to_owned(), start))
-    };
-    let own = layout::name(&seen.comm).unwrap_or_default();
-    fields().is_some_and(|(name, start)| {
-        let longer = own.starts_with("kworker/") && name.starts_with(&own);
-        (name == own || longer) && start == seen.start / TICK_NS
-    })
+/// Whether a stat is that of the thread that was seen. Threads of work queues have longer names there.
+fn is_of(stat: &ProcessStat, seen: &ThreadSeen) -> bool {
+    let (name, own) = (stat.name(), layout::name(&seen.comm).unwrap_or_default());
+    let longer = own.starts_with("kworker/") && name.starts_with(&own);
+    (name == own || longer) && stat.started() == Some(seen.start / TICK_NS)
 }
 
 /// A command line, its words separated by spaces and cut; those that may hold a secret are hidden. None of a

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use taillight_machine::Sys;
+use taillight_machine::process::ProcessStat;
 
 use super::{HostSource, SampleOutput};
 
@@ -28,11 +29,8 @@ fn schedstat(text: &str) -> Option<(u64, u64)> {
     Some((words.next()?, words.next()?))
 }
 
-/// Field 42 of a stat file: wait for block I/O, ticks. The name in field 2 may hold anything.
-fn blkio(text: &str) -> Option<u64> {
-    let rest = text.rsplit_once(')')?.1;
-    rest.split_whitespace().nth(39)?.parse().ok()
-}
+/// The field of a `stat` with the wait for block I/O, ticks, by its number in proc(5).
+const BLKIO: usize = 42;
 
 /// Threads of this process.
 #[derive(Debug, Default)]
@@ -55,12 +53,10 @@ impl TaskSource {
         names.truncate(THREADS_MAX);
         let accounted = self.accounted;
         let read = |name: String| {
-            let text = |file: &str| sys.text(&format!("/proc/self/task/{name}/{file}"));
-            let blkio = || text("stat").and_then(|t| blkio(&t));
-            let thread = ThreadTimes {
-                sched: text("schedstat").and_then(|t| schedstat(&t)),
-                blkio: if accounted { blkio() } else { None },
-            };
+            let sched = || schedstat(&sys.text(&format!("/proc/self/task/{name}/schedstat"))?);
+            let blkio = || ProcessStat::of(sys, &format!("self/task/{name}"))?.number(BLKIO);
+            let thread =
+                ThreadTimes { sched: sched(), blkio: if accounted { blkio() } else { None } };
             (name, thread)
         };
         names.into_iter().map(read).collect()

@@ -15,7 +15,7 @@ import java.util.Properties;
 /**
  * One worker on a database: a connection of its own, one prepared statement for each operation. The operation after one
  * that lost the connection connects anew, and so does one on the mark, whose connection is idle while the load runs;
- * nothing is sent twice.
+ * nothing is sent twice. Where that fails, so do the others of the call: it waits and pauses once.
  */
 final class Jdbc extends Shim {
   /** Between two tries to connect anew, ms: a server that is away is not asked all the time. */
@@ -28,6 +28,8 @@ final class Jdbc extends Shim {
   private Connection connection;
   private PreparedStatement read, insert, update, delete, scan;
   private boolean lost;
+  /** Why this call could not connect. */
+  private Throwable refused;
 
   Jdbc(Map<String, String> said, ByteBuffer ops, ByteBuffer memory) throws Throwable {
     super(said, ops, memory);
@@ -102,6 +104,10 @@ final class Jdbc extends Shim {
     else take(at, size);
   }
 
+  @Override void begin() {
+    refused = null;
+  }
+
   @Override int one(int kind, String key, int at, int size, int count, int field, int flags) throws Throwable {
     if (!lost && (flags & MARK) != 0) lost = away();
     if (lost) again();
@@ -125,6 +131,7 @@ final class Jdbc extends Shim {
   }
 
   private void again() throws Throwable {
+    if (refused != null) throw refused;
     try {
       connection.close();
     } catch (Throwable t) {
@@ -133,6 +140,7 @@ final class Jdbc extends Shim {
     try {
       open();
     } catch (Throwable t) {
+      refused = t;
       Thread.sleep(PAUSE_MS);
       throw t;
     }

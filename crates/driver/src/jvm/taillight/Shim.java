@@ -57,6 +57,9 @@ abstract class Shim {
   /** Makes a value Java's, as a write of it does. */
   abstract void made(int at, int size) throws Throwable;
 
+  /** Told before the first operation of each call. */
+  void begin() {}
+
   /** One operation; its status. Sets the stamps, and what it moved. */
   abstract int one(int kind, String key, int at, int size, int count, int field, int flags) throws Throwable;
 
@@ -64,6 +67,7 @@ abstract class Shim {
 
   /** Runs n descriptors from the start of the buffer. */
   final void run(int n) {
+    begin();
     for (int i = 0; i < n; i++) {
       int op = i * BYTES, done = (depth + i) * BYTES;
       int status = OK, kind = ops.get(op + 8) & 255;

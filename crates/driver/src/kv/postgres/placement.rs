@@ -4,13 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use taillight_machine::Sys;
+use taillight_machine::process::ProcessStat;
+
 use super::admin::AdminLine;
-use crate::net::{began, parent, process_named};
+use crate::net::{began, process_named};
 
 /// Most connections that are looked at.
 const CONNECTIONS_MAX: usize = 64;
-/// Number of the word with a thread's CPU in its `stat`, counted from 0 behind its name.
-const PROCESSOR: usize = 36;
+/// The field of a `stat` with the CPU, by its number in proc(5).
+const PROCESSOR: usize = 39;
 
 /// How far the server and the kernel may differ in when a process began, seconds.
 const SAME_START: f64 = 2.0;
@@ -42,14 +45,12 @@ pub fn server_process(admin: &mut AdminLine) -> Option<u32> {
     let mut row = row.into_iter().map(|cell| cell?.parse::<f64>().ok());
     let (pid, start) = (row.next()??, row.next()??);
     let stat = process_named(pid as u64, &["postgres"])?;
-    parent(&stat).filter(|_| began(&stat).is_some_and(|began| (began - start).abs() < SAME_START))
+    stat.parent().filter(|_| began(&stat).is_some_and(|began| (began - start).abs() < SAME_START))
 }
 
 /// The CPU that a thread or process ran on last.
-fn cpu(stat: &str) -> Option<u32> {
-    let stat = std::fs::read_to_string(stat).ok()?;
-    let (_, after) = stat.rsplit_once(')')?;
-    after.split_whitespace().nth(PROCESSOR)?.parse().ok()
+fn cpu(which: &str) -> Option<u32> {
+    ProcessStat::of(&Sys::default(), which)?.number(PROCESSOR)?.try_into().ok()
 }
 
 impl CpuPlacement {
@@ -72,8 +73,8 @@ impl CpuPlacement {
         let SeenPlacement { ends, looks, together, workers, backends } = &mut *seen;
         let (mut same, mut all) = (0, 0);
         for (worker, backend) in ends.iter() {
-            let here = cpu(&format!("/proc/self/task/{worker}/stat"));
-            let there = cpu(&format!("/proc/{backend}/stat"));
+            let here = cpu(&format!("self/task/{worker}"));
+            let there = cpu(&backend.to_string());
             let Some((here, there)) = here.zip(there) else { continue };
             all += 1;
             same += u64::from(here == there);

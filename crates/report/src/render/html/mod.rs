@@ -325,6 +325,17 @@ fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)>
 mod tests {
     use super::*;
 
+    /// On a narrow screen: words break, and a table has a box that scrolls.
+    #[test]
+    fn nothing_makes_the_page_wider_than_the_screen() {
+        let body = STYLE.split_once("\nbody {").and_then(|(_, rest)| rest.split_once('}'));
+        assert!(body.is_some_and(|(rules, _)| rules.contains("overflow-wrap: break-word;")));
+        for (at, _) in TEMPLATE.match_indices("<table") {
+            let before = TEMPLATE[..at].trim_end();
+            assert!(before.ends_with("<div class=\"scroll\">"), "{}", &TEMPLATE[at..at + 60]);
+        }
+    }
+
     #[test]
     fn code_in_a_sentence_is_code_and_nothing_is_markup() {
         let html = |text| prose(text).to_string();

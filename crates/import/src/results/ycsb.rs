@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_rundir::latency::LatencyBin;
 use taillight_rundir::origin::{
     ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile,
 };
@@ -322,13 +323,15 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
     let beyond = us("MaxLatency(us)").is_some_and(|max| highest > Some(max / 1_000_000));
     let bins: Vec<ImportedBin> = match count > 0 && counted == count as f64 && !beyond {
         true => {
-            let most = us("MaxLatency(us)").unwrap_or(LAST_NS as u64);
+            let most = us("MaxLatency(us)").unwrap_or(LatencyBin::OPEN_NS);
             let over = of.over.iter().map(|(ms, n)| {
                 let from = bin(*ms, *n);
                 ImportedBin { hi_ns: most.max(from.lo_ns), ..from }
             });
             let all = of.numbered.iter().map(|(ms, n)| bin(*ms, *n)).chain(over);
-            all.filter(|bin| bin.count > 0).collect()
+            let mut all: Vec<ImportedBin> = all.filter(|bin| bin.count > 0).collect();
+            all.sort_by_key(|bin| bin.lo_ns);
+            all
         }
         false => {
             if !of.numbered.is_empty() {

@@ -16,6 +16,8 @@ use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit
 
 /// Rows of one distribution at most: with five a half-distance there are some hundreds.
 const MOST_ROWS: usize = 1 << 20;
+/// Percentiles of wrk2's own, and figures after the rows, at most: wrk2 prints eight, and there are six.
+const MOST_FIGURES: usize = 64;
 /// Before the kind of distribution in what wrk2 prints.
 const WRK2: &str = "Latency Distribution (HdrHistogram - ";
 /// Units of times, in seconds (wrk2, `units.c`).
@@ -160,6 +162,9 @@ impl Spectrum {
         for pair in text.strip_suffix(']').ok_or(BAD)?.split(',') {
             let (name, value) = pair.split_once('=').ok_or(BAD)?;
             self.footer.insert(name.trim().to_owned(), figure(value).ok_or(BAD)?);
+            if self.footer.len() > MOST_FIGURES {
+                return Err(BAD);
+            }
         }
         if self.footer.contains_key("Buckets") {
             self.part = SpectrumPart::Done;
@@ -192,6 +197,9 @@ impl Spectrum {
             // The maximum is no percentile.
             if p != "100" {
                 self.percentiles.push(ImportedPercentile { p, ns: ns.round() as u64 });
+            }
+            if self.percentiles.len() > MOST_FIGURES {
+                return Err("there are too many percentiles");
             }
         } else if let Some(failed) = line
             .strip_prefix("Socket errors: ")

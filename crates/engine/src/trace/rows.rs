@@ -16,6 +16,9 @@ const FARTHEST: u64 = 1 << 62;
 /// Stamps this coarse or coarser are spread over their tick, ns.
 const COARSE_NS: u64 = 1_000_000;
 
+/// Disks of a trace that are named at most, where it has several.
+const MOST_NAMES: usize = 16;
+
 /// Words before a name in a job, and whether they mean the first of two parts.
 const WORDS: &[(&str, bool)] = &[
     ("host", true),
@@ -154,8 +157,12 @@ pub(super) struct TraceRows<'a> {
     newest: i64,
     sorted: u64,
     skipped: u64,
-    /// The disk of all rows, where none is selected.
-    stream: Option<(String, String)>,
+    /// The disks of the rows that are selected, in the order in which they come, one more than are named at most. Of
+    /// several no rows are kept.
+    streams: Vec<(String, String)>,
+    /// The line that is read, and the first of another disk; where the format has lines.
+    line: Option<u64>,
+    line_of_another: Option<u64>,
     over: bool,
 }
 
@@ -181,14 +188,31 @@ impl<'a> TraceRows<'a> {
             newest: i64::MIN,
             sorted: 0,
             skipped: 0,
-            stream: None,
+            streams: Vec::new(),
+            line: None,
+            line_of_another: None,
             over: false,
         }
     }
 
-    /// Whether all that follows lies after what is wanted.
+    /// Whether nothing that follows is wanted.
     pub fn over(&self) -> bool {
-        self.over
+        self.over || self.streams.len() > MOST_NAMES
+    }
+
+    /// Whether there are rows of several disks, of which one has to be named: what else is wrong does not count then.
+    pub fn are_several(&self) -> bool {
+        self.streams.len() > 1
+    }
+
+    /// Rows come from this line from now on.
+    pub fn at_line(&mut self, number: u64) {
+        self.line = Some(number);
+    }
+
+    /// The line of the first row of another disk, else the one that was read last.
+    pub fn place(&self) -> Option<u64> {
+        self.line_of_another.or(self.line)
     }
 
     /// A row that is no operation on a file's bytes is left out.
@@ -272,11 +296,10 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    /// Takes a row, if it is wanted. Errors: it is of another disk than the others, far before one above it,
-    /// or one too many.
+    /// Takes a row, if it is wanted. Errors: it is far before one above it, or one too many.
     pub fn push(&mut self, row: &TraceRow<'_>) -> Result<(), TraceFault> {
         (self.read, self.of) = (self.read + 1, row.of.or(self.of));
-        if !self.wanted(row.stream)? {
+        if !self.wanted(row.stream) {
             return Ok(());
         }
         let TraceRow { stamp, op, latency_ns, .. } = *row;
@@ -335,39 +358,45 @@ impl<'a> TraceRows<'a> {
         Ok(())
     }
 
-    fn wanted(&mut self, stream: (&str, &str)) -> Result<bool, TraceFault> {
-        if self.selection.mixed {
-            return Ok(true);
-        }
-        let known = self.stream.as_ref().map(|(of, name)| (of.as_str(), name.as_str()));
-        if known == Some(stream) {
-            return Ok(true);
-        }
-        if self.only.as_ref().is_some_and(|only| !only.is(stream, self.pair)) {
-            return Ok(false);
-        }
-        match known.map(|known| self.name(known)) {
-            Some(known) => {
-                let stream = self.name(stream);
-                let parts = self.pair.map_or(String::new(), |pair| format!(" ({})", pair.words));
-                Err(TraceFault::hinted(
-                    format!("it has operations of several disks or files: `{known}`, `{stream}`"),
-                    format!(
-                        "name one of them{parts}: trace.select = \"{known}\" \
-                         (of `taillight trace`: --select {known})"
-                    ),
-                ))
+    fn wanted(&mut self, stream: (&str, &str)) -> bool {
+        let is = |known: &(String, String)| (known.0.as_str(), known.1.as_str()) == stream;
+        match self.streams.as_slice() {
+            _ if self.selection.mixed => return true,
+            [one] if is(one) => return true,
+            _ if self.only.as_ref().is_some_and(|only| !only.is(stream, self.pair)) => {
+                return false;
             }
-            None => {
-                self.stream = Some((stream.0.to_owned(), stream.1.to_owned()));
-                Ok(true)
-            }
+            all if all.len() > MOST_NAMES || all.iter().any(is) => return false,
+            _ => {}
         }
+        self.streams.push((stream.0.to_owned(), stream.1.to_owned()));
+        if self.are_several() {
+            self.line_of_another = self.line_of_another.or(self.line);
+        }
+        !self.are_several()
     }
 
-    /// The operations that are wanted, in the order of their times. Errors: there is none; the file has another number
-    /// of rows than they say; the times span more than 292 years.
+    /// What is wrong with rows of several disks.
+    fn several(&self) -> TraceFault {
+        let names = self.streams.iter().map(|(of, name)| self.name((of.as_str(), name.as_str())));
+        let names: Vec<String> = names.take(MOST_NAMES).collect();
+        let more = if self.streams.len() > MOST_NAMES { " and more" } else { "" };
+        let parts = self.pair.map_or(String::new(), |pair| format!(" ({})", pair.words));
+        let one = names.first().map_or("", String::as_str);
+        TraceFault::hinted(
+            format!("it has operations of several disks or files: `{}`{more}", names.join("`, `")),
+            format!(
+                "name one of them{parts}: trace.select = \"{one}\" (of `taillight trace`: --select {one})"
+            ),
+        )
+    }
+
+    /// The operations that are wanted, in the order of their times. Errors: there is none, or those of several disks; the
+    /// file has another number of rows than they say; the times span more than 292 years.
     pub fn finish(mut self, format: &'static str) -> Result<ReplayOps, TraceFault> {
+        if self.are_several() {
+            return Err(self.several());
+        }
         if self.of.is_some_and(|of| of != self.read) {
             return Err(TraceFault::hinted(own::PART, own::ALL));
         }

@@ -263,6 +263,13 @@ fn a_part_of_a_trace_is_taken_by_disk_and_time() {
     let rows = "5,R,0,512,1000000\n6,W,0,512,1500000\n5,R,512,512,2000000\n5,R,0,512,3000000\n";
     let said = parsed(rows).expect_err("two disks").to_string();
     assert!(said.contains("`5`, `6`") && said.contains("line: 2"), "{said}");
+    // All of them are named, and what is wrong behind the first does not count; of very many the first.
+    let several = format!("{rows}7,R,0,512,3000000\n6,W,0,512,3000001\n5,R,broken\n");
+    let said = parsed(several).expect_err("three disks").to_string();
+    assert!(said.contains("`5`, `6`, `7`") && said.contains("line: 2"), "{said}");
+    let many: String = (0..99).map(|i| format!("d{i},R,0,512,{i}\n")).collect();
+    let said = parsed(many).expect_err("many disks").to_string();
+    assert!(said.contains("`d14`, `d15` and more") && !said.contains("`d16`"), "{said}");
     let of = |select: &str| ReplayPlan { select: Some(select.to_owned()), ..ReplayPlan::default() };
     for name in ["device=5", "5"] {
         let trace = selected(rows, of(name), MOST_OPS).expect("read");

@@ -141,7 +141,7 @@ pub struct ReplayOps {
     pub skipped: u64,
     /// Operations that others share a stamp of whole ms or seconds with, and that were put further on in its tick.
     pub spread: u64,
-    /// Operations that others share a stamp with, where a format of finer stamps has whole ms alone: they are due together.
+    /// Operations that others share a stamp with, where all are whole ms and the clock may be finer: they are due together.
     pub bunched: u64,
     /// Bytes added by rounding sizes and offsets out to the blocks of direct I/O.
     pub rounded: u64,

@@ -219,7 +219,7 @@ pub const COARSE: &str = "spread over the tick of a coarse stamp (a ms, a second
 /// What is said of a run's file without the run.
 pub const ALONE: &str = "whether it has all I/Os of its run is not in it: give the directory of the run, or a new export of it";
 
-/// What is said of operations of one stamp, where none is finer than a ms.
+/// What is said of operations of one stamp, where none is finer than a ms and its clock may be.
 pub const BUNCHED: &str =
     "due together with another: all stamps are whole ms, and are taken as they are";
 
@@ -277,7 +277,8 @@ pub fn words(replay: &ReplayPlan) -> String {
 }
 
 /// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse
-/// stamp (of a millisecond or more) are spread evenly over that tick, in the order of the file. Errors:
+/// stamp (of a millisecond or a second, as the format has it or as all stamps have it) are spread evenly over that tick,
+/// in the order of the file. Errors:
 /// `Usage`, with the line, for one that is no row or lies far before those above it; for a file without
 /// operations, or with those of several disks, which are named. `Unavailable` when they are too many; `Corrupt` for a damaged run.
 pub fn read(

@@ -391,6 +391,21 @@ impl<'a> TraceRows<'a> {
         )
     }
 
+    /// What stamps count in truth, ns. Of a format in us or in 100 ns all stamps that are whole ms or whole seconds apart
+    /// are those of a clock that tells no more; a single moment does not say so. Traces in ns are of a clock that fine.
+    fn grain_ns(&self) -> u64 {
+        let (first, last) = (self.rows[0].0, self.rows[self.rows.len() - 1].0);
+        if self.tick_ns == 1 || self.tick_ns >= COARSE_NS || first == last {
+            return self.tick_ns;
+        }
+        let whole = |ns: &u64| {
+            let ticks = (ns / self.tick_ns) as i64;
+            let since = |stamp: i64| stamp.checked_sub(first);
+            self.rows.iter().all(|(stamp, _)| since(*stamp).is_some_and(|it| it % ticks == 0))
+        };
+        [1000 * COARSE_NS, COARSE_NS].into_iter().find(whole).unwrap_or(self.tick_ns)
+    }
+
     /// The operations that are wanted, in the order of their times. Errors: there is none, or those of several disks; the
     /// file has another number of rows than they say; the times span more than 292 years.
     pub fn finish(mut self, format: &'static str) -> Result<ReplayOps, TraceFault> {
@@ -421,7 +436,7 @@ impl<'a> TraceRows<'a> {
         let spans = || "it spans more than 292 years".to_owned();
         let times = match self.untimed {
             true => vec![0; self.rows.len()],
-            false => times(&self.rows, self.tick_ns).ok_or_else(spans)?,
+            false => times(&self.rows, self.tick_ns, self.grain_ns()).ok_or_else(spans)?,
         };
         let selection = self.selection;
         let bound = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
@@ -458,8 +473,8 @@ impl<'a> TraceRows<'a> {
     }
 }
 
-/// Operations that are due together with one before, where all times are whole ms, though the format has finer ones:
-/// whether its clock was so coarse, or they came at once, is not in the trace.
+/// Operations that are due together with one before, where all times are whole ms, though the format has finer ones, and
+/// nothing says that its clock was so coarse ([`TraceRows::grain_ns`]).
 fn bunched(times: &[i64], tick_ns: u64) -> u64 {
     let first = times.first().copied().unwrap_or(0);
     let coarse = |time: &i64| (time - first) % COARSE_NS as i64 == 0;
@@ -469,14 +484,14 @@ fn bunched(times: &[i64], tick_ns: u64) -> u64 {
     times.chunk_by(|a, b| a == b).map(|same| same.len() as u64 - 1).sum()
 }
 
-/// Times since the first row, ns: exact, but for coarse stamps, whose tick the rows share evenly.
-fn times(rows: &[(i64, TraceOp)], tick_ns: u64) -> Option<Vec<i64>> {
+/// Times since the first row, ns: exact, but for coarse stamps, whose tick (`grain_ns`) the rows share evenly.
+fn times(rows: &[(i64, TraceOp)], tick_ns: u64, grain_ns: u64) -> Option<Vec<i64>> {
     let tick = i64::try_from(tick_ns).ok()?;
+    let shared = if grain_ns >= COARSE_NS { i128::from(grain_ns) } else { 0 };
     let first = rows.first()?.0;
     let mut times = Vec::with_capacity(rows.len());
     for same in rows.chunk_by(|a, b| a.0 == b.0) {
         let at = same[0].0.checked_sub(first)?.checked_mul(tick)?;
-        let shared = if tick_ns >= COARSE_NS { i128::from(tick) } else { 0 };
         for i in 0..same.len() as i128 {
             times.push(at.checked_add((shared * i / same.len() as i128) as i64)?);
         }

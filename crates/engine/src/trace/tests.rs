@@ -164,10 +164,36 @@ fn stamps_are_exact_and_coarse_ones_are_spread_over_their_tick() {
     assert_eq!((&*trace.times, trace.spread), (&spread[..], 3));
     let said = words(&ReplayPlan { ops: trace, ..ReplayPlan::default() });
     assert!(said.contains("3 operations spread over the tick"), "{said}");
-    // In a format of us the same may be bursts: they stay, and are told.
-    let bursts = parsed("1,R,0,512,5000000\n1,R,0,512,5000000\n1,R,0,512,6000000\n").expect("read");
-    assert_eq!((&*bursts.times, bursts.spread, bursts.bunched), (&[0, 0, 1_000_000_000][..], 0, 1));
-    assert_eq!(parsed("1,R,0,512,5\n1,R,0,512,5\n1,R,0,512,6\n").expect("read").bunched, 0);
+}
+
+/// Once they were due together, and told.
+#[test]
+fn whole_milliseconds_and_seconds_of_finer_formats_are_spread_as_those_of_coarse_ones() {
+    let alibaba = |us: [i64; 4]| us.map(|us| format!("1,R,0,512,{us}\n")).concat();
+    let msr =
+        |ms: [i64; 4]| ms.map(|ms| format!("{},u,0,Read,0,512,1\n", 7 + ms * 10_000)).concat();
+    let iolog = |us: [i64; 4]| {
+        let rows = us.map(|us| format!("{us} a read 0 4096\n")).concat();
+        format!("fio version 3 iolog\n{rows}")
+    };
+    let s = 1_000_000_000i64;
+    for (text, times, spread) in [
+        (alibaba([5_000_000, 5_000_000, 6_000_000, 8_000_000]), [0, s / 2, s, 3 * s], 1),
+        (alibaba([5_000, 5_000, 5_000, 6_000]), [0, 333_333, 666_666, 1_000_000], 2),
+        (msr([3, 4, 4, 4]), [0, 1_000_000, 1_333_333, 1_666_666], 2),
+        (iolog([0, 0, 0, 2_000]), [0, 333_333, 666_666, 2_000_000], 2),
+        // One that is finer tells that the clock was.
+        (alibaba([5_000, 5_000, 6_000, 7_001]), [0, 0, 1_000_000, 2_001_000], 0),
+    ] {
+        let trace = parsed(&text).expect("read");
+        assert_eq!((&*trace.times, trace.spread, trace.bunched), (&times[..], spread, 0), "{text}");
+    }
+    // One moment says nothing of the clock, and a trace in ns has a clock that fine.
+    let once = parsed(iolog([0, 0, 0, 0])).expect("read");
+    assert_eq!((&*once.times, once.spread, once.bunched), (&[0; 4][..], 0, 3));
+    let at = |ns| blktrace(false, (ns, 8), (512, 1 | 1 << 16));
+    let kernel = parsed([at(0), at(0), at(1_000_000)].concat()).expect("read");
+    assert_eq!((&*kernel.times, kernel.spread, kernel.bunched), (&[0, 0, 1_000_000][..], 0, 1));
 }
 
 /// A log of fio has the ends of I/Os in ms: those of one ms were once due together.
@@ -213,10 +239,10 @@ fn the_ends_of_an_imported_log_of_fio_are_spread_and_each_begins_its_latency_bef
 
 #[test]
 fn rows_out_of_order_are_sorted_and_counted_and_empty_ones_left_out() {
-    let trace = parsed("1,R,0,512,5000\n1,W,512,512,4000\n1,R,0,0,4500\n1,R,1024,512,5000\n");
+    let trace = parsed("1,R,0,512,5001\n1,W,512,512,4000\n1,R,0,0,4500\n1,R,1024,512,5001\n");
     let trace = trace.expect("read");
     assert_eq!((trace.sorted, trace.skipped), (1, 1));
-    assert_eq!(*trace.times, [0, 1_000_000, 1_000_000]);
+    assert_eq!(*trace.times, [0, 1_001_000, 1_001_000]);
     let offsets: Vec<u64> = trace.ops.iter().map(|op| op.offset).collect();
     assert_eq!(offsets, [512, 0, 1024]);
 }

@@ -233,6 +233,9 @@ fn words_behind_a_histogram_of_db_bench_are_none_of_it_and_more_failures_than_re
     let wrk2 = String::from_utf8(sample("wrk2.txt")).unwrap();
     let run = read("a", wrk2.as_bytes(), None).unwrap();
     assert!(!run.notes.iter().any(|note| note.contains("failures are told")));
+    let (cut, _) = wrk2.split_once("  Socket errors").unwrap();
+    let run = read("a", cut.as_bytes(), None).unwrap();
+    assert!(run.notes.iter().any(|note| note.contains("is missing")), "{:?}", run.notes);
     let head = "Recorded Latency)\n";
     let endless = wrk2.replacen(head, &format!("{head}{}", " 50.000%  1.00us\n".repeat(99)), 1);
     let error = read("a", endless.as_bytes(), None).err().unwrap().to_string();

@@ -392,6 +392,12 @@ fn columns<const N: usize>(line: &str) -> std::result::Result<[&str; N], String>
     }
 }
 
+/// A stamp of a row: none is below zero. Errors: as [`number`].
+fn stamp(text: Option<&str>) -> std::result::Result<i64, String> {
+    let at: i64 = number(text, "time")?;
+    if at < 0 { Err(format!("`{at}` is no time")) } else { Ok(at) }
+}
+
 /// A whole number of a row. Errors: what it is called, and what stands there.
 fn number<T: std::str::FromStr>(text: Option<&str>, name: &str) -> std::result::Result<T, String> {
     let text = text.ok_or_else(|| format!("the row ends before its {name}"))?.trim();

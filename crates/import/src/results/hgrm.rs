@@ -68,6 +68,8 @@ struct Spectrum {
     requests: u64,
     seconds: f64,
     rate: f64,
+    /// What wrk2 prints last is there.
+    ended: bool,
     bytes_per_s: f64,
     errors: u64,
 }
@@ -185,6 +187,7 @@ impl Spectrum {
             const KIB: f64 = 1024.0;
             let units = [("KB", KIB), ("MB", KIB * KIB), ("GB", KIB * KIB * KIB), ("B", 1.0)];
             self.bytes_per_s = scaled(rate.trim(), &units).ok_or(BAD)?;
+            self.ended = true;
         } else if self.wrk2
             && self.part == SpectrumPart::Around
             && let Some((p, time)) = line.trim().split_once('%')
@@ -235,6 +238,11 @@ impl Spectrum {
         if self.uncorrected {
             notes.push(
                 "the uncorrected distribution (--u_latency) is not read: it counts no delayed start".into(),
+            );
+        }
+        if self.wrk2 && !self.ended {
+            notes.push(
+                "what wrk2 prints last (Transfer/sec) is missing: whether its counts are, too, is not known".into(),
             );
         }
         if self.errors > count {

@@ -143,7 +143,7 @@ pub struct ToldFigures {
 }
 
 impl ToldFigures {
-    /// The comments that tell them of a tag. Errors: `Internal` for a figure that is no number.
+    /// The comments that tell them of a tag. Errors: `Internal` where they cannot be written.
     pub fn comments(mut self, tag: &HistTag) -> Result<Vec<String>> {
         let bins = std::mem::take(&mut self.op.latency.bins);
         let tag = tag.text();

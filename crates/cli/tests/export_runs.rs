@@ -303,6 +303,61 @@ fn counts_of_an_imported_run_go_on_as_a_histogram_log() {
     assert_eq!(sums["measure/a/read/service"], 3, "{sums}");
 }
 
+/// What YCSB prints with `measurementtype=histogram` where the last counts have no end and no maximum is told.
+const OPEN: &str = "[OVERALL], RunTime(ms), 9000\n[READ], Operations, 1000\n[READ], AverageLatency(us), 480.0\n\
+    [READ], MinLatency(us), 200\n[READ], 0, 700\n[READ], 1, 200\n[READ], >2, 100\n";
+
+/// Once bins of db_bench came back twice as wide, groups of less than a millisecond as one, and counts without an end
+/// not at all.
+#[test]
+fn counts_by_bins_come_back_from_our_log_as_they_were() {
+    let dir = scratch();
+    let at = dir.path();
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/results/");
+    let mut files =
+        vec!["db_bench-histogram.txt", "fio_clat_hist.1.log", "wrk2.txt", "ycsb-READ.hdr"];
+    for name in &files {
+        std::fs::copy(format!("{samples}{name}"), at.join(name)).unwrap();
+    }
+    std::fs::write(at.join("open.txt"), OPEN).unwrap();
+    // Two groups of 0.2 ms each.
+    let short = BINS.replace("\"iops\":3.0,\"runtime\":1000", "\"iops\":15000.0,\"runtime\":0");
+    let (head, jobs) = short.split_once("\"jobs\":[").unwrap();
+    let first = jobs.trim_end_matches("]}").replace("\"bw_bytes\":12288", "\"bw_bytes\":61440000");
+    let second = first.replacen("\"a\"", "\"b\",\"groupid\":1", 1);
+    std::fs::write(at.join("short.json"), format!("{head}\"jobs\":[{first},{second}]}}")).unwrap();
+    files.extend(["open.txt", "short.json"]);
+    let workloads = |run: String| -> Value {
+        let text = std::fs::read_to_string(at.join(run).join("imported.json")).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["workloads"].clone()
+    };
+    for name in files {
+        run_line(at, &format!("import {name} --as-run was-{name}"), 0);
+        run_line(at, &format!("export was-{name} --format hdr --output {name}.hlog"), 0);
+        run_line(at, &format!("import {name}.hlog --as-run is-{name}"), 0);
+        let was = workloads(format!("was-{name}"));
+        assert_eq!(was, workloads(format!("is-{name}")), "{name}");
+        let test = "counts by bins come back from our log as they were";
+        let Some(sums) = python(test, "hdrh", READ_LOG, &[&at.join(format!("{name}.hlog"))]) else {
+            continue;
+        };
+        let ops =
+            was.as_array().unwrap().iter().flat_map(|w| w["ops"].as_object().unwrap().values());
+        let counted: u64 = ops.map(|op| op["latency"]["count"].as_u64().unwrap()).sum();
+        let read: u64 = sums.as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+        assert_eq!(read, counted, "{name}: {sums}");
+    }
+    let groups: Vec<u64> = workloads("is-short.json".to_owned())
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|w| w["group"].as_u64().unwrap())
+        .collect();
+    assert!(groups[0] < groups[1], "{groups:?}");
+    let (out, _) = run_line(at, "report is-open.txt", 0);
+    assert!(out.contains("at least 2.00 ms"), "{out}");
+}
+
 #[test]
 fn a_part_of_every_io_is_taken_for_no_whole() {
     let dir = scratch();

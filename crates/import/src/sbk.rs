@@ -33,8 +33,18 @@ const MIB: u64 = 1 << 20;
 
 /// Whether the first word of a text is `sbk`, or a path to it.
 pub fn looks_like(text: &str) -> bool {
-    let word = text.split_whitespace().next().unwrap_or_default();
+    is_program(text.split_whitespace().next().unwrap_or_default())
+}
+
+fn is_program(word: &str) -> bool {
     word == "sbk" || word.ends_with("/sbk")
+}
+
+/// A word without the quotes around it; none where a quote is left, as of a text with blanks.
+fn unquoted(word: &str) -> Option<&str> {
+    let within = |quote: char| word.strip_prefix(quote)?.strip_suffix(quote);
+    let plain = within('"').or_else(|| within('\'')).unwrap_or(word);
+    (!plain.contains(['"', '\''])).then_some(plain)
 }
 
 /// Reads a command line: one job. Errors: `Usage` with all that cannot be taken over.
@@ -58,9 +68,16 @@ struct SbkCommand {
 impl SbkCommand {
     fn parse(text: &str, wrong: &mut Vec<Error>) -> SbkCommand {
         let mut command = SbkCommand::default();
-        let mut words = text.split_whitespace().peekable();
+        // The command may go on in the next line.
+        let words = text.split_whitespace().filter(|word| *word != "\\");
+        let mut words = words.peekable();
+        words.next_if(|first| is_program(first));
         while let Some(word) = words.next() {
             let Some(name) = word.strip_prefix('-') else {
+                let what = format!("`{word}` is no option of SBK, and no value of one");
+                wrong.push(
+                    Error::usage(what).hint("give one command line, with values of one word"),
+                );
                 continue;
             };
             let Some(known) = OPTIONS.first_name(name) else {
@@ -72,9 +89,12 @@ impl SbkCommand {
             };
             // `-1` is a value: as fast as it goes.
             let number = |next: &&str| next.parse::<f64>().is_ok();
-            let value =
-                words.next_if(|next| !next.starts_with('-') || number(next)).unwrap_or("true");
+            let given = words.next_if(|next| !next.starts_with('-') || number(next));
             let effect = OPTIONS.effect(known);
+            let value = unquoted(given.unwrap_or("true")).unwrap_or_default();
+            if effect == Some(Mapped) && (given.is_none() || value.is_empty()) {
+                wrong.push(Error::usage(format!("`{word}` has no value of one word")));
+            }
             if let Some(changes) = effect.and_then(|effect| effect.refuses(value)) {
                 let what = format!("`{word} {value}` has no equivalent; it would change {changes}");
                 wrong.push(Error::usage(what));
@@ -82,7 +102,9 @@ impl SbkCommand {
             if let Some(Effect::Same(why)) = effect {
                 command.notes.push(format!("{word}: no effect here: {why}"));
             }
-            command.values.insert(known, value.to_owned());
+            if command.values.insert(known, value.to_owned()).is_some() {
+                wrong.push(Error::usage(format!("`{word}` is given twice")));
+            }
         }
         command
     }
@@ -100,9 +122,19 @@ impl SbkCommand {
         parsed.filter(|n| *n > 0)
     }
 
+    /// As `number`, of what is counted in 32 bits.
+    fn count(&self, name: &str, wrong: &mut Vec<Error>) -> Option<u32> {
+        let given = self.number(name, wrong)?;
+        let count = u32::try_from(given).ok();
+        if count.is_none() {
+            wrong.push(Error::usage(format!("`-{name} {given}` is too large")));
+        }
+        count
+    }
+
     fn job(&self, wrong: &mut Vec<Error>) -> JobFile {
         let size = self.number("size", wrong).unwrap_or(100);
-        let (writers, readers) = (self.number("writers", wrong), self.number("readers", wrong));
+        let (writers, readers) = (self.count("writers", wrong), self.count("readers", wrong));
         if writers.is_some() && readers.is_some() {
             let what = "writers and readers at once cannot be expressed in general";
             wrong.push(
@@ -135,16 +167,13 @@ impl SbkCommand {
         let kept = if reads { records.unwrap_or(100_000) } else { 0 };
         let workload = WorkloadTable {
             name: Some(if reads { "readers" } else { "writers" }.to_owned()),
-            workers: u32::try_from(workers).ok(),
+            workers: Some(workers),
             mix: Some(MixForm::from(op)),
             block_size: Some(BlockSizeForm::from(ByteSize(size))),
             access: (!keyed || reads).then(|| AccessForm(Access::from(AccessKind::Sequential))),
             keys: keyed.then(|| Keys { count: kept, ..Keys::default() }),
             arrival: self.arrival(records.filter(|_| seconds.is_some()), wrong),
-            sync: self
-                .number("sync", wrong)
-                .and_then(|n| u32::try_from(n).ok())
-                .map(Sync::Fdatasync),
+            sync: self.count("sync", wrong).map(Sync::Fdatasync),
             ramp: self.ramp(reads, wrong),
             ..WorkloadTable::default()
         };
@@ -200,9 +229,8 @@ impl SbkCommand {
 
     fn ramp(&self, reads: bool, wrong: &mut Vec<Error>) -> Option<WorkerRamp> {
         let names = if reads { ["rstep", "rsec"] } else { ["wstep", "wsec"] };
-        let [step, every] = names.map(|name| self.number(name, wrong));
-        let (step, every) = (u32::try_from(step?).ok()?, every?);
-        Some(WorkerRamp { step, every: Span(every.saturating_mul(1_000_000_000)) })
+        let (step, every) = (self.count(names[0], wrong), self.number(names[1], wrong));
+        Some(WorkerRamp { step: step?, every: Span(every?.saturating_mul(1_000_000_000)) })
     }
 }
 
@@ -254,6 +282,30 @@ mod tests {
         let said = e.to_string();
         for part in ["`-class kafka`", "writers and readers at once", "`-topik`", "`-size y`"] {
             assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    /// Once words that are none of an option were passed over, and the path of `-file "a b"` was `"a`.
+    #[test]
+    fn every_word_of_a_command_counts() {
+        let told = |more: &str| {
+            let command = format!("./bin/sbk -class file \\\n -seconds 1 -writers 1 {more}");
+            import(&command, "sbk").map(|jobs| jobs[0].toml.clone()).map_err(|e| e.to_string())
+        };
+        for quoted in ["-file \"f\"", "-file 'f'", "-file f"] {
+            assert!(told(quoted).expect(quoted).contains("path = \"f\""), "{quoted}");
+        }
+        for (more, words) in [
+            ("-size 100 and more", "`and` is no option"),
+            ("&& sbk -readers 1", "`&&` is no option"),
+            ("-file \"a b\"", "`-file` has no value of one word"),
+            ("-file", "`-file` has no value"),
+            ("-sync -rstep 1", "`-sync` has no value"),
+            ("-writers 2", "`-writers` is given twice"),
+            ("-sync 5000000000", "`-sync 5000000000` is too large"),
+        ] {
+            let error = told(more).expect_err(more);
+            assert!(error.contains(words), "{more}: {error}");
         }
     }
 }

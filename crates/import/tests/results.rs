@@ -212,6 +212,13 @@ fn benchmarks_of_db_bench_are_workloads_one_after_another() {
         let error = error(whole, bad);
         assert!(error.contains(said) && error.contains("line: "), "{error}");
     }
+    let (cut, _) = text.rsplit_once("Microseconds per").unwrap();
+    let run = read("a", cut.as_bytes(), None).unwrap();
+    assert!(run.notes.iter().any(|note| note.contains("may be cut short")), "{:?}", run.notes);
+    let (head, _) = text.split_once("(       1,       2 ]").unwrap();
+    let endless: String = (1..2000).map(|us| format!("( {us}, {} ] 1 1% 1%\n", us + 1)).collect();
+    let error = read("a", (head.to_owned() + &endless).as_bytes(), None).err().unwrap();
+    assert!(error.to_string().contains("too many bins"), "{error}");
     let averages = read("a", &sample("db_bench.txt"), None).unwrap().figures;
     let op = &averages.workloads[1].ops[&OpKind::Get];
     assert_eq!((op.count, op.latency.mean_ns, op.iops), (4000, Some(809.0), 1_038_421.0));
@@ -226,6 +233,13 @@ fn words_behind_a_histogram_of_db_bench_are_none_of_it_and_more_failures_than_re
     let wrk2 = String::from_utf8(sample("wrk2.txt")).unwrap();
     let run = read("a", wrk2.as_bytes(), None).unwrap();
     assert!(!run.notes.iter().any(|note| note.contains("failures are told")));
+    let (cut, _) = wrk2.split_once("  Socket errors").unwrap();
+    let run = read("a", cut.as_bytes(), None).unwrap();
+    assert!(run.notes.iter().any(|note| note.contains("is missing")), "{:?}", run.notes);
+    let head = "Recorded Latency)\n";
+    let endless = wrk2.replacen(head, &format!("{head}{}", " 50.000%  1.00us\n".repeat(99)), 1);
+    let error = read("a", endless.as_bytes(), None).err().unwrap().to_string();
+    assert!(error.contains("too many percentiles") && error.contains("line: "), "{error}");
     let more = format!("{wrk2}  Socket errors: connect 9000, read 0, write 0, timeout 0\n");
     let run = read("a", more.as_bytes(), None).unwrap();
     assert!(run.notes.iter().any(|note| note.contains("failures are told")), "{:?}", run.notes);
@@ -324,11 +338,13 @@ fn requests_of_warp_are_every_io_and_its_aggregates_are_no_percentiles() {
         assert!(text.contains(whole), "{whole}");
         read("a.csv", text.replacen(whole, bad, 1).as_bytes(), None).err().unwrap().to_string()
     };
+    let long = format!("\t{}\t", "x".repeat(2000));
     for (whole, bad, said) in [
         ("2023-11-14T", "2023-17-14T", "column: start"),
         ("\t131072\t", "\t-1\t", "column: bytes"),
         ("n_objects", "objects", "column: n_objects"),
         ("by peer\"", "by peer", "cut short"),
+        ("\tGET\t", long.as_str(), "column: op"),
     ] {
         let error = error(whole, bad);
         assert!(error.contains(said) && error.contains("line: "), "{error}");

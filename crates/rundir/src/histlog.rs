@@ -5,6 +5,7 @@
 //! the format keeps milliseconds. Values are ns, the maximum column is in ms.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use hdrhistogram::serialization::interval_log::{
     IntervalLogIterator, IntervalLogWriterBuilder, LogEntry,
 };
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
 use taillight_core::plan::tag_text;
 use taillight_core::{Error, LatencyKind, OpKind, Result};
 
@@ -24,6 +26,7 @@ use crate::dir::RunDir;
 use crate::latency::LatencyBin;
 use crate::manifest::ClockInfo;
 use crate::names;
+use crate::origin::{ImportedBin, ImportedOp};
 
 /// What a histogram of the log is about: `phase/workload/op/kind`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +39,8 @@ pub struct HistTag {
 }
 
 impl HistTag {
-    fn text(&self) -> String {
+    /// As the log has it.
+    pub fn text(&self) -> String {
         format!(
             "{}/{}/{}/{}",
             tag_text(&self.phase),
@@ -94,7 +98,8 @@ impl BinsError {
     /// Takes in one more bin, for which its middle stands.
     pub fn add(&mut self, bin: LatencyBin) {
         self.share = self.share.max(bin.error());
-        self.ns = self.ns.max(bin.middle_ns() - bin.lo_ns);
+        let off = if bin.is_open() { bin.hi_ns } else { bin.middle_ns() - bin.lo_ns };
+        self.ns = self.ns.max(off);
     }
 
     /// How far off this value may be, ns.
@@ -117,6 +122,82 @@ impl BinsError {
         let error = BinsError { share, ns: ns.parse().ok()? };
         (0.0..=1.0).contains(&share).then_some(error)
     }
+}
+
+/// Before what such a log tells of a tag beside its histogram: the tag, [`TOLD_OF`], what is told and `]` follow.
+const FIGURES_BEGIN: &str = "[Figures of ";
+const EDGES_BEGIN: &str = "[Bins of ";
+const TOLD_OF: &str = ": ";
+/// Bins of one comment: readers of logs hold a line.
+const BINS_A_LINE: usize = 64;
+
+/// What another tool told of an operation: a histogram has no more than counts at the middles of its bins. Comments of
+/// the log tell it all, so that it comes back as it was; programs that do not know them leave comments out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToldFigures {
+    /// Name of the job, of which a tag replaces some characters.
+    pub workload: String,
+    /// As [`crate::origin::ImportedWorkload`] has it: stamps of a log are too coarse for it.
+    pub group: u32,
+    pub op: ImportedOp,
+}
+
+impl ToldFigures {
+    /// The comments that tell them of a tag. Errors: `Internal` where they cannot be written.
+    pub fn comments(mut self, tag: &HistTag) -> Result<Vec<String>> {
+        let bins = std::mem::take(&mut self.op.latency.bins);
+        let tag = tag.text();
+        let json = serde_json::to_string(&self)
+            .map_err(|e| Error::internal("figures that are no JSON").source(e))?;
+        let mut all = vec![format!("{FIGURES_BEGIN}{tag}{TOLD_OF}{json}]")];
+        for part in bins.chunks(BINS_A_LINE) {
+            let each = part.iter().map(|it| format!("{}-{} {}", it.lo_ns, it.hi_ns, it.count));
+            let each: Vec<String> = each.collect();
+            all.push(format!("{EDGES_BEGIN}{tag}{TOLD_OF}{}]", each.join(", ")));
+        }
+        Ok(all)
+    }
+
+    /// Adds what a comment tells to what is `known` of its tag; the number of its bins. Errors: why it cannot be read.
+    pub fn take_in(
+        comment: &str,
+        known: &mut BTreeMap<HistTag, ToldFigures>,
+    ) -> std::result::Result<usize, &'static str> {
+        const BAD: &str = "figures of another tool that are damaged";
+        let told = |begin: &str| {
+            let rest = comment.strip_prefix(begin)?;
+            let told = rest.strip_suffix(']').and_then(|rest| rest.split_once(TOLD_OF));
+            Some(told.and_then(|(tag, it)| Some((HistTag::parse(tag)?, it))).ok_or(BAD))
+        };
+        if let Some(told) = told(FIGURES_BEGIN) {
+            let (tag, json) = told?;
+            let found: ToldFigures = serde_json::from_str(json).map_err(|_| BAD)?;
+            return match known.insert(tag, found) {
+                None => Ok(0),
+                Some(_) => Err("the figures of an operation stand in the log twice"),
+            };
+        }
+        let Some(told) = told(EDGES_BEGIN) else { return Ok(0) };
+        let (tag, edges) = told?;
+        let bins = &mut known.get_mut(&tag).ok_or(BAD)?.op.latency.bins;
+        let before = bins.len();
+        for one in edges.split(", ") {
+            bins.push(told_bin(one).ok_or(BAD)?);
+        }
+        Ok(bins.len() - before)
+    }
+}
+
+/// `87040-88063 2`: least, most, count.
+fn told_bin(text: &str) -> Option<ImportedBin> {
+    let (edges, count) = text.split_once(' ')?;
+    let (lo, hi) = edges.split_once('-')?;
+    let bin = ImportedBin {
+        lo_ns: lo.parse().ok()?,
+        hi_ns: hi.parse().ok()?,
+        count: count.parse().ok()?,
+    };
+    (bin.lo_ns <= bin.hi_ns).then_some(bin)
 }
 
 /// The maximum column is in ms.
@@ -226,16 +307,16 @@ pub fn write_histograms<H: Borrow<Histogram<u64>>>(
     writer.commit()
 }
 
-/// The text of a log of these histograms, with a comment of its own where there is one; nothing is written. Errors:
-/// `Internal` for a histogram that cannot be packed.
+/// The text of a log of these histograms, with these comments before them; nothing is written. Errors: `Internal` for a
+/// histogram that cannot be packed.
 pub fn log_text<H: Borrow<Histogram<u64>>>(
     dir: &RunDir,
-    comment: Option<&str>,
+    comments: &[String],
     entries: impl IntoIterator<Item = HistEntry<H>>,
 ) -> Result<Vec<u8>> {
     let mut writer = HistogramWriter::new(dir, &dir.manifest().clock);
     writer.hold = usize::MAX;
-    if let Some(comment) = comment {
+    for comment in comments {
         writer.text.extend_from_slice(format!("#{comment}\n").as_bytes());
     }
     entries.into_iter().for_each(|entry| writer.put(&entry));
@@ -389,6 +470,7 @@ fn counted(plain: &[u8], at: usize, from: usize) -> Option<Histogram<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::ImportedLatency;
 
     /// Once one bin from 0 on made every value of bins of 1 ms twice as large as it may be.
     #[test]
@@ -404,6 +486,42 @@ mod tests {
         for other in [OWN_COMMENT.to_owned(), error.comment().replace(" ns", ""), far.comment()] {
             assert_eq!(BinsError::parse(&other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_another_tool_told_of_an_operation_comes_back_from_its_comments() {
+        let kind = LatencyKind::Service;
+        let (phase, workload) = ("measure".to_owned(), "a b".to_owned());
+        let tag = HistTag { phase, workload: workload.clone(), op: OpKind::Read, kind };
+        // More than a line holds, the last open.
+        let bins: Vec<ImportedBin> = (0..200)
+            .map(|i| ImportedBin { lo_ns: i * 1000, hi_ns: i * 1000 + 999, count: i + 1 })
+            .chain([ImportedBin { lo_ns: 200_000, hi_ns: LatencyBin::OPEN_NS, count: 7 }])
+            .collect();
+        let latency = ImportedLatency { stddev_ns: Some(1.5), ..ImportedLatency::from_bins(bins) };
+        assert_eq!((latency.max_ns, latency.mean_ns), (None, None));
+        let op = ImportedOp { count: 20_107, iops: 1.0 / 3.0, latency, ..ImportedOp::default() };
+        let told = ToldFigures { workload, group: 3, op };
+        let comments = told.clone().comments(&tag).unwrap();
+        assert!(comments.len() > 3 && comments.iter().all(|it| !it.contains('\n')), "{comments:?}");
+        let read = |comments: &[String]| {
+            let mut known = BTreeMap::new();
+            let each = comments.iter().map(|it| ToldFigures::take_in(it, &mut known));
+            let bins = each.sum::<std::result::Result<usize, &str>>()?;
+            Ok::<_, &str>((bins, known))
+        };
+        let (bins, mut known) = read(&comments).unwrap();
+        let tag = HistTag { workload: "a_b".to_owned(), ..tag };
+        assert_eq!((bins, known.remove(&tag)), (201, Some(told)));
+        let twice = [&comments[..1], &comments[..1]].concat();
+        assert!(read(&twice).unwrap_err().contains("twice"));
+        let bad = |from: &str, to: &str| comments[1].replacen(from, to, 1);
+        for bad in [bad("]", ""), bad("0-999 1", "999-0 1"), bad("0-999 1", "0-999"), bad("/", "")]
+        {
+            assert!(read(&[comments[0].clone(), bad]).unwrap_err().contains("damaged"));
+        }
+        assert!(read(&comments[1..2]).is_err(), "bins of no figures");
+        assert_eq!(read(&[OWN_COMMENT.to_owned()]).unwrap().0, 0);
     }
 
     /// Intervals that jHiccup 2.0.1 (version 0), 2.0.6 (version 1) and 2.0.7 (version 2) wrote, with most and count as

@@ -136,15 +136,28 @@ pub struct LatencyBin {
 impl LatencyBin {
     /// Half of it as a share of its middle from which on it is told as a range.
     pub const WIDE: f64 = 0.01;
+    /// The end of a bin that has all beyond its least, ns: longer than any run.
+    pub const OPEN_NS: u64 = i64::MAX as u64 / 2;
 
-    /// The value that stands for it, ns: its middle.
-    pub fn middle_ns(&self) -> u64 {
-        self.lo_ns + (self.hi_ns - self.lo_ns).div_ceil(2)
+    /// Whether it has all beyond its least: how far a value of it lies beyond is not known.
+    pub fn is_open(&self) -> bool {
+        self.hi_ns >= Self::OPEN_NS
     }
 
-    /// How far a value of it may be from its middle, as a share of that.
+    /// The value that stands for it, ns: its middle; of an open one its least.
+    pub fn middle_ns(&self) -> u64 {
+        match self.is_open() {
+            true => self.lo_ns,
+            false => self.lo_ns + (self.hi_ns - self.lo_ns).div_ceil(2),
+        }
+    }
+
+    /// How far a value of it may be from its middle, as a share of that; of an open one 1, since there is no bound.
     pub fn error(&self) -> f64 {
-        (self.hi_ns - self.lo_ns) as f64 / 2.0 / self.middle_ns().max(1) as f64
+        match self.is_open() {
+            true => 1.0,
+            false => (self.hi_ns - self.lo_ns) as f64 / 2.0 / self.middle_ns().max(1) as f64,
+        }
     }
 
     /// Whether its middle alone would say more than is known.

@@ -200,18 +200,20 @@ impl ImportedLatency {
         self
     }
 
-    /// Of bins alone, in any order: least and most are the edges of the outer bins, the mean is of their middles.
+    /// Of bins alone, in any order: least and most are the edges of the outer bins, the mean is of their middles. With an
+    /// open bin there is neither most nor mean.
     pub fn from_bins(mut bins: Vec<ImportedBin>) -> ImportedLatency {
         bins.retain(|bin| bin.count > 0);
         bins.sort_by_key(|bin| bin.lo_ns);
         let count = bins.iter().fold(0u64, |sum, bin| sum.saturating_add(bin.count));
+        let open = bins.iter().any(|bin| bin.range().is_open());
         let sum: f64 =
             bins.iter().map(|bin| bin.range().middle_ns() as f64 * bin.count as f64).sum();
         ImportedLatency {
             count,
             min_ns: bins.first().map(|bin| bin.lo_ns),
-            max_ns: bins.last().map(|bin| bin.hi_ns),
-            mean_ns: (count > 0).then(|| sum / count as f64),
+            max_ns: bins.last().map(|bin| bin.hi_ns).filter(|_| !open),
+            mean_ns: (count > 0 && !open).then(|| sum / count as f64),
             bins,
             ..ImportedLatency::default()
         }

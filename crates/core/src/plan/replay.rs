@@ -141,7 +141,7 @@ pub struct ReplayOps {
     pub skipped: u64,
     /// Operations that others share a stamp of whole ms or seconds with, and that were put further on in its tick.
     pub spread: u64,
-    /// Operations that others share a stamp with, where a format of finer stamps has whole ms alone: they are due together.
+    /// Operations that others share a stamp with, where all are whole ms and the clock may be finer: they are due together.
     pub bunched: u64,
     /// Bytes added by rounding sizes and offsets out to the blocks of direct I/O.
     pub rounded: u64,
@@ -373,6 +373,7 @@ impl ReplayOps {
         if end <= size {
             return Ok(());
         }
+        let align = align.max(1);
         let (size, largest) = (size / align * align, self.largest());
         if fit == TraceFit::Refuse || (largest > size && fit != TraceFit::Clip) {
             return Err(format!(
@@ -433,11 +434,12 @@ impl ReplayOps {
         self.resequenced = Some((before, self.sequential_share())).filter(|(a, b)| a != b);
     }
 
-    /// Leaves out operations that end beyond `size`; the first that is left is due at 0. Errors: none is left.
+    /// Leaves out operations that end beyond `size`; the first that is left is due at 0. Errors: none that has bytes is
+    /// left: syncs alone are no part of a trace that has others.
     fn clip(&mut self, size: u64) -> Result<(), String> {
         let kept = || self.ops.iter().zip(self.times.iter()).filter(|(op, _)| op.end() <= size);
         let (ops, times): (Vec<TraceOp>, Vec<i64>) = kept().map(|(op, time)| (*op, *time)).unzip();
-        if ops.is_empty() {
+        if ops.iter().all(|op| op.size == 0) {
             return Err(format!("no operation lies within the {size} bytes of the target"));
         }
         if !self.latencies.is_empty() {
@@ -456,6 +458,8 @@ impl ReplayOps {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn trace(ops: &[(u64, u32)]) -> ReplayOps {
@@ -478,9 +482,7 @@ mod tests {
 
     #[test]
     fn a_trace_that_fits_stays_as_it_is() {
-        for fit in
-            [TraceFit::Refuse, TraceFit::Wrap, TraceFit::Scale, TraceFit::Clip, TraceFit::Compact]
-        {
+        for fit in FITS {
             let mut t = trace(&OPS);
             t.fit(fit, 9728, 512).unwrap();
             assert_eq!((places(&t), t.refitted), (OPS.to_vec(), 0), "{fit:?}");
@@ -553,6 +555,8 @@ mod tests {
         assert_eq!(places(&t), [(0, 512), (0, 0), (4096, 512)]);
         assert_eq!((&*t.times, t.refitted), (&[0, 7, 21][..], 2));
         assert!(trace(&[(9216, 512)]).fit(TraceFit::Clip, 512, 512).is_err());
+        // Once syncs alone were left, and replayed as the trace.
+        assert!(trace(&[(0, 0), (9216, 512), (0, 0)]).fit(TraceFit::Clip, 512, 512).is_err());
     }
 
     /// Latencies of the whole trace once stood beside the replay of a part of it.
@@ -577,6 +581,49 @@ mod tests {
         (none.latency, none.latencies) = (None, vec![NO_LATENCY; 2]);
         none.recorded(1);
         assert_eq!(told(&none), None);
+    }
+
+    const FITS: [TraceFit; 5] =
+        [TraceFit::Refuse, TraceFit::Wrap, TraceFit::Scale, TraceFit::Clip, TraceFit::Compact];
+
+    /// Offset and size; a size of 0 is a sync, which has no place.
+    fn places_and_sizes() -> impl Strategy<Value = Vec<(u64, u32)>> {
+        let offset = prop_oneof![0u64..1 << 20, 0u64..1 << 62];
+        let size = prop_oneof![Just(0u32), 1u32..1 << 14, any::<u32>()];
+        let op = (offset, size).prop_map(|(at, size)| (if size == 0 { 0 } else { at }, size));
+        prop::collection::vec(op, 1..40)
+    }
+
+    proptest! {
+        /// Whatever the trace, target and block: what fits lies within the target, whole and in
+        /// whole blocks, in its order; what does not is refused.
+        #[test]
+        fn what_was_made_to_fit_lies_within_the_target(
+            ops in places_and_sizes(),
+            size in prop_oneof![0u64..1 << 13, 0u64..1 << 21, any::<u64>()],
+            align in prop::sample::select(vec![0u64, 1, 512, 520, 4096]),
+        ) {
+            let mut rounded = trace(&ops);
+            prop_assume!(rounded.round_out(align).is_ok());
+            let fits = rounded.end() <= size;
+            for fit in FITS {
+                let mut t = rounded.clone();
+                if t.fit(fit, size, align).is_err() {
+                    prop_assert!(!fits, "{:?}", fit);
+                    continue;
+                }
+                prop_assert!(fits || fit != TraceFit::Refuse);
+                prop_assert!(t.end() <= size && t.times.len() == t.ops.len(), "{:?}", fit);
+                let whole = |n: u64| n.is_multiple_of(align.max(1));
+                let aligned = t.ops.iter().all(|op| whole(op.offset) && whole(op.size.into()));
+                prop_assert!(aligned, "{:?}", fit);
+                let mut all = rounded.ops.iter();
+                let alike = |op: &TraceOp, of: &TraceOp| (op.kind, op.size) == (of.kind, of.size);
+                prop_assert!(t.ops.iter().all(|op| all.any(|of| alike(op, of))), "{:?}", fit);
+                let whole = t.ops.len() == rounded.ops.len();
+                prop_assert!(whole || fit == TraceFit::Clip, "{:?}", fit);
+            }
+        }
     }
 
     #[test]

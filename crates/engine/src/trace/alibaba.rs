@@ -26,6 +26,6 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     };
     let offset = number(Some(offset), "offset")?;
     let size = number(Some(size), "length")?;
-    let stamp = number(Some(stamp), "time")?;
+    let stamp = super::stamp(Some(stamp))?;
     Ok(Some(TraceRow::plain(stamp, stream, TraceOp::new(kind, offset, size))))
 }

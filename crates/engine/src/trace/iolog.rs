@@ -45,7 +45,7 @@ fn row_3<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
         return Ok(None);
     }
     let mut words = line.split_whitespace();
-    let stamp = number(words.next(), "time")?;
+    let stamp = super::stamp(words.next())?;
     let what = "a row is `usec filename action`, with offset and length";
     let (file, action) = words.next().zip(words.next()).ok_or(what)?;
     operation(file, action, words, stamp)

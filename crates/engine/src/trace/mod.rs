@@ -219,7 +219,7 @@ pub const COARSE: &str = "spread over the tick of a coarse stamp (a ms, a second
 /// What is said of a run's file without the run.
 pub const ALONE: &str = "whether it has all I/Os of its run is not in it: give the directory of the run, or a new export of it";
 
-/// What is said of operations of one stamp, where none is finer than a ms.
+/// What is said of operations of one stamp, where none is finer than a ms and its clock may be.
 pub const BUNCHED: &str =
     "due together with another: all stamps are whole ms, and are taken as they are";
 
@@ -277,9 +277,10 @@ pub fn words(replay: &ReplayPlan) -> String {
 }
 
 /// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse
-/// stamp (of a millisecond or more) are spread evenly over that tick, in the order of the file. Errors:
+/// stamp (of a millisecond or a second, as the format has it or as all stamps have it) are spread evenly over that tick,
+/// in the order of the file. Errors:
 /// `Usage`, with the line, for one that is no row or lies far before those above it; for a file without
-/// operations, or with those of several disks. `Unavailable` when they are too many; `Corrupt` for a damaged run.
+/// operations, or with those of several disks, which are named. `Unavailable` when they are too many; `Corrupt` for a damaged run.
 pub fn read(
     format: &TraceFormat,
     file: TraceFile,
@@ -294,49 +295,50 @@ pub fn read(
         Error::new(fault.kind, what).with(field, path).with_some("line", place).hint(hint)
     };
     let mut rows = TraceRows::new(format, selection);
-    let mut number = None;
-    match format.source {
-        TraceSource::Whole(_, read) => read(&file.path, &mut rows).map_err(|e| error(e, None))?,
-        TraceSource::Lines(row) => {
-            let read = lines(file.file, row, &mut rows);
-            number = Some(read.map_err(|(fault, line)| error(fault, Some(line)))?);
-        }
-    }
-    rows.finish(format.name).map_err(|e| error(e, number))
+    let read = match format.source {
+        TraceSource::Whole(_, read) => read(&file.path, &mut rows),
+        TraceSource::Lines(row) => lines(file.file, row, &mut rows),
+    };
+    let place = rows.place();
+    let read = if rows.are_several() { Ok(()) } else { read };
+    read.and_then(|()| rows.finish(format.name)).map_err(|e| error(e, place))
 }
 
-/// Puts the rows of a text into `rows`; the number of its last line. Errors: with the line.
+/// Puts the rows of a text into `rows`. Errors: what is wrong with the line that was read last.
 fn lines(
     input: File,
     row: LineReader,
     rows: &mut TraceRows<'_>,
-) -> std::result::Result<u64, (TraceFault, u64)> {
+) -> std::result::Result<(), TraceFault> {
     let mut input = BufReader::with_capacity(1 << 18, input);
     let mark = input.fill_buf().is_ok_and(|begin| begin.starts_with(BYTE_ORDER_MARK));
     input.consume(if mark { BYTE_ORDER_MARK.len() } else { 0 });
     let mut lines = Lines { input, line: Vec::new() };
-    let (mut progress, mut number) = (NOT_BEGUN, 1);
-    while !rows.over()
-        && let Some(line) = lines.read().map_err(|e| (e.into(), number))?
-    {
+    let (mut progress, mut number) = (NOT_BEGUN, 0);
+    while !rows.over() {
+        rows.at_line(number + 1);
+        let Some(line) = lines.read()? else {
+            rows.at_line(number);
+            break;
+        };
+        number += 1;
         let row = match line.trim_ascii() {
             "" => None,
-            text => row(text, &mut progress).map_err(|e| (e.into(), number))?,
+            text => row(text, &mut progress)?,
         };
         if !line.ends_with('\n') {
             let hint =
                 "give the whole trace; where this is all of it, end its last row with a newline";
-            return Err((TraceFault::hinted("the last row has no end", hint), number));
+            return Err(TraceFault::hinted("the last row has no end", hint));
         }
         if let Some(row) = row {
-            rows.push(&row).map_err(|e| (e, number))?;
+            rows.push(&row)?;
         }
-        number += 1;
     }
     if progress == NO_TIME {
         rows.without_times();
     }
-    Ok(number - 1)
+    Ok(())
 }
 
 /// Lines of a text.
@@ -388,6 +390,12 @@ fn columns<const N: usize>(line: &str) -> std::result::Result<[&str; N], String>
         true => Ok(columns),
         false => Err(format!("a row has {N} columns, this one {count}")),
     }
+}
+
+/// A stamp of a row: none is below zero. Errors: as [`number`].
+fn stamp(text: Option<&str>) -> std::result::Result<i64, String> {
+    let at: i64 = number(text, "time")?;
+    if at < 0 { Err(format!("`{at}` is no time")) } else { Ok(at) }
 }
 
 /// A whole number of a row. Errors: what it is called, and what stands there.

@@ -20,7 +20,7 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
         return Ok(None);
     }
     let [stamp, host, disk, kind, offset, size, response] = columns(line)?;
-    let stamp = number(Some(stamp), "time")?;
+    let stamp = super::stamp(Some(stamp))?;
     let kind = match kind {
         word if word.eq_ignore_ascii_case("read") => OpKind::Read,
         word if word.eq_ignore_ascii_case("write") => OpKind::Write,
@@ -31,7 +31,11 @@ fn row<'a>(line: &'a str, begun: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     // A trace made by hand may have none.
     let latency_ns = match response.trim() {
         "" => None,
-        ticks => number::<u64>(Some(ticks), "response time")?.checked_mul(100),
+        ticks => {
+            let beyond = || format!("`{ticks}` is beyond any response time");
+            let ns = number::<u64>(Some(ticks), "response time")?.checked_mul(100);
+            Some(ns.ok_or_else(beyond)?)
+        }
     };
     Ok(Some(TraceRow {
         stamp,

@@ -64,7 +64,7 @@ pub struct TraceProfile {
     pub sorted: u64,
     /// Operations that share a stamp of whole ms or seconds with others, and are spread over its tick.
     pub spread: u64,
-    /// Operations that share a stamp with others, where a format of finer stamps has whole ms alone: due together.
+    /// Operations that share a stamp with others, where all are whole ms and the clock may be finer: due together.
     pub bunched: u64,
     /// Operations of no bytes, left out.
     pub skipped: u64,

@@ -16,6 +16,9 @@ const FARTHEST: u64 = 1 << 62;
 /// Stamps this coarse or coarser are spread over their tick, ns.
 const COARSE_NS: u64 = 1_000_000;
 
+/// Disks of a trace that are named at most, where it has several.
+const MOST_NAMES: usize = 16;
+
 /// Words before a name in a job, and whether they mean the first of two parts.
 const WORDS: &[(&str, bool)] = &[
     ("host", true),
@@ -154,8 +157,12 @@ pub(super) struct TraceRows<'a> {
     newest: i64,
     sorted: u64,
     skipped: u64,
-    /// The disk of all rows, where none is selected.
-    stream: Option<(String, String)>,
+    /// The disks of the rows that are selected, in the order in which they come, one more than are named at most. Of
+    /// several no rows are kept.
+    streams: Vec<(String, String)>,
+    /// The line that is read, and the first of another disk; where the format has lines.
+    line: Option<u64>,
+    line_of_another: Option<u64>,
     over: bool,
 }
 
@@ -181,14 +188,31 @@ impl<'a> TraceRows<'a> {
             newest: i64::MIN,
             sorted: 0,
             skipped: 0,
-            stream: None,
+            streams: Vec::new(),
+            line: None,
+            line_of_another: None,
             over: false,
         }
     }
 
-    /// Whether all that follows lies after what is wanted.
+    /// Whether nothing that follows is wanted.
     pub fn over(&self) -> bool {
-        self.over
+        self.over || self.streams.len() > MOST_NAMES
+    }
+
+    /// Whether there are rows of several disks, of which one has to be named: what else is wrong does not count then.
+    pub fn are_several(&self) -> bool {
+        self.streams.len() > 1
+    }
+
+    /// Rows come from this line from now on.
+    pub fn at_line(&mut self, number: u64) {
+        self.line = Some(number);
+    }
+
+    /// The line of the first row of another disk, else the one that was read last.
+    pub fn place(&self) -> Option<u64> {
+        self.line_of_another.or(self.line)
     }
 
     /// A row that is no operation on a file's bytes is left out.
@@ -272,11 +296,10 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    /// Takes a row, if it is wanted. Errors: it is of another disk than the others, far before one above it,
-    /// or one too many.
+    /// Takes a row, if it is wanted. Errors: it is far before one above it, or one too many.
     pub fn push(&mut self, row: &TraceRow<'_>) -> Result<(), TraceFault> {
         (self.read, self.of) = (self.read + 1, row.of.or(self.of));
-        if !self.wanted(row.stream)? {
+        if !self.wanted(row.stream) {
             return Ok(());
         }
         let TraceRow { stamp, op, latency_ns, .. } = *row;
@@ -335,39 +358,60 @@ impl<'a> TraceRows<'a> {
         Ok(())
     }
 
-    fn wanted(&mut self, stream: (&str, &str)) -> Result<bool, TraceFault> {
-        if self.selection.mixed {
-            return Ok(true);
-        }
-        let known = self.stream.as_ref().map(|(of, name)| (of.as_str(), name.as_str()));
-        if known == Some(stream) {
-            return Ok(true);
-        }
-        if self.only.as_ref().is_some_and(|only| !only.is(stream, self.pair)) {
-            return Ok(false);
-        }
-        match known.map(|known| self.name(known)) {
-            Some(known) => {
-                let stream = self.name(stream);
-                let parts = self.pair.map_or(String::new(), |pair| format!(" ({})", pair.words));
-                Err(TraceFault::hinted(
-                    format!("it has operations of several disks or files: `{known}`, `{stream}`"),
-                    format!(
-                        "name one of them{parts}: trace.select = \"{known}\" \
-                         (of `taillight trace`: --select {known})"
-                    ),
-                ))
+    fn wanted(&mut self, stream: (&str, &str)) -> bool {
+        let is = |known: &(String, String)| (known.0.as_str(), known.1.as_str()) == stream;
+        match self.streams.as_slice() {
+            _ if self.selection.mixed => return true,
+            [one] if is(one) => return true,
+            _ if self.only.as_ref().is_some_and(|only| !only.is(stream, self.pair)) => {
+                return false;
             }
-            None => {
-                self.stream = Some((stream.0.to_owned(), stream.1.to_owned()));
-                Ok(true)
-            }
+            all if all.len() > MOST_NAMES || all.iter().any(is) => return false,
+            _ => {}
         }
+        self.streams.push((stream.0.to_owned(), stream.1.to_owned()));
+        if self.are_several() {
+            self.line_of_another = self.line_of_another.or(self.line);
+        }
+        !self.are_several()
     }
 
-    /// The operations that are wanted, in the order of their times. Errors: there is none; the file has another number
-    /// of rows than they say; the times span more than 292 years.
+    /// What is wrong with rows of several disks.
+    fn several(&self) -> TraceFault {
+        let names = self.streams.iter().map(|(of, name)| self.name((of.as_str(), name.as_str())));
+        let names: Vec<String> = names.take(MOST_NAMES).collect();
+        let more = if self.streams.len() > MOST_NAMES { " and more" } else { "" };
+        let parts = self.pair.map_or(String::new(), |pair| format!(" ({})", pair.words));
+        let one = names.first().map_or("", String::as_str);
+        TraceFault::hinted(
+            format!("it has operations of several disks or files: `{}`{more}", names.join("`, `")),
+            format!(
+                "name one of them{parts}: trace.select = \"{one}\" (of `taillight trace`: --select {one})"
+            ),
+        )
+    }
+
+    /// What stamps count in truth, ns. Of a format in us or in 100 ns all stamps that are whole ms or whole seconds apart
+    /// are those of a clock that tells no more; a single moment does not say so. Traces in ns are of a clock that fine.
+    fn grain_ns(&self) -> u64 {
+        let (first, last) = (self.rows[0].0, self.rows[self.rows.len() - 1].0);
+        if self.tick_ns == 1 || self.tick_ns >= COARSE_NS || first == last {
+            return self.tick_ns;
+        }
+        let whole = |ns: &u64| {
+            let ticks = (ns / self.tick_ns) as i64;
+            let since = |stamp: i64| stamp.checked_sub(first);
+            self.rows.iter().all(|(stamp, _)| since(*stamp).is_some_and(|it| it % ticks == 0))
+        };
+        [1000 * COARSE_NS, COARSE_NS].into_iter().find(whole).unwrap_or(self.tick_ns)
+    }
+
+    /// The operations that are wanted, in the order of their times. Errors: there is none, or those of several disks; the
+    /// file has another number of rows than they say; the times span more than 292 years.
     pub fn finish(mut self, format: &'static str) -> Result<ReplayOps, TraceFault> {
+        if self.are_several() {
+            return Err(self.several());
+        }
         if self.of.is_some_and(|of| of != self.read) {
             return Err(TraceFault::hinted(own::PART, own::ALL));
         }
@@ -392,7 +436,7 @@ impl<'a> TraceRows<'a> {
         let spans = || "it spans more than 292 years".to_owned();
         let times = match self.untimed {
             true => vec![0; self.rows.len()],
-            false => times(&self.rows, self.tick_ns).ok_or_else(spans)?,
+            false => times(&self.rows, self.tick_ns, self.grain_ns()).ok_or_else(spans)?,
         };
         let selection = self.selection;
         let bound = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
@@ -429,8 +473,8 @@ impl<'a> TraceRows<'a> {
     }
 }
 
-/// Operations that are due together with one before, where all times are whole ms, though the format has finer ones:
-/// whether its clock was so coarse, or they came at once, is not in the trace.
+/// Operations that are due together with one before, where all times are whole ms, though the format has finer ones, and
+/// nothing says that its clock was so coarse ([`TraceRows::grain_ns`]).
 fn bunched(times: &[i64], tick_ns: u64) -> u64 {
     let first = times.first().copied().unwrap_or(0);
     let coarse = |time: &i64| (time - first) % COARSE_NS as i64 == 0;
@@ -440,14 +484,14 @@ fn bunched(times: &[i64], tick_ns: u64) -> u64 {
     times.chunk_by(|a, b| a == b).map(|same| same.len() as u64 - 1).sum()
 }
 
-/// Times since the first row, ns: exact, but for coarse stamps, whose tick the rows share evenly.
-fn times(rows: &[(i64, TraceOp)], tick_ns: u64) -> Option<Vec<i64>> {
+/// Times since the first row, ns: exact, but for coarse stamps, whose tick (`grain_ns`) the rows share evenly.
+fn times(rows: &[(i64, TraceOp)], tick_ns: u64, grain_ns: u64) -> Option<Vec<i64>> {
     let tick = i64::try_from(tick_ns).ok()?;
+    let shared = if grain_ns >= COARSE_NS { i128::from(grain_ns) } else { 0 };
     let first = rows.first()?.0;
     let mut times = Vec::with_capacity(rows.len());
     for same in rows.chunk_by(|a, b| a.0 == b.0) {
         let at = same[0].0.checked_sub(first)?.checked_mul(tick)?;
-        let shared = if tick_ns >= COARSE_NS { i128::from(tick) } else { 0 };
         for i in 0..same.len() as i128 {
             times.push(at.checked_add((shared * i / same.len() as i128) as i64)?);
         }

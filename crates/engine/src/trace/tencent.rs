@@ -44,7 +44,7 @@ fn row<'a>(line: &'a str, begun: &mut i64, unit: u32) -> Result<Option<TraceRow<
         return Ok(None);
     }
     let [stamp, offset, size, kind, stream] = columns(line)?;
-    let stamp = number(Some(stamp), "time")?;
+    let stamp = super::stamp(Some(stamp))?;
     let offset: u64 = number(Some(offset), "offset")?;
     let size: u32 = number(Some(size), "size")?;
     let kind = match kind {

@@ -164,10 +164,36 @@ fn stamps_are_exact_and_coarse_ones_are_spread_over_their_tick() {
     assert_eq!((&*trace.times, trace.spread), (&spread[..], 3));
     let said = words(&ReplayPlan { ops: trace, ..ReplayPlan::default() });
     assert!(said.contains("3 operations spread over the tick"), "{said}");
-    // In a format of us the same may be bursts: they stay, and are told.
-    let bursts = parsed("1,R,0,512,5000000\n1,R,0,512,5000000\n1,R,0,512,6000000\n").expect("read");
-    assert_eq!((&*bursts.times, bursts.spread, bursts.bunched), (&[0, 0, 1_000_000_000][..], 0, 1));
-    assert_eq!(parsed("1,R,0,512,5\n1,R,0,512,5\n1,R,0,512,6\n").expect("read").bunched, 0);
+}
+
+/// Once they were due together, and told.
+#[test]
+fn whole_milliseconds_and_seconds_of_finer_formats_are_spread_as_those_of_coarse_ones() {
+    let alibaba = |us: [i64; 4]| us.map(|us| format!("1,R,0,512,{us}\n")).concat();
+    let msr =
+        |ms: [i64; 4]| ms.map(|ms| format!("{},u,0,Read,0,512,1\n", 7 + ms * 10_000)).concat();
+    let iolog = |us: [i64; 4]| {
+        let rows = us.map(|us| format!("{us} a read 0 4096\n")).concat();
+        format!("fio version 3 iolog\n{rows}")
+    };
+    let s = 1_000_000_000i64;
+    for (text, times, spread) in [
+        (alibaba([5_000_000, 5_000_000, 6_000_000, 8_000_000]), [0, s / 2, s, 3 * s], 1),
+        (alibaba([5_000, 5_000, 5_000, 6_000]), [0, 333_333, 666_666, 1_000_000], 2),
+        (msr([3, 4, 4, 4]), [0, 1_000_000, 1_333_333, 1_666_666], 2),
+        (iolog([0, 0, 0, 2_000]), [0, 333_333, 666_666, 2_000_000], 2),
+        // One that is finer tells that the clock was.
+        (alibaba([5_000, 5_000, 6_000, 7_001]), [0, 0, 1_000_000, 2_001_000], 0),
+    ] {
+        let trace = parsed(&text).expect("read");
+        assert_eq!((&*trace.times, trace.spread, trace.bunched), (&times[..], spread, 0), "{text}");
+    }
+    // One moment says nothing of the clock, and a trace in ns has a clock that fine.
+    let once = parsed(iolog([0, 0, 0, 0])).expect("read");
+    assert_eq!((&*once.times, once.spread, once.bunched), (&[0; 4][..], 0, 3));
+    let at = |ns| blktrace(false, (ns, 8), (512, 1 | 1 << 16));
+    let kernel = parsed([at(0), at(0), at(1_000_000)].concat()).expect("read");
+    assert_eq!((&*kernel.times, kernel.spread, kernel.bunched), (&[0, 0, 1_000_000][..], 0, 1));
 }
 
 /// A log of fio has the ends of I/Os in ms: those of one ms were once due together.
@@ -213,10 +239,10 @@ fn the_ends_of_an_imported_log_of_fio_are_spread_and_each_begins_its_latency_bef
 
 #[test]
 fn rows_out_of_order_are_sorted_and_counted_and_empty_ones_left_out() {
-    let trace = parsed("1,R,0,512,5000\n1,W,512,512,4000\n1,R,0,0,4500\n1,R,1024,512,5000\n");
+    let trace = parsed("1,R,0,512,5001\n1,W,512,512,4000\n1,R,0,0,4500\n1,R,1024,512,5001\n");
     let trace = trace.expect("read");
     assert_eq!((trace.sorted, trace.skipped), (1, 1));
-    assert_eq!(*trace.times, [0, 1_000_000, 1_000_000]);
+    assert_eq!(*trace.times, [0, 1_001_000, 1_001_000]);
     let offsets: Vec<u64> = trace.ops.iter().map(|op| op.offset).collect();
     assert_eq!(offsets, [512, 0, 1024]);
 }
@@ -230,6 +256,11 @@ fn a_bad_row_is_named_with_its_line() {
         ("1,R,0,512,1\n1,R,-5,512,2\n", 2, "`-5` is no offset"),
         ("1,R,0,512,1\n1,R,18446744073709551615,512,2\n", 2, "lies beyond"),
         ("1,R,0,512,1\n1,X,0,512,2\n", 2, "`X` is neither"),
+        ("1,R,0,512,1\n1,R,0,512,-5\n", 2, "`-5` is no time"),
+        ("fio version 3 iolog\n-1 f read 0 512\n", 2, "`-1` is no time"),
+        ("1,f,0,Read,0,512,1\n2,f,0,Read,0,512,184467440737095517\n", 2, "response time"),
+        ("1,f,0,Read,0,512,1\n-2,f,0,Read,0,512,1\n", 2, "`-2` is no time"),
+        ("100,8,8,0,1\n-1,8,8,0,1\n", 2, "`-1` is no time"),
         ("fio version 3 iolog\n0 f open\n9 f read 0\n", 3, "ends before its length"),
         ("fio version 3 iolog\n0 f frob 1 2\n", 2, "`frob` is no action"),
         ("fio version 2 iolog\nf add\nf open\n", 3, "no operation"),
@@ -263,6 +294,13 @@ fn a_part_of_a_trace_is_taken_by_disk_and_time() {
     let rows = "5,R,0,512,1000000\n6,W,0,512,1500000\n5,R,512,512,2000000\n5,R,0,512,3000000\n";
     let said = parsed(rows).expect_err("two disks").to_string();
     assert!(said.contains("`5`, `6`") && said.contains("line: 2"), "{said}");
+    // All of them are named, and what is wrong behind the first does not count; of very many the first.
+    let several = format!("{rows}7,R,0,512,3000000\n6,W,0,512,3000001\n5,R,broken\n");
+    let said = parsed(several).expect_err("three disks").to_string();
+    assert!(said.contains("`5`, `6`, `7`") && said.contains("line: 2"), "{said}");
+    let many: String = (0..99).map(|i| format!("d{i},R,0,512,{i}\n")).collect();
+    let said = parsed(many).expect_err("many disks").to_string();
+    assert!(said.contains("`d14`, `d15` and more") && !said.contains("`d16`"), "{said}");
     let of = |select: &str| ReplayPlan { select: Some(select.to_owned()), ..ReplayPlan::default() };
     for name in ["device=5", "5"] {
         let trace = selected(rows, of(name), MOST_OPS).expect("read");

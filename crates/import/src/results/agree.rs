@@ -136,6 +136,10 @@ fn latency(it: &ImportedLatency) -> Result<(), String> {
     if it.percentiles.iter().any(|p| outside(p.ns as f64, p.ns as f64)) {
         return Err("a percentile is not between the least latency and the most".to_owned());
     }
+    let falls = it.bins.windows(2).any(|two| two[0].lo_ns > two[1].lo_ns);
+    if falls || it.bins.iter().any(|bin| bin.lo_ns > bin.hi_ns) {
+        return Err("counts by latency do not ascend".to_owned());
+    }
     if it.bins.iter().any(|bin| outside(bin.lo_ns as f64, bin.hi_ns as f64)) {
         return Err("counts by latency are not between the least and the most".to_owned());
     }
@@ -184,7 +188,7 @@ mod tests {
     fn figures_that_contradict_each_other_are_refused() {
         assert!(said(|_| ()).is_ok());
         type Edit = fn(&mut ImportedOp);
-        let bad: [(&str, Edit); 17] = [
+        let bad: [(&str, Edit); 18] = [
             ("a count that is not that of its rate", |it| it.count = 1_000_000_000_000),
             ("a count that is not that of its rate", |it| it.bytes = 1 << 50),
             ("operations in", |it| (it.count, it.iops) = (1_000_000_000_000, 0.0)),
@@ -197,7 +201,10 @@ mod tests {
             ("the mean", |it| it.latency.mean_ns = Some(9_200.0)),
             ("do not ascend", |it| it.latency.percentiles[0].ns = 9_101),
             ("a percentile is not between", |it| it.latency.percentiles[1].ns = 9_200),
-            ("counts by latency", |it| it.latency.bins[0].lo_ns = 9_200),
+            ("counts by latency do not ascend", |it| it.latency.bins[0].lo_ns = 9_200),
+            ("counts by latency are not", |it| {
+                (it.latency.bins[0].lo_ns, it.latency.bins[0].hi_ns) = (9_200, 9_300);
+            }),
             ("a latency that no run has", |it| it.latency.max_ns = Some(u64::MAX)),
             ("bytes that no run has", |it| (it.bytes, it.bytes_per_s) = (u64::MAX, 0.0)),
             ("times that no run has", |it| {

@@ -20,8 +20,11 @@ const MIB: f64 = 1_048_576.0;
 const LEAST_THREADS: f64 = 1e-3;
 /// Threads of a benchmark are fewer.
 const MOST_THREADS: f64 = 1e5;
-/// Benchmarks of one file, with the histograms of the last, at most.
+/// Benchmarks and histograms of one file at most, and bins of a histogram: RocksDB has 109.
 const MOST: usize = 10_000;
+const MOST_BINS: usize = 1000;
+/// What is read of the lines before its bins.
+const SAID: [&str; 6] = ["Count", "Average", "StdDev", "Min", "Median", "Max"];
 
 pub fn looks_like(head: &str) -> bool {
     head.lines().any(|line| line.contains(MEAN) && line.contains(" ops/sec"))
@@ -45,26 +48,28 @@ struct DbBenchmark {
 struct DbHistogram {
     /// As db_bench calls the operation.
     of: String,
-    said: BTreeMap<String, f64>,
+    said: BTreeMap<&'static str, f64>,
     bins: Vec<ImportedBin>,
 }
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Us)?;
     let mut all: Vec<DbBenchmark> = Vec::new();
-    let mut version = None;
+    let (mut version, mut held) = (None, 0);
     while let Some(line) = source.whole_line()? {
         // What db_bench says of its progress ends with a carriage return.
         let line = line.rsplit('\r').next().unwrap_or_default().trim();
         if let Some(rest) = line.strip_prefix(VERSION) {
             version = rest.split_whitespace().last().map(str::to_owned);
         } else if line.contains(MEAN) {
+            held += 1;
             let found = benchmark(line).filter(DbBenchmark::agrees);
             all.push(found.ok_or_else(|| source.damaged("no figures of a benchmark of db_bench"))?);
         } else if let Some(now) = all.last_mut() {
+            held += usize::from(line.starts_with(PER));
             now.histogram_line(line).map_err(|why| source.damaged(why))?;
         }
-        if all.len() + all.last().map_or(0, |b| b.histograms.len()) > MOST {
+        if held > MOST {
             return Err(source.damaged("there are too many benchmarks"));
         }
     }
@@ -131,7 +136,8 @@ impl DbBenchmark {
             let words: Vec<&str> = line.split_whitespace().collect();
             for pair in words.chunks(2) {
                 let [name, value] = pair else { return Err(BAD) };
-                now.said.insert(name.trim_end_matches(':').to_owned(), figure(value).ok_or(BAD)?);
+                let name = SAID.into_iter().find(|said| *said == name.trim_end_matches(':'));
+                now.said.insert(name.ok_or(BAD)?, figure(value).ok_or(BAD)?);
             }
         } else if line.starts_with(['[', '(']) {
             let bin = match bin(line) {
@@ -144,6 +150,9 @@ impl DbBenchmark {
                 return Err("bins of the histogram do not ascend");
             }
             now.bins.push(bin);
+            if now.bins.len() > MOST_BINS {
+                return Err("a histogram of db_bench has too many bins");
+            }
         }
         Ok(())
     }
@@ -252,6 +261,14 @@ fn run(
     source: &ResultSource<'_>,
 ) -> Result<ForeignRun> {
     let mut notes = Vec::new();
+    let counted = all.iter().any(|found| !found.histograms.is_empty());
+    let last = all.last().filter(|last| counted && last.histograms.is_empty());
+    if let Some(last) = last.filter(|last| last.operation().is_some()) {
+        let name = &last.name;
+        notes.push(format!(
+            "{name}: no histogram follows, though others have one: the file may be cut short"
+        ));
+    }
     let mut named: BTreeMap<String, u32> = BTreeMap::new();
     let mut workloads = Vec::new();
     for (group, found) in (0..).zip(all) {

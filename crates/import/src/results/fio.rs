@@ -308,7 +308,8 @@ impl FioResult {
     fn is_another_than(&self, before: &FioResult) -> bool {
         let jobs = |it: &FioResult| -> Vec<(String, u64)> {
             let each = it.jobs.iter().chain(&it.client_stats);
-            each.map(|job| (job.jobname.clone(), job.all().map(|d| d.total_ios).sum())).collect()
+            let ios = |job: &FioJob| job.all().fold(0, |n, d| u64::saturating_add(n, d.total_ios));
+            each.map(|job| (job.jobname.clone(), ios(job))).collect()
         };
         let (now, then) = (jobs(self), jobs(before));
         let goes_on =
@@ -320,7 +321,8 @@ impl FioResult {
         let (Some(now), Some(then)) = (took(self), took(before)) else { return false };
         // Seconds are rounded up.
         let passed = self.ended_ms().saturating_sub(before.ended_ms());
-        now < then || passed > (now - then + 1).saturating_mul(1000).saturating_add(200) as i64
+        let most = now.saturating_sub(then).saturating_add(1).saturating_mul(1000);
+        now < then || passed > i64::try_from(most.saturating_add(200)).unwrap_or(i64::MAX)
     }
 }
 
@@ -977,5 +979,11 @@ mod tests {
         assert!(told(at(1000, "a", 450, 1), at(8352, "a", 951, 3)), "long after");
         assert!(told(at(7350, "a", 450, 1), at(7950, "b", 951, 3)), "another job");
         assert!(told(at(7350, "a", 950, 1), at(7950, "a", 451, 1)), "fewer I/Os");
+        // Numbers that no sum holds.
+        assert!(!told(at(7350, "a", 450, 0), at(7950, "a", 951, u64::MAX)));
+        let most = format!("\"total_ios\":{}", u64::MAX);
+        let far = direction(1, 1, 1000).replace("\"total_ios\":1", &most);
+        let far = result(&[job("a", &format!("\"read\":{far},\"write\":{far}"))]);
+        assert!(read(&far.repeat(2), "a.json").is_err());
     }
 }

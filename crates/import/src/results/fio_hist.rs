@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use taillight_core::{OpKind, Result};
+use taillight_rundir::latency::LatencyBin;
 use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp};
 
 use super::fio_log::LogSpan;
@@ -36,7 +37,8 @@ fn joined(line: &str) -> Option<usize> {
 struct HistSums {
     bins: Vec<u64>,
     bytes: u64,
-    sizes: std::collections::BTreeSet<u64>,
+    /// Least and most size of an interval's I/O.
+    sizes: Option<(u64, u64)>,
 }
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
@@ -77,11 +79,13 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             ios = ios.saturating_add(*count);
         }
         sum.bytes = sum.bytes.saturating_add(ios.saturating_mul(row[2]));
-        sum.sizes.insert(row[2]);
+        let (least, most) = sum.sizes.unwrap_or((row[2], row[2]));
+        sum.sizes = Some((least.min(row[2]), most.max(row[2])));
     }
     let duration_ns = span.duration_ns(true);
-    let block = sums.values().find_map(|sum| sum.sizes.first().copied()).unwrap_or(0);
-    let several = sums.values().any(|sum| sum.sizes.len() > 1);
+    let sizes = || sums.values().filter_map(|sum| sum.sizes);
+    let block = sizes().next().map_or(0, |(least, _)| least);
+    let several = sizes().any(|(least, most)| least != most);
     let joined = width.unwrap_or(1);
     let ops = sums.into_iter().map(|(op, sum)| (op, imported(&sum, joined, duration_ns))).collect();
     let mut notes = vec!["I/Os after its last whole interval are not in the log".to_owned()];
@@ -107,10 +111,11 @@ fn imported(sum: &HistSums, joined: usize, duration_ns: u64) -> ImportedOp {
         .bins
         .iter()
         .enumerate()
-        .map(|(i, count)| ImportedBin {
-            lo_ns: edges(i * joined).0,
-            hi_ns: edges(i * joined + joined - 1).1,
-            count: *count,
+        .map(|(i, count)| {
+            let (first, last) = (i * joined, i * joined + joined - 1);
+            // fio counts all beyond in its last bin.
+            let hi_ns = if last == BINS - 1 { LatencyBin::OPEN_NS } else { edges(last).1 };
+            ImportedBin { lo_ns: edges(first).0, hi_ns, count: *count }
         })
         .collect();
     let latency = ImportedLatency::from_bins(bins);
@@ -149,5 +154,17 @@ mod tests {
         assert!((1..BINS).all(|i| edges(i).0 == edges(i - 1).1 + 1));
         assert_eq!(joined(&vec!["0"; BEFORE + BINS / 8].join(", ")), Some(8));
         assert_eq!(joined("1, 0, 4096, 1"), None);
+    }
+
+    /// Once the slowest of I/Os of a minute took 17.2 s.
+    #[test]
+    fn the_last_bin_has_all_beyond() {
+        for joined in [1, 8] {
+            let mut sum = HistSums { bins: vec![0; BINS / joined], ..HistSums::default() };
+            (sum.bins[0], sum.bins[BINS / joined - 1]) = (5, 2);
+            let it = imported(&sum, joined, 1_000_000_000).latency;
+            assert_eq!((it.count, it.max_ns, it.mean_ns), (7, None, None));
+            assert!(it.bins[1].range().is_open() && !it.bins[0].range().is_open());
+        }
     }
 }

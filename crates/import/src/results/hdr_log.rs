@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::BuildHasher as _;
 
 use taillight_core::{Error, LatencyKind, OpKind, Result};
-use taillight_rundir::histlog::{BinsError, HistTag, OWN_COMMENT, decode};
+use taillight_rundir::histlog::{BinsError, HistTag, OWN_COMMENT, ToldFigures, decode};
+use taillight_rundir::latency::LatencyBin;
 use taillight_rundir::origin::{
     ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload,
 };
@@ -30,6 +31,8 @@ const MOST_INTERVALS: usize = 8 << 20;
 /// Different tags of a log at most, and bytes of one.
 const MOST_TAGS: usize = 4096;
 const LONGEST_TAG: usize = 1024;
+/// The phase of our logs whose operations are the run's, with those of the drain after it.
+const MEASURE: &str = "measure";
 
 pub fn looks_like(head: &str) -> bool {
     head.lines().take(20).any(|line| line.starts_with('#') && line.contains(VERSION))
@@ -56,6 +59,8 @@ struct LogSums {
     own: bool,
     /// How far values may be off, where our log has them of another tool's bins.
     error: Option<BinsError>,
+    /// What that tool told of each operation, where our log has it.
+    told: BTreeMap<HistTag, ToldFigures>,
     /// Whether the log is of cassandra-stress.
     stress: bool,
     /// The operation that YCSB's log is about.
@@ -85,11 +90,15 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
 }
 
 impl LogSums {
-    /// Errors: another log begins.
+    /// Errors: another log begins; figures that are damaged, or too many.
     fn comment(&mut self, comment: &str) -> std::result::Result<(), &'static str> {
         self.own |= comment == OWN_COMMENT;
         self.stress |= comment == STRESS;
         self.error = BinsError::parse(comment).or(self.error);
+        if self.own {
+            self.held += ToldFigures::take_in(comment, &mut self.told)?;
+            self.bounded()?;
+        }
         if comment.starts_with(VERSION) && std::mem::replace(&mut self.begun, true) {
             return Err("a second log begins here: give each run a file of its own");
         }
@@ -150,16 +159,17 @@ impl LogSums {
         if !histogram.is_empty() && !self.seen.insert(hash) {
             return Err("the same interval stands in the log twice");
         }
-        // A log has no end that is known before: what is held of it has one.
-        if self.held > MOST_BINS {
-            return Err("the log has too many different values");
-        }
-        if self.bins.len() > MOST_TAGS || self.unnamed.len() > MOST_TAGS {
-            return Err("the log has too many different tags");
-        }
-        match self.seen.len() > MOST_INTERVALS {
-            true => Err("the log has too many intervals: give it in parts"),
-            false => Ok(()),
+        self.bounded()
+    }
+
+    /// A log has no end that is known before: what is held of it has one. Errors: it was reached.
+    fn bounded(&self) -> std::result::Result<(), &'static str> {
+        let tags = self.bins.len().max(self.unnamed.len()).max(self.told.len());
+        match (self.held > MOST_BINS, tags > MOST_TAGS, self.seen.len() > MOST_INTERVALS) {
+            (true, ..) => Err("the log has too many different values"),
+            (_, true, _) => Err("the log has too many different tags"),
+            (.., true) => Err("the log has too many intervals: give it in parts"),
+            _ => Ok(()),
         }
     }
 
@@ -168,7 +178,7 @@ impl LogSums {
     fn subject(&mut self, tag: Option<&str>) -> Option<HistSubject> {
         if self.own {
             let tag = HistTag::parse(tag?)?;
-            let counts = tag.phase == "measure" || tag.phase == "drain";
+            let counts = tag.phase == MEASURE || tag.phase == "drain";
             return (counts && !tag.op.is_part()).then_some((tag.workload, tag.op, tag.kind));
         }
         let name = self.ycsb.as_deref().or(tag).unwrap_or_default();
@@ -252,33 +262,26 @@ impl LogSums {
             notes.push("of several kinds of latency the response is read, else the service".into());
         }
         let groups = self.groups();
-        let mut workloads: BTreeMap<String, BTreeMap<OpKind, ImportedOp>> = BTreeMap::new();
-        for ((workload, op, of), bins) in std::mem::take(&mut self.bins) {
-            let kind = match scheduled.contains(&(workload.clone(), op)) {
+        let mut workloads: BTreeMap<String, ForeignWorkload> = BTreeMap::new();
+        for (subject, bins) in std::mem::take(&mut self.bins) {
+            let (tag, op, of) = subject.clone();
+            let kind = match scheduled.contains(&(tag.clone(), op)) {
                 true => LatencyKind::Response,
                 false => LatencyKind::Service,
             };
             if of == kind {
-                let span = self.spans.get(&(workload.clone(), op, of)).copied().unwrap_or_default();
-                let seconds = (span.1 - span.0).max(0.0);
-                let it = imported(bins, ns, seconds, self.error).ok_or_else(|| {
-                    Error::corrupt("a latency that no run has, in this unit")
-                        .with("path", source.file)
-                        .hint("look at --unit, and for a number that is damaged")
-                })?;
-                // Latencies of failed operations are none of the load's.
-                let it = match self.failed {
-                    true => {
-                        ImportedOp { errors: it.count, latency: ImportedLatency::default(), ..it }
-                    }
-                    false => it,
-                };
-                workloads.entry(workload).or_default().insert(op, it);
+                let found = self.figures(subject, bins, (ns, &groups), source)?;
+                let ToldFigures { workload, group, op: it } = found;
+                let of = workloads.entry(tag);
+                let of = of.or_insert_with(|| foreign(group, workload, BTreeMap::new()));
+                of.figures.ops.insert(op, it);
             }
         }
-        let workload = |(name, ops): (String, BTreeMap<OpKind, ImportedOp>)| {
-            foreign(groups.get(&name).copied().unwrap_or(0), name, ops)
-        };
+        if let Some(tag) = self.told.keys().next() {
+            return Err(source.cut(&format!("there is no histogram of {}", tag.text())));
+        }
+        let mut workloads: Vec<ForeignWorkload> = workloads.into_values().collect();
+        workloads.sort_by_key(|w| w.figures.group);
         let tool = self.tool();
         ForeignResult {
             tool,
@@ -290,11 +293,51 @@ impl LogSums {
             },
             name: name_of(source.file),
             ended_ns: ((self.origin() + self.to) * 1e9) as i64,
-            workloads: workloads.into_iter().map(workload).collect(),
+            workloads,
             notes,
             ..ForeignResult::default()
         }
         .run(source)
+    }
+
+    /// What is known of an operation and its job: what the log tells beside the histogram, else the histogram alone.
+    /// Errors: `Corrupt` where the two have different counts, and for a latency beyond any run.
+    fn figures(
+        &mut self,
+        (workload, op, kind): HistSubject,
+        bins: BTreeMap<(u64, u64), u64>,
+        (ns, groups): (u64, &BTreeMap<String, u32>),
+        source: &ResultSource<'_>,
+    ) -> Result<ToldFigures> {
+        let tag = HistTag { phase: MEASURE.to_owned(), workload, op, kind };
+        if let Some(told) = self.told.remove(&tag) {
+            let latency = &told.op.latency;
+            let counted = bins.values().fold(0, |sum, n| u64::saturating_add(sum, *n));
+            let edges = latency.bins.iter().fold(0, |sum, bin| u64::saturating_add(sum, bin.count));
+            if latency.count == counted && edges == counted {
+                return Ok(told);
+            }
+            let what = "a histogram has not as many values as the comments of its tag tell";
+            return Err(Error::corrupt(what)
+                .with("path", source.file)
+                .with("tag", tag.text())
+                .hint("give the log as `taillight export` wrote it, whole"));
+        }
+        let workload = tag.workload;
+        let group = groups.get(&workload).copied().unwrap_or(0);
+        let span = self.spans.get(&(workload.clone(), op, kind)).copied().unwrap_or_default();
+        let seconds = (span.1 - span.0).max(0.0);
+        let it = imported(bins, ns, seconds, self.error).ok_or_else(|| {
+            Error::corrupt("a latency that no run has, in this unit")
+                .with("path", source.file)
+                .hint("look at --unit, and for a number that is damaged")
+        })?;
+        // Latencies of failed operations are none of the load's.
+        let it = match self.failed {
+            true => ImportedOp { errors: it.count, latency: ImportedLatency::default(), ..it },
+            false => it,
+        };
+        Ok(ToldFigures { workload, group, op: it })
     }
 }
 
@@ -323,9 +366,15 @@ fn imported(
     let bins: Option<Vec<ImportedBin>> = bins.into_iter().map(bin).collect();
     let mut latency = ImportedLatency::from_bins(bins?);
     if let Some(error) = error {
+        // The tool's bins ascended; one that may reach beyond any run is open.
+        let mut least = 0;
         for bin in &mut latency.bins {
-            bin.lo_ns = bin.lo_ns.saturating_sub(error.at(bin.lo_ns).ceil() as u64);
-            bin.hi_ns = bin.hi_ns.saturating_add(error.at(bin.hi_ns).ceil() as u64);
+            least = least.max(bin.lo_ns.saturating_sub(error.at(bin.lo_ns).ceil() as u64));
+            let hi_ns = bin.hi_ns.saturating_add(error.at(bin.hi_ns).ceil() as u64);
+            (bin.lo_ns, bin.hi_ns) = (least, hi_ns.min(LatencyBin::OPEN_NS));
+        }
+        if latency.bins.last().is_some_and(|bin| bin.range().is_open()) {
+            (latency.max_ns, latency.mean_ns) = (None, None);
         }
     }
     Some(ImportedOp {
@@ -419,6 +468,58 @@ mod tests {
             let wider = [wide.hi_ns - narrow.hi_ns, narrow.lo_ns - wide.lo_ns];
             assert_eq!(wider, [2, 2], "{wide:?} {narrow:?}");
         }
+    }
+
+    /// Once bins came back as wide as the widest of them, and an open one was refused.
+    #[test]
+    fn what_the_comments_of_a_log_tell_counts_before_its_histograms() {
+        let row = "HISTFAAAACV4nJNpmSzMwMDAwgABzFCaEch0M9ixgMH+A0Rgc8UJRgBlvgZD";
+        let n = decode(row).unwrap().len();
+        let tag = |workload: &str| HistTag::parse(&format!("measure/{workload}/read/service"));
+        let told = |workload: &str, group: u32| {
+            let wide = ImportedBin { lo_ns: 1, hi_ns: 9_000, count: n - 1 };
+            let open = ImportedBin { lo_ns: 9_001, hi_ns: LatencyBin::OPEN_NS, count: 1 };
+            let latency = ImportedLatency::from_bins(vec![wide, open]);
+            let op = ImportedOp { count: n + 2, errors: 2, latency, ..ImportedOp::default() };
+            ToldFigures { workload: workload.to_owned(), group, op }
+        };
+        let log = |all: &[(&str, ToldFigures)]| {
+            let comments = all.iter().flat_map(|(name, it)| {
+                let comments = it.clone().comments(&tag(name).unwrap()).unwrap();
+                comments.into_iter().map(|comment| format!("#{comment}\n"))
+            });
+            // All within a ms.
+            let rows = all.iter().map(|(name, _)| {
+                format!("Tag={},0.000,0.000,1,{row}\n", tag(name).unwrap().text())
+            });
+            let rows: String = comments.chain(rows).collect();
+            format!("#{VERSION} 1.3]\n#{OWN_COMMENT}\n{rows}")
+        };
+        let read = |text: &str| {
+            let mut source = ResultSource::new("a.hlog", String::new(), Box::new(text.as_bytes()));
+            read(&mut source).map(|run| run.figures.workloads).map_err(|e| e.to_string())
+        };
+        let all = [("b", told("b", 0)), ("a_c", told("a c", 1))];
+        let found = read(&log(&all)).unwrap();
+        let found = found.into_iter().map(|mut w| {
+            let op = w.ops.remove(&OpKind::Read).unwrap();
+            ToldFigures { workload: w.name, group: w.group, op }
+        });
+        assert_eq!(found.collect::<Vec<_>>(), all.clone().map(|(_, told)| told));
+        let text = log(&all);
+        let cut = &text[..text.rfind("Tag=").unwrap()];
+        let why = read(cut).unwrap_err();
+        assert!(why.contains("cut short: there is no histogram of measure/a_c"), "{why}");
+        let why = read(&text.replacen("1-9000 ", "1-9000 1", 1)).unwrap_err();
+        assert!(why.contains("not as many values") && why.contains("measure/b"), "{why}");
+        // A log of an earlier version has no such comments, and knows an open bin by its width.
+        let error = Some(BinsError { share: 1.0, ns: LatencyBin::OPEN_NS / 2 });
+        let far = LatencyBin::OPEN_NS / 2;
+        let bins = BTreeMap::from([((5, 5), 1), ((1_000, 1_000), 1), ((far, far + 9), 1)]);
+        let it = imported(bins, 1, 1.0, error).unwrap().latency;
+        assert!(it.bins.windows(2).all(|two| two[0].lo_ns <= two[1].lo_ns), "{it:?}");
+        assert!(it.bins[2].range().is_open() && !it.bins[1].range().is_open(), "{it:?}");
+        assert_eq!((it.count, it.max_ns), (3, None));
     }
 
     #[test]

@@ -16,6 +16,8 @@ use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit
 
 /// Rows of one distribution at most: with five a half-distance there are some hundreds.
 const MOST_ROWS: usize = 1 << 20;
+/// Percentiles of wrk2's own, and figures after the rows, at most: wrk2 prints eight, and there are six.
+const MOST_FIGURES: usize = 64;
 /// Before the kind of distribution in what wrk2 prints.
 const WRK2: &str = "Latency Distribution (HdrHistogram - ";
 /// Units of times, in seconds (wrk2, `units.c`).
@@ -66,6 +68,8 @@ struct Spectrum {
     requests: u64,
     seconds: f64,
     rate: f64,
+    /// What wrk2 prints last is there.
+    ended: bool,
     bytes_per_s: f64,
     errors: u64,
 }
@@ -160,6 +164,9 @@ impl Spectrum {
         for pair in text.strip_suffix(']').ok_or(BAD)?.split(',') {
             let (name, value) = pair.split_once('=').ok_or(BAD)?;
             self.footer.insert(name.trim().to_owned(), figure(value).ok_or(BAD)?);
+            if self.footer.len() > MOST_FIGURES {
+                return Err(BAD);
+            }
         }
         if self.footer.contains_key("Buckets") {
             self.part = SpectrumPart::Done;
@@ -180,6 +187,7 @@ impl Spectrum {
             const KIB: f64 = 1024.0;
             let units = [("KB", KIB), ("MB", KIB * KIB), ("GB", KIB * KIB * KIB), ("B", 1.0)];
             self.bytes_per_s = scaled(rate.trim(), &units).ok_or(BAD)?;
+            self.ended = true;
         } else if self.wrk2
             && self.part == SpectrumPart::Around
             && let Some((p, time)) = line.trim().split_once('%')
@@ -192,6 +200,9 @@ impl Spectrum {
             // The maximum is no percentile.
             if p != "100" {
                 self.percentiles.push(ImportedPercentile { p, ns: ns.round() as u64 });
+            }
+            if self.percentiles.len() > MOST_FIGURES {
+                return Err("there are too many percentiles");
             }
         } else if let Some(failed) = line
             .strip_prefix("Socket errors: ")
@@ -227,6 +238,11 @@ impl Spectrum {
         if self.uncorrected {
             notes.push(
                 "the uncorrected distribution (--u_latency) is not read: it counts no delayed start".into(),
+            );
+        }
+        if self.wrk2 && !self.ended {
+            notes.push(
+                "what wrk2 prints last (Transfer/sec) is missing: whether its counts are, too, is not known".into(),
             );
         }
         if self.errors > count {

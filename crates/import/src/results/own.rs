@@ -371,7 +371,7 @@ fn latency(it: &Latency) -> ImportedLatency {
     let given = given.filter_map(|p| Some(ImportedPercentile { p: p.p.clone(), ns: value(p)? }));
     // A value that its tool cut off is where its bin begins.
     let step = |p: &PercentileEntry| {
-        let bin = p.bin.filter(|bin| value(p) == Some(bin.lo_ns))?;
+        let bin = p.bin.filter(|bin| value(p) == Some(bin.lo_ns) && !bin.is_open())?;
         Some((bin.hi_ns - bin.lo_ns).saturating_add(1)).filter(|step| *step > 1)
     };
     ImportedLatency {

@@ -20,6 +20,9 @@ use super::{
 const HEADER: &str = "idx\tthread\top\t";
 /// Longest row of several lines, bytes (the text of an error may have line breaks); a longer one counts as damaged.
 const LONGEST_ROW: usize = 1 << 20;
+/// Longest name of a client or an operation, bytes, and how many operations that are not known here.
+const LONGEST_NAME: usize = 1024;
+const MOST_UNKNOWN: usize = 1000;
 
 pub fn looks_like_table(head: &str) -> bool {
     head.lines().find(|line| !line.starts_with('#')).is_some_and(|line| line.starts_with(HEADER))
@@ -77,7 +80,10 @@ pub fn read_table(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     facts.ended = rows(source, &mut |row, source| {
         let Some(op) = operation(&row.op) else {
             *facts.unknown.entry(row.op).or_default() += 1;
-            return Ok(());
+            return match facts.unknown.len() > MOST_UNKNOWN {
+                true => Err(source.damaged("there are too many operations that no warp has")),
+                false => Ok(()),
+            };
         };
         let first_ns = *facts.first_ns.get_or_insert(row.start_ns);
         facts.most_objects = facts.most_objects.max(row.objects);
@@ -219,10 +225,13 @@ fn rows(source: &mut ResultSource<'_>, each: &mut RowSink<'_>) -> Result<bool> {
 /// A line, with those after it as long as a quoted field goes on.
 fn whole_row(source: &mut ResultSource<'_>) -> Result<Option<String>> {
     let Some(mut row) = source.whole_line()? else { return Ok(None) };
-    while !row.starts_with('#') && row.matches('"').count() % 2 == 1 {
+    let odd = |text: &str| text.matches('"').count() % 2 == 1;
+    let mut open = !row.starts_with('#') && odd(&row);
+    while open {
         let Some(more) = source.whole_line()? else {
             return Err(source.cut("a quoted text has no end"));
         };
+        open ^= odd(&more);
         row.push('\n');
         row.push_str(&more);
         if row.len() > LONGEST_ROW {
@@ -278,10 +287,14 @@ impl TableColumns {
         if !(0..=LAST_NS).contains(&duration_ns) {
             return Err("duration_ns");
         }
+        let name = |text: &str, column| match text.len() <= LONGEST_NAME {
+            true => Ok(text.to_owned()),
+            false => Err(column),
+        };
         Ok(RequestRow {
-            client: other(self.client, "client_id")?.to_owned(),
+            client: name(other(self.client, "client_id")?, "client_id")?,
             thread: text(self.thread, "thread")?.parse().map_err(|_| "thread")?,
-            op: text(self.op, "op")?.to_owned(),
+            op: name(text(self.op, "op")?, "op")?,
             objects: number(self.objects, "n_objects")?,
             bytes: number(self.bytes, "bytes")?,
             failed: !other(self.error, "error")?.is_empty(),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_rundir::latency::LatencyBin;
 use taillight_rundir::origin::{
     ImportSource, ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile,
 };
@@ -32,6 +33,11 @@ const RUN_TIME: &str = "RunTime(ms)";
 const THROUGHPUT: &str = "Throughput(ops/sec)";
 /// How often an operation of the throughput may be measured: a read-modify-write is three, an insert is tried again.
 const MOST_COUNTED: f64 = 16.0;
+/// Bytes of measurements, or of their JSON, that are held at most.
+const MOST_HELD: usize = 64 << 20;
+/// Names of operations in raw data at most, with those of their errors, and bytes of one.
+const MOST_NAMES: usize = 10_000;
+const LONGEST_NAME: usize = 1024;
 /// How many rows raw data had, in the summary after them.
 const TOTAL: &str = "], Total Operations, ";
 
@@ -122,7 +128,7 @@ impl OpMeasurements {
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Us)?;
     let mut all: BTreeMap<String, OpMeasurements> = BTreeMap::new();
-    let mut json = String::new();
+    let (mut json, mut held) = (String::new(), 0);
     while let Some(line) = source.next_line()? {
         let array = line.starts_with("[ {") || line.starts_with("[{") || line == "[";
         if json.is_empty() && !line.starts_with('{') && !array {
@@ -132,14 +138,20 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             }
             match measurement(&line) {
                 None => {}
-                Some(Some(found)) => put(&mut all, found).map_err(|why| source.damaged(why))?,
+                Some(Some(found)) => {
+                    held += found.metric.len() + found.measurement.len() + 2 * size_of::<u64>();
+                    put(&mut all, found).map_err(|why| source.damaged(why))?;
+                }
                 Some(None) => return Err(source.damaged("a measurement of YCSB that is no number")),
+            }
+            if held > MOST_HELD {
+                return Err(source.damaged("there are too many measurements"));
             }
             continue;
         }
         json.push_str(line);
         json.push('\n');
-        if json.len() > MOST_JSON {
+        if json.len() > MOST_HELD {
             return Err(source.damaged("the JSON is too long"));
         }
     }
@@ -151,9 +163,6 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     };
     run(&all, ms, source)
 }
-
-/// Longest JSON of measurements, bytes.
-const MOST_JSON: usize = 64 << 20;
 
 /// `[READ], 99thPercentileLatency(us), 123`; none for other lines, and without a measurement where one is damaged.
 fn measurement(line: &str) -> Option<Option<Measurement>> {
@@ -322,13 +331,15 @@ fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> Importe
     let beyond = us("MaxLatency(us)").is_some_and(|max| highest > Some(max / 1_000_000));
     let bins: Vec<ImportedBin> = match count > 0 && counted == count as f64 && !beyond {
         true => {
-            let most = us("MaxLatency(us)").unwrap_or(LAST_NS as u64);
+            let most = us("MaxLatency(us)").unwrap_or(LatencyBin::OPEN_NS);
             let over = of.over.iter().map(|(ms, n)| {
                 let from = bin(*ms, *n);
                 ImportedBin { hi_ns: most.max(from.lo_ns), ..from }
             });
             let all = of.numbered.iter().map(|(ms, n)| bin(*ms, *n)).chain(over);
-            all.filter(|bin| bin.count > 0).collect()
+            let mut all: Vec<ImportedBin> = all.filter(|bin| bin.count > 0).collect();
+            all.sort_by_key(|bin| bin.lo_ns);
+            all
         }
         false => {
             if !of.numbered.is_empty() {
@@ -433,7 +444,8 @@ impl RawCounts {
     fn summary(&mut self, line: &str) {
         self.summed |= measurement(line).flatten().is_some();
         let told = line.split_once(TOTAL).and_then(|(name, n)| Some((name, n.parse().ok()?)));
-        if let Some((name, n)) = told {
+        let few = self.told.len() < MOST_NAMES;
+        if let Some((name, n)) = told.filter(|(name, _)| few && name.len() <= LONGEST_NAME) {
             self.told.insert(name.trim_start_matches('[').to_owned(), n);
         }
     }
@@ -471,6 +483,9 @@ fn raw_rows(
                     .damaged("a second run begins here: YCSB appends to a file that exists")
                     .hint("give each run a file of its own"));
             }
+            if of.len() > LONGEST_NAME || headers.len() == MOST_NAMES {
+                return Err(source.damaged("names of operations are too many, or too long"));
+            }
             headers.push(of);
             continue;
         }
@@ -493,6 +508,9 @@ fn raw_rows(
             None => drop(counts.rows.insert(name.to_owned(), 1)),
         }
         row.map_or(Ok(()), &mut *each).map_err(|e| source.placed(e))?;
+        if counts.rows.len() > MOST_NAMES {
+            return Err(source.damaged("there are too many names of operations"));
+        }
     }
     counts.check(&headers, source)?;
     Ok(counts.summed)
@@ -505,6 +523,9 @@ fn raw_row(line: &str, headers: &[String]) -> std::result::Result<Option<RawRow>
     let [name, time, us] = fields.as_slice() else { return Err(BAD) };
     let number = |text: &str| text.trim().parse::<i64>().ok().filter(|n| *n >= 0).ok_or(BAD);
     let (time_ms, us) = (number(time)?, number(us)?);
+    if name.len() > LONGEST_NAME {
+        return Err(BAD);
+    }
     if time_ms > LAST_NS / 1_000_000 || us > LAST_NS / 1_000 {
         return Err("a time beyond any run");
     }
@@ -569,6 +590,35 @@ mod tests {
         assert_eq!((given.len(), given[0].p.as_str(), given[0].ns), (1, "95", 1_000_000));
         let named = format!("{plain}[READ-FAILED], Operations, 3\n");
         assert_eq!(counts(&read_as(read, &named).unwrap()), [(OpKind::Get, 13, 3)]);
+    }
+
+    /// Once the slowest of counts without a maximum took 146 years.
+    #[test]
+    fn what_lies_beyond_the_counts_has_no_end_where_the_most_is_not_told() {
+        let text = "[OVERALL], RunTime(ms), 9000\n[READ], Operations, 10\n[READ], AverageLatency(us), 480000.0\n\
+            [READ], MinLatency(us), 200\n[READ], >2, 1\n[READ], 1, 2\n[READ], 0, 7\n";
+        let run = read_as(read, text).unwrap();
+        let it = &run.figures.workloads[0].ops[&OpKind::Get].latency;
+        let least: Vec<u64> = it.bins.iter().map(|bin| bin.lo_ns).collect();
+        assert_eq!((least, it.max_ns), (vec![0, 1_000_000, 2_000_000], None));
+        assert!(it.bins[2].range().is_open() && !it.bins[1].range().is_open());
+    }
+
+    #[test]
+    fn what_is_held_of_a_file_has_an_end() {
+        let mut text = format!("READ{RAW}\n");
+        for i in 0..=MOST_NAMES {
+            text.push_str(&format!("READ-E{i},1700000000123,456\n"));
+        }
+        let error = read_as(read_raw, &text).err().expect("refused");
+        assert!(error.contains("too many names"), "{error}");
+        let long = format!("{}{RAW}\n", "x".repeat(LONGEST_NAME + 1));
+        let error = read_as(read_raw, &long).err().expect("refused");
+        assert!(error.contains("too long"), "{error}");
+        let pad = "x".repeat(4 << 20);
+        let text: String = (0..17).map(|i| format!("[READ], {pad}{i}, 1\n")).collect();
+        let error = read_as(read, &text).err().expect("refused");
+        assert!(error.contains("too many measurements"), "{error}");
     }
 
     #[test]

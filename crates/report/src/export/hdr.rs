@@ -2,15 +2,16 @@
 //!
 //! The directory of a measured run has the log in that very format (`rundir::histlog`): its checksum is compared, and
 //! the file copied. An imported run has no log: one is made of the counts by bins that the tool gave, or of every I/O.
+//! Comments tell the bins and all else that the tool told of their operations, so that an import gives back the same.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write};
 
 use hdrhistogram::Histogram;
 use taillight_core::{Error, LatencyKind, OpKind, Result};
-use taillight_rundir::histlog::{BinsError, HistEntry, HistTag, log_text};
+use taillight_rundir::histlog::{BinsError, HistEntry, HistTag, ToldFigures, log_text};
 use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::origin::{Fidelity, ImportSource, ImportedFile, imported};
 use taillight_rundir::{RunDir, atomic, names};
@@ -32,12 +33,12 @@ const DIGITS: u8 = 3;
 
 fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     if let Some(source) = dir.manifest().origin.imported() {
-        let (entries, comment, said) = match source.fidelity {
+        let (entries, comments, said) = match source.fidelity {
             Fidelity::EveryIo => of_ios(dir)?,
             Fidelity::Bins => of_bins(dir, source)?,
             Fidelity::Percentiles | Fidelity::Averages => return Err(lacks(dir, "histograms")),
         };
-        out.write_all(&log_text(dir, comment.as_deref(), entries)?).map_err(unwritten)?;
+        out.write_all(&log_text(dir, &comments, entries)?).map_err(unwritten)?;
         return Ok(said);
     }
     let path = file_of(dir, names::HISTOGRAMS, "histograms")?;
@@ -46,8 +47,8 @@ fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// Histograms, the comment of their log, and what is to be said of them.
-type MadeHistograms = (Vec<HistEntry<Histogram<u64>>>, Option<String>, Vec<String>);
+/// Histograms, the comments of their log, and what is to be said of them.
+type MadeHistograms = (Vec<HistEntry<Histogram<u64>>>, Vec<String>, Vec<String>);
 
 fn empty() -> Result<Histogram<u64>> {
     Histogram::new(DIGITS).map_err(|e| Error::internal("no histogram").with("why", e))
@@ -64,6 +65,7 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
     let kind = if source.is_scheduled() { LatencyKind::Response } else { LatencyKind::Service };
     let (mut entries, mut error, mut left_out) = (Vec::new(), BinsError::default(), Vec::new());
     let starts = starts(dir, &figures);
+    let (mut told, mut taken) = (Vec::new(), BTreeSet::new());
     for (w, op, it) in
         figures.workloads.iter().flat_map(|w| w.ops.iter().map(move |(op, it)| (w, *op, it)))
     {
@@ -77,16 +79,25 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
             error.add(bin.range());
         }
         let start_ns = starts.get(&w.group).copied().unwrap_or_default();
-        entries.push(entry((&w.name, op, kind), (start_ns, it.duration_ns), histogram));
+        let mut made = entry((&w.name, op, kind), (start_ns, it.duration_ns), histogram);
+        // Names may differ by what a tag replaces alone.
+        while !taken.insert(made.tag.text()) {
+            made.tag.workload.push('_');
+        }
+        let figures = ToldFigures { workload: w.name.clone(), group: w.group, op: it.clone() };
+        told.extend(figures.comments(&made.tag)?);
+        entries.push(made);
     }
     let mut said = vec![format!(
-        "counts stand at the middle of the bins that the tool gave: a value may be {:.1} % off",
+        "counts stand at the middle of the bins that the tool gave: a value may be {:.1} % off; comments tell the bins, \
+         which `taillight import` reads",
         100.0 * (error.share + 0.001)
     )];
     if !left_out.is_empty() {
         said.push(format!("no counts by bins are known of: {}", left_out.join(", ")));
     }
-    Ok((entries, Some(error.comment()), said))
+    told.insert(0, error.comment());
+    Ok((entries, told, said))
 }
 
 fn start_of(dir: &RunDir) -> i64 {
@@ -153,5 +164,5 @@ fn of_ios(dir: &RunDir) -> Result<MadeHistograms> {
         entry((&name, op, kind), (start_of(dir), length_ns), histogram)
     });
     let said = (failed > 0).then(|| format!("{failed} failed I/Os are in no histogram"));
-    Ok((entries.collect(), None, said.into_iter().collect()))
+    Ok((entries.collect(), Vec::new(), said.into_iter().collect()))
 }

@@ -61,7 +61,7 @@ const CARDS: [(&str, &str); 5] = [
 pub(super) struct CardValue {
     pub ns: u64,
     /// Least and most that it may be: the ends of its bin where that is wide, else the value itself.
-    ends: (u64, u64),
+    ends: LatencyBin,
     note: String,
     /// It is of this run alone.
     pub own: bool,
@@ -69,19 +69,22 @@ pub(super) struct CardValue {
 
 impl CardValue {
     fn new(ns: u64, bin: Option<LatencyBin>, note: String, own: bool) -> CardValue {
-        let ends = bin.filter(LatencyBin::is_wide).map_or((ns, ns), |bin| (bin.lo_ns, bin.hi_ns));
+        let own_alone = LatencyBin { lo_ns: ns, hi_ns: ns };
+        let ends = bin.filter(LatencyBin::is_wide).unwrap_or(own_alone);
         CardValue { ns, ends, note, own }
     }
 
-    /// `1.20 ms`, or `1.20 to 3.60 ms` of a wide bin.
+    /// `1.20 ms`, or as [`bin_words`] of a wide bin.
     fn shown(&self) -> String {
-        let (lo, hi) = self.ends;
-        range(&format::duration_ns(lo), &format::duration_ns(hi))
+        bin_words(self.ends)
     }
 
-    /// So long at most.
+    /// So long at most; of a bin that has no end `at least 1.20 ms`.
     pub fn within(&self) -> String {
-        format::duration_ns(self.ends.1)
+        match self.ends.is_open() {
+            true => bin_words(self.ends),
+            false => format::duration_ns(self.ends.hi_ns),
+        }
     }
 }
 
@@ -171,6 +174,12 @@ fn rates(runs: &[(&str, &Summary)]) -> CardLine {
     CardLine { value, note, ..CardLine::default() }
 }
 
+/// `1.20 to 3.60 ms`; of a bin that has no end `at least 1.20 ms`.
+pub(super) fn bin_words(bin: LatencyBin) -> String {
+    let (lo, hi) = (format::duration_ns(bin.lo_ns), format::duration_ns(bin.hi_ns));
+    if bin.is_open() { format!("at least {lo}") } else { range(&lo, &hi) }
+}
+
 /// Both ends, or one where they are written alike; the unit once where they share it.
 pub(super) fn range(lo: &str, hi: &str) -> String {
     match (lo == hi, lo.rsplit_once(' '), hi.rsplit_once(' ')) {
@@ -204,7 +213,7 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
                 0 => String::new(),
                 n => format!("; {n} of {} have too few I/Os", known.len()),
             };
-            let (least, most) = (format::duration_ns(lo.ends.0), format::duration_ns(hi.ends.1));
+            let (least, most) = (format::duration_ns(lo.ends.lo_ns), hi.within());
             let which = match least == most {
                 true if known.len() < runs.len() => ALIKE_KNOWN.to_owned(),
                 true => ALIKE.to_owned(),
@@ -504,6 +513,20 @@ mod tests {
         let long = format!("{} end. {}. Last.", "word ".repeat(50), "more ".repeat(60));
         let (first, rest) = headline(&long);
         assert!(first.ends_with("end.") && rest.starts_with("more") && rest.ends_with("Last."));
+    }
+
+    #[test]
+    fn a_value_in_a_bin_without_end_is_told_by_its_least() {
+        let value = |hi_ns| {
+            let bin = LatencyBin { lo_ns: 2_000_000_000, hi_ns };
+            let it = CardValue::new(bin.middle_ns(), Some(bin), String::new(), false);
+            (it.ns, it.shown(), it.within())
+        };
+        let (ns, shown, within) = value(LatencyBin::OPEN_NS);
+        assert_eq!((ns, shown.as_str()), (2_000_000_000, "at least 2.00 s"));
+        assert_eq!(within, shown);
+        let (_, shown, within) = value(4_000_000_000);
+        assert_eq!((shown.as_str(), within.as_str()), ("2.00 to 4.00 s", "4.00 s"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use taillight_rundir::Summary;
 use taillight_rundir::latency::{Latency, LatencySource, Quantile};
 use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 
-use super::first::range;
+use super::first::{bin_words, range};
 use super::{AnalysedRun, hosts, recorded, wrong_blocks};
 use crate::format;
 use crate::table::{Cell, Table, Tone};
@@ -261,7 +261,7 @@ fn estimate(it: &Quantile, totals: &Totals) -> Cell {
 
 /// The bin that a value lies in, where another tool's bin is wide and the value resolved.
 fn wide(it: &Quantile) -> Option<String> {
-    it.bin.filter(|bin| it.resolved && bin.is_wide()).map(|bin| between(bin.lo_ns, bin.hi_ns))
+    it.bin.filter(|bin| it.resolved && bin.is_wide()).map(bin_words)
 }
 
 /// I/Os of the latency that the tables show.

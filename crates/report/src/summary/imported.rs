@@ -93,10 +93,14 @@ fn merged<'a>(all: impl Iterator<Item = &'a ImportedLatency>) -> ImportedLatency
     if let [one] = all.as_slice() {
         return (*one).clone();
     }
+    // Where that of one is not known, neither is that of all.
+    let of_all = |end: fn(&ImportedLatency) -> Option<u64>| {
+        all.iter().map(|l| end(l)).collect::<Option<Vec<u64>>>().unwrap_or_default()
+    };
     let mut merged = ImportedLatency {
         count: all.iter().map(|l| l.count).sum(),
-        min_ns: all.iter().filter_map(|l| l.min_ns).min(),
-        max_ns: all.iter().filter_map(|l| l.max_ns).max(),
+        min_ns: of_all(|l| l.min_ns).into_iter().min(),
+        max_ns: of_all(|l| l.max_ns).into_iter().max(),
         ..ImportedLatency::default()
     };
     let weighted: Option<f64> = all.iter().map(|l| Some(l.mean_ns? * l.count as f64)).sum();
@@ -285,5 +289,16 @@ mod tests {
         let given = ImportedLatency { percentiles: Vec::new(), bins: Vec::new(), ..bins.clone() };
         assert!(merged([&bins, &given].into_iter()).bins.is_empty());
         assert_eq!(value(&given, &"99".parse().unwrap()), None);
+        let slowest = |ns| ImportedLatency { max_ns: ns, ..bins.clone() };
+        let of = |one, other| merged([&slowest(one), &slowest(other)].into_iter()).max_ns;
+        assert_eq!((of(Some(9), Some(7)), of(Some(9), None)), (Some(9), None));
+    }
+
+    #[test]
+    fn a_percentile_in_a_bin_without_end_is_its_least() {
+        let it = binned(&[(0, 999, 900), (5_000, LatencyBin::OPEN_NS, 100)]);
+        let q = quantile(&it, &"99".parse().unwrap());
+        assert_eq!((q.ns, q.bin.unwrap().is_open(), q.is_wide_bin()), (Some(5_000), true, true));
+        assert_eq!((q.told_ns(), error(&it, &"99".parse().unwrap())), (None, Some(1.0)));
     }
 }

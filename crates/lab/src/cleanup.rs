@@ -28,6 +28,12 @@ pub fn lab_dir() -> PathBuf {
     Path::new("/dev/shm").join(NAME)
 }
 
+/// The file of nothing but holes that a setting reads to fill memory. It is not in [`lab_dir`], where reading holes takes
+/// no memory.
+pub fn holes() -> PathBuf {
+    std::env::temp_dir().join(format!("{NAME}-holes"))
+}
+
 /// What is to be undone. Dropping it does so, also when a thread panics.
 #[derive(Default)]
 pub struct Undo(Vec<Box<dyn FnOnce() + Send>>);
@@ -164,11 +170,16 @@ fn ours(path: &Path) -> bool {
     path.starts_with(lab_dir())
 }
 
-/// Takes back what a lab left: thaws, unmounts, detaches, removes. Only what lies in [`lab_dir`], and
-/// control groups whose names begin with [`NAME`].
+/// Takes back what a lab left: thaws, ends swapping, unmounts, detaches, removes. Only what lies in [`lab_dir`] or on
+/// disks of it, control groups whose names begin with [`NAME`], and [`holes`].
 fn sweep() {
     groups();
     let sys = Sys::default();
+    let disks = disks(&loop_backings(&sys));
+    for disk in &disks {
+        // Fails where it is no swap.
+        let _ = tool("swapoff", &[disk]);
+    }
     for mount in mounts(&sys).unwrap_or_default().iter().rev() {
         if ours(&mount.point) {
             let at = mount.point.as_os_str();
@@ -176,13 +187,27 @@ fn sweep() {
             let _ = tool("umount", &["--lazy".as_ref(), at]);
         }
     }
-    for (name, file) in loop_backings(&sys) {
-        if ours(Path::new(&file)) {
-            let device = Path::new("/dev").join(name);
-            let _ = tool("losetup", &[Path::new("--detach"), &device]);
-        }
+    for disk in disks.iter().rev() {
+        let _ = tool("losetup", &[Path::new("--detach"), disk]);
     }
     let _ = std::fs::remove_dir_all(lab_dir());
+    let _ = std::fs::remove_file(holes());
+}
+
+/// Of loop devices with the files behind them those over files of the lab, and over each other, the lowest first.
+fn disks(all: &[(String, String)]) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    loop {
+        let above =
+            |file: &str| ours(Path::new(file)) || found.iter().any(|d| d == Path::new(file));
+        let more = all.iter().filter(|(_, file)| above(file));
+        let more = more.map(|(name, _)| Path::new("/dev").join(name));
+        let more: Vec<PathBuf> = more.filter(|disk| !found.contains(disk)).collect();
+        if more.is_empty() {
+            return found;
+        }
+        found.extend(more);
+    }
 }
 
 fn groups() {
@@ -204,9 +229,17 @@ fn groups() {
     }
 }
 
-/// Sends the members of a group one level up and removes it.
+/// Removes a group and those in it; sends the members of each one level up.
 pub fn dissolve(parent: &Path, group: &Path) {
-    let _ = std::fs::write(group.join("freezer.state"), "THAWED");
+    let state = group.join("freezer.state");
+    if state.exists() {
+        let _ = std::fs::write(state, "THAWED");
+    }
+    for inner in std::fs::read_dir(group).into_iter().flatten().flatten() {
+        if inner.file_type().is_ok_and(|t| t.is_dir()) {
+            dissolve(group, &inner.path());
+        }
+    }
     for _ in 0..50 {
         let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
         for pid in members.split_whitespace() {
@@ -245,6 +278,32 @@ mod tests {
         ] {
             assert!(!ours(Path::new(path)), "{path}");
         }
+    }
+
+    #[test]
+    fn disks_over_disks_of_the_lab_are_its_own_and_no_others() {
+        let loops = |of: &[(&str, &str)]| -> Vec<(String, String)> {
+            of.iter().map(|(name, file)| ((*name).into(), (*file).into())).collect()
+        };
+        let all = loops(&[
+            ("loop3", "/dev/loop1"),
+            ("loop1", "/dev/loop0"),
+            ("loop0", "/dev/shm/taillight-lab/taillight-lab-fuse/data"),
+            ("loop2", "/srv/image"),
+            ("loop4", "/dev/loop2"),
+        ]);
+        let expected = ["/dev/loop0", "/dev/loop1", "/dev/loop3"].map(PathBuf::from);
+        assert_eq!(disks(&all), expected);
+    }
+
+    #[test]
+    fn groups_in_a_group_go_with_it() {
+        let place = std::env::temp_dir().join(format!("groups-{}", std::process::id()));
+        std::fs::create_dir_all(place.join("outer/inner/innermost")).expect("directories");
+        dissolve(&place, &place.join("outer"));
+        let left = std::fs::read_dir(&place).expect("it is there").count();
+        std::fs::remove_dir_all(&place).expect("removed");
+        assert_eq!(left, 0);
     }
 
     #[test]

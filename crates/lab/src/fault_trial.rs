@@ -26,7 +26,7 @@ pub struct FaultTrial<'a> {
     pub taillight: &'a Path,
     /// How strong the fault is.
     pub amplitude: Duration,
-    /// `sync` or `uring`; of a store or a server its name.
+    /// `sync`, `uring` or `mmap`; of another driver than that of files its name.
     pub engine: &'static str,
     /// How long the victim runs.
     pub runtime: Duration,

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,6 +45,12 @@ pub struct DelayInjector {
     pub reads_only: AtomicBool,
     /// How long each sync sleeps, ns.
     syncs_ns: AtomicU64,
+    /// With no request for so long it falls asleep, ns; 0 = never. To wake up takes as long as a slow request does.
+    asleep_after_ns: AtomicU64,
+    /// When the last request came or was done after a wake-up, CLOCK_MONOTONIC ns.
+    last_ns: AtomicI64,
+    /// When it is awake again.
+    awake_ns: AtomicI64,
     /// Requests so far that could have slept.
     requests: AtomicU64,
     /// From when to when each sleep was, CLOCK_MONOTONIC ns.
@@ -71,6 +77,31 @@ impl DelayInjector {
         self.syncs_ns.store(sleep.as_nanos() as u64, Relaxed);
     }
 
+    /// After a pause of requests of that length whatever comes waits until it has woken up, which takes so long.
+    pub fn set_asleep(&self, pause: Duration, wake_up: Duration) {
+        self.last_ns.store(now_ns(), Relaxed);
+        self.sleep_ns.store(wake_up.as_nanos() as u64, Relaxed);
+        self.asleep_after_ns.store(pause.as_nanos() as u64, Relaxed);
+    }
+
+    /// A request came: it waits until this is awake.
+    fn wake_up(&self) {
+        let pause = self.asleep_after_ns.load(Relaxed).cast_signed();
+        if pause == 0 {
+            return;
+        }
+        let now = now_ns();
+        if now - self.last_ns.swap(now, Relaxed) > pause {
+            let awake = now + self.sleep_ns.load(Relaxed).cast_signed();
+            self.awake_ns.store(awake, Relaxed);
+        }
+        let left = self.awake_ns.load(Relaxed) - now;
+        if left > 0 {
+            self.delay(left.cast_unsigned());
+            self.last_ns.store(now_ns(), Relaxed);
+        }
+    }
+
     pub fn delays(&self) -> Vec<(i64, i64)> {
         let delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
         delays.clone()
@@ -78,6 +109,7 @@ impl DelayInjector {
 
     /// One request of this size passes, at once or after a delay.
     pub fn pass(&self, bytes: usize) {
+        self.wake_up();
         let every = self.every.load(Relaxed);
         let small = (bytes as u64) < self.least.load(Relaxed);
         if every == 0 || small || !self.requests.fetch_add(1, Relaxed).is_multiple_of(every) {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use crate::cleanup::{NAME, Undo};
+use crate::cleanup::{NAME, Undo, holes};
 use crate::stage::LabCgroup;
 
 /// Room for pages, beside what the victim holds itself.
@@ -56,8 +56,8 @@ impl Setting {
             Setting::Memory => {
                 let group = LabCgroup::of_memory(undo, &format!("{NAME}-setting"))?;
                 // The file is a hole: reading it takes memory, and no disk.
-                let file = std::env::temp_dir().join(format!("{NAME}-holes"));
-                std::fs::File::create(&file)?.set_len(FILE)?;
+                let file = holes();
+                std::fs::File::create_new(&file)?.set_len(FILE)?;
                 let (gone, name) = (file.clone(), file.to_string_lossy().into_owned());
                 undo.add(move || drop(std::fs::remove_file(gone)));
                 group.add_process(pid)?;

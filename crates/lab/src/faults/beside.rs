@@ -106,8 +106,7 @@ pub fn flush(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
 pub fn ordered(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = trial.slow_disk(64)?;
     let at = disk.mount(&mut trial.undo, "ext4")?;
-    // Else the data's blocks count as unwritten until it is there, and no commit needs to wait.
-    tool("mount", &["-o", "remount,dioread_lock", &at.to_string_lossy()])?;
+    data_first(&at)?;
     started(trial, &at, &[loads::FSYNCED])?;
     slow.least.store(LARGE, Relaxed);
     let (delay, file) = (trial.amplitude, at.join("beside"));
@@ -122,6 +121,32 @@ pub fn ordered(trial: &mut FaultTrial<'_>) -> Result<()> {
     })?;
     trial.only_delays(&slow);
     Ok(())
+}
+
+/// Has commits of ext4 wait for new data: else its blocks count as unwritten until it is there, and none needs to.
+fn data_first(at: &Path) -> Result<()> {
+    tool("mount", &["-o", "remount,dioread_lock", &at.to_string_lossy()]).map(drop)
+}
+
+/// Commits of the journal wait for the data of a neighbour that a limit of its control group holds back.
+pub fn limited_data(trial: &mut FaultTrial<'_>) -> Result<()> {
+    const DATA: u64 = 512 << 10;
+    let disk = trial.disk(64)?;
+    let at = disk.mount(&mut trial.undo, "ext4")?;
+    data_first(&at)?;
+    started(trial, &at, &[loads::FSYNCED])?;
+    let group = LabCgroup::of(&mut trial.undo, "blkio")?;
+    // As in `limited_holder`.
+    let per_s = DATA * 1000 / (100 + trial.amplitude.as_millis() as u64);
+    group.set("blkio.throttle.write_bps_device", format!("{} {per_s}", disk.number()?))?;
+    let (file, within) = (at.join("beside"), group.within());
+    let name = file.to_string_lossy();
+    let writes = ["xfs_io", "-f", "-c", "pwrite -q 0 512k", "-c", "sync_range -w -a 0 512k", &name];
+    let words: Vec<&str> = within[1..].iter().map(String::as_str).chain(writes).collect();
+    trial.pulses(GAP, Duration::ZERO, |_| {
+        tool("sh", &words)?;
+        Ok(std::fs::remove_file(&file)?)
+    })
 }
 
 /// A program that looks at each access before it goes on, as a virus scanner does, takes long now and then.

@@ -13,7 +13,9 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
 use crate::cleanup::{NAME, set, tool};
 use crate::fault_trial::FaultTrial;
+use crate::faults::server::limited_group;
 use crate::faults::stages::BuiltStage;
+use crate::faults::stopped::serving_threads;
 use crate::stage::LabCgroup;
 use crate::victim::VictimOptions;
 
@@ -55,17 +57,14 @@ pub fn nested_quota(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     let outer = LabCgroup::of(&mut trial.undo, "cpu")?;
     let inner = LabCgroup::named(&mut trial.undo, "cpu", &format!("{NAME}/inner"))?;
     inner.add_process(trial.pid()?)?;
-    let set = |quota: i64| outer.set("cpu.cfs_quota_us", quota);
-    outer.set("cpu.cfs_period_us", trial.amplitude.as_micros() + 1000)?;
-    let (on, after) = (trial.amplitude * 6, trial.amplitude);
-    let done = trial.pulses(Duration::from_millis(200), after, |stop| {
-        set(1000)?;
-        let slept = stop.sleep(on);
-        set(-1)?;
-        slept
-    });
-    set(-1)?;
-    done
+    limited_group(trial, &outer)
+}
+
+/// The threads that serve the victim's file may run 1 ms in each period of the amplitude and 1 ms.
+pub fn starved_server(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "cpu")?;
+    serving_threads()?.iter().try_for_each(|tid| group.set("tasks", tid))?;
+    limited_group(trial, &group)
 }
 
 /// The load's threads have real-time priority, at which their control group may run 2 ms in each period.
@@ -107,9 +106,7 @@ pub fn preempted_holder(trial: &mut FaultTrial<'_>) -> Result<()> {
     trial.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
         let over = AtomicBool::new(false);
         let writes = || -> Result<()> {
-            let mut first = CpuSet::new();
-            first.set(0);
-            sched_setaffinity(None, &first)?;
+            keep_on(0);
             let data = vec![1; 4 << 20];
             while !over.load(Relaxed) {
                 file.write_all_at(&data, 8 << 20)?;
@@ -228,6 +225,32 @@ pub fn taken(trial: &mut FaultTrial<'_>) -> Result<()> {
     })
 }
 
+/// Threads with real-time priority take all CPUs, again and again.
+pub fn every_cpu(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let (on, cpus) = (trial.amplitude, std::thread::available_parallelism()?.get());
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+        let all: Vec<Spinner> = (0..cpus).map(|cpu| Spinner::on(cpu, on)).collect::<Result<_>>()?;
+        for one in &all {
+            tool("chrt", &["-f", "-p", "50", &one.tid])?;
+        }
+        std::thread::scope(|scope| {
+            // On the CPU that is taken last, so that it gets to start all of them.
+            scope.spawn(|| {
+                keep_on(cpus - 1);
+                all.iter().for_each(Spinner::go);
+            });
+            stop.sleep(on)
+        })
+    })
+}
+
+/// Keeps the calling thread on a CPU.
+fn keep_on(cpu: usize) {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    let _ = sched_setaffinity(None, &only);
+}
+
 /// A real-time thread takes the first CPU from the kernel's thread that finishes direct writes to a file, but not from
 /// the victim, whose priority is higher.
 pub fn late_completion(trial: &mut FaultTrial<'_>) -> Result<()> {
@@ -261,12 +284,15 @@ struct Spinner {
 
 impl Spinner {
     fn new(time: Duration) -> Result<Spinner> {
+        Spinner::on(0, time)
+    }
+
+    /// The same of another CPU.
+    fn on(cpu: usize, time: Duration) -> Result<Spinner> {
         let (go, wait) = mpsc::channel::<()>();
         let (tell, told) = mpsc::channel();
         std::thread::Builder::new().name("spinner".into()).spawn(move || {
-            let mut first = CpuSet::new();
-            first.set(0);
-            let _ = sched_setaffinity(None, &first);
+            keep_on(cpu);
             let _ = tell.send(gettid().as_raw_nonzero().get());
             if wait.recv().is_err() {
                 return;

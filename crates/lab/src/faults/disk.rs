@@ -12,6 +12,7 @@ use rustix::thread::gettid;
 
 use crate::cleanup::{NAME, StopSignal, set, tool};
 use crate::fault_trial::FaultTrial;
+use crate::faults::beside::read_direct;
 use crate::faults::filesystem::started;
 use crate::faults::loads;
 use crate::faults::stages::BuiltStage;
@@ -201,6 +202,52 @@ pub fn idle_class(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (on, after) = (trial.amplitude * 2, trial.amplitude);
     trial
         .pulses(Duration::from_millis(200), after, |stop| rival(&disk.device, 2, || stop.sleep(on)))
+}
+
+/// The scheduler serves one process after another, each for the amplitude, and a neighbour always reads.
+pub fn turns(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = scheduled(trial, "bfq")?;
+    let rotational = disk.sys("queue/rotational");
+    let undone = rotational.clone();
+    trial.undo.add(move || drop(set(&undone, 0)));
+    // It waits for the next request of who has the turn, as a disk has to seek for that of another one.
+    set(&rotational, 1)?;
+    set(&disk.sys("queue/iosched/low_latency"), 0)?;
+    set(&disk.sys("queue/iosched/timeout_sync"), trial.amplitude.as_millis())?;
+    let options = trial.options(disk.device.clone(), "randread");
+    trial.start(&options)?;
+    slow.least.store(64 << 10, Relaxed);
+    slow.set(1, Duration::from_millis(1));
+    let on = trial.amplitude * 4;
+    trial.pulses(Duration::from_millis(200), trial.amplitude, |stop| {
+        let over = AtomicBool::new(false);
+        let reads = || -> Result<()> {
+            while !over.load(Relaxed) {
+                read_direct(&disk.device, 64 << 10)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(reads);
+            let slept = stop.sleep(on);
+            over.store(true, Relaxed);
+            reader.join().unwrap_or(Ok(()))?;
+            slept
+        })
+    })
+}
+
+/// A disk that falls asleep when nobody uses it takes long over what comes after that.
+pub fn sleeping(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let slow = built.slow()?;
+    slow.set_asleep(Duration::from_millis(50), trial.amplitude);
+    while trial.more() {
+        trial.stop.sleep(trial.amplitude)?;
+    }
+    slow.set_asleep(Duration::ZERO, Duration::ZERO);
+    trial.stop.sleep(trial.amplitude * 2)?;
+    trial.delays(slow);
+    Ok(())
 }
 
 /// The victim's control group weighs little, a neighbour's much, and both want the disk.

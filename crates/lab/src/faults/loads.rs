@@ -17,7 +17,7 @@ use LoadChange::{
 pub enum LoadChange {
     /// The file driver with this pattern: direct I/O of 4 KiB with short pauses.
     Rw(&'static str),
-    /// The driver of the store that `engine` names.
+    /// The driver that `engine` names, in a directory.
     Store,
     /// A client of the stage's server, in its network.
     Server,
@@ -99,6 +99,21 @@ pub const SMALL_MEMTABLES: &[LoadChange] = &[
 ];
 pub const SMALL_BUFFER: &[LoadChange] = &[Set("target.options.write_buffer_size=\"64KiB\"")];
 
+/// Names that come, change and go.
+pub const NAMES: &[LoadChange] = &[
+    Store,
+    Set("workload.0.mix={create=40,rename=20,unlink=40}"),
+    Set("workload.0.keys={count=1000}"),
+];
+pub const DURABLE_NAMES: &[LoadChange] = &[Set("target.options.sync=directory")];
+/// By io_uring.
+pub const NAMES_BY_RING: &[LoadChange] =
+    &[Workers(1), Depth(8), Set("target.options.engine=io_uring")];
+pub const STATS: &[LoadChange] =
+    &[Store, Set("workload.0.mix={stat=1}"), Set("workload.0.keys={count=4000}")];
+pub const OPENS: &[LoadChange] =
+    &[Store, Set("workload.0.mix={open_read_close=1}"), Set("workload.0.keys={count=8}")];
+
 pub const ASKING: &[LoadChange] = &[Server];
 pub const FOUR_CONNECTIONS: &[LoadChange] = &[Depth(16), Set("target.options.connections=4")];
 /// Without pauses, eight operations in flight over two connections.
@@ -126,6 +141,9 @@ pub const FDATASYNCED: &[LoadChange] = &[FDATASYNC];
 pub const PER_S_1000: &[LoadChange] = &[NoPauses, Flag("--rate", "1000/s")];
 pub const SERVED_FILE: &[LoadChange] =
     &[Set("target.options.allow_holes=true"), Set("target.options.read_in_use=true")];
+/// With long pauses, in which nobody uses the disk.
+pub const WITH_PAUSES: &[LoadChange] =
+    &[Workers(1), Set("workload.0.think={time=\"150ms\",every=64}")];
 /// Fast enough to come to what is read ahead before that is there.
 pub const SEQUENTIAL: &[LoadChange] =
     &[Rw("read"), DIRECT_OFF, Set("workload.0.think={time=\"200us\",every=32}")];
@@ -186,10 +204,11 @@ impl LoadChange {
     }
 }
 
-/// A client of the stage's server, in the server's own network.
+/// A client of the stage's server, in the server's network.
 fn client(trial: &FaultTrial<'_>, built: &BuiltStage) -> Result<VictimOptions> {
     let mut options = match trial.engine {
         "redis" => asking_redis(trial, built.path.clone()),
+        "postgres" => asking_rows(trial, built.path.clone()),
         _ => asking_objects(trial, built.path.clone()),
     };
     options.within = inside_words(built.server()?);
@@ -199,17 +218,31 @@ fn client(trial: &FaultTrial<'_>, built: &BuiltStage) -> Result<VictimOptions> {
 /// Reads and updates of a Redis server at this address. `client` has the victim run in the server's own network; one
 /// that asks through a proxy stays outside.
 pub fn asking_redis(trial: &FaultTrial<'_>, address: std::path::PathBuf) -> VictimOptions {
-    let mut options = trial.options_of(address, &["redis"]);
-    let set = ["mix={get=50,update=50}", "block_size=\"1KiB\"", "keys={count=1000}"];
-    options.set.extend(set.map(|pair| format!("workload.0.{pair}")));
+    asking(trial, (address, "redis"), ("update", 1000))
+}
+
+fn asking_rows(trial: &FaultTrial<'_>, path: std::path::PathBuf) -> VictimOptions {
+    let mut options = asking(trial, (path, "postgres"), ("update", 1000));
+    options.set.push("target.options.user=postgres".into());
     options
 }
 
 fn asking_objects(trial: &FaultTrial<'_>, path: std::path::PathBuf) -> VictimOptions {
-    let mut options = trial.options_of(path, &["s3"]);
-    let set = ["mix={get=50,put=50}", "block_size=\"1KiB\"", "keys={count=100}"];
-    options.set.extend(set.map(|pair| format!("workload.0.{pair}")));
+    let mut options = asking(trial, (path, "s3"), ("put", 100));
     let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
     options.env = names.into_iter().zip([ID.into(), SECRET.into()]).collect();
+    options
+}
+
+/// As many reads as changes of so many records.
+fn asking(
+    trial: &FaultTrial<'_>,
+    (path, driver): (std::path::PathBuf, &str),
+    (change, keys): (&str, u32),
+) -> VictimOptions {
+    let mut options = trial.options_of(path, &[driver]);
+    let mix = format!("workload.0.mix={{get=50,{change}=50}}");
+    let keys = format!("workload.0.keys={{count={keys}}}");
+    options.set.extend([mix, "workload.0.block_size=\"1KiB\"".to_owned(), keys]);
     options
 }

@@ -22,8 +22,17 @@ const MIB: u64 = 1 << 20;
 
 /// A device with a strict limit of dirty pages becomes slow: buffered writers have to wait.
 pub fn dirty(trial: &mut FaultTrial<'_>) -> Result<()> {
+    dirtied(trial, &[loads::GROWING, loads::CACHED, loads::OF_16M])
+}
+
+/// The same for one who writes to a mapping, where a fault makes a page dirty.
+pub fn mapped_dirty(trial: &mut FaultTrial<'_>) -> Result<()> {
+    dirtied(trial, &[loads::WRITES, loads::CACHED, loads::LAYOUT])
+}
+
+fn dirtied(trial: &mut FaultTrial<'_>, load: Load) -> Result<()> {
     let (at, slow) = strict(trial)?;
-    started(trial, &at, &[loads::GROWING, loads::CACHED, loads::OF_16M])?;
+    started(trial, &at, load)?;
     slowed_down(trial, &slow)
 }
 
@@ -168,10 +177,24 @@ pub fn dropped(
 /// Another program has the kernel drop all pages of all files (`/proc/sys/vm/drop_caches`); who needs one waits for a
 /// device that is slow all the time.
 pub fn dropped_caches(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    dropped_of_all(trial, built, 1)
+}
+
+/// The same of names and attributes of files, too, of which none is to be written.
+pub fn dropped_names(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    rustix::fs::syncfs(std::fs::File::open(&built.lower)?)?;
+    dropped_of_all(trial, built, 3)?;
+    // The victim deletes its files at the end.
+    built.slow()?.set(0, Duration::ZERO);
+    Ok(())
+}
+
+/// `what` is that of `drop_caches`.
+fn dropped_of_all(trial: &mut FaultTrial<'_>, built: &BuiltStage, what: u32) -> Result<()> {
     let slow = built.slow()?;
     slow.set(1, trial.amplitude);
     trial.pulses(Duration::from_millis(700), Duration::ZERO, |_| {
-        set(Path::new("/proc/sys/vm/drop_caches"), 1)
+        set(Path::new("/proc/sys/vm/drop_caches"), what)
     })?;
     trial.stop.sleep(trial.amplitude * 2)?;
     trial.only_delays(slow);

@@ -59,6 +59,11 @@ const URING: &[&str] = &["uring"];
 const SERVERS: &[&str] = &["redis", "s3"];
 const REDIS: &[&str] = &["redis"];
 const S3: &[&str] = &["s3"];
+/// The file driver on a mapping.
+const MMAP: &[&str] = &["mmap"];
+const METADATA: &[&str] = &["metadata"];
+const SQLITE: &[&str] = &["sqlite"];
+const POSTGRES: &[&str] = &["postgres"];
 const STORES: &[&str] = &["rocksdb", "leveldb"];
 const ROCKSDB: &[&str] = &["rocksdb"];
 const LEVELDB: &[&str] = &["leveldb"];

@@ -1,18 +1,22 @@
-//! Faults inside the program: its threads pause, asleep or busy, or one forks; and a supervisor of its system calls.
+//! Faults made by programs in C: inside the victim, whose threads pause, asleep or busy, or one forks; and beside it, a
+//! supervisor of its system calls or a holder of leases.
 
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::cleanup::{NAME, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
+use crate::faults::stages::BuiltStage;
 use crate::truth::now_ns;
 
 const PAUSE: &str = include_str!("pause.c");
 const FORK: &str = include_str!("fork.c");
 const SUPERVISE: &str = include_str!("supervise.c");
+const LEASE: &str = include_str!("lease.c");
 
 /// The load's thread pauses in the program's own code, asleep and busy in turn: a library that is loaded
 /// into the program makes it.
@@ -75,10 +79,7 @@ pub fn forking(trial: &mut FaultTrial<'_>) -> Result<()> {
 /// A supervisor of the program's system calls, as a container may have one, lets every 199th I/O call wait.
 pub fn supervised(trial: &mut FaultTrial<'_>) -> Result<()> {
     let launcher = built(&mut trial.undo, ("supervise", SUPERVISE), &[])?;
-    let (words, log) = (shared_words(trial, 2)?, lab_dir().join("supervised.log"));
-    let _ = std::fs::remove_file(&log);
-    let gone = log.clone();
-    trial.undo.add(move || drop(std::fs::remove_file(gone)));
+    let (words, log) = (shared_words(trial, 2)?, new_log(trial));
     let disk = trial.disk(64)?;
     let mut options = trial.options(disk.device.clone(), "randread");
     let within = [&launcher, &words, &log].map(|path| path.to_string_lossy().into_owned());
@@ -93,7 +94,39 @@ pub fn supervised(trial: &mut FaultTrial<'_>) -> Result<()> {
     }
     shared.write_all_at(&0_u64.to_ne_bytes(), 8)?;
     trial.stop.sleep(trial.amplitude * 2)?;
-    for line in std::fs::read_to_string(&log)?.lines() {
+    logged(trial, &log)
+}
+
+/// Another process holds leases of the victim's files, and gives one back late when somebody opens the file.
+pub fn leased(trial: &mut FaultTrial<'_>, stage: &BuiltStage) -> Result<()> {
+    let holder = built(&mut trial.undo, ("lease", LEASE), &[])?;
+    let (log, ns) = (new_log(trial), trial.amplitude.as_nanos().to_string());
+    let files = tool("find", &[stage.path.as_os_str(), "-name".as_ref(), "file.*".as_ref()])?;
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(holder).arg(&log).arg(ns).args(files.lines());
+    let mut child = command.stdin(Stdio::null()).spawn().context("cannot start a holder")?;
+    trial.undo.add(move || {
+        let _ = child.kill();
+        let _ = child.wait();
+    });
+    while trial.more() {
+        trial.stop.sleep(Duration::from_millis(50))?;
+    }
+    logged(trial, &log)
+}
+
+/// The file in which a program writes down when it made somebody wait.
+fn new_log(trial: &mut FaultTrial<'_>) -> PathBuf {
+    let log = lab_dir().join("waits.log");
+    let _ = std::fs::remove_file(&log);
+    let gone = log.clone();
+    trial.undo.add(move || drop(std::fs::remove_file(gone)));
+    log
+}
+
+/// Makes what stands in such a file the truth.
+fn logged(trial: &mut FaultTrial<'_>, log: &Path) -> Result<()> {
+    for line in std::fs::read_to_string(log)?.lines() {
         let (from, to) = line.split_once(' ').context("two stamps")?;
         trial.truth.add(from.parse()?, to.parse()?);
     }

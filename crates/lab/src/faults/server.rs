@@ -1,14 +1,17 @@
 //! Faults of servers and of the network to them: Redis, and the object store of the tests, each in a process and a
-//! network of its own.
+//! network of its own; and PostgreSQL on a Unix socket.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir, tool};
@@ -17,6 +20,7 @@ use crate::faults::stages::{BuiltStage, EXT4, FaultStage};
 use crate::faults::{loads, memory, stopped};
 use crate::proxy;
 use crate::stage::LabCgroup;
+use crate::victim::signal;
 
 /// The Redis server's port, in the network of its own.
 pub const PORT: u16 = 6379;
@@ -158,6 +162,39 @@ pub fn shared_network(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<
     })
 }
 
+/// Another session of the PostgreSQL server has the locks of all rows.
+pub fn locked_rows(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let sleep = format!("SELECT pg_sleep({})", trial.amplitude.as_secs_f64());
+    let lock = "SELECT count(*) FROM (SELECT 1 FROM taillight FOR UPDATE) AS locked";
+    let cluster = built.socket()?.to_owned();
+    trial.pulses(GAP, Duration::ZERO, |_| {
+        psql(&cluster, &["-c", "BEGIN", "-c", lock, "-c", &sleep, "-c", "COMMIT"])
+    })
+}
+
+/// The processes of the PostgreSQL server that serve connections are stopped, and no other one.
+pub fn stopped_backends(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let main = built.server()?.to_string();
+    let found = tool("pgrep", &["-P", &main, "-f", "\\[local\\]"])?;
+    let backends: Vec<u32> = found.lines().map(str::parse::<u32>).collect::<Result<_, _>>()?;
+    let all = |what: Signal| backends.iter().try_for_each(|pid| signal(*pid, what));
+    let on = trial.amplitude;
+    trial.pulses(GAP, on / 10, |stop| {
+        let done = all(Signal::STOP).and_then(|()| stop.sleep(on));
+        all(Signal::CONT)?;
+        done
+    })
+}
+
+/// The PostgreSQL server's disk takes long over the syncs of its log.
+pub fn server_log(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let files = FaultStage::Fs(EXT4, 512).make(trial, true)?;
+    let built = postgres(trial, &files.path)?;
+    let options = loads::options(&[loads::ASKING], trial, &built)?;
+    trial.start(&options)?;
+    trial.slow_syncs(files.slow()?)
+}
+
 /// All TCP packets in a server's network are lost for a while, again and again.
 pub fn lossy(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let rule = |what: &str| inside(pid, &["iptables", what, "INPUT", "-p", "tcp", "-j", "DROP"]);
@@ -174,6 +211,11 @@ pub fn lossy(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
 pub fn limited(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "cpu")?;
     group.add_process(pid)?;
+    limited_group(trial, &group)
+}
+
+/// The same of a control group.
+pub fn limited_group(trial: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
     let set = |quota: i64| group.set("cpu.cfs_quota_us", quota);
     group.set("cpu.cfs_period_us", trial.amplitude.as_micros() + 1000)?;
     let (on, after) = (trial.amplitude * 6, trial.amplitude);
@@ -259,6 +301,53 @@ pub fn redis_with(undo: &mut Undo, stop: &StopSignal, how: &[&str]) -> Result<(P
         let _ = std::fs::remove_file(gone);
     });
     Ok((socket, pid))
+}
+
+/// Starts a PostgreSQL server with a new cluster in this directory. It ends with this process in any case.
+pub fn postgres(trial: &mut FaultTrial<'_>, at: &Path) -> Result<BuiltStage> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let bin = versions.map(|v| v.path().join("bin")).filter(|bin| bin.join("initdb").exists());
+    let bin = bin.max().context("no PostgreSQL server here (Debian: postgresql)")?;
+    // Root may not run it, and who may has to get there.
+    std::fs::set_permissions(lab_dir(), Permissions::from_mode(0o711))?;
+    trial.undo.add(|| drop(std::fs::set_permissions(lab_dir(), Permissions::from_mode(0o700))));
+    let cluster = at.join("cluster");
+    let gone = cluster.clone();
+    trial.undo.add(move || drop(std::fs::remove_dir_all(gone)));
+    std::fs::create_dir(&cluster)?;
+    let place = cluster.to_string_lossy().into_owned();
+    tool("chown", &["postgres:", &place])?;
+    let user = ["--reuid", "postgres", "--regid", "postgres", "--clear-groups"];
+    let program = |name: &str| bin.join(name).to_string_lossy().into_owned();
+    let (initdb, server) = (program("initdb"), program("postgres"));
+    let how = ["-U", "postgres", "-A", "trust", "-N", "--locale=C", "-E", "UTF8", "-D", &place];
+    tool("env", &[&["-C", "/", "setpriv"], &user[..], &[&initdb], &how].concat())?;
+    let mut command = Command::new("env");
+    command.args(["-C", "/", "setpriv"]).args(user).args(["--pdeathsig", "KILL", &server]);
+    command.args(["-D", &place, "-k", &place, "-c", "listen_addresses=", "-c", "autovacuum=off"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().context("cannot start postgres")?;
+    let pid = child.id();
+    trial.undo.add(move || {
+        // Its other processes end as well.
+        let _ = signal(pid, Signal::QUIT);
+        let _ = child.wait();
+    });
+    for _ in 0..500 {
+        if psql(&cluster, &["-c", "SELECT 1"]).is_ok() {
+            break;
+        }
+        trial.stop.sleep(Duration::from_millis(20))?;
+    }
+    let path = format!("unix:{place}/.s.PGSQL.5432").into();
+    Ok(BuiltStage { path, server: Some((pid, cluster)), ..BuiltStage::default() })
+}
+
+/// Gives the PostgreSQL server of this cluster these words of `psql`.
+fn psql(cluster: &Path, words: &[&str]) -> Result<()> {
+    let place = cluster.to_string_lossy();
+    let to = ["-q", "-h", &place, "-U", "postgres", "-d", "postgres"];
+    tool("psql", &[&to[..], words].concat()).map(drop)
 }
 
 /// Starts the object store of the tests, by the `taillight-lab` beside the program under test, in a process and a

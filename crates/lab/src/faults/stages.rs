@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use crate::cleanup::tool;
+use crate::cleanup::{lab_dir, tool};
 use crate::fault_trial::FaultTrial;
-use crate::faults::server::{PORT, objects, redis};
+use crate::faults::server::{PORT, objects, postgres, redis};
 use crate::fuse::{self, DelayInjector};
 use crate::stage::{LoopDevice, overlaid, overlaid_for_reading};
 
@@ -48,7 +48,7 @@ pub enum FaultStage {
     Fuse,
     /// The same below an overlay.
     OverlayFuse,
-    /// A server in a network of its own: Redis or an object store, by the engine.
+    /// A server by the engine: Redis or an object store in a network of its own, or PostgreSQL on a Unix socket.
     Server,
 }
 
@@ -63,7 +63,7 @@ pub struct BuiltStage {
     pub slow: Option<Arc<DelayInjector>>,
     /// The file system that is frozen, or that neighbours use.
     pub lower: PathBuf,
-    /// The server's process, and its socket if it has one.
+    /// The server's process, and its socket if it has one, of PostgreSQL the directory of that.
     pub server: Option<(u32, PathBuf)>,
 }
 
@@ -80,7 +80,7 @@ impl BuiltStage {
         Ok(self.server.as_ref().context("a stage with a server")?.0)
     }
 
-    /// The socket of a Redis server.
+    /// The socket of a Redis server, or the directory of a PostgreSQL server's.
     pub fn socket(&self) -> Result<&Path> {
         Ok(&self.server.as_ref().context("a stage with a server")?.1)
     }
@@ -170,6 +170,11 @@ impl FaultStage {
                 let (socket, pid) = redis(&mut trial.undo, trial.stop)?;
                 built.server = Some((pid, socket));
                 format!("redis://127.0.0.1:{PORT}/0").into()
+            }
+            FaultStage::Server if trial.engine == "postgres" => {
+                let server = postgres(trial, &lab_dir())?;
+                built.server = server.server;
+                server.path
             }
             FaultStage::Server => {
                 let (path, pid) = objects(trial)?;

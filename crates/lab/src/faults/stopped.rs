@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::ptrace;
-use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::process::Signal;
 
@@ -14,6 +14,7 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::disk;
 use crate::faults::stages::BuiltStage;
 use crate::stage::LabCgroup;
+use crate::truth::now_ns;
 use crate::victim::signal;
 
 /// Stops a process by a signal, again and again.
@@ -31,9 +32,7 @@ pub fn stopped(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
 pub fn one_thread(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     let pid = trial.pid()?;
     let tid = threads(pid, "worker-")?.into_iter().next().context("a worker")?;
-    let group = LabCgroup::of(&mut trial.undo, "freezer")?;
-    group.set("tasks", tid)?;
-    pulsed(trial, &group)
+    frozen_threads(trial, &[tid])
 }
 
 /// Threads of a process whose names begin so.
@@ -107,6 +106,63 @@ pub fn traced_one(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
         slept
     })?;
     release(&thread)
+}
+
+/// A thread of the load stops at each of its system calls for a program that traces it, as `strace` does, and that
+/// takes long over every 199th stop.
+pub fn traced_calls(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let tid = threads(trial.pid()?, "worker-")?.into_iter().next().context("a worker")?;
+    let thread = Pid::from_raw(tid.parse()?);
+    ptrace::seize(thread, ptrace::Options::PTRACE_O_TRACESYSGOOD)?;
+    hold(&[thread])?;
+    let mut passed_on = None::<nix::sys::signal::Signal>;
+    for stops in 1_u32.. {
+        if stops.is_multiple_of(64) && !trial.more() {
+            break;
+        }
+        ptrace::syscall(thread, passed_on.take())?;
+        passed_on = match waitpid(thread, Some(WaitPidFlag::__WALL))? {
+            WaitStatus::Stopped(_, signal) => Some(signal),
+            _ => None,
+        };
+        if stops.is_multiple_of(199) {
+            let from = now_ns();
+            trial.stop.sleep(trial.amplitude)?;
+            trial.truth.add(from, now_ns());
+        }
+    }
+    Ok(ptrace::detach(thread, passed_on)?)
+}
+
+/// The control group above the victim's own is frozen.
+pub fn frozen_parent(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let outer = LabCgroup::of(&mut trial.undo, "freezer")?;
+    let inner = LabCgroup::named(&mut trial.undo, "freezer", &format!("{NAME}/inner"))?;
+    inner.add_process(trial.pid()?)?;
+    pulsed(trial, &outer)
+}
+
+/// Only the victim's threads that take requests for io_uring are frozen.
+pub fn frozen_poller(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let pollers = threads(trial.pid()?, "iou-sqp-")?;
+    frozen_threads(trial, &pollers)
+}
+
+/// The threads of this process that serve the victim's file, or its disk, are frozen.
+pub fn frozen_server(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let serving = serving_threads()?;
+    frozen_threads(trial, &serving)
+}
+
+fn frozen_threads(trial: &mut FaultTrial<'_>, tids: &[String]) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "freezer")?;
+    tids.iter().try_for_each(|tid| group.set("tasks", tid))?;
+    pulsed(trial, &group)
+}
+
+/// Threads of this process that serve FUSE.
+pub fn serving_threads() -> Result<Vec<String>> {
+    threads(std::process::id(), "fuser-")
 }
 
 /// Holds all threads of a process as `traced` does, once and for so long.

@@ -1,10 +1,10 @@
-//! Faults of stores: flushes, compactions and logs that hold writers back, and dropped pages of their files.
+//! Faults of stores: flushes, compactions, logs and locks that hold writers back, and dropped pages of their files.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::cleanup::NAME;
+use crate::cleanup::{NAME, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::loads::{self, Load};
 use crate::faults::memory;
@@ -74,6 +74,18 @@ pub fn mapped_gets(trial: &mut FaultTrial<'_>) -> Result<()> {
     options.within = group.within();
     trial.start(&options)?;
     memory::dropped(trial, built.slow()?, &group, |held| held + (1 << 20))
+}
+
+/// Another process has begun to write to the victim's SQLite database, and nobody else may until it commits.
+pub fn locked_database(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let database = built.path.join("db/taillight.db");
+    let (name, pause) =
+        (database.to_string_lossy(), format!(".shell sleep {}", trial.amplitude.as_secs_f64()));
+    let words = ["-cmd", ".timeout 5000", &name, "BEGIN IMMEDIATE;", &pause, "COMMIT;"];
+    // Who waits looks for the lock again after pauses, most of them of 25 ms and less.
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(25), |_| {
+        tool("sqlite3", &words).map(drop)
+    })
 }
 
 /// Writers of RocksDB that sync, and only the log is on a disk whose syncs take long.

@@ -1,6 +1,9 @@
 //! The table of faults: name, layers that are right, stage, load and what disturbs them.
 
-use super::{Fault, LEVELDB, REDIS, ROCKSDB, S3, SERVERS, STORES, SYNC, URING, of, own};
+use super::{
+    Fault, LEVELDB, METADATA, MMAP, POSTGRES, REDIS, ROCKSDB, S3, SERVERS, SQLITE, STORES, SYNC,
+    URING, of, own,
+};
 use crate::faults::disturb::Disturb::*;
 use crate::faults::disturb::Party::{self, Program};
 use crate::faults::loads::*;
@@ -395,4 +398,38 @@ pub const FAULTS: &[Fault] = &[
         &[UPDATES, FDATASYNCED], HogKernelWorkers).only(STORES),
     of("overlay-lock", "file_system", Overlay(EXT4, 64),
         &[READS, OF_4M], OwnSlow(filesystem::lengthened)).blocks(),
+    of("traced-calls", "stopped", Disk(64),
+        &[READS, ALL_THE_TIME], Own(stopped::traced_calls)).blocks(),
+    of("frozen-parent", "stopped", Disk(64),
+        &[READS, ALL_THE_TIME], Own(stopped::frozen_parent)).blocks(),
+    of("frozen-poller", "stopped", Disk(64),
+        &[READS, ALL_THE_TIME, POLLED], Own(stopped::frozen_poller)).blocks().only(URING),
+    of("every-cpu", "cpu", Disk(64), &[READS, ALL_THE_TIME], Own(cpu::every_cpu)).blocks(),
+    of("frozen-fuse", "file_system", Fuse, &[READS, SERVED_FILE], OwnSlow(stopped::frozen_server)),
+    of("frozen-disk", "device", Disk(64), &[READS], OwnSlow(stopped::frozen_server)).blocks(),
+    of("starved-fuse", "file_system|cpu", Fuse,
+        &[READS, SERVED_FILE, ALL_THE_TIME], OwnSlow(cpu::starved_server)),
+    of("sleeping-disk", "device", Disk(64), &[READS, WITH_PAUSES], OwnSlow(disk::sleeping)).blocks(),
+    own("turns", "block_queue", disk::turns).blocks(),
+    own("limited-data", "throttle|file_system", beside::limited_data).blocks(),
+    of("mapped-cold", "device|page_cache", Fs(EXT4, 512), &[COLD, OF_256M], Slow).only(MMAP),
+    of("mapped-limit", "throttle", Fs(EXT4, 512), &[COLD, OF_256M], Limit("read")).only(MMAP),
+    of("mapped-freeze", "file_system", Fs(EXT4, 64), &[WRITES, CACHED, LAYOUT], Freeze).only(MMAP),
+    own("mapped-dirty", "page_cache", memory::mapped_dirty).only(MMAP),
+    of("mapped-lock", "file_system", Fs(XFS, 512),
+        &[COLD, OF_256M], OwnSlow(filesystem::inserted)).only(MMAP),
+    of("leased", "file_system", Fs(EXT4, 64), &[OPENS], Own(program::leased)).only(METADATA),
+    of("names-freeze", "file_system", Fs(EXT4, 64), &[NAMES, NAMES_BY_RING], Freeze).only(METADATA),
+    of("name-syncs", "file_system|device", Fs(EXT4, 64),
+        &[NAMES, DURABLE_NAMES], SlowSyncs).only(METADATA),
+    of("cold-names", "device|page_cache", Fs(EXT4, 64),
+        &[STATS], OwnSlow(memory::dropped_names)).only(METADATA),
+    of("locked-database", "store|application", Fs(EXT4, 128),
+        &[UPDATES], Own(store::locked_database)).only(SQLITE),
+    of("database-syncs", "device|file_system", Fs(EXT4, 128),
+        &[UPDATES, SINGLE], SlowSyncs).only(SQLITE),
+    of("locked-rows", "server", FaultStage::Server, &[ASKING], Own(server::locked_rows)).only(POSTGRES),
+    of("stopped-backends", "server", FaultStage::Server,
+        &[ASKING], Own(server::stopped_backends)).only(POSTGRES),
+    own("server-log", "server|device", server::server_log).only(POSTGRES),
 ];

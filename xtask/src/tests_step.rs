@@ -179,23 +179,25 @@ fn stages() -> Result<Vec<TestStage>> {
         run.args(["nextest", "run", "--workspace", "--locked", "--color=never"]).args(words);
         run
     };
-    let tests = |filter: &str| {
+    let tests = |filter: &str, slots: &[&str]| {
         let mut run = run(&["--no-fail-fast", "-E", filter]);
-        // Many tests wait for disks, servers and clocks: one more than there are CPUs keeps the CPUs busy.
-        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-        run.arg(format!("--test-threads={}", cpus + 1));
+        run.args(slots);
         run.args(["--show-progress=none", "--status-level=pass", "--final-status-level=none"]);
         run.args(["--success-output=immediate", "--failure-output=immediate"]);
         run.arg("--no-output-indent");
         run
     };
+    // Many tests wait for disks, servers and clocks: one more than there are CPUs keeps the CPUs busy. A test takes two
+    // slots, where the profile says no less.
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let slots = format!("--test-threads={}", 2 * (cpus + 1));
     let doc = tool::cargo(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"]);
     let stage = |command, shares_cpus| TestStage { command, shares_cpus };
     Ok(vec![
         stage(run(&["--no-run"]), false),
-        stage(tests(&format!("not ({alone})")), true),
+        stage(tests(&format!("not ({alone})"), &["--profile=ci", &slots]), true),
         stage(doc, true),
-        stage(tests(&alone), false),
+        stage(tests(&alone, &[]), false),
     ])
 }
 

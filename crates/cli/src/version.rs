@@ -11,9 +11,9 @@ use crate::output;
 /// Cargo features of this build, with whether it has them.
 const FEATURES: [(&str, bool); 2] = [("s3", cfg!(feature = "s3")), ("tui", cfg!(feature = "tui"))];
 
-/// Runs it. Errors: `Unavailable` when standard output cannot be written.
+/// Runs it. Errors: `Unavailable` when standard output cannot be written; `Internal` when the BPF object is damaged.
 pub fn main(verbose: bool) -> Result<Exit> {
-    output::text(&if verbose { long() } else { line() })?;
+    output::text(&if verbose { long()? } else { line() })?;
     Ok(Exit::Ok)
 }
 
@@ -26,13 +26,13 @@ pub fn with_commit() -> String {
     format!("taillight {} ({})", env!("CARGO_PKG_VERSION"), env!("TAILLIGHT_COMMIT"))
 }
 
-fn long() -> String {
+fn long() -> Result<String> {
     let features = FEATURES.map(|(name, has)| match has {
         true => name.to_owned(),
         false => format!("no {name}"),
     });
-    let object: String =
-        Sha256::digest(taillight_trace::BPF_OBJECT).iter().map(|b| format!("{b:02x}")).collect();
+    let object = Sha256::digest(taillight_trace::bpf_object()?);
+    let object: String = object.iter().map(|b| format!("{b:02x}")).collect();
     let mut rows = vec![
         row("commit", env!("TAILLIGHT_COMMIT")),
         row("build", &format!("{}, {}", env!("TAILLIGHT_TARGET"), env!("TAILLIGHT_PROFILE"))),
@@ -51,7 +51,7 @@ fn long() -> String {
         };
         rows.push(row(name, &found));
     }
-    line() + &output::columns(&rows)
+    Ok(line() + &output::columns(&rows))
 }
 
 fn row(name: &str, value: &str) -> Vec<String> {

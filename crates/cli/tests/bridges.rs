@@ -136,7 +136,8 @@ fn standard_loads_and_series_run_on_a_plug_in() {
     }
     let line = format!(
         "suite dirth --scale quick {library} --path dirth.db --runtime 30ms --output dirth \
-         --set suite.phase.rounds.steady.max_rounds=5 --set workload.0.keys.count=200"
+         --set suite.phase.precondition.steady.max_rounds=5 --set suite.phase.rounds.steady.max_rounds=5 \
+         --set suite.phase.rounds.loop.0.values=[8,2,1] --set workload.0.keys.count=200"
     );
     let (out, _) = run_line(dir.path(), &line, 0);
     assert!(out.contains("a store, not a device"), "{out}");

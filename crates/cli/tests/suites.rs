@@ -211,7 +211,8 @@ fn the_report_and_the_table_of_a_series_are_made_again() {
 fn dirth_runs_on_a_store() {
     let dir = scratch();
     let line = "suite dirth --scale quick --driver memory --runtime 30ms --output out \
-                --set suite.phase.rounds.steady.max_rounds=5 --set workload.0.keys.count=500";
+                --set suite.phase.precondition.steady.max_rounds=5 --set suite.phase.rounds.steady.max_rounds=5 \
+                --set suite.phase.rounds.loop.0.values=[8,2,1] --set workload.0.keys.count=500";
     let (out, _) = run_line(dir.path(), line, 0);
     assert!(out.contains("a store, not a device") && out.contains("demand is threads"), "{out}");
     let series = json(&dir.path().join("out/series.json"));

@@ -17,7 +17,7 @@ mod perf;
 pub mod tracing;
 
 #[cfg(feature = "bpf")]
-pub use bpf::OBJECT as BPF_OBJECT;
+pub use bpf::object as bpf_object;
 #[cfg(feature = "bpf")]
 pub use bpf::watch;
 pub use environment::Environment;

@@ -43,14 +43,13 @@ impl KernelCast {
 
     /// The object with the kernel's call in place of each marked one. As large as it is, the allocator
     /// aligns it as the parser wants; else that says so.
-    pub fn placed(self, object: &[u8]) -> Vec<u8> {
+    pub fn placed(self, mut object: Vec<u8>) -> Vec<u8> {
         let now = self.0.map_or(HARMLESS, |id| call(KERNEL, id));
-        let mut all = object.to_vec();
         // Instructions are eight bytes long, and sections of them begin at multiples of that.
-        for code in all.chunks_exact_mut(MARK.len()).filter(|c| **c == MARK) {
+        for code in object.chunks_exact_mut(MARK.len()).filter(|c| **c == MARK) {
             code.copy_from_slice(&now);
         }
-        all
+        object
     }
 }
 
@@ -58,7 +57,7 @@ impl KernelCast {
 mod tests {
     use super::*;
     use crate::availability::rights;
-    use crate::bpf::programs::{self, OBJECT, PROGRAMS, ProgramConfig, TraceProgram};
+    use crate::bpf::programs::{self, PROGRAMS, ProgramConfig, TraceProgram};
     use crate::bpf::symbols::KernelSymbols;
     use taillight_machine::Sys;
 
@@ -74,16 +73,17 @@ mod tests {
 
     #[test]
     fn every_marked_call_is_replaced_and_nothing_else() {
-        let calls = marked(OBJECT);
+        let object = programs::object().expect("the object");
+        let calls = marked(&object);
         assert!(!calls.is_empty(), "the object has no marked call");
         let known = [0x85, 0x20, 0, 0, 0x67, 0x12, 0, 0];
         let harmless = [0x85, 0, 0, 0, 5, 0, 0, 0];
         for (cast, want) in [(KernelCast(Some(0x1267)), known), (KernelCast::NONE, harmless)] {
-            let mut expected = OBJECT.to_vec();
+            let mut expected = object.clone();
             for at in &calls {
                 expected[*at..at + 8].copy_from_slice(&want);
             }
-            assert!(cast.placed(OBJECT) == expected, "{cast:?}");
+            assert!(cast.placed(object.clone()) == expected, "{cast:?}");
         }
     }
 

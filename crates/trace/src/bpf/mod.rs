@@ -22,5 +22,5 @@ mod target_file;
 mod traced_io;
 pub mod watch;
 
-pub use programs::OBJECT;
+pub use programs::object;
 pub(crate) use session::BpfTracing;

@@ -1,6 +1,7 @@
 //! Loads the trace programs that a run or a watch needs, each on its own, and attaches them, some only once they are
 //! wanted. A program that the kernel refuses is named and left out (unnamed if its file system may just not be there).
 
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,6 +11,7 @@ use aya::maps::{HashMap, Map, MapData, RingBuf};
 use aya::programs::BtfTracePoint;
 use aya::programs::tp_btf::BtfTracePointLinkId as Link;
 use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
+use flate2::read::GzDecoder;
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
 use taillight_machine::rights::{TRACING, hint};
@@ -24,8 +26,17 @@ use super::symbols::KernelSymbols;
 use super::sys::SharedRegion;
 use super::watch::{WATCHED_THREADS, WatchMaps};
 
-/// The programs, built from `bpf/taillight.bpf.c`.
-pub static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
+/// The object as gzip, made by the build script: plain it would take more than four times as much of the binary.
+const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/taillight.bpf.o.gz"));
+
+/// The object with the programs, built from `bpf/taillight.bpf.c`. Errors: `Internal` when what the build script
+/// packed is damaged.
+pub fn object() -> Result<Vec<u8>> {
+    let mut object = Vec::new();
+    let unpacked = GzDecoder::new(PACKED).read_to_end(&mut object);
+    unpacked.map_err(|e| Error::internal("the trace programs are damaged").source(e))?;
+    Ok(object)
+}
 
 /// Numbers of the disks that are watched for I/O of others; of more disks the rest are not.
 pub(super) const DISKS: [&str; 4] = ["cfg_disk0", "cfg_disk1", "cfg_disk2", "cfg_disk3"];
@@ -350,7 +361,7 @@ pub(super) fn open(
     }
     let casts = u32::from(cast.known());
     loader.override_global("cfg_cast", &casts, true);
-    loader.load(&cast.placed(OBJECT)).map_err(|e| {
+    loader.load(&cast.placed(object()?)).map_err(|e| {
         Error::unavailable("trace programs cannot be prepared")
             .source(e)
             .hint(hint(&Sys::default(), &TRACING))

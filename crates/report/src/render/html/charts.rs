@@ -36,7 +36,7 @@ pub struct FigureView {
     half: bool,
     switches: Vec<ButtonRow>,
     pub json: String,
-    /// Whether `json` is compressed, as [`BUNDLE`](super::BUNDLE) is.
+    /// Whether `json` is compressed: gzip in base64, as the plotting library is.
     packed: bool,
 }
 

@@ -325,7 +325,7 @@ mod tests {
         let of = |rows: &[LayerRow]| {
             let (mut events, mut decoder) = (Events::default(), Decoder::default());
             for row in rows {
-                if let Some(Decoded::Event(event)) = decoder.decode(row.clone()).unwrap() {
+                if let Some(Decoded::Event(event)) = decoder.decode(row.clone()) {
                     events.add(event);
                 }
             }

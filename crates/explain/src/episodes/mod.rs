@@ -20,12 +20,12 @@ use crate::episodes::culprits::{Culprit, culprits, off_during};
 use crate::episodes::host_signs::HostSigns;
 use crate::episodes::patterns::OutlierFeatures;
 use crate::events::Events;
-use crate::events::event::{Gap, Pause, Timed};
+use crate::events::event::{Pause, Timed};
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::events::thread::Thread;
 use crate::overlays::pauses;
 use crate::time_line::phase::Phase;
-use crate::time_line::segments::Segment;
+use crate::time_line::segments::{Segment, overlapping};
 use crate::verdict::judge::{Judged, Layer};
 
 /// What blocks a thread, for all that backend perf can tell.
@@ -339,8 +339,8 @@ fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut V
         said.push(format!("the hypervisor took CPUs of the run's threads for {}", time(taken)));
     }
     let workers: BTreeSet<u64> = list.iter().map(|j| u64::from(j.slow.worker)).collect();
-    let near = |g: &&Gap| g.worker.is_none_or(|w| workers.contains(&w));
-    let gaps = events.gaps.values().flatten().filter(near).filter(|g| overlap(*g, span) > 0);
+    let near = workers.into_iter().chain([u64::MAX]).filter_map(|of| events.gaps.get(&of));
+    let gaps = near.flat_map(|gaps| overlapping(gaps, span.0, span.1));
     let tokens: BTreeSet<u64> = list.iter().filter_map(|j| j.token).collect();
     let own = events.io_gaps.within(span.0, span.1);
     let own = own.filter(|g| g.token.is_some_and(|t| tokens.contains(&t)));

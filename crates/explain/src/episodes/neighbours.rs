@@ -64,21 +64,8 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
 
 /// Whether the end of each I/O of others was seen: an I/O whose end was not may have been under way at any time.
 fn all_seen(events: &Events, info: &TraceInfo) -> bool {
-    let kept = events.neighbours.all();
-    let seen = events.beside + kept.iter().filter(|io| is_beside(io)).count() as u64;
-    let open = events.beside_open || kept.iter().any(is_open);
-    seen >= info.neighbours && !open && !events.gaps.contains_key(&u64::MAX)
-}
-
-/// Whether an I/O beside the run's was none of its own parts.
-pub fn is_beside(io: &Neighbour) -> bool {
-    io.owner != Owner::Unplaced
-}
-
-/// Whether the end of an I/O of others is not known: runs made before ends were looked for have stamps of the
-/// queueing only.
-pub fn is_open(io: &Neighbour) -> bool {
-    !io.is_read_ahead() && io.end_ns <= io.start_ns
+    let seen = events.beside >= info.neighbours && !events.beside_open;
+    seen && !events.gaps.contains_key(&u64::MAX)
 }
 
 /// Those of an owner, and the rest.

@@ -15,14 +15,14 @@ use crate::episodes::{EpisodeContext, EpisodeView, episodes};
 use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::layers::{IoWithRounds, PhasedIo, Slow, Visibility};
-use crate::events::{layers, pages};
+use crate::events::{layers, pages, rounds};
 use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
 use crate::overlays::{self, other_ios, pauses};
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
-use crate::verdict::backlog;
 use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict, judge};
+use crate::verdict::{backlog, in_front};
 
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
@@ -59,6 +59,7 @@ pub fn explain(
     let base = baseline(&info, &loaded, summary);
     let mut judged = judge_loaded(dir, &loaded, traced, &slow, (&base, &thresholds));
     backlog::inherit(&mut judged);
+    in_front::find(&mut judged, dir, &loaded.events, &info)?;
     let ios: Vec<_> = judged.iter().map(|j| j.verdict).collect();
     let layers = shares(judged.iter().map(|j| &j.verdict), more);
     let blocked = blocked(&judged);
@@ -276,6 +277,7 @@ pub(super) fn judge_traced(
     let page_ns = pages.read_by_another(&io);
     let beside = IoContext::of(events, u64::from(slow.worker));
     let worker_off = workers::own_off(&io, &beside);
+    let queued_ns = rounds::longest_queued_ns(&io, &earlier);
     let context = IoContext {
         usual: by.base.map(|base| base.get(slow.op)),
         page_ns,
@@ -286,7 +288,8 @@ pub(super) fn judge_traced(
     };
     let segments = phases::segments(&io, &context);
     let by = JudgeInputs { context: Some(&context), ..*by };
-    Judged { shared: page_ns.is_some(), ..judge(slow, Some(io), Some(segments), &by) }
+    let judged = judge(slow, Some(io), Some(segments), &by);
+    Judged { shared: page_ns.is_some(), queued_ns, ..judged }
 }
 
 /// The latencies, ns, above which an I/O is to be explained: the one given (`outlier_ns`), else of each kind of

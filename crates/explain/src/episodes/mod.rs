@@ -119,6 +119,8 @@ impl EpisodeView {
 #[derive(Debug, Clone)]
 pub struct PictureRow {
     pub label: String,
+    /// What stood in front of it at its disk, in words; none where it was seen at no disk.
+    pub in_front: Option<String>,
     pub segments: Vec<Segment>,
 }
 
@@ -465,6 +467,8 @@ fn stamps_and_marks(list: &[Judged], events: &Events, said: &mut Vec<String>) {
         let low = low.map_or(String::new(), |d| format!(" over {}", name(d)));
         let dev = io.dev.as_deref().map_or(String::new(), |d| format!(" on {}{low}", name(d)));
         said.push(format!("the slowest{dev}: {}", text.join(", ")));
+        let front = worst.in_front.map(|front| front.words());
+        said.extend(front.map(|words| format!("in front of it when it was queued: {words}")));
     }
 }
 
@@ -488,7 +492,8 @@ fn picture(list: &[Judged]) -> Vec<PictureRow> {
             j.slow.op.name(),
             readable::duration_ns(j.phases.sum())
         );
-        PictureRow { label, segments: j.segments.clone() }
+        let in_front = j.in_front.map(|front| front.words());
+        PictureRow { label, in_front, segments: j.segments.clone() }
     };
     rows.iter().map(line).collect()
 }

@@ -14,6 +14,8 @@ pub mod thread;
 
 use std::collections::BTreeMap;
 
+use taillight_rundir::trace_info::TraceInfo;
+
 use crate::events::disks::Disks;
 use crate::events::event::*;
 use crate::events::list::{EventList, KeepsEvents};
@@ -138,6 +140,13 @@ impl Events {
     pub fn count(&mut self, io: &Neighbour) {
         self.beside += u64::from(io.is_beside());
         self.beside_open |= io.is_open();
+    }
+
+    /// Whether every I/O of others on the disks was seen, and its end: one without may have been under way at any time.
+    pub fn saw_all_others(&self, info: &TraceInfo) -> bool {
+        let watched = info.whole() && info.disks_watched == Some(true) && !self.gone;
+        let seen = self.beside >= info.neighbours && !self.beside_open;
+        watched && seen && !self.gaps.contains_key(&u64::MAX)
     }
 
     /// Forgets what was over before a time.

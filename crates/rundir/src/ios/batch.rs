@@ -78,6 +78,11 @@ impl RowBatch {
     pub fn op(&self, i: usize) -> OpKind {
         self.op.get(i)
     }
+    /// Bytes asked.
+    #[inline]
+    pub fn size(&self, i: usize) -> u64 {
+        self.size.get(i) as u64
+    }
     /// When the schedule wanted it to start; `None` in a closed loop: read it as `submit`.
     #[inline]
     pub fn intended(&self, i: usize) -> Option<i64> {

@@ -1,10 +1,9 @@
-//! Reads `layers.parquet` and the slow I/Os of `ios.parquet` into what attribution works with.
+//! Reads `layers.parquet` into what attribution works with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use taillight_core::{OpKind, Result};
-use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::layers::{
     LayerKind, LayerRow, flags, read_layer_times, read_layers, read_wanted_layers,
 };
@@ -376,40 +375,6 @@ impl TracedRun {
         });
         self.stride *= 2;
     }
-}
-
-/// The measured, successful I/Os above their threshold (response time in an open loop), the first `SLOW_MAX` in
-/// file order, and how many more there are. Empty without `ios.parquet`. Errors: `Corrupt` when it is damaged.
-pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec<Slow>, u64)> {
-    let (mut slow, mut more) = (Vec::new(), 0);
-    let Some(path) = dir.existing(names::IOS) else {
-        return Ok((slow, more));
-    };
-    let columns = ColumnSet::PHASE
-        | ColumnSet::WORKER
-        | ColumnSet::OP
-        | ColumnSet::INTENDED
-        | ColumnSet::SUBMIT
-        | ColumnSet::COMPLETE
-        | ColumnSet::STATUS;
-    read_ios(&path, columns, &mut |batch| {
-        for i in 0..batch.rows {
-            let (op, submit_ns, complete_ns) = (batch.op(i), batch.submit(i), batch.complete(i));
-            let intended_ns = batch.intended(i).unwrap_or(submit_ns).min(submit_ns);
-            let response = complete_ns.saturating_sub(intended_ns).max(0) as u64;
-            let above = thresholds.get(&op).is_some_and(|t| response > *t);
-            if !above || !batch.status(i).is_ok() || batch.phase_name(i) == "warmup" {
-                continue;
-            }
-            if slow.len() >= SLOW_MAX {
-                more += 1;
-                continue;
-            }
-            slow.push(Slow { worker: batch.worker(i), op, intended_ns, submit_ns, complete_ns });
-        }
-        Ok(())
-    })?;
-    Ok((slow, more))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod layers;
 pub mod list;
 pub mod pages;
 pub mod rounds;
+pub mod slow;
 pub mod stacks;
 pub mod thread;
 

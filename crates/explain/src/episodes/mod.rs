@@ -6,6 +6,7 @@ pub mod culprits;
 pub mod host_signs;
 pub mod neighbours;
 pub mod patterns;
+mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,12 +21,12 @@ use crate::episodes::culprits::{Culprit, culprits, off_during};
 use crate::episodes::host_signs::HostSigns;
 use crate::episodes::patterns::OutlierFeatures;
 use crate::events::Events;
-use crate::events::event::{Pause, Timed};
+use crate::events::event::Pause;
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::events::thread::Thread;
 use crate::overlays::pauses;
 use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, overlapping};
+use crate::time_line::segments::Segment;
 use crate::verdict::judge::{Judged, Layer};
 
 /// What blocks a thread, for all that backend perf can tell.
@@ -219,7 +220,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
             time(*longest)
         ));
     }
-    unseen(list, seen, span, &mut said);
+    unseen::describe(list, seen, span, &mut said);
     let held: u64 = events
         .stalls
         .iter()
@@ -295,62 +296,6 @@ fn as_always(list: &[Judged], said: &mut Vec<String>) {
     }
 }
 
-/// Why there is a gap: the log of context switches has one only where it lost records; trace programs only where
-/// they did not run (what they lose when their ring is full leaves none).
-fn why_unseen(info: &TraceInfo, until_ns: i64) -> String {
-    match info.backend {
-        _ if info.stopped.as_ref().is_some_and(|s| s.at_ns < until_ns) => {
-            "something stopped the tracing".to_owned()
-        }
-        TracingBackend::Perf if info.events_lost > 0 => {
-            let lost = readable::counted(info.events_lost, "trace record");
-            format!("{lost} were lost in the run")
-        }
-        TracingBackend::Perf => "the log of context switches has a gap".to_owned(),
-        _ => "the kernel did not run the trace programs".to_owned(),
-    }
-}
-
-/// What could not be seen, and signs of why.
-fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut Vec<String>) {
-    let EpisodeContext { events, info, .. } = *seen;
-    let time = |ns: u64| readable::duration_ns(ns);
-    let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
-    let (blocked, all): (u64, u64) =
-        (sum(Phase::Blocked), list.iter().map(|j| j.phases.sum()).sum());
-    if blocked * 20 >= all.max(1) {
-        said.push(format!(
-            "blocked in the kernel for {} of their time: {}",
-            readable::percent(blocked as f64 / all.max(1) as f64),
-            CANNOT_SEE
-        ));
-    }
-    fn overlap(event: &impl Timed, span: (i64, i64)) -> u64 {
-        (event.end_ns().min(span.1) - event.start_ns().max(span.0)).max(0) as u64
-    }
-    let still: u64 = events.still.within(span.0, span.1).map(|still| overlap(still, span)).sum();
-    if still > 0 {
-        said.push(format!(
-            "the tracer's own thread stood still for {} of it, with a CPU to be had: the program was \
-             stopped or frozen, or the machine stood still",
-            time(still)
-        ));
-    }
-    let taken: u64 = events.stolen.within(span.0, span.1).map(|one| one.taken_ns).sum();
-    if taken > 0 {
-        said.push(format!("the hypervisor took CPUs of the run's threads for {}", time(taken)));
-    }
-    let workers: BTreeSet<u64> = list.iter().map(|j| u64::from(j.slow.worker)).collect();
-    let near = workers.into_iter().chain([u64::MAX]).filter_map(|of| events.gaps.get(&of));
-    let gaps = near.flat_map(|gaps| overlapping(gaps, span.0, span.1));
-    let tokens: BTreeSet<u64> = list.iter().filter_map(|j| j.token).collect();
-    let own = events.io_gaps.within(span.0, span.1);
-    let own = own.filter(|g| g.token.is_some_and(|t| tokens.contains(&t)));
-    if gaps.chain(own).count() > 0 {
-        said.push(format!("in a part of it nothing was seen: {}", why_unseen(info, span.1)));
-    }
-}
-
 /// What the threads waited for, with who was running instead.
 fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -368,9 +313,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 && slept_ns > 0
                 && !robbed
             {
-                let by = off.waker.named();
-                let by = by.map(|by| format!(", woken up by {}", by.words(events.own_pid)));
-                let shown = stacks::shown(stack) + &by.unwrap_or_default();
+                let shown = stacks::shown(stack) + &unseen::woken_up(off, events.own_pid);
                 *strange.entry(shown).or_insert(0) += slept_ns;
             }
             if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) = reason
@@ -579,22 +522,5 @@ mod tests {
             assert!(said.starts_with("asleep in the store"), "{said}");
             assert!(!said.contains("woken up"), "{said}");
         }
-    }
-
-    #[test]
-    fn records_are_said_to_be_lost_where_some_were() {
-        let why = |json: &str| why_unseen(&serde_json::from_str(json).unwrap(), 100);
-        let programs = "the kernel did not run the trace programs";
-        assert_eq!(why(r#"{"mode":"all","rung":"bpf"}"#), programs);
-        // What finds the programs' ring full leaves no gap.
-        assert_eq!(why(r#"{"mode":"all","rung":"bpf","events_lost":7}"#), programs);
-        let lost = why(r#"{"mode":"all","rung":"perf","events_lost":1234}"#);
-        assert_eq!(lost, "1,234 trace records were lost in the run");
-        let none = why(r#"{"mode":"all","rung":"perf"}"#);
-        assert_eq!(none, "the log of context switches has a gap");
-        let stopped =
-            |at| format!(r#"{{"mode":"all","rung":"bpf","stopped":{{"at_ns":{at},"what":"x"}}}}"#);
-        assert_eq!(why(&stopped(99)), "something stopped the tracing");
-        assert_eq!(why(&stopped(101)), programs, "later");
     }
 }

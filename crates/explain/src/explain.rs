@@ -3,26 +3,30 @@
 
 use std::collections::BTreeMap;
 
+use taillight_core::plan::{AccessKind, Plan};
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::host::HostTrack;
+use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::summary::Summary;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_rundir::{RunDir, names};
 
 use crate::episodes::host_signs;
+use crate::episodes::patterns::common_data::{DataScale, KeyParts};
 use crate::episodes::patterns::{PatternScale, patterns};
 use crate::episodes::{EpisodeContext, EpisodeView, episodes};
 use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::layers::{IoWithRounds, PhasedIo, Slow, Visibility};
-use crate::events::{layers, pages};
+use crate::events::slow::{OperationData, SlowIos, slow_ios};
+use crate::events::{layers, pages, rounds};
 use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
 use crate::overlays::{self, other_ios, pauses};
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
-use crate::verdict::backlog;
 use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict, judge};
+use crate::verdict::{backlog, in_front};
 
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
@@ -51,27 +55,28 @@ pub fn explain(
     };
     has_ios(dir)?;
     let OutlierThresholds { ns: thresholds, percentiles, given } = thresholds(dir, summary);
-    // `more` outliers beyond the first `SLOW_MAX` are counted and not judged.
-    let (slow, more) = layers::slow_ios(dir, &thresholds)?;
-    let mut loaded = load(dir, &info, &slow)?;
+    let slow = slow_ios(dir, &thresholds)?;
+    let mut loaded = load(dir, &info, &slow.ios)?;
     loaded.events.left_out = inputs.left_out.map(str::to_owned);
     let traced = std::mem::take(&mut loaded.slow);
     let base = baseline(&info, &loaded, summary);
-    let mut judged = judge_loaded(dir, &loaded, traced, &slow, (&base, &thresholds));
+    let mut judged = judge_loaded(dir, &loaded, traced, &slow.ios, (&base, &thresholds));
     backlog::inherit(&mut judged);
+    in_front::find(&mut judged, dir, &loaded.events, &info)?;
     let ios: Vec<_> = judged.iter().map(|j| j.verdict).collect();
-    let layers = shares(judged.iter().map(|j| &j.verdict), more);
+    let layers = shares(judged.iter().map(|j| &j.verdict), slow.more);
     let blocked = blocked(&judged);
     let lacking = judged.iter().filter(|j| j.is_untraced()).count() as u64;
     let around = host_signs::HostSigns::watching(inputs.host);
     let seen = EpisodeContext { events: &loaded.events, info: &info, around: &around };
     let episodes = episodes(judged, &seen);
+    let scale = pattern_scale(dir, summary, &loaded, (&slow, &episodes))?;
     Ok(Some(Explanation {
         thresholds,
         percentiles,
         given,
-        outliers: ios.len() as u64 + more,
-        lacking: lacking + more,
+        outliers: ios.len() as u64 + slow.more,
+        lacking: lacking + slow.more,
         layers,
         blocked,
         begun_ns: Some(layers::measured_from(dir)).filter(|ns| *ns != i64::MIN),
@@ -83,7 +88,7 @@ pub fn explain(
         gone: loaded.events.gone,
         unread_samples: inputs.unread_samples,
         ios,
-        patterns: patterns(&episodes, &pattern_scale(dir, summary, &loaded, &episodes)),
+        patterns: patterns(&episodes, &scale),
         episodes,
         info,
     }))
@@ -133,7 +138,7 @@ pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<Rul
     };
     has_ios(dir)?;
     let thresholds = thresholds(dir, &summary).ns;
-    let (slow, _) = layers::slow_ios(dir, &thresholds)?;
+    let slow = slow_ios(dir, &thresholds)?.ios;
     let mut loaded = load(dir, &info, &slow)?;
     let base = baseline(&info, &loaded, &summary);
     let mut verdicts = |left_out: Option<&str>| -> Vec<OutlierVerdict> {
@@ -237,31 +242,63 @@ pub(super) fn follow(
     });
 }
 
-/// How the run usually is.
+/// How the run usually is. Errors: `Corrupt` when `ios.parquet` is damaged.
 fn pattern_scale(
     dir: &RunDir,
     summary: &Summary,
     loaded: &layers::TracedRun,
-    episodes: &[EpisodeView],
-) -> PatternScale {
+    (slow, episodes): (&SlowIos, &[EpisodeView]),
+) -> Result<PatternScale> {
     let places = if placed(dir) { loaded.places.clone() } else { Vec::new() };
     let spacing_ns = summary.totals.duration_ns / summary.totals.count.max(1);
     let scale = PatternScale {
         after_flush: loaded.after_flush.clone(),
+        data: data_scale(dir, slow, episodes)?,
         ..PatternScale::of(places, spacing_ns as i64, &loaded.events)
     };
     let whole = |info: &TraceInfo| info.events_forgotten + info.events_lost == 0;
-    match dir.manifest().trace.as_ref().is_some_and(whole) {
+    Ok(match dir.manifest().trace.as_ref().is_some_and(whole) {
         true => scale.with_presence(episodes, &loaded.moments, &loaded.events),
         false => scale,
+    })
+}
+
+/// Counts which data all operations of the run were of, where slow ones have some in common. Nothing where the data that
+/// are asked for may differ from time to time. Errors: as [`pattern_scale`].
+fn data_scale(dir: &RunDir, slow: &SlowIos, episodes: &[EpisodeView]) -> Result<DataScale> {
+    let plan = &dir.manifest().plan;
+    let newest = [AccessKind::Latest, AccessKind::Exponential];
+    let lasting = plan.workloads.iter().all(|w| !newest.contains(&w.access.kind));
+    let same = dir.manifest().origin.is_measured() && draws(plan) && lasting;
+    let Some(path) = dir.existing(names::IOS).filter(|_| same) else {
+        return Ok(DataScale::default());
+    };
+    let mut scale = DataScale::asking(episodes, slow, KeyParts::of(plan));
+    if scale.asks_nothing() {
+        return Ok(scale);
     }
+    let times = ColumnSet::PHASE | ColumnSet::SUBMIT | ColumnSet::COMPLETE;
+    let columns = OperationData::columns() | ColumnSet::OP | ColumnSet::STATUS | times;
+    read_ios(&path, columns, &mut |batch| {
+        let measured = |i: &usize| batch.status(*i).is_ok() && batch.phase_name(*i) != "warmup";
+        for i in (0..batch.rows).filter(measured) {
+            let took_ns = batch.complete(i).saturating_sub(batch.submit(i)).max(0).unsigned_abs();
+            scale.count(batch.op(i), &OperationData::of(batch, i), took_ns);
+        }
+        Ok(())
+    })?;
+    Ok(scale)
+}
+
+/// Whether all workloads draw at random what each operation is of.
+fn draws(plan: &Plan) -> bool {
+    plan.workloads.iter().all(|w| w.access.kind.draws() && w.trace.is_none())
 }
 
 /// Whether slow I/Os may be compared by place: all offsets lie in one file, and every workload draws them at random.
 fn placed(dir: &RunDir) -> bool {
     let manifest = dir.manifest();
-    let random = manifest.plan.workloads.iter().all(|w| w.access.kind.draws());
-    random && manifest.driver_facts().single_file
+    draws(&manifest.plan) && manifest.driver_facts().single_file
 }
 
 /// Judges a slow I/O by what was seen of it.
@@ -276,6 +313,7 @@ pub(super) fn judge_traced(
     let page_ns = pages.read_by_another(&io);
     let beside = IoContext::of(events, u64::from(slow.worker));
     let worker_off = workers::own_off(&io, &beside);
+    let queued_ns = rounds::longest_queued_ns(&io, &earlier);
     let context = IoContext {
         usual: by.base.map(|base| base.get(slow.op)),
         page_ns,
@@ -286,7 +324,8 @@ pub(super) fn judge_traced(
     };
     let segments = phases::segments(&io, &context);
     let by = JudgeInputs { context: Some(&context), ..*by };
-    Judged { shared: page_ns.is_some(), ..judge(slow, Some(io), Some(segments), &by) }
+    let judged = judge(slow, Some(io), Some(segments), &by);
+    Judged { shared: page_ns.is_some(), queued_ns, ..judged }
 }
 
 /// The latencies, ns, above which an I/O is to be explained: the one given (`outlier_ns`), else of each kind of

@@ -36,4 +36,5 @@ pub use overlays::is_rule;
 pub use so_far::{SlowNow, SlowSoFar};
 pub use time_line::phase::{Phase, Phases};
 pub use time_line::segments::Segment;
+pub use verdict::in_front::{InFront, RequestSum};
 pub use verdict::judge::{Layer, OutlierVerdict, layer, layer_did, layer_words};

@@ -104,8 +104,7 @@ impl SlowSoFar {
         }
         let (mut ios, mut rounds) = (Vec::new(), RoundsBefore::default());
         for row in rows {
-            // The tracer's own rows lack nothing; what a file lacks, the report refuses.
-            match self.decoder.decode(row).ok().flatten() {
+            match self.decoder.decode(row) {
                 Some(Decoded::Event(event)) => self.seen.events.add(event),
                 Some(Decoded::Round(token, round)) => rounds.push(token, round),
                 Some(Decoded::Io(io)) => {

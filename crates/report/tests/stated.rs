@@ -9,7 +9,7 @@ use crate::common::{self, START, Sample};
 use taillight_core::OpKind;
 use taillight_core::samples::{SampleDisplay, SampleFigure, SamplePanel, SamplePhrase, SampleUnit};
 use taillight_core::witness::{Witness, WitnessUnit};
-use taillight_explain::Layer;
+use taillight_explain::{InFront, Layer, RequestSum};
 use taillight_report::{MadeReport, ReportOptions, make};
 use taillight_rundir::layers::{LayerRow, LayerWriter};
 use taillight_rundir::store::{StoreRow, store_writer};
@@ -124,6 +124,40 @@ fn stamps_of_any_source_end_in_a_verdict() {
     let found = made.explanations[0].as_ref().unwrap();
     let device = found.layers.iter().find(|share| share.layer == Layer::Device).unwrap();
     assert!(device.outliers > 0 && device.outliers == found.outliers, "{:?}", found.layers);
+}
+
+#[test]
+fn all_ios_of_a_run_say_what_stood_in_front_of_its_slow_ones() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("run");
+    common::write(&path, &sample());
+    let kept = stamped(&path, &sample());
+    let counts = format!(r#""operations":{kept},"kept":{kept},"disks_watched":true"#);
+    let trace = format!(r#"{{"mode":"all","rung":"bpf",{counts}}}"#);
+    let found = |direct: bool| -> Vec<(i64, InFront)> {
+        edit(&path, |m| {
+            m.trace = Some(serde_json::from_str(&trace).unwrap());
+            m.plan.target.options.insert("direct".into(), direct.into());
+        });
+        let made = report(&path);
+        let ios = &made.explanations[0].as_ref().unwrap().ios;
+        ios.iter().map(|v| (v.slow.submit_ns, v.in_front.unwrap())).collect()
+    };
+    let all: Vec<_> = (0..sample().workers).flat_map(|w| common::worker(&sample(), w)).collect();
+    let mut most = 0;
+    for (submit_ns, front) in found(true) {
+        // Each is queued 1 us after its submit.
+        let queued_ns = submit_ns + 1_000;
+        let before = all.iter().filter(|r| r.submit.0 < submit_ns && r.complete.0 > queued_ns);
+        let requests = before.count() as u64;
+        let own = RequestSum { requests, bytes: requests * 4096, at_least: false };
+        assert_eq!(front.own, Some(own));
+        most = most.max(requests);
+    }
+    assert!(most > 0, "several were in flight");
+    // Through the page cache nobody knows which of them were at the disk.
+    let none = Some(RequestSum::default());
+    assert!(found(false).iter().all(|(_, front)| (front.own, front.others) == (None, none)));
 }
 
 /// What a kernel's counter of reads said of a run that counted a GiB.

@@ -162,7 +162,7 @@ pub(crate) trait Column<R>: Sync {
     /// The column in Parquet's schema text.
     fn schema(&self) -> String;
     fn write(&self, rows: &[R], out: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError>;
-    /// Reads one value into each row; `reader` is of the type that `physical` says.
+    /// Reads one value into each row, which is new; `reader` is of the type that `physical` says.
     fn read(&self, rows: &mut [R], reader: ColumnReader) -> Result<(), ReadFailure>;
 }
 
@@ -233,6 +233,8 @@ impl<R, C: CellType> Column<R> for ColumnField<R, C> {
         let mut values = values.into_iter();
         for (i, row) in rows.iter_mut().enumerate() {
             let cell = match levels.get(i) {
+                // A new row has none; that it is not written keeps long rows of few values out of the cache.
+                Some(0) if C::OPTIONAL => continue,
                 Some(0) => None,
                 _ => Some(values.next().ok_or_else(|| ReadFailure::short(i))?),
             };

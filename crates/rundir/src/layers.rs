@@ -316,9 +316,17 @@ impl LayerWriter {
 /// Reads the rows, a row group at a time, in file order. Errors: `Corrupt` when the file is damaged,
 /// lacks a column, or a row lacks what its kind always has; else what `each` returns.
 pub fn read_layers(path: &Path, each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()>) -> Result<()> {
+    read_wanted_layers(path, &|_| true, each)
+}
+
+/// As [`read_layers`], of the rows that are `wanted`: of the others only what they lack is looked at.
+pub fn read_wanted_layers(
+    path: &Path,
+    wanted: &dyn Fn(&LayerRow) -> bool,
+    each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()>,
+) -> Result<()> {
     let (mut first_row, mut known) = (0, KnownTexts::default());
     read_table(path, COLUMNS, &mut |mut rows: Vec<LayerRow>| {
-        rows.iter_mut().for_each(|row| known.share(row));
         for (row, number) in rows.iter().zip(first_row..) {
             if let Some(column) = row.lacking() {
                 let why = format!("it is null in a row of kind `{}`", row.kind.name());
@@ -326,6 +334,8 @@ pub fn read_layers(path: &Path, each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()
             }
         }
         first_row += rows.len() as u64;
+        rows.retain(wanted);
+        rows.iter_mut().for_each(|row| known.share(row));
         each(rows)
     })
 }
@@ -379,7 +389,7 @@ impl LayerRow {
 
     /// A column that every row of its kind has, and that is null here. The count of parts is null
     /// with backends that see no block I/O, and then so is that of their completions.
-    fn lacking(&self) -> Option<&'static str> {
+    pub fn lacking(&self) -> Option<&'static str> {
         let known: &[(&str, bool)] = match self.kind {
             LayerKind::Io => &[
                 ("worker", self.worker.is_some()),

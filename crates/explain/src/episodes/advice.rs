@@ -241,14 +241,12 @@ mod tests {
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"all","rung":"bpf"}"#).unwrap();
         let of = |layer, bytes| next(layer, false, &info, &[neighbour(bytes, false)]);
         let much = of(Layer::Device, 80 << 20);
-        assert!(
-            much.starts_with("stop backup (pid 812, control group /system.slice/backup.service)")
-        );
+        assert!(much.starts_with("stop backup (pid 812, unit backup.service)"));
         assert!(of(Layer::Device, 4096).contains("drive's own log"), "soon done");
         assert!(of(Layer::Stopped, 80 << 20).contains("who stops it"), "another matter");
         let did = neighbour(80 << 20, false).did();
         assert!(
-            did.ends_with("had 3 requests of 80.0 MiB in the disk in front of the slowest"),
+            did.ends_with("had 3 requests of 80.0 MiB in the disk before the slowest was done"),
             "{did}"
         );
         assert!(neighbour(80 << 20, true).who().starts_with("Taillight's own tracer (pid 812"));

@@ -12,7 +12,7 @@ use taillight_core::units::readable;
 use crate::events::Events;
 use crate::events::event::{OffCpu, Owner, Pause};
 use crate::events::stacks::SleepReason;
-use crate::events::thread::{Thread, called};
+use crate::events::thread::{Thread, called, group_called};
 use crate::overlays::{pauses, thread_waits};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, overlapping};
@@ -70,11 +70,11 @@ pub struct Culprit {
 }
 
 impl Culprit {
-    /// What to call it, with its process and control group.
+    /// What to call it, with its process and its unit, container or control group.
     pub fn who(&self) -> String {
         let called = called(&self.name, self.tid, self.pid, self.own);
         match (&self.cgroup, called.strip_suffix(')')) {
-            (Some(group), Some(called)) => format!("{called}, control group {group})"),
+            (Some(group), Some(called)) => format!("{called}, {})", group_called(group)),
             _ => called,
         }
     }
@@ -87,7 +87,7 @@ impl Culprit {
         let requests = self.requests.map_or(String::new(), |n| readable::counted(n, "request"));
         match self.role {
             Role::Disk => format!(
-                "{who} had {requests} of {} in the disk in front of the slowest",
+                "{who} had {requests} of {} in the disk before the slowest was done",
                 readable::bytes(self.bytes.unwrap_or(0))
             ),
             Role::Cpu => format!("{who} was on the CPU when waits for it{took} began or ended"),
@@ -325,7 +325,7 @@ mod tests {
         let of = |rows: &[LayerRow]| {
             let (mut events, mut decoder) = (Events::default(), Decoder::default());
             for row in rows {
-                if let Some(Decoded::Event(event)) = decoder.decode(row.clone()).unwrap() {
+                if let Some(Decoded::Event(event)) = decoder.decode(row.clone()) {
                     events.add(event);
                 }
             }

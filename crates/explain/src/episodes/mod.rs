@@ -6,6 +6,7 @@ pub mod culprits;
 pub mod host_signs;
 pub mod neighbours;
 pub mod patterns;
+mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::episodes::culprits::{Culprit, culprits, off_during};
 use crate::episodes::host_signs::HostSigns;
 use crate::episodes::patterns::OutlierFeatures;
 use crate::events::Events;
-use crate::events::event::{Gap, Pause, Timed};
+use crate::events::event::Pause;
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::events::thread::Thread;
 use crate::overlays::pauses;
@@ -119,6 +120,8 @@ impl EpisodeView {
 #[derive(Debug, Clone)]
 pub struct PictureRow {
     pub label: String,
+    /// What stood in front of it at its disk, in words; none where it was seen at no disk.
+    pub in_front: Option<String>,
     pub segments: Vec<Segment>,
 }
 
@@ -217,7 +220,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
             time(*longest)
         ));
     }
-    unseen(list, seen, span, &mut said);
+    unseen::describe(list, seen, span, &mut said);
     let held: u64 = events
         .stalls
         .iter()
@@ -293,62 +296,6 @@ fn as_always(list: &[Judged], said: &mut Vec<String>) {
     }
 }
 
-/// Why there is a gap: the log of context switches has one only where it lost records; trace programs only where
-/// they did not run (what they lose when their ring is full leaves none).
-fn why_unseen(info: &TraceInfo, until_ns: i64) -> String {
-    match info.backend {
-        _ if info.stopped.as_ref().is_some_and(|s| s.at_ns < until_ns) => {
-            "something stopped the tracing".to_owned()
-        }
-        TracingBackend::Perf if info.events_lost > 0 => {
-            let lost = readable::counted(info.events_lost, "trace record");
-            format!("{lost} were lost in the run")
-        }
-        TracingBackend::Perf => "the log of context switches has a gap".to_owned(),
-        _ => "the kernel did not run the trace programs".to_owned(),
-    }
-}
-
-/// What could not be seen, and signs of why.
-fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut Vec<String>) {
-    let EpisodeContext { events, info, .. } = *seen;
-    let time = |ns: u64| readable::duration_ns(ns);
-    let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
-    let (blocked, all): (u64, u64) =
-        (sum(Phase::Blocked), list.iter().map(|j| j.phases.sum()).sum());
-    if blocked * 20 >= all.max(1) {
-        said.push(format!(
-            "blocked in the kernel for {} of their time: {}",
-            readable::percent(blocked as f64 / all.max(1) as f64),
-            CANNOT_SEE
-        ));
-    }
-    fn overlap(event: &impl Timed, span: (i64, i64)) -> u64 {
-        (event.end_ns().min(span.1) - event.start_ns().max(span.0)).max(0) as u64
-    }
-    let still: u64 = events.still.within(span.0, span.1).map(|still| overlap(still, span)).sum();
-    if still > 0 {
-        said.push(format!(
-            "the tracer's own thread stood still for {} of it, with a CPU to be had: the program was \
-             stopped or frozen, or the machine stood still",
-            time(still)
-        ));
-    }
-    let taken: u64 = events.stolen.within(span.0, span.1).map(|one| one.taken_ns).sum();
-    if taken > 0 {
-        said.push(format!("the hypervisor took CPUs of the run's threads for {}", time(taken)));
-    }
-    let workers: BTreeSet<u64> = list.iter().map(|j| u64::from(j.slow.worker)).collect();
-    let near = |g: &&Gap| g.worker.is_none_or(|w| workers.contains(&w));
-    let gaps = events.gaps.values().flatten().filter(near).filter(|g| overlap(*g, span) > 0);
-    let tokens: BTreeSet<u64> = list.iter().filter_map(|j| j.token).collect();
-    let own = events.io_gaps.within(span.0, span.1);
-    let own = own.filter(|g| g.token.is_some_and(|t| tokens.contains(&t)));
-    if gaps.chain(own).count() > 0 {
-        said.push(format!("in a part of it nothing was seen: {}", why_unseen(info, span.1)));
-    }
-}
-
 /// What the threads waited for, with who was running instead.
 fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -366,9 +313,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 && slept_ns > 0
                 && !robbed
             {
-                let by = off.waker.named();
-                let by = by.map(|by| format!(", woken up by {}", by.words(events.own_pid)));
-                let shown = stacks::shown(stack) + &by.unwrap_or_default();
+                let shown = stacks::shown(stack) + &unseen::woken_up(off, events.own_pid);
                 *strange.entry(shown).or_insert(0) += slept_ns;
             }
             if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) = reason
@@ -465,6 +410,8 @@ fn stamps_and_marks(list: &[Judged], events: &Events, said: &mut Vec<String>) {
         let low = low.map_or(String::new(), |d| format!(" over {}", name(d)));
         let dev = io.dev.as_deref().map_or(String::new(), |d| format!(" on {}{low}", name(d)));
         said.push(format!("the slowest{dev}: {}", text.join(", ")));
+        let front = worst.in_front.map(|front| front.words());
+        said.extend(front.map(|words| format!("in front of it when it was queued: {words}")));
     }
 }
 
@@ -488,7 +435,8 @@ fn picture(list: &[Judged]) -> Vec<PictureRow> {
             j.slow.op.name(),
             readable::duration_ns(j.phases.sum())
         );
-        PictureRow { label, segments: j.segments.clone() }
+        let in_front = j.in_front.map(|front| front.words());
+        PictureRow { label, in_front, segments: j.segments.clone() }
     };
     rows.iter().map(line).collect()
 }
@@ -574,22 +522,5 @@ mod tests {
             assert!(said.starts_with("asleep in the store"), "{said}");
             assert!(!said.contains("woken up"), "{said}");
         }
-    }
-
-    #[test]
-    fn records_are_said_to_be_lost_where_some_were() {
-        let why = |json: &str| why_unseen(&serde_json::from_str(json).unwrap(), 100);
-        let programs = "the kernel did not run the trace programs";
-        assert_eq!(why(r#"{"mode":"all","rung":"bpf"}"#), programs);
-        // What finds the programs' ring full leaves no gap.
-        assert_eq!(why(r#"{"mode":"all","rung":"bpf","events_lost":7}"#), programs);
-        let lost = why(r#"{"mode":"all","rung":"perf","events_lost":1234}"#);
-        assert_eq!(lost, "1,234 trace records were lost in the run");
-        let none = why(r#"{"mode":"all","rung":"perf"}"#);
-        assert_eq!(none, "the log of context switches has a gap");
-        let stopped =
-            |at| format!(r#"{{"mode":"all","rung":"bpf","stopped":{{"at_ns":{at},"what":"x"}}}}"#);
-        assert_eq!(why(&stopped(99)), "something stopped the tracing");
-        assert_eq!(why(&stopped(101)), programs, "later");
     }
 }

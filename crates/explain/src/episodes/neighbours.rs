@@ -47,12 +47,7 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
         said.push(format!("{ios} by workers of the kernel, for the run or for others, {bytes}"));
     }
     if others.is_empty() {
-        if kernel.is_empty()
-            && info.whole()
-            && info.disks_watched == Some(true)
-            && !events.gone
-            && all_seen(events, info)
-        {
+        if kernel.is_empty() && events.saw_all_others(info) {
             said.push("nobody else used the disk".to_owned());
         }
         return;
@@ -60,25 +55,6 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
     let (ios, bytes) = size(&others);
     let who = busiest(&others, events.own_pid);
     said.push(format!("{ios} of others on the disk, {bytes}{who}"));
-}
-
-/// Whether the end of each I/O of others was seen: an I/O whose end was not may have been under way at any time.
-fn all_seen(events: &Events, info: &TraceInfo) -> bool {
-    let kept = events.neighbours.all();
-    let seen = events.beside + kept.iter().filter(|io| is_beside(io)).count() as u64;
-    let open = events.beside_open || kept.iter().any(is_open);
-    seen >= info.neighbours && !open && !events.gaps.contains_key(&u64::MAX)
-}
-
-/// Whether an I/O beside the run's was none of its own parts.
-pub fn is_beside(io: &Neighbour) -> bool {
-    io.owner != Owner::Unplaced
-}
-
-/// Whether the end of an I/O of others is not known: runs made before ends were looked for have stamps of the
-/// queueing only.
-pub fn is_open(io: &Neighbour) -> bool {
-    !io.is_read_ahead() && io.end_ns <= io.start_ns
 }
 
 /// Those of an owner, and the rest.

@@ -1,10 +1,9 @@
 //! Decodes rows of a trace into typed I/Os and events: once, where a run directory or the memory of a run that goes on is
-//! read. What a row lacks that its kind always has is an error here, so that no later step has to ask for it.
+//! read, so that no later step has to ask for what a row of its kind always has ([`LayerRow::lacking`]).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use taillight_core::{Error, Result};
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use crate::events::event::*;
@@ -30,18 +29,16 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// What a row is; none of a kind that no verdict rests on. Errors: `Corrupt` where it lacks what its kind always
-    /// has.
-    pub fn decode(&mut self, row: LayerRow) -> Result<Option<Decoded>> {
+    /// What a row is; none of a kind that no verdict rests on, and where it lacks what its kind always has: a file
+    /// with such a row is refused by its reader.
+    pub fn decode(&mut self, row: LayerRow) -> Option<Decoded> {
         let (start_ns, end_ns, worker, token) = (row.start_ns, row.end_ns, row.worker, row.token);
         let event: LayerEvent = match row.kind {
-            LayerKind::Io => return Ok(Some(Decoded::Io(traced_io(row)?.into()))),
-            LayerKind::Round => {
-                return Ok(Some(Decoded::Round(need(&row, token, "token")?, round(&row))));
-            }
-            LayerKind::Task => return Ok(None),
+            LayerKind::Io => return Some(Decoded::Io(traced_io(row)?.into())),
+            LayerKind::Round => return Some(Decoded::Round(token?, round(&row))),
+            LayerKind::Task => return None,
             LayerKind::OffCpu => {
-                need(&row, worker, "worker")?;
+                worker?;
                 self.off_cpu(&row)?.into()
             }
             LayerKind::Worker => RingThread { off: self.off_cpu(&row)?, token }.into(),
@@ -65,20 +62,17 @@ impl Decoder {
             }
             LayerKind::Still => Still { start_ns, end_ns }.into(),
             LayerKind::CpuQuota => {
-                let without_ns = need(&row, row.blocked_ns, "blocked_ns")?;
-                CpuQuota { start_ns, end_ns, without_ns }.into()
+                CpuQuota { start_ns, end_ns, without_ns: row.blocked_ns? }.into()
             }
             LayerKind::Stolen => {
-                let taken_ns = need(&row, row.blocked_ns, "blocked_ns")?;
-                Stolen { start_ns, end_ns, cpu: row.cpu, taken_ns }.into()
+                Stolen { start_ns, end_ns, cpu: row.cpu, taken_ns: row.blocked_ns? }.into()
             }
             LayerKind::Pause => {
-                let stopped_ns = need(&row, row.middle_ns, "middle_ns")?;
-                let reason = need(&row, row.other.clone(), "other")?;
+                let (stopped_ns, reason) = (row.middle_ns?, row.other?);
                 Pause { start_ns, end_ns, stopped_ns, reason }.into()
             }
         };
-        Ok(Some(Decoded::Event(event)))
+        Some(Decoded::Event(event))
     }
 
     /// Forgets threads and stacks that no event has any more.
@@ -87,16 +81,16 @@ impl Decoder {
         self.stacks.retain(|_, stack| Arc::strong_count(stack) > 1);
     }
 
-    fn off_cpu(&mut self, row: &LayerRow) -> Result<OffCpu> {
+    fn off_cpu(&mut self, row: &LayerRow) -> Option<OffCpu> {
         // Of a thread of the kernel the name and the number are its own.
         let named = row.other.is_some() || row.waker_pid.is_some();
         let known = named && row.kind != LayerKind::Kthread;
         let at_least = row.blocked_ns.zip(row.waited_ns);
-        Ok(OffCpu {
+        Some(OffCpu {
             start_ns: row.start_ns,
             end_ns: row.end_ns,
             woken_ns: row.middle_ns,
-            state: need(row, row.state, "state")?,
+            state: row.state?,
             worker: row.worker,
             stack: self.stack(row),
             ran: self.ran(row),
@@ -110,11 +104,11 @@ impl Decoder {
         })
     }
 
-    fn neighbour(&mut self, row: LayerRow) -> Result<Neighbour> {
-        Ok(Neighbour {
+    fn neighbour(&mut self, row: LayerRow) -> Option<Neighbour> {
+        Some(Neighbour {
             start_ns: row.start_ns,
             end_ns: row.end_ns,
-            size: need(&row, row.size, "size")?,
+            size: row.size?,
             operation: row.flags,
             thread: self.ran(&row),
             owner: match row.other.as_deref() {
@@ -163,16 +157,6 @@ impl Decoder {
     }
 }
 
-/// A value that every row of its kind has.
-fn need<T>(row: &LayerRow, value: Option<T>, column: &str) -> Result<T> {
-    value.ok_or_else(|| {
-        Error::corrupt("a row of a trace lacks what its kind always has")
-            .with("kind", row.kind.name())
-            .with("column", column)
-            .with("start_ns", row.start_ns)
-    })
-}
-
 /// Whom `other` names, with this number.
 fn other(row: &LayerRow, tid: Option<u64>) -> Thread {
     Thread {
@@ -196,21 +180,19 @@ fn round(row: &LayerRow) -> BlockRound {
     }
 }
 
-fn traced_io(row: LayerRow) -> Result<TracedIo> {
+fn traced_io(row: LayerRow) -> Option<TracedIo> {
     let parts = match (row.bios, row.parts) {
         (None, None) => None,
-        (queued, done) => {
-            Some(Parts { queued: need(&row, queued, "bios")?, done: need(&row, done, "parts")? })
-        }
+        (queued, done) => Some(Parts { queued: queued?, done: done? }),
     };
-    Ok(TracedIo {
-        worker: need(&row, row.worker, "worker")?,
-        op: need(&row, row.op, "op")?,
+    Some(TracedIo {
+        worker: row.worker?,
+        op: row.op?,
         start_ns: row.start_ns,
         end_ns: row.end_ns,
-        offset: need(&row, row.offset, "offset")?,
-        size: need(&row, row.size, "size")?,
-        flags: need(&row, row.flags, "flags")?,
+        offset: row.offset?,
+        size: row.size?,
+        flags: row.flags?,
         dev: row.dev,
         parts,
         rounds: row.rounds.unwrap_or(0),
@@ -260,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_lacks_what_its_kind_always_has_is_refused_with_its_place() {
+    fn what_cannot_be_decoded_is_what_the_reader_refuses() {
         use LayerKind::*;
         type Case = (LayerKind, &'static str, fn(&mut LayerRow));
         let cases: [Case; 15] = [
@@ -282,21 +264,20 @@ mod tests {
         ];
         for (kind, column, spoil) in cases {
             let mut row = row(kind);
-            assert!(Decoder::default().decode(row.clone()).is_ok(), "{kind:?}");
             spoil(&mut row);
-            let text = Decoder::default().decode(row).unwrap_err().to_string();
-            assert!(text.contains(column) && text.contains(kind.name()), "{text}");
+            assert_eq!(row.lacking(), Some(column), "{kind:?}");
+            assert!(Decoder::default().decode(row).is_none(), "{kind:?} without {column}");
         }
         for (kind, _) in LayerKind::NAMES {
-            let known = Decoder::default().decode(row(kind)).unwrap();
-            assert_eq!(known.is_some(), kind != Task, "{kind:?}");
+            assert_eq!(row(kind).lacking(), None, "{kind:?}");
+            assert_eq!(Decoder::default().decode(row(kind)).is_some(), kind != Task, "{kind:?}");
         }
     }
 
     #[test]
     fn a_backend_that_sees_no_block_io_has_no_parts() {
         let row = LayerRow { bios: None, parts: None, ..row(LayerKind::Io) };
-        let Some(Decoded::Io(io)) = Decoder::default().decode(row).unwrap() else { panic!() };
+        let Some(Decoded::Io(io)) = Decoder::default().decode(row) else { panic!() };
         assert_eq!((io.op, io.parts, io.slept_ns), (OpKind::Read, None, Some(5)));
         assert!(!io.has_block_io() && !io.all_parts_done());
     }
@@ -305,7 +286,7 @@ mod tests {
     fn a_word_beside_the_name_says_whose_an_io_is() {
         let owner = |word: Option<&str>| {
             let row = LayerRow { other: word.map(Into::into), ..row(LayerKind::Neighbour) };
-            match Decoder::default().decode(row).unwrap() {
+            match Decoder::default().decode(row) {
                 Some(Decoded::Event(LayerEvent::Neighbour(io))) => io.owner,
                 other => panic!("{other:?}"),
             }
@@ -321,7 +302,7 @@ mod tests {
 
     #[test]
     fn what_is_null_is_no_zero() {
-        let event = |row| match Decoder::default().decode(row).unwrap() {
+        let event = |row| match Decoder::default().decode(row) {
             Some(Decoded::Event(event)) => event,
             other => panic!("{other:?}"),
         };
@@ -354,7 +335,7 @@ mod tests {
             ..row(kind)
         };
         let mut decoder = Decoder::default();
-        let mut decode = |kind| match decoder.decode(seen(kind)).unwrap() {
+        let mut decode = |kind| match decoder.decode(seen(kind)) {
             Some(Decoded::Event(event)) => event,
             other => panic!("{other:?}"),
         };

@@ -65,6 +65,14 @@ impl Disks {
         one == other || disk(one).is_some_and(|one| Some(one) == disk(other))
     }
 
+    /// The same of devices that may not be known: then where the target is of one disk.
+    pub fn may_be_one(&self, one: Option<&str>, other: Option<&str>) -> bool {
+        match (one, other) {
+            (Some(one), Some(other)) => self.same(one, other),
+            _ => self.single(),
+        }
+    }
+
     /// What a device is called, like `vda`; its number where the manifest does not know it.
     pub fn name(&self, dev: &str) -> String {
         let known = self.find(dev).map(|d| match &*d.number == dev {

@@ -200,15 +200,6 @@ macro_rules! events {
             $($kind($kind),)*
         }
 
-        impl LayerEvent {
-            /// Begin and end, ns.
-            pub fn span(&self) -> (i64, i64) {
-                match self {
-                    $(LayerEvent::$kind(event) => (event.start_ns, event.end_ns),)*
-                }
-            }
-        }
-
         $(
             impl Timed for $kind {
                 fn start_ns(&self) -> i64 {
@@ -333,6 +324,16 @@ impl Neighbour {
     /// The kernel read ahead for the run.
     pub fn is_read_ahead(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| &*thread.name == READ_AHEAD)
+    }
+
+    /// It is none of the parts of the run's own I/Os.
+    pub fn is_beside(&self) -> bool {
+        self.owner != Owner::Unplaced
+    }
+
+    /// When it was done is not known: runs made before ends were looked for have stamps of the queueing only.
+    pub fn is_open(&self) -> bool {
+        !self.is_read_ahead() && self.end_ns <= self.start_ns
     }
 
     /// A limit had held it back.

@@ -1,11 +1,12 @@
-//! Reads `layers.parquet` and the slow I/Os of `ios.parquet` into what attribution works with.
+//! Reads `layers.parquet` into what attribution works with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use taillight_core::{OpKind, Result};
-use taillight_rundir::ios::{ColumnSet, read_ios};
-use taillight_rundir::layers::{LayerKind, flags, read_layer_times, read_layers};
+use taillight_rundir::layers::{
+    LayerKind, LayerRow, flags, read_layer_times, read_layers, read_wanted_layers,
+};
 use taillight_rundir::store::read_store;
 use taillight_rundir::{RunDir, names};
 use taillight_stats::episodes::{DEFAULT_GAP_NS, group_episodes};
@@ -156,14 +157,17 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     let path = dir.file(names::LAYERS);
     let times = AskedTimes::of(&path, slow)?;
     loaded.moments.clone_from(&times.moments);
-    read_layers(&path, &mut |rows| {
+    read_wanted_layers(&path, &|row| times.want(row), &mut |rows| {
         for row in rows {
-            let io = match decoder.decode(row)? {
+            let io = match decoder.decode(row) {
+                Some(Decoded::Event(LayerEvent::Neighbour(io)))
+                    if !times.meet(io.start_ns, io.end_ns) =>
+                {
+                    loaded.events.count(&io);
+                    continue;
+                }
                 Some(Decoded::Event(event)) => {
-                    match times.need(&event) {
-                        true => loaded.events.add(event),
-                        false => loaded.events.pass_over(&event),
-                    }
+                    loaded.events.add(event);
                     continue;
                 }
                 Some(Decoded::Round(token, round)) => {
@@ -242,12 +246,20 @@ impl AskedTimes {
         Ok(AskedTimes { all: joined(times), moments })
     }
 
-    fn need(&self, event: &LayerEvent) -> bool {
-        let (begin, end) = event.span();
+    /// Whether a row can change a verdict, or must be counted; of a trace of millions of events few do.
+    fn want(&self, row: &LayerRow) -> bool {
+        use LayerKind::{Flush, Gap, Io, Neighbour, Round};
+        match row.kind {
+            // When a disk was flushed last is asked at any time, and I/Os of others are counted.
+            Io | Round | Flush | Gap | Neighbour => true,
+            _ => self.meet(row.start_ns, row.end_ns),
+        }
+    }
+
+    /// Whether a time touches one of these.
+    fn meet(&self, begin: i64, end: i64) -> bool {
         let first = self.all.partition_point(|(_, to)| *to < begin);
-        let during = self.all.get(first).is_some_and(|(from, _)| *from <= end);
-        // When a disk was flushed last is asked at any time.
-        during || matches!(event, LayerEvent::Flush(_) | LayerEvent::Gap(_))
+        self.all.get(first).is_some_and(|(from, _)| *from <= end)
     }
 }
 
@@ -259,7 +271,7 @@ pub fn add_pauses(dir: &RunDir, events: &mut Events) -> Result<()> {
     let mut decoder = Decoder::default();
     read_layers(&path, &mut |rows| {
         for row in rows {
-            if let Some(Decoded::Event(LayerEvent::Pause(pause))) = decoder.decode(row)? {
+            if let Some(Decoded::Event(LayerEvent::Pause(pause))) = decoder.decode(row) {
                 events.add(pause);
             }
         }
@@ -365,44 +377,11 @@ impl TracedRun {
     }
 }
 
-/// The measured, successful I/Os above their threshold (response time in an open loop), the first `SLOW_MAX` in
-/// file order, and how many more there are. Empty without `ios.parquet`. Errors: `Corrupt` when it is damaged.
-pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec<Slow>, u64)> {
-    let (mut slow, mut more) = (Vec::new(), 0);
-    let Some(path) = dir.existing(names::IOS) else {
-        return Ok((slow, more));
-    };
-    let columns = ColumnSet::PHASE
-        | ColumnSet::WORKER
-        | ColumnSet::OP
-        | ColumnSet::INTENDED
-        | ColumnSet::SUBMIT
-        | ColumnSet::COMPLETE
-        | ColumnSet::STATUS;
-    read_ios(&path, columns, &mut |batch| {
-        for i in 0..batch.rows {
-            let (op, submit_ns, complete_ns) = (batch.op(i), batch.submit(i), batch.complete(i));
-            let intended_ns = batch.intended(i).unwrap_or(submit_ns).min(submit_ns);
-            let response = complete_ns.saturating_sub(intended_ns).max(0) as u64;
-            let above = thresholds.get(&op).is_some_and(|t| response > *t);
-            if !above || !batch.status(i).is_ok() || batch.phase_name(i) == "warmup" {
-                continue;
-            }
-            if slow.len() >= SLOW_MAX {
-                more += 1;
-                continue;
-            }
-            slow.push(Slow { worker: batch.worker(i), op, intended_ns, submit_ns, complete_ns });
-        }
-        Ok(())
-    })?;
-    Ok((slow, more))
-}
-
 #[cfg(test)]
 mod tests {
+    use taillight_core::ErrorKind;
     use taillight_rundir::fixture;
-    use taillight_rundir::layers::{LayerRow, LayerWriter};
+    use taillight_rundir::layers::LayerWriter;
 
     use super::*;
     use crate::events::io::Parts;
@@ -455,6 +434,43 @@ mod tests {
             ..fixture::traced_io(start_ns, start_ns + 900)
         };
         (0..rows).map(round).chain([io]).collect()
+    }
+
+    /// Reads a trace of one I/O and these events.
+    fn traced_beside(events: Vec<LayerRow>) -> Result<TracedRun> {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        let mut writer = LayerWriter::begin(&dir);
+        let io = fixture::traced_io(BEGUN, BEGUN + 1000);
+        writer.rows(events.into_iter().chain([io])).unwrap();
+        writer.commit().unwrap();
+        let sight = Visibility { blind: false, threads_only: false };
+        layers(&dir, 1, &IoKeys::new(), sight)
+    }
+
+    #[test]
+    fn far_from_all_ios_events_are_only_counted_and_looked_through() {
+        let event = |kind, start_ns| LayerRow {
+            kind,
+            start_ns,
+            end_ns: start_ns + 500,
+            worker: Some(0),
+            state: Some(1),
+            size: Some(4096),
+            ..LayerRow::default()
+        };
+        let far = BEGUN + 10 * AROUND_SLOW_NS;
+        let kinds = [LayerKind::OffCpu, LayerKind::Neighbour, LayerKind::Flush];
+        let rows = [BEGUN, far].into_iter().flat_map(|at| kinds.map(|kind| event(kind, at)));
+        let rows: Vec<LayerRow> = rows.collect();
+        let events = traced_beside(rows.clone()).unwrap().events;
+        assert_eq!((events.off(0).len(), events.neighbours.all().len()), (1, 1));
+        assert_eq!((events.beside, events.beside_open), (2, false), "both were seen");
+        assert_eq!(events.flushes.all().len(), 2, "the last one is asked for at any time");
+        let mut spoilt = rows;
+        spoilt[3].state = None;
+        let refused = traced_beside(spoilt).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Corrupt, "also where nobody needs it");
     }
 
     /// The second of two workers has half of the I/Os, before and after places are given up.

@@ -9,12 +9,14 @@ pub mod layers;
 pub mod list;
 pub mod pages;
 pub mod rounds;
+pub mod slow;
 pub mod stacks;
 pub mod thread;
 
 use std::collections::BTreeMap;
 
-use crate::episodes::neighbours::{is_beside, is_open};
+use taillight_rundir::trace_info::TraceInfo;
+
 use crate::events::disks::Disks;
 use crate::events::event::*;
 use crate::events::list::{EventList, KeepsEvents};
@@ -58,7 +60,7 @@ pub struct Events {
     pub left_out: Option<String>,
     /// Between these two samples a store held its writers back for so long, ns.
     pub stalls: Vec<(i64, i64, u64)>,
-    /// I/Os of others that are not kept here, and whether the end of one of them was not seen.
+    /// I/Os of others, also those that are not kept here, and whether the end of one of them was not seen.
     pub beside: u64,
     pub beside_open: bool,
 }
@@ -90,7 +92,10 @@ impl Events {
             LayerEvent::Reclaim(one) => self.worker_reclaim.push(one),
             LayerEvent::Helper(one) => self.helpers.push(one),
             LayerEvent::HeldPart(one) => self.held.push(one),
-            LayerEvent::Neighbour(one) => self.neighbours.push(one),
+            LayerEvent::Neighbour(one) => {
+                self.count(&one);
+                self.neighbours.push(one);
+            }
             LayerEvent::Commit(one) => self.commits.push(one),
             LayerEvent::Flush(one) => {
                 one.dev.iter().for_each(|disk| self.disks.flush(disk));
@@ -132,12 +137,17 @@ impl Events {
         }
     }
 
-    /// Takes note of an event that is not kept here.
-    pub fn pass_over(&mut self, event: &LayerEvent) {
-        if let LayerEvent::Neighbour(one) = event {
-            self.beside += u64::from(is_beside(one));
-            self.beside_open |= is_open(one);
-        }
+    /// Counts an I/O beside the run's, whether it is kept here or not.
+    pub fn count(&mut self, io: &Neighbour) {
+        self.beside += u64::from(io.is_beside());
+        self.beside_open |= io.is_open();
+    }
+
+    /// Whether every I/O of others on the disks was seen, and its end: one without may have been under way at any time.
+    pub fn saw_all_others(&self, info: &TraceInfo) -> bool {
+        let watched = info.whole() && info.disks_watched == Some(true) && !self.gone;
+        let seen = self.beside >= info.neighbours && !self.beside_open;
+        watched && seen && !self.gaps.contains_key(&u64::MAX)
     }
 
     /// Forgets what was over before a time.

@@ -36,6 +36,12 @@ pub fn rounds(io: &TracedIo, earlier: &[BlockRound]) -> Vec<BlockRound> {
     earlier.iter().copied().chain(last).collect()
 }
 
+/// When the parts of the round were queued that took longest of those that are known.
+pub fn longest_queued_ns(io: &TracedIo, earlier: &[BlockRound]) -> Option<i64> {
+    let took = |round: &BlockRound| round.done.unwrap_or(io.end_ns) - round.bio;
+    rounds(io, earlier).into_iter().max_by_key(took).map(|round| round.bio)
+}
+
 /// Whether all of its earlier rounds are known.
 pub fn all_rounds_known(io: &TracedIo, earlier: &[BlockRound]) -> bool {
     io.rounds <= earlier.len() as u64

@@ -39,6 +39,25 @@ pub fn called(name: &str, tid: Option<u64>, pid: Option<u64>, own: bool) -> Stri
     }
 }
 
+/// What to call a control group: the container or the unit of systemd that it is, else its path. Of a container it is
+/// the short id, which its tools know: the kernel does not know its name.
+pub fn group_called(path: &str) -> String {
+    let unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
+    match (path.rsplit('/').find_map(container), path.rsplit('/').find(unit)) {
+        (Some(id), _) => format!("container {id}"),
+        (None, Some(unit)) => format!("unit {unit}"),
+        (None, None) => format!("control group {path}"),
+    }
+}
+
+/// The container that a part of a path is: `docker-ID.scope`, `cri-containerd-ID.scope`, `libpod-ID.scope`, or its bare id;
+/// of LXC its name.
+fn container(part: &str) -> Option<&str> {
+    let id = part.strip_suffix(".scope").unwrap_or(part).rsplit(['-', ':']).next()?;
+    let whole = id.len() == 64 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if whole { id.get(..12) } else { part.strip_prefix("lxc.payload.") }
+}
+
 impl Thread {
     /// One of which no more than the name is known, or no thread at all.
     pub fn named(name: &str) -> Arc<Thread> {
@@ -75,5 +94,24 @@ mod tests {
         assert_eq!(of("trace", Some(8)), "trace (pid 8)", "somebody else's of the same name");
         assert_eq!(of("rocksdb:low", Some(77)), "rocksdb:low, a thread of this program (pid 77)");
         assert_eq!(Thread::named("a limit").words(None), "a limit");
+    }
+
+    #[test]
+    fn a_control_group_is_called_by_its_unit_or_container() {
+        let id = "3f2a1b9c0d4e".to_owned() + &"5".repeat(52);
+        let of = |path: &str| group_called(&path.replace("ID", &id));
+        assert_eq!(of("/system.slice/backup.service"), "unit backup.service");
+        assert_eq!(of("/user.slice/user@7.service/app.slice/app-x.scope"), "unit app-x.scope");
+        for path in [
+            "/docker/ID",
+            "/system.slice/docker-ID.scope",
+            "/kubepods.slice/kubepods-pod7.slice/cri-containerd-ID.scope",
+            "/system.slice/containerd.service/kubepods-pod7.slice:cri-containerd:ID",
+            "/docker/ID/system.slice/backup.service",
+        ] {
+            assert_eq!(of(path), "container 3f2a1b9c0d4e", "{path}");
+        }
+        assert_eq!(of("/lxc.payload.web"), "container web");
+        assert_eq!(of("/batch/jobs-7"), "control group /batch/jobs-7");
     }
 }

@@ -154,10 +154,7 @@ fn journal_write(
     context: &IoContext<'_>,
 ) -> Option<Segment> {
     let all = context.all?;
-    let own = |dev: &Option<Arc<str>>| match (io.dev.as_deref(), dev.as_deref()) {
-        (Some(one), Some(other)) => all.disks.same(one, other),
-        _ => all.disks.single(),
-    };
+    let own = |dev: &Option<Arc<str>>| all.disks.may_be_one(io.dev.as_deref(), dev.as_deref());
     let rows = |from, to| all.neighbours.within(from, to).filter(move |r| own(&r.dev));
     let entry = |r: &&Neighbour| (journal.sends)(r);
     let within = |r: &&Neighbour| r.end_ns.min(to) - r.start_ns.max(from);

@@ -19,6 +19,7 @@ use crate::events::layers::{PhasedIo, Slow};
 use crate::overlays::RuleSet;
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::{Segment, lengths};
+use crate::verdict::in_front::InFront;
 use crate::verdict::rules::{self, Evidence};
 
 /// Where a slow I/O's time went.
@@ -305,6 +306,8 @@ pub struct OutlierVerdict {
     pub behind_ns: Option<u64>,
     /// Where its service time went; all 0 without evidence.
     pub phases: Phases,
+    /// What stood in front of it at its disk; none where it was seen at no disk, and of a run that goes on.
+    pub in_front: Option<InFront>,
 }
 
 /// A verdict with what it rests on.
@@ -317,6 +320,8 @@ pub struct Judged {
     pub segments: Vec<Segment>,
     /// It waited for a page that another traced I/O read.
     pub shared: bool,
+    /// When its parts were queued at its disk; of several rounds, those of the one that took longest.
+    pub queued_ns: Option<i64>,
     /// Excess over the usual, by layer, ns.
     pub excess: Vec<(Layer, u64)>,
 }
@@ -422,8 +427,10 @@ pub fn judge(
         always,
         behind_ns: None,
         phases: phases.unwrap_or_default(),
+        in_front: None,
     };
-    Judged { verdict, io, segments: segments.unwrap_or_default(), shared: false, excess }
+    let segments = segments.unwrap_or_default();
+    Judged { verdict, io, segments, shared: false, queued_ns: None, excess }
 }
 
 #[cfg(test)]

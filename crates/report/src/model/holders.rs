@@ -5,7 +5,7 @@ use taillight_rundir::trace_info::TracingBackend;
 
 use super::{AnalysedRun, sentences};
 use crate::format;
-use taillight_explain::{Layer, LayerShare};
+use taillight_explain::{Layer, LayerShare, headline};
 
 /// Shares of outliers by layer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -15,7 +15,8 @@ pub struct HoldersTable {
     /// Layers that held any outlier, those that held most first; what is unknown comes last.
     pub layers: Vec<String>,
     pub rows: Vec<HoldersRow>,
-    /// Runs that are not in it, and why; why there is none at all.
+    /// Runs that are not in it, and why; why there is none at all. On the first screen of one run, who was in the way and
+    /// what to do next.
     pub note: Option<String>,
 }
 
@@ -72,7 +73,12 @@ pub fn held(runs: &[AnalysedRun], sides: &[Option<usize>]) -> Option<HoldersTabl
         0..=FEW => named,
         n => vec![(format!("{n} runs together"), sum(named))],
     };
-    table(&rows, untraced(runs))
+    let mut made = table(&rows, untraced(runs))?;
+    if let ([one], true) = (runs, made.note.is_none()) {
+        let said = one.explanation.as_ref().map(headline).unwrap_or_default();
+        made.note = Some(said.join(" ")).filter(|said| !said.is_empty());
+    }
+    Some(made)
 }
 
 /// Runs with a row each on the first screen.

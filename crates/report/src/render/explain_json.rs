@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use taillight_rundir::trace_info::TraceInfo;
 
 use taillight_explain::{
-    Blocked, Culprit, EpisodeView, Explanation, Layer, LayerShare, OutlierVerdict, Pattern,
-    PauseSums, Phase, PhaseLevel, Phases, RuleEffect,
+    Blocked, Culprit, EpisodeView, Explanation, InFront, Layer, LayerShare, OutlierVerdict,
+    Pattern, PauseSums, Phase, PhaseLevel, Phases, RuleEffect,
 };
 
 /// Lengths by phase, ns; phases of no length are left out.
@@ -114,6 +114,8 @@ struct ExplainedOutlier {
     /// It waited behind an earlier one of its worker, whose cause this is and which took so long, ns.
     behind_ns: Option<u64>,
     phases: PhaseLengths,
+    /// What stood at its disk in front of it when it was queued there; null where it was seen at no disk.
+    in_front: Option<InFront>,
 }
 
 /// All verdicts of a run, and for each rule those that change without it.
@@ -199,6 +201,7 @@ fn outlier(v: &OutlierVerdict) -> ExplainedOutlier {
         always: v.always,
         behind_ns: v.behind_ns,
         phases: phases(&v.phases),
+        in_front: v.in_front,
     }
 }
 

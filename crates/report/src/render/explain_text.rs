@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use crate::format;
 use crate::model::sentences;
 use crate::table::{Cell, Table, TextPage, Tone};
-use taillight_explain::{Explanation, Phase, headline};
+use taillight_explain::{Explanation, InFront, OutlierVerdict, Phase, RequestSum, headline};
 
 /// Episodes listed singly.
 const EPISODES: usize = 10;
+/// Outliers listed singly with the detail.
+const SLOWEST: usize = 20;
 
 /// The answer in words: which layers, what was in the way and what to do next, then the rest.
 pub fn answer(it: &Explanation) -> Vec<String> {
@@ -18,7 +20,7 @@ pub fn answer(it: &Explanation) -> Vec<String> {
     said
 }
 
-/// Everything for `taillight explain`; `detail`: with the rules that the verdicts are from.
+/// Everything for `taillight explain`; `detail`: with the slowest outliers, and the rules that the verdicts are from.
 pub fn text(it: &Explanation, start_ns: i64, detail: bool) -> String {
     let mut page = TextPage::new(false);
     for line in answer(it) {
@@ -58,9 +60,45 @@ pub fn text(it: &Explanation, start_ns: i64, detail: bool) -> String {
     levels(it, &mut page);
     if detail && !it.ios.is_empty() {
         page.text.push('\n');
+        let title = "The slowest outliers, and what stood at their disk in front of each when it \
+                     was queued:";
+        page.labelled("", title, Tone::Plain);
+        page.table(&slowest(it, start_ns));
+        page.text.push('\n');
         page.table(&rules(it));
     }
     page.text
+}
+
+/// The slowest outliers, each with what stood in front of it.
+fn slowest(it: &Explanation, start_ns: i64) -> Table {
+    let latency = |v: &OutlierVerdict| v.slow.complete_ns.saturating_sub(v.slow.intended_ns);
+    let mut all: Vec<&OutlierVerdict> = it.ios.iter().collect();
+    all.sort_by_key(|v| std::cmp::Reverse(latency(v)));
+    let columns = ["at", "operation", "latency", "layer", "the program's own", "others'"];
+    let mut table = Table::of_words("slowest", "", &columns);
+    for one in all.into_iter().take(SLOWEST) {
+        let cells = [
+            format!("{:.3} s", (one.slow.submit_ns - start_ns) as f64 / 1e9),
+            one.slow.op.name().to_owned(),
+            format::duration_ns(latency(one).max(0).unsigned_abs()),
+            one.layer.words().to_owned(),
+            in_front(one, |front| front.own),
+            in_front(one, |front| front.others),
+        ];
+        table.rows.push(cells.map(Cell::new).to_vec());
+    }
+    table
+}
+
+/// A part of what stood in front of an outlier; a dash where it was seen at no disk.
+fn in_front(one: &OutlierVerdict, part: impl Fn(&InFront) -> Option<RequestSum>) -> String {
+    match one.in_front.as_ref().map(part) {
+        None => "-".to_owned(),
+        Some(None) => "unknown".to_owned(),
+        Some(Some(sum)) if sum.requests == 0 => "none".to_owned(),
+        Some(Some(sum)) => sum.words(),
+    }
 }
 
 /// How many verdicts each rule spoke in.
@@ -118,5 +156,41 @@ fn levels(it: &Explanation, page: &mut TextPage) {
         let (op, ns, ios) = (level.op.name(), time(level.ns), format::count(level.ios));
         let said = format!("{op} {} % ({ns}, {ios} I/Os): {}", level.p, text.join(", "));
         page.indented(&said, Tone::Plain);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::OpKind;
+    use taillight_explain::{Layer, Phases, Slow};
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_neither_none_nor_no_disk() {
+        let of = |in_front| OutlierVerdict {
+            slow: Slow {
+                worker: 0,
+                op: OpKind::Read,
+                intended_ns: 0,
+                submit_ns: 0,
+                complete_ns: 20_000_000,
+            },
+            token: None,
+            layer: Layer::Device,
+            excess_ns: 0,
+            sure: false,
+            rules: Default::default(),
+            always: false,
+            behind_ns: None,
+            phases: Phases::default(),
+            in_front,
+        };
+        let sum = |requests| RequestSum { requests, bytes: 80 << 20, at_least: true };
+        let cell = |own| in_front(&of(Some(InFront { own, others: None })), |front| front.own);
+        assert_eq!(cell(Some(sum(3))), "at least 3 requests, 80.0 MiB");
+        assert_eq!(cell(Some(RequestSum::default())), "none");
+        assert_eq!(cell(None), "unknown");
+        assert_eq!(in_front(&of(None), |front| front.own), "-");
     }
 }

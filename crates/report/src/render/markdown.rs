@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use crate::model::{AnalysedRun, Model, overview, sentences};
+use crate::model::{AnalysedRun, Model, overview};
+use crate::render::explain_text::answer;
 use crate::table::Table;
 
 /// First line of the Markdown; no reader of the page sees it.
@@ -31,7 +32,7 @@ pub fn markdown(runs: &[AnalysedRun]) -> String {
         }
         if let Some(explanation) = &run.explanation {
             out.push_str("### Why the tail is slow\n\n");
-            for line in sentences(explanation) {
+            for line in answer(explanation) {
                 let _ = writeln!(out, "{}\n", md(&line));
             }
         }

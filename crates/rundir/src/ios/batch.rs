@@ -78,6 +78,21 @@ impl RowBatch {
     pub fn op(&self, i: usize) -> OpKind {
         self.op.get(i)
     }
+    /// Index of the file or endpoint.
+    #[inline]
+    pub fn target(&self, i: usize) -> u16 {
+        self.target.get(i) as u16
+    }
+    /// Key number, of a batch the first one.
+    #[inline]
+    pub fn key(&self, i: usize) -> Option<u64> {
+        self.key.get(i).map(|v| v as u64)
+    }
+    /// Bytes asked.
+    #[inline]
+    pub fn size(&self, i: usize) -> u64 {
+        self.size.get(i) as u64
+    }
     /// When the schedule wanted it to start; `None` in a closed loop: read it as `submit`.
     #[inline]
     pub fn intended(&self, i: usize) -> Option<i64> {

@@ -1,5 +1,7 @@
-//! What episodes of a layer have in common: a period, the same culprit, place, CPU or time after a flush,
-//! each with how often chance alone makes it. A pattern says nothing of the cause of any one episode.
+//! What episodes of a layer have in common: a period, the same culprit, place, CPU, time after a flush or data
+//! (`common_data`), each with how often chance alone makes it. A pattern says nothing of the cause of any one episode.
+
+pub mod common_data;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,9 +14,11 @@ use taillight_stats::episodes::DEFAULT_GAP_NS;
 
 use crate::episodes::EpisodeView;
 use crate::episodes::culprits::{QUOTA, Role, limits};
+use crate::episodes::patterns::common_data::DataScale;
 use crate::events::Events;
 use crate::events::event::OffCpu;
 use crate::events::io::TracedIo;
+use crate::events::layers::Slow;
 use crate::events::thread::{Thread, called};
 use crate::time_line::segments::overlapping;
 use crate::verdict::judge::{Judged, Layer};
@@ -26,7 +30,7 @@ const NARROW: u64 = 16;
 /// In which share of runs chance alone may make a pattern, of all kinds together.
 const CHANCE: f64 = 0.01;
 /// Kinds of patterns looked for in a layer.
-const LOOKS: usize = 5;
+const LOOKS: usize = 6;
 /// Fewer usual I/Os say nothing of what is usual.
 const USUAL_MIN: usize = 100;
 /// A thread that came back so soon did not wait for its CPU, ns.
@@ -67,6 +71,15 @@ pub enum CommonFactor {
     Cpu { cpu: u64 },
     /// Their slowest I/Os began so long after a flush of the disk's cache, ns.
     AfterFlush { after_ns: u64 },
+    /// Their slowest I/Os were of the same key. This and the next ones: `share` is that of all operations of the kind, by
+    /// number or by time, whichever is larger.
+    Key { key: u64, share: f64 },
+    /// Of keys in the same part of all keys, by their numbers.
+    Keys { from: u64, to: u64, share: f64 },
+    /// Of the same size.
+    Size { bytes: u64, share: f64 },
+    /// Of the same file or endpoint, by its number in `ios.parquet`.
+    Target { target: u16, share: f64 },
 }
 
 /// What of an episode's slowest I/O may come again.
@@ -78,6 +91,8 @@ pub struct OutlierFeatures {
     pub cpu: Option<u64>,
     /// Its operation, and how long after a flush of the disk it began, ns.
     pub after_flush: Option<(OpKind, i64)>,
+    /// The I/O, also one that was not traced.
+    pub slowest: Option<Slow>,
 }
 
 /// What such features are held against: how the run usually is.
@@ -95,14 +110,18 @@ pub struct PatternScale {
     /// Of each culprit the share of moments of the run, evenly spaced and as long as the usual episode, in
     /// which it was there; none where not all events were kept.
     pub presence: BTreeMap<(Role, String), f64>,
+    /// Which data operations were of; none where that may differ from time to time.
+    pub data: DataScale,
 }
 
 impl OutlierFeatures {
     /// Of the slowest I/O of an episode.
     pub fn of(list: &[Judged], events: &Events) -> OutlierFeatures {
-        let worst = list.iter().filter(|j| j.io.is_some()).max_by_key(|j| j.phases.sum());
+        let took = |j: &&Judged| j.slow.complete_ns - j.slow.submit_ns;
+        let slowest = list.iter().max_by_key(took).map(|j| j.slow);
+        let worst = list.iter().filter(|j| j.io.is_some()).max_by_key(took);
         let Some((one, io)) = worst.and_then(|j| Some((j, j.io.as_ref()?))) else {
-            return OutlierFeatures::default();
+            return OutlierFeatures { slowest, ..OutlierFeatures::default() };
         };
         let off = events.off(one.slow.worker.into());
         let waits = overlapping(off, io.start_ns, io.end_ns).filter(|r| r.cpu.is_some());
@@ -110,6 +129,7 @@ impl OutlierFeatures {
             place: place_of(one.slow.op, io),
             cpu: waits.max_by_key(|r| waited(r)).and_then(|r| r.cpu),
             after_flush: after_flush_ns(events, io.start_ns).map(|ns| (one.slow.op, ns)),
+            slowest,
         }
     }
 }
@@ -190,14 +210,20 @@ fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> 
     found
 }
 
-/// What strikes about the episodes of each layer: what chance alone makes in one run of a hundred at most, among all
-/// that is looked for.
-pub fn patterns(episodes: &[EpisodeView], scale: &PatternScale) -> Vec<Pattern> {
+/// Episodes of each layer that has enough of them.
+fn by_layer(episodes: &[EpisodeView]) -> BTreeMap<Layer, Vec<&EpisodeView>> {
     let mut by: BTreeMap<Layer, Vec<&EpisodeView>> = BTreeMap::new();
     for one in episodes.iter().filter(|e| !matches!(e.layer, Layer::Unknown | Layer::Mixed)) {
         by.entry(one.layer).or_default().push(one);
     }
     by.retain(|_, list| list.len() >= FEWEST);
+    by
+}
+
+/// What strikes about the episodes of each layer: what chance alone makes in one run of a hundred at most, among all
+/// that is looked for.
+pub fn patterns(episodes: &[EpisodeView], scale: &PatternScale) -> Vec<Pattern> {
+    let by = by_layer(episodes);
     let mut found = Vec::new();
     for (layer, list) in &by {
         let below = matches!(
@@ -211,6 +237,7 @@ pub fn patterns(episodes: &[EpisodeView], scale: &PatternScale) -> Vec<Pattern> 
             below.then(|| place(list, &scale.places)).flatten(),
             on_cpu.then(|| cpu(list, &scale.cpus)).flatten(),
             below.then(|| after_flush(list, &scale.after_flush)).flatten(),
+            scale.data.pattern(list),
         ];
         found.extend(looks.into_iter().flatten().map(|f| (*layer, list.len() as u64, f)));
     }
@@ -246,9 +273,23 @@ impl Pattern {
                 "{of} the slowest I/O began {} after a flush of the disk's cache.",
                 time(*after_ns)
             ),
+            CommonFactor::Key { key, share } => of_data(&of, &format!("key {key}"), *share),
+            CommonFactor::Keys { from, to, share } => {
+                of_data(&of, &format!("one of the keys {from} to {to}"), *share)
+            }
+            CommonFactor::Size { bytes, share } => of_data(&of, &readable::bytes(*bytes), *share),
+            CommonFactor::Target { target, share } => {
+                of_data(&of, &format!("file or endpoint {target}"), *share)
+            }
         };
         format!("{what} (by chance in {})", once_in(self.chance))
     }
+}
+
+/// That the slowest I/Os are of the same data, and how many of all are.
+fn of_data(of: &str, what: &str, share: f64) -> String {
+    let share = readable::percent(share);
+    format!("{of} the slowest I/O was of {what}, as {share} of all of its kind are.")
 }
 
 /// In how many runs something happens, in words.

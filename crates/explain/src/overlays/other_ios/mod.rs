@@ -104,7 +104,8 @@ pub fn follow(
                 continue;
             }
             let again = judge(judged[i].slow, judged[i].io.clone(), segments);
-            judged[i] = Judged { shared: judged[i].shared, ..again };
+            let Judged { shared, queued_ns, .. } = judged[i];
+            judged[i] = Judged { shared, queued_ns, ..again };
             changed = true;
         }
         if !changed {

@@ -109,7 +109,10 @@ pub fn episode(e: &EpisodeView) -> Option<String> {
     }
     for (i, row) in e.picture.iter().enumerate() {
         let y = HEAD + ROW * i as f64;
+        let hint = row.in_front.as_ref().map(|words| escape(&format!("in front of it: {words}")));
+        let _ = write!(out, "<g><title>{}</title>", hint.unwrap_or_default());
         label(&mut out, LABELS - 6.0, y + 10.0, "end", &row.label);
+        out.push_str("</g>");
         for p in &row.segments {
             let ns = (p.to - p.from).max(0) as u64;
             bar(&mut out, x(p.from), y, x(p.to) - x(p.from), p.phase, ns);

@@ -1,0 +1,85 @@
+//! Reads the slow I/Os of a run from `ios.parquet`.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{OpKind, Result};
+use taillight_rundir::ios::{ColumnSet, RowBatch, read_ios};
+use taillight_rundir::{RunDir, names};
+
+use crate::events::layers::{SLOW_MAX, Slow};
+
+/// The slow I/Os of a run.
+#[derive(Debug, Default)]
+pub struct SlowIos {
+    /// The first `SLOW_MAX` in file order.
+    pub ios: Vec<Slow>,
+    /// Which data each of these was of.
+    pub data: Vec<OperationData>,
+    /// Those beyond, which are counted and not judged.
+    pub more: u64,
+}
+
+/// Which data an operation was of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OperationData {
+    /// Key number, of a batch the first one; none where operations have no key.
+    pub key: Option<u64>,
+    /// Bytes asked.
+    pub size: u64,
+    /// Index of the file or endpoint.
+    pub target: u16,
+}
+
+impl OperationData {
+    /// The columns of `ios.parquet` that say so.
+    pub fn columns() -> ColumnSet {
+        ColumnSet::KEY | ColumnSet::SIZE | ColumnSet::TARGET
+    }
+
+    /// Of row `i` of a batch with these columns.
+    pub fn of(batch: &RowBatch, i: usize) -> OperationData {
+        OperationData { key: batch.key(i), size: batch.size(i), target: batch.target(i) }
+    }
+}
+
+/// The measured, successful I/Os above their threshold (response time in an open loop). Empty without `ios.parquet`.
+/// Errors: `Corrupt` when it is damaged.
+pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<SlowIos> {
+    let mut slow = SlowIos::default();
+    let Some(path) = dir.existing(names::IOS) else {
+        return Ok(slow);
+    };
+    let columns = OperationData::columns()
+        | ColumnSet::PHASE
+        | ColumnSet::WORKER
+        | ColumnSet::OP
+        | ColumnSet::INTENDED
+        | ColumnSet::SUBMIT
+        | ColumnSet::COMPLETE
+        | ColumnSet::STATUS;
+    read_ios(&path, columns, &mut |batch| {
+        for i in 0..batch.rows {
+            let (op, submit_ns, complete_ns) = (batch.op(i), batch.submit(i), batch.complete(i));
+            let intended_ns = batch.intended(i).unwrap_or(submit_ns).min(submit_ns);
+            let response = complete_ns.saturating_sub(intended_ns).max(0) as u64;
+            let above = thresholds.get(&op).is_some_and(|t| response > *t);
+            if !above || !batch.status(i).is_ok() || batch.phase_name(i) == "warmup" {
+                continue;
+            }
+            if slow.ios.len() >= SLOW_MAX {
+                slow.more += 1;
+                continue;
+            }
+            slow.data.push(OperationData::of(batch, i));
+            slow.ios.push(Slow {
+                worker: batch.worker(i),
+                op,
+                intended_ns,
+                submit_ns,
+                complete_ns,
+            });
+        }
+        Ok(())
+    })?;
+    Ok(slow)
+}

@@ -224,7 +224,7 @@ fn files_of_programs_that_have_ended_have_their_names() {
     let write = "dd if=/dev/zero bs=4k count=1 conv=fsync status=none of";
     let script = format!(
         "mkdir sub; for i in $(seq 20); do {write}=sub/f$i; done; {write}=removed; rm removed; \
-         {write}=sub/before; mv sub/before sub/after"
+         {write}=sub/before; mv sub/before sub/after; {write}=sub/old; mv sub/old sub/new; {write}=sub/new"
     );
     let watch = ["watch", "--record", "--names", "--output", "out", "--", "sh", "-c", &script];
     let (_, err) = common::run(dir.path(), &watch, 0);
@@ -241,6 +241,7 @@ fn files_of_programs_that_have_ended_have_their_names() {
     assert!(has("removed (gone)") || has("removed"), "{files:?}");
     // It had this name when it was synced.
     assert!(has("sub/before (gone)") || has("sub/before"), "{files:?}");
+    assert!(has("sub/new"), "the same file under its new name: {files:?}");
     // The path of a call is told as it was given: who opens a pipe waits for the other end.
     let script = "mkfifo sub/pipe; (sleep 1; : > sub/pipe) & read line < sub/pipe; wait";
     let watch = ["watch", "--slower", "100ms", "--output", "opened", "--", "sh", "-c", script];
@@ -248,6 +249,21 @@ fn files_of_programs_that_have_ended_have_their_names() {
     let opened =
         |line: &&str| [" openat ", " the program", " sub/pipe"].iter().all(|it| line.contains(it));
     assert_eq!(err.lines().filter(opened).count(), 1, "{err}");
+}
+
+/// The same call from the same place with the same words, and the path is another one.
+#[test]
+fn opens_of_one_path_after_another_are_told_apart() {
+    let name = "opens_of_one_path_after_another_are_told_apart";
+    let Some(dir) = place_with(name, "opens") else { return };
+    let script = "mkfifo pipe-one pipe-two; \
+                  (sleep 1; : > pipe-one; sleep 1; : > pipe-two) & ./opens pipe-one pipe-two; wait";
+    let watch = ["watch", "--slower", "300ms", "--output", "out", "--", "sh", "-c", script];
+    let (_, err) = common::run(dir.path(), &watch, 0);
+    for path in [" pipe-one", " pipe-two"] {
+        let opened = |line: &&str| [" opens[", " openat ", path].iter().all(|it| line.contains(it));
+        assert_eq!(err.lines().filter(opened).count(), 1, "{path}: {err}");
+    }
 }
 
 /// As a unit that restarts: all its processes end, and others come.

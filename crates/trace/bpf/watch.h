@@ -135,6 +135,14 @@ struct {
 	__type(value, struct path);
 } paths SEC(".maps");
 
+/* One that is compared with these. */
+struct {
+	__uint(type, MAP_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct path);
+} other_path SEC(".maps");
+
 struct told_path {
 	u32 kind;
 	u32 bytes;
@@ -241,7 +249,7 @@ struct told_rounds {
 	struct earlier earlier;
 };
 
-/* Files whose name was told. */
+/* Files whose name was told, and what tells it from another one: see `called`. */
 struct file_key {
 	u64 inode;
 	u32 dev;
@@ -251,7 +259,7 @@ struct {
 	__uint(type, MAP_LRU_HASH);
 	__uint(max_entries, SLOTS);
 	__type(key, struct file_key);
-	__type(value, u32);
+	__type(value, u64);
 } named SEC(".maps");
 
 /* The names that lead from a file up to the root of its file system, each with a 0 behind it. */
@@ -445,18 +453,25 @@ INLINE void landed(u32 worker)
 		__sync_fetch_and_add(&a->flying, -1);
 }
 
-/* Tells what a file is called, once: its program may have ended before anybody asks which files it has open. The mapping
- * may be another file's by now, which its inode then says. */
+/* Changes when a file is renamed, or moved into another directory; not when a directory above that one is. */
+INLINE u64 called(u64 dentry)
+{
+	return READ(struct dentry, dentry, d_name.hash_len) ^
+	       (u64)READ(struct dentry, dentry, d_parent);
+}
+
+/* Tells what a file is called, once for each name: its program may have ended before anybody asks which files it has
+ * open. The mapping may be another file's by now, which its inode then says. */
 NOINLINE int tell_name(u64 mapping, u64 number, u32 dev, u32 generation)
 {
 	struct file_key key = { .inode = number, .dev = dev, .generation = generation };
-	u64 inode, at, parent;
+	u64 inode, at, parent, is, *was;
 	struct file_name *f;
-	u32 one = 1, bytes = 0;
+	u32 bytes = 0;
 	long more;
 
 	if (!EXISTS(struct dentry, d_name.name) || !EXISTS(struct inode, i_dentry) || !mapping ||
-	    !number || map_lookup(&named, &key))
+	    !number)
 		return 0;
 	inode = (u64)READ(struct address_space, mapping, host);
 	if (!inode || READ(struct inode, inode, i_ino) != number ||
@@ -467,6 +482,10 @@ NOINLINE int tell_name(u64 mapping, u64 number, u32 dev, u32 generation)
 	if (!at)
 		return 0;
 	at -= OFFSET_OF(struct dentry, d_u);
+	is = called(at);
+	was = map_lookup(&named, &key);
+	if (was && *was == is)
+		return 0;
 	f = ring_reserve(&ring, sizeof(*f), 0);
 	if (!f) {
 		count(C_LOST);
@@ -492,7 +511,7 @@ NOINLINE int tell_name(u64 mapping, u64 number, u32 dev, u32 generation)
 	}
 	f->bytes = bytes;
 	ring_submit(f, RB_NO_WAKEUP);
-	map_update(&named, &key, &one, 0);
+	map_update(&named, &key, &is, 0);
 	return 0;
 }
 
@@ -797,24 +816,57 @@ INLINE struct call *open_call(struct thread *t)
 	return t->pad ? map_lookup(&calls, &at) : 0;
 }
 
+/* Where the path is that a call was given, 0 for one without. */
+INLINE u64 path_at(struct whereabouts *w)
+{
+	if (w->what & W_PATH)
+		return w->args[0];
+	return w->what & W_PATH_AT ? w->args[1] : 0;
+}
+
 /* The path that the running thread's call was given, as long as it is in the call. */
 INLINE void note_path(struct call *c, u32 at, struct whereabouts *w)
 {
-	struct path *p;
+	u64 from = path_at(w);
+	struct path *p = from ? map_lookup(&paths, &at) : 0;
 	long bytes;
 
-	if (!(w->what & (W_PATH | W_PATH_AT)))
-		return;
-	p = map_lookup(&paths, &at);
 	if (!p)
 		return;
-	bytes = read_user_text(p->text, sizeof(p->text),
-			       (void *)(w->what & W_PATH ? w->args[0] : w->args[1]));
+	bytes = read_user_text(p->text, sizeof(p->text), (void *)from);
 	/* One that is cut is no path; nor is none, as that of a file that is open. */
 	if (bytes <= 1 || bytes >= PATH_MOST)
 		return;
 	p->bytes = bytes - 1;
 	c->marks |= M_PATH;
+}
+
+/* Whether the path at this place of the running thread's memory is the one that was noted. One that cannot be read now
+ * is no other. */
+NOINLINE bool same_path(u32 at, u64 from)
+{
+	u32 first = 0;
+	struct path *was = map_lookup(&paths, &at), *is = map_lookup(&other_path, &first);
+	long bytes;
+
+	if (!was || !is)
+		return 1;
+	bytes = read_user_text(is->text, sizeof(is->text), (void *)from);
+	for (int i = 0; i < PATH_MOST; i++) {
+		if (i >= bytes)
+			break;
+		if (was->text[i] != is->text[i])
+			return 0;
+	}
+	return 1;
+}
+
+/* Whether it is another call all the same: of another path, which lies where that one did. */
+INLINE bool other_path_of(struct call *c, u32 at, struct whereabouts *w)
+{
+	u64 from = path_at(w);
+
+	return c->marks & M_PATH && from && !w->leaves && !same_path(at, from);
 }
 
 /* A call that the thread is in, and was not seen before. */
@@ -890,7 +942,7 @@ INLINE bool goes_on(struct thread *t, u32 index, struct whereabouts *w)
 
 	if (!c)
 		return 0;
-	if (still(c, w)) {
+	if (still(c, w) && !other_path_of(c, t->pad - 1, w)) {
 		/* Off the CPU once more: in the same call, or in the next one of the same words. */
 		if (!end_counts(c) && c->marks & M_TIMED && !(c->marks & M_SYNC))
 			c->marks |= M_MERGED;

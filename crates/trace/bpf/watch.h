@@ -59,6 +59,7 @@ enum marks {
 	M_UNCOUNTED = 4096, /* the kernel counts no end of it */
 	M_AHEAD = 8192, /* it waits for no page that it brings */
 	M_PATH = 16384, /* the path that it was given is known */
+	M_STORED = 32768, /* a request whose file is known to be one of storage's */
 };
 
 /* When a thread waited for the world outside, itself or by way of who ended its wait, with short breaks as one; and until
@@ -158,14 +159,39 @@ struct {
 	__type(value, u64);
 } requested SEC(".maps");
 
-/* The same, each in the one place that its address says. Those that find it taken, C_CROWDED, are in `requested`. */
+/* The same, each in the one place that its address says. Those that find it taken, C_CROWDED, are in `requested`.
+ * Nearly all requests end in time and are no more than counted: one has no slot until somebody wants it, and what is known
+ * of it until then is here. Who submits it and who is told of its end are on different CPUs, most often: each line of
+ * memory that both write costs more than all else. */
 #define PLACED_BITS 13
 struct placed {
 	u64 request; /* 0 for none */
-	u64 token;
+	u64 token; /* 0 without a slot */
+	u64 begin;
+	u64 done; /* its first part was, 0 before; so are the next four, as a slot has them */
+	u64 alloc;
+	u64 issue;
+	u64 sector;
+	u32 dev;
+	u32 worker;
+
+	u64 at; /* as a call has them; so are all the next ones */
+	u64 size;
+	u32 nr;
+	u32 op;
+	u32 marks;
+	u32 pad;
+	u64 blocked;
+	u64 waited;
+	u64 robbed;
+	u64 pad_line;
+
+	struct who who;
+	u64 pad_who[4];
 };
 struct {
 	__uint(type, MAP_ARRAY);
+	__uint(map_flags, F_MMAPABLE); /* its values begin with a line of the cache then */
 	__uint(max_entries, 1 << PLACED_BITS);
 	__type(key, u32);
 	__type(value, struct placed);
@@ -300,43 +326,113 @@ INLINE struct placed *place_for(u64 request)
 	return map_lookup(&placed, &at);
 }
 
-/* The operation of a request; 0 for none. */
+/* A slot for an operation that begins then. Whose it is its caller says. */
+INLINE struct call *take_slot(u32 *at, u32 worker, u64 begin)
+{
+	struct call *c;
+	struct slot *s;
+	u64 token;
+
+	if (queue_pop(&free_slots, at)) {
+		count(C_NO_ROOM);
+		return 0;
+	}
+	c = map_lookup(&calls, at);
+	s = map_lookup(&slots, at);
+	if (!c || !s)
+		return 0;
+	token = ((c->token & ~(u64)SLOT_MASK) + SLOTS) & ~LOWER;
+	token |= *at;
+	c->token = token;
+	c->begin = c->last = begin;
+	c->ip = c->sp = c->instance = c->user = c->at = c->size = c->mapping = c->inode = 0;
+	c->args[0] = c->args[1] = c->args[2] = c->args[3] = 0;
+	c->dev = c->nr = c->op = c->marks = c->generation = c->pad = 0;
+	c->result = 0;
+	s->worker = worker;
+	s->begin = begin;
+	s->to = 0;
+	s->request = 0;
+	s->token = token;
+	return c;
+}
+
+/* The kernel takes a request from the queue of a ring when it begins. */
+INLINE void enters_ring(struct slot *s, u32 nr, u64 begin)
+{
+	if (nr >= NR_AIO)
+		return;
+	more_of(s);
+	s->enter = begin;
+}
+
+/* The slot of a request that had none, its token; 0 where there is no room. */
+NOINLINE u64 slot_for(struct placed *p)
+{
+	u32 at = 0;
+	struct call *c = take_slot(&at, p->worker, p->begin);
+	struct slot *s = c ? touched(c->token) : 0;
+	u64 made;
+
+	if (!s)
+		return 0;
+	c->nr = p->nr;
+	c->op = p->op;
+	c->marks = p->marks;
+	c->at = p->at;
+	c->size = p->size;
+	c->blocked = p->blocked;
+	c->waited = p->waited;
+	c->robbed = p->robbed;
+	c->who = p->who;
+	enters_ring(s, p->nr, p->begin);
+	if (p->done) {
+		/* As `complete` has it, which says why. */
+		made = p->alloc > p->begin ? p->alloc : p->begin;
+		s->bio_first = made;
+		s->alloc = p->alloc;
+		s->issue = p->issue > made ? p->issue : made;
+		s->done = p->done;
+		s->sector = p->sector;
+		s->dev = p->dev;
+		s->counts = 1 | 1ull << LATE_SHIFT;
+	}
+	if (__sync_val_compare_and_swap(&p->token, 0, c->token)) {
+		/* Another CPU was first. */
+		s->token = 0;
+		queue_push(&free_slots, &at, 0);
+	}
+	return p->token;
+}
+
+/* The operation of a request, which gets a slot where it has none; 0 for none. */
 NOINLINE u64 requested_as(u64 request)
 {
 	struct placed *p = place_for(request);
 	u64 *token;
 
-	if (p && p->request == request)
-		return p->token;
+	if (request && p && p->request == request)
+		return p->token ? p->token : slot_for(p);
 	token = counter(C_CROWDED) ? map_lookup(&requested, &request) : 0;
 	return token ? *token : 0;
 }
 
-/* One that is not known begins. False when there is no room. */
-INLINE bool note_request(u64 request, u64 token)
+INLINE void empties(struct placed *p)
 {
-	struct placed *p = place_for(request);
-
-	if (p && !__sync_val_compare_and_swap(&p->request, 0, request)) {
-		p->token = token;
-		return 1;
-	}
-	if (map_update(&requested, &request, &token, 0))
-		return 0;
-	count_many(C_CROWDED, 1);
-	return 1;
+	p->token = p->done = 0;
+	/* Who takes the place finds it empty. */
+	asm volatile("" ::: "memory");
+	p->request = 0;
 }
 
 INLINE void drop_request(u64 request)
 {
 	struct placed *p = place_for(request);
 
-	if (p && p->request == request) {
-		p->token = 0;
-		p->request = 0;
-	} else if (counter(C_CROWDED) && !map_delete(&requested, &request)) {
+	if (p && p->request == request)
+		empties(p);
+	else if (counter(C_CROWDED) && !map_delete(&requested, &request))
 		count_many(C_CROWDED, -1);
-	}
 }
 
 INLINE void add(u32 place, u64 n)
@@ -627,35 +723,14 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 /* A slot for an operation that begins now, and what is known of every operation. */
 INLINE struct call *begin(struct task_struct *task, struct thread *t, u32 worker, u32 *at, u64 now)
 {
-	struct call *c;
-	struct slot *s;
-	u64 token;
+	struct call *c = take_slot(at, worker, now);
 
-	if (queue_pop(&free_slots, at)) {
-		count(C_NO_ROOM);
+	if (!c)
 		return 0;
-	}
-	c = map_lookup(&calls, at);
-	s = map_lookup(&slots, at);
-	if (!c || !s)
-		return 0;
-	token = ((c->token & ~(u64)SLOT_MASK) + SLOTS) & ~LOWER;
-	token |= *at;
-	c->token = token;
-	c->begin = c->last = now;
-	c->ip = c->sp = c->instance = c->user = c->at = c->size = c->mapping = c->inode = 0;
-	c->args[0] = c->args[1] = c->args[2] = c->args[3] = 0;
-	c->dev = c->nr = c->op = c->marks = c->generation = c->pad = 0;
-	c->result = 0;
 	c->blocked = t->blocked_ns;
 	c->waited = t->waited_ns;
 	c->robbed = t->robbed_ns;
 	who_is(&c->who, task);
-	s->worker = worker;
-	s->begin = now;
-	s->to = 0;
-	s->request = 0;
-	s->token = token;
 	return c;
 }
 
@@ -1081,62 +1156,136 @@ INLINE u32 op_of_request(u32 opcode)
 	return 0;
 }
 
+/* Of what begins: its number, its kind from 1 on, and whether its file is known to be one of storage's. */
+enum { KIND_SHIFT = 16, IS_STORED = 1 << 24 };
+
 /* A request of the running thread, of a ring or of libaio, begins. */
-NOINLINE u64 request_begins(u64 request, u32 nr, u32 op, u64 now)
+NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 {
 	struct task_struct *me = current_task();
-	u64 before = requested_as(request), token;
-	u32 index, at;
+	struct placed *p = place_for(request);
+	u32 nr = what & 0xffff, op = what >> KIND_SHIFT & 0xff, index, at = 0;
+	u32 marks = M_QUEUED | (what & IS_STORED ? M_STORED : 0);
+	u64 token = requested_as(request);
 	struct thread *t;
 	struct asleep *a;
+	struct slot *s;
 	struct call *c;
 
 	/* One whose end was not seen, and whose memory is another's now. */
-	if (before) {
-		give_up(before);
+	if (token) {
+		give_up(token);
 		drop_request(request);
 	}
 	t = op ? seat(me, &index) : 0;
-	c = t ? begin(me, t, index, &at, now) : 0;
-	if (!c)
+	if (!t)
 		return 0;
-	c->nr = nr;
-	c->op = op - 1;
-	c->marks = M_QUEUED;
-	if (counter(C_EXACT)) {
-		c->marks |= M_EXACT;
-		count_many(C_EXACT_OPEN, 1);
+	if (counter(C_EXACT))
+		marks |= M_EXACT;
+	if (p && !__sync_val_compare_and_swap(&p->request, 0, request)) {
+		p->begin = now;
+		p->worker = index;
+		p->at = where;
+		p->size = size;
+		p->nr = nr;
+		p->op = op - 1;
+		p->marks = marks;
+		p->blocked = t->blocked_ns;
+		p->waited = t->waited_ns;
+		p->robbed = t->robbed_ns;
+		who_is(&p->who, me);
+	} else {
+		c = begin(me, t, index, &at, now);
+		s = c ? touched(c->token) : 0;
+		if (!s)
+			return 0;
+		c->nr = nr;
+		c->op = op - 1;
+		c->marks = marks;
+		c->at = where;
+		c->size = size;
+		enters_ring(s, nr, now);
+		token = c->token;
+		if (map_update(&requested, &request, &token, 0)) {
+			s->token = 0;
+			queue_push(&free_slots, &at, 0);
+			count(C_NO_ROOM);
+			return 0;
+		}
+		count_many(C_CROWDED, 1);
 	}
-	token = c->token;
+	if (marks & M_EXACT)
+		count_many(C_EXACT_OPEN, 1);
 	a = map_lookup(&sleepers, &index);
 	if (a)
 		__sync_fetch_and_add(&a->flying, 1);
-	if (!note_request(request, token)) {
-		give_up(token);
-		count(C_NO_ROOM);
-		return 0;
-	}
-	t->current = token;
-	return token;
+	t->current = request;
+	return 0;
 }
 
-/* It ends: `file` is where it was, `result` what it brought. */
-NOINLINE int request_ends(u64 request, u64 file, s64 result, u64 now)
+/* Where a request was; its own begins with its file. */
+INLINE u64 file_of_request(u64 request, u32 nr)
 {
-	u64 token = requested_as(request);
-	u32 at = token & SLOT_MASK;
-	struct call *c = map_lookup(&calls, &at);
-	struct slot *s = slot_of(token);
+	if (nr == NR_AIO)
+		return (u64)READ(struct kiocb, request, ki_filp);
+	return (u64)READ(struct io_kiocb, request, file);
+}
 
-	if (!token)
+/* A request that has no slot ends, with what it brought. Whether it is no more than counted. */
+INLINE bool ends_in_time(struct placed *p, u64 request, s64 result, u64 now)
+{
+	u64 ns = now > p->begin ? now - p->begin : 0, nth = counter(C_CALLS), inode;
+	u32 marks = M_QUEUED | M_KNOWN | (result < 0 ? M_FAILED : 0);
+
+	if (p->op > 1 || p->marks & M_EXACT || ns >= counter(C_SLOW_NS) / BESIDE || nth < LEARN ||
+	    nth % EVERY == 0 || counter(C_RECORD))
 		return 0;
+	/* Else a socket, a pipe. */
+	if (p->marks & M_STORED ||
+	    is_stored(kind_of_file(file_of_request(request, p->nr), &inode))) {
+		tally_one(p->op * PLACES, ns, marks, result);
+		count(C_CALLS);
+	}
+	landed(p->worker);
+	empties(p);
+	return 1;
+}
+
+/* It ends: `result` is what it brought. */
+NOINLINE int request_ends(u64 request, s64 result)
+{
+	struct placed *p = place_for(request);
+	u64 now, token;
+	struct call *c;
+	struct slot *s;
+	u32 at;
+
+	if (!request || !p || (p->request != request && !counter(C_CROWDED)))
+		return 0;
+	now = ktime_ns();
+	if (p->request == request && !p->token && ends_in_time(p, request, result, now))
+		return 0;
+	token = requested_as(request);
+	at = token & SLOT_MASK;
+	c = map_lookup(&calls, &at);
+	s = slot_of(token);
+	/* There was no room for a slot. */
+	if (!token && p->request == request) {
+		landed(p->worker);
+		if (p->marks & M_EXACT)
+			count_many(C_EXACT_OPEN, -1);
+	}
 	drop_request(request);
-	if (!s || !c)
+	if (!token || !s || !c)
 		return 0;
 	/* A socket, a pipe, or what an operation was taken for that is none. */
-	if (!file_is(c, file)) {
+	if (!file_is(c, file_of_request(request, c->nr))) {
 		give_up(token);
 		return 0;
+	}
+	if (c->nr < NR_AIO) {
+		more_of(s);
+		s->cqe = now;
 	}
 	c->result = result;
 	c->marks |= M_KNOWN;

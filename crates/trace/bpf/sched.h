@@ -374,7 +374,7 @@ int sched_switch(u64 *ctx)
 		now = now ? now : ktime_ns();
 		kthread_enters(k, prev, next, now);
 	}
-	if (is_ours(prev->tgid)) {
+	if (is_own(prev)) {
 		bool follow = 1;
 
 		if (cfg_watch && !(prev->flags & PF_IO_WORKER)) {
@@ -390,7 +390,7 @@ int sched_switch(u64 *ctx)
 			worker_leaves(prev, next, state, now);
 		}
 	}
-	if (is_ours(next->tgid)) {
+	if (is_own(next)) {
 		t = thread_of(next->pid, &index);
 		if (t) {
 			now = now ? now : ktime_ns();
@@ -410,7 +410,7 @@ int sched_switch(u64 *ctx)
 INLINE u32 waker(struct who *w, u64 since)
 {
 	struct task_struct *me = current_task();
-	bool own = is_ours(me->tgid);
+	bool own = is_own(me);
 	u32 index;
 
 	if (own ? interrupted() : cfg_irq_to && ktime_ns() - since >= cfg_off_ns && interrupted())
@@ -429,7 +429,7 @@ INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i
 
 	*t = 0;
 	*i = 0;
-	if (!is_ours(task->tgid))
+	if (!is_own(task))
 		return;
 	*t = thread_of(task->pid, &index);
 	if (*t) {

@@ -483,6 +483,12 @@ INLINE bool is_ours(u32 tgid)
 	return answer & 1;
 }
 
+/* Whether a thread is of such a process: none of the kernel's is, which most switches and wake-ups are of. */
+INLINE bool is_own(struct task_struct *task)
+{
+	return !(task->flags & PF_KTHREAD) && is_ours(task->tgid);
+}
+
 /* user_data is the token; its top bit tells the sync of a write from the write. */
 INLINE u64 token_of(u64 user_data)
 {

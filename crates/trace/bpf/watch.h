@@ -220,9 +220,9 @@ struct {
 } free_threads SEC(".maps");
 
 /* Latencies of all operations that ended, by kind: 512 places for each power of two, of ns. The last ones are
- * sums: bytes, ns, operations, those that failed, those of unknown result, those of unknown latency. */
+ * sums: those of unknown latency, of unknown result, those that failed, bytes, ns; and whether there are any. */
 #define PLACES 32768
-enum { P_UNTIMED = PLACES - 6, P_UNKNOWN, P_FAILED, P_BYTES, P_NS, P_COUNT };
+enum { P_UNTIMED = PLACES - 6, P_UNKNOWN, P_FAILED, P_BYTES, P_NS, P_ANY };
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(map_flags, F_MMAPABLE);
@@ -464,7 +464,11 @@ INLINE u32 place_of_ns(u64 ns)
 /* One more operation: with its latency, where that is known, and with what it brought. */
 INLINE void tally_one(u32 base, u64 ns, u32 marks, u64 bytes)
 {
-	add(base + P_COUNT, 1);
+	u32 last = base + P_ANY;
+	u64 *any = map_lookup(&tallies, &last);
+
+	if (any && !*any)
+		*any = 1;
 	/* What was seen of it is no latency: it ended later, or it is several. */
 	if (!(marks & (M_QUEUED | M_TIMED)) || marks & M_MERGED) {
 		add(base + P_UNTIMED, 1);

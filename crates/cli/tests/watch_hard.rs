@@ -1,11 +1,11 @@
 //! Programs that are hard to watch: they fork, end in the middle, restart, have thousands of threads, are traced or in
-//! namespaces of their own; who may not watch; what costs too much; and a record that is replayed.
+//! namespaces of their own; who may not watch, or is too slow for it; what costs too much; and a record that is replayed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::traced::{NOBODY, not_root, open_place, threads};
+use crate::common::traced::{NOBODY, explain, not_root, open_place, threads};
 use crate::common::{self, Ended, binary, ended, json, run_line, signal, skipped, start, text};
 use crate::watch::{cannot, of_fio, op, place};
 use crate::watch_waits::place_with;
@@ -115,6 +115,38 @@ fn ten_thousand_threads_have_room() {
     let (err, told) = watched(dir.path(), &["./threads", "many", "10000", "data"], 0);
     assert_eq!(told["no_room"], 0, "{err}");
     assert!((10_000..10_500).contains(&seen(&told, "read")), "{told}");
+}
+
+/// More of them than operations that can be under way at a time: none keeps its place.
+#[test]
+fn threads_that_end_in_the_middle_of_an_operation_leave_nothing_behind() {
+    let name = "threads_that_end_in_the_middle_of_an_operation_leave_nothing_behind";
+    let Some(dir) = place_with(name, "dies") else { return };
+    std::fs::write(dir.path().join("data"), vec![7; 256 << 10]).expect("written");
+    let (err, told) = watched(dir.path(), &["./dies", "5000", "data"], 3);
+    assert_eq!((&told["no_room"], &told["exit_code"]), (&0.into(), &3.into()), "{err}");
+    assert!(seen(&told, "read") > 5000, "{told}");
+}
+
+/// Whoever is stopped empties no ring.
+#[test]
+fn events_that_find_no_room_are_counted_and_said() {
+    let name = "events_that_find_no_room_are_counted_and_said";
+    let Some(dir) = place(name) else { return };
+    let fio = fio_at_work(dir.path(), "--ioengine=libaio --iodepth=32");
+    let line = format!("watch --pid {} --for 5s --slower 1us --output out", fio.0.id());
+    let watch = start(dir.path(), &line);
+    watching(&watch);
+    signal(&watch, "STOP");
+    std::thread::sleep(Duration::from_secs(5));
+    signal(&watch, "CONT");
+    let out = watch.wait_with_output().expect("it ends");
+    drop(fio);
+    let said = text(&out.stdout) + &ended(&out, 0).1;
+    let lost = common::manifest(dir.path(), "out")["losses"]["trace_events"].as_u64();
+    assert!(lost.is_some_and(|lost| lost > 0), "{lost:?}: {said}");
+    let (_, explained) = explain(dir.path());
+    assert!(explained.contains("lost: what was not seen counts as unknown"), "{explained}");
 }
 
 #[test]

@@ -153,6 +153,10 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	t->last_in = now;
 	if (now - off < cfg_off_ns)
 		return;
+	if (a && !t->state && next->flags & PF_BLOCK_TS) {
+		a->plug_from = off;
+		a->plug_to = now;
+	}
 	if (a && a->what && !waited(t, a, index, next, off, now) && !a->flying)
 		return;
 	here = cpu_here();

@@ -62,7 +62,12 @@ const volatile u32 cfg_disk1 = 0;
 const volatile u32 cfg_disk2 = 0;
 const volatile u32 cfg_disk3 = 0;
 
-enum { PF_IO_WORKER = 0x10, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
+enum {
+	PF_IO_WORKER = 0x10,
+	PF_WQ_WORKER = 0x20,
+	PF_KTHREAD = 0x200000,
+	PF_BLOCK_TS = 0x20000000, /* its plug keeps the time for requests (6.9) */
+};
 
 enum flags {
 	F_FOREIGN = 1, /* a bio was queued by another process: it had been held back before */

@@ -81,6 +81,8 @@ struct asleep {
 	u32 flying; /* its requests of a ring or of libaio that have not ended */
 	u32 next; /* rest that is forgotten next */
 	u64 busy_to; /* until when it was in an operation, or in a wait that was told */
+	u64 plug_from; /* last time without a CPU while it gathered requests; to */
+	u64 plug_to;
 	struct rest rests[RESTS];
 };
 struct {
@@ -631,6 +633,18 @@ NOINLINE int tell_path(u32 at, u64 token)
 	return 0;
 }
 
+/* Requests that a thread gathers have the time that its plug keeps, for their issue as well. Before the kernel's change
+ * fad156c2af22 (2026) the plug keeps it also over a time in which another thread has the CPU, which then looks like the
+ * disk's. Where that may be a quarter of the disk's time or more, it is not known when the request was issued. */
+INLINE void distrust_issue(struct slot *s, u32 worker)
+{
+	struct asleep *a = map_lookup(&sleepers, &worker);
+
+	if (a && s->seen == s->token && s->issue && s->issue <= a->plug_from &&
+	    s->done >= a->plug_to && a->plug_to - s->issue >= (s->done - s->issue) / 4)
+		s->issue = 0;
+}
+
 /* An operation has ended: it is counted, told if it was slow, and its slot is free. */
 NOINLINE int finish(u32 at, u32 worker, u64 end)
 {
@@ -651,6 +665,7 @@ NOINLINE int finish(u32 at, u32 worker, u64 end)
 	ns = end > c->begin ? end - c->begin : 0;
 	end = c->begin + ns;
 	if (tally(c, worker, ns)) {
+		distrust_issue(s, worker);
 		tell_name(c->mapping, c->inode, c->dev, c->generation);
 		if (c->marks & M_PATH)
 			tell_path(at, c->token);

@@ -225,16 +225,16 @@ struct {
  * sums: those of unknown latency, of unknown result, those that failed, bytes, ns; and whether there are any. */
 #define PLACES 32768
 enum { P_UNTIMED = PLACES - 6, P_UNKNOWN, P_FAILED, P_BYTES, P_NS, P_ANY };
+/* Kinds from EXACT on: of what began in windows in which everything is looked at. From twice that on: requests of rings and
+ * libaio, outside of these; all of them are seen, and so they are apart from the calls of their kind. */
+enum { EXACT = 16, REQUEST_KINDS = 4 };
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(map_flags, F_MMAPABLE);
-	__uint(max_entries, 32 * PLACES);
+	__uint(max_entries, (2 * EXACT + REQUEST_KINDS) * PLACES);
 	__type(key, u32);
 	__type(value, u64);
 } tallies SEC(".maps");
-/* Kinds from here on: of what began in windows in which everything is looked at. */
-enum { EXACT = 16 };
-
 /* By thread: the call that it is in, which began in such a window. */
 struct exact_call {
 	u64 begin;
@@ -498,7 +498,7 @@ INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 	u32 base = (c->op & 15) * PLACES, which = C_CALLS;
 	u64 *n = map_lookup(&counters, &which), nth;
 
-	tally_one(base, ns, c->marks, c->size);
+	tally_one(base + (c->marks & M_QUEUED ? 2 * EXACT * PLACES : 0), ns, c->marks, c->size);
 	if (!(c->marks & (M_QUEUED | M_TIMED)) || c->marks & M_MERGED)
 		c->marks |= M_UNSURE;
 	if (c->marks & M_EXACT) {
@@ -1262,7 +1262,7 @@ INLINE bool ends_in_time(struct placed *p, u64 request, s64 result, u64 now)
 	/* Else a socket, a pipe. */
 	if (p->marks & M_STORED ||
 	    is_stored(kind_of_file(file_of_request(request, p->nr), &inode))) {
-		tally_one(p->op * PLACES, ns, marks, result);
+		tally_one((2 * EXACT + p->op) * PLACES, ns, marks, result);
 		count(C_CALLS);
 	}
 	landed(p->worker);

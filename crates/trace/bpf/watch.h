@@ -1250,22 +1250,30 @@ INLINE u64 file_of_request(u64 request, u32 nr)
 	return (u64)READ(struct io_kiocb, request, file);
 }
 
-/* A request that has no slot ends, with what it brought. Whether it is no more than counted. */
+/* A request that has no slot ends, with what it brought. Whether it is no more than counted: as `tally` has it. */
 INLINE bool ends_in_time(struct placed *p, u64 request, s64 result, u64 now)
 {
 	u64 ns = now > p->begin ? now - p->begin : 0, nth = counter(C_CALLS), inode;
-	u32 marks = M_QUEUED | M_KNOWN | (result < 0 ? M_FAILED : 0);
+	u64 slow = counter(C_SLOW_NS);
+	u32 marks = M_QUEUED | M_KNOWN | (result < 0 ? M_FAILED : 0), worker = p->worker;
+	struct asleep *a;
 
-	if (p->op > 1 || p->marks & M_EXACT || ns >= counter(C_SLOW_NS) / BESIDE || nth < LEARN ||
-	    nth % EVERY == 0 || counter(C_RECORD))
+	if (ns >= slow || nth < LEARN || nth % EVERY == 0 || p->op > 1 || p->marks & M_EXACT ||
+	    counter(C_RECORD))
 		return 0;
+	if (ns >= slow / BESIDE) {
+		a = map_lookup(&sleepers, &worker);
+		if (!a || a->wakes)
+			return 0;
+		a->busy_to = p->begin + ns;
+	}
 	/* Else a socket, a pipe. */
 	if (p->marks & M_STORED ||
 	    is_stored(kind_of_file(file_of_request(request, p->nr), &inode))) {
 		tally_one((2 * EXACT + p->op) * PLACES, ns, marks, result);
 		count(C_CALLS);
 	}
-	landed(p->worker);
+	landed(worker);
 	empties(p);
 	return 1;
 }

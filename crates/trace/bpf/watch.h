@@ -78,12 +78,13 @@ struct asleep {
 	u32 what; /* W_ASLEEP */
 	u32 wakes;
 	u64 where; /* the lock, an address in its program */
-	u32 flying; /* its requests of a ring or of libaio that have not ended */
+	u32 begun; /* its requests of a ring or of libaio, see `flies` */
 	u32 next; /* rest that is forgotten next */
 	u64 busy_to; /* until when it was in an operation, or in a wait that was told */
 	u64 plug_from; /* last time without a CPU while it gathered requests; to */
 	u64 plug_to;
 	struct rest rests[RESTS];
+	struct who who; /* while it has requests under way, as of one of the last of them */
 };
 struct {
 	__uint(type, MAP_ARRAY);
@@ -91,6 +92,19 @@ struct {
 	__type(key, u32);
 	__type(value, struct asleep);
 } sleepers SEC(".maps");
+
+/* How many of its requests have ended: in a line of memory by itself, which other CPUs write. */
+struct landing {
+	u32 ended;
+	u32 pad[15];
+};
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(map_flags, F_MMAPABLE); /* as `placed` */
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, struct landing);
+} landings SEC(".maps");
 
 /* An operation that is watched, beside its slot. */
 struct call {
@@ -549,10 +563,18 @@ INLINE void tell_all(struct told *told, struct call *c, struct slot *s, struct t
 /* A thread has one request less under way. */
 INLINE void landed(u32 worker)
 {
-	struct asleep *a = map_lookup(&sleepers, &worker);
+	struct landing *l = map_lookup(&landings, &worker);
 
-	if (a && a->flying)
-		__sync_fetch_and_add(&a->flying, -1);
+	if (l)
+		__sync_fetch_and_add(&l->ended, 1);
+}
+
+/* Whether it has any. One that has a place since a little while may have ends of requests of the one before. */
+INLINE bool flies(struct asleep *a, u32 worker)
+{
+	struct landing *l = map_lookup(&landings, &worker);
+
+	return l && (s32)(a->begun - l->ended) > 0;
 }
 
 /* Changes when a file is renamed, or moved into another directory; not when a directory above that one is. */
@@ -715,6 +737,7 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 {
 	u32 pid = task->pid, at = pid & (SEATS - 1), *place;
 	struct thread *t = thread_of(pid, index);
+	struct landing *l;
 	struct asleep *a;
 
 	if (t)
@@ -735,6 +758,9 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 	a = map_lookup(&sleepers, index);
 	if (a)
 		__builtin_memset(a, 0, sizeof(*a));
+	l = map_lookup(&landings, index);
+	if (l)
+		l->ended = 0;
 	map_update(&tids, &pid, index, 0);
 	return t;
 }
@@ -1113,16 +1139,24 @@ NOINLINE bool falls_asleep(struct task_struct *prev, struct whereabouts *w, u64 
 {
 	bool waits = !(counter(C_LEFT_OUT) & LEFT_OUT_WAITS);
 	u32 what = state && waits ? sleep_of(prev, w) : 0, index;
+	struct landing *l;
 	struct asleep *a;
 	struct thread *t;
+	s32 flying;
 
 	t = what ? seat(prev, &index) : thread_of(prev->pid, &index);
 	a = t ? map_lookup(&sleepers, &index) : 0;
-	if (!a)
+	l = a ? map_lookup(&landings, &index) : 0;
+	if (!l)
 		return 0;
-	a->what = a->flying && what & W_IDLE ? 0 : what;
+	flying = a->begun - l->ended;
+	if (flying < 0)
+		a->begun = l->ended;
+	if (flying > 0)
+		who_is(&a->who, prev);
+	a->what = flying > 0 && what & W_IDLE ? 0 : what;
 	a->where = w->args[0];
-	return a->what || a->flying || (waits && a->wakes);
+	return a->what || flying > 0 || (waits && a->wakes);
 }
 
 /* A watched thread leaves the CPU. Whether it is followed until it comes back. */
@@ -1177,6 +1211,7 @@ INLINE u32 op_of_request(u32 opcode)
 
 /* Of what begins: its number, its kind from 1 on, and whether its file is known to be one of storage's. */
 enum { KIND_SHIFT = 16, IS_STORED = 1 << 24 };
+enum { WHO_EVERY = 64 };
 
 /* A request of the running thread, of a ring or of libaio, begins. */
 NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
@@ -1197,8 +1232,12 @@ NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 		drop_request(request);
 	}
 	t = op ? seat(me, &index) : 0;
-	if (!t)
+	a = t ? map_lookup(&sleepers, &index) : 0;
+	if (!a)
 		return 0;
+	/* To read a name takes a call: where a thread has several under way it does at some of them, and when it sleeps. */
+	if (a->begun % WHO_EVERY == 0)
+		who_is(&a->who, me);
 	if (counter(C_EXACT))
 		marks |= M_EXACT;
 	if (p && !__sync_val_compare_and_swap(&p->request, 0, request)) {
@@ -1212,7 +1251,7 @@ NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 		p->blocked = t->blocked_ns;
 		p->waited = t->waited_ns;
 		p->robbed = t->robbed_ns;
-		who_is(&p->who, me);
+		p->who = a->who;
 	} else {
 		c = begin(me, t, index, &at, now);
 		s = c ? touched(c->token) : 0;
@@ -1235,9 +1274,8 @@ NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 	}
 	if (marks & M_EXACT)
 		count_many(C_EXACT_OPEN, 1);
-	a = map_lookup(&sleepers, &index);
-	if (a)
-		__sync_fetch_and_add(&a->flying, 1);
+	/* Nobody else writes it. */
+	a->begun++;
 	t->current = request;
 	return 0;
 }

@@ -58,6 +58,7 @@ impl WatchMaps {
             ("named", SLOTS as u32),
             ("paths", SLOTS as u32),
             ("sleepers", WATCHED_THREADS as u32),
+            ("landings", WATCHED_THREADS as u32),
             ("threads", WATCHED_THREADS as u32),
             ("tids", WATCHED_THREADS as u32),
         ];

@@ -1,8 +1,12 @@
 //! A loop device over a file on the machine's disk, followed to the bottom: the time in the loop
-//! device is split into its own, the lower queue and the lower device. Needs root; else it skips.
+//! device is split into its own, the lower queue and the lower device; and one whose requests a limit
+//! holds back. Needs root; else it skips.
 
-use crate::common::traced::{Run, TestDisk, open_place};
+use crate::common::skipped;
+use crate::common::traced::{Run, TestDisk, open_place, tool};
 use serde_json::Value;
+use taillight_lab::cleanup::Undo;
+use taillight_lab::stage::LabCgroup;
 
 const NAME: &str = "a_loop_device_over_a_file";
 
@@ -87,4 +91,40 @@ fn a_loop_device_that_reads_through_the_page_cache() {
         ios.iter().filter(|io| phase(io, "device") > 0).count() * 100 >= ios.len() * 95,
         "{text}"
     );
+}
+
+/// Completions take all stamps of such a run, but a part that was held back is seen when it is queued as well.
+#[test]
+fn a_request_of_a_ring_that_a_limit_holds_back_is_seen_whole() {
+    let name = "a_request_of_a_ring_that_a_limit_holds_back_is_seen_whole";
+    let Some(disk) = TestDisk::new(name, 64, true) else { return };
+    let mut undo = Undo::default();
+    let limited = LabCgroup::named(&mut undo, "blkio", "taillight-lab-ring").and_then(|group| {
+        let number = tool(&["lsblk", "-dno", "MAJ:MIN", &disk.device]).unwrap_or_default();
+        group.set("blkio.throttle.read_iops_device", format!("{} 60", number.trim()))?;
+        Ok(group)
+    });
+    let group = match limited {
+        Ok(group) => group,
+        Err(e) => {
+            skipped(name, Some(format!("{e:#}")));
+            return;
+        }
+    };
+    let dir = open_place();
+    let words = format!(
+        "--driver file --path {} --bs 4KiB --direct --runtime 4s --rw randread --depth 8 \
+         --set target.options.engine=uring --set trace.threshold=20ms",
+        disk.device
+    );
+    let within = group.within();
+    let before: Vec<&str> = within.iter().map(String::as_str).collect();
+    let (value, text, _) = Run::start(dir.path(), &before, &words).explained();
+    if skipped(name, (value["rung"] != "bpf").then(|| "no trace programs here".to_owned())) {
+        return;
+    }
+    let ios = value["ios"].as_array().expect("a list");
+    let held = ios.iter().filter(|io| io["layer"] == "throttle").count();
+    let unsplit = value["coverage"]["unsplit"].as_u64().expect("a count") as usize;
+    assert!(held >= 50 && unsplit * 5 <= held, "{unsplit} in part, {held} held back\n{text}");
 }

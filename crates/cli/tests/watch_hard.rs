@@ -1,11 +1,11 @@
 //! Programs that are hard to watch: they fork, end in the middle, restart, have thousands of threads, are traced or in
-//! namespaces of their own; who may not watch; what costs too much; and a record that is replayed.
+//! namespaces of their own; who may not watch, or is too slow for it; what costs too much; and a record that is replayed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::traced::{NOBODY, not_root, open_place, threads};
+use crate::common::traced::{NOBODY, explain, not_root, open_place, threads};
 use crate::common::{self, Ended, binary, ended, json, run_line, signal, skipped, start, text};
 use crate::watch::{cannot, of_fio, op, place};
 use crate::watch_waits::place_with;
@@ -117,6 +117,38 @@ fn ten_thousand_threads_have_room() {
     assert!((10_000..10_500).contains(&seen(&told, "read")), "{told}");
 }
 
+/// More of them than operations that can be under way at a time: none keeps its place.
+#[test]
+fn threads_that_end_in_the_middle_of_an_operation_leave_nothing_behind() {
+    let name = "threads_that_end_in_the_middle_of_an_operation_leave_nothing_behind";
+    let Some(dir) = place_with(name, "dies") else { return };
+    std::fs::write(dir.path().join("data"), vec![7; 256 << 10]).expect("written");
+    let (err, told) = watched(dir.path(), &["./dies", "5000", "data"], 3);
+    assert_eq!((&told["no_room"], &told["exit_code"]), (&0.into(), &3.into()), "{err}");
+    assert!(seen(&told, "read") > 5000, "{told}");
+}
+
+/// Whoever is stopped empties no ring.
+#[test]
+fn events_that_find_no_room_are_counted_and_said() {
+    let name = "events_that_find_no_room_are_counted_and_said";
+    let Some(dir) = place(name) else { return };
+    let fio = fio_at_work(dir.path(), "--ioengine=libaio --iodepth=32");
+    let line = format!("watch --pid {} --for 5s --slower 1us --output out", fio.0.id());
+    let watch = start(dir.path(), &line);
+    watching(&watch);
+    signal(&watch, "STOP");
+    std::thread::sleep(Duration::from_secs(5));
+    signal(&watch, "CONT");
+    let out = watch.wait_with_output().expect("it ends");
+    drop(fio);
+    let said = text(&out.stdout) + &ended(&out, 0).1;
+    let lost = common::manifest(dir.path(), "out")["losses"]["trace_events"].as_u64();
+    assert!(lost.is_some_and(|lost| lost > 0), "{lost:?}: {said}");
+    let (_, explained) = explain(dir.path());
+    assert!(explained.contains("lost: what was not seen counts as unknown"), "{explained}");
+}
+
 #[test]
 fn who_is_killed_in_the_middle_or_stopped_is_told_as_that() {
     let name = "who_is_killed_in_the_middle_or_stopped_is_told_as_that";
@@ -224,7 +256,7 @@ fn files_of_programs_that_have_ended_have_their_names() {
     let write = "dd if=/dev/zero bs=4k count=1 conv=fsync status=none of";
     let script = format!(
         "mkdir sub; for i in $(seq 20); do {write}=sub/f$i; done; {write}=removed; rm removed; \
-         {write}=sub/before; mv sub/before sub/after"
+         {write}=sub/before; mv sub/before sub/after; {write}=sub/old; mv sub/old sub/new; {write}=sub/new"
     );
     let watch = ["watch", "--record", "--names", "--output", "out", "--", "sh", "-c", &script];
     let (_, err) = common::run(dir.path(), &watch, 0);
@@ -241,6 +273,7 @@ fn files_of_programs_that_have_ended_have_their_names() {
     assert!(has("removed (gone)") || has("removed"), "{files:?}");
     // It had this name when it was synced.
     assert!(has("sub/before (gone)") || has("sub/before"), "{files:?}");
+    assert!(has("sub/new"), "the same file under its new name: {files:?}");
     // The path of a call is told as it was given: who opens a pipe waits for the other end.
     let script = "mkfifo sub/pipe; (sleep 1; : > sub/pipe) & read line < sub/pipe; wait";
     let watch = ["watch", "--slower", "100ms", "--output", "opened", "--", "sh", "-c", script];
@@ -248,6 +281,21 @@ fn files_of_programs_that_have_ended_have_their_names() {
     let opened =
         |line: &&str| [" openat ", " the program", " sub/pipe"].iter().all(|it| line.contains(it));
     assert_eq!(err.lines().filter(opened).count(), 1, "{err}");
+}
+
+/// The same call from the same place with the same words, and the path is another one.
+#[test]
+fn opens_of_one_path_after_another_are_told_apart() {
+    let name = "opens_of_one_path_after_another_are_told_apart";
+    let Some(dir) = place_with(name, "opens") else { return };
+    let script = "mkfifo pipe-one pipe-two; \
+                  (sleep 1; : > pipe-one; sleep 1; : > pipe-two) & ./opens pipe-one pipe-two; wait";
+    let watch = ["watch", "--slower", "300ms", "--output", "out", "--", "sh", "-c", script];
+    let (_, err) = common::run(dir.path(), &watch, 0);
+    for path in [" pipe-one", " pipe-two"] {
+        let opened = |line: &&str| [" opens[", " openat ", path].iter().all(|it| line.contains(it));
+        assert_eq!(err.lines().filter(opened).count(), 1, "{path}: {err}");
+    }
 }
 
 /// As a unit that restarts: all its processes end, and others come.

@@ -159,14 +159,7 @@ fn console_of_each_origin() {
         run
     };
     for (name, run) in [
-        (
-            "console_watched",
-            of(RunOrigin::Watched {
-                program: "db_bench --num=1000".into(),
-                sample: None,
-                exit_code: None,
-            }),
-        ),
+        ("console_watched", of(RunOrigin::watched("db_bench --num=1000"))),
         ("console_merged", of(RunOrigin::Merged { ranks: 4 })),
         ("console_imported", imported()),
     ] {

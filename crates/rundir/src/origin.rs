@@ -25,6 +25,9 @@ pub enum RunOrigin {
         /// Where figures are of every operation that began in windows, and not of all: their time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sample: Option<SampleTime>,
+        /// Kinds of operation of which figures are of requests of io_uring and libaio alone.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        requests: Vec<OpKind>,
         /// Its exit code where it was started to be watched and ended while it was, 128 and its signal where one ended it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<u8>,
@@ -48,12 +51,26 @@ pub struct SampleTime {
 }
 
 impl RunOrigin {
+    /// Of a program that was watched, named so.
+    pub fn watched(program: impl Into<String>) -> RunOrigin {
+        let (sample, requests, exit_code) = (None, Vec::new(), None);
+        RunOrigin::Watched { program: program.into(), sample, requests, exit_code }
+    }
+
     /// The windows that figures are of, where they are not of all of the time.
     pub fn sample(&self) -> Option<SampleTime> {
         match self {
             RunOrigin::Watched { sample, .. } => *sample,
             _ => None,
         }
+    }
+
+    /// The same of a watched program of which figures of these kinds are of requests of io_uring and libaio alone.
+    pub fn of_requests(mut self, kinds: impl IntoIterator<Item = OpKind>) -> RunOrigin {
+        if let RunOrigin::Watched { requests, .. } = &mut self {
+            requests.extend(kinds);
+        }
+        self
     }
 
     /// The same of a watched program that ended with this code, if any.

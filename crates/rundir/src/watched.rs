@@ -106,7 +106,7 @@ pub struct WatchedWaits {
 }
 
 /// Operations of one kind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchedOp {
     pub op: OpKind,
     /// Those that were seen to end.
@@ -124,6 +124,12 @@ pub struct WatchedOp {
     /// Every one was seen, so that there are percentiles: at most one in two hundred was not, or not
     /// with its latency and result.
     pub whole: bool,
+    /// Requests of io_uring and libaio among them: of these every one was seen.
+    #[serde(default)]
+    pub requests: u64,
+    /// The kind is not whole, and percentiles are of these requests alone.
+    #[serde(default)]
+    pub requests_alone: bool,
 }
 
 /// Counts of one kind of operation in an interval.

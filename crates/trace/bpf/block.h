@@ -299,9 +299,7 @@ int bio_queue(u64 *ctx)
 		s->bio_last = now;
 	}
 	stands(s, bio);
-	/* What was held back was not counted before, and its completion does. */
-	if (!cfg_watch || !late(bio))
-		one_more(s);
+	one_more(s);
 	if (bio->bi_opf & REQ_PREFLUSH)
 		s->flags |= F_FLUSH;
 	if (!ours)
@@ -513,14 +511,16 @@ INLINE u64 made(const struct slot *s)
 	return s->alloc > s->begin ? s->alloc : s->begin;
 }
 
-/* Whether a part was counted when it was queued: at a disk that makes no requests, and hands the very bio on to one
- * that does, as NVMe's over several paths. */
-INLINE bool handed_on(struct slot *s, struct bio *bio)
+/* Whether a part whose completion takes all stamps was counted when it was queued all the same: what a limit had held
+ * back; and what came to a disk that makes no requests, and was handed on to one that does, as NVMe's over several
+ * paths. While several parts are under way it may be another one of them; their number is right in the end. */
+INLINE bool was_counted(struct slot *s, struct bio *bio)
 {
 	u64 counts = s->counts;
 	u32 parts = counts & COUNT_MASK, late = counts >> LATE_SHIFT & COUNT_MASK;
 
-	return cfg_watch && s->bios + late > parts && s->dev && s->dev != bio->bi_bdev->bd_dev;
+	return s->bios + late > parts &&
+	       (s->flags & F_FOREIGN || (cfg_watch && s->dev && s->dev != bio->bi_bdev->bd_dev));
 }
 
 /* A request's own stamps and what was kept for it, in the lines of an operation. */
@@ -528,7 +528,7 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 		     const struct stamps *own, u64 now)
 {
 	u64 done = s->done, one = 1;
-	bool by_itself = late(bio) && !handed_on(s, bio);
+	bool leads = late(bio), by_itself = leads && !was_counted(s, bio);
 
 	/* What was seen queued before it, such as the file's own map, was done: this one, which was not
 	 * looked at when it was queued, is of a later round. */
@@ -549,11 +549,9 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 			return;
 	} else {
 		/* What the page cache had to write before is not the operation's own data. */
-		if (by_itself)
-			one |= 1ull << LATE_SHIFT |
-			       (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
-		else if (!of_cache(bio))
+		if (leads || !of_cache(bio))
 			one |= (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
+		one |= by_itself ? 1ull << LATE_SHIFT : 0;
 		__sync_fetch_and_add(&s->counts, one);
 	}
 	if (!s->bio_first)
@@ -566,6 +564,31 @@ INLINE void complete_low(struct slot *s, struct request *rq, const struct stamps
 	s->low_alloc = rq->start_time_ns;
 	s->low_done = now;
 	s->low_issue = latest(s->low_issue, issued(rq, own, 0), s);
+}
+
+/* The first part of a watched request that has no slot, most often the only one: what its completion says is kept
+ * beside the request. Not while a program stamps the issue of requests, which then are led to their operations. Where
+ * another CPU gives it a slot at this moment its part may not be in there: the operation is seen in part then. */
+INLINE bool light_done(struct request *rq, struct bio *bio)
+{
+	u64 issue = rq->io_start_time_ns, kiocb;
+	struct placed *p;
+
+	/* The verifier takes no load that the compiler shares with another kind of pointer. */
+	asm volatile("" : "+r"(issue));
+	if (!issue || bio->bi_next || !bio->bi_iter.bi_size ||
+	    (u64)bio->bi_end_io != cfg_end_iomap || counter(C_ISSUES) != STAMPED || !late(bio))
+		return 0;
+	kiocb = (u64)READ(struct iomap_dio, bio->bi_private, iocb);
+	p = place_for(kiocb);
+	if (!kiocb || !p || p->request != kiocb || p->token || p->done)
+		return 0;
+	p->alloc = rq->start_time_ns;
+	p->issue = issue;
+	p->sector = bio->bi_iter.bi_sector;
+	p->dev = bio->bi_bdev->bd_dev;
+	p->done = ktime_ns();
+	return 1;
 }
 
 SEC("tp_btf/block_rq_complete")
@@ -583,6 +606,8 @@ int rq_complete(u64 *ctx)
 	}
 	/* A part of it only: the rest follows. A bio that ends here is not seen to end. */
 	if ((u32)ctx[2] < rq->__data_len)
+		return 0;
+	if (cfg_watch && light_done(rq, bio))
 		return 0;
 	own = kept(rq);
 	if (!own)

@@ -14,6 +14,7 @@
 enum {
 	MAP_HASH = 1,
 	MAP_ARRAY = 2,
+	MAP_PERCPU_ARRAY = 6,
 	MAP_LRU_HASH = 9,
 	MAP_QUEUE = 22,
 	MAP_STACK = 23,

@@ -157,6 +157,7 @@ struct xfs_inode {
 };
 
 struct qstr {
+	u64 hash_len; /* of the name */
 	const u8 *name;
 };
 

@@ -521,7 +521,7 @@ INLINE u64 of_current(struct bio *bio)
 
 	if (t && cfg_watch) {
 		found = of_thread(t);
-		return found || !t->current || !submitting() ? found : t->current;
+		return found || !t->current || !submitting() ? found : requested_as(t->current);
 	}
 	if (t) {
 		/* The programs that tell are attached when they are wanted. */

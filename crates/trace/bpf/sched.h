@@ -108,7 +108,7 @@ INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_st
 	bool lock = a->what & W_LOCK;
 
 	/* A sleep for time says something only where there was no CPU after it, and no row tells of it by itself. */
-	if (a->what & W_IDLE || (a->what & W_PAUSE && !a->flying && now - wake >= cfg_off_ns))
+	if (a->what & W_IDLE || (a->what & W_PAUSE && !flies(a, index) && now - wake >= cfg_off_ns))
 		rests(a, a->what & W_IDLE ? off : wake, wake, now);
 	if (!(a->what & (W_LOCK | W_WAIT)) || !(t->by & BY_OWN) || (!(t->by & BY_WHO) && !lock) ||
 	    now - off < slow / BESIDE)
@@ -153,7 +153,11 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	t->last_in = now;
 	if (now - off < cfg_off_ns)
 		return;
-	if (a && a->what && !waited(t, a, index, next, off, now) && !a->flying)
+	if (a && !t->state && next->flags & PF_BLOCK_TS) {
+		a->plug_from = off;
+		a->plug_to = now;
+	}
+	if (a && a->what && !waited(t, a, index, next, off, now) && !flies(a, index))
 		return;
 	here = cpu_here();
 	if (here)
@@ -374,7 +378,7 @@ int sched_switch(u64 *ctx)
 		now = now ? now : ktime_ns();
 		kthread_enters(k, prev, next, now);
 	}
-	if (is_ours(prev->tgid)) {
+	if (is_own(prev)) {
 		bool follow = 1;
 
 		if (cfg_watch && !(prev->flags & PF_IO_WORKER)) {
@@ -390,7 +394,7 @@ int sched_switch(u64 *ctx)
 			worker_leaves(prev, next, state, now);
 		}
 	}
-	if (is_ours(next->tgid)) {
+	if (is_own(next)) {
 		t = thread_of(next->pid, &index);
 		if (t) {
 			now = now ? now : ktime_ns();
@@ -410,7 +414,7 @@ int sched_switch(u64 *ctx)
 INLINE u32 waker(struct who *w, u64 since)
 {
 	struct task_struct *me = current_task();
-	bool own = is_ours(me->tgid);
+	bool own = is_own(me);
 	u32 index;
 
 	if (own ? interrupted() : cfg_irq_to && ktime_ns() - since >= cfg_off_ns && interrupted())
@@ -429,7 +433,7 @@ INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i
 
 	*t = 0;
 	*i = 0;
-	if (!is_ours(task->tgid))
+	if (!is_own(task))
 		return;
 	*t = thread_of(task->pid, &index);
 	if (*t) {
@@ -478,11 +482,11 @@ INLINE void tell_rests(struct asleep *a, u32 index, u64 since)
 }
 
 /* Whether a thread was in an operation since then, or in a wait that was told. */
-INLINE bool was_busy(struct thread *t, struct asleep *a, u64 since)
+INLINE bool was_busy(struct thread *t, struct asleep *a, u32 index, u64 since)
 {
 	struct call *c = open_call(t);
 
-	return a->flying || a->busy_to > since ||
+	return flies(a, index) || a->busy_to > since ||
 	       (c && c->last > since && c->last - c->begin >= counter(C_SLOW_NS) / BESIDE);
 }
 
@@ -507,7 +511,7 @@ NOINLINE u32 wakes(struct asleep *sleeper, u64 off)
 		tell_rests(a, index, off);
 	else if (last->to > off)
 		rests(sleeper, last->from > off ? last->from : off, last->to, last->to);
-	return (index + 1) | (was_busy(t, a, off) ? BY_BUSY : 0);
+	return (index + 1) | (was_busy(t, a, index, off) ? BY_BUSY : 0);
 }
 
 /* Here runs who wakes up; the wake-up itself may be left to an interrupt of another CPU. Of threads of the

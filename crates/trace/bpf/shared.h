@@ -62,7 +62,12 @@ const volatile u32 cfg_disk1 = 0;
 const volatile u32 cfg_disk2 = 0;
 const volatile u32 cfg_disk3 = 0;
 
-enum { PF_IO_WORKER = 0x10, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
+enum {
+	PF_IO_WORKER = 0x10,
+	PF_WQ_WORKER = 0x20,
+	PF_KTHREAD = 0x200000,
+	PF_BLOCK_TS = 0x20000000, /* its plug keeps the time for requests (6.9) */
+};
 
 enum flags {
 	F_FOREIGN = 1, /* a bio was queued by another process: it had been held back before */
@@ -481,6 +486,12 @@ INLINE bool is_ours(u32 tgid)
 		*place = answer;
 	}
 	return answer & 1;
+}
+
+/* Whether a thread is of such a process: none of the kernel's is, which most switches and wake-ups are of. */
+INLINE bool is_own(struct task_struct *task)
+{
+	return !(task->flags & PF_KTHREAD) && is_ours(task->tgid);
 }
 
 /* user_data is the token; its top bit tells the sync of a write from the write. */

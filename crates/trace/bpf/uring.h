@@ -15,43 +15,39 @@ INLINE struct thread *owner(struct slot *s)
 
 enum { REQ_F_FIXED_FILE = 1 };
 
-/* Whether a request may be on a file of storage: one on a socket, a pipe or an eventfd may be under way for ever. Of a
- * registered file that is known only when it ends. */
+/* Whether the file of a request is known only when it ends: it is a registered one. */
+INLINE bool registered(u64 request)
+{
+	return !EXISTS(struct io_cqe, fd) ||
+	       FIELD(struct io_kiocb, request, flags) & REQ_F_FIXED_FILE;
+}
+
+/* Whether a request may be on a file of storage: one on a socket, a pipe or an eventfd may be under way for ever. */
 INLINE bool on_storage(u64 request)
 {
 	u64 cqe = request + OFFSET_OF(struct io_kiocb, cqe), inode;
 
-	if (!EXISTS(struct io_cqe, fd) ||
-	    FIELD(struct io_kiocb, request, flags) & REQ_F_FIXED_FILE)
-		return 1;
-	return is_stored(kind_of_file(file_of_fd(current_task(), FIELD(struct io_cqe, cqe, fd)),
+	return registered(request) ||
+	       is_stored(kind_of_file(file_of_fd(current_task(), FIELD(struct io_cqe, cqe, fd)),
 				      &inode));
 }
 
 /* A request of a program that is watched is taken from the queue. */
 INLINE void ring_begins(struct io_kiocb *request)
 {
-	u64 plain = address(request), now = ktime_ns(), token;
-	u32 at, op = op_of_request(request->opcode);
-	struct call *c;
-	struct slot *s;
+	u64 plain = address(request), now = ktime_ns(), at = 0, size = 0;
+	u64 own = plain + OFFSET_OF(struct io_kiocb, file);
+	u32 code = request->opcode, op = op_of_request(code);
+	u32 stored = registered(plain) ? 0 : IS_STORED;
 
 	if (op && !on_storage(plain))
 		op = 0;
-	token = request_begins(plain, NR_RING, op, now);
-	at = token & SLOT_MASK;
-	c = token ? map_lookup(&calls, &at) : 0;
-	s = touched(token);
-	if (!c || !s)
-		return;
-	more_of(s);
-	s->enter = now;
-	c->nr += request->opcode;
 	/* A sync has no place. */
-	if (c->op < 2) {
-		c->at = FIELD(struct kiocb, plain + OFFSET_OF(struct io_kiocb, file), ki_pos);
-		c->size = FIELD(struct io_rw, plain + OFFSET_OF(struct io_kiocb, file), len);
+	if (op == 1 || op == 2) {
+		at = FIELD(struct kiocb, own, ki_pos);
+		size = FIELD(struct io_rw, own, len);
 	}
+	request_begins(plain, (NR_RING + code) | op << KIND_SHIFT | stored, at, size, now);
 }
 
 SEC("tp_btf/io_uring_submit_req")
@@ -120,13 +116,7 @@ int uring_complete(u64 *ctx)
 	struct slot *s;
 
 	if (cfg_watch) {
-		s = touched(requested_as(request));
-		if (s) {
-			more_of(s);
-			s->cqe = ktime_ns();
-			request_ends(request, (u64)FIELD(struct io_kiocb, request, file), cqe->res,
-				     s->cqe);
-		}
+		request_ends(request, cqe->res);
 		return 0;
 	}
 	s = touched(token_of(cqe->user_data));

@@ -59,6 +59,7 @@ enum marks {
 	M_UNCOUNTED = 4096, /* the kernel counts no end of it */
 	M_AHEAD = 8192, /* it waits for no page that it brings */
 	M_PATH = 16384, /* the path that it was given is known */
+	M_STORED = 32768, /* a request whose file is known to be one of storage's */
 };
 
 /* When a thread waited for the world outside, itself or by way of who ended its wait, with short breaks as one; and until
@@ -77,10 +78,13 @@ struct asleep {
 	u32 what; /* W_ASLEEP */
 	u32 wakes;
 	u64 where; /* the lock, an address in its program */
-	u32 flying; /* its requests of a ring or of libaio that have not ended */
+	u32 begun; /* its requests of a ring or of libaio, see `flies` */
 	u32 next; /* rest that is forgotten next */
 	u64 busy_to; /* until when it was in an operation, or in a wait that was told */
+	u64 plug_from; /* last time without a CPU while it gathered requests; to */
+	u64 plug_to;
 	struct rest rests[RESTS];
+	struct who who; /* while it has requests under way, as of one of the last of them */
 };
 struct {
 	__uint(type, MAP_ARRAY);
@@ -88,6 +92,19 @@ struct {
 	__type(key, u32);
 	__type(value, struct asleep);
 } sleepers SEC(".maps");
+
+/* How many of its requests have ended: in a line of memory by itself, which other CPUs write. */
+struct landing {
+	u32 ended;
+	u32 pad[15];
+};
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(map_flags, F_MMAPABLE); /* as `placed` */
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, struct landing);
+} landings SEC(".maps");
 
 /* An operation that is watched, beside its slot. */
 struct call {
@@ -135,6 +152,14 @@ struct {
 	__type(value, struct path);
 } paths SEC(".maps");
 
+/* One that is compared with these. */
+struct {
+	__uint(type, MAP_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct path);
+} other_path SEC(".maps");
+
 struct told_path {
 	u32 kind;
 	u32 bytes;
@@ -150,14 +175,39 @@ struct {
 	__type(value, u64);
 } requested SEC(".maps");
 
-/* The same, each in the one place that its address says. Those that find it taken, C_CROWDED, are in `requested`. */
+/* The same, each in the one place that its address says. Those that find it taken, C_CROWDED, are in `requested`.
+ * Nearly all requests end in time and are no more than counted: one has no slot until somebody wants it, and what is known
+ * of it until then is here. Who submits it and who is told of its end are on different CPUs, most often: each line of
+ * memory that both write costs more than all else. */
 #define PLACED_BITS 13
 struct placed {
 	u64 request; /* 0 for none */
-	u64 token;
+	u64 token; /* 0 without a slot */
+	u64 begin;
+	u64 done; /* its first part was, 0 before; so are the next four, as a slot has them */
+	u64 alloc;
+	u64 issue;
+	u64 sector;
+	u32 dev;
+	u32 worker;
+
+	u64 at; /* as a call has them; so are all the next ones */
+	u64 size;
+	u32 nr;
+	u32 op;
+	u32 marks;
+	u32 pad;
+	u64 blocked;
+	u64 waited;
+	u64 robbed;
+	u64 pad_line;
+
+	struct who who;
+	u64 pad_who[4];
 };
 struct {
 	__uint(type, MAP_ARRAY);
+	__uint(map_flags, F_MMAPABLE); /* its values begin with a line of the cache then */
 	__uint(max_entries, 1 << PLACED_BITS);
 	__type(key, u32);
 	__type(value, struct placed);
@@ -186,19 +236,19 @@ struct {
 } free_threads SEC(".maps");
 
 /* Latencies of all operations that ended, by kind: 512 places for each power of two, of ns. The last ones are
- * sums: bytes, ns, operations, those that failed, those of unknown result, those of unknown latency. */
+ * sums: those of unknown latency, of unknown result, those that failed, bytes, ns; and whether there are any. */
 #define PLACES 32768
-enum { P_UNTIMED = PLACES - 6, P_UNKNOWN, P_FAILED, P_BYTES, P_NS, P_COUNT };
+enum { P_UNTIMED = PLACES - 6, P_UNKNOWN, P_FAILED, P_BYTES, P_NS, P_ANY };
+/* Kinds from EXACT on: of what began in windows in which everything is looked at. From twice that on: requests of rings and
+ * libaio, outside of these; all of them are seen, and so they are apart from the calls of their kind. */
+enum { EXACT = 16, REQUEST_KINDS = 4 };
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(map_flags, F_MMAPABLE);
-	__uint(max_entries, 32 * PLACES);
+	__uint(max_entries, (2 * EXACT + REQUEST_KINDS) * PLACES);
 	__type(key, u32);
 	__type(value, u64);
 } tallies SEC(".maps");
-/* Kinds from here on: of what began in windows in which everything is looked at. */
-enum { EXACT = 16 };
-
 /* By thread: the call that it is in, which began in such a window. */
 struct exact_call {
 	u64 begin;
@@ -241,7 +291,7 @@ struct told_rounds {
 	struct earlier earlier;
 };
 
-/* Files whose name was told. */
+/* Files whose name was told, and what tells it from another one: see `called`. */
 struct file_key {
 	u64 inode;
 	u32 dev;
@@ -251,7 +301,7 @@ struct {
 	__uint(type, MAP_LRU_HASH);
 	__uint(max_entries, SLOTS);
 	__type(key, struct file_key);
-	__type(value, u32);
+	__type(value, u64);
 } named SEC(".maps");
 
 /* The names that lead from a file up to the root of its file system, each with a 0 behind it. */
@@ -292,43 +342,113 @@ INLINE struct placed *place_for(u64 request)
 	return map_lookup(&placed, &at);
 }
 
-/* The operation of a request; 0 for none. */
+/* A slot for an operation that begins then. Whose it is its caller says. */
+INLINE struct call *take_slot(u32 *at, u32 worker, u64 begin)
+{
+	struct call *c;
+	struct slot *s;
+	u64 token;
+
+	if (queue_pop(&free_slots, at)) {
+		count(C_NO_ROOM);
+		return 0;
+	}
+	c = map_lookup(&calls, at);
+	s = map_lookup(&slots, at);
+	if (!c || !s)
+		return 0;
+	token = ((c->token & ~(u64)SLOT_MASK) + SLOTS) & ~LOWER;
+	token |= *at;
+	c->token = token;
+	c->begin = c->last = begin;
+	c->ip = c->sp = c->instance = c->user = c->at = c->size = c->mapping = c->inode = 0;
+	c->args[0] = c->args[1] = c->args[2] = c->args[3] = 0;
+	c->dev = c->nr = c->op = c->marks = c->generation = c->pad = 0;
+	c->result = 0;
+	s->worker = worker;
+	s->begin = begin;
+	s->to = 0;
+	s->request = 0;
+	s->token = token;
+	return c;
+}
+
+/* The kernel takes a request from the queue of a ring when it begins. */
+INLINE void enters_ring(struct slot *s, u32 nr, u64 begin)
+{
+	if (nr >= NR_AIO)
+		return;
+	more_of(s);
+	s->enter = begin;
+}
+
+/* The slot of a request that had none, its token; 0 where there is no room. */
+NOINLINE u64 slot_for(struct placed *p)
+{
+	u32 at = 0;
+	struct call *c = take_slot(&at, p->worker, p->begin);
+	struct slot *s = c ? touched(c->token) : 0;
+	u64 made;
+
+	if (!s)
+		return 0;
+	c->nr = p->nr;
+	c->op = p->op;
+	c->marks = p->marks;
+	c->at = p->at;
+	c->size = p->size;
+	c->blocked = p->blocked;
+	c->waited = p->waited;
+	c->robbed = p->robbed;
+	c->who = p->who;
+	enters_ring(s, p->nr, p->begin);
+	if (p->done) {
+		/* As `complete` has it, which says why. */
+		made = p->alloc > p->begin ? p->alloc : p->begin;
+		s->bio_first = made;
+		s->alloc = p->alloc;
+		s->issue = p->issue > made ? p->issue : made;
+		s->done = p->done;
+		s->sector = p->sector;
+		s->dev = p->dev;
+		s->counts = 1 | 1ull << LATE_SHIFT;
+	}
+	if (__sync_val_compare_and_swap(&p->token, 0, c->token)) {
+		/* Another CPU was first. */
+		s->token = 0;
+		queue_push(&free_slots, &at, 0);
+	}
+	return p->token;
+}
+
+/* The operation of a request, which gets a slot where it has none; 0 for none. */
 NOINLINE u64 requested_as(u64 request)
 {
 	struct placed *p = place_for(request);
 	u64 *token;
 
-	if (p && p->request == request)
-		return p->token;
+	if (request && p && p->request == request)
+		return p->token ? p->token : slot_for(p);
 	token = counter(C_CROWDED) ? map_lookup(&requested, &request) : 0;
 	return token ? *token : 0;
 }
 
-/* One that is not known begins. False when there is no room. */
-INLINE bool note_request(u64 request, u64 token)
+INLINE void empties(struct placed *p)
 {
-	struct placed *p = place_for(request);
-
-	if (p && !__sync_val_compare_and_swap(&p->request, 0, request)) {
-		p->token = token;
-		return 1;
-	}
-	if (map_update(&requested, &request, &token, 0))
-		return 0;
-	count_many(C_CROWDED, 1);
-	return 1;
+	p->token = p->done = 0;
+	/* Who takes the place finds it empty. */
+	asm volatile("" ::: "memory");
+	p->request = 0;
 }
 
 INLINE void drop_request(u64 request)
 {
 	struct placed *p = place_for(request);
 
-	if (p && p->request == request) {
-		p->token = 0;
-		p->request = 0;
-	} else if (counter(C_CROWDED) && !map_delete(&requested, &request)) {
+	if (p && p->request == request)
+		empties(p);
+	else if (counter(C_CROWDED) && !map_delete(&requested, &request))
 		count_many(C_CROWDED, -1);
-	}
 }
 
 INLINE void add(u32 place, u64 n)
@@ -360,7 +480,11 @@ INLINE u32 place_of_ns(u64 ns)
 /* One more operation: with its latency, where that is known, and with what it brought. */
 INLINE void tally_one(u32 base, u64 ns, u32 marks, u64 bytes)
 {
-	add(base + P_COUNT, 1);
+	u32 last = base + P_ANY;
+	u64 *any = map_lookup(&tallies, &last);
+
+	if (any && !*any)
+		*any = 1;
 	/* What was seen of it is no latency: it ended later, or it is several. */
 	if (!(marks & (M_QUEUED | M_TIMED)) || marks & M_MERGED) {
 		add(base + P_UNTIMED, 1);
@@ -388,7 +512,7 @@ INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 	u32 base = (c->op & 15) * PLACES, which = C_CALLS;
 	u64 *n = map_lookup(&counters, &which), nth;
 
-	tally_one(base, ns, c->marks, c->size);
+	tally_one(base + (c->marks & M_QUEUED ? 2 * EXACT * PLACES : 0), ns, c->marks, c->size);
 	if (!(c->marks & (M_QUEUED | M_TIMED)) || c->marks & M_MERGED)
 		c->marks |= M_UNSURE;
 	if (c->marks & M_EXACT) {
@@ -439,24 +563,39 @@ INLINE void tell_all(struct told *told, struct call *c, struct slot *s, struct t
 /* A thread has one request less under way. */
 INLINE void landed(u32 worker)
 {
-	struct asleep *a = map_lookup(&sleepers, &worker);
+	struct landing *l = map_lookup(&landings, &worker);
 
-	if (a && a->flying)
-		__sync_fetch_and_add(&a->flying, -1);
+	if (l)
+		__sync_fetch_and_add(&l->ended, 1);
 }
 
-/* Tells what a file is called, once: its program may have ended before anybody asks which files it has open. The mapping
- * may be another file's by now, which its inode then says. */
+/* Whether it has any. One that has a place since a little while may have ends of requests of the one before. */
+INLINE bool flies(struct asleep *a, u32 worker)
+{
+	struct landing *l = map_lookup(&landings, &worker);
+
+	return l && (s32)(a->begun - l->ended) > 0;
+}
+
+/* Changes when a file is renamed, or moved into another directory; not when a directory above that one is. */
+INLINE u64 called(u64 dentry)
+{
+	return READ(struct dentry, dentry, d_name.hash_len) ^
+	       (u64)READ(struct dentry, dentry, d_parent);
+}
+
+/* Tells what a file is called, once for each name: its program may have ended before anybody asks which files it has
+ * open. The mapping may be another file's by now, which its inode then says. */
 NOINLINE int tell_name(u64 mapping, u64 number, u32 dev, u32 generation)
 {
 	struct file_key key = { .inode = number, .dev = dev, .generation = generation };
-	u64 inode, at, parent;
+	u64 inode, at, parent, is, *was;
 	struct file_name *f;
-	u32 one = 1, bytes = 0;
+	u32 bytes = 0;
 	long more;
 
 	if (!EXISTS(struct dentry, d_name.name) || !EXISTS(struct inode, i_dentry) || !mapping ||
-	    !number || map_lookup(&named, &key))
+	    !number)
 		return 0;
 	inode = (u64)READ(struct address_space, mapping, host);
 	if (!inode || READ(struct inode, inode, i_ino) != number ||
@@ -467,6 +606,10 @@ NOINLINE int tell_name(u64 mapping, u64 number, u32 dev, u32 generation)
 	if (!at)
 		return 0;
 	at -= OFFSET_OF(struct dentry, d_u);
+	is = called(at);
+	was = map_lookup(&named, &key);
+	if (was && *was == is)
+		return 0;
 	f = ring_reserve(&ring, sizeof(*f), 0);
 	if (!f) {
 		count(C_LOST);
@@ -492,7 +635,7 @@ NOINLINE int tell_name(u64 mapping, u64 number, u32 dev, u32 generation)
 	}
 	f->bytes = bytes;
 	ring_submit(f, RB_NO_WAKEUP);
-	map_update(&named, &key, &one, 0);
+	map_update(&named, &key, &is, 0);
 	return 0;
 }
 
@@ -510,6 +653,18 @@ NOINLINE int tell_path(u32 at, u64 token)
 	read_kernel(t->text, sizeof(t->text), p->text);
 	ring_submit(t, RB_NO_WAKEUP);
 	return 0;
+}
+
+/* Requests that a thread gathers have the time that its plug keeps, for their issue as well. Before the kernel's change
+ * fad156c2af22 (2026) the plug keeps it also over a time in which another thread has the CPU, which then looks like the
+ * disk's. Where that may be a quarter of the disk's time or more, it is not known when the request was issued. */
+INLINE void distrust_issue(struct slot *s, u32 worker)
+{
+	struct asleep *a = map_lookup(&sleepers, &worker);
+
+	if (a && s->seen == s->token && s->issue && s->issue <= a->plug_from &&
+	    s->done >= a->plug_to && a->plug_to - s->issue >= (s->done - s->issue) / 4)
+		s->issue = 0;
 }
 
 /* An operation has ended: it is counted, told if it was slow, and its slot is free. */
@@ -532,6 +687,7 @@ NOINLINE int finish(u32 at, u32 worker, u64 end)
 	ns = end > c->begin ? end - c->begin : 0;
 	end = c->begin + ns;
 	if (tally(c, worker, ns)) {
+		distrust_issue(s, worker);
 		tell_name(c->mapping, c->inode, c->dev, c->generation);
 		if (c->marks & M_PATH)
 			tell_path(at, c->token);
@@ -581,6 +737,7 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 {
 	u32 pid = task->pid, at = pid & (SEATS - 1), *place;
 	struct thread *t = thread_of(pid, index);
+	struct landing *l;
 	struct asleep *a;
 
 	if (t)
@@ -601,6 +758,9 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 	a = map_lookup(&sleepers, index);
 	if (a)
 		__builtin_memset(a, 0, sizeof(*a));
+	l = map_lookup(&landings, index);
+	if (l)
+		l->ended = 0;
 	map_update(&tids, &pid, index, 0);
 	return t;
 }
@@ -608,35 +768,14 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 /* A slot for an operation that begins now, and what is known of every operation. */
 INLINE struct call *begin(struct task_struct *task, struct thread *t, u32 worker, u32 *at, u64 now)
 {
-	struct call *c;
-	struct slot *s;
-	u64 token;
+	struct call *c = take_slot(at, worker, now);
 
-	if (queue_pop(&free_slots, at)) {
-		count(C_NO_ROOM);
+	if (!c)
 		return 0;
-	}
-	c = map_lookup(&calls, at);
-	s = map_lookup(&slots, at);
-	if (!c || !s)
-		return 0;
-	token = ((c->token & ~(u64)SLOT_MASK) + SLOTS) & ~LOWER;
-	token |= *at;
-	c->token = token;
-	c->begin = c->last = now;
-	c->ip = c->sp = c->instance = c->user = c->at = c->size = c->mapping = c->inode = 0;
-	c->args[0] = c->args[1] = c->args[2] = c->args[3] = 0;
-	c->dev = c->nr = c->op = c->marks = c->generation = c->pad = 0;
-	c->result = 0;
 	c->blocked = t->blocked_ns;
 	c->waited = t->waited_ns;
 	c->robbed = t->robbed_ns;
 	who_is(&c->who, task);
-	s->worker = worker;
-	s->begin = now;
-	s->to = 0;
-	s->request = 0;
-	s->token = token;
 	return c;
 }
 
@@ -797,24 +936,57 @@ INLINE struct call *open_call(struct thread *t)
 	return t->pad ? map_lookup(&calls, &at) : 0;
 }
 
+/* Where the path is that a call was given, 0 for one without. */
+INLINE u64 path_at(struct whereabouts *w)
+{
+	if (w->what & W_PATH)
+		return w->args[0];
+	return w->what & W_PATH_AT ? w->args[1] : 0;
+}
+
 /* The path that the running thread's call was given, as long as it is in the call. */
 INLINE void note_path(struct call *c, u32 at, struct whereabouts *w)
 {
-	struct path *p;
+	u64 from = path_at(w);
+	struct path *p = from ? map_lookup(&paths, &at) : 0;
 	long bytes;
 
-	if (!(w->what & (W_PATH | W_PATH_AT)))
-		return;
-	p = map_lookup(&paths, &at);
 	if (!p)
 		return;
-	bytes = read_user_text(p->text, sizeof(p->text),
-			       (void *)(w->what & W_PATH ? w->args[0] : w->args[1]));
+	bytes = read_user_text(p->text, sizeof(p->text), (void *)from);
 	/* One that is cut is no path; nor is none, as that of a file that is open. */
 	if (bytes <= 1 || bytes >= PATH_MOST)
 		return;
 	p->bytes = bytes - 1;
 	c->marks |= M_PATH;
+}
+
+/* Whether the path at this place of the running thread's memory is the one that was noted. One that cannot be read now
+ * is no other. */
+NOINLINE bool same_path(u32 at, u64 from)
+{
+	u32 first = 0;
+	struct path *was = map_lookup(&paths, &at), *is = map_lookup(&other_path, &first);
+	long bytes;
+
+	if (!was || !is)
+		return 1;
+	bytes = read_user_text(is->text, sizeof(is->text), (void *)from);
+	for (int i = 0; i < PATH_MOST; i++) {
+		if (i >= bytes)
+			break;
+		if (was->text[i] != is->text[i])
+			return 0;
+	}
+	return 1;
+}
+
+/* Whether it is another call all the same: of another path, which lies where that one did. */
+INLINE bool other_path_of(struct call *c, u32 at, struct whereabouts *w)
+{
+	u64 from = path_at(w);
+
+	return c->marks & M_PATH && from && !w->leaves && !same_path(at, from);
 }
 
 /* A call that the thread is in, and was not seen before. */
@@ -890,7 +1062,7 @@ INLINE bool goes_on(struct thread *t, u32 index, struct whereabouts *w)
 
 	if (!c)
 		return 0;
-	if (still(c, w)) {
+	if (still(c, w) && !other_path_of(c, t->pad - 1, w)) {
 		/* Off the CPU once more: in the same call, or in the next one of the same words. */
 		if (!end_counts(c) && c->marks & M_TIMED && !(c->marks & M_SYNC))
 			c->marks |= M_MERGED;
@@ -967,16 +1139,24 @@ NOINLINE bool falls_asleep(struct task_struct *prev, struct whereabouts *w, u64 
 {
 	bool waits = !(counter(C_LEFT_OUT) & LEFT_OUT_WAITS);
 	u32 what = state && waits ? sleep_of(prev, w) : 0, index;
+	struct landing *l;
 	struct asleep *a;
 	struct thread *t;
+	s32 flying;
 
 	t = what ? seat(prev, &index) : thread_of(prev->pid, &index);
 	a = t ? map_lookup(&sleepers, &index) : 0;
-	if (!a)
+	l = a ? map_lookup(&landings, &index) : 0;
+	if (!l)
 		return 0;
-	a->what = a->flying && what & W_IDLE ? 0 : what;
+	flying = a->begun - l->ended;
+	if (flying < 0)
+		a->begun = l->ended;
+	if (flying > 0)
+		who_is(&a->who, prev);
+	a->what = flying > 0 && what & W_IDLE ? 0 : what;
 	a->where = w->args[0];
-	return a->what || a->flying || (waits && a->wakes);
+	return a->what || flying > 0 || (waits && a->wakes);
 }
 
 /* A watched thread leaves the CPU. Whether it is followed until it comes back. */
@@ -1029,62 +1209,148 @@ INLINE u32 op_of_request(u32 opcode)
 	return 0;
 }
 
+/* Of what begins: its number, its kind from 1 on, and whether its file is known to be one of storage's. */
+enum { KIND_SHIFT = 16, IS_STORED = 1 << 24 };
+enum { WHO_EVERY = 64 };
+
 /* A request of the running thread, of a ring or of libaio, begins. */
-NOINLINE u64 request_begins(u64 request, u32 nr, u32 op, u64 now)
+NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 {
 	struct task_struct *me = current_task();
-	u64 before = requested_as(request), token;
-	u32 index, at;
+	struct placed *p = place_for(request);
+	u32 nr = what & 0xffff, op = what >> KIND_SHIFT & 0xff, index, at = 0;
+	u32 marks = M_QUEUED | (what & IS_STORED ? M_STORED : 0);
+	u64 token = requested_as(request);
 	struct thread *t;
 	struct asleep *a;
+	struct slot *s;
 	struct call *c;
 
 	/* One whose end was not seen, and whose memory is another's now. */
-	if (before) {
-		give_up(before);
+	if (token) {
+		give_up(token);
 		drop_request(request);
 	}
 	t = op ? seat(me, &index) : 0;
-	c = t ? begin(me, t, index, &at, now) : 0;
-	if (!c)
+	a = t ? map_lookup(&sleepers, &index) : 0;
+	if (!a)
 		return 0;
-	c->nr = nr;
-	c->op = op - 1;
-	c->marks = M_QUEUED;
-	if (counter(C_EXACT)) {
-		c->marks |= M_EXACT;
+	/* To read a name takes a call: where a thread has several under way it does at some of them, and when it sleeps. */
+	if (a->begun % WHO_EVERY == 0)
+		who_is(&a->who, me);
+	if (counter(C_EXACT))
+		marks |= M_EXACT;
+	if (p && !__sync_val_compare_and_swap(&p->request, 0, request)) {
+		p->begin = now;
+		p->worker = index;
+		p->at = where;
+		p->size = size;
+		p->nr = nr;
+		p->op = op - 1;
+		p->marks = marks;
+		p->blocked = t->blocked_ns;
+		p->waited = t->waited_ns;
+		p->robbed = t->robbed_ns;
+		p->who = a->who;
+	} else {
+		c = begin(me, t, index, &at, now);
+		s = c ? touched(c->token) : 0;
+		if (!s)
+			return 0;
+		c->nr = nr;
+		c->op = op - 1;
+		c->marks = marks;
+		c->at = where;
+		c->size = size;
+		enters_ring(s, nr, now);
+		token = c->token;
+		if (map_update(&requested, &request, &token, 0)) {
+			s->token = 0;
+			queue_push(&free_slots, &at, 0);
+			count(C_NO_ROOM);
+			return 0;
+		}
+		count_many(C_CROWDED, 1);
+	}
+	if (marks & M_EXACT)
 		count_many(C_EXACT_OPEN, 1);
-	}
-	token = c->token;
-	a = map_lookup(&sleepers, &index);
-	if (a)
-		__sync_fetch_and_add(&a->flying, 1);
-	if (!note_request(request, token)) {
-		give_up(token);
-		count(C_NO_ROOM);
-		return 0;
-	}
-	t->current = token;
-	return token;
+	/* Nobody else writes it. */
+	a->begun++;
+	t->current = request;
+	return 0;
 }
 
-/* It ends: `file` is where it was, `result` what it brought. */
-NOINLINE int request_ends(u64 request, u64 file, s64 result, u64 now)
+/* Where a request was; its own begins with its file. */
+INLINE u64 file_of_request(u64 request, u32 nr)
 {
-	u64 token = requested_as(request);
-	u32 at = token & SLOT_MASK;
-	struct call *c = map_lookup(&calls, &at);
-	struct slot *s = slot_of(token);
+	if (nr == NR_AIO)
+		return (u64)READ(struct kiocb, request, ki_filp);
+	return (u64)READ(struct io_kiocb, request, file);
+}
 
-	if (!token)
+/* A request that has no slot ends, with what it brought. Whether it is no more than counted: as `tally` has it. */
+INLINE bool ends_in_time(struct placed *p, u64 request, s64 result, u64 now)
+{
+	u64 ns = now > p->begin ? now - p->begin : 0, nth = counter(C_CALLS), inode;
+	u64 slow = counter(C_SLOW_NS);
+	u32 marks = M_QUEUED | M_KNOWN | (result < 0 ? M_FAILED : 0), worker = p->worker;
+	struct asleep *a;
+
+	if (ns >= slow || nth < LEARN || nth % EVERY == 0 || p->op > 1 || p->marks & M_EXACT ||
+	    counter(C_RECORD))
 		return 0;
+	if (ns >= slow / BESIDE) {
+		a = map_lookup(&sleepers, &worker);
+		if (!a || a->wakes)
+			return 0;
+		a->busy_to = p->begin + ns;
+	}
+	/* Else a socket, a pipe. */
+	if (p->marks & M_STORED ||
+	    is_stored(kind_of_file(file_of_request(request, p->nr), &inode))) {
+		tally_one((2 * EXACT + p->op) * PLACES, ns, marks, result);
+		count(C_CALLS);
+	}
+	landed(worker);
+	empties(p);
+	return 1;
+}
+
+/* It ends: `result` is what it brought. */
+NOINLINE int request_ends(u64 request, s64 result)
+{
+	struct placed *p = place_for(request);
+	u64 now, token;
+	struct call *c;
+	struct slot *s;
+	u32 at;
+
+	if (!request || !p || (p->request != request && !counter(C_CROWDED)))
+		return 0;
+	now = ktime_ns();
+	if (p->request == request && !p->token && ends_in_time(p, request, result, now))
+		return 0;
+	token = requested_as(request);
+	at = token & SLOT_MASK;
+	c = map_lookup(&calls, &at);
+	s = slot_of(token);
+	/* There was no room for a slot. */
+	if (!token && p->request == request) {
+		landed(p->worker);
+		if (p->marks & M_EXACT)
+			count_many(C_EXACT_OPEN, -1);
+	}
 	drop_request(request);
-	if (!s || !c)
+	if (!token || !s || !c)
 		return 0;
 	/* A socket, a pipe, or what an operation was taken for that is none. */
-	if (!file_is(c, file)) {
+	if (!file_is(c, file_of_request(request, c->nr))) {
 		give_up(token);
 		return 0;
+	}
+	if (c->nr < NR_AIO) {
+		more_of(s);
+		s->cqe = now;
 	}
 	c->result = result;
 	c->marks |= M_KNOWN;

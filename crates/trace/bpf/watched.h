@@ -115,9 +115,8 @@ SEC("tp_btf/iomap_dio_rw_begin")
 int watch_direct(u64 *ctx)
 {
 	struct kiocb *kiocb = (void *)ctx[0];
-	u64 done = (u64)kiocb->ki_complete, now, token, request;
-	u32 at;
-	struct call *c;
+	u64 done = (u64)kiocb->ki_complete, now;
+	u32 op;
 
 	/* What io_uring sends has its own trace points. */
 	if ((done && done != cfg_aio_done) || !is_ours(current_pid_tgid() >> 32))
@@ -127,12 +126,8 @@ int watch_direct(u64 *ctx)
 		call_here(now, 0);
 		return 0;
 	}
-	request = address(kiocb);
-	token = request_begins(request, NR_AIO, kiocb->ki_flags & KIOCB_WRITE ? 2 : 1, now);
-	at = token & SLOT_MASK;
-	c = token ? map_lookup(&calls, &at) : 0;
-	if (c)
-		c->at = kiocb->ki_pos;
+	op = kiocb->ki_flags & KIOCB_WRITE ? 2 : 1;
+	request_begins(address(kiocb), NR_AIO | op << KIND_SHIFT | IS_STORED, kiocb->ki_pos, 0, now);
 	return 0;
 }
 
@@ -160,8 +155,7 @@ int watch_direct_end(u64 *ctx)
 
 	if (done) {
 		if (done == cfg_aio_done)
-			request_ends(address(kiocb), (u64)READ(struct kiocb, kiocb, ki_filp),
-				     (s64)ctx[2] ? (s64)ctx[2] : (s64)(s32)ctx[1], ktime_ns());
+			request_ends(address(kiocb), (s64)ctx[2] ? (s64)ctx[2] : (s64)(s32)ctx[1]);
 		return 0;
 	}
 	if (!is_ours(current_pid_tgid() >> 32))

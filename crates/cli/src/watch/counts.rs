@@ -1,6 +1,7 @@
 //! How many operations of each kind a watched program did, second by second, as the trace programs counted them; and
 //! which kinds were counted whole: reads and writes by the kernel's own counts of the same processes, syncs by those
-//! that were seen to begin. Only kinds counted whole have percentiles of these counts.
+//! that were seen to begin. Only kinds counted whole have percentiles of these counts; of others requests of io_uring and
+//! libaio have, which are all seen.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +17,19 @@ const WHOLE: u64 = 200;
 /// What each kind of operation did in an interval.
 pub type Second = Vec<(OpKind, CallTally)>;
 
+/// What was counted from one time to another, ns: operations of each kind, and requests of io_uring and libaio alone.
+struct CountedTime {
+    time: (i64, i64),
+    all: Second,
+    requests: Second,
+}
+
 /// Counts of a watch.
 #[derive(Default)]
 pub struct Counts {
-    /// From, to, ns.
-    intervals: Vec<((i64, i64), Second)>,
+    intervals: Vec<CountedTime>,
     before: BTreeMap<OpKind, CallTally>,
+    requests: BTreeMap<OpKind, CallTally>,
     /// Calls that read and that wrote which the kernel had counted of threads when they came to be watched.
     earlier: [u64; 2],
     last_ns: i64,
@@ -42,7 +50,9 @@ impl Counts {
     /// Ends the interval at a time, ns, and returns what each kind of operation did in it.
     pub fn close(&mut self, at_ns: i64, watching: &Watching) -> Second {
         let second = new_since(&mut self.before, watching.tallies());
-        self.intervals.push(((self.last_ns, at_ns), second.clone()));
+        let requests = new_since(&mut self.requests, watching.requests());
+        let time = (self.last_ns, at_ns);
+        self.intervals.push(CountedTime { time, all: second.clone(), requests });
         self.last_ns = at_ns;
         if self.intervals.len() > INTERVALS_MAX {
             self.halve();
@@ -51,15 +61,15 @@ impl Counts {
     }
 
     fn halve(&mut self) {
-        let all = std::mem::take(&mut self.intervals);
-        for pair in all.chunks(2) {
-            let [((from, _), _), .., ((_, to), _)] = pair else {
-                self.intervals.extend(pair.iter().cloned());
-                continue;
-            };
-            let sums = together(pair.iter().flat_map(|(_, second)| second));
-            self.intervals.push(((*from, *to), sums));
-        }
+        let both = |pair: &[CountedTime]| CountedTime {
+            time: (
+                pair.first().map_or(0, |first| first.time.0),
+                pair.last().map_or(0, |last| last.time.1),
+            ),
+            all: together(pair.iter().flat_map(|counted| &counted.all)),
+            requests: together(pair.iter().flat_map(|counted| &counted.requests)),
+        };
+        self.intervals = self.intervals.chunks(2).map(both).collect();
     }
 
     /// What each kind of operation did from the beginning to the last interval that was closed.
@@ -94,25 +104,30 @@ impl Counts {
                     && (kernel.is_some() || tally.untimed == 0),
                 unknown: tally.unknown,
                 untimed: tally.untimed,
+                requests: self.requests.get(op).map_or(0, |requests| requests.count),
+                requests_alone: false,
             }
         };
-        self.before.iter().map(of).collect()
+        let all = self.before.iter().map(of);
+        all.map(|op| WatchedOp { requests_alone: !op.whole && op.requests > 0, ..op }).collect()
     }
 
     /// As [`Counts::ops`] where operations or threads found no room: no kind is whole, not even one that looks like it.
     pub fn ops_of_a_part(&self, kernel: [u64; 2], slower_ns: u64) -> Vec<WatchedOp> {
         let ops = self.ops([0; 4], kernel, slower_ns).into_iter();
-        ops.map(|op| WatchedOp { whole: false, ..op }).collect()
+        ops.map(|op| WatchedOp { whole: false, requests_alone: false, ..op }).collect()
     }
 
-    /// The intervals of those kinds that are whole; `workloads` has the kind of each workload.
-    pub fn whole(&self, ops: &[WatchedOp], workloads: &[OpKind]) -> Vec<CountedInterval> {
-        let whole = |op: &OpKind| ops.iter().any(|it| it.op == *op && it.whole);
+    /// The intervals of those kinds that are whole, or of which figures are of requests alone; `workloads` has the kind of
+    /// each workload.
+    pub fn told(&self, ops: &[WatchedOp], workloads: &[OpKind]) -> Vec<CountedInterval> {
         let mut all = Vec::new();
-        for ((from, to), second) in &self.intervals {
-            for (op, tally) in second.iter().filter(|(op, _)| whole(op)) {
-                let Some(workload) = workloads.iter().position(|it| it == op) else { continue };
-                all.push(interval_of((*from, *to), workload as u16, *op, tally));
+        for counted in &self.intervals {
+            for op in ops.iter().filter(|op| op.whole || op.requests_alone) {
+                let second = if op.whole { &counted.all } else { &counted.requests };
+                let Some((_, tally)) = second.iter().find(|it| it.0 == op.op) else { continue };
+                let Some(workload) = workloads.iter().position(|it| *it == op.op) else { continue };
+                all.push(interval_of(counted.time, workload as u16, op.op, tally));
             }
         }
         all
@@ -209,11 +224,38 @@ mod tests {
     fn a_long_watch_keeps_its_counts_in_longer_intervals() {
         let mut counts = Counts::default();
         let tally = |n| CallTally { count: n, places: vec![(9, n)], ..CallTally::default() };
-        counts.intervals =
-            (0..5).map(|i| ((i, i + 1), vec![(OpKind::Read, tally(1 + i as u64))])).collect();
+        let counted = |i: i64| CountedTime {
+            time: (i, i + 1),
+            all: vec![(OpKind::Read, tally(1 + i as u64))],
+            requests: vec![(OpKind::Read, tally(i as u64))],
+        };
+        counts.intervals = (0..5).map(counted).collect();
         counts.halve();
-        let now: Vec<_> = counts.intervals.iter().map(|(t, s)| (*t, s[0].1.count)).collect();
-        assert_eq!(now, [((0, 2), 3), ((2, 4), 7), ((4, 5), 5)]);
-        assert_eq!(counts.intervals[0].1[0].1.places, [(9, 3)]);
+        let now = counts.intervals.iter();
+        let now: Vec<_> =
+            now.map(|it| (it.time, it.all[0].1.count, it.requests[0].1.count)).collect();
+        assert_eq!(now, [((0, 2), 3, 1), ((2, 4), 7, 5), ((4, 5), 5, 4)]);
+        assert_eq!(counts.intervals[0].all[0].1.places, [(9, 3)]);
+    }
+
+    #[test]
+    fn figures_are_of_requests_alone_where_the_calls_beside_them_are_not_all_seen() {
+        let mut counts = counts(&[(OpKind::Read, 1000), (OpKind::Write, 7)]);
+        let requests = CallTally { count: 990, places: vec![(9, 990)], ..CallTally::default() };
+        counts.requests.insert(OpKind::Read, requests.clone());
+        let all = counts.before.clone().into_iter().collect();
+        counts.intervals =
+            vec![CountedTime { time: (0, 1), all, requests: vec![(OpKind::Read, requests)] }];
+        // Of 400 calls that read 10 were seen.
+        let of = |kernel: u64| {
+            let ops = counts.ops([10, 0, 0, 0], [10 + kernel, 50], 1);
+            let told = counts.told(&ops, &[OpKind::Read, OpKind::Write]);
+            let told: Vec<u64> = told.iter().map(|it| it.latencies[0].1).collect();
+            (ops[0].requests, ops[0].requests_alone, told)
+        };
+        assert_eq!(of(400), (990, true, vec![990]));
+        assert_eq!(of(10), (990, false, vec![1000]), "all of them");
+        let none = counts.ops_of_a_part([400, 50], 1);
+        assert!(none.iter().all(|op| !op.requests_alone), "no room");
     }
 }

@@ -62,13 +62,11 @@ pub fn is_used(sample: &ExactSample, ops: &[WatchedOp]) -> bool {
 }
 
 /// The same origin of a watched run, which says that figures are of these windows; any other origin as it is.
-pub fn origin(origin: RunOrigin, sample: &ExactSample) -> RunOrigin {
-    match origin {
-        RunOrigin::Watched { program, exit_code, .. } => {
-            RunOrigin::Watched { program, sample: Some(time(sample)), exit_code }
-        }
-        other => other,
+pub fn origin(mut origin: RunOrigin, windows: &ExactSample) -> RunOrigin {
+    if let RunOrigin::Watched { sample, .. } = &mut origin {
+        *sample = Some(time(windows));
     }
+    origin
 }
 
 /// Reads, writes and syncs that began in each window, by kind; `workloads` has the kind of each workload.
@@ -170,10 +168,7 @@ mod tests {
         let all = intervals(&sample(&[3, 0, 5]), &[OpKind::Write, OpKind::Read]);
         let of: Vec<_> = all.iter().map(|it| (it.workload, it.start_ns, it.length_ns)).collect();
         assert_eq!(of, [(1, 0, 100_000_000), (1, 4_000_000_000, 100_000_000)]);
-        let origin = origin(
-            RunOrigin::Watched { program: "a".into(), sample: None, exit_code: None },
-            &sample(&[3, 0, 5]),
-        );
+        let origin = origin(RunOrigin::watched("a"), &sample(&[3, 0, 5]));
         assert_eq!(origin.sample().map(|it| it.ns), Some(300_000_000));
     }
 }

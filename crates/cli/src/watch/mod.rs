@@ -464,10 +464,16 @@ impl ActiveWatch {
         let live: Vec<[u64; 2]> = self.watching.pids().into_iter().map(io_of).collect();
         let ended = self.watching.of_ended();
         let kernel = live.iter().fold(ended, |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
-        match self.watching.no_room() {
+        let mut ops = match self.watching.no_room() {
             0 => self.counts.ops(self.watching.counted(), kernel, asked.slower_ns),
             _ => self.counts.ops_of_a_part(kernel, asked.slower_ns),
-        }
+        };
+        // A ceiling is of all of its kind: a part decides nothing.
+        let seen: Vec<OpKind> = ops.iter().map(|op| op.op).collect();
+        let judged = asked.ceiling.as_ref().map_or_else(Vec::new, |ceiling| ceiling.kinds(&seen));
+        let judged = ops.iter_mut().filter(|op| judged.contains(&op.op));
+        judged.for_each(|op| op.requests_alone = false);
+        ops
     }
 
     /// Ends watching and finishes the run directory, but for the report. Returns its path.
@@ -514,8 +520,10 @@ impl ActiveWatch {
         if let Some(sample) = result.exact.as_ref().filter(|it| exact::is_used(it, &ops)) {
             manifest.origin = exact::origin(manifest.origin, sample);
             write_counts(&dir, &manifest.clock, &exact::intervals(sample, &kinds))?;
-        } else if ops.iter().any(|op| op.whole) {
-            write_counts(&dir, &manifest.clock, &counts.whole(&ops, &kinds))?;
+        } else if ops.iter().any(|op| op.whole || op.requests_alone) {
+            let alone = ops.iter().filter(|op| op.requests_alone).map(|op| op.op);
+            manifest.origin = manifest.origin.of_requests(alone);
+            write_counts(&dir, &manifest.clock, &counts.told(&ops, &kinds))?;
         }
         record::words(dir.path(), &result).into_iter().for_each(|text| output::note(&text));
         said::after(&ops, &result, (&waits, sample.as_ref()), asked.slower_ns, missing);

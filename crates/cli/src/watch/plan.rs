@@ -63,7 +63,7 @@ pub fn manifest(plan: Plan, program: String, path: &Path) -> Manifest {
     let (start_ns, name) = (clock.monotonic_ns, path.file_name().unwrap_or_default());
     let run_id = format!("{}-{}", name.to_string_lossy(), directory::fresh_id());
     Manifest {
-        origin: RunOrigin::Watched { program, sample: None, exit_code: None },
+        origin: RunOrigin::watched(program),
         command: directory::command_line(directory::words()),
         phases: vec![PhaseInfo { name: "measure".into(), start_ns, end_ns: None, ios: 0 }],
         capture: CaptureInfo { mode: CaptureMode::Outliers, budget, ..CaptureInfo::default() },

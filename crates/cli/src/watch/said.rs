@@ -51,19 +51,7 @@ pub fn after(
     }
     waits::words(waits).into_iter().for_each(|text| output::note(&text));
     let sampled = result.exact.as_ref().is_some_and(|sample| exact::is_used(sample, ops));
-    for op in ops.iter().filter(|op| !op.whole) {
-        // The kernel's count is of system calls: what a ring or libaio did is not in it.
-        let kernel = op
-            .kernel
-            .filter(|n| *n >= op.seen)
-            .map_or(String::new(), |n| format!(" of about {n} calls"));
-        output::note(&format!(
-            "{}: {} seen{kernel}, those that blocked{}",
-            op.op.name(),
-            op.seen,
-            if sampled { "" } else { "; no percentiles of a part" }
-        ));
-    }
+    in_part(ops, sampled).into_iter().for_each(|text| output::note(&text));
     let of = |sample: &WatchedSample| exact::words(sample, sampled);
     sample.map(of).into_iter().flatten().for_each(|text| output::note(&text));
     not_known(ops).into_iter().for_each(|text| output::note(&text));
@@ -81,6 +69,27 @@ pub fn after(
             result.no_room
         ));
     }
+}
+
+/// Kinds that were not counted whole, and what percentiles are of; a line for each. `sampled` where those of windows are.
+fn in_part(ops: &[WatchedOp], sampled: bool) -> Vec<String> {
+    let line = |op: &WatchedOp| {
+        // The kernel's count is of system calls: what a ring or libaio did is not in it.
+        let kernel = op
+            .kernel
+            .filter(|n| *n >= op.seen)
+            .map_or(String::new(), |n| format!(" of about {n} calls"));
+        let figures = match (sampled, op.requests_alone) {
+            (true, _) => String::new(),
+            (false, true) => format!(
+                "; percentiles are of its {} requests of io_uring and libaio alone",
+                op.requests
+            ),
+            (false, false) => "; no percentiles of a part".to_owned(),
+        };
+        format!("{}: {} seen{kernel}, those that blocked{figures}", op.op.name(), op.seen)
+    };
+    ops.iter().filter(|op| !op.whole).map(line).collect()
 }
 
 /// Of how many operations of each kind the latency is not known, and of how many the result; a line for each.

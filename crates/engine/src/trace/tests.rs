@@ -513,7 +513,7 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
 #[test]
 fn a_watched_run_is_a_trace_of_one_of_its_files_where_all_of_it_was_recorded() {
     let dir = tempfile::tempdir().expect("a directory");
-    let origin = RunOrigin::Watched { program: "db".to_owned(), sample: None, exit_code: None };
+    let origin = RunOrigin::watched("db");
     let manifest = Manifest { origin, ..fixture::manifest("watched") };
     let mut run = RunDir::create(dir.path(), &manifest).expect("made");
     let mut file = IosWriter::create(&run).expect("made");
@@ -534,15 +534,7 @@ fn a_watched_run_is_a_trace_of_one_of_its_files_where_all_of_it_was_recorded() {
     }
     file.finish().expect("written");
     let mut kept = |recorded| {
-        let ops = vec![WatchedOp {
-            op: OpKind::Read,
-            seen: 3,
-            slow: 1,
-            kernel: None,
-            unknown: 0,
-            untimed: 0,
-            whole: true,
-        }];
+        let ops = vec![WatchedOp { seen: 3, slow: 1, whole: true, ..WatchedOp::default() }];
         let files = ["unknown", "data", "log"].map(str::to_owned).into();
         let schema = SCHEMA_VERSION;
         run.write(&WatchedFile { schema, recorded, ops, files, ..WatchedFile::default() })

@@ -342,8 +342,13 @@ fn spans(origin: &RunOrigin, own: &str, early: bool) -> String {
     let mut said = match origin {
         RunOrigin::Measured => own.to_owned(),
         RunOrigin::Merged { ranks } => format!("{own}; of {ranks} ranks together"),
-        RunOrigin::Watched { sample: None, .. } => format!("{own}; of a program that was watched"),
-        RunOrigin::Watched { .. } => format!("{own}; of a program that was watched, by a sample"),
+        RunOrigin::Watched { sample: Some(_), .. } => {
+            format!("{own}; of a program that was watched, by a sample")
+        }
+        RunOrigin::Watched { requests, .. } if !requests.is_empty() => {
+            format!("{own}; of requests of io_uring and libaio of a program that was watched")
+        }
+        RunOrigin::Watched { .. } => format!("{own}; of a program that was watched"),
         RunOrigin::Imported(of) => format!("{}; of a result of {}", of.spans, of.tool),
     };
     if early {

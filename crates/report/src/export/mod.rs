@@ -129,11 +129,9 @@ mod tests {
     #[test]
     fn a_run_without_files_of_its_own_names_what_has_them() {
         let home = tempfile::tempdir().unwrap();
-        let watched =
-            RunOrigin::Watched { program: "db".to_owned(), sample: None, exit_code: None };
         for (name, origin, words) in [
             ("ranks", RunOrigin::Merged { ranks: 2 }, "rank-0000"),
-            ("watched", watched, "watch --record"),
+            ("watched", RunOrigin::watched("db"), "watch --record"),
             ("own", RunOrigin::Measured, "taillight report"),
         ] {
             let manifest = Manifest { origin, ..fixture::manifest(name) };

@@ -339,8 +339,7 @@ mod tests {
         (summary.totals.count, summary.totals.errors) = (4_045, 0);
         assert!(unmeasured(&summary));
         assert!(lost(&summary).0.starts_with("all I/Os but outliers"));
-        summary.origin =
-            RunOrigin::Watched { program: "a".to_owned(), sample: None, exit_code: None };
+        summary.origin = RunOrigin::watched("a");
         assert!(lost(&summary).0.contains("did not block were not seen"));
         let said = first::answer(&summary);
         assert!(said.contains("4,045 I/Os are kept; how many did not block"), "{said}");

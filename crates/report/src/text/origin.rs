@@ -1,5 +1,6 @@
 //! Words for where figures come from: nothing that Taillight did not measure is told as if it had.
 
+use taillight_core::OpKind;
 use taillight_core::units::readable::foreign;
 use taillight_rundir::latency::LatencyBin;
 use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
@@ -18,8 +19,8 @@ pub fn tool(source: &ImportSource) -> String {
 pub fn before_answer(origin: &RunOrigin) -> Option<String> {
     Some(match origin {
         RunOrigin::Measured => return None,
-        RunOrigin::Watched { program, sample: None, .. } => {
-            format!("Watched from outside, {}:", foreign(program))
+        RunOrigin::Watched { program, sample: None, requests, .. } => {
+            format!("Watched from outside, {}{}:", foreign(program), alone(requests))
         }
         RunOrigin::Watched { program, sample: Some(sample), .. } => format!(
             "Watched from outside, {}, by a sample (every call that began in {}, {} in all):",
@@ -32,6 +33,15 @@ pub fn before_answer(origin: &RunOrigin) -> Option<String> {
             format!("{} together:", format::counted(u64::from(*ranks), "rank"))
         }
     })
+}
+
+/// Of which kinds figures are of requests alone; nothing where there are none.
+fn alone(kinds: &[OpKind]) -> String {
+    let names: Vec<&str> = kinds.iter().map(|op| op.name()).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        _ => format!(", of {} the requests of io_uring and libaio alone", names.join(" and ")),
+    }
 }
 
 /// What a reader must know of the figures, one or two sentences; none where Taillight measured in one process.
@@ -110,14 +120,21 @@ mod tests {
             spans: "clat".into(),
         };
         let all = [
-            RunOrigin::Watched { program: "db_bench".into(), sample: None, exit_code: None },
+            RunOrigin::watched("db_bench"),
+            RunOrigin::watched("fio").of_requests([OpKind::Read, OpKind::Write]),
             RunOrigin::Imported(source),
             RunOrigin::Merged { ranks: 4 },
         ];
         let said: Vec<String> = all.iter().filter_map(before_answer).collect();
         assert_eq!(
             said,
-            ["Watched from outside, db_bench:", "fio 3.33 says:", "4 ranks together:"]
+            [
+                "Watched from outside, db_bench:",
+                "Watched from outside, fio, of read and write the requests of io_uring and libaio \
+                 alone:",
+                "fio 3.33 says:",
+                "4 ranks together:"
+            ]
         );
         for of in &all {
             assert!(origin(of, 0.01).is_some() && overhead(of).is_some());

@@ -240,9 +240,7 @@ mod tests {
             let manifest = Manifest { status, reason, origin, ..fixture::manifest(name) };
             whence(&RunDir::create(&home.path().join(name), &manifest).unwrap())
         };
-        let watched =
-            RunOrigin::Watched { program: "db".to_owned(), sample: None, exit_code: None };
-        let said = of("a", RunStatus::Partial, watched);
+        let said = of("a", RunStatus::Partial, RunOrigin::watched("db"));
         assert_eq!(said, ["partial run: it was stopped", "watched from outside"]);
         assert!(of("b", RunStatus::Complete, RunOrigin::Measured).is_empty());
         let (all, shown) =

@@ -1,7 +1,7 @@
 //! Which files watched operations were on: each file has a number and, where it is found, a path: the one under which
 //! the program has it open or mapped; else the name that the kernel told, below where its file system is mounted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -99,6 +99,8 @@ pub struct SeenFiles {
     asked: BTreeMap<u16, Instant>,
     /// What the kernel called them.
     names: BTreeMap<FileKey, PathBuf>,
+    /// Those that have another name since they were asked for.
+    renamed: BTreeSet<u16>,
     /// Paths of operations that are on no open file.
     given: BTreeMap<PathBuf, u16>,
     look_ups: LookUps<FileQuestion, (u16, Option<PathBuf>)>,
@@ -119,6 +121,7 @@ impl SeenFiles {
             numbers: BTreeMap::new(),
             asked: BTreeMap::new(),
             names: BTreeMap::new(),
+            renamed: BTreeSet::new(),
             given: BTreeMap::new(),
             look_ups: LookUps::begin("trace-files", find),
         }
@@ -130,11 +133,15 @@ impl SeenFiles {
         self.answered(new);
     }
 
-    /// Takes note of what the kernel called a file.
+    /// Takes note of what the kernel called a file. With another name it is looked up again at its next operation.
     pub fn named(&mut self, name: FileName) {
-        if self.names.len() < FILES_MAX {
-            self.names.insert(name.key, name.path);
+        let before = self.names.get(&name.key);
+        if before.is_some_and(|before| *before != name.path) {
+            self.renamed.extend(self.numbers.get(&name.key));
+        } else if self.names.len() >= FILES_MAX {
+            return;
         }
+        self.names.insert(name.key, name.path);
     }
 
     /// Asks by its name for each file that has no path so far, and waits for the answers, not for long.
@@ -199,7 +206,7 @@ impl SeenFiles {
         };
         let known = self.get(number).is_some_and(|file| file.path.is_some());
         let recently = self.asked.get(&number).is_some_and(|at| at.elapsed() < AGAIN);
-        if !known && !recently {
+        if self.renamed.remove(&number) || (!known && !recently) {
             self.asked.insert(number, Instant::now());
             let (name, facts) = (self.names.get(&key).cloned(), Some(facts.clone()));
             let (dev, inode, generation) = key;
@@ -416,6 +423,38 @@ mod tests {
         assert_eq!(path_of(dev, inode), format!("{words} (gone)"));
         let nowhere = path_of(4095 << 20 | 7, inode);
         assert_eq!(nowhere, format!("{} on 4095:7", within.display()));
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_has_its_new_name() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| home.path().canonicalize().expect("known").join(name);
+        std::fs::write(path("before"), "x").expect("written");
+        let inode = path("before").metadata().expect("known").st_ino();
+        let mount = mounts::mount_of(&Sys::default(), &path("before")).expect("mounted");
+        let dev = mount.device.in_kernel();
+        let name = |name: &str| {
+            let below = path(name).strip_prefix(&mount.point).expect("in it").to_owned();
+            let within = mount.root.join(below);
+            let path = within.strip_prefix("/").expect("from the root").to_owned();
+            FileName { key: (dev, inode, 3), path }
+        };
+        let dead = ThreadSeen { pid: u32::MAX, ..ThreadSeen::default() };
+        let facts = CallFacts { dev, who: dead, ..facts(inode, u64::MAX) };
+        let mut files = SeenFiles::default();
+        files.named(name("before"));
+        let number = files.number(&facts).expect("a number");
+        let found = (0..2000).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            files.settle();
+            files.get(number).is_some_and(|file| file.path == Some(path("before")))
+        });
+        assert!(found, "{:?}", files.get(number));
+        std::fs::rename(path("before"), path("after")).expect("renamed");
+        files.named(name("after"));
+        assert_eq!(files.number(&facts), Some(number), "the same file");
+        files.end();
+        assert_eq!(files.get(number).and_then(|file| file.path.clone()), Some(path("after")));
     }
 
     #[test]

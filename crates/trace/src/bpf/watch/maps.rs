@@ -1,6 +1,7 @@
 //! Memory of the trace programs that only watching has: which processes are watched, which system calls are looked at,
 //! free places, counts of latencies, disks.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +11,7 @@ use aya::maps::{Array, HashMap, MapData, Queue, Stack};
 use taillight_core::{Error, OpKind, Result};
 
 use super::calls::SYSCALLS;
-use super::told::{CallTally, KINDS, PLACES};
+use super::told::{CallTally, KINDS, PLACES, together};
 use crate::bpf::heartbeat::COLLECTOR_INDEX;
 use crate::bpf::layout::{SLOTS, THREADS};
 use crate::bpf::programs::region;
@@ -25,6 +26,9 @@ pub const SUBJECTS: u32 = 16_384;
 const PLACED: u32 = 1 << 13;
 const ASKED: u32 = 4096;
 const SEATS: u32 = 4096;
+/// Counts of calls by kind, of what began in windows, and of the first kinds' requests of io_uring and libaio.
+const TALLIES: usize = (2 * KINDS + REQUEST_KINDS) * PLACES;
+const REQUEST_KINDS: usize = 4;
 /// Disks that are looked at for I/O of others, at most.
 pub const FOUND_DISKS: usize = 8;
 
@@ -48,12 +52,13 @@ impl WatchMaps {
             ("free_slots", SLOTS as u32),
             ("free_threads", WATCHED_THREADS as u32),
             ("syscalls", SYSCALLS),
-            ("tallies", (2 * KINDS * PLACES) as u32),
+            ("tallies", TALLIES as u32),
             ("exact_calls", WATCHED_THREADS as u32),
             ("mappings", SLOTS as u32),
             ("named", SLOTS as u32),
             ("paths", SLOTS as u32),
             ("sleepers", WATCHED_THREADS as u32),
+            ("landings", WATCHED_THREADS as u32),
             ("threads", WATCHED_THREADS as u32),
             ("tids", WATCHED_THREADS as u32),
         ];
@@ -89,8 +94,7 @@ impl WatchMaps {
         Ok(WatchMaps {
             subjects: Mutex::new(HashMap::try_from(taken("subjects")?).map_err(unusable)?),
             disks: Mutex::new(Array::try_from(taken("found_disks")?).map_err(unusable)?),
-            // Beside those of all operations, those of windows.
-            tallies: region(ebpf, "tallies", 2 * KINDS * PLACES)?,
+            tallies: region(ebpf, "tallies", TALLIES)?,
         })
     }
 
@@ -118,13 +122,24 @@ impl WatchMaps {
     /// What each kind of operation took since the start, or of those that began in windows (`exact`); kinds without any
     /// are left out.
     pub fn tallies(&self, exact: bool) -> Vec<(OpKind, CallTally)> {
-        let first = if exact { KINDS } else { 0 };
-        let of = |op: OpKind| {
-            let base = (first + op as usize) * PLACES;
-            let tally = CallTally::of(|i| self.tallies.get(base + i).load(Relaxed))?;
+        if exact {
+            return self.counted(KINDS..2 * KINDS);
+        }
+        together(self.counted(0..KINDS).iter().chain(&self.requests()))
+    }
+
+    /// The same of requests of io_uring and libaio alone.
+    pub fn requests(&self) -> Vec<(OpKind, CallTally)> {
+        self.counted(2 * KINDS..2 * KINDS + REQUEST_KINDS)
+    }
+
+    /// Tallies at these numbers, of kinds from the first one on.
+    fn counted(&self, at: Range<usize>) -> Vec<(OpKind, CallTally)> {
+        let of = |(at, op): (usize, OpKind)| {
+            let tally = CallTally::of(|i| self.tallies.get(at * PLACES + i).load(Relaxed))?;
             Some((op, tally))
         };
-        OpKind::ALL.into_iter().take(KINDS).filter_map(of).collect()
+        at.zip(OpKind::ALL).filter_map(of).collect()
     }
 
     /// Looks for I/O of others on these disks, kernel numbers.

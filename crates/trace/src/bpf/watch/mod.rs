@@ -209,6 +209,11 @@ impl Watching {
         self.maps().map_or_else(|_| Vec::new(), |maps| maps.tallies(false))
     }
 
+    /// The same of requests of io_uring and libaio alone, every one of which was seen.
+    pub fn requests(&self) -> Vec<(OpKind, CallTally)> {
+        self.maps().map_or_else(|_| Vec::new(), WatchMaps::requests)
+    }
+
     /// How many of each were seen: calls that read, calls that wrote, syncs, page faults. Of reads and writes the
     /// kernel keeps counts to compare with; syncs are counted only where none can be missed; page faults can be
     /// missed, and nothing tells how many.

@@ -219,14 +219,15 @@ impl CallTally {
 
     fn read(get: impl Fn(usize) -> u64) -> CallTally {
         let places = (0..PLACES - SUMS).map(|i| (i as u16, get(i))).filter(|p| p.1 > 0);
+        let (places, untimed): (Vec<_>, _) = (places.collect(), get(PLACES - 6));
         CallTally {
             failed: get(PLACES - 4),
             bytes: get(PLACES - 3),
             sum_ns: get(PLACES - 2),
-            count: get(PLACES - 1),
+            count: untimed + places.iter().map(|p| p.1).sum::<u64>(),
             unknown: get(PLACES - 5),
-            untimed: get(PLACES - 6),
-            places: places.collect(),
+            untimed,
+            places,
         }
     }
 
@@ -345,12 +346,13 @@ mod tests {
         let tally = |list: &[(usize, u64)]| {
             CallTally::read(|i| list.iter().find(|p| p.0 == i).map_or(0, |p| p.1))
         };
-        let before = tally(&[(1024, 5), (32_767, 5)]);
-        let now = tally(&[(1024, 6), (3000, 2), (32_767, 8), (32_764, 1)]);
+        let before = tally(&[(1024, 5), (32_767, 1)]);
+        let now = tally(&[(1024, 6), (3000, 2), (32_762, 4), (32_767, 1), (32_764, 1)]);
         let since = now.since(&before);
         assert_eq!(
             (since.count, since.failed, &*since.places),
-            (3, 1, &[(1024, 1), (3000, 2)][..])
+            (7, 1, &[(1024, 1), (3000, 2)][..]),
+            "4 of them without a latency"
         );
         assert_eq!(since.at_least(lower_edge(3000)), 2);
         assert_eq!(since.above(0.5), Some(lower_edge(3000)));

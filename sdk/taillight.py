@@ -180,9 +180,9 @@ class _Ring(threading.Thread):
         key = memory[self.slots + key_at:self.slots + key_at + key_len]
         at = self.slots + value_at
         mark = bool(flags & MARK)
-        if kind == NOOP:  # the bridge's cost: what there is of key and value is made Python's
-            memory[at:at + size]
-            return OK, 0, 0
+        if kind == NOOP:  # the bridge's cost: what there is of key and value is made Python's, and Python's given back
+            value = memory[at:at + (offset or size)]
+            return OK, 0, self.give(at, [value]) if offset else 0
         if kind == GET:
             value = store.get(key, mark)
             return (NOT_FOUND, 0, 0) if value is None else (OK, 0, self.give(at, [value]))

@@ -40,7 +40,7 @@ enum {
   TL_DELETE = 8,
   TL_SCAN = 9,   /* count records from key on, in key order: see TL_REVERSE */
   TL_NOOP = 255  /* ends well without the store: the host measures the bridge by it. It may carry key and value: what makes
-                    other things of them does so here, too */
+                    other things of them does so here, too, and gives as many bytes back as offset says */
 };
 
 /* tl_op.sync: what is durable before the operation ends. */

@@ -498,30 +498,32 @@ impl Drop for PluginSession {
 /// that do nothing.
 pub struct HostSession {
     session: PluginSession,
-    /// Bytes of key and value that stand in each slot for operations that do nothing.
-    carried: (u32, u64),
+    /// What operations that do nothing have in their slots: bytes of the key, of a value, and those to give back.
+    carried: (u32, u64, u64),
 }
 
 impl HostSession {
     /// Depth and buffer as given; the queue must be empty between calls.
     pub fn new(session: PluginSession) -> HostSession {
-        HostSession { session, carried: (0, 0) }
+        HostSession { session, carried: (0, 0, 0) }
     }
 
-    /// Has operations that do nothing carry these. Errors: `Internal` where a slot has no room for them.
-    pub fn carry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Has operations that do nothing carry these, and ask for `read` bytes back. Errors: `Internal` where a slot has no
+    /// room for them.
+    pub fn carry(&mut self, key: &[u8], value: &[u8], read: u64) -> Result<()> {
         let PluginSession { keys_at, live, queue, .. } = &mut self.session;
         let Some(queue) = queue else { return Ok(()) };
         for slot in 0..live.len() as u32 {
             let room = queue.memory().slot(slot);
-            let fits = value.len() <= *keys_at && *keys_at + key.len() <= room.len();
+            let most = value.len().max(read as usize);
+            let fits = most <= *keys_at && *keys_at + key.len() <= room.len();
             if !fits {
                 return Err(Error::internal("a slot too small for what it is to carry"));
             }
             room[..value.len()].copy_from_slice(value);
             room[*keys_at..*keys_at + key.len()].copy_from_slice(key);
         }
-        self.carried = (key.len() as u32, value.len() as u64);
+        self.carried = (key.len() as u32, value.len() as u64, read);
         Ok(())
     }
 
@@ -535,7 +537,7 @@ impl HostSession {
         let op = Op::block(OpKind::Read, 0, 0, 0);
         let mut made = self.session.descriptor(&op, slot)?;
         made.kind = NOOP;
-        (made.key_len, made.size) = self.carried;
+        (made.key_len, made.size, made.offset) = self.carried;
         let taken = self.session.take(made, &op, slot, Token::new(1, slot));
         self.session.kept(taken)
     }

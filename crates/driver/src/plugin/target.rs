@@ -291,11 +291,11 @@ impl PluginTarget {
     /// What the bridge costs: one operation at a time, and several where there is a queue.
     fn measure(&self, carried: &NoopContents) -> Result<Vec<BridgeCost>> {
         let deep = MEASURED_BATCH.min(self.plugin.description.depth());
-        let room = MARK_MAX.max(carried.value.len() as u64);
+        let room = MARK_MAX.max(carried.value.len() as u64).max(carried.read);
         let depths = [1, deep].into_iter().take(if deep > 1 { 2 } else { 1 });
         let cost = |depth| {
             let mut host = self.host_with(depth, room)?;
-            host.carry(&carried.key, &carried.value)?;
+            host.carry(&carried.key, &carried.value, carried.read)?;
             cost::measure(&mut host, depth)
         };
         depths.map(cost).collect()

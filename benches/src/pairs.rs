@@ -104,13 +104,19 @@ impl Comparison {
     }
 }
 
+/// A command as anybody may read it: the home directory is `~`.
+fn shown(command: &str) -> String {
+    let home = std::env::var("HOME").ok().filter(|home| home.len() > 1);
+    home.map_or(command.to_owned(), |home| command.replace(&home, "~"))
+}
+
 /// Runs all arms `rounds` times, turn by turn.
 pub fn run(rounds: usize, arms: Vec<BenchArm<'_>>) -> Result<Vec<PairedRounds>> {
     let mut results: Vec<PairedRounds> = arms
         .iter()
         .map(|arm| PairedRounds {
             name: arm.name,
-            command: arm.command.clone(),
+            command: shown(&arm.command),
             samples: Vec::with_capacity(rounds),
         })
         .collect();

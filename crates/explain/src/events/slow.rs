@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use taillight_core::plan::CaptureMode;
 use taillight_core::{OpKind, Result};
 use taillight_rundir::ios::{ColumnSet, RowBatch, read_ios};
 use taillight_rundir::{RunDir, names};
@@ -40,6 +41,14 @@ impl OperationData {
     pub fn of(batch: &RowBatch, i: usize) -> OperationData {
         OperationData { key: batch.key(i), size: batch.size(i), target: batch.target(i) }
     }
+}
+
+/// Whether `ios.parquet` has every I/O that was measured: none of the warm-up, and none of load that is not measured.
+pub fn has_every_io(dir: &RunDir) -> bool {
+    let manifest = dir.manifest();
+    manifest.plan.capture.mode == CaptureMode::All
+        && manifest.capture.degraded.is_none()
+        && manifest.losses.ios == 0
 }
 
 /// The measured, successful I/Os above their threshold (response time in an open loop). Empty without `ios.parquet`.

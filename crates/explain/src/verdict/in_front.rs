@@ -6,7 +6,6 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use taillight_core::plan::CaptureMode;
 use taillight_core::units::readable;
 use taillight_core::{OpKind, Result};
 use taillight_rundir::ios::{ColumnSet, read_ios};
@@ -15,6 +14,8 @@ use taillight_rundir::{RunDir, names};
 
 use crate::events::Events;
 use crate::events::event::{Neighbour, Owner};
+use crate::events::layers::measured_from;
+use crate::events::slow::has_every_io;
 use crate::verdict::judge::Judged;
 
 /// What stood at the disk of an I/O in front of it.
@@ -68,6 +69,9 @@ impl InFront {
     }
 }
 
+/// Operations of the warm-up have no rows: so long after it some may still be under way, ns.
+const WARMUP_LEFT_NS: i64 = 1_000_000_000;
+
 /// A slow I/O with what was in front of it so far.
 #[derive(Debug, Default)]
 struct QueuedIo {
@@ -84,6 +88,10 @@ struct QueuedIo {
 pub fn find(judged: &mut [Judged], dir: &RunDir, events: &Events, info: &TraceInfo) -> Result<()> {
     let whole = events.saw_all_others(info);
     let ios = dir.existing(names::IOS).filter(|_| each_is_on_disk(dir, events));
+    let known_from = match dir.manifest().plan.run.warmup.0 {
+        0 => i64::MIN,
+        _ => measured_from(dir).saturating_add(WARMUP_LEFT_NS),
+    };
     let queued = |(number, one): (usize, &Judged)| {
         let mut queued = QueuedIo {
             number,
@@ -101,7 +109,7 @@ pub fn find(judged: &mut [Judged], dir: &RunDir, events: &Events, info: &TraceIn
     }
     for one in queued {
         judged[one.number].verdict.in_front = Some(InFront {
-            own: one.own.told(whole && ios.is_some()),
+            own: one.own.told(whole && ios.is_some() && one.queued_ns >= known_from),
             others: one.others.told(whole),
         });
     }
@@ -110,17 +118,15 @@ pub fn find(judged: &mut [Judged], dir: &RunDir, events: &Events, info: &TraceIn
 
 /// Whether each operation of the run is one on the disk under test, and all of them are known.
 fn each_is_on_disk(dir: &RunDir, events: &Events) -> bool {
-    let manifest = dir.manifest();
-    let plan = &manifest.plan;
+    let plan = &dir.manifest().plan;
     let options = &plan.target.options;
     // Single workloads may go another way.
     let direct = options.get("direct").and_then(|v| v.as_bool()) == Some(true)
         && !options.contains_key("workloads")
         && plan.targets.is_empty();
-    let kept = plan.capture.mode == CaptureMode::All
-        && manifest.capture.degraded.is_none()
-        && manifest.losses.ios == 0;
-    direct && kept && events.disks.single()
+    // Load that is not measured is not kept, nor is a workload's own warm-up beside others that are measured.
+    let kept = plan.workloads.iter().all(|w| w.measured && w.warmup.is_none());
+    direct && kept && has_every_io(dir) && events.disks.single()
 }
 
 /// Adds the run's own operations.
@@ -166,7 +172,22 @@ impl QueuedIo {
 
 #[cfg(test)]
 mod tests {
+    use taillight_rundir::fixture;
+
     use super::*;
+
+    #[test]
+    fn load_that_is_not_measured_is_not_known() {
+        let home = tempfile::tempdir().unwrap();
+        let known = |name: &str, measured: bool| {
+            let mut manifest = fixture::manifest(name);
+            manifest.plan.target.options.insert("direct".into(), true.into());
+            manifest.plan.workloads[0].measured = measured;
+            let dir = RunDir::create(&home.path().join(name), &manifest).unwrap();
+            each_is_on_disk(&dir, &Events::default())
+        };
+        assert_eq!((known("measured", true), known("load", false)), (true, false));
+    }
 
     fn of(submit_ns: i64, queued_ns: i64) -> QueuedIo {
         QueuedIo { submit_ns, queued_ns, ..QueuedIo::default() }

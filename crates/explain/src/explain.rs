@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use taillight_core::plan::{AccessKind, Plan};
+use taillight_core::plan::Plan;
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::host::HostTrack;
 use taillight_rundir::ios::{ColumnSet, read_ios};
@@ -12,13 +12,13 @@ use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_rundir::{RunDir, names};
 
 use crate::episodes::host_signs;
-use crate::episodes::patterns::common_data::{DataScale, KeyParts};
+use crate::episodes::patterns::common_data::{DataScale, KeyParts, is_steady};
 use crate::episodes::patterns::{PatternScale, patterns};
 use crate::episodes::{EpisodeContext, EpisodeView, episodes};
 use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::layers::{IoWithRounds, PhasedIo, Slow, Visibility};
-use crate::events::slow::{OperationData, SlowIos, slow_ios};
+use crate::events::slow::{OperationData, SlowIos, has_every_io, slow_ios};
 use crate::events::{layers, pages, rounds};
 use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
 use crate::overlays::{self, other_ios, pauses};
@@ -263,14 +263,12 @@ fn pattern_scale(
     })
 }
 
-/// Counts which data all operations of the run were of, where slow ones have some in common. Nothing where the data that
-/// are asked for may differ from time to time. Errors: as [`pattern_scale`].
+/// Counts which data all operations of the run were of, where slow ones have some in common. Nothing where these are not
+/// all known, or may differ from time to time. Errors: as [`pattern_scale`].
 fn data_scale(dir: &RunDir, slow: &SlowIos, episodes: &[EpisodeView]) -> Result<DataScale> {
     let plan = &dir.manifest().plan;
-    let newest = [AccessKind::Latest, AccessKind::Exponential];
-    let lasting = plan.workloads.iter().all(|w| !newest.contains(&w.access.kind));
-    let same = dir.manifest().origin.is_measured() && draws(plan) && lasting;
-    let Some(path) = dir.existing(names::IOS).filter(|_| same) else {
+    let same = dir.manifest().origin.is_measured() && draws(plan) && is_steady(plan);
+    let Some(path) = dir.existing(names::IOS).filter(|_| same && has_every_io(dir)) else {
         return Ok(DataScale::default());
     };
     let mut scale = DataScale::asking(episodes, slow, KeyParts::of(plan));

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use taillight_core::OpKind;
-use taillight_core::plan::Plan;
+use taillight_core::plan::{AccessKind, Arrival, Plan, WorkloadPlan};
 
 use super::{CommonFactor, FEWEST, Found, USUAL_MIN, by_layer, chance};
 use crate::episodes::EpisodeView;
@@ -28,6 +28,20 @@ enum DataFeature {
     Keys(u64, u64),
     Size(u64),
     Target(u16),
+}
+
+/// Whether a plan asks for the same data at any time: for none because they are new, and of several workloads each at
+/// the same rate from begin to end.
+pub fn is_steady(plan: &Plan) -> bool {
+    let steady = |w: &WorkloadPlan| {
+        let ends = w.duration.is_some() || w.operations.is_some() || w.bytes.is_some();
+        let whole = w.start_delay.0 == 0 && w.ramp.is_none() && w.passes.is_none() && !ends;
+        let even = matches!(w.arrival, Arrival::Constant { .. } | Arrival::Poisson { .. });
+        whole && (w.arrival.is_closed() || even)
+    };
+    let newest = [AccessKind::Latest, AccessKind::Exponential];
+    let alone = plan.workloads.len() == 1;
+    plan.workloads.iter().all(|w| !newest.contains(&w.access.kind) && (alone || steady(w)))
 }
 
 /// Parts of the keys that are there when a run begins.
@@ -136,7 +150,7 @@ impl DataScale {
         let mut counts: BTreeMap<DataFeature, usize> = BTreeMap::new();
         for slow in list.iter().filter_map(|e| e.features.slowest) {
             let data = self.slowest.get(&key(slow));
-            for feature in data.into_iter().flat_map(|data| self.features(data)) {
+            for feature in data.into_iter().flat_map(|data| self.features(slow.op, data)) {
                 *counts.entry(feature).or_default() += 1;
             }
         }
@@ -144,11 +158,17 @@ impl DataScale {
         counts
     }
 
-    fn features(&self, data: &OperationData) -> impl Iterator<Item = DataFeature> + use<> {
-        let part = data.key.and_then(|key| self.parts?.of_key(key));
-        let key = data.key.map(DataFeature::Key);
+    fn features(
+        &self,
+        op: OpKind,
+        data: &OperationData,
+    ) -> impl Iterator<Item = DataFeature> + use<> {
+        // New keys come in order, and old ones go so: what is near in time is near by number.
+        let ordered = matches!(op.as_record(), OpKind::Insert | OpKind::Put | OpKind::Delete);
+        let key = data.key.filter(|_| !ordered);
+        let part = key.and_then(|key| self.parts?.of_key(key));
         let others = [DataFeature::Size(data.size), DataFeature::Target(data.target)];
-        key.into_iter().chain(part).chain(others)
+        key.map(DataFeature::Key).into_iter().chain(part).chain(others)
     }
 
     /// The share of a feature in all operations of a kind, by number or by time, whichever is larger.
@@ -212,6 +232,9 @@ impl DataFeature {
 
 #[cfg(test)]
 mod tests {
+    use taillight_core::units::Span;
+    use taillight_rundir::fixture;
+
     use super::*;
     use crate::episodes::patterns::{OutlierFeatures, Pattern, PatternScale, patterns};
     use crate::verdict::judge::Layer;
@@ -229,13 +252,20 @@ mod tests {
 
     /// What is told of a run with these slow gets, each an episode at no regular time, and all of these gets.
     fn told(slow: &[OperationData], all: &[(OperationData, u64)]) -> Vec<CommonFactor> {
+        told_of(OpKind::Get, slow, all)
+    }
+
+    fn told_of(
+        op: OpKind,
+        slow: &[OperationData],
+        all: &[(OperationData, u64)],
+    ) -> Vec<CommonFactor> {
         let mut ios = SlowIos { data: slow.to_vec(), ..SlowIos::default() };
         let mut episodes = Vec::new();
         for i in 0..slow.len() as i64 {
             let submit_ns = i * i * 1_000_000_000;
             let complete_ns = submit_ns + 50_000_000;
-            let slow =
-                Slow { worker: 0, op: OpKind::Get, intended_ns: submit_ns, submit_ns, complete_ns };
+            let slow = Slow { worker: 0, op, intended_ns: submit_ns, submit_ns, complete_ns };
             ios.ios.push(slow);
             episodes.push(EpisodeView {
                 start_ns: submit_ns,
@@ -246,7 +276,7 @@ mod tests {
         }
         let parts = Some(KeyParts { first: 0, each: KEYS.div_ceil(PARTS) });
         let mut data = DataScale::asking(&episodes, &ios, parts);
-        all.iter().for_each(|(of, took_ns)| data.count(OpKind::Get, of, *took_ns));
+        all.iter().for_each(|(of, took_ns)| data.count(op, of, *took_ns));
         let found = patterns(&episodes, &PatternScale { data, ..PatternScale::default() });
         found.into_iter().map(|p| p.alike).collect()
     }
@@ -266,6 +296,24 @@ mod tests {
         let slow: Vec<_> = (0..12).map(|i| of_key(32 + i)).collect();
         let found = told(&slow, &uniform());
         assert!(matches!(found[..], [CommonFactor::Keys { from: 32, to: 47, .. }]), "{found:?}");
+        // New ones are beside each other where they are of one time.
+        assert_eq!(told_of(OpKind::Insert, &slow, &uniform()), []);
+    }
+
+    #[test]
+    fn workloads_that_come_and_go_ask_for_other_data_then() {
+        let mut plan = fixture::plan();
+        plan.workloads[0].duration = Some(Span(1));
+        assert!(is_steady(&plan), "by itself it asks for the same at any time");
+        plan.workloads.push(WorkloadPlan { duration: None, ..plan.workloads[0].clone() });
+        assert!(!is_steady(&plan));
+        plan.workloads[0].duration = None;
+        assert!(is_steady(&plan));
+        plan.workloads[1].arrival = Arrival::Steps { steps: Vec::new() };
+        assert!(!is_steady(&plan));
+        plan.workloads.truncate(1);
+        plan.workloads[0].access.kind = AccessKind::Latest;
+        assert!(!is_steady(&plan));
     }
 
     #[test]
@@ -283,7 +331,7 @@ mod tests {
         assert_eq!(
             words,
             "In 9 of 12 episodes in the device or below the slowest I/O was of key 17, as 50.0 % of all \
-             of its kind are. (by chance in at most 1 of 1,000 runs)"
+             of its kind are, by number or by time. (by chance in at most 1 of 1,000 runs)"
         );
     }
 

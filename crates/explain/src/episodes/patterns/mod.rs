@@ -117,7 +117,7 @@ pub struct PatternScale {
 impl OutlierFeatures {
     /// Of the slowest I/O of an episode.
     pub fn of(list: &[Judged], events: &Events) -> OutlierFeatures {
-        let took = |j: &&Judged| j.slow.complete_ns - j.slow.submit_ns;
+        let took = |j: &&Judged| j.slow.complete_ns.saturating_sub(j.slow.submit_ns);
         let slowest = list.iter().max_by_key(took).map(|j| j.slow);
         let worst = list.iter().filter(|j| j.io.is_some()).max_by_key(took);
         let Some((one, io)) = worst.and_then(|j| Some((j, j.io.as_ref()?))) else {
@@ -289,7 +289,9 @@ impl Pattern {
 /// That the slowest I/Os are of the same data, and how many of all are.
 fn of_data(of: &str, what: &str, share: f64) -> String {
     let share = readable::percent(share);
-    format!("{of} the slowest I/O was of {what}, as {share} of all of its kind are.")
+    format!(
+        "{of} the slowest I/O was of {what}, as {share} of all of its kind are, by number or by time."
+    )
 }
 
 /// In how many runs something happens, in words.

@@ -58,7 +58,7 @@ pub fn describe(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: 
 }
 
 /// Why the slowest I/O of no known layer stays so: what its thread was at for most of the longest time that nothing
-/// explains. A sleep in functions that say nothing is told among the sleeps.
+/// explains. A sleep in functions that say nothing is told among the sleeps, but for those of io_uring worker threads.
 fn unexplained(list: &[Judged], events: &Events) -> Option<String> {
     let unknown = list.iter().filter(|j| j.layer == Layer::Unknown && !events.threads_only);
     let worst = unknown.max_by_key(|j| j.phases.get(Phase::Unobserved))?;
@@ -69,11 +69,17 @@ fn unexplained(list: &[Judged], events: &Events) -> Option<String> {
     let own = workers.filter(|w| w.token.is_some() && w.token == io.token).map(|w| &w.off);
     let within = |off: &&OffCpu| off.awake_ns().min(dark.to) - off.start_ns.max(dark.from);
     let asleep = off_during(worst, events).chain(own).max_by_key(within);
+    let told = |off: &OffCpu| {
+        let among = off_during(worst, events).any(|one| std::ptr::eq(one, off));
+        among && off.reason() == Some(SleepReason::Unknown)
+    };
     let why = match asleep.filter(|off| within(off) * 2 >= dark.length()) {
-        Some(off) if off.reason() == Some(SleepReason::Unknown) => return None,
+        Some(off) if told(off) => return None,
         Some(off) => slept(off, events.own_pid),
         None if events.blind => "events were lost, or threads not watched".to_owned(),
-        None if !io.all_parts_done() => "a part of it was not seen to end on the disk".to_owned(),
+        None if io.parts.is_some() && !io.all_parts_done() => {
+            "a part of it was not seen to end on the disk".to_owned()
+        }
         None if io.has(flags::PUNTED) => "no io_uring worker thread was seen at it".to_owned(),
         None if io.has(flags::QUEUED) => {
             "its thread had others in flight as well, and nothing was seen of this one".to_owned()
@@ -122,7 +128,7 @@ mod tests {
     use taillight_core::OpKind;
 
     use super::*;
-    use crate::events::event::Waker;
+    use crate::events::event::{LayerEvent, RingThread, Waker};
     use crate::events::io::{Parts, TracedIo};
     use crate::events::layers::Slow;
     use crate::events::stacks::Stack;
@@ -132,9 +138,9 @@ mod tests {
 
     #[test]
     fn what_stays_unknown_says_where_the_thread_slept_who_woke_it_up_and_why() {
-        let of = |io: TracedIo, off: Option<OffCpu>| {
+        let of = |io: TracedIo, event: Option<LayerEvent>| {
             let mut events = Events::default();
-            off.into_iter().for_each(|off| events.add(off));
+            event.into_iter().for_each(|event| events.add(event));
             events.sort();
             let slow = Slow {
                 worker: 0,
@@ -160,11 +166,15 @@ mod tests {
             waker: Waker { thread: by.map(Thread::named), ..Waker::default() },
             ..OffCpu::default()
         };
-        let lock = of(io(0), Some(asleep(None, Some("backup"))));
+        let lock = of(io(0), Some(asleep(None, Some("backup")).into()));
         assert!(lock.ends_with("names were not seen, woken up by backup"), "{lock}");
-        let interrupt = of(io(0), Some(asleep(None, None)));
+        let interrupt = of(io(0), Some(asleep(None, None).into()));
         assert!(interrupt.contains("woken up by an interrupt, or by one"), "{interrupt}");
-        assert_eq!(of(io(0), Some(asleep(Some("foo;bar"), None))), "", "told among the sleeps");
+        let strange = asleep(Some("foo;bar"), None);
+        assert_eq!(of(io(0), Some(strange.clone().into())), "", "told among the sleeps");
+        let worker = RingThread { off: strange, token: Some(7) };
+        let of_worker = of(TracedIo { token: Some(7), ..io(0) }, Some(worker.into()));
+        assert!(of_worker.contains("slept in `foo < bar`"), "{of_worker}");
         assert!(of(io(flags::QUEUED), None).contains("had others in flight"));
         let lost = TracedIo { parts: Some(Parts { queued: 2, done: 1 }), ..TracedIo::default() };
         assert!(of(lost, None).contains("not seen to end on the disk"));

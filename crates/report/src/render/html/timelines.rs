@@ -109,8 +109,10 @@ pub fn episode(e: &EpisodeView) -> Option<String> {
     }
     for (i, row) in e.picture.iter().enumerate() {
         let y = HEAD + ROW * i as f64;
-        let hint = row.in_front.as_ref().map(|words| escape(&format!("in front of it: {words}")));
-        let _ = write!(out, "<g><title>{}</title>", hint.unwrap_or_default());
+        out.push_str("<g>");
+        if let Some(words) = &row.in_front {
+            let _ = write!(out, "<title>in front of it: {}</title>", escape(words));
+        }
         label(&mut out, LABELS - 6.0, y + 10.0, "end", &row.label);
         out.push_str("</g>");
         for p in &row.segments {

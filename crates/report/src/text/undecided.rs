@@ -55,7 +55,7 @@ mod tests {
         let mut q = of.qos.remove(0);
         q.decides_at = q.count.map(|n| n * 3 / 2);
         assert!(undecided(&q, &of).contains("--runtime 90s"));
-        of.origin = RunOrigin::Watched { program: "a".to_owned(), sample: None, exit_code: None };
+        of.origin = RunOrigin::watched("a");
         assert!(undecided(&q, &of).contains("--for 90s"), "`watch` has no --runtime");
         q.decides_at = None;
         assert!(undecided(&q, &of).contains("too close"));

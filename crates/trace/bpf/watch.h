@@ -1236,7 +1236,7 @@ NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 	if (!a)
 		return 0;
 	/* To read a name takes a call: where a thread has several under way it does at some of them, and when it sleeps. */
-	if (a->begun % WHO_EVERY == 0)
+	if (a->begun % WHO_EVERY == 0 || !a->who.tid)
 		who_is(&a->who, me);
 	if (counter(C_EXACT))
 		marks |= M_EXACT;

@@ -102,6 +102,22 @@ fn requests_have_percentiles_where_the_calls_beside_them_have_none() {
     }
 }
 
+#[test]
+fn figures_of_windows_are_not_said_to_be_of_requests_alone() {
+    let name = "figures_of_windows_are_not_said_to_be_of_requests_alone";
+    let Some(dir) = place(name) else { return };
+    let words = "--rw=randread --direct=1 --ioengine=libaio --rate_iops=500";
+    let out = watch_fio(dir.path(), &[], 3, words, "--slower 1s --exact 25%");
+    let (_, err) = ended(&out, 0);
+    let watched = json(&dir.path().join("out/watched.json"));
+    let read = op(&watched, "read");
+    assert!(read["requests"].as_u64().is_some_and(|n| n > 0), "{read}");
+    assert_eq!((&read["whole"], &read["requests_alone"]), (&false.into(), &false.into()), "{err}");
+    let summary = json(&dir.path().join("out/summary.json"));
+    assert!(summary["origin"]["sample"].is_object(), "{summary}");
+    assert_eq!(summary["origin"]["requests"], Value::Null);
+}
+
 /// Requests that are submitted together have one stamp of the kernel, from before most of them began.
 #[test]
 fn requests_that_are_submitted_together_have_all_their_stamps() {

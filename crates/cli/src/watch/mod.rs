@@ -488,7 +488,7 @@ impl ActiveWatch {
         let now = MonoClock.now().0;
         self.counts.close(now, &self.watching);
         let asked = &Asked { slower_ns: self.slower_ns, ..asked.clone() };
-        let ops = self.ops(asked);
+        let mut ops = self.ops(asked);
         let mut kinds: Vec<OpKind> = ops.iter().map(|op| op.op).collect();
         // A ceiling of a kind that was not seen stays undecided: it needs a workload, without I/Os.
         let asked_of = asked.ceiling.as_ref().and_then(|ceiling| ceiling.op);
@@ -519,6 +519,7 @@ impl ActiveWatch {
         manifest.origin = manifest.origin.ended_with(exit_code);
         if let Some(sample) = result.exact.as_ref().filter(|it| exact::is_used(it, &ops)) {
             manifest.origin = exact::origin(manifest.origin, sample);
+            ops.iter_mut().for_each(|op| op.requests_alone = false);
             write_counts(&dir, &manifest.clock, &exact::intervals(sample, &kinds))?;
         } else if ops.iter().any(|op| op.whole || op.requests_alone) {
             let alone = ops.iter().filter(|op| op.requests_alone).map(|op| op.op);

@@ -433,6 +433,15 @@ NOINLINE u64 requested_as(u64 request)
 	return token ? *token : 0;
 }
 
+/* A thread has one request less under way. */
+INLINE void landed(u32 worker)
+{
+	struct landing *l = map_lookup(&landings, &worker);
+
+	if (l)
+		__sync_fetch_and_add(&l->ended, 1);
+}
+
 INLINE void empties(struct placed *p)
 {
 	p->token = p->done = 0;
@@ -441,14 +450,21 @@ INLINE void empties(struct placed *p)
 	p->request = 0;
 }
 
+/* A request is known no more. One in its place that found no room for a slot is uncounted here. */
 INLINE void drop_request(u64 request)
 {
 	struct placed *p = place_for(request);
 
-	if (p && p->request == request)
+	if (p && p->request == request) {
+		if (!p->token) {
+			landed(p->worker);
+			if (p->marks & M_EXACT)
+				count_many(C_EXACT_OPEN, -1);
+		}
 		empties(p);
-	else if (counter(C_CROWDED) && !map_delete(&requested, &request))
+	} else if (counter(C_CROWDED) && !map_delete(&requested, &request)) {
 		count_many(C_CROWDED, -1);
+	}
 }
 
 INLINE void add(u32 place, u64 n)
@@ -558,15 +574,6 @@ INLINE void tell_all(struct told *told, struct call *c, struct slot *s, struct t
 	told->robbed = t->robbed_ns - c->robbed;
 	read_kernel(&told->call, sizeof(told->call), c);
 	read_kernel(&told->slot, sizeof(told->slot), s);
-}
-
-/* A thread has one request less under way. */
-INLINE void landed(u32 worker)
-{
-	struct landing *l = map_lookup(&landings, &worker);
-
-	if (l)
-		__sync_fetch_and_add(&l->ended, 1);
 }
 
 /* Whether it has any. One that has a place since a little while may have ends of requests of the one before. */
@@ -1227,10 +1234,10 @@ NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 	struct call *c;
 
 	/* One whose end was not seen, and whose memory is another's now. */
-	if (token) {
+	if (token)
 		give_up(token);
+	if (token || (p && p->request == request))
 		drop_request(request);
-	}
 	t = op ? seat(me, &index) : 0;
 	a = t ? map_lookup(&sleepers, &index) : 0;
 	if (!a)
@@ -1334,12 +1341,6 @@ NOINLINE int request_ends(u64 request, s64 result)
 	at = token & SLOT_MASK;
 	c = map_lookup(&calls, &at);
 	s = slot_of(token);
-	/* There was no room for a slot. */
-	if (!token && p->request == request) {
-		landed(p->worker);
-		if (p->marks & M_EXACT)
-			count_many(C_EXACT_OPEN, -1);
-	}
 	drop_request(request);
 	if (!token || !s || !c)
 		return 0;

@@ -1238,8 +1238,12 @@ NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 		give_up(token);
 	if (token || (p && p->request == request))
 		drop_request(request);
-	t = op ? seat(me, &index) : 0;
-	a = t ? map_lookup(&sleepers, &index) : 0;
+	t = op ? seat(me, &index) : thread_of(me->pid, &index);
+	if (!t)
+		return 0;
+	/* What is no operation, or finds no room, goes on with none of the thread's. */
+	t->current = 0;
+	a = op ? map_lookup(&sleepers, &index) : 0;
 	if (!a)
 		return 0;
 	/* To read a name takes a call: where a thread has several under way it does at some of them, and when it sleeps. */

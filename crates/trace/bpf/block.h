@@ -567,8 +567,8 @@ INLINE void complete_low(struct slot *s, struct request *rq, const struct stamps
 }
 
 /* The first part of a watched request that has no slot, most often the only one: what its completion says is kept
- * beside the request. Not while a program stamps the issue of requests, which then are led to their operations. Where
- * another CPU gives it a slot at this moment its part may not be in there: the operation is seen in part then. */
+ * beside the request. Not while a program stamps the issue of requests, which then are led to their operations. Where a
+ * second part is done on another CPU at this moment, one of the two may be missing: both have the same end. */
 INLINE bool light_done(struct request *rq, struct bio *bio)
 {
 	u64 issue = rq->io_start_time_ns, kiocb;

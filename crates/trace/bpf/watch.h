@@ -1003,6 +1003,7 @@ NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
 	struct thread *t;
 	struct call *c, seen;
 	struct slot *s;
+	u64 mapping;
 	u64 file = w->what & W_FD ?
 			   file_of_call(task, w->what, w->args[0], w->args[1], w->args[2]) : 0;
 
@@ -1034,8 +1035,10 @@ NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
 		c->marks |= M_AHEAD;
 	if (w->what & W_MAY_NOT_WAIT && w->sixth & NO_WAIT)
 		c->marks |= M_AHEAD;
-	if (seen.mapping)
-		map_update(&mappings, &seen.mapping, &index, 0);
+	/* A variable of its own, as else all of `seen` is on the stack. */
+	mapping = seen.mapping;
+	if (mapping)
+		map_update(&mappings, &mapping, &index, 0);
 	note_path(c, at, w);
 	if (w->what & W_LENGTH)
 		c->size = w->args[2];

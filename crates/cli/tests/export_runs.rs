@@ -326,7 +326,12 @@ fn counts_by_bins_come_back_from_our_log_as_they_were() {
     let first = jobs.trim_end_matches("]}").replace("\"bw_bytes\":12288", "\"bw_bytes\":61440000");
     let second = first.replacen("\"a\"", "\"b\",\"groupid\":1", 1);
     std::fs::write(at.join("short.json"), format!("{head}\"jobs\":[{first},{second}]}}")).unwrap();
-    files.extend(["open.txt", "short.json"]);
+    // Two jobs of one group, out of the order of names, whose tags differ by the operation alone.
+    let first = BINS.split_once("\"jobs\":[").unwrap().1.trim_end_matches("]}");
+    let (last, early) = (first.replace("\"a\"", "\"z z\""), first.replace("\"a\"", "\"z_z\""));
+    let last = last.replace("\"read\":", "\"write\":").replace("randread", "randwrite");
+    std::fs::write(at.join("names.json"), format!("{head}\"jobs\":[{early},{last}]}}")).unwrap();
+    files.extend(["open.txt", "short.json", "names.json"]);
     let workloads = |run: String| -> Value {
         let text = std::fs::read_to_string(at.join(run).join("imported.json")).unwrap();
         serde_json::from_str::<Value>(&text).unwrap()["workloads"].clone()

@@ -135,7 +135,9 @@ const BINS_A_LINE: usize = 64;
 /// the log tell it all, so that it comes back as it was; programs that do not know them leave comments out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToldFigures {
-    /// Name of the job, of which a tag replaces some characters.
+    /// Place of the job among all of the run, from 0.
+    pub place: u32,
+    /// Its name, of which a tag replaces some characters.
     pub workload: String,
     /// As [`crate::origin::ImportedWorkload`] has it: stamps of a log are too coarse for it.
     pub group: u32,
@@ -501,7 +503,7 @@ mod tests {
         let latency = ImportedLatency { stddev_ns: Some(1.5), ..ImportedLatency::from_bins(bins) };
         assert_eq!((latency.max_ns, latency.mean_ns), (None, None));
         let op = ImportedOp { count: 20_107, iops: 1.0 / 3.0, latency, ..ImportedOp::default() };
-        let told = ToldFigures { workload, group: 3, op };
+        let told = ToldFigures { place: 2, workload, group: 3, op };
         let comments = told.clone().comments(&tag).unwrap();
         assert!(comments.len() > 3 && comments.iter().all(|it| !it.contains('\n')), "{comments:?}");
         let read = |comments: &[String]| {

@@ -262,17 +262,18 @@ impl LogSums {
             notes.push("of several kinds of latency the response is read, else the service".into());
         }
         let groups = self.groups();
-        let mut workloads: BTreeMap<String, ForeignWorkload> = BTreeMap::new();
+        // Tags of two jobs may be alike but for the operation: what is told of them says which is which.
+        let mut workloads: BTreeMap<(u32, String), ForeignWorkload> = BTreeMap::new();
         for (subject, bins) in std::mem::take(&mut self.bins) {
             let (tag, op, of) = subject.clone();
-            let kind = match scheduled.contains(&(tag.clone(), op)) {
+            let kind = match scheduled.contains(&(tag, op)) {
                 true => LatencyKind::Response,
                 false => LatencyKind::Service,
             };
             if of == kind {
                 let found = self.figures(subject, bins, (ns, &groups), source)?;
-                let ToldFigures { workload, group, op: it } = found;
-                let of = workloads.entry(tag);
+                let ToldFigures { place, workload, group, op: it } = found;
+                let of = workloads.entry((place, workload.clone()));
                 let of = of.or_insert_with(|| foreign(group, workload, BTreeMap::new()));
                 of.figures.ops.insert(op, it);
             }
@@ -280,8 +281,6 @@ impl LogSums {
         if let Some(tag) = self.told.keys().next() {
             return Err(source.cut(&format!("there is no histogram of {}", tag.text())));
         }
-        let mut workloads: Vec<ForeignWorkload> = workloads.into_values().collect();
-        workloads.sort_by_key(|w| w.figures.group);
         let tool = self.tool();
         ForeignResult {
             tool,
@@ -293,7 +292,7 @@ impl LogSums {
             },
             name: name_of(source.file),
             ended_ns: ((self.origin() + self.to) * 1e9) as i64,
-            workloads,
+            workloads: workloads.into_values().collect(),
             notes,
             ..ForeignResult::default()
         }
@@ -337,7 +336,7 @@ impl LogSums {
             true => ImportedOp { errors: it.count, latency: ImportedLatency::default(), ..it },
             false => it,
         };
-        Ok(ToldFigures { workload, group, op: it })
+        Ok(ToldFigures { place: group, workload, group, op: it })
     }
 }
 
@@ -476,12 +475,12 @@ mod tests {
         let row = "HISTFAAAACV4nJNpmSzMwMDAwgABzFCaEch0M9ixgMH+A0Rgc8UJRgBlvgZD";
         let n = decode(row).unwrap().len();
         let tag = |workload: &str| HistTag::parse(&format!("measure/{workload}/read/service"));
-        let told = |workload: &str, group: u32| {
+        let told = |workload: &str, place: u32| {
             let wide = ImportedBin { lo_ns: 1, hi_ns: 9_000, count: n - 1 };
             let open = ImportedBin { lo_ns: 9_001, hi_ns: LatencyBin::OPEN_NS, count: 1 };
             let latency = ImportedLatency::from_bins(vec![wide, open]);
             let op = ImportedOp { count: n + 2, errors: 2, latency, ..ImportedOp::default() };
-            ToldFigures { workload: workload.to_owned(), group, op }
+            ToldFigures { place, workload: workload.to_owned(), group: place / 2, op }
         };
         let log = |all: &[(&str, ToldFigures)]| {
             let comments = all.iter().flat_map(|(name, it)| {
@@ -499,11 +498,11 @@ mod tests {
             let mut source = ResultSource::new("a.hlog", String::new(), Box::new(text.as_bytes()));
             read(&mut source).map(|run| run.figures.workloads).map_err(|e| e.to_string())
         };
-        let all = [("b", told("b", 0)), ("a_c", told("a c", 1))];
+        let all = [("b", told("b", 0)), ("a_b", told("a b", 1)), ("a_c", told("a c", 2))];
         let found = read(&log(&all)).unwrap();
-        let found = found.into_iter().map(|mut w| {
+        let found = (0..).zip(found).map(|(place, mut w)| {
             let op = w.ops.remove(&OpKind::Read).unwrap();
-            ToldFigures { workload: w.name, group: w.group, op }
+            ToldFigures { place, workload: w.name, group: w.group, op }
         });
         assert_eq!(found.collect::<Vec<_>>(), all.clone().map(|(_, told)| told));
         let text = log(&all);

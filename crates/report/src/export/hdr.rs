@@ -66,9 +66,9 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
     let (mut entries, mut error, mut left_out) = (Vec::new(), BinsError::default(), Vec::new());
     let starts = starts(dir, &figures);
     let (mut told, mut taken) = (Vec::new(), BTreeSet::new());
-    for (w, op, it) in
-        figures.workloads.iter().flat_map(|w| w.ops.iter().map(move |(op, it)| (w, *op, it)))
-    {
+    let each = (0..).zip(&figures.workloads);
+    let each = each.flat_map(|(place, w)| w.ops.iter().map(move |(op, it)| (place, w, *op, it)));
+    for (place, w, op, it) in each {
         if it.latency.bins.is_empty() {
             left_out.push(format!("{} of {}", op.name(), w.name));
             continue;
@@ -84,7 +84,8 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
         while !taken.insert(made.tag.text()) {
             made.tag.workload.push('_');
         }
-        let figures = ToldFigures { workload: w.name.clone(), group: w.group, op: it.clone() };
+        let workload = w.name.clone();
+        let figures = ToldFigures { place, workload, group: w.group, op: it.clone() };
         told.extend(figures.comments(&made.tag)?);
         entries.push(made);
     }

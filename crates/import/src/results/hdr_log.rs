@@ -174,12 +174,13 @@ impl LogSums {
     }
 
     /// What a tag, or YCSB's heading, says. None for what does not count: of our logs other phases and parts of
-    /// operations, of cassandra-stress the wait before an operation.
+    /// operations, but for those that another tool told, of cassandra-stress the wait before an operation.
     fn subject(&mut self, tag: Option<&str>) -> Option<HistSubject> {
         if self.own {
             let tag = HistTag::parse(tag?)?;
             let counts = tag.phase == MEASURE || tag.phase == "drain";
-            return (counts && !tag.op.is_part()).then_some((tag.workload, tag.op, tag.kind));
+            let counts = counts && (!tag.op.is_part() || self.told.contains_key(&tag));
+            return counts.then_some((tag.workload, tag.op, tag.kind));
         }
         let name = self.ycsb.as_deref().or(tag).unwrap_or_default();
         // Of cassandra-stress behind the operation: service, response, and the wait before, which is no operation.
@@ -506,6 +507,9 @@ mod tests {
         });
         assert_eq!(found.collect::<Vec<_>>(), all.clone().map(|(_, told)| told));
         let text = log(&all);
+        // What is a part of ours is an operation of that tool.
+        let part = read(&text.replace("/read/", "/wait/")).unwrap();
+        assert!(part.iter().all(|w| w.ops.contains_key(&OpKind::Wait)), "{part:?}");
         let cut = &text[..text.rfind("Tag=").unwrap()];
         let why = read(cut).unwrap_err();
         assert!(why.contains("cut short: there is no histogram of measure/a_c"), "{why}");

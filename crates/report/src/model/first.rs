@@ -79,10 +79,10 @@ impl CardValue {
         bin_words(self.ends)
     }
 
-    /// So long at most; of a bin that has no end `at least 1.20 ms`.
+    /// So long at most; of a bin that has no end `1.20 ms or more`.
     pub fn within(&self) -> String {
         match self.ends.is_open() {
-            true => bin_words(self.ends),
+            true => format!("{} or more", format::duration_ns(self.ends.lo_ns)),
             false => format::duration_ns(self.ends.hi_ns),
         }
     }
@@ -220,7 +220,7 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
                 false => format!("slowest: {slowest}"),
             };
             CardLine {
-                value: range(&least, &most),
+                value: if lo.ends.is_open() { lo.shown() } else { range(&least, &most) },
                 note: format!("{which}{mark}"),
                 own: own > 0,
                 ..CardLine::default()
@@ -524,7 +524,7 @@ mod tests {
         };
         let (ns, shown, within) = value(LatencyBin::OPEN_NS);
         assert_eq!((ns, shown.as_str()), (2_000_000_000, "at least 2.00 s"));
-        assert_eq!(within, shown);
+        assert_eq!(within, "2.00 s or more");
         let (_, shown, within) = value(4_000_000_000);
         assert_eq!((shown.as_str(), within.as_str()), ("2.00 to 4.00 s", "4.00 s"));
     }

@@ -367,7 +367,7 @@ fn imported(
     let mut latency = ImportedLatency::from_bins(bins?);
     if let Some(error) = error {
         // The tool's bins ascended; one that may reach beyond any run is open.
-        let mut least = 0;
+        let mut least = 0u64;
         for bin in &mut latency.bins {
             least = least.max(bin.lo_ns.saturating_sub(error.at(bin.lo_ns).ceil() as u64));
             let hi_ns = bin.hi_ns.saturating_add(error.at(bin.hi_ns).ceil() as u64);

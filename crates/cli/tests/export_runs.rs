@@ -359,6 +359,8 @@ fn counts_by_bins_come_back_from_our_log_as_they_were() {
         .map(|w| w["group"].as_u64().unwrap())
         .collect();
     assert!(groups[0] < groups[1], "{groups:?}");
+    let (_, err) = run_line(at, "export is-open.txt --format hdr --output again.hlog", 0);
+    assert!(err.contains("no bound is known"), "{err}");
     let (out, _) = run_line(at, "report is-open.txt", 0);
     assert!(out.contains("at least 2.00 ms"), "{out}");
 }

@@ -276,11 +276,11 @@ pub fn words(replay: &ReplayPlan) -> String {
     text
 }
 
-/// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse
-/// stamp (of a millisecond or a second, as the format has it or as all stamps have it) are spread evenly over that tick,
-/// in the order of the file. Errors:
-/// `Usage`, with the line, for one that is no row or lies far before those above it; for a file without
-/// operations, or with those of several disks, which are named. `Unavailable` when they are too many; `Corrupt` for a damaged run.
+/// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse stamp (of a
+/// millisecond or a second, as the format has it or as all stamps have it) are spread evenly over that tick, in the order
+/// of the file. Errors: `Usage`, with the line, for one that is no row or lies far before those above it; for a file
+/// without operations, or with those of several disks, which are named. `Unavailable` when they are too many; `Corrupt`
+/// for a damaged run.
 pub fn read(
     format: &TraceFormat,
     file: TraceFile,

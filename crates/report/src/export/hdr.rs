@@ -13,6 +13,7 @@ use hdrhistogram::Histogram;
 use taillight_core::{Error, LatencyKind, OpKind, Result};
 use taillight_rundir::histlog::{BinsError, HistEntry, HistTag, ToldFigures, log_text};
 use taillight_rundir::ios::{ColumnSet, read_ios};
+use taillight_rundir::latency::LatencyBin;
 use taillight_rundir::origin::{Fidelity, ImportSource, ImportedFile, imported};
 use taillight_rundir::{RunDir, atomic, names};
 
@@ -94,6 +95,11 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
          which `taillight import` reads",
         100.0 * (error.share + 0.001)
     )];
+    if error.ns >= LatencyBin::OPEN_NS {
+        said.push(
+            "a bin that has all beyond its least stands at that: no bound is known".to_owned(),
+        );
+    }
     if !left_out.is_empty() {
         said.push(format!("no counts by bins are known of: {}", left_out.join(", ")));
     }

@@ -175,10 +175,9 @@ fn ours(path: &Path) -> bool {
 fn sweep() {
     groups();
     let sys = Sys::default();
-    let disks = disks(&loop_backings(&sys));
-    for disk in &disks {
+    for disk in disks(&loop_backings(&sys)) {
         // Fails where it is no swap.
-        let _ = tool("swapoff", &[disk]);
+        let _ = tool("swapoff", &[&disk]);
     }
     for mount in mounts(&sys).unwrap_or_default().iter().rev() {
         if ours(&mount.point) {
@@ -187,7 +186,8 @@ fn sweep() {
             let _ = tool("umount", &["--lazy".as_ref(), at]);
         }
     }
-    for disk in disks.iter().rev() {
+    // Asked again: one that was busy may have gone with its mount, and its number may be somebody else's by now.
+    for disk in disks(&loop_backings(&sys)).iter().rev() {
         let _ = tool("losetup", &[Path::new("--detach"), disk]);
     }
     let _ = std::fs::remove_dir_all(lab_dir());

@@ -15,7 +15,7 @@ use crate::cleanup::{NAME, set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::server::limited_group;
 use crate::faults::stages::BuiltStage;
-use crate::faults::stopped::serving_threads;
+use crate::faults::stopped::{put, serving_threads};
 use crate::stage::LabCgroup;
 use crate::victim::VictimOptions;
 
@@ -63,7 +63,7 @@ pub fn nested_quota(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
 /// The threads that serve the victim's file may run 1 ms in each period of the amplitude and 1 ms.
 pub fn starved_server(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "cpu")?;
-    serving_threads()?.iter().try_for_each(|tid| group.set("tasks", tid))?;
+    put(&group, &serving_threads()?)?;
     limited_group(trial, &group)
 }
 

@@ -19,12 +19,14 @@ static int64_t now(void)
 
 static void hold(const char *file, long ns, int log)
 {
-	struct timespec slow = { 0, ns }, longest = { 0, 200000000 };
+	struct timespec slow = { 0, ns }, longest = { 0, 200000000 }, none = { 0, 0 };
 	int fd = open(file, O_RDWR | O_CLOEXEC);
 	sigset_t asked;
 
 	sigemptyset(&asked);
 	sigaddset(&asked, SIGIO);
+	/* Of the file before, asked for as it was closed: nobody waits any more. */
+	sigtimedwait(&asked, 0, &none);
 	/* Refused while somebody else has it open. */
 	if (fd >= 0 && !fcntl(fd, F_SETLEASE, F_WRLCK) && sigtimedwait(&asked, 0, &longest) > 0) {
 		int64_t from = now();

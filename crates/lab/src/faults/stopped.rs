@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -35,7 +35,7 @@ pub fn one_thread(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     frozen_threads(trial, &[tid])
 }
 
-/// Threads of a process whose names begin so.
+/// Threads of a process whose names begin so; there may be none.
 pub fn threads(pid: u32, name: &str) -> Result<Vec<String>> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
     let called = |tid: &String| {
@@ -156,8 +156,14 @@ pub fn frozen_server(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
 
 fn frozen_threads(trial: &mut FaultTrial<'_>, tids: &[String]) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "freezer")?;
-    tids.iter().try_for_each(|tid| group.set("tasks", tid))?;
+    put(&group, tids)?;
     pulsed(trial, &group)
+}
+
+/// Puts threads into a group. Errors: without any the fault would be none, and its truth wrong.
+pub fn put(group: &LabCgroup, tids: &[String]) -> Result<()> {
+    ensure!(!tids.is_empty(), "no thread of that name");
+    tids.iter().try_for_each(|tid| group.set("tasks", tid))
 }
 
 /// Threads of this process that serve FUSE.

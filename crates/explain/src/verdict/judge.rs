@@ -218,7 +218,7 @@ struct Times {
 }
 
 impl Baseline {
-    /// From the sample; from all traced I/Os where the sample is small ([`FEWEST`]).
+    /// From the sample; from all traced I/Os where the sample is small (`FEWEST`).
     pub fn of(usual: &[PhasedIo]) -> Baseline {
         let mut by_op: BTreeMap<OpKind, Vec<&PhasedIo>> = BTreeMap::new();
         // A wait is told for being one: there are no usual ones.

@@ -1,5 +1,6 @@
-//! Explains the outliers of a run for its report: reads the trace, judges each slow I/O, groups them. Beside that, what
-//! each rule is for (`taillight explain --without each`, for the lab), and time lines for the export to Perfetto.
+//! Explains the outliers of a run for its report: reads the trace, judges the slow I/Os (the first `SLOW_MAX`; more are
+//! counted only), groups them. Beside that, what each rule is for (`taillight explain --without each`, for the lab),
+//! and time lines for the export to Perfetto.
 
 use std::collections::BTreeMap;
 
@@ -222,7 +223,7 @@ fn judge_loaded(
     judged
 }
 
-/// Where a slow I/O waited for another one, takes over what that one waited for, and judges the slow I/O again.
+/// Where a slow I/O waited for another one, takes over what the other one waited for, and judges the slow I/O again.
 pub(super) fn follow(
     judged: &mut [Judged],
     events: &Events,
@@ -242,7 +243,8 @@ pub(super) fn follow(
     });
 }
 
-/// How the run usually is. Errors: `Corrupt` when `ios.parquet` is damaged.
+/// How the run usually is; the presence of culprits only where the trace lost and forgot no event. Errors: `Corrupt`
+/// when `ios.parquet` is damaged.
 fn pattern_scale(
     dir: &RunDir,
     summary: &Summary,
@@ -263,8 +265,9 @@ fn pattern_scale(
     })
 }
 
-/// Counts which data all operations of the run were of, where slow ones have some in common. Nothing where these are not
-/// all known, or may differ from time to time. Errors: as [`pattern_scale`].
+/// Counts which data the run's successful operations after the warm-up were of, where slow ones have some in common.
+/// Nothing where the run was not measured in one process, where `ios.parquet` lacks some, or where a workload does not
+/// draw its data at random and alike all the time. Errors: as [`pattern_scale`].
 fn data_scale(dir: &RunDir, slow: &SlowIos, episodes: &[EpisodeView]) -> Result<DataScale> {
     let plan = &dir.manifest().plan;
     let same = dir.manifest().origin.is_measured() && draws(plan) && is_steady(plan);
@@ -327,8 +330,8 @@ pub(super) fn judge_traced(
 }
 
 /// The latencies, ns, above which an I/O is to be explained: the one given (`outlier_ns`), else of each kind of
-/// operation the 99.9th percentile where it is known, else the deepest resolved one. A kind with neither has no
-/// outliers.
+/// operation the 99.9th percentile where it is known, else the deepest resolved one. A kind with neither, an operation
+/// of several parts and times inside an operation have no outliers.
 struct OutlierThresholds {
     ns: BTreeMap<OpKind, u64>,
     /// Which percentile that is, where it was not given.
@@ -343,8 +346,7 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
         percentiles: BTreeMap::new(),
         given: given.is_some(),
     };
-    // An operation of several parts has no threshold: its parts are traced, and explained. Times inside an operation are
-    // explained with it.
+    // The parts of an operation are traced and explained each; times inside an operation, with it.
     let asked = |op: &OpKind| op.parts().is_empty() && !op.is_inner();
     for (op, totals) in summary.ops.iter().filter(|(op, _)| asked(op)) {
         if let Some(ns) = given {
@@ -364,7 +366,7 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
     found
 }
 
-/// Sums over the outliers of no known layer that were blocked in the kernel for longer than they were not seen.
+/// Sums over the outliers of layer unknown that were blocked in the kernel for longer than they were unobserved.
 fn blocked(judged: &[Judged]) -> Blocked {
     let mut sums = Blocked::default();
     for one in judged.iter().filter(|j| j.layer == Layer::Unknown) {
@@ -378,7 +380,7 @@ fn blocked(judged: &[Judged]) -> Blocked {
     sums
 }
 
-/// Mean phases of the traced I/Os within 5 % of each percentile's latency.
+/// Mean phases of the traced I/Os within 5 % of each percentile's service time; no level where there are none.
 fn levels(phased: &[PhasedIo], summary: &Summary) -> Vec<PhaseLevel> {
     let mut levels = Vec::new();
     for (op, totals) in &summary.ops {

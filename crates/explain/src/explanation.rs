@@ -29,7 +29,7 @@ pub struct Explanation {
     pub given: bool,
     /// Outliers in `ios.parquet`.
     pub outliers: u64,
-    /// Of them without evidence.
+    /// Of them without evidence, and those that were counted only.
     pub lacking: u64,
     /// By layer, most I/Os first.
     pub layers: Vec<LayerShare>,
@@ -55,7 +55,7 @@ pub struct Explanation {
     pub begun_ns: Option<i64>,
 }
 
-/// Outliers whose excess was spent blocked in the kernel, with a backend that sees no more.
+/// Outliers of layer unknown that spent more time blocked in the kernel than unobserved (backend perf sees no more).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Blocked {
     pub outliers: u64,
@@ -93,7 +93,7 @@ pub struct LayerShare {
     pub layer: Layer,
     /// Outliers blamed on it.
     pub outliers: u64,
-    /// Their excess in this layer, ns.
+    /// Their excess in this layer, ns; of mixed ones in all layers.
     pub excess_ns: u64,
     /// Of them sure; the others are likely, where the layer is a named one.
     pub sure: u64,
@@ -124,7 +124,7 @@ pub struct PhaseLevel {
 }
 
 impl Explanation {
-    /// Whether it can name a cause: of a run of which only its target's pauses are known, whether an I/O met one.
+    /// Whether it can name a cause: where only the target's pauses are known, whether an outlier is blamed on one.
     pub fn tells(&self) -> bool {
         let paused = |share: &LayerShare| share.layer == Layer::JvmPause;
         self.info.backend != TracingBackend::Pauses || self.layers.iter().any(paused)
@@ -135,7 +135,7 @@ impl Explanation {
         self.layers.iter().map(cause).collect()
     }
 
-    /// The same of the outliers of these workers whose response took longer than `ns`.
+    /// The same of the judged outliers of these workers whose response took longer than `ns`.
     pub fn causes_over(&self, ns: u64, workers: &Range<u32>) -> Vec<Cause> {
         let over = |v: &&OutlierVerdict| {
             let response = v.slow.complete_ns.saturating_sub(v.slow.intended_ns).max(0) as u64;

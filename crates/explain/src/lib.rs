@@ -1,8 +1,8 @@
 //! Why the tail is slow: each outlier of a traced run blamed on a layer, with evidence.
 //!
-//! `ios.parquet` (what the program saw) and `layers.parquet` (what the kernel did) are joined one I/O at a
-//! time. Every verdict rests on stamps of that very I/O, never on the maxima of different tools; what was
-//! not seen is "unknown". The walk of a slow I/O, each step a folder:
+//! `ios.parquet` (what the program saw) and `layers.parquet` (what the kernel did) are joined one I/O at a time. A
+//! verdict rests on what was seen of that very I/O, of its threads and of the I/Os that it waited for, not on the
+//! maxima of different tools; what was not seen is "unknown". The walk of a slow I/O, each step a folder:
 //!
 //! 1. `events` decodes the rows of the trace, once, into I/Os and events that have the fields of their kind (`decode`),
 //!    and finds those beside an I/O (`IoContext`); `events::stacks` says what a sleeping thread waits for.
@@ -10,9 +10,9 @@
 //!    a source (how that is known).
 //! 3. `overlays` is a table of rules, each of which replaces waits by what was waited for: what threads did for the I/O,
 //!    then what other I/Os did. To add one: a function that finds segments, and a line of the table.
-//! 4. `verdict` blames the layer with at least half of the time beyond the usual, and says by the sources whether
-//!    that is sure.
-//! 5. `episodes` groups outliers of one event, with who was in the way, what to do next, and what many have in common.
+//! 4. `verdict` blames the layer with at least half of the time beyond the usual (else several, or unknown), and says by
+//!    the sources whether that is sure.
+//! 5. `episodes` groups outliers of one event, with culprits, what to do next, and what many have in common.
 //!
 //! [`explain()`] walks it for a run, [`SlowSoFar`] for a run that goes on; [`without_each`] shows what each rule is for.
 

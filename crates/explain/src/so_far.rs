@@ -1,6 +1,7 @@
-//! Judges the slow I/Os of a run that still goes on: the verdicts of [`explain`](crate::explain()), each on
-//! what was seen until a look after its I/O ended. The report judges all again with the usual times of the whole run,
-//! the lateness behind a schedule and what other I/Os did (`overlays::other_ios`), so that its verdicts may differ.
+//! Judges the slow I/Os of a run that still goes on: the verdicts of [`explain`](crate::explain()), each on what was
+//! seen until a look after its I/O ended. The report judges all again with the usual times of the whole run, the
+//! lateness behind a schedule and what other I/Os did (`overlays::other_ios`, which here comes in only at looks with a
+//! wait for a thread among the I/Os), so that its verdicts may differ.
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};
@@ -15,10 +16,10 @@ use crate::explain::{follow, judge_traced};
 use crate::explanation::ShareCount;
 use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict};
 
-/// Events are kept so long, ns: an I/O that took longer is judged by what is left of them.
+/// How long events are kept after their end, ns: an I/O that took longer is judged by what is left of them.
 const KEPT_NS: i64 = 60_000_000_000;
 
-/// An I/O waits for another one that ended so long before, ns, at most; of so many.
+/// For how long after their end, ns, and how many I/Os are kept that a later wait may have waited for.
 const LEADING_NS: i64 = 10_000_000_000;
 const LEADING: usize = 1024;
 
@@ -30,8 +31,9 @@ pub struct SlowSoFar {
     threshold_ns: Option<u64>,
     /// Slow ones of the last look: what they waited for may have been seen since.
     waiting: Vec<IoWithRounds>,
-    /// Others, for which slow ones may have waited, and such ones and slow ones that were judged.
+    /// Others of the last look, for which slow ones may have waited.
     beside: Vec<IoWithRounds>,
+    /// Slow ones and others of earlier looks, judged; none without [`SlowSoFar::telling`].
     led: Vec<Judged>,
     /// When the last I/O ended, ns.
     newest_ns: i64,
@@ -49,7 +51,8 @@ pub struct SlowNow {
 }
 
 impl SlowNow {
-    /// The first culprit of a role that fits the blamed layer.
+    /// The largest culprit of the first role that has one, among those that fit the blamed layer; of a wait for a
+    /// thread, what ended it.
     pub fn culprit(&self) -> Option<&Culprit> {
         let roles: &[Role] = match self.verdict.layer {
             _ if self.verdict.slow.op == OpKind::Wait => &[Role::Woke],
@@ -95,9 +98,10 @@ impl SlowSoFar {
         self.told.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes up the `rows` since the last look, judges the slow I/Os of the last look, and returns all so far by layer.
-    /// `more` further slow I/Os, which were not kept, count as unknown. I/Os that began before `measured_ns` do not
-    /// count; `i64::MAX` is the warm-up.
+    /// Takes up the `rows` since the last look, judges the slow I/Os of the last look (those of `rows` at the next
+    /// one), and returns all judged so far by layer. `more` further slow I/Os, which were not kept, count as unknown at
+    /// once. I/Os that began before `measured_ns` do not count; where that is `i64::MAX` (the warm-up), `more` does not
+    /// either.
     pub fn look(&mut self, rows: Vec<LayerRow>, more: u64, measured_ns: i64) -> Vec<Cause> {
         if measured_ns != i64::MAX {
             self.layers.unjudged(more);
@@ -150,7 +154,7 @@ impl SlowSoFar {
         let own = new.len();
         let beside = std::mem::take(&mut self.beside).into_iter().map(judge);
         let mut all: Vec<Judged> = new.into_iter().chain(beside).collect();
-        // Only who waits for a thread is judged by what others were.
+        // What others did counts where one of these is a wait for a thread.
         let waits = all.iter().any(|one| one.slow.op == OpKind::Wait);
         let added = all.len();
         if waits {

@@ -81,7 +81,7 @@ impl BlockLog {
         Ok(BlockLog { place })
     }
 
-    /// Everything logged, by time. Errors: the kernel overwrote events.
+    /// Everything logged, by time, but for lines that cannot be read. Errors: the kernel overwrote events.
     pub fn end(self) -> Result<Vec<BlockEvent>> {
         set(&self.place.join("tracing_on"), 0)?;
         for cpu in std::fs::read_dir(self.place.join("per_cpu"))? {

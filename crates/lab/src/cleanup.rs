@@ -171,7 +171,7 @@ fn ours(path: &Path) -> bool {
 }
 
 /// Takes back what a lab left: thaws, ends swapping, unmounts, detaches, removes. Only what lies in [`lab_dir`] or on
-/// disks of it, control groups whose names begin with [`NAME`], and [`holes`].
+/// disks of it, control groups whose names begin with [`NAME`] (where version 2 is alone, two of them), and [`holes`].
 fn sweep() {
     groups();
     let sys = Sys::default();

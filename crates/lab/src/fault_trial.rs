@@ -13,7 +13,8 @@ use crate::stage::{LoopDevice, image};
 use crate::truth::{Truth, now_ns};
 use crate::victim::{Victim, VictimOptions};
 
-/// How long no fault is made after the victim's start, so that `explain` knows a usual time.
+/// How long [`FaultTrial::start`] waits before it returns, so that `explain` knows a usual time: what is set up before
+/// the start is in force from then on.
 const CALM: Duration = Duration::from_millis(600);
 
 /// A trial under way.
@@ -143,7 +144,7 @@ impl<'a> FaultTrial<'a> {
         Ok(pid)
     }
 
-    /// Whether there is time for more.
+    /// Whether there is time for another pulse, and the victim still works.
     pub fn more(&self) -> bool {
         let left = self.runtime.saturating_sub(CALM + self.began.elapsed());
         left > self.amplitude * 3 + Duration::from_millis(200)
@@ -177,7 +178,8 @@ impl<'a> FaultTrial<'a> {
         self.stop.sleep(gap + after)
     }
 
-    /// While there is time, every 199th request that `slow` serves takes the amplitude longer.
+    /// While there is [`more`](FaultTrial::more) time, every 199th request of `slow` that may sleep takes the amplitude
+    /// longer; these delays are added to the truth.
     pub fn slowed(&mut self, slow: &DelayInjector) -> Result<()> {
         slow.set(199, self.amplitude);
         while self.more() {
@@ -203,7 +205,7 @@ impl<'a> FaultTrial<'a> {
     }
 
     /// While there is time, again and again: syncs on the disk of `slow` take the amplitude longer, for four
-    /// amplitudes.
+    /// amplitudes. These delays alone are the truth.
     pub fn slow_syncs(&mut self, slow: &DelayInjector) -> Result<()> {
         let (on, delay) = (self.amplitude * 4, self.amplitude);
         self.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {

@@ -33,11 +33,11 @@ const VALID: Duration = Duration::from_secs(3600);
 /// How slow the file is. All of it can be changed while it is served.
 #[derive(Debug, Default)]
 pub struct DelayInjector {
-    /// Every N-th read or write sleeps; 0 = none.
+    /// Every N-th read, write or `fallocate` sleeps; 0 = none.
     pub every: AtomicU64,
-    /// How long, ns.
+    /// How long, ns; of a device that falls asleep, how long it takes to wake up.
     pub sleep_ns: AtomicU64,
-    /// Smaller reads and writes never sleep, bytes.
+    /// Smaller requests, bytes, sleep only until it is awake.
     pub least: AtomicU64,
     /// Reads never sleep.
     pub writes_only: AtomicBool,
@@ -64,7 +64,7 @@ impl DelayInjector {
         self.every.store(every, Relaxed);
     }
 
-    /// Every request takes this much longer while `doing` goes on.
+    /// Every request that may sleep takes this much longer while `doing` goes on.
     pub fn during<T>(&self, delay: Duration, doing: impl FnOnce() -> T) -> T {
         self.set(1, delay);
         let done = doing();
@@ -77,7 +77,7 @@ impl DelayInjector {
         self.syncs_ns.store(sleep.as_nanos() as u64, Relaxed);
     }
 
-    /// After a pause of requests of that length whatever comes waits until it has woken up, which takes so long.
+    /// After a pause of that length what comes, but for syncs, waits until it has woken up, which takes so long.
     pub fn set_asleep(&self, pause: Duration, wake_up: Duration) {
         self.last_ns.store(now_ns(), Relaxed);
         self.sleep_ns.store(wake_up.as_nanos() as u64, Relaxed);

@@ -35,8 +35,8 @@ impl RuleScore {
     }
 }
 
-/// Asks `taillight` about every run directory in `kept`, with all rules and without each: a score for each rule, of the
-/// runs that it changes; one of no run for a rule that changes none.
+/// Asks `taillight` about every run directory in `kept` that has a truth, with all rules and without each: a score for
+/// each rule and run that it changes; one of no run for a rule that changes none.
 pub fn measure(taillight: &Path, kept: &Path) -> Result<Vec<RuleScore>> {
     let mut runs: Vec<_> = std::fs::read_dir(kept)?.collect::<Result<_, _>>()?;
     runs.sort_by_key(std::fs::DirEntry::file_name);

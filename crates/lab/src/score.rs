@@ -115,7 +115,7 @@ impl Score {
         blamed.iter().filter(|(l, _)| !fine(l)).map(|(_, n)| n).sum()
     }
 
-    /// Adds another's counts, and when it was made; `add` does one map.
+    /// Adds another's counts of windows and outliers, and when it was made; not how I/Os were matched.
     fn take_in(&mut self, other: &Score) {
         if !self.made.split("; ").any(|made| made == other.made) {
             let comma = if self.made.is_empty() { "" } else { "; " };
@@ -160,7 +160,7 @@ fn percent(n: u64, of: u64) -> String {
 }
 
 /// Layers in which a machine is slow by itself: its CPUs are shared, and so is what serves its disks. In runs without a
-/// fault (`settings`) a verdict on them is not counted as blamed on what nobody spoiled.
+/// fault (`settings`) a verdict on them (under `memory` on the page cache, too) is not one on what nobody spoiled.
 const NATURAL: [&str; 2] = ["cpu", "device"];
 
 /// Scores from lines of JSON. Errors: a line is none.
@@ -334,7 +334,7 @@ fn mean(shares: &[f64]) -> (f64, f64) {
     (mean, 1.96 * (spread / n).sqrt())
 }
 
-/// All runs together, and the mean over kinds, each a fault with an engine.
+/// All runs of kinds with injected outliers together, and the mean over kinds, each a fault with an engine.
 fn total<'a>(what: &str, rows: impl Iterator<Item = &'a (u64, Score)>) -> String {
     let (mut runs, mut all, mut right, mut wrong, mut sure, mut misled) = (0, 0, 0, 0, 0, 0);
     let mut shares = Vec::new();

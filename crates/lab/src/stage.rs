@@ -30,7 +30,7 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches one.
+    /// Attaches one; `direct`: it goes past the page cache of what the file is on.
     pub fn over(undo: &mut Undo, file: &Path, direct: bool) -> Result<LoopDevice> {
         let direct = format!("--direct-io={}", if direct { "on" } else { "off" });
         LoopDevice::attached(undo, file, &[&direct])
@@ -172,7 +172,7 @@ impl LabCgroup {
         Ok(LabCgroup { path, unified: false })
     }
 
-    /// Makes one that limits memory, of either version.
+    /// Makes one that limits memory: of version 2 where that has the controller, else of version 1.
     pub fn of_memory(undo: &mut Undo, name: &str) -> Result<LabCgroup> {
         let both = [CGROUPS.to_owned(), format!("{CGROUPS}/unified")];
         let memory = |hierarchy: &&String| {

@@ -59,7 +59,8 @@ impl Truth {
         sum
     }
 
-    /// Reads what [`Truth::write`] wrote, with the layer that was to be blamed. Errors: a line is none of these.
+    /// Reads what [`Truth::write`] wrote, with the layer that was to be blamed: empty where there are no windows.
+    /// Errors: a line is none of these.
     pub fn read(path: &Path) -> Result<(Truth, String)> {
         let (mut truth, mut layer) = (Truth::default(), String::new());
         for line in std::fs::read_to_string(path).context("the truth file")?.lines() {

@@ -1,5 +1,5 @@
-//! What to do next about a verdict: about whoever was seen in the way, by name; else one line for each layer, the
-//! measurement that confirms it or the setting that mends it.
+//! What to do next about a verdict: about the threshold where such I/Os are always this slow; else about whoever was
+//! seen in the way, by name; else one line for each layer: what confirms it, or mends it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::verdict::judge::Layer;
 /// Bytes, or requests, from which on others in the disk count: less is soon done.
 const IN_FRONT: (u64, u64) = (1 << 20, 32);
 
-/// The largest culprit that explains an episode of this layer; `None` where none fits the layer, or is large enough.
+/// The culprit that explains an episode of this layer best: a limit, else the most bytes, else the longest time; `None`
+/// where none fits the layer, or is large enough (`IN_FRONT`).
 pub fn foremost(layer: Layer, culprits: &[Culprit]) -> Option<&Culprit> {
     let kernel = |c: &Culprit| {
         ["kworker/", "ksoftirqd/", "swapper/"].iter().any(|name| c.name.starts_with(name))
@@ -82,8 +83,9 @@ struct ForemostEpisodes<'a> {
     excess_ns: u64,
 }
 
-/// The culprit of the layer that most outliers are blamed on, and what to do next, in one or two sentences; empty where
-/// no episode is of that layer.
+/// The foremost culprit of the layer that most outliers are blamed on, and what to do next (about the layer, where that
+/// culprit has less than half of the excess), in one or two sentences. Empty where no episode is of that layer, and
+/// where the explanation tells nothing.
 pub fn headline(it: &Explanation) -> Vec<String> {
     if !it.tells() {
         return Vec::new();
@@ -126,8 +128,8 @@ pub fn headline(it: &Explanation) -> Vec<String> {
     vec![format!("{said}."), format!("Next: {}.", episode.next)]
 }
 
-/// What to do next about an episode of a layer; `always`: such I/Os usually take longer than the threshold. Where
-/// nothing was seen it depends on how the run was traced.
+/// What to do next about an episode of a layer; `always`: such I/Os usually take longer than the threshold, which goes
+/// before culprits. Where nothing was seen it depends on how the run was traced.
 pub fn next(layer: Layer, always: bool, info: &TraceInfo, culprits: &[Culprit]) -> String {
     match foremost(layer, culprits).filter(|_| !always) {
         Some(one) => about(one),

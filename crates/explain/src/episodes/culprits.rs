@@ -1,6 +1,6 @@
-//! Who or what stood in the way during an episode, as data: the thread that had the CPU, requests of others in the
-//! disk, who let a stopped program go on, who ended a wait for a lock, the limit that held back.
-//! Names, numbers and amounts are from events of the trace; the verdict does not depend on them.
+//! Who or what stood in the way during an episode, as data: threads that had the CPU, had requests in the disk, were
+//! late with what the I/O needed, let a stopped program go on or ended a wait for a lock; limits that held back;
+//! pauses. Names, numbers and amounts are from events of the trace; the verdict does not depend on them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,14 +30,15 @@ pub const QUOTA: &str = "cpu quota of the run's control group";
 pub enum Role {
     /// Had requests in the disk while the slowest I/O waited for it.
     Disk,
-    /// Took the CPU from a thread of the I/O, or had it last before that thread got it; who had it between is not
-    /// known.
+    /// Took the CPU from a thread of the I/O, or had it last before that thread got it; others that had it between
+    /// are not known.
     Cpu,
     /// A thread of the kernel that acts for the I/O, and was late itself.
     Kthread,
     /// Woke the program up when it had been stopped or frozen.
     Stop,
-    /// Woke up who slept over a lock, a frozen file system or a server.
+    /// Woke up a thread that slept over a lock or in the file system (a freeze, a journal, a file server); of threads
+    /// of the program also one that slept in the program itself.
     Woke,
     /// A control group whose limit it was.
     Limit,
@@ -135,7 +136,7 @@ impl Sums {
     }
 }
 
-/// The culprits of an episode, by role, the largest first.
+/// The culprits of an episode, by role, the largest first, `LISTED` of each at most.
 pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culprit> {
     let mut sums = Sums { own: events.own_pid, ..Sums::default() };
     asleep(list, events, &mut sums);
@@ -196,7 +197,7 @@ fn ordered(sums: Sums) -> Vec<Culprit> {
     all
 }
 
-/// Who had the CPU, and who ended a stop or a wait for a lock or file system.
+/// The threads that had the CPU, and those that ended a stop or a wait.
 fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
     let mut times: BTreeMap<(u64, i64), &OffCpu> = BTreeMap::new();
     for one in list.iter().filter(|j| j.io.is_some()) {
@@ -232,7 +233,7 @@ pub fn off_during<'a>(
     off.chain(polls)
 }
 
-/// Whose requests were in the disk when the slowest one was queued and waited.
+/// Whose requests were in the disk when the slowest traced I/O was queued and waited.
 fn disk(list: &[Judged], events: &Events, sums: &mut Sums) {
     let worst = list.iter().filter(|j| j.io.is_some()).max_by_key(|j| j.phases.sum());
     let Some(io) = worst.and_then(|j| j.io.as_ref()) else {
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn who_took_the_cpu_of_the_polling_thread_is_named() {
+    fn a_thread_that_took_the_cpu_of_the_polling_thread_is_named() {
         let mut events = Events::default();
         let ran = Thread {
             name: "batch".into(),
@@ -334,7 +335,7 @@ mod tests {
             found.iter().map(|c| (c.name.clone(), c.tid, c.time_ns)).collect::<Vec<_>>()
         };
         let name = || "batch".to_owned();
-        // Before there was `comm_tid` the number of a preempted thread's row was of who ran later.
+        // Before there was `comm_tid` the number in a preempted thread's row was of the thread that ran later.
         assert_eq!(of(&[off(150, None, None)]), [(name(), None, Some(100))]);
         assert_eq!(of(&[off(150, Some(200), None)]), [(name(), Some(77), Some(50))]);
         // Two of one name are two.

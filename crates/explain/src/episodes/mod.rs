@@ -60,7 +60,7 @@ pub struct EpisodeView {
     pub next: String,
     /// How many of its verdicts blame this layer and are sure.
     pub sure: u64,
-    /// What of its slowest I/O may come again in others.
+    /// What of its slowest traced I/O may come again in others.
     pub features: OutlierFeatures,
     /// For the picture; empty when it has none.
     pub picture: Vec<PictureRow>,
@@ -95,8 +95,8 @@ impl EpisodeView {
             n => format!("{} outliers up to {worst}", readable::count(n)),
         }
     }
-    /// How sure the layer is: `sure` when nine of ten of its verdicts are, else `likely`; none without a
-    /// layer.
+    /// How sure the layer is: `sure` when nine of ten of its verdicts blame it and are, else `likely`; none of unknown
+    /// and mixed ones.
     pub fn certainty(&self) -> Option<&'static str> {
         match self.layer {
             Layer::Unknown | Layer::Mixed => None,
@@ -296,7 +296,7 @@ fn as_always(list: &[Judged], said: &mut Vec<String>) {
     }
 }
 
-/// What the threads waited for, with who was running instead.
+/// What the threads waited for, and which threads were running instead.
 fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut instead: BTreeMap<(Arc<Thread>, bool), u64> = BTreeMap::new();
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_is_nobody_who_wakes_up() {
+    fn a_timer_is_not_told_as_a_thread_that_woke_up() {
         let off = |start: i64, stack: &str, by: &str, is_own| OffCpu {
             start_ns: start,
             woken_ns: Some(start + 80),
@@ -516,7 +516,7 @@ mod tests {
         let lock = |who: &str, is_own| said(off(100, "futex_wait_queue;futex_wait", who, is_own));
         let own = lock("rocksdb:low", true);
         assert!(own.contains("mostly woken up by rocksdb:low"), "{own}");
-        // The name alone may be that of one who was interrupted.
+        // The name alone may be that of a thread that was interrupted.
         for who in ["rocksdb:low", "rustc"] {
             let said = lock(who, false);
             assert!(said.starts_with("asleep in the store"), "{said}");

@@ -1,5 +1,5 @@
-//! What of an episode could not be seen, and why: gaps of the trace, and what the thread was at in a time that nothing
-//! explains.
+//! What of an episode could not be seen, and why: times blocked for what backend perf cannot see, stand-stills, stolen
+//! CPUs, gaps of the trace; without gaps, what the thread was at in a time that nothing explains.
 
 use std::collections::BTreeSet;
 

@@ -10,9 +10,10 @@ use crate::time_line::phase::Phases;
 pub struct IoContext<'a> {
     /// Everything, for what other threads did meanwhile.
     pub all: Option<&'a Events>,
-    /// The worker's stretches off the CPU, by time, not overlapping.
+    /// The worker's stretches off the CPU, by time, not overlapping; where an io_uring worker thread acts, that
+    /// thread's.
     pub off: &'a [OffCpu],
-    /// The worker's direct reclaims, by time.
+    /// The same thread's direct reclaims, by time.
     pub reclaim: &'a [Reclaim],
     /// Events were lost or threads not watched: time without an event is not known to be on CPU.
     pub blind: bool,

@@ -29,8 +29,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// What a row is; none of a kind that no verdict rests on, and where it lacks what its kind always has: a file
-    /// with such a row is refused by its reader.
+    /// What a row is; none of a kind that no verdict rests on (`Task`), and where the row lacks what its kind always
+    /// has: the reader of a file refuses the whole file for that.
     pub fn decode(&mut self, row: LayerRow) -> Option<Decoded> {
         let (start_ns, end_ns, worker, token) = (row.start_ns, row.end_ns, row.worker, row.token);
         let event: LayerEvent = match row.kind {
@@ -123,8 +123,8 @@ impl Decoder {
         })
     }
 
-    /// Whom `comm` names. In old runs the one number beside it is somebody else's: of a preempted thread, of a thread of
-    /// the kernel and of what the kernel read ahead.
+    /// The thread that `comm` names. In old runs the one number beside it is another thread's in a preempted thread's
+    /// row, in a kernel thread's, and where the kernel read ahead.
     fn ran(&mut self, row: &LayerRow) -> Option<Arc<Thread>> {
         let name = row.comm.clone()?;
         let others = row.state == Some(0) || row.kind == LayerKind::Kthread || &*name == READ_AHEAD;
@@ -157,7 +157,7 @@ impl Decoder {
     }
 }
 
-/// Whom `other` names, with this number.
+/// The thread that `other` names, with this number.
 fn other(row: &LayerRow, tid: Option<u64>) -> Thread {
     Thread {
         name: row.other.clone().unwrap_or_default(),

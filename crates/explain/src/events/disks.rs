@@ -1,5 +1,5 @@
-//! Which disks' flushes are those of an I/O: the run's own devices with their disks, by number, beside the
-//! disks whose flushes were seen. Tracing watches the target's disk and what is below it, and nothing else.
+//! Which disks' flushes are those of an I/O, and which devices are one disk: the run's own devices with their disks, by
+//! number, beside the disks whose flushes were seen. Tracing watches the target's disk and what is below it alone.
 //! Devices come from the manifest, never from this machine: the run may be from another one.
 
 use std::collections::BTreeSet;

@@ -22,7 +22,7 @@ pub struct OffCpu {
     pub worker: Option<u64>,
     /// Where it left the CPU.
     pub stack: Option<Arc<Stack>>,
-    /// Who ran before it came back; where it was preempted, who took its place.
+    /// The thread that ran before it came back; where it was preempted, the thread that took its place.
     pub ran: Option<Arc<Thread>>,
     pub waker: Waker,
     /// CPU that it came back to.
@@ -31,12 +31,13 @@ pub struct OffCpu {
     pub at_least: Option<AtLeast>,
 }
 
-/// Who woke a thread up.
+/// What woke a thread up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Waker {
     /// The worker of the load that did.
     pub worker: Option<u64>,
-    /// Who ran at the wake-up; none where it surely was an interrupt, and where it is not known.
+    /// The thread that ran at the wake-up, which an interrupt may have done; none where one surely did, and where it is
+    /// not known.
     pub thread: Option<Arc<Thread>>,
     /// It was a thread of the program itself, and no interrupt.
     pub is_own: bool,
@@ -258,7 +259,8 @@ impl OffCpu {
         if self.was_preempted() { self.start_ns } else { self.awake_ns() }
     }
 
-    /// Why it slept: its state says how it was stopped, else its stack. None where neither says anything.
+    /// Why it slept: a tracer, then a stop, by its state, else what its stack says ([`SleepReason::Unknown`] of an
+    /// unfamiliar one). None without a stack.
     pub fn reason(&self) -> Option<SleepReason> {
         match self.state {
             state if state & TASK_TRACED != 0 => Some(SleepReason::TRACED),

@@ -73,7 +73,7 @@ impl TracedIo {
         self.parts.is_some_and(|parts| parts.queued > 0)
     }
 
-    /// Whether block I/O can be seen, and the completion of each of its parts was.
+    /// Whether block I/O can be seen, and the completion of each of its parts was; true also where it had none.
     pub fn all_parts_done(&self) -> bool {
         self.parts.is_some_and(|parts| parts.done >= parts.queued)
     }

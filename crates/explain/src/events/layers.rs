@@ -88,7 +88,7 @@ pub struct TracedRun {
     pub after_flush: BTreeMap<OpKind, Vec<i64>>,
     /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), IoWithRounds>,
-    /// Others, for which slow ones may have waited.
+    /// Others, for which slow ones may have waited: the first [`SLOW_MAX`].
     pub beside: Vec<IoWithRounds>,
     pub coverage: Coverage,
 }
@@ -145,7 +145,7 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     loaded.events.blind = sight.blind;
     loaded.events.threads_only = sight.threads_only;
     loaded.events.store = dir.manifest().driver_facts().in_process;
-    // Who watched has no part in what was watched.
+    // A program that watches has no part in what it watches.
     let own = dir.manifest().process.as_ref().filter(|_| !dir.manifest().origin.is_watched());
     loaded.events.own_pid = own.map(|own| own.pid.into());
     loaded.events.disks = Disks::of(dir);
@@ -196,15 +196,15 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     Ok(loaded)
 }
 
-/// Times of traced I/Os, in which events are asked for. What lies between them is not kept in memory: a long run has
-/// many events and few slow I/Os.
+/// Times of traced I/Os, in which events are asked for. What lies between them, but flushes, gaps and pauses, is not
+/// kept in memory: a long run has many events and few slow I/Os.
 struct AskedTimes {
     all: Vec<(i64, i64)>,
     /// See [`TracedRun::moments`].
     moments: Vec<(i64, i64)>,
 }
 
-/// So much around a slow I/O belongs to its story, and around any other one, ns.
+/// How much around a slow I/O is asked for, and around any other one, ns.
 const AROUND_SLOW_NS: i64 = 1_000_000_000;
 const AROUND_NS: i64 = 1_000_000;
 
@@ -323,7 +323,7 @@ impl TracedRun {
         loaded
     }
 
-    /// Takes an I/O up, and keeps it where it is one of the `slow` ones, or one that such may have waited for.
+    /// Takes an I/O up, and keeps it where it is one of the `slow` ones, or slow ones may have waited for it.
     fn keep(&mut self, io: TracedIo, earlier: Vec<BlockRound>, slow: &IoKeys) {
         let key = (io.worker, io.start_ns);
         let beside = io.has(flags::BESIDE) && self.beside.len() < SLOW_MAX;
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn far_from_all_ios_events_are_only_counted_and_looked_through() {
+    fn far_from_all_ios_flushes_are_kept_and_other_events_only_checked_or_counted() {
         let event = |kind, start_ns| LayerRow {
             kind,
             start_ns,

@@ -33,7 +33,7 @@ impl<T: Timed> EventList<T> {
         &self.events
     }
 
-    /// Those that overlap a window, both its ends included.
+    /// Those that overlap a window, both its ends included, by begin; but see `LONGEST_NS`.
     pub fn within(&self, from: i64, to: i64) -> impl Iterator<Item = &T> {
         let first = self.events.partition_point(|e| e.start_ns() < from - LONGEST_NS) / BLOCK;
         let blocks = self.events.chunks(BLOCK).enumerate().skip(first);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::events::event::Flush;
 
-    /// Those found by looking at each.
+    /// Held against a look at each event.
     #[test]
     fn what_overlaps_a_window_is_found_in_order() {
         let event = |start_ns, end_ns| Flush { start_ns, end_ns, ..Flush::default() };

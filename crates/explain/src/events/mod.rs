@@ -129,7 +129,7 @@ impl Events {
         off.chain(reclaim).chain(by_kind)
     }
 
-    /// Puts every list in order of time; gaps that touch become one.
+    /// Puts every list in order of time; gaps of workers are [`merged`].
     pub fn sort(&mut self) {
         self.lists().for_each(KeepsEvents::sort);
         for list in self.gaps.values_mut() {
@@ -157,8 +157,8 @@ impl Events {
     }
 }
 
-/// Gaps by time, without overlaps: those that overlap become one, in which the thread could have run only if it could
-/// in both.
+/// Gaps by time, without overlaps: those that overlap, and such of one kind that touch, become one, in which the thread
+/// could have run only if it could in both.
 pub fn merged(mut gaps: Vec<Gap>) -> Vec<Gap> {
     gaps.sort_by_key(|g| g.start_ns);
     gaps.dedup_by(|later, kept| {

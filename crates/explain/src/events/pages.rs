@@ -44,7 +44,7 @@ impl Pages {
         pages
     }
 
-    /// When the page was there that this I/O waited for, if another I/O read it.
+    /// When the page was there that this I/O waited for, if another I/O read it; of several pages, the last.
     pub fn read_by_another(&self, io: &TracedIo) -> Option<i64> {
         let queued = io.has(flags::QUEUED);
         if !queued || io.op != OpKind::Read || io.has_block_io() {

@@ -43,7 +43,7 @@ impl OperationData {
     }
 }
 
-/// Whether `ios.parquet` has every I/O that was measured: none of the warm-up, and none of load that is not measured.
+/// Whether `ios.parquet` has every I/O that was measured. It has none of the warm-up and of load not measured.
 pub fn has_every_io(dir: &RunDir) -> bool {
     let manifest = dir.manifest();
     manifest.plan.capture.mode == CaptureMode::All
@@ -51,8 +51,8 @@ pub fn has_every_io(dir: &RunDir) -> bool {
         && manifest.losses.ios == 0
 }
 
-/// The measured, successful I/Os above their threshold (response time in an open loop). Empty without `ios.parquet`.
-/// Errors: `Corrupt` when it is damaged.
+/// The measured, successful I/Os above their threshold (response time in an open loop), beyond [`SLOW_MAX`] only their
+/// number. Empty without `ios.parquet`. Errors: `Corrupt` when it is damaged.
 pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<SlowIos> {
     let mut slow = SlowIos::default();
     let Some(path) = dir.existing(names::IOS) else {

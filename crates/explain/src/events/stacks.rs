@@ -105,7 +105,7 @@ const BUFFERS: &[&str] = &[
 /// Waits for a queue that somebody has closed to set something.
 const FROZEN_QUEUE: &[&str] = &["__bio_queue_enter", "blk_queue_enter", "bio_queue_enter"];
 
-/// Beginnings of function names, more telling ones first: the first that occurs in a stack decides.
+/// Beginnings of function names, more telling ones first: the first line that occurs anywhere in a stack decides.
 /// First what can stand below anything else (a stop, a limit, memory), then parts of the kernel, and at
 /// the end the system calls that mean a wait by themselves.
 const KNOWN: &[(&[&str], Phase, &str)] = &[
@@ -252,8 +252,8 @@ const LOCKS: &[&str] = &[
     "__wait_on_freeing_inode",
 ];
 
-/// Parts of the kernel, known by the innermost function: a thread that sleeps in such a part, or for a lock of it,
-/// waits for what the part does.
+/// Parts of the kernel, known by the innermost function listed: a thread that sleeps in such a part, or for a lock of
+/// it, waits for what the part does.
 const PARTS: &[(&[&str], Phase, &str)] = &[
     (
         &["blk_", "__blk_", "bio_", "__bio_", "submit_bio", "__submit_bio", "elv_", "elevator_"],
@@ -390,7 +390,7 @@ pub fn waits_for_buffers(stack: &Stack) -> bool {
     waits_first_for(stack, &[BUFFERS])
 }
 
-/// Whether somebody else ends a wait of a phase: who makes a commit, or what pages and blocks wait for.
+/// Whether another thread or I/O ends a wait of a phase: a commit, or the I/O of pages and blocks.
 pub fn passed_on(stack: &Stack, phase: Phase) -> bool {
     match phase {
         Phase::FileSystem => waits_for_commit(stack) || waits_for_buffers(stack),
@@ -419,17 +419,18 @@ fn waits_first_for(stack: &Stack, any: &[&[&str]]) -> bool {
     stack.known.is_some_and(|at| any.contains(&KNOWN[at].0))
 }
 
-/// Whether a thread waits for a queue that is closed: why it is, the one who closed it knows.
+/// Whether a thread waits for a queue that is closed; what for is not in its stack.
 pub fn waits_for_closed_queue(stack: &Stack) -> bool {
     has(stack, FROZEN_QUEUE)
 }
 
-/// Whether a thread waits for a commit that another one makes for the whole file system.
+/// Whether a thread waits for a journal, a log or a transaction that another thread commits for the whole file system,
+/// or for room in it.
 pub fn waits_for_commit(stack: &Stack) -> bool {
     [JOURNAL, XFS_LOG, BTRFS_COMMIT].iter().any(|names| has(stack, names))
 }
 
-/// Whether a thread waits for a write of XFS's log, which whoever came first has sent.
+/// Whether a thread waits for a write of XFS's log, which the first thread that needed it has sent.
 pub fn waits_for_log_write(stack: &Stack) -> bool {
     has(stack, &["xlog_wait_on_iclog", "xlog_force_lsn"])
 }
@@ -482,7 +483,7 @@ mod tests {
     use crate::events::event::OffCpu;
 
     #[test]
-    fn who_waits_for_pages_waits_for_somebody_else() {
+    fn a_thread_that_waits_for_pages_waits_for_somebody_else() {
         let waits = [
             "io_schedule;folio_wait_writeback;ext4_sync_file",
             "io_schedule;folio_wait_bit_common;filemap_read",
@@ -499,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_a_block_of_the_file_system_waits_for_its_own_io() {
+    fn a_thread_that_reads_a_block_of_the_file_system_waits_for_its_own_io() {
         let own = Stack::of(
             "io_schedule;bit_wait_io;__wait_on_bit;out_of_line_wait_on_bit;ext4_read_bh;ext4_bread",
         );

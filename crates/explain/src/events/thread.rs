@@ -39,8 +39,8 @@ pub fn called(name: &str, tid: Option<u64>, pid: Option<u64>, own: bool) -> Stri
     }
 }
 
-/// What to call a control group: the container or the unit of systemd that it is, else its path. Of a container it is
-/// the short id, which its tools know: the kernel does not know its name.
+/// What to call a control group: the innermost container in its path, else the innermost unit of systemd, else the
+/// path. Of a container it is the short id, which its tools know (the kernel does not know its name); of LXC the name.
 pub fn group_called(path: &str) -> String {
     let unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
     match (path.rsplit('/').find_map(container), path.rsplit('/').find(unit)) {

@@ -1,7 +1,7 @@
-//! What an I/O that waits for a commit of the file system waits for, or for all that is dirty in it: the committing thread, a
-//! limit that holds back what comes before, or the disk.
-//! Waits for a CPU are those of the thread that ended the wait; what the disk did is concluded from the time, so that a
-//! verdict that rests on that is never sure.
+//! What stands behind a wait for a commit of the file system, or for the writeback of all that is dirty in it: the
+//! committing thread, a limit that holds back what comes before, or the disk.
+//! Waits for a CPU are those of the thread that ended the wait, and of threads that served its writes; what the disk
+//! did is concluded from the time, so that a verdict that rests on that is never sure.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::overlays::thread_waits::{
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
 
-/// What the thread that commits for a file system waited for (a CPU, or the device that flushes its cache) before it
-/// woke up the thread that waits for the commit.
+/// What the thread that commits for a file system waited for (a CPU, its own or of what serves the disk, a limit on its
+/// writes, or the device that flushes its cache) before it woke up the thread that waits for the commit.
 pub fn commit_thread_waits(
     line: &[Segment],
     io: &TracedIo,
@@ -32,7 +32,7 @@ pub fn commit_thread_waits(
             let by = told.waker.tid();
             let committer =
                 || helpers(context, segment.from, wake).filter(move |r| r.thread.tid == by);
-            // What it writes waits for whoever serves the disk.
+            // What the committer writes waits for the threads that serve the disk.
             let writes = committer().filter(|r| !r.was_preempted()).map(|r| {
                 let time = (r.start_ns.max(told.start_ns), r.awake_ns().min(wake));
                 Segment::new(time, Phase::Device, Source::Inferred)
@@ -47,7 +47,7 @@ pub fn commit_thread_waits(
             let time = (told.start_ns.max(segment.from), wake);
             waits.extend(committer().flat_map(|row| writes_held_back(row, time, context)));
             waits.extend(late.map(|wait| Segment { to: wait.to.min(wake), ..wait }));
-            // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
+            // A thread that wants room asks for nothing that must be on the disk: it waits for the journal.
             if !told.was_in(stacks::waits_for_room_in_journal) {
                 waits.extend(flushes(told.start_ns, wake, io, context));
             }
@@ -56,8 +56,8 @@ pub fn commit_thread_waits(
     waits
 }
 
-/// What of waits for a commit of ext4 or for XFS's log, which is neither another thread's wait for a CPU nor a flush,
-/// was one slow write of the journal's.
+/// What of waits of 1 ms and more for a commit of ext4 or for XFS's log was one slow write of the journal's. What
+/// [`commit_thread_waits`] found is gone from `line` before.
 pub fn journal_writes(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
     let long = |p: &&Segment| p.phase == Phase::FileSystem && p.to - p.from >= WAKEUP_WINDOW_NS;
@@ -75,7 +75,8 @@ pub fn journal_writes(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) 
     waits
 }
 
-/// What of waits for the kernel's own threads to write back all that is dirty in a file system was one slow write.
+/// What of the I/O's own thread's waits of 1 ms and more, for the kernel's threads to write back all that is dirty in a
+/// file system, was one slow write.
 pub fn slow_writeback(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
     let long = |p: &&Segment| p.phase == Phase::PageCache && p.length() >= WAKEUP_WINDOW_NS;
@@ -130,7 +131,7 @@ impl Journal {
     }
 }
 
-/// Who sends the log is any thread; xfsaild writes what the log is for.
+/// Any thread sends the log; xfsaild writes what the log is for.
 fn is_of_xfs_log(io: &Neighbour) -> bool {
     let own = !["jbd2/", "xfsaild/"].iter().any(|name| io.is_by(name));
     io.writes_metadata() && own && io.size > 0

@@ -1,9 +1,9 @@
-//! Pages of the run's file that an I/O waited for, and that came late from the disk: a limit held them
-//! back, the kernel was reading them ahead, or another program was reading them.
+//! Block I/O that an I/O waited for and that came late: pages that a limit held back, the kernel was reading ahead or
+//! another program was reading; blocks of the file system, and requests to the disk below, that a limit held back.
 //!
 //! Block I/O of the page cache belongs to no single I/O; here it is set beside a wait that ended when the
-//! block I/O did. That the I/O waited for these pages is concluded from the times, so that a verdict that
-//! rests on it is never sure.
+//! block I/O did. That the I/O waited for it is concluded from the times, so that a verdict that rests on it is
+//! never sure.
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
@@ -15,7 +15,7 @@ use crate::events::stacks::{self, Stack};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
 
-/// Who waits for blocks of a file system is woken up this soon after they are done, ns.
+/// A thread that waits for blocks of a file system is woken up this soon after they are done, ns.
 const SHORT_WAKEUP_NS: i64 = WAKEUP_WINDOW_NS / 5;
 /// Threads in whose time the kernel tells of completions.
 const KERNEL: [&str; 3] = ["ksoftirqd/", "kworker/", "swapper/"];
@@ -24,7 +24,8 @@ fn inferred(time: (i64, i64), phase: Phase) -> Segment {
     Segment::new(time, phase, Source::Inferred)
 }
 
-/// What waits for pages were, where that was seen.
+/// Waits for pages that ended when block I/O of such pages did, as what that was: held back by a limit, else read ahead
+/// from the device, else read by another program.
 pub fn pages_held_back(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
@@ -54,9 +55,9 @@ pub fn pages_held_back(line: &[Segment], io: &TracedIo, context: &IoContext<'_>)
     waits
 }
 
-/// Waits for blocks of a file system's own that the kernel ended as soon as something was done that a limit had held
-/// back; a read of such a block is waited for by who waits for a block, and by nobody else. Who waits for a lock, or is woken up
-/// by a program, waits for that, whatever it waits for itself. An interrupt that wakes up has no name.
+/// Waits for blocks of a file system's own, or for a commit, that the kernel ended as soon as something was done that a
+/// limit had held back; a read counts only for a wait for a block. A thread that waits for a lock, or was woken up by a
+/// program, is left out: it waits for that. An interrupt that wakes up has no name.
 pub fn blocks_held_back(line: &[Segment], _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
@@ -108,7 +109,7 @@ pub fn writes_held_back(
     held.map(wait).filter(|wait| wait.from < wait.to).collect()
 }
 
-/// Whether an I/O ended as who waited for it was woken up.
+/// Whether an I/O ended right before the thread that waited for it was woken up.
 fn just_before(row: &Neighbour, wake: i64) -> bool {
     (0..SHORT_WAKEUP_NS).contains(&(wake - row.end_ns))
 }
@@ -128,7 +129,7 @@ pub fn lower_held_back(line: &[Segment], io: &TracedIo, context: &IoContext<'_>)
     waits
 }
 
-/// Whether a thread slept there until pages came or went, or a read of io_uring did nothing that was seen.
+/// Whether a thread slept there until pages came or went, or a read without block I/O did nothing that was seen.
 fn waits_for_pages(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> bool {
     if segment.phase == Phase::Unobserved {
         return !io.has_block_io() && io.op.request() == OpKind::Read;

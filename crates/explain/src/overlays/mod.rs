@@ -58,7 +58,7 @@ static THREADS: [Overlay<ByThreads>; 15] = [
     rule("committer", &[FileSystem], commit_thread_waits),
     rule("journal-write", &[FileSystem], journal_writes),
     rule("slow-writeback", &[PageCache], slow_writeback),
-    // After those that find times of the device: the journal's writes wait for whoever serves the disk, too.
+    // After those that find times of the device: the journal's writes wait for the disk's threads, too.
     rule("disk-server", &[Device], disk_server_waits),
     rule("dispatch", &[Queue], dispatch_waits),
     rule("stopped", PROGRAM, stop_sleeps),
@@ -91,7 +91,8 @@ pub fn by_threads(line: Vec<Segment>, io: &TracedIo, context: &IoContext<'_>) ->
     by_rules(0, line, io, context)
 }
 
-/// Puts pauses of the target into the time line, and nothing else: all that is known of an I/O that was not traced.
+/// Puts pauses of the target into the time line, and nothing else: of an I/O that was not traced, or of a run in which
+/// only threads were watched.
 pub fn by_pauses(line: Vec<Segment>, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     by_rules(THREADS.len() - 1, line, io, context)
 }
@@ -111,8 +112,8 @@ fn by_rules(
     line
 }
 
-/// The line of an I/O with what it waited for that is another I/O's: of a further `pass` only what is no wait for yet
-/// another one.
+/// The line of an I/O with what it waited for that is another I/O's. After the first `pass` (0), what rules over
+/// [`other_ios::FOR_ANOTHER`] find of these phases again, a wait for yet another I/O, is left out.
 pub fn by_others(i: usize, all: &OtherIos<'_>, pass: u32) -> Vec<Segment> {
     let mut line = all.judged[i].segments.clone();
     for (number, rule) in OTHERS.iter().enumerate().filter(|(_, r)| !all.events.without(r.name)) {

@@ -18,7 +18,7 @@ use crate::time_line::segments::{
 };
 
 /// One round. `actor` is the thread that queues it, and did the one before as well where it goes `on`;
-/// `next` is what came after it, if anything is known to; `sure` that all rounds are known.
+/// `next` is when what came after it began, if anything is known to; `sure` that all rounds are known.
 pub fn round(
     line: &mut TimeLine,
     io: &TracedIo,
@@ -77,9 +77,9 @@ pub fn round(
     }
 }
 
-/// What parts were for that a thread itself sent to the disk, but are not its own data, as its sleep says: what is
-/// dirty in the page cache is written back before a direct read or write of the same place goes on; entries
-/// of a full journal are brought to where they belong.
+/// What parts were for that a thread itself sent to the disk, but are not its own data, as sleeps over half of the
+/// round say: what is dirty in the page cache is written back before a direct read or write of the same place goes on;
+/// entries of a full journal are brought to where they belong. All of the round is that then, whatever its stamps.
 fn for_others(io: &TracedIo, round: &BlockRound, actor: &IoContext<'_>) -> Option<Phase> {
     let to = round.done.unwrap_or(io.end_ns);
     let reads = io.op.request() == OpKind::Read;
@@ -95,10 +95,11 @@ fn for_others(io: &TracedIo, round: &BlockRound, actor: &IoContext<'_>) -> Optio
     most(&stacks::waits_for_room_in_journal).then_some(Phase::FileSystem)
 }
 
-/// A flush is done when the device's is that the block layer sent for it, and maybe for others. It
-/// waits while the device is busy with another one, and for the kernel thread that sends the next. False
-/// where the flushes of its disk were never seen, as in runs made before they were looked for: all of it is
-/// the device's. Where some were seen and nobody knows of which disk this one is, nothing is known.
+/// A flush is done when the device's own flush is that the block layer sent for it, and maybe for others. It waits
+/// while the device is busy with another one, and for the kernel thread that sends the next. False where the flushes of
+/// its disk were never seen, as in runs made before they were looked for: all of it is the device's. Unobserved are all
+/// of it where its disk is not known, and what no flush of the device covers, where that is 1 ms and more or none was
+/// seen.
 fn flush(
     line: &mut TimeLine,
     io: &TracedIo,
@@ -126,8 +127,8 @@ fn flush(
     true
 }
 
-/// The flushes of an I/O's disk that ended in a time and were under way in it. `None` where none was ever seen of that
-/// disk, `Some(None)` where it is not known which disk's they are.
+/// The flushes of an I/O's disk that ended in a time. `None` where none was ever seen of that disk, or the I/O has no
+/// disk; `Some(None)` where it is not known which disk's they are.
 fn flushes<'a>(
     io: &TracedIo,
     from: i64,
@@ -294,7 +295,7 @@ fn device(line: &mut TimeLine, io: &TracedIo, done: i64, actor: &IoContext<'_>) 
     line.to(done, Phase::Device, source);
 }
 
-/// Of a device that is made of others only what the lowest one did is seen.
+/// Inferred where the device is made of others: no stamp says which of them it was.
 fn device_source(io: &TracedIo, actor: &IoContext<'_>) -> Source {
     let below = io.has(flags::LOWER) || stacked(actor);
     if below { Source::Inferred } else { Source::Stamps }

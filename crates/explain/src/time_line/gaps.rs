@@ -1,4 +1,5 @@
-//! Times in which nothing was seen: what was only concluded from silence is unobserved there.
+//! Times in which nothing was seen: what was only concluded from silence is unobserved there, or a wait for a CPU of a
+//! thread that could have run.
 
 use crate::events::context::IoContext;
 use crate::events::event::Gap;
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn who_could_have_run_and_came_back_unseen_waited_for_a_cpu() {
+    fn a_thread_that_could_have_run_and_came_back_unseen_waited_for_a_cpu() {
         let line = vec![
             segment(0, 100, Phase::Submit),
             segment(100, 200, Phase::Device),

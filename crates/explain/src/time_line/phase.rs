@@ -4,7 +4,8 @@
 /// A part of an I/O's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// On the CPU before the block layer: the tool's queue, the system call, the file system.
+    /// On the CPU before the block layer: the tool's queue, the system call, the file system. Also the time
+    /// on the CPU of an I/O without block I/O.
     Submit,
     /// Asleep in the file system: journal, locks, freeze, FUSE server.
     FileSystem,
@@ -38,8 +39,9 @@ pub enum Phase {
     Store,
     /// In a virtual machine inside the program that had stopped its threads.
     JvmPause,
-    /// Off the CPU in the kernel, without being seen what for.
+    /// Off the CPU in the kernel, without being seen what for (backend perf alone).
     Blocked,
+    /// Nothing says what it was.
     Unobserved,
 }
 

@@ -12,11 +12,13 @@ use crate::time_line::phase::{Phase, Phases};
 pub enum Source {
     /// Between stamps of the I/O's own way.
     Stamps,
-    /// A sleep or a wait for a CPU of the I/O's own thread, both ends seen, with a reason of its own.
+    /// Of the I/O's own thread, or of the io_uring worker thread that had it: a wait for a CPU, room made in memory, or
+    /// a sleep with a reason of its own.
     OwnSleep,
-    /// A sleep that another one ends: for a lock, a commit, pages of others.
+    /// A sleep that another thread ends: for a lock, a commit, pages of others; or what the other one waited for.
     Holder,
-    /// A wait for a CPU, or a sleep with a reason of its own, of a thread that wake-ups tie to the I/O.
+    /// A wait for a CPU, or a sleep with a reason of its own, of another thread that wake-ups tie to the I/O, or of
+    /// io_uring worker threads that were not free for it.
     Helper,
     /// Concluded from what ended or was under way at the same time.
     Inferred,
@@ -106,8 +108,9 @@ pub fn overlapping<T: Timed>(events: &[T], from: i64, to: i64) -> impl Iterator<
     events[first..].iter().take_while(move |e| e.start_ns() < to)
 }
 
-/// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`, or unobserved where
-/// the thread may have been busy `elsewhere` or events may be missing.
+/// Up to `to`, the thread's stretches off the CPU say what it was waiting for, and times in which it made room in
+/// memory are the page cache's; the rest is `base`, or unobserved where the thread may have been busy `elsewhere` or
+/// events may be missing.
 pub fn append_thread_states(
     line: &mut TimeLine,
     to: i64,
@@ -140,8 +143,8 @@ fn is_idle_cpu(name: &str) -> bool {
     name.starts_with("swapper/")
 }
 
-/// When a sleeping thread was woken up. A wake-up that was not seen was only just before, where the
-/// CPU had nothing else to do; else nobody knows for how long the thread then waited for it.
+/// When a sleeping thread was woken up. A wake-up that was not seen was only just before it ran, where the
+/// CPU had nothing else to do; else it is not known for how long the thread then waited for the CPU.
 fn woken_ns(off: &OffCpu) -> Option<i64> {
     let was_idle = || off.ran.as_ref().is_some_and(|ran| is_idle_cpu(&ran.name));
     off.woken_ns.or_else(|| was_idle().then_some(off.end_ns))
@@ -181,9 +184,9 @@ pub fn sleep_phase(off: &OffCpu, base: Phase, context: &IoContext<'_>) -> (Phase
     }
 }
 
-/// What a waiter for a lock waited for: what who held it was asleep for, for at least half of the
-/// time. Who let go of it woke the waiter up. Where an idle CPU passed the wake-up on, or nobody was seen
-/// to wake it up, nobody knows who that was: then another thread of the load that was asleep for so long.
+/// What a waiter for a lock waited for: what the holder was asleep for, for at least half of the time. The holder
+/// is the worker that woke the waiter up. Where an idle CPU passed the wake-up on, or no waker was seen, it is taken to
+/// be the first other worker that was asleep for so long; where another thread woke it up, nothing is known.
 fn lock_holder_phase(off: &OffCpu, context: &IoContext<'_>) -> Option<Phase> {
     let (from, to) = (off.start_ns, off.woken_ns?);
     let threads = &context.all?.off;

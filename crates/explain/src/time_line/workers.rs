@@ -1,6 +1,6 @@
 //! io_uring worker threads: what an I/O that was handed to one waited for, from the hand-over until the
-//! worker began. A worker that sleeps or waits for a CPU leaves an event that names the I/O it was doing.
-//! The block layer's part is in `blocks`.
+//! worker began, after its parts, and without any. A worker that sleeps or waits for a CPU leaves an event that names
+//! the I/O it was doing. The block layer's part is in `blocks`.
 
 use taillight_rundir::layers::flags;
 
@@ -32,8 +32,8 @@ pub fn own_reclaim(io: &TracedIo, context: &IoContext<'_>) -> Vec<Reclaim> {
     room.filter(|r| r.token == io.token).cloned().collect()
 }
 
-/// From the hand-over until the worker is known to be at it. `thread` is who handed it over, and `next` when it
-/// handed over what comes after that.
+/// From the hand-over until the worker is known to be at it. `thread` handed it over, and at `next` what comes after
+/// that. Where neither its begin nor others at work for half of the time were seen, 1 ms and more are unobserved.
 pub fn wait_for_worker(
     line: &mut TimeLine,
     io: &TracedIo,
@@ -64,7 +64,7 @@ pub fn wait_for_worker(
             line.to(*to, *phase, Source::Helper);
         }
     }
-    // A worker that did it unseen is not one that was waited for: others must have been seen at work.
+    // A worker that did it unseen was not waited for: others must have been seen at work.
     let busy = sum + busy_ns(line.at, begun, io, actor);
     let by_others = busy * 2 >= begun - line.at;
     let held = actor.earlier.iter().filter_map(|r| r.held).chain(io.held_ns);
@@ -104,8 +104,8 @@ fn woken_late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<(i64, i64)
     at_once.then_some((wake.max(from), off.end_ns))
 }
 
-/// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os, room made in
-/// memory for them, or a CPU that was not to be had.
+/// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os of more than twice the usual,
+/// room made in memory for them, or a CPU that was not to be had.
 fn blockers(from: i64, to: i64, io: &TracedIo, actor: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
     let Some(all) = actor.all else { return Vec::new() };
     let others = all.ring_threads.within(from, to).filter(|w| w.token != io.token && !w.polls());
@@ -119,8 +119,7 @@ fn blockers(from: i64, to: i64, io: &TracedIo, actor: &IoContext<'_>) -> Vec<(i6
         if off.token.is_some()
             && let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) = off.reason()
         {
-            // As long as such I/Os always take: then it is not this one that is to blame, but that
-            // there are so few workers.
+            // A sleep as long as such I/Os always take is not to blame: there are too few workers then.
             let usual = actor.usual.map_or(0, |u| u.get(phase));
             if (wake - off.start_ns).max(0) as u64 > usual.saturating_mul(2) {
                 waits.push((off.start_ns, wake, phase));
@@ -214,7 +213,7 @@ mod tests {
     use crate::events::event::RingThread;
 
     #[test]
-    fn who_polls_for_a_ring_keeps_no_worker_busy() {
+    fn a_thread_that_polls_for_a_ring_keeps_no_worker_busy() {
         let blocked = |worker: Option<u64>| {
             let mut events = Events::default();
             let off = OffCpu { worker, start_ns: 100, end_ns: 900, state: 0, ..OffCpu::default() };

@@ -16,8 +16,9 @@ struct BacklogHead {
     until: i64,
 }
 
-/// Gives I/Os that were started late the cause of the earlier I/O that made them late, where that took at
-/// least half of the time they waited. The others stay behind their schedule: the load was too much.
+/// Gives I/Os that are blamed on their schedule the cause of the earlier I/O of their worker that made them late, where
+/// its excess is at least half of the time they waited; one of unknown cause hands nothing on. The others stay behind
+/// their schedule: the load was too much.
 pub fn inherit(judged: &mut [Judged]) {
     let mut order: Vec<usize> = (0..judged.len()).collect();
     order.sort_by_key(|i| (judged[*i].slow.submit_ns, judged[*i].slow.complete_ns));
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_behind_a_stall_inherits_its_cause() {
+    fn ios_that_wait_behind_a_stall_inherit_its_cause() {
         let mut list = vec![io(0, 0, 1000), io(100, 1000, 1010), io(200, 1010, 1020)];
         list.push(io(3000, 9000, 9010));
         assert_eq!(list[1].layer, Layer::Schedule);
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_ones_are_too_much_load() {
+    fn a_wait_longer_than_twice_the_stall_is_too_much_load() {
         let mut list = vec![io(0, 0, 100), io(10, 1000, 1010)];
         inherit(&mut list);
         assert_eq!(list[1].layer, Layer::Schedule);

@@ -21,8 +21,9 @@ use crate::verdict::judge::Judged;
 /// What stood at the disk of an I/O in front of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InFront {
-    /// Of the program itself: operations of the run that were submitted before and not complete, and what its other
-    /// threads had there; null where that is not known.
+    /// Of the program itself: operations of the run that were submitted before and not complete (where not each is one
+    /// on the disk, those that the trace saw there), its other threads' I/O, and what was read ahead or written back
+    /// for it; null where that is not known.
     pub own: Option<RequestSum>,
     /// Of other programs and of the kernel, for whomever; null where that is not known.
     pub others: Option<RequestSum>,
@@ -129,7 +130,7 @@ fn each_is_on_disk(dir: &RunDir, events: &Events) -> bool {
     direct && kept && has_every_io(dir) && events.disks.single()
 }
 
-/// Adds the run's own operations.
+/// Adds the run's own reads, writes and trims.
 fn add_operations(queued: &mut [QueuedIo], path: &Path) -> Result<()> {
     queued.sort_by_key(|one| one.submit_ns);
     let columns = ColumnSet::OP | ColumnSet::SIZE | ColumnSet::SUBMIT | ColumnSet::COMPLETE;

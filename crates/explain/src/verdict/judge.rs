@@ -1,8 +1,7 @@
-//! From phases to a verdict: what each phase usually takes, what it took more, which layer holds
-//! the excess.
-//!
-//! Rule: an I/O belongs to the layer with at least half of its excess over the usual times of its
-//! kind of operation; without one it is "mixed"; time that was not seen counts for "unknown".
+//! From phases to a verdict: an I/O belongs to the layer with at least half of its excess over the usual times of its
+//! kind of operation, its lateness being the schedule's; without one it is "mixed"; time that was not seen, and no
+//! excess at all, is "unknown". Where the usual latency is above the threshold, all of an ordinary I/O's time counts,
+//! and the largest layer is named ([`OutlierVerdict::always`]).
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -44,6 +43,7 @@ pub enum Layer {
     BlockQueue,
     /// The device, or its driver and what is below.
     Device,
+    /// From the device's answer until the program was told.
     Completion,
     /// No io_uring worker thread was free.
     IoUring,
@@ -55,6 +55,7 @@ pub enum Layer {
     JvmPause,
     /// Several layers, none with half of the excess.
     Mixed,
+    /// What took the time was not seen, or nothing took more than usual.
     Unknown,
 }
 
@@ -197,13 +198,13 @@ pub fn layer(phase: Phase) -> Layer {
     }
 }
 
-/// Fewest I/Os that make a usual time.
+/// Fewest sampled I/Os that make the usual times; with fewer, all traced I/Os of the kind do, however few.
 const FEWEST: usize = 20;
 
-/// Fewest I/Os beside the page cache that make a usual time of such.
+/// Fewest I/Os past the page cache that make a usual time of such.
 const FEWEST_MISSES: usize = 5;
 
-/// What each phase usually takes, by kind of operation: its median.
+/// What each phase usually takes, by kind of operation: its median; 0 where none is known.
 #[derive(Debug, Clone, Default)]
 pub struct Baseline(BTreeMap<OpKind, Times>);
 
@@ -217,7 +218,7 @@ struct Times {
 }
 
 impl Baseline {
-    /// From the sample; from all traced I/Os where the sample is small.
+    /// From the sample; from all traced I/Os where the sample is small (`FEWEST`).
     pub fn of(usual: &[PhasedIo]) -> Baseline {
         let mut by_op: BTreeMap<OpKind, Vec<&PhasedIo>> = BTreeMap::new();
         // A wait is told for being one: there are no usual ones.
@@ -296,11 +297,12 @@ pub struct OutlierVerdict {
     pub layer: Layer,
     /// Excess of that layer, ns; of all layers where it is mixed.
     pub excess_ns: u64,
-    /// Seen at work, with every stamp (see `rules::sure`); else a named layer is only likely.
+    /// By `rules::sure`, or as the I/O that this one waited behind (`behind_ns`); else a named layer is only likely.
     pub sure: bool,
     /// The rules that the layer's time is from, beside the I/O's own stamps and sleeps.
     pub rules: RuleSet,
-    /// Such I/Os usually take longer than the threshold: the layer is where the time always goes.
+    /// Such I/Os usually take longer than the threshold, and this one took less than twice the usual: the layer is
+    /// where the time always goes.
     pub always: bool,
     /// Excess of the earlier I/O of the same worker, ns, that this I/O waited behind and has its cause from.
     pub behind_ns: Option<u64>,
@@ -334,7 +336,7 @@ impl Judged {
 }
 
 impl OutlierVerdict {
-    /// `sure` or `likely`; none without a layer.
+    /// `sure` or `likely`; none of unknown and mixed ones.
     pub fn certainty(&self) -> Option<&'static str> {
         match self.layer {
             Layer::Unknown | Layer::Mixed => None,
@@ -378,8 +380,8 @@ pub fn judge(
     let service = slow.complete_ns.saturating_sub(slow.submit_ns).max(0) as u64;
     let late = slow.submit_ns.saturating_sub(slow.intended_ns).max(0) as u64;
     let usual_ns = base.service_ns(slow.op);
-    // Where half of them are above the threshold, a part beyond the usual is noise: the question is
-    // where the time goes. One that took twice as long is slow in any case.
+    // Where half of such I/Os are above the threshold, a part beyond the usual is noise: the question is
+    // where the time goes. An I/O that took twice as long is slow in any case.
     let ordinary = late.saturating_add(service) < usual_ns.saturating_mul(2);
     let always = ordinary && by.threshold_ns.is_some_and(|ns| usual_ns > ns);
     let usual = if always { Phases::default() } else { base.get(slow.op) };
@@ -563,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_may_have_had_other_parts_is_never_sure() {
+    fn an_io_that_may_have_had_other_parts_is_not_sure() {
         let it = line(&[(Phase::Cpu, 990), (Phase::Submit, 10)]);
         let cached =
             |flags| TracedIo { parts: Some(Parts::default()), flags, ..TracedIo::default() };

@@ -1,6 +1,6 @@
-//! Blames a layer for an I/O's time line (`judge`) and says whether that is sure (`rules`); an I/O that waited behind
-//! another one of its worker has that one's cause (`backlog`). What stood in front of it at its disk is said beside
-//! that (`in_front`).
+//! Blames a layer for an I/O's time line (`judge`) and says whether that is sure (`rules`); an I/O that is blamed on
+//! its schedule may have the cause of an earlier one of its worker (`backlog`). What stood in front of it at its disk
+//! is said beside that (`in_front`).
 
 pub mod backlog;
 pub mod in_front;

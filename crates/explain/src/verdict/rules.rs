@@ -94,8 +94,9 @@ pub struct Evidence<'a> {
 }
 
 /// Whether a verdict is sure. The blamed layer must hold three quarters of the excess, and the latency be twice the
-/// usual one or more. Lateness behind a schedule needs nothing else. Any other layer needs all parts of the I/O,
-/// nothing unclear of it, a context, and to be `seen_at_work`. How often it is wrong is measured (docs/explain.md).
+/// usual one or more (which is 0 where I/Os are always slow). Lateness behind a schedule needs nothing else. Any other
+/// layer needs all parts of the I/O, nothing unclear of it, a context, and to be `seen_at_work`. How often it is wrong
+/// is measured (docs/explain.md).
 pub fn sure(blamed: Layer, evidence: &Evidence<'_>, context: Option<&IoContext<'_>>) -> bool {
     let (own, all) = evidence.excess;
     let (latency, usual) = evidence.latency;
@@ -116,7 +117,8 @@ pub fn sure(blamed: Layer, evidence: &Evidence<'_>, context: Option<&IoContext<'
 }
 
 /// Whether the blamed layer was seen at work, whatever the excess: three quarters of the I/O's time in that layer were
-/// seen and not concluded (`Source::is_seen`), and nothing else stands behind that time.
+/// seen and not concluded (`Source::is_seen`), and nothing else stands behind that time. Never of the layers named
+/// first below; of a read that missed the page cache its own block I/O is enough.
 fn seen_at_work(
     blamed: Layer,
     io: &TracedIo,
@@ -124,7 +126,7 @@ fn seen_at_work(
     context: &IoContext<'_>,
 ) -> bool {
     match blamed {
-        // What remains when nothing else was seen, or only who waited for whom.
+        // What remains when nothing else was seen, or only which thread waited for which.
         Layer::Application | Layer::Completion | Layer::IoUring | Layer::Store => return false,
         // A thread in native code does not stand still, and may have waited for something else meanwhile.
         Layer::JvmPause => return false,
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_a_queue_closed_does_not_know_for_what() {
+    fn a_wait_at_a_closed_queue_is_not_sure() {
         let io = TracedIo {
             end_ns: 9_000_000,
             parts: WHOLE,

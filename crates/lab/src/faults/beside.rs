@@ -24,7 +24,7 @@ use crate::fuse::DelayInjector;
 use crate::stage::{LabCgroup, LoopDevice};
 
 const MIB: u64 = 1 << 20;
-/// Size of the neighbour's I/Os: only those of this size and more are made slow, and the victim's are smaller.
+/// Size of a neighbour's I/Os where only those of this size and more are made slow: the victim's are smaller.
 const LARGE: u64 = 64 << 10;
 const GAP: Duration = Duration::from_millis(200);
 
@@ -270,7 +270,7 @@ pub fn same_pages(trial: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// A disk that wants pages left alone while they are on their way to it, and a neighbour that syncs the
-/// victim's file: who writes such a page waits.
+/// victim's file: a write to such a page waits.
 pub fn stable_pages(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = trial.slow_disk(64)?;
     let stable = disk.sys("queue/stable_writes");

@@ -1,5 +1,6 @@
-//! Faults of the CPU: quotas, weights, policies, and neighbours that spin, some with real-time priority.
-//! Spinning threads stay on the first CPU and end by their own deadline; most victims are there, too.
+//! Faults of the CPU: quotas, weights, policies, and neighbours that spin, some with real-time priority. Spinning
+//! threads stay on the first CPU (of [`every_cpu`] one on each) and end by their own deadline; most victims are on the
+//! first one, too.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -34,7 +35,7 @@ fn cached(trial: &mut FaultTrial<'_>) -> Result<u32> {
     trial.start(&options)
 }
 
-/// The victim's control group may run 2 ms in each period of the amplitude and 4 ms.
+/// The victim's control group may run 2 ms in each period of the amplitude and 4 ms, again and again for a while.
 pub fn quota(trial: &mut FaultTrial<'_>) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "cpu")?;
     let pid = cached(trial)?;
@@ -67,7 +68,8 @@ pub fn starved_server(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> 
     limited_group(trial, &group)
 }
 
-/// The load's threads have real-time priority, at which their control group may run 2 ms in each period.
+/// The load's threads have real-time priority, at which their control group may run 2 ms in each period for a while,
+/// and nine tenths of it else.
 pub fn real_time_quota(trial: &mut FaultTrial<'_>) -> Result<()> {
     let group = LabCgroup::of(&mut trial.undo, "cpu")?;
     let pid = cached(trial)?;
@@ -155,7 +157,7 @@ pub fn spinners(trial: &mut FaultTrial<'_>) -> Result<()> {
     })
 }
 
-/// The thread that commits the journal may run on the first CPU only, where the victim is not.
+/// The thread that commits the journal may run on the first CPU only, which is taken, and where the victim is not.
 pub fn committer(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     let pid = tool("pgrep", &["-f", &format!("jbd2/{}-", built.disk()?.name)])?;
     tool("taskset", &["-c", "-p", "0", pid.trim()])?;

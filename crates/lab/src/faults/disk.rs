@@ -178,7 +178,7 @@ pub fn real_time_class(trial: &mut FaultTrial<'_>) -> Result<()> {
     slow.set(1, Duration::from_micros(200));
     trial.start(&options)?;
     let own = gettid().as_raw_nonzero().to_string();
-    // Threads have the class of who made them.
+    // Threads have the class of the thread that made them.
     let class = |name: &str| tool("ionice", &["-c", name, "-p", &own]).map(drop);
     let (on, after) = (trial.amplitude * 3, trial.amplitude);
     trial.pulses(Duration::from_millis(200), after, |stop| {
@@ -204,13 +204,13 @@ pub fn idle_class(trial: &mut FaultTrial<'_>) -> Result<()> {
         .pulses(Duration::from_millis(200), after, |stop| rival(&disk.device, 2, || stop.sleep(on)))
 }
 
-/// The scheduler serves one process after another, each for the amplitude, and a neighbour always reads.
+/// The scheduler serves one process after another, each for the amplitude, and a neighbour reads for a while.
 pub fn turns(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = scheduled(trial, "bfq")?;
     let rotational = disk.sys("queue/rotational");
     let undone = rotational.clone();
     trial.undo.add(move || drop(set(&undone, 0)));
-    // It waits for the next request of who has the turn, as a disk has to seek for that of another one.
+    // The scheduler waits for the next request of the process that has the turn, as a disk has to seek for another's.
     set(&rotational, 1)?;
     set(&disk.sys("queue/iosched/low_latency"), 0)?;
     set(&disk.sys("queue/iosched/timeout_sync"), trial.amplitude.as_millis())?;
@@ -261,7 +261,7 @@ pub fn group_weight(trial: &mut FaultTrial<'_>) -> Result<()> {
     light.set("blkio.bfq.weight", 1)?;
     heavy.set("blkio.bfq.weight", 1000)?;
     light.add_process(pid)?;
-    // Threads are born where this one is.
+    // New threads begin in the group of this one.
     heavy.set("tasks", gettid().as_raw_nonzero())?;
     let (on, after) = (trial.amplitude * 4, trial.amplitude);
     trial

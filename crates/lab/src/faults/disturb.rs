@@ -1,5 +1,5 @@
-//! Disturbances: what is done to a stage or a victim, again and again. Those that several kinds of fault share are
-//! named here; the others are functions of the topic files ([`Disturb::Own`], [`Disturb::OwnSlow`]).
+//! Disturbances: what is done to a stage, a victim or a server, again and again. Those that several kinds of fault
+//! share are named here; the others are functions of the topic files ([`Disturb::Own`], [`Disturb::OwnSlow`]).
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::stages::BuiltStage;
 use crate::faults::{cpu, disk, filesystem, server, stopped};
 
-/// Whom it happens to.
+/// What it happens to: the program that is measured, or its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Party {
     Program,
@@ -18,7 +18,7 @@ pub enum Party {
 /// What is done.
 #[derive(Debug, Clone, Copy)]
 pub enum Disturb {
-    /// Every 199th request of the disk takes the amplitude longer.
+    /// Every 199th request of the disk, or of the served file, takes the amplitude longer.
     Slow,
     /// Syncs of the disk take the amplitude longer for a while.
     SlowSyncs,
@@ -32,7 +32,7 @@ pub enum Disturb {
     Stop(Party),
     /// The party is frozen by its control group.
     Frozen(Party),
-    /// The party's control group may run only 1 ms in each period.
+    /// The party's control group may run only 1 ms in each period of the amplitude and 1 ms.
     Quota(Party),
     /// A real-time thread takes the CPU that the program is kept on.
     Hog,

@@ -1,5 +1,5 @@
-//! Faults in file systems: a busy server, freezes, journals that neighbours fill, and locks of the victim's file that
-//! neighbours hold.
+//! Faults in file systems: a busy server, freezes, journals that neighbours fill or that are slow, snapshots, and locks
+//! of the victim's file that neighbours hold.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -102,7 +102,7 @@ fn crowds(
     })
 }
 
-/// A journal so short that a neighbour's changes fill it: who changes anything then waits until old entries
+/// A journal so short that a neighbour's changes fill it: a thread that changes anything then waits until old entries
 /// have been written to their own places on a slow disk.
 pub fn short_journal(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = trial.slow_disk(64)?;

@@ -1,5 +1,5 @@
 //! Loads: what the victim does on its stage, as lists of changes to a plain run. A load is several such lists; of
-//! two values for the same thing the later one counts.
+//! two values for the same thing, or two drivers, the later one counts.
 
 use anyhow::{Context, Result};
 use taillight_s3test::{ID, SECRET};
@@ -215,8 +215,8 @@ fn client(trial: &FaultTrial<'_>, built: &BuiltStage) -> Result<VictimOptions> {
     Ok(options)
 }
 
-/// Reads and updates of a Redis server at this address. `client` has the victim run in the server's own network; one
-/// that asks through a proxy stays outside.
+/// Reads and updates of a Redis server at this address. `client` has the victim run in the server's own network; a
+/// victim that asks through a proxy stays outside.
 pub fn asking_redis(trial: &FaultTrial<'_>, address: std::path::PathBuf) -> VictimOptions {
     asking(trial, (address, "redis"), ("update", 1000))
 }

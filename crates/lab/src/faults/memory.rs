@@ -25,7 +25,7 @@ pub fn dirty(trial: &mut FaultTrial<'_>) -> Result<()> {
     dirtied(trial, &[loads::GROWING, loads::CACHED, loads::OF_16M])
 }
 
-/// The same for one who writes to a mapping, where a fault makes a page dirty.
+/// The same for a victim that writes to a mapping, where a fault makes a page dirty.
 pub fn mapped_dirty(trial: &mut FaultTrial<'_>) -> Result<()> {
     dirtied(trial, &[loads::WRITES, loads::CACHED, loads::LAYOUT])
 }
@@ -155,8 +155,8 @@ pub fn swapped(trial: &mut FaultTrial<'_>) -> Result<(Arc<DelayInjector>, LabCgr
     Ok((slow, group))
 }
 
-/// Again and again a control group's memory is cut to `limit`, a function of the bytes that it cannot give back without
-/// swap; then the disk that its pages come back from is slow for a while.
+/// Again and again a control group's memory is cut as far as it goes to `limit`, a function of the bytes that it cannot
+/// give back without swap; then the disk that its pages come back from is slow for a while.
 pub fn dropped(
     trial: &mut FaultTrial<'_>,
     slow: &DelayInjector,
@@ -174,8 +174,8 @@ pub fn dropped(
     Ok(())
 }
 
-/// Another program has the kernel drop all pages of all files (`/proc/sys/vm/drop_caches`); who needs one waits for a
-/// device that is slow all the time.
+/// Another program has the kernel drop all clean pages of all files (`/proc/sys/vm/drop_caches`); a read of one waits
+/// for a device that is slow all the time.
 pub fn dropped_caches(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     dropped_of_all(trial, built, 1)
 }
@@ -218,7 +218,7 @@ pub fn buffered_image(trial: &mut FaultTrial<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Pages of the victim's disk that were in memory are dropped; who needs one waits for the disk, which is
+/// Pages of the victim's disk that were in memory are dropped; a read of one waits for the disk, which is
 /// slow all the time.
 pub fn evict(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = trial.slow_disk(16)?;

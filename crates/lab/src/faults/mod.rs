@@ -36,7 +36,7 @@ pub struct Fault {
     pub layer: &'static str,
     /// Engines of the victim.
     pub engines: &'static [&'static str],
-    /// How strong, ms: two amplitudes.
+    /// How strong, ms: two amplitudes. A fault may use a part of it, or none.
     pub ms: [u64; 2],
     /// How long the victim runs.
     pub runtime: Duration,

@@ -124,7 +124,7 @@ fn new_log(trial: &mut FaultTrial<'_>) -> PathBuf {
     log
 }
 
-/// Makes what stands in such a file the truth.
+/// Adds what stands in such a file to the truth.
 fn logged(trial: &mut FaultTrial<'_>, log: &Path) -> Result<()> {
     for line in std::fs::read_to_string(log)?.lines() {
         let (from, to) = line.split_once(' ').context("two stamps")?;

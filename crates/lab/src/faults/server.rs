@@ -240,7 +240,7 @@ pub fn shaped(pid: u32) -> Result<impl Fn(u64) -> Result<()>> {
     Ok(move |bytes_per_s| rate("change", bytes_per_s))
 }
 
-/// A network that is slow now and then.
+/// The network whose `rate` this sets is slow now and then.
 pub fn narrowed(trial: &mut FaultTrial<'_>, rate: impl Fn(u64) -> Result<()>) -> Result<()> {
     // What is saved up for a burst is spent first.
     let slow = 1024 * 1000 / trial.amplitude.as_millis() as u64;
@@ -308,7 +308,7 @@ pub fn postgres(trial: &mut FaultTrial<'_>, at: &Path) -> Result<BuiltStage> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let bin = versions.map(|v| v.path().join("bin")).filter(|bin| bin.join("initdb").exists());
     let bin = bin.max().context("no PostgreSQL server here (Debian: postgresql)")?;
-    // Root may not run it, and who may has to get there.
+    // The server refuses root, and the user that it runs as has to get there.
     std::fs::set_permissions(lab_dir(), Permissions::from_mode(0o711))?;
     trial.undo.add(|| drop(std::fs::set_permissions(lab_dir(), Permissions::from_mode(0o700))));
     let cluster = at.join("cluster");

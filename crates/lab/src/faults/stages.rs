@@ -1,5 +1,5 @@
-//! Stages: what the victim works on, from a bare disk to a server. All are in memory; those with a disk have a slow one
-//! where the disturbance asks for it.
+//! Stages: what the victim works on, from a bare disk to a server. All are in memory; those with a disk have one that
+//! can be slowed down where the disturbance asks for it, a served file always can.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl BuiltStage {
 }
 
 impl FaultStage {
-    /// Makes it, on a slow disk if asked for.
+    /// Makes it, on a disk that is slow when told to if asked for.
     pub fn make(self, trial: &mut FaultTrial<'_>, slow: bool) -> Result<BuiltStage> {
         let mut built = BuiltStage::default();
         let path = match self {

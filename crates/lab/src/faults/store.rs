@@ -82,7 +82,7 @@ pub fn locked_database(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result
     let (name, pause) =
         (database.to_string_lossy(), format!(".shell sleep {}", trial.amplitude.as_secs_f64()));
     let words = ["-cmd", ".timeout 5000", &name, "BEGIN IMMEDIATE;", &pause, "COMMIT;"];
-    // Who waits looks for the lock again after pauses, most of them of 25 ms and less.
+    // A writer that waits looks for the lock again after pauses, most of them of 25 ms and less.
     trial.pulses(Duration::from_millis(200), Duration::from_millis(25), |_| {
         tool("sqlite3", &words).map(drop)
     })

@@ -14,7 +14,7 @@ use crate::events::slow::{OperationData, SlowIos};
 
 /// Parts that the keys are cut into, in their order.
 const PARTS: u64 = 64;
-/// What these have in common is looked at, and no fewer episodes; of many a quarter.
+/// Fewest episodes that must have something in common, and of many episodes a quarter.
 const COMMON_MIN: usize = FEWEST - 2;
 /// Kinds of features, and ways in which each is held against all operations.
 const KINDS: usize = 4;

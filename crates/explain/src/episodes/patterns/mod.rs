@@ -35,7 +35,7 @@ const LOOKS: usize = 6;
 const USUAL_MIN: usize = 100;
 /// A thread that came back so soon did not wait for its CPU, ns.
 const AT_ONCE_NS: i64 = 250_000;
-/// Times after a flush that differ by less are the same, ns.
+/// Times after a flush that differ by less, ns, or by less than a tenth, are the same.
 const SAME_NS: i64 = 200_000;
 
 /// What the episodes of a layer have in common.
@@ -82,7 +82,7 @@ pub enum CommonFactor {
     Target { target: u16, share: f64 },
 }
 
-/// What of an episode's slowest I/O may come again.
+/// What of an episode's slowest traced I/O may come again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OutlierFeatures {
     /// Where it was, bytes.
@@ -91,7 +91,7 @@ pub struct OutlierFeatures {
     pub cpu: Option<u64>,
     /// Its operation, and how long after a flush of the disk it began, ns.
     pub after_flush: Option<(OpKind, i64)>,
-    /// The I/O, also one that was not traced.
+    /// The slowest I/O, traced or not.
     pub slowest: Option<Slow>,
 }
 
@@ -115,7 +115,7 @@ pub struct PatternScale {
 }
 
 impl OutlierFeatures {
-    /// Of the slowest I/O of an episode.
+    /// Of the slowest traced I/O of an episode; `slowest` of all.
     pub fn of(list: &[Judged], events: &Events) -> OutlierFeatures {
         let took = |j: &&Judged| j.slow.complete_ns.saturating_sub(j.slow.submit_ns);
         let slowest = list.iter().max_by_key(took).map(|j| j.slow);
@@ -174,7 +174,7 @@ impl PatternScale {
             let there = present(events, *moment);
             there.into_iter().for_each(|one| *self.presence.entry(one).or_default() += 1.0);
         }
-        // Who was never met at these moments is there now and then all the same.
+        // A culprit that was never met at these moments is there now and then all the same.
         let share = |n: f64| (n + 1.0) / (moments.len() + 1) as f64;
         self.presence.values_mut().for_each(|n| *n = share(*n));
         for one in episodes.iter().flat_map(|e| &e.culprits) {
@@ -184,7 +184,7 @@ impl PatternScale {
     }
 }
 
-/// Who would be a culprit of an I/O in flight in this time.
+/// Who would be a culprit of an I/O in flight in this time, by any role but that of pauses.
 fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> {
     let mut found = BTreeSet::new();
     let mut add = |role, thread: Option<&Arc<Thread>>| {
@@ -210,7 +210,7 @@ fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> 
     found
 }
 
-/// Episodes of each layer that has enough of them.
+/// Episodes of each named layer that has enough of them.
 fn by_layer(episodes: &[EpisodeView]) -> BTreeMap<Layer, Vec<&EpisodeView>> {
     let mut by: BTreeMap<Layer, Vec<&EpisodeView>> = BTreeMap::new();
     for one in episodes.iter().filter(|e| !matches!(e.layer, Layer::Unknown | Layer::Mixed)) {

@@ -181,7 +181,7 @@ fn a_limit_that_is_always_on_is_no_pattern() {
 }
 
 #[test]
-fn who_is_always_there_is_no_pattern() {
+fn a_neighbour_that_is_always_there_is_no_pattern() {
     let mut list = at(&apart(6));
     for one in &mut list {
         one.culprits = vec![culprit_of(Role::Disk, "backup")];

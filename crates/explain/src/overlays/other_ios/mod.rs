@@ -27,7 +27,7 @@ const SMALLEST_BLOCK: u64 = 1024;
 /// How often what leaders inherited themselves is handed on.
 const PASSES: u32 = 4;
 
-/// The slow I/Os of a run, as what one of them waited for is looked for among the others.
+/// The slow I/Os of a run and those kept beside them, as what one of them waited for is looked for among the others.
 pub struct OtherIos<'a> {
     pub judged: &'a [Judged],
     pub events: &'a Events,
@@ -86,16 +86,16 @@ impl Index {
     }
 }
 
-/// Replaces waits for another slow I/O of the load by what the other I/O waited for meanwhile, and has the waiting I/O
-/// judged again by `judge`.
+/// Replaces waits for another I/O of these by what the other I/O waited for meanwhile, and has the waiting I/O judged
+/// again by `judge`. Their order stays.
 pub fn follow(
     judged: &mut [Judged],
     events: &Events,
     judge: impl Fn(Slow, Option<TracedIo>, Vec<Segment>) -> Judged,
 ) {
     let index = Index::of(judged);
-    // Who leads is mostly done before who follows, and so has what it inherits itself. Further passes hand on
-    // only what is no wait for another I/O.
+    // An I/O that is waited for mostly ends before those that wait for it, and then has what it inherits itself.
+    // Further passes hand on only what is no wait for another I/O.
     for pass in 0..PASSES {
         let mut changed = false;
         for i in index.order.iter().copied() {
@@ -210,7 +210,7 @@ fn is_own_work(phase: Phase) -> bool {
     matches!(phase, Phase::Submit | Phase::Application | Phase::Store)
 }
 
-/// Where the time of an I/O went, for one who waited for its thread: also what was not seen.
+/// Where the time of an I/O went, for a wait for its thread: also what was not seen, but not the program's own work.
 fn all_of(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Segment> {
     let told = leader.segments.iter().filter(|p| !is_own_work(p.phase));
     let within =
@@ -251,7 +251,7 @@ fn overlap_of(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Segme
     overlap_from(leader, (from, to), |_| Source::Holder)
 }
 
-/// The same, with the source that another one's segment has for who waits for it.
+/// The same, with the source that a segment of the other I/O becomes for the waiting one.
 fn overlap_from(
     leader: &Judged,
     (from, to): (i64, i64),
@@ -265,8 +265,8 @@ fn overlap_from(
 }
 
 /// Times in which an I/O waited for pages, for a block or the log of the file system's own, or for what another worker
-/// thread of io_uring had, and what the I/O waited for that they belonged to: one whose way to the disk ended
-/// just before.
+/// thread of io_uring had, and what the I/O waited for that they belonged to: its way to the disk ended just before, or
+/// (pages sent with its own) just after.
 pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let OtherIos { judged, events, index: Index { disk, .. } } = *all;
     let one = &judged[i];
@@ -303,7 +303,7 @@ pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     waits
 }
 
-/// Whose parts were at the disk when a page was done, and ended soon after: an I/O that sent pages of others with its
+/// The I/O whose parts were at the disk when a page was done, and ended soon after: it sent pages of others with its
 /// own, of which the last says when it is done.
 fn sent_together(
     (from, wake): (i64, i64),
@@ -346,7 +346,7 @@ pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let seen = own.chain(io.bio_ns).chain(io.held_ns).filter(|at| *at >= from);
     let begun = seen.min().unwrap_or(io.end_ns);
     let others = || events.ring_threads.within(from, begun).filter(|w| w.token != io.token);
-    // One that waited for a CPU, or did nothing, may be the one that was to begin this I/O.
+    // A worker thread that waited for a CPU, or did nothing, may be that which was to begin this I/O.
     let clear = others().all(|w| !w.was_preempted() && w.token.is_some());
     let asleep = others().filter(|w| !w.was_preempted());
     let behind = asleep.filter_map(|w| {

@@ -21,7 +21,7 @@ fn again(slow: Slow, io: Option<TracedIo>, segments: Vec<Segment>) -> Judged {
     judge(slow, io, Some(segments), &JudgeInputs::default())
 }
 
-/// Worker 1 was asleep, and this one woke it up.
+/// Worker 1 was asleep, and this worker woke it up.
 fn woken_by(worker: u64) -> Events {
     let mut events = Events::default();
     events.add(OffCpu {
@@ -52,13 +52,13 @@ fn worker_asleep(woken_by: &str, stack: &str) -> Events {
     events
 }
 
-/// What an I/O of worker 1 is blamed on that slept in `stack`, in this phase, while one of worker 0 was
+/// What an I/O of worker 1 is blamed on that slept in `stack`, in this phase, while an I/O of worker 0 was
 /// held back and then in the device until `done`.
 fn behind(stack: &str, phase: Phase, done: i64) -> Layer {
     behind_parts(stack, phase, done, 1)
 }
 
-/// The same where that one sent so many parts.
+/// The same where the I/O of worker 0 sent so many parts.
 fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
     let mut events = Events::default();
     events.add(OffCpu {
@@ -86,7 +86,7 @@ fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
 }
 
 #[test]
-fn who_waits_for_pages_of_another_waits_for_what_that_one_waits_for() {
+fn a_wait_for_pages_of_another_io_is_what_that_io_waits_for() {
     let layer =
         |done| behind("io_schedule;folio_wait_writeback;ext4_sync_file", Phase::PageCache, done);
     assert_eq!(layer(9_000_000), Layer::Throttle);
@@ -102,7 +102,7 @@ fn who_waits_for_pages_of_another_waits_for_what_that_one_waits_for() {
 }
 
 #[test]
-fn who_waits_for_a_block_of_the_file_system_waits_for_who_writes_it() {
+fn a_wait_for_a_block_of_the_file_system_is_what_the_io_that_writes_it_waits_for() {
     let inode = "__sync_dirty_buffer;ext4_write_inode;ext4_fsync_nojournal";
     let layer = |done| behind(inode, Phase::FileSystem, done);
     assert_eq!(layer(9_000_000), Layer::Throttle);
@@ -114,7 +114,7 @@ fn who_waits_for_a_block_of_the_file_system_waits_for_who_writes_it() {
 }
 
 #[test]
-fn who_waits_for_the_worker_of_another_one_waits_for_what_that_one_waits_for() {
+fn a_wait_for_the_worker_of_another_io_is_what_that_io_waits_for() {
     let phases = |begun: i64, token: u64, handed: u64| {
         let mut events = Events::default();
         let asleep = |token, start_ns, end_ns| RingThread {
@@ -175,7 +175,7 @@ fn what_a_worker_of_the_ring_was_seen_to_sleep_for_is_seen() {
 }
 
 #[test]
-fn who_waits_for_another_worker_of_the_ring_waits_for_what_that_one_waits_for() {
+fn a_wait_of_a_worker_for_another_worker_is_what_the_other_ones_io_waits_for() {
     let layer = |woken_by: &str, stack: &str| {
         let events = worker_asleep(woken_by, stack);
         let end_ns = 9_001_000;
@@ -237,7 +237,7 @@ fn what_the_thread_does_itself_holds_up_the_rest_of_its_batch() {
 }
 
 #[test]
-fn of_several_with_parts_at_the_disk_who_had_them_there_for_longest_leads() {
+fn of_several_ios_with_parts_at_the_disk_the_longest_there_leads() {
     let commit = "wait_log_commit;btrfs_sync_log;btrfs_sync_file;io_wq_worker";
     let events = worker_asleep("iou-wrk-9", commit);
     let (start_ns, end_ns) = (5, 9_001_000);
@@ -265,7 +265,7 @@ fn of_several_with_parts_at_the_disk_who_had_them_there_for_longest_leads() {
 }
 
 #[test]
-fn who_waits_for_a_leader_waits_for_what_that_one_waits_for() {
+fn a_wait_for_a_single_leader_is_what_its_io_waits_for() {
     let leader = || io(0, 0, 1000, Phase::Device);
     let mut list = vec![io(1, 5, 1010, Phase::Store), leader()];
     follow(&mut list, &woken_by(0), again);
@@ -315,7 +315,7 @@ fn a_wait_for_a_thread_is_a_wait_for_what_it_was_in() {
 }
 
 #[test]
-fn a_wait_leads_over_the_waits_of_others_and_to_who_has_no_cpu() {
+fn a_wait_leads_over_the_waits_of_others_and_to_a_thread_without_a_cpu() {
     let mut events = woken_by(2);
     let off = |worker, waker, state, from, to| OffCpu {
         worker: Some(worker),

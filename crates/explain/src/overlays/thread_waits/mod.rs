@@ -1,7 +1,7 @@
-//! Rules of `overlays` that find what a thread did that an I/O waited for: the whole program stopped; a thread of
-//! the kernel that completes the I/O, or serves a loop device, and itself waited for a CPU or slept. Such threads are
-//! found by following the wake-up of the I/O's own thread back; else by what they serve and when they came back to the
-//! CPU, which makes no verdict sure ([`Source::Inferred`]).
+//! Rules of `overlays` that find what a thread did that an I/O waited for: the whole program stopped; a thread of a
+//! server (FUSE, a store's); a thread of the kernel that issues or completes the I/O, or serves a loop device, and
+//! itself waited for a CPU or slept. Such threads are found by following the wake-up of the I/O's own thread back; else
+//! by what they serve and when they came back to the CPU, which makes no verdict sure ([`Source::Inferred`]).
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
@@ -29,9 +29,9 @@ pub fn server_waits(_: &[Segment], io: &TracedIo, _: &IoContext<'_>) -> Vec<Segm
     stamps.map(had).into_iter().collect()
 }
 
-/// What a thread of the store's server waited for below it while the I/O waited for its answer: the one that gave it, or
-/// one that came back right before (the server's threads wait for each other, too: one syncs the log for all). That it
-/// waited for a CPU, or was stopped, stays the server's.
+/// What a thread of the store's server waited for below it while the I/O waited for its answer: the thread that gave
+/// it, or for an operation that writes one whose sync ended right before (one syncs the log for all). Its waits for a
+/// CPU, a stop, the program or another server stay the server's.
 pub fn serving_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
     // Only a commit waits for what another thread of the server syncs.
@@ -83,7 +83,8 @@ pub fn stop_sleeps(_: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec
     asleep.filter(stopped).map(stop).collect()
 }
 
-/// What the kernel's threads that told the I/O's own thread of its completion had waited for before.
+/// What the kernel's threads that told the I/O's own thread of its completion had waited for before; also the waits
+/// for a CPU, over half of the segment, of a kworker that came back just before the I/O went on.
 pub fn completion_thread_waits(
     line: &[Segment],
     io: &TracedIo,
@@ -102,7 +103,7 @@ pub fn completion_thread_waits(
                 }
             }
         }
-        // Who waits for several I/Os may be awake for another one when this one is told.
+        // A thread that waits for several I/Os may be awake for another one when this one is told.
         let went_on = [Some(segment.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
         let late = helpers(context, segment.from, io.end_ns).filter(|row| {
             let work = row.thread.name.starts_with("kworker/");
@@ -245,7 +246,7 @@ pub fn helper_threads<'a>(one: &Judged, events: &'a Events) -> Vec<&'a Helper> {
     rows.filter(|r| told(r) || serves(r)).collect()
 }
 
-/// Off-CPU intervals of the kernel's threads in a time.
+/// Off-CPU intervals, in a time, of threads of the kernel and of the store's server.
 pub fn helpers<'a>(
     context: &IoContext<'a>,
     from: i64,

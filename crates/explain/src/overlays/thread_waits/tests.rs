@@ -56,7 +56,7 @@ fn cut<E: Into<LayerEvent>>(
     cut_of(OpKind::Read, line, off, seen)
 }
 
-/// As [`cut`], of an operation of this kind. Who is not said to have ended its sleep is 77.
+/// As [`cut`], of an operation of this kind. Thread 77 ended the sleep where `off` names no waker.
 fn cut_of<E: Into<LayerEvent>>(
     op: OpKind,
     line: &[(i64, i64, Phase)],
@@ -76,7 +76,7 @@ fn cut_of<E: Into<LayerEvent>>(
 }
 
 #[test]
-fn who_tells_of_a_completion_may_wait_for_a_cpu_or_a_journal() {
+fn a_thread_that_tells_of_a_completion_may_wait_for_a_cpu_or_a_journal() {
     use Phase::*;
     let line = [(0, 100, Device), (100, 900, Completion), (900, 1000, Cpu)];
     let off = || asleep((0, 900, 1000), "io_cqring_wait");
@@ -200,7 +200,7 @@ fn a_polling_thread_of_io_uring_waits_for_a_cpu_or_a_limit() {
 }
 
 #[test]
-fn a_stopped_program_waits_for_nothing_else() {
+fn a_stop_replaces_what_the_program_did_and_leaves_device_and_server() {
     use Phase::*;
     let line = [(0, 100, Submit), (100, 700, IoWorker), (700, 800, Device), (800, 1000, Server)];
     let off = || asleep((50, 750, 760), "do_signal_stop;get_signal");
@@ -209,7 +209,7 @@ fn a_stopped_program_waits_for_nothing_else() {
 }
 
 #[test]
-fn a_request_waits_for_the_cpu_of_who_gives_it_to_the_driver() {
+fn a_request_waits_for_the_cpu_of_the_thread_that_gives_it_to_the_driver() {
     use Phase::*;
     let line = [(0, 10, Submit), (10, 950, Queue), (950, 1000, Device)];
     let off = || asleep((5, 995, 1000), "blkdev_issue_flush");
@@ -341,7 +341,7 @@ fn a_commit_of_few_entries_waits_for_the_disk_where_one_write_takes_long() {
 
 /// As syncfs does: a kernel thread writes, and one write of it takes long.
 #[test]
-fn who_waits_for_all_that_is_dirty_waits_for_the_disk_where_one_write_takes_long() {
+fn a_sync_of_all_that_is_dirty_waits_for_the_disk_where_one_write_takes_long() {
     use Phase::*;
     const LONG: i64 = 9_000_000;
     let line = [(0, 10, Submit), (10, LONG, PageCache), (LONG, LONG + 100, Cpu)];
@@ -367,7 +367,7 @@ fn who_waits_for_all_that_is_dirty_waits_for_the_disk_where_one_write_takes_long
 }
 
 #[test]
-fn who_finishes_an_io_and_waits_for_the_log_of_xfs_waits_for_the_disk() {
+fn a_completion_that_waits_for_the_log_of_xfs_waits_for_the_disk() {
     use Phase::*;
     const LONG: i64 = 9_000_000;
     let line = [(0, 10, Submit), (10, 50, Device), (50, LONG, Completion)];

@@ -1,6 +1,6 @@
-//! Cuts one traced I/O into phases that sum to its latency, to the nanosecond, from its stamps and its
-//! thread's intervals off the CPU. What cannot be told apart is `Unobserved`, never guessed. Layers are
-//! blamed in `judge`.
+//! Cuts one traced I/O into phases that sum to its time from submit to completion, to the nanosecond, from its stamps
+//! and the intervals off the CPU of its threads. What cannot be told apart is `Unobserved`; what is concluded and not
+//! seen says so by its `Source`. Layers are blamed in `judge`.
 
 use taillight_rundir::layers::flags;
 
@@ -105,7 +105,8 @@ fn without_block_io(line: &mut TimeLine, io: &TracedIo, context: &IoContext<'_>)
 }
 
 /// From the device's answer to the program. A thread that waits is told of it and woken up, then it
-/// runs: from there on, and when it was not waiting at all, time on the CPU is the program's own.
+/// runs: from there on, and when it was not waiting at all, time on the CPU is the program's own, but for a thread with
+/// several I/Os in flight whose short sleeps come to more than a quarter of it.
 fn after_completion(line: &mut TimeLine, io: &TracedIo, to: i64, context: &IoContext<'_>) {
     let from = line.at;
     if to <= from {
@@ -132,8 +133,8 @@ fn after_completion(line: &mut TimeLine, io: &TracedIo, to: i64, context: &IoCon
     append_thread_states(line, to, Phase::Application, elsewhere, context);
 }
 
-/// How long the thread slept during this I/O in stretches too short for events. One that has several
-/// in flight takes whatever has come when it wakes up: this one had not, and nothing says why.
+/// How long the thread slept during this I/O in stretches too short for events. A thread with several I/Os
+/// in flight takes what has come when it wakes up: this I/O had not, and nothing says why.
 fn short_sleeps_ns(io: &TracedIo, context: &IoContext<'_>) -> u64 {
     let within = |at: i64| at.clamp(io.start_ns, io.end_ns);
     let slept = overlapping(context.off, io.start_ns, io.end_ns)

@@ -107,7 +107,7 @@ fn a_flush_is_in_the_device_while_the_disks_own_one_is() {
     let split = [(100, Submit), (500, Queue), (200, Device)];
     let unseen = [(100, Submit), (700, Unobserved)];
     assert_eq!(flushed(VDA1, "254:1", &[("254:0", 1600, 1790)]), split);
-    // One that began before this one was queued does not cover it.
+    // The disk's flush that began before this one was queued does not cover it.
     assert_eq!(flushed(VDA1, "254:1", &[("254:0", 1050, 1200)]), unseen);
 }
 
@@ -222,10 +222,10 @@ fn what_a_thread_writes_for_the_journal_is_the_file_systems() {
     assert!(slept("io_schedule;iomap_dio").iter().all(|(_, phase)| *phase != FileSystem));
 }
 
-/// Requests wait in the plug of who submits them while that has no CPU: io_uring's polling thread has no request of
-/// its own, and belongs to one thread of the load.
+/// Requests wait in the plug of the thread that submits them while that has no CPU: io_uring's polling thread has no
+/// request of its own, and belongs to one thread of the load.
 #[test]
-fn in_the_plug_of_a_polling_thread_without_a_cpu_nothing_waits_for_the_queue() {
+fn time_in_the_plug_of_a_polling_thread_without_a_cpu_is_not_the_queues() {
     use Phase::*;
     const MS: i64 = 1_000_000;
     let queued = TracedIo {

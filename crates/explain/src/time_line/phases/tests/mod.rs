@@ -68,7 +68,7 @@ fn all(io: &TracedIo, context: &IoContext<'_>) -> Vec<(u64, Phase)> {
 }
 
 #[test]
-fn a_whole_io_has_every_phase() {
+fn an_io_of_one_part_is_cut_at_its_stamps() {
     use Phase::*;
     let expected = [
         (100, Submit),
@@ -170,7 +170,7 @@ fn worker(token: Option<u64>, from: i64, wake: Option<i64>, to: i64, stack: &str
 }
 
 #[test]
-fn behind_a_worker_the_write_waits_for_what_that_one_waits_for() {
+fn a_write_behind_a_worker_waits_for_what_the_worker_waits_for() {
     let room = "reclaim_throttle;try_to_free_pages";
     let mut events = Events::default();
     // In the order of their begins: one that had nothing to do was woken up late.
@@ -215,7 +215,7 @@ fn a_worker_that_makes_room_in_memory_on_the_cpu_is_in_the_page_cache() {
 }
 
 #[test]
-fn who_waits_for_a_lock_waits_for_what_its_holder_waits_for() {
+fn a_wait_for_a_lock_is_what_its_holder_in_the_load_waits_for() {
     let waits = |other: &str, holder: &str| {
         let waker = Waker { thread: Some(Thread::named(other)), ..Waker::default() };
         let waiter = OffCpu {
@@ -372,7 +372,7 @@ fn a_worker_is_not_blamed_while_the_thread_that_is_told_has_no_cpu() {
 }
 
 #[test]
-fn a_worker_whose_first_part_is_held_back_is_told_of_nothing() {
+fn a_worker_whose_first_part_is_held_back_is_told_of_no_earlier_one() {
     let io = TracedIo {
         token: Some(7),
         flags: flags::QUEUED | flags::PUNTED | flags::HELD,
@@ -434,7 +434,7 @@ fn a_thread_without_cpu_hands_the_sync_over_late() {
 }
 
 #[test]
-fn a_limit_that_has_a_part_of_a_worker_is_no_wait_for_the_worker() {
+fn a_limit_that_has_a_part_of_a_worker_is_a_wait_for_the_worker_only_behind_others() {
     let held =
         TracedIo { sync_punt_ns: None, held_ns: Some(9_010_000), ..handed_over_twice(flags::HELD) };
     let it = lengths(&segments(&held, &IoContext::default()));

@@ -20,6 +20,7 @@ use crate::events::event::OffCpu;
 use crate::events::io::TracedIo;
 use crate::events::layers::Slow;
 use crate::events::thread::{Thread, called};
+use crate::overlays::pauses;
 use crate::time_line::segments::overlapping;
 use crate::verdict::judge::{Judged, Layer};
 
@@ -184,7 +185,7 @@ impl PatternScale {
     }
 }
 
-/// Who would be a culprit of an I/O in flight in this time, by any role but that of pauses.
+/// Who would be a culprit of an I/O in flight in this time, by any role.
 fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> {
     let mut found = BTreeSet::new();
     let mut add = |role, thread: Option<&Arc<Thread>>| {
@@ -207,6 +208,7 @@ fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> 
     let (quota_ns, limits) = limits(events, (from, to));
     found.extend((quota_ns > 0).then(|| (Role::Limit, QUOTA.to_owned())));
     found.extend(limits.into_keys().map(|name| (Role::Limit, name)));
+    found.extend(pauses::during(events, from, to).map(|p| (Role::Pause, p.reason.to_string())));
     found
 }
 

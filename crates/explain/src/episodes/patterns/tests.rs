@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::episodes::culprits::Culprit;
-use crate::events::event::{CpuQuota, Neighbour};
+use crate::events::event::{CpuQuota, Neighbour, Pause};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -155,20 +155,19 @@ fn culprit_of(role: Role, name: &str) -> Culprit {
     }
 }
 
-#[test]
-fn a_limit_that_is_always_on_is_no_pattern() {
+/// Patterns of six episodes with this culprit, in a run in which `add` has it act at each moment, and in one in which
+/// it acts in the episodes alone: the first has none.
+fn told_when_there_alone(role: Role, name: &str, add: fn(&mut Events, i64, i64)) {
     let mut list = at(&apart(6));
     for one in &mut list {
-        one.culprits = vec![culprit_of(Role::Limit, QUOTA)];
+        one.culprits = vec![culprit_of(role, name)];
     }
     let (first, last) = (list[0].start_ns, list[5].end_ns);
     let step = (last - first) / 100;
     let moments: Vec<_> = (0..100).map(|i| (first + i * step, first + (i + 1) * step)).collect();
-    let of = |spent: &[(i64, i64)]| {
+    let of = |acts: &[(i64, i64)]| {
         let mut events = Events::default();
-        spent.iter().for_each(|(start_ns, end_ns)| {
-            events.add(CpuQuota { start_ns: *start_ns, end_ns: *end_ns, without_ns: 1000 });
-        });
+        acts.iter().for_each(|(from, to)| add(&mut events, *from, *to));
         events.sort();
         kinds(&list, &PatternScale::default().with_presence(&list, &moments, &events))
     };
@@ -176,8 +175,23 @@ fn a_limit_that_is_always_on_is_no_pattern() {
     let then: Vec<_> = list.iter().map(|e| (e.start_ns, e.end_ns)).collect();
     assert_eq!(
         of(&then),
-        [CommonFactor::Culprit { name: QUOTA.to_owned(), pid: Some(8), own: false }]
+        [CommonFactor::Culprit { name: name.to_owned(), pid: Some(8), own: false }]
     );
+}
+
+#[test]
+fn a_limit_that_is_always_on_is_no_pattern() {
+    told_when_there_alone(Role::Limit, QUOTA, |events, start_ns, end_ns| {
+        events.add(CpuQuota { start_ns, end_ns, without_ns: 1000 });
+    });
+}
+
+#[test]
+fn a_pause_that_comes_all_the_time_is_no_pattern() {
+    told_when_there_alone(Role::Pause, "Pause Young", |events, start_ns, end_ns| {
+        let reason = "Pause Young".into();
+        events.add(Pause { start_ns, stopped_ns: start_ns, end_ns, reason });
+    });
 }
 
 #[test]

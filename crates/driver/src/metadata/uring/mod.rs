@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use taillight_core::probe::Token;
+use taillight_core::probe::{MAX_SLOTS, Token};
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
 use super::files::{LOOKS, SharedFiles, other};
@@ -20,6 +20,10 @@ use super::options::MetadataSync;
 use super::session::{DirectoryReader, buffers, unknown};
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use sys::{CallRing, RingCall, number, opened};
+
+/// Added to the token in the user data of the calls behind an operation's first one, for which traced stamps are: the
+/// kernel programs know such a call, as they know the sync of a write, for another part of the same operation.
+const LATER_CALL: u64 = 1 << 63;
 
 /// Which call of its operation a slot has in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +59,8 @@ pub struct RingSession {
     files: Arc<SharedFiles>,
     ring: CallRing,
     slots: Vec<CallSlot>,
+    /// Slot of this session by slot of a token.
+    local: Box<[u16]>,
     in_flight: u32,
     buffer_size: u64,
     lane: usize,
@@ -98,6 +104,7 @@ impl RingSession {
             files,
             ring,
             slots: (0..spec.depth).map(|_| slot()).collect(),
+            local: vec![0; MAX_SLOTS as usize].into(),
             in_flight: 0,
             buffer_size: spec.buffer_size,
             lane,
@@ -132,8 +139,11 @@ impl RingSession {
 
     #[inline]
     fn push(&mut self, call: RingCall, on: i32, slot: u32, step: CallStep) -> Result<()> {
-        self.slots[slot as usize].step = step;
-        match self.ring.push(call, on, slot) {
+        let state = &mut self.slots[slot as usize];
+        let first = matches!(step, CallStep::Open | CallStep::Single) && state.retries == 0;
+        let user_data = state.token.0 | if first { 0 } else { LATER_CALL };
+        state.step = step;
+        match self.ring.push(call, on, slot, user_data) {
             true => Ok(()),
             // The queue has an entry for each slot, and a slot one call at a time.
             false => Err(Error::internal("no entry left in the ring")),
@@ -228,7 +238,9 @@ impl RingSession {
     /// Takes what is there; how many operations ended.
     fn reap(&mut self, out: &mut Vec<Completion>) -> Result<u32> {
         let mut done = 0;
-        while let Some((slot, result)) = self.ring.next_completion() {
+        while let Some((user_data, result)) = self.ring.next_completion() {
+            let token = Token(user_data & !LATER_CALL);
+            let slot = u32::from(self.local[token.slot() as usize]);
             if let Some(completion) = self.advance(slot, result)? {
                 out.push(completion);
                 done += 1;
@@ -269,9 +281,10 @@ impl Session for RingSession {
             _ => op.key,
         };
         let state = &mut self.slots[slot as usize];
-        if state.step != CallStep::Idle {
+        if state.step != CallStep::Idle || token.0 & LATER_CALL != 0 {
             return Err(Error::internal("slot is in use").with("slot", slot));
         }
+        self.local[token.slot() as usize] = slot as u16;
         *state = CallSlot {
             step: CallStep::Idle,
             token,

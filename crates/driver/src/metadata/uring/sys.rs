@@ -139,11 +139,11 @@ impl CallRing {
         self.unsubmitted
     }
 
-    /// Queues a call of a slot on an open file or directory; the slot must have none in flight. False when
-    /// the queue is full.
+    /// Queues a call of a slot on an open file or directory; the slot must have none in flight. Its completion gives
+    /// `user_data` back. False when the queue is full.
     #[inline]
-    pub fn push(&mut self, call: RingCall, on: RawFd, slot: u32) -> bool {
-        let entry = self.entry(call, Fd(on), slot).user_data(u64::from(slot));
+    pub fn push(&mut self, call: RingCall, on: RawFd, slot: u32, user_data: u64) -> bool {
+        let entry = self.entry(call, Fd(on), slot).user_data(user_data);
         // SAFETY: the entry points at memory of the slot in this struct, which stays where it is until the
         // call's completion was seen (see Drop).
         let pushed = unsafe { self.uring.submission().push(&entry).is_ok() };
@@ -241,12 +241,12 @@ impl CallRing {
         }
     }
 
-    /// The next call that has ended: its slot and result. No call to the kernel.
+    /// The next call that has ended: its user data and result. No call to the kernel.
     #[inline]
-    pub fn next_completion(&mut self) -> Option<(u32, i32)> {
+    pub fn next_completion(&mut self) -> Option<(u64, i32)> {
         let cqe = self.uring.completion().next()?;
         self.in_flight -= 1;
-        Some((cqe.user_data() as u32, cqe.result()))
+        Some((cqe.user_data(), cqe.result()))
     }
 }
 

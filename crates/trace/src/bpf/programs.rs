@@ -314,7 +314,9 @@ pub(super) fn open(
     let late = u32::from(config.late);
     loader
         .btf(Some(btf))
-        .verifier_log_level(VerifierLogLevel::DISABLE)
+        // What is not loaded is tried again with a log, which the kernel refuses without a level: its words would be
+        // told in place of the reason.
+        .verifier_log_level(VerifierLogLevel::STATS)
         .override_global("cfg_tgid", &pid, true)
         .override_global("cfg_off_ns", &config.off_ns, true)
         .override_global("cfg_late", &late, true);

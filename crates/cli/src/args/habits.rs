@@ -81,7 +81,7 @@ fn mixes(words: &[OsString]) -> bool {
 
 /// Our words for a flag with this value; None for what stays as it is: our own words, and unknown ones. Errors: as
 /// [`rate`].
-fn habit(flag: &str, value: &str, command: &str) -> Result<Option<Vec<String>>> {
+pub fn habit(flag: &str, value: &str, command: &str) -> Result<Option<Vec<String>>> {
     if value.is_empty() {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory as _;
 
-use super::Cli;
+use super::{Cli, habits};
 
 /// Places in the repository that are looked at.
 const PLACES: [&str; 7] = ["README.md", "CONTRIBUTING.md", "docs", "crates", "mpi", "sdk", "jobs"];
@@ -53,9 +53,12 @@ fn every_command_line_that_is_named_can_be_typed() {
             };
             seen += 1;
             for word in words.take_while(|word| *word != "--") {
-                let Some(flag) = word.trim_start_matches(['[', '(']).strip_prefix("--") else {
+                let word = word.trim_start_matches(['[', '(']);
+                let Some(flag) = word.strip_prefix("--") else { continue };
+                let (habit, value) = word.split_once('=').unwrap_or((word, ""));
+                if matches!(habits::habit(habit, value, name), Ok(Some(_))) {
                     continue;
-                };
+                }
                 let is_end = |c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c));
                 let flag = flag.split(is_end).next();
                 let known = command.get_arguments().any(|arg| arg.get_long() == flag);

@@ -69,10 +69,23 @@ fn about(it: &Culprit) -> String {
                 .to_owned()
         }
         Role::Pause => PAUSES.to_owned(),
-        Role::Cpu | Role::Kthread => format!(
-            "keep {who} off the CPUs of the load (taskset, cpuset, a lower weight), and run again"
-        ),
+        Role::Cpu | Role::Kthread => match bound_to(&it.name) {
+            Some(cpu) => format!(
+                "keep the load off CPU {cpu} (taskset, cpuset): {who} works there for the kernel and on no other one; \
+                 what it has to do are interrupts and I/O of that CPU"
+            ),
+            None => format!(
+                "keep {who} off the CPUs of the load (taskset, cpuset, a lower weight), and run again"
+            ),
+        },
     }
+}
+
+/// The CPU that a thread of the kernel cannot leave, by its name: `ksoftirqd/1`, `kworker/1:1H`. Workers of no CPU are
+/// called `kworker/u8:0`.
+fn bound_to(name: &str) -> Option<u32> {
+    let cpu = name.strip_prefix("ksoftirqd/").or_else(|| name.strip_prefix("kworker/"))?;
+    cpu.split(':').next()?.parse().ok()
 }
 
 /// Episodes of a layer in which one culprit is the foremost.
@@ -252,6 +265,13 @@ mod tests {
             "{did}"
         );
         assert!(neighbour(80 << 20, true).who().starts_with("Taillight's own tracer (pid 812"));
+    }
+
+    #[test]
+    fn a_thread_that_cannot_leave_its_cpu_is_not_to_be_kept_off_it() {
+        let bound =
+            ["ksoftirqd/1", "kworker/1:1H", "kworker/13:0-events", "kworker/u8:0", "worker-0"];
+        assert_eq!(bound.map(bound_to), [Some(1), Some(1), Some(13), None, None]);
     }
 
     #[test]

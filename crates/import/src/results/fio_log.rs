@@ -98,6 +98,12 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             .with("path", source.file)
             .hint("say it with --unit us or --unit ns; logs of later versions have a priority in each row"));
     }
+    if latency && !found.old && source.unit == Some(ResultUnit::Us) {
+        return Err(Error::usage("the log of fio is in another unit")
+            .with("path", source.file)
+            .with("--unit", ResultUnit::Us.name())
+            .hint("its rows have a priority, as fio 3 writes them: in ns, without --unit"));
+    }
     let mut notes = Vec::new();
     let ops = match (value, found.windows) {
         (LogValue::Latency(_), Some(false)) => found.every.ops(0),
@@ -519,6 +525,8 @@ mod tests {
             assert_eq!(in_unit(early, Some(ResultUnit::Ns)), Ok(90), "{early}");
         }
         assert_eq!(in_unit("7, 90, 0, 4096, 0\n", None), Ok(90));
+        let other = in_unit("7, 90, 0, 4096, 0\n", Some(ResultUnit::Us)).unwrap_err();
+        assert!(other.contains("another unit") && other.contains("fio 3"), "{other}");
         let far = in_unit("7, 4611686018427388, 0, 4096\n", Some(ResultUnit::Us)).unwrap_err();
         assert!(far.contains("beyond any latency") && far.contains("line: 1"), "{far}");
         let rates = read("500, 7, 0, 0\n", "a_bw.1.log");

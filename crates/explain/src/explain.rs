@@ -17,12 +17,12 @@ use crate::events::context::IoContext;
 use crate::events::layers::{IoWithRounds, PhasedIo, Slow, Visibility};
 use crate::events::{layers, pages};
 use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
-use crate::overlays::{self, other_ios, pauses};
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
 use crate::verdict::backlog;
 use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict, judge};
+use crate::wait_graph::{self, other_ios, pauses};
 
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
@@ -149,7 +149,7 @@ pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<Rul
         let changed = without.filter(|(one, was)| (one.layer, one.sure) != (was.layer, was.sure));
         RuleEffect { rule, changed: changed.map(|(one, _)| one).collect() }
     };
-    let effects = overlays::names().map(effect).collect();
+    let effects = wait_graph::names().map(effect).collect();
     Ok(Some((all, effects)))
 }
 

@@ -8,7 +8,7 @@
 //!    and finds those beside an I/O (`IoContext`); `events::stacks` says what a sleeping thread waits for.
 //! 2. `time_line` cuts the I/O into segments that sum to its latency. A segment has a phase (where the time went), and
 //!    a source (how that is known).
-//! 3. `overlays` is a table of rules, each of which replaces waits by what was waited for: what threads did for the I/O,
+//! 3. `wait_graph` is a table of rules, each of which replaces waits by what was waited for: what threads did for the I/O,
 //!    then what other I/Os did. To add one: a function that finds segments, and a line of the table.
 //! 4. `verdict` blames the layer with at least half of the time beyond the usual, and says by the sources whether
 //!    that is sure.
@@ -20,10 +20,10 @@ mod episodes;
 mod events;
 mod explain;
 mod explanation;
-mod overlays;
 mod so_far;
 mod time_line;
 mod verdict;
+mod wait_graph;
 
 pub use episodes::advice::headline;
 pub use episodes::culprits::Culprit;
@@ -32,8 +32,8 @@ pub use episodes::{CANNOT_SEE, EpisodeView};
 pub use events::layers::{Coverage, Slow};
 pub use explain::{ExplainInputs, RuleEffect, explain, time_lines, without_each};
 pub use explanation::{Blocked, Explanation, LayerShare, PauseSums, PhaseLevel};
-pub use overlays::is_rule;
 pub use so_far::{SlowNow, SlowSoFar};
 pub use time_line::phase::{Phase, Phases};
 pub use time_line::segments::Segment;
 pub use verdict::judge::{Layer, OutlierVerdict, layer, layer_did, layer_words};
+pub use wait_graph::is_rule;

@@ -39,7 +39,7 @@ pub struct Segment {
     pub to: i64,
     pub phase: Phase,
     pub source: Source,
-    /// Number of the rule that put it there, see `overlays`; none of the I/O's own stamps and sleeps.
+    /// Number of the rule that put it there, see `wait_graph`; none of the I/O's own stamps and sleeps.
     pub rule: Option<u8>,
 }
 

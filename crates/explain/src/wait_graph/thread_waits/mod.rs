@@ -1,4 +1,4 @@
-//! Rules of `overlays` that find what a thread did that an I/O waited for: the whole program stopped; a thread of
+//! Rules of `wait_graph` that find what a thread did that an I/O waited for: the whole program stopped; a thread of
 //! the kernel that completes the I/O, or serves a loop device, and itself waited for a CPU or slept. Such threads are
 //! found by following the wake-up of the I/O's own thread back; else by what they serve and when they came back to the
 //! CPU, which makes no verdict sure ([`Source::Inferred`]).

@@ -76,7 +76,7 @@ mod tests {
             Segment::new((0, 5), Server, Source::OwnSleep),
             Segment::new((5, 25), Store, Source::Holder),
         ];
-        let line = crate::overlays::by_pauses(line, &io, &context);
+        let line = crate::wait_graph::by_pauses(line, &io, &context);
         let cut = [(0, 5, Server), (5, 8, JvmPause), (8, 20, Store), (20, 25, JvmPause)];
         assert_eq!(spans(&line), cut, "what it waited for outside is no pause");
     }

@@ -11,16 +11,16 @@ pub mod thread_waits;
 
 use crate::events::context::IoContext;
 use crate::events::io::TracedIo;
-use crate::overlays::commits::{commit_thread_waits, journal_writes, slow_writeback};
-use crate::overlays::held_pages::{blocks_held_back, lower_held_back, pages_held_back};
-use crate::overlays::other_ios::OtherIos;
-use crate::overlays::thread_waits::{
-    completion_thread_waits, disk_server_waits, dispatch_waits, server_waits, serving_waits,
-    sqpoll_waits, stop_sleeps,
-};
 use crate::time_line::phase::Phase::{self, *};
 use crate::time_line::segments::{Segment, by_phase, overlay};
 use crate::verdict::judge::{Layer, layer};
+use crate::wait_graph::commits::{commit_thread_waits, journal_writes, slow_writeback};
+use crate::wait_graph::held_pages::{blocks_held_back, lower_held_back, pages_held_back};
+use crate::wait_graph::other_ios::OtherIos;
+use crate::wait_graph::thread_waits::{
+    completion_thread_waits, disk_server_waits, dispatch_waits, server_waits, serving_waits,
+    sqpoll_waits, stop_sleeps,
+};
 
 /// A rule: what it finds takes the place of segments of these phases.
 pub struct Overlay<F> {

@@ -9,12 +9,12 @@ use crate::events::context::IoContext;
 use crate::events::event::{Flush, Helper, Neighbour, OffCpu, Owner};
 use crate::events::io::TracedIo;
 use crate::events::stacks::{self, Stack};
-use crate::overlays::held_pages::writes_held_back;
-use crate::overlays::thread_waits::{
-    dispatch_waits, helpers, loop_worker_waits, softirq_waits, wait_segments,
-};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
+use crate::wait_graph::held_pages::writes_held_back;
+use crate::wait_graph::thread_waits::{
+    dispatch_waits, helpers, loop_worker_waits, softirq_waits, wait_segments,
+};
 
 /// What the thread that commits for a file system waited for (a CPU, or the device that flushes its cache) before it
 /// woke up the thread that waits for the commit.

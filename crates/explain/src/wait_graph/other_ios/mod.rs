@@ -17,10 +17,10 @@ use crate::events::io::TracedIo;
 use crate::events::layers::Slow;
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::events::{Events, joined};
-use crate::overlays::by_others;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping};
 use crate::verdict::judge::Judged;
+use crate::wait_graph::by_others;
 
 /// The smallest block of a file system, which may be a part of its own, bytes.
 const SMALLEST_BLOCK: u64 = 1024;

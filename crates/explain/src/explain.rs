@@ -22,7 +22,7 @@ use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
 use crate::verdict::backlog;
 use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict, judge};
-use crate::wait_graph::{self, other_ios, pauses};
+use crate::wait_graph::{self, pauses, resolve};
 
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
@@ -225,7 +225,7 @@ pub(super) fn follow(
     base: &Baseline,
     threshold_ns: &dyn Fn(OpKind) -> Option<u64>,
 ) {
-    other_ios::follow(judged, events, |slow, io, segments| {
+    resolve::follow(judged, events, |slow, io, segments| {
         let threshold_ns = threshold_ns(slow.op);
         let by = JudgeInputs { base: Some(base), context: None, threshold_ns };
         let beside = IoContext::of(events, u64::from(slow.worker));

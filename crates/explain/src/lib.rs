@@ -8,8 +8,9 @@
 //!    and finds those beside an I/O (`IoContext`); `events::stacks` says what a sleeping thread waits for.
 //! 2. `time_line` cuts the I/O into segments that sum to its latency. A segment has a phase (where the time went), and
 //!    a source (how that is known).
-//! 3. `wait_graph` is a table of rules, each of which replaces waits by what was waited for: what threads did for the I/O,
-//!    then what other I/Os did. To add one: a function that finds segments, and a line of the table.
+//! 3. `wait_graph` replaces waits by what was waited for, and what that waited for in turn: a table of rules finds who
+//!    waited for what, threads first, then other I/Os, and one resolver follows them. To add a kind of wait: a function
+//!    that finds it, and a line of the table.
 //! 4. `verdict` blames the layer with at least half of the time beyond the usual, and says by the sources whether
 //!    that is sure.
 //! 5. `episodes` groups outliers of one event, with who was in the way, what to do next, and what many have in common.

@@ -1,6 +1,6 @@
 //! Judges the slow I/Os of a run that still goes on: the verdicts of [`explain`](crate::explain()), each on
 //! what was seen until a look after its I/O ended. The report judges all again with the usual times of the whole run,
-//! the lateness behind a schedule and what other I/Os did (`wait_graph::other_ios`), so that its verdicts may differ.
+//! the lateness behind a schedule and what other I/Os did (`wait_graph::resolve`), so that its verdicts may differ.
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};

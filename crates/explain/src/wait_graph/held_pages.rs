@@ -13,7 +13,7 @@ use crate::events::event::{Neighbour, OffCpu, Owner};
 use crate::events::io::TracedIo;
 use crate::events::stacks::{self, Stack};
 use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS};
 
 /// Who waits for blocks of a file system is woken up this soon after they are done, ns.
 const SHORT_WAKEUP_NS: i64 = WAKEUP_WINDOW_NS / 5;
@@ -55,7 +55,8 @@ pub fn pages_held_back(line: &[Segment], io: &TracedIo, context: &IoContext<'_>)
 }
 
 /// Waits for blocks of a file system's own that the kernel ended as soon as something was done that a limit had held
-/// back; a read of such a block is waited for by who waits for a block, and by nobody else. Who waits for a lock, or is woken up
+/// back; a read of such a block is waited for by who waits for a block, and by nobody else. A commit of ext4 waits so
+/// for the data that must be on the disk before it. Who waits for a lock, or is woken up
 /// by a program, waits for that, whatever it waits for itself. An interrupt that wakes up has no name.
 pub fn blocks_held_back(line: &[Segment], _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
@@ -69,15 +70,15 @@ pub fn blocks_held_back(line: &[Segment], _: &TracedIo, context: &IoContext<'_>)
     };
     let mut waits = Vec::new();
     for segment in line.iter().filter(|p| p.phase == Phase::FileSystem) {
-        let of = |list| overlapping(list, segment.from, segment.to);
-        let asleep = [context.off, context.worker_off].into_iter().flat_map(of).filter(blocks);
-        for told in asleep {
+        for told in context.off_cpu(segment.from, segment.to).filter(blocks) {
             let Some(wake) = told.woken_ns else { continue };
             let from = told.start_ns.max(segment.from);
             let block = told.was_in(waits_for_block);
+            let written = told.was_in(stacks::waits_until_written);
             let held = all.neighbours.within(from, wake).filter(|r| {
                 let own = r.writes_metadata() || (block && r.reads_metadata());
-                (own && r.owner == Owner::Held || r.owner == Owner::HeldPages)
+                let waited_for = own || (written && r.may_write());
+                (waited_for && r.owner == Owner::Held || r.owner == Owner::HeldPages)
                     && just_before(r, wake)
             });
             waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
@@ -88,24 +89,6 @@ pub fn blocks_held_back(line: &[Segment], _: &TracedIo, context: &IoContext<'_>)
 
 fn waits_for_block(stack: &Stack) -> bool {
     stacks::waits_for_buffers(stack) || stacks::reads_block(stack)
-}
-
-/// What a thread of the kernel waited for in a time that ended as soon as something was written that a limit had held back:
-/// until then it was the limit. A commit of ext4 waits so for the data that must be on the disk before it.
-pub fn writes_held_back(
-    told: &OffCpu,
-    (from, to): (i64, i64),
-    context: &IoContext<'_>,
-) -> Vec<Segment> {
-    let until = !told.was_preempted() && told.was_in(stacks::waits_until_written);
-    let (Some(all), Some(wake)) = (context.all, told.woken_ns.filter(|_| until)) else {
-        return Vec::new();
-    };
-    let held = all.neighbours.within(told.start_ns, wake);
-    let held = held.filter(|r| r.may_write() && r.was_held() && just_before(r, wake));
-    let wait =
-        |r: &Neighbour| inferred((told.start_ns.max(from), r.start_ns.min(to)), Phase::Throttle);
-    held.map(wait).filter(|wait| wait.from < wait.to).collect()
 }
 
 /// Whether an I/O ended as who waited for it was woken up.
@@ -133,8 +116,7 @@ fn waits_for_pages(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) ->
     if segment.phase == Phase::Unobserved {
         return !io.has_block_io() && io.op.request() == OpKind::Read;
     }
-    let of = |list| overlapping(list, segment.from, segment.to);
-    let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+    let mut asleep = context.off_cpu(segment.from, segment.to);
     segment.phase == Phase::PageCache && asleep.any(|r| r.was_in(stacks::waits_for_pages))
 }
 
@@ -312,8 +294,10 @@ mod tests {
                 stack: Some(Stack::of(stack)),
                 ..OffCpu::default()
             };
-            let context = IoContext { all: Some(&events), ..IoContext::default() };
-            spans(&writes_held_back(&told, (500, 10_000_000), &context))
+            let off = [told];
+            let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
+            let line = [Segment::new((500, 10_000_000), Phase::FileSystem, Source::Holder)];
+            spans(&blocks_held_back(&line, &TracedIo::default(), &context))
         };
         let found = |stack: &str, owner: Owner, wake: i64| found_of(1, stack, owner, wake);
         let data = "folio_wait_bit_common;folio_wait_writeback;__filemap_fdatawait_range;\

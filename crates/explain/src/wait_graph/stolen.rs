@@ -6,7 +6,7 @@ use crate::events::context::IoContext;
 use crate::events::event::OffCpu;
 use crate::events::io::TracedIo;
 use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, overlapping};
+use crate::time_line::segments::{Segment, Source};
 
 /// Parts of late completions in which the CPU was not there: at least half of each, at its end.
 pub fn waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
@@ -15,9 +15,8 @@ pub fn waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Se
     };
     let mut waits = Vec::new();
     for segment in line.iter().filter(|p| p.phase == Phase::Completion) {
-        let of = |list| overlapping(list, segment.from, io.end_ns);
         let woken = |r: &&OffCpu| !r.was_preempted() && r.end_ns >= segment.to && r.cpu.is_some();
-        let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+        let mut asleep = context.off_cpu(segment.from, io.end_ns);
         let Some(told) = asleep.find(woken) else { continue };
         let mut taken = all.stolen.within(told.end_ns, told.end_ns);
         let here = taken.find(|s| s.cpu == told.cpu).map_or(0, |s| s.taken_ns);

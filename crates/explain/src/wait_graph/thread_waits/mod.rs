@@ -1,7 +1,7 @@
-//! Rules of `wait_graph` that find what a thread did that an I/O waited for: the whole program stopped; a thread of
-//! the kernel that completes the I/O, or serves a loop device, and itself waited for a CPU or slept. Such threads are
-//! found by following the wake-up of the I/O's own thread back; else by what they serve and when they came back to the
-//! CPU, which makes no verdict sure ([`Source::Inferred`]).
+//! Edges to threads: of the kernel that complete the I/O or serve its disk, of io_uring, and of the store's server.
+//! These are found by following the wake-up of the I/O's own thread back; else by what they serve and when they came
+//! back to the CPU, which makes no verdict sure ([`Source::Inferred`]). Beside these what a server's stamps say, and
+//! when the whole program was stopped.
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
@@ -14,6 +14,7 @@ use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
 use crate::verdict::judge::Judged;
+use crate::wait_graph::{Cause, Wait};
 
 /// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
 const IDLE: u64 = 0x402;
@@ -29,10 +30,19 @@ pub fn server_waits(_: &[Segment], io: &TracedIo, _: &IoContext<'_>) -> Vec<Segm
     stamps.map(had).into_iter().collect()
 }
 
-/// What a thread of the store's server waited for below it while the I/O waited for its answer: the one that gave it, or
-/// one that came back right before (the server's threads wait for each other, too: one syncs the log for all). That it
-/// waited for a CPU, or was stopped, stays the server's.
-pub fn serving_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+/// Whether a phase of its threads' time is not the server's own business, as that they were idle, stopped or without a
+/// CPU.
+fn is_below_server(phase: Phase) -> bool {
+    !matches!(phase, Phase::Cpu | Phase::Stopped | Phase::Application | Phase::Server)
+}
+
+/// The server's thread that an I/O waited for: the one that gave the answer, or one that came back right before (the
+/// server's threads wait for each other, too: one syncs the log for all).
+pub fn serving_waits<'a>(
+    line: &[Segment],
+    io: &TracedIo,
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
     let mut waits = Vec::new();
     // Only a commit waits for what another thread of the server syncs.
     let commits = io.op == OpKind::Commit || io.op.request().writes();
@@ -42,9 +52,18 @@ pub fn serving_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -
             for by in helpers(context, segment.from, wake).filter(|by| by.serves) {
                 let gave = by.thread.tid.is_some() && by.thread.tid == asleep.waker.tid();
                 let before = (0..WAKEUP_WINDOW_NS / 5).contains(&(wake - by.end_ns));
-                if gave || (commits && before && by.was_in(stacks::syncs)) {
-                    let tie = if gave { Source::Helper } else { Source::Inferred };
-                    waits.extend(server_wait_segments(by, tie));
+                let syncs = by.was_in(stacks::syncs);
+                if !gave && !(commits && before && syncs) {
+                    continue;
+                }
+                let source = if gave { Source::Helper } else { Source::Inferred };
+                // What a sync of the server waits for is what it has written itself.
+                if syncs && by.was_in(stacks::waits_for_pages) && !by.was_preempted() {
+                    let time = (by.start_ns, by.awake_ns());
+                    waits.push(Segment::new(time, Phase::Device, Source::Holder).into());
+                } else {
+                    let on = Wait::new((segment.from, wake), Cause::Thread(&by.off), source);
+                    waits.push(Wait { takes: is_below_server, ..on });
                 }
             }
         }
@@ -52,55 +71,45 @@ pub fn serving_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -
     waits
 }
 
-/// As [`wait_segments`]; what a sync of the server waits for is what it has written itself.
-fn server_wait_segments(off: &OffCpu, source: Source) -> Vec<Segment> {
-    let mut waits = wait_segments(off, source);
-    if off.was_in(stacks::syncs) {
-        let own = |wait: &&mut Segment| wait.phase == Phase::PageCache;
-        waits.iter_mut().filter(own).for_each(|wait| wait.phase = Phase::Device);
-    }
-    let upper = [Phase::Cpu, Phase::Stopped, Phase::Application, Phase::Server];
-    waits.retain(|wait| !upper.contains(&wait.phase));
-    waits
-}
-
-/// The waits of the threads that serve the disk and tell of its completions.
-pub fn disk_server_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+/// The threads that serve the disk and tell of its completions.
+pub fn disk_server_waits<'a>(
+    line: &[Segment],
+    io: &TracedIo,
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
     let mut served = loop_worker_waits(line, io, context);
-    served.extend(softirq_waits(line, io, context));
+    served.extend(softirq_waits(line, io, context).into_iter().map(Wait::from));
     served
 }
 
 /// When the program was stopped or frozen, as its threads' sleeps say.
 pub fn stop_sleeps(_: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let of = |list| overlapping(list, io.start_ns, io.end_ns);
-    let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
     let stopped = |r: &&OffCpu| {
         !r.was_preempted() && matches!(r.reason(), Some(SleepReason::For(Phase::Stopped, _)))
     };
     let stop =
         |r: &OffCpu| Segment::new((r.start_ns, r.awake_ns()), Phase::Stopped, Source::OwnSleep);
-    asleep.filter(stopped).map(stop).collect()
+    context.off_cpu(io.start_ns, io.end_ns).filter(stopped).map(stop).collect()
 }
 
-/// What the kernel's threads that told the I/O's own thread of its completion had waited for before.
-pub fn completion_thread_waits(
+/// The kernel's threads that told the I/O's own thread of its completion.
+pub fn completion_thread_waits<'a>(
     line: &[Segment],
     io: &TracedIo,
-    context: &IoContext<'_>,
-) -> Vec<Segment> {
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
     let late = line.iter().filter(|p| matches!(p.phase, Phase::Completion | Phase::Unobserved));
     let mut waits = Vec::new();
     for segment in late {
-        let of = |list| overlapping(list, segment.from, io.end_ns);
-        for told in [context.off, context.worker_off].into_iter().flat_map(of) {
-            let (wake, by) = (told.awake_ns(), told.waker.tid());
-            for row in helpers(context, segment.from, wake).filter(|r| r.thread.tid == by) {
-                // It went on at once to what woke the waiting thread up.
-                if row.end_ns <= wake && wake - row.end_ns < WAKEUP_WINDOW_NS {
-                    waits.extend(wait_segments(row, Source::Helper));
-                }
-            }
+        for told in context.off_cpu(segment.from, io.end_ns) {
+            let wake = told.awake_ns();
+            // It went on at once to what woke the waiting thread up.
+            let rows = tellers(told, segment.from, context)
+                .filter(|row| row.end_ns <= wake && wake - row.end_ns < WAKEUP_WINDOW_NS);
+            let on = |row: &'a Helper| {
+                Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper)
+            };
+            waits.extend(rows.map(on));
         }
         // Who waits for several I/Os may be awake for another one when this one is told.
         let went_on = [Some(segment.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
@@ -113,21 +122,21 @@ pub fn completion_thread_waits(
             // It may have lost its CPU several times on the way.
             let same = helpers(context, segment.from, row.end_ns);
             let same = same.filter(|r| r.thread.tid == row.thread.tid);
-            let lost = same.flat_map(|r| wait_segments(r, tie(r, io, context)));
-            let lost: Vec<Segment> = lost.filter(|wait| wait.phase == Phase::Cpu).collect();
+            let lost: Vec<Segment> = same.map(|r| cpu_wait(r, tie(r, io, context))).collect();
             let within = |w: &Segment| (w.to.min(segment.to) - w.from.max(segment.from)).max(0);
             if lost.iter().map(within).sum::<i64>() * 2 >= segment.length() {
-                waits.extend(lost);
+                waits.extend(lost.into_iter().map(Wait::from));
             }
         }
     }
     waits
 }
 
-/// What io_uring's polling thread waited for.
-pub fn sqpoll_waits(_: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+/// io_uring's polling thread.
+pub fn sqpoll_waits<'a>(_: &[Segment], io: &TracedIo, context: &IoContext<'a>) -> Vec<Wait<'a>> {
     let off = context.all.into_iter().flat_map(|all| sqpoll_off(io, all));
-    off.flat_map(|off| wait_segments(off, Source::Helper)).collect()
+    let time = (io.start_ns, io.end_ns);
+    off.map(|off| Wait::new(time, Cause::Thread(off), Source::Helper)).collect()
 }
 
 /// When the polling thread of io_uring was off the CPU, which takes the requests of this I/O's thread
@@ -141,12 +150,19 @@ pub fn sqpoll_off<'a>(
     polls.filter(move |w| w.worker == own).map(|w| &w.off)
 }
 
-/// What the threads waited for that serve the loop device of an I/O: its own program woke them up, another one of their
-/// kind passed the work on, or they were in the loop device's functions.
-pub fn loop_worker_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+/// The threads that serve the loop device of an I/O: its own program woke them up, another one of their kind passed the
+/// work on, or they were in the loop device's functions.
+fn loop_worker_waits<'a>(
+    line: &[Segment],
+    io: &TracedIo,
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
     if !io.dev.as_deref().is_some_and(|dev| dev.starts_with("7:")) {
         return Vec::new();
     }
+    // A file served over FUSE is a part of such a device.
+    let takes = |phase: Phase| phase != Phase::FileSystem;
+    let takes: fn(Phase) -> bool = if io.has(flags::LOWER) { |_| true } else { takes };
     let mut waits = Vec::new();
     for segment in line.iter().filter(|p| p.phase == Phase::Device) {
         for row in helpers(context, segment.from, segment.to) {
@@ -159,18 +175,17 @@ pub fn loop_worker_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_
             let late = (row.end_ns - woken.max(segment.from)) * 2 >= segment.to - segment.from;
             let passed_on = ends_with(row, segment, WAKEUP_WINDOW_NS) && late && unbound(row);
             if for_it || passed_on || row.was_in(stacks::serves_loop) {
-                waits.extend(wait_segments(row, tie(row, io, context)));
+                let (time, source) = ((segment.from, segment.to), tie(row, io, context));
+                waits.push(Wait { takes, ..Wait::new(time, Cause::Thread(&row.off), source) });
             }
         }
     }
-    // A file served over FUSE is a part of such a device.
-    waits.retain(|wait| wait.phase != Phase::FileSystem || io.has(flags::LOWER));
     waits
 }
 
 /// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
 /// the device's time, and when it ran they were told at once.
-pub fn softirq_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+fn softirq_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let mut waits = Vec::new();
     for segment in line.iter().filter(|p| p.phase == Phase::Device) {
         let rows = helpers(context, segment.from, segment.to).filter(|row| {
@@ -179,10 +194,7 @@ pub fn softirq_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -
             let soft = row.thread.name.starts_with("ksoftirqd/");
             soft && late && ends_with(row, segment, WAKEUP_WINDOW_NS / 5)
         });
-        waits.extend(rows.map(|row| {
-            let time = (row.awake_ns(), row.end_ns);
-            Segment::new(time, Phase::Cpu, tie(row, io, context))
-        }));
+        waits.extend(rows.map(|row| cpu_wait(row, tie(row, io, context))));
     }
     waits
 }
@@ -195,8 +207,7 @@ fn ends_with(row: &OffCpu, segment: &Segment, before: i64) -> bool {
 /// How it is known that a thread of the kernel acted for an I/O: the program woke it up, or it woke up the program;
 /// else from the time alone.
 fn tie(row: &Helper, io: &TracedIo, context: &IoContext<'_>) -> Source {
-    let of = |list| overlapping(list, io.start_ns, io.end_ns);
-    let mut own = [context.off, context.worker_off].into_iter().flat_map(of);
+    let mut own = context.off_cpu(io.start_ns, io.end_ns);
     let tied = row.waker.is_own || own.any(|off| off.waker.tid() == row.thread.tid);
     if tied { Source::Helper } else { Source::Inferred }
 }
@@ -214,10 +225,8 @@ pub fn dispatch_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) 
     for segment in line.iter().filter(|p| p.phase == Phase::Queue) {
         let rows = helpers(context, segment.from, segment.to);
         let gives = rows.filter(|r| r.waker.is_own || runs_queues(r));
-        for row in gives.filter(|r| ends_with(r, segment, WAKEUP_WINDOW_NS)) {
-            let late = wait_segments(row, tie(row, io, context)).into_iter();
-            waits.extend(late.filter(|wait| wait.phase == Phase::Cpu));
-        }
+        let late = gives.filter(|r| ends_with(r, segment, WAKEUP_WINDOW_NS));
+        waits.extend(late.map(|row| cpu_wait(row, tie(row, io, context))));
     }
     waits
 }
@@ -255,13 +264,28 @@ pub fn helpers<'a>(
     all.flat_map(move |all| all.helpers.within(from, to))
 }
 
+/// The same, until a sleep ended, of the thread that ended it.
+pub fn tellers<'a>(
+    asleep: &OffCpu,
+    from: i64,
+    context: &IoContext<'a>,
+) -> impl Iterator<Item = &'a Helper> + use<'a> {
+    let by = asleep.waker.tid();
+    let rows = helpers(context, from, asleep.awake_ns());
+    rows.filter(move |row| by.is_some() && row.thread.tid == by)
+}
+
+/// When a thread could have run, and had no CPU.
+fn cpu_wait(off: &OffCpu, source: Source) -> Segment {
+    Segment::new((off.runnable_ns(), off.end_ns), Phase::Cpu, source)
+}
+
 /// What a thread slept for, where that is known, and its wait for a CPU after it.
 pub fn wait_segments(off: &OffCpu, source: Source) -> Vec<Segment> {
+    let mut waits = vec![cpu_wait(off, source)];
     if off.was_preempted() {
-        return vec![Segment::new((off.start_ns, off.end_ns), Phase::Cpu, source)];
+        return waits;
     }
-    let wake = off.awake_ns();
-    let mut waits = vec![Segment::new((wake, off.end_ns), Phase::Cpu, source)];
     let stack = off.stack.as_deref().filter(|_| off.state != IDLE);
     let phase = match stack.map(|stack| (stack.reason(), stack)) {
         Some((SleepReason::For(phase, _), stack)) if !stacks::passed_on(stack, phase) => {
@@ -274,7 +298,8 @@ pub fn wait_segments(off: &OffCpu, source: Source) -> Vec<Segment> {
         Some((SleepReason::OwnIo, _)) => Some((Phase::Device, Source::Holder)),
         _ => None,
     };
-    let slept = phase.map(|(phase, source)| Segment::new((off.start_ns, wake), phase, source));
+    let time = (off.start_ns, off.awake_ns());
+    let slept = phase.map(|(phase, source)| Segment::new(time, phase, source));
     waits.splice(0..0, slept);
     waits
 }

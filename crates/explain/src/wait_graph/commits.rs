@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::events::context::IoContext;
-use crate::events::event::{Flush, Neighbour, Owner};
+use crate::events::event::{Flush, Neighbour, OffCpu, Owner};
 use crate::events::io::TracedIo;
 use crate::events::stacks::{self, Stack};
 use crate::time_line::phase::Phase;
@@ -17,30 +17,27 @@ use crate::wait_graph::{Cause, Wait};
 /// The thread that commits for a file system and then wakes up who waits for the commit, who serves the disk meanwhile,
 /// a limit, and the device while it flushes its cache.
 pub fn commit_thread_waits<'a>(
-    line: &[Segment],
+    segment: &Segment,
     io: &TracedIo,
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
     let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| p.phase == Phase::FileSystem) {
-        let asleep = context.off_cpu(segment.from, segment.to);
-        for told in asleep.filter(|r| r.was_in(stacks::waits_for_commit)) {
-            let wake = told.awake_ns();
-            for row in tellers(told, segment.from, context) {
-                let on = Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper);
-                let asleep = (row.start_ns.max(told.start_ns), row.awake_ns().min(wake));
-                let writes = (!row.was_preempted()).then(|| served_late(asleep, io, context));
-                waits.extend(writes.into_iter().flatten().map(Wait::from));
-                // That it commits says nothing, nor that it had nothing to do yet.
-                let takes =
-                    |p| !matches!(p, Phase::FileSystem | Phase::Application | Phase::Server);
-                waits.push(Wait { takes, ..on });
-            }
-            // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
-            if !told.was_in(stacks::waits_for_room_in_journal) {
-                let flushes = flushes(told.start_ns, wake, io, context);
-                waits.extend(flushes.into_iter().map(Wait::from));
-            }
+    let asleep = context.off_cpu(segment.from, segment.to);
+    for told in asleep.filter(|r| r.was_in(stacks::waits_for_commit)) {
+        let wake = told.awake_ns();
+        for row in tellers(told, segment.from, context) {
+            let on = Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper);
+            let asleep = (row.start_ns.max(told.start_ns), row.awake_ns().min(wake));
+            let writes = (!row.was_preempted()).then(|| served_late(asleep, io, context));
+            waits.extend(writes.into_iter().flatten().map(Wait::from));
+            // That it commits says nothing, nor that it had nothing to do yet.
+            let takes = |p| !matches!(p, Phase::FileSystem | Phase::Application | Phase::Server);
+            waits.push(Wait { takes, ..on });
+        }
+        // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
+        if !told.was_in(stacks::waits_for_room_in_journal) {
+            let flushes = flushes(told.start_ns, wake, io, context);
+            waits.extend(flushes.into_iter().map(Wait::from));
         }
     }
     waits
@@ -51,7 +48,7 @@ fn served_late((from, to): (i64, i64), io: &TracedIo, context: &IoContext<'_>) -
     if from >= to {
         return Vec::new();
     }
-    let write = |phase| [Segment::new((from, to), phase, Source::Inferred)];
+    let write = |phase| Segment::new((from, to), phase, Source::Inferred);
     let served = disk_server_waits(&write(Phase::Device), io, context);
     let mut late: Vec<Segment> = served.iter().flat_map(Wait::segments).collect();
     late.extend(dispatch_waits(&write(Phase::Queue), io, context));
@@ -60,34 +57,30 @@ fn served_late((from, to): (i64, i64), io: &TracedIo, context: &IoContext<'_>) -
     late
 }
 
-/// What of waits for a commit of ext4 or for XFS's log, which is neither another thread's wait for a CPU nor a flush,
+/// What of a wait for a commit of ext4 or for XFS's log, which is neither another thread's wait for a CPU nor a flush,
 /// was one slow write of the journal's.
-pub fn journal_writes(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let mut waits = Vec::new();
-    let long = |p: &&Segment| p.phase == Phase::FileSystem && p.length() >= WAKEUP_WINDOW_NS;
-    for segment in line.iter().filter(long) {
-        for told in context.off_cpu(segment.from, segment.to) {
-            let journal = told.stack.as_deref().and_then(Journal::waited_for);
-            let wait = (told.start_ns, told.awake_ns());
-            waits.extend(journal.and_then(|it| journal_write(wait, it, io, context)));
-        }
+pub fn journal_writes(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    if segment.length() < WAKEUP_WINDOW_NS {
+        return Vec::new();
     }
-    waits
+    let wait = |told: &OffCpu| {
+        let journal = told.stack.as_deref().and_then(Journal::waited_for)?;
+        journal_write((told.start_ns, told.awake_ns()), journal, io, context)
+    };
+    context.off_cpu(segment.from, segment.to).filter_map(wait).collect()
 }
 
-/// What of waits for the kernel's own threads to write back all that is dirty in a file system was one slow write.
-pub fn slow_writeback(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let mut waits = Vec::new();
-    let long = |p: &&Segment| p.phase == Phase::PageCache && p.length() >= WAKEUP_WINDOW_NS;
-    for segment in line.iter().filter(long) {
-        let asleep = overlapping(context.off, segment.from, segment.to);
-        let for_all = asleep.filter(|r| r.was_in(stacks::waits_for_flusher));
-        waits.extend(for_all.filter_map(|told| {
-            let wait = (told.start_ns.max(segment.from), told.woken_ns?.min(segment.to));
-            journal_write(wait, &FLUSHER, io, context)
-        }));
+/// What of a wait for the kernel's own threads to write back all that is dirty in a file system was one slow write.
+pub fn slow_writeback(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    if segment.length() < WAKEUP_WINDOW_NS {
+        return Vec::new();
     }
-    waits
+    let wait = |told: &OffCpu| {
+        let for_all = told.was_in(stacks::waits_for_flusher);
+        let time = (told.start_ns.max(segment.from), told.woken_ns?.min(segment.to));
+        for_all.then(|| journal_write(time, &FLUSHER, io, context))?
+    };
+    overlapping(context.off, segment.from, segment.to).filter_map(wait).collect()
 }
 
 /// Of whose journal a write is, and how much its commit writes at most if it is a small one: what others have on the

@@ -24,41 +24,39 @@ fn inferred(time: (i64, i64), phase: Phase) -> Segment {
     Segment::new(time, phase, Source::Inferred)
 }
 
-/// What waits for pages were, where that was seen.
-pub fn pages_held_back(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let Some(all) = context.all else {
+/// What a wait for pages was, where that was seen.
+pub fn pages_held_back(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let Some(all) = context.all.filter(|_| waits_for_pages(segment, io, context)) else {
         return Vec::new();
     };
-    let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| waits_for_pages(p, io, context)) {
-        let another = |r: &Neighbour| {
-            let begun = r.start_ns - io.start_ns < WAKEUP_WINDOW_NS;
-            let reads = r.owner == Owner::Other && r.reads();
-            segment.phase == Phase::Unobserved && begun && reads
-        };
-        let rows = all.neighbours.within(segment.from, segment.to).filter(|r| {
-            // Pages may be had just before the end of all that were read with them is stamped.
-            let earliest = if another(r) { -WAKEUP_WINDOW_NS / 5 } else { 0 };
-            (earliest..WAKEUP_WINDOW_NS).contains(&(segment.to - r.end_ns))
-        });
-        for row in rows {
-            if row.owner == Owner::HeldPages {
-                waits.push(inferred((segment.from, row.start_ns), Phase::Throttle));
-            } else if row.is_read_ahead() {
-                waits.push(inferred((row.start_ns.max(segment.from), row.end_ns), Phase::Device));
-            } else if another(row) {
-                waits.push(inferred((row.start_ns.max(io.start_ns), row.end_ns), Phase::PageCache));
-            }
+    let another = |r: &Neighbour| {
+        let begun = r.start_ns - io.start_ns < WAKEUP_WINDOW_NS;
+        let reads = r.owner == Owner::Other && r.reads();
+        segment.phase == Phase::Unobserved && begun && reads
+    };
+    let rows = all.neighbours.within(segment.from, segment.to).filter(|r| {
+        // Pages may be had just before the end of all that were read with them is stamped.
+        let earliest = if another(r) { -WAKEUP_WINDOW_NS / 5 } else { 0 };
+        (earliest..WAKEUP_WINDOW_NS).contains(&(segment.to - r.end_ns))
+    });
+    let wait = |row: &Neighbour| match row.owner {
+        Owner::HeldPages => Some(inferred((segment.from, row.start_ns), Phase::Throttle)),
+        _ if row.is_read_ahead() => {
+            Some(inferred((row.start_ns.max(segment.from), row.end_ns), Phase::Device))
         }
-    }
-    waits
+        _ if another(row) => {
+            Some(inferred((row.start_ns.max(io.start_ns), row.end_ns), Phase::PageCache))
+        }
+        _ => None,
+    };
+    rows.filter_map(wait).collect()
 }
 
 /// Waits for blocks of a file system's own that the kernel ended as soon as something was done that a limit had held
 /// back; a read of such a block is waited for by who waits for a block, and by nobody else. A commit of ext4 waits so
 /// for the data that must be on the disk before it. Who waits for a lock, or is woken up
 /// by a program, waits for that, whatever it waits for itself. An interrupt that wakes up has no name.
-pub fn blocks_held_back(line: &[Segment], _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+pub fn blocks_held_back(segment: &Segment, _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -69,20 +67,18 @@ pub fn blocks_held_back(line: &[Segment], _: &TracedIo, context: &IoContext<'_>)
             && r.waker.name().is_none_or(by_kernel)
     };
     let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| p.phase == Phase::FileSystem) {
-        for told in context.off_cpu(segment.from, segment.to).filter(blocks) {
-            let Some(wake) = told.woken_ns else { continue };
-            let from = told.start_ns.max(segment.from);
-            let block = told.was_in(waits_for_block);
-            let written = told.was_in(stacks::waits_until_written);
-            let held = all.neighbours.within(from, wake).filter(|r| {
-                let own = r.writes_metadata() || (block && r.reads_metadata());
-                let waited_for = own || (written && r.may_write());
-                (waited_for && r.owner == Owner::Held || r.owner == Owner::HeldPages)
-                    && just_before(r, wake)
-            });
-            waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
-        }
+    for told in context.off_cpu(segment.from, segment.to).filter(blocks) {
+        let Some(wake) = told.woken_ns else { continue };
+        let from = told.start_ns.max(segment.from);
+        let block = told.was_in(waits_for_block);
+        let written = told.was_in(stacks::waits_until_written);
+        let held = all.neighbours.within(from, wake).filter(|r| {
+            let own = r.writes_metadata() || (block && r.reads_metadata());
+            let waited_for = own || (written && r.may_write());
+            (waited_for && r.owner == Owner::Held || r.owner == Owner::HeldPages)
+                && just_before(r, wake)
+        });
+        waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
     }
     waits
 }
@@ -98,17 +94,12 @@ fn just_before(row: &Neighbour, wake: i64) -> bool {
 
 /// A request to the disk below reaches it when a limit lets go of the request. No stamp says when the request was made:
 /// soon after the I/O's own disk had its request, or after the thread that serves that disk had a CPU again.
-pub fn lower_held_back(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let mut waits = Vec::new();
-    let below = |p: &&Segment| matches!(p.phase, Phase::Device | Phase::LowerQueue);
-    for segment in line.iter().filter(below).filter(|_| io.has(flags::LOWER_HELD)) {
-        let held = context.all.into_iter();
-        let held = held.flat_map(|all| all.held.within(segment.from, segment.to));
-        let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
-        let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= segment.to).max();
-        waits.extend(let_go.map(|at| inferred((segment.from, at), Phase::Throttle)));
-    }
-    waits
+pub fn lower_held_back(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let all = context.all.filter(|_| io.has(flags::LOWER_HELD)).into_iter();
+    let held = all.flat_map(|all| all.held.within(segment.from, segment.to));
+    let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
+    let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= segment.to).max();
+    let_go.map(|at| inferred((segment.from, at), Phase::Throttle)).into_iter().collect()
 }
 
 /// Whether a thread slept there until pages came or went, or a read of io_uring did nothing that was seen.
@@ -146,9 +137,9 @@ mod tests {
             ..OffCpu::default()
         }];
         let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
-        let line = [Segment::new((10, 9_900_000), Phase::PageCache, Source::Stamps)];
+        let segment = Segment::new((10, 9_900_000), Phase::PageCache, Source::Stamps);
         let io = TracedIo { end_ns: 10_000_000, op: OpKind::Write, ..TracedIo::default() };
-        spans(&pages_held_back(&line, &io, &context))
+        spans(&pages_held_back(&segment, &io, &context))
     }
 
     #[test]
@@ -166,7 +157,8 @@ mod tests {
             let segment = |from, to| Segment::new((from, to), Phase::Unobserved, Source::Silence);
             let line = [segment(10, 5_000_000), segment(5_100_000, 9_900_000)];
             let io = TracedIo { end_ns: 10_000_000, op: OpKind::Read, ..TracedIo::default() };
-            spans(&pages_held_back(&line, &io, &context))
+            let found = |p: &Segment| pages_held_back(p, &io, &context);
+            spans(&line.iter().flat_map(found).collect::<Vec<_>>())
         };
         assert_eq!(found(1 << 19, -50), [(0, 9_800_000, Phase::PageCache)]);
         assert!(found(1, -50).is_empty(), "a write");
@@ -200,7 +192,7 @@ mod tests {
             });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let line = [Segment::new((10, 900), phase, Source::Stamps)];
+            let segment = Segment::new((10, 900), phase, Source::Stamps);
             let io = TracedIo {
                 end_ns: 1_000,
                 flags,
@@ -208,7 +200,7 @@ mod tests {
                 token: Some(7),
                 ..TracedIo::default()
             };
-            spans(&lower_held_back(&line, &io, &context))
+            spans(&lower_held_back(&segment, &io, &context))
         };
         let held = |dev: &str, token, end_ns| {
             held_in(Phase::Device, flags::LOWER_HELD, (dev, token, end_ns))
@@ -247,8 +239,8 @@ mod tests {
             }];
             let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
             // It begins with a wait for something else.
-            let line = [Segment::new((5, wake), Phase::FileSystem, Source::Stamps)];
-            spans(&blocks_held_back(&line, &TracedIo::default(), &context))
+            let segment = Segment::new((5, wake), Phase::FileSystem, Source::Stamps);
+            spans(&blocks_held_back(&segment, &TracedIo::default(), &context))
         };
         let found_by =
             |waker: &str, stack: &str, wake| found_of(META, waker, stack, Owner::Held, wake);
@@ -296,8 +288,8 @@ mod tests {
             };
             let off = [told];
             let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
-            let line = [Segment::new((500, 10_000_000), Phase::FileSystem, Source::Holder)];
-            spans(&blocks_held_back(&line, &TracedIo::default(), &context))
+            let segment = Segment::new((500, 10_000_000), Phase::FileSystem, Source::Holder);
+            spans(&blocks_held_back(&segment, &TracedIo::default(), &context))
         };
         let found = |stack: &str, owner: Owner, wake: i64| found_of(1, stack, owner, wake);
         let data = "folio_wait_bit_common;folio_wait_writeback;__filemap_fdatawait_range;\

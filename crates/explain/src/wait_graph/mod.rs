@@ -86,10 +86,10 @@ struct Rule {
 }
 
 enum Find {
-    /// In a line, and in the events of its time: what leads no further.
-    Causes(fn(&[Segment], &TracedIo, &IoContext<'_>) -> Vec<Segment>),
+    /// For a segment, in the events of its time: what leads no further.
+    Causes(fn(&Segment, &TracedIo, &IoContext<'_>) -> Vec<Segment>),
     /// The same: what may itself have waited.
-    Waits(for<'a> fn(&[Segment], &TracedIo, &IoContext<'a>) -> Vec<Wait<'a>>),
+    Waits(for<'a> fn(&Segment, &TracedIo, &IoContext<'a>) -> Vec<Wait<'a>>),
     /// Among the other I/Os of the run, for the one of a number.
     Others(for<'a> fn(&Graph<'a>, usize) -> Vec<Wait<'a>>),
 }

@@ -16,9 +16,9 @@ pub const RULE: &str = "pause";
 /// What may be no more than a thread that stands still, asleep in the program or not seen.
 pub const OVER: &[Phase] = &[Submit, Completion, Application, Store, Blocked, Unobserved];
 
-/// The pauses during an I/O: concluded from the time, as a thread in native code does not stand still.
-pub fn waits(_: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let pauses = context.all.into_iter().flat_map(|all| during(all, io.start_ns, io.end_ns));
+/// The pauses at that time: concluded from it, as a thread in native code does not stand still.
+pub fn waits(segment: &Segment, _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let pauses = context.all.into_iter().flat_map(|all| during(all, segment.from, segment.to));
     pauses.map(|p| Segment::new((p.start_ns, p.end_ns), JvmPause, Source::Inferred)).collect()
 }
 

@@ -44,12 +44,20 @@ fn by_rules(
 ) -> Vec<Segment> {
     let rules = RULES.iter().enumerate().filter(|(_, r)| which(r) && !context.without(r.name));
     for (number, rule) in rules {
-        let known = || by_phase(&line);
-        let mut waits: Vec<Wait<'_>> = match rule.find {
-            Find::Causes(find) => find(&known(), io, context).into_iter().map(Wait::from).collect(),
-            Find::Waits(find) => find(&known(), io, context),
-            Find::Others(_) => continue,
-        };
+        let may = |p: &Segment| rule.over.contains(&p.phase);
+        if !line.iter().any(may) {
+            continue;
+        }
+        let mut waits: Vec<Wait<'_>> = Vec::new();
+        for segment in by_phase(&line).iter().filter(|&p| may(p)) {
+            match rule.find {
+                Find::Causes(find) => {
+                    waits.extend(find(segment, io, context).into_iter().map(Wait::from));
+                }
+                Find::Waits(find) => waits.extend(find(segment, io, context)),
+                Find::Others(_) => {}
+            }
+        }
         for wait in &mut waits {
             wait.rule = number;
             put(&mut line, wait, |time| match wait.on {

@@ -24,7 +24,7 @@ const SHORT_WAKEUP_NS: i64 = 20_000;
 
 /// When a program had the I/O that serves it (FUSE), from its first request to the last answer: by whichever thread
 /// the I/O went there, its own or one that it was handed to.
-pub fn server_waits(_: &[Segment], io: &TracedIo, _: &IoContext<'_>) -> Vec<Segment> {
+pub fn server_waits(_: &Segment, io: &TracedIo, _: &IoContext<'_>) -> Vec<Segment> {
     let stamps = io.served_ns.zip(io.answered_ns).filter(|(from, to)| from < to);
     let had = |time| Segment::new(time, Phase::FileSystem, Source::Stamps);
     stamps.map(had).into_iter().collect()
@@ -39,32 +39,30 @@ fn is_below_server(phase: Phase) -> bool {
 /// The server's thread that an I/O waited for: the one that gave the answer, or one that came back right before (the
 /// server's threads wait for each other, too: one syncs the log for all).
 pub fn serving_waits<'a>(
-    line: &[Segment],
+    segment: &Segment,
     io: &TracedIo,
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
     let mut waits = Vec::new();
     // Only a commit waits for what another thread of the server syncs.
     let commits = io.op == OpKind::Commit || io.op.request().writes();
-    for segment in line.iter().filter(|p| p.phase == Phase::Server) {
-        for asleep in overlapping(context.off, segment.from, segment.to) {
-            let wake = asleep.awake_ns();
-            for by in helpers(context, segment.from, wake).filter(|by| by.serves) {
-                let gave = by.thread.tid.is_some() && by.thread.tid == asleep.waker.tid();
-                let before = (0..WAKEUP_WINDOW_NS / 5).contains(&(wake - by.end_ns));
-                let syncs = by.was_in(stacks::syncs);
-                if !gave && !(commits && before && syncs) {
-                    continue;
-                }
-                let source = if gave { Source::Helper } else { Source::Inferred };
-                // What a sync of the server waits for is what it has written itself.
-                if syncs && by.was_in(stacks::waits_for_pages) && !by.was_preempted() {
-                    let time = (by.start_ns, by.awake_ns());
-                    waits.push(Segment::new(time, Phase::Device, Source::Holder).into());
-                } else {
-                    let on = Wait::new((segment.from, wake), Cause::Thread(&by.off), source);
-                    waits.push(Wait { takes: is_below_server, ..on });
-                }
+    for asleep in overlapping(context.off, segment.from, segment.to) {
+        let wake = asleep.awake_ns();
+        for by in helpers(context, segment.from, wake).filter(|by| by.serves) {
+            let gave = by.thread.tid.is_some() && by.thread.tid == asleep.waker.tid();
+            let before = (0..WAKEUP_WINDOW_NS / 5).contains(&(wake - by.end_ns));
+            let syncs = by.was_in(stacks::syncs);
+            if !gave && !(commits && before && syncs) {
+                continue;
+            }
+            let source = if gave { Source::Helper } else { Source::Inferred };
+            // What a sync of the server waits for is what it has written itself.
+            if syncs && by.was_in(stacks::waits_for_pages) && !by.was_preempted() {
+                let time = (by.start_ns, by.awake_ns());
+                waits.push(Segment::new(time, Phase::Device, Source::Holder).into());
+            } else {
+                let on = Wait::new((segment.from, wake), Cause::Thread(&by.off), source);
+                waits.push(Wait { takes: is_below_server, ..on });
             }
         }
     }
@@ -73,69 +71,70 @@ pub fn serving_waits<'a>(
 
 /// The threads that serve the disk and tell of its completions.
 pub fn disk_server_waits<'a>(
-    line: &[Segment],
+    segment: &Segment,
     io: &TracedIo,
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
-    let mut served = loop_worker_waits(line, io, context);
-    served.extend(softirq_waits(line, io, context).into_iter().map(Wait::from));
+    let mut served = loop_worker_waits(segment, io, context);
+    served.extend(softirq_waits(segment, io, context).into_iter().map(Wait::from));
     served
 }
 
 /// When the program was stopped or frozen, as its threads' sleeps say.
-pub fn stop_sleeps(_: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+pub fn stop_sleeps(segment: &Segment, _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let stopped = |r: &&OffCpu| {
         !r.was_preempted() && matches!(r.reason(), Some(SleepReason::For(Phase::Stopped, _)))
     };
     let stop =
         |r: &OffCpu| Segment::new((r.start_ns, r.awake_ns()), Phase::Stopped, Source::OwnSleep);
-    context.off_cpu(io.start_ns, io.end_ns).filter(stopped).map(stop).collect()
+    context.off_cpu(segment.from, segment.to).filter(stopped).map(stop).collect()
 }
 
 /// The kernel's threads that told the I/O's own thread of its completion.
 pub fn completion_thread_waits<'a>(
-    line: &[Segment],
+    segment: &Segment,
     io: &TracedIo,
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
-    let late = line.iter().filter(|p| matches!(p.phase, Phase::Completion | Phase::Unobserved));
     let mut waits = Vec::new();
-    for segment in late {
-        for told in context.off_cpu(segment.from, io.end_ns) {
-            let wake = told.awake_ns();
-            // It went on at once to what woke the waiting thread up.
-            let rows = tellers(told, segment.from, context)
-                .filter(|row| row.end_ns <= wake && wake - row.end_ns < WAKEUP_WINDOW_NS);
-            let on = |row: &'a Helper| {
-                Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper)
-            };
-            waits.extend(rows.map(on));
-        }
-        // Who waits for several I/Os may be awake for another one when this one is told.
-        let went_on = [Some(segment.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
-        let late = helpers(context, segment.from, io.end_ns).filter(|row| {
-            let work = row.thread.name.starts_with("kworker/");
-            let at_once = |at: i64| (0..WAKEUP_WINDOW_NS).contains(&(at - row.end_ns));
-            segment.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
-        });
-        for row in late {
-            // It may have lost its CPU several times on the way.
-            let same = helpers(context, segment.from, row.end_ns);
-            let same = same.filter(|r| r.thread.tid == row.thread.tid);
-            let lost: Vec<Segment> = same.map(|r| cpu_wait(r, tie(r, io, context))).collect();
-            let within = |w: &Segment| (w.to.min(segment.to) - w.from.max(segment.from)).max(0);
-            if lost.iter().map(within).sum::<i64>() * 2 >= segment.length() {
-                waits.extend(lost.into_iter().map(Wait::from));
-            }
+    for told in context.off_cpu(segment.from, io.end_ns) {
+        let wake = told.awake_ns();
+        // It went on at once to what woke the waiting thread up.
+        let rows = tellers(told, segment.from, context)
+            .filter(|row| row.end_ns <= wake && wake - row.end_ns < WAKEUP_WINDOW_NS);
+        let on = |row: &'a Helper| {
+            Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper)
+        };
+        waits.extend(rows.map(on));
+    }
+    // Who waits for several I/Os may be awake for another one when this one is told.
+    let went_on = [Some(segment.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
+    let late = helpers(context, segment.from, io.end_ns).filter(|row| {
+        let work = row.thread.name.starts_with("kworker/");
+        let at_once = |at: i64| (0..WAKEUP_WINDOW_NS).contains(&(at - row.end_ns));
+        segment.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
+    });
+    for row in late {
+        // It may have lost its CPU several times on the way.
+        let same = helpers(context, segment.from, row.end_ns);
+        let same = same.filter(|r| r.thread.tid == row.thread.tid);
+        let lost: Vec<Segment> = same.map(|r| cpu_wait(r, tie(r, io, context))).collect();
+        let within = |w: &Segment| (w.to.min(segment.to) - w.from.max(segment.from)).max(0);
+        if lost.iter().map(within).sum::<i64>() * 2 >= segment.length() {
+            waits.extend(lost.into_iter().map(Wait::from));
         }
     }
     waits
 }
 
 /// io_uring's polling thread.
-pub fn sqpoll_waits<'a>(_: &[Segment], io: &TracedIo, context: &IoContext<'a>) -> Vec<Wait<'a>> {
+pub fn sqpoll_waits<'a>(
+    segment: &Segment,
+    io: &TracedIo,
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
     let off = context.all.into_iter().flat_map(|all| sqpoll_off(io, all));
-    let time = (io.start_ns, io.end_ns);
+    let time = (segment.from, segment.to);
     off.map(|off| Wait::new(time, Cause::Thread(off), Source::Helper)).collect()
 }
 
@@ -153,7 +152,7 @@ pub fn sqpoll_off<'a>(
 /// The threads that serve the loop device of an I/O: its own program woke them up, another one of their kind passed the
 /// work on, or they were in the loop device's functions.
 fn loop_worker_waits<'a>(
-    line: &[Segment],
+    segment: &Segment,
     io: &TracedIo,
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
@@ -163,40 +162,34 @@ fn loop_worker_waits<'a>(
     // A file served over FUSE is a part of such a device.
     let takes = |phase: Phase| phase != Phase::FileSystem;
     let takes: fn(Phase) -> bool = if io.has(flags::LOWER) { |_| true } else { takes };
-    let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| p.phase == Phase::Device) {
-        for row in helpers(context, segment.from, segment.to) {
-            let woken = row.runnable_ns();
-            let soon = (0..SHORT_WAKEUP_NS).contains(&(woken - segment.from));
-            // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
-            let next = woken <= segment.from && ends_with(row, segment, WAKEUP_WINDOW_NS);
-            let for_it = row.waker.is_own && (soon || next);
-            // Another one of its kind passed the work on, and when it ran this was done at once.
-            let late = (row.end_ns - woken.max(segment.from)) * 2 >= segment.to - segment.from;
-            let passed_on = ends_with(row, segment, WAKEUP_WINDOW_NS) && late && unbound(row);
-            if for_it || passed_on || row.was_in(stacks::serves_loop) {
-                let (time, source) = ((segment.from, segment.to), tie(row, io, context));
-                waits.push(Wait { takes, ..Wait::new(time, Cause::Thread(&row.off), source) });
-            }
-        }
-    }
-    waits
+    let serves = |row: &&Helper| {
+        let woken = row.runnable_ns();
+        let soon = (0..SHORT_WAKEUP_NS).contains(&(woken - segment.from));
+        // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
+        let next = woken <= segment.from && ends_with(row, segment, WAKEUP_WINDOW_NS);
+        let for_it = row.waker.is_own && (soon || next);
+        // Another one of its kind passed the work on, and when it ran this was done at once.
+        let late = (row.end_ns - woken.max(segment.from)) * 2 >= segment.length();
+        let passed_on = ends_with(row, segment, WAKEUP_WINDOW_NS) && late && unbound(row);
+        for_it || passed_on || row.was_in(stacks::serves_loop)
+    };
+    let on = |row: &'a Helper| {
+        let (time, source) = ((segment.from, segment.to), tie(row, io, context));
+        Wait { takes, ..Wait::new(time, Cause::Thread(&row.off), source) }
+    };
+    helpers(context, segment.from, segment.to).filter(serves).map(on).collect()
 }
 
 /// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
 /// the device's time, and when it ran they were told at once.
-fn softirq_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| p.phase == Phase::Device) {
-        let rows = helpers(context, segment.from, segment.to).filter(|row| {
-            let waited = row.end_ns - row.awake_ns().max(segment.from);
-            let late = waited * 2 >= segment.to - segment.from;
-            let soft = row.thread.name.starts_with("ksoftirqd/");
-            soft && late && ends_with(row, segment, WAKEUP_WINDOW_NS / 5)
-        });
-        waits.extend(rows.map(|row| cpu_wait(row, tie(row, io, context))));
-    }
-    waits
+fn softirq_waits(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let rows = helpers(context, segment.from, segment.to).filter(|row| {
+        let waited = row.end_ns - row.awake_ns().max(segment.from);
+        let late = waited * 2 >= segment.length();
+        let soft = row.thread.name.starts_with("ksoftirqd/");
+        soft && late && ends_with(row, segment, WAKEUP_WINDOW_NS / 5)
+    });
+    rows.map(|row| cpu_wait(row, tie(row, io, context))).collect()
 }
 
 /// Whether a thread came back to the CPU no longer than this before the end of a segment, ns.
@@ -220,15 +213,11 @@ fn unbound(row: &Helper) -> bool {
 /// Requests that a thread of the kernel gives to the driver (flushes, a queue that is run again) wait
 /// with it for its CPU: the program woke it up, or it does nothing else, and when it ran they were issued
 /// at once.
-pub fn dispatch_waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| p.phase == Phase::Queue) {
-        let rows = helpers(context, segment.from, segment.to);
-        let gives = rows.filter(|r| r.waker.is_own || runs_queues(r));
-        let late = gives.filter(|r| ends_with(r, segment, WAKEUP_WINDOW_NS));
-        waits.extend(late.map(|row| cpu_wait(row, tie(row, io, context))));
-    }
-    waits
+pub fn dispatch_waits(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let rows = helpers(context, segment.from, segment.to);
+    let gives = rows.filter(|r| r.waker.is_own || runs_queues(r));
+    let late = gives.filter(|r| ends_with(r, segment, WAKEUP_WINDOW_NS));
+    late.map(|row| cpu_wait(row, tie(row, io, context))).collect()
 }
 
 /// Whether a thread of the kernel is one of those that run the queues of block devices: kblockd's, bound
@@ -255,7 +244,7 @@ pub fn helper_threads<'a>(one: &Judged, events: &'a Events) -> Vec<&'a Helper> {
 }
 
 /// Off-CPU intervals of the kernel's threads in a time.
-pub fn helpers<'a>(
+fn helpers<'a>(
     context: &IoContext<'a>,
     from: i64,
     to: i64,

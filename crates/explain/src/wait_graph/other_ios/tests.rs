@@ -1,10 +1,13 @@
 //! Made-up I/Os that wait for others.
 
 use super::*;
-use crate::events::event::{RingThread, Waker};
+use crate::events::event::Waker;
 use crate::events::io::Parts;
+use crate::events::layers::Slow;
 use crate::events::thread::Thread;
+use crate::events::{Events, joined};
 use crate::verdict::judge::{JudgeInputs, Layer, judge};
+use crate::wait_graph::resolve::follow;
 
 fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
     let slow = Slow {

@@ -22,12 +22,12 @@ use crate::events::layers::{IoWithRounds, PhasedIo, Slow, Visibility};
 use crate::events::slow::{OperationData, SlowIos, has_every_io, slow_ios};
 use crate::events::{layers, pages, rounds};
 use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
-use crate::overlays::{self, other_ios, pauses};
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
 use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict, judge};
 use crate::verdict::{backlog, in_front};
+use crate::wait_graph::{self, pauses, resolve};
 
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
@@ -155,7 +155,7 @@ pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<Rul
         let changed = without.filter(|(one, was)| (one.layer, one.sure) != (was.layer, was.sure));
         RuleEffect { rule, changed: changed.map(|(one, _)| one).collect() }
     };
-    let effects = overlays::names().map(effect).collect();
+    let effects = wait_graph::names().map(effect).collect();
     Ok(Some((all, effects)))
 }
 
@@ -231,7 +231,7 @@ pub(super) fn follow(
     base: &Baseline,
     threshold_ns: &dyn Fn(OpKind) -> Option<u64>,
 ) {
-    other_ios::follow(judged, events, |slow, io, segments| {
+    resolve::follow(judged, events, |slow, io, segments| {
         let threshold_ns = threshold_ns(slow.op);
         let by = JudgeInputs { base: Some(base), context: None, threshold_ns };
         let beside = IoContext::of(events, u64::from(slow.worker));

@@ -8,8 +8,9 @@
 //!    and finds those beside an I/O (`IoContext`); `events::stacks` says what a sleeping thread waits for.
 //! 2. `time_line` cuts the I/O into segments that sum to its latency. A segment has a phase (where the time went), and
 //!    a source (how that is known).
-//! 3. `overlays` is a table of rules, each of which replaces waits by what was waited for: what threads did for the I/O,
-//!    then what other I/Os did. To add one: a function that finds segments, and a line of the table.
+//! 3. `wait_graph` replaces waits by what was waited for, and what that waited for in turn: a table of rules finds who
+//!    waited for what, threads first, then other I/Os, and one resolver follows them. To add a kind of wait: a function
+//!    that finds it, and a line of the table.
 //! 4. `verdict` blames the layer with at least half of the time beyond the usual (else several, or unknown), and says by
 //!    the sources whether that is sure.
 //! 5. `episodes` groups outliers of one event, with culprits, what to do next, and what many have in common.
@@ -20,10 +21,10 @@ mod episodes;
 mod events;
 mod explain;
 mod explanation;
-mod overlays;
 mod so_far;
 mod time_line;
 mod verdict;
+mod wait_graph;
 
 pub use episodes::advice::headline;
 pub use episodes::culprits::Culprit;
@@ -32,9 +33,9 @@ pub use episodes::{CANNOT_SEE, EpisodeView};
 pub use events::layers::{Coverage, Slow};
 pub use explain::{ExplainInputs, RuleEffect, explain, time_lines, without_each};
 pub use explanation::{Blocked, Explanation, LayerShare, PauseSums, PhaseLevel};
-pub use overlays::is_rule;
 pub use so_far::{SlowNow, SlowSoFar};
 pub use time_line::phase::{Phase, Phases};
 pub use time_line::segments::Segment;
 pub use verdict::in_front::{InFront, RequestSum};
 pub use verdict::judge::{Layer, OutlierVerdict, layer, layer_did, layer_words};
+pub use wait_graph::is_rule;

@@ -1,6 +1,6 @@
 //! Judges the slow I/Os of a run that still goes on: the verdicts of [`explain`](crate::explain()), each on what was
 //! seen until a look after its I/O ended. The report judges all again with the usual times of the whole run, the
-//! lateness behind a schedule and what other I/Os did (`overlays::other_ios`, which here comes in only at looks with a
+//! lateness behind a schedule and what other I/Os did (`wait_graph::resolve`, which here comes in only at looks with a
 //! wait for a thread among the I/Os), so that its verdicts may differ.
 
 use taillight_core::OpKind;

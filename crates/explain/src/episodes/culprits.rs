@@ -13,10 +13,10 @@ use crate::events::Events;
 use crate::events::event::{OffCpu, Owner, Pause};
 use crate::events::stacks::SleepReason;
 use crate::events::thread::{Thread, called, group_called};
-use crate::overlays::{pauses, thread_waits};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, overlapping};
 use crate::verdict::judge::Judged;
+use crate::wait_graph::{pauses, thread_waits};
 
 /// Culprits of each role that are listed of an episode, the largest.
 const LISTED: usize = 3;

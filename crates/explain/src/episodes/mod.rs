@@ -24,10 +24,10 @@ use crate::events::Events;
 use crate::events::event::Pause;
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::events::thread::Thread;
-use crate::overlays::pauses;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::Segment;
 use crate::verdict::judge::{Judged, Layer};
+use crate::wait_graph::pauses;
 
 /// What blocks a thread, for all that backend perf can tell.
 pub const CANNOT_SEE: &str = "storage, file system, lock or server, this backend cannot see which";

@@ -4,6 +4,7 @@ use crate::events::Events;
 use crate::events::event::{Gap, OffCpu, Reclaim};
 use crate::events::rounds::BlockRound;
 use crate::time_line::phase::Phases;
+use crate::time_line::segments::overlapping;
 
 /// What is known beside the I/O's own stamps.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,6 +40,12 @@ impl<'a> IoContext<'a> {
     /// Whether a rule is left out.
     pub fn without(&self, rule: &str) -> bool {
         self.all.is_some_and(|all| all.without(rule))
+    }
+
+    /// Off-CPU intervals, in a time, of the threads that did the I/O: its own, and io_uring's worker threads.
+    pub fn off_cpu(&self, from: i64, to: i64) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
+        let lists = [self.off, self.worker_off];
+        lists.into_iter().flat_map(move |list| overlapping(list, from, to))
     }
 
     /// What is known beside an I/O of this worker.

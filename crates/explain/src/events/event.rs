@@ -338,11 +338,6 @@ impl Neighbour {
         !self.is_read_ahead() && self.end_ns <= self.start_ns
     }
 
-    /// A limit had held it back.
-    pub fn was_held(&self) -> bool {
-        matches!(self.owner, Owner::HeldPages | Owner::Held)
-    }
-
     /// Whether a file system wrote something of its own, or had the disk's cache flushed.
     pub fn writes_metadata(&self) -> bool {
         let own = Neighbour::META | Neighbour::PREFLUSH;

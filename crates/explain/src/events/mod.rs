@@ -56,7 +56,7 @@ pub struct Events {
     pub own_pid: Option<u64>,
     /// The run's disks, and which of them were flushed.
     pub disks: Disks,
-    /// A rule of `overlays` that is left out, to see what it is for.
+    /// A rule of `wait_graph` that is left out, to see what it is for.
     pub left_out: Option<String>,
     /// Between these two samples a store held its writers back for so long, ns.
     pub stalls: Vec<(i64, i64, u64)>,

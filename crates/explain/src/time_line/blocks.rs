@@ -11,11 +11,11 @@ use crate::events::event::{Flush, HeldPart, OffCpu};
 use crate::events::io::TracedIo;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason, Stack};
-use crate::overlays::thread_waits;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{
     Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states, overlapping,
 };
+use crate::wait_graph::thread_waits;
 
 /// One round. `actor` is the thread that queues it, and did the one before as well where it goes `on`;
 /// `next` is when what came after it began, if anything is known to; `sure` that all rounds are known.

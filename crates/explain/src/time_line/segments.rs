@@ -41,7 +41,7 @@ pub struct Segment {
     pub to: i64,
     pub phase: Phase,
     pub source: Source,
-    /// Number of the rule that put it there, see `overlays`; none of the I/O's own stamps and sleeps.
+    /// Number of the rule that put it there, see `wait_graph`; none of the I/O's own stamps and sleeps.
     pub rule: Option<u8>,
 }
 
@@ -239,15 +239,18 @@ pub fn overlay(
     times: &[Segment],
     may: impl Fn(&Segment) -> bool,
 ) -> Vec<Segment> {
+    let mut times: Vec<&Segment> = times.iter().filter(|time| time.from < time.to).collect();
+    times.sort_by_key(|time| time.from);
+    let mut times = times.into_iter().peekable();
     let mut out: Vec<Segment> = Vec::with_capacity(line.len() + 2);
     for segment in line {
         let mut at = segment.from;
         while may(segment) && at < segment.to {
-            let next = times.iter().filter(|t| t.to > at && t.from < segment.to);
-            let Some(next) = next.min_by_key(|t| (t.from.max(at), t.from)) else { break };
+            while times.next_if(|time| time.to <= at).is_some() {}
+            let Some(next) = times.peek().filter(|time| time.from < segment.to) else { break };
             let (from, to) = (next.from.max(at), next.to.min(segment.to));
             put(&mut out, Segment { from: at, to: from, ..*segment });
-            put(&mut out, Segment { from, to, ..*next });
+            put(&mut out, Segment { from, to, ..**next });
             at = to;
         }
         put(&mut out, Segment { from: at, ..*segment });
@@ -267,4 +270,46 @@ pub fn lengths(segments: &[Segment]) -> Phases {
 #[cfg(test)]
 pub fn spans(segments: &[Segment]) -> Vec<(i64, i64, Phase)> {
     segments.iter().map(|p| (p.from, p.to, p.phase)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OWN: [Phase; 3] = [Phase::Submit, Phase::Device, Phase::Completion];
+    const OTHERS: [Phase; 3] = [Phase::Cpu, Phase::Throttle, Phase::Queue];
+
+    proptest! {
+        /// As looked at instant by instant, of times in any order that overlap, are empty or lie outside.
+        #[test]
+        fn of_times_that_overlap_the_first_to_begin_counts(
+            lengths in proptest::collection::vec((1i64..20, 0usize..3), 0..8),
+            times in proptest::collection::vec((-5i64..100, -2i64..30, 0usize..3), 0..8),
+        ) {
+            let mut at = 0;
+            let line: Vec<Segment> = lengths.iter().map(|(length, kind)| {
+                at += length;
+                Segment::new((at - length, at), OWN[*kind], Source::Stamps)
+            }).collect();
+            let time = |(from, length, kind): &(i64, i64, usize)| {
+                Segment::new((*from, from + length), OTHERS[*kind], Source::Helper)
+            };
+            let times: Vec<Segment> = times.iter().map(time).collect();
+            let found = overlay(&line, &times, |p| p.phase != Phase::Device);
+            prop_assert!(found.windows(2).all(|pair| pair[0].to == pair[1].from));
+            let ends = |list: &[Segment]| list.first().map(|p| p.from).zip(list.last().map(|p| p.to));
+            prop_assert_eq!(ends(&found), ends(&line));
+            let phase_at = |list: &[Segment], at: i64| {
+                let then = list.iter().filter(|p| p.from <= at && at < p.to);
+                then.min_by_key(|p| p.from).map(|p| p.phase)
+            };
+            for at in 0..at {
+                let own = phase_at(&line, at);
+                let other = phase_at(&times, at).filter(|_| own != Some(Phase::Device));
+                prop_assert_eq!(phase_at(&found, at), other.or(own));
+            }
+        }
+    }
 }

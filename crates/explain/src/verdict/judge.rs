@@ -15,11 +15,11 @@ use taillight_rundir::summary::Summary;
 use crate::events::context::IoContext;
 use crate::events::io::TracedIo;
 use crate::events::layers::{PhasedIo, Slow};
-use crate::overlays::RuleSet;
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::{Segment, lengths};
 use crate::verdict::in_front::InFront;
 use crate::verdict::rules::{self, Evidence};
+use crate::wait_graph::RuleSet;
 
 /// Where a slow I/O's time went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]

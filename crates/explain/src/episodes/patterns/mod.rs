@@ -20,9 +20,9 @@ use crate::events::event::OffCpu;
 use crate::events::io::TracedIo;
 use crate::events::layers::Slow;
 use crate::events::thread::{Thread, called};
-use crate::overlays::pauses;
 use crate::time_line::segments::overlapping;
 use crate::verdict::judge::{Judged, Layer};
+use crate::wait_graph::pauses;
 
 /// Fewer episodes make no pattern.
 const FEWEST: usize = 5;

@@ -8,9 +8,9 @@ use super::{blocks, gaps, threads, workers};
 use crate::events::context::IoContext;
 use crate::events::io::TracedIo;
 use crate::events::rounds;
-use crate::overlays;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, TimeLine, append_thread_states, overlapping};
+use crate::wait_graph::resolve;
 
 /// The time line of one traced I/O.
 pub fn segments(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
@@ -21,8 +21,8 @@ pub fn segments(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     };
     let line = gaps::drop_conclusions(line, io, context);
     match context.threads_only {
-        true => overlays::by_pauses(line, io, context),
-        false => overlays::by_threads(line, io, context),
+        true => resolve::by_pauses(line, io, context),
+        false => resolve::by_threads(line, io, context),
     }
 }
 

@@ -1,10 +1,13 @@
 //! Made-up I/Os that wait for others.
 
 use super::*;
-use crate::events::event::{RingThread, Waker};
+use crate::events::event::Waker;
 use crate::events::io::Parts;
+use crate::events::layers::Slow;
 use crate::events::thread::Thread;
+use crate::events::{Events, joined};
 use crate::verdict::judge::{JudgeInputs, Layer, judge};
+use crate::wait_graph::resolve::follow;
 
 fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
     let slow = Slow {
@@ -267,9 +270,11 @@ fn of_several_ios_with_parts_at_the_disk_the_longest_there_leads() {
 #[test]
 fn a_wait_for_a_single_leader_is_what_its_io_waits_for() {
     let leader = || io(0, 0, 1000, Phase::Device);
-    let mut list = vec![io(1, 5, 1010, Phase::Store), leader()];
+    let queued = Judged { queued_ns: Some(7), ..io(1, 5, 1010, Phase::Store) };
+    let mut list = vec![queued, leader()];
     follow(&mut list, &woken_by(0), again);
     assert_eq!((list[0].layer, list[0].sure, list[0].excess_ns), (Layer::Device, false, 940));
+    assert_eq!(list[0].queued_ns, Some(7), "is known of it as before");
     let mut list = vec![io(1, 5, 1010, Phase::Store), io(0, 0, 945, Phase::Device)];
     follow(&mut list, &woken_by(0), again);
     assert_eq!(list[0].layer, Layer::Device, "woken by what that thread did next");

@@ -9,13 +9,16 @@ use crate::events::io::TracedIo;
 use crate::events::layers::Slow;
 use crate::time_line::phase::Phase::{self, *};
 use crate::time_line::segments::{Segment, Source};
+use crate::wait_graph::resolve::by_pauses;
 
+/// Its name in outputs.
+pub const RULE: &str = "pause";
 /// What may be no more than a thread that stands still, asleep in the program or not seen.
 pub const OVER: &[Phase] = &[Submit, Completion, Application, Store, Blocked, Unobserved];
 
-/// The pauses during an I/O: concluded from the time, as a thread in native code does not stand still.
-pub fn waits(_: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let pauses = context.all.into_iter().flat_map(|all| during(all, io.start_ns, io.end_ns));
+/// The pauses at that time: concluded from it, as a thread in native code does not stand still.
+pub fn waits(segment: &Segment, _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let pauses = context.all.into_iter().flat_map(|all| during(all, segment.from, segment.to));
     pauses.map(|p| Segment::new((p.start_ns, p.end_ns), JvmPause, Source::Inferred)).collect()
 }
 
@@ -23,7 +26,7 @@ pub fn waits(_: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segme
 pub fn untraced(slow: &Slow, context: &IoContext<'_>) -> Option<Vec<Segment>> {
     let io = TracedIo { start_ns: slow.submit_ns, end_ns: slow.complete_ns, ..TracedIo::default() };
     let unseen = Segment::new((io.start_ns, io.end_ns), Unobserved, Source::Silence);
-    let line = super::by_pauses(vec![unseen], &io, context);
+    let line = by_pauses(vec![unseen], &io, context);
     line.iter().any(|part| part.phase == JvmPause).then_some(line)
 }
 
@@ -76,7 +79,7 @@ mod tests {
             Segment::new((0, 5), Server, Source::OwnSleep),
             Segment::new((5, 25), Store, Source::Holder),
         ];
-        let line = crate::overlays::by_pauses(line, &io, &context);
+        let line = by_pauses(line, &io, &context);
         let cut = [(0, 5, Server), (5, 8, JvmPause), (8, 20, Store), (20, 25, JvmPause)];
         assert_eq!(spans(&line), cut, "what it waited for outside is no pause");
     }

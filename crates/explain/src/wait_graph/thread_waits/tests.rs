@@ -6,8 +6,8 @@ use super::*;
 use crate::events::event::{Commit, Flush, LayerEvent, Neighbour, Owner, RingThread, Waker};
 use crate::events::stacks::Stack;
 use crate::events::thread::Thread;
-use crate::overlays::by_threads;
-use crate::overlays::commits::{FEW_BYTES, FEW_ENTRIES};
+use crate::wait_graph::commits::{FEW_BYTES, FEW_ENTRIES};
+use crate::wait_graph::resolve::by_threads;
 
 fn asleep(times: (i64, i64, i64), stack: &str) -> OffCpu {
     OffCpu {

@@ -13,7 +13,7 @@ use crate::events::event::{Neighbour, OffCpu, Owner};
 use crate::events::io::TracedIo;
 use crate::events::stacks::{self, Stack};
 use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS};
 
 /// A thread that waits for blocks of a file system is woken up this soon after they are done, ns.
 const SHORT_WAKEUP_NS: i64 = WAKEUP_WINDOW_NS / 5;
@@ -24,41 +24,40 @@ fn inferred(time: (i64, i64), phase: Phase) -> Segment {
     Segment::new(time, phase, Source::Inferred)
 }
 
-/// Waits for pages that ended when block I/O of such pages did, as what that was: held back by a limit, else read ahead
-/// from the device, else read by another program.
-pub fn pages_held_back(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let Some(all) = context.all else {
+/// What a wait for pages was that ended when block I/O of such pages did: held back by a limit, else read ahead from the
+/// device, else read by another program.
+pub fn pages_held_back(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let Some(all) = context.all.filter(|_| waits_for_pages(segment, io, context)) else {
         return Vec::new();
     };
-    let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| waits_for_pages(p, io, context)) {
-        let another = |r: &Neighbour| {
-            let begun = r.start_ns - io.start_ns < WAKEUP_WINDOW_NS;
-            let reads = r.owner == Owner::Other && r.reads();
-            segment.phase == Phase::Unobserved && begun && reads
-        };
-        let rows = all.neighbours.within(segment.from, segment.to).filter(|r| {
-            // Pages may be had just before the end of all that were read with them is stamped.
-            let earliest = if another(r) { -WAKEUP_WINDOW_NS / 5 } else { 0 };
-            (earliest..WAKEUP_WINDOW_NS).contains(&(segment.to - r.end_ns))
-        });
-        for row in rows {
-            if row.owner == Owner::HeldPages {
-                waits.push(inferred((segment.from, row.start_ns), Phase::Throttle));
-            } else if row.is_read_ahead() {
-                waits.push(inferred((row.start_ns.max(segment.from), row.end_ns), Phase::Device));
-            } else if another(row) {
-                waits.push(inferred((row.start_ns.max(io.start_ns), row.end_ns), Phase::PageCache));
-            }
+    let another = |r: &Neighbour| {
+        let begun = r.start_ns - io.start_ns < WAKEUP_WINDOW_NS;
+        let reads = r.owner == Owner::Other && r.reads();
+        segment.phase == Phase::Unobserved && begun && reads
+    };
+    let rows = all.neighbours.within(segment.from, segment.to).filter(|r| {
+        // Pages may be had just before the end of all that were read with them is stamped.
+        let earliest = if another(r) { -WAKEUP_WINDOW_NS / 5 } else { 0 };
+        (earliest..WAKEUP_WINDOW_NS).contains(&(segment.to - r.end_ns))
+    });
+    let wait = |row: &Neighbour| match row.owner {
+        Owner::HeldPages => Some(inferred((segment.from, row.start_ns), Phase::Throttle)),
+        _ if row.is_read_ahead() => {
+            Some(inferred((row.start_ns.max(segment.from), row.end_ns), Phase::Device))
         }
-    }
-    waits
+        _ if another(row) => {
+            Some(inferred((row.start_ns.max(io.start_ns), row.end_ns), Phase::PageCache))
+        }
+        _ => None,
+    };
+    rows.filter_map(wait).collect()
 }
 
 /// Waits for blocks of a file system's own, or for a commit, that the kernel ended as soon as something was done that a
-/// limit had held back; a read counts only for a wait for a block. A thread that waits for a lock, or was woken up by a
-/// program, is left out: it waits for that. An interrupt that wakes up has no name.
-pub fn blocks_held_back(line: &[Segment], _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+/// limit had held back; a read counts only for a wait for a block. A commit of ext4 waits so for the data that must be
+/// on the disk before it. A thread that waits for a lock, or was woken up by a program, is left out: it waits for that.
+/// An interrupt that wakes up has no name.
+pub fn blocks_held_back(segment: &Segment, _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -69,44 +68,24 @@ pub fn blocks_held_back(line: &[Segment], _: &TracedIo, context: &IoContext<'_>)
             && r.waker.name().is_none_or(by_kernel)
     };
     let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| p.phase == Phase::FileSystem) {
-        let of = |list| overlapping(list, segment.from, segment.to);
-        let asleep = [context.off, context.worker_off].into_iter().flat_map(of).filter(blocks);
-        for told in asleep {
-            let Some(wake) = told.woken_ns else { continue };
-            let from = told.start_ns.max(segment.from);
-            let block = told.was_in(waits_for_block);
-            let held = all.neighbours.within(from, wake).filter(|r| {
-                let own = r.writes_metadata() || (block && r.reads_metadata());
-                (own && r.owner == Owner::Held || r.owner == Owner::HeldPages)
-                    && just_before(r, wake)
-            });
-            waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
-        }
+    for told in context.off_cpu(segment.from, segment.to).filter(blocks) {
+        let Some(wake) = told.woken_ns else { continue };
+        let from = told.start_ns.max(segment.from);
+        let block = told.was_in(waits_for_block);
+        let written = told.was_in(stacks::waits_until_written);
+        let held = all.neighbours.within(from, wake).filter(|r| {
+            let own = r.writes_metadata() || (block && r.reads_metadata());
+            let waited_for = own || (written && r.may_write());
+            (waited_for && r.owner == Owner::Held || r.owner == Owner::HeldPages)
+                && just_before(r, wake)
+        });
+        waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
     }
     waits
 }
 
 fn waits_for_block(stack: &Stack) -> bool {
     stacks::waits_for_buffers(stack) || stacks::reads_block(stack)
-}
-
-/// What a thread of the kernel waited for in a time that ended as soon as something was written that a limit had held back:
-/// until then it was the limit. A commit of ext4 waits so for the data that must be on the disk before it.
-pub fn writes_held_back(
-    told: &OffCpu,
-    (from, to): (i64, i64),
-    context: &IoContext<'_>,
-) -> Vec<Segment> {
-    let until = !told.was_preempted() && told.was_in(stacks::waits_until_written);
-    let (Some(all), Some(wake)) = (context.all, told.woken_ns.filter(|_| until)) else {
-        return Vec::new();
-    };
-    let held = all.neighbours.within(told.start_ns, wake);
-    let held = held.filter(|r| r.may_write() && r.was_held() && just_before(r, wake));
-    let wait =
-        |r: &Neighbour| inferred((told.start_ns.max(from), r.start_ns.min(to)), Phase::Throttle);
-    held.map(wait).filter(|wait| wait.from < wait.to).collect()
 }
 
 /// Whether an I/O ended right before the thread that waited for it was woken up.
@@ -116,17 +95,12 @@ fn just_before(row: &Neighbour, wake: i64) -> bool {
 
 /// A request to the disk below reaches it when a limit lets go of the request. No stamp says when the request was made:
 /// soon after the I/O's own disk had its request, or after the thread that serves that disk had a CPU again.
-pub fn lower_held_back(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let mut waits = Vec::new();
-    let below = |p: &&Segment| matches!(p.phase, Phase::Device | Phase::LowerQueue);
-    for segment in line.iter().filter(below).filter(|_| io.has(flags::LOWER_HELD)) {
-        let held = context.all.into_iter();
-        let held = held.flat_map(|all| all.held.within(segment.from, segment.to));
-        let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
-        let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= segment.to).max();
-        waits.extend(let_go.map(|at| inferred((segment.from, at), Phase::Throttle)));
-    }
-    waits
+pub fn lower_held_back(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let all = context.all.filter(|_| io.has(flags::LOWER_HELD)).into_iter();
+    let held = all.flat_map(|all| all.held.within(segment.from, segment.to));
+    let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
+    let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= segment.to).max();
+    let_go.map(|at| inferred((segment.from, at), Phase::Throttle)).into_iter().collect()
 }
 
 /// Whether a thread slept there until pages came or went, or a read without block I/O did nothing that was seen.
@@ -134,8 +108,7 @@ fn waits_for_pages(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) ->
     if segment.phase == Phase::Unobserved {
         return !io.has_block_io() && io.op.request() == OpKind::Read;
     }
-    let of = |list| overlapping(list, segment.from, segment.to);
-    let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+    let mut asleep = context.off_cpu(segment.from, segment.to);
     segment.phase == Phase::PageCache && asleep.any(|r| r.was_in(stacks::waits_for_pages))
 }
 
@@ -165,9 +138,9 @@ mod tests {
             ..OffCpu::default()
         }];
         let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
-        let line = [Segment::new((10, 9_900_000), Phase::PageCache, Source::Stamps)];
+        let segment = Segment::new((10, 9_900_000), Phase::PageCache, Source::Stamps);
         let io = TracedIo { end_ns: 10_000_000, op: OpKind::Write, ..TracedIo::default() };
-        spans(&pages_held_back(&line, &io, &context))
+        spans(&pages_held_back(&segment, &io, &context))
     }
 
     #[test]
@@ -185,7 +158,8 @@ mod tests {
             let segment = |from, to| Segment::new((from, to), Phase::Unobserved, Source::Silence);
             let line = [segment(10, 5_000_000), segment(5_100_000, 9_900_000)];
             let io = TracedIo { end_ns: 10_000_000, op: OpKind::Read, ..TracedIo::default() };
-            spans(&pages_held_back(&line, &io, &context))
+            let found = |p: &Segment| pages_held_back(p, &io, &context);
+            spans(&line.iter().flat_map(found).collect::<Vec<_>>())
         };
         assert_eq!(found(1 << 19, -50), [(0, 9_800_000, Phase::PageCache)]);
         assert!(found(1, -50).is_empty(), "a write");
@@ -219,7 +193,7 @@ mod tests {
             });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let line = [Segment::new((10, 900), phase, Source::Stamps)];
+            let segment = Segment::new((10, 900), phase, Source::Stamps);
             let io = TracedIo {
                 end_ns: 1_000,
                 flags,
@@ -227,7 +201,7 @@ mod tests {
                 token: Some(7),
                 ..TracedIo::default()
             };
-            spans(&lower_held_back(&line, &io, &context))
+            spans(&lower_held_back(&segment, &io, &context))
         };
         let held = |dev: &str, token, end_ns| {
             held_in(Phase::Device, flags::LOWER_HELD, (dev, token, end_ns))
@@ -266,8 +240,8 @@ mod tests {
             }];
             let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
             // It begins with a wait for something else.
-            let line = [Segment::new((5, wake), Phase::FileSystem, Source::Stamps)];
-            spans(&blocks_held_back(&line, &TracedIo::default(), &context))
+            let segment = Segment::new((5, wake), Phase::FileSystem, Source::Stamps);
+            spans(&blocks_held_back(&segment, &TracedIo::default(), &context))
         };
         let found_by =
             |waker: &str, stack: &str, wake| found_of(META, waker, stack, Owner::Held, wake);
@@ -313,8 +287,10 @@ mod tests {
                 stack: Some(Stack::of(stack)),
                 ..OffCpu::default()
             };
-            let context = IoContext { all: Some(&events), ..IoContext::default() };
-            spans(&writes_held_back(&told, (500, 10_000_000), &context))
+            let off = [told];
+            let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
+            let segment = Segment::new((500, 10_000_000), Phase::FileSystem, Source::Holder);
+            spans(&blocks_held_back(&segment, &TracedIo::default(), &context))
         };
         let found = |stack: &str, owner: Owner, wake: i64| found_of(1, stack, owner, wake);
         let data = "folio_wait_bit_common;folio_wait_writeback;__filemap_fdatawait_range;\

@@ -6,28 +6,21 @@ use crate::events::context::IoContext;
 use crate::events::event::OffCpu;
 use crate::events::io::TracedIo;
 use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, overlapping};
+use crate::time_line::segments::{Segment, Source};
 
-/// Parts of late completions in which the CPU was not there: at least half of each, at its end.
-pub fn waits(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let Some(all) = context.all else {
+/// The end of a late completion, at least half of it, in which the CPU was not there.
+pub fn waits(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let woken = |r: &&OffCpu| !r.was_preempted() && r.end_ns >= segment.to && r.cpu.is_some();
+    let told = context.off_cpu(segment.from, io.end_ns).find(woken);
+    let (Some(all), Some(told)) = (context.all, told) else {
         return Vec::new();
     };
-    let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| p.phase == Phase::Completion) {
-        let of = |list| overlapping(list, segment.from, io.end_ns);
-        let woken = |r: &&OffCpu| !r.was_preempted() && r.end_ns >= segment.to && r.cpu.is_some();
-        let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
-        let Some(told) = asleep.find(woken) else { continue };
-        let mut taken = all.stolen.within(told.end_ns, told.end_ns);
-        let here = taken.find(|s| s.cpu == told.cpu).map_or(0, |s| s.taken_ns);
-        let (length, taken) = (segment.to - segment.from, here as i64);
-        if taken.saturating_mul(2) >= length {
-            let time = (segment.to - taken.min(length), segment.to);
-            waits.push(Segment::new(time, Phase::Cpu, Source::OwnSleep));
-        }
-    }
-    waits
+    let mut taken = all.stolen.within(told.end_ns, told.end_ns);
+    let here = taken.find(|s| s.cpu == told.cpu).map_or(0, |s| s.taken_ns);
+    let (length, taken) = (segment.length(), here as i64);
+    let time = (segment.to - taken.min(length), segment.to);
+    let most = taken.saturating_mul(2) >= length;
+    most.then(|| Segment::new(time, Phase::Cpu, Source::OwnSleep)).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -55,7 +48,7 @@ mod tests {
             let segment = |from, to, phase| Segment::new((from, to), phase, Source::Stamps);
             let line = vec![segment(0, 100, Phase::Device), segment(100, 900, Phase::Completion)];
             let io = TracedIo { end_ns: 950, ..TracedIo::default() };
-            let waits = waits(&line, &io, &context);
+            let waits = waits(&line[1], &io, &context);
             let line = overlay(&line, &waits, |p| p.phase == Phase::Completion);
             line.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
         };

@@ -1,10 +1,9 @@
-//! Hands causes from one I/O of the load to another that waited for it: for a lock in the kernel that the
-//! first held, in the write group of a store, whose leader works for all, for pages or the log that the
-//! first had sent to the disk, or for the thread that was busy with the first (a worker of io_uring, or the
-//! thread that submits a batch).
+//! Edges from an I/O of the load to another one that it waited for: for a lock in the kernel that the other one held, in
+//! the write group of a store, whose leader works for all, for pages or the log that the other one had sent to the disk,
+//! or for the thread that was busy with the other one (a worker of io_uring, or the thread that submits a batch).
 //!
 //! The I/O that was waited for is found from the thread that ended the wait, of pages from the block I/O
-//! that ended then; where that thread had several I/Os in flight, nothing is handed on. Time that is another I/O's
+//! that ended then; where that thread had several I/Os in flight, there is no edge. Time that is another I/O's
 //! makes no verdict sure, but for what a worker thread of the same ring was seen to sleep for.
 
 use std::collections::BTreeMap;
@@ -12,26 +11,39 @@ use std::collections::BTreeMap;
 use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
 
-use crate::events::event::OffCpu;
+use crate::events::event::{OffCpu, RingThread};
 use crate::events::io::TracedIo;
-use crate::events::layers::Slow;
 use crate::events::stacks::{self, SleepReason, Stack};
-use crate::events::{Events, joined};
-use crate::overlays::by_others;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping};
 use crate::verdict::judge::Judged;
+use crate::wait_graph::resolve::Graph;
+use crate::wait_graph::{Cause, Wait};
 
 /// The smallest block of a file system, which may be a part of its own, bytes.
 const SMALLEST_BLOCK: u64 = 1024;
-/// How often what leaders inherited themselves is handed on.
-const PASSES: u32 = 4;
 
-/// The slow I/Os of a run and those kept beside them, as what one of them waited for is looked for among the others.
-pub struct OtherIos<'a> {
-    pub judged: &'a [Judged],
-    pub events: &'a Events,
-    index: &'a Index,
+/// What may be no more than another I/O not going on.
+pub const FOR_ANOTHER: &[Phase] = &[Phase::Store, Phase::FileSystem, Phase::PageCache];
+
+/// What is the program's own, whoever waits for it.
+fn is_own_work(phase: Phase) -> bool {
+    matches!(phase, Phase::Submit | Phase::Application | Phase::Store)
+}
+
+/// What says why an I/O does not go on.
+fn is_cause(phase: Phase) -> bool {
+    use Phase::*;
+    !is_own_work(phase) && !matches!(phase, Completion | Blocked | Unobserved)
+}
+
+fn on_disk(phase: Phase) -> bool {
+    matches!(phase, Phase::Device | Phase::LowerDevice)
+}
+
+/// An edge to an I/O, for what of its time has a cause.
+fn behind<'a>(io: usize, time: (i64, i64)) -> Wait<'a> {
+    Wait { takes: is_cause, ..Wait::new(time, Cause::Io(io), Source::Holder) }
 }
 
 /// I/Os of one thread, by completion.
@@ -60,10 +72,8 @@ impl ThreadIos {
 }
 
 /// Where to find an I/O that was waited for.
-struct Index {
-    /// By completion.
-    order: Vec<usize>,
-    /// The same of each worker.
+pub struct Index {
+    /// Of each worker, by completion.
     workers: BTreeMap<u64, ThreadIos>,
     /// By the time at which a thread began them.
     begun: BTreeMap<u64, Vec<(i64, usize)>>,
@@ -72,7 +82,7 @@ struct Index {
 }
 
 impl Index {
-    fn of(judged: &[Judged]) -> Index {
+    pub fn of(judged: &[Judged]) -> Index {
         let mut order: Vec<usize> = (0..judged.len()).collect();
         order.sort_by_key(|i| judged[*i].slow.complete_ns);
         let mut workers: BTreeMap<u64, ThreadIos> = BTreeMap::new();
@@ -82,103 +92,51 @@ impl Index {
         let tokens = judged.iter().enumerate();
         let tokens = tokens.filter_map(|(i, j)| Some((j.io.as_ref()?.token?, i))).collect();
         let (begun, disk) = (begun_by_thread(judged), DiskParts::of(judged));
-        Index { order, workers, begun, tokens, disk }
+        Index { workers, begun, tokens, disk }
     }
 }
 
-/// Replaces waits for another I/O of these by what the other I/O waited for meanwhile, and has the waiting I/O judged
-/// again by `judge`. Their order stays.
-pub fn follow(
-    judged: &mut [Judged],
-    events: &Events,
-    judge: impl Fn(Slow, Option<TracedIo>, Vec<Segment>) -> Judged,
-) {
-    let index = Index::of(judged);
-    // An I/O that is waited for mostly ends before those that wait for it, and then has what it inherits itself.
-    // Further passes hand on only what is no wait for another I/O.
-    for pass in 0..PASSES {
-        let mut changed = false;
-        for i in index.order.iter().copied() {
-            let segments = by_others(i, &OtherIos { judged, events, index: &index }, pass);
-            if segments == judged[i].segments {
-                continue;
-            }
-            let again = judge(judged[i].slow, judged[i].io.clone(), segments);
-            let Judged { shared, queued_ns, .. } = judged[i];
-            judged[i] = Judged { shared, queued_ns, ..again };
-            changed = true;
-        }
-        if !changed {
-            break;
-        }
-    }
-}
-
-/// What may be no more than another I/O not going on.
-pub const FOR_ANOTHER: &[Phase] = &[Phase::Store, Phase::FileSystem, Phase::PageCache];
-
-fn on_disk(phase: Phase) -> bool {
-    matches!(phase, Phase::Device | Phase::LowerDevice)
-}
-
-/// What says why an I/O does not go on.
-fn is_cause(phase: Phase) -> bool {
-    use Phase::*;
-    !matches!(phase, Submit | Application | Store | Completion | Blocked | Unobserved)
-}
-
-/// Times in which an I/O waited for a lock, or for the leader of a store's write group, and what the holder's or
-/// leader's own I/O waited for.
-pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
-    let OtherIos { judged, events, index } = *all;
-    let one = &judged[i];
-    let own = u64::from(one.slow.worker);
+/// Times in which an I/O waited for a lock, or for the leader of a store's write group, and the holder's or leader's own
+/// I/O.
+pub fn waits_for_holder<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
+    let Graph { judged, events, index, .. } = graph;
+    let own = u64::from(judged[i].slow.worker);
     let mut waits = Vec::new();
-    for segment in by_phase(&one.segments).iter().filter(|p| FOR_ANOTHER.contains(&p.phase)) {
+    for segment in by_phase(&judged[i].segments).iter().filter(|p| FOR_ANOTHER.contains(&p.phase)) {
         let off = overlapping(events.off(own), segment.from, segment.to);
         for asleep in off.filter(|r| !r.was_preempted()) {
             let Some((wake, by)) = woken_by(asleep, own) else { continue };
-            let Some(leader) = index.workers.get(&by).and_then(|of| in_flight(of, judged, wake))
-            else {
-                continue;
-            };
-            waits.extend(overlap_of(
-                leader,
-                asleep.start_ns.max(segment.from),
-                wake.min(segment.to),
-            ));
+            let leader = index.workers.get(&by).and_then(|of| in_flight(of, judged, wake));
+            let time = (asleep.start_ns.max(segment.from), wake.min(segment.to));
+            waits.extend(leader.map(|leader| behind(leader, time)));
         }
     }
     waits
 }
 
-/// What a wait for another thread of a program that is watched was for: what the thread that ended the wait waited for
-/// meanwhile, in slow I/Os and in waits of its own; beside these what it was seen asleep for, or without a CPU.
-pub fn waits_for_waker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
-    let OtherIos { judged, events, index } = *all;
-    let one = &judged[i];
-    let own = u64::from(one.slow.worker);
+/// A wait for another thread of a program that is watched: for the slow I/Os of the thread that ended the wait; beside
+/// these for what it was seen asleep for, or a CPU.
+pub fn waits_for_waker<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
+    let Graph { judged, events, index, .. } = graph;
+    let slow = judged[i].slow;
+    let own = u64::from(slow.worker);
     let mut waits = Vec::new();
-    if one.slow.op != OpKind::Wait {
+    if slow.op != OpKind::Wait {
         return waits;
     }
-    let asleep = overlapping(events.off(own), one.slow.submit_ns, one.slow.complete_ns);
+    let asleep = overlapping(events.off(own), slow.submit_ns, slow.complete_ns);
     for wait in asleep.filter(|r| !r.was_preempted()) {
         let Some((wake, by)) = woken_by(wait, own) else { continue };
         let (from, to) = (wait.start_ns, wake);
         let near = index.workers.get(&by).map_or(&[][..], |of| of.near(from + 1, to, judged));
-        let leaders = near.iter().map(|i| &judged[*i]).filter(|j| j.slow.submit_ns < to);
-        let mut busy = Vec::new();
-        for leader in leaders.take(LEADERS) {
-            waits.extend(all_of(leader, from, to));
-            busy.push((leader.slow.submit_ns, leader.slow.complete_ns));
+        let leaders = near.iter().filter(|leader| judged[**leader].slow.submit_ns < to);
+        for leader in leaders.copied().take(LEADERS) {
+            let leading = judged[leader].slow;
+            let time = (from.max(leading.submit_ns), to.min(leading.complete_ns));
+            // Also for what was not seen, but not for the program's own work.
+            waits.push(Wait { takes: |phase| !is_own_work(phase), ..behind(leader, time) });
         }
-        let busy = joined(busy);
-        let apart = |r: &&OffCpu| {
-            let first = busy.partition_point(|(_, end)| *end <= r.start_ns);
-            busy.get(first).is_none_or(|(begin, _)| *begin >= r.end_ns)
-        };
-        for off in overlapping(events.off(by), from, to).filter(apart) {
+        for off in overlapping(events.off(by), from, to) {
             let (phase, until) = match off.reason() {
                 _ if off.was_preempted() => (Phase::Cpu, off.end_ns),
                 Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => {
@@ -188,10 +146,9 @@ pub fn waits_for_waker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
                     (Phase::Unobserved, off.awake_ns())
                 }
             };
-            let times = (off.start_ns.max(from), until.min(to));
-            if !is_own_work(phase) && times.0 < times.1 {
-                waits.push(Segment::new(times, phase, Source::Holder));
-            }
+            let time = (off.start_ns.max(from), until.min(to));
+            let slept = Wait::from(Segment::new(time, phase, Source::Holder));
+            waits.push(Wait { takes: |phase| !is_own_work(phase), ..slept });
         }
     }
     waits
@@ -205,20 +162,7 @@ fn woken_by(asleep: &OffCpu, own: u64) -> Option<(i64, u64)> {
 /// Operations of the thread that ended a wait, at most.
 const LEADERS: usize = 4096;
 
-/// What is the program's own, whoever waits for it.
-fn is_own_work(phase: Phase) -> bool {
-    matches!(phase, Phase::Submit | Phase::Application | Phase::Store)
-}
-
-/// Where the time of an I/O went, for a wait for its thread: also what was not seen, but not the program's own work.
-fn all_of(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Segment> {
-    let told = leader.segments.iter().filter(|p| !is_own_work(p.phase));
-    let within =
-        move |p: &Segment| Segment::new((p.from.max(from), p.to.min(to)), p.phase, Source::Holder);
-    told.map(within).filter(|p| p.from < p.to)
-}
-
-/// When I/Os had parts at a disk, before any of them inherited such times.
+/// When I/Os had parts at a disk themselves.
 struct DiskParts {
     /// By I/O.
     times: Vec<Vec<(i64, i64)>>,
@@ -246,29 +190,11 @@ impl DiskParts {
     }
 }
 
-/// What an I/O waited for in a time.
-fn overlap_of(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Segment> {
-    overlap_from(leader, (from, to), |_| Source::Holder)
-}
-
-/// The same, with the source that a segment of the other I/O becomes for the waiting one.
-fn overlap_from(
-    leader: &Judged,
-    (from, to): (i64, i64),
-    source: impl Fn(Source) -> Source,
-) -> impl Iterator<Item = Segment> {
-    let told = leader.segments.iter().filter(|p| is_cause(p.phase));
-    let within = move |p: &Segment| {
-        Segment::new((p.from.max(from), p.to.min(to)), p.phase, source(p.source))
-    };
-    told.map(within).filter(|p| p.from < p.to)
-}
-
 /// Times in which an I/O waited for pages, for a block or the log of the file system's own, or for what another worker
-/// thread of io_uring had, and what the I/O waited for that they belonged to: its way to the disk ended just before, or
-/// (pages sent with its own) just after.
-pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
-    let OtherIos { judged, events, index: Index { disk, .. } } = *all;
+/// thread of io_uring had, and the I/O that they belonged to: its way to the disk ended just before, or (pages sent with
+/// its own) just after.
+pub fn waits_for_pages<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
+    let Graph { judged, events, index: Index { disk, .. }, .. } = graph;
     let one = &judged[i];
     let waits = |p: &Segment| matches!(p.phase, Phase::PageCache | Phase::FileSystem);
     let Some(io) = one.io.as_ref().filter(|_| one.segments.iter().any(waits)) else {
@@ -296,9 +222,7 @@ pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
             true => near.next().or_else(|| sent_together((row.start_ns, wake), i, disk, judged)),
             false => near.filter(|of| handed_over(&judged[*of])).max_by_key(longest),
         };
-        if let Some(leader) = leader {
-            waits.extend(overlap_of(&judged[leader], row.start_ns, wake));
-        }
+        waits.extend(leader.map(|leader| behind(leader, (row.start_ns, wake))));
     }
     waits
 }
@@ -315,8 +239,10 @@ fn sent_together(
     let near = disk.ends[after..].iter().take_while(|(done, _)| done - wake < WAKEUP_WINDOW_NS);
     let near = near.map(|(_, of)| *of).filter(|of| *of != i && sends_for_others(&judged[*of]));
     let at_disk = |of: &usize| disk.times[*of].iter().any(|(f, t)| *f <= wake && wake < *t);
-    let covered =
-        |of: &usize| -> i64 { overlap_of(&judged[*of], from, wake).map(|p| p.length()).sum() };
+    let covered = |of: &usize| -> i64 {
+        let told = judged[*of].segments.iter().filter(|p| is_cause(p.phase));
+        told.map(|p| (p.to.min(wake) - p.from.max(from)).max(0)).sum()
+    };
     near.filter(at_disk).filter(|of| covered(of) * 2 >= wake - from).max_by_key(covered)
 }
 
@@ -332,9 +258,9 @@ fn sends_for_others(one: &Judged) -> bool {
 }
 
 /// Times before a worker thread of io_uring began an I/O that was handed to it, in which such a thread slept over
-/// another I/O of the same ring, and what that I/O waited for.
-pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
-    let OtherIos { judged, events, index: Index { tokens, .. } } = *all;
+/// another I/O of the same ring, and that I/O.
+pub fn waits_for_turn<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
+    let Graph { judged, events, index: Index { tokens, .. }, .. } = graph;
     let one = &judged[i];
     let Some(io) = one.io.as_ref().filter(|io| io.token.is_some()) else {
         return Vec::new();
@@ -346,34 +272,38 @@ pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
     let seen = own.chain(io.bio_ns).chain(io.held_ns).filter(|at| *at >= from);
     let begun = seen.min().unwrap_or(io.end_ns);
     let others = || events.ring_threads.within(from, begun).filter(|w| w.token != io.token);
-    // A worker thread that waited for a CPU, or did nothing, may be that which was to begin this I/O.
-    let clear = others().all(|w| !w.was_preempted() && w.token.is_some());
-    let asleep = others().filter(|w| !w.was_preempted());
-    let behind = asleep.filter_map(|w| {
-        let leader = &judged[*tokens.get(&w.token?)?];
-        let same_ring = leader.slow.worker == one.slow.worker;
-        let wait = (w.start_ns.max(from), w.awake_ns().min(begun));
-        same_ring.then(|| overlap_from(leader, wait, of_worker))
+    let asleep = others().filter(|w| !w.was_preempted()).filter_map(|w| {
+        let leader = *tokens.get(&w.token?)?;
+        (judged[leader].slow.worker == one.slow.worker).then_some((w, leader))
     });
-    let mut behind: Vec<Segment> = behind.flatten().collect();
-    let first = behind.first().map(|wait| wait.phase);
-    if !clear || behind.iter().any(|wait| Some(wait.phase) != first) {
-        let seen = behind.iter_mut().filter(|wait| wait.source == Source::Helper);
-        seen.for_each(|wait| wait.source = Source::Holder);
-    }
-    behind
+    let asleep: Vec<(&RingThread, usize)> = asleep.collect();
+    // A worker thread that waited for a CPU, or did nothing, may be that which was to begin this I/O. Of those that
+    // slept for different things it is not known which one was to.
+    let first = asleep.first().and_then(|(w, _)| slept_for(w));
+    let clear = others().all(|w| !w.was_preempted() && w.token.is_some())
+        && first.is_some()
+        && asleep.iter().all(|(w, _)| slept_for(w) == first);
+    let source = if clear { Source::Helper } else { Source::Holder };
+    let turn = |(w, leader): (&RingThread, usize)| {
+        let time = (w.start_ns.max(from), w.awake_ns().min(begun));
+        Wait { source, ..behind(leader, time) }
+    };
+    asleep.into_iter().map(turn).collect()
 }
 
-/// The worker thread's own sleep was seen, and the ring ties it to the I/O that it had yet to begin.
-fn of_worker(leader: Source) -> Source {
-    if leader == Source::OwnSleep { Source::Helper } else { Source::Holder }
+/// What a thread says that it slept for itself.
+fn slept_for(off: &OffCpu) -> Option<Phase> {
+    match off.reason() {
+        Some(SleepReason::For(phase, _)) => Some(phase),
+        _ => None,
+    }
 }
 
 /// The same where that I/O was not at the disk: few workers with ordinary I/Os there are a lack of workers; what holds
 /// those back is not.
-pub fn waits_for_held_worker(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
-    let mut turns = waits_for_turn(i, all);
-    turns.retain(|wait| !on_disk(wait.phase));
+pub fn waits_for_held_worker<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
+    let mut turns = waits_for_turn(graph, i);
+    turns.iter_mut().for_each(|wait| wait.takes = |phase| is_cause(phase) && !on_disk(phase));
     turns
 }
 
@@ -390,11 +320,11 @@ fn begun_by_thread(judged: &[Judged]) -> BTreeMap<u64, Vec<(i64, usize)>> {
 }
 
 /// Times in which the load's thread, while it gave a batch to io_uring, slept over another I/O of the batch, which it
-/// did itself, and what that I/O waited for: those behind it have not begun, and those before it are told of together
+/// did itself, and that I/O: those behind it have not begun, and those before it are told of together
 /// with the last. It is the slow I/O that the thread began last, just before it slept, or the slow I/O whose way to the
 /// disk ended just before the thread was woken up.
-pub fn waits_for_submission(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
-    let OtherIos { judged, events, index: Index { begun, disk, .. } } = *all;
+pub fn waits_for_submission<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
+    let Graph { judged, events, index: Index { begun, disk, .. }, .. } = graph;
     let own = u64::from(judged[i].slow.worker);
     let (Some(io), Some(of)) = (judged[i].io.as_ref(), begun.get(&own)) else {
         return Vec::new();
@@ -416,7 +346,7 @@ pub fn waits_for_submission(i: usize, all: &OtherIos<'_>) -> Vec<Segment> {
         let its =
             from - at < WAKEUP_WINDOW_NS || disk.times[leader].iter().any(|(_, to)| ended(*to));
         if its && !with_worker && !handed(leader, from) {
-            waits.extend(overlap_of(&judged[leader], from, wake));
+            waits.push(behind(leader, (from, wake)));
         }
     }
     waits
@@ -442,14 +372,14 @@ fn behind_worker(off: &OffCpu) -> bool {
 
 /// The I/O of a worker that was in flight then, or that had just ended, where it was a single one: a lock is also
 /// given on by what the thread does next.
-fn in_flight<'a>(of: &ThreadIos, judged: &'a [Judged], at: i64) -> Option<&'a Judged> {
-    let near = |from, to| of.near(from, to, judged).iter().map(|i| &judged[*i]);
-    let single = |mut list: Vec<&'a Judged>| list.pop().filter(|_| list.is_empty());
-    let then: Vec<&Judged> = near(at, at + 1).filter(|j| j.slow.submit_ns <= at).collect();
+fn in_flight(of: &ThreadIos, judged: &[Judged], at: i64) -> Option<usize> {
+    let near = |from, to| of.near(from, to, judged).iter().copied();
+    let single = |mut list: Vec<usize>| list.pop().filter(|_| list.is_empty());
+    let then: Vec<usize> = near(at, at + 1).filter(|i| judged[*i].slow.submit_ns <= at).collect();
     if !then.is_empty() {
         return single(then);
     }
-    let ended = near(at - WAKEUP_WINDOW_NS, at).take_while(|j| j.slow.complete_ns < at);
+    let ended = near(at - WAKEUP_WINDOW_NS, at).take_while(|i| judged[*i].slow.complete_ns < at);
     single(ended.collect())
 }
 

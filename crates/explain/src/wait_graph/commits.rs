@@ -6,101 +6,82 @@
 use std::sync::Arc;
 
 use crate::events::context::IoContext;
-use crate::events::event::{Flush, Helper, Neighbour, OffCpu, Owner};
+use crate::events::event::{Flush, Neighbour, OffCpu, Owner};
 use crate::events::io::TracedIo;
 use crate::events::stacks::{self, Stack};
-use crate::overlays::held_pages::writes_held_back;
-use crate::overlays::thread_waits::{
-    dispatch_waits, helpers, loop_worker_waits, softirq_waits, wait_segments,
-};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
+use crate::wait_graph::thread_waits::{disk_server_waits, dispatch_waits, tellers};
+use crate::wait_graph::{Cause, Wait};
 
-/// What the thread that commits for a file system waited for (a CPU, its own or of what serves the disk, a limit on its
-/// writes, or the device that flushes its cache) before it woke up the thread that waits for the commit.
-pub fn commit_thread_waits(
-    line: &[Segment],
-    io: &TracedIo,
-    context: &IoContext<'_>,
-) -> Vec<Segment> {
-    let mut waits = Vec::new();
-    for segment in line.iter().filter(|p| p.phase == Phase::FileSystem) {
-        let of = |list| overlapping(list, segment.from, segment.to);
-        let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
-        for told in asleep.filter(|r| r.was_in(stacks::waits_for_commit)) {
-            let wake = told.awake_ns();
-            let by = told.waker.tid();
-            let committer =
-                || helpers(context, segment.from, wake).filter(move |r| r.thread.tid == by);
-            // What the committer writes waits for the threads that serve the disk.
-            let writes = committer().filter(|r| !r.was_preempted()).map(|r| {
-                let time = (r.start_ns.max(told.start_ns), r.awake_ns().min(wake));
-                Segment::new(time, Phase::Device, Source::Inferred)
-            });
-            let writes: Vec<Segment> = writes.filter(|p| p.from < p.to).collect();
-            let served = loop_worker_waits(&writes, io, context).into_iter();
-            let served = served.chain(softirq_waits(&writes, io, context));
-            let queued = writes.iter().map(|p| Segment { phase: Phase::Queue, ..*p });
-            let served = served.chain(dispatch_waits(&queued.collect::<Vec<_>>(), io, context));
-            let late = committer().flat_map(|row| wait_segments(row, Source::Helper)).chain(served);
-            let late = late.filter(|wait| wait.phase == Phase::Cpu);
-            let time = (told.start_ns.max(segment.from), wake);
-            waits.extend(committer().flat_map(|row| writes_held_back(row, time, context)));
-            waits.extend(late.map(|wait| Segment { to: wait.to.min(wake), ..wait }));
-            // A thread that wants room asks for nothing that must be on the disk: it waits for the journal.
-            if !told.was_in(stacks::waits_for_room_in_journal) {
-                waits.extend(flushes(told.start_ns, wake, io, context));
-            }
-        }
-    }
-    waits
-}
-
-/// What of waits of 1 ms and more for a commit of ext4 or for XFS's log was one slow write of the journal's. What
-/// [`commit_thread_waits`] found is gone from `line` before.
-pub fn journal_writes(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let mut waits = Vec::new();
-    let long = |p: &&Segment| p.phase == Phase::FileSystem && p.to - p.from >= WAKEUP_WINDOW_NS;
-    for segment in line.iter().filter(long) {
-        let of = |list| overlapping(list, segment.from, io.end_ns);
-        let own = || [context.off, context.worker_off].into_iter().flat_map(of);
-        let asleep = own().filter(|r| r.start_ns < segment.to);
-        let tellers = own().flat_map(|told| who_told(told, segment, context)).map(|by| &by.off);
-        for told in asleep.chain(tellers) {
-            let journal = told.stack.as_deref().and_then(Journal::waited_for);
-            let wait = (told.start_ns, told.awake_ns());
-            waits.extend(journal.and_then(|it| journal_write(wait, it, io, context)));
-        }
-    }
-    waits
-}
-
-/// What of the I/O's own thread's waits of 1 ms and more, for the kernel's threads to write back all that is dirty in a
-/// file system, was one slow write.
-pub fn slow_writeback(line: &[Segment], io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let mut waits = Vec::new();
-    let long = |p: &&Segment| p.phase == Phase::PageCache && p.length() >= WAKEUP_WINDOW_NS;
-    for segment in line.iter().filter(long) {
-        let asleep = overlapping(context.off, segment.from, segment.to);
-        let for_all = asleep.filter(|r| r.was_in(stacks::waits_for_flusher));
-        waits.extend(for_all.filter_map(|told| {
-            let wait = (told.start_ns.max(segment.from), told.woken_ns?.min(segment.to));
-            journal_write(wait, &FLUSHER, io, context)
-        }));
-    }
-    waits
-}
-
-/// Off-CPU intervals, over all of a segment, of the kernel thread that woke the I/O's own thread up.
-fn who_told<'a>(
-    told: &OffCpu,
+/// Behind a wait for a commit: the thread that commits for the file system and then wakes up the waiting thread; waits
+/// for a CPU of what serves the disk meanwhile; and the device while it flushes its cache.
+pub fn commit_thread_waits<'a>(
     segment: &Segment,
+    io: &TracedIo,
     context: &IoContext<'a>,
-) -> impl Iterator<Item = &'a Helper> + use<'a> {
-    let (segment, by) = (*segment, told.waker.tid());
-    let rows = helpers(context, segment.from, segment.to);
-    let rows = rows.filter(move |r| by.is_some() && r.thread.tid == by);
-    rows.filter(move |r| r.start_ns <= segment.from && r.awake_ns() >= segment.to)
+) -> Vec<Wait<'a>> {
+    let mut waits = Vec::new();
+    let asleep = context.off_cpu(segment.from, segment.to);
+    for told in asleep.filter(|r| r.was_in(stacks::waits_for_commit)) {
+        let wake = told.awake_ns();
+        for row in tellers(told, segment.from, context) {
+            let on = Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper);
+            let asleep = (row.start_ns.max(told.start_ns), row.awake_ns().min(wake));
+            let writes = (!row.was_preempted()).then(|| served_late(asleep, io, context));
+            waits.extend(writes.into_iter().flatten().map(Wait::from));
+            // That it commits says nothing, nor that it had nothing to do yet.
+            let takes = |p| !matches!(p, Phase::FileSystem | Phase::Application | Phase::Server);
+            waits.push(Wait { takes, ..on });
+        }
+        // A thread that wants room asks for nothing that must be on the disk: it waits for the journal.
+        if !told.was_in(stacks::waits_for_room_in_journal) {
+            let flushes = flushes(told.start_ns, wake, io, context);
+            waits.extend(flushes.into_iter().map(Wait::from));
+        }
+    }
+    waits
+}
+
+/// When the threads that serve the disk, or give it its requests, had no CPU in a time in which it was written to.
+fn served_late((from, to): (i64, i64), io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    if from >= to {
+        return Vec::new();
+    }
+    let write = |phase| Segment::new((from, to), phase, Source::Inferred);
+    let served = disk_server_waits(&write(Phase::Device), io, context);
+    let mut late: Vec<Segment> = served.iter().flat_map(Wait::segments).collect();
+    late.extend(dispatch_waits(&write(Phase::Queue), io, context));
+    late.retain(|wait| wait.phase == Phase::Cpu);
+    late.iter_mut().for_each(|wait| wait.to = wait.to.min(to));
+    late
+}
+
+/// What of a wait of 1 ms and more for a commit of ext4 or for XFS's log was one slow write of the journal's. What
+/// [`commit_thread_waits`] found has taken its place in the line before.
+pub fn journal_writes(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    if segment.length() < WAKEUP_WINDOW_NS {
+        return Vec::new();
+    }
+    let wait = |told: &OffCpu| {
+        let journal = told.stack.as_deref().and_then(Journal::waited_for)?;
+        journal_write((told.start_ns, told.awake_ns()), journal, io, context)
+    };
+    context.off_cpu(segment.from, segment.to).filter_map(wait).collect()
+}
+
+/// What of a wait of 1 ms and more for the kernel's threads to write back all that is dirty in a file system was one
+/// slow write. Sleeps of io_uring's worker threads are not looked at.
+pub fn slow_writeback(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    if segment.length() < WAKEUP_WINDOW_NS {
+        return Vec::new();
+    }
+    let wait = |told: &OffCpu| {
+        let for_all = told.was_in(stacks::waits_for_flusher);
+        let time = (told.start_ns.max(segment.from), told.woken_ns?.min(segment.to));
+        for_all.then(|| journal_write(time, &FLUSHER, io, context))?
+    };
+    overlapping(context.off, segment.from, segment.to).filter_map(wait).collect()
 }
 
 /// Of whose journal a write is, and how much its commit writes at most if it is a small one: what others have on the

@@ -1,0 +1,206 @@
+//! Follows the edges of the wait graph: a wait in a time line becomes what was waited for did meanwhile, and a wait of
+//! that what it waited for in turn, until nothing more is known. At each instant one thing was waited for, so that what
+//! is left is the critical path of the I/O, and still sums to its latency.
+//!
+//! Threads come first: for them the I/O and the events of its time are enough. Other I/Os come when all are judged.
+
+use std::cell::OnceCell;
+use std::slice;
+
+use crate::events::Events;
+use crate::events::context::IoContext;
+use crate::events::event::OffCpu;
+use crate::events::io::TracedIo;
+use crate::events::layers::Slow;
+use crate::time_line::phase::Phase;
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlay};
+use crate::verdict::judge::Judged;
+use crate::wait_graph::other_ios::Index;
+use crate::wait_graph::thread_waits::wait_segments;
+use crate::wait_graph::{Cause, Find, RULES, Rule, Wait, pauses};
+
+/// How many threads that wait for each other are followed.
+const THREADS: usize = 4;
+/// How many I/Os that wait for each other are followed: as long as a queue for a lock may be.
+const IOS: usize = 64;
+
+/// Puts what threads did for the I/O into its time line.
+pub fn by_threads(line: Vec<Segment>, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    by_rules(|_| true, line, io, context, 0)
+}
+
+/// Puts pauses of the target into the time line, and nothing else: of an I/O that was not traced, or of a run in which
+/// only threads were watched.
+pub fn by_pauses(line: Vec<Segment>, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    by_rules(|rule| rule.name == pauses::RULE, line, io, context, 0)
+}
+
+/// Resolves a line by those rules that need no other I/O.
+fn by_rules(
+    which: fn(&Rule) -> bool,
+    mut line: Vec<Segment>,
+    io: &TracedIo,
+    context: &IoContext<'_>,
+    depth: usize,
+) -> Vec<Segment> {
+    let rules = RULES.iter().enumerate().filter(|(_, r)| which(r) && !context.without(r.name));
+    for (number, rule) in rules {
+        let may = |p: &Segment| rule.over.contains(&p.phase);
+        if !line.iter().any(may) {
+            continue;
+        }
+        let mut waits: Vec<Wait<'_>> = Vec::new();
+        for segment in by_phase(&line).iter().filter(|&p| may(p)) {
+            match rule.find {
+                Find::Causes(find) => {
+                    waits.extend(find(segment, io, context).into_iter().map(Wait::from));
+                }
+                Find::Waits(find) => waits.extend(find(segment, io, context)),
+                Find::Others(_) => {}
+            }
+        }
+        for wait in &mut waits {
+            wait.rule = number;
+            put(&mut line, wait, |time| match wait.on {
+                Cause::Thread(off) => thread_line(off, wait.source, time, io, context, depth),
+                _ => wait.segments(),
+            });
+        }
+    }
+    line
+}
+
+/// What a thread waited for in a time. A sleep that is too short to explain anything is not followed.
+fn thread_line(
+    off: &OffCpu,
+    tie: Source,
+    time: (i64, i64),
+    io: &TracedIo,
+    context: &IoContext<'_>,
+    depth: usize,
+) -> Vec<Segment> {
+    let line = clipped(&wait_segments(off, tie), time);
+    let slept = |p: &Segment| p.phase != Phase::Cpu && p.length() >= WAKEUP_WINDOW_NS;
+    if depth == THREADS || !line.iter().any(slept) {
+        return line;
+    }
+    let own = IoContext { off: slice::from_ref(off), worker_off: &[], ..*context };
+    let mut line = by_rules(|rule| rule.of_threads, line, io, &own, depth + 1);
+    // A chain is known no better than its first edge.
+    let better = |p: &&mut Segment| p.source.is_seen() && !tie.is_seen();
+    line.iter_mut().filter(better).for_each(|p| p.source = tie);
+    line
+}
+
+/// Puts what was waited for (`did`, asked for the time in which it matters) in the place of those parts of a line that
+/// are of the rule's phases. What the rule has put there already stays: of its waits the first one found counts.
+pub fn put(line: &mut Vec<Segment>, wait: &Wait<'_>, did: impl FnOnce((i64, i64)) -> Vec<Segment>) {
+    let (over, rule) = (RULES[wait.rule].over, Some(wait.rule as u8));
+    let open = |p: &Segment| over.contains(&p.phase) && p.rule != rule;
+    let mut parts = line.iter().filter(|&p| open(p) && p.from < wait.to && wait.from < p.to);
+    let Some(first) = parts.next() else { return };
+    let last = parts.next_back().unwrap_or(first);
+    let time = (wait.from.max(first.from), wait.to.min(last.to));
+    let mut found = clipped(&did(time), time);
+    found.retain(|p| (wait.takes)(p.phase));
+    found.iter_mut().for_each(|p| p.rule = p.rule.or(rule));
+    if !found.is_empty() {
+        *line = overlay(line, &found, open);
+    }
+}
+
+/// What of a line lies in a time.
+fn clipped(line: &[Segment], (from, to): (i64, i64)) -> Vec<Segment> {
+    let within = line.iter().map(|p| Segment { from: p.from.max(from), to: p.to.min(to), ..*p });
+    within.filter(|p| p.from < p.to).collect()
+}
+
+/// The slow I/Os of a run and those kept beside them, as what one of them waited for is looked for among the others.
+pub struct Graph<'a> {
+    pub judged: &'a [Judged],
+    pub events: &'a Events,
+    pub index: Index,
+    /// The edges of each I/O, found when it is first come to.
+    waits: Vec<OnceCell<Vec<Wait<'a>>>>,
+}
+
+impl<'a> Graph<'a> {
+    pub fn of(judged: &'a [Judged], events: &'a Events) -> Graph<'a> {
+        let waits = judged.iter().map(|_| OnceCell::new()).collect();
+        Graph { judged, events, index: Index::of(judged), waits }
+    }
+
+    fn waits(&self, i: usize) -> &[Wait<'a>] {
+        self.waits[i].get_or_init(|| {
+            let rules = RULES.iter().enumerate().filter(|(_, r)| !self.events.without(r.name));
+            let each = rules.flat_map(|(number, rule)| {
+                let found = match rule.find {
+                    Find::Others(find) => find(self, i),
+                    _ => Vec::new(),
+                };
+                found.into_iter().map(move |wait| Wait { rule: number, ..wait })
+            });
+            each.collect()
+        })
+    }
+
+    /// Where an I/O's time went, with what it waited for; none where that is no other I/O's.
+    fn resolved(&self, i: usize) -> Option<Vec<Segment>> {
+        let waits = !self.waits(i).is_empty();
+        waits.then(|| self.line(i, (i64::MIN, i64::MAX), &mut Vec::new()))
+    }
+
+    /// The same of a time, for the I/Os on the `path`, which waited for it. That it waited for one of them leads
+    /// nowhere.
+    fn line(&self, i: usize, time: (i64, i64), path: &mut Vec<usize>) -> Vec<Segment> {
+        let mut line = clipped(&self.judged[i].segments, time);
+        if path.len() == IOS {
+            return line;
+        }
+        path.push(i);
+        for wait in self.waits(i) {
+            put(&mut line, wait, |time| match wait.on {
+                Cause::Io(other) if path.contains(&other) => Vec::new(),
+                Cause::Io(other) => {
+                    let mut line = self.line(other, time, path);
+                    line.iter_mut().for_each(|p| *p = passed_on(wait.source, *p));
+                    line
+                }
+                _ => wait.segments(),
+            });
+        }
+        path.pop();
+        line
+    }
+}
+
+/// What a segment of another I/O becomes for the waiting one. Where the ring ties the sleep of a worker thread to the
+/// waiting I/O, it was seen.
+fn passed_on(tie: Source, segment: Segment) -> Segment {
+    let source = match (tie, segment.source) {
+        (Source::Helper, Source::OwnSleep) => Source::Helper,
+        _ => Source::Holder,
+    };
+    Segment { source, rule: None, ..segment }
+}
+
+/// Replaces waits for another I/O of these by what the other I/O waited for meanwhile, and has the waiting I/O judged
+/// again by `judge`. Their order stays.
+pub fn follow(
+    judged: &mut [Judged],
+    events: &Events,
+    judge: impl Fn(Slow, Option<TracedIo>, Vec<Segment>) -> Judged,
+) {
+    let graph = Graph::of(judged, events);
+    let lines: Vec<Option<Vec<Segment>>> = (0..judged.len()).map(|i| graph.resolved(i)).collect();
+    drop(graph);
+    for (one, line) in judged.iter_mut().zip(lines) {
+        if let Some(line) = line.filter(|line| *line != one.segments) {
+            let again = judge(one.slow, one.io.clone(), line);
+            *one = Judged { shared: one.shared, queued_ns: one.queued_ns, ..again };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

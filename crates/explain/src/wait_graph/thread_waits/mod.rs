@@ -1,0 +1,299 @@
+//! Edges to threads: of the kernel that issue or complete the I/O or serve a loop device, io_uring's that polls, and of
+//! a store's server. These are found by following the wake-up of the I/O's own thread back; else by what they serve and
+//! when they came back to the CPU, which makes no verdict sure ([`Source::Inferred`]). Beside these what a server's
+//! stamps say (FUSE), and when the whole program was stopped.
+
+use taillight_core::OpKind;
+use taillight_rundir::layers::flags;
+
+use crate::events::Events;
+use crate::events::context::IoContext;
+use crate::events::event::{Helper, OffCpu};
+use crate::events::io::TracedIo;
+use crate::events::stacks::{self, SleepReason};
+use crate::time_line::phase::Phase;
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
+use crate::verdict::judge::Judged;
+use crate::wait_graph::{Cause, Wait};
+
+/// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
+const IDLE: u64 = 0x402;
+/// A thread of the kernel is woken up for an I/O this soon after the stamp before it, ns. An interrupt of
+/// the program's thread that wakes up another one counts as the program's own wake-up: hence so short.
+const SHORT_WAKEUP_NS: i64 = 20_000;
+
+/// When a program had the I/O that serves it (FUSE), from its first request to the last answer: by whichever thread
+/// the I/O went there, its own or one that it was handed to.
+pub fn server_waits(_: &Segment, io: &TracedIo, _: &IoContext<'_>) -> Vec<Segment> {
+    let stamps = io.served_ns.zip(io.answered_ns).filter(|(from, to)| from < to);
+    let had = |time| Segment::new(time, Phase::FileSystem, Source::Stamps);
+    stamps.map(had).into_iter().collect()
+}
+
+/// Whether a phase of its threads' time is not the server's own business, as that they were idle, stopped or without a
+/// CPU.
+fn is_below_server(phase: Phase) -> bool {
+    !matches!(phase, Phase::Cpu | Phase::Stopped | Phase::Application | Phase::Server)
+}
+
+/// The thread of the store's server that an I/O waited for: the thread that gave the answer, or for an operation that
+/// writes one whose sync ended right before (one syncs the log for all). Its waits for a CPU, a stop, the program or
+/// another server stay the server's.
+pub fn serving_waits<'a>(
+    segment: &Segment,
+    io: &TracedIo,
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
+    let mut waits = Vec::new();
+    // Only a commit waits for what another thread of the server syncs.
+    let commits = io.op == OpKind::Commit || io.op.request().writes();
+    for asleep in overlapping(context.off, segment.from, segment.to) {
+        let wake = asleep.awake_ns();
+        for by in helpers(context, segment.from, wake).filter(|by| by.serves) {
+            let gave = by.thread.tid.is_some() && by.thread.tid == asleep.waker.tid();
+            let before = (0..WAKEUP_WINDOW_NS / 5).contains(&(wake - by.end_ns));
+            let syncs = by.was_in(stacks::syncs);
+            if !gave && !(commits && before && syncs) {
+                continue;
+            }
+            let source = if gave { Source::Helper } else { Source::Inferred };
+            // What a sync of the server waits for is what it has written itself.
+            if syncs && by.was_in(stacks::waits_for_pages) && !by.was_preempted() {
+                let time = (by.start_ns, by.awake_ns());
+                waits.push(Segment::new(time, Phase::Device, Source::Holder).into());
+            } else {
+                let on = Wait::new((segment.from, wake), Cause::Thread(&by.off), source);
+                waits.push(Wait { takes: is_below_server, ..on });
+            }
+        }
+    }
+    waits
+}
+
+/// The threads that serve the disk and tell of its completions.
+pub fn disk_server_waits<'a>(
+    segment: &Segment,
+    io: &TracedIo,
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
+    let mut served = loop_worker_waits(segment, io, context);
+    served.extend(softirq_waits(segment, io, context).into_iter().map(Wait::from));
+    served
+}
+
+/// When the program was stopped or frozen, as its threads' sleeps say.
+pub fn stop_sleeps(segment: &Segment, _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let stopped = |r: &&OffCpu| {
+        !r.was_preempted() && matches!(r.reason(), Some(SleepReason::For(Phase::Stopped, _)))
+    };
+    let stop =
+        |r: &OffCpu| Segment::new((r.start_ns, r.awake_ns()), Phase::Stopped, Source::OwnSleep);
+    context.off_cpu(segment.from, segment.to).filter(stopped).map(stop).collect()
+}
+
+/// The kernel's threads that told the I/O's own thread of its completion; also the waits for a CPU, over half of the
+/// segment, of a kworker that came back just before the I/O went on.
+pub fn completion_thread_waits<'a>(
+    segment: &Segment,
+    io: &TracedIo,
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
+    let mut waits = Vec::new();
+    for told in context.off_cpu(segment.from, io.end_ns) {
+        let wake = told.awake_ns();
+        // It went on at once to what woke the waiting thread up.
+        let rows = tellers(told, segment.from, context)
+            .filter(|row| row.end_ns <= wake && wake - row.end_ns < WAKEUP_WINDOW_NS);
+        let on = |row: &'a Helper| {
+            Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper)
+        };
+        waits.extend(rows.map(on));
+    }
+    // A thread that waits for several I/Os may be awake for another one when this one is told.
+    let went_on = [Some(segment.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
+    let late = helpers(context, segment.from, io.end_ns).filter(|row| {
+        let work = row.thread.name.starts_with("kworker/");
+        let at_once = |at: i64| (0..WAKEUP_WINDOW_NS).contains(&(at - row.end_ns));
+        segment.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
+    });
+    for row in late {
+        // It may have lost its CPU several times on the way.
+        let same = helpers(context, segment.from, row.end_ns);
+        let same = same.filter(|r| r.thread.tid == row.thread.tid);
+        let lost: Vec<Segment> = same.map(|r| cpu_wait(r, tie(r, io, context))).collect();
+        let within = |w: &Segment| (w.to.min(segment.to) - w.from.max(segment.from)).max(0);
+        if lost.iter().map(within).sum::<i64>() * 2 >= segment.length() {
+            waits.extend(lost.into_iter().map(Wait::from));
+        }
+    }
+    waits
+}
+
+/// io_uring's polling thread.
+pub fn sqpoll_waits<'a>(
+    segment: &Segment,
+    io: &TracedIo,
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
+    let off = context.all.into_iter().flat_map(|all| sqpoll_off(io, all));
+    let time = (segment.from, segment.to);
+    off.map(|off| Wait::new(time, Cause::Thread(off), Source::Helper)).collect()
+}
+
+/// When the polling thread of io_uring was off the CPU, which takes the requests of this I/O's thread
+/// from the queue and tells it of their ends.
+pub fn sqpoll_off<'a>(
+    io: &TracedIo,
+    events: &'a Events,
+) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
+    let own = Some(io.worker);
+    let polls = events.ring_threads.within(io.start_ns, io.end_ns).filter(|w| w.polls());
+    polls.filter(move |w| w.worker == own).map(|w| &w.off)
+}
+
+/// The threads that serve the loop device of an I/O: its own program woke them up, another one of their kind passed the
+/// work on, or they were in the loop device's functions.
+fn loop_worker_waits<'a>(
+    segment: &Segment,
+    io: &TracedIo,
+    context: &IoContext<'a>,
+) -> Vec<Wait<'a>> {
+    if !io.dev.as_deref().is_some_and(|dev| dev.starts_with("7:")) {
+        return Vec::new();
+    }
+    // A file served over FUSE is a part of such a device.
+    let takes = |phase: Phase| phase != Phase::FileSystem;
+    let takes: fn(Phase) -> bool = if io.has(flags::LOWER) { |_| true } else { takes };
+    let serves = |row: &&Helper| {
+        let woken = row.runnable_ns();
+        let soon = (0..SHORT_WAKEUP_NS).contains(&(woken - segment.from));
+        // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
+        let next = woken <= segment.from && ends_with(row, segment, WAKEUP_WINDOW_NS);
+        let for_it = row.waker.is_own && (soon || next);
+        // Another one of its kind passed the work on, and when it ran this was done at once.
+        let late = (row.end_ns - woken.max(segment.from)) * 2 >= segment.length();
+        let passed_on = ends_with(row, segment, WAKEUP_WINDOW_NS) && late && unbound(row);
+        for_it || passed_on || row.was_in(stacks::serves_loop)
+    };
+    let on = |row: &'a Helper| {
+        let (time, source) = ((segment.from, segment.to), tie(row, io, context));
+        Wait { takes, ..Wait::new(time, Cause::Thread(&row.off), source) }
+    };
+    helpers(context, segment.from, segment.to).filter(serves).map(on).collect()
+}
+
+/// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
+/// the device's time, and when it ran they were told at once.
+fn softirq_waits(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let rows = helpers(context, segment.from, segment.to).filter(|row| {
+        let waited = row.end_ns - row.awake_ns().max(segment.from);
+        let late = waited * 2 >= segment.length();
+        let soft = row.thread.name.starts_with("ksoftirqd/");
+        soft && late && ends_with(row, segment, WAKEUP_WINDOW_NS / 5)
+    });
+    rows.map(|row| cpu_wait(row, tie(row, io, context))).collect()
+}
+
+/// Whether a thread came back to the CPU no longer than this before the end of a segment, ns.
+fn ends_with(row: &OffCpu, segment: &Segment, before: i64) -> bool {
+    (0..before).contains(&(segment.to - row.end_ns))
+}
+
+/// How it is known that a thread of the kernel acted for an I/O: the program woke it up, or it woke up the program;
+/// else from the time alone.
+fn tie(row: &Helper, io: &TracedIo, context: &IoContext<'_>) -> Source {
+    let mut own = context.off_cpu(io.start_ns, io.end_ns);
+    let tied = row.waker.is_own || own.any(|off| off.waker.tid() == row.thread.tid);
+    if tied { Source::Helper } else { Source::Inferred }
+}
+
+/// Whether a thread of the kernel is of a work queue that is bound to no CPU, as a loop device's is.
+fn unbound(row: &Helper) -> bool {
+    row.thread.name.starts_with("kworker/u")
+}
+
+/// Requests that a thread of the kernel gives to the driver (flushes, a queue that is run again) wait
+/// with it for its CPU: the program woke it up, or it does nothing else, and when it ran they were issued
+/// at once.
+pub fn dispatch_waits(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let rows = helpers(context, segment.from, segment.to);
+    let gives = rows.filter(|r| r.waker.is_own || runs_queues(r));
+    let late = gives.filter(|r| ends_with(r, segment, WAKEUP_WINDOW_NS));
+    late.map(|row| cpu_wait(row, tie(row, io, context))).collect()
+}
+
+/// Whether a thread of the kernel is one of those that run the queues of block devices: kblockd's, bound
+/// to a CPU and of high priority (block/blk-core.c, kernel/workqueue.c).
+fn runs_queues(row: &Helper) -> bool {
+    let kblockd = row.thread.name.strip_prefix("kworker/").is_some_and(|n| {
+        n.trim_end_matches(char::is_alphabetic) != n && !n.starts_with('u') && n.ends_with('H')
+    });
+    kblockd || row.was_in(stacks::runs_queues)
+}
+
+/// Threads of the kernel that acted for a slow I/O and were late themselves.
+pub fn helper_threads<'a>(one: &Judged, events: &'a Events) -> Vec<&'a Helper> {
+    let Some(io) = &one.io else {
+        return Vec::new();
+    };
+    let context = IoContext::of(events, u64::from(one.slow.worker));
+    let asleep = overlapping(context.off, io.start_ns, io.end_ns);
+    let wakers: Vec<u64> = asleep.filter_map(|r| r.waker.tid()).collect();
+    let rows = helpers(&context, io.start_ns, io.end_ns);
+    let told = |r: &&Helper| r.thread.tid.is_some_and(|tid| wakers.contains(&tid));
+    let serves = |r: &&Helper| r.waker.is_own || r.was_in(stacks::serves_loop);
+    rows.filter(|r| told(r) || serves(r)).collect()
+}
+
+/// Off-CPU intervals, in a time, of threads of the kernel and of the store's server.
+fn helpers<'a>(
+    context: &IoContext<'a>,
+    from: i64,
+    to: i64,
+) -> impl Iterator<Item = &'a Helper> + use<'a> {
+    let all = context.all.into_iter();
+    all.flat_map(move |all| all.helpers.within(from, to))
+}
+
+/// The same, until a sleep ended, of the thread that ended it.
+pub fn tellers<'a>(
+    asleep: &OffCpu,
+    from: i64,
+    context: &IoContext<'a>,
+) -> impl Iterator<Item = &'a Helper> + use<'a> {
+    let by = asleep.waker.tid();
+    let rows = helpers(context, from, asleep.awake_ns());
+    rows.filter(move |row| by.is_some() && row.thread.tid == by)
+}
+
+/// When a thread could have run, and had no CPU.
+fn cpu_wait(off: &OffCpu, source: Source) -> Segment {
+    Segment::new((off.runnable_ns(), off.end_ns), Phase::Cpu, source)
+}
+
+/// What a thread slept for, where that is known, and its wait for a CPU after it.
+pub fn wait_segments(off: &OffCpu, source: Source) -> Vec<Segment> {
+    let mut waits = vec![cpu_wait(off, source)];
+    if off.was_preempted() {
+        return waits;
+    }
+    let stack = off.stack.as_deref().filter(|_| off.state != IDLE);
+    let phase = match stack.map(|stack| (stack.reason(), stack)) {
+        Some((SleepReason::For(phase, _), stack)) if !stacks::passed_on(stack, phase) => {
+            Some((phase, source))
+        }
+        Some((SleepReason::For(phase, _) | SleepReason::Lock(phase, _), _)) => {
+            Some((phase, Source::Holder))
+        }
+        // I/O of its own that it makes for another one, as a sync behind a write.
+        Some((SleepReason::OwnIo, _)) => Some((Phase::Device, Source::Holder)),
+        _ => None,
+    };
+    let time = (off.start_ns, off.awake_ns());
+    let slept = phase.map(|(phase, source)| Segment::new(time, phase, source));
+    waits.splice(0..0, slept);
+    waits
+}
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,7 @@ pub fn serving_waits<'a>(
             let gave = by.thread.tid.is_some() && by.thread.tid == asleep.waker.tid();
             let before = (0..WAKEUP_WINDOW_NS / 5).contains(&(wake - by.end_ns));
             let syncs = by.was_in(stacks::syncs);
-            if !gave && !(commits && before && syncs) {
+            if !(gave || commits && before && syncs) {
                 continue;
             }
             let source = if gave { Source::Helper } else { Source::Inferred };

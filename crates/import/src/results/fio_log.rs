@@ -526,7 +526,7 @@ mod tests {
         }
         assert_eq!(in_unit("7, 90, 0, 4096, 0\n", None), Ok(90));
         let other = in_unit("7, 90, 0, 4096, 0\n", Some(ResultUnit::Us)).unwrap_err();
-        assert!(other.contains("another unit") && other.contains("fio 3"), "{other}");
+        assert!(other.contains("another unit"), "{other}");
         let far = in_unit("7, 4611686018427388, 0, 4096\n", Some(ResultUnit::Us)).unwrap_err();
         assert!(far.contains("beyond any latency") && far.contains("line: 1"), "{far}");
         let rates = read("500, 7, 0, 0\n", "a_bw.1.log");

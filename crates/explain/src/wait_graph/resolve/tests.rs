@@ -244,8 +244,8 @@ proptest! {
             }).collect();
             prop_assert!(graph.waits[i].set(waits).is_ok());
         }
-        for i in 0..judged.len() {
-            let line = graph.resolved(i).unwrap_or_else(|| judged[i].segments.clone());
+        for (i, one) in judged.iter().enumerate() {
+            let line = graph.resolved(i).unwrap_or_else(|| one.segments.clone());
             prop_assert_eq!(line.iter().map(Segment::length).sum::<i64>(), 60);
             prop_assert!(line.windows(2).all(|pair| pair[0].to == pair[1].from));
             for at in 0..60 {

@@ -435,6 +435,7 @@ fn what_another_tool_did_not_say_is_no_difference() {
         file_crc32: String::new(),
         fidelity: Fidelity::Bins,
         spans: "clat".to_owned(),
+        notes: Vec::new(),
     });
     base.manifest.plan.target.options.clear();
     base.manifest.environment.clear();

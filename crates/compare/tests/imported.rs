@@ -30,6 +30,7 @@ fn write(path: &Path, slow_ns: u64) {
         file_crc32: String::new(),
         fidelity: Fidelity::Bins,
         spans: "from the stroke to the next".to_owned(),
+        notes: Vec::new(),
     };
     let manifest = Manifest {
         origin: RunOrigin::Imported(source),

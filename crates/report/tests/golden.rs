@@ -115,6 +115,7 @@ fn imported() -> AnalysedRun {
         file_crc32: String::new(),
         fidelity: Fidelity::Percentiles,
         spans: "from issue to completion (clat)".into(),
+        notes: Vec::new(),
     });
     manifest.phases[0].end_ns = Some(manifest.phases[0].start_ns + 1_000_000_000);
     let op = |latency: ImportedLatency| ImportedOp {

@@ -141,6 +141,11 @@ pub struct ToldFigures {
     pub workload: String,
     /// As [`crate::origin::ImportedWorkload`] has it: stamps of a log are too coarse for it.
     pub group: u32,
+    /// The tool with its version, and what its latencies span; empty in logs of earlier versions.
+    #[serde(default)]
+    pub tool: String,
+    #[serde(default)]
+    pub spans: String,
     pub op: ImportedOp,
 }
 
@@ -503,7 +508,8 @@ mod tests {
         let latency = ImportedLatency { stddev_ns: Some(1.5), ..ImportedLatency::from_bins(bins) };
         assert_eq!((latency.max_ns, latency.mean_ns), (None, None));
         let op = ImportedOp { count: 20_107, iops: 1.0 / 3.0, latency, ..ImportedOp::default() };
-        let told = ToldFigures { place: 2, workload, group: 3, op };
+        let (tool, spans) = ("fio 3.33".to_owned(), "clat".to_owned());
+        let told = ToldFigures { place: 2, workload, group: 3, tool, spans, op };
         let comments = told.clone().comments(&tag).unwrap();
         assert!(comments.len() > 3 && comments.iter().all(|it| !it.contains('\n')), "{comments:?}");
         let read = |comments: &[String]| {

@@ -120,6 +120,9 @@ pub struct ImportSource {
     pub fidelity: Fidelity,
     /// What a latency of the tool spans, in words: "from issue to completion (clat)".
     pub spans: String,
+    /// What was found when the result was read: jobs that ended with an error, counts that are guessed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl ImportSource {

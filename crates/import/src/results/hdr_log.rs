@@ -265,6 +265,7 @@ impl LogSums {
         let groups = self.groups();
         // Tags of two jobs may be alike but for the operation: what is told of them says which is which.
         let mut workloads: BTreeMap<(u32, String), ForeignWorkload> = BTreeMap::new();
+        let mut tools = BTreeSet::new();
         for (subject, bins) in std::mem::take(&mut self.bins) {
             let (tag, op, of) = subject.clone();
             let kind = match scheduled.contains(&(tag, op)) {
@@ -273,7 +274,8 @@ impl LogSums {
             };
             if of == kind {
                 let found = self.figures(subject, bins, (ns, &groups), source)?;
-                let ToldFigures { place, workload, group, op: it } = found;
+                let ToldFigures { place, workload, group, tool, spans, op: it } = found;
+                tools.insert((tool, spans));
                 let of = workloads.entry((place, workload.clone()));
                 let of = of.or_insert_with(|| foreign(group, workload, BTreeMap::new()));
                 of.figures.ops.insert(op, it);
@@ -282,11 +284,14 @@ impl LogSums {
         if let Some(tag) = self.told.keys().next() {
             return Err(source.cut(&format!("there is no histogram of {}", tag.text())));
         }
+        let told = tools.first().filter(|(tool, _)| tools.len() == 1 && !tool.is_empty());
+        notes.extend(told.map(|(tool, _)| format!("figures that {tool} measured, exported")));
         let tool = self.tool();
         ForeignResult {
             tool,
             driver: tool,
             spans: match (all_scheduled, scheduled.is_empty()) {
+                _ if told.is_some() => told.map(|(_, spans)| spans.clone()).unwrap_or_default(),
                 (true, _) => ImportSource::SCHEDULED.to_owned(),
                 (false, true) => "what the writer of the log recorded".to_owned(),
                 (false, false) => MIXED_SPANS.to_owned(),
@@ -337,7 +342,8 @@ impl LogSums {
             true => ImportedOp { errors: it.count, latency: ImportedLatency::default(), ..it },
             false => it,
         };
-        Ok(ToldFigures { place: group, workload, group, op: it })
+        let (tool, spans) = (String::new(), String::new());
+        Ok(ToldFigures { place: group, workload, group, tool, spans, op: it })
     }
 }
 
@@ -388,6 +394,8 @@ fn imported(
 
 #[cfg(test)]
 mod tests {
+    use taillight_rundir::origin::RunOrigin;
+
     use super::*;
 
     #[test]
@@ -481,7 +489,8 @@ mod tests {
             let open = ImportedBin { lo_ns: 9_001, hi_ns: LatencyBin::OPEN_NS, count: 1 };
             let latency = ImportedLatency::from_bins(vec![wide, open]);
             let op = ImportedOp { count: n + 2, errors: 2, latency, ..ImportedOp::default() };
-            ToldFigures { place, workload: workload.to_owned(), group: place / 2, op }
+            let (tool, spans) = ("fio 3.33".to_owned(), "clat".to_owned());
+            ToldFigures { place, workload: workload.to_owned(), group: place / 2, tool, spans, op }
         };
         let log = |all: &[(&str, ToldFigures)]| {
             let comments = all.iter().flat_map(|(name, it)| {
@@ -497,16 +506,22 @@ mod tests {
         };
         let read = |text: &str| {
             let mut source = ResultSource::new("a.hlog", String::new(), Box::new(text.as_bytes()));
-            read(&mut source).map(|run| run.figures.workloads).map_err(|e| e.to_string())
+            read(&mut source).map_err(|e| e.to_string())
         };
+        let origin = |text: &str| read(text).map(|run| run.manifest.origin);
+        let read = |text: &str| read(text).map(|run| run.figures.workloads);
         let all = [("b", told("b", 0)), ("a_b", told("a b", 1)), ("a_c", told("a c", 2))];
         let found = read(&log(&all)).unwrap();
         let found = (0..).zip(found).map(|(place, mut w)| {
             let op = w.ops.remove(&OpKind::Read).unwrap();
-            ToldFigures { place, workload: w.name, group: w.group, op }
+            let (tool, spans) = ("fio 3.33".to_owned(), "clat".to_owned());
+            ToldFigures { place, workload: w.name, group: w.group, tool, spans, op }
         });
         assert_eq!(found.collect::<Vec<_>>(), all.clone().map(|(_, told)| told));
         let text = log(&all);
+        let RunOrigin::Imported(source) = origin(&text).unwrap() else { panic!("imported") };
+        assert_eq!(source.spans, "clat");
+        assert!(source.notes.iter().any(|note| note.contains("fio 3.33")), "{:?}", source.notes);
         // What is a part of ours is an operation of that tool.
         let part = read(&text.replace("/read/", "/wait/")).unwrap();
         assert!(part.iter().all(|w| w.ops.contains_key(&OpKind::Wait)), "{part:?}");

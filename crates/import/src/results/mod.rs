@@ -207,6 +207,7 @@ impl ForeignResult {
             file_crc32: String::new(),
             fidelity,
             spans: self.spans,
+            notes: self.notes.clone(),
         };
         let counted = (0, i64::try_from(duration_ns).unwrap_or(i64::MAX));
         let (start_ns, end_ns) = self.rows.as_ref().map_or(counted, |rows| rows.span);

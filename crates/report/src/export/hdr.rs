@@ -18,6 +18,7 @@ use taillight_rundir::origin::{Fidelity, ImportSource, ImportedFile, imported};
 use taillight_rundir::{RunDir, atomic, names};
 
 use super::{RunExport, file_of, ios, lacks, unwritten};
+use crate::text::origin;
 
 /// See [`super::RUN_EXPORTS`].
 pub const HDR: RunExport = RunExport {
@@ -86,7 +87,9 @@ fn of_bins(dir: &RunDir, source: &ImportSource) -> Result<MadeHistograms> {
             made.tag.workload.push('_');
         }
         let workload = w.name.clone();
-        let figures = ToldFigures { place, workload, group: w.group, op: it.clone() };
+        let (tool, spans) = (origin::tool(source), source.spans.clone());
+        let op = it.clone();
+        let figures = ToldFigures { place, workload, group: w.group, tool, spans, op };
         told.extend(figures.comments(&made.tag)?);
         entries.push(made);
     }

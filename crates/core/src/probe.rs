@@ -12,6 +12,11 @@ pub const SLOT_BITS: u32 = 12;
 /// Most slots over all workers when tracing (workers x depth).
 pub const MAX_SLOTS: u32 = 1 << SLOT_BITS;
 
+/// Bit of the user data of an io_uring request beside the token: this one comes behind the first request of the same
+/// operation, as the sync of a write does. Tokens leave it free. The trace programs (`LOWER` in
+/// `crates/trace/bpf/shared.h`) keep its stamps apart.
+pub const LATER_REQUEST: u64 = 1 << 63;
+
 /// Names one operation in flight: generation << 12 | slot. Drivers pass it on unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);

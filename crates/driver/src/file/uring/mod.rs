@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use taillight_core::op::SyncKind;
-use taillight_core::probe::{MAX_SLOTS, Token};
+use taillight_core::probe::{LATER_REQUEST, MAX_SLOTS, Token};
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
 use crate::buffers::Buffers;
@@ -34,9 +34,6 @@ use setup::RingSetup;
 #[cfg(test)]
 pub use sys::forbid;
 use sys::{Ring, RingOp, SlotRef};
-
-/// Marks the completion of the sync that follows a write; tokens leave this bit free.
-const SYNC_BIT: u64 = 1 << 63;
 
 /// What a slot has in flight.
 #[derive(Debug, Clone, Copy, Default)]
@@ -148,11 +145,11 @@ impl UringSession {
 
     /// What a completion of the ring means for its operation; `None` when a sync follows.
     fn settle(&mut self, user_data: u64, result: i32) -> Option<Completion> {
-        let token = Token(user_data & !SYNC_BIT);
+        let token = Token(user_data & !LATER_REQUEST);
         let local = u32::from(self.local[token.slot() as usize]);
         let slot = &mut self.slots[local as usize];
         debug_assert!(slot.busy && slot.token == token.0, "completion of nothing in flight");
-        if user_data & SYNC_BIT != 0 {
+        if user_data & LATER_REQUEST != 0 {
             slot.busy = false;
             let took = MonoClock.now().since(slot.sync_start).max(0) as u64;
             let status = if result < 0 { Status::errno(-result) } else { Status::OK };
@@ -179,7 +176,7 @@ impl UringSession {
         slot.sync_start = MonoClock.now();
         let slot_ref = SlotRef { file: slot.file, slot: local, offset: 0, len: 0 };
         let entry = RingOp::Sync { data: kind == SyncKind::Fdatasync };
-        if self.ring.push(entry, slot_ref, user_data | SYNC_BIT) {
+        if self.ring.push(entry, slot_ref, user_data | LATER_REQUEST) {
             return None;
         }
         // Cannot happen: the queue has two entries for each slot. Said rather than lost.
@@ -213,7 +210,7 @@ impl Session for UringSession {
         }
         let entry = self.entry_for(op)?;
         let state = &mut self.slots[slot as usize];
-        if state.busy || token.0 & SYNC_BIT != 0 {
+        if state.busy || token.0 & LATER_REQUEST != 0 {
             return Err(Error::internal("slot or token is in use").with("slot", slot));
         }
         if self.blocking_trims && op.kind == OpKind::Trim {

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use taillight_core::probe::{MAX_SLOTS, Token};
+use taillight_core::probe::{LATER_REQUEST, MAX_SLOTS, Token};
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
 use super::files::{LOOKS, SharedFiles, other};
@@ -20,10 +20,6 @@ use super::options::MetadataSync;
 use super::session::{DirectoryReader, buffers, unknown};
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use sys::{CallRing, RingCall, number, opened};
-
-/// Added to the token in the user data of the calls behind an operation's first one, for which traced stamps are: the
-/// kernel programs know such a call, as they know the sync of a write, for another part of the same operation.
-const LATER_CALL: u64 = 1 << 63;
 
 /// Which call of its operation a slot has in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +137,7 @@ impl RingSession {
     fn push(&mut self, call: RingCall, on: i32, slot: u32, step: CallStep) -> Result<()> {
         let state = &mut self.slots[slot as usize];
         let first = matches!(step, CallStep::Open | CallStep::Single) && state.retries == 0;
-        let user_data = state.token.0 | if first { 0 } else { LATER_CALL };
+        let user_data = state.token.0 | if first { 0 } else { LATER_REQUEST };
         state.step = step;
         match self.ring.push(call, on, slot, user_data) {
             true => Ok(()),
@@ -239,7 +235,7 @@ impl RingSession {
     fn reap(&mut self, out: &mut Vec<Completion>) -> Result<u32> {
         let mut done = 0;
         while let Some((user_data, result)) = self.ring.next_completion() {
-            let token = Token(user_data & !LATER_CALL);
+            let token = Token(user_data & !LATER_REQUEST);
             let slot = u32::from(self.local[token.slot() as usize]);
             if let Some(completion) = self.advance(slot, result)? {
                 out.push(completion);
@@ -281,7 +277,7 @@ impl Session for RingSession {
             _ => op.key,
         };
         let state = &mut self.slots[slot as usize];
-        if state.step != CallStep::Idle || token.0 & LATER_CALL != 0 {
+        if state.step != CallStep::Idle || token.0 & LATER_REQUEST != 0 {
             return Err(Error::internal("slot is in use").with("slot", slot));
         }
         self.local[token.slot() as usize] = slot as u16;

@@ -3,10 +3,9 @@
 //! holds back. Needs root; else it skips.
 
 use crate::common::skipped;
-use crate::common::traced::{Run, TestDisk, open_place, tool};
+use crate::common::traced::{Run, TestDisk, limited_reads, open_place};
 use serde_json::Value;
 use taillight_lab::cleanup::Undo;
-use taillight_lab::stage::LabCgroup;
 
 const NAME: &str = "a_loop_device_over_a_file";
 
@@ -99,17 +98,9 @@ fn a_request_of_a_ring_that_a_limit_holds_back_is_seen_whole() {
     let name = "a_request_of_a_ring_that_a_limit_holds_back_is_seen_whole";
     let Some(disk) = TestDisk::new(name, 64, true) else { return };
     let mut undo = Undo::default();
-    let limited = LabCgroup::named(&mut undo, "blkio", "taillight-lab-ring").and_then(|group| {
-        let number = tool(&["lsblk", "-dno", "MAJ:MIN", &disk.device]).unwrap_or_default();
-        group.set("blkio.throttle.read_iops_device", format!("{} 60", number.trim()))?;
-        Ok(group)
-    });
-    let group = match limited {
-        Ok(group) => group,
-        Err(e) => {
-            skipped(name, Some(format!("{e:#}")));
-            return;
-        }
+    let number = ["lsblk", "-dno", "MAJ:MIN", &disk.device];
+    let Some(group) = limited_reads(name, &mut undo, "taillight-lab-ring", &number, 60) else {
+        return;
     };
     let dir = open_place();
     let words = format!(

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use crate::common::traced::open_place;
+use crate::common::traced::{limited_reads, open_place};
 use crate::common::{self, binary, ended, json, manifest, skipped, text};
 use serde_json::Value;
 use taillight_lab::cleanup::Undo;
-use taillight_lab::stage::LabCgroup;
 
 /// Why fio cannot be watched here, if so.
 pub fn cannot() -> Option<String> {
@@ -164,21 +163,10 @@ fn a_limit_of_the_control_group_is_found_from_outside() {
     let name = "a_limit_of_the_control_group_is_found_from_outside";
     let Some(dir) = place(name) else { return };
     let mut undo = Undo::default();
-    let made = LabCgroup::named(&mut undo, "blkio", "taillight-lab-watch");
-    let device = taillight_lab::cleanup::tool(
-        "findmnt",
-        &["-no", "MAJ:MIN", "-T", &dir.path().to_string_lossy()],
-    );
-    let limited = made.and_then(|group| {
-        group.set("blkio.throttle.read_iops_device", format!("{} 300", device?.trim()))?;
-        Ok(group)
-    });
-    let group = match limited {
-        Ok(group) => group,
-        Err(e) => {
-            skipped(name, Some(format!("{e:#}")));
-            return;
-        }
+    let at = dir.path().to_string_lossy();
+    let number = ["findmnt", "-no", "MAJ:MIN", "-T", &at];
+    let Some(group) = limited_reads(name, &mut undo, "taillight-lab-watch", &number, 300) else {
+        return;
     };
     // Laid out before the limit holds.
     let words = "--rw=randread --direct=1 --ioengine=psync";

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use taillight_lab::cleanup::{LabLock, Undo};
-use taillight_lab::stage::LoopDevice;
+use taillight_lab::stage::{LabCgroup, LoopDevice};
 
 use super::{binary, ended, scratch, scratch_on_disk, skipped, start_as, text, unwrapped};
 
@@ -51,6 +51,24 @@ pub fn lab() -> LabLock {
 /// A command's output, or why there is none.
 pub fn tool(words: &[&str]) -> Result<String, String> {
     taillight_lab::cleanup::tool(words[0], &words[1..]).map_err(|e| format!("{e:#}"))
+}
+
+/// A control group `name` that may read so often a second from the disk whose number this command prints; none, and a
+/// printed reason, where that cannot be.
+pub fn limited_reads(
+    test: &str,
+    undo: &mut Undo,
+    name: &str,
+    number: &[&str],
+    a_second: u32,
+) -> Option<LabCgroup> {
+    let made = tool(number).and_then(|number| {
+        let group = LabCgroup::named(undo, "blkio", name).map_err(|e| format!("{e:#}"))?;
+        let limit = format!("{} {a_second}", number.trim());
+        let set = group.set("blkio.throttle.read_iops_device", limit);
+        set.map(|_| group).map_err(|e| format!("{e:#}"))
+    });
+    made.map_err(|why| skipped(test, Some(why))).ok()
 }
 
 /// The extents of a file: place in the file, place on the disk, length, all in sectors of 512 bytes.

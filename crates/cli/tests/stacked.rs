@@ -105,7 +105,8 @@ fn a_request_of_a_ring_that_a_limit_holds_back_is_seen_whole() {
     let dir = open_place();
     let words = format!(
         "--driver file --path {} --bs 4KiB --direct --runtime 4s --rw randread --depth 8 \
-         --set target.options.engine=uring --set trace.threshold=20ms",
+         --set target.options.engine=uring --set trace.mode=outliers \
+         --set trace.threshold=20ms",
         disk.device
     );
     let within = group.within();

@@ -211,6 +211,10 @@ pub trait Target: Send + std::marker::Sync {
     fn descriptors(&self, _workers: usize) -> Option<Vec<BorrowedFd<'_>>> {
         None
     }
+    /// Bridges that its operations pass to a foreign store: to compare with `null`, of this shape, what they cost.
+    fn bridges(&self, _geometry: Geometry) -> Vec<TargetBridge> {
+        Vec::new()
+    }
     /// Performs an action, or says it cannot. Errors: `Unavailable` when the target does not know
     /// the action.
     fn admin(&self, action: AdminAction) -> Result<()>;
@@ -274,6 +278,14 @@ pub trait Target: Send + std::marker::Sync {
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }
+}
+
+/// A bridge to a foreign store.
+pub struct TargetBridge {
+    /// Opens a target whose operations pass the bridge and do nothing behind it.
+    pub open: Box<dyn Fn() -> Box<dyn Target>>,
+    /// What such an operation carries, in words that follow its cost.
+    pub carries: String,
 }
 
 /// A time at which a target stopped all of its threads, workers that were in it too; stamps are of CLOCK_MONOTONIC.

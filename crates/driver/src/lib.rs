@@ -35,7 +35,7 @@ mod trial;
 
 pub use contract::{
     AdminAction, BoundDriver, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc,
-    Session, SessionSpec, Submitted, Target, TargetPause, VirtualTime,
+    Session, SessionSpec, Submitted, Target, TargetBridge, TargetPause, VirtualTime,
 };
 pub use descriptors::OwnDescriptors;
 pub use options::{DriverOptions, NoOptions};

@@ -11,7 +11,9 @@ use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, OpKind, Result};
 use taillight_machine::block;
 
-use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target, TargetPause};
+use crate::contract::{
+    AdminAction, Geometry, Session, SessionSpec, Target, TargetBridge, TargetPause,
+};
 use crate::registry::bind;
 
 /// How the samples of all targets of a plan are shown. Errors: as [`bind`].
@@ -106,6 +108,10 @@ impl Target for OpenTargets {
         let place = place.ok_or_else(|| Error::internal("a session of no workload"))?;
         let spec = SessionSpec { workload: place.workload, ..*spec };
         self.targets[place.target].target.session(&spec)
+    }
+
+    fn bridges(&self, geometry: Geometry) -> Vec<TargetBridge> {
+        self.targets.iter().flat_map(|t| t.target.bridges(geometry)).collect()
     }
 
     /// Of all of them, or none: a worker's table is made before it is known which target it drives.

@@ -1,4 +1,5 @@
-//! What measuring costs on this machine, now: a reading of CLOCK_MONOTONIC, and a whole I/O on the driver `null`.
+//! What measuring costs on this machine, now: a reading of CLOCK_MONOTONIC, a whole I/O on the driver `null`, and what a
+//! bridge to a foreign store adds to it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -11,7 +12,7 @@ use taillight_core::progress::Progress;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, MonoClock, OpKind, Result};
 use taillight_driver::null::NullDriver;
-use taillight_driver::{BoundDriver, Driver, OpenSpec, Target};
+use taillight_driver::{BoundDriver, Driver, Geometry, OpenSpec, Target, TargetBridge};
 use taillight_rundir::manifest::Overhead;
 
 /// Length of the calibration run, ns: some 200,000 I/Os of a worker alone.
@@ -25,6 +26,13 @@ const HARDLY_OWN_NS: f64 = 2_000.0;
 const LEAST_RUNS: usize = 3;
 const MOST_RUNS: usize = 8;
 
+/// Pairs of runs from which the cost of a bridge is told.
+const BRIDGE_PAIRS: usize = 5;
+/// A bridge that costs more than this, ns, is warmed up: it has a compiler of its own, or caches of another process.
+const QUICK_NS: f64 = 100.0;
+/// How long, ns. A JVM compiles a shim that is called all the time within 0.2 s.
+const WARM_UP_NS: u64 = 300_000_000;
+
 /// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null` in three to eight runs of
 /// 10 ms; the data set is as large as that of `target`, with keys a block for each record. On virtual time only the
 /// clock is measured. Errors: when a run on `null` fails.
@@ -34,11 +42,53 @@ pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
         // Virtual time has no cost to subtract.
         return Ok(overhead);
     }
-    let sizes = (0..plan.workloads.len()).map(|w| target.geometry_of(w).size());
-    let size = data_set(plan, sizes.max().unwrap_or(0));
-    let plan = calibration_plan(plan, size);
+    let plan = calibration_plan(plan, target);
     overhead.null_ns_per_op = Some(cheapest(|| null_ns_per_op(&plan))?);
     Ok(overhead)
+}
+
+/// What an operation costs on each bridge of `target`, in words: the plan's own shape over the bridge, with operations
+/// that do nothing behind it, less the same on `null`, in turns. Errors: when such a run fails, or an operation in it.
+pub fn bridge_costs(plan: &Plan, target: &dyn Target) -> Result<Vec<String>> {
+    let mut plan = calibration_plan(plan, target);
+    for w in &mut plan.workloads {
+        // What a write carries lies in the slots already.
+        w.mix = vec![MixPart { op: OpKind::Read, weight: 1 }];
+    }
+    let size = plan.target.size.map_or(0, |s| s.0);
+    let geometry = Geometry { files: 1, file_size: size, align: 1 };
+    let bridges = target.bridges(geometry);
+    bridges.into_iter().map(|bridge| bridge_cost(&plan, &bridge)).collect()
+}
+
+fn bridge_cost(plan: &Plan, bridge: &TargetBridge) -> Result<String> {
+    let over = |plan: &Plan| ns_per_op(plan, (bridge.open)(), &calibration_id());
+    let pair = || Ok(over(plan)? - null_ns_per_op(plan)?);
+    if pair()? > QUICK_NS {
+        let mut longer = plan.clone();
+        longer.run.duration = Some(Span(WARM_UP_NS));
+        longer.capture.mode = CaptureMode::Off;
+        over(&longer)?;
+    }
+    let mut costs = (0..BRIDGE_PAIRS).map(|_| pair()).collect::<Result<Vec<f64>>>()?;
+    costs.sort_by(f64::total_cmp);
+    Ok(cost_words(&costs, &bridge.carries))
+}
+
+/// The median of sorted costs, ns, with the range; less than a run can tell is no figure.
+fn cost_words(costs: &[f64], carries: &str) -> String {
+    let ns = |value: f64| match value < 1.0 {
+        true => "less than 1 ns".to_owned(),
+        false => format!("{value:.1} ns"),
+    };
+    let (least, most) = (costs[0], costs[costs.len() - 1]);
+    let pairs = costs.len();
+    let middle = ns(costs[pairs / 2]);
+    format!(
+        "{middle} an operation ({} to {} in {pairs} pairs of runs){carries}",
+        ns(least),
+        ns(most)
+    )
 }
 
 /// The least cost of `LEAST_RUNS` runs; of more, up to `MOST_RUNS`, while it is above `HARDLY_OWN_NS`.
@@ -79,7 +129,9 @@ pub fn clock_ns() -> f64 {
 
 /// The plan as `null` can run it: the same workers, depths, sizes and capture (of all I/Os in place of outliers only)
 /// in a closed loop, without what needs a target that keeps data, or time of its own.
-fn calibration_plan(plan: &Plan, size: u64) -> Plan {
+fn calibration_plan(plan: &Plan, target: &dyn Target) -> Plan {
+    let sizes = (0..plan.workloads.len()).map(|w| target.geometry_of(w).size());
+    let size = data_set(plan, sizes.max().unwrap_or(0));
     let mut plan = plan.clone();
     plan.run.duration = Some(Span(CALIBRATION_NS));
     (plan.run.operations, plan.run.bytes, plan.run.warmup) = (None, None, Span(0));
@@ -126,9 +178,9 @@ fn calibration_workload(w: &mut WorkloadPlan) {
     }
 }
 
-/// Time of a worker per operation of such a plan, ns.
+/// The same on `null`.
 fn null_ns_per_op(plan: &Plan) -> Result<f64> {
-    let id = format!("calibration-{}-{:016x}", std::process::id(), unique());
+    let id = calibration_id();
     let spec = OpenSpec {
         plan,
         run_id: &id,
@@ -137,8 +189,17 @@ fn null_ns_per_op(plan: &Plan) -> Result<f64> {
         fits: &|_| Ok(()),
     };
     let target = NullDriver.open(&spec, &mut |_: Progress<'_>| true)?;
-    let (ops, ns) = super::run::load_only(plan, target, &id)?;
+    ns_per_op(plan, target, &id)
+}
+
+/// Time of a worker per operation of such a plan on `target`, ns.
+fn ns_per_op(plan: &Plan, target: Box<dyn Target>, id: &str) -> Result<f64> {
+    let (ops, ns) = super::run::load_only(plan, target, id)?;
     Ok(ns as f64 * f64::from(plan.workers()) / ops.max(1) as f64)
+}
+
+fn calibration_id() -> String {
+    format!("calibration-{}-{:016x}", std::process::id(), unique())
 }
 
 /// Whether the calibration keeps a pattern: one that draws, from the size of the data set alone.

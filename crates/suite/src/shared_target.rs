@@ -12,7 +12,8 @@ use std::sync::Arc;
 use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, OpKind, Result};
 use taillight_driver::{
-    AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, TargetPause, VirtualTime,
+    AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, TargetBridge, TargetPause,
+    VirtualTime,
 };
 
 /// The target, held open.
@@ -63,6 +64,9 @@ impl Target for TargetView {
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         self.target.session(&SessionSpec { workload: self.first + spec.workload, ..*spec })
+    }
+    fn bridges(&self, geometry: Geometry) -> Vec<TargetBridge> {
+        self.target.bridges(geometry)
     }
     fn descriptors(&self, workers: usize) -> Option<Vec<BorrowedFd<'_>>> {
         self.target.descriptors(workers)

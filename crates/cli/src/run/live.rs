@@ -143,6 +143,10 @@ impl Live {
 }
 
 impl Observer for Live {
+    fn note(&mut self, text: &str) {
+        output::note(text);
+    }
+
     fn phase(&mut self, name: &str) {
         self.feed.iter_mut().for_each(|feed| feed.phase(name));
         self.shown.end();

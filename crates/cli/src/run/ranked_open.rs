@@ -12,7 +12,8 @@ use taillight_core::plan::Plan;
 use taillight_core::witness::WitnessCount;
 use taillight_core::{Error, OpKind, Result};
 use taillight_driver::{
-    AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, TargetPause, VirtualTime,
+    AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, TargetBridge, TargetPause,
+    VirtualTime,
 };
 use taillight_scale::Patience;
 use taillight_suite::shared_target::SharedTarget;
@@ -153,6 +154,9 @@ impl Target for AllTargets {
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         self.own.session(spec)
+    }
+    fn bridges(&self, geometry: Geometry) -> Vec<TargetBridge> {
+        self.own.bridges(geometry)
     }
     fn descriptors(&self, workers: usize) -> Option<Vec<BorrowedFd<'_>>> {
         self.own.descriptors(workers)

@@ -40,6 +40,7 @@ impl PluginCarrier {
 }
 
 /// A target that a plug-in opened.
+#[derive(Clone)]
 pub enum PluginHandle {
     Library(Arc<LibraryTarget>),
     Program(Arc<ProgramTarget>),

@@ -1,13 +1,13 @@
 //! `plugin`: any store behind a shared library with one exported function (`sdk/taillight_driver.h`).
 //!
 //! Options and capabilities come from what the library says of itself, sessions work over memory of the host, the
-//! host's mark is a record in the store, and the cost of the bridge is measured when a target is opened. The library
-//! runs in this process, which nothing protects from its crash.
+//! host's mark is a record in the store, and the cost of the bridge is measured before a run. The library runs in this
+//! process, which nothing protects from its crash.
 
 mod carrier;
-mod cost;
 mod describe;
 mod mark;
+mod noop;
 pub(crate) mod session;
 pub(crate) mod sys;
 pub(crate) mod target;

@@ -446,6 +446,26 @@ impl Session for PluginSession {
 }
 
 impl PluginSession {
+    /// In place of `op` an operation that does nothing, carrying its key, and saying that its slot has `value` bytes of a
+    /// value and that `read` bytes are to be given back.
+    #[inline]
+    pub fn noop(
+        &mut self,
+        op: &Op,
+        slot: u32,
+        token: Token,
+        (value, read): (u64, u64),
+    ) -> Result<Submitted> {
+        if self.is_full() {
+            return Ok(Submitted::Full);
+        }
+        let mut made = self.descriptor(op, slot)?;
+        made.key_len = self.write_keys(slot, 1, op.key..=u64::MAX)?;
+        (made.kind, made.size, made.offset) = (NOOP, value, read);
+        let taken = self.take(made, op, slot, token);
+        self.kept(taken)
+    }
+
     /// Operations of a plug-in that is lost, or broke the contract, end as failures of the store. It still has their
     /// slots.
     #[cold]
@@ -494,52 +514,26 @@ impl Drop for PluginSession {
     }
 }
 
-/// A session for operations of the host's own, outside the load: by a key, one at a time, and those
-/// that do nothing.
+/// A session for operations of the host's own, outside the load: by a key, one at a time, and one that does nothing.
 pub struct HostSession {
     session: PluginSession,
-    /// What operations that do nothing have in their slots: bytes of the key, of a value, and those to give back.
-    carried: (u32, u64, u64),
 }
 
 impl HostSession {
     /// Depth and buffer as given; the queue must be empty between calls.
     pub fn new(session: PluginSession) -> HostSession {
-        HostSession { session, carried: (0, 0, 0) }
-    }
-
-    /// Has operations that do nothing carry these, and ask for `read` bytes back. Errors: `Internal` where a slot has no
-    /// room for them.
-    pub fn carry(&mut self, key: &[u8], value: &[u8], read: u64) -> Result<()> {
-        let PluginSession { keys_at, live, queue, .. } = &mut self.session;
-        let Some(queue) = queue else { return Ok(()) };
-        for slot in 0..live.len() as u32 {
-            let room = queue.memory().slot(slot);
-            let most = value.len().max(read as usize);
-            let fits = most <= *keys_at && *keys_at + key.len() <= room.len();
-            if !fits {
-                return Err(Error::internal("a slot too small for what it is to carry"));
-            }
-            room[..value.len()].copy_from_slice(value);
-            room[*keys_at..*keys_at + key.len()].copy_from_slice(key);
-        }
-        self.carried = (key.len() as u32, value.len() as u64, read);
-        Ok(())
+        HostSession { session }
     }
 
     pub fn session(&mut self) -> &mut PluginSession {
         &mut self.session
     }
 
-    /// Does nothing, through all that an operation passes.
-    #[inline]
-    pub fn noop(&mut self, slot: u32) -> Result<Submitted> {
+    /// Does nothing, through all that an operation passes. Errors: as [`HostSession::one`].
+    pub fn noop(&mut self, until: Stamp) -> Result<Completion> {
         let op = Op::block(OpKind::Read, 0, 0, 0);
-        let mut made = self.session.descriptor(&op, slot)?;
-        made.kind = NOOP;
-        (made.key_len, made.size, made.offset) = self.carried;
-        let taken = self.session.take(made, &op, slot, Token::new(1, slot));
-        self.session.kept(taken)
+        let taken = self.session.noop(&op, 0, Token::new(1, 0), (0, 0))?;
+        self.end(taken, "a no-op", until)
     }
 
     /// One operation on the record `key`, whose value is or will be in slot 0. Errors: `Target` when it does not
@@ -567,7 +561,13 @@ impl HostSession {
         let fits = out.get_mut(..key.len()).ok_or_else(|| Error::internal("a key too long"))?;
         fits.copy_from_slice(key);
         let taken = self.session.take(made, &op, 0, Token::new(1, 0));
-        match self.session.kept(taken)? {
+        let taken = self.session.kept(taken)?;
+        self.end(taken, kind.name(), until)
+    }
+
+    /// The end of the operation that was `taken`. Errors: `Target` when it does not come before `until`.
+    fn end(&mut self, taken: Submitted, what: &'static str, until: Stamp) -> Result<Completion> {
+        match taken {
             Submitted::Done(completion) => return Ok(completion),
             Submitted::Full => return Err(broken("it is full with nothing in flight")),
             Submitted::Queued => {}
@@ -576,7 +576,7 @@ impl HostSession {
         self.session.poll(1, Some(until), &mut out)?;
         out.pop().ok_or_else(|| {
             Error::target("the plug-in did not end an operation in time")
-                .with("operation", kind.name())
+                .with("operation", what)
                 .hint("every accepted operation ends, in submit or in poll")
         })
     }

@@ -1,4 +1,4 @@
-//! An opened target of a plug-in: what its bridge costs, the mark in the store and what that allows, sessions,
+//! An opened target of a plug-in: the mark in the store and what that allows, sessions,
 //! administration, statistics, and an orderly end.
 
 use std::path::Path;
@@ -9,14 +9,14 @@ use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{Error, Result};
 
 use super::carrier::{PluginCarrier, PluginHandle};
-use super::cost::{self, BridgeCost, NoopContents};
 use super::mark::{MARK_MAX, MarkKeeper, PluginIdentity, PluginMark};
+use super::noop::{self, NoopContents, NoopTarget};
 use super::session::{HostSession, PluginSeat, PluginSession, StoreTime};
 use super::{Plugin, PluginSettings};
 use crate::conformance::RUN_ID;
 use crate::contract::{
     AdminAction, BoundDriver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target,
-    TargetPause,
+    TargetBridge, TargetPause,
 };
 use crate::kv::rules::{self, WorkloadRules};
 use crate::kv::written::WrittenKeys;
@@ -28,8 +28,6 @@ use crate::ownership::{
 const HOST: u32 = u32::MAX;
 /// `TL_EMPTY`: whether anything is stored.
 pub(crate) const EMPTY: u32 = 16;
-/// Operations handed over together, at most, when the bridge is measured with a queue.
-const MEASURED_BATCH: u32 = 32;
 
 /// Series that one look at a plug-in's statistics gives, at most.
 const SERIES_MAX: u32 = 1000;
@@ -115,6 +113,8 @@ pub struct PluginTarget {
     times: Mutex<Vec<Arc<StoreTime>>>,
     /// As the load began, which may not be the first one on this target.
     began: Mutex<StoreShare>,
+    /// What operations that do nothing carry.
+    carried: NoopContents,
     pub(crate) facts: Vec<(String, String)>,
     /// Facts that the load leaves behind.
     pub(crate) end_facts: fn() -> Vec<(String, String)>,
@@ -128,7 +128,7 @@ pub struct PluginTarget {
 }
 
 impl PluginTarget {
-    /// Opens, measures the bridge, passes the guard, deletes what a mark names and no longer keeps, writes the mark.
+    /// Opens, tries the operation that does nothing, passes the guard, deletes what a mark names and no longer keeps, writes the mark.
     /// Errors: `Usage` and `Refused` before anything is written, `Unavailable` and `Target` also later.
     pub fn open(spec: &OpenSpec<'_>, asked: PluginRequest) -> Result<PluginTarget> {
         let plan = spec.plan;
@@ -159,6 +159,7 @@ impl PluginTarget {
             written: WrittenKeys::of(plan),
             times: Mutex::default(),
             began: Mutex::default(),
+            carried: NoopContents::default(),
             facts: Vec::new(),
             end_facts: Vec::new,
             pauses: || None,
@@ -175,9 +176,9 @@ impl PluginTarget {
         if unmarked && !confirmed && !target.is_empty() {
             refusal::foreign(false, &named, None)?;
         }
-        let carried = NoopContents::of(plan, target.rules.first());
-        let costs = target.measure(&carried)?;
-        target.facts = target.disclosed(spec, &costs, &carried);
+        noop::check(&mut target.host(1)?)?;
+        target.carried = NoopContents::of(plan, target.rules.first());
+        target.facts = target.disclosed(spec);
         if target.can.keyed() && target.can.stores_data && !settings.options.read_only {
             let keeper = MarkKeeper::new(target.host(1)?, &target.can.ops)?;
             match target.joined {
@@ -268,14 +269,10 @@ impl PluginTarget {
 
     /// A session of the host's own.
     pub(crate) fn host(&self, depth: u32) -> Result<HostSession> {
-        self.host_with(depth, MARK_MAX)
-    }
-
-    fn host_with(&self, depth: u32, buffer_size: u64) -> Result<HostSession> {
         let seat = PluginSeat {
             worker: HOST,
             depth,
-            buffer_size,
+            buffer_size: MARK_MAX,
             batch: 1,
             keep: true,
             rules: None,
@@ -288,25 +285,7 @@ impl PluginTarget {
         PluginSession::new(&self.handle, seat).map(HostSession::new)
     }
 
-    /// What the bridge costs: one operation at a time, and several where there is a queue.
-    fn measure(&self, carried: &NoopContents) -> Result<Vec<BridgeCost>> {
-        let deep = MEASURED_BATCH.min(self.plugin.description.depth());
-        let room = MARK_MAX.max(carried.value.len() as u64).max(carried.read);
-        let depths = [1, deep].into_iter().take(if deep > 1 { 2 } else { 1 });
-        let cost = |depth| {
-            let mut host = self.host_with(depth, room)?;
-            host.carry(&carried.key, &carried.value, carried.read)?;
-            cost::measure(&mut host, depth)
-        };
-        depths.map(cost).collect()
-    }
-
-    fn disclosed(
-        &self,
-        spec: &OpenSpec<'_>,
-        costs: &[BridgeCost],
-        carried: &NoopContents,
-    ) -> Vec<(String, String)> {
+    fn disclosed(&self, spec: &OpenSpec<'_>) -> Vec<(String, String)> {
         let said = &self.plugin.description;
         let mut facts = vec![
             ("target.kind".to_owned(), "plug-in".to_owned()),
@@ -329,8 +308,6 @@ impl PluginTarget {
             }
         }
         add("store.path", spec.plan.target.path.clone().unwrap_or_default());
-        let costs: Vec<String> = costs.iter().map(ToString::to_string).collect();
-        add("bridge.cost", format!("{}{carried}", costs.join("; ")));
         facts
     }
 
@@ -513,6 +490,18 @@ impl Target for PluginTarget {
         };
         Ok(Box::new(PluginSession::new(&self.handle, seat)?))
     }
+    fn bridges(&self, geometry: Geometry) -> Vec<TargetBridge> {
+        let noop = NoopTarget {
+            handle: self.handle.clone(),
+            geometry,
+            rules: self.rules.first().cloned(),
+            submit_batch: self.plugin.description.submit_batch,
+            polls: self.plugin.carrier.can_poll(),
+            carried: self.carried.clone(),
+        };
+        let carries = self.carried.to_string();
+        vec![TargetBridge { open: Box::new(move || Box::new(noop.clone())), carries }]
+    }
     fn admin(&self, action: AdminAction) -> Result<()> {
         if action == AdminAction::Purge {
             self.purge()?;
@@ -540,7 +529,6 @@ impl Target for PluginTarget {
     }
     fn notes(&self) -> Vec<String> {
         let note = |(name, fact): &(String, String)| match name.as_str() {
-            "bridge.cost" => Some(format!("the bridge to the plug-in costs {fact}")),
             "bridge.crowded" => Some(fact.clone()),
             _ => None,
         };

@@ -32,6 +32,8 @@ pub const SPARE_INTERVALS: usize = 64;
 
 /// Watches a run. The engine knows no sink: the cli hands observers in.
 pub trait Observer {
+    /// What a user should know before the load begins, in a sentence.
+    fn note(&mut self, _text: &str) {}
     /// A phase begins: a step of `run.before`, `warmup` or `measure`.
     fn phase(&mut self, name: &str);
     /// Every session is ready. Returns when the load is to begin, where several ranks begin together; `None`: at

@@ -148,6 +148,15 @@ pub fn run_probed<B: Probes>(
         Err(error) => return Err(closed(target, error)),
     };
     let mut facts = target.facts();
+    let bridges = match crate::calibrate::bridge_costs(request.plan, &*target) {
+        Ok(costs) => costs.join("; "),
+        Err(error) => return Err(closed(target, error)),
+    };
+    if !bridges.is_empty() {
+        let text = format!("the bridge to the plug-in costs {bridges}");
+        request.observers.iter_mut().for_each(|o| o.note(&text));
+        facts.push(("bridge.cost".to_owned(), bridges));
+    }
     for w in &request.plan.workloads {
         let trace = w.trace.as_ref().map(crate::trace::words);
         facts.extend(trace.map(|words| (format!("trace.{}", w.name), words)));
@@ -184,11 +193,16 @@ fn closed(target: Box<dyn Target>, why: Error) -> Error {
     why
 }
 
-/// Load generation without a run directory, for calibration: measured operations and their time.
+/// Load generation without a run directory, for calibration: measured operations and their time. Errors: also when an
+/// operation failed.
 pub(crate) fn load_only(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<(u64, u64)> {
     let loaded = launch::load_bare(plan, target, run_id)?;
     if let Some(error) = loaded.error {
         return Err(error);
+    }
+    if let Some((status, failed)) = loaded.collected.errors().first() {
+        let error = Error::target("operations of a calibration fail");
+        return Err(error.with("status", status).with("failed", failed));
     }
     let time = loaded.measure_end.since(loaded.measure_start).max(1) as u64;
     Ok((loaded.collected.measured_ops(), time))

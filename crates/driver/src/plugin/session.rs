@@ -281,6 +281,7 @@ impl PluginSession {
             first: i64::try_from(done.first_ns).ok().filter(|ns| *ns > 0).map(Stamp),
             count: if live.records > 0 && !over { done.count } else { 0 },
             retries: done.retries,
+            inner: false,
         })
     }
 

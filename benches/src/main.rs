@@ -40,7 +40,7 @@ taillight-bench list                                          what there is
 taillight-bench pages                                         makes RESULTS.md from the results
 taillight-bench bare-ring FILE DEPTH SECONDS BATCH [direct]   the bare loop alone, JSON; BATCH requests a call
 taillight-bench bare-sync FILE SECONDS                        the same with plain preads
-taillight-bench bare-leveldb DIR fill|read|compact RECORDS BYTES   a bare loop on LevelDB
+taillight-bench bare-leveldb DIR fill|read|compact RECORDS BYTES [threads]   a bare loop on LevelDB
 taillight-bench bare-sqlite DIR fill|read RECORDS BYTES [threads]   a bare loop on SQLite
 taillight-bench bare-metadata DIR create|stat|read|unlink FILES BYTES PASSES   a bare loop of calls
 taillight-bench bare-s3 URL get|put BYTES CONCURRENCY SECONDS OBJECTS   a bare client

@@ -17,10 +17,14 @@ const POOL: usize = 1 << 20;
 /// Bytes of a piece of the pool: half random, half the same again.
 const PIECE: usize = 100;
 
-/// `bare-leveldb DIR fill|read|compact RECORDS BYTES`.
+/// `bare-leveldb DIR fill|read|compact RECORDS BYTES [threads]`.
 pub fn main(args: &[&str]) -> Result<()> {
+    bare::on_thread(args, run)
+}
+
+fn run(args: &[&str]) -> Result<()> {
     let [dir, what, records, bytes] = args else {
-        bail!("bare-leveldb DIR fill|read|compact RECORDS BYTES");
+        bail!("bare-leveldb DIR fill|read|compact RECORDS BYTES [threads]");
     };
     let (records, bytes): (u64, usize) = (records.parse()?, bytes.parse()?);
     ensure!(records > 0 && bytes <= POOL / 2, "no such records");
@@ -89,11 +93,7 @@ mod tests {
     #[test]
     fn what_is_filled_is_read() {
         let dir = std::env::temp_dir().join(format!("taillight-level-{}", std::process::id()));
-        let words = |what| [dir.to_str().unwrap(), what, "1000", "100"].map(String::from);
-        let run = |what| {
-            let words = words(what);
-            main(&words.each_ref().map(String::as_str))
-        };
+        let run = |what| main(&[dir.to_str().unwrap(), what, "1000", "100"]);
         match run("fill") {
             Err(e) if e.to_string().contains("libleveldb") => {
                 println!("skipped: bare leveldb: {e}")
@@ -102,6 +102,7 @@ mod tests {
                 filled.unwrap();
                 run("compact").unwrap();
                 run("read").unwrap();
+                main(&[dir.to_str().unwrap(), "read", "1000", "100", "threads"]).unwrap();
                 std::fs::remove_dir_all(&dir).unwrap();
             }
         }

@@ -11,19 +11,15 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::bare;
 use crate::bare_leveldb::{KEY, key, pool};
 
-/// `bare-sqlite DIR fill|read RECORDS BYTES [threads]`. With `threads` the process has a second thread, which sleeps: then
-/// every system call on a file costs more, because the kernel counts who uses the file (`fdget`, fs/file.c).
+/// `bare-sqlite DIR fill|read RECORDS BYTES [threads]`.
 pub fn main(args: &[&str]) -> Result<()> {
-    let (args, threads) = match args {
-        [all @ .., "threads"] => (all, true),
-        all => (all, false),
-    };
+    bare::on_thread(args, run)
+}
+
+fn run(args: &[&str]) -> Result<()> {
     let [dir, what, records, bytes] = args else {
         bail!("bare-sqlite DIR fill|read RECORDS BYTES [threads]");
     };
-    if threads {
-        std::thread::spawn(std::thread::park);
-    }
     let (records, bytes): (u64, usize) = (records.parse()?, bytes.parse()?);
     let pool = pool();
     ensure!(records > 0 && bytes <= pool.len() / 2, "no such records");
@@ -72,6 +68,7 @@ mod tests {
             filled => {
                 filled.unwrap();
                 run("read").unwrap();
+                main(&[dir.to_str().unwrap(), "read", "1000", "100", "threads"]).unwrap();
                 std::fs::remove_dir_all(&dir).unwrap();
             }
         }

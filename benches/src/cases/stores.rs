@@ -444,23 +444,31 @@ pub fn newest_options(dir: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
+/// What a reader must know of the arms called threads.
+const THREADS_NOTE: &str = "The bare loop is a process of one thread; with `threads` it is on a second one, as a worker \
+     is: no program that measures has one thread, and in a process of one, locks of the C library, calls on files and \
+     memory cost less.";
+
+/// The words of a bare loop on the database in `dir`.
+fn loop_words(program: &str, dir: &Path, what: &str, value: u64) -> Vec<String> {
+    let all = format!("{program} {} {what} {RECORDS} {value}", dir.display());
+    all.split(' ').map(String::from).collect()
+}
+
 fn leveldb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let mut report = Comparison::titled(&format!(
         "LevelDB, {RECORDS} records of {value} B, against a bare loop on its C API"
     ));
     let (theirs, ours) = (fresh("leveldb-theirs")?, fresh("leveldb-ours")?);
     let filler = job("leveldb-fill.toml", "leveldb", &ours, "", &filling(value))?;
-    let words = |dir: &Path, what: &str| {
-        format!("bare-leveldb {} {what} {RECORDS} {value}", dir.display())
-            .split(' ')
-            .map(String::from)
-            .collect::<Vec<_>>()
-    };
+    let words = |dir: &Path, what: &str| loop_words("bare-leveldb", dir, what, value);
+    let threaded = |dir: &Path, what: &str| [words(dir, what), vec!["threads".into()]].concat();
     report.arms = pairs::run(
         setup.pairs,
         vec![
             own("taillight fill", filler, Some(&ours)),
             settled(bare("bare fill", words(&theirs, "fill")), Some(theirs.clone())),
+            settled(bare("bare fill, threads", threaded(&theirs, "fill")), Some(theirs.clone())),
         ],
     )?;
     let reader = job("leveldb-read.toml", "leveldb", &ours, "keep = true\n", &reading(value))?;
@@ -472,15 +480,21 @@ fn leveldb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
         vec![
             own("taillight read", reader, None),
             settled(bare("bare read", words(&ours, "read")), None),
+            settled(bare("bare read, threads", threaded(&ours, "read")), None),
         ],
     )?);
-    compared(&mut report, &[("taillight fill", "bare fill"), ("taillight read", "bare read")])?;
-    report.notes.push(
+    for bare in ["bare fill", "bare fill, threads"] {
+        compared(&mut report, &[("taillight fill", bare)])?;
+    }
+    for bare in ["bare read", "bare read, threads"] {
+        compared(&mut report, &[("taillight read", bare)])?;
+    }
+    report.notes.push(format!(
         "LevelDB's default options on both sides. The bare loop is written as LevelDB's db_bench: it \
          takes no time of an operation. Its CPU is that of its whole process, and so is opening and \
-         closing; Taillight's is that of the measured time, background threads included."
-            .into(),
-    );
+         closing; Taillight's is that of the measured time, background threads included. {THREADS_NOTE} \
+         While it fills, LevelDB has a second thread of its own."
+    ));
     cleared(&[theirs, ours])?;
     Ok(report)
 }
@@ -494,15 +508,8 @@ fn sqlite(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let filler = job("sqlite-fill.toml", "sqlite", &ours, OPTIONS, &filling(value))?;
     let kept = format!("{OPTIONS}keep = true\n");
     let reader = job("sqlite-read.toml", "sqlite", &ours, &kept, &reading(value))?;
-    let words = |dir: &Path, what: &str| {
-        let all = format!("bare-sqlite {} {what} {RECORDS} {value}", dir.display());
-        all.split(' ').map(String::from).collect::<Vec<_>>()
-    };
-    let threaded = |dir: &Path, what: &str| {
-        let mut all = words(dir, what);
-        all.push("threads".into());
-        all
-    };
+    let words = |dir: &Path, what: &str| loop_words("bare-sqlite", dir, what, value);
+    let threaded = |dir: &Path, what: &str| [words(dir, what), vec!["threads".into()]].concat();
     report.arms = pairs::run(
         setup.pairs,
         vec![
@@ -525,13 +532,10 @@ fn sqlite(setup: &BenchSetup, value: u64) -> Result<Comparison> {
             report.ratio("iops", &format!("taillight {what}"), &bare, Bound::AtLeast(0.97))?;
         }
     }
-    report.notes.push(
+    report.notes.push(format!(
         "A write-ahead log, no syncs, SQLite's own pages and cache; the same library, statements and keys. The \
-         bare loop takes no time of an operation and keeps nothing. It is a process of one thread; with `threads` a second \
-         one sleeps beside it: no program that measures has one thread, and the kernel makes system calls on files dearer \
-         where there are more."
-            .into(),
-    );
+         bare loop takes no time of an operation and keeps nothing. {THREADS_NOTE}"
+    ));
     cleared(&[theirs, ours])?;
     Ok(report)
 }

@@ -13,6 +13,9 @@ pub const KEY_MAX: usize = 1024;
 /// Length of the longest number: 20 digits, or a sign and the 19 of a hash.
 const DIGITS_MAX: usize = 20;
 
+/// Up to this size the padding of a binary key is written whole, behind a shorter key too.
+const BINARY_SHORT: usize = 24;
+
 /// YCSB's key hash: FNV over the eight octets of `n`, lowest first, XOR before multiplying, then
 /// the absolute value as a signed number.
 ///
@@ -118,7 +121,11 @@ impl KeyFormat {
             KeyNaming::Ordered => self.number(n, false, out),
             KeyNaming::Binary => {
                 out[..8].copy_from_slice(&n.to_be_bytes());
-                out[8..self.size].fill(b'0');
+                // Of a length that the compiler knows: no call for a few bytes.
+                match self.size {
+                    ..=BINARY_SHORT => out[8..BINARY_SHORT].fill(b'0'),
+                    size => out[8..size].fill(b'0'),
+                }
                 &out[..self.size]
             }
         }
@@ -237,6 +244,12 @@ mod tests {
         let mut out = [0xAA; KEY_MAX];
         assert_eq!(binary.write(258, &mut out), b"\0\0\0\0\0\0\x01\x0200000000");
         assert_eq!(KeyFormat::binary(8).unwrap().write(u64::MAX, &mut out), [0xFF; 8]);
+        for size in [9, BINARY_SHORT, BINARY_SHORT + 1, KEY_MAX] {
+            let mut out = [0xAA; KEY_MAX];
+            let key = KeyFormat::binary(size as u32).unwrap().write(u64::MAX, &mut out).to_vec();
+            assert_eq!(key.len(), size);
+            assert_eq!(key, [vec![0xFF; 8], vec![b'0'; size - 8]].concat());
+        }
     }
 
     #[test]

@@ -386,6 +386,8 @@ pub struct Completion {
     pub count: u32,
     /// Retries the driver or its client made; each is a counted event.
     pub retries: u16,
+    /// There are times inside the operation to be shown by [`Session::inner`].
+    pub inner: bool,
 }
 
 impl Completion {
@@ -399,10 +401,11 @@ impl Completion {
             first: None,
             count: 0,
             retries: 0,
+            inner: false,
         }
     }
     pub fn failed(token: Token, status: Status) -> Completion {
-        Completion { token, status, moved: 0, sync_ns: None, first: None, count: 0, retries: 0 }
+        Completion { status, ..Completion::ok(token, 0) }
     }
 }
 
@@ -459,8 +462,8 @@ pub trait Session {
     /// come or `until` has passed; `min` = 0 never waits. Never returns more than are in flight.
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()>;
     /// Shows the times inside the operation that has just ended which the driver alone sees, as kind and both ends, and
-    /// forgets them. Only asked of targets with such kinds, after each completion: one that has them does one operation at
-    /// a time.
+    /// forgets them. Only asked of targets with such kinds, after a completion that says so ([`Completion::inner`]): a
+    /// session that has them does one operation at a time.
     fn inner(&mut self, _each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {}
     /// Drops what the page cache holds of `len` bytes of a file. Only asked of drivers that can. Errors: `Target`
     /// when the system refuses it.

@@ -204,6 +204,10 @@ trait Connection: 'static {
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         Err(StoreError::unsupported("checkpoints"))
     }
+    /// Whether [`Connection::inner`] has something to show.
+    fn has_inner(&self) -> bool {
+        false
+    }
     /// See [`crate::Session::inner`].
     fn inner(&mut self, _each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {}
 }

@@ -211,6 +211,13 @@ impl<H: Connection> KvSession<H> {
         })
     }
 
+    /// The end of an operation that the store has answered.
+    #[inline(always)]
+    fn done(&self, answer: Result<StoreOutcome, StoreError>, token: Token) -> Submitted {
+        let completion = answer.unwrap_or_else(StoreOutcome::from).completion(token);
+        Submitted::Done(Completion { inner: self.connection.has_inner(), ..completion })
+    }
+
     /// A get, a scan or a checkpoint. With `keep` the values land in the slot's buffer, except those of a batch.
     #[inline(always)]
     fn read(&mut self, op: &Op, slot: u32) -> Result<Result<StoreOutcome, StoreError>> {
@@ -255,8 +262,7 @@ impl<H: Connection> Session for KvSession<H> {
             true => self.with_buffer(slot, |session, buffer| session.write(op, buffer)),
             false => self.read(op, slot),
         };
-        let outcome = result?.unwrap_or_else(StoreOutcome::from);
-        Ok(Submitted::Done(outcome.completion(token)))
+        Ok(self.done(result?, token))
     }
     fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
         let keys = keys.iter().copied().take(op.count as usize);
@@ -270,13 +276,11 @@ impl<H: Connection> Session for KvSession<H> {
             })?,
             other => return Err(unknown(other)),
         };
-        let outcome = result.unwrap_or_else(StoreOutcome::from);
-        Ok(Submitted::Done(outcome.completion(token)))
+        Ok(self.done(result, token))
     }
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
         Ok(())
     }
-    #[inline]
     fn inner(&mut self, each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {
         self.connection.inner(each);
     }

@@ -147,7 +147,9 @@ impl PluginSession {
     }
 
     /// The descriptor of `op` without its key. Errors: `Internal` where the value is larger than the buffer.
-    #[inline]
+    // Always, as `take`: returned or handed on, a descriptor is copied, and the reads of a copy wait for the writes of
+    // the fields.
+    #[inline(always)]
     fn descriptor(&self, op: &Op, slot: u32) -> Result<PluginOp> {
         if op.kind.writes() && op.bytes() > self.seat.buffer_size {
             return Err(Error::internal("value larger than the buffer").with("size", op.bytes()));
@@ -207,7 +209,7 @@ impl PluginSession {
     }
 
     /// Takes `op` in; `made` is its descriptor.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, mut made: PluginOp, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
         self.generation += 1;
         made.token = self.generation << SLOT_BITS | u64::from(slot);
@@ -225,13 +227,14 @@ impl PluginSession {
             self.pending.push(made);
             return Ok(Submitted::Queued);
         }
-        // Room for one more than is due: who ends an operation twice at once is named, and breaks nothing.
-        let mut done = [PluginDone::default(); 2];
-        // Not copied once more: the reads of a copy wait for the writes of the fields.
-        let given = std::slice::from_ref(&made);
-        let (taken, ended) = self.queue()?.submit(given, &mut done);
+        let Some(queue) = self.queue.as_mut() else {
+            return Err(Error::internal("a session that was given up"));
+        };
+        // There is room for one more than is due: who ends an operation twice at once is named, and breaks nothing.
+        self.done[0] = PluginDone::default();
+        let (taken, ended) = queue.submit(std::slice::from_ref(&made), &mut self.done);
         match (taken, ended) {
-            (1, 1) => self.complete(&done[0]).map(Submitted::Done),
+            (1, 1) => end_of(&mut self.live, &self.seat.time, &self.done[0]).map(Submitted::Done),
             (1, 0) if self.seat.polls => {
                 self.in_flight = 1;
                 Ok(Submitted::Queued)
@@ -252,36 +255,6 @@ impl PluginSession {
     #[inline]
     fn is_full(&self) -> bool {
         self.pending.len() + self.in_flight as usize + self.ended.len() >= self.depth()
-    }
-
-    /// The end of an operation that is in flight. Errors: `Target` where the plug-in ends another one.
-    #[inline]
-    fn complete(&mut self, done: &PluginDone) -> Result<Completion> {
-        let slot = (done.token & ((1 << SLOT_BITS) - 1)) as usize;
-        let live = match self.live.get_mut(slot) {
-            Some(live) if live.tag == done.token && live.tag != 0 => live,
-            _ => return Err(not_in_flight(done)),
-        };
-        let over = done.moved > live.most || live.records > 0 && done.count > live.records;
-        // What failed with -1 bytes has failed.
-        if over && done.status == 0 {
-            return Err(too_much(done, *live));
-        }
-        live.tag = 0;
-        let live = *live;
-        let inside = done.end_ns.wrapping_sub(done.start_ns);
-        if done.start_ns > 0 && inside <= CALL_MAX {
-            self.seat.time.add(inside);
-        }
-        Ok(Completion {
-            token: live.token,
-            status: Status(done.status),
-            moved: if over { 0 } else { done.moved },
-            sync_ns: live.synced.then_some(done.sync_ns),
-            first: i64::try_from(done.first_ns).ok().filter(|ns| *ns > 0).map(Stamp),
-            count: if live.records > 0 && !over { done.count } else { 0 },
-            retries: done.retries,
-        })
     }
 
     /// Hands pending operations over, as many as the plug-in takes at once.
@@ -309,8 +282,7 @@ impl PluginSession {
         self.pending.drain(..taken as usize);
         self.in_flight = self.in_flight + taken as u32 - ended;
         let ends = done[..ended as usize].iter().try_for_each(|one| {
-            let completion = self.complete(one)?;
-            self.ended.push(completion);
+            self.ended.push(end_of(&mut self.live, &self.seat.time, one)?);
             Ok(())
         });
         self.done = done;
@@ -343,12 +315,42 @@ impl PluginSession {
         }
         self.in_flight -= came as u32;
         let ends = done[..came as usize].iter().try_for_each(|one| {
-            out.push(self.complete(one)?);
+            out.push(end_of(&mut self.live, &self.seat.time, one)?);
             Ok(())
         });
         self.done = done;
         ends.map(|()| came as u32)
     }
+}
+
+/// The end of an operation in flight, one of `live`. Errors: `Target` where the plug-in ends another one.
+#[inline]
+fn end_of(live: &mut [LiveOp], time: &StoreTime, done: &PluginDone) -> Result<Completion> {
+    let slot = (done.token & ((1 << SLOT_BITS) - 1)) as usize;
+    let live = match live.get_mut(slot) {
+        Some(live) if live.tag == done.token && live.tag != 0 => live,
+        _ => return Err(not_in_flight(done)),
+    };
+    let over = done.moved > live.most || live.records > 0 && done.count > live.records;
+    // What failed with -1 bytes has failed.
+    if over && done.status == 0 {
+        return Err(too_much(done, *live));
+    }
+    live.tag = 0;
+    let inside = done.end_ns.wrapping_sub(done.start_ns);
+    if done.start_ns > 0 && inside <= CALL_MAX {
+        time.add(inside);
+    }
+    Ok(Completion {
+        token: live.token,
+        status: Status(done.status),
+        moved: if over { 0 } else { done.moved },
+        sync_ns: live.synced.then_some(done.sync_ns),
+        first: i64::try_from(done.first_ns).ok().filter(|ns| *ns > 0).map(Stamp),
+        count: if live.records > 0 && !over { done.count } else { 0 },
+        retries: done.retries,
+        inner: false,
+    })
 }
 
 /// A plug-in that breaks the contract.

@@ -177,7 +177,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
 
     /// A completion of a worker with strategies: they say what it comes to, then it is recorded.
     pub(super) fn complete_with_strategies(&mut self, slot: u32, c: &Completion) -> Result<()> {
-        if self.strategies.as_ref().is_some_and(|strategies| strategies.inner) {
+        if c.inner {
             self.record_inner(slot);
         }
         let Some(strategies) = &mut self.strategies else {
@@ -233,6 +233,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     }
 
     /// Records the times inside the operation in `slot` that its driver tells: a row each, before its own.
+    #[cold]
     fn record_inner(&mut self, slot: u32) {
         let flight = &self.slots.flights[slot as usize];
         let (recorder, now, queued) = (&mut self.recorder, self.now, self.slots.queued);

@@ -103,14 +103,14 @@ impl InnerTimes {
         }
     }
 
-    /// Shows the times, and forgets them.
     #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Shows the times, and forgets them.
     pub fn take(&self, each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {
-        let count = self.count.load(Ordering::Relaxed);
-        if count == 0 {
-            return;
-        }
-        self.count.store(0, Ordering::Relaxed);
+        let count = self.count.swap(0, Ordering::Relaxed);
         for time in self.times.iter().take(count) {
             let stamp = |of: &AtomicI64| Stamp(of.load(Ordering::Relaxed));
             if let Some(kind) = OpKind::from_index(time.kind.load(Ordering::Relaxed)) {

@@ -566,6 +566,10 @@ impl Connection for SqliteAccess {
     }
 
     #[inline]
+    fn has_inner(&self) -> bool {
+        !self.connection.inner().is_empty()
+    }
+
     fn inner(&mut self, each: &mut dyn FnMut(OpKind, Stamp, Stamp)) {
         self.connection.inner().take(each);
     }

@@ -12,7 +12,7 @@ use taillight_rundir::layers::flags;
 
 use super::layout::{SLOTS, TraceEvent, TraceEventKind};
 use super::programs::LoadedPrograms;
-use super::traced_io::TracedBatch;
+use super::traced_io::{TracedBatch, TracedIo};
 
 /// So much before and after a slow I/O belongs to its story, ns.
 const AROUND_NS: i64 = 100_000_000;
@@ -70,14 +70,21 @@ impl Default for NeededTimes {
     }
 }
 
+/// The time of a kept I/O; of a slow one with what belongs to its story.
+pub fn around(io: &TracedIo) -> (i64, i64) {
+    let slow = io.flags & flags::SAMPLE as u32 == 0;
+    let around = if slow { AROUND_NS } else { 0 };
+    (io.submit - around, io.complete + around)
+}
+
 impl NeededTimes {
+    pub fn of(times: Vec<(i64, i64)>) -> NeededTimes {
+        NeededTimes { times, ..NeededTimes::default() }
+    }
+
     /// Adds the times of a batch's I/Os.
     pub fn add(&mut self, ios: &TracedBatch) {
-        self.times.extend(ios.each().map(|(io, _)| {
-            let slow = io.flags & flags::SAMPLE as u32 == 0;
-            let around = if slow { AROUND_NS } else { 0 };
-            (io.submit - around, io.complete + around)
-        }));
+        self.times.extend(ios.each().map(|(io, _)| around(io)));
         if self.times.len() > TIMES_MANY {
             self.merged();
         }
@@ -94,6 +101,12 @@ impl NeededTimes {
             touch
         });
         &self.times
+    }
+
+    /// Those of `events` that lie in these times, in part at least.
+    pub fn needed<'e>(&mut self, events: &'e [TraceEvent]) -> impl Iterator<Item = &'e TraceEvent> {
+        let needed = self.merged();
+        events.iter().filter(move |e| overlaps(needed, e.start as i64, e.end as i64))
     }
 
     /// Forgets events that ended before the `horizon` and that no kept I/O needs; returns how many of the first `told`
@@ -125,7 +138,7 @@ fn overlaps(windows: &[(i64, i64)], from: i64, to: i64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use taillight_core::probe::Token;
 
     use super::super::layout::{EVENT_BYTES, EarlierRounds, OperationSlot};
@@ -134,7 +147,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    fn event(kind: u8, start: i64, end: i64) -> TraceEvent {
+    /// An event of which only its kind and its time are known.
+    pub fn event(kind: u8, start: i64, end: i64) -> TraceEvent {
         let mut bytes = vec![0u8; EVENT_BYTES];
         bytes[0] = kind;
         bytes[8..16].copy_from_slice(&start.to_ne_bytes());

@@ -1,6 +1,6 @@
 //! Tells once a second what was traced since: rows of what the collector keeps anyway, for views of the run
-//! while it goes on. Of I/Os that were not slow one in 64 is told, of slow ones at most 4,096 a second, and nothing
-//! of a second with more than 16,384 events.
+//! while it goes on. Of I/Os that were not slow one in 64 is told, of slow ones at most 4,096 a second. Of a second
+//! with more than 16,384 events those are told that these I/Os need; where they are still more, those of the slowest.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use taillight_rundir::layers::{LayerRow, flags};
 
 use super::collect::{CollectedTrace, IoWithRounds, event_row, io_rows};
+use super::forget::{NeededTimes, around};
+use super::layout::TraceEvent;
 use super::symbols::KernelSymbols;
 use super::traced_io::TracedBatch;
 use crate::tracing::TraceWatch;
@@ -20,6 +22,8 @@ const SAMPLED: usize = 64;
 /// Most slow I/Os told at a time (and as many of the others), and most events: more would keep the ring waiting.
 const SLOW_MAX: usize = 4096;
 const EVENTS_MAX: usize = 16_384;
+/// Where I/Os need more events, one in so many of them stays, and again until they need no more: the slowest ones.
+const STAYS: usize = 8;
 
 /// What a watch has not been told yet.
 pub struct TraceTail {
@@ -31,6 +35,8 @@ pub struct TraceTail {
     /// Batches and events that were told.
     batches: usize,
     events: usize,
+    /// Times of the slow I/Os that were told last: an event that they need may have ended since.
+    before: Vec<(i64, i64)>,
 }
 
 impl TraceTail {
@@ -39,7 +45,8 @@ impl TraceTail {
         symbols: Arc<KernelSymbols>,
         threshold_ns: Option<u64>,
     ) -> TraceTail {
-        TraceTail { watch, symbols, threshold_ns, told: Instant::now(), batches: 0, events: 0 }
+        let (told, before) = (Instant::now(), Vec::new());
+        TraceTail { watch, symbols, threshold_ns, told, batches: 0, events: 0, before }
     }
 
     /// How many of the collector's events were told.
@@ -69,18 +76,49 @@ impl TraceTail {
         self.told = Instant::now();
         let events = &all.events.held[self.events..];
         let ios = || all.ios.batches.iter().skip(self.batches).flat_map(TracedBatch::each);
-        let slow = ios().filter(|io| self.slow(io)).count();
-        // Without its events no I/O is told.
-        let most = if events.len() > EVENTS_MAX { 0 } else { SLOW_MAX };
-        let mut rows: Vec<LayerRow> = Vec::new();
-        if most > 0 {
-            rows.extend(events.iter().map(|e| event_row(e, &self.symbols, &all.threads)));
-            let usual = ios().filter(|io| !self.slow(io)).step_by(SAMPLED).take(SLOW_MAX);
-            let told = usual.chain(ios().filter(|io| self.slow(io)).take(most));
-            rows.extend(told.flat_map(io_rows));
+        let mut slow: Vec<IoWithRounds<'_>> = ios().filter(|io| self.slow(io)).collect();
+        let usual = ios().filter(|io| !self.slow(io)).step_by(SAMPLED).take(SLOW_MAX);
+        let mut usual: Vec<IoWithRounds<'_>> = usual.collect();
+        let seen = slow.len();
+        if seen > SLOW_MAX {
+            slow.select_nth_unstable_by_key(SLOW_MAX, slowest_first);
+            slow.truncate(SLOW_MAX);
         }
+        let events: Vec<&TraceEvent> = match events.len() > EVENTS_MAX {
+            true => self.needed(events, &mut slow, &mut usual),
+            false => events.iter().collect(),
+        };
+        let events = events.into_iter().map(|e| event_row(e, &self.symbols, &all.threads));
+        let mut rows: Vec<LayerRow> = events.collect();
+        rows.extend(usual.into_iter().chain(slow.iter().copied()).flat_map(io_rows));
+        self.before = slow.iter().map(|(io, _)| around(io)).collect();
         (self.events, self.batches) = (all.events.held.len(), all.ios.batches.len());
-        (self.watch)(rows, slow.saturating_sub(most) as u64);
+        (self.watch)(rows, (seen - slow.len()) as u64);
+    }
+
+    /// Of too many events those that I/Os need: slow ones of the last look, and of these ones as many as can be told
+    /// with their events, which alone are left.
+    fn needed<'e>(
+        &self,
+        events: &'e [TraceEvent],
+        slow: &mut Vec<IoWithRounds<'_>>,
+        usual: &mut Vec<IoWithRounds<'_>>,
+    ) -> Vec<&'e TraceEvent> {
+        slow.sort_unstable_by_key(slowest_first);
+        loop {
+            let own = usual.iter().map(|(io, _)| (io.submit, io.complete));
+            let own = own.chain(slow.iter().map(|(io, _)| around(io)));
+            let mut times = NeededTimes::of(self.before.iter().copied().chain(own).collect());
+            let needed: Vec<&TraceEvent> = times.needed(events).take(EVENTS_MAX + 1).collect();
+            if needed.len() <= EVENTS_MAX {
+                return needed;
+            }
+            if slow.is_empty() && usual.is_empty() {
+                return Vec::new();
+            }
+            slow.truncate(slow.len() / STAYS);
+            usual.truncate(usual.len() / STAYS);
+        }
     }
 
     fn slow(&self, (io, _): &IoWithRounds<'_>) -> bool {
@@ -88,5 +126,64 @@ impl TraceTail {
             Some(ns) => io.complete.saturating_sub(io.submit) > ns as i64,
             None => u64::from(io.flags) & (flags::SAMPLE | flags::BESIDE) == 0,
         }
+    }
+}
+
+/// By this key the slowest I/O comes first.
+fn slowest_first((io, _): &IoWithRounds<'_>) -> i64 {
+    io.submit - io.complete
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use taillight_core::probe::Token;
+    use taillight_rundir::layers::LayerKind;
+
+    use super::super::forget::tests::event;
+    use super::super::layout::{EarlierRounds, OperationSlot};
+    use super::super::traced_io::read_slot;
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// What is told of an event in each of the first 20,000 ms and of slow I/Os: when the events and the I/Os began,
+    /// and how many I/Os more there are.
+    fn told(ios: &[(i64, i64)]) -> (Vec<i64>, Vec<i64>, u64) {
+        let mut all = CollectedTrace::new(None);
+        all.events.held = (0..20_000).map(|i| event(1, i * MS, i * MS + 1000)).collect();
+        let mut batch = TracedBatch::empty();
+        for (submit, complete) in ios {
+            let mut io = read_slot(&OperationSlot::default(), Token(0));
+            (io.submit, io.complete) = (*submit, *complete);
+            batch.push(io, &EarlierRounds::default());
+        }
+        all.ios.push(batch);
+        let (tell, told) = channel();
+        let watch: TraceWatch = Box::new(move |rows, more| drop(tell.send((rows, more))));
+        TraceTail::new(watch, Arc::default(), None).now(&all);
+        let (rows, more) = told.recv().unwrap();
+        let begins = |kind: LayerKind| -> Vec<i64> {
+            rows.iter().filter(|row| row.kind == kind).map(|row| row.start_ns).collect()
+        };
+        (begins(LayerKind::OffCpu), begins(LayerKind::Io), more)
+    }
+
+    #[test]
+    fn of_too_many_events_those_are_told_that_a_slow_io_needs() {
+        let (events, ios, more) = told(&[(5_000 * MS, 5_500 * MS)]);
+        assert_eq!((ios, more), (vec![5_000 * MS], 0));
+        assert_eq!(events, (4_900..=5_600).map(|i| i * MS).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn of_slow_ios_that_need_too_many_events_the_slowest_are_told() {
+        // Each a little slower than the one before, and no event that none of them needs.
+        let of = |i: i64| (i * 1200 * MS, (i * 1200 + 1000 + i) * MS);
+        let (events, ios, more) = told(&(0..16).map(of).collect::<Vec<_>>());
+        assert_eq!((ios, more), (vec![of(15).0, of(14).0], 14));
+        assert!(events.len() > 2000 && events.iter().all(|at| *at >= of(14).0 - 100 * MS));
+        assert_eq!(told(&[(0, 20_000 * MS)]), (Vec::new(), Vec::new(), 1));
     }
 }

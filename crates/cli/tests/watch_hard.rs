@@ -36,14 +36,19 @@ fn there(program: &str) -> Option<String> {
     tried.err().map(|e| format!("{program}: {e}"))
 }
 
-/// Starts fio and leaves it two seconds to begin.
+/// Starts fio and waits until it has laid its file out and reads.
 fn fio_at_work(dir: &Path, words: &str) -> Ended {
-    let line = format!("{FIO} --time_based --runtime=600 {words}");
+    let line = format!("{FIO} --time_based --runtime=600 --exec_prerun=true {words}");
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = Ended(command.spawn().expect("it starts"));
-    std::thread::sleep(Duration::from_secs(2));
+    let mut child = Ended(command.spawn().expect("it starts"));
+    // What the command before the first read has said is in this file, which is there with the command.
+    while !dir.join("v.prerun.txt").exists() {
+        assert!(child.0.try_wait().expect("a child").is_none(), "fio has ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
     child
 }
 
@@ -160,10 +165,13 @@ fn who_is_killed_in_the_middle_or_stopped_is_told_as_that() {
     // A second one is refused, and the first one goes on.
     let (_, err) = run_line(dir.path(), &format!("watch --pid {} --output other", fio.0.id()), 4);
     assert!(err.contains("another `taillight watch`"), "{err}");
-    signal(&fio.0, "STOP");
-    std::thread::sleep(Duration::from_millis(500));
-    signal(&fio.0, "CONT");
-    std::thread::sleep(Duration::from_secs(1));
+    // A single stop could find both threads between two reads.
+    for _ in 0..3 {
+        signal(&fio.0, "STOP");
+        std::thread::sleep(Duration::from_millis(300));
+        signal(&fio.0, "CONT");
+        std::thread::sleep(Duration::from_millis(200));
+    }
     drop(fio);
     let out = watch.wait_with_output().expect("it ends");
     let said = text(&out.stdout) + &ended(&out, 0).1;

@@ -1,6 +1,6 @@
 //! Eight ways to read a file are operations that are watched, and what a limit holds back is told as that.
 
-use crate::watch_waits::watched_with_slow_reads;
+use crate::watch_waits::WatchedProgram;
 
 /// Thread and call.
 const WAYS: [(&str, &str); 8] = [
@@ -18,16 +18,20 @@ const WAYS: [(&str, &str); 8] = [
 fn eight_ways_to_read_are_seen_and_led_to_the_limit_behind_them() {
     let name = "eight_ways_to_read_are_seen_and_led_to_the_limit_behind_them";
     let words = ["data", "copy"];
-    let Some((_dir, err)) = watched_with_slow_reads(name, "calls", &words) else { return };
+    let Some(WatchedProgram { lines, .. }) = WatchedProgram::run(name, "calls", &words) else {
+        return;
+    };
+    // Of more than 20 in a second, as after one in which the watch had no CPU, the slowest alone have lines.
+    let least = if lines.contains("more slow operations") { 1 } else { 3 };
     for (thread, call) in WAYS {
         let of = |line: &&str| {
             let mut words = line.split_whitespace().skip(1);
             let who = words.next().is_some_and(|who| who.starts_with(&format!("{thread}[")));
             who && words.collect::<Vec<_>>().join(" ").starts_with(call)
         };
-        let told: Vec<&str> = err.lines().filter(of).collect();
+        let told: Vec<&str> = lines.lines().filter(of).collect();
         let right = told.iter().filter(|line| line.contains(" held back")).count();
         // On a busy machine a wait for a CPU may be most of one.
-        assert!(right >= 3 && right * 2 > told.len(), "{thread}: {told:?}\n{err}");
+        assert!(right >= least && right * 2 > told.len(), "{thread}: {told:?}\n{lines}");
     }
 }

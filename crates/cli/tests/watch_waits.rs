@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::traced::open_place;
+use crate::common::traced::{explain, open_place, within};
 use crate::common::{binary, ended, json, run_line, skipped};
 use crate::watch::cannot;
 use serde_json::Value;
@@ -39,50 +39,61 @@ pub fn place_with(name: &str, program: &str) -> Option<tempfile::TempDir> {
     (!skipped(name, compiled(dir.path(), program).or_else(cannot))).then_some(dir)
 }
 
-/// Watches a program of the tests, given `words`, beside a file `data` whose reads are slow: its directory, with the
-/// run `out`, and the lines; none, and a printed reason, where that cannot be.
-pub fn watched_with_slow_reads(
-    name: &str,
-    program: &str,
-    words: &[&str],
-) -> Option<(tempfile::TempDir, String)> {
-    let dir = place_with(name, program)?;
-    let mut undo = Undo::default();
-    let group = match slow_reads(&mut undo, dir.path()) {
-        Ok(group) => group,
-        Err(e) => {
-            skipped(name, Some(e));
-            return None;
-        }
-    };
-    std::fs::write(dir.path().join("data"), vec![7; 256 << 10]).expect("written");
-    tool("sync", &["-f", &dir.path().to_string_lossy()]).expect("on the disk");
-    let within = group.within();
-    let out = Command::new(&within[0])
-        .args(&within[1..])
-        .arg(binary())
-        .args(["watch", "--slower", "30ms", "--output", "out", "--", &format!("./{program}")])
-        .args(words)
-        .current_dir(dir.path())
-        .output()
-        .expect("it starts");
-    let (_, err) = ended(&out, 0);
-    Some((dir, err))
+/// A program of the tests that was watched beside a file `data` whose reads are slow.
+pub struct WatchedProgram {
+    dir: tempfile::TempDir,
+    /// The lines of the watch.
+    pub lines: String,
+    /// When the program did what, as it says: CLOCK_MONOTONIC, ns.
+    times: BTreeMap<String, (i64, i64)>,
 }
 
-/// Layers of the lines on waits, by the name of the thread that waited.
-fn layers(lines: &str) -> BTreeMap<String, Vec<String>> {
-    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for line in lines.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (Some(who), Some("lock" | "wait")) = (words.get(1), words.get(2).copied()) else {
-            continue;
+impl WatchedProgram {
+    /// Watches a program, given `words`, into the run `out`; none, and a printed reason, where that cannot be.
+    pub fn run(name: &str, program: &str, words: &[&str]) -> Option<WatchedProgram> {
+        let dir = place_with(name, program)?;
+        let mut undo = Undo::default();
+        let group = match slow_reads(&mut undo, dir.path()) {
+            Ok(group) => group,
+            Err(e) => {
+                skipped(name, Some(e));
+                return None;
+            }
         };
-        let Some((name, _)) = who.split_once('[') else { continue };
-        // Time, unit, no size, then the layer.
-        let layer = words.iter().skip(6).take(2).copied().collect::<Vec<_>>().join(" ");
-        let layer = layer.trim_end_matches(',').to_owned();
-        all.entry(name.to_owned()).or_default().push(layer);
+        std::fs::write(dir.path().join("data"), vec![7; 256 << 10]).expect("written");
+        tool("sync", &["-f", &dir.path().to_string_lossy()]).expect("on the disk");
+        let within = group.within();
+        let out = Command::new(&within[0])
+            .args(&within[1..])
+            .arg(binary())
+            .args(["watch", "--slower", "30ms", "--output", "out", "--", &format!("./{program}")])
+            .args(words)
+            .current_dir(dir.path())
+            .output()
+            .expect("it starts");
+        let (said, lines) = ended(&out, 0);
+        Some(WatchedProgram { dir, lines, times: times(&said) })
+    }
+}
+
+/// What a program says of its times: in each line a name, from, to.
+fn times(said: &str) -> BTreeMap<String, (i64, i64)> {
+    let of = |line: &str| {
+        let mut words = line.split(' ');
+        let name = words.next()?.to_owned();
+        let mut at = || -> Option<i64> { words.next()?.parse().ok() };
+        Some((name, (at()?, at()?)))
+    };
+    said.lines().filter_map(of).collect()
+}
+
+/// Layers of the waits for other threads in this time, by the number of the thread that waited. Lines are for the
+/// slowest of each second alone; the run has all of them.
+fn waits(explained: &Value, (from, to): (i64, i64)) -> BTreeMap<u64, Vec<&str>> {
+    let mut all: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    for io in within(explained, from, to).into_iter().filter(|io| io["op"] == "wait") {
+        let thread = io["worker"].as_u64().expect("a number");
+        all.entry(thread).or_default().push(io["layer"].as_str().expect("a name"));
     }
     all
 }
@@ -90,33 +101,45 @@ fn layers(lines: &str) -> BTreeMap<String, Vec<String>> {
 #[test]
 fn waits_lead_to_the_program_or_to_the_io_behind_them() {
     let name = "waits_lead_to_the_program_or_to_the_io_behind_them";
-    let Some((dir, err)) = watched_with_slow_reads(name, "waits", &["data"]) else { return };
-    let found = layers(&err);
-    let all = |kind: &str, words: &[&str], least: usize| {
-        let layers = found.get(kind).cloned().unwrap_or_default();
-        let right = layers.iter().filter(|l| words.contains(&l.as_str())).count();
-        // On a busy machine a wait for a CPU may be most of one.
-        assert!(right >= least && right * 2 > layers.len(), "{kind}: {layers:?}\n{err}");
+    let Some(watched) = WatchedProgram::run(name, "waits", &["data"]) else { return };
+    let (explained, _) = explain(watched.dir.path());
+    let all = |kind: &str, words: &[&str], threads: usize, least: usize| {
+        let found = waits(&explained, watched.times[kind]);
+        assert_eq!(found.len(), threads, "{kind}: {found:?}\n{}", watched.lines);
+        for layers in found.values() {
+            let right = layers.iter().filter(|layer| words.contains(layer)).count();
+            // On a busy machine a wait for a CPU may be most of one.
+            let most = right >= least && right * 2 > layers.len();
+            assert!(most, "{kind}: {found:?}\n{}", watched.lines);
+        }
     };
     for kind in ["sleeper", "inheriting", "file-lock", "requests"] {
-        all(kind, &["the program"], 3);
+        all(kind, &["application"], 1, 3);
     }
-    all("spinner", &["the program", "waiting for"], 3);
-    for kind in ["reader", "commit", "stall", "pipe", "chain-2", "chain-3"] {
-        all(kind, &["held back"], 1);
+    all("spinner", &["application", "cpu"], 1, 3);
+    for kind in ["reader", "commit", "stall", "pipe"] {
+        all(kind, &["throttle"], 1, 1);
     }
-    // Nothing to do is no outlier: no news, a queue for what comes from outside, a thread that is joined. On a busy
-    // machine who holds the lock of that queue may have no CPU when it has come.
-    for kind in ["no-news", "queue", "waits", "other"] {
-        let layers = found.get(kind).map_or(&[][..], Vec::as_slice);
-        let busy = kind == "queue" && layers.len() < 3 && layers.iter().all(|l| l == "waiting for");
-        assert!(layers.is_empty() || busy, "{kind}: {layers:?}\n{err}");
+    // One waits for the reader, the other one for it.
+    all("chain-3", &["throttle"], 2, 1);
+    // Nothing to do is no outlier: no news, a queue for what comes from outside. (Nor is a thread that is joined: it
+    // would be one more above.) On a busy machine who holds the lock of that queue may have no CPU when it has come.
+    for kind in ["no-news", "queue"] {
+        let found = waits(&explained, watched.times[kind]);
+        let layers: Vec<&str> = found.values().flatten().copied().collect();
+        let busy = kind == "queue" && layers.len() < 3 && layers.iter().all(|l| *l == "cpu");
+        assert!(layers.is_empty() || busy, "{kind}: {found:?}\n{}", watched.lines);
     }
-    let watched: Value = json(&dir.path().join("out/watched.json"));
-    let waits = &watched["waits"];
+    // Both are among the slowest of their second.
+    for (thread, layer) in [(" sleeper[", " the program"), (" stall[", " held back")] {
+        let told = |line: &str| line.contains(thread) && line.contains(layer);
+        assert!(watched.lines.lines().any(told), "{thread}: {}", watched.lines);
+    }
+    let counts: Value = json(&watched.dir.path().join("out/watched.json"));
+    let waits = &counts["waits"];
     assert!(waits["carried"].as_u64() >= Some(8) && waits["locks"].as_u64() >= Some(9), "{waits}");
     assert!(waits["others"].as_u64() >= Some(2), "{waits}");
-    assert!(err.contains("the program, not the storage"), "{err}");
+    assert!(watched.lines.contains("the program, not the storage"), "{}", watched.lines);
 }
 
 /// 500 threads that wait for news, and 500 that wait for the world outside: a row for each wait would fill the ring.

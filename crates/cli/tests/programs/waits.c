@@ -1,10 +1,12 @@
 /* Kinds of waits inside a program, one after another, each by a thread that is called as its kind: for the test
- * `watch_waits`. Reads of the file are direct, and slow where a limit holds them back. */
+ * `watch_waits`. Reads of the file are direct, and slow where a limit holds them back. A line says when each kind was:
+ * its name, from, to, CLOCK_MONOTONIC ns. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
@@ -23,13 +25,17 @@ static void sleep_ms(int ms)
 	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
 	nanosleep(&t, 0);
 }
+static long long now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
 static void spin_ms(int ms)
 {
-	struct timespec a, b;
-	clock_gettime(CLOCK_MONOTONIC, &a);
-	do
-		clock_gettime(CLOCK_MONOTONIC, &b);
-	while ((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) / 1000000 < ms);
+	long long until = now_ns() + ms * 1000000LL;
+	while (now_ns() < until)
+		;
 }
 static void slow_read(void)
 {
@@ -204,6 +210,7 @@ static void *wants_file(void *arg)
 static void kind(const char *name, void *(*does)(void *), void *(*waits)(void *), struct held h)
 {
 	pthread_t a, b;
+	long long from = now_ns();
 	given = 0;
 	pthread_create(&b, 0, waits, &h);
 	pthread_setname_np(b, name);
@@ -211,6 +218,7 @@ static void kind(const char *name, void *(*does)(void *), void *(*waits)(void *)
 	pthread_setname_np(a, "other");
 	pthread_join(a, 0);
 	pthread_join(b, 0);
+	printf("%s %lld %lld\n", name, from, now_ns());
 	sleep_ms(200);
 }
 

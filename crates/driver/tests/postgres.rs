@@ -233,7 +233,7 @@ fn rows_that_somebody_else_wrote_in_the_run_are_left() {
             one(s.as_mut(), &Op::keyed(kind, key, 100));
             one(s.as_mut(), &Op::keyed(OpKind::Delete, key / 2 * 2, 0));
         }
-        server.psql(&change);
+        server.psql_counted(&change);
         drop(s);
         let e = target.close().unwrap_err();
         assert!(e.kind() == ErrorKind::Target && e.to_string().contains(says), "{change}: {e}");
@@ -247,7 +247,7 @@ fn rows_that_somebody_else_wrote_in_the_run_are_left() {
     server.psql("INSERT INTO taillight VALUES ('thesis', 'mine')");
     let e = target.admin(AdminAction::Purge).unwrap_err();
     assert!(e.kind() == ErrorKind::Target && e.to_string().contains("thesis"), "{e}");
-    server.psql("DELETE FROM taillight WHERE value = 'mine'");
+    server.psql_counted("DELETE FROM taillight WHERE value = 'mine'");
     target.admin(AdminAction::Purge).unwrap();
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0");
 }
@@ -285,21 +285,29 @@ fn a_statement_that_is_given_up_is_cancelled() {
     let stop = taillight_core::StopFlag::default();
     let spec = OpenSpec { plan: &plan, run_id: "t", destroy: None, stop: &stop, fits: &|_| Ok(()) };
     let target = taillight_driver::bind(&plan.target).unwrap().open(&spec, &mut |_| true).unwrap();
-    let vacuums =
-        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'VACUUM%' AND state = 'active'";
+    let until = |what: &str, question: &str| {
+        let patience = Instant::now() + Duration::from_secs(60);
+        while server.psql(question) != "t" {
+            assert!(Instant::now() < patience, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let vacuums = "FROM pg_stat_activity WHERE query LIKE 'VACUUM%' AND state = 'active'";
     std::thread::scope(|scope| {
-        let holds = "BEGIN; LOCK TABLE taillight; SELECT pg_sleep(3)";
-        scope.spawn(|| server.psql(holds));
-        let waits = scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(500));
-            target.admin(AdminAction::Compact)
-        });
-        std::thread::sleep(Duration::from_millis(1500));
-        assert_eq!(server.psql(vacuums), "1", "longer than the time-out");
+        scope.spawn(|| server.try_psql("BEGIN; LOCK TABLE taillight; SELECT pg_sleep(60)"));
+        let held = "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'taillight'::regclass \
+                    AND mode = 'AccessExclusiveLock' AND granted";
+        until("the table is locked", held);
+        let waits = scope.spawn(|| target.admin(AdminAction::Compact));
+        let late = "query_start < clock_timestamp() - interval '600 ms'";
+        let long = format!("SELECT count(*) = 1 {vacuums} AND {late}");
+        until("longer than the time-out", &long);
         stop.stop();
         assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
-        std::thread::sleep(Duration::from_millis(200));
-        assert_eq!(server.psql(vacuums), "0", "cancelled");
+        until("cancelled", &format!("SELECT count(*) = 0 {vacuums}"));
+        assert_eq!(server.psql(held), "t", "it did not come to its end");
+        let lock = "query LIKE 'BEGIN; LOCK%'";
+        server.psql(&format!("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE {lock}"));
     });
     target.close().unwrap();
 }
@@ -561,7 +569,7 @@ fn a_kept_table_that_is_not_as_the_last_run_left_it_is_told() {
         ("TRUNCATE taillight", "the table is empty, though the last run left 10 rows"),
         ("SELECT pg_stat_reset()", "is not known"),
     ] {
-        server.psql(change);
+        server.psql_counted(change);
         let said = told();
         assert!(said.contains(says), "{change}: {said}");
         assert_eq!(told(), "", "{change}: it was told once");

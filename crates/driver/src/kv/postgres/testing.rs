@@ -150,7 +150,8 @@ impl PostgresServer {
         let _ = self.process.wait();
     }
 
-    fn try_psql(&self, sql: &str) -> Option<String> {
+    /// The server's answer to a statement, by psql as user `postgres`; none where it fails.
+    pub fn try_psql(&self, sql: &str) -> Option<String> {
         let out = Command::new("psql")
             .args(["-X", "-q", "-A", "-t", "-U", "postgres", "-d", "postgres", "-h"])
             .arg(&self.data)
@@ -165,6 +166,21 @@ impl PostgresServer {
     /// The server's answer to a statement, by psql as user `postgres`; panics where it fails.
     pub fn psql(&self, sql: &str) -> String {
         self.try_psql(sql).unwrap_or_else(|| panic!("psql failed: {sql}"))
+    }
+
+    /// As [`PostgresServer::psql`], for a statement that changes rows; returns once the server has counted them. A process
+    /// of the server counts what it changed when it ends, at the latest, and psql does not wait for that.
+    pub fn psql_counted(&self, sql: &str) {
+        self.psql(sql);
+        let others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql' AND \
+                      pid <> pg_backend_pid()";
+        for _ in 0..1000 {
+            if self.psql(others) == "0" {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the server's processes for psql do not end");
     }
 }
 

@@ -63,7 +63,12 @@ fn passwords_are_proved_over_tls_and_without() {
         server.psql(&format!("ALTER SYSTEM SET {setting}"));
     }
     server.psql("SELECT pg_reload_conf()");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // A connection that is made after the server has read its settings has them.
+    let on = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        server.psql("SHOW ssl") == "on"
+    });
+    assert!(on, "the settings were not read");
     let tls = "--set target.options.tls=true";
     let trusted = format!("{tls} --set target.options.ca={}", certs.ca().display());
     run_as(dir, server.port, "bench", "right", &format!("{trusted} --output tls"), 0);

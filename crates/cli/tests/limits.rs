@@ -47,7 +47,7 @@ fn a_file_that_fills_and_would_be_too_large_costs_no_data() {
 fn a_run_whose_end_cannot_be_noted_is_not_lost() {
     let dir = scratch();
     // The command that recovers it is said with -q too.
-    let line = "run -q --driver null --rate 1000/s --runtime 1s --output out";
+    let line = "run -q --driver null --rate 1000/s --ops 1000 --output out";
     let child = start(dir.path(), line);
     // In the way of the manifest's name.
     let manifest = dir.path().join("out/manifest.json");

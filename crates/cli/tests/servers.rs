@@ -142,28 +142,47 @@ fn a_redis_server_killed_in_the_run() {
     assert!(dir.path().join("out/report.html").is_file());
 }
 
-/// Starts the line, does `then` after a while, and sends SIGINT: the run must end at once and leave nothing.
-fn ends_at_a_signal(dir: &Path, line: &str, then: impl FnOnce()) {
+/// Starts the line, and sends SIGINT once it waits, which `waits` says when it returns: the run must end long before
+/// the wait would, after so many seconds, and leave nothing.
+fn ends_at_a_signal<T>(dir: &Path, line: &str, seconds: u64, waits: impl FnOnce() -> T) {
     let credentials = ["env", "AWS_ACCESS_KEY_ID=id", "AWS_SECRET_ACCESS_KEY=x"];
     let child = start_as(dir, &credentials, &format!("{line} --output out"));
-    std::thread::sleep(Duration::from_millis(1500));
-    then();
+    // What it waits for stays as it is until the end.
+    let _held = waits();
     let began = Instant::now();
     signal(&child, "INT");
     ended(&child.wait_with_output().expect("it ends"), 130);
-    assert!(began.elapsed() < Duration::from_secs(3), "{line}: {:?}", began.elapsed());
+    assert!(began.elapsed() * 2 < Duration::from_secs(seconds), "{line}: {:?}", began.elapsed());
     assert!(!dir.join("out").exists(), "{line}");
+}
+
+/// The first connection that somebody makes.
+fn accepted(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("set");
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Ok((stream, _)) = listener.accept() {
+            return stream;
+        }
+        assert!(Instant::now() < patience, "nobody connects");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
 fn the_first_signal_ends_every_wait_before_the_load() {
     let home = scratch();
-    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let silent = silent.local_addr().expect("its address");
-    for path in [format!("redis://{silent}"), format!("http://{silent}/bench/p/")] {
-        let line = format!("run --path {path} --ops 10 --set workload.0.mix=get");
-        ends_at_a_signal(home.path(), &line, || ());
-        ends_at_a_signal(home.path(), &format!("{line} --sweep run.seed=1,2"), || ());
+    let patience = "--set target.options.timeout=60s";
+    let some = || std::thread::sleep(Duration::from_millis(1500));
+    for (scheme, place) in [("redis", ""), ("http", "/bench/p/")] {
+        for series in ["", "--sweep run.seed=1,2"] {
+            let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = silent.local_addr().expect("its address");
+            let path = format!("{scheme}://{address}{place}");
+            let line = format!("run --path {path} --ops 10 --set workload.0.mix=get {patience}");
+            let line = format!("{line} {series}");
+            ends_at_a_signal(home.path(), &line, 60, || accepted(&silent));
+        }
     }
     // Something else holds the directory of the target.
     let locked = scratch();
@@ -171,19 +190,20 @@ fn the_first_signal_ends_every_wait_before_the_load() {
     held.lock().expect("locked");
     let path = locked.path().join("data");
     let line = format!("run --path {} --size 1MiB --rw randwrite --ops 10", path.display());
-    ends_at_a_signal(home.path(), &line, || ());
+    ends_at_a_signal(home.path(), &line, 6, some);
     assert_eq!(std::fs::read_dir(locked.path()).expect("a list").count(), 0);
     // A server that hangs while it is loaded.
     let Some(server) = TestServer::redis() else { return };
     let stop = || {
+        some();
         let id = server.child.id().to_string();
         let sent = Command::new("kill").args(["-s", "STOP", &id]).status();
         assert!(sent.expect("kill runs").success());
         std::thread::sleep(Duration::from_millis(300));
     };
     let more = "--bs 100B --ops 10 --set workload.0.mix=get --set workload.0.keys.count=10000000";
-    let line = format!("run --path redis://127.0.0.1:{} {more}", server.port);
-    ends_at_a_signal(home.path(), &line, stop);
+    let line = format!("run --path redis://127.0.0.1:{} {more} {patience}", server.port);
+    ends_at_a_signal(home.path(), &line, 60, stop);
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn signals_that_end_a_program_keep_what_was_measured() {
 #[test]
 fn a_console_that_goes_away_ends_nothing() {
     let dir = scratch();
-    let short = NULL.replace("60s", "2s");
+    let short = NULL.replace("--runtime 60s", "--ops 4000");
     let line = format!("'{}' {short} 2>&1 | head -1", binary().display());
     let status = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).status();
     assert!(status.expect("a shell").success());

@@ -205,7 +205,8 @@ fn a_stopped_run_still_deletes_its_keys() {
     stop.stop();
     let began = Instant::now();
     assert!(target.close().is_err());
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    // Far less than the time-out, on a busy machine too.
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     server.signal("CONT");
 }
 

@@ -29,8 +29,8 @@ pub fn peer(first: &'static [u8], more: &'static [u8], pause: Duration) -> Socke
     address
 }
 
-/// Calls `open` with a time-out of 60 s and stops it after 600 ms, then with one of 300 ms; asserts that both fail
-/// within 2 s, and gives the errors.
+/// Calls `open` with a time-out of 60 s and stops it after 600 ms, then with one of 300 ms; asserts that both fail long
+/// before the first time-out is over, and gives the errors.
 pub fn cut_short(open: impl Fn(&str, &StopFlag) -> Result<()>) -> [Error; 2] {
     ["60s", "300ms"].map(|timeout| {
         let (stop, began) = (StopFlag::default(), Instant::now());
@@ -40,7 +40,7 @@ pub fn cut_short(open: impl Fn(&str, &StopFlag) -> Result<()>) -> [Error; 2] {
             stops.stop();
         });
         let e = open(timeout, &stop).unwrap_err();
-        assert!(began.elapsed() < Duration::from_secs(2), "{timeout}: {:?} {e}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10), "{timeout}: {:?} {e}", began.elapsed());
         signal.join().unwrap();
         e
     })

@@ -40,8 +40,7 @@ fn culprits(name: &str, dir: &Path, words: &str) -> Option<Vec<Value>> {
         eprintln!("skipped: {name}: {why}");
         return None;
     }
-    let load =
-        "--driver file --path data/ --size 8MiB --rw randread --bs 4KiB --direct --runtime 4s";
+    let load = "--driver file --path data/ --size 8MiB --rw randread --bs 4KiB --direct";
     let all = format!("{load} --set trace.threshold=300us {words}");
     let (value, text, _) = Run::start(dir, &["taskset", "-c", "0"], &all).explained();
     if value["rung"] != "bpf" {
@@ -71,7 +70,7 @@ fn a_culprit_is_one_live_process() {
             .map(|i| format!("hog-{i}-{}", std::process::id() % 10_000))
             .map(|n| (n.clone(), Program::start(dir.path(), &n, "while :; do :; done", "argument")))
             .collect();
-        let words = format!("--set trace.mode={mode}");
+        let words = format!("--runtime 2s --set trace.mode={mode}");
         let Some(found) = culprits(name, dir.path(), &words) else { return };
         let mut met = 0;
         for one in &found {
@@ -117,7 +116,8 @@ fn a_number_that_is_used_again_and_a_program_that_is_replaced_have_their_own_com
          {path}/before -c 'echo $$ $0 >> log; {spin}; exec {path}/after -c \"{spin}\" $0' $n; done"
     );
     let _parent = Program::start(dir.path(), "parent", &script, "x");
-    let Some(found) = culprits(name, dir.path(), "--set trace.mode=outliers") else { return };
+    let words = "--runtime 4s --set trace.mode=outliers";
+    let Some(found) = culprits(name, dir.path(), words) else { return };
     let log = std::fs::read_to_string(dir.path().join("log")).expect("a log");
     let lines = log.lines().filter_map(|line| line.split_once(' '));
     let numbers: Vec<(u64, &str)> =

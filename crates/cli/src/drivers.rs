@@ -14,7 +14,9 @@ use taillight_report::table::{self, wrap};
 use crate::args::DriversArgs;
 use crate::{output, plugin_check};
 
-/// Runs the command. Errors: `Usage` for an unknown driver; those of `--check`.
+/// Prints all drivers, or the one that is named: `--json` before `--markdown`, else text, of all with their options
+/// only where the program is to say more (`-v`). With `--check` it checks a plug-in instead. Errors: `Usage` for an
+/// unknown driver; those of `--check`.
 pub fn main(args: &DriversArgs) -> Result<Exit> {
     if let Some(library) = &args.check {
         return plugin_check::main(args, library);
@@ -40,7 +42,7 @@ pub fn main(args: &DriversArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// One line per driver.
+/// One line per driver, and where more is to be found.
 fn table() -> String {
     let mut rows = vec![vec!["DRIVER".to_owned(), "DOES (OPERATIONS)".to_owned()]];
     rows.extend(
@@ -63,6 +65,7 @@ struct DriverEntry {
     options: Vec<OptionEntry>,
 }
 
+/// An option of a driver, for programs; see `OptionDoc` of `taillight-driver`.
 #[derive(Serialize)]
 struct OptionEntry {
     name: String,
@@ -88,7 +91,8 @@ fn entry(driver: &dyn Driver) -> DriverEntry {
     }
 }
 
-/// A driver's operations and abilities with default options, as words.
+/// A driver's operations and abilities with default options, as words; `-` and none where it cannot be had without
+/// options.
 struct Facts {
     operations: String,
     abilities: Vec<String>,
@@ -150,7 +154,7 @@ fn plain(driver: &dyn Driver) -> String {
     text
 }
 
-/// With a capital letter in front.
+/// A text with a capital letter in front.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {

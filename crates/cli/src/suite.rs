@@ -22,8 +22,8 @@ use crate::args::{AbArgs, Cli, Command, LiveArgs, RunArgs, SuiteArgs, joined, un
 use crate::run::{self, SeriesPlace, run_prepared};
 use crate::{output, search};
 
-/// Runs the command. Errors: `Usage` for an unknown suite, and what else refuses the series before anything is touched;
-/// later ones end the series and are shown.
+/// Resumes, lists (without a name, or by the name `list`) or starts. Errors: `Usage` for an unknown suite, and what
+/// else refuses the series before anything is touched; later ones end the series and are shown.
 pub fn main(args: SuiteArgs) -> Result<Exit> {
     match (&args.resume, args.name.as_deref()) {
         (Some(dir), _) => resume(dir, &args.destroy, &args.live),
@@ -32,7 +32,7 @@ pub fn main(args: SuiteArgs) -> Result<Exit> {
     }
 }
 
-/// Prints the suites that are part of the program, with what they are about.
+/// Prints the suites that are part of the program, with what they are about, as a table or as JSON.
 fn list() -> Result<Exit> {
     let words = |name: &str| [typed(name), about(name).unwrap_or_default()];
     let all = suites::names().map(words);
@@ -48,12 +48,12 @@ fn list() -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The name of a suite as it is typed.
+/// The name of a suite as it is typed: the load of `disk-for` is a word of its own.
 fn typed(name: &str) -> String {
     name.replacen("disk-for-", "disk-for ", 1)
 }
 
-/// What a suite says of itself.
+/// What a suite of the program says of itself; none where there is no such suite.
 fn about(name: &str) -> Option<String> {
     let suite: toml::Table = suites::embedded(name)?.text.parse().ok()?;
     Some(suite.get("about")?.as_str()?.to_owned())
@@ -61,7 +61,8 @@ fn about(name: &str) -> Option<String> {
 
 /// Goes on with the series in `dir`: the command that began it is run again, and runs that it has completed are read.
 /// The live view is the one that `live` asks for, else that of the command. What `destroy` names is confirmed anew.
-/// Errors: `Usage` for no series, one that was begun in another directory, or a job from standard input.
+/// Errors: `Usage` for no series, one that was begun in another directory, or a job from standard input; `Corrupt`
+/// where its command cannot be read; as [`confirmed_again`]; those of the command.
 fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
     let Some(file) = SeriesFile::read(dir)? else {
         return Err(Error::usage("there is no series to resume")
@@ -152,6 +153,8 @@ pub fn command_of(dir: &Path, file: &SeriesFile) -> Result<Command> {
     cli.command.ok_or_else(unreadable)
 }
 
+/// Runs the series of the suite that is named in the arguments, or goes on with `resumed` by its seed. Errors: as
+/// [`main`].
 fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let name = args.name.iter().chain(&args.of).map(String::as_str).collect::<Vec<_>>().join("-");
     let (name, suite) = find(&name)?;
@@ -167,7 +170,8 @@ fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     run_prepared(prepared, &place, resumed)
 }
 
-/// A name for the series, and the suite: the one that is called `name`, or that is in the file `name`. Errors: `Usage`.
+/// A name for the series, and the suite: the one of the program that is called `name`, else that in the file `name`.
+/// Errors: `Usage` where there is neither, with what there is, or the file cannot be read as a suite.
 fn find(name: &str) -> Result<(String, SuiteFile)> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|e| e == "toml") || path.is_file();
@@ -203,7 +207,7 @@ fn find(name: &str) -> Result<(String, SuiteFile)> {
     Ok((stem.into_owned(), SuiteFile::parse(&source)?))
 }
 
-/// Plans of the runs of a suite, with the same checks as a job of `taillight run`.
+/// What makes the plans of a suite's runs: from a job and assignments to it, with the same checks as `taillight run`.
 fn planner(destroy: Vec<String>, seed: Option<u64>) -> Planner {
     let args = RunArgs { destroy, ..RunArgs::default() };
     Rc::new(move |source, set| {
@@ -213,6 +217,9 @@ fn planner(destroy: Vec<String>, seed: Option<u64>) -> Planner {
     })
 }
 
+/// What the flags ask of the suite. Without `--driver` and target files the first path tells the driver, where it is
+/// not
+/// `file`. Errors: `Usage` for a path or a file that cannot be used.
 fn request(args: &SuiteArgs) -> Result<SuiteRequest> {
     let of_path = args.path.first().filter(|_| args.target.is_empty());
     let server = of_path.map(|path| run::driver_of(path)).transpose()?.filter(|d| *d != "file");
@@ -236,13 +243,13 @@ fn request(args: &SuiteArgs) -> Result<SuiteRequest> {
     })
 }
 
-/// The `[target]` of a job file, called after the file.
+/// The `[target]` of a job file with a name for it, that of the file. Errors: as [`target`].
 fn named_target(file: &Path) -> Result<(String, toml::Value)> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     Ok((name, target(file)?))
 }
 
-/// The `[target]` of a job file.
+/// The `[target]` of a job file. Errors: `Usage` where the file cannot be read or has none.
 fn target(file: &Path) -> Result<toml::Value> {
     let source: JobSource = run::read(file)?;
     let wrong = |what: &str| {

@@ -1,5 +1,5 @@
-//! Estimates how many bytes the records of a plan take, and refuses a plan whose records cannot fit
-//! where they are to be kept.
+//! Estimates how many bytes the records of a workload take, and refuses a plan whose first workload has records that
+//! cannot fit where they are to be kept.
 //!
 //! Drivers that store outside this process ask before anything is wiped or loaded, with what was free
 //! and what becomes free; `memory` counts its records by the same rule. What only a run can tell
@@ -12,7 +12,8 @@ use taillight_core::units::readable::bytes;
 use taillight_core::{Error, OpKind, Result};
 
 /// Records of a workload: those that are loaded, and those that a counted run inserts by the
-/// weights of its mix. Of a run with a duration or with several workloads, loaded ones only.
+/// weights of its mix, `batch` of them an insert. Of a run without a count of operations, with a duration, or with
+/// several workloads, loaded ones only.
 pub fn records(plan: &Plan, w: &WorkloadPlan) -> u64 {
     let loaded = w.keys.as_ref().map_or(0, |keys| keys.count);
     // Which workload does how many of the operations, or how many fit into a time, nobody knows.
@@ -32,7 +33,8 @@ fn value_bytes(w: &WorkloadPlan) -> f64 {
     w.block_size.mean() * w.value.as_ref().map_or(1.0, |value| f64::from(value.fields))
 }
 
-/// Bytes of a usual key; 0 for a workload without keys.
+/// Bytes of a usual key: a binary one as the plan says (16 where it does not), a hashed one with 18 digits, of ordered
+/// ones that in the middle. 0 for a workload without keys.
 fn key_bytes(w: &WorkloadPlan) -> f64 {
     let Some(keys) = &w.keys else { return 0.0 };
     let decimal = |digits: u32| keys.prefix.len() as f64 + f64::from(digits.max(keys.digits));
@@ -45,12 +47,13 @@ fn key_bytes(w: &WorkloadPlan) -> f64 {
     }
 }
 
-/// Bytes of a key and its value.
+/// Bytes of a usual key and a mean value, as they are.
 pub fn record_bytes(w: &WorkloadPlan) -> f64 {
     key_bytes(w) + value_bytes(w)
 }
 
-/// Bytes of key and value in a store that compresses as well as is possible.
+/// Bytes of a key and its value in a store that compresses as well as is possible: values by how far their payload
+/// compresses (of zeros and of a pattern nothing is left), 5 for a hashed key, and 0 for any other key.
 pub fn compressed_bytes(w: &WorkloadPlan) -> f64 {
     let hashed = w.keys.as_ref().is_some_and(|keys| keys.naming == KeyNaming::Hashed);
     // Of 63 random bits, being in order saves some 20.
@@ -66,7 +69,7 @@ pub fn compressed_bytes(w: &WorkloadPlan) -> f64 {
 }
 
 /// Refuses records of the plan's first workload that cannot all be kept. `have` of them are there, `free` bytes are for
-/// the others, and each takes `size`. Errors: `Unavailable`, with the numbers.
+/// the others, and each takes `size` bytes. A plan without workloads passes. Errors: `Unavailable`, with the numbers.
 pub fn fits(plan: &Plan, have: u64, free: u64, size: impl Fn(&WorkloadPlan) -> f64) -> Result<()> {
     let Some(w) = plan.workloads.first() else { return Ok(()) };
     let missing = records(plan, w).saturating_sub(have);

@@ -4,7 +4,7 @@
 /// What the state grows by, 2^64 over the golden ratio.
 pub const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The finaliser: neighbours become unrelated.
+/// The finaliser: neighbours become unrelated, one to one; 0 stays 0.
 #[inline]
 pub fn finish(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,5 +1,5 @@
-//! The type of the tables that say what becomes of each option of another benchmark. The tables themselves are in
-//! `fio::options`, `sbk` and `ycsb::known`.
+//! The types of the tables that say what becomes of each option of another benchmark ([`OptionTable`], [`Effect`]), and
+//! how they are looked up. The tables themselves are in `fio::options`, `sbk` and `ycsb::known`.
 
 use taillight_core::suggest;
 
@@ -31,7 +31,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// What an option of this value would change, where it has no equivalent.
+    /// What an option of this value would change, for which it is refused; `None` where it is taken.
     pub fn refuses(self, value: &str) -> Option<&'static str> {
         match self {
             Effect::Refused { unless: known, changes }
@@ -42,7 +42,7 @@ impl Effect {
         }
     }
 
-    /// Why an option of this value changes nothing here.
+    /// Why an option of this value changes nothing here; `None` where it becomes part of the job or is refused.
     pub fn no_effect(self, value: &str) -> Option<&'static str> {
         match self {
             Effect::Same(why) => Some(why),
@@ -59,6 +59,7 @@ impl Effect {
 pub struct OptionTable(pub &'static [(&'static str, Effect)]);
 
 impl OptionTable {
+    /// Each option, its aliases apart by `|`, and what becomes of it.
     fn entries(&self) -> impl Iterator<Item = (&'static str, Effect)> {
         let entries = self.0.iter();
         entries.flat_map(|(names, effect)| names.split_whitespace().map(|name| (name, *effect)))
@@ -69,7 +70,7 @@ impl OptionTable {
         self.entries().flat_map(|(names, _)| names.split('|'))
     }
 
-    /// The first name of an option, by any of its names.
+    /// The first name of an option, by any of its names; `None` for unknown ones.
     pub fn first_name(&self, written: &str) -> Option<&'static str> {
         let (names, _) =
             self.entries().find(|(names, _)| names.split('|').any(|n| n == written))?;
@@ -93,7 +94,7 @@ impl OptionTable {
         })
     }
 
-    /// The known name that is most like this one.
+    /// The known name, aliases too, that is most like this one; `None` where none is like it.
     pub fn nearest(&self, written: &str) -> Option<&'static str> {
         suggest::nearest(written, self.names())
     }

@@ -15,11 +15,11 @@ const ROOM_KIB: u32 = 32 << 10;
 /// What happened to a block I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockEventKind {
-    /// Queued to the block layer.
+    /// Queued to the block layer (`block_bio_queue`).
     Queue,
-    /// Given to the driver.
+    /// Given to the driver (`block_rq_issue`).
     Issue,
-    /// The device was done.
+    /// The device was done (`block_rq_complete`).
     Complete,
 }
 
@@ -29,16 +29,17 @@ pub struct BlockEvent {
     pub what: BlockEventKind,
     /// When, CLOCK_MONOTONIC, rounded down to microseconds.
     pub at_ns: i64,
-    /// Thread that was running.
+    /// Thread that was running: of a completion whichever was interrupted, 0 on an idle CPU.
     pub tid: u32,
     pub cpu: u32,
     /// First 512-byte sector.
     pub sector: u64,
+    /// Length in such sectors.
     pub sectors: u64,
 }
 
 /// Where tracefs is. Machines that nobody has traced yet may not have mounted it: then it is mounted
-/// at its usual place, and stays.
+/// at its usual place, and stays. Errors: it cannot be mounted.
 pub fn root() -> Result<&'static Path> {
     let found = || {
         let mut places = PLACES.map(Path::new).into_iter();
@@ -57,7 +58,8 @@ pub struct BlockLog {
 }
 
 impl BlockLog {
-    /// Begins to log the I/Os of a device.
+    /// Begins to log the I/Os of a device, in the lab's own instance, which `undo` removes. Errors: the instance cannot
+    /// be made, or an event is not there.
     pub fn begin(undo: &mut Undo, device: &Path) -> Result<BlockLog> {
         let root = root()?;
         let place = root.join("instances").join(NAME);
@@ -81,7 +83,8 @@ impl BlockLog {
         Ok(BlockLog { place })
     }
 
-    /// Everything logged, by time, but for lines that cannot be read. Errors: the kernel overwrote events.
+    /// Ends the log and returns all events by time; other lines, and those that cannot be read, are left out. Errors:
+    /// the kernel overwrote events, for want of room; the log cannot be read.
     pub fn end(self) -> Result<Vec<BlockEvent>> {
         set(&self.place.join("tracing_on"), 0)?;
         for cpu in std::fs::read_dir(self.place.join("per_cpu"))? {
@@ -98,6 +101,7 @@ impl BlockLog {
     }
 }
 
+/// Reads a line of the log; none of a heading, another event, or what is no such line:
 /// `worker-0-123 [001] d..1. 45.678901: block_rq_issue: 7,0 RM 4096 () 8 + 8 none,0,0 [worker-0]`
 fn parse(line: &str) -> Option<BlockEvent> {
     let (head, rest) = line.split_once(" [")?;

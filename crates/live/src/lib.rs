@@ -1,9 +1,10 @@
 //! Views of a run while it goes on: a page in a browser, metrics for Prometheus, a screen on a terminal.
 //!
 //! One model ([`LiveModel`]) is fed by events ([`LiveFeed`]): the collector's intervals, samples of the machine, the
-//! layers of slow I/Os, and where the run is. A small server ([`LiveServer`]) makes its answers from the model when
-//! somebody asks. With nobody connected an interval costs a message in a queue. A finished run goes through the same
-//! model to files and servers of metrics ([`export()`], [`totals`], [`remote_write`]). Called by `cli`.
+//! layers of slow I/Os, and where the run is. A small server ([`LiveServer`]) makes page and metrics from the model
+//! when somebody asks, and [`screen`] draws the model on a terminal. With nobody connected an interval costs a message
+//! in a queue. A finished run goes through the same model to files and servers of metrics ([`export()`], [`totals`],
+//! [`remote_write`]). Called by `cli`.
 
 mod classic;
 mod export;

@@ -9,7 +9,7 @@ use crate::classic;
 use crate::model::{LiveModel, OpSoFar, progressed};
 use crate::native::NativeHistogram;
 
-/// Type of a family.
+/// Type of a family, as Prometheus has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FamilyKind {
     Counter,
@@ -17,24 +17,26 @@ pub enum FamilyKind {
     Histogram,
 }
 
-/// A histogram in every form.
+/// A histogram in both forms that scrapers ask for: classic buckets, and a native histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistogramValue {
+    /// Values in all, also those too large for a bucket.
     pub count: u64,
-    /// Seconds.
+    /// Sum of the values, seconds.
     pub sum: f64,
     /// Upper edge in seconds, and how many values are up to it; without +Inf.
     pub classic: Vec<(f64, u64)>,
     pub native: NativeHistogram,
 }
 
-/// What a sample holds.
+/// The value of a sample: a number for counters and gauges, else a histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SampleValue {
     Number(f64),
     Histogram(HistogramValue),
 }
 
+/// Names and values of labels, in the order in which they are written.
 pub type Labels = Vec<(&'static str, String)>;
 
 /// One series of a family, now.
@@ -47,30 +49,34 @@ pub struct MetricSample {
 /// Samples that share a name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
-    /// Without `_total`.
+    /// Without `_total`, which samples of a counter have behind it.
     pub name: &'static str,
     pub kind: FamilyKind,
+    /// `seconds`, `bytes` or `ratio`, with which the name ends; none for plain counts.
     pub unit: Option<&'static str>,
     pub help: &'static str,
     pub samples: Vec<MetricSample>,
 }
 
 impl Family {
-    /// With one sample that has no labels.
+    /// A family with one sample that has no labels, and without a unit.
     pub fn new(name: &'static str, kind: FamilyKind, help: &'static str, value: f64) -> Family {
         let family = Family { name, kind, unit: None, help, samples: Vec::new() };
         family.with(Vec::new(), value)
     }
 
+    /// A family without samples, to which [`Family::with`] adds them.
     fn of(name: &'static str, kind: FamilyKind, help: &'static str) -> Family {
         Family { name, kind, unit: None, help, samples: Vec::new() }
     }
 
+    /// With another sample, a number.
     fn with(mut self, labels: Labels, value: f64) -> Family {
         self.samples.push(MetricSample { labels, value: SampleValue::Number(value) });
         self
     }
 
+    /// With this unit.
     fn unit(self, unit: &'static str) -> Family {
         Family { unit: Some(unit), ..self }
     }
@@ -108,6 +114,7 @@ pub fn families(model: &LiveModel, used: &LiveViewCost) -> Vec<Family> {
     all
 }
 
+/// What runs, what it does now, and how far it is; the last only once an interval is over.
 fn run_families(model: &LiveModel) -> Vec<Family> {
     let mut all = vec![info(model)];
     let mut phase = Family::of("taillight_phase", GAUGE, "1 for what the run does now.");
@@ -135,6 +142,7 @@ fn run_families(model: &LiveModel) -> Vec<Family> {
     all
 }
 
+/// The run with its id, plan, driver and place in a series as labels of one sample; no sample before the run is known.
 fn info(model: &LiveModel) -> Family {
     let help = "What runs; 1. Join it: the other series have no run.";
     let family = Family::of("taillight_run_info", GAUGE, help);
@@ -153,10 +161,12 @@ fn info(model: &LiveModel) -> Family {
     family.with(labels, 1.0)
 }
 
+/// The labels of an operation: its workload, and its kind.
 fn labels(model: &LiveModel, op: &OpSoFar) -> Labels {
     vec![("workload", model.workload(op.workload)), ("op", op.op.name().to_owned())]
 }
 
+/// The kinds of latency that are published, each with name and help of its family.
 const HISTOGRAMS: [(LatencyKind, &str, &str); 3] = [
     (LatencyKind::Service, "taillight_io_service_seconds", "Submit to completion, of successes."),
     (
@@ -171,6 +181,7 @@ const HISTOGRAMS: [(LatencyKind, &str, &str); 3] = [
     ),
 ];
 
+/// Latencies, bytes, errors and resolved nines of each operation so far, parts of composed ones included.
 fn io_families(model: &LiveModel) -> Vec<Family> {
     let facts = model.facts.as_ref();
     let edges = classic::edges_ns(facts.map_or(&[][..], |f| &f.plan.qos.ceilings));
@@ -210,6 +221,8 @@ fn io_families(model: &LiveModel) -> Vec<Family> {
     all
 }
 
+/// What is due, in flight and waiting for each workload, the age of the oldest I/O, and the ceilings of the plan with
+/// the share that kept them. In flight and waiting are those at the end of the last interval that is closed.
 fn load_families(model: &LiveModel) -> Vec<Family> {
     let of_workload = |w: u16| vec![("workload", model.workload(w))];
     let help = "Operations that were due by the schedule; beside the count of response times.";
@@ -253,7 +266,8 @@ fn load_families(model: &LiveModel) -> Vec<Family> {
     vec![due, in_flight, backlog, oldest, asked, share]
 }
 
-/// What the machine did in the last sample, and the layers that held slow I/Os.
+/// What disks, CPUs and pressure were in the last sample of the machine, and the layers that held slow I/Os: as judged
+/// while the run goes on, or by the report where nothing was judged before.
 fn machine_families(model: &LiveModel) -> Vec<Family> {
     let help = "Share of the last sample in which a disk below the target had a request in flight.";
     let mut disks = Family::of("taillight_host_disk_busy_ratio", GAUGE, help).unit("ratio");

@@ -24,17 +24,19 @@ use crate::table::{self, ReadFailure};
 /// Most rows in a row group that a reader believes.
 const ROWS_MAX: usize = 1 << 24;
 
-/// How one value of a row stands in a column.
+/// How one value of a row stands in a column of the file, and how it is read back.
 pub(crate) trait CellType {
     /// The field's type.
     type Value;
+    /// The type in the file.
     type Physical: DataType;
+    /// Whether the column may hold nulls, and a file may lack it.
     const OPTIONAL: bool = false;
     /// The column in Parquet's schema text, without the word `required` or `optional`.
     fn schema(name: &str) -> String;
-    /// `None` is null.
+    /// The value as it is written; `None` is null.
     fn store(value: &Self::Value) -> Option<<Self::Physical as DataType>::T>;
-    /// `None` where the value cannot be one of this type.
+    /// The value of a cell, which is `None` for null; `None` where it cannot be one of this type.
     fn load(cell: Option<<Self::Physical as DataType>::T>) -> Option<Self::Value>;
 }
 
@@ -63,7 +65,9 @@ number_cell! {
     Int64: i64 = Int64Type, "int64 {name}", i64;
     /// A duration, ns: a signed column that is never negative.
     Nanos: u64 = Int64Type, "int64 {name}", i64;
+    /// An unsigned number of 64 bits.
     UInt64: u64 = Int64Type, "int64 {name} (INTEGER(64,false))", u64;
+    /// An unsigned number of 16 bits.
     UInt16: u16 = Int32Type, "int32 {name} (INTEGER(16,false))", i32;
 }
 
@@ -162,7 +166,8 @@ pub(crate) trait Column<R>: Sync {
     /// The column in Parquet's schema text.
     fn schema(&self) -> String;
     fn write(&self, rows: &[R], out: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError>;
-    /// Reads one value into each row, which is new; `reader` is of the type that `physical` says.
+    /// Reads one value into each row, which is new, so that a null leaves it as it is. Errors: there are fewer values
+    /// than rows, or one cannot be. `reader` is of the type that `physical` says.
     fn read(&self, rows: &mut [R], reader: ColumnReader) -> Result<(), ReadFailure>;
 }
 
@@ -272,7 +277,8 @@ impl<R> TableWriter<R> {
         TableWriter { columns, name, dir, dictionary, group_rows, rows, begun: None, failed: None }
     }
 
-    /// Adds a row. What goes wrong is told by [`TableWriter::commit`].
+    /// Adds a row, and writes a row group when it is full. What goes wrong is told by [`TableWriter::commit`]; rows
+    /// after that are dropped.
     pub fn put(&mut self, row: R) {
         if self.failed.is_some() {
             return;
@@ -283,7 +289,8 @@ impl<R> TableWriter<R> {
         }
     }
 
-    /// Adds `rows`. Errors: `Unavailable` when they cannot be written.
+    /// Adds `rows`; they may stay in memory until [`TableWriter::commit`]. Errors: `Unavailable` when a row group
+    /// cannot be written.
     pub(crate) fn all(&mut self, rows: impl IntoIterator<Item = R>) -> Result<()> {
         rows.into_iter().for_each(|row| self.put(row));
         self.failed.take().map_or(Ok(()), Err)
@@ -295,6 +302,7 @@ impl<R> TableWriter<R> {
         self.commit()
     }
 
+    /// Makes the file under a temporary name, with its schema. Errors: `Unavailable`.
     fn begin(&self) -> Result<(TempFile, SerializedFileWriter<std::fs::File>)> {
         let file = TempFile::create(&self.dir, self.name)?;
         let mut properties = table::properties()?;
@@ -348,8 +356,8 @@ impl<R> TableWriter<R> {
 }
 
 /// Reads a table row group by row group. Optional columns that the file lacks stay default. Errors:
-/// `Corrupt` with the file, the column and the row where a value is missing or cannot be; what
-/// `each` returns.
+/// `Corrupt` with the file, the column and the row where a value is missing or cannot be, or where the file lacks
+/// another column; as [`table::open`]; what `each` returns.
 pub(crate) fn read_table<R: Clone + Default>(
     path: &Path,
     columns: Columns<R>,
@@ -385,6 +393,7 @@ pub(crate) fn read_rows<R: Clone + Default>(path: &Path, columns: Columns<R>) ->
     Ok(all)
 }
 
+/// The rows of one row group. `first_row`: rows in those before it, for errors.
 fn read_group<R: Clone + Default>(
     path: &Path,
     group: &dyn RowGroupReader,

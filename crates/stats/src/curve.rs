@@ -1,5 +1,6 @@
-//! The percentile curve, thinned for plotting to as many points as asked, spread evenly over the scale of nines
-//! so that the tail keeps its shape. Points are sample values without intervals, from minimum to maximum.
+//! The percentile curve for plotting: every value of a small distribution, of a larger one about as many points as
+//! asked, spread evenly over the scale of nines so that the tail keeps its shape. Points are sample values without
+//! intervals, from minimum to maximum.
 
 use crate::dist::Dist;
 
@@ -8,7 +9,7 @@ use crate::dist::Dist;
 pub struct RankPoint {
     /// Rank of the value, 1 for the smallest.
     pub rank: u64,
-    /// Share of I/Os at or below the rank in per cent, 0 to 100; for labels.
+    /// The rank as a share of all I/Os in per cent, above 0 to 100; for labels.
     pub percent: f64,
     /// Place on the scale of nines: 1 at 90 %, 2 at 99 %, ... Half a rank is taken off (Hazen's
     /// plotting position), so that the maximum of `n` I/Os has a place, `log10(2 n)`.
@@ -17,8 +18,9 @@ pub struct RankPoint {
     pub value: u64,
 }
 
-/// At most `max_points` points (but never fewer than two, where there are two) of the percentile
-/// curve, rising, always with minimum and maximum.
+/// At most `max_points` points of the percentile curve (at most two where `max_points` is less), rising, always with
+/// minimum and maximum. A distribution of no more values has a point for each of them, an empty one has none; of a
+/// larger one there are fewer points than asked where several fall on one rank.
 #[must_use]
 pub fn percentile_curve(dist: &Dist, max_points: usize) -> Vec<RankPoint> {
     let n = dist.count();
@@ -41,18 +43,19 @@ pub fn percentile_curve(dist: &Dist, max_points: usize) -> Vec<RankPoint> {
     ranks.into_iter().filter_map(|rank| point(dist, rank)).collect()
 }
 
+/// The point of a rank; `None` for a rank that the distribution does not have.
 fn point(dist: &Dist, rank: u64) -> Option<RankPoint> {
     let n = dist.count();
     let percent = 100.0 * (rank as f64 / n as f64);
     Some(RankPoint { rank, percent, nines: place(rank, n), value: dist.value_at_rank(rank)? })
 }
 
-/// Place of a rank on the scale of nines.
+/// Place of a rank among `n` on the scale of nines; see [`RankPoint::nines`].
 fn place(rank: u64, n: u64) -> f64 {
     -((((n - rank) as f64) + 0.5) / n as f64).log10()
 }
 
-/// The rank nearest to a place on the scale of nines.
+/// The rank among `n` that is nearest to a place on the scale of nines, 1 to `n`.
 fn rank_at(place: f64, n: u64) -> u64 {
     let above = (n as f64 * 10f64.powf(-place) - 0.5).round().max(0.0) as u64;
     n - above.min(n - 1)

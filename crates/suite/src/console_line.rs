@@ -10,7 +10,8 @@ use taillight_rundir::summary::WorkloadSummary;
 use crate::method::PointResult;
 use crate::suites::length;
 
-/// Workloads with a ceiling, where there are others beside them: rates of all together say nothing then.
+/// Workloads with a ceiling of their own in a run of several workloads: rates of all together say nothing then. None of
+/// a run with one workload.
 pub(crate) fn judged(summary: &Summary) -> impl Iterator<Item = &WorkloadSummary> {
     let several = summary.workloads.len() > 1;
     let has =
@@ -19,7 +20,7 @@ pub(crate) fn judged(summary: &Summary) -> impl Iterator<Item = &WorkloadSummary
 }
 
 /// `03-queue-depth-4  3,996/s  p99 1.00 ms  (3 of 8, about 10 s left)`; a bad verdict, and that of a saturated run,
-/// stand before the brackets. A point without a summary has its status.
+/// stand before the brackets. A point without a summary has its status. `left`: the least and the most time left, ns.
 pub(crate) fn point_line(result: &PointResult, place: &str, left: Option<(u128, u128)>) -> String {
     let mut parts = vec![result.point.id.clone()];
     match &result.summary {
@@ -31,17 +32,18 @@ pub(crate) fn point_line(result: &PointResult, place: &str, left: Option<(u128, 
     ended(&parts.join("  "), &ends.join(", "))
 }
 
-/// The same of a method whose points have lines of their own: the time left behind it.
+/// The line that a method makes of a point itself, with the time left behind it.
 pub(crate) fn own_line(line: &str, left: Option<(u128, u128)>) -> String {
     ended(line, &left.and_then(left_words).unwrap_or_default())
 }
 
+/// `about 10 s left`, `at most` where least and most differ; none below a second.
 fn left_words((least, most): (u128, u128)) -> Option<String> {
     let words = if least == most { "about" } else { "at most" };
     (most >= 1_000_000_000).then(|| format!("{words} {} left", length(most)))
 }
 
-/// What stands in brackets at the end of a line, or below it where there is no room.
+/// The line with `end` in brackets behind it, or below it where there is no room; an empty end leaves it as it is.
 fn ended(line: &str, end: &str) -> String {
     match end {
         "" => line.to_owned(),

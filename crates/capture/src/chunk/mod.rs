@@ -1,7 +1,7 @@
 //! Capture chunks: I/Os of one worker in packed words, as the hot loop writes them.
 //!
-//! This file has the format; [`ChunkEncoder`] is called by the recorder for each I/O, and [`ChunkReader`]
-//! turns chunks back into [`taillight_core::Record`]s. The pool maps and pre-faults the memory;
+//! This file has the format, and writes and reads the header; [`ChunkEncoder`] is called by the recorder for each I/O,
+//! and [`ChunkReader`] turns chunks back into [`taillight_core::Record`]s. The pool maps and pre-faults the memory;
 //! `ios.parquet` is the format at rest.
 //!
 //! A chunk is a 4 KiB header, then 64-bit little-endian words. A record is one of
@@ -33,10 +33,10 @@ pub const MAGIC: [u8; 8] = *b"TLCHNK02";
 pub const ANY_VERSION: [u8; 6] = *b"TLCHNK";
 /// Words of a long record.
 pub const LONG_WORDS: usize = 16;
-/// Op code that marks a long record.
+/// Op code in word 0 that marks a long record.
 const LONG: u64 = (1 << OP_BITS) - 1;
 const _: () = assert!(OpKind::ALL.len() as u64 <= LONG, "a kind of operation takes less");
-/// Sizes that fit the table.
+/// Block sizes that fit the table of the header.
 pub const SIZES: usize = 16;
 
 /// Bit of header word 1 that says: records were left out in or before this chunk.
@@ -46,7 +46,7 @@ pub const PARTIAL_BIT: u32 = 57;
 /// chunk is handed back; one without it may be in any order.
 pub const ORDERED_BIT: u32 = 58;
 
-/// 1.07 s: what takes longer is rare, and a long record holds it.
+/// 1.07 s in ns: what takes longer is rare, and a long record holds it.
 const LATENCY_BITS: u32 = 30;
 const ISSUED_BITS: u32 = 23;
 const SIZE_BITS: u32 = 4;
@@ -59,7 +59,7 @@ const _: () = assert!(LATENCY_AT + LATENCY_BITS == 64 && SIZES == 1 << SIZE_BITS
 const DELTA_BITS: u32 = 28;
 const UNIT_BITS: u32 = 36;
 
-/// Which optional words a short record carries, in this order.
+/// What the short records of a chunk carry besides: all but `issued` as a word each, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OptionalWords {
     /// Queued driver: word 0 holds issued - submit (no extra word).
@@ -70,10 +70,12 @@ pub struct OptionalWords {
     pub sync: bool,
     /// More sizes than the table holds: the size in bytes.
     pub size: bool,
+    /// The number of the key.
     pub key: bool,
 }
 
 impl OptionalWords {
+    /// As the header has them.
     fn bits(self) -> u32 {
         u32::from(self.issued)
             | u32::from(self.intended) << 1
@@ -81,6 +83,7 @@ impl OptionalWords {
             | u32::from(self.size) << 3
             | u32::from(self.key) << 4
     }
+    /// Reads [`OptionalWords::bits`]; `None` for bits that this version does not know.
     fn from_bits(bits: u32) -> Option<OptionalWords> {
         let bit = |n: u32| bits >> n & 1 == 1;
         (bits < 1 << 5).then(|| OptionalWords {
@@ -105,6 +108,7 @@ impl OptionalWords {
 pub struct Header {
     /// Worker number over all workloads.
     pub worker: u16,
+    /// Index of the workload in the plan.
     pub workload: u16,
     /// Phase index in the manifest's list.
     pub phase: u16,
@@ -165,7 +169,8 @@ impl Header {
         out[5..5 + SIZES].copy_from_slice(&self.sizes);
     }
 
-    /// Reads a header back. Errors: `Corrupt` when the bytes are no chunk of this version.
+    /// Reads the header of a chunk back. Errors: `Corrupt` when the bytes are shorter than a header, of another version
+    /// or no chunk, or have impossible columns, units or file sizes.
     pub fn read(bytes: &[u8]) -> Result<Header> {
         let bad = |why: &str| Error::corrupt(format!("not a capture chunk: {why}"));
         if bytes.len() < HEADER_BYTES {

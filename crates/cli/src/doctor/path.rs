@@ -12,7 +12,8 @@ use taillight_trace::environment::device;
 
 use super::Check;
 
-/// Every check of a path; of one that does not exist yet, of the nearest path above it that does.
+/// Every check of a path; of one that does not exist yet, of the nearest path above it that does. A device has no check
+/// of a file system; a path that cannot be reached has this one check alone.
 pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     let shown = in_line(path.display());
     let Some(existing) = mounts::existing(path) else {
@@ -39,13 +40,14 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     all
 }
 
-/// What is said of the address of a server that `driver` drives.
+/// What is said of the address of a server that `driver` drives: it is passed as it is.
 pub fn server(path: &Path, driver: &str) -> Check {
     let found = format!("{} is a server (driver {driver}): a run asks it", in_line(path.display()));
     Check::ok("path", found)
 }
 
-/// Says of a path that is not there what the other checks look at instead; None of one that is there.
+/// Says of a path that is not there what the other checks look at instead: a warning where a run could make it, not
+/// passed where its directory is missing, too. None of one that is there, or cannot be reached at all.
 pub fn missing(path: &Path) -> Option<Check> {
     if path.exists() {
         return None;
@@ -73,6 +75,7 @@ pub fn missing(path: &Path) -> Option<Check> {
     })
 }
 
+/// Passed where direct I/O works, with the multiple that offsets and sizes must be of.
 fn direct_io(path: &Path) -> Check {
     let name = "direct I/O";
     let shown = in_line(path.display());
@@ -101,6 +104,8 @@ fn direct_io(path: &Path) -> Check {
     }
 }
 
+/// The file system with its options and free space: not passed where it is read-only; memory, an overlay, or one that
+/// is not known is warned of.
 fn file_system(mount: Option<&mounts::Mount>, path: &Path) -> Check {
     let name = "file system";
     let Some(mount) = mount else {
@@ -127,6 +132,7 @@ fn file_system(mount: Option<&mounts::Mount>, path: &Path) -> Check {
     Check::ok(name, found)
 }
 
+/// A device in one line: name, model, firmware, and how its queue is set; what is not known is left out.
 fn device_text(map: &serde_json::Map<String, serde_json::Value>) -> String {
     let text = |v: Option<&serde_json::Value>| match v {
         Some(serde_json::Value::String(s)) => Some(s.clone()),

@@ -1,5 +1,6 @@
-//! Checks of the machine as a whole: clock, processors, load, memory, io_uring, limits of the control group, libraries
-//! that drivers load, and what drivers without a library say of this machine (`Driver::ready`).
+//! Checks of the machine as a whole: clock, processors, load, whether it is a virtual machine, memory and `/dev/shm`,
+//! io_uring, limits of the control group, libraries that drivers load, and what drivers without a library say of this
+//! machine (`Driver::ready`).
 
 use std::path::Path;
 
@@ -16,10 +17,11 @@ use taillight_trace::memory_budget;
 
 use super::Check;
 
-/// A clock whose reading takes longer is warned of: it is a visible part of a fast I/O.
+/// A clock whose reading takes longer, ns, is warned of: it is a visible part of a fast I/O.
 const SLOW_CLOCK_NS: f64 = 100.0;
 
-/// Every check of this module, in the order in which `doctor` shows them.
+/// Every check of this module, in the order in which `doctor` shows them: limits only where there are any, one check
+/// for each driver with a library, and one for each without that has something to say.
 pub fn checks(sys: &Sys) -> Vec<Check> {
     let cpu = CpuInfo::read(sys);
     let load = MachineLoad::read(sys);
@@ -43,6 +45,7 @@ pub fn checks(sys: &Sys) -> Vec<Check> {
     all
 }
 
+/// Good is the clock source `tsc`; any other, or an unknown one, is warned of.
 fn clock_source(sys: &Sys) -> Check {
     let name = "clock source";
     match clock::source(sys).as_deref() {
@@ -61,6 +64,7 @@ fn clock_source(sys: &Sys) -> Check {
     }
 }
 
+/// Warns of a clock whose reading takes `ns`, more than [`SLOW_CLOCK_NS`].
 fn clock_cost(ns: f64) -> Check {
     let found = format!("{} a reading", duration(ns));
     if ns <= SLOW_CLOCK_NS {
@@ -73,6 +77,7 @@ fn clock_cost(ns: f64) -> Check {
     )
 }
 
+/// Warns where a processor has another frequency governor than `performance`; having none is good.
 fn governor(cpu: &CpuInfo) -> Check {
     let name = "governor";
     let turbo = match cpu.turbo {
@@ -94,6 +99,8 @@ fn governor(cpu: &CpuInfo) -> Check {
     )
 }
 
+/// Warns of other work: a load average of one minute above 0.3 a processor, tasks that wait for a resource 10 % of the
+/// time or more, or an average that is not known. A resource is named from 1 % on.
 fn busy(cpu: &CpuInfo, load: &MachineLoad) -> Check {
     let name = "load";
     let Some(average) = load.load_1min else {
@@ -119,6 +126,7 @@ fn busy(cpu: &CpuInfo, load: &MachineLoad) -> Check {
     Check::ok(name, found)
 }
 
+/// Says whether this is a virtual machine, and warns from 0.1 % of stolen time since boot on.
 fn steal(cpu: &CpuInfo, load: &MachineLoad) -> Check {
     let name = "virtual machine";
     let share = load.ticks.map_or(0.0, |t| t.steal_percent());
@@ -135,6 +143,8 @@ fn steal(cpu: &CpuInfo, load: &MachineLoad) -> Check {
     }
 }
 
+/// What memory is free, and how many I/Os the capture holds in its part of it; warns below 1 GiB free. Not passed where
+/// the kernel does not say it.
 fn memory(sys: &Sys) -> Check {
     let (free, budget) = match memory_budget::read(sys) {
         Ok(memory) => (memory.free_memory.0, memory.capture_budget.0),
@@ -153,6 +163,7 @@ fn memory(sys: &Sys) -> Check {
     Check::warn("memory", found, "long runs will keep outliers only past the budget")
 }
 
+/// Warns where `/dev/shm` has less than 1 GiB left, in bytes; not passed where there is none.
 fn shared_memory(available: Option<u64>) -> Check {
     let name = memory_budget::SHM;
     match available {
@@ -170,6 +181,7 @@ fn shared_memory(available: Option<u64>) -> Check {
     }
 }
 
+/// Passed where io_uring works here; else why it does not.
 fn ring(sys: &Sys) -> Check {
     match uring::probe(sys) {
         UringAccess::Works => Check::ok("io_uring", "works"),
@@ -177,7 +189,8 @@ fn ring(sys: &Sys) -> Check {
     }
 }
 
-/// Limits of the control group on processors and memory; None where there are none.
+/// Limits of the control group on processors and memory: one on processors is warned of, one on memory alone is not.
+/// None where there are none.
 fn limits(sys: &Sys) -> Option<Check> {
     let limits = CgroupLimits::read(sys);
     let cpus = limits.cpus.map(|n| format!("{n} processors"));
@@ -197,6 +210,8 @@ fn limits(sys: &Sys) -> Option<Check> {
     })
 }
 
+/// Passed where the library that a driver loads is found, with its version (as the library says it, else as its file is
+/// named) and its place.
 fn shared_library(name: &str, driver: &dyn Driver) -> Check {
     match libraries::find(name, &libraries::directories()) {
         Some(found) => {

@@ -4,7 +4,8 @@
 use taillight_core::plan::{Plan, WorkShare, WorkloadPlan};
 use taillight_core::{Error, OpKind, Result};
 
-/// Refuses a plan that ranks cannot run together. Errors: `Usage`; those of binding its targets.
+/// Refuses a plan that ranks cannot run together: a stream that they would share, an end by steadiness, and what
+/// `run.share` does not allow. Errors: `Usage`; those of binding its targets.
 pub fn check(plan: &Plan) -> Result<()> {
     if plan.workloads.iter().any(|w| w.access.kind == taillight_core::plan::AccessKind::Follow)
         && !plan.run.share.is_own()
@@ -20,7 +21,8 @@ pub fn check(plan: &Plan) -> Result<()> {
     check_shared(plan)
 }
 
-/// Refuses a plan whose targets the ranks cannot share as `run.share` says. Errors: as [`check`].
+/// Refuses a plan whose targets the ranks cannot share as `run.share` says: it verifies, its driver cannot, or its keys
+/// do not allow it. Where each rank has its own there is nothing to refuse. Errors: as [`check`].
 fn check_shared(plan: &Plan) -> Result<()> {
     if plan.run.share.is_own() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The clock of this machine: that it never goes back, and what it costs.
+//! The monotonic clock of this machine: that it never goes back, also from one processor to another, and what it costs.
 
 use taillight_core::{Clock, MonoClock};
 use taillight_machine::Sys;
@@ -6,10 +6,11 @@ use taillight_trace::availability::clock;
 
 use super::{SelfCost, SelftestCheck};
 
-/// Readings on each of two threads, every one compared with the one before it.
+/// Readings on each of two threads, every one compared with the one before it, whichever thread took that.
 const READINGS: u32 = 500_000;
 
-/// One check, steps back of the clock, and what a reading costs.
+/// One check, that no reading of a million was below the one before it, and the costs: source of the clock and time of
+/// a reading; other costs stay unset.
 pub fn look() -> (Vec<SelftestCheck>, SelfCost) {
     // The threads hand a stamp to each other, so that processors are compared, too.
     let last = std::sync::Mutex::new(MonoClock.now());

@@ -253,7 +253,7 @@ fn ended_with(program: Option<u8>, reported: Result<Exit>, signals: &Signals) ->
 /// Waits for the exit code of a program that was started, after the watch has ended. None where a signal came and the
 /// program has not ended within a second of it.
 fn waited(mut started: Started, signals: &Signals) -> Option<u8> {
-    let told = started.ended();
+    let told = started.exit_code();
     if told.is_none() && !signals.stop().stopped() {
         output::note("the program goes on: waiting for its exit code (Ctrl-C ends the wait)");
     }
@@ -263,7 +263,7 @@ fn waited(mut started: Started, signals: &Signals) -> Option<u8> {
     while code.is_none() && left > 0 {
         std::thread::sleep(PAUSE);
         left = if signals.stop().stopped() { left.min(20) - 1 } else { left };
-        code = started.ended();
+        code = started.exit_code();
     }
     code
 }

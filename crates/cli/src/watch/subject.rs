@@ -1,4 +1,5 @@
-//! Whom to watch: processes by number, unit or control group, or a program that is started once it is watched.
+//! Whom to watch: processes by number, those of a unit or a control group, or a program. What may be watched is checked
+//! here, and the program is started here ([`Started`]): it is held before its first instruction until it is watched.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -15,15 +16,18 @@ use crate::args::WatchArgs;
 
 /// Who is watched.
 pub enum Subject {
+    /// Processes by number, at least one.
     Pids(Vec<u32>),
     /// The directory of a control group.
     Group(PathBuf),
+    /// A program with its arguments, which is still to be started.
     Command(Vec<String>),
 }
 
 impl Subject {
-    /// Errors: `Usage` where nobody is named, and for this process, a thread, the kernel or the whole machine;
-    /// `Unavailable` for what is not there or has ended.
+    /// Whom the arguments name: a command, else a unit, else a control group, else processes by number. Errors: `Usage`
+    /// where nobody is named, and for this process, a thread, the kernel or the whole machine; `Unavailable` for what
+    /// is not there or has ended.
     pub fn of(args: &WatchArgs) -> Result<Subject> {
         if !args.command.is_empty() {
             return Ok(Subject::Command(args.command.clone()));
@@ -53,7 +57,8 @@ impl Subject {
         Ok(Subject::Pids(args.pid.clone()))
     }
 
-    /// The named processes with their descendants, or those of the control group, but for this one; of a command none.
+    /// The processes to watch now, without this one: the named ones (also those that have ended) with their
+    /// descendants, or those of the control group and of the groups below it. None of a command, which is not started.
     pub fn pids(&self) -> Vec<u32> {
         match self {
             Subject::Pids(pids) => {
@@ -69,7 +74,8 @@ impl Subject {
         }
     }
 
-    /// What to call it: the command line of the (first) process, secrets masked, or the directory of the control group.
+    /// What to call it: the command line, secrets masked, of the command or of the first process, or the directory of
+    /// the control group. A process without a command line has its short name; one that has ended nothing.
     pub fn words(&self) -> String {
         match self {
             Subject::Command(words) => masked_command(words.iter().map(String::as_str)),
@@ -78,7 +84,8 @@ impl Subject {
         }
     }
 
-    /// A name for a run directory.
+    /// A name for a run directory: `watch-` and the last part of the command, of the group's directory, or of the first
+    /// process' short name, 60 characters at most; `_` stands for what is no letter, digit or `-`.
     pub fn name(&self) -> String {
         let name = match self {
             Subject::Command(words) => words.first().cloned().unwrap_or_default(),
@@ -92,11 +99,13 @@ impl Subject {
     }
 }
 
+/// The short name of a process; empty where it is not there.
 fn comm(pid: u32) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     text.trim_end().to_owned()
 }
 
+/// The command line of a process, secrets masked; its short name where it has none.
 fn command_of(pid: u32) -> String {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -141,11 +150,13 @@ fn check(pid: u32) -> Result<()> {
     Ok(())
 }
 
+/// What `/proc/PID/stat` says; none where it is not there.
 fn stat(pid: u32) -> Option<ProcessStat> {
     ProcessStat::of(&Sys::default(), &pid.to_string())
 }
 
-/// When a process was started, in ticks since boot; none of one that is not there or has ended.
+/// When a process was started, in clock ticks since boot; none of one that is not there, or has ended and is not yet
+/// waited for.
 pub fn started_at(pid: u32) -> Option<u64> {
     const EXITING: u64 = 0x4;
     const THREADS: usize = 20;
@@ -155,7 +166,7 @@ pub fn started_at(pid: u32) -> Option<u64> {
     stat.started().filter(|_| !ended)
 }
 
-/// A process and those that descend from it.
+/// A process, whether it is there or not, and those that descend from it.
 fn with_children(pid: u32) -> Vec<u32> {
     let children = process::processes(&Sys::default());
     let children = children.iter().filter_map(|child| child.parse().ok());
@@ -173,12 +184,16 @@ fn with_children(pid: u32) -> Vec<u32> {
 /// Hierarchies of control groups, the unified one first.
 const HIERARCHIES: [&str; 5] = ["", "unified", "systemd", "blkio", "memory"];
 
+/// The directory of a control group whose path is as `/proc/PID/cgroup` has it, in the first hierarchy that has it;
+/// none for an empty path.
 fn group(path: &str) -> Option<PathBuf> {
     let of = |hierarchy: &str| Path::new("/sys/fs/cgroup").join(hierarchy).join(path);
     let mut all = HIERARCHIES.iter().map(|hierarchy| of(hierarchy));
     all.find(|dir| !path.is_empty() && dir.join("cgroup.procs").exists())
 }
 
+/// The directory of the control group of a systemd unit; a name without a dot is that of a service. Errors:
+/// `Unavailable` where systemd cannot be asked, or the unit does not run.
 fn unit_group(unit: &str) -> Result<PathBuf> {
     let name = if unit.contains('.') { unit.to_owned() } else { format!("{unit}.service") };
     let no = |why: &str| {
@@ -193,7 +208,7 @@ fn unit_group(unit: &str) -> Result<PathBuf> {
     group(&path).ok_or_else(|| no("the unit does not run, or there is none of this name"))
 }
 
-/// Processes of a control group and of those below it.
+/// Processes of a control group and of those below it, without this one.
 fn processes(dir: &Path) -> Vec<u32> {
     let text = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     let mut all: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -210,8 +225,8 @@ fn processes(dir: &Path) -> Vec<u32> {
 pub struct Started(Child);
 
 impl Started {
-    /// Starts a program, which begins once `watched` has returned `Ok` for its process. Errors: `Unavailable` when it
-    /// cannot be started; those of `watched`.
+    /// Starts a program, which begins once `watched` has returned `Ok` for its process, and never where that fails.
+    /// Errors: `Usage` without a word, `Unavailable` when it cannot be started; those of `watched`.
     pub fn start(words: &[String], watched: impl FnOnce(u32) -> Result<()>) -> Result<Started> {
         let cannot = |e: std::io::Error| {
             Error::unavailable("the program cannot be started")
@@ -240,8 +255,8 @@ impl Started {
         child.map(Started).map_err(cannot)
     }
 
-    /// Its exit code, if it has ended.
-    pub fn ended(&mut self) -> Option<u8> {
+    /// Its exit code as a shell tells it, once it has ended; none while it runs. It does not wait.
+    pub fn exit_code(&mut self) -> Option<u8> {
         self.0.try_wait().ok().flatten().map(code)
     }
 }
@@ -269,7 +284,7 @@ mod tests {
         assert_eq!(started.0.id(), named);
         let code = (0..1000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
-            started.ended()
+            started.exit_code()
         });
         assert_eq!(code, Some(3));
         let refused = Started::start(&words("exit 0"), |_| Err(Error::unavailable("no room")));

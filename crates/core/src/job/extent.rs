@@ -33,7 +33,7 @@ pub fn check_ledger(plan: &Plan, size: u64, machine: MachineMemory) -> Result<()
 }
 
 /// Checks workloads against the target sizes given in the plan; a size must also be a multiple of `access.align` where
-/// the workload has no `access.length`.
+/// the workload has no `access.length`. Workloads with keys pass, and those of a target without a size.
 pub(super) fn written_sizes(plan: &Plan) -> Result<(), ValidationError> {
     for (i, w) in plan.workloads.iter().enumerate() {
         let Some(size) = plan.target_of(w).size.filter(|_| w.keys.is_none()) else {
@@ -64,12 +64,15 @@ pub(super) fn written_sizes(plan: &Plan) -> Result<(), ValidationError> {
     Ok(())
 }
 
-/// How many bytes of a data set of `size` bytes a workload may touch.
+/// How many bytes from `access.offset` on a workload may touch of a data set of `size` bytes: `access.length`, though
+/// it leaves the data set, else all to its end.
 fn extent(access: &Access, size: u64) -> u64 {
     let rest = size.saturating_sub(access.offset.0);
     access.length.map_or(rest, |l| l.0)
 }
 
+/// Refuses an extent that leaves the data set of `size` bytes, a block that is larger than the extent, a trace that
+/// goes beyond the data set, and ordered access by more workers than there are blocks.
 fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), ValidationError> {
     let field = |name: &str| format!("workload.{index}.{name}");
     let (offset, bytes) = (w.access.offset.0, extent(&w.access, size));
@@ -119,6 +122,7 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), ValidationError
     Ok(())
 }
 
+/// Refuses blocks and offsets that are no multiples of `align`.
 fn aligned(w: &WorkloadPlan, index: usize, align: u64) -> Result<(), ValidationError> {
     let a = &w.access;
     let ok = |v: u64| v.is_multiple_of(align);

@@ -1,14 +1,15 @@
-//! What verification covers and what it costs: the unit it checks by, the extent, the memory.
+//! What verification covers and what it costs: the targets, the unit it checks by, the extent or the keys, the memory.
 
 use num_integer::gcd;
 
 use super::{BlockSize, Plan};
 
-/// Memory of the record of writes: bytes per block or record.
+/// Memory of the record of writes (the ledger): bytes per block or record.
 pub const LEDGER_ENTRY: u64 = 8;
 
 impl Plan {
-    /// A plan for each target that a verified workload drives: with that target alone, and its verified workloads.
+    /// A plan for each target that a verified workload drives: with that target alone, and its verified workloads, that
+    /// is all that are not `unverified`. Whether `verify` is on is not asked.
     pub fn verified_targets(&self) -> impl Iterator<Item = Plan> {
         let each = self.all_targets().map(|(name, _)| {
             let mut plan = self.for_target(name);
@@ -47,21 +48,22 @@ impl Plan {
         (first.min(end), end)
     }
 
-    /// The largest size that divides the units of all verified targets, bytes.
+    /// The largest size that divides the units of all verified targets, bytes, each without regard to its files; 0
+    /// where there is no verified target.
     pub fn verified_unit_of_all(&self) -> u64 {
         self.verified_targets().fold(0, |unit, plan| gcd(unit, plan.verified_unit(0)))
     }
 
-    /// Records that the ledger of a run on keys has a place for: those there are, and `run.operations` inserts;
-    /// inserts of a run that ends otherwise have none. `None` without keys.
+    /// Records that the ledger of a run on keys has a place for: those of the first workload's key space, and
+    /// `run.operations` inserts; inserts of a run that ends otherwise have none. `None` without keys.
     pub fn verified_keys(&self) -> Option<u64> {
         let keys = self.workloads.first()?.keys.as_ref()?;
         Some(keys.count.saturating_add(self.run.operations.unwrap_or(0)))
     }
 
     /// Blocks or records in the ledgers, and the memory they take, bytes: 8 for each, twice that
-    /// with the ledger of an earlier run. `size`: bytes in the data set of the first target. `None`: nothing is
-    /// verified, or no size is known yet.
+    /// with the ledger of an earlier run. `size`: bytes in the data set of the first target; of the others the plan's
+    /// counts, and one without is left out. `None`: nothing is verified, or no size is known yet.
     pub fn ledger(&self, size: Option<u64>) -> Option<(u64, u64)> {
         if self.verify.is_off() {
             return None;
@@ -77,6 +79,7 @@ impl Plan {
         each.reduce(|a, b| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
     }
 
+    /// The same of the only target of this plan, in blocks of `unit`; `size` is not needed with keys.
     fn ledger_of_one(&self, size: Option<u64>, unit: u64) -> Option<(u64, u64)> {
         let blocks = match self.verified_keys() {
             Some(keys) => keys,

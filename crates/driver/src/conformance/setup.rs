@@ -1,4 +1,4 @@
-//! The plans that the suite makes of a driver's test target and capabilities.
+//! The targets and plans that the suite makes of a driver's test target, options and capabilities.
 
 use taillight_core::capability::{Capabilities, TargetKind};
 use taillight_core::plan::{
@@ -15,7 +15,8 @@ use crate::test_target::TestTarget;
 const DATA_SET: u64 = 1 << 20;
 
 impl TestTarget {
-    /// The target with these options, and what the driver can do with them.
+    /// The target with these options (TOML), and what the driver can do with them. One of blocks has a size, 1 MiB.
+    /// Errors: the driver's, for options that it refuses.
     pub fn resolve(
         &self,
         driver: &dyn Driver,
@@ -36,7 +37,8 @@ impl TestTarget {
     }
 }
 
-/// A plan with the operations that the checks try on a target with these capabilities, at `depth`.
+/// A plan with the operations that the checks try on a target with these capabilities, at `depth`; on keys only what
+/// the driver can, and scans that go down with `reverse`.
 pub fn plan_for(can: &Capabilities, target: TargetPlan, depth: u32, reverse: bool) -> Plan {
     match can.facts.kind {
         TargetKind::File => {
@@ -75,7 +77,9 @@ pub fn plan_for(can: &Capabilities, target: TargetPlan, depth: u32, reverse: boo
     }
 }
 
-/// A small plan of one workload that does `ops` in equal shares, in blocks of `block` at `depth`.
+/// A plan of one workload that does `ops` in equal shares, in blocks of `block` bytes at `depth`, with an fdatasync
+/// behind each write, and keeps no I/Os. Its end, one operation, is of no account: the checks drive sessions by
+/// themselves.
 pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan {
     let mix = ops.iter().map(|op| MixPart { op: *op, weight: 1 }).collect();
     Plan {

@@ -1,5 +1,5 @@
 //! Engines `sync` and `mmap`: one call or copy per operation, and a sync behind a write that asks
-//! for one; done when `submit` returns.
+//! for one; done when `submit` returns. How a trim is done ([`trim`]) is the other engines' way, too.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use crate::file::{cache, sys};
 
 /// One worker's handle.
 pub struct SyncSession {
+    /// The files of the data set, by the target of an operation.
     pub files: Arc<Vec<OwnedFd>>,
     /// With engine `mmap` a mapping of each file, from and to which reads and writes copy; else
     /// none.
@@ -25,11 +26,11 @@ pub struct SyncSession {
     pub buffers: Buffers,
     /// RWF_DSYNC, RWF_SYNC or none.
     pub write_flags: ReadWriteFlags,
-    /// Trims are device discards.
+    /// The target is a block device, so that trims are discards; else they make holes.
     pub device: bool,
-    /// Where the writes of this session ended furthest.
+    /// Where the writes of this session ended furthest, an offset in a file.
     pub end: u64,
-    /// Where the writes of all sessions that have ended did.
+    /// Where the writes of all sessions that have ended did; each adds its own when it is dropped.
     pub ends: Arc<AtomicU64>,
 }
 
@@ -40,6 +41,8 @@ impl Drop for SyncSession {
 }
 
 impl SyncSession {
+    /// Does one operation, without the sync behind it: the bytes it moved, or the system's error, which is data. An
+    /// `Err` outside ends the run: a file, size or kind that the target does not have.
     fn perform(&mut self, op: &Op, slot: u32) -> Result<Result<u64, Errno>> {
         let Some(fd) = self.files.get(usize::from(op.target)) else {
             return Err(Error::internal("no such file in the target").with("file", op.target));
@@ -78,7 +81,8 @@ impl SyncSession {
     }
 }
 
-/// Discards the bytes of an operation of a device, or makes a hole of those of a file.
+/// Discards the bytes of an operation on a device, or makes a hole of those of a file, whose size stays. Errors: the
+/// system's.
 pub fn trim(fd: &OwnedFd, device: bool, op: &Op) -> Result<(), Errno> {
     if device {
         let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);

@@ -1,5 +1,6 @@
-//! What a run asks brokers beside the load: whether they answer, the topic, its mark, its offsets;
-//! and making, marking and deleting the topic.
+//! What a run asks brokers beside the load: whether they answer, the topic, its mark, its offsets, its settings;
+//! and making, marking and deleting the topic. Topic, mark and offsets are asked for again until they are told,
+//! `options.timeout` is over or the run is to stop.
 //!
 //! A topic is Taillight's when the first record of its partition 0, at offset 0, is a mark. No other topic is
 //! written or deleted, but one that was made just now and has nothing in it.
@@ -25,7 +26,7 @@ const SLICE_MS: i32 = 500;
 /// How long the topic of another run, which was not to keep it, must stand still before it is deleted.
 const STILL: Duration = Duration::from_secs(1);
 
-/// Where a mark is.
+/// What a mark says of its place: the topic that it was written to. In another topic it is only a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicIdentity {
     pub topic: String,
@@ -33,7 +34,7 @@ pub struct TopicIdentity {
 
 pub type TopicMark = OwnershipMark<TopicIdentity>;
 
-/// The line to the brokers outside the load.
+/// The line to the brokers outside the load; about one topic, that of the address.
 pub struct TopicAdmin {
     pub library: Arc<KafkaLibrary>,
     pub address: KafkaAddress,
@@ -54,10 +55,12 @@ impl TopicAdmin {
         Ok(TopicAdmin { library, address, options, stop: stop.clone(), client })
     }
 
+    /// The topic as refusals name it.
     pub fn named(&self) -> NamedTarget {
         NamedTarget { instead: "another options.topic", ..NamedTarget::of(self.address.shown()) }
     }
 
+    /// Whether to ask no more: the run is to stop, or `options.timeout` is over since then.
     fn over(&self, since: Instant) -> bool {
         self.stop.stopped() || since.elapsed() >= Duration::from_nanos(self.options.timeout.0)
     }
@@ -82,8 +85,8 @@ impl TopicAdmin {
             .hint(hint)
     }
 
-    /// The topic as it is now, and how many brokers there are. Errors: `Unavailable` when none answers in time, or one
-    /// refuses us.
+    /// The topic as it is now, `None` where there is none, and how many brokers there are. Errors: `Unavailable` when
+    /// none answers in time, or one refuses us, which is told at once.
     pub fn topic(&self) -> Result<(Option<TopicShape>, usize)> {
         let since = Instant::now();
         let mut complaint = None;
@@ -107,7 +110,8 @@ impl TopicAdmin {
         }
     }
 
-    /// First and next offset of each partition. Errors: `Unavailable`.
+    /// First and next offset of each of the first `partitions` partitions. Errors: `Unavailable` when one does not
+    /// answer.
     pub fn offsets(&self, partitions: i32) -> Result<Vec<(i64, i64)>> {
         // Asked first, since this ends in time where no broker answers.
         self.topic()?;
@@ -128,7 +132,8 @@ impl TopicAdmin {
         (0..partitions).map(ask).collect()
     }
 
-    /// The mark of a topic that is there. Errors: `Unavailable` when its first record cannot be read.
+    /// The mark of a topic that is there; `None` where partition 0 is empty or begins with another record, or with the
+    /// mark of another topic. Errors: `Unavailable` when its first record cannot be read.
     pub fn mark(&self) -> Result<Option<TopicMark>> {
         let [(low, high)] = self.offsets(1)?[..] else { return Ok(None) };
         if low == high {
@@ -186,7 +191,8 @@ impl TopicAdmin {
         }
     }
 
-    /// Whether there is nothing in the topic but this mark. Errors: `Unavailable`.
+    /// Whether there is nothing in the topic but this mark; so it is with an empty topic and with none. Errors:
+    /// `Unavailable`.
     fn holds_only(&self, mark: &TopicMark) -> Result<bool> {
         let Some(shape) = self.topic()?.0 else { return Ok(true) };
         let offsets = self.offsets(shape.partitions)?;
@@ -197,6 +203,7 @@ impl TopicAdmin {
         }
     }
 
+    /// Makes the topic as the options say. Errors: as [`TopicAdmin::create`].
     fn make(&self) -> Result<()> {
         let options = &self.options;
         let made = self.client.create(
@@ -243,6 +250,8 @@ impl TopicAdmin {
         }
     }
 
+    /// Asks for the topic until `wanted` gives something of it, and returns that. Errors: `Unavailable` with `what`
+    /// when time is over.
     fn wait_for<T>(
         &self,
         what: &str,
@@ -259,6 +268,7 @@ impl TopicAdmin {
         })
     }
 
+    /// Writes the mark to partition 0 and waits for the acknowledgement. Errors: `Unavailable`.
     fn write_mark(&self, mark: &TopicMark) -> Result<()> {
         let settings = self.options.admin(&self.address.servers);
         let producer = Producer::new(&self.library, &settings, &self.address.topic)?;
@@ -277,14 +287,16 @@ impl TopicAdmin {
         }
     }
 
-    /// Whether the topic stands still: a run that goes on adds to it. Errors: `Unavailable`.
+    /// Whether no offset of the topic changes within a second, which it waits: a run that goes on adds to it. Errors:
+    /// `Unavailable`.
     pub fn stands_still(&self, partitions: i32) -> Result<bool> {
         let before = self.offsets(partitions)?;
         std::thread::sleep(STILL);
         Ok(before == self.offsets(partitions)?)
     }
 
-    /// Deletes the topic, which the caller knows to be ours, and waits until it is gone. Errors: `Unavailable`.
+    /// Deletes the topic, which the caller knows to be ours, and waits until it is gone; one that is not there is gone.
+    /// Errors: `Unavailable`.
     pub fn delete(&self) -> Result<()> {
         match self.client.delete(&self.address.topic, self.options.timeout_ms()) {
             Ok(()) => {}
@@ -296,7 +308,8 @@ impl TopicAdmin {
         self.wait_for("the topic is not gone", |shape| shape.is_none().then_some(()))
     }
 
-    /// The settings of the topic that decide what figures mean; none where they are not shown to us.
+    /// The settings of the topic that decide what figures mean, as facts (name, value); none where they are not shown
+    /// to us.
     pub fn settings(&self) -> Vec<(String, String)> {
         const SHOWN: [&str; 9] = [
             "flush.messages",

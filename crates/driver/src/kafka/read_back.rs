@@ -1,5 +1,5 @@
-//! After the load: reads what it wrote once and looks for every acknowledged record, or only counts
-//! records of others.
+//! After the load: reads what it wrote once, looks for every acknowledged record and judges what is missing or damaged;
+//! or only counts records of others.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -14,22 +14,29 @@ use super::transfer::{Consumer, FetchedRecord};
 /// Longest single wait for a record, ms.
 const SLICE_MS: i32 = 500;
 
-/// One writer's records in one partition: a bit for each that was found.
+/// One writer's records in one partition.
 struct FoundRecords {
+    /// Records that it wrote, acknowledged or not.
     count: u64,
+    /// A bit for each by its sequence: it was found.
     bits: Vec<u64>,
 }
 
-/// What was found.
+/// What was found, in records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadBack {
+    /// Acknowledged by the brokers, there or not.
     pub acknowledged: u64,
+    /// Records of this run that are there, each once, acknowledged or not.
     pub found: u64,
     /// Acknowledged and not there; the first of them in words.
     pub missing: u64,
     pub example: Option<String>,
+    /// Further copies of records that are there.
     pub doubled: u64,
+    /// With a value that its key's checksum is not of, or with a number that no writer of this run gave.
     pub torn: u64,
+    /// Without a key of this run.
     pub foreign: u64,
     /// Not acknowledged and there all the same.
     pub unacknowledged: u64,
@@ -39,11 +46,13 @@ pub struct ReadBack {
 struct Expected {
     run: u64,
     partitions: usize,
+    /// By writer, then by partition.
     lanes: Vec<FoundRecords>,
     back: ReadBack,
 }
 
 impl Expected {
+    /// What the writers of the run `run` have written, of which nothing is found yet.
     fn of(run: u64, partitions: usize, ends: &[WriterEnd]) -> Expected {
         let writers = ends.iter().map(|e| e.writer as usize + 1).max().unwrap_or(0);
         let empty = || FoundRecords { count: 0, bits: Vec::new() };
@@ -58,6 +67,7 @@ impl Expected {
         Expected { run, partitions, lanes, back: ReadBack::default() }
     }
 
+    /// Counts a record of the topic: found, doubled, torn or foreign.
     fn see(&mut self, record: &FetchedRecord<'_>) {
         let Some(key) = RecordKey::read(record.key).filter(|key| key.run == self.run) else {
             self.back.foreign += 1;
@@ -107,8 +117,9 @@ impl Expected {
     }
 }
 
-/// Reads the topic from these offsets to where it ends now. Errors: `Unavailable` when it cannot be read to its end,
-/// or too many writes failed to tell.
+/// Reads the topic from these offsets, one for each partition, to where it ends now, and compares what is there with
+/// what the writers in `tally` wrote. `largest`: bytes of the largest record. Errors: `Unavailable` when it cannot be
+/// read to its end, the run is to stop, or too many writes failed to tell.
 pub fn read_back(
     admin: &TopicAdmin,
     run: u64,
@@ -139,7 +150,8 @@ pub fn foreign_records(
     Ok(foreign)
 }
 
-/// Shows all records from these offsets to where the topic ends now.
+/// Shows all records from these offsets to where the topic ends now. Errors: `Unavailable` when no record comes for
+/// `options.timeout`, or the run is to stop.
 fn read_all(
     admin: &TopicAdmin,
     from: &[(i32, i64)],
@@ -182,7 +194,7 @@ fn read_all(
 }
 
 impl ReadBack {
-    /// As facts.
+    /// As facts for the manifest: `records.read_back.NAME`, and how many.
     pub fn facts(&self) -> Vec<(String, String)> {
         let all = [
             ("acknowledged", self.acknowledged),

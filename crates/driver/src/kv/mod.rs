@@ -196,9 +196,9 @@ trait Connection: 'static {
     fn put_many(&mut self, _: &RecordBatch<'_>, _durable: bool) -> Result<(), StoreError> {
         Err(StoreError::unsupported("batches of writes"))
     }
-    /// Removes a key; an absent one is no error.
+    /// Removes a key; an absent one is no error. `durable` as in [`Connection::put`].
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError>;
-    /// Shows values in key order, descending with `reverse`; returns how many.
+    /// Shows the values of a range in key order, descending with `reverse`; returns how many.
     fn scan(&mut self, range: &ScanRange<'_>, found: impl FnMut(&[u8])) -> Result<u32, StoreError>;
     /// Writes the store's log back into its database (SQLite's checkpoint). Only for a store with such an operation.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
@@ -221,6 +221,7 @@ struct RecordBatch<'a> {
 }
 
 impl RecordBatch<'_> {
+    /// Each key with its value.
     fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.keys.iter().zip(self.values.chunks_exact(self.size.max(1)))
     }
@@ -232,7 +233,9 @@ struct ScanRange<'a> {
     from: &'a [u8],
     /// The key at which the scan ends at the latest: excluded upwards, included downwards.
     stop: Option<&'a [u8]>,
+    /// Downwards, else upwards.
     reverse: bool,
+    /// Records at most.
     count: u32,
 }
 
@@ -244,6 +247,7 @@ pub(crate) struct KeyList {
 }
 
 impl KeyList {
+    /// Empties the list and keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -255,6 +259,7 @@ impl KeyList {
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
+    /// The key at place `n`, from 0; none behind the last.
     // For scans of driver `s3`, which get the objects of a listing one by one.
     #[cfg(feature = "s3")]
     pub(crate) fn get(&self, n: usize) -> Option<&[u8]> {
@@ -267,7 +272,8 @@ impl KeyList {
     }
 }
 
-/// What the embedded stores have in common; a driver changes and adds what differs. `sync` here means a write that
+/// What the embedded stores have in common; a driver changes and adds what differs. With `reads_only` there are neither
+/// writes nor the purge of the store. `sync` here means a write that
 /// returns when it is durable; a store does not tell how much of its time the sync took.
 fn capabilities(direct: bool, reads_only: bool, snapshot: bool) -> Capabilities {
     let writes = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Delete, OpKind::Rmw];

@@ -1,4 +1,5 @@
-//! The store by itself; the rules of the contract are checked by the conformance suite.
+//! Tests of the ordered map that driver `memory` keeps its records in: order of scans, deletes, overwriting. The rules
+//! of the contract are checked by the conformance suite.
 
 use super::store::OrderedMap;
 

@@ -99,7 +99,7 @@ impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
         OwnershipMark { identity, run_id, last_run, keep, form, records: 0 }
     }
 
-    /// Reads a mark.
+    /// Reads a mark. Errors: these bytes are none.
     pub fn parse(bytes: &[u8]) -> serde_json::Result<OwnershipMark<I>> {
         serde_json::from_slice(bytes)
     }
@@ -110,8 +110,8 @@ impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
             .map_err(|e| Error::internal("the ownership mark is not JSON").source(e))
     }
 
-    /// The mark that rank 0 of the run `run_id` has made or taken over, at a rank that shares its target. Errors: `Refused`
-    /// where this one is another.
+    /// The mark that rank 0 of the run `run_id` has made or taken over, at a rank that shares its target. Errors:
+    /// `Refused` where this one is another.
     pub fn of_run(found: Option<OwnershipMark<I>>, run_id: &str, target: &str) -> Result<Self> {
         let is = |mark: &OwnershipMark<I>| mark.run_id == run_id || mark.last_run == run_id;
         found.filter(is).ok_or_else(|| {
@@ -123,8 +123,8 @@ impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
 
     /// The rules: what a run that would write the mark `wanted` may do where it found the mark
     /// `found` and `contents` beside it. Nothing that Taillight did not make is lost unless
-    /// `confirmed`; kept records are reused or refused, never wiped, unless `confirmed`. Errors:
-    /// `Refused`, saying how to confirm.
+    /// `confirmed`; kept records are reused or refused, never wiped, unless `confirmed`, whatever lies beside them.
+    /// Records under a mark that does not keep them go. Errors: `Refused`, saying how to confirm.
     pub fn decide(
         wanted: &OwnershipMark<I>,
         found: Option<&OwnershipMark<I>>,
@@ -175,7 +175,8 @@ pub fn is_marked(path: &Path, is: &FileIdentity) -> bool {
     dir.zip(name).is_some_and(|(dir, name)| names(&dir, is, Some(name)))
 }
 
-/// The mark under which this run uses its target.
+/// The mark under which this run uses its target, in memory and shared by its threads. [`HeldMark::note`] writes it to
+/// its store.
 pub struct HeldMark<I> {
     mark: Mutex<OwnershipMark<I>>,
     /// The run deletes records, so that none are known to outlast it.
@@ -183,6 +184,7 @@ pub struct HeldMark<I> {
 }
 
 impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
+    /// `forgets`: the run deletes records, so that the mark that is written counts none.
     pub fn new(mark: OwnershipMark<I>, forgets: bool) -> HeldMark<I> {
         HeldMark { mark: Mutex::new(mark), forgets }
     }
@@ -211,7 +213,7 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         self.lock().keep
     }
 
-    /// The run that wrote the mark last, where marks say it.
+    /// The run that wrote the mark last, where marks say it; else empty.
     pub fn last_run(&self) -> String {
         self.lock().last_run.clone()
     }
@@ -221,7 +223,8 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         self.lock().run_id.clone()
     }
 
-    /// The mark as it should outlast the run. Errors: `Internal` when it cannot be JSON.
+    /// The mark as it should outlast the run, as it is stored: without a count of records where the run deletes some.
+    /// Errors: `Internal` when it cannot be JSON.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let mut lasting = self.lock().clone();
         if self.forgets {
@@ -237,8 +240,8 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         emptied.bytes()
     }
 
-    /// Takes note of so many `records` and renews the mark. Errors: `Unavailable` when the mark
-    /// cannot be written.
+    /// Takes note of so many `records` and renews the mark in `store`, as [`HeldMark::bytes`] has it. Errors:
+    /// `Unavailable` when the mark cannot be written.
     pub fn note(&self, store: &(impl MarkStore + ?Sized), records: u64) -> Result<()> {
         self.lock().records = records;
         store.renew(&self.bytes()?)

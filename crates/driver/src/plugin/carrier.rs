@@ -1,5 +1,6 @@
 //! What carries operations to a plug-in: calls of a library in this process, or rings shared with a program of its
-//! own. Sessions hand over the same descriptors and get the same answers with either.
+//! own. Each type here is one or the other and passes calls on: the plug-in, the target that it opened, and a session.
+//! Sessions hand over the same descriptors and get the same answers with either.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ pub enum PluginCarrier {
 }
 
 impl PluginCarrier {
-    /// Operations may be in flight when `submit` returns.
+    /// Whether operations may be in flight when `submit` returns: always with a program, with a library that has a call
+    /// for it.
     pub fn can_poll(&self) -> bool {
         match self {
             PluginCarrier::Library(library) => library.can_poll(),
@@ -24,7 +26,8 @@ impl PluginCarrier {
         }
     }
 
-    /// Opens by a plan in JSON. Errors: `Unavailable` with the plug-in's words.
+    /// Opens a target by a plan in JSON and says its shape; `file_size` is the shape's where the plug-in says none.
+    /// Errors: `Unavailable` with the plug-in's words; `Target` when a program is lost.
     pub fn open(&'static self, plan: &str, file_size: u64) -> Result<(PluginHandle, PluginShape)> {
         match self {
             PluginCarrier::Library(library) => {
@@ -47,7 +50,8 @@ pub enum PluginHandle {
 }
 
 impl PluginHandle {
-    /// Performs an action; its answer. Errors: `Unavailable` with the plug-in's words.
+    /// Performs an action and returns the plug-in's answer; that of a program is 0 or 1. Errors: `Unavailable` with the
+    /// plug-in's words, or for a library without administration; `Target` when a program is lost.
     pub fn admin(&self, action: u32) -> Result<i32> {
         match self {
             PluginHandle::Library(target) => target.admin(action),
@@ -55,7 +59,7 @@ impl PluginHandle {
         }
     }
 
-    /// Its statistics now.
+    /// Shows its statistics as they are now to `out`, by name; nothing where the plug-in has none or does not answer.
     pub fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
         match self {
             PluginHandle::Library(target) => target.sample(out),
@@ -63,7 +67,7 @@ impl PluginHandle {
         }
     }
 
-    /// The process of a program.
+    /// Number of a program's process; none of a library, which is in this one.
     pub fn process(&self) -> Option<u32> {
         match self {
             PluginHandle::Library(_) => None,
@@ -71,7 +75,7 @@ impl PluginHandle {
         }
     }
 
-    /// CPU time so far, ns: of a program, or of this process, which a library is a part of.
+    /// CPU time so far, ns: of a program (none once it is gone), or of this process, which a library is a part of.
     pub fn cpu_ns(&self) -> Option<u64> {
         match self {
             PluginHandle::Library(_) => {
@@ -83,7 +87,7 @@ impl PluginHandle {
     }
 
     /// Has a program close the target, once all sessions are gone; a library does so when the last handle is dropped.
-    /// Errors: `Target` when the program is lost.
+    /// Errors: `Unavailable` with the program's words, `Target` when it is lost.
     pub fn close(&self) -> Result<()> {
         match self {
             PluginHandle::Library(_) => Ok(()),
@@ -91,8 +95,8 @@ impl PluginHandle {
         }
     }
 
-    /// A session over slots of `bytes` bytes, of which `slot_size` are the buffer. Errors: `Unavailable` when there
-    /// is no memory, or with the plug-in's words.
+    /// A session of a worker over `depth` slots of `bytes` bytes, of which `slot_size` are the buffer. Errors:
+    /// `Unavailable` when there is no memory, or with the plug-in's words; `Target` when a program is lost.
     pub fn session(
         &self,
         worker: u32,
@@ -125,6 +129,7 @@ pub enum PluginQueue {
 }
 
 impl PluginQueue {
+    /// Its slots, which operations are written to and read from.
     #[inline]
     pub fn memory(&mut self) -> &mut Buffers {
         match self {
@@ -133,7 +138,8 @@ impl PluginQueue {
         }
     }
 
-    /// Hands operations over: how many were accepted, or less than 0, and how many ends are in `done`.
+    /// Hands operations over: how many were accepted (less than 0 when the session is lost), and how many ends are in
+    /// `done` already: none with a program, which tells them in `poll`.
     #[inline]
     pub fn submit(&mut self, ops: &[PluginOp], done: &mut [PluginDone]) -> (i32, u32) {
         match self {
@@ -142,7 +148,9 @@ impl PluginQueue {
         }
     }
 
-    /// How many ends are in `done`, more than it has room for where the plug-in lies, or less than 0.
+    /// Waits for `min` ends, or until `until_ns` on the monotonic clock, and puts those that came into `done`: how many
+    /// there are, more than it has room for where the plug-in lies, less than 0 when the session is lost. Always 0 with
+    /// a library that ends everything in `submit`.
     #[inline]
     pub fn poll(&mut self, done: &mut [PluginDone], min: u32, until_ns: u64) -> i32 {
         match self {
@@ -151,7 +159,7 @@ impl PluginQueue {
         }
     }
 
-    /// Why the session is lost.
+    /// Why the session is lost; `code` is what a library returned for it.
     #[cold]
     pub fn lost(&self, code: i32) -> Error {
         match self {
@@ -162,8 +170,8 @@ impl PluginQueue {
         }
     }
 
-    /// Gives the session up: memory is left to a library that may still use it. A program has a map
-    /// of its own.
+    /// Gives the session up with operations in flight: memory is left to a library that may still use it. A program has
+    /// a map of its own, so that this process' one goes.
     pub fn leak(self) {
         match self {
             PluginQueue::Library(queue) => queue.leak(),

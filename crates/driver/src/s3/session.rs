@@ -1,7 +1,8 @@
 //! One worker's handle: a connection per slot, driven by one epoll instance.
 //!
 //! Requests leave in `submit`, as far as the socket takes them; `poll` waits for whichever connection
-//! can go on. Nothing is sent twice: a broken connection fails its operation, and the next
+//! can go on. An operation may be several requests, one after the other in its slot: an upload in parts (`multipart`),
+//! a scan (`scan`). Nothing is sent twice: a broken connection fails its operation, and the next
 //! operation of that slot connects anew. Nothing is allocated per operation, except for the parts
 //! of a multipart upload; memory for tags is taken once for 4,096 keys put (`tags`).
 
@@ -30,11 +31,12 @@ const SCRATCH: usize = 256 << 10;
 /// are spared the system call.
 const IDLE_NS: i64 = 100_000_000;
 
-/// The session.
+/// One worker's session: its slots, each with a connection and a buffer.
 pub struct S3Session {
     shared: Arc<S3Shared>,
     written: Arc<SessionKeys>,
     workload: usize,
+    /// What gets bring is kept in the slot's buffer, else it is dropped.
     keep: bool,
     readiness: ReadinessLoop,
     slots: Vec<S3Slot>,
@@ -43,6 +45,7 @@ pub struct S3Session {
     name: Vec<u8>,
     query: String,
     scratch: Box<[u8]>,
+    /// Ended, and not yet handed out by `poll`.
     ready: Vec<Completion>,
     in_flight: u32,
     /// No deadline passes before this.
@@ -50,8 +53,10 @@ pub struct S3Session {
     rng: Xoshiro256PlusPlus,
 }
 
+/// A place for an operation in flight.
 pub(super) struct S3Slot {
     pub(super) connection: HttpConnection,
+    /// Which of the store's servers it talks to.
     pub(super) host: usize,
     job: Option<PendingRequest>,
     pub(super) upload: MultipartUpload,
@@ -60,6 +65,7 @@ pub(super) struct S3Slot {
     ended: Stamp,
 }
 
+/// The operation in a slot, whichever of its requests is under way.
 #[derive(Clone, Copy)]
 struct PendingRequest {
     token: Token,
@@ -105,7 +111,7 @@ impl S3Session {
         })
     }
 
-    /// Makes sure there is a connection, or one on its way; whether it is new.
+    /// Makes sure slot `n` has a connection, or one on its way; whether it is new. Errors: the system's.
     fn connect(&mut self, n: usize) -> std::io::Result<bool> {
         let slot = &mut self.slots[n];
         if slot.connection.transport().is_some() {
@@ -120,7 +126,8 @@ impl S3Session {
         Ok(true)
     }
 
-    /// Writes the request of slot `n` and sends what the socket takes.
+    /// Writes the next request of slot `n` and sends what the socket takes; a new connection sends later. An operation
+    /// that gets no connection ends as failed.
     fn start(&mut self, n: usize) {
         let fresh = match self.connect(n) {
             Ok(fresh) => fresh,
@@ -139,6 +146,8 @@ impl S3Session {
         }
     }
 
+    /// Writes the head of the next request of slot `n` into its connection and says what goes with it and what to do
+    /// with the answer: that of the operation's kind, or the next one of an upload or a scan under way.
     fn write(&mut self, n: usize, job: &PendingRequest) -> RequestSpec {
         let slot = &mut self.slots[n];
         let mut spec = RequestSpec {
@@ -199,7 +208,8 @@ impl S3Session {
         spec
     }
 
-    /// Lets slot `n` go on; ends its operation when the answer is there.
+    /// Lets slot `n` go on. With an answer its operation ends, or its next request starts. A slot without an operation
+    /// is looked at for a connection that was closed.
     fn drive(&mut self, n: usize) {
         let slot = &mut self.slots[n];
         let Some(job) = slot.job else {
@@ -236,6 +246,8 @@ impl S3Session {
         }
     }
 
+    /// Ends the operation in slot `n`, if there is one: notes the tag of what was written and an upload that may be
+    /// left in the store, and makes the completion for `poll`.
     fn end(&mut self, n: usize, status: Status) {
         let slot = &mut self.slots[n];
         let Some(job) = slot.job.take() else { return };
@@ -275,7 +287,7 @@ impl S3Session {
         });
     }
 
-    /// Ends what is overdue; its connections are closed, since an answer may still come.
+    /// Ends what is overdue as timed out; its connections are closed, since an answer may still come.
     fn expire(&mut self, now: Stamp) {
         if now < self.next_deadline {
             return;
@@ -294,7 +306,8 @@ impl S3Session {
         }
     }
 
-    /// Waits for connections until `until`, and lets them go on.
+    /// Waits for connections until `until`, without one for as long as it takes, and lets those go on that can. Errors:
+    /// `Target` when the system cannot wait.
     fn wait(&mut self, until: Option<Stamp>) -> Result<()> {
         let ready = self.readiness.wait(left(until));
         let ready =
@@ -305,6 +318,7 @@ impl S3Session {
         Ok(())
     }
 
+    /// Moves what has ended to `out`; how many.
     fn hand_out(&mut self, out: &mut Vec<Completion>) -> u32 {
         let n = self.ready.len() as u32;
         out.append(&mut self.ready);
@@ -324,6 +338,7 @@ impl Drop for S3Session {
     }
 }
 
+/// Whether an operation of this kind stores an object; deleting one is none.
 fn writes(kind: OpKind) -> bool {
     !matches!(kind, OpKind::Get | OpKind::Stat | OpKind::List | OpKind::Scan | OpKind::Delete)
 }
@@ -341,6 +356,7 @@ fn list_query(shared: &S3Shared, name: &[u8], keys: u32, query: &mut String) {
     *query = String::from_utf8(bytes).unwrap_or_default();
 }
 
+/// The status of a get by how much it brought: `SHORT` where a range was asked and another number of bytes came.
 fn range_status(job: &PendingRequest, connection: &HttpConnection) -> Status {
     match job.range {
         0 => Status::OK,

@@ -1,4 +1,6 @@
-//! Ordered access: ascending, descending, strided. A contiguous slice per worker; wraps around.
+//! Ordered access: ascending (also in runs with gaps between them), descending, strided. Each worker goes over a
+//! contiguous slice of the extent, pass after pass. No block crosses from one file of the data set into the next: at
+//! such a border the nearest block within one file is taken, even where it leaves the slice.
 
 use std::ops::Range;
 
@@ -14,8 +16,11 @@ pub struct Sequential {
     kind: AccessKind,
     start: u64,
     end: u64,
+    /// What sizes of blocks are rounded up to for the next offset, bytes.
     align: u64,
+    /// Bytes in each file of the data set.
     file_size: u64,
+    /// Bytes from one block to the next (strided), or from one run to the next (ascending with gaps).
     stride: u64,
     /// Ascending with gaps: bytes that are walked from each multiple of `stride`; 0 = no gaps.
     run: u64,
@@ -23,6 +28,7 @@ pub struct Sequential {
     at: u64,
     /// Strided: start of the current lap.
     lap: u64,
+    /// Passes that have begun.
     passes: u64,
 }
 
@@ -60,13 +66,13 @@ impl Sequential {
         })
     }
 
-    /// Passes over the slice that have begun.
+    /// Passes over the slice that have begun: 1 before the first block.
     #[inline]
     pub fn passes(&self) -> u64 {
         self.passes
     }
 
-    /// The bytes it goes over.
+    /// The bytes it goes over: first offset, and one past the last.
     pub fn slice(&self) -> Range<u64> {
         self.start..self.end
     }
@@ -77,13 +83,13 @@ impl Sequential {
         Sequential { start, end, at: start, lap: start, passes: 1, ..self.clone() }
     }
 
-    /// Whether an ascending walk has a block of `size` bytes left in this pass.
+    /// Whether an ascending walk without gaps has a block of `size` bytes left in this pass.
     #[inline]
     pub fn fits(&self, size: u64) -> bool {
         self.in_one_file(self.at, size).saturating_add(size) <= self.end
     }
 
-    /// The next offset for a block of `size` bytes.
+    /// The next offset for a block of `size` bytes; begins another pass where this one has no room for it.
     #[inline]
     pub fn next(&mut self, size: u64) -> u64 {
         match self.kind {
@@ -102,6 +108,7 @@ impl Sequential {
         (at / self.file_size + 1) * self.file_size
     }
 
+    /// The next block after the last one, behind a gap where a run is over; begins again at the start of the slice.
     #[inline]
     fn up(&mut self, size: u64) -> u64 {
         let mut at = self.in_one_file(self.at, size);
@@ -123,6 +130,7 @@ impl Sequential {
         at
     }
 
+    /// The next block below the last one; begins again at the end of the slice.
     fn down(&mut self, size: u64) -> u64 {
         let step = size.next_multiple_of(self.align);
         if self.at < self.start + step {
@@ -137,6 +145,8 @@ impl Sequential {
         at
     }
 
+    /// The block a stride behind the last one. At the end of the slice another lap begins, one block further; when laps
+    /// have covered a stride, the pass is over.
     fn stride(&mut self, size: u64) -> u64 {
         let mut at = self.in_one_file(self.at, size);
         if at + size > self.end {

@@ -8,8 +8,9 @@ use taillight_rundir::manifest::PhaseInfo;
 
 use super::EngineRequest;
 
-/// Does the plan's steps in order and returns a phase with stamps for each. Errors: the driver's, when it cannot
-/// do a step or the step fails; `Unavailable` when asked to stop.
+/// Does the plan's steps in order, tells the observers of each before it begins, and returns a phase with stamps for
+/// each; none where the plan has no steps. Errors: the driver's, when it cannot do a step or the step fails;
+/// `Unavailable` when asked to stop before a step.
 pub fn run(target: &dyn Target, request: &mut EngineRequest<'_>) -> Result<Vec<PhaseInfo>> {
     let mut phases = Vec::new();
     for step in &request.plan.run.before {
@@ -32,6 +33,7 @@ pub fn run(target: &dyn Target, request: &mut EngineRequest<'_>) -> Result<Vec<P
     Ok(phases)
 }
 
+/// The driver's error with the step and the driver, and with a hint where the driver gave none.
 fn refused(e: Error, step: PreRunStep, driver: &str) -> Error {
     let e = e.with("run.before", step.name()).with("driver", driver);
     match e.hint_text() {

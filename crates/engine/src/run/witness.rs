@@ -20,15 +20,16 @@ impl WitnessReadings {
         WitnessReadings { before: target.witness(), after: Vec::new() }
     }
 
-    /// Reads the counters again, once every session is gone.
+    /// Reads the counters again, once every session is gone; not of a target that had none before.
     pub fn after(&mut self, target: &dyn Target) {
         if !self.before.is_empty() {
             self.after = target.witness();
         }
     }
 
-    /// Both counts of what the load did; of `unfinished` operations nobody knows how they ended, so that they make
-    /// counts uncertain. A counter that went back, or is not there any more, is left out.
+    /// Both counts of what the load did, for each counter. Left out is a counter that went back or is not there any
+    /// more, and one that no operation of the load raises. Failed operations, those that crossed from the warm-up, and
+    /// `unfinished` ones, of which nobody knows how they ended, make a count uncertain.
     pub fn compare(&self, plan: &Plan, collected: &Collected, unfinished: u64) -> Vec<Witness> {
         let pairs = self.before.iter().filter_map(|before| {
             let same = |it: &&WitnessCount| (&it.source, &it.ops) == (&before.source, &before.ops);
@@ -52,8 +53,9 @@ impl WitnessReadings {
     }
 }
 
-/// The load's own count of what raises a counter, and how much of it is uncertain; `None` where the load has no such
-/// operation.
+/// The load's own count of what raises a counter, in the counter's unit and without failures, and how much the two may
+/// differ for operations of unknown effect: each at most its largest block, or its batch. `None` where the load has no
+/// such operation.
 fn counted(
     count: &WitnessCount,
     plan: &Plan,

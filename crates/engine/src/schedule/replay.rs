@@ -1,5 +1,5 @@
 //! Recorded times: a text file, one time a line since the start, or those of a block trace
-//! (`trace`), shared by the workers in turns.
+//! (`trace`), shared by the workers in turns. [`read`] makes a list of the file, [`Replay`] gives a worker its part.
 //!
 //! Read whole before the start (8 bytes a line in memory). Empty lines and lines that begin with
 //! `#` are skipped. After the last time the worker ends.
@@ -13,17 +13,20 @@ use taillight_core::{Error, Result, Stamp};
 use crate::generator::WorkerIndex;
 use crate::trace::{self, TraceFile, TraceSelection};
 
-/// One worker's instants.
+/// One worker's instants, ns: those of the list that are its turn, moved to where the run is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
     times: Arc<[i64]>,
+    /// Place of the next one in the list.
     position: usize,
+    /// Workers that share the list.
     stride: usize,
+    /// What every time is moved by, ns.
     origin: i64,
 }
 
 impl Replay {
-    /// The share of the worker at `place`: every W-th time.
+    /// The share of the worker at `place`: of W workers every W-th time, from its own number on.
     pub fn new(times: Arc<[i64]>, place: WorkerIndex) -> Replay {
         Replay {
             times,
@@ -33,7 +36,7 @@ impl Replay {
         }
     }
 
-    /// The next instant, or [`Stamp::NEVER`] when there are no more.
+    /// The next instant, or [`Stamp::NEVER`] when there are no more; [`Replay::advance`] leaves it behind.
     #[inline]
     pub fn next(&self) -> i64 {
         let time = self.times.get(self.position);
@@ -51,21 +54,21 @@ impl Replay {
         self.position = self.position.saturating_add(self.stride);
     }
 
-    /// Instants before `until`, from the next one on.
+    /// How many instants of this worker lie before `until`, from the next one on.
     pub fn due(&self, until: i64) -> u64 {
         let at = until.saturating_sub(self.origin);
         let end = self.times.partition_point(|t| *t < at);
         super::rate::owned(self.position as u64, self.stride as u64, end as u64)
     }
 
-    /// Leaves out every instant before `until`.
+    /// Leaves out every instant of this worker before `until`.
     pub fn skip(&mut self, until: i64) {
         self.position += self.due(until) as usize * self.stride;
     }
 }
 
-/// Reads the times of a file: a block trace if it begins as one, else lines of times. Errors: `Usage`
-/// when it cannot be read, holds no time, or a line is no time or goes back.
+/// Reads the times of a file, ns, ascending: of a block trace if it begins as one, else of lines of times. Errors:
+/// `Usage` when it cannot be read, holds no time, or a line is no time or goes back; of a trace as [`trace::read`].
 pub fn read(path: &str) -> Result<Arc<[i64]>> {
     let error = |what: &str| {
         Error::usage(what.to_owned())

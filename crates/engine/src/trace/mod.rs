@@ -40,7 +40,7 @@ const MOST_LINE: u64 = 4096;
 const NOT_BEGUN: i64 = i64::MIN;
 /// The format has no stamps but waits, and there was none yet.
 const NO_TIME: i64 = -1;
-/// A heading where there was one, or rows, before.
+/// Said of a heading where there was one, or rows, before.
 const SECOND: &str = "a second trace begins here: give each a file of its own";
 /// The mark before texts of some editors.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -106,10 +106,12 @@ pub const FORMATS: &[TraceFormat] = &[
     own::PARQUET,
 ];
 
-/// A row as written: the stamp in ticks, and the disk, volume or file that it belongs to, after the host or
-/// workload that numbers it, where the format has one.
+/// A row as written.
 struct TraceRow<'a> {
+    /// In ticks of the format.
     stamp: i64,
+    /// The host or workload that numbers the disks, where the format has one, else empty; then the disk, volume or
+    /// file.
     stream: (&'a str, &'a str),
     op: TraceOp,
     /// What it took then, where the format has it.
@@ -154,7 +156,7 @@ impl TraceFile {
         Ok(TraceFile { path, head, file })
     }
 
-    /// The format whose files begin so.
+    /// The first of [`FORMATS`] that files which begin so may be of; `None` where none is.
     pub fn recognise(&self) -> Option<&'static TraceFormat> {
         let head = self.head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.head);
         let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
@@ -171,8 +173,9 @@ impl TraceFile {
     }
 }
 
-/// Reads the trace of a job, `most` operations at most. Errors: `Usage` for a file that cannot be read, is of
-/// no known format or does not hold what is asked; else as [`read`].
+/// Reads what a job selects of its trace, in the format that the job names or that the file begins as. Errors: `Usage`
+/// for a file that cannot be read, is packed, is of no known format or may be of two; else as [`read`], where more than
+/// `most` operations are too many.
 pub fn load(replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
     let path = &replay.file;
     let known = || FORMATS.iter().map(|f| f.word).collect::<Vec<_>>().join(", ");
@@ -223,7 +226,8 @@ pub const ALONE: &str = "whether it has all I/Os of its run is not in it: give t
 pub const BUNCHED: &str =
     "due together with another: all stamps are whole ms, and are taken as they are";
 
-/// A trace that is going to be replayed, in a sentence for people.
+/// A trace that is going to be replayed, in a sentence for people: how much it is, what was changed or left out of it,
+/// and the latencies that were recorded with it.
 pub fn words(replay: &ReplayPlan) -> String {
     let ReplayOps { format, times, ops, sorted, skipped, rounded, refitted, .. } = &replay.ops;
     let ReplayOps { unsynced, spread, bunched, .. } = &replay.ops;
@@ -277,10 +281,10 @@ pub fn words(replay: &ReplayPlan) -> String {
 }
 
 /// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse stamp (of a
-/// millisecond or a second, as the format has it or as all stamps have it) are spread evenly over that tick, in the order
-/// of the file. Errors: `Usage`, with the line, for one that is no row or lies far before those above it; for a file
-/// without operations, or with those of several disks, which are named. `Unavailable` when they are too many; `Corrupt`
-/// for a damaged run.
+/// millisecond or a second, as the format has it or as all stamps have it) are spread evenly over that tick, in the
+/// order of the file. Errors: `Usage`, with the line, for one that is no row or lies far before those above it; for a
+/// file without operations, or with those of several disks, which are named. `Unavailable` when they are more than the
+/// selection allows; `Corrupt` for a damaged run.
 pub fn read(
     format: &TraceFormat,
     file: TraceFile,
@@ -304,7 +308,8 @@ pub fn read(
     read.and_then(|()| rows.finish(format.name)).map_err(|e| error(e, place))
 }
 
-/// Puts the rows of a text into `rows`. Errors: what is wrong with the line that was read last.
+/// Puts the rows of a text into `rows`, up to the end of what is selected; blank lines and those that are no operation
+/// are none. Errors: what is wrong with the line that was read last, also that it has no end.
 fn lines(
     input: File,
     row: LineReader,
@@ -348,7 +353,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The next line. Errors: it cannot be read, is too long or no text.
+    /// The next line with its end; `None` behind the last one. Errors: it cannot be read, is too long or no text.
     fn read(&mut self) -> std::result::Result<Option<&str>, String> {
         self.line.clear();
         let mut input = self.input.by_ref().take(MOST_LINE);
@@ -377,7 +382,8 @@ fn heading(line: &str, begins: &str, begun: &mut i64) -> std::result::Result<boo
     }
 }
 
-/// The columns of a row of values with commas between, without blanks and quotes around them. Errors: it has not as many.
+/// The columns of a row of values with commas between, without blanks and quotes around them. Errors: it has not as
+/// many.
 fn columns<const N: usize>(line: &str) -> std::result::Result<[&str; N], String> {
     let (mut columns, mut count) = ([""; N], 0);
     for column in line.split(',') {
@@ -392,13 +398,13 @@ fn columns<const N: usize>(line: &str) -> std::result::Result<[&str; N], String>
     }
 }
 
-/// A stamp of a row: none is below zero. Errors: as [`number`].
+/// A stamp of a row. Errors: as [`number`], and where it is below zero.
 fn stamp(text: Option<&str>) -> std::result::Result<i64, String> {
     let at: i64 = number(text, "time")?;
     if at < 0 { Err(format!("`{at}` is no time")) } else { Ok(at) }
 }
 
-/// A whole number of a row. Errors: what it is called, and what stands there.
+/// A whole number of a row; `name` is what it is. Errors: that the row ends before it, or what stands there instead.
 fn number<T: std::str::FromStr>(text: Option<&str>, name: &str) -> std::result::Result<T, String> {
     let text = text.ok_or_else(|| format!("the row ends before its {name}"))?.trim();
     text.parse().map_err(|_| format!("`{text}` is no {name}"))

@@ -2,7 +2,8 @@
 //!
 //! An operation of several parts ([`OpKind::parts`]) is composed here: one part after the other in the same slot, one
 //! row over all of them, and one row each of kinds that no total adds. The parts of a read-modify-write are a get and
-//! an update of the same key, so that no driver needs to know it.
+//! an update of the same key, so that no driver needs to know it. What a run has deleted itself is told apart here from
+//! what a store has lost ([`KeyedEnd::Missed`]).
 
 use std::sync::Arc;
 
@@ -41,7 +42,8 @@ pub(super) struct ComposedOp {
 }
 
 impl ComposedOp {
-    /// Takes the end of its part: whether another one comes. A conflict has it begin again.
+    /// Takes the end of its part: whether another one comes. None comes after the last part, nor after one that failed;
+    /// a conflict is no such failure and has it begin again with the first.
     pub fn ended(&mut self, part: &InFlight, status: Status) -> bool {
         if !self.has_begun() {
             self.flight.began_with(part);
@@ -124,8 +126,9 @@ impl KeyedWorker {
         })
     }
 
-    /// Makes `op` what to submit first in `slot`: an operation of several parts begins with the first. `sizes`
-    /// are the bytes of its fields as they were drawn, kept for the update of a read-modify-write.
+    /// Makes `op` what to submit first in `slot`: an operation of several parts becomes its first, which has no size;
+    /// any other stays as it is. `sizes` are the bytes of its fields as they were drawn, kept for the update of a
+    /// read-modify-write.
     #[inline]
     pub fn first(&mut self, slot: u32, op: &mut Op, sizes: &[u32]) {
         let Some(composed) = self.composed.get_mut(slot as usize) else {
@@ -144,7 +147,7 @@ impl KeyedWorker {
         (op.kind, op.size) = (first.request(), 0);
     }
 
-    /// Keeps the keys that were drawn for the batch in `slot`.
+    /// Keeps the keys that were drawn for the batch in `slot`; not of operations whose keys follow each other.
     #[inline(never)]
     pub fn keep_keys(&mut self, slot: u32, op: &Op, keys: &[u64]) {
         let at = slot as usize * self.batch;
@@ -160,8 +163,10 @@ impl KeyedWorker {
         keys.filter(|_| lists(op)).unwrap_or(&[])
     }
 
-    /// Takes the end of an operation with this status. Its size becomes what its record says: of a
-    /// batch that is written all of its values, of a read what came back.
+    /// Takes the end of an operation, or of a part of one, with this status, and says what it comes to: a miss, else
+    /// the status, which may be worse than that of the driver (a write that moved another size, a value that is not
+    /// what its key says). Inserts are acknowledged whatever their status. The size of `op` becomes what its record
+    /// says: of a batch that is written all of its values, of a read what came back.
     #[inline]
     pub(super) fn complete(
         &mut self,
@@ -198,13 +203,14 @@ impl KeyedWorker {
         }
     }
 
-    /// The operation that the one in `slot` is a part of.
+    /// The operation that the one in `slot` is a part of; `None` where it is one by itself.
     #[inline]
     pub(super) fn composed(&self, slot: u32) -> Option<ComposedOp> {
         self.composed.get(slot as usize).copied().flatten()
     }
 
-    /// The status of a read that succeeded: whether its value is what its key says it must be.
+    /// The status of a read that succeeded: `VERIFY` where a get brought another value than its key says. Only with
+    /// `integrity` anything is compared.
     #[inline]
     fn check(&mut self, slot: u32, op: &Op, moved: u64, session: &mut dyn Session) -> Status {
         let Some(integrity) =
@@ -226,7 +232,7 @@ impl KeyedWorker {
         }
     }
 
-    /// A part to submit: the one before it is back.
+    /// Takes a part to submit, whose part before it is back; the one that was queued last comes first.
     pub(super) fn next_part(&mut self) -> Option<(u32, Op)> {
         self.parts.pop()
     }
@@ -259,7 +265,7 @@ impl KeyedWorker {
         keys.iter().filter(|key| self.space.deleted(**key)).count() as u64 >= missing
     }
 
-    /// Notes that an insert has ended, or each insert of a batch.
+    /// Notes that an insert or a put has ended, each one of a batch; other kinds are not noted.
     #[inline]
     fn acknowledge(&self, op: &Op) {
         if matches!(op.kind.as_record(), OpKind::Insert | OpKind::Put) {
@@ -269,19 +275,20 @@ impl KeyedWorker {
         }
     }
 
+    /// Bytes of the fields that [`KeyedWorker::first`] has kept for `slot`.
     fn kept_sizes(&self, slot: u32) -> &[u32] {
         let (at, fields) = (slot as usize * self.fields as usize, self.fields as usize);
         self.sizes.get(at..at + fields).unwrap_or(&[])
     }
 
-    /// Whether a value is more than its payload.
+    /// Whether a value is more than its payload: it has several fields, or follows from its key.
     #[inline(always)]
     pub fn encodes(&self) -> bool {
         self.fields > 1 || self.integrity.is_some()
     }
 
-    /// Writes lengths and names of the fields around the payload that is in `buffer` already, or
-    /// with `integrity` the whole value. `sizes` are the bytes of each field as they were drawn.
+    /// Writes lengths and names of the fields (of an update of one field, of that one) around the payload that is in
+    /// `buffer` already, or with `integrity` the whole value. `sizes` are the bytes of each field as they were drawn.
     #[inline]
     pub fn encode(&mut self, op: &Op, buffer: &mut [u8], sizes: &[u32]) {
         self.encode_fields(op, buffer, sizes);
@@ -290,7 +297,7 @@ impl KeyedWorker {
         }
     }
 
-    /// As [`KeyedWorker::encode`], for the part that `slot` goes on with.
+    /// As [`KeyedWorker::encode`], for the part that `slot` goes on with, by the sizes that were kept.
     #[inline]
     pub(super) fn encode_kept(&mut self, slot: u32, op: &Op, buffer: &mut [u8]) {
         self.encode_fields(op, buffer, self.kept_sizes(slot));
@@ -299,6 +306,7 @@ impl KeyedWorker {
         }
     }
 
+    /// Writes lengths and names of the fields: nothing for values of one, and no more where `buffer` ends.
     #[inline]
     fn encode_fields(&self, op: &Op, buffer: &mut [u8], sizes: &[u32]) {
         if self.fields <= 1 {

@@ -1,4 +1,6 @@
-//! The events of a trace, by kind, thread and time.
+//! The events of a trace, by kind, thread and time, with what the trace says of itself; and what is asked of events as
+//! a whole: whether all I/O of others was seen, and what is over and may be forgotten. Each other question has a
+//! module.
 
 pub mod context;
 pub mod decode;
@@ -32,17 +34,23 @@ pub struct Events {
     pub gaps: BTreeMap<u64, Vec<Gap>>,
     /// The same of single I/Os.
     pub io_gaps: EventList<Gap>,
+    /// io_uring's own threads off the CPU.
     pub ring_threads: EventList<RingThread>,
     /// Direct reclaims of io_uring worker threads.
     pub worker_reclaim: EventList<Reclaim>,
+    /// Threads of the kernel, or of the store's server, off the CPU.
     pub helpers: EventList<Helper>,
+    /// Parts of I/Os that a limit had held back.
     pub held: EventList<HeldPart>,
+    /// I/Os on the run's disks that are given to none of its I/Os.
     pub neighbours: EventList<Neighbour>,
     pub commits: EventList<Commit>,
     pub flushes: EventList<Flush>,
     pub quota: EventList<CpuQuota>,
+    /// Times in which the thread that gathers events did not run.
     pub still: EventList<Still>,
     pub stolen: EventList<Stolen>,
+    /// Times in which a JVM had stopped its threads.
     pub pauses: EventList<Pause>,
     /// Sleeping without an event is possible.
     pub blind: bool,
@@ -71,12 +79,13 @@ impl Events {
         self.left_out.as_deref() == Some(rule)
     }
 
-    /// When this worker was off the CPU, by time.
+    /// When this worker was off the CPU, by time; empty where nothing is known of it.
     pub fn off(&self, worker: u64) -> &[OffCpu] {
         self.off.get(&worker).map_or(&[], Vec::as_slice)
     }
 
-    /// Takes an event in; [`Events::sort`] must follow before events are looked up.
+    /// Takes an event in, each where its kind belongs: what has no worker is under `u64::MAX`, gaps and reclaims of one
+    /// I/O have lists of their own. [`Events::sort`] must follow before events are looked up.
     pub fn add(&mut self, event: impl Into<LayerEvent>) {
         let number = |worker: Option<u64>| worker.unwrap_or(u64::MAX);
         match event.into() {
@@ -150,7 +159,7 @@ impl Events {
         watched && seen && !self.gaps.contains_key(&u64::MAX)
     }
 
-    /// Forgets what was over before a time.
+    /// Forgets the events that were over before a time, ns; counts and marks stay.
     pub fn forget(&mut self, before_ns: i64) {
         self.lists().for_each(|list| list.forget(before_ns));
         self.gaps.values_mut().for_each(|list| list.forget(before_ns));

@@ -1,7 +1,8 @@
-//! From phases to a verdict: an I/O belongs to the layer with at least half of its excess over the usual times of its
-//! kind of operation, its lateness being the schedule's; without one it is "mixed"; time that was not seen, and no
-//! excess at all, is "unknown". Where the usual latency is above the threshold, all of an ordinary I/O's time counts,
-//! and the largest layer is named ([`OutlierVerdict::always`]).
+//! The layers with their names, the usual times, and from both and phases a verdict: an I/O belongs to the layer with
+//! at least half of its excess over the usual times of its kind of operation, its lateness being the schedule's;
+//! without one it is "mixed"; time that was not seen, and no excess at all, is "unknown". What a miss of the page cache
+//! usually takes is the page cache's. Where the usual latency is above the threshold, all of an ordinary I/O's time
+//! counts, and the largest layer is named ([`OutlierVerdict::always`]).
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -179,6 +180,7 @@ pub fn layer_did(name: &str) -> &str {
     layer.map_or(name, |layer| layer.did())
 }
 
+/// The layer that the time of a phase counts for.
 pub fn layer(phase: Phase) -> Layer {
     match phase {
         Phase::Submit | Phase::Application => Layer::Application,
@@ -204,7 +206,7 @@ const FEWEST: usize = 20;
 /// Fewest I/Os past the page cache that make a usual time of such.
 const FEWEST_MISSES: usize = 5;
 
-/// What each phase usually takes, by kind of operation: its median; 0 where none is known.
+/// What each phase, and the whole, usually takes by kind of operation: its median; 0 where none is known.
 #[derive(Debug, Clone, Default)]
 pub struct Baseline(BTreeMap<OpKind, Times>);
 
@@ -218,7 +220,7 @@ struct Times {
 }
 
 impl Baseline {
-    /// From the sample; from all traced I/Os where the sample is small (`FEWEST`).
+    /// From the sample; from all traced I/Os of a kind where the sample is small (`FEWEST`).
     pub fn of(usual: &[PhasedIo]) -> Baseline {
         let mut by_op: BTreeMap<OpKind, Vec<&PhasedIo>> = BTreeMap::new();
         // A wait is told for being one: there are no usual ones.
@@ -241,7 +243,7 @@ impl Baseline {
         Baseline(by_op.into_iter().map(|(op, l)| (op, times(l))).collect())
     }
 
-    /// From the median latency of all I/Os, where none was traced.
+    /// From the median latency of all I/Os, where none was traced: its time was not seen in any phase.
     pub fn of_medians(summary: &Summary) -> Baseline {
         let each = summary.ops.iter().filter_map(|(op, totals)| {
             Some(Baseline::of_median(*op, median_ns(&totals.latencies.service)?))
@@ -272,11 +274,12 @@ impl Baseline {
     }
 }
 
-/// The median of this run's own I/Os, whichever percentiles were asked for.
+/// The median of this run's own I/Os, ns, whichever percentiles were asked for; none where there is none of them.
 fn median_ns(latency: &Latency) -> Option<u64> {
     latency.observed.as_ref().map(|own| own.p50_ns)
 }
 
+/// The median of each phase by itself; `list` is not empty.
 fn medians(list: &[&PhasedIo]) -> Phases {
     let mut phases = Phases::default();
     for (i, median) in phases.0.iter_mut().enumerate() {
@@ -353,6 +356,7 @@ impl Deref for Judged {
     }
 }
 
+/// Whether the page cache may answer such an operation.
 fn reads(op: OpKind) -> bool {
     matches!(op.request(), OpKind::Read | OpKind::Get | OpKind::Scan)
 }
@@ -367,7 +371,8 @@ pub struct JudgeInputs<'a> {
     pub threshold_ns: Option<u64>,
 }
 
-/// Judges one slow I/O. `segments` is none without evidence.
+/// Judges one slow I/O by itself; what it owes to others (`behind_ns`, `in_front`, `shared`, `queued_ns`) is left to
+/// the caller. `segments` is none without evidence: then the excess of its service time is unknown.
 pub fn judge(
     slow: Slow,
     io: Option<TracedIo>,

@@ -1,4 +1,6 @@
-//! A group of sections that run side by side as one job file.
+//! Makes one job file of a group of fio sections that run side by side: a target for the sections that have files in
+//! common, a workload or several for each section, and what they share as `[run]`. What has no place in one job is a
+//! complaint; what is done otherwise than in fio is a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +21,8 @@ use super::target::FioEngine;
 use super::ways;
 use crate::ImportedJob;
 
-/// Makes the job of a group. What does not fit into one job goes to `wrong`. Errors: `Internal`.
+/// Makes the job of a group. `file` is the fio file as it is shown, `taken` are the names of jobs so far, to which this
+/// one's is added. What does not fit into one job goes to `wrong`. Errors: `Internal`.
 pub fn job(
     file: &str,
     group: &[JobSection],
@@ -134,7 +137,8 @@ fn once(notes: &[String]) -> Vec<String> {
 /// Sections or lines that one note names, at most; of more it says how many.
 const MOST_NAMED: usize = 4;
 
-/// The percentiles of all sections: the report has them for each.
+/// The percentiles that any section asks for, which the report has for each; none where none asks. A note where they
+/// differ.
 fn percentiles(group: &[JobSection], notes: &mut Vec<String>) -> Option<Vec<Percentile>> {
     let mut asked: Vec<Percentile> = Vec::new();
     for one in group.iter().filter_map(|s| s.percentiles.as_ref()).flatten() {
@@ -148,9 +152,9 @@ fn percentiles(group: &[JobSection], notes: &mut Vec<String>) -> Option<Vec<Perc
     Some(asked).filter(|asked| !asked.is_empty())
 }
 
-/// fio reports the jobs of a group as one, in the row of the first: `group_reporting`, until a section with
-/// `new_group`. Without it each job has a row, with all its parts. `names`: the workloads of each section; the first of
-/// a row tells it from those of sections that are called alike.
+/// Writes into the workloads which of them fio reports as one (`reported_with`): with `group_reporting` the jobs of a
+/// group, until a section with `new_group`, in the row of the first; without it the parts of each job. `names`: the
+/// workloads of each section, the first of which names the row. A workload with a row of its own is left as it is.
 fn reported_together(
     group: &[JobSection],
     names: &BTreeMap<usize, Vec<String>>,
@@ -229,6 +233,8 @@ struct GroupTarget {
     layout: TargetLayout,
 }
 
+/// The targets of a group, each with the sections that drive it; the first is `[target]`, the others are named after
+/// their first section. Complains where some sections drive nothing (`ioengine=null`) and others do.
 fn targets(group: &[JobSection], wrong: &mut Vec<Error>) -> Vec<GroupTarget> {
     let null = |s: &JobSection| s.target.engine == FioEngine::Null;
     if let Some(other) = group.iter().find(|s| null(s) != null(&group[0])) {
@@ -244,7 +250,8 @@ fn targets(group: &[JobSection], wrong: &mut Vec<Error>) -> Vec<GroupTarget> {
     layout::shares(group).into_iter().enumerate().map(&mut named).collect()
 }
 
-/// `[run]`: what all sections have in common.
+/// `[run]`: what all sections have in common. Notes what they do not have in common and here do (a delay of the group,
+/// the seed), and complains of several sections of which one has no end.
 fn run(
     group: &[JobSection],
     name: &str,
@@ -291,7 +298,7 @@ fn run(
     run
 }
 
-/// What all jobs lock together.
+/// Memory that all jobs lock together, bytes.
 fn locked(group: &[JobSection]) -> ByteSize {
     let each = group.iter().map(|s| s.locked.saturating_mul(s.clones.into()));
     ByteSize(each.fold(0, |sum: u64, of| sum.saturating_add(of)))
@@ -309,7 +316,7 @@ fn measured_from(group: &[JobSection]) -> Span {
     Span(measured.min().unwrap_or(0))
 }
 
-/// Whether all sections begin together, and are measured from the same time on.
+/// Whether all sections begin together, and are measured from the same time on: they have the same delay and ramp.
 fn begin_together(group: &[JobSection]) -> bool {
     let of = |s: &JobSection| (s.demand.delay, s.demand.ramp);
     group.iter().all(|s| of(s) == of(&group[0]))
@@ -322,7 +329,7 @@ fn end_together(group: &[JobSection]) -> bool {
         && group.iter().all(|s| s.demand.end.time_based && end(s) == end(&group[0]))
 }
 
-/// Writes the begin and end of its own into a workload of a section.
+/// Writes the begin and end of its own into a workload of a section, which has `workers` of the section's clones.
 fn ends(section: &JobSection, workers: u32, group: &[JobSection], workload: &mut WorkloadTable) {
     let (end, ramp) = (&section.demand.end, section.demand.ramp);
     let begun = section.demand.delay.0.saturating_sub(first_delay(group).0);
@@ -351,13 +358,13 @@ fn endless(group: &[JobSection], wrong: &mut Vec<Error>) {
     }
 }
 
-/// Operations of so many clones of a section together.
+/// Operations after which so many clones of a section end together; none where the section does not end by them.
 fn operations(section: &JobSection, clones: u32) -> Option<u64> {
     let clones = u64::from(clones) * section.pattern.ops_per_block();
     section.demand.end.operations.map(|n| n.saturating_mul(clones))
 }
 
-/// Bytes of so many clones of a section together.
+/// Bytes after which so many clones of a section end together; none where the section does not end by them.
 fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
     let clones = u64::from(clones) * section.pattern.ops_per_block();
     section.demand.end.bytes.map(|bytes| {
@@ -382,7 +389,8 @@ fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
     })
 }
 
-/// What the kernel is told of the order of reads, where all sections that are not direct agree.
+/// What the kernel is told of the order of reads, where all sections that are not direct agree; none where they differ,
+/// tell it nothing, or all are direct.
 fn read_ahead(group: &[&JobSection]) -> Option<&'static str> {
     // What is direct reads nothing ahead.
     let mut told = group.iter().filter(|s| !s.target.direct).map(|s| s.read_ahead);
@@ -390,6 +398,8 @@ fn read_ahead(group: &[&JobSection]) -> Option<&'static str> {
     told.all(|other| other == Some(first)).then_some(first)
 }
 
+/// The target of these sections as a table of the job: driver `file` with its layout and options, or driver `null`.
+/// `names`: the workloads of each section.
 fn target(group: &[&JobSection], layout: &TargetLayout, names: &[Vec<String>]) -> TargetPlan {
     let size = layout.size.map(ByteSize);
     let spec = &group[0].target;
@@ -456,6 +466,7 @@ fn of_section(
     extents.iter().enumerate().map(one).collect()
 }
 
+/// The workload of those clones of a section that go over `extent`; without a name, target and end of its own.
 fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
     let demand = &section.demand;
     let arrival = demand.rate.map(|rate| {
@@ -491,8 +502,9 @@ fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
     }
 }
 
-/// fio drops what it has cached of a file (`invalidate`) whenever it begins with it anew. What is drawn without a
-/// map of visited blocks never does (fio 3.33).
+/// After how many bytes a worker drops what is cached of its files, as fio does (`invalidate`) whenever it begins with
+/// one anew; none where fio does not, or nothing is cached or begun anew. What is drawn without a map of visited blocks
+/// never does (fio 3.33).
 fn drop_cache(section: &JobSection) -> Option<ByteSize> {
     let (target, end) = (&section.target, &section.demand.end);
     let cached = target.engine != FioEngine::Null && !target.direct;
@@ -506,6 +518,7 @@ fn drop_cache(section: &JobSection) -> Option<ByteSize> {
     once.filter(|_| cached && drops && more && section.pattern.goes_round)
 }
 
+/// The operations of a section with their weights; with a rate for each direction, in the ratio of the rates.
 fn mix(section: &JobSection) -> MixForm {
     let parts = &section.pattern.mix;
     match (section.demand.rate.and_then(|r| r.shares), parts.as_slice()) {
@@ -522,10 +535,12 @@ fn mix(section: &JobSection) -> MixForm {
     }
 }
 
+/// Access with so many bytes from one block to the next.
 fn strided(step: u64) -> Access {
     Access { stride: Some(ByteSize(step)), ..AccessKind::Strided.into() }
 }
 
+/// The order of offsets of a section over `extent`, with an `align` where its offsets are finer than its blocks.
 fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
     let mut access = match &section.pattern.order {
         OffsetOrder::Sequential => Access::from(AccessKind::Sequential),

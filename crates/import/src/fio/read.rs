@@ -24,7 +24,8 @@ const HINTS: [(&str, &str); 3] = [
     ("cmdprio_bssplit", "make two sections side by side, each with its prio and prioclass"),
 ];
 
-/// Reads options of one section.
+/// Reads options of one section by name, and keeps what is said of them: complaints and notes. Of an option that is
+/// given several times the last one counts.
 pub struct SectionReader<'a> {
     section: &'a RawSection,
     base: KbBase,
@@ -47,16 +48,18 @@ impl<'a> SectionReader<'a> {
         reader
     }
 
+    /// The section as it is written.
     pub fn section(&self) -> &'a RawSection {
         self.section
     }
 
-    /// Everything that is wrong, and what a reader should know.
+    /// Everything that is wrong, and what a reader should know, each in the order in which it was kept.
     pub fn said(self) -> (Vec<Error>, Vec<String>) {
         (self.wrong.into_inner(), self.notes.into_inner())
     }
 
-    /// Keeps what becomes of options that are not mapped, a complaint or a note, and what variables were replaced by.
+    /// Keeps what becomes of options that are not mapped: a complaint of one that is refused, a note of one that is
+    /// without effect here, nothing where its value asks for nothing. Notes what variables were replaced by.
     pub fn judge(&self) {
         for line in &self.section.lines {
             if let Some(written) = &line.written {
@@ -109,12 +112,13 @@ impl<'a> SectionReader<'a> {
         self.notes.borrow_mut().push(note);
     }
 
-    /// The line of an option, if given.
+    /// The line of an option that counts, if given.
     pub fn line(&self, name: &str) -> Option<&'a OptionLine> {
         self.section.line(name)
     }
 
-    /// The text of an option, if given. One that is empty is a complaint: fio refuses that as well.
+    /// The text of an option, if given. One that is empty is a complaint, and counts as not given: fio refuses that as
+    /// well.
     pub fn raw(&self, name: &str) -> Option<&'a str> {
         let line = self.line(name)?;
         if line.value.is_none() {
@@ -150,7 +154,8 @@ impl<'a> SectionReader<'a> {
         instead
     }
 
-    /// The value of an option, if given and readable.
+    /// The value of an option; `None` where it is not given, or cannot be read, which is a complaint. So it is with
+    /// each kind of value below.
     pub fn value<T>(&self, name: &str, parse: impl FnOnce(&str) -> Parsed<T>) -> Option<T> {
         match parse(self.raw(name)?) {
             Ok(value) => Some(value),
@@ -171,7 +176,7 @@ impl<'a> SectionReader<'a> {
         })
     }
 
-    /// A switch.
+    /// A switch, which is on where it is given without a value; `default` where it is not given or cannot be read.
     pub fn boolean(&self, name: &str, default: bool) -> bool {
         let Some(line) = self.line(name) else {
             return default;
@@ -182,7 +187,7 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// A time; a bare number counts `unit_ns` each. None for 0.
+    /// A time; a bare number counts `unit_ns` each. `None` for 0 as well.
     pub fn time(&self, name: &str, unit_ns: u64) -> Option<taillight_core::units::Span> {
         self.value(name, |t| value::time(t, unit_ns)).filter(|t| t.0 > 0)
     }
@@ -197,7 +202,7 @@ impl<'a> SectionReader<'a> {
         self.value(name, |t| value::amount(t, self.base))
     }
 
-    /// A size for one direction.
+    /// A size for one direction of those that may be given with commas between; `None` as well where this one is empty.
     pub fn size_for(&self, name: &str, direction: Direction) -> Option<ByteSize> {
         let parsed = self.value(name, |t| {
             value::for_direction(t, direction).map(|part| value::size(part, self.base)).transpose()
@@ -205,7 +210,7 @@ impl<'a> SectionReader<'a> {
         parsed.flatten()
     }
 
-    /// A size in the units of this section.
+    /// Reads a size in the units of this section (`kb_base`). Errors: what is wrong with the text.
     pub fn parse_size(&self, text: &str) -> Parsed<u64> {
         value::size(text, self.base).map(|s| s.0)
     }

@@ -1,4 +1,5 @@
-//! Faults of stores: flushes, compactions, logs and locks that hold writers back, and dropped pages of their files.
+//! Faults of stores: flushes, compactions, logs and locks that hold writers back, and dropped pages of their files. A
+//! fault whose load or place is of its own starts the victim itself; the others find it at work.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::faults::stopped::{pulsed, threads};
 use crate::stage::LabCgroup;
 use crate::truth::now_ns;
 
-/// Flushes take long: the disk is slow for a while, again and again.
+/// Flushes take long: the disk of the database is slow for a while, again and again.
 pub fn slow_flushes(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     let (on, delay, slow) = (trial.amplitude * 5, trial.amplitude / 2, built.slow()?);
     trial.pulses(Duration::from_millis(300), trial.amplitude * 4, |stop| {
@@ -21,13 +22,14 @@ pub fn slow_flushes(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()
     })
 }
 
-/// All background threads of RocksDB are frozen, those that flush as well, and nothing is slow.
+/// All background threads of RocksDB are frozen for a while, again and again, those that flush as well; no disk is
+/// slow.
 pub fn frozen_flush(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
     let group = background(trial, "rocksdb:")?;
     pulsed(trial, &group)
 }
 
-/// A control group of RocksDB's threads whose names begin so.
+/// A control group that can freeze the victim's threads whose names begin so; those that are there now.
 fn background(trial: &mut FaultTrial<'_>, name: &str) -> Result<LabCgroup> {
     let pid = trial.pid()?;
     let group = LabCgroup::of(&mut trial.undo, "freezer")?;
@@ -37,7 +39,8 @@ fn background(trial: &mut FaultTrial<'_>, name: &str) -> Result<LabCgroup> {
     Ok(group)
 }
 
-/// RocksDB lets writers go on slowly, for too much is left to compact: the threads that do it are frozen.
+/// RocksDB lets writers go on slowly, for too much is left to compact: the threads that do it are frozen once, for the
+/// whole of the trial. The truth is one fault from then to a second after they go on.
 pub fn braked(trial: &mut FaultTrial<'_>) -> Result<()> {
     let built = FaultStage::Fs(EXT4, 2048).make(trial, false)?;
     let load: Load = &[loads::UPDATES, loads::SMALL_MEMTABLES, loads::ALL_THE_TIME];
@@ -61,8 +64,8 @@ pub fn braked(trial: &mut FaultTrial<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Reads of a store whose files are part of its memory: pages of them are dropped, and a slow disk has
-/// to bring them again.
+/// Reads of a store whose files are mapped into its memory (RocksDB is told to): pages of them are dropped, again and
+/// again, and a slow disk has to bring them back.
 pub fn mapped_gets(trial: &mut FaultTrial<'_>) -> Result<()> {
     let built = FaultStage::Fs(EXT4, 128).make(trial, true)?;
     let group = LabCgroup::of_memory(&mut trial.undo, NAME)?;
@@ -76,7 +79,8 @@ pub fn mapped_gets(trial: &mut FaultTrial<'_>) -> Result<()> {
     memory::dropped(trial, built.slow()?, &group, |held| held + (1 << 20))
 }
 
-/// Another process has begun to write to the victim's SQLite database, and nobody else may until it commits.
+/// Again and again another process begins to write to the victim's SQLite database, and nobody else may until it
+/// commits.
 pub fn locked_database(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     let database = built.path.join("db/taillight.db");
     let (name, pause) =
@@ -88,7 +92,7 @@ pub fn locked_database(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result
     })
 }
 
-/// Writers of RocksDB that sync, and only the log is on a disk whose syncs take long.
+/// Writers of RocksDB that sync, with the log alone on a disk whose syncs take long for a while, again and again.
 pub fn log_disk(trial: &mut FaultTrial<'_>) -> Result<()> {
     let log = FaultStage::Fs(XFS, 320).make(trial, true)?;
     let built = FaultStage::Fs(EXT4, 128).make(trial, false)?;

@@ -14,11 +14,13 @@ use crate::state::{self, LiveTile, SHOWN};
 
 /// Most rows of the table; what is beyond them is on the page and in the report.
 const TABLE_MOST: usize = 8;
+/// The heat strip is drawn where it has more rows than this.
 const FEWEST_HEAT: u16 = 5;
-/// From this width on, figures have their notes.
+/// From this width of the screen on, figures have their notes.
 const NOTES: u16 = 110;
 /// Width of the labels of the heat strip.
 const LABELS: u16 = 9;
+/// Shades of the heat strip, from few I/Os to many.
 const SHADES: [&str; 4] = ["░", "▒", "▓", "█"];
 
 /// Draws the run into all of `buffer`. Where there is little room, the heat strip goes first, then the rate.
@@ -52,6 +54,7 @@ pub fn draw(model: &LiveModel, buffer: &mut Buffer) {
     draw_heat(model, heats, buffer);
 }
 
+/// The name of the run and its place in a series; nothing before the run is known.
 fn draw_head(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     let Some(facts) = &model.facts else { return };
     let mut name = vec![Span::from(facts.plan.run.name.clone()).bold()];
@@ -62,6 +65,8 @@ fn draw_head(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     Line::from("taillight").alignment(Alignment::Right).dim().render(area, buffer);
 }
 
+/// The bar of the measure phase, which stays empty where the plan has no end; in its label the phase, the time measured
+/// so far and the time left.
 fn draw_bar(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     let view = model.last.as_ref();
     let far = view.and_then(progressed);
@@ -79,6 +84,7 @@ fn draw_bar(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     gauge.filled_style(Style::new().cyan()).unfilled_style(Style::new().dim()).render(area, buffer);
 }
 
+/// The verdict so far: a coloured word and what it says, over as many lines as there is room.
 fn draw_verdict(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     let said = state::verdict(model);
     let word = match said.tone {
@@ -91,6 +97,8 @@ fn draw_verdict(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(line).wrap(Wrap { trim: true }).render(area, buffer);
 }
 
+/// The figures of now below an empty line: each with its note in two columns, on a narrow screen one after the other
+/// without notes.
 fn draw_tiles(tiles: &[LiveTile], area: Rect, buffer: &mut Buffer) {
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     if area.width + 2 < NOTES {
@@ -116,7 +124,9 @@ fn draw_tiles(tiles: &[LiveTile], area: Rect, buffer: &mut Buffer) {
     Text::from(lines[first..].to_vec()).render(right, buffer);
 }
 
-/// Rows of the table: percentiles so far of the operations and their kinds of latency, the first [`TABLE_MOST`].
+/// Rows of the table, the first [`TABLE_MOST`]: of each operation with latencies its kinds of latency, the main kind
+/// first, with percentiles and maximum so far and the 99 % of the last interval. Of the main kind a percentile above a
+/// ceiling is yellow, and red where the ceiling is for it or a higher one and so is missed.
 fn table_rows(model: &LiveModel) -> Vec<Row<'static>> {
     let mut rows = Vec::new();
     for op in model.whole_ops() {
@@ -148,12 +158,14 @@ fn table_rows(model: &LiveModel) -> Vec<Row<'static>> {
     rows
 }
 
+/// A time in a cell; `-` where it is not known.
 fn number(ns: Option<u64>) -> Line<'static> {
     let text = ns.map_or("-".to_owned(), duration_ns);
     Line::from(text).alignment(Alignment::Right)
 }
 
-/// The 99th percentile of the last interval.
+/// The 99th percentile of the last interval, ns: of service and response times only, where the operation was done in
+/// it.
 fn last_p99(model: &LiveModel, op: &OpSoFar, kind: LatencyKind) -> Option<u64> {
     let row = model.rows().find(|row| (row.workload, row.op) == (op.workload, op.op))?;
     match kind {
@@ -163,6 +175,7 @@ fn last_p99(model: &LiveModel, op: &OpSoFar, kind: LatencyKind) -> Option<u64> {
     }
 }
 
+/// The table with its heading, below an empty line; nothing without rows.
 fn draw_table(rows: Vec<Row<'_>>, area: Rect, buffer: &mut Buffer) {
     if rows.is_empty() {
         return;
@@ -180,6 +193,8 @@ fn draw_table(rows: Vec<Row<'_>>, area: Rect, buffer: &mut Buffer) {
     Widget::render(table, below, buffer);
 }
 
+/// Successful operations a second of the last intervals, one a column; nothing without intervals or in three rows or
+/// less.
 fn draw_rates(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     let per_s = |i: &taillight_engine::collector::ClosedInterval| {
         let whole = i.ops.iter().filter(|op| !op.row.op.is_part());
@@ -198,7 +213,8 @@ fn draw_rates(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     Sparkline::default().data(rates).style(Style::new().cyan()).render(below, buffer);
 }
 
-/// The operation with most I/Os; the page shows all.
+/// The heat strip of the operation with most I/Os, over the whole run; the page shows all. The row of a ceiling has a
+/// red label with the ceiling, and cells above it are yellow. Nothing without I/Os or in [`FEWEST_HEAT`] rows or less.
 fn draw_heat(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     let Some(op) = model.whole_ops().filter(|o| o.latencies.is_some()).max_by_key(|o| o.ops) else {
         return;
@@ -240,8 +256,11 @@ fn draw_heat(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
 
 /// A heat map in so many rows and columns at most; neighbours are added.
 struct HeatStrip {
+    /// Edges between the rows, lowest first: one more than there are rows.
     edges_ns: Vec<f64>,
+    /// I/Os by row, lowest first, and column, earliest first.
     counts: Vec<Vec<u64>>,
+    /// Seconds a column.
     column_s: f64,
 }
 

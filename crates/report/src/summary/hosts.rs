@@ -1,5 +1,6 @@
 //! What the hosts and ranks of a run did, each by itself, and what follows: which host is slower than the others beyond
-//! chance, which stalled together or alone, where the client's CPUs were the limit, how even the work was.
+//! chance, which stalled together or alone, where the client's CPUs were the limit, how even the work was. What follows
+//! is said in sentences (`findings`). [`exact`] besides puts percentiles that the ranks found together into a summary.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +25,14 @@ use crate::format;
 
 /// Chance of calling any host slower that is not.
 const ALPHA: f64 = 0.05;
-/// Columns of the strip of rates.
+/// Columns of the strip of rates, at most, over the duration of the run; what was done later has more.
 const STRIP: u64 = 60;
 /// I/Os are part of a stall above so many times the median of all, and above [`STALL_NS`].
 const STALL_TIMES: u64 = 20;
 const STALL_NS: u64 = 10_000_000;
 /// A host takes part in a stall when its slow I/Os cover this share of it.
 const TAKES_PART: f64 = 0.5;
-/// Stalls that are kept.
+/// Stalls that are kept, at most.
 const STALLS: usize = 20;
 /// A client that takes more than this share of its CPUs is its own limit.
 const FULL: f64 = 0.9;
@@ -118,6 +119,8 @@ fn groups<'a>(analysis: &'a Analysis, ranks: &'a [&RankAnalysis]) -> Vec<&'a IoG
     ranks.iter().flat_map(|rank| &rank.groups).filter(measured).collect()
 }
 
+/// The figures of the ranks of one host, or of one rank, over what was measured. No share of CPUs of a short run, or
+/// where CPU time is not known.
 fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
     let groups = groups(analysis, ranks);
     let set = IoSet::of(&groups).unwrap_or_default();
@@ -156,7 +159,7 @@ fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
     }
 }
 
-/// What ranks blame, together.
+/// What ranks blame, together, the layer of most outliers first; sure only where all are.
 fn layers<'a>(causes: impl Iterator<Item = &'a Cause>) -> Vec<Cause> {
     let mut all: Vec<Cause> = Vec::new();
     for cause in causes {
@@ -190,7 +193,8 @@ fn bounded(set: &IoSet) -> Option<Bounded> {
     Some(Bounded { value, lo, hi, freedom: f64::INFINITY })
 }
 
-/// Each host's 99 % against that of all others together, adjusted for how many hosts are asked.
+/// Writes into `hosts` each one's 99 % against that of all others together, adjusted for how many hosts are asked. Not
+/// of one host alone, nor where one of the two is not known with an interval.
 fn against_others(
     analysis: &Analysis,
     by_host: &[(String, Vec<&RankAnalysis>)],
@@ -221,13 +225,15 @@ fn against_others(
     }
 }
 
+/// How much more I/Os than the mean the rank with most did, as a share; none of one rank, or without I/Os.
 fn imbalance(ranks: &[HostFigures]) -> Option<f64> {
     let most = ranks.iter().map(|r| r.count).max()? as f64;
     let mean = ranks.iter().map(|r| r.count).sum::<u64>() as f64 / ranks.len() as f64;
     (ranks.len() > 1 && mean > 0.0).then(|| most / mean - 1.0)
 }
 
-/// Rates of a host over time, from its intervals, and the time that each rate is over, ns.
+/// Rates of a host over time, from its intervals, and the time that each rate is over, ns; empty and 0 without
+/// intervals.
 fn strip(analysis: &Analysis, ranks: &[&RankAnalysis]) -> (Vec<f64>, u64) {
     let interval = ranks.iter().flat_map(|r| &r.intervals).map(|r| r.length_ns).max().unwrap_or(0);
     if interval == 0 {
@@ -248,7 +254,8 @@ fn strip(analysis: &Analysis, ranks: &[&RankAnalysis]) -> (Vec<f64>, u64) {
 }
 
 /// Moments with I/Os that took longer than [`STALL_TIMES`] the median and [`STALL_NS`], over all hosts on one clock:
-/// one event for what stalls a server, whichever hosts waited for it. The longest [`STALLS`].
+/// one event for what stalls a server, whichever hosts waited for it. The longest [`STALLS`], the longest first; none
+/// where no median is known.
 fn stalls(
     analysis: &Analysis,
     all: &RanksAnalysis,
@@ -299,11 +306,12 @@ fn stalls(
 struct SlowTimes {
     host: String,
     slow: Vec<(i64, i64)>,
-    /// Later than this nothing is known of it.
+    /// Later than this nothing is known of it; `i64::MIN` where nothing is known at all.
     until: i64,
 }
 
 impl SlowTimes {
+    /// Those that took longer than `from` ns.
     fn of(analysis: &Analysis, host: &str, ranks: &[&RankAnalysis], from: u64) -> SlowTimes {
         let groups = groups(analysis, ranks);
         let last = groups.iter().map(|g| g.tally.last_ns).max();
@@ -355,6 +363,8 @@ fn covered(slow: &[(i64, i64)], start: i64, end: i64) -> u64 {
     sum
 }
 
+/// What follows, a sentence each: lost ranks first, then slower hosts, stalls, layers, CPUs, uneven work, late starts,
+/// clocks, notes and differences between the hosts.
 fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) -> Vec<String> {
     let mut words = Vec::new();
     for (entry, why) in &all.missing {
@@ -397,7 +407,7 @@ fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) ->
     words
 }
 
-/// That ranks did not begin together, as well as their clocks tell.
+/// That ranks did not begin together; none where they did, as well as their clocks tell.
 fn late(summary: &HostsSummary) -> Option<String> {
     let bound = summary.clock_bound_ns.unwrap_or(0);
     let apart = summary.start_spread_ns.filter(|ns| *ns > LATE_NS.saturating_add(bound))?;
@@ -407,7 +417,7 @@ fn late(summary: &HostsSummary) -> Option<String> {
     ))
 }
 
-/// Hosts whose clocks are not known as well as their round trips say.
+/// A sentence for each host whose clock was measured once only, or jumped.
 fn clocks(analysis: &Analysis, all: &RanksAnalysis) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for entry in all.ranks.iter().map(|rank| &rank.entry) {
@@ -431,7 +441,8 @@ fn clocks(analysis: &Analysis, all: &RanksAnalysis) -> Vec<String> {
     words
 }
 
-/// A sentence for each slower host, or that there is none, and of which hosts it cannot be said.
+/// A sentence for each slower host, or that there is none where that is known of all; and of which hosts it cannot be
+/// said. Nothing of one host.
 fn slower(summary: &HostsSummary) -> Vec<String> {
     if summary.hosts.len() < 2 {
         return Vec::new();

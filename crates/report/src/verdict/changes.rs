@@ -1,4 +1,4 @@
-//! A change inside the run in words.
+//! Warns of a change inside the run: from which second on its operations were faster or slower than before, in words.
 
 use taillight_core::OpKind;
 use taillight_rundir::summary::{
@@ -13,7 +13,8 @@ use taillight_stats::change_point::LEAST_CHANGE;
 /// Code of the reason.
 pub const LEVEL_CHANGED: &str = "level_changed";
 
-/// When each operation changed, and in what: figures of the whole run are of neither level.
+/// A warning that says when each operation changed, and in what: figures of the whole run are of neither level. None
+/// where nothing changed.
 pub fn changed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let mut parts = Vec::new();
     for changes in summary.changes.chunk_by(|a, b| a.op == b.op) {
@@ -24,6 +25,9 @@ pub fn changed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason
     (!parts.is_empty()).then(|| (VerdictStatus::Warned, reason(LEVEL_CHANGED, text)))
 }
 
+/// What changed of one operation, in rate, median and shares over ceilings; none without a change. `one`: the run has
+/// no other operation, so that this one is not named.
+///
 /// `Since second 55: 1,060/s instead of 6,300/s, with 1.0 % over 10.0 ms (before: 0.020 %)`.
 fn sentence(changes: &[LevelChange], one: bool) -> Option<String> {
     let first = changes.first()?;
@@ -47,16 +51,18 @@ fn sentence(changes: &[LevelChange], one: bool) -> Option<String> {
     Some(format!("Since second {}{of}: {levels}{with}{over}", second(first.at_s)))
 }
 
-/// Whole seconds from 20 on, else tenths.
+/// A time in seconds as text: whole from 20 on, else with tenths.
 fn second(at_s: f64) -> String {
     if at_s >= 20.0 { format!("{at_s:.0}") } else { format!("{at_s:.1}") }
 }
 
+/// `of reads`.
 fn plural(op: OpKind) -> String {
     format!("of {}s", op.name())
 }
 
-/// Shares over a ceiling; none where there are none on either side.
+/// The shares over a ceiling on both sides, of I/Os and, where known, of the workers' time; none where no I/O was over
+/// it on either side, or a share is not known.
 fn over(it: &OverChange) -> Option<String> {
     let (before, after) = (it.before?, it.after?);
     if before.max(after) <= 0.0 {

@@ -1,6 +1,6 @@
 //! What the ceilings of a suite's runs say (kept, missed or undecided, with the interval): the checks of
-//! each run's report side by side, as a table and for `series.json`. Used by the rule `matrix`; runs without
-//! ceilings have no answer.
+//! each run's report side by side, as a table and for `series.json`, the answer over all of them, and the exit code
+//! that follows. Used by the rule `matrix`; runs without ceilings have no answer.
 
 use serde_json::{Value, json};
 use taillight_core::Percentile;
@@ -39,13 +39,13 @@ impl AnsweredCeiling<'_> {
         self.status() != self.qos.status
     }
 
-    /// Whether it is missed by itself, and not as one of several.
+    /// Whether it is missed by itself, and undecided as one of several.
     pub fn by_chance(&self) -> bool {
         self.status() == QosStatus::Fail && self.among_all() == QosStatus::Undecided
     }
 }
 
-/// Every check of the runs that answer.
+/// Every check of the runs that answer; of a run without a summary there is none.
 fn checks<'a>(answering: &[&'a PointResult]) -> Vec<AnsweredCeiling<'a>> {
     let of = |result: &&'a PointResult| {
         let result: &'a PointResult = result;
@@ -55,7 +55,7 @@ fn checks<'a>(answering: &[&'a PointResult]) -> Vec<AnsweredCeiling<'a>> {
     answering.iter().filter_map(of).flatten().collect()
 }
 
-/// What each ceiling of a run is as one of all.
+/// What each ceiling of a run is as one of all, in their order.
 pub(super) fn statuses(summary: &Summary) -> impl Iterator<Item = QosStatus> {
     summary.qos.iter().map(move |q| of_run(summary, q, q.among_all()))
 }
@@ -68,8 +68,9 @@ fn word(status: QosStatus) -> &'static str {
     }
 }
 
-/// The answer of a check. A run that did not reach its rate has no steady response time to decide by: with
-/// more I/Os over the ceiling than allowed, the load itself was too much, and the ceiling is missed.
+/// The answer of a check whose report says `status`; it differs only where that is undecided. A run that did not reach
+/// its rate has no steady response time to decide by: with more I/Os over the ceiling than allowed, the load itself was
+/// too much, and the ceiling is missed.
 fn of_run(summary: &Summary, q: &Qos, status: QosStatus) -> QosStatus {
     match (status, summary.saturation.saturated && too_many_over(q)) {
         (QosStatus::Undecided, true) => QosStatus::Fail,
@@ -77,6 +78,7 @@ fn of_run(summary: &Summary, q: &Qos, status: QosStatus) -> QosStatus {
     }
 }
 
+/// Whether the share over the ceiling is more than the percentile allows; false where it is not known.
 fn too_many_over(q: &Qos) -> bool {
     let share = q.share_asked().and_then(|s| s.share);
     let allowed = q.at.parse::<Percentile>().ok().map(|at| at.tail_share());
@@ -100,7 +102,7 @@ pub(super) struct Answering<'a> {
     pub whole: bool,
 }
 
-/// The exit code of the answer; none where it is kept, or where nothing was asked.
+/// The exit code of the answer where it is missed or undecided; none where it is kept, or where nothing was asked.
 pub(super) fn exit(of: &Answering<'_>) -> Option<Exit> {
     match overall(of, &checks(&of.runs))? {
         QosStatus::Pass => None,
@@ -123,7 +125,8 @@ fn overall(of: &Answering<'_>, checks: &[AnsweredCeiling<'_>]) -> Option<QosStat
     (!checks.is_empty()).then_some(worst)
 }
 
-/// For `series.json`; none without a ceiling.
+/// The answer for `series.json`, in a word and in a text, with every check; none without a ceiling. `measures`: what
+/// the I/Os are, for the text.
 pub(super) fn answer(of: &Answering<'_>, measures: Option<&str>) -> Option<Value> {
     let all = checks(&of.runs);
     let check = |c: &AnsweredCeiling<'_>| json!({ "run": c.result.point.id, "answer": word(c.status()), "layer": layer(c.qos), "check": c.qos });
@@ -136,7 +139,8 @@ pub(super) fn answer(of: &Answering<'_>, measures: Option<&str>) -> Option<Value
     }))
 }
 
-/// The same for people: a sentence, and a row for each ceiling of each run that answers.
+/// The same for people: a sentence, and a row for each ceiling of each run that answers. Without a ceiling none; the
+/// columns of run and workload are left out where all rows have the same.
 pub(super) fn table(of: &Answering<'_>, measures: Option<&str>) -> Option<(String, Table)> {
     let all = checks(&of.runs);
     let answer = overall(of, &all)?;
@@ -182,7 +186,7 @@ pub(super) fn table(of: &Answering<'_>, measures: Option<&str>) -> Option<(Strin
     Some((answer_words::sentence(answer, &all, measures, &of.looks), table))
 }
 
-/// Leaves a column out in which all rows have the same.
+/// Leaves a column out in which all rows have the same, if there is one of this heading.
 fn leave_out_shared(table: &mut Table, heading: &str) {
     let Some(at) = table.columns.iter().position(|c| c == heading) else { return };
     if table.rows.windows(2).all(|two| two[0][at].text == two[1][at].text) {
@@ -195,7 +199,7 @@ fn time(ns: u64) -> String {
     duration(ns as f64)
 }
 
-/// The percentile that a ceiling is for; none for requests.
+/// The percentile that a ceiling is for; none for requests, and where the summary does not have it.
 pub(super) fn quantile_of<'a>(summary: &'a Summary, q: &Qos) -> Option<&'a Quantile> {
     let own = |name: &String| summary.workloads.iter().find(|w| w.name == *name);
     let totals = q.workload.as_ref().map_or(Some(&summary.totals), |n| Some(&own(n)?.totals))?;
@@ -203,7 +207,7 @@ pub(super) fn quantile_of<'a>(summary: &'a Summary, q: &Qos) -> Option<&'a Quant
     quantile(totals.latencies.main(), at)
 }
 
-/// The percentile that the ceiling is for, with its interval.
+/// The percentile that the ceiling is for as text, with its interval; `-` without one.
 fn measured(summary: &Summary, q: &Qos) -> String {
     let Some(it) = quantile_of(summary, q) else {
         return "-".to_owned();
@@ -212,6 +216,7 @@ fn measured(summary: &Summary, q: &Qos) -> String {
     format!("{} ({} to {})", shown(it.ns), shown(it.lo_ns), shown(it.hi_ns))
 }
 
+/// How many I/Os are over a ceiling and what share that is, with its interval, as text; of requests the share alone.
 fn share_over(q: &Qos) -> String {
     q.share_asked().map_or("unknown".to_owned(), |s| {
         let share = s.share.map_or("-".to_owned(), percent);

@@ -12,7 +12,7 @@ use super::steady::Coordinates;
 use crate::figures;
 use crate::method::PointResult;
 
-/// Share of the highest figure that counts as all of it, as for the knee.
+/// Share of the highest figure from which on a figure counts as all of it, as for the knee.
 pub(super) const OF_HIGHEST: f64 = 0.98;
 
 /// Figures count as equal within this share of the best: a minute on a quiet machine repeats no better, and
@@ -170,11 +170,14 @@ impl ChosenPoints {
         Ok(())
     }
 
+    /// Whether a setting lies under the ceiling; each does where there is none.
     fn kept(&self, s: &SettingFigures<'_>) -> bool {
         self.ceiling.is_none_or(|ceiling| s.under < ceiling.0 as f64)
     }
 
-    /// The choice among settings by their results in the rounds that count; none without a result.
+    /// The choice among settings by their results in the rounds that count. A setting without a result or a figure, or
+    /// with a run that did not end as planned, is left out; none where no setting is left. Where none lies under the
+    /// ceiling, the one closest to it stands for those that would.
     pub(super) fn choose<'a>(
         &self,
         settings: &[Coordinates],
@@ -251,6 +254,7 @@ fn fewest(
     })
 }
 
+/// The setting whose figure is closest to `wanted`; among equals as [`fewest`].
 fn closest(settings: &[SettingFigures<'_>], among: &[usize], wanted: f64) -> Option<usize> {
     let off = |s: &SettingFigures<'_>| (s.figure - wanted).abs();
     let least = among.iter().map(|i| off(&settings[*i])).fold(f64::INFINITY, f64::min);
@@ -258,7 +262,7 @@ fn closest(settings: &[SettingFigures<'_>], among: &[usize], wanted: f64) -> Opt
 }
 
 /// The knee over all settings `under` the ceiling, the best of those with as many I/Os outstanding
-/// standing for them; among equals the one with the lowest time.
+/// standing for them; among equals the one with the lowest time. Errors: why there is none.
 fn knee_of(
     settings: &[SettingFigures<'_>],
     under: &[usize],

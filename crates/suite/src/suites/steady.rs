@@ -106,7 +106,7 @@ impl SteadyPhase {
         }
     }
 
-    /// Rounds from the first to the last of a window.
+    /// Rounds from the first to the last of a window, both included: no fewer can be judged.
     pub fn shortest(&self) -> u32 {
         (self.window.saturating_sub(1)).saturating_mul(self.spacing).saturating_add(1)
     }
@@ -117,7 +117,8 @@ impl SteadyPhase {
         (1..=self.max_rounds).rev().find(ends).unwrap_or(self.max_rounds)
     }
 
-    /// The earliest round, after so many complete ones, at which a window ends.
+    /// The earliest round, after so many complete ones, at which a window ends; [`SteadyPhase::last_round`] where none
+    /// is left.
     pub fn earliest_after(&self, complete: u32) -> u32 {
         let later = complete.saturating_add(1)..=self.max_rounds;
         later.into_iter().find(|r| self.window_ending(*r).is_some()).unwrap_or(self.last_round())
@@ -167,7 +168,9 @@ impl SteadyPhase {
         }
     }
 
-    /// What follows from the results of a phase, whose loops have these settings.
+    /// What follows from the results of a phase, whose loops have these settings: rounds with a result of every setting
+    /// are looked at in order, until one ends a window in which all judged settings are steady. Without one the outcome
+    /// is that rounds go on, or that the last of them is over.
     pub(super) fn judge(&self, settings: &[Coordinates], results: &[&PointResult]) -> SteadyRounds {
         let tracked =
             |s: &&Coordinates| self.at.is_empty() || self.at.iter().any(|at| holds(s, at));
@@ -210,7 +213,8 @@ impl SteadyPhase {
         SteadyRounds { tracks, judged, outcome, rounds }
     }
 
-    /// The round in which `capacity` was reached; the first that ends a window, where that is later.
+    /// The round that ends the phase by `capacity`: the first from the one in which it was reached on that ends a
+    /// window. None without `capacity`, before it is reached, and where the size of the target is not known.
     fn written_out(&self, results: &[&PointResult]) -> Option<u32> {
         let times = self.capacity?;
         let size = target_bytes(results.first()?)?;
@@ -222,6 +226,7 @@ impl SteadyPhase {
         Some(self.earliest_after(reached.point.round.saturating_sub(1)))
     }
 
+    /// The judged figure of one setting over the complete rounds; a run that did not end as planned has no value.
     fn track<'a>(
         &self,
         at: &Coordinates,
@@ -251,7 +256,7 @@ impl SteadyPhase {
     }
 }
 
-/// Size of what a run used of its target: as the job asks, else as the driver said.
+/// Bytes that a run used of its target: as the job asks, else as the driver said; none where neither says.
 fn target_bytes(result: &PointResult) -> Option<f64> {
     let said = || {
         let run = RunDir::open(&result.dir).ok()?;

@@ -1,8 +1,10 @@
-//! Runs in YCSB's terms: `[READ]`, `[UPDATE]` ..., and throughput as YCSB counts it.
+//! Runs in YCSB's terms: `[READ]`, `[UPDATE]` ..., and throughput as YCSB counts it; as a table for people, and as
+//! lines that YCSB prints.
 //!
-//! Reads summaries, makes text. Series hold successes; failures stand in `<OP>-FAILED`. A
-//! read-modify-write stands in its own series and, with its parts, in READ and UPDATE; in the
-//! throughput it counts once.
+//! Reads summaries, makes text. Latencies of a series are of successes: service times under its own name, response
+//! times, where a schedule gives them, as `Intended-<OP>`. Failures have a column of the table, and lines
+//! `<OP>-FAILED`; run time and throughput (`[OVERALL]`) have them in. A read-modify-write stands in its own series
+//! and, with its parts, in READ and UPDATE; in the throughput it counts once.
 
 use std::fmt::Write;
 
@@ -21,7 +23,7 @@ const NAMES: [(OpKind, &str); 5] = [
     (OpKind::Rmw, "READ-MODIFY-WRITE"),
 ];
 
-/// Percentiles YCSB prints, with their names.
+/// Percentiles YCSB prints: each with its name in lines. The table has 99.9 % besides.
 const PERCENTILES: [(&str, &str); 3] = [
     ("50", "50thPercentileLatency(us)"),
     ("95", "95thPercentileLatency(us)"),
@@ -46,14 +48,16 @@ impl WorkloadRun<'_> {
             return parts + count(OpKind::Rmw);
         }
         // Gets and updates of runs of earlier versions hold those of read-modify-writes.
-        // A whole one brought a read and an update; one whose read failed brought the read alone.
+        // A whole one brought a read and an update, as did one whose update failed; one whose read failed brought the
+        // read alone.
         let whole = of(OpKind::Rmw).map_or(0, |t| t.count - t.errors);
         let half = of(OpKind::Rmw).map_or(0, |t| t.errors);
         let failed_updates = of(OpKind::Update).map_or(0, |t| t.errors);
         parts.saturating_sub(whole + half.min(failed_updates))
     }
 
-    /// Its name, marked when it did not reach its end: its figures are not those of a workload.
+    /// Its name, marked `(partial)` when it ended early and `(failed)` when nothing useful was measured: its figures
+    /// are not those of a workload.
     pub fn title(&self) -> String {
         match self.summary.verdict.status {
             VerdictStatus::Partial => format!("{} (partial)", self.name),
@@ -67,13 +71,14 @@ impl WorkloadRun<'_> {
         self.summary.totals.duration_ns as f64 / 1e9
     }
 
-    /// Operations a second by YCSB's count.
+    /// Operations a second by YCSB's count, failures included.
     pub fn throughput(&self) -> f64 {
         self.operations() as f64 / self.seconds().max(1e-9)
     }
 }
 
-/// One table over all runs; failures have a column only where there are any.
+/// One table over all runs: for each a row `[OVERALL]` with operations and rate, then a row for each of its series.
+/// Failures have a column only where there are any.
 pub fn table(runs: &[WorkloadRun<'_>]) -> Table {
     let figures = ["ops", "ops/s", "mean", "p50", "p95", "p99", "p99.9", "max", "failed"];
     let mut table = Table::new("ycsb", "In YCSB's terms, of successes", &["series, times in us"]);
@@ -103,7 +108,8 @@ pub fn table(runs: &[WorkloadRun<'_>]) -> Table {
     table
 }
 
-/// Lines as YCSB prints them, for programs that read its output.
+/// Lines of a run as YCSB prints them, for programs that read its output. A series without a success has no latencies;
+/// a percentile that the summary does not have has no line.
 pub fn lines(run: &WorkloadRun<'_>) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -128,6 +134,8 @@ pub fn lines(run: &WorkloadRun<'_>) -> String {
     out
 }
 
+/// The series of a run in YCSB's order, those with an operation: what the target was asked, where read-modify-writes
+/// make that more than the operations of the mix.
 fn series<'a>(run: &'a WorkloadRun<'_>) -> impl Iterator<Item = (&'static str, &'a Totals)> {
     let of = |op| run.summary.requests.get(op).or_else(|| run.summary.ops.get(op));
     NAMES
@@ -136,6 +144,7 @@ fn series<'a>(run: &'a WorkloadRun<'_>) -> impl Iterator<Item = (&'static str, &
         .filter(|(_, totals)| totals.count > 0)
 }
 
+/// Writes the lines of one series: how many operations succeeded, and what the summary has of their latencies.
 fn latencies(name: &str, operations: u64, latency: &Latency, out: &mut String) {
     let us = |ns: f64| ns / 1e3;
     let mut line = |measure: &str, value: String| {
@@ -159,7 +168,7 @@ fn latencies(name: &str, operations: u64, latency: &Latency, out: &mut String) {
     }
 }
 
-/// Failures of a series by YCSB's status, counted.
+/// Failures of a series by YCSB's word for their status, counted; `ERROR` for what YCSB has no word of its own for.
 fn failures(run: &WorkloadRun<'_>, name: &str) -> Vec<(&'static str, u64)> {
     let op = NAMES.iter().find(|(_, n)| *n == name).map(|(op, _)| *op);
     let mut found: Vec<(&'static str, u64)> = Vec::new();
@@ -178,6 +187,7 @@ fn failures(run: &WorkloadRun<'_>, name: &str) -> Vec<(&'static str, u64)> {
     found
 }
 
+/// A percentile of a summary, ns; `None` where it was not asked for, or too few I/Os resolve it.
 fn percentile(latency: &Latency, p: &str) -> Option<u64> {
     latency.percentiles.iter().find(|at| at.p == p).and_then(|at| at.ns)
 }
@@ -185,7 +195,7 @@ fn percentile(latency: &Latency, p: &str) -> Option<u64> {
 /// The column of failures, the last one.
 const FAILED: usize = 9;
 
-/// Microseconds, with a digit behind the point where that says something.
+/// A time in microseconds as text: below 1,000 with one digit behind the point, from there on whole.
 fn micros(ns: f64) -> String {
     match ns / 1e3 {
         us if us < 999.95 => format!("{us:.1}"),
@@ -193,6 +203,7 @@ fn micros(ns: f64) -> String {
     }
 }
 
+/// The row of one series in the table; `-` for what the summary does not have.
 fn row(name: &str, totals: &Totals, latency: &Latency) -> Vec<String> {
     let time = |ns: Option<f64>| ns.map_or("-".to_owned(), micros);
     let at = |p: &str| time(percentile(latency, p).map(|ns| ns as f64));

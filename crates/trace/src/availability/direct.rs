@@ -1,4 +1,5 @@
-//! Whether a path allows direct I/O, and with which alignment. Leaves nothing behind.
+//! Whether a path allows direct I/O, and with which alignment: what the kernel states, else what a try shows. Leaves
+//! nothing behind.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -17,12 +18,13 @@ pub struct DirectIoLimits {
     pub memory_align: Option<u32>,
 }
 
-/// Largest block tried.
+/// Largest block tried, bytes.
 const LARGEST: usize = 65536;
 
-/// Finds out for an existing file, device or directory. In a directory an unnamed temporary file
-/// is used, which no one sees and which is gone at once. Errors: the system's error when direct I/O
-/// is not possible there.
+/// Finds out for an existing file, device or directory. A file or device is only read; of an empty file the answer is
+/// that of its directory. In a directory an unnamed temporary file is used, which no one sees and which is gone at
+/// once. Errors: the system's error when direct I/O is not possible there; one without a number when an empty file's
+/// directory has no answer.
 pub fn probe(path: &Path) -> io::Result<DirectIoLimits> {
     let meta = std::fs::metadata(path)?;
     if !meta.is_dir() {
@@ -62,6 +64,7 @@ pub fn probe_named(dir: &Path) -> io::Result<DirectIoLimits> {
     }
 }
 
+/// Opens a path without waiting; a file that is made is its owner's alone.
 fn open(path: &Path, flags: OFlags) -> io::Result<std::fs::File> {
     // Opening a FIFO must not wait for its other end.
     let flags = flags | OFlags::NONBLOCK;
@@ -69,17 +72,19 @@ fn open(path: &Path, flags: OFlags) -> io::Result<std::fs::File> {
     Ok(std::fs::File::from(fd))
 }
 
-/// What the kernel states (since Linux 6.1 on most file systems).
+/// What the kernel states of a path (since Linux 6.1 on most file systems); none where it states nothing.
 fn stated(path: &Path) -> Option<DirectIoLimits> {
     let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN).ok()?;
     answer(&stat)
 }
 
+/// The same of an opened file; `empty` is the empty path.
 fn stated_by(file: &std::fs::File, empty: &std::ffi::CStr) -> Option<DirectIoLimits> {
     let stat = rustix::fs::statx(file, empty, AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     answer(&stat)
 }
 
+/// What is in the kernel's answer; none where it does not know, or direct I/O is not possible.
 fn answer(stat: &rustix::fs::Statx) -> Option<DirectIoLimits> {
     let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
     (known && stat.stx_dio_offset_align > 0).then_some(DirectIoLimits {
@@ -88,7 +93,8 @@ fn answer(stat: &rustix::fs::Statx) -> Option<DirectIoLimits> {
     })
 }
 
-/// The smallest power of two from 512 to 64 KiB that the file takes. Errors: that of the last try.
+/// The smallest power of two from 512 to 64 KiB that `io`, which reads or writes that much, takes. Errors: that of the
+/// last try, or the first that is not about the size.
 fn tried(mut io: impl FnMut(&mut [u8]) -> io::Result<()>) -> io::Result<DirectIoLimits> {
     let mut memory = vec![0u8; 2 * LARGEST];
     let skip = memory.as_ptr().align_offset(LARGEST).min(LARGEST);

@@ -1,4 +1,5 @@
-//! `/proc/stat`: where CPU time went, interrupts, context switches.
+//! `/proc/stat`: where the time of all CPUs went, how busy the busiest one was, interrupts, context switches, and tasks
+//! that wait for I/O.
 
 use taillight_machine::cpu::KernelStat;
 
@@ -6,6 +7,9 @@ use super::{CounterSource, SampleOutput};
 
 const NAME: &str = "cpu";
 
+/// Puts shares of the time of all CPUs in per cent (`%user` with nice), the busy share of the busiest CPU, rates of
+/// interrupts and context switches, and how many tasks wait for I/O now. Without a tick between the readings there are
+/// no shares; where a CPU came or went, no `%busiest`.
 fn values(before: &KernelStat, now: &KernelStat, out: &mut SampleOutput) {
     let pairs = || now.ticks.iter().zip(&before.ticks);
     // iowait may go back a little.
@@ -51,7 +55,7 @@ fn values(before: &KernelStat, now: &KernelStat, out: &mut SampleOutput) {
     }
 }
 
-/// The CPUs of the machine.
+/// The source `cpu`: the CPUs of the machine.
 pub(crate) fn source() -> CounterSource<KernelStat> {
     CounterSource::new(NAME, KernelStat::read, values, "/proc/stat cannot be read")
 }

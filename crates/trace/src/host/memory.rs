@@ -1,4 +1,4 @@
-//! `/proc/vmstat`: dirty pages, writeback, reclaim.
+//! `/proc/vmstat`: dirty pages, writeback, reclaim, major page faults.
 
 use taillight_machine::memory::VmStat;
 
@@ -6,6 +6,9 @@ use super::{CounterSource, SampleOutput};
 
 const NAME: &str = "memory";
 
+/// Puts what is dirty and what is being written back now, bytes, and rates of pages that reclaim scanned (by tasks that
+/// needed memory, by the kernel's own threads), of allocations that waited for it, and of major faults. A counter that
+/// the kernel lacks, or that went back, is left out.
 fn values(before: &VmStat, now: &VmStat, out: &mut SampleOutput) {
     let page = rustix::param::page_size() as f64;
     for (name, pages) in [("dirty", now.dirty), ("writeback", now.writeback)] {
@@ -26,7 +29,7 @@ fn values(before: &VmStat, now: &VmStat, out: &mut SampleOutput) {
     }
 }
 
-/// Memory of the whole machine.
+/// The source `memory`: memory of the whole machine.
 pub(crate) fn source() -> CounterSource<VmStat> {
     CounterSource::new(NAME, VmStat::read, values, "/proc/vmstat cannot be read")
 }

@@ -1,4 +1,5 @@
-//! Temperatures from hwmon. Some drivers ask the device for each reading, so they are read seldom.
+//! Temperatures from hwmon, degrees Celsius. Some drivers ask the device for each reading, so they are read in a sample
+//! only where the last reading is 10 s old.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,14 +13,14 @@ const NAME: &str = "temperature";
 const SELDOM: Duration = Duration::from_secs(10);
 const HWMON: &str = "/sys/class/hwmon";
 
-/// One sensor: its file and its name.
+/// One sensor: its file and its name in samples.
 #[derive(Debug)]
 struct Sensor {
     path: String,
     name: Arc<str>,
 }
 
-/// Every temperature sensor.
+/// Every temperature sensor that was there when it was made.
 #[derive(Debug)]
 pub(crate) struct TemperatureSource {
     sensors: Vec<Sensor>,
@@ -27,6 +28,7 @@ pub(crate) struct TemperatureSource {
 }
 
 impl TemperatureSource {
+    /// Finds the sensors. A name is chip and label (`nvme Composite`); one that is taken has the directory behind it.
     pub fn new(sys: &Sys) -> TemperatureSource {
         let mut sensors = Vec::new();
         for chip in sys.names(HWMON) {

@@ -1,5 +1,6 @@
-//! Checks of one `[[workload]]`: block sizes that fit each other, access, and what its driver can do. Skewed access,
-//! demand and stored data have modules of their own, called from here.
+//! Checks of one `[[workload]]`: name, workers, depth, block sizes that fit each other, access, and ([`abilities`])
+//! what its driver can do of it: operations, depth, batches, syncs. Skewed access, demand and stored data have modules
+//! of their own, called from here.
 
 use super::{Checked, ValidationError, data, demand, ensure, name, skew};
 use crate::capability::{Capabilities, MAX_BATCH};
@@ -33,7 +34,8 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
     data::data(w, path)
 }
 
-/// Checks that block sizes are above zero and fit each other. Runs before `align` is derived from them.
+/// Checks that block sizes are above zero and fit each other: ends of a range that are multiples of its step and in
+/// order, no weight of zero, no sizes by operation within such. Runs before `align` is derived from them.
 pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked {
     ensure(block_size.min() > 0, path, "a block of zero bytes", "give a size like \"4KiB\"")?;
     match block_size {
@@ -121,6 +123,8 @@ fn by_op(w: &WorkloadPlan, path: &str) -> Checked {
     ))
 }
 
+/// Checks that the offset, length and stride of the extent are multiples of `align`, that it is not empty, and the
+/// pattern in it.
 fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {
     let field = |name: &str| format!("{path}.{name}");
     ensure(
@@ -147,7 +151,8 @@ fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {
     pattern(a, block_size, &field)
 }
 
-/// Checks `stride` and `cover`, which only some patterns have.
+/// Checks `stride`, which strided access has and sequential access in runs of one block size, and `cover`, which random
+/// access has in one block size that is `align`.
 fn pattern(a: &Access, block_size: &BlockSize, field: &dyn Fn(&str) -> String) -> Checked {
     let stride = field("stride");
     match (a.kind, a.stride) {
@@ -195,7 +200,9 @@ fn pattern(a: &Access, block_size: &BlockSize, field: &dyn Fn(&str) -> String) -
     )
 }
 
-/// Refuses what the driver cannot do with the options of the target, and a sync without a write.
+/// Refuses what the driver cannot do with the options of the target: operations, access, depth, batches, `drop_cache`,
+/// syncs. A sync (also `end_fsync`) without a write is refused as well, and what no driver could do: a `drop_cache` of
+/// zero, a batch of more keys than there are.
 pub(super) fn abilities(
     w: &WorkloadPlan,
     path: &str,
@@ -294,7 +301,8 @@ fn for_blocks(op: OpKind, path: &str, can: &Capabilities) -> String {
     format!(". --rw is for blocks: without it records are read; {}", ways.join(", "))
 }
 
-/// Checks `batch`, records that one operation covers.
+/// Checks `batch`, records that one operation covers: 1 always passes, more only where each operation of the mix comes
+/// in batches with this driver, values are of one piece, and gets and updates have as many keys to draw.
 fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Checked {
     let path = format!("{path}.batch");
     ensure(w.batch > 0, &path, "an operation on no record", "give at least 1, or leave it out")?;
@@ -337,7 +345,8 @@ fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Chec
     )
 }
 
-/// What to write instead of a queue where there is none; a driver with an option `engine` may have one that queues.
+/// What to write instead of a deeper queue where there is none: more workers; with an option `engine` in the target
+/// also an engine that queues.
 fn no_queue(target: &TargetPlan) -> String {
     let plain = "use queue_depth = 1 and more workers";
     match target.options.contains_key("engine") {

@@ -1,4 +1,5 @@
-//! A broker for tests, and what tests do to its topics as somebody else.
+//! What tests do to topics of a broker as somebody else, and what they ask it. The broker itself is `broker`'s.
+//! Every call panics where the broker does not do it.
 #![allow(clippy::unwrap_used)]
 
 pub mod broker;
@@ -20,17 +21,18 @@ impl KafkaBroker {
         AdminClient::new(&library, &settings).unwrap()
     }
 
-    /// The name of the topic, if it is there.
+    /// What is left of a topic: its name, or nothing where the broker has none of this name.
     pub fn left(&self, topic: &str) -> Vec<String> {
         let found = self.admin().topic(topic, 10_000).unwrap().0;
         found.map(|_| topic.to_owned()).into_iter().collect()
     }
 
-    /// Makes a topic that is nobody's.
+    /// Makes a topic of one partition without an ownership mark, as another program would.
     pub fn make_topic(&self, topic: &str) {
         self.admin().create(topic, 1, 1, &[], 10_000).unwrap();
     }
 
+    /// Deletes a topic, and waits until the broker no longer has it.
     pub fn delete_topic(&self, topic: &str) {
         let admin = self.admin();
         admin.delete(topic, 10_000).unwrap();
@@ -39,7 +41,7 @@ impl KafkaBroker {
         }
     }
 
-    /// Writes a record to partition 0 of a topic, as somebody else.
+    /// Writes a record to partition 0 of a topic, and waits until the broker has acknowledged it.
     pub fn write(&self, topic: &str, key: &[u8], value: &[u8]) {
         let library = KafkaLibrary::load("").unwrap();
         let settings = KafkaOptions::default().admin(&format!("127.0.0.1:{}", self.port));
@@ -53,7 +55,7 @@ impl KafkaBroker {
         assert_eq!(code, Some(0));
     }
 
-    /// Writes a record of a run whose value is not what the writer summed up.
+    /// Writes a record to partition 0 with the key of a run's record, and a value that is not what its checksum is of.
     pub fn write_torn(&self, topic: &str, run_id: &str, writer: u32, sequence: u64) {
         let run = run_number(run_id);
         let key = RecordKey { run, writer, sequence, sum: sum(b"whole") };

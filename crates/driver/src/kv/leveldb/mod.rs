@@ -1,6 +1,6 @@
 //! The driver `leveldb`: Google's LevelDB through its C API, in a build of the user's choice, loaded at run time; no
 //! LevelDB is linked in, because the system under test is no part of the tool. Target and session are those of all
-//! embedded stores; here are capabilities, facts, statistics and durability of the store behind them.
+//! embedded stores; here are capabilities, facts, statistics, durability and compaction of the store behind them.
 
 pub mod options;
 mod sample;
@@ -127,7 +127,8 @@ impl StoreEngine for LevelDbEngine {
     }
 }
 
-/// Makes all logs in `dir` and their names durable. Records of a log that is deleted meanwhile are in a synced table.
+/// Makes all logs in `dir` and their names durable; a log that is gone is passed over, since the records of a log that
+/// is deleted are in a synced table.
 fn sync_earlier_logs(dir: &Path) -> io::Result<()> {
     let sync = |path: &Path| match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -144,6 +145,7 @@ fn sync_earlier_logs(dir: &Path) -> io::Result<()> {
 }
 
 impl LevelDbEngine {
+    /// Library and options as facts for the manifest: `store.NAME`, and the value. `default` is what LevelDB decides.
     fn facts(&self) -> Vec<(String, String)> {
         let o = &self.options;
         let or_default = |n: Option<u64>| n.map_or("default".to_owned(), |n| n.to_string());

@@ -1,4 +1,6 @@
-//! The charts of the model: what every picture is drawn from.
+//! The charts of the model: what every picture is drawn from. `data` has the types of a run, which `build` fills from
+//! its analysis, with `tracks` for values over time and `heat` for grids of time and latency; `sweep` has those of a
+//! sweep, which the caller of the report fills.
 
 mod build;
 mod data;

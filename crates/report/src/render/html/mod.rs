@@ -1,5 +1,5 @@
 //! `report.html`: one file, works offline, light and dark, on screen and on paper; the model and the figures
-//! put into a template.
+//! put into a template, with style, script and the plotting library inside.
 //!
 //! Everything that comes from a run directory is escaped: by the template engine and the filters here in text, by
 //! `timelines` in pictures, by `script_json` inside scripts. A content security policy of the template forbids the
@@ -40,17 +40,19 @@ pub const STYLE: &str = include_str!("style.css");
 /// What draws the figures of a page.
 pub const SCRIPT: &str = include_str!("app.js");
 
-/// The page of one or several runs. Errors: `Internal` when the template does not fit; `Corrupt` as [`run_charts`].
+/// The page of one or several runs; without a run, that of the history in `context`. Errors: `Internal` when the
+/// template does not fit; `Corrupt` as [`run_charts`].
 pub fn page(runs: &[AnalysedRun], context: &ReportContext) -> Result<String> {
     page_in(runs, context, &BASE64_STANDARD.encode(BUNDLE))
 }
 
-/// The page with another script in the place of the plotting library, for tests. Errors: as
+/// The page of runs without a context, with another script in the place of the plotting library, for tests. Errors: as
 /// [`page`].
 pub fn page_with(runs: &[AnalysedRun], bundle: &str) -> Result<String> {
     page_in(runs, &ReportContext::default(), bundle)
 }
 
+/// The page with `bundle` where the plotting library belongs.
 fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Result<String> {
     let overlay = ChartModel {
         runs: all_charts(runs, context)?,
@@ -103,7 +105,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     Ok([before, bundle, after].concat())
 }
 
-/// A sentence as HTML: what stands between back quotes is code.
+/// A sentence as HTML: what stands between back quotes is code, unless one of them is left over.
 fn prose(text: &str) -> minijinja::Value {
     let parts: Vec<&str> = text.split('`').collect();
     let html = match parts.len() % 2 {
@@ -118,7 +120,7 @@ fn prose(text: &str) -> minijinja::Value {
     minijinja::Value::from_safe_string(html)
 }
 
-/// The name of a layer behind its colour in the bars.
+/// The name of a layer as HTML, behind its colour in the bars where it has one.
 fn layer(name: &str) -> minijinja::Value {
     let chip = timelines::colour_of(name).map_or(String::new(), |colour| {
         format!("<span class=\"chip\" style=\"background:{colour}\"></span>")
@@ -221,7 +223,7 @@ impl FirstScreen {
     }
 }
 
-/// The fields of a sweep with their values: `queue depth 1, 2, 4`.
+/// The fields of a sweep with their values, of more than four the first and the last: `queue depth 1, 2, 4`.
 fn swept(sweep: &SweepData) -> String {
     let axis = |axis: &SweepAxis| {
         let (first, last) = (axis.labels.first(), axis.labels.last());
@@ -234,13 +236,15 @@ fn swept(sweep: &SweepData) -> String {
     sweep.axes.iter().map(axis).collect::<Vec<_>>().join(" · ")
 }
 
+/// The side of a comparison that each run is of, 0 that of base; empty without a comparison.
 fn sides(runs: &[AnalysedRun], context: &ReportContext) -> Vec<Option<usize>> {
     let ids = runs.iter().map(|run| run.summary.run_id.as_str());
     let sides = context.compare.as_ref().map(|found| sides_of(ids, found));
     sides.into_iter().flatten().map(|side| side.map(|(side, _)| side)).collect()
 }
 
-/// The chart data of every run. On one clock all times count from the start of the first run.
+/// The chart data of every run; series of all I/Os only for runs with a histogram of their own, and those of a group.
+/// On one clock all times count from the start of the first run.
 fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCharts>> {
     let first = runs.iter().map(|r| r.analysis.start_ns).min().unwrap_or(0);
     let one = |(nth, run): (usize, &AnalysedRun)| {
@@ -270,6 +274,7 @@ pub fn bundle() -> Result<String> {
     Ok(text)
 }
 
+/// What the page says of one run, below what it says of all.
 #[derive(Serialize)]
 struct RunView {
     label: String,
@@ -309,12 +314,13 @@ fn further(run: &AnalysedRun, shared: &[SharedWarning]) -> Vec<String> {
     own.filter(|reason| !answer.contains(reason)).map(str::to_owned).collect()
 }
 
+/// A row for each run; none of one run alone.
 fn overview_table(runs: &[AnalysedRun]) -> Option<Table> {
     let pairs: Vec<(String, &AnalysedRun)> = runs.iter().map(|r| (r.shown.clone(), r)).collect();
     (runs.len() > 1).then(|| overview(&pairs))
 }
 
-/// Names of the runs with where their own reports are, from this page.
+/// Names of the runs with where their own reports are, from this page; empty where the page shows runs in full.
 fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)> {
     let links = context.summary.iter().flat_map(|b| b.links.iter().cloned());
     runs.iter().map(|r| r.shown.clone()).zip(links).collect()

@@ -28,7 +28,7 @@ pub const THROUGHPUT: Chart = Chart {
     draw: throughput,
 };
 
-/// A value of an interval: its name, its place, its line.
+/// A line over time: the value of each interval that it shows, what that is called, and how the line looks.
 struct LatencyLine {
     name: &'static str,
     pick: fn(&OpPoint) -> Option<u64>,
@@ -37,6 +37,7 @@ struct LatencyLine {
     alpha: f64,
 }
 
+/// An opaque line.
 const fn level(
     name: &'static str,
     pick: fn(&OpPoint) -> Option<u64>,
@@ -46,6 +47,7 @@ const fn level(
     LatencyLine { name, pick, dash, width, alpha: 1.0 }
 }
 
+/// The lines of one operation, in the order in which they are drawn.
 const LEVELS: [LatencyLine; 5] = [
     LatencyLine { alpha: 0.6, ..level("max", OpPoint::max_ns, DashType::Solid, 1.1) },
     level("99.9 %", OpPoint::p999_ns, DashType::Dot, 1.6),
@@ -53,7 +55,7 @@ const LEVELS: [LatencyLine; 5] = [
     level("50 %", OpPoint::p50_ns, DashType::Solid, 2.4),
     level("99 % of response time", OpPoint::response_p99_ns, DashType::DashDot, 2.0),
 ];
-/// Shown first when several runs lie over each other: 99 % ...
+/// Which of [`LEVELS`] is shown first when several runs lie over each other: 99 % ...
 const USUAL: usize = 2;
 /// ... or, where most intervals have too few I/Os for that, what every interval has.
 const ALWAYS: usize = 0;
@@ -64,6 +66,8 @@ fn latency(overlay: &ChartModel) -> Vec<ChartFigure> {
     figure_per_name(names, |i, name| latency_of(overlay, i, name))
 }
 
+/// The figure of the operation that is called `name`, with a line for each run and level that has a value; none where
+/// no interval has one. Of several runs one level is shown at a time.
 fn latency_of(overlay: &ChartModel, i: usize, name: &str) -> Option<ChartFigure> {
     let tracks: Vec<(usize, &OpTrack)> = tracks(overlay).filter(|(_, t)| t.name == name).collect();
     let overlaid = overlay.runs.len() > 1;
@@ -98,13 +102,14 @@ fn latency_of(overlay: &ChartModel, i: usize, name: &str) -> Option<ChartFigure>
     Some(ChartFigure { switches, ..figure })
 }
 
-/// The level of several runs that is shown until another is chosen.
+/// The level of several runs, by its place in [`LEVELS`], that is shown until another is chosen.
 fn first_level(tracks: &[(usize, &OpTrack)]) -> usize {
     let points = || tracks.iter().flat_map(|(_, track)| &track.points);
     let known = points().filter_map(LEVELS[USUAL].pick).count();
     if known * 2 >= points().count() { USUAL } else { ALWAYS }
 }
 
+/// Buttons that each show one of the levels that are drawn, `first` before the others. `shown`: the level of each line.
 fn level_switch(shown: &[usize], first: usize) -> ButtonRow {
     let others = [USUAL, 3, 1, ALWAYS, 4].into_iter().filter(|level| *level != first);
     let levels = [first].into_iter().chain(others).filter(|level| shown.contains(level));
@@ -113,6 +118,7 @@ fn level_switch(shown: &[usize], first: usize) -> ButtonRow {
     }))
 }
 
+/// The line of one level of one run. Values that stand alone between unknown ones are points.
 fn level_line(
     overlay: &ChartModel,
     run: usize,
@@ -155,7 +161,7 @@ fn level_line(
     if visible { trace } else { trace.visible(Visible::False) }
 }
 
-/// Operations and bytes per second, beside each other.
+/// Operations and bytes per second, beside each other; each is left out where nothing was done.
 fn throughput(overlay: &ChartModel) -> Vec<ChartFigure> {
     let ops = throughput_of(
         overlay,
@@ -176,6 +182,7 @@ fn throughput(overlay: &ChartModel) -> Vec<ChartFigure> {
     ops.into_iter().chain(bytes).collect()
 }
 
+/// One figure with a line for each operation of each run; none where all values are 0.
 fn throughput_of(
     overlay: &ChartModel,
     (id, title, axis): (&str, &str, &str),
@@ -218,6 +225,7 @@ fn throughput_of(
     })
 }
 
+/// The operations of all runs that have an interval, each with the number of its run.
 fn tracks(overlay: &ChartModel) -> impl Iterator<Item = (usize, &OpTrack)> {
     overlay.each(|run| &run.tracks).filter(|(_, t)| !t.points.is_empty())
 }

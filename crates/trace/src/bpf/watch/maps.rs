@@ -34,13 +34,15 @@ pub const FOUND_DISKS: usize = 8;
 
 /// The maps of a watch: its processes, its disks, and the counts by kind of operation and latency.
 pub struct WatchMaps {
+    /// Processes by number.
     subjects: Mutex<HashMap<MapData, u32, u32>>,
     disks: Mutex<Array<MapData, [u32; FOUND_DISKS]>>,
     tallies: SharedRegion<AtomicU64>,
 }
 
 impl WatchMaps {
-    /// How many entries each map has; one each in a run that is traced and not watched.
+    /// Names of the maps and how many entries each has: one each in a run that is traced and not watched, whose maps of
+    /// threads are not named, since they keep the size that tracing gives them.
     pub fn sizes(watch: bool) -> impl Iterator<Item = (&'static str, u32)> {
         let all = [
             ("subjects", SUBJECTS),
@@ -142,7 +144,8 @@ impl WatchMaps {
         at.zip(OpKind::ALL).filter_map(of).collect()
     }
 
-    /// Looks for I/O of others on these disks, kernel numbers.
+    /// From now on looks for I/O of others on these disks alone, kernel numbers; those beyond [`FOUND_DISKS`] are left
+    /// out.
     pub fn look_at(&self, disks: &[u32]) {
         let mut list = [0; FOUND_DISKS];
         list.iter_mut().zip(disks).for_each(|(place, disk)| *place = *disk);

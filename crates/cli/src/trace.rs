@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use taillight_core::exit::Exit;
-use taillight_core::plan::{RecordedPercentile, ReplayPlan};
+use taillight_core::plan::ReplayPlan;
 use taillight_core::units::readable::{in_line, visible};
 use taillight_core::{Error, Result};
 use taillight_engine::trace::{
@@ -111,10 +111,7 @@ fn text(file: &str, p: &TraceProfile) -> String {
     ));
     lines.extend(p.reuse.iter().flat_map(reuse));
     if let Some(latency) = &p.latency {
-        let at = |it: &RecordedPercentile| format!("p{} {}", it.percentile, duration_ns(it.ns));
-        let all: Vec<String> = latency.percentiles.iter().map(at).collect();
-        let max = duration_ns(latency.max_ns);
-        lines.push(format!("latency     as recorded: {}, most {max}", all.join(", ")));
+        lines.push(format!("latency     as recorded: {}", trace::latency_words(latency)));
     }
     let mut replay = format!("replay      {} of memory", bytes(p.memory_bytes));
     let told = [

@@ -21,10 +21,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek as _};
 use std::path::{Path, PathBuf};
 
-use taillight_core::plan::{ReplayOps, ReplayPlan, TraceOp, TraceTiming};
+use taillight_core::plan::{
+    RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceOp, TraceTiming,
+};
 use taillight_core::units::readable;
 use taillight_core::{Error, Result, regular};
 use taillight_rundir::names;
+use taillight_stats::needed_one_sided;
 
 pub use profile::{TraceDispersion, TraceProfile, TraceSizes, TraceStream};
 pub use reuse::TraceReuse;
@@ -264,16 +267,26 @@ pub fn words(replay: &ReplayPlan) -> String {
         ));
     }
     if let Some(latency) = &replay.ops.latency {
-        let of = |ns: u64| readable::duration(ns as f64);
-        let all = latency.percentiles.iter().map(|it| format!("p{} {}", it.percentile, of(it.ns)));
-        let all: Vec<String> = all.collect();
-        text.push_str(&format!(
-            "; recorded latencies: {}, most {}",
-            all.join(", "),
-            of(latency.max_ns)
-        ));
+        text.push_str(&format!("; recorded latencies: {}", latency_words(&resolved(latency))));
     }
     text
+}
+
+/// A trace's own latencies with those percentiles alone that its operations resolve, by the rule of reports.
+fn resolved(latency: &RecordedLatency) -> RecordedLatency {
+    let told = |it: &&RecordedPercentile| {
+        needed_one_sided(&it.percentile).is_some_and(|least| latency.operations >= least)
+    };
+    let percentiles = latency.percentiles.iter().filter(told).cloned().collect();
+    RecordedLatency { percentiles, ..latency.clone() }
+}
+
+/// Latencies in words: their percentiles, and the longest.
+pub fn latency_words(latency: &RecordedLatency) -> String {
+    let time = readable::duration_ns;
+    let known = latency.percentiles.iter().map(|it| format!("p{} {}", it.percentile, time(it.ns)));
+    let all: Vec<String> = known.chain([format!("most {}", time(latency.max_ns))]).collect();
+    all.join(", ")
 }
 
 /// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse stamp (of a

@@ -12,7 +12,7 @@ use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
 use taillight_rundir::watched::{WatchedFile, WatchedOp};
 use taillight_rundir::{Manifest, RunDir, SCHEMA_VERSION, fixture, sums};
 
-use super::{MOST_OPS, TraceFile, load, words};
+use super::{MOST_OPS, TraceFile, TraceProfile, load, words};
 
 fn parsed(bytes: impl AsRef<[u8]>) -> Result<ReplayOps> {
     selected(bytes, ReplayPlan::default(), MOST_OPS)
@@ -418,6 +418,21 @@ fn the_files_of_all_cpus_are_read_with_gaps_and_empty_ones() {
         let file = dir.path().join(cpu).display().to_string();
         let trace = load(&ReplayPlan { file, ..ReplayPlan::default() }, MOST_OPS).expect("read");
         assert_eq!(*trace.times, [0, 3, 8], "{cpu}");
+    }
+}
+
+/// p99.9 of a few operations once stood as a figure, though it was the longest.
+#[test]
+fn a_percentile_that_too_few_operations_resolve_is_not_told() {
+    for (operations, told) in [(4_u64, 0), (200, 2), (299, 3)] {
+        let rows: String =
+            (0..operations).map(|i| format!("{i},u,0,Read,0,512,{}\n", i + 1)).collect();
+        let ops = parsed(rows).expect("read");
+        let latency = TraceProfile::of(&ops).latency.expect("latencies");
+        assert_eq!(latency.percentiles.len(), told, "{operations}");
+        let said = words(&ReplayPlan { ops, ..ReplayPlan::default() });
+        assert_eq!(said.matches(", p").count() + said.matches(": p").count(), told, "{said}");
+        assert!(said.contains("most "), "{said}");
     }
 }
 

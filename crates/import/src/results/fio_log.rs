@@ -232,9 +232,40 @@ struct FoundRows {
     offsets: bool,
     /// Some row is one of an early version.
     old: bool,
-    /// By operation: rows, bytes, sum of values.
-    sums: BTreeMap<OpKind, (u64, u64, f64)>,
+    sums: BTreeMap<OpKind, RowSum>,
     span: LogSpan,
+}
+
+/// What the rows of an operation gave.
+#[derive(Default)]
+struct RowSum {
+    rows: u64,
+    bytes: u64,
+    values: f64,
+    /// Of the last row: its time, the time since the row before it, and its value.
+    last_ms: i64,
+    last_window_ms: i64,
+    last_value: f64,
+}
+
+impl RowSum {
+    fn add(&mut self, row: &LogRow) {
+        let value = row.value as f64;
+        self.rows += 1;
+        self.bytes = self.bytes.saturating_add(row.size);
+        self.values += value;
+        (self.last_window_ms, self.last_ms) = (row.time_ms - self.last_ms, row.time_ms);
+        self.last_value = value;
+    }
+
+    /// The mean of windows of `step_ms`, each counted once: a last one that is shorter, by its share of a step.
+    fn mean(&self, step_ms: Option<i64>) -> f64 {
+        // The ends of whole windows are not exact.
+        let is_short = |step: &i64| (1..step - step / 10).contains(&self.last_window_ms);
+        let short = step_ms.filter(is_short).filter(|_| self.rows > 1);
+        let share = short.map_or(1.0, |step| self.last_window_ms as f64 / step as f64);
+        (self.values - self.last_value * (1.0 - share)) / (self.rows as f64 - 1.0 + share)
+    }
 }
 
 /// From which moment to which a log of fio is, ms. It counts from the job's begin, or by a clock (`log_unix_epoch`,
@@ -294,8 +325,7 @@ impl FoundRows {
         self.windows = Some(row.size == 0);
         self.offsets |= row.offset.is_some();
         self.old |= row.old;
-        let sum = self.sums.entry(row.op).or_default();
-        *sum = (sum.0 + 1, sum.1.saturating_add(row.size), sum.2 + row.value as f64);
+        self.sums.entry(row.op).or_default().add(row);
         self.span.add(row.time_ms, row.op);
         match latency && row.size > 0 {
             true => self.every.add((0, 0), &record(row, false)),
@@ -303,8 +333,8 @@ impl FoundRows {
         }
     }
 
-    /// Operations of logs without single latencies: of windows the mean of the values, each counted once; of single
-    /// I/Os of a log of rates their count and bytes.
+    /// Operations of logs without single latencies: of windows the mean of the values ([`RowSum::mean`]); of single I/Os
+    /// of a log of rates their count and bytes.
     fn averages(
         &self,
         value: LogValue,
@@ -314,22 +344,24 @@ impl FoundRows {
         if windows {
             notes.push(
                 "the log holds averages of windows (log_avg_msec; with log_max_value the most of each), each counted once \
-                 here: how many I/Os a window had is not in it, and there is no percentile of I/Os"
+                 here, a shorter last one by its share: how many I/Os a window had is not in it, and there is no percentile \
+                 of I/Os"
                     .to_owned(),
             );
         }
         let duration_ns = self.span.duration_ns(windows);
         let seconds = duration_ns as f64 / 1e9;
-        let op = |(op, (rows, bytes, sum)): (&OpKind, &(u64, u64, f64))| {
-            let mean = sum / (*rows).max(1) as f64;
+        let op = |(op, sum): (&OpKind, &RowSum)| {
+            let mean = sum.mean(self.span.step);
             let mut it = ImportedOp { duration_ns, ..ImportedOp::default() };
             match (windows, value) {
                 (true, LogValue::Latency(_)) => it.latency.mean_ns = Some(mean),
                 (true, LogValue::Bandwidth) => it.bytes_per_s = mean * 1024.0,
                 (true, LogValue::Iops) => it.iops = mean,
                 (false, _) => {
-                    (it.count, it.bytes) = (*rows, *bytes);
-                    (it.iops, it.bytes_per_s) = (*rows as f64 / seconds, *bytes as f64 / seconds);
+                    (it.count, it.bytes) = (sum.rows, sum.bytes);
+                    it.iops = sum.rows as f64 / seconds;
+                    it.bytes_per_s = sum.bytes as f64 / seconds;
                 }
             }
             (*op, it)
@@ -557,6 +589,20 @@ mod tests {
         assert!(unknown.unwrap_err().contains("cannot be told"));
         let mixed = ops("500, 7, 0, 0\n1000, 7, 0, 4096\n").unwrap_err();
         assert!(mixed.contains("a row of averages") && mixed.contains("line: 2"), "{mixed}");
+    }
+
+    /// A last window of 0.1 s in which the load ended once weighed as much as one of 1 s.
+    #[test]
+    fn a_shorter_last_window_counts_by_its_share() {
+        let rate = |text: &str| {
+            read(text, "a_iops.1.log").expect("read").figures.workloads[0].ops[&OpKind::Read].iops
+        };
+        let whole = "1000, 100, 0, 0\n2000, 100, 0, 0\n";
+        let short = rate(&format!("{whole}2100, 40, 0, 0\n"));
+        assert!((short - 204.0 / 2.1).abs() < 1e-9, "{short}");
+        // Whole windows end a few ms early or late.
+        assert_eq!(rate(&format!("{whole}2997, 40, 0, 0\n")), 80.0);
+        assert_eq!(rate("100, 40, 0, 0\n"), 40.0);
     }
 
     #[test]

@@ -139,7 +139,7 @@ fn bad_traces_are_refused_with_their_place_and_nothing_is_laid_out() {
         ("empty", "the trace is empty"),
         ("other", "does not begin as a trace"),
         ("back", "line: 31"),
-        ("two", "several disks or files: `web,0`, `web,1`"),
+        ("two", "several disks or files: `web,0` (30 operations), `web,1` (1)"),
         ("long", "does not begin as a trace"),
         ("units", "does not begin as a trace"),
         ("folder", "holds no run that kept its I/Os"),

@@ -292,8 +292,8 @@ pub fn latency_words(latency: &RecordedLatency) -> String {
 /// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse stamp (of a
 /// millisecond or a second, as the format has it or as all stamps have it) are spread evenly over that tick, in the order
 /// of the file. Errors: `Usage`, with the line, for one that is no row or lies far before those above it; for a file
-/// without operations, or with those of several disks, which are named. `Unavailable` when they are too many; `Corrupt`
-/// for a damaged run.
+/// without operations, or with those of several disks, which are named, the busiest first. `Unavailable` when they are too
+/// many; `Corrupt` for a damaged run.
 pub fn read(
     format: &TraceFormat,
     file: TraceFile,
@@ -313,7 +313,13 @@ pub fn read(
         TraceSource::Lines(row) => lines(file.file, row, &mut rows),
     };
     let place = rows.place();
-    let read = if rows.are_several() { Ok(()) } else { read };
+    let read = match read {
+        Err(_) if rows.are_several() => {
+            rows.end_early();
+            Ok(())
+        }
+        read => read,
+    };
     read.and_then(|()| rows.finish(format.name)).map_err(|e| error(e, place))
 }
 

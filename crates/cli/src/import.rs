@@ -10,9 +10,11 @@ use taillight_core::{Error, ErrorKind, Result, atomic};
 use taillight_import::fio::OptionRow;
 use taillight_import::ycsb::Properties;
 use taillight_import::{FORMATS, ImportedJob};
+use taillight_rundir::{JsonFile, Summary};
 use taillight_suite::host::JobSource;
 
 use crate::args::ImportArgs;
+use crate::outcome::exit_code;
 use crate::{foreign, import_run, output, run};
 
 /// Runs the command. Errors: `Usage` for a file of no known format and for options without
@@ -28,6 +30,10 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
         }
         let file = args.file();
         let made = foreign::imported(file, args.unit, Some(dir))?;
+        // What went wrong in the other tool's run is no fault of this command.
+        if let Some(summary) = Summary::read(&made)?.filter(|it| exit_code(it) != Exit::Ok) {
+            output::note(&format!("{}: {}", in_line(file.display()), summary.verdict.text));
+        }
         output::line(&in_line(made.display()));
         return Ok(Exit::Ok);
     }

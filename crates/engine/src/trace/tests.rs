@@ -210,6 +210,7 @@ fn the_ends_of_an_imported_log_of_fio_are_spread_and_each_begins_its_latency_bef
             fidelity: Fidelity::EveryIo,
             spans: String::new(),
             notes: Vec::new(),
+            failed: Vec::new(),
         };
         let place = dir.path().join(tool);
         let manifest = Manifest { origin: RunOrigin::Imported(source), ..fixture::manifest("log") };

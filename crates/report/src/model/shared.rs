@@ -255,6 +255,7 @@ mod tests {
                 fidelity,
                 spans: "clat".to_owned(),
                 notes: Vec::new(),
+                failed: Vec::new(),
             };
             let origin = RunOrigin::Imported(source);
             let text = crate::text::origin::origin(&origin, 0.0).expect("words");

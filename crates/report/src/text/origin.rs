@@ -125,7 +125,8 @@ mod tests {
             file_crc32: String::new(),
             fidelity: Fidelity::Bins,
             spans: "clat".into(),
-            notes: vec!["job a ended with error 5".into(), "two more".into()],
+            notes: vec!["bins are guessed".into(), "two more".into()],
+            failed: Vec::new(),
         };
         let all = [
             RunOrigin::watched("db_bench"),
@@ -145,7 +146,7 @@ mod tests {
             ]
         );
         let noted = origin(&all[2], 0.01).unwrap();
-        assert!(noted.ends_with(" Found in it: job a ended with error 5; two more."), "{noted}");
+        assert!(noted.ends_with(" Found in it: bins are guessed; two more."), "{noted}");
         for of in &all {
             assert!(origin(of, 0.01).is_some() && overhead(of).is_some());
         }

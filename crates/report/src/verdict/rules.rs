@@ -15,7 +15,9 @@ use taillight_stats::littles_law_ratio;
 
 use super::basis::{main, reason, whole_ops};
 use super::changes::changed;
-use super::failures::{errors, failed, not_kept, not_looked_for, nothing, partial, refused};
+use super::failures::{
+    errors, failed, jobs_failed, not_kept, not_looked_for, nothing, partial, refused,
+};
 use super::saturation::{achieved, is_replay};
 use super::wrong_data::{WRONG_DATA, wrong_data};
 use crate::analyse::Analysis;
@@ -57,6 +59,7 @@ const RULES: &[Rule] = &[
     wrong_data,
     not_kept,
     not_looked_for,
+    jobs_failed,
     errors,
     refused,
     load_failed,
@@ -178,7 +181,8 @@ pub fn leads(code: &str) -> bool {
 
 /// Whether a reason stays with its run even where other runs have it, too: the answer itself, and what failed.
 pub fn is_own(code: &str) -> bool {
-    let failed = ["failed", "partial", "nothing_measured", "io_errors", "writes_refused"];
+    let failed =
+        ["failed", "partial", "nothing_measured", "job_failed", "io_errors", "writes_refused"];
     leads(code) || failed.contains(&code) || matches!(code, "load_failed" | "saturated" | "lost")
 }
 

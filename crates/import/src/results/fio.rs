@@ -829,6 +829,17 @@ mod tests {
         assert_eq!(with(&[all]), [ALL_CLIENTS]);
     }
 
+    /// A job with `disable_clat` and `disable_lat` has submissions alone.
+    #[test]
+    fn submissions_are_never_the_latency() {
+        let figures = |text: &str| read_text(text).figures.workloads[0].ops[&OpKind::Read].clone();
+        let alone = figures(&JOB.replace("\"clat_ns\"", "\"slat_ns\""));
+        assert_eq!(alone.latency, ImportedLatency::default());
+        let slat = "\"slat_ns\":{\"min\":1,\"max\":1,\"mean\":1.0,\"N\":2,\"percentile\":{\"99.000000\":1}},";
+        let both = JOB.replace("\"clat_ns\"", &format!("{slat}\"clat_ns\""));
+        assert_eq!(figures(&both), figures(JOB));
+    }
+
     #[test]
     fn bins_end_at_the_least_and_the_most_and_the_last_has_all_beyond() {
         let run = read(JOB, "a.json").unwrap();

@@ -28,10 +28,10 @@ enum LogValue {
     Iops,
 }
 
-const SLAT: &str = "of submission alone (slat)";
-const KINDS: [(&str, LogValue); 5] = [
+/// The end of the name of a log that has a part of each latency.
+const SUBMISSION: &str = "_slat";
+const KINDS: [(&str, LogValue); 4] = [
     ("_clat", LogValue::Latency("from issue to completion (clat), submission left out")),
-    ("_slat", LogValue::Latency(SLAT)),
     ("_lat", LogValue::Latency("from the start of submission to completion (lat)")),
     ("_bw", LogValue::Bandwidth),
     ("_iops", LogValue::Iops),
@@ -56,12 +56,10 @@ struct LogRow {
 }
 
 impl LogRow {
-    /// With its value in ns, or why that is none. A submission (`slat`) ends with the issue that the log tells.
-    fn times(self, unit_ns: i64, slat: bool) -> std::result::Result<LogRow, &'static str> {
+    /// With its value in ns, or why that is none.
+    fn times(self, unit_ns: i64) -> std::result::Result<LogRow, &'static str> {
         let value = self.value.checked_mul(unit_ns).filter(|ns| *ns <= LAST_NS);
-        let value = value.ok_or("the value is beyond any latency")?;
-        let before = if slat { value } else { 0 };
-        Ok(LogRow { value, issue_ns: self.issue_ns.map(|ns| ns - before), ..self })
+        Ok(LogRow { value: value.ok_or("the value is beyond any latency")?, ..self })
     }
 }
 
@@ -85,10 +83,9 @@ fn has_columns(line: &str) -> bool {
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let (value, unit_ns) = kind(source)?;
     let latency = matches!(value, LogValue::Latency(_));
-    let slat = value == LogValue::Latency(SLAT);
     let mut layouts = LogLayouts::default();
     rows(source, &mut |parsed, place| {
-        let in_ns = parsed.map(|row| row.and_then(|row| row.times(unit_ns, slat)));
+        let in_ns = parsed.map(|row| row.and_then(|row| row.times(unit_ns)));
         layouts.row(in_ns, latency, place)
     })?;
     let found = layouts.found(source)?;
@@ -117,13 +114,10 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let offsets = found.offsets;
     let rows = found.every.any().then(|| {
         found.every.rows(Box::new(move |source, sink| {
-            rows(
-                source,
-                &mut |[row, _], place| match row.and_then(|row| row.times(unit_ns, slat)) {
-                    Ok(row) => sink((0, 0), &record(&row, offsets)),
-                    Err(why) => Err(place.damaged(why)),
-                },
-            )
+            rows(source, &mut |[row, _], place| match row.and_then(|row| row.times(unit_ns)) {
+                Ok(row) => sink((0, 0), &record(&row, offsets)),
+                Err(why) => Err(place.damaged(why)),
+            })
         }))
     });
     ForeignResult {
@@ -141,12 +135,18 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
 }
 
 /// What the values are: what the user says, else fio's name of the file; and ns of one, for latencies. Errors: `Usage`
-/// where neither tells.
+/// where neither tells, and for submissions, which are no latency of an I/O.
 fn kind(source: &ResultSource<'_>) -> Result<(LogValue, i64)> {
     let name = std::path::Path::new(source.file).file_name().unwrap_or_default();
     let name = name.to_string_lossy();
     let stem = unpacked_name(&name).strip_suffix(".log").unwrap_or_default();
     let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('.');
+    if stem.ends_with(SUBMISSION) {
+        let what = "this log of fio has the times of submission alone (slat), which are a part of each latency";
+        return Err(Error::usage(what)
+            .with("path", source.file)
+            .hint("give the log that fio writes beside it, _lat or _clat: it has the latencies"));
+    }
     let named = KINDS.iter().find(|(end, _)| stem.ends_with(end)).map(|(_, value)| *value);
     match (source.unit, named) {
         (None, Some(value)) => Ok((value, 1)),
@@ -533,11 +533,15 @@ mod tests {
         super::read(&mut ResultSource::new(file, String::new(), Box::new(text.as_bytes())))
     }
 
+    /// Once 99 % of the submissions of a log stood as 99 % of its I/Os.
     #[test]
-    fn a_submission_ends_with_the_issue() {
+    fn submissions_are_no_latencies() {
+        for rows in ["2, 90, 0, 4096, 0\n", "1000, 90, 0, 0\n"] {
+            let error = read(rows, "x/a_slat.1.log").err().expect("refused").to_string();
+            assert!(error.contains("submission alone (slat)"), "{error}");
+        }
         let row = parse("2, 90, 0, 4096, 8, 0x0, 777")[0].unwrap();
-        let begins = |slat| row.times(1, slat).map(|row| record(&row, true).submit.0 - BASE_NS);
-        assert_eq!([begins(false), begins(true)], [Ok(777), Ok(687)]);
+        assert_eq!(record(&row, true).submit.0 - BASE_NS, 777);
     }
 
     /// Logs of fio 2 are in us and look like those of early versions of fio 3, which are in ns.

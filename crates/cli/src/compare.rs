@@ -108,11 +108,15 @@ fn two_sides(args: &CompareArgs, new: &Path) -> Result<Compared> {
 /// The pairs of a series of `taillight ab` again, by the rules that were fixed before the first; what flags say now
 /// wins.
 fn of_pairs(args: &CompareArgs) -> Result<Compared> {
-    check_is_dir(&args.base)?;
-    let Some((pairs, mut of)) = ab::again(&args.base)? else {
-        return Err(Error::usage("one side is given, and it is no series of `taillight ab`")
+    let series = match args.base.is_file() {
+        // A result of another tool is one side, too.
+        true => None,
+        false => check_is_dir(&args.base).and_then(|()| ab::again(&args.base))?,
+    };
+    let Some((pairs, mut of)) = series else {
+        return Err(Error::usage("compare needs two sides, and one is given")
             .with("path", args.base.display())
-            .hint("taillight compare BASE NEW"));
+            .hint("taillight compare BASE NEW; only the series of `taillight ab` has both"));
     };
     let now = request(&args.judged, None)?;
     of.compare.gate = now.gate.or(of.compare.gate);

@@ -89,6 +89,12 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
     Ok(dir)
 }
 
+/// Whether what a command is about can be read. Errors: `Unavailable` where nothing is there, or rights are missing.
+pub fn check_readable(path: &Path) -> Result<()> {
+    rustix::fs::access(path, rustix::fs::Access::READ_OK)
+        .map_err(|e| results::unreadable(path.display(), e.into()))
+}
+
 /// SHA-256 of all bytes of a file, packed ones as they are.
 fn sha256_of(file: &Path) -> Result<String> {
     let mut hash = HashWriter(Sha256::new());

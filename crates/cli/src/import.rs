@@ -17,8 +17,8 @@ use crate::args::ImportArgs;
 use crate::outcome::exit_code;
 use crate::{foreign, import_run, output, run};
 
-/// Runs the command. Errors: `Usage` for a file of no known format and for options without
-/// equivalent; `Unavailable` when the result cannot be written.
+/// Runs the command. Errors: `Usage` for a file of no known format and for options without equivalent; `Unavailable`
+/// when the file cannot be read, or the result not be written.
 pub fn main(args: &ImportArgs) -> Result<Exit> {
     if let Some(dir) = &args.run {
         return import_run::main(args, dir);
@@ -38,7 +38,12 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let given = match &args.file {
-        Some(file) => run::read(file)?,
+        Some(file) => {
+            if file != Path::new("-") {
+                foreign::check_readable(file)?;
+            }
+            run::read(file)?
+        }
         None => run::command_line(&args.command),
     };
     let format = match &args.format {

@@ -18,8 +18,11 @@ use crate::args::TraceArgs;
 use crate::{foreign, output};
 
 /// Runs the command. Errors: `Usage` when the file is no trace that can be replayed, with the line;
-/// `Unavailable` when it has more operations than may be held, or than fit into memory.
+/// `Unavailable` when it cannot be read, or has more operations than may be held, or than fit into memory.
 pub fn main(args: &TraceArgs) -> Result<Exit> {
+    foreign::check_readable(Path::new(&args.file)).map_err(|e| {
+        e.hint("name a recorded trace, or the directory of a run that kept its I/Os")
+    })?;
     let replay = ReplayPlan {
         file: args.file.clone(),
         format: args.format.clone(),

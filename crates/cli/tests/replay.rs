@@ -219,17 +219,26 @@ fn what_is_no_trace_is_named_with_the_command_for_it() {
         ("run --driver sim --replay /dev/zero", "no regular file"),
         ("run --driver sim --replay v2", "the trace has no times"),
     ] {
-        let (_, err) = run_line(at, line, 2);
+        let code = if ["trace absent", "trace loop"].contains(&line) { 4 } else { 2 };
+        let (_, err) = run_line(at, line, code);
         assert!(err.contains(what) && !err.contains("os error"), "{line}: {err}");
     }
     let (out, _) = run_line(at, "trace v2", 0);
     assert!(out.contains("2 operations, without times") && !out.contains("busiest"), "{out}");
     let asap = "run --driver sim --replay v2 --set workload.0.trace.timing=asap --output a";
     run_line(at, asap, 0);
-    for line in ["report absent", "export absent --format json", "compare absent absent"] {
-        let done = taillight(at).args(line.split(' ')).output().unwrap();
-        let err = text(&done.stderr);
-        assert!(!done.status.success() && !err.contains("os error"), "{line}: {err}");
+    for line in [
+        "report absent",
+        "export absent --format json",
+        "compare absent absent",
+        "compare absent",
+        "import absent",
+        "import absent --as-run x",
+        "import absent --run a",
+        "import v2 --run absent",
+    ] {
+        let (_, err) = run_line(at, line, 4);
+        assert!(!err.contains("os error"), "{line}: {err}");
     }
 }
 

@@ -18,6 +18,7 @@ use taillight_suite::ab::exit_of;
 use taillight_suite::saved::MOST_IN_FULL;
 
 use crate::args::{CompareArgs, JudgeArgs};
+use crate::foreign::Findings;
 use crate::progress::Shown;
 use crate::{ab, foreign, output};
 
@@ -91,7 +92,10 @@ fn intact(dir: &Path) -> Result<SideRun> {
 /// Two sides, each by its path.
 fn two_sides(args: &CompareArgs, new: &Path) -> Result<Compared> {
     // A folder of runs; deeper ones are several settings. What was changed is left out and told.
-    let read = |path: &Path| FoundRuns::of(&foreign::run_of(path, args.unit)?, 1)?.read(intact);
+    let read = |path: &Path| {
+        let run = foreign::run_of(path, args.unit, Findings::Told)?;
+        FoundRuns::of(&run, 1)?.read(intact)
+    };
     let ((base, mut left_out), (new, left_out_too)) = (read(&args.base)?, read(new)?);
     left_out.extend(left_out_too);
     let mut gates = new.iter().chain(&base).filter_map(|run| run.manifest.plan.gate.as_ref());

@@ -14,6 +14,7 @@ use taillight_rundir::{JsonFile, Summary};
 use taillight_suite::host::JobSource;
 
 use crate::args::ImportArgs;
+use crate::foreign::Findings;
 use crate::outcome::exit_code;
 use crate::{foreign, import_run, output, run};
 
@@ -29,7 +30,7 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
                 .hint("leave it out; `taillight report FILE` shows a result"));
         }
         let file = args.file();
-        let made = foreign::imported(file, args.unit, Some(dir))?;
+        let made = foreign::imported(file, args.unit, Some(dir), Findings::Told)?;
         // What went wrong in the other tool's run is no fault of this command.
         if let Some(summary) = Summary::read(&made)?.filter(|it| exit_code(it) != Exit::Ok) {
             output::note(&format!("{}: {}", in_line(file.display()), summary.verdict.text));

@@ -8,7 +8,7 @@ use taillight_rundir::history::HistoryFile;
 use taillight_rundir::summary::{Reason, Summary};
 
 use super::about;
-use crate::verdict::{IMPORTED, is_own};
+use crate::verdict::{FOUND, IMPORTED, is_own};
 
 /// A warning of several runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,13 +24,14 @@ pub struct SharedWarning {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WarningKind {
     code: String,
-    /// Where figures come from, which is more than figures: the words but for the file's name.
+    /// Where figures come from and what was found there, which is more than figures: the words without the file's name.
     origin: Option<String>,
 }
 
 impl WarningKind {
     fn of(summary: &Summary, reason: &Reason) -> WarningKind {
-        let source = summary.origin.imported().filter(|_| reason.code == IMPORTED);
+        let is_origin = [IMPORTED, FOUND].contains(&reason.code.as_str());
+        let source = summary.origin.imported().filter(|_| is_origin);
         let origin = source.map(|source| reason.text.replace(&foreign(&source.file), ""));
         WarningKind { code: reason.code.clone(), origin }
     }

@@ -46,6 +46,8 @@ const FULL_PERCENT: f64 = 90.0;
 pub const CEILING_FAILED: &str = "ceiling_failed";
 /// Code of what is said of another tool's result.
 pub const IMPORTED: &str = "imported";
+/// Code of what was found when it was read.
+pub const FOUND: &str = "found_in_result";
 /// Code of a ceiling that the run does not decide.
 pub const CEILING_UNDECIDED: &str = "ceiling_undecided";
 
@@ -71,6 +73,7 @@ const RULES: &[Rule] = &[
     unwitnessed,
     lost,
     foreign,
+    found,
     early,
     allocates,
     little,
@@ -309,6 +312,11 @@ fn foreign(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Rea
     let text = origin::origin(&summary.origin, of.fold(0.0, f64::max))?;
     let code = summary.origin.imported().map_or("origin", |_| IMPORTED);
     Some((VerdictStatus::Good, reason(code, text)))
+}
+
+fn found(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let text = origin::found(summary.origin.imported()?)?;
+    Some((VerdictStatus::Good, reason(FOUND, text)))
 }
 
 /// A workload whose rates are over less than the run, as planned or because it was done early: the totals' rate is not

@@ -304,7 +304,7 @@ pub fn read(
     let error = |fault: TraceFault, place: Option<u64>| {
         let whole = || "give the trace as it was recorded, whole and unpacked".to_owned();
         let hint = fault.hint.unwrap_or_else(whole);
-        let what = format!("the {} trace cannot be replayed: {}", format.name, fault.what);
+        let what = format!("the {} trace cannot be used: {}", format.name, fault.what);
         Error::new(fault.kind, what).with(field, path).with_some("line", place).hint(hint)
     };
     let mut rows = TraceRows::new(format, selection);

@@ -429,9 +429,7 @@ impl<'a> TraceRows<'a> {
         let one = all.first().map_or("", |(_, name)| name.as_str());
         TraceFault::hinted(
             format!("it has operations of several disks or files{part}: {}{more}", told.join(", ")),
-            format!(
-                "name one of them{parts}: trace.select = \"{one}\" (of `taillight trace`: --select {one})"
-            ),
+            format!("name one of them{parts}: trace.select = \"{one}\""),
         )
     }
 
@@ -464,7 +462,7 @@ impl<'a> TraceRows<'a> {
             return Err(match &self.only {
                 Some(only) if self.newest == i64::MIN => TraceFault::hinted(
                     format!("it holds no operation of `{}`", only.text),
-                    "leave trace.select out to be told which there are",
+                    "leave trace.select out to be told which there are, where there are several",
                 ),
                 _ => none().into(),
             });
@@ -489,7 +487,7 @@ impl<'a> TraceRows<'a> {
         let to = if end == i64::MAX { times.len() } else { times.partition_point(|t| *t < end) };
         let Some(begin) = times.get(from).copied().filter(|_| from < to) else {
             return Err(TraceFault::hinted(
-                "it holds no operation between trace.from and its end",
+                "it holds no operation in the part of its time that is selected",
                 "choose another trace.from and trace.length",
             ));
         };

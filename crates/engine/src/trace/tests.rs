@@ -599,7 +599,7 @@ fn damaged_and_foreign_files_are_named_with_their_place() {
         (&[&record[..], b"x".repeat(48).as_slice()].concat(), "(byte 52"),
         (&blktrace(true, (5, 8), (512, 7)), "no operation"),
         (b"", "the trace is empty"),
-        (b"PAR1 and then nothing", "Taillight run trace cannot be replayed"),
+        (b"PAR1 and then nothing", "Taillight run trace cannot be used"),
         (b"{\"fio version\": 3}", "does not begin as a trace"),
     ] {
         let e = parsed(bytes).expect_err(what);

@@ -18,6 +18,7 @@ use taillight_suite::ab::exit_of;
 use taillight_suite::saved::MOST_IN_FULL;
 
 use crate::args::{CompareArgs, JudgeArgs};
+use crate::foreign::Findings;
 use crate::progress::Shown;
 use crate::{ab, foreign, output};
 
@@ -91,7 +92,10 @@ fn intact(dir: &Path) -> Result<SideRun> {
 /// Two sides, each by its path.
 fn two_sides(args: &CompareArgs, new: &Path) -> Result<Compared> {
     // A folder of runs; deeper ones are several settings. What was changed is left out and told.
-    let read = |path: &Path| FoundRuns::of(&foreign::run_of(path, args.unit)?, 1)?.read(intact);
+    let read = |path: &Path| {
+        let run = foreign::run_of(path, args.unit, Findings::Told)?;
+        FoundRuns::of(&run, 1)?.read(intact)
+    };
     let ((base, mut left_out), (new, left_out_too)) = (read(&args.base)?, read(new)?);
     left_out.extend(left_out_too);
     let mut gates = new.iter().chain(&base).filter_map(|run| run.manifest.plan.gate.as_ref());
@@ -108,11 +112,15 @@ fn two_sides(args: &CompareArgs, new: &Path) -> Result<Compared> {
 /// The pairs of a series of `taillight ab` again, by the rules that were fixed before the first; what flags say now
 /// wins.
 fn of_pairs(args: &CompareArgs) -> Result<Compared> {
-    check_is_dir(&args.base)?;
-    let Some((pairs, mut of)) = ab::again(&args.base)? else {
-        return Err(Error::usage("one side is given, and it is no series of `taillight ab`")
+    let series = match args.base.is_file() {
+        // A result of another tool is one side, too.
+        true => None,
+        false => check_is_dir(&args.base).and_then(|()| ab::again(&args.base))?,
+    };
+    let Some((pairs, mut of)) = series else {
+        return Err(Error::usage("compare needs two sides, and one is given")
             .with("path", args.base.display())
-            .hint("taillight compare BASE NEW"));
+            .hint("taillight compare BASE NEW; only the series of `taillight ab` has both"));
     };
     let now = request(&args.judged, None)?;
     of.compare.gate = now.gate.or(of.compare.gate);

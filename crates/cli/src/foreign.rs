@@ -20,18 +20,32 @@ const MOST_BEFORE: usize = 64 << 20;
 /// Longer than the words by which a result is known, bytes.
 const LONGEST_WORDS: usize = 1 << 10;
 
+/// Who tells what was found in a result when it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Findings {
+    /// A line on standard error for each.
+    Told,
+    /// The report that follows.
+    InReport,
+}
+
 /// The run directory that `path` names: itself, or the one that a result of another tool is made into. Errors: `Usage`
 /// for what is neither, and for a damaged result; `Unavailable` where nothing is.
-pub fn run_of(path: &Path, unit: Option<ResultUnit>) -> Result<PathBuf> {
+pub fn run_of(path: &Path, unit: Option<ResultUnit>, findings: Findings) -> Result<PathBuf> {
     match path.is_file() {
-        true => imported(path, unit, None),
+        true => imported(path, unit, None, findings),
         false => check_is_dir(path).map(|()| path.to_owned()),
     }
 }
 
 /// Makes the run directory `to` of a result, with its report; without `to` one in the directory of all runs, which is
 /// found again by the name and content of the file. Errors: as [`run_of`], and those of a directory that is in use.
-pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Result<PathBuf> {
+pub fn imported(
+    file: &Path,
+    unit: Option<ResultUnit>,
+    to: Option<&Path>,
+    findings: Findings,
+) -> Result<PathBuf> {
     let Some(format) = format_of(file).map_err(as_usage)? else {
         if let Some(e) = trace::refused(&file.to_string_lossy(), "result") {
             return Err(e);
@@ -46,7 +60,9 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
     let (name, sum) = (file.to_string_lossy(), sha256_of(file)?);
     let source = || Ok(ResultSource::new(&name, sum.clone(), opened(file)?).in_unit(unit));
     let run = (format.read)(&mut source()?).map_err(as_usage)?;
-    run.notes.iter().for_each(|note| output::note(&format!("{}: {note}", in_line(file.display()))));
+    for note in run.notes.iter().filter(|_| findings == Findings::Told) {
+        output::note(&format!("{}: {note}", in_line(file.display())));
+    }
     let (name_of, id) = (&run.manifest.plan.run.name, run.manifest.run_id.clone());
     let kept = PathBuf::from(format!("{DEFAULT_PARENT}/{name_of}-{id}"));
     let dir = to.map_or(kept, Path::to_owned);
@@ -87,6 +103,12 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
         ));
     }
     Ok(dir)
+}
+
+/// Whether what a command is about can be read. Errors: `Unavailable` where nothing is there, or rights are missing.
+pub fn check_readable(path: &Path) -> Result<()> {
+    rustix::fs::access(path, rustix::fs::Access::READ_OK)
+        .map_err(|e| results::unreadable(path.display(), e.into()))
 }
 
 /// SHA-256 of all bytes of a file, packed ones as they are.

@@ -10,13 +10,16 @@ use taillight_core::{Error, ErrorKind, Result, atomic};
 use taillight_import::fio::OptionRow;
 use taillight_import::ycsb::Properties;
 use taillight_import::{FORMATS, ImportedJob};
+use taillight_rundir::{JsonFile, Summary};
 use taillight_suite::host::JobSource;
 
 use crate::args::ImportArgs;
+use crate::foreign::Findings;
+use crate::outcome::exit_code;
 use crate::{foreign, import_run, output, run};
 
-/// Runs the command. Errors: `Usage` for a file of no known format and for options without
-/// equivalent; `Unavailable` when the result cannot be written.
+/// Runs the command. Errors: `Usage` for a file of no known format and for options without equivalent; `Unavailable`
+/// when the file cannot be read, or the result not be written.
 pub fn main(args: &ImportArgs) -> Result<Exit> {
     if let Some(dir) = &args.run {
         return import_run::main(args, dir);
@@ -27,12 +30,21 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
                 .hint("leave it out; `taillight report FILE` shows a result"));
         }
         let file = args.file();
-        let made = foreign::imported(file, args.unit, Some(dir))?;
+        let made = foreign::imported(file, args.unit, Some(dir), Findings::Told)?;
+        // What went wrong in the other tool's run is no fault of this command.
+        if let Some(summary) = Summary::read(&made)?.filter(|it| exit_code(it) != Exit::Ok) {
+            output::note(&format!("{}: {}", in_line(file.display()), summary.verdict.text));
+        }
         output::line(&in_line(made.display()));
         return Ok(Exit::Ok);
     }
     let given = match &args.file {
-        Some(file) => run::read(file)?,
+        Some(file) => {
+            if file != Path::new("-") {
+                foreign::check_readable(file)?;
+            }
+            run::read(file)?
+        }
         None => run::command_line(&args.command),
     };
     let format = match &args.format {

@@ -15,7 +15,7 @@ use taillight_trace::bus::{self, mapping::BusMapping};
 use taillight_trace::nvme::json;
 
 use crate::args::{ImportArgs, Moment};
-use crate::{output, report};
+use crate::{foreign, output, report};
 
 /// Largest file that is read into memory.
 const MOST_BYTES: u64 = 8 << 30;
@@ -115,6 +115,7 @@ fn name(path: &Path) -> String {
 
 /// A whole file of text.
 fn read(path: &Path) -> Result<String> {
+    foreign::check_readable(path)?;
     let cannot = |e: std::io::Error| {
         Error::usage("cannot read the file").with("path", path.display()).source(e)
     };

@@ -20,7 +20,8 @@ pub fn exit_code(summary: &Summary) -> Exit {
         Exit::TargetFailed => matches!(summary.status, RunStatus::Partial | RunStatus::Failed),
         Exit::IoErrors => {
             let wrong = summary.verify.as_ref().is_some_and(VerifyReport::failed);
-            wrong || summary.errors.count > 0
+            let ended = summary.origin.imported().is_some_and(|source| !source.failed.is_empty());
+            wrong || ended || summary.errors.count > 0
         }
         Exit::GateFailed => any(summary, QosStatus::Fail),
         Exit::GateUndecided => any(summary, QosStatus::Undecided),

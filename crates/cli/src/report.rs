@@ -23,6 +23,7 @@ use taillight_suite::saved::{self, MOST_IN_FULL, SavedSeries};
 use taillight_suite::sequence::IMPORT;
 
 use crate::args::{ExplainArgs, JsonForm, ReportArgs};
+use crate::foreign::Findings;
 use crate::progress::Shown;
 use crate::{foreign, outcome, output, problem};
 
@@ -31,8 +32,8 @@ use crate::{foreign, outcome, output, problem};
 /// did not make, or of an unknown form; `Unavailable` or `Corrupt` for what is no readable run.
 pub fn main(args: &ReportArgs) -> Result<Exit> {
     args.output.as_deref().map_or(Ok(()), check_form)?;
-    let named: Vec<PathBuf> =
-        args.runs.iter().map(|path| foreign::run_of(path, args.unit)).collect::<Result<_>>()?;
+    let run_of = |path: &PathBuf| foreign::run_of(path, args.unit, Findings::InReport);
+    let named: Vec<PathBuf> = args.runs.iter().map(run_of).collect::<Result<_>>()?;
     if let [one] = named.as_slice()
         && let Some(series) = saved::read(one)?
     {

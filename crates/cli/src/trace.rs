@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use taillight_core::exit::Exit;
-use taillight_core::plan::{RecordedPercentile, ReplayPlan};
+use taillight_core::plan::ReplayPlan;
 use taillight_core::units::readable::{in_line, visible};
 use taillight_core::{Error, Result};
 use taillight_engine::trace::{
@@ -18,8 +18,11 @@ use crate::args::TraceArgs;
 use crate::{foreign, output};
 
 /// Runs the command. Errors: `Usage` when the file is no trace that can be replayed, with the line;
-/// `Unavailable` when it has more operations than may be held, or than fit into memory.
+/// `Unavailable` when it cannot be read, or has more operations than may be held, or than fit into memory.
 pub fn main(args: &TraceArgs) -> Result<Exit> {
+    foreign::check_readable(Path::new(&args.file)).map_err(|e| {
+        e.hint("name a recorded trace, or the directory of a run that kept its I/Os")
+    })?;
     let replay = ReplayPlan {
         file: args.file.clone(),
         format: args.format.clone(),
@@ -30,8 +33,8 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
     };
     // Operations are held twice while they are read, and once more to count what they touch.
     let free = memory_budget::read(&Sys::default())?.free_memory.0;
-    let read =
-        trace::load(&replay, MOST_OPS.min(free / 64)).map_err(|e| no_trace(&args.file, e))?;
+    let read = trace::load(&replay, MOST_OPS.min(free / 64))
+        .map_err(|e| in_flags(no_trace(&args.file, e)))?;
     if read.alone {
         output::note(&format!("{}: {}", in_line(&args.file), trace::ALONE));
     }
@@ -41,6 +44,22 @@ pub fn main(args: &TraceArgs) -> Result<Exit> {
         false => output::text(&visible(&text(&args.file, &profile)))?,
     }
     Ok(Exit::Ok)
+}
+
+/// Fields of a job, and the flags of this command that are the same.
+const FLAGS: [(&str, &str); 5] = [
+    ("trace.select = ", "--select "),
+    ("trace.select", "--select"),
+    ("trace.from", "--from"),
+    ("trace.length", "--length"),
+    ("trace.format", "--format"),
+];
+
+/// An error whose hint names flags in the place of a job's fields.
+fn in_flags(e: Error) -> Error {
+    let Some(hint) = e.hint_text() else { return e };
+    let hint = FLAGS.iter().fold(hint.to_owned(), |hint, (field, flag)| hint.replace(field, flag));
+    e.hint(hint)
 }
 
 /// The error for a recorded trace where a command takes something else (`wanted`); None for any other file.
@@ -89,12 +108,15 @@ fn text(file: &str, p: &TraceProfile) -> String {
         let known: Vec<String> = of.dispersion.iter().filter_map(dispersion).collect();
         lines.push(match known.is_empty() {
             true => "bursts      the trace is too short to tell".to_owned(),
-            false => format!("bursts      {}; 1 is random, more comes in bursts", known.join(", ")),
+            false => format!(
+                "bursts      {} (variance / mean of the operations in windows): 1 is random, more comes in bursts",
+                known.join(", ")
+            ),
         });
     }
     lines.extend(p.sizes.as_ref().map(sizes));
     lines.push(format!(
-        "order       {} sequential, {} where 32 runs of a kind may be mixed",
+        "order       {} sequential; {} where 32 sequential runs of a kind may be mixed",
         percent(p.sequential_share),
         percent(p.interleaved_share)
     ));
@@ -103,7 +125,7 @@ fn text(file: &str, p: &TraceProfile) -> String {
         p.streams.iter().map(stream).collect::<Vec<_>>().join(", ")
     ));
     lines.push(format!(
-        "footprint   {} asked of {} touched, {} times each; addresses up to {}",
+        "footprint   {} asked for, {} touched, {} times on average; addresses up to {}",
         bytes(p.bytes),
         bytes(p.touched_bytes),
         short(p.times_touched),
@@ -111,12 +133,9 @@ fn text(file: &str, p: &TraceProfile) -> String {
     ));
     lines.extend(p.reuse.iter().flat_map(reuse));
     if let Some(latency) = &p.latency {
-        let at = |it: &RecordedPercentile| format!("p{} {}", it.percentile, duration_ns(it.ns));
-        let all: Vec<String> = latency.percentiles.iter().map(at).collect();
-        let max = duration_ns(latency.max_ns);
-        lines.push(format!("latency     as recorded: {}, most {max}", all.join(", ")));
+        lines.push(format!("latency     as recorded: {}", trace::latency_words(latency)));
     }
-    let mut replay = format!("replay      {} of memory", bytes(p.memory_bytes));
+    let mut replay = format!("replay      takes {} of memory", bytes(p.memory_bytes));
     let told = [
         (p.sorted, "row", "out of order in the file, sorted"),
         (p.spread, "operation", trace::COARSE),
@@ -185,13 +204,13 @@ fn reuse(it: &TraceReuse) -> Vec<String> {
         )
     });
     let mut lines = vec![format!(
-        "reuse       {} of touches are the first{far}; an LRU cache would hold: {hits} ({how}, blocks of {})",
+        "reuse       {} of touches are the first{far}; hits in an LRU cache of {hits} ({how}, blocks of {})",
         percent(it.first_share),
         bytes(it.block_bytes),
     )];
     let sets = it.working_set.iter().map(|set| {
         let window = duration_ns(set.window_ns);
-        format!("{} in {window} (most {})", bytes(set.mean_bytes), bytes(set.max_bytes))
+        format!("{} in {window} on average (most {})", bytes(set.mean_bytes), bytes(set.max_bytes))
     });
     let sets: Vec<String> = sets.collect();
     if !sets.is_empty() {

@@ -223,6 +223,40 @@ fn the_same_content_is_one_run_whoever_imports_it_and_where_it_lies() {
     assert!(one.join("summary.json").is_file());
 }
 
+/// Once on standard error, and once more in the report.
+#[test]
+fn what_was_found_in_a_result_is_told_once() {
+    let dir = scratch();
+    let file = "fio-average_bw.1.log";
+    std::fs::write(dir.path().join(file), sample(file)).expect("written");
+    for line in [
+        format!("report {file}"),
+        format!("report {file} -v"),
+        format!("import {file} --as-run kept"),
+        "report kept".to_owned(),
+    ] {
+        let (out, err) = run_line(dir.path(), &line, 0);
+        let all = unwrapped(&format!("{out}\n{err}"));
+        assert_eq!(all.matches("averages of windows").count(), 1, "{line}: {all}");
+    }
+}
+
+/// A job of fio that ended with an error, with a latency of each I/O, was reported as a good one, with exit code 0.
+#[test]
+fn a_job_of_fio_that_an_error_ended_is_the_answer() {
+    let dir = scratch();
+    let text = fio().replacen("\"error\" : 0", "\"error\" : 5", 1);
+    assert_ne!(text, fio());
+    std::fs::write(dir.path().join("a.json"), text).expect("written");
+    let (out, _) = run_line(dir.path(), "report a.json", 6);
+    let out = unwrapped(&out);
+    assert!(out.contains("An error ended the job of fio"), "{out}");
+    assert!(out.contains("input/output error (errno 5)"), "{out}");
+    let (_, err) = run_line(dir.path(), "import a.json --as-run kept", 0);
+    assert!(unwrapped(&err).contains("An error ended the job of fio"), "{err}");
+    run_line(dir.path(), "report kept", 6);
+}
+
 /// Failed operations of a result were in its table alone, with exit code 0.
 #[test]
 fn failed_operations_of_a_result_are_told_and_contradictions_are_refused() {

@@ -89,6 +89,9 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let map = map.to_string_lossy().into_owned();
     let (_, err) = run(dir.path(), &["import", "bus.csv", "--run", "out", "--map", &map], 2);
     assert!(err.contains("no such column"), "{err}");
+    // It was taken, and did nothing.
+    let (_, err) = run(dir.path(), &["import", "bus.csv", "--as-run", "kept", "--map", &map], 2);
+    assert!(err.contains("cannot be used with"), "{err}");
     assert_eq!(std::fs::read(dir.path().join("out/manifest.json")).unwrap(), before);
     assert!(!dir.path().join("out/layers.parquet").exists());
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use taillight_core::plan::{MixPart, Plan, ReplayPlan, TraceFit, TraceTiming};
 use taillight_core::{LatencyKind, OpKind};
 use taillight_report::differing;
+use taillight_report::format::counted;
 use taillight_rundir::compare::{Comparable, ComparableVerdict};
 use taillight_rundir::latency::LatencyBin;
 use taillight_rundir::origin::RunOrigin;
@@ -128,6 +129,10 @@ impl Objections {
         if summary.totals.errors > 0 {
             let failed = summary.totals.errors;
             self.add(doubtful, format!("{side}: {failed} I/Os of {id} failed"));
+        }
+        if let Some(source) = run.manifest.origin.imported().filter(|it| !it.failed.is_empty()) {
+            let jobs = counted(source.failed.len() as u64, "job");
+            self.add(doubtful, format!("{side}: an error ended {jobs} of {id}"));
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use taillight_core::OpKind;
 use taillight_core::plan::GateFail;
 use taillight_rundir::compare::{ComparableVerdict, CompareVerdict, GateStatus, PairsEnd};
-use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
+use taillight_rundir::origin::{FailedJob, Fidelity, ImportSource, RunOrigin};
 use taillight_rundir::{RunStatus, fixture};
 
 /// A run of the fixture whose latencies are this many times as long, and its rate as high.
@@ -436,6 +436,7 @@ fn what_another_tool_did_not_say_is_no_difference() {
         fidelity: Fidelity::Bins,
         spans: "clat".to_owned(),
         notes: Vec::new(),
+        failed: Vec::new(),
     });
     base.manifest.plan.target.options.clear();
     base.manifest.environment.clear();
@@ -445,6 +446,11 @@ fn what_another_tool_did_not_say_is_no_difference() {
     assert_eq!(found.verdict, ComparableVerdict::Yes, "{:?}", found.reasons);
     let said = found.reasons.join("; ");
     assert!(said.contains("fio: clat") && !said.contains("kernel"), "{said}");
+    // A job that an error ended is as doubtful as failed I/Os.
+    if let RunOrigin::Imported(source) = &mut base.manifest.origin {
+        source.failed.push(FailedJob { job: "a".to_owned(), errno: 5 });
+    }
+    assert_eq!(comparable::judge(&[&base], &[&new]).verdict, ComparableVerdict::Doubtful);
     // A measured run without the same facts does differ.
     base.manifest.origin = RunOrigin::Measured;
     base.manifest.environment.insert("system".to_owned(), serde_json::json!({"kernel": "1.0"}));

@@ -31,6 +31,7 @@ fn write(path: &Path, slow_ns: u64) {
         fidelity: Fidelity::Bins,
         spans: "from the stroke to the next".to_owned(),
         notes: Vec::new(),
+        failed: Vec::new(),
     };
     let manifest = Manifest {
         origin: RunOrigin::Imported(source),

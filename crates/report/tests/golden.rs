@@ -116,6 +116,7 @@ fn imported() -> AnalysedRun {
         fidelity: Fidelity::Percentiles,
         spans: "from issue to completion (clat)".into(),
         notes: Vec::new(),
+        failed: Vec::new(),
     });
     manifest.phases[0].end_ns = Some(manifest.phases[0].start_ns + 1_000_000_000);
     let op = |latency: ImportedLatency| ImportedOp {

@@ -120,9 +120,21 @@ pub struct ImportSource {
     pub fidelity: Fidelity,
     /// What a latency of the tool spans, in words: "from issue to completion (clat)".
     pub spans: String,
-    /// What was found when the result was read: jobs that ended with an error, counts that are guessed.
+    /// What was found when the result was read: figures that were left out, counts that are guessed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Its jobs that an error ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedJob>,
+}
+
+/// A job of another tool that an error ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailedJob {
+    /// Its name in the result.
+    pub job: String,
+    /// The error's number.
+    pub errno: i32,
 }
 
 impl ImportSource {

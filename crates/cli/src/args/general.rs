@@ -81,19 +81,20 @@ pub struct ManArgs {
 Reads fio iolog (versions 2 and 3), blktrace, MSR Cambridge, Alibaba and Tencent block traces, runs of Taillight \
 and what `taillight export --format ios-csv` writes. `taillight run --replay FILE` replays it (docs/replay.md).")]
 pub struct TraceArgs {
-    /// The trace, or a run directory.
+    /// A recorded trace of I/Os, or the directory of a run that kept all of its I/Os.
     #[arg(value_name = "FILE")]
     pub file: String,
-    /// Its format, where it is not recognised.
+    /// The format of the trace, where it is not recognised, like msr or iolog3 (docs/replay.md).
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
-    /// The disk, device, volume or file of a trace that has several, like device=419.
+    /// Only this disk, device, volume or file of a trace that has several, like device=419; without it they are named
+    /// with their operations.
     #[arg(long, value_name = "NAME")]
     pub select: Option<String>,
-    /// Begin so long after its first operation.
+    /// Leave out what comes earlier than this after the first operation, like 1h.
     #[arg(long, value_name = "TIME")]
     pub from: Option<Span>,
-    /// End so long after that.
+    /// Take only so much time from there, like 10min.
     #[arg(long, value_name = "TIME")]
     pub length: Option<Span>,
     /// As JSON, for programs (`taillight schema trace`).

@@ -75,7 +75,7 @@ pub enum Command {
     Drivers(DriversArgs),
     /// Why a running program's tail is slow: its slow operations by layer, while it runs.
     Watch(Box<WatchArgs>),
-    /// What a recorded trace is, without running it.
+    /// Describe a recorded trace of I/Os, without replaying it.
     Trace(TraceArgs),
     /// What this machine allows, and what to do about the rest.
     Doctor(DoctorArgs),
@@ -83,7 +83,7 @@ pub enum Command {
     Drive(DriveArgs),
     /// JSON Schema of job files and outputs.
     Schema(SchemaArgs),
-    /// Job files of other benchmarks into ours; what other tools saw into a run.
+    /// Make a job of another benchmark's job file, a run of its result.
     Import(ImportArgs),
     /// Write a run in the formats of other tools, a job as another benchmark's job file.
     Export(ExportArgs),
@@ -282,25 +282,27 @@ pub struct SchemaArgs {
   taillight import job.fio --dry-run
   taillight import --format sbk -- -class file -size 4096 -seconds 10 -writers 1
   taillight import workloada -p recordcount=1000000 --output jobs/
+  taillight import fio.json --as-run runs/old
   taillight import smart.json --run RUN --moment after
   taillight import bus.csv --run RUN --map docs/bus-mapping.toml
 
-Options of the file that would change the load and have no equivalent are errors. `taillight run \
-job.fio` imports and runs in one go.")]
+Options of a job file that would change the load and have no equivalent are errors. `taillight run \
+job.fio` imports and runs in one go, and `taillight report fio.json` shows a result without this command.")]
 pub struct ImportArgs {
-    /// Job file of another benchmark (`-` reads standard input); with --run, what another tool saw.
+    /// Job file of another benchmark (`-` reads standard input); with --as-run its result; with --run a drive's log or
+    /// a bus analyser's table.
     #[arg(value_name = "FILE", required_unless_present = "command")]
     pub file: Option<PathBuf>,
-    /// A command line of fio or SBK.
+    /// In place of FILE: a command line of fio or SBK.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["file", "run"])]
     pub command: Vec<String>,
-    /// Say what becomes of each option, and write no job.
+    /// Only say what becomes of each option of the job file.
     #[arg(long, conflicts_with_all = ["output", "run"])]
     pub dry_run: bool,
-    /// Where to: a new file, a directory, or `-` for standard output [default: -].
+    /// Where to: a new file, a directory (of several jobs, a file each), or `-` for standard output [default: -].
     #[arg(long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What the file is, when its name and text do not tell: fio, sbk or ycsb.
+    /// Whose job file it is, when its name and text do not tell: fio, sbk or ycsb.
     #[arg(long, value_name = "NAME", value_parser = import_formats(), hide_possible_values = true)]
     pub format: Option<String>,
     /// YCSB: a further property file, which wins over those before it (repeatable).
@@ -309,20 +311,28 @@ pub struct ImportArgs {
     /// YCSB: set a property, as -p of YCSB does (repeatable).
     #[arg(short = 'p', value_name = "K=V", action = ArgAction::Append)]
     pub properties: Vec<String>,
-    /// Make a run directory of another tool's result (docs/imports.md).
+    /// Keep another tool's result as this run directory, which is new or empty (docs/imports.md).
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "format", "more", "properties", "run"])]
     pub as_run: Option<PathBuf>,
-    /// Unit of the values of a result that does not tell: ns, us, ms or s; of fio's logs also kib/s or iops.
+    /// With --as-run: the unit of the result's values, where it does not tell: ns, us, ms or s; of fio's logs also
+    /// kib/s or iops.
     #[arg(long, value_name = "UNIT", requires = "as_run", value_parser = result_unit(), hide_possible_values = true)]
     pub unit: Option<ResultUnit>,
-    /// Add what another tool saw to this run: a drive's log as nvme-cli's JSON, or a bus table.
+    /// Add the file to this run directory: a drive's log as nvme-cli's JSON, or with --map the table of a bus analyser.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["output", "format", "more", "properties"])]
     pub run: Option<PathBuf>,
-    /// What is what in the table of a bus analyser (docs/bus-mapping.toml).
-    #[arg(long, value_name = "FILE", requires = "run")]
+    /// With --run: which column of the bus analyser's table has what (docs/bus-mapping.toml is an example).
+    #[arg(long, value_name = "FILE", requires = "run", conflicts_with = "as_run")]
     pub map: Option<PathBuf>,
-    /// Whether the drive's log was read before or after the run.
-    #[arg(long, value_name = "WHEN", value_enum, requires = "run", hide_possible_values = true)]
+    /// With --run: whether the drive's log was read `before` or `after` the run.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        requires = "run",
+        conflicts_with = "as_run",
+        hide_possible_values = true
+    )]
     pub moment: Option<Moment>,
 }
 
@@ -353,17 +363,17 @@ pub enum Moment {
   taillight export taillight-runs/job-20260102T030405Z --format hdr -o job.hlog
   taillight export taillight-runs/job-20260102T030405Z --format ios-csv | head
 
-What the other benchmark cannot express stands at the top of the file and on standard error.
+What fio cannot express of a job stands at the top of its job file and on standard error.
 
 Formats:", export_formats().possible_values().into_iter().flatten()))]
 pub struct ExportArgs {
-    /// Job file, run directory, or directory of a series.
+    /// Run directory, directory of a series, or job file.
     #[arg(value_name = "RUN_OR_JOB")]
     pub of: PathBuf,
-    /// What to write [default: csv for a run or a series].
+    /// One of the formats below; of a job file, fio-job [default: csv for a run or a series].
     #[arg(long, value_name = "NAME", value_parser = export_formats(), hide_possible_values = true)]
     pub format: Option<String>,
-    /// Where to: a new file, `-` for standard output, or a server's URL [default: -].
+    /// Where to: a new file, `-` for standard output, or with remote-write a server's URL [default: -].
     #[arg(short = 'o', long, value_name = "PATH|URL")]
     pub output: Option<PathBuf>,
 }

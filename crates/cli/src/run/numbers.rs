@@ -139,7 +139,10 @@ impl Columns {
             Some(op) => time(whole(view).nth(op).and_then(f)),
             None => most(f),
         };
+        // What completes in the moment of a short last interval is no rate.
+        let is_moment = view.closed.index > 0 && view.closed.length_ns < self.interval_ns / 10;
         match column {
+            Iops | Bytes if is_moment => "-".to_owned(),
             // Warm-up has a count of its own: measured time begins after it.
             Time if view.phase == "measure" => clock(view.elapsed_ns, self.interval_ns),
             Time => {
@@ -267,6 +270,21 @@ mod tests {
         assert!(columns.row(&both).contains(" 2,000 "));
         let row = columns.of([true, false].into_iter()).row(&both);
         assert!(row.contains(" 1,000 ") && row.ends_with(" 1"), "{row}");
+    }
+
+    /// Eight operations that ended in the last ns were 8 G a second.
+    #[test]
+    fn a_moment_has_no_rate() {
+        let columns = Columns::new(vec!["read".into()], false, 1_000_000_000, 80);
+        let rate = |length_ns, index| {
+            let whole = view(vec![interval_row(OpKind::Read)]);
+            let closed = ClosedInterval { length_ns, index, ..(*whole.closed).clone() };
+            let row = columns.row(&IntervalView { closed: closed.into(), ..whole });
+            row.split_whitespace().nth(3).map(str::to_owned)
+        };
+        assert_eq!(rate(1, 2).as_deref(), Some("-"));
+        assert_eq!(rate(500_000_000, 2).as_deref(), Some("2,000"));
+        assert!(rate(1, 0).is_some_and(|rate| rate != "-"), "a run that was no longer");
     }
 
     #[test]

@@ -21,10 +21,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek as _};
 use std::path::{Path, PathBuf};
 
-use taillight_core::plan::{ReplayOps, ReplayPlan, TraceOp, TraceTiming};
+use taillight_core::plan::{
+    RecordedLatency, RecordedPercentile, ReplayOps, ReplayPlan, TraceOp, TraceTiming,
+};
 use taillight_core::units::readable;
 use taillight_core::{Error, Result, regular};
 use taillight_rundir::names;
+use taillight_stats::needed_one_sided;
 
 pub use profile::{TraceDispersion, TraceProfile, TraceSizes, TraceStream};
 pub use reuse::TraceReuse;
@@ -268,23 +271,33 @@ pub fn words(replay: &ReplayPlan) -> String {
         ));
     }
     if let Some(latency) = &replay.ops.latency {
-        let of = |ns: u64| readable::duration(ns as f64);
-        let all = latency.percentiles.iter().map(|it| format!("p{} {}", it.percentile, of(it.ns)));
-        let all: Vec<String> = all.collect();
-        text.push_str(&format!(
-            "; recorded latencies: {}, most {}",
-            all.join(", "),
-            of(latency.max_ns)
-        ));
+        text.push_str(&format!("; recorded latencies: {}", latency_words(&resolved(latency))));
     }
     text
+}
+
+/// A trace's own latencies with those percentiles alone that its operations resolve, by the rule of reports.
+fn resolved(latency: &RecordedLatency) -> RecordedLatency {
+    let told = |it: &&RecordedPercentile| {
+        needed_one_sided(&it.percentile).is_some_and(|least| latency.operations >= least)
+    };
+    let percentiles = latency.percentiles.iter().filter(told).cloned().collect();
+    RecordedLatency { percentiles, ..latency.clone() }
+}
+
+/// Latencies in words: their percentiles, and the longest.
+pub fn latency_words(latency: &RecordedLatency) -> String {
+    let time = readable::duration_ns;
+    let known = latency.percentiles.iter().map(|it| format!("p{} {}", it.percentile, time(it.ns)));
+    let all: Vec<String> = known.chain([format!("most {}", time(latency.max_ns))]).collect();
+    all.join(", ")
 }
 
 /// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse stamp (of a
 /// millisecond or a second, as the format has it or as all stamps have it) are spread evenly over that tick, in the
 /// order of the file. Errors: `Usage`, with the line, for one that is no row or lies far before those above it; for a
-/// file without operations, or with those of several disks, which are named. `Unavailable` when they are more than the
-/// selection allows; `Corrupt` for a damaged run.
+/// file without operations, or with those of several disks, which are named, the busiest first. `Unavailable` when they
+/// are more than the selection allows; `Corrupt` for a damaged run.
 pub fn read(
     format: &TraceFormat,
     file: TraceFile,
@@ -295,7 +308,7 @@ pub fn read(
     let error = |fault: TraceFault, place: Option<u64>| {
         let whole = || "give the trace as it was recorded, whole and unpacked".to_owned();
         let hint = fault.hint.unwrap_or_else(whole);
-        let what = format!("the {} trace cannot be replayed: {}", format.name, fault.what);
+        let what = format!("the {} trace cannot be used: {}", format.name, fault.what);
         Error::new(fault.kind, what).with(field, path).with_some("line", place).hint(hint)
     };
     let mut rows = TraceRows::new(format, selection);
@@ -304,7 +317,13 @@ pub fn read(
         TraceSource::Lines(row) => lines(file.file, row, &mut rows),
     };
     let place = rows.place();
-    let read = if rows.are_several() { Ok(()) } else { read };
+    let read = match read {
+        Err(_) if rows.are_several() => {
+            rows.end_early();
+            Ok(())
+        }
+        read => read,
+    };
     read.and_then(|()| rows.finish(format.name)).map_err(|e| error(e, place))
 }
 

@@ -48,7 +48,8 @@ pub struct TraceProfile {
     pub streams: Vec<TraceStream>,
     /// Absent where no operation has a size.
     pub reuse: Option<TraceReuse>,
-    /// Latencies that the trace says its operations had; absent where it says none.
+    /// Latencies that the trace says its operations had, percentiles only where there are enough of them; absent where it
+    /// says none.
     pub latency: Option<RecordedLatency>,
     /// Writes that were on the medium when they ended (FUA).
     pub durable: u64,
@@ -155,7 +156,7 @@ impl TraceProfile {
             interleaved_share: interleaved as f64 / all,
             streams,
             reuse: TraceReuse::of(trace),
-            latency: trace.latency.clone(),
+            latency: trace.latency.as_ref().map(super::resolved),
             durable: trace.durable(),
             format: trace.format,
             operations: ops.len() as u64,

@@ -1,10 +1,12 @@
 //! What is kept of the rows of a trace: those of one disk and of a part of the time, in the order of their
 //! times. Called by the readers of the formats.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use taillight_core::plan::{NO_LATENCY, RecordedLatency, ReplayOps, ReplayPlan, TraceOp};
 use taillight_core::units::Span;
+use taillight_core::units::readable::{count, counted};
 use taillight_core::{ErrorKind, OpKind};
 
 use super::{MOST_OPS, StreamPair, TraceFormat, TraceRow, own};
@@ -18,6 +20,9 @@ const COARSE_NS: u64 = 1_000_000;
 
 /// Disks of a trace that are named at most, where it has several.
 const MOST_NAMES: usize = 16;
+/// Rows of such a trace that are counted at most, and disks.
+const MOST_COUNTED: u64 = 10_000_000;
+const MOST_DISKS: usize = 100_000;
 
 /// Words before a name in a job, and whether they mean the first of two parts.
 const WORDS: &[(&str, bool)] = &[
@@ -128,6 +133,14 @@ impl TraceFault {
     }
 }
 
+/// What there is of a disk.
+#[derive(Debug, Clone, Copy)]
+struct StreamCount {
+    /// How many disks come before it.
+    nth: usize,
+    operations: u64,
+}
+
 /// Rows that are wanted.
 pub(super) struct TraceRows<'a> {
     selection: &'a TraceSelection,
@@ -157,9 +170,12 @@ pub(super) struct TraceRows<'a> {
     newest: i64,
     sorted: u64,
     skipped: u64,
-    /// The disks of the rows that are selected, in the order in which they come, one more than are named at most. Of
-    /// several no rows are kept.
-    streams: Vec<(String, String)>,
+    /// The disks of the rows that are selected, by the parts of their names. Of several no rows are kept.
+    streams: BTreeMap<String, BTreeMap<String, StreamCount>>,
+    /// How many these are.
+    disks: usize,
+    /// The reading ended before the end.
+    ended_early: bool,
     /// The line that is read, and the first of another disk; where the format has lines.
     line: Option<u64>,
     line_of_another: Option<u64>,
@@ -188,7 +204,9 @@ impl<'a> TraceRows<'a> {
             newest: i64::MIN,
             sorted: 0,
             skipped: 0,
-            streams: Vec::new(),
+            streams: BTreeMap::new(),
+            disks: 0,
+            ended_early: false,
             line: None,
             line_of_another: None,
             over: false,
@@ -197,12 +215,18 @@ impl<'a> TraceRows<'a> {
 
     /// Whether nothing that follows is wanted.
     pub fn over(&self) -> bool {
-        self.over || self.streams.len() > MOST_NAMES
+        let counted = self.read >= MOST_COUNTED || self.disks >= MOST_DISKS;
+        self.over || (self.are_several() && counted)
     }
 
     /// Whether there are rows of several disks, of which one has to be named: what else is wrong does not count then.
     pub fn are_several(&self) -> bool {
-        self.streams.len() > 1
+        self.disks > 1
+    }
+
+    /// Notes that something is wrong with the rows that follow.
+    pub fn end_early(&mut self) {
+        self.ended_early = true;
     }
 
     /// Rows come from this line from now on.
@@ -359,35 +383,53 @@ impl<'a> TraceRows<'a> {
     }
 
     fn wanted(&mut self, stream: (&str, &str)) -> bool {
-        let is = |known: &(String, String)| (known.0.as_str(), known.1.as_str()) == stream;
-        match self.streams.as_slice() {
-            _ if self.selection.mixed => return true,
-            [one] if is(one) => return true,
-            _ if self.only.as_ref().is_some_and(|only| !only.is(stream, self.pair)) => {
-                return false;
-            }
-            all if all.len() > MOST_NAMES || all.iter().any(is) => return false,
-            _ => {}
+        if self.selection.mixed {
+            return true;
         }
-        self.streams.push((stream.0.to_owned(), stream.1.to_owned()));
+        let known = self.streams.get_mut(stream.0).and_then(|names| names.get_mut(stream.1));
+        if let Some(known) = known {
+            known.operations += 1;
+            return !self.are_several();
+        }
+        if self.only.as_ref().is_some_and(|only| !only.is(stream, self.pair)) {
+            return false;
+        }
+        let first = StreamCount { nth: self.disks, operations: 1 };
+        self.streams.entry(stream.0.to_owned()).or_default().insert(stream.1.to_owned(), first);
+        self.disks += 1;
         if self.are_several() {
             self.line_of_another = self.line_of_another.or(self.line);
         }
         !self.are_several()
     }
 
-    /// What is wrong with rows of several disks.
+    /// What is wrong with rows of several disks: the busiest of them, each with its operations.
     fn several(&self) -> TraceFault {
-        let names = self.streams.iter().map(|(of, name)| self.name((of.as_str(), name.as_str())));
-        let names: Vec<String> = names.take(MOST_NAMES).collect();
-        let more = if self.streams.len() > MOST_NAMES { " and more" } else { "" };
+        let mut all: Vec<(StreamCount, String)> = Vec::new();
+        for (of, names) in &self.streams {
+            all.extend(
+                names.iter().map(|(name, it)| (*it, self.name((of.as_str(), name.as_str())))),
+            );
+        }
+        all.sort_by_key(|(it, _)| (Reverse(it.operations), it.nth));
+        let told = all.iter().take(MOST_NAMES).enumerate().map(|(i, (it, name))| match i {
+            0 => format!("`{name}` ({})", counted(it.operations, "operation")),
+            _ => format!("`{name}` ({})", count(it.operations)),
+        });
+        let told: Vec<String> = told.collect();
+        let more = match all.len() - told.len() {
+            0 => String::new(),
+            n => format!(" and {} more", count(n as u64)),
+        };
+        let part = match self.ended_early || self.over() {
+            true => format!(", counted in its first {}", counted(self.read, "row")),
+            false => String::new(),
+        };
         let parts = self.pair.map_or(String::new(), |pair| format!(" ({})", pair.words));
-        let one = names.first().map_or("", String::as_str);
+        let one = all.first().map_or("", |(_, name)| name.as_str());
         TraceFault::hinted(
-            format!("it has operations of several disks or files: `{}`{more}", names.join("`, `")),
-            format!(
-                "name one of them{parts}: trace.select = \"{one}\" (of `taillight trace`: --select {one})"
-            ),
+            format!("it has operations of several disks or files{part}: {}{more}", told.join(", ")),
+            format!("name one of them{parts}: trace.select = \"{one}\""),
         )
     }
 
@@ -420,7 +462,7 @@ impl<'a> TraceRows<'a> {
             return Err(match &self.only {
                 Some(only) if self.newest == i64::MIN => TraceFault::hinted(
                     format!("it holds no operation of `{}`", only.text),
-                    "leave trace.select out to be told which there are",
+                    "leave trace.select out to be told which there are, where there are several",
                 ),
                 _ => none().into(),
             });
@@ -445,7 +487,7 @@ impl<'a> TraceRows<'a> {
         let to = if end == i64::MAX { times.len() } else { times.partition_point(|t| *t < end) };
         let Some(begin) = times.get(from).copied().filter(|_| from < to) else {
             return Err(TraceFault::hinted(
-                "it holds no operation between trace.from and its end",
+                "it holds no operation in the part of its time that is selected",
                 "choose another trace.from and trace.length",
             ));
         };

@@ -12,7 +12,7 @@ use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
 use taillight_rundir::watched::{WatchedFile, WatchedOp};
 use taillight_rundir::{Manifest, RunDir, SCHEMA_VERSION, fixture, sums};
 
-use super::{MOST_OPS, TraceFile, load, words};
+use super::{MOST_OPS, TraceFile, TraceProfile, load, words};
 
 fn parsed(bytes: impl AsRef<[u8]>) -> Result<ReplayOps> {
     selected(bytes, ReplayPlan::default(), MOST_OPS)
@@ -210,6 +210,7 @@ fn the_ends_of_an_imported_log_of_fio_are_spread_and_each_begins_its_latency_bef
             fidelity: Fidelity::EveryIo,
             spans: String::new(),
             notes: Vec::new(),
+            failed: Vec::new(),
         };
         let place = dir.path().join(tool);
         let manifest = Manifest { origin: RunOrigin::Imported(source), ..fixture::manifest("log") };
@@ -294,14 +295,20 @@ fn other_files_are_no_trace() {
 fn a_part_of_a_trace_is_taken_by_disk_and_time() {
     let rows = "5,R,0,512,1000000\n6,W,0,512,1500000\n5,R,512,512,2000000\n5,R,0,512,3000000\n";
     let said = parsed(rows).expect_err("two disks").to_string();
-    assert!(said.contains("`5`, `6`") && said.contains("line: 2"), "{said}");
-    // All of them are named, and what is wrong behind the first does not count; of very many the first.
-    let several = format!("{rows}7,R,0,512,3000000\n6,W,0,512,3000001\n5,R,broken\n");
-    let said = parsed(several).expect_err("three disks").to_string();
-    assert!(said.contains("`5`, `6`, `7`") && said.contains("line: 2"), "{said}");
+    assert!(said.contains("files: `5` (3 operations), `6` (1)"), "{said}");
+    assert!(said.contains("line: 2"), "{said}");
+    // All of them are named, the busiest first, and what is wrong behind the first does not count; of very many some.
+    let several =
+        format!("{rows}7,R,0,512,3000000\n{}5,R,broken\n", "6,W,0,512,3000001\n".repeat(3));
+    let e = parsed(several).expect_err("three disks");
+    let said = e.to_string();
+    let told = "files, counted in its first 8 rows: `6` (4 operations), `5` (3), `7` (1)";
+    assert!(said.contains(told) && said.contains("line: 2"), "{said}");
+    assert!(e.hint_text().is_some_and(|hint| hint.contains("trace.select = \"6\"")), "{e}");
     let many: String = (0..99).map(|i| format!("d{i},R,0,512,{i}\n")).collect();
     let said = parsed(many).expect_err("many disks").to_string();
-    assert!(said.contains("`d14`, `d15` and more") && !said.contains("`d16`"), "{said}");
+    assert!(said.contains("`d14` (1), `d15` (1) and 83 more"), "{said}");
+    assert!(!said.contains("`d16`"), "{said}");
     let of = |select: &str| ReplayPlan { select: Some(select.to_owned()), ..ReplayPlan::default() };
     for name in ["device=5", "5"] {
         let trace = selected(rows, of(name), MOST_OPS).expect("read");
@@ -366,7 +373,7 @@ fn disks_are_told_apart_by_their_host_and_named_by_either_part() {
             .map(|it| it.ops.iter().map(|op| op.offset).collect::<Vec<_>>())
     };
     let said = parsed(rows).expect_err("several");
-    assert!(said.to_string().contains("`web,0`, `prn,1`"), "{said}");
+    assert!(said.to_string().contains("`web,0` (1 operation), `prn,1` (1)"), "{said}");
     assert!(said.hint_text().is_some_and(|hint| hint.contains("(host,disk)")), "{said}");
     for (select, offset) in
         [("prn,0", 1024), ("1", 512), ("disk=1", 512), ("host=web", 0), ("disk=web,0", 0)]
@@ -421,6 +428,21 @@ fn the_files_of_all_cpus_are_read_with_gaps_and_empty_ones() {
     }
 }
 
+/// p99.9 of a few operations once stood as a figure, though it was the longest.
+#[test]
+fn a_percentile_that_too_few_operations_resolve_is_not_told() {
+    for (operations, told) in [(4_u64, 0), (200, 2), (299, 3)] {
+        let rows: String =
+            (0..operations).map(|i| format!("{i},u,0,Read,0,512,{}\n", i + 1)).collect();
+        let ops = parsed(rows).expect("read");
+        let latency = TraceProfile::of(&ops).latency.expect("latencies");
+        assert_eq!(latency.percentiles.len(), told, "{operations}");
+        let said = words(&ReplayPlan { ops, ..ReplayPlan::default() });
+        assert_eq!(said.matches(", p").count() + said.matches(": p").count(), told, "{said}");
+        assert!(said.contains("most "), "{said}");
+    }
+}
+
 #[test]
 fn latencies_are_kept_where_the_trace_has_them() {
     let rows: String = (0..200).map(|i| format!("{i},u,0,Read,0,512,{}\n", i + 1)).collect();
@@ -466,7 +488,7 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
     let mut run = run_with(dir.path(), &[(0, 5), (3, 6), (0, 9)]);
     let said = of(None).expect_err("two files").to_string();
     let name = &run.manifest().plan.workloads[0].name;
-    let told = format!("several disks or files: `workload={name},0`, `workload={name},3`");
+    let told = format!("`workload={name},0` (2 operations), `workload={name},3` (1)");
     assert!(said.contains(&told), "{said}");
     let named = format!("{},0", run.manifest().plan.workloads[0].name);
     let worded = format!("workload={named}");
@@ -577,7 +599,7 @@ fn damaged_and_foreign_files_are_named_with_their_place() {
         (&[&record[..], b"x".repeat(48).as_slice()].concat(), "(byte 52"),
         (&blktrace(true, (5, 8), (512, 7)), "no operation"),
         (b"", "the trace is empty"),
-        (b"PAR1 and then nothing", "Taillight run trace cannot be replayed"),
+        (b"PAR1 and then nothing", "Taillight run trace cannot be used"),
         (b"{\"fio version\": 3}", "does not begin as a trace"),
     ] {
         let e = parsed(bytes).expect_err(what);

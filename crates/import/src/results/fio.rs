@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::origin::{
-    ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
+    FailedJob, ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
 };
 
 use super::source::BOM;
@@ -118,18 +118,23 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     jobs.iter().for_each(|job| *named.entry(job.jobname.clone()).or_default() += 1);
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
     let mut spans: Vec<&'static str> = Vec::new();
-    let mut workloads = Vec::new();
+    let (mut workloads, mut failed) = (Vec::new(), Vec::new());
     let groups = groups(&jobs, &mut notes);
     for (job, group) in jobs.iter().zip(groups) {
-        if job.error != 0 {
-            notes.push(format!("job {} ended with error {}", job.jobname, job.error));
-        }
         let before = seen.entry(&job.jobname).or_default();
         *before += 1;
         let name = match *before {
             1 => job.jobname.clone(),
             n => format!("{}-{n}", job.jobname),
         };
+        match (job.error, tool) {
+            (0, _) => {}
+            (error, "fio") => {
+                failed.push(FailedJob { job: name.clone(), errno: error.saturating_abs() });
+            }
+            // A run of ours goes on after an error.
+            (error, _) => notes.push(format!("I/Os of job {name} failed (error {error})")),
+        }
         let said = FioSaid { job, global: &result.global };
         let made = said.workloads(name, group, &mut spans, &mut notes);
         let made = made.map_err(|e| e.with("path", file).with("job", &job.jobname))?;
@@ -165,6 +170,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         workloads,
         environment,
         notes,
+        failed,
         ..ForeignResult::default()
     };
     found.run(source)
@@ -823,6 +829,17 @@ mod tests {
         assert_eq!(with(&[all]), [ALL_CLIENTS]);
     }
 
+    /// A job with `disable_clat` and `disable_lat` has submissions alone.
+    #[test]
+    fn submissions_are_never_the_latency() {
+        let figures = |text: &str| read_text(text).figures.workloads[0].ops[&OpKind::Read].clone();
+        let alone = figures(&JOB.replace("\"clat_ns\"", "\"slat_ns\""));
+        assert_eq!(alone.latency, ImportedLatency::default());
+        let slat = "\"slat_ns\":{\"min\":1,\"max\":1,\"mean\":1.0,\"N\":2,\"percentile\":{\"99.000000\":1}},";
+        let both = JOB.replace("\"clat_ns\"", &format!("{slat}\"clat_ns\""));
+        assert_eq!(figures(&both), figures(JOB));
+    }
+
     #[test]
     fn bins_end_at_the_least_and_the_most_and_the_last_has_all_beyond() {
         let run = read(JOB, "a.json").unwrap();
@@ -908,6 +925,17 @@ mod tests {
         let run = read_text(&text);
         let op = &run.figures.workloads[0].ops[&OpKind::Write];
         assert_eq!((op.errors, op.count, op.iops), (1, 2, 0.0), "{text}");
+        let failed = |run: &ForeignRun| {
+            run.manifest.origin.imported().map_or_else(Vec::new, |source| source.failed.clone())
+        };
+        assert_eq!(failed(&run), [FailedJob { job: "e".to_owned(), errno: 28 }]);
+        assert!(failed(&read_text(JOB)).is_empty());
+        // Of a run of ours the error says that I/Os failed: it goes on after them.
+        let own = read_text(&text.replace("fio-3.33", "taillight-0.1.0"));
+        assert!(failed(&own).is_empty() && !own.notes.is_empty(), "{:?}", own.notes);
+        let nothing = result(&[job("e", "\"error\":2")]);
+        let error = read(&nothing, "a").err().expect("refused").to_string();
+        assert!(error.contains("no operation") && error.contains("errno 2"), "{error}");
         // Others were in flight when it did.
         let more = format!("\"error\":28,\"read\":{},\"write\":{}", d(20, 17), d(40, 39));
         let run = read_text(&result(&[job("e", &more)]));

@@ -28,10 +28,10 @@ enum LogValue {
     Iops,
 }
 
-const SLAT: &str = "of submission alone (slat)";
-const KINDS: [(&str, LogValue); 5] = [
+/// The end of the name of a log that has a part of each latency.
+const SUBMISSION: &str = "_slat";
+const KINDS: [(&str, LogValue); 4] = [
     ("_clat", LogValue::Latency("from issue to completion (clat), submission left out")),
-    ("_slat", LogValue::Latency(SLAT)),
     ("_lat", LogValue::Latency("from the start of submission to completion (lat)")),
     ("_bw", LogValue::Bandwidth),
     ("_iops", LogValue::Iops),
@@ -56,12 +56,10 @@ struct LogRow {
 }
 
 impl LogRow {
-    /// With its value in ns, or why that is none. A submission (`slat`) ends with the issue that the log tells.
-    fn times(self, unit_ns: i64, slat: bool) -> std::result::Result<LogRow, &'static str> {
+    /// With its value in ns, or why that is none.
+    fn times(self, unit_ns: i64) -> std::result::Result<LogRow, &'static str> {
         let value = self.value.checked_mul(unit_ns).filter(|ns| *ns <= LAST_NS);
-        let value = value.ok_or("the value is beyond any latency")?;
-        let before = if slat { value } else { 0 };
-        Ok(LogRow { value, issue_ns: self.issue_ns.map(|ns| ns - before), ..self })
+        Ok(LogRow { value: value.ok_or("the value is beyond any latency")?, ..self })
     }
 }
 
@@ -85,10 +83,9 @@ fn has_columns(line: &str) -> bool {
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let (value, unit_ns) = kind(source)?;
     let latency = matches!(value, LogValue::Latency(_));
-    let slat = value == LogValue::Latency(SLAT);
     let mut layouts = LogLayouts::default();
     rows(source, &mut |parsed, place| {
-        let in_ns = parsed.map(|row| row.and_then(|row| row.times(unit_ns, slat)));
+        let in_ns = parsed.map(|row| row.and_then(|row| row.times(unit_ns)));
         layouts.row(in_ns, latency, place)
     })?;
     let found = layouts.found(source)?;
@@ -117,13 +114,10 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let offsets = found.offsets;
     let rows = found.every.any().then(|| {
         found.every.rows(Box::new(move |source, sink| {
-            rows(
-                source,
-                &mut |[row, _], place| match row.and_then(|row| row.times(unit_ns, slat)) {
-                    Ok(row) => sink((0, 0), &record(&row, offsets)),
-                    Err(why) => Err(place.damaged(why)),
-                },
-            )
+            rows(source, &mut |[row, _], place| match row.and_then(|row| row.times(unit_ns)) {
+                Ok(row) => sink((0, 0), &record(&row, offsets)),
+                Err(why) => Err(place.damaged(why)),
+            })
         }))
     });
     ForeignResult {
@@ -141,12 +135,18 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
 }
 
 /// What the values are: what the user says, else fio's name of the file; and ns of one, for latencies. Errors: `Usage`
-/// where neither tells.
+/// where neither tells, and for submissions, which are no latency of an I/O.
 fn kind(source: &ResultSource<'_>) -> Result<(LogValue, i64)> {
     let name = std::path::Path::new(source.file).file_name().unwrap_or_default();
     let name = name.to_string_lossy();
     let stem = unpacked_name(&name).strip_suffix(".log").unwrap_or_default();
     let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('.');
+    if stem.ends_with(SUBMISSION) {
+        let what = "this log of fio has the times of submission alone (slat), which are a part of each latency";
+        return Err(Error::usage(what)
+            .with("path", source.file)
+            .hint("give the log that fio writes beside it, _lat or _clat: it has the latencies"));
+    }
     let named = KINDS.iter().find(|(end, _)| stem.ends_with(end)).map(|(_, value)| *value);
     match (source.unit, named) {
         (None, Some(value)) => Ok((value, 1)),
@@ -232,9 +232,40 @@ struct FoundRows {
     offsets: bool,
     /// Some row is one of an early version.
     old: bool,
-    /// By operation: rows, bytes, sum of values.
-    sums: BTreeMap<OpKind, (u64, u64, f64)>,
+    sums: BTreeMap<OpKind, RowSum>,
     span: LogSpan,
+}
+
+/// What the rows of an operation gave.
+#[derive(Default)]
+struct RowSum {
+    rows: u64,
+    bytes: u64,
+    values: f64,
+    /// Of the last row: its time, the time since the row before it, and its value.
+    last_ms: i64,
+    last_window_ms: i64,
+    last_value: f64,
+}
+
+impl RowSum {
+    fn add(&mut self, row: &LogRow) {
+        let value = row.value as f64;
+        self.rows += 1;
+        self.bytes = self.bytes.saturating_add(row.size);
+        self.values += value;
+        (self.last_window_ms, self.last_ms) = (row.time_ms - self.last_ms, row.time_ms);
+        self.last_value = value;
+    }
+
+    /// The mean of windows of `step_ms`, each counted once: a last one that is shorter, by its share of a step.
+    fn mean(&self, step_ms: Option<i64>) -> f64 {
+        // The ends of whole windows are not exact.
+        let is_short = |step: &i64| (1..step - step / 10).contains(&self.last_window_ms);
+        let short = step_ms.filter(is_short).filter(|_| self.rows > 1);
+        let share = short.map_or(1.0, |step| self.last_window_ms as f64 / step as f64);
+        (self.values - self.last_value * (1.0 - share)) / (self.rows as f64 - 1.0 + share)
+    }
 }
 
 /// From which moment to which a log of fio is, ms. It counts from the job's begin, or by a clock (`log_unix_epoch`,
@@ -294,8 +325,7 @@ impl FoundRows {
         self.windows = Some(row.size == 0);
         self.offsets |= row.offset.is_some();
         self.old |= row.old;
-        let sum = self.sums.entry(row.op).or_default();
-        *sum = (sum.0 + 1, sum.1.saturating_add(row.size), sum.2 + row.value as f64);
+        self.sums.entry(row.op).or_default().add(row);
         self.span.add(row.time_ms, row.op);
         match latency && row.size > 0 {
             true => self.every.add((0, 0), &record(row, false)),
@@ -303,8 +333,8 @@ impl FoundRows {
         }
     }
 
-    /// Operations of logs without single latencies: of windows the mean of the values, each counted once; of single
-    /// I/Os of a log of rates their count and bytes.
+    /// Operations of logs without single latencies: of windows the mean of the values ([`RowSum::mean`]); of single I/Os
+    /// of a log of rates their count and bytes.
     fn averages(
         &self,
         value: LogValue,
@@ -314,22 +344,24 @@ impl FoundRows {
         if windows {
             notes.push(
                 "the log holds averages of windows (log_avg_msec; with log_max_value the most of each), each counted once \
-                 here: how many I/Os a window had is not in it, and there is no percentile of I/Os"
+                 here, a shorter last one by its share: how many I/Os a window had is not in it, and there is no percentile \
+                 of I/Os"
                     .to_owned(),
             );
         }
         let duration_ns = self.span.duration_ns(windows);
         let seconds = duration_ns as f64 / 1e9;
-        let op = |(op, (rows, bytes, sum)): (&OpKind, &(u64, u64, f64))| {
-            let mean = sum / (*rows).max(1) as f64;
+        let op = |(op, sum): (&OpKind, &RowSum)| {
+            let mean = sum.mean(self.span.step);
             let mut it = ImportedOp { duration_ns, ..ImportedOp::default() };
             match (windows, value) {
                 (true, LogValue::Latency(_)) => it.latency.mean_ns = Some(mean),
                 (true, LogValue::Bandwidth) => it.bytes_per_s = mean * 1024.0,
                 (true, LogValue::Iops) => it.iops = mean,
                 (false, _) => {
-                    (it.count, it.bytes) = (*rows, *bytes);
-                    (it.iops, it.bytes_per_s) = (*rows as f64 / seconds, *bytes as f64 / seconds);
+                    (it.count, it.bytes) = (sum.rows, sum.bytes);
+                    it.iops = sum.rows as f64 / seconds;
+                    it.bytes_per_s = sum.bytes as f64 / seconds;
                 }
             }
             (*op, it)
@@ -501,11 +533,15 @@ mod tests {
         super::read(&mut ResultSource::new(file, String::new(), Box::new(text.as_bytes())))
     }
 
+    /// Once 99 % of the submissions of a log stood as 99 % of its I/Os.
     #[test]
-    fn a_submission_ends_with_the_issue() {
+    fn submissions_are_no_latencies() {
+        for rows in ["2, 90, 0, 4096, 0\n", "1000, 90, 0, 0\n"] {
+            let error = read(rows, "x/a_slat.1.log").err().expect("refused").to_string();
+            assert!(error.contains("submission alone (slat)"), "{error}");
+        }
         let row = parse("2, 90, 0, 4096, 8, 0x0, 777")[0].unwrap();
-        let begins = |slat| row.times(1, slat).map(|row| record(&row, true).submit.0 - BASE_NS);
-        assert_eq!([begins(false), begins(true)], [Ok(777), Ok(687)]);
+        assert_eq!(record(&row, true).submit.0 - BASE_NS, 777);
     }
 
     /// Logs of fio 2 are in us and look like those of early versions of fio 3, which are in ns.
@@ -557,6 +593,20 @@ mod tests {
         assert!(unknown.unwrap_err().contains("cannot be told"));
         let mixed = ops("500, 7, 0, 0\n1000, 7, 0, 4096\n").unwrap_err();
         assert!(mixed.contains("a row of averages") && mixed.contains("line: 2"), "{mixed}");
+    }
+
+    /// A last window of 0.1 s in which the load ended once weighed as much as one of 1 s.
+    #[test]
+    fn a_shorter_last_window_counts_by_its_share() {
+        let rate = |text: &str| {
+            read(text, "a_iops.1.log").expect("read").figures.workloads[0].ops[&OpKind::Read].iops
+        };
+        let whole = "1000, 100, 0, 0\n2000, 100, 0, 0\n";
+        let short = rate(&format!("{whole}2100, 40, 0, 0\n"));
+        assert!((short - 204.0 / 2.1).abs() < 1e-9, "{short}");
+        // Whole windows end a few ms early or late.
+        assert_eq!(rate(&format!("{whole}2997, 40, 0, 0\n")), 80.0);
+        assert_eq!(rate("100, 40, 0, 0\n"), 40.0);
     }
 
     #[test]

@@ -21,12 +21,12 @@ use std::path::Path;
 
 use serde_json::json;
 use taillight_core::plan::{CaptureMode, Plan};
-use taillight_core::{Error, OpKind, Result};
+use taillight_core::{Error, OpKind, Result, Status};
 use taillight_rundir::SCHEMA_VERSION;
 use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Manifest, PhaseInfo, RunStatus};
 use taillight_rundir::origin::{
-    Fidelity, ImportSource, ImportedFile, ImportedLatency, ImportedOp, ImportedWorkload, RunOrigin,
-    write_imported,
+    FailedJob, Fidelity, ImportSource, ImportedFile, ImportedLatency, ImportedOp, ImportedWorkload,
+    RunOrigin, write_imported,
 };
 
 use agree::{LAST_NS, agree};
@@ -165,6 +165,7 @@ struct ForeignResult {
     workloads: Vec<ForeignWorkload>,
     environment: serde_json::Map<String, serde_json::Value>,
     notes: Vec<String>,
+    failed: Vec<FailedJob>,
     rows: Option<ForeignRows>,
 }
 
@@ -176,8 +177,11 @@ impl ForeignResult {
         let ios = ops().map(|op| op.count).sum();
         let says = |op: &ImportedOp| op.count > 0 || op.iops > 0.0 || op.bytes_per_s > 0.0;
         if !ops().any(|op| says(op) || op.latency.mean_ns.is_some()) {
+            let why = self.failed.first();
+            let why = why.map(|it| format!("job {} ended with {}", it.job, Status(it.errno)));
             return Err(Error::corrupt(format!("the result of {} has no operation", self.tool))
                 .with("path", from.file)
+                .with_some("because", why)
                 .hint("look into the file: the run that wrote it did nothing, or failed"));
         }
         let fidelity = match self.rows {
@@ -208,6 +212,7 @@ impl ForeignResult {
             fidelity,
             spans: self.spans,
             notes: self.notes.clone(),
+            failed: self.failed,
         };
         let counted = (0, i64::try_from(duration_ns).unwrap_or(i64::MAX));
         let (start_ns, end_ns) = self.rows.as_ref().map_or(counted, |rows| rows.span);

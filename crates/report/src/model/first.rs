@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use taillight_core::{LatencyKind, OpKind, Percentile};
+use taillight_core::{OpKind, Percentile};
 use taillight_rundir::Summary;
 use taillight_rundir::compare::{CompareFile, CompareVerdict, ComparedFigure};
 use taillight_rundir::history::{HistoryFile, HistoryTrack};
@@ -27,6 +27,11 @@ const OWN: &str = "this run only";
 const ALIKE: &str = "in every run";
 /// The same of those that have a value.
 const ALIKE_KNOWN: &str = "in every run that has it";
+
+/// Which run a figure is of, where of several runs it is the only one that has it.
+fn only(label: &str, runs: &[(&str, &Summary)]) -> Option<String> {
+    (runs.len() > 1).then(|| format!("only {label}"))
+}
 
 /// A key figure of one or several runs, a line for each operation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -151,27 +156,45 @@ pub(super) fn bandwidth(summary: &Summary) -> Option<String> {
 }
 
 fn rates(runs: &[(&str, &Summary)]) -> CardLine {
-    let known = runs.iter().filter(|(_, summary)| !unmeasured(summary));
+    // Another tool may have told bytes only, or no rate.
+    let untold = |s: &Summary| s.totals.iops == 0.0 && s.origin.imported().is_some();
+    let known = runs.iter().filter(|(_, summary)| !unmeasured(summary) && !untold(summary));
     let mut of: Vec<(f64, &str, &Summary)> =
         known.map(|(label, summary)| (summary.totals.iops, *label, *summary)).collect();
     of.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (value, note) = match of.as_slice() {
-        [] => ("unknown".to_owned(), "only outliers were kept".to_owned()),
-        [(iops, _, summary)] => {
-            let totals = &summary.totals;
-            let bytes = bandwidth(summary).map_or(String::new(), |bytes| format!("{bytes}, "));
-            let note = format!("{bytes}{} in all", format::count(totals.count));
-            (format!("{}/s", format::rate(*iops)), note)
+        [] if runs.iter().any(|(_, summary)| unmeasured(summary)) => {
+            ("unknown".to_owned(), "only outliers were kept".to_owned())
+        }
+        [] => {
+            let bytes = runs.first().filter(|_| runs.len() == 1);
+            let bytes = bytes.and_then(|(_, summary)| bandwidth(summary));
+            let note = "operations a second are not in the result".to_owned();
+            (bytes.unwrap_or_else(|| "unknown".to_owned()), note)
+        }
+        [(iops, label, summary)] => {
+            let all = format!("{} in all", format::count(summary.totals.count));
+            let notes = only(label, runs).into_iter().chain(bandwidth(summary)).chain([all]);
+            (format!("{}/s", format::rate(*iops)), notes.collect::<Vec<_>>().join(", "))
         }
         [(lo, slowest, _), .., (hi, ..)] => {
             let value =
                 range(&format!("{}/s", format::rate(*lo)), &format!("{}/s", format::rate(*hi)));
             let same = format::rate(*lo) == format::rate(*hi);
-            let alike = if of.len() < runs.len() { ALIKE_KNOWN } else { ALIKE };
-            (value, if same { alike.to_owned() } else { format!("lowest: {slowest}") })
+            (value, which(("lowest", *slowest), same, of.len(), runs.len()))
         }
     };
     CardLine { value, note, ..CardLine::default() }
+}
+
+/// Which run is the `extreme` one where values make a range, or that all have the `same`; `known` of `all` have one.
+fn which((extreme, label): (&str, &str), same: bool, known: usize, all: usize) -> String {
+    match (same, known < all) {
+        (true, true) => ALIKE_KNOWN.to_owned(),
+        (true, false) => ALIKE.to_owned(),
+        (false, true) => format!("{extreme} of {known} that have it: {label}"),
+        (false, false) => format!("{extreme}: {label}"),
+    }
 }
 
 /// `1.20 to 3.60 ms`; of a bin that has no end `at least 1.20 ms`.
@@ -201,12 +224,16 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
             note: "no latency was kept".to_owned(),
             ..CardLine::default()
         },
-        [(_, one)] => CardLine {
-            value: one.shown(),
-            note: one.note.clone(),
-            own: one.own,
-            ..CardLine::default()
-        },
+        [(label, one)] => {
+            let notes = only(label, runs).into_iter().chain([one.note.clone()]);
+            let notes: Vec<String> = notes.filter(|note| !note.is_empty()).collect();
+            CardLine {
+                value: one.shown(),
+                note: notes.join("; "),
+                own: one.own,
+                ..CardLine::default()
+            }
+        }
         [(_, lo), .., (slowest, hi)] => {
             let own = known.iter().filter(|(_, value)| value.own).count();
             let mark = match own {
@@ -214,11 +241,7 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
                 n => format!("; {n} of {} have too few I/Os", known.len()),
             };
             let (least, most) = (format::duration_ns(lo.ends.lo_ns), hi.within());
-            let which = match least == most {
-                true if known.len() < runs.len() => ALIKE_KNOWN.to_owned(),
-                true => ALIKE.to_owned(),
-                false => format!("slowest: {slowest}"),
-            };
+            let which = which(("slowest", *slowest), least == most, known.len(), runs.len());
             CardLine {
                 value: if lo.ends.is_open() { lo.shown() } else { range(&least, &most) },
                 note: format!("{which}{mark}"),
@@ -266,8 +289,7 @@ fn inner_ops(summary: &Summary) -> impl Iterator<Item = (&OpKind, &Totals)> {
 /// The figures of the cards as a table for a terminal: a row for each operation of each run, those inside others last.
 pub fn figures(runs: &[(&str, &Summary)]) -> Table {
     let mut table = Table::new("figures", "", &["", "rate", "p50", "p99", "p99.9", "max"]);
-    let kind = runs.first().and_then(|(_, summary)| card_kind(summary));
-    table.title = kind.unwrap_or_default().to_owned();
+    table.title = card_kind(runs).unwrap_or_default();
     for (label, summary) in runs {
         for (op, totals) in whole_ops(summary).chain(inner_ops(summary)) {
             let name = match runs.len() {
@@ -487,11 +509,16 @@ pub fn history_cards(history: &HistoryFile) -> Vec<Card> {
     CARDS.into_iter().map(card).collect()
 }
 
-/// The kind of latency that the cards show, where it is not plain latency.
-pub fn card_kind(summary: &Summary) -> Option<&'static str> {
-    let known = &summary.totals.latencies;
-    let kinds = [LatencyKind::EndToEnd, LatencyKind::Response];
-    kinds.into_iter().find(|kind| known.get(*kind).is_some()).map(LatencyKind::words)
+/// The kind of latency that the cards show, where it is not plain latency; of runs that differ in it, each kind.
+pub fn card_kind(runs: &[(&str, &Summary)]) -> Option<String> {
+    let mut kinds: Vec<&str> = Vec::new();
+    for (_, summary) in runs {
+        let (_, kind) = asked_for(&summary.totals);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    (!kinds.is_empty() && kinds != ["latency"]).then(|| kinds.join(" or "))
 }
 
 #[cfg(test)]
@@ -505,6 +532,21 @@ mod tests {
         assert_eq!(own(640, &pct("99.9")), "this run only, of 640 I/Os the slowest");
         assert_eq!(own(1_001, &pct("99.9")), "this run only, of 1,001 I/Os the slowest but one");
         assert_eq!(own(1, &pct("50")), "this run only, of 1 I/O the slowest");
+    }
+
+    /// The figure of the only run that has one was said of both.
+    #[test]
+    fn a_figure_of_one_of_several_runs_names_it() {
+        let a = taillight_rundir::fixture::summary("a");
+        let mut b = a.clone();
+        b.ops.clear();
+        let said = answer_of_several(&[("a", &a), ("b", &b)]);
+        assert!(said.contains("(only a)"), "{said}");
+        let alone = answer_of_several(&[("a", &a)]);
+        assert!(!alone.contains("only"), "{alone}");
+        let which = |same, known| which(("lowest", "a"), same, known, 3);
+        assert_eq!(which(false, 2), "lowest of 2 that have it: a");
+        assert_eq!([which(true, 2), which(true, 3)], [ALIKE_KNOWN, ALIKE]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What a trace recorded of its operations, beside what its replay measured: percentile by percentile.
 
+use taillight_core::Percentile;
 use taillight_rundir::Summary;
 use taillight_rundir::latency::Latency;
 use taillight_rundir::summary::RecordedSummary;
+use taillight_stats::needed_one_sided;
 
 use super::first::quantile;
 use crate::format;
@@ -41,12 +43,14 @@ pub fn table(summary: &Summary) -> Option<Table> {
 
 fn rows(name: &str, of: &RecordedSummary, here: &Latency) -> [Vec<Cell>; 3] {
     let then = &of.latency;
+    // As of any run: too few operations tell nothing of a percentile.
+    let told = |p: &Percentile| needed_one_sided(p).is_some_and(|least| then.operations >= least);
     let percentiles = then.percentiles.iter();
     let pairs: Vec<(Option<f64>, Option<f64>)> =
         std::iter::once((Some(then.mean_ns), here.mean_ns))
             .chain(percentiles.map(|it| {
-                let ours = quantile(here, &it.percentile);
-                (Some(it.ns as f64), ours.and_then(|q| q.ns.or(q.observed_ns)).map(|ns| ns as f64))
+                let ours = quantile(here, &it.percentile).and_then(|q| q.ns);
+                (told(&it.percentile).then_some(it.ns as f64), ours.map(|ns| ns as f64))
             }))
             .chain([(Some(then.max_ns as f64), here.max_ns.map(|ns| ns as f64))])
             .collect();
@@ -68,7 +72,6 @@ fn rows(name: &str, of: &RecordedSummary, here: &Latency) -> [Vec<Cell>; 3] {
 
 #[cfg(test)]
 mod tests {
-    use taillight_core::Percentile;
     use taillight_core::plan::{RecordedLatency, RecordedPercentile};
     use taillight_rundir::fixture;
 
@@ -92,7 +95,10 @@ mod tests {
         summary.recorded = vec![RecordedSummary { workload, latency, quantiles: Vec::new() }];
         let it = table(&summary).expect("a table");
         assert_eq!(it.columns, ["", "operations", "mean", "50 %", "99 %", "max"]);
-        assert_eq!((it.rows.len(), it.rows[0][1].text.as_str()), (3, "7"));
+        let recorded: Vec<&str> = it.rows[0].iter().map(|cell| cell.text.as_str()).collect();
+        // Seven operations tell a median, and no more.
+        assert_eq!((it.rows.len(), recorded[1], recorded[4]), (3, "7", "-"));
+        assert_ne!(recorded[3], "-");
         assert_eq!(it.rows[2][5].text, format::factor(max_ns as f64 / (max_ns / 2) as f64));
         let early = |summary: &Summary| {
             table(summary).and_then(|it| it.note).is_some_and(|note| note.contains("no pairs"))

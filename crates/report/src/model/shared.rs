@@ -2,63 +2,102 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use taillight_core::units::readable::foreign;
 use taillight_rundir::Manifest;
 use taillight_rundir::history::HistoryFile;
 use taillight_rundir::summary::{Reason, Summary};
 
 use super::about;
-use crate::verdict::is_own;
+use crate::verdict::{FOUND, IMPORTED, is_own};
 
 /// A warning of several runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SharedWarning {
-    /// `All 10 runs`, `8 of 10 runs`.
+    /// `All 10 runs`, `8 of 10 runs`, `2 of 10 runs (a, b)`.
     pub who: String,
     pub text: String,
     #[serde(skip)]
-    code: String,
+    what: WarningKind,
 }
 
-/// How a warning ends that gives the figures of one run.
-pub const SIMILAR: &str = "; the others say it with other figures.)";
+/// What warnings have in common that are one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct WarningKind {
+    code: String,
+    /// Where figures come from and what was found there, which is more than figures: the words without the file's name.
+    origin: Option<String>,
+}
+
+impl WarningKind {
+    fn of(summary: &Summary, reason: &Reason) -> WarningKind {
+        let is_origin = [IMPORTED, FOUND].contains(&reason.code.as_str());
+        let source = summary.origin.imported().filter(|_| is_origin);
+        let origin = source.map(|source| reason.text.replace(&foreign(&source.file), ""));
+        WarningKind { code: reason.code.clone(), origin }
+    }
+
+    /// How a warning ends that is told in the words of one run.
+    fn ending(&self) -> &'static str {
+        if self.origin.is_some() { OTHER_FILES } else { SIMILAR }
+    }
+}
+
+const SIMILAR: &str = "; the others say it with other figures.)";
+const OTHER_FILES: &str = "; the others, of other files.)";
+
+/// Whether a warning is told in the words of one run, which its end names in brackets.
+pub fn is_of_one(text: &str) -> bool {
+    text.ends_with(SIMILAR) || text.ends_with(OTHER_FILES)
+}
 
 /// Warnings that at least two runs give, each once, the most frequent first. What answers the run itself
 /// (a ceiling, wrong data, errors) stays with it.
 pub fn shared_warnings(runs: &[(&str, &Summary)]) -> Vec<SharedWarning> {
-    let mut codes: Vec<&str> = Vec::new();
-    for reason in runs.iter().flat_map(|(_, s)| &s.verdict.reasons) {
-        if !codes.contains(&reason.code.as_str()) && !is_own(&reason.code) {
-            codes.push(&reason.code);
+    let mut kinds: Vec<WarningKind> = Vec::new();
+    for (_, summary) in runs {
+        for reason in summary.verdict.reasons.iter().filter(|r| !is_own(&r.code)) {
+            let kind = WarningKind::of(summary, reason);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
         }
     }
     let mut all: Vec<(usize, SharedWarning)> = Vec::new();
-    for code in codes {
-        let found = giving(runs, code);
+    for what in kinds {
+        let found = giving(runs, &what);
         let Some((label, first)) = found.first().filter(|_| found.len() > 1) else { continue };
-        let who = match found.len() == runs.len() {
-            true if runs.len() == 2 => "Both runs".to_owned(),
-            true => format!("All {} runs", runs.len()),
-            false => format!("{} of {} runs", found.len(), runs.len()),
-        };
         let text = match found.iter().all(|(_, r)| r.text == first.text) {
             true => first.text.clone(),
-            false => format!("{} ({label}{SIMILAR}", first.text),
+            false => format!("{} ({label}{}", first.text, what.ending()),
         };
-        all.push((found.len(), SharedWarning { who, text, code: code.to_owned() }));
+        all.push((found.len(), SharedWarning { who: who(&found, runs.len()), text, what }));
     }
     all.sort_by_key(|(n, _)| std::cmp::Reverse(*n));
     all.into_iter().map(|(_, warning)| warning).collect()
 }
 
-/// The runs that give a reason with this code, and what each says.
-fn giving<'a>(runs: &[(&'a str, &'a Summary)], code: &str) -> Vec<(&'a str, &'a Reason)> {
-    let reason = |s: &'a Summary| s.verdict.reasons.iter().find(|r| r.code == code);
+/// Which of `all` runs these are; a few that are not all, by their names.
+fn who(found: &[(&str, &Reason)], all: usize) -> String {
+    match (found.len(), all) {
+        (2, 2) => "Both runs".to_owned(),
+        (n, _) if n == all => format!("All {all} runs"),
+        (n, _) if n > NAMED => format!("{n} of {all} runs"),
+        (n, _) => {
+            let names: Vec<&str> = found.iter().map(|(label, _)| *label).collect();
+            format!("{n} of {all} runs ({})", names.join(", "))
+        }
+    }
+}
+
+/// The runs that give a reason of this kind, and what each says.
+fn giving<'a>(runs: &[(&'a str, &'a Summary)], what: &WarningKind) -> Vec<(&'a str, &'a Reason)> {
+    let reason = |s: &'a Summary| s.verdict.reasons.iter().find(|r| WarningKind::of(s, r) == *what);
     runs.iter().filter_map(|(label, s)| Some((*label, reason(s)?))).collect()
 }
 
 /// The reasons of a run that are not among the shared warnings.
 pub fn own_reasons<'a>(summary: &'a Summary, shared: &[SharedWarning]) -> Vec<&'a str> {
-    let own = |r: &&Reason| shared.iter().all(|s| s.code != r.code);
+    let own = |r: &&Reason| shared.iter().all(|s| s.what != WarningKind::of(summary, r));
     summary.verdict.reasons.iter().filter(own).map(|r| r.text.as_str()).collect()
 }
 
@@ -120,9 +159,10 @@ fn distinct(all: impl Iterator<Item = String>) -> Vec<String> {
     found
 }
 
-/// Devices of the runs, where they are known and few.
+/// Devices of the runs, where that of each is known and they are few.
 fn devices(manifests: &[&Manifest]) -> Option<String> {
-    let known = distinct(manifests.iter().filter_map(|m| device(m)));
+    let known: Option<Vec<String>> = manifests.iter().map(|m| device(m)).collect();
+    let known = distinct(known?.into_iter());
     (1..=NAMED).contains(&known.len()).then(|| known.join(", "))
 }
 
@@ -142,9 +182,10 @@ pub fn device(manifest: &Manifest) -> Option<String> {
 }
 
 fn dates(stamps: impl Iterator<Item = i64>) -> Option<String> {
-    // A result of another tool may not tell when it was made.
-    let mut all: Vec<i64> = stamps.filter(|at| *at > 0).collect();
+    let mut all: Vec<i64> = stamps.collect();
     all.sort_unstable();
+    // A result of another tool may not tell when it was made: the dates of the others are not its own.
+    all.first().filter(|first| **first > 0)?;
     let (from, to) = (about::minute(*all.first()?), about::minute(*all.last()?));
     Some(if from == to { format!("{from} UTC") } else { format!("{from} to {to} UTC") })
 }
@@ -175,6 +216,7 @@ mod tests {
     use super::super::labels;
     use super::*;
     use taillight_rundir::fixture;
+    use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
 
     fn summary(reasons: &[(&str, &str)]) -> Summary {
         let mut summary = fixture::summary("r");
@@ -193,12 +235,41 @@ mod tests {
         let c = summary(&[("late", "late")]);
         let shared = shared_warnings(&[("a", &a), ("b", &b), ("c", &c)]);
         assert_eq!(shared.len(), 1, "{shared:?}");
-        assert_eq!(shared[0].who, "2 of 3 runs");
+        assert_eq!(shared[0].who, "2 of 3 runs (a, b)");
         assert_eq!(shared[0].text, "90 % (a; the others say it with other figures.)");
         assert_eq!(own_reasons(&a, &shared), ["over"]);
         assert_eq!(own_reasons(&c, &shared), ["late"]);
         let same = shared_warnings(&[("a", &a), ("b", &a)]);
         assert_eq!((same[0].who.as_str(), same[0].text.as_str()), ("Both runs", "90 %"));
+    }
+
+    /// What one result has was said of both.
+    #[test]
+    fn where_figures_come_from_is_shared_only_where_it_is_the_same() {
+        let of = |file: &str, fidelity| {
+            let source = ImportSource {
+                tool: "fio".to_owned(),
+                version: None,
+                file: file.to_owned(),
+                file_sha256: String::new(),
+                file_crc32: String::new(),
+                fidelity,
+                spans: "clat".to_owned(),
+                notes: Vec::new(),
+                failed: Vec::new(),
+            };
+            let origin = RunOrigin::Imported(source);
+            let text = crate::text::origin::origin(&origin, 0.0).expect("words");
+            Summary { origin, ..summary(&[(IMPORTED, text.as_str())]) }
+        };
+        let a = of("a.json", Fidelity::Percentiles);
+        let (b, c) = (of("b.json", Fidelity::Percentiles), of("c.log", Fidelity::EveryIo));
+        assert!(shared_warnings(&[("a", &a), ("c", &c)]).is_empty());
+        assert_eq!(own_reasons(&c, &[]).len(), 1);
+        let shared = shared_warnings(&[("a", &a), ("b", &b), ("c", &c)]);
+        assert_eq!((shared.len(), shared[0].who.as_str()), (1, "2 of 3 runs (a, b)"));
+        assert!(shared[0].text.ends_with(" (a; the others, of other files.)"), "{shared:?}");
+        assert!(own_reasons(&a, &shared).is_empty() && own_reasons(&c, &shared).len() == 1);
     }
 
     #[test]
@@ -222,6 +293,11 @@ mod tests {
         let text = about_all(&[&a, &b]);
         assert!(text.starts_with(&about::parts(&a)[0]), "{text}");
         assert!(text.contains(" to ") && text.ends_with(" UTC"), "{text}");
+        // What is known of one alone is not said of both.
+        let dated = |b: &Manifest| about_all(&[&a, b]).ends_with(" UTC");
+        let mut undated = b.clone();
+        undated.clock.realtime_ns = 0;
+        assert!(dated(&b) && !dated(&undated));
         b.plan.target.driver = "sim".to_owned();
         b.plan.target.path = None;
         let text = about_all(&[&a, &b]);

@@ -6,7 +6,7 @@
 
 use taillight_rundir::Summary;
 
-use crate::model::shared::{SIMILAR, about_all, own_reasons, shared_warnings};
+use crate::model::shared::{about_all, is_of_one, own_reasons, shared_warnings};
 use crate::model::{
     AnalysedRun, Fact, HOSTS, Model, RATE, WITNESS, WRONG_BLOCKS, about, differences, first,
     overview, sentences,
@@ -149,7 +149,7 @@ fn shortened(text: &str) -> String {
         let (open, close) = (text[*at..].matches('(').count(), text[*at..].matches(')').count());
         open == close
     };
-    let ends = text.ends_with(SIMILAR);
+    let ends = is_of_one(text);
     let at = text.rmatch_indices(" (").map(|(at, _)| at).filter(|_| ends).find(opens);
     let (said, whose) = text.split_at(at.unwrap_or(text.len()));
     format!("{}{whose}", sentence(said))

@@ -54,7 +54,7 @@ pub fn origin(origin: &RunOrigin, error: f64) -> Option<String> {
             foreign(program)
         ),
         RunOrigin::Imported(source) => format!(
-            "{}, which {}; latencies are {}. {} and the cost of measuring are not in it.{}",
+            "{}, which {}; latencies are {}. {} and the cost of measuring are not in it.",
             match (source.tool.as_str(), foreign(&source.file)) {
                 ("taillight", file) =>
                     format!("Imported from {file}, an export of {}", tool(source)),
@@ -67,8 +67,7 @@ pub fn origin(origin: &RunOrigin, error: f64) -> Option<String> {
             match source.fidelity {
                 Fidelity::EveryIo => "Losses",
                 _ => "Intervals, losses",
-            },
-            noted(&source.notes)
+            }
         ),
         RunOrigin::Merged { ranks } => format!(
             "The I/Os of {} at the same time, put together; each rank's cost of measuring is in its own directory.",
@@ -87,10 +86,10 @@ pub fn overhead(origin: &RunOrigin) -> Option<&'static str> {
     }
 }
 
-/// What was found when a result was read; nothing where that was nothing.
-fn noted(notes: &[String]) -> String {
-    let notes: Vec<String> = notes.iter().map(foreign).collect();
-    if notes.is_empty() { String::new() } else { format!(" Found in it: {}.", notes.join("; ")) }
+/// What was found when a result was read; none where that was nothing.
+pub fn found(source: &ImportSource) -> Option<String> {
+    let notes: Vec<String> = source.notes.iter().map(foreign).collect();
+    (!notes.is_empty()).then(|| format!("Found in the result: {}.", notes.join("; ")))
 }
 
 fn known(fidelity: Fidelity, error: f64) -> String {
@@ -125,7 +124,8 @@ mod tests {
             file_crc32: String::new(),
             fidelity: Fidelity::Bins,
             spans: "clat".into(),
-            notes: vec!["job a ended with error 5".into(), "two more".into()],
+            notes: vec!["bins are guessed".into(), "two more".into()],
+            failed: Vec::new(),
         };
         let all = [
             RunOrigin::watched("db_bench"),
@@ -144,8 +144,8 @@ mod tests {
                 "4 ranks together:"
             ]
         );
-        let noted = origin(&all[2], 0.01).unwrap();
-        assert!(noted.ends_with(" Found in it: job a ended with error 5; two more."), "{noted}");
+        let noted = all[2].imported().and_then(found);
+        assert_eq!(noted.as_deref(), Some("Found in the result: bins are guessed; two more."));
         for of in &all {
             assert!(origin(of, 0.01).is_some() && overhead(of).is_some());
         }

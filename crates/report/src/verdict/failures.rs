@@ -2,8 +2,9 @@
 //! were refused, or acknowledged writes are gone or were not looked for.
 
 use taillight_core::Status;
+use taillight_core::units::readable::foreign;
 use taillight_rundir::RunStatus;
-use taillight_rundir::origin::Fidelity;
+use taillight_rundir::origin::{FailedJob, Fidelity};
 use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_rundir::verify::VerifyReport;
@@ -162,6 +163,33 @@ pub(super) fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(Verdict
         n => format!("Nothing was measured: all {} I/Os failed.", format::count(n)),
     };
     Some((VerdictStatus::Failed, reason("nothing_measured", text)))
+}
+
+/// What fio gives as the error of a job that read something else than it had written.
+const OTHER_DATA: i32 = 84;
+/// Jobs that are named at most.
+const MOST_JOBS: usize = 4;
+
+/// Jobs of another tool that an error ended, whether or not the failed I/Os are counted.
+pub(super) fn jobs_failed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let source = summary.origin.imported().filter(|source| !source.failed.is_empty())?;
+    let named = |it: &FailedJob| match it.errno {
+        OTHER_DATA => format!("{}, {} (errno 84)", foreign(&it.job), Status::VERIFY),
+        errno => format!("{}, {}", foreign(&it.job), Status(errno)),
+    };
+    let mut all: Vec<String> = source.failed.iter().take(MOST_JOBS).map(named).collect();
+    let more = source.failed.len() - all.len();
+    all.extend((more > 0).then(|| format!("and {} more", format::count(more as u64))));
+    let jobs = match source.failed.len() {
+        1 => "the job".to_owned(),
+        n => format!("{} jobs", format::count(n as u64)),
+    };
+    let tool = &source.tool;
+    let text = format!(
+        "An error ended {jobs} of {tool} before all was done: {}. Figures are of what was done until then.",
+        all.join("; ")
+    );
+    Some((VerdictStatus::Errors, reason("job_failed", text)))
 }
 
 pub(super) fn errors(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {

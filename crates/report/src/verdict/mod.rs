@@ -11,6 +11,7 @@ pub use basis::{asked_for, main, unmeasured, unsampled, whole_ops};
 pub use changes::LEVEL_CHANGED;
 pub use failures::MEASURED_TO_ITS_END;
 pub use rules::{
-    CEILING_FAILED, CEILING_UNDECIDED, IMPORTED, add_trouble, is_own, leads, placeholder, verdict,
+    CEILING_FAILED, CEILING_UNDECIDED, FOUND, IMPORTED, add_trouble, is_own, leads, placeholder,
+    verdict,
 };
 pub use wrong_data::WRONG_DATA;

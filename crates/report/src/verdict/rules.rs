@@ -15,7 +15,9 @@ use taillight_stats::littles_law_ratio;
 
 use super::basis::{main, reason, whole_ops};
 use super::changes::changed;
-use super::failures::{errors, failed, not_kept, not_looked_for, nothing, partial, refused};
+use super::failures::{
+    errors, failed, jobs_failed, not_kept, not_looked_for, nothing, partial, refused,
+};
 use super::saturation::{achieved, is_replay};
 use super::wrong_data::{WRONG_DATA, wrong_data};
 use crate::analyse::Analysis;
@@ -44,6 +46,8 @@ const FULL_PERCENT: f64 = 90.0;
 pub const CEILING_FAILED: &str = "ceiling_failed";
 /// Code of what is said of another tool's result.
 pub const IMPORTED: &str = "imported";
+/// Code of what was found when it was read.
+pub const FOUND: &str = "found_in_result";
 /// Code of a ceiling that the run does not decide.
 pub const CEILING_UNDECIDED: &str = "ceiling_undecided";
 
@@ -57,6 +61,7 @@ const RULES: &[Rule] = &[
     wrong_data,
     not_kept,
     not_looked_for,
+    jobs_failed,
     errors,
     refused,
     load_failed,
@@ -68,6 +73,7 @@ const RULES: &[Rule] = &[
     unwitnessed,
     lost,
     foreign,
+    found,
     early,
     allocates,
     little,
@@ -178,7 +184,8 @@ pub fn leads(code: &str) -> bool {
 
 /// Whether a reason stays with its run even where other runs have it, too: the answer itself, and what failed.
 pub fn is_own(code: &str) -> bool {
-    let failed = ["failed", "partial", "nothing_measured", "io_errors", "writes_refused"];
+    let failed =
+        ["failed", "partial", "nothing_measured", "job_failed", "io_errors", "writes_refused"];
     leads(code) || failed.contains(&code) || matches!(code, "load_failed" | "saturated" | "lost")
 }
 
@@ -305,6 +312,11 @@ fn foreign(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Rea
     let text = origin::origin(&summary.origin, of.fold(0.0, f64::max))?;
     let code = summary.origin.imported().map_or("origin", |_| IMPORTED);
     Some((VerdictStatus::Good, reason(code, text)))
+}
+
+fn found(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let text = origin::found(summary.origin.imported()?)?;
+    Some((VerdictStatus::Good, reason(FOUND, text)))
 }
 
 /// A workload whose rates are over less than the run, as planned or because it was done early: the totals' rate is not

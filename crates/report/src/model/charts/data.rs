@@ -211,6 +211,19 @@ const FOR_RATE: u64 = 20;
 const FOR_P99: u64 = 299;
 const FOR_P999: u64 = 2_995;
 
+/// Points without a last interval that is not half as long as the one before it: what happens to complete in a moment is
+/// no rate.
+pub fn with_rates(points: &[OpPoint]) -> &[OpPoint] {
+    match points {
+        [rest @ .., last]
+            if rest.last().is_some_and(|before| last.row.length_ns < before.row.length_ns / 2) =>
+        {
+            rest
+        }
+        _ => points,
+    }
+}
+
 impl OpPoint {
     pub fn new(at_s: f64, row: IntervalRow) -> OpPoint {
         OpPoint { at_s, row }

@@ -12,7 +12,7 @@ pub use build::{run_charts, series_so_far, whole_series};
 pub use data::{
     ChartModel, HeatGrid, HostLine, JudgedWindow, LatencySeries, OpOutliers, OpPoint, OpTrack,
     PercentilePoint, RunCharts, RunGroup, SlcLine, SlowPoint, SteadyTrack, WorkloadPoint,
-    WorkloadTrack,
+    WorkloadTrack, with_rates,
 };
 pub use sweep::{
     DemandCurve, DemandMark, DemandResult, RoundSpread, SweepAxis, SweepData, SweepPoint,

@@ -191,6 +191,7 @@ fn highest<T>(part: &[T], value: impl Fn(&T) -> Option<f64>) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::data::with_rates;
     use super::*;
 
     fn row(second: i64, ops: u64) -> IntervalRow {
@@ -279,6 +280,19 @@ mod tests {
         assert_eq!(tracks.len(), 2);
         assert_eq!((depths(0), depths(1)), (vec![3.0, 4.0], vec![1.0]));
         assert_eq!(tracks[1].points[0].backlog, Some(7));
+    }
+
+    /// Three I/Os in the last 0.2 ms of a run once drew a rate half as high again.
+    #[test]
+    fn a_last_interval_of_a_moment_has_no_rate() {
+        let last = |length_ns| IntervalRow { length_ns, ..row(2, 3) };
+        let rates = |rows: &[IntervalRow]| {
+            let tracks = tracks(rows, 0, |_| String::new());
+            with_rates(&tracks[0].points).len()
+        };
+        assert_eq!(rates(&[row(0, 10), row(1, 10), last(200_000)]), 2);
+        assert_eq!(rates(&[row(0, 10), row(1, 10), last(600_000_000)]), 3);
+        assert_eq!(rates(&[last(200_000)]), 1, "all that there is");
     }
 
     #[test]

@@ -147,7 +147,7 @@ struct FirstScreen {
     shared: Vec<SharedWarning>,
     cards: Vec<Card>,
     /// Which latency the cards show, where it is not plain.
-    kind: Option<&'static str>,
+    kind: Option<String>,
     holders: Option<HoldersTable>,
     /// The same in a line or two.
     held: Option<HoldersTable>,
@@ -203,7 +203,7 @@ impl FirstScreen {
                 (None, Some(history)) => first::history_cards(history),
                 (None, None) => first::judged_cards(&judged),
             },
-            kind: pairs.first().and_then(|(_, summary)| first::card_kind(summary)),
+            kind: first::card_kind(&pairs),
             shared: shared::shared_warnings(&pairs),
             held: match &context.history {
                 Some(_) => {

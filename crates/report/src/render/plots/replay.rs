@@ -14,12 +14,12 @@ pub const CHART: Chart = Chart {
     id: "replay",
     title: "The replay against its trace",
     read: "Operations due by the trace and completed here: where the second line is below the first, the system \
-           did not keep up. Latencies at the same percentile, as recorded and as here: on the diagonal both are \
-           the same, above it this system is slower.",
+           did not keep up. The last window of each, which is not whole, is left out. Latencies at the same \
+           percentile, as recorded and as here: on the diagonal both are the same, above it this system is slower.",
     draw,
 };
 
-/// Windows from which a line over time says something.
+/// Whole windows from which a line over time says something.
 const LEAST_WINDOWS: usize = 3;
 
 fn draw(charts: &ChartModel) -> Vec<ChartFigure> {
@@ -34,7 +34,7 @@ fn arrivals(charts: &ChartModel) -> Option<ChartFigure> {
     let (mut top, mut lines) = (0f64, 0);
     for (run, data) in charts.runs.iter().enumerate() {
         for (nth, of) in data.arrivals.iter().enumerate() {
-            if of.due.len() < LEAST_WINDOWS {
+            if of.due.len() <= LEAST_WINDOWS {
                 continue;
             }
             let window_s = of.window_ns as f64 / 1e9;
@@ -42,8 +42,9 @@ fn arrivals(charts: &ChartModel) -> Option<ChartFigure> {
             let kinds =
                 [("due", &of.due, DashType::Dot), ("completed", &of.completed, DashType::Solid)];
             for (what, counts, dash) in kinds {
-                let rates = counts.iter().enumerate().map(|(i, n)| (at(i), *n as f64 / window_s));
-                let rates: Vec<(f64, f64)> = rates.collect();
+                let whole = counts.iter().enumerate().take(counts.len().saturating_sub(1));
+                let rates: Vec<(f64, f64)> =
+                    whole.map(|(i, n)| (at(i), *n as f64 / window_s)).collect();
                 top = rates.iter().map(|p| p.1).fold(top, f64::max);
                 let look = charts.look_of_workload(run, nth);
                 let name = format!("{}, {what}", escape(&of.workload));

@@ -8,7 +8,7 @@ use super::figure::{AxisKind, ButtonRow, Chart, ChartFigure, figure_per_name};
 use super::look::escape;
 use super::style;
 use crate::format;
-use crate::model::charts::{ChartModel, OpPoint, OpTrack};
+use crate::model::charts::{ChartModel, OpPoint, OpTrack, with_rates};
 use crate::render::palette;
 
 pub const LATENCY: Chart = Chart {
@@ -24,7 +24,7 @@ pub const THROUGHPUT: Chart = Chart {
     id: "throughput-time",
     title: "Throughput over time",
     read: "Operations and bytes completed per second in each reporting interval; operations in some 250 \
-           steps where every I/O is kept.",
+           steps where every I/O is kept. A last interval that is not half as long as the others is left out.",
     draw: throughput,
 };
 
@@ -195,7 +195,7 @@ fn throughput_of(
     let (mut top, mut lines) = (0f64, 0);
     for (run, track) in tracks(overlay) {
         let look = overlay.look(run, track.op, &track.name);
-        let points = points(track);
+        let points = with_rates(points(track));
         top = points.iter().map(pick).fold(top, f64::max);
         let text: Vec<String> =
             points.iter().map(|p| format!("{:.2} s: {}", p.at_s, words(pick(p)))).collect();

@@ -2,7 +2,7 @@
 
 use taillight_report::format;
 use taillight_rundir::watched::{WatchedOp, WatchedSample, WatchedWaits};
-use taillight_trace::watch::WatchResult;
+use taillight_trace::watch::{JUDGED, WatchResult};
 
 use super::{exact, waits};
 use crate::output;
@@ -52,6 +52,7 @@ pub fn after(
     waits::words(waits).into_iter().for_each(|text| output::note(&text));
     let sampled = result.exact.as_ref().is_some_and(|sample| exact::is_used(sample, ops));
     in_part(ops, sampled).into_iter().for_each(|text| output::note(&text));
+    every_call(ops, result.exact.is_some()).into_iter().for_each(output::note);
     let of = |sample: &WatchedSample| exact::words(sample, sampled);
     sample.map(of).into_iter().flatten().for_each(|text| output::note(&text));
     not_known(ops).into_iter().for_each(|text| output::note(&text));
@@ -78,18 +79,27 @@ fn in_part(ops: &[WatchedOp], sampled: bool) -> Vec<String> {
         let kernel = op
             .kernel
             .filter(|n| *n >= op.seen)
-            .map_or(String::new(), |n| format!(" of about {n} calls"));
+            .map_or(String::new(), |n| format!(" of about {} calls", format::count(n)));
         let figures = match (sampled, op.requests_alone) {
             (true, _) => String::new(),
             (false, true) => format!(
                 "; percentiles are of its {} requests of io_uring and libaio alone",
-                op.requests
+                format::count(op.requests)
             ),
             (false, false) => "; no percentiles of a part".to_owned(),
         };
-        format!("{}: {} seen{kernel}, those that blocked{figures}", op.op.name(), op.seen)
+        let seen = format::count(op.seen);
+        format!("{}: {seen} seen{kernel}, those that blocked{figures}", op.op.name())
     };
     ops.iter().filter(|op| !op.whole).map(line).collect()
+}
+
+/// How percentiles come to be where there are none, or those of requests; nothing where every call was asked for.
+fn every_call(ops: &[WatchedOp], asked: bool) -> Option<&'static str> {
+    let lacks = |op: &WatchedOp| JUDGED.contains(&op.op) && !op.whole;
+    (!asked && (ops.is_empty() || ops.iter().any(lacks))).then_some(
+        "--exact 5% counts every call that reads, writes or syncs, whether it blocks or not, and has percentiles of these",
+    )
 }
 
 /// Of how many operations of each kind the latency is not known, and of how many the result; a line for each.
@@ -108,4 +118,38 @@ fn not_known(ops: &[WatchedOp]) -> Vec<String> {
     ];
     let some = all.into_iter().filter(|(list, _)| !list.is_empty());
     some.map(|(list, what)| format!("of some operations {what}: {list}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::OpKind;
+
+    use super::*;
+
+    #[test]
+    fn who_has_no_percentiles_is_told_how_to_get_them() {
+        let op = |op, whole, requests_alone| WatchedOp {
+            op,
+            seen: 1234,
+            kernel: Some(77_777),
+            requests: 1000,
+            whole,
+            requests_alone,
+            ..WatchedOp::default()
+        };
+        let told = |ops: &[WatchedOp]| every_call(ops, false).is_some();
+        assert!(told(&[]), "what does not block is not seen");
+        assert!(told(&[op(OpKind::Write, true, false), op(OpKind::Read, false, false)]));
+        assert!(told(&[op(OpKind::Read, false, true)]), "of requests alone");
+        assert!(!told(&[op(OpKind::Read, true, false), op(OpKind::Stat, false, false)]));
+        assert!(every_call(&[op(OpKind::Read, false, false)], true).is_none(), "asked for");
+        let said = in_part(&[op(OpKind::Read, false, true)], false);
+        assert_eq!(
+            said,
+            [
+                "read: 1,234 seen of about 77,777 calls, those that blocked; percentiles are of its 1,000 requests of \
+              io_uring and libaio alone"
+            ]
+        );
+    }
 }

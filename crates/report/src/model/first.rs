@@ -16,6 +16,7 @@ pub use super::answer::{answer, answer_of};
 use super::labels;
 use crate::format;
 use crate::table::{Cell, Table, Tone};
+use crate::text::origin;
 use crate::verdict::{asked_for, unmeasured, unsampled, whole_ops};
 
 /// Operations with lines of their own in a card; the tables have all.
@@ -150,13 +151,19 @@ pub(super) fn bandwidth(summary: &Summary) -> Option<String> {
     (!untold).then(|| format::bytes_per_s(bytes))
 }
 
+/// Why a figure is not known of any of these runs, and of a watch how it would be.
+fn lacking(why: &str, runs: &[(&str, &Summary)]) -> String {
+    let how = runs.iter().find_map(|(_, summary)| origin::every_call(&summary.origin));
+    how.map_or_else(|| why.to_owned(), |how| format!("not every call was seen ({how})"))
+}
+
 fn rates(runs: &[(&str, &Summary)]) -> CardLine {
     let known = runs.iter().filter(|(_, summary)| !unmeasured(summary));
     let mut of: Vec<(f64, &str, &Summary)> =
         known.map(|(label, summary)| (summary.totals.iops, *label, *summary)).collect();
     of.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (value, note) = match of.as_slice() {
-        [] => ("unknown".to_owned(), "only outliers were kept".to_owned()),
+        [] => ("unknown".to_owned(), lacking("only outliers were kept", runs)),
         [(iops, _, summary)] => {
             let totals = &summary.totals;
             let bytes = bandwidth(summary).map_or(String::new(), |bytes| format!("{bytes}, "));
@@ -196,11 +203,14 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
         all.filter_map(|(label, value)| Some((label, value?))).collect();
     known.sort_by_key(|(_, value)| value.ns);
     match known.as_slice() {
-        [] => CardLine {
-            value: "unknown".to_owned(),
-            note: "no latency was kept".to_owned(),
-            ..CardLine::default()
-        },
+        [] => {
+            let none = "no latency was kept";
+            let note = match origin::IN_WINDOWS.contains(&op) {
+                true => lacking(none, runs),
+                false => none.to_owned(),
+            };
+            CardLine { value: "unknown".to_owned(), note, ..CardLine::default() }
+        }
         [(_, one)] => CardLine {
             value: one.shown(),
             note: one.note.clone(),

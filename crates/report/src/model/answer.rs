@@ -141,18 +141,23 @@ fn tail(op: OpKind, ops: usize, totals: &Totals) -> Option<String> {
         (_, OpKind::Fsync) => "fsyncs".to_owned(),
         (_, op) => format!("{}s", op.name()),
     };
-    let kind = match kind {
-        "latency" => String::new(),
-        kind => format!(" ({kind})"),
+    let kind = (kind != "latency").then(|| kind.to_owned());
+    let together = if it.together { ", many of them slow together," } else { "" };
+    let few = |what: &str| {
+        let are = if latency.count == 1 { "is" } else { "are" };
+        format!("{}{together} {are} too few to {what}", format::counted(latency.count, "I/O"))
     };
-    Some(match it.own {
-        false => format!("99 % of {of} within {time}{kind}"),
-        true => format!(
-            "in this run 99 % of {of} within {time}{kind} ({} {} too few to say so of the storage)",
-            format::counted(latency.count, "I/O"),
-            if latency.count == 1 { "is" } else { "are" }
-        ),
-    })
+    let (whose, few) = match (it.own, it.unbounded) {
+        (true, _) => ("in this run ", Some(few("say so of the storage"))),
+        (false, true) => ("", Some(few("bound it"))),
+        (false, false) => ("", None),
+    };
+    let behind: Vec<String> = kind.into_iter().chain(few).collect();
+    let behind = match behind.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", behind.join("; ")),
+    };
+    Some(format!("{whose}99 % of {of} within {time}{behind}"))
 }
 
 /// One ceiling and its answer among all of the run, which is that of the exit code.

@@ -2,6 +2,7 @@
 //! a command that is started for it. Trace programs (`taillight_trace::watch`) see its operations; slow ones get lines
 //! with their layers, and at the end there is a run directory with a report, as after a run.
 
+mod alone;
 mod counts;
 mod exact;
 mod lines;
@@ -14,8 +15,6 @@ mod sys;
 mod waits;
 
 use std::collections::BTreeMap;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -36,6 +35,7 @@ use taillight_trace::watch::{JUDGED, WatchedRequest, Watching, call_named};
 use crate::args::WatchArgs;
 use crate::run::{Signals, ceiling_parts, directory};
 use crate::{outcome, output, problem, report};
+use alone::Alone;
 use counts::{Counts, io_of};
 use lines::WatchLines;
 use live::WatchLive;
@@ -568,22 +568,4 @@ fn listed(pids: &[u32]) -> String {
     let more = pids.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     named.join(", ") + &more
-}
-
-/// Sockets that are held while processes are watched, one for each, by which another `taillight watch` knows of it.
-struct Alone(#[expect(dead_code, reason = "held open")] Vec<UnixListener>);
-
-impl Alone {
-    /// Errors: `Unavailable` while another one watches one of these.
-    fn with(pids: &[u32]) -> Result<Alone> {
-        let hold = |pid: &u32| {
-            let address = SocketAddr::from_abstract_name(format!("taillight-watch-{pid}"));
-            address.and_then(|address| UnixListener::bind_addr(&address)).map_err(|_| {
-                Error::unavailable("another `taillight watch` watches this process")
-                    .with("pid", pid)
-                    .hint("wait until it ends, or end it with Ctrl-C: its report is kept")
-            })
-        };
-        pids.iter().map(hold).collect::<Result<_>>().map(Alone)
-    }
 }

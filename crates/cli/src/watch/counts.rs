@@ -72,9 +72,12 @@ impl Counts {
         self.intervals = self.intervals.chunks(2).map(both).collect();
     }
 
-    /// What each kind of operation did from the beginning to the last interval that was closed.
-    pub fn all(&self) -> &BTreeMap<OpKind, CallTally> {
-        &self.before
+    /// The latency, ns, that this share of all operations lies above, 0 to 1, from the beginning to the last interval that
+    /// was closed: of all kinds together, as a kind of few operations has no slowest part. None without any.
+    pub fn above(&self, share: f64) -> Option<u64> {
+        let mut all = CallTally::default();
+        self.before.values().for_each(|tally| all.add(tally));
+        all.above(share)
     }
 
     /// Each kind that was seen, and whether it was counted whole ([`WHOLE`]); `seen` are reads, writes, syncs and page
@@ -218,6 +221,20 @@ mod tests {
         assert_eq!(with(OpKind::Read, |t| t.untimed = 6), [false]);
         assert_eq!(with(OpKind::Read, |t| t.unknown = 6), [false]);
         assert_eq!(with(OpKind::Fsync, |t| t.untimed = 1), [false], "it may be many");
+    }
+
+    #[test]
+    fn few_calls_of_a_fast_kind_do_not_make_all_others_slow() {
+        let mut all = counts(&[(OpKind::Read, 10_000), (OpKind::Stat, 2)]);
+        let tally = |places: &[(u16, u64)]| CallTally {
+            count: places.iter().map(|place| place.1).sum(),
+            places: places.to_vec(),
+            ..CallTally::default()
+        };
+        all.before.insert(OpKind::Read, tally(&[(9000, 9989), (12_000, 11)]));
+        all.before.insert(OpKind::Stat, tally(&[(600, 2)]));
+        assert_eq!(all.above(0.001), Some(lower_edge(12_000)), "and not where the stats are");
+        assert_eq!(Counts::default().above(0.001), None);
     }
 
     #[test]

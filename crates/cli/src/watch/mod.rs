@@ -448,15 +448,10 @@ impl ActiveWatch {
 
     /// From now on operations are slow from the latency on that the share `top` of them lies above so far.
     fn follow(&mut self, top: f64) {
-        if let Some(ns) = self.slowest(top) {
+        if let Some(ns) = self.counts.above(top) {
             self.watching.keep_from(ns);
             self.slower_ns = self.slower_ns.max(ns);
         }
-    }
-
-    /// The latency that the share `top` of a kind of operation lies above so far, ns: the least of all kinds.
-    fn slowest(&self, top: f64) -> Option<u64> {
-        self.counts.all().values().filter_map(|tally| tally.above(top)).min()
     }
 
     /// Each kind of operation so far, and whether it was counted whole.

@@ -4,6 +4,7 @@
 
 mod alone;
 mod counts;
+mod ending;
 mod exact;
 mod lines;
 mod live;
@@ -15,7 +16,7 @@ mod sys;
 mod waits;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -25,9 +26,9 @@ use taillight_core::units::readable::in_line;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
 use taillight_machine::Sys;
+use taillight_rundir::RunDir;
 use taillight_rundir::layers::LayerRow;
-use taillight_rundir::watched::{WatchedFile, WatchedOp, write_counts};
-use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION, sums};
+use taillight_rundir::watched::WatchedOp;
 use taillight_suite::runner::DEFAULT_PARENT;
 use taillight_trace::Environment;
 use taillight_trace::watch::{JUDGED, WatchedRequest, Watching, call_named};
@@ -227,7 +228,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     output::note(&format!("watching ended: {why}"));
     let (started, exit_code) = (watch.started.take(), watch.exit_code);
     let reported =
-        watch.end(dir, manifest, &asked, &told, &mut lines).and_then(|kept| shown(&kept, aside));
+        watch.end((dir, manifest), &asked, &told, &mut lines).and_then(|kept| shown(&kept, aside));
     if let Some(live) = lines.shown.take() {
         live.end(reported.is_ok(), &path);
     }
@@ -469,90 +470,6 @@ impl ActiveWatch {
         let judged = ops.iter_mut().filter(|op| judged.contains(&op.op));
         judged.for_each(|op| op.requests_alone = false);
         ops
-    }
-
-    /// Ends watching and finishes the run directory, but for the report. Returns its path.
-    fn end(
-        mut self,
-        mut dir: RunDir,
-        mut manifest: taillight_rundir::Manifest,
-        asked: &Asked,
-        told: &Receiver<Told>,
-        lines: &mut WatchLines,
-    ) -> Result<PathBuf> {
-        let now = MonoClock.now().0;
-        self.counts.close(now, &self.watching);
-        let asked = &Asked { slower_ns: self.slower_ns, ..asked.clone() };
-        let mut ops = self.ops(asked);
-        let mut kinds: Vec<OpKind> = ops.iter().map(|op| op.op).collect();
-        // A ceiling of a kind that was not seen stays undecided: it needs a workload, without I/Os.
-        let asked_of = asked.ceiling.as_ref().and_then(|ceiling| ceiling.op);
-        kinds.extend(asked_of.filter(|op| !kinds.contains(op)));
-        if !kinds.iter().any(|op| JUDGED.contains(op)) {
-            kinds.push(OpKind::Read);
-        }
-        let ns = (now - self.began_ns).max(1) as u64;
-        let ActiveWatch { watching, counts, exit_code, pids, .. } = self;
-        let missing = !watching.missing().is_empty();
-        let result = watching.finish(&dir, &kinds)?;
-        // What was told last, and once more for the verdicts on it.
-        told.try_iter().for_each(|(rows, more)| lines.seen(rows, more));
-        lines.seen(Vec::new(), 0);
-        let waits = waits::of(result.waits);
-        if waits.carried + waits.locks > 0 {
-            kinds.push(OpKind::Wait);
-        }
-        let sample = result.exact.as_ref().map(|sample| exact::of(sample, ns));
-        // Kinds that only the windows of `--exact` saw, as no call of them blocked.
-        let others = sample.iter().flat_map(|sample| &sample.ops).map(|it| it.op);
-        for op in others {
-            if JUDGED.contains(&op) && !kinds.contains(&op) {
-                kinds.push(op);
-            }
-        }
-        manifest.plan = plan::plan(&manifest.plan.run.name, asked, &kinds, ns)?;
-        manifest.origin = manifest.origin.ended_with(exit_code);
-        if let Some(sample) = result.exact.as_ref().filter(|it| exact::is_used(it, &ops)) {
-            manifest.origin = exact::origin(manifest.origin, sample);
-            ops.iter_mut().for_each(|op| op.requests_alone = false);
-            write_counts(&dir, &manifest.clock, &exact::intervals(sample, &kinds))?;
-        } else if ops.iter().any(|op| op.whole || op.requests_alone) {
-            let alone = ops.iter().filter(|op| op.requests_alone).map(|op| op.op);
-            manifest.origin = manifest.origin.of_requests(alone);
-            write_counts(&dir, &manifest.clock, &counts.told(&ops, &kinds))?;
-        }
-        record::words(dir.path(), &result).into_iter().for_each(|text| output::note(&text));
-        said::after(&ops, &result, (&waits, sample.as_ref()), asked.slower_ns, missing);
-        let seen = ops.iter().map(|op| op.seen).sum();
-        manifest.phases.iter_mut().for_each(|p| (p.end_ns, p.ios) = (Some(now), seen));
-        manifest.status = RunStatus::Complete;
-        manifest.capture.kept = result.slow;
-        manifest.losses.ios = result.info.ios_lost;
-        manifest.losses.trace_events = Some(result.info.events_lost + result.info.ios_lost);
-        manifest.overhead.trace_ns_per_op = result.info.program_ns_per_op;
-        manifest.overhead.collector_ns_per_op = result.info.collector_ns_per_op;
-        let file = WatchedFile {
-            schema: SCHEMA_VERSION,
-            pids,
-            exit_code,
-            slower_ns: asked.slower_ns,
-            ops,
-            files: record::files(&result.files, asked.hashed),
-            recorded: result.recorded,
-            left_out: result.left_out.iter().map(|part| part.words().to_owned()).collect(),
-            load_ns: result.loaded_in.as_nanos() as u64,
-            attach_ns: result.attached_in.as_nanos() as u64,
-            detach_ns: result.detached_in.as_nanos() as u64,
-            programs_share: result.programs_share,
-            no_room: result.no_room,
-            sample,
-            waits,
-        };
-        manifest.trace = Some(result.info);
-        dir.write(&file)?;
-        manifest.files = sums::file_sums(&dir)?;
-        dir.write_manifest(&manifest)?;
-        Ok(dir.path().to_owned())
     }
 }
 

@@ -72,6 +72,15 @@ pub fn after(
     }
 }
 
+/// What was seen, in a line, where the files cannot be written that would have it; none where that was nothing.
+pub fn unwritten(ops: &[WatchedOp]) -> Option<String> {
+    let of = |op: &WatchedOp| {
+        format!("{} {}, {} slow", op.op.name(), format::count(op.seen), format::count(op.slow))
+    };
+    let all: Vec<String> = ops.iter().map(of).collect();
+    (!all.is_empty()).then(|| format!("what was seen, as it cannot be written: {}", all.join("; ")))
+}
+
 /// Kinds that were not counted whole, and what percentiles are of; a line for each. `sampled` where those of windows are.
 fn in_part(ops: &[WatchedOp], sampled: bool) -> Vec<String> {
     let line = |op: &WatchedOp| {
@@ -143,7 +152,11 @@ mod tests {
         assert!(told(&[op(OpKind::Read, false, true)]), "of requests alone");
         assert!(!told(&[op(OpKind::Read, true, false), op(OpKind::Stat, false, false)]));
         assert!(every_call(&[op(OpKind::Read, false, false)], true).is_none(), "asked for");
-        let said = in_part(&[op(OpKind::Read, false, true)], false);
+        let read = op(OpKind::Read, false, true);
+        let lost = unwritten(&[WatchedOp { slow: 5, ..read.clone() }]);
+        assert!(lost.is_some_and(|text| text.ends_with(": read 1,234, 5 slow")));
+        assert_eq!(unwritten(&[]), None);
+        let said = in_part(&[read], false);
         assert_eq!(
             said,
             [

@@ -268,6 +268,32 @@ fn on_a_full_disk_the_counts_are_said() {
     assert!(manifest["reason"].as_str().is_some_and(|why| why.contains("No space")), "{manifest}");
 }
 
+/// Its counts of a program of another user's the kernel tells not everybody who may trace.
+#[test]
+fn without_the_kernels_counts_no_kind_is_taken_for_whole() {
+    let name = "without_the_kernels_counts_no_kind_is_taken_for_whole";
+    if skipped(name, not_root().or_else(cannot)) {
+        return;
+    }
+    let dir = open_place();
+    let fio = fio_at_work(dir.path(), "--ioengine=psync --thread");
+    let mut nobody = Command::new("setpriv");
+    let rights = ["--inh-caps=+bpf,+perfmon,+syslog", "--ambient-caps=+bpf,+perfmon,+syslog"];
+    nobody.args(NOBODY).args(rights).arg(binary()).current_dir(dir.path());
+    let pid = fio.0.id().to_string();
+    nobody.args(["watch", "--pid", &pid, "--for", "2s", "--slower", "1s", "--output", "out"]);
+    let (_, err) = ended(&nobody.output().expect("it starts"), 0);
+    let told = json(&dir.path().join("out/watched.json"));
+    let read = op(&told, "read");
+    assert!(read["seen"].as_u64().is_some_and(|n| n > 10), "{read}");
+    assert_eq!((&read["whole"], &read["kernel"]), (&false.into(), &Value::Null), "{err}");
+    let said = common::unwrapped(&err);
+    assert!(
+        said.contains("CAP_SYS_PTRACE") && said.contains("--exact 5% counts every call"),
+        "{err}"
+    );
+}
+
 /// Each is written, synced and closed by a program that ends at once.
 #[test]
 fn files_of_programs_that_have_ended_have_their_names() {

@@ -15,7 +15,7 @@ mod subject;
 mod sys;
 mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -207,6 +207,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         pids: Vec::new(),
         began_ns: 0,
         added: BTreeMap::new(),
+        unwatched: BTreeSet::new(),
         slower_ns: asked.slower_ns,
     };
     if let Err(e) = watch.begin() {
@@ -305,10 +306,20 @@ struct ActiveWatch {
     pids: Vec<u32>,
     /// When watching began.
     began_ns: i64,
-    /// Processes that were added by number, and when each was started, in ticks since boot.
-    added: BTreeMap<u32, u64>,
+    /// Processes that were added by number.
+    added: BTreeMap<u32, AddedProcess>,
+    /// Processes that found no room among those that are watched.
+    unwatched: BTreeSet<u32>,
     /// The largest latency that operations were kept from so far, ns: as long or longer ones were kept all the time.
     slower_ns: u64,
+}
+
+/// A process that was there before it was watched.
+struct AddedProcess {
+    /// When it was started, in ticks since boot.
+    start: u64,
+    /// Calls that read and that wrote which the kernel had counted of it by then, where it tells them.
+    before: Option<[u64; 2]>,
 }
 
 impl ActiveWatch {
@@ -324,7 +335,9 @@ impl ActiveWatch {
         if let Subject::Command(words) = &self.subject {
             let (watching, counts, pids) = (&self.watching, &mut self.counts, &mut self.pids);
             self.started = Some(Started::start(words, |pid| {
-                counts.count(pid);
+                // So far it has only said its number; who has capabilities by a file may not look at it before it is the
+                // program.
+                counts.count(Some(io_of(pid).unwrap_or_default()));
                 pids.push(pid);
                 watching.add(pid)
             })?);
@@ -335,32 +348,53 @@ impl ActiveWatch {
         Ok(())
     }
 
-    /// Watches processes that are there and are not watched yet.
+    /// Watches processes that are there and are not watched yet. Errors: those of one that cannot be watched, which does
+    /// not keep the others from it.
     fn take_up(&mut self) -> Result<()> {
-        let known = self.watching.pids();
-        for pid in self.subject.pids().into_iter().filter(|pid| !known.contains(pid)) {
+        let (known, mut all) = (self.watching.pids(), Ok(()));
+        let new = |pid: &u32| known.binary_search(pid).is_err();
+        for pid in self.subject.pids().into_iter().filter(new) {
             let Some(start) = started_at(pid) else { continue };
-            self.counts.count(pid);
-            self.watching.add(pid)?;
-            self.added.insert(pid, start);
+            // What it does from here on is in the kernel's later count, and may be missed; never the other way round.
+            let before = io_of(pid);
+            match self.watching.add(pid) {
+                Ok(()) => {
+                    self.counts.count(before);
+                    self.added.insert(pid, AddedProcess { start, before });
+                }
+                Err(e) => {
+                    self.unwatched.insert(pid);
+                    all = Err(e);
+                }
+            }
         }
         self.drop_ended();
-        Ok(())
+        all
     }
 
     /// Stops watching processes that are not there any more: the end of one that ended before it was added is not seen,
     /// and whoever gets its number later would be watched.
     fn drop_ended(&mut self) {
-        let ended = |(pid, start): (&u32, &u64)| (started_at(*pid) != Some(*start)).then_some(*pid);
+        let ended = |(pid, process): (&u32, &AddedProcess)| {
+            (started_at(*pid) != Some(process.start)).then_some(*pid)
+        };
         let gone: Vec<u32> = self.added.iter().filter_map(ended).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let known = self.watching.pids();
         for pid in gone {
-            self.added.remove(&pid);
-            self.watching.remove(pid);
+            let Some(process) = self.added.remove(&pid) else { continue };
+            // The programs know no more whom they saw end, and have the kernel's count of these.
+            if known.binary_search(&pid).is_ok() {
+                self.watching.remove(pid);
+                self.counts.take_back(process.before);
+            }
         }
     }
 
-    /// Called once a second: takes up processes that came into the control group (one that cannot be watched is passed
-    /// over without a word), and drops those that are not there any more.
+    /// Called once a second: takes up processes that came into the control group (those without room are counted), and
+    /// drops those that are not there any more.
     fn follow_up(&mut self) {
         if matches!(self.subject, Subject::Group(_)) {
             let _ = self.take_up();
@@ -371,6 +405,12 @@ impl ActiveWatch {
 
     fn announce(&self, path: &std::path::Path) {
         self.watching.missing().iter().for_each(|m| output::note(m));
+        if self.counts.untold() {
+            output::note(
+                "how often a program of another user reads and writes the kernel tells with CAP_SYS_PTRACE alone: without \
+                 it there are rates and percentiles of its requests and syncs, and with --exact of every call",
+            );
+        }
         output::note(&format!(
             "watching {} ({}); loaded in {} ms, attached in {} ms; run directory: {}",
             in_line(self.subject.words()),
@@ -384,7 +424,7 @@ impl ActiveWatch {
     /// Why it is over, if it is; `empty` is since when a control group has nobody.
     fn over(&self, empty: &mut Option<Instant>) -> Option<&'static str> {
         // The exit code of a program that was started is still to come.
-        if self.started.is_some() || !self.watching.pids().is_empty() {
+        if self.started.is_some() || !self.watching.is_empty() {
             *empty = None;
             return None;
         }
@@ -457,10 +497,12 @@ impl ActiveWatch {
 
     /// Each kind of operation so far, and whether it was counted whole.
     fn ops(&self, asked: &Asked) -> Vec<WatchedOp> {
-        let live: Vec<[u64; 2]> = self.watching.pids().into_iter().map(io_of).collect();
+        let live: Option<Vec<[u64; 2]>> = self.watching.pids().into_iter().map(io_of).collect();
+        // Read later than those of the living: who ends in between is there twice, and not missing.
         let ended = self.watching.of_ended();
-        let kernel = live.iter().fold(ended, |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
-        let mut ops = match self.watching.no_room() {
+        let add = |sum: [u64; 2], one: &[u64; 2]| [sum[0] + one[0], sum[1] + one[1]];
+        let kernel = live.map(|live| live.iter().fold(ended, add));
+        let mut ops = match self.watching.no_room() + self.unwatched.len() as u64 {
             0 => self.counts.ops(self.watching.counted(), kernel, asked.slower_ns),
             _ => self.counts.ops_of_a_part(kernel, asked.slower_ns),
         };

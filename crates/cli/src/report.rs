@@ -339,7 +339,12 @@ fn untraced(run: &Path) -> Error {
     let wanted = |dir: RunDir| dir.manifest().plan.trace.mode != TraceMode::Off;
     let lost = RunDir::open(run).is_ok_and(wanted);
     let imported = |dir: RunDir| dir.manifest().origin.imported().is_some();
+    let merged = |dir: RunDir| matches!(dir.manifest().origin, RunOrigin::Merged { .. });
     let (what, hint) = match lost {
+        true if RunDir::open(run).is_ok_and(merged) => (
+            "a run of several ranks has no trace of its own",
+            "explain the directory of each rank, beginning with rank-0000",
+        ),
         _ if RunDir::open(run).is_ok_and(imported) => (
             "a result of another tool has no trace",
             "`taillight watch -- COMMAND` sees the layers while that tool runs",

@@ -325,6 +325,8 @@ fn who_cannot_be_watched_is_refused_in_clear_words() {
         ("watch --pid 1 --for 0s", 2, "longer than nothing"),
         ("watch --pid 1 --slower 0ms", 2, "longer than nothing"),
         ("watch --cgroup /", 2, "the whole machine"),
+        ("watch --cgroup /.", 2, "the whole machine"),
+        ("watch --cgroup /any/../..", 2, "without `..`"),
         ("watch --pid 1 --names", 2, "--record"),
         ("watch --pid 1 --live=no:such:port", 2, "no address to serve"),
     ] {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::traced::{NOBODY, explain, not_root, open_place, threads};
+use crate::common::traced::{NOBODY, SmallDisk, explain, not_root, open_place, threads};
 use crate::common::{self, Ended, binary, ended, json, run_line, signal, skipped, start, text};
 use crate::watch::{cannot, of_fio, op, place};
 use crate::watch_waits::place_with;
@@ -255,6 +255,51 @@ fn without_the_kernels_types_it_is_said_what_is_missing() {
     let (_, err) = ended(&hidden.output().expect("it starts"), 4);
     assert!(err.contains("CONFIG_DEBUG_INFO_BTF"), "{err}");
     assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0, "nothing is left");
+}
+
+/// What was seen is said all the same, and the run directory says why it has no more.
+#[test]
+fn on_a_full_disk_the_counts_are_said() {
+    let name = "on_a_full_disk_the_counts_are_said";
+    let Some(dir) = place(name) else { return };
+    let Some(disk) = SmallDisk::new(name, "200k") else { return };
+    std::fs::write(format!("{}/ballast", disk.path), vec![1; 150 << 10]).expect("written");
+    let out = format!("{}/out", disk.path);
+    let fio = format!("{FIO} --ioengine=libaio --iodepth=8 --number_ios=3000");
+    let watch = ["watch", "--slower", "1us", "--output", &out, "--"];
+    let words: Vec<&str> = watch.into_iter().chain(fio.split_whitespace()).collect();
+    let (_, err) = common::run(dir.path(), &words, 4);
+    assert!(err.contains("No space left") && err.contains("free some space"), "{err}");
+    assert!(err.contains("as it cannot be written") && err.contains("read 3,"), "{err}");
+    let manifest = common::manifest(Path::new(&disk.path), "out");
+    assert_eq!(manifest["status"], "failed", "{manifest}");
+    assert!(manifest["reason"].as_str().is_some_and(|why| why.contains("No space")), "{manifest}");
+}
+
+/// Its counts of a program of another user's the kernel tells not everybody who may trace.
+#[test]
+fn without_the_kernels_counts_no_kind_is_taken_for_whole() {
+    let name = "without_the_kernels_counts_no_kind_is_taken_for_whole";
+    if skipped(name, not_root().or_else(cannot)) {
+        return;
+    }
+    let dir = open_place();
+    let fio = fio_at_work(dir.path(), "--ioengine=psync --thread");
+    let mut nobody = Command::new("setpriv");
+    let rights = ["--inh-caps=+bpf,+perfmon,+syslog", "--ambient-caps=+bpf,+perfmon,+syslog"];
+    nobody.args(NOBODY).args(rights).arg(binary()).current_dir(dir.path());
+    let pid = fio.0.id().to_string();
+    nobody.args(["watch", "--pid", &pid, "--for", "2s", "--slower", "1s", "--output", "out"]);
+    let (_, err) = ended(&nobody.output().expect("it starts"), 0);
+    let told = json(&dir.path().join("out/watched.json"));
+    let read = op(&told, "read");
+    assert!(read["seen"].as_u64().is_some_and(|n| n > 10), "{read}");
+    assert_eq!((&read["whole"], &read["kernel"]), (&false.into(), &Value::Null), "{err}");
+    let said = common::unwrapped(&err);
+    assert!(
+        said.contains("CAP_SYS_PTRACE") && said.contains("--exact 5% counts every call"),
+        "{err}"
+    );
 }
 
 /// Each is written, synced and closed by a program that ends at once.

@@ -10,6 +10,7 @@ use taillight_rundir::host::HostTrack;
 use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::summary::Summary;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
+use taillight_rundir::watched::watched;
 use taillight_rundir::{RunDir, names};
 
 use crate::episodes::host_signs;
@@ -69,7 +70,16 @@ pub fn explain(
     let blocked = blocked(&judged);
     let lacking = judged.iter().filter(|j| j.is_untraced()).count() as u64;
     let around = host_signs::HostSigns::watching(inputs.host);
-    let seen = EpisodeContext { events: &loaded.events, info: &info, around: &around };
+    let origin = &dir.manifest().origin;
+    // Advice alone asks for them: without them a thread of the program is one of any other.
+    let watched = watched(dir).ok().flatten().map_or_else(Vec::new, |it| it.pids);
+    let seen = EpisodeContext {
+        events: &loaded.events,
+        info: &info,
+        origin,
+        watched: &watched,
+        around: &around,
+    };
     let episodes = episodes(judged, &seen);
     let scale = pattern_scale(dir, summary, &loaded, (&slow, &episodes))?;
     Ok(Some(Explanation {
@@ -91,6 +101,7 @@ pub fn explain(
         ios,
         patterns: patterns(&episodes, &scale),
         episodes,
+        origin: origin.clone(),
         info,
     }))
 }

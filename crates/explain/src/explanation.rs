@@ -6,6 +6,7 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::Cause;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 
@@ -21,6 +22,8 @@ use crate::verdict::judge::{Layer, OutlierVerdict};
 pub struct Explanation {
     /// How it was traced.
     pub info: TraceInfo,
+    /// Where the run's figures come from.
+    pub origin: RunOrigin,
     /// Latency above which an I/O is an outlier, by kind of operation, ns.
     pub thresholds: BTreeMap<OpKind, u64>,
     /// The percentiles they are, where they were not given.

@@ -3,6 +3,7 @@
 mod changes;
 mod common;
 mod golden;
+mod origins;
 mod rates;
 mod reports;
 mod stated;

@@ -285,3 +285,47 @@ pub fn summary(run_id: &str) -> Summary {
         files: Vec::new(),
     }
 }
+
+/// Settings of jobs and flags of `run`, as words of a text.
+const OF_JOBS: [&str; 16] = [
+    "--set",
+    "--runtime",
+    "--trace",
+    "--depth",
+    "--rate",
+    "queue_depth",
+    "arrival",
+    "search",
+    "trace.mode",
+    "trace.threshold",
+    "trace.ios",
+    "capture.mode",
+    "verify.mode",
+    "target.options",
+    "options.jvm_args",
+    "run.repeat",
+];
+/// Flags of `watch`.
+const OF_WATCHES: [&str; 8] =
+    ["--for", "--slower", "--top", "--exact", "--max-cost", "--record", "--keep", "--op"];
+
+/// A word of this text that names what a run of this origin does not have: a setting of a job where Taillight did not
+/// make the load, a flag of `watch` where no program was watched.
+pub fn foreign_word(origin: &RunOrigin, text: &str) -> Option<&'static str> {
+    let (jobs, watches): (&[&str], &[&str]) = match origin {
+        RunOrigin::Measured | RunOrigin::Merged { .. } => (&[], &OF_WATCHES),
+        RunOrigin::Watched { .. } => (&OF_JOBS, &[]),
+        RunOrigin::Imported(_) => (&OF_JOBS, &OF_WATCHES),
+    };
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let words: Vec<&str> =
+        text.split(|c| !part(c)).map(|word| word.trim_end_matches('.')).collect();
+    let named = |foreign: &&&'static str| {
+        let below = |word: &&str| {
+            word.strip_prefix(**foreign)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        words.iter().any(below)
+    };
+    jobs.iter().chain(watches).find(named).copied()
+}

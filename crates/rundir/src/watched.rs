@@ -36,7 +36,7 @@ pub struct WatchedFile {
     pub detach_ns: u64,
     /// CPU time of the trace programs, as a share of one CPU; null where the kernel did not measure it.
     pub programs_share: Option<f64>,
-    /// Operations and threads that found no room in the memory of the programs, and were not watched.
+    /// Operations, threads and processes that found no room in the memory of the programs, and were not watched.
     pub no_room: u64,
     /// Operations in `ios.parquet` that were not slow, recorded to be replayed; paths in `files` are hashed then, unless
     /// names were asked for.
@@ -113,7 +113,7 @@ pub struct WatchedOp {
     pub seen: u64,
     /// Of them, as slow as `slower_ns` or slower.
     pub slow: u64,
-    /// Calls that the kernel counted in the same time; null where it counts none of the kind.
+    /// Calls that the kernel counted in the same time; null where it counts none of the kind, or does not tell.
     pub kernel: Option<u64>,
     /// Of those seen, the ones of which it is not known whether they failed and how much they moved.
     #[serde(default)]

@@ -14,6 +14,7 @@ use taillight_report::format::{count, duration_ns};
 use taillight_report::table;
 
 use super::numbers::Columns;
+use crate::output;
 use crate::progress::Shown;
 
 /// The header is repeated after this many lines.

@@ -2,7 +2,9 @@
 //! a command that is started for it. Trace programs (`taillight_trace::watch`) see its operations; slow ones get lines
 //! with their layers, and at the end there is a run directory with a report, as after a run.
 
+mod alone;
 mod counts;
+mod ending;
 mod exact;
 mod lines;
 mod live;
@@ -13,10 +15,8 @@ mod subject;
 mod sys;
 mod waits;
 
-use std::collections::BTreeMap;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -26,9 +26,9 @@ use taillight_core::units::readable::in_line;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
 use taillight_machine::Sys;
+use taillight_rundir::RunDir;
 use taillight_rundir::layers::LayerRow;
-use taillight_rundir::watched::{WatchedFile, WatchedOp, write_counts};
-use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION, sums};
+use taillight_rundir::watched::WatchedOp;
 use taillight_suite::runner::DEFAULT_PARENT;
 use taillight_trace::Environment;
 use taillight_trace::watch::{JUDGED, WatchedRequest, Watching, call_named};
@@ -36,6 +36,7 @@ use taillight_trace::watch::{JUDGED, WatchedRequest, Watching, call_named};
 use crate::args::WatchArgs;
 use crate::run::{Signals, ceiling_parts, directory};
 use crate::{outcome, output, problem, report};
+use alone::Alone;
 use counts::{Counts, io_of};
 use lines::WatchLines;
 use live::WatchLive;
@@ -206,6 +207,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         pids: Vec::new(),
         began_ns: 0,
         added: BTreeMap::new(),
+        unwatched: BTreeSet::new(),
         slower_ns: asked.slower_ns,
     };
     if let Err(e) = watch.begin() {
@@ -227,7 +229,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     output::note(&format!("watching ended: {why}"));
     let (started, exit_code) = (watch.started.take(), watch.exit_code);
     let reported =
-        watch.end(dir, manifest, &asked, &told, &mut lines).and_then(|kept| shown(&kept, aside));
+        watch.end((dir, manifest), &asked, &told, &mut lines).and_then(|kept| shown(&kept, aside));
     if let Some(live) = lines.shown.take() {
         live.end(reported.is_ok(), &path);
     }
@@ -304,10 +306,20 @@ struct ActiveWatch {
     pids: Vec<u32>,
     /// When watching began.
     began_ns: i64,
-    /// Processes that were added by number, and when each was started, in ticks since boot.
-    added: BTreeMap<u32, u64>,
+    /// Processes that were added by number.
+    added: BTreeMap<u32, AddedProcess>,
+    /// Processes that found no room among those that are watched.
+    unwatched: BTreeSet<u32>,
     /// The largest latency that operations were kept from so far, ns: as long or longer ones were kept all the time.
     slower_ns: u64,
+}
+
+/// A process that was there before it was watched.
+struct AddedProcess {
+    /// When it was started, in ticks since boot.
+    start: u64,
+    /// Calls that read and that wrote which the kernel had counted of it by then, where it tells them.
+    before: Option<[u64; 2]>,
 }
 
 impl ActiveWatch {
@@ -323,7 +335,9 @@ impl ActiveWatch {
         if let Subject::Command(words) = &self.subject {
             let (watching, counts, pids) = (&self.watching, &mut self.counts, &mut self.pids);
             self.started = Some(Started::start(words, |pid| {
-                counts.count(pid);
+                // So far it has only said its number; who has capabilities by a file may not look at it before it is the
+                // program.
+                counts.count(Some(io_of(pid).unwrap_or_default()));
                 pids.push(pid);
                 watching.add(pid)
             })?);
@@ -334,32 +348,53 @@ impl ActiveWatch {
         Ok(())
     }
 
-    /// Watches processes that are there and are not watched yet.
+    /// Watches processes that are there and are not watched yet. Errors: those of one that cannot be watched, which does
+    /// not keep the others from it.
     fn take_up(&mut self) -> Result<()> {
-        let known = self.watching.pids();
-        for pid in self.subject.pids().into_iter().filter(|pid| !known.contains(pid)) {
+        let (known, mut all) = (self.watching.pids(), Ok(()));
+        let new = |pid: &u32| known.binary_search(pid).is_err();
+        for pid in self.subject.pids().into_iter().filter(new) {
             let Some(start) = started_at(pid) else { continue };
-            self.counts.count(pid);
-            self.watching.add(pid)?;
-            self.added.insert(pid, start);
+            // What it does from here on is in the kernel's later count, and may be missed; never the other way round.
+            let before = io_of(pid);
+            match self.watching.add(pid) {
+                Ok(()) => {
+                    self.counts.count(before);
+                    self.added.insert(pid, AddedProcess { start, before });
+                }
+                Err(e) => {
+                    self.unwatched.insert(pid);
+                    all = Err(e);
+                }
+            }
         }
         self.drop_ended();
-        Ok(())
+        all
     }
 
     /// Stops watching processes that are not there any more: the end of one that ended before it was added is not seen,
     /// and whoever gets its number later would be watched.
     fn drop_ended(&mut self) {
-        let ended = |(pid, start): (&u32, &u64)| (started_at(*pid) != Some(*start)).then_some(*pid);
+        let ended = |(pid, process): (&u32, &AddedProcess)| {
+            (started_at(*pid) != Some(process.start)).then_some(*pid)
+        };
         let gone: Vec<u32> = self.added.iter().filter_map(ended).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let known = self.watching.pids();
         for pid in gone {
-            self.added.remove(&pid);
-            self.watching.remove(pid);
+            let Some(process) = self.added.remove(&pid) else { continue };
+            // The programs know no more whom they saw end, and have the kernel's count of these.
+            if known.binary_search(&pid).is_ok() {
+                self.watching.remove(pid);
+                self.counts.take_back(process.before);
+            }
         }
     }
 
-    /// Called once a second: takes up processes that came into the control group (one that cannot be watched is passed
-    /// over without a word), and drops those that are not there any more.
+    /// Called once a second: takes up processes that came into the control group (those without room are counted), and
+    /// drops those that are not there any more.
     fn follow_up(&mut self) {
         if matches!(self.subject, Subject::Group(_)) {
             let _ = self.take_up();
@@ -370,6 +405,12 @@ impl ActiveWatch {
 
     fn announce(&self, path: &std::path::Path) {
         self.watching.missing().iter().for_each(|m| output::note(m));
+        if self.counts.untold() {
+            output::note(
+                "how often a program of another user reads and writes the kernel tells with CAP_SYS_PTRACE alone: without \
+                 it there are rates and percentiles of its requests and syncs, and with --exact of every call",
+            );
+        }
         output::note(&format!(
             "watching {} ({}); loaded in {} ms, attached in {} ms; run directory: {}",
             in_line(self.subject.words()),
@@ -383,7 +424,7 @@ impl ActiveWatch {
     /// Why it is over, if it is; `empty` is since when a control group has nobody.
     fn over(&self, empty: &mut Option<Instant>) -> Option<&'static str> {
         // The exit code of a program that was started is still to come.
-        if self.started.is_some() || !self.watching.pids().is_empty() {
+        if self.started.is_some() || !self.watching.is_empty() {
             *empty = None;
             return None;
         }
@@ -413,7 +454,7 @@ impl ActiveWatch {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return "the collector ended",
             }
-            if let Some(code) = self.started.as_mut().and_then(Started::ended) {
+            if let Some(code) = self.started.as_mut().and_then(Started::exit_code) {
                 self.exit_code = Some(code);
                 self.started = None;
             }
@@ -448,23 +489,20 @@ impl ActiveWatch {
 
     /// From now on operations are slow from the latency on that the share `top` of them lies above so far.
     fn follow(&mut self, top: f64) {
-        if let Some(ns) = self.slowest(top) {
+        if let Some(ns) = self.counts.above(top) {
             self.watching.keep_from(ns);
             self.slower_ns = self.slower_ns.max(ns);
         }
     }
 
-    /// The latency that the share `top` of a kind of operation lies above so far, ns: the least of all kinds.
-    fn slowest(&self, top: f64) -> Option<u64> {
-        self.counts.all().values().filter_map(|tally| tally.above(top)).min()
-    }
-
     /// Each kind of operation so far, and whether it was counted whole.
     fn ops(&self, asked: &Asked) -> Vec<WatchedOp> {
-        let live: Vec<[u64; 2]> = self.watching.pids().into_iter().map(io_of).collect();
+        let live: Option<Vec<[u64; 2]>> = self.watching.pids().into_iter().map(io_of).collect();
+        // Read later than those of the living: who ends in between is there twice, and not missing.
         let ended = self.watching.of_ended();
-        let kernel = live.iter().fold(ended, |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
-        let mut ops = match self.watching.no_room() {
+        let add = |sum: [u64; 2], one: &[u64; 2]| [sum[0] + one[0], sum[1] + one[1]];
+        let kernel = live.map(|live| live.iter().fold(ended, add));
+        let mut ops = match self.watching.no_room() + self.unwatched.len() as u64 {
             0 => self.counts.ops(self.watching.counted(), kernel, asked.slower_ns),
             _ => self.counts.ops_of_a_part(kernel, asked.slower_ns),
         };
@@ -475,90 +513,6 @@ impl ActiveWatch {
         judged.for_each(|op| op.requests_alone = false);
         ops
     }
-
-    /// Ends watching and finishes the run directory, but for the report. Returns its path.
-    fn end(
-        mut self,
-        mut dir: RunDir,
-        mut manifest: taillight_rundir::Manifest,
-        asked: &Asked,
-        told: &Receiver<Told>,
-        lines: &mut WatchLines,
-    ) -> Result<PathBuf> {
-        let now = MonoClock.now().0;
-        self.counts.close(now, &self.watching);
-        let asked = &Asked { slower_ns: self.slower_ns, ..asked.clone() };
-        let mut ops = self.ops(asked);
-        let mut kinds: Vec<OpKind> = ops.iter().map(|op| op.op).collect();
-        // A ceiling of a kind that was not seen stays undecided: it needs a workload, without I/Os.
-        let asked_of = asked.ceiling.as_ref().and_then(|ceiling| ceiling.op);
-        kinds.extend(asked_of.filter(|op| !kinds.contains(op)));
-        if !kinds.iter().any(|op| JUDGED.contains(op)) {
-            kinds.push(OpKind::Read);
-        }
-        let ns = (now - self.began_ns).max(1) as u64;
-        let ActiveWatch { watching, counts, exit_code, pids, .. } = self;
-        let missing = !watching.missing().is_empty();
-        let result = watching.finish(&dir, &kinds)?;
-        // What was told last, and once more for the verdicts on it.
-        told.try_iter().for_each(|(rows, more)| lines.seen(rows, more));
-        lines.seen(Vec::new(), 0);
-        let waits = waits::of(result.waits);
-        if waits.carried + waits.locks > 0 {
-            kinds.push(OpKind::Wait);
-        }
-        let sample = result.exact.as_ref().map(|sample| exact::of(sample, ns));
-        // Kinds that only the windows of `--exact` saw, as no call of them blocked.
-        let others = sample.iter().flat_map(|sample| &sample.ops).map(|it| it.op);
-        for op in others {
-            if JUDGED.contains(&op) && !kinds.contains(&op) {
-                kinds.push(op);
-            }
-        }
-        manifest.plan = plan::plan(&manifest.plan.run.name, asked, &kinds, ns)?;
-        manifest.origin = manifest.origin.ended_with(exit_code);
-        if let Some(sample) = result.exact.as_ref().filter(|it| exact::is_used(it, &ops)) {
-            manifest.origin = exact::origin(manifest.origin, sample);
-            ops.iter_mut().for_each(|op| op.requests_alone = false);
-            write_counts(&dir, &manifest.clock, &exact::intervals(sample, &kinds))?;
-        } else if ops.iter().any(|op| op.whole || op.requests_alone) {
-            let alone = ops.iter().filter(|op| op.requests_alone).map(|op| op.op);
-            manifest.origin = manifest.origin.of_requests(alone);
-            write_counts(&dir, &manifest.clock, &counts.told(&ops, &kinds))?;
-        }
-        record::words(dir.path(), &result).into_iter().for_each(|text| output::note(&text));
-        said::after(&ops, &result, (&waits, sample.as_ref()), asked.slower_ns, missing);
-        let seen = ops.iter().map(|op| op.seen).sum();
-        manifest.phases.iter_mut().for_each(|p| (p.end_ns, p.ios) = (Some(now), seen));
-        manifest.status = RunStatus::Complete;
-        manifest.capture.kept = result.slow;
-        manifest.losses.ios = result.info.ios_lost;
-        manifest.losses.trace_events = Some(result.info.events_lost + result.info.ios_lost);
-        manifest.overhead.trace_ns_per_op = result.info.program_ns_per_op;
-        manifest.overhead.collector_ns_per_op = result.info.collector_ns_per_op;
-        let file = WatchedFile {
-            schema: SCHEMA_VERSION,
-            pids,
-            exit_code,
-            slower_ns: asked.slower_ns,
-            ops,
-            files: record::files(&result.files, asked.hashed),
-            recorded: result.recorded,
-            left_out: result.left_out.iter().map(|part| part.words().to_owned()).collect(),
-            load_ns: result.loaded_in.as_nanos() as u64,
-            attach_ns: result.attached_in.as_nanos() as u64,
-            detach_ns: result.detached_in.as_nanos() as u64,
-            programs_share: result.programs_share,
-            no_room: result.no_room,
-            sample,
-            waits,
-        };
-        manifest.trace = Some(result.info);
-        dir.write(&file)?;
-        manifest.files = sums::file_sums(&dir)?;
-        dir.write_manifest(&manifest)?;
-        Ok(dir.path().to_owned())
-    }
 }
 
 /// Numbers of processes, the first few of many.
@@ -568,22 +522,4 @@ fn listed(pids: &[u32]) -> String {
     let more = pids.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     named.join(", ") + &more
-}
-
-/// Sockets that are held while processes are watched, one for each, by which another `taillight watch` knows of it.
-struct Alone(#[expect(dead_code, reason = "held open")] Vec<UnixListener>);
-
-impl Alone {
-    /// Errors: `Unavailable` while another one watches one of these.
-    fn with(pids: &[u32]) -> Result<Alone> {
-        let hold = |pid: &u32| {
-            let address = SocketAddr::from_abstract_name(format!("taillight-watch-{pid}"));
-            address.and_then(|address| UnixListener::bind_addr(&address)).map_err(|_| {
-                Error::unavailable("another `taillight watch` watches this process")
-                    .with("pid", pid)
-                    .hint("wait until it ends, or end it with Ctrl-C: its report is kept")
-            })
-        };
-        pids.iter().map(hold).collect::<Result<_>>().map(Alone)
-    }
 }

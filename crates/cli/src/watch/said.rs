@@ -2,7 +2,7 @@
 
 use taillight_report::format;
 use taillight_rundir::watched::{WatchedOp, WatchedSample, WatchedWaits};
-use taillight_trace::watch::WatchResult;
+use taillight_trace::watch::{JUDGED, WatchResult};
 
 use super::{exact, waits};
 use crate::output;
@@ -52,6 +52,7 @@ pub fn after(
     waits::words(waits).into_iter().for_each(|text| output::note(&text));
     let sampled = result.exact.as_ref().is_some_and(|sample| exact::is_used(sample, ops));
     in_part(ops, sampled).into_iter().for_each(|text| output::note(&text));
+    every_call(ops, result.exact.is_some()).into_iter().for_each(output::note);
     let of = |sample: &WatchedSample| exact::words(sample, sampled);
     sample.map(of).into_iter().flatten().for_each(|text| output::note(&text));
     not_known(ops).into_iter().for_each(|text| output::note(&text));
@@ -65,10 +66,19 @@ pub fn after(
     ));
     if result.no_room > 0 {
         output::note(&format!(
-            "{} operations or threads found no room and were not watched",
+            "{} operations, threads or processes found no room and were not watched",
             result.no_room
         ));
     }
+}
+
+/// What was seen, in a line, where the files cannot be written that would have it; none where that was nothing.
+pub fn unwritten(ops: &[WatchedOp]) -> Option<String> {
+    let of = |op: &WatchedOp| {
+        format!("{} {}, {} slow", op.op.name(), format::count(op.seen), format::count(op.slow))
+    };
+    let all: Vec<String> = ops.iter().map(of).collect();
+    (!all.is_empty()).then(|| format!("what was seen, as it cannot be written: {}", all.join("; ")))
 }
 
 /// Kinds that were not counted whole, and what percentiles are of; a line for each. `sampled` where those of windows are.
@@ -78,18 +88,27 @@ fn in_part(ops: &[WatchedOp], sampled: bool) -> Vec<String> {
         let kernel = op
             .kernel
             .filter(|n| *n >= op.seen)
-            .map_or(String::new(), |n| format!(" of about {n} calls"));
+            .map_or(String::new(), |n| format!(" of about {} calls", format::count(n)));
         let figures = match (sampled, op.requests_alone) {
             (true, _) => String::new(),
             (false, true) => format!(
                 "; percentiles are of its {} requests of io_uring and libaio alone",
-                op.requests
+                format::count(op.requests)
             ),
             (false, false) => "; no percentiles of a part".to_owned(),
         };
-        format!("{}: {} seen{kernel}, those that blocked{figures}", op.op.name(), op.seen)
+        let seen = format::count(op.seen);
+        format!("{}: {seen} seen{kernel}, those that blocked{figures}", op.op.name())
     };
     ops.iter().filter(|op| !op.whole).map(line).collect()
+}
+
+/// How percentiles come to be where there are none, or those of requests; nothing where every call was asked for.
+fn every_call(ops: &[WatchedOp], asked: bool) -> Option<&'static str> {
+    let lacks = |op: &WatchedOp| JUDGED.contains(&op.op) && !op.whole;
+    (!asked && (ops.is_empty() || ops.iter().any(lacks))).then_some(
+        "--exact 5% counts every call that reads, writes or syncs, whether it blocks or not, and has percentiles of these",
+    )
 }
 
 /// Of how many operations of each kind the latency is not known, and of how many the result; a line for each.
@@ -108,4 +127,42 @@ fn not_known(ops: &[WatchedOp]) -> Vec<String> {
     ];
     let some = all.into_iter().filter(|(list, _)| !list.is_empty());
     some.map(|(list, what)| format!("of some operations {what}: {list}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::OpKind;
+
+    use super::*;
+
+    #[test]
+    fn who_has_no_percentiles_is_told_how_to_get_them() {
+        let op = |op, whole, requests_alone| WatchedOp {
+            op,
+            seen: 1234,
+            kernel: Some(77_777),
+            requests: 1000,
+            whole,
+            requests_alone,
+            ..WatchedOp::default()
+        };
+        let told = |ops: &[WatchedOp]| every_call(ops, false).is_some();
+        assert!(told(&[]), "what does not block is not seen");
+        assert!(told(&[op(OpKind::Write, true, false), op(OpKind::Read, false, false)]));
+        assert!(told(&[op(OpKind::Read, false, true)]), "of requests alone");
+        assert!(!told(&[op(OpKind::Read, true, false), op(OpKind::Stat, false, false)]));
+        assert!(every_call(&[op(OpKind::Read, false, false)], true).is_none(), "asked for");
+        let read = op(OpKind::Read, false, true);
+        let lost = unwritten(&[WatchedOp { slow: 5, ..read.clone() }]);
+        assert!(lost.is_some_and(|text| text.ends_with(": read 1,234, 5 slow")));
+        assert_eq!(unwritten(&[]), None);
+        let said = in_part(&[read], false);
+        assert_eq!(
+            said,
+            [
+                "read: 1,234 seen of about 77,777 calls, those that blocked; percentiles are of its 1,000 requests of \
+              io_uring and libaio alone"
+            ]
+        );
+    }
 }

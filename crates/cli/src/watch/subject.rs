@@ -1,9 +1,10 @@
 //! Whom to watch: processes by number, those of a unit or a control group, or a program. What may be watched is checked
 //! here, and the program is started here ([`Started`]): it is held before its first instruction until it is watched.
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 use taillight_core::secret::masked_command;
@@ -36,18 +37,7 @@ impl Subject {
             return unit_group(unit).map(Subject::Group);
         }
         if let Some(path) = &args.cgroup {
-            let given = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path).to_string_lossy();
-            let given = given.trim_matches('/');
-            if given.is_empty() {
-                return Err(Error::usage("this control group is the whole machine")
-                    .with("cgroup", path.display())
-                    .hint("name one below it, as /proc/PID/cgroup does"));
-            }
-            return group(given).map(Subject::Group).ok_or_else(|| {
-                Error::unavailable("there is no such control group")
-                    .with("cgroup", path.display())
-                    .hint("name it as /proc/PID/cgroup does")
-            });
+            return cgroup(path).map(Subject::Group);
         }
         if args.pid.is_empty() {
             return Err(Error::usage("nobody to watch is named")
@@ -170,12 +160,18 @@ pub fn started_at(pid: u32) -> Option<u64> {
 fn with_children(pid: u32) -> Vec<u32> {
     let children = process::processes(&Sys::default());
     let children = children.iter().filter_map(|child| child.parse().ok());
-    let parents: Vec<(u32, u32)> =
-        children.filter_map(|child| Some((stat(child)?.parent()?, child))).collect();
+    let parents = children.filter_map(|child| Some((child, stat(child)?.parent()?)));
+    descendants(pid, parents.collect())
+}
+
+/// A process and those that descend from it, each once, by the parent of each process. Not all were read at the same
+/// moment: with numbers that were given anew they may lead in a circle.
+fn descendants(pid: u32, mut parents: BTreeMap<u32, u32>) -> Vec<u32> {
     let mut all = vec![pid];
     let mut at = 0;
     while let Some(parent) = all.get(at).copied() {
-        all.extend(parents.iter().filter(|(p, _)| *p == parent).map(|(_, child)| *child));
+        parents.remove(&parent);
+        all.extend(parents.iter().filter(|(_, of)| **of == parent).map(|(child, _)| *child));
         at += 1;
     }
     all
@@ -184,12 +180,43 @@ fn with_children(pid: u32) -> Vec<u32> {
 /// Hierarchies of control groups, the unified one first.
 const HIERARCHIES: [&str; 5] = ["", "unified", "systemd", "blkio", "memory"];
 
-/// The directory of a control group whose path is as `/proc/PID/cgroup` has it, in the first hierarchy that has it;
-/// none for an empty path.
+const MOUNTED: &str = "/sys/fs/cgroup";
+
+/// The directory of a control group by its path, below [`MOUNTED`] or whole. Errors: `Usage` for one with `..` and for the
+/// whole machine; `Unavailable` for one that is not there.
+fn cgroup(path: &Path) -> Result<PathBuf> {
+    let below = path.strip_prefix(MOUNTED).unwrap_or(path);
+    let names = below.components().filter(|part| matches!(part, Component::Normal(_)));
+    let given: PathBuf = names.collect();
+    let with = |e: Error, hint: &str| e.with("cgroup", path.display()).hint(hint.to_owned());
+    if below.components().any(|part| part == Component::ParentDir) {
+        let e = Error::usage("a control group is named by its path from the top, without `..`");
+        return Err(with(e, "name it as /proc/PID/cgroup does"));
+    }
+    let found = group(&given.to_string_lossy());
+    if found.is_none() && is_group(&Path::new(MOUNTED).join(&given)) || given == Path::new("") {
+        let e = Error::usage("this control group is the whole machine");
+        return Err(with(e, "name one below it, as /proc/PID/cgroup does"));
+    }
+    let none = || Error::unavailable("there is no such control group");
+    found.ok_or_else(|| with(none(), "name it as /proc/PID/cgroup does"))
+}
+
+fn is_group(dir: &Path) -> bool {
+    dir.join("cgroup.procs").exists()
+}
+
+/// The directory of a control group whose path is as `/proc/PID/cgroup` has it, in the first hierarchy that has it; none
+/// for a path that leads nowhere, and for the top of a hierarchy.
 fn group(path: &str) -> Option<PathBuf> {
-    let of = |hierarchy: &str| Path::new("/sys/fs/cgroup").join(hierarchy).join(path);
+    let of = |hierarchy: &str| Path::new(MOUNTED).join(hierarchy).join(path);
     let mut all = HIERARCHIES.iter().map(|hierarchy| of(hierarchy));
-    all.find(|dir| !path.is_empty() && dir.join("cgroup.procs").exists())
+    all.find(|dir| !path.is_empty() && is_below_top(dir))
+}
+
+/// Whether a directory is a control group in another one: all processes are in the top of a hierarchy.
+fn is_below_top(dir: &Path) -> bool {
+    is_group(dir) && dir.parent().is_some_and(is_group)
 }
 
 /// The directory of the control group of a systemd unit; a name without a dot is that of a service. Errors:
@@ -299,6 +326,32 @@ mod tests {
         assert!(refused(u32::MAX).contains("no such process"));
         assert!(refused(std::process::id()).contains("itself"));
         assert!(refused(2).contains("kernel") || !comm(2).contains("kthreadd"));
+    }
+
+    #[test]
+    fn parents_that_lead_in_a_circle_end() {
+        let parents = |list: &[(u32, u32)]| list.iter().copied().collect();
+        assert_eq!(descendants(1, parents(&[(2, 1), (3, 2), (4, 9), (5, 1)])), [1, 2, 5, 3]);
+        assert_eq!(descendants(2, parents(&[(2, 3), (3, 2), (4, 3)])), [2, 3, 4]);
+    }
+
+    #[test]
+    fn the_top_of_a_hierarchy_is_no_control_group_to_watch() {
+        let home = tempfile::tempdir().expect("a directory");
+        let top = home.path().join("blkio");
+        std::fs::create_dir_all(top.join("a/b")).expect("made");
+        for dir in [&top, &top.join("a"), &top.join("a/b")] {
+            std::fs::write(dir.join("cgroup.procs"), "").expect("written");
+        }
+        assert!(!is_below_top(&top) && is_below_top(&top.join("a")));
+        assert!(is_below_top(&top.join("a/b")) && !is_below_top(&top.join("c")));
+        let refused = |path: &str| cgroup(Path::new(path)).expect_err("refused").to_string();
+        for whole in ["/", "", "/.", "./", "/sys/fs/cgroup", "/sys/fs/cgroup/."] {
+            assert!(refused(whole).contains("the whole machine"), "{whole}");
+        }
+        for up in ["..", "/a/../..", "/sys/fs/cgroup/a/.."] {
+            assert!(refused(up).contains("without `..`"), "{up}");
+        }
     }
 
     #[test]

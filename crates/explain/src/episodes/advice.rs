@@ -1,13 +1,15 @@
 //! What to do next about a verdict: about the threshold where such I/Os are always this slow; else about whoever was
-//! seen in the way, by name; else one line for each layer: what confirms it, or mends it.
+//! seen in the way, by name; else one line for each layer: what confirms it, or mends it. Settings of a job are named
+//! where Taillight made the load, flags of `watch` where it watched a program.
 
 use std::collections::BTreeMap;
 
 use taillight_core::plan::TraceMode;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 
-use crate::episodes::EpisodeView;
 use crate::episodes::culprits::{Culprit, QUOTA, Role};
+use crate::episodes::{EpisodeContext, EpisodeView};
 use crate::explanation::{Explanation, LayerShare};
 use crate::verdict::judge::Layer;
 
@@ -42,23 +44,37 @@ const PAUSES: &str = "options.jvm_args: a larger heap (-Xmx, -Xms), a collector 
     threads for it; -Xlog:gc* says what each pause did";
 
 /// The line about who was in the way.
-fn about(it: &Culprit) -> String {
+fn about(it: &Culprit, seen: &EpisodeContext) -> String {
     let who = it.who();
+    let watched = seen.origin.is_watched();
+    let is_program =
+        it.pid.is_some_and(|pid| seen.watched.iter().any(|own| u64::from(*own) == pid));
+    let (again, load) = match watched {
+        true => ("watch", "the program"),
+        false => ("run", "the load"),
+    };
     match it.role {
         Role::Disk if it.own => format!(
             "{who} shares the disk with the load: fewer or slower background writes, or a disk of its own"
         ),
+        Role::Disk if is_program => format!(
+            "{who} is the program itself, with requests in front of its own: fewer or slower ones in the background, or \
+             a disk of their own"
+        ),
         Role::Disk => format!(
             "stop {who}, or give it less of the disk (io.weight or io.max of its control group, ionice), and \
-             run again: only what stays then is the drive's"
+             {again} again: only what stays then is the drive's"
         ),
         Role::Cpu if it.own => format!(
             "{who} took it: give this program more CPUs; of the tracer, a trace.threshold that fewer I/Os \
              exceed takes less"
         ),
-        Role::Limit if it.name == QUOTA => {
-            "raise cpu.max of the run's control group (cpu.stat there counts), or ask less of the CPU".to_owned()
+        Role::Cpu if is_program => {
+            format!("{who} is the program itself: give it more CPUs, or let it have fewer threads that run")
         }
+        Role::Limit if it.name == QUOTA => format!(
+            "raise cpu.max of the control group of {load} (cpu.stat there counts), or ask less of the CPU"
+        ),
         Role::Limit => format!("{}: raise or lift it (io.max; blkio.throttle.* in version 1)", it.name),
         Role::Stop => format!("{who} let it go on, and most likely had stopped it: see why it does"),
         Role::Woke => format!("the wait ended with {who}: see what it holds or answers"),
@@ -71,11 +87,11 @@ fn about(it: &Culprit) -> String {
         Role::Pause => PAUSES.to_owned(),
         Role::Cpu | Role::Kthread => match bound_to(&it.name) {
             Some(cpu) => format!(
-                "keep the load off CPU {cpu} (taskset, cpuset): {who} works there for the kernel and on no other one; \
+                "keep {load} off CPU {cpu} (taskset, cpuset): {who} works there for the kernel and on no other one; \
                  what it has to do are interrupts and I/O of that CPU"
             ),
             None => format!(
-                "keep {who} off the CPUs of the load (taskset, cpuset, a lower weight), and run again"
+                "keep {who} off the CPUs of {load} (taskset, cpuset, a lower weight), and {again} again"
             ),
         },
     }
@@ -130,7 +146,7 @@ pub fn headline(it: &Explanation) -> Vec<String> {
     let excess_ns: u64 = of_top().map(|e| e.excess_ns).sum();
     let said = format!("In the way: {}, foremost in {count} of {all} such episodes", culprit.did());
     if most.excess_ns * 2 < excess_ns {
-        let next = of_layer(top, false, &it.info);
+        let next = of_layer(top, false, &it.info, &it.origin);
         return vec![
             format!(
                 "{said}. These have less than half of the excess: nobody was seen in the way of most of it."
@@ -143,14 +159,69 @@ pub fn headline(it: &Explanation) -> Vec<String> {
 
 /// What to do next about an episode of a layer; `always`: such I/Os usually take longer than the threshold, which goes
 /// before culprits. Where nothing was seen it depends on how the run was traced.
-pub fn next(layer: Layer, always: bool, info: &TraceInfo, culprits: &[Culprit]) -> String {
+pub fn next(layer: Layer, always: bool, seen: &EpisodeContext, culprits: &[Culprit]) -> String {
     match foremost(layer, culprits).filter(|_| !always) {
-        Some(one) => about(one),
-        None => of_layer(layer, always, info).to_owned(),
+        Some(one) => about(one, seen),
+        None => of_layer(layer, always, seen.info, seen.origin).to_owned(),
     }
 }
 
-fn of_layer(layer: Layer, always: bool, info: &TraceInfo) -> &'static str {
+fn of_layer(layer: Layer, always: bool, info: &TraceInfo, origin: &RunOrigin) -> &'static str {
+    let watched = if origin.is_watched() { of_watched(layer, always) } else { None };
+    watched.unwrap_or_else(|| of_load(layer, always, info))
+}
+
+/// The line about a program that was watched, where it is another one than about a load that Taillight makes.
+fn of_watched(layer: Layer, always: bool) -> Option<&'static str> {
+    if always {
+        return Some(
+            "the threshold is below what this storage usually takes: watch again with a longer --slower, or with --top \
+             0.1%; fewer requests of the program at a time, smaller ones or other storage take less",
+        );
+    }
+    Some(match layer {
+        Layer::Schedule => {
+            "the program has more to do than the storage takes: give it less at a time, or let it do more at once"
+        }
+        Layer::FileSystem => {
+            "the journal, a lock, a freeze or a file server: for a journal look at its size and device and at who syncs \
+             beside it"
+        }
+        Layer::PageCache => {
+            "vm.dirty_bytes and vm.dirty_background_bytes, memory.high of its control group, and who else writes the file; \
+             direct I/O, where the program has a setting for it, leaves the page cache out"
+        }
+        Layer::Device => {
+            "read the drive's own log (NVMe: `taillight drive`, OCP latency monitor), and watch again while nothing else \
+             uses the disk: the time is spent below the driver"
+        }
+        Layer::Completion => {
+            "see which CPU takes the interrupt (/proc/interrupts, rq_affinity of the queue)"
+        }
+        Layer::IoUring => {
+            "more worker threads (the program sets how many: IORING_REGISTER_IOWQ_MAX_WORKERS), or I/O that needs none: \
+             direct, to blocks that are allocated, without a sync after each write"
+        }
+        Layer::Server => {
+            "look at the server: its CPU, its own slow log, and `ss -ti` for retransmissions; the program on the server's \
+             host leaves out the network"
+        }
+        Layer::Store => {
+            "the store holds its writers back: its own statistics of this time, write buffers, background threads, \
+             compaction"
+        }
+        Layer::JvmPause => {
+            "a larger heap of the JVM (-Xmx, -Xms), a collector that pauses less (-XX:+UseZGC), or more threads for it; \
+             -Xlog:gc* says what each pause did"
+        }
+        Layer::Unknown => {
+            "everything that can be seen from outside was looked at: the evidence says what was not seen"
+        }
+        _ => return None,
+    })
+}
+
+fn of_load(layer: Layer, always: bool, info: &TraceInfo) -> &'static str {
     if always {
         return "the ceiling is below what this storage usually takes: raise it, or try a smaller queue \
                 depth, a smaller block size or other storage";
@@ -237,24 +308,53 @@ fn unseen(info: &TraceInfo) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use taillight_rundir::fixture::foreign_word;
 
-    #[test]
-    fn a_neighbour_with_much_in_front_is_told_by_name() {
-        let neighbour = |bytes, own| Culprit {
-            role: Role::Disk,
-            name: if own { "trace" } else { "backup" }.to_owned(),
+    use super::*;
+    use crate::episodes::host_signs::HostSigns;
+    use crate::events::Events;
+
+    fn culprit(role: Role, name: &str, own: bool) -> Culprit {
+        Culprit {
+            role,
+            name: name.to_owned(),
             tid: Some(812),
             pid: Some(812),
             own,
             command: None,
             cgroup: Some("/system.slice/backup.service".to_owned()),
             requests: Some(3),
-            bytes: Some(bytes),
+            bytes: Some(80 << 20),
             time_ns: None,
-        };
-        let info: TraceInfo = serde_json::from_str(r#"{"mode":"all","rung":"bpf"}"#).unwrap();
-        let of = |layer, bytes| next(layer, false, &info, &[neighbour(bytes, false)]);
+        }
+    }
+
+    fn neighbour(bytes: u64, own: bool) -> Culprit {
+        let name = if own { "trace" } else { "backup" };
+        Culprit { bytes: Some(bytes), ..culprit(Role::Disk, name, own) }
+    }
+
+    /// What is said of a layer of a run of this origin, traced so.
+    fn said(
+        (layer, always): (Layer, bool),
+        (info, origin, watched): (&TraceInfo, &RunOrigin, &[u32]),
+        culprits: &[Culprit],
+    ) -> String {
+        let (events, around) = (&Events::default(), &HostSigns::default());
+        next(layer, always, &EpisodeContext { events, info, origin, watched, around }, culprits)
+    }
+
+    const NOBODY: &[u32] = &[];
+
+    fn traced(json: &str) -> TraceInfo {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_neighbour_with_much_in_front_is_told_by_name() {
+        let info = traced(r#"{"mode":"all","rung":"bpf"}"#);
+        let run = (&info, &RunOrigin::Measured, NOBODY);
+        let of = |layer, bytes| said((layer, false), run, &[neighbour(bytes, false)]);
         let much = of(Layer::Device, 80 << 20);
         assert!(much.starts_with("stop backup (pid 812, unit backup.service)"));
         assert!(of(Layer::Device, 4096).contains("drive's own log"), "soon done");
@@ -276,10 +376,69 @@ mod tests {
 
     #[test]
     fn nobody_is_told_to_do_what_was_done() {
-        let of = |json: &str| of_layer(Layer::Unknown, false, &serde_json::from_str(json).unwrap());
+        let of = |json: &str| {
+            let run = (&traced(json), &RunOrigin::Measured, NOBODY);
+            said((Layer::Unknown, false), run, &[])
+        };
         assert!(!of(r#"{"mode":"all","rung":"bpf"}"#).contains("run again"));
         assert!(of(r#"{"mode":"outliers","rung":"bpf"}"#).contains("trace.mode = \"all\""));
         let less = of(r#"{"mode":"all","rung":"perf"}"#);
         assert!(less.contains("doctor --trace") && !less.contains("root"), "{less}");
+    }
+
+    /// Nobody stops the program to have the program's disk for itself.
+    #[test]
+    fn a_watched_program_is_not_told_to_keep_away_from_itself() {
+        let (info, origin) =
+            (traced(r#"{"mode":"outliers","rung":"bpf"}"#), RunOrigin::watched("db"));
+        let of = |layer, role, watched: &[u32]| {
+            said((layer, false), (&info, &origin, watched), &[culprit(role, "db", false)])
+        };
+        assert!(of(Layer::Cpu, Role::Cpu, &[7, 812]).contains("give it more CPUs"));
+        assert!(of(Layer::Cpu, Role::Cpu, &[7]).contains("off the CPUs of the program"));
+        assert!(of(Layer::Device, Role::Disk, &[812]).contains("is the program itself"));
+        assert!(of(Layer::Device, Role::Disk, &[]).starts_with("stop db (pid 812"));
+    }
+
+    /// Every line that can be told of a run of each origin that has a trace.
+    #[test]
+    fn advice_names_no_setting_that_a_run_of_another_origin_has() {
+        let roles = [
+            (Role::Disk, "backup"),
+            (Role::Cpu, "cc1"),
+            (Role::Cpu, "ksoftirqd/1"),
+            (Role::Kthread, "kworker/u8:0"),
+            (Role::Stop, "gdb"),
+            (Role::Woke, "backup"),
+            (Role::Limit, QUOTA),
+            (Role::Limit, "I/O limit"),
+            (Role::Pause, "Pause Full (System.gc())"),
+            (Role::Pause, "Pause Young"),
+        ];
+        let measured = [RunOrigin::Measured, RunOrigin::Merged { ranks: 2 }];
+        let ways = ["bpf", "perf", "pauses"].into_iter();
+        let ways = ways.flat_map(|rung| ["all", "outliers"].map(|mode| (rung, mode)));
+        for (rung, mode) in ways {
+            let info = traced(&format!(r#"{{"mode":"{mode}","rung":"{rung}"}}"#));
+            // A watch has one way to see, and no pauses or threads of Taillight's own in it.
+            let watched = (rung, mode) == ("bpf", "outliers");
+            let origins = measured.iter().cloned();
+            for origin in origins.chain(watched.then(|| RunOrigin::watched("db"))) {
+                let mut all = Vec::new();
+                for (layer, always) in Layer::ALL.iter().flat_map(|l| [(*l, false), (*l, true)]) {
+                    all.push(said((layer, always), (&info, &origin, NOBODY), &[]));
+                    let there = |role: Role| !origin.is_watched() || role != Role::Pause;
+                    let told = roles.iter().filter(|(role, _)| there(*role));
+                    for ((role, name), pids) in told.flat_map(|r| [(r, [0]), (r, [812])]) {
+                        let own = !origin.is_watched() && pids == [812];
+                        let by = [culprit(*role, name, own)];
+                        all.push(said((layer, always), (&info, &origin, &pids), &by));
+                    }
+                }
+                for text in all {
+                    assert_eq!(foreign_word(&origin, &text), None, "{origin:?}: {text}");
+                }
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use taillight_core::units::readable;
 use taillight_rundir::layers::flags;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
@@ -131,6 +132,10 @@ pub struct EpisodeContext<'a> {
     pub events: &'a Events,
     /// How it was traced.
     pub info: &'a TraceInfo,
+    /// Where its figures come from.
+    pub origin: &'a RunOrigin,
+    /// Processes of the program that was watched, as far as they are known.
+    pub watched: &'a [u32],
     /// Samples of the machine.
     pub around: &'a HostSigns<'a>,
 }
@@ -180,7 +185,7 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
         excess_ns: total,
         share: ns as f64 / total.max(1) as f64,
         evidence: evidence(list, seen, (start_ns, end_ns)),
-        next: next(blamed, list.iter().all(|j| j.always), seen.info, &culprits),
+        next: next(blamed, list.iter().all(|j| j.always), seen, &culprits),
         culprits,
         sure: list.iter().filter(|j| j.sure && j.layer == blamed).count() as u64,
         features: OutlierFeatures::of(list, seen.events),
@@ -472,6 +477,8 @@ mod tests {
             let seen = EpisodeContext {
                 events: &Events::default(),
                 info: &info,
+                origin: &RunOrigin::Measured,
+                watched: &[],
                 around: &HostSigns::default(),
             };
             evidence(&list, &seen, (0, 1000)).join("; ")

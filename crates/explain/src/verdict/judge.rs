@@ -104,7 +104,7 @@ impl Layer {
         }
     }
     /// Every layer.
-    const ALL: [Layer; 16] = [
+    pub(crate) const ALL: [Layer; 16] = [
         Layer::Schedule,
         Layer::Application,
         Layer::Stopped,

@@ -107,7 +107,7 @@ fn not_kept(dir: &RunDir) -> Result<Vec<String>> {
     let manifest = dir.manifest();
     let degraded = manifest.capture.degraded.as_ref();
     let mut said = Vec::new();
-    if manifest.capture.mode == CaptureMode::Outliers {
+    if manifest.capture.mode == CaptureMode::Outliers && !manifest.origin.is_watched() {
         said.push("the run kept slow I/Os alone (capture.mode = \"outliers\")".to_owned());
     }
     said.extend(degraded.map(|d| format!("not every I/O was kept: {}", d.reason)));

@@ -52,8 +52,9 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
             true => "how many did not block, and were not seen,",
             false => "how many are missing",
         };
+        let how = origin::every_call_behind(&summary.origin);
         parts.push(format!(
-            "Rate and percentiles are unknown: {kept} kept; {missing} is not known."
+            "Rate and percentiles are unknown: {kept} kept; {missing} is not known{how}."
         ));
         return parts.join(" ");
     }
@@ -123,7 +124,10 @@ fn partly(summary: &Summary) -> Option<String> {
     let (known, others) = (listed(true), listed(false));
     (summary.origin.is_watched() && !known.is_empty() && !others.is_empty()).then(|| {
         let rate = format::rate(summary.totals.iops);
-        format!("{rate} {known} a second, the rate of {others} is not known")
+        let counted = |name: &str| origin::IN_WINDOWS.iter().any(|op| op.name() == name);
+        let lacks = all().any(|w| w.totals.latencies.service.count == 0 && counted(&w.name));
+        let how = if lacks { origin::every_call_behind(&summary.origin) } else { String::new() };
+        format!("{rate} {known} a second, the rate of {others} is not known{how}")
     })
 }
 
@@ -137,18 +141,23 @@ fn tail(op: OpKind, ops: usize, totals: &Totals) -> Option<String> {
         (_, OpKind::Fsync) => "fsyncs".to_owned(),
         (_, op) => format!("{}s", op.name()),
     };
-    let kind = match kind {
-        "latency" => String::new(),
-        kind => format!(" ({kind})"),
+    let kind = (kind != "latency").then(|| kind.to_owned());
+    let together = if it.together { ", many of them slow together," } else { "" };
+    let few = |what: &str| {
+        let are = if latency.count == 1 { "is" } else { "are" };
+        format!("{}{together} {are} too few to {what}", format::counted(latency.count, "I/O"))
     };
-    Some(match it.own {
-        false => format!("99 % of {of} within {time}{kind}"),
-        true => format!(
-            "in this run 99 % of {of} within {time}{kind} ({} {} too few to say so of the storage)",
-            format::counted(latency.count, "I/O"),
-            if latency.count == 1 { "is" } else { "are" }
-        ),
-    })
+    let (whose, few) = match (it.own, it.unbounded) {
+        (true, _) => ("in this run ", Some(few("say so of the storage"))),
+        (false, true) => ("", Some(few("bound it"))),
+        (false, false) => ("", None),
+    };
+    let behind: Vec<String> = kind.into_iter().chain(few).collect();
+    let behind = match behind.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", behind.join("; ")),
+    };
+    Some(format!("{whose}99 % of {of} within {time}{behind}"))
 }
 
 /// One ceiling and its answer among all of the run, which is that of the exit code.
@@ -182,6 +191,7 @@ fn ceiling(qos: &Qos, summary: &Summary) -> String {
 
 #[cfg(test)]
 mod tests {
+    use taillight_rundir::origin::RunOrigin;
     use taillight_rundir::summary::{RequestCheck, ShareOver};
 
     use super::super::first::answer_of_several;
@@ -227,6 +237,32 @@ mod tests {
         assert!(said.contains("missed if it were the only ceiling"), "{said}");
         let several = answer_of_several(&[("a", &summary), ("b", &summary)]);
         assert!(several.contains("2 of 2 could not decide a ceiling"), "{several}");
+    }
+
+    /// Where a watch has figures of some kinds, or of none, it says how it comes to those of the others.
+    #[test]
+    fn figures_that_a_watch_lacks_are_told_with_how_it_gets_them() {
+        let mut summary = run();
+        summary.qos.clear();
+        summary.origin = RunOrigin::watched("db");
+        let mut other = summary.workloads[0].clone();
+        (summary.workloads[0].name, other.name) = ("fsync".to_owned(), "write".to_owned());
+        other.totals.latencies.service.count = 0;
+        summary.workloads.push(other);
+        let hint = "the rate of writes is not known (--exact 5% counts every call)";
+        assert!(answer(&summary).contains(hint), "{}", answer(&summary));
+        // Of names no calls are counted in windows.
+        summary.workloads[1].name = "stat".to_owned();
+        assert!(
+            answer(&summary).contains("the rate of stats is not known: "),
+            "{}",
+            answer(&summary)
+        );
+        (summary.totals.iops, summary.totals.latencies.service.count) = (0.0, 0);
+        let none = answer(&summary);
+        assert!(none.ends_with("is not known (--exact 5% counts every call)."), "{none}");
+        summary.origin = RunOrigin::Measured;
+        assert!(!answer(&summary).contains("--exact"));
     }
 
     /// Wrong data, I/O errors and saturation stand before the figures; that the machine was busy does not.

@@ -157,7 +157,10 @@ fn pictures(summary: &Summary) -> Option<String> {
 /// What the percentiles come from.
 fn source(summary: &Summary) -> String {
     match summary.totals.latencies.service.source {
-        _ if unmeasured(summary) => "none: only outliers were kept".to_owned(),
+        _ if unmeasured(summary) => match origin::every_call(&summary.origin) {
+            Some(how) => format!("none: not every call was seen ({how})"),
+            None => "none: only outliers were kept".to_owned(),
+        },
         LatencySource::Capture => "every I/O, exact".to_owned(),
         LatencySource::Imported if summary.totals.latencies.service.error > 0.0 => format!(
             "bins of another tool, error up to {}",

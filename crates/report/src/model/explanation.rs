@@ -276,6 +276,7 @@ mod tests {
     fn explained(levels: &[(OpKind, &str)]) -> Explanation {
         Explanation {
             info: serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap(),
+            origin: taillight_rundir::origin::RunOrigin::Measured,
             thresholds: levels.iter().map(|(op, _)| (*op, 2_000_000)).collect(),
             percentiles: levels.iter().map(|(op, p)| (*op, (*p).to_owned())).collect(),
             given: false,

@@ -16,12 +16,16 @@ pub use super::answer::{answer, answer_of};
 use super::labels;
 use crate::format;
 use crate::table::{Cell, Table, Tone};
+use crate::text::origin;
 use crate::verdict::{asked_for, unmeasured, unsampled, whole_ops};
 
 /// Operations with lines of their own in a card; the tables have all.
 pub(super) const MOST_LINES: usize = 4;
 /// What marks a value of a run that cannot speak about the percentile.
 const OWN: &str = "this run only";
+
+/// What marks a value that the storage's own may be well above.
+const UNBOUNDED: &str = "too few I/Os to bound it";
 
 /// Where several runs have the same value.
 const ALIKE: &str = "in every run";
@@ -70,13 +74,17 @@ pub(super) struct CardValue {
     note: String,
     /// It is of this run alone.
     pub own: bool,
+    /// It has no bound above, as the I/Os are too few for one.
+    pub unbounded: bool,
+    /// They count as less than half of their number, as many of them queued or were slow together.
+    pub together: bool,
 }
 
 impl CardValue {
     fn new(ns: u64, bin: Option<LatencyBin>, note: String, own: bool) -> CardValue {
         let own_alone = LatencyBin { lo_ns: ns, hi_ns: ns };
         let ends = bin.filter(LatencyBin::is_wide).unwrap_or(own_alone);
-        CardValue { ns, ends, note, own }
+        CardValue { ns, ends, note, own, unbounded: false, together: false }
     }
 
     /// `1.20 ms`, or as [`bin_words`] of a wide bin.
@@ -155,6 +163,12 @@ pub(super) fn bandwidth(summary: &Summary) -> Option<String> {
     (!untold).then(|| format::bytes_per_s(bytes))
 }
 
+/// Why a figure is not known of any of these runs, and of a watch how it would be.
+fn lacking(why: &str, runs: &[(&str, &Summary)]) -> String {
+    let how = runs.iter().find_map(|(_, summary)| origin::every_call(&summary.origin));
+    how.map_or_else(|| why.to_owned(), |how| format!("not every call was seen ({how})"))
+}
+
 fn rates(runs: &[(&str, &Summary)]) -> CardLine {
     // Another tool may have told bytes only, or no rate.
     let untold = |s: &Summary| s.totals.iops == 0.0 && s.origin.imported().is_some();
@@ -164,7 +178,7 @@ fn rates(runs: &[(&str, &Summary)]) -> CardLine {
     of.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (value, note) = match of.as_slice() {
         [] if runs.iter().any(|(_, summary)| unmeasured(summary)) => {
-            ("unknown".to_owned(), "only outliers were kept".to_owned())
+            ("unknown".to_owned(), lacking("only outliers were kept", runs))
         }
         [] => {
             let bytes = runs.first().filter(|_| runs.len() == 1);
@@ -236,7 +250,8 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
         }
         [(_, lo), .., (slowest, hi)] => {
             let own = known.iter().filter(|(_, value)| value.own).count();
-            let mark = match own {
+            let few = known.iter().filter(|(_, value)| value.own || value.unbounded).count();
+            let mark = match few {
                 0 => String::new(),
                 n => format!("; {n} of {} have too few I/Os", known.len()),
             };
@@ -276,7 +291,13 @@ pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
     let bin = found.and_then(|q| q.bin);
     let found = found.filter(|q| q.resolved);
     Some(match found.and_then(|q| Some((q, q.ns?))) {
-        Some((q, ns)) => CardValue::new(ns, bin, interval(q), false),
+        Some((q, ns)) => {
+            // Another tool tells no bounds.
+            let unbounded = !foreign && q.hi_ns.is_none() && q.bound_ns.is_none();
+            let note = if unbounded { UNBOUNDED.to_owned() } else { interval(q) };
+            let together = q.effective.is_some_and(|effective| effective < latency.count / 2);
+            CardValue { unbounded, together, ..CardValue::new(ns, bin, note, false) }
+        }
         None => CardValue::new(own_ns, bin, own(latency.count, &pct), true),
     })
 }
@@ -380,10 +401,10 @@ pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
         let one = |line: &CardLine| {
             let of =
                 if line.name.is_empty() { "I/Os".to_owned() } else { format!("{}s", line.name) };
-            let slowest = line.note.split(';').next().unwrap_or_default();
-            match slowest.is_empty() {
+            // Which run is the slowest, and how many have too few I/Os for it.
+            match line.note.is_empty() {
                 true => format!("99 % of {of} within {}", line.value),
-                false => format!("99 % of {of} within {} ({slowest})", line.value),
+                false => format!("99 % of {of} within {} ({})", line.value, line.note),
             }
         };
         let words: Vec<String> = known.map(one).collect();
@@ -569,6 +590,34 @@ mod tests {
         assert_eq!(within, "2.00 s or more");
         let (_, shown, within) = value(4_000_000_000);
         assert_eq!((shown.as_str(), within.as_str()), ("2.00 to 4.00 s", "4.00 s"));
+    }
+
+    /// Few I/Os, or many that were slow together, bound nothing: first screen and answer say so as the tables do.
+    #[test]
+    fn a_percentile_without_a_bound_is_told_as_that() {
+        let mut summary = taillight_rundir::fixture::summary("r");
+        summary.verdict.reasons.clear();
+        let bounded = answer(&summary);
+        assert!(!bounded.contains("too few"), "{bounded}");
+        for totals in summary.ops.values_mut().chain([&mut summary.totals]) {
+            for (_, latency) in totals.latencies.iter_mut() {
+                let quantile = &mut latency.percentiles[0].quantile;
+                (quantile.hi_ns, quantile.bound_ns) = (None, None);
+            }
+        }
+        let said = answer(&summary);
+        assert!(said.contains("(response; 1,000 I/Os are too few to bound it)"), "{said}");
+        let note = |runs: &[(&str, &Summary)]| {
+            let all = cards(runs);
+            all.iter().find(|card| card.id == "p99").map(|card| card.lines[0].note.clone())
+        };
+        assert_eq!(note(&[("a", &summary)]).as_deref(), Some(UNBOUNDED));
+        let mut other = taillight_rundir::fixture::summary("s");
+        other.verdict.reasons.clear();
+        let several = [("a", &summary), ("b", &other)];
+        assert_eq!(note(&several).as_deref(), Some("in every run; 1 of 2 have too few I/Os"));
+        let said = answer_of_several(&several);
+        assert!(said.contains("(in every run; 1 of 2 have too few I/Os)"), "{said}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Which layers held the slow I/Os: a row for each run, a column for each layer.
 
 use serde::Serialize;
+use taillight_core::plan::{TraceMode, rank_name};
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::trace_info::TracingBackend;
 
 use super::{AnalysedRun, sentences};
@@ -103,6 +105,19 @@ fn untraced(runs: &[AnalysedRun]) -> String {
     if runs.iter().all(|run| run.summary.origin.imported().is_some()) {
         return "Not known: the result of another tool does not say which layer held the slow I/Os."
             .to_owned();
+    }
+    if runs.iter().all(|run| run.summary.origin.is_watched()) {
+        return "Not known: the watch did not end by itself, and what it had seen of layers is lost.".to_owned();
+    }
+    let in_ranks = |run: &AnalysedRun| {
+        let merged = matches!(run.summary.origin, RunOrigin::Merged { .. });
+        merged && run.analysis.manifest.plan.trace.mode != TraceMode::Off
+    };
+    if runs.iter().all(in_ranks) {
+        let rank = rank_name(0);
+        return format!(
+            "In the directory of each rank: `taillight explain RUN/{rank}` shows who held its slow ones."
+        );
     }
     match runs.iter().all(|run| run.analysis.manifest.clock.source == "virtual") {
         true => "A simulated target has no layers below it: nobody held these I/Os.".to_owned(),

@@ -96,7 +96,8 @@ fn check<'a>(
     let above = set.slowest.kept_above(ceiling.ceiling.0);
     let episodes = latency::events(&above, set.slowest.span_ns());
     let count = sample.count();
-    let closed = is_closed(analysis, workload);
+    // Of a program that is watched it is not known who waits for what it does.
+    let closed = is_closed(analysis, workload) && !analysis.manifest.origin.is_watched();
     let time_share = closed.then(|| sample.time_share_above(ceiling.ceiling.0)).flatten();
     let qos = Qos {
         ceiling_ns: ceiling.ceiling.0,

@@ -40,8 +40,26 @@ fn alone(kinds: &[OpKind]) -> String {
     let names: Vec<&str> = kinds.iter().map(|op| op.name()).collect();
     match names.as_slice() {
         [] => String::new(),
-        _ => format!(", of {} the requests of io_uring and libaio alone", names.join(" and ")),
+        _ => format!(
+            ", of {} the requests of io_uring and libaio alone (--exact 5% counts every call)",
+            names.join(" and ")
+        ),
     }
+}
+
+/// Kinds of operation of which a watch counts every call, where it is asked to.
+pub const IN_WINDOWS: [OpKind; 3] = [OpKind::Read, OpKind::Write, OpKind::Fsync];
+
+/// How a watch comes to the rates and percentiles that it lacks of [`IN_WINDOWS`]; none of another origin, and where its
+/// figures are of every call already.
+pub fn every_call(origin: &RunOrigin) -> Option<&'static str> {
+    let lacks = origin.is_watched() && origin.sample().is_none();
+    lacks.then_some("--exact 5% counts every call")
+}
+
+/// The same in brackets behind a word; nothing where there is none.
+pub fn every_call_behind(origin: &RunOrigin) -> String {
+    every_call(origin).map_or_else(String::new, |how| format!(" ({how})"))
 }
 
 /// What a reader must know of the figures, one or two sentences; none where Taillight measured in one process.
@@ -139,7 +157,7 @@ mod tests {
             [
                 "Watched from outside, db_bench:",
                 "Watched from outside, fio, of read and write the requests of io_uring and libaio \
-                 alone:",
+                 alone (--exact 5% counts every call):",
                 "fio 3.33 says:",
                 "4 ranks together:"
             ]

@@ -5,6 +5,7 @@ use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::Qos;
 
 use super::format::duration;
+use super::origin::every_call_behind;
 
 /// How long to measure instead, with the option that says it to whoever took the figures of `summary`, or why no length
 /// will do.
@@ -12,9 +13,18 @@ use super::format::duration;
 pub fn undecided(q: &Qos, summary: &Summary) -> String {
     let count = q.count.filter(|count| *count > 0);
     if q.ends_missing {
-        return "kept over the run as a whole, but its last sixth would miss it: measure on, to know \
-                whether that lasts"
-            .to_owned();
+        let on = match summary.origin {
+            RunOrigin::Watched { .. } => "watch on",
+            RunOrigin::Imported(_) => "let the tool run longer",
+            _ => "measure on",
+        };
+        return format!(
+            "kept over the run as a whole, but its last sixth would miss it: {on}, to know whether that lasts"
+        );
+    }
+    if summary.origin.is_watched() && count.is_none() {
+        let how = every_call_behind(&summary.origin);
+        return format!("not every latency of these is known{how}");
     }
     match (q.decides_at, count) {
         (Some(needed), Some(count)) => {
@@ -26,7 +36,8 @@ pub fn undecided(q: &Qos, summary: &Summary) -> String {
                 RunOrigin::Imported(_) => String::new(),
                 _ => format!(" (--runtime {seconds}s)"),
             };
-            format!("if the share stays what it is, {long} of measuring decide it{option}")
+            let of = if summary.origin.is_watched() { "watching" } else { "measuring" };
+            format!("if the share stays what it is, {long} of {of} decide it{option}")
         }
         (None, _) if q.needs.is_none() => "no length of a run decides it".to_owned(),
         (_, None) => "nothing was measured".to_owned(),
@@ -63,5 +74,11 @@ mod tests {
         assert!(undecided(&q, &of).contains("last sixth"));
         (q.ends_missing, q.needs) = (false, None);
         assert!(undecided(&q, &of).contains("no length"));
+        (q.count, of.origin) = (None, RunOrigin::watched("a"));
+        let unseen = undecided(&q, &of);
+        assert!(
+            unseen.contains("is known (--exact 5%") && !unseen.contains("measured"),
+            "{unseen}"
+        );
     }
 }

@@ -4,7 +4,7 @@
 use taillight_core::Status;
 use taillight_core::units::readable::foreign;
 use taillight_rundir::RunStatus;
-use taillight_rundir::origin::{FailedJob, Fidelity};
+use taillight_rundir::origin::{FailedJob, Fidelity, RunOrigin};
 use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_rundir::verify::VerifyReport;
@@ -12,6 +12,7 @@ use taillight_rundir::verify::VerifyReport;
 use super::basis::{reason, unsampled};
 use crate::analyse::Analysis;
 use crate::format;
+use crate::text::origin::every_call_behind;
 
 /// Code of the reason that acknowledged writes are gone, as the target's settings allow it.
 pub(super) const NOT_KEPT: &str = "not_kept";
@@ -136,12 +137,15 @@ fn unseen(analysis: &Analysis) -> String {
             "No I/O was seen, and not all of it could be: whether there was any is not known."
                 .to_owned()
         }
-        0 => "No I/O was seen: the program blocked in no call that reads, writes or syncs."
-            .to_owned(),
+        0 => format!(
+            "No I/O was seen: the program blocked in no call that reads, writes or syncs{}.",
+            every_call_behind(&analysis.manifest.origin)
+        ),
         seen => format!(
             "None of the operations that were seen ({}) was slow; not every one of a kind was seen, so that there is no \
-             rate and no percentile (with --exact 5% there is).",
-            format::count(seen)
+             rate and no percentile{}.",
+            format::count(seen),
+            every_call_behind(&analysis.manifest.origin)
         ),
     }
 }
@@ -158,11 +162,24 @@ pub(super) fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(Verdict
     if ended && summary.totals.errors == 0 && summary.origin.is_watched() {
         return Some((VerdictStatus::Warned, reason("nothing_measured", unseen(analysis))));
     }
-    let text = match summary.totals.errors {
-        0 => "Nothing was measured: the run holds no I/O of the measure phase.".to_owned(),
-        n => format!("Nothing was measured: all {} I/Os failed.", format::count(n)),
+    let text = match (summary.totals.errors, &summary.origin) {
+        (0, RunOrigin::Watched { .. }) => {
+            "Nothing that was seen is in the run directory.".to_owned()
+        }
+        (0, RunOrigin::Imported(_)) => "The result has no operation.".to_owned(),
+        (n, RunOrigin::Watched { .. }) => format!(
+            "All {} I/Os that were counted failed: no latency of a success is known.",
+            format::count(n)
+        ),
+        (0, _) => "Nothing was measured: the run holds no I/O of the measure phase.".to_owned(),
+        (n, _) => format!("Nothing was measured: all {} I/Os failed.", format::count(n)),
     };
-    Some((VerdictStatus::Failed, reason("nothing_measured", text)))
+    // What the I/Os of another program came to is no failure of the watch.
+    let status = match ended && summary.origin.is_watched() {
+        true => VerdictStatus::Warned,
+        false => VerdictStatus::Failed,
+    };
+    Some((status, reason("nothing_measured", text)))
 }
 
 /// What fio gives as the error of a job that read something else than it had written.

@@ -255,7 +255,10 @@ fn ceiling(
     };
     let unknown = summary.origin.is_watched() && check.share.and_then(|s| s.share).is_none();
     let text = match unknown {
-        true => format!("{what}: {op}not every latency of these is known{more}."),
+        true => {
+            let how = origin::every_call_behind(&summary.origin);
+            format!("{what}: {op}not every latency of these is known{how}{more}.")
+        }
         false => format!("{what}: {op}{slow}, with {} % to stay under it{needs}{more}.", check.at),
     };
     Some((VerdictStatus::Warned, reason(code, text)))
@@ -542,11 +545,16 @@ fn few(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)
     let needs = needs.filter(|n| *n < u64::MAX).unwrap_or(2_995);
     let were = if count == 1 { "was" } else { "were" };
     let (count, needs) = (format::counted(count, op.name()), format::count(needs));
-    let text = match analysis.manifest.origin.imported() {
+    let text = match &analysis.manifest.origin {
         // Without percentiles more of them would not tell a tail either.
-        Some(source) if source.fidelity == Fidelity::Averages => return None,
-        Some(_) => format!("Only {count} in the result: 99.9 % needs {needs}."),
-        None => {
+        RunOrigin::Imported(source) if source.fidelity == Fidelity::Averages => return None,
+        RunOrigin::Imported(_) => format!("Only {count} in the result: 99.9 % needs {needs}."),
+        RunOrigin::Watched { .. } => {
+            format!(
+                "Only {count} {were} seen: 99.9 % needs {needs}. Watch longer for a tail (--for)."
+            )
+        }
+        RunOrigin::Measured | RunOrigin::Merged { .. } => {
             format!("Only {count} {were} measured: 99.9 % needs {needs}. Run longer for a tail.")
         }
     };
@@ -560,7 +568,13 @@ fn from_histogram(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStat
     if service.source != LatencySource::Histogram || service.count == 0 || told {
         return None;
     }
-    let text = "Percentiles come from histograms (error up to 0.1 %), because not every I/O was \
-                asked to be kept.";
+    let text = match summary.origin.is_watched() {
+        true => {
+            "Percentiles come from counts by latency (error up to 0.1 %), not from single operations."
+        }
+        false => {
+            "Percentiles come from histograms (error up to 0.1 %), because not every I/O was asked to be kept."
+        }
+    };
     Some((VerdictStatus::Good, reason("from_histogram", text)))
 }

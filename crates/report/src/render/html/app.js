@@ -237,6 +237,12 @@
       note.align = "left";
       note.font = Object.assign({}, note.font, { size: Math.max(7, Math.min(9, fits(note.text))) });
     }
+    // Names on the upright axis (of figures, of settings) take two fifths of the width at most.
+    const named = Math.max(8, Math.floor(0.4 * room / (CHAR * 11)));
+    for (const key of Object.keys(layout).filter(k => k.startsWith("yaxis") && !f.axes[k])) {
+      const axis = layout[key];
+      if (axis.ticktext) axis.ticktext = axis.ticktext.map(t => t.length > named ? t.slice(0, named - 1) + "\u2026" : t);
+    }
     for (const key of Object.keys(layout).filter(k => k.startsWith("xaxis"))) {
       const axis = layout[key];
       if (!axis.ticktext) continue;

@@ -1,4 +1,5 @@
-//! Pictures of an explanation as SVG: one time line per episode, and the percentiles as stacks.
+//! Pictures of an explanation: one time line per episode as SVG, and the percentiles as stacks of boxes, whose labels are
+//! text of the page and stay readable however narrow it is.
 //!
 //! All text that comes from a run is escaped here; the page puts these in as they are.
 
@@ -11,6 +12,9 @@ const WIDTH: f64 = 900.0;
 const LABELS: f64 = 190.0;
 const ROW: f64 = 16.0;
 const HEAD: f64 = 22.0;
+/// Letters of a picture in its full width, px. A narrower page makes them smaller, down to those of the least width that
+/// the style gives it.
+const LETTERS: f64 = 11.0;
 
 /// Colour of a phase: hues by layer, grey for what was stopped, blocked or not seen.
 pub fn colour(phase: Phase) -> &'static str {
@@ -60,7 +64,7 @@ fn escape(text: &str) -> String {
 fn open(height: f64, title: &str) -> String {
     format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\" \
-         style=\"width:100%;font:11px sans-serif\"><title>{0}</title>",
+         style=\"width:100%;font:{LETTERS}px sans-serif\"><title>{0}</title>",
         escape(title)
     )
 }
@@ -129,29 +133,31 @@ pub fn stacks(it: &Explanation) -> Option<String> {
     if it.levels.is_empty() {
         return None;
     }
-    let height = ROW * it.levels.len() as f64 + 4.0;
-    let mut out = open(height, "latency by phase at some percentiles");
-    for (i, level) in it.levels.iter().enumerate() {
-        stack(&mut out, level, ROW * i as f64);
-    }
-    out.push_str("</svg>");
+    let mut out = "<div class=\"phases\">".to_owned();
+    it.levels.iter().for_each(|level| stack(&mut out, level));
+    out.push_str("</div>");
     Some(out)
 }
 
-fn stack(out: &mut String, level: &PhaseLevel, y: f64) {
+fn stack(out: &mut String, level: &PhaseLevel) {
     let time = format::duration_ns(level.ns);
-    let text = format!("{} {} %: {time}", level.op.name(), level.p);
-    label(out, LABELS - 6.0, y + 10.0, "end", &text);
-    let total = level.phases.sum().max(1) as f64;
-    let mut at = LABELS;
-    for phase in Phase::ALL {
-        let ns = level.phases.get(phase);
-        let width = ns as f64 / total * (WIDTH - LABELS - 8.0);
+    let text = escape(&format!("{} {} %: {time}", level.op.name(), level.p));
+    let _ = write!(
+        out,
+        "<span>{text}</span><div class=\"stack\" role=\"img\" aria-label=\"{text}, by phase\">"
+    );
+    for (phase, ns) in Phase::ALL.map(|phase| (phase, level.phases.get(phase))) {
         if ns > 0 {
-            bar(out, at, y, width, phase, ns);
+            let _ = write!(
+                out,
+                "<i style=\"flex-grow:{ns};background:{}\" title=\"{} {}\"></i>",
+                colour(phase),
+                phase.words(),
+                format::duration_ns(ns)
+            );
         }
-        at += width;
     }
+    out.push_str("</div>");
 }
 
 /// The phases that occur, with their colours.
@@ -173,6 +179,27 @@ mod tests {
     #[test]
     fn text_cannot_leave_its_element() {
         assert_eq!(escape("<a b=\"&\">"), "&lt;a b=&quot;&amp;&quot;&gt;");
+    }
+
+    /// At 500 px the letters of a picture that shrinks with the page were of 7 px.
+    #[test]
+    fn labels_stay_readable_on_a_narrow_page() {
+        let mut phases = taillight_explain::Phases::default();
+        (phases.0[0], phases.0[1]) = (300, 700);
+        let op = taillight_core::OpKind::Read;
+        let mut out = String::new();
+        stack(&mut out, &PhaseLevel { op, p: "99", ns: 1000, ios: 3, phases });
+        assert!(
+            out.starts_with("<span>read 99 %: 1.00 us</span>") && !out.contains("svg"),
+            "{out}"
+        );
+        assert!(out.contains("flex-grow:300") && out.contains("flex-grow:700"), "{out}");
+        let style = super::super::STYLE;
+        let least = style.split_once(".wide > svg { min-width: ").and_then(|(_, rest)| {
+            let (px, _) = rest.split_once("px")?;
+            px.parse::<f64>().ok()
+        });
+        assert!(least.is_some_and(|px| px / WIDTH * LETTERS >= 10.0), "{least:?}");
     }
 
     #[test]

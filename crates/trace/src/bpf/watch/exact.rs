@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use aya::sys::{Stats, enable_stats};
 use taillight_core::{Clock, MonoClock, OpKind};
 
-use super::cost::WatchPart;
 use super::told::{CallTally, new_since, together};
 use crate::bpf::layout::{C_EXACT, C_EXACT_OPEN};
 use crate::bpf::programs::{AttachedProgram, EXACT_ENTER, EXACT_EXIT, LoadedPrograms};
@@ -188,7 +187,7 @@ impl ExactWindows {
     /// No window is opened any more: they cost too much.
     pub fn leave_out(&mut self) {
         self.close();
-        self.sample.failed = Some(WatchPart::Exact.words().to_owned());
+        self.sample.failed = Some("they cost more than --max-cost".to_owned());
     }
 }
 

@@ -115,10 +115,19 @@ impl WatchMaps {
         let _ = subjects.remove(&pid);
     }
 
-    /// Processes that are watched.
+    /// Processes that are watched, ascending, each once: while some come and go the kernel may list one twice.
     pub fn pids(&self) -> Vec<u32> {
         let subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
-        subjects.keys().flatten().collect()
+        let mut all: Vec<u32> = subjects.keys().flatten().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Whether nobody is watched, without listing everybody.
+    pub fn is_empty(&self) -> bool {
+        let subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        subjects.keys().flatten().next().is_none()
     }
 
     /// What each kind of operation took since the start, or of those that began in windows (`exact`); kinds without any

@@ -199,9 +199,14 @@ impl Watching {
         self.programs.counters.get(C_NO_ROOM).load(Relaxed)
     }
 
-    /// Processes that are watched and have not ended.
+    /// Processes that are watched and have not ended, ascending.
     pub fn pids(&self) -> Vec<u32> {
         self.maps().map_or_else(|_| Vec::new(), WatchMaps::pids)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.maps().map_or(true, WatchMaps::is_empty)
     }
 
     /// What each kind of operation took since the start; kinds without any are left out.

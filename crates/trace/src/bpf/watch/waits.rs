@@ -19,6 +19,8 @@ const LATE_NS: i64 = 1_000_000_000;
 /// What threads did is known for so long, ns, and so many times of each, at most.
 const KEPT_NS: i64 = 60_000_000_000;
 const KEPT: usize = 4096;
+/// What is older is looked for so often, ns.
+const FORGET_EVERY_NS: i64 = 10_000_000_000;
 /// Waits that are yet to be decided.
 const PENDING: usize = 65_536;
 /// So many operations of the other thread stand behind a wait, at most: over more of them it is for a job that the
@@ -119,6 +121,8 @@ pub struct Waits {
     pending: VecDeque<EndedWait>,
     counts: WaitCounts,
     tokens: u64,
+    /// When times were forgotten last.
+    forgot: i64,
 }
 
 impl Waits {
@@ -170,6 +174,10 @@ impl Waits {
 
     /// Those of which it is known by now what the other thread did, from `slow_ns` on; all of them at the end.
     pub fn decided(&mut self, now: i64, slow_ns: u64) -> Vec<(TracedIo, CallFacts)> {
+        if now != i64::MAX && now.saturating_sub(self.forgot) >= FORGET_EVERY_NS {
+            self.forgot = now;
+            self.forget(now.saturating_sub(KEPT_NS));
+        }
         let due = |wait: &EndedWait| now.saturating_sub(wait.at.2) >= LATE_NS;
         let mut told = Vec::new();
         while let Some(wait) = self.pending.pop_front_if(|wait| due(wait)) {
@@ -204,6 +212,14 @@ impl Waits {
             told.push(told_wait(&wait, self.tokens));
         }
         told
+    }
+
+    /// Forgets what ended before a time: a thread that has ended does nothing after which its times would be too many.
+    fn forget(&mut self, horizon: i64) {
+        self.times.retain(|_, times| {
+            times.0.retain(|time| time.to >= horizon);
+            !times.0.is_empty()
+        });
     }
 
     /// Times in which a thread did this, itself or by way of those that it waited for.
@@ -344,6 +360,17 @@ mod tests {
         waited(&mut waits, 1, (200, 250), 2, false);
         assert!(waits.decided(251 * MS, 10_000_000).is_empty(), "the other one may be told yet");
         assert_eq!(waits.counts().others, 2);
+    }
+
+    #[test]
+    fn threads_that_have_ended_take_no_memory_for_ever() {
+        let mut waits = Waits::default();
+        (0..1000).for_each(|worker| operation(&mut waits, worker, (0, 5)));
+        operation(&mut waits, 7, (0, 60_000));
+        assert!(waits.decided(60_004 * MS, 1).is_empty());
+        assert_eq!(waits.times.len(), 1000);
+        assert!(waits.decided(70_100 * MS, 1).is_empty());
+        assert_eq!(waits.times.keys().copied().collect::<Vec<u16>>(), [7]);
     }
 
     #[test]

@@ -218,20 +218,23 @@ fn judge_loaded(
         judge_traced(one.slow(), one.clone(), events, &pages, &by)
     };
     judged.extend(loaded.beside.iter().map(beside));
-    follow(&mut judged, events, &pages, base, &|op| thresholds.get(&op).copied());
+    let asked = |i: usize, _: &Judged| i < own;
+    follow(&mut judged, asked, events, &pages, base, &|op| thresholds.get(&op).copied());
     judged.truncate(own);
     judged
 }
 
-/// Where a slow I/O waited for another one, takes over what the other one waited for, and judges the slow I/O again.
+/// Where one of the slow I/Os `asked` for (by number) waited for another one, takes over what the other one waited for,
+/// and judges the slow I/O again.
 pub(super) fn follow(
     judged: &mut [Judged],
+    asked: impl Fn(usize, &Judged) -> bool,
     events: &Events,
     pages: &pages::Pages,
     base: &Baseline,
     threshold_ns: &dyn Fn(OpKind) -> Option<u64>,
 ) {
-    resolve::follow(judged, events, |slow, io, segments| {
+    resolve::follow(judged, asked, events, |slow, io, segments| {
         let threshold_ns = threshold_ns(slow.op);
         let by = JudgeInputs { base: Some(base), context: None, threshold_ns };
         let beside = IoContext::of(events, u64::from(slow.worker));

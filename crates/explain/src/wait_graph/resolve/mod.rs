@@ -184,18 +184,22 @@ fn passed_on(tie: Source, segment: Segment) -> Segment {
     Segment { source, rule: None, ..segment }
 }
 
-/// Replaces waits for another I/O of these by what the other I/O waited for meanwhile, and has the waiting I/O judged
-/// again by `judge`. Their order stays.
+/// Replaces waits of those `asked` for (by number, among `judged`) for another I/O of these by what the other I/O
+/// waited for meanwhile, and has the waiting I/O judged again by `judge`. Their order stays.
 pub fn follow(
     judged: &mut [Judged],
+    asked: impl Fn(usize, &Judged) -> bool,
     events: &Events,
     judge: impl Fn(Slow, Option<TracedIo>, Vec<Segment>) -> Judged,
 ) {
     let graph = Graph::of(judged, events);
-    let lines: Vec<Option<Vec<Segment>>> = (0..judged.len()).map(|i| graph.resolved(i)).collect();
+    let numbers = (0..judged.len()).filter(|i| asked(*i, &judged[*i]));
+    let lines: Vec<(usize, Vec<Segment>)> =
+        numbers.filter_map(|i| Some((i, graph.resolved(i)?))).collect();
     drop(graph);
-    for (one, line) in judged.iter_mut().zip(lines) {
-        if let Some(line) = line.filter(|line| *line != one.segments) {
+    for (i, line) in lines {
+        let one = &mut judged[i];
+        if line != one.segments {
             let again = judge(one.slow, one.io.clone(), line);
             *one = Judged { shared: one.shared, queued_ns: one.queued_ns, ..again };
         }

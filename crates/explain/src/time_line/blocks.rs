@@ -220,7 +220,8 @@ fn submitter_for<'a>(
     actor: &IoContext<'a>,
 ) -> impl Iterator<Item = &'a OffCpu> {
     let all = actor.all.filter(|_| to - from >= WAKEUP_WINDOW_NS / 5).into_iter();
-    let polls = all.flat_map(|all| thread_waits::sqpoll_off(io, all));
+    let in_flight = (io.start_ns, io.end_ns);
+    let polls = all.flat_map(move |all| thread_waits::sqpoll_off(io.worker, in_flight, all));
     polls.filter(move |r| r.was_in(stacks::in_submission) && r.end_ns > from && r.start_ns < to)
 }
 

@@ -117,6 +117,24 @@ fn of_a_wait_only_what_the_other_one_was_in_meanwhile_counts() {
     assert_eq!(phases(&list[1].segments), expected, "what says nothing stays");
 }
 
+/// Of 20 that all wait for each other there are more ways than could be gone in a lifetime.
+#[test]
+fn not_every_way_through_a_crowd_is_gone() {
+    let judged: Vec<Judged> = (0..20).map(|i| io(i, &[(0, 100, Phase::FileSystem)])).collect();
+    let events = Events::default();
+    let graph = Graph::of(&judged, &events);
+    let rule = names().position(|name| name == "lock-of-another").expect("a rule");
+    for (i, cell) in graph.waits.iter().enumerate() {
+        let others = (0..judged.len()).filter(|other| *other != i);
+        let waits = others.map(|other| {
+            let wait = Wait::new((0, 100), Cause::Io(other), Source::Holder);
+            Wait { takes: |phase| phase != Phase::FileSystem, rule, ..wait }
+        });
+        assert!(cell.set(waits.collect()).is_ok());
+    }
+    assert_eq!(graph.resolved(0), Some(judged[0].segments.clone()));
+}
+
 /// A thread of the kernel of this number, woken up by another one.
 fn helper(tid: u64, by: u64, times: (i64, i64, i64), stack: &str) -> Helper {
     let thread = |tid| Arc::new(Thread { tid: Some(tid), ..Thread::default() });

@@ -3,6 +3,8 @@
 //! when they came back to the CPU, which makes no verdict sure ([`Source::Inferred`]). Beside these what a server's
 //! stamps say (FUSE), and when the whole program was stopped.
 
+use std::collections::BTreeSet;
+
 use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
 
@@ -13,7 +15,6 @@ use crate::events::io::TracedIo;
 use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
-use crate::verdict::judge::Judged;
 use crate::wait_graph::{Cause, Wait};
 
 /// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
@@ -135,20 +136,21 @@ pub fn sqpoll_waits<'a>(
     io: &TracedIo,
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
-    let off = context.all.into_iter().flat_map(|all| sqpoll_off(io, all));
     let time = (segment.from, segment.to);
+    let in_flight = (io.start_ns, io.end_ns);
+    let off = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, in_flight, all));
     off.map(|off| Wait::new(time, Cause::Thread(off), Source::Helper)).collect()
 }
 
-/// When the polling thread of io_uring was off the CPU, which takes the requests of this I/O's thread
-/// from the queue and tells it of their ends.
+/// When the polling thread of io_uring was off the CPU in a time, which takes the requests of this worker from the
+/// queue and tells it of their ends.
 pub fn sqpoll_off<'a>(
-    io: &TracedIo,
+    worker: u64,
+    (from, to): (i64, i64),
     events: &'a Events,
 ) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
-    let own = Some(io.worker);
-    let polls = events.ring_threads.within(io.start_ns, io.end_ns).filter(|w| w.polls());
-    polls.filter(move |w| w.worker == own).map(|w| &w.off)
+    let polls = events.ring_threads.within(from, to).filter(|w| w.polls());
+    polls.filter(move |w| w.worker == Some(worker)).map(|w| &w.off)
 }
 
 /// The threads that serve the loop device of an I/O: its own program woke them up, another one of their kind passed the
@@ -231,15 +233,16 @@ fn runs_queues(row: &Helper) -> bool {
     kblockd || row.was_in(stacks::runs_queues)
 }
 
-/// Threads of the kernel that acted for a slow I/O and were late themselves.
-pub fn helper_threads<'a>(one: &Judged, events: &'a Events) -> Vec<&'a Helper> {
-    let Some(io) = &one.io else {
-        return Vec::new();
-    };
-    let context = IoContext::of(events, u64::from(one.slow.worker));
-    let asleep = overlapping(context.off, io.start_ns, io.end_ns);
-    let wakers: Vec<u64> = asleep.filter_map(|r| r.waker.tid()).collect();
-    let rows = helpers(&context, io.start_ns, io.end_ns);
+/// Threads of the kernel that acted for a worker's I/Os in a time and were late themselves.
+pub fn helper_threads<'a>(
+    worker: u64,
+    (from, to): (i64, i64),
+    events: &'a Events,
+) -> Vec<&'a Helper> {
+    let context = IoContext::of(events, worker);
+    let asleep = overlapping(context.off, from, to);
+    let wakers: BTreeSet<u64> = asleep.filter_map(|r| r.waker.tid()).collect();
+    let rows = helpers(&context, from, to);
     let told = |r: &&Helper| r.thread.tid.is_some_and(|tid| wakers.contains(&tid));
     let serves = |r: &&Helper| r.waker.is_own || r.was_in(stacks::serves_loop);
     rows.filter(|r| told(r) || serves(r)).collect()

@@ -254,12 +254,10 @@ fn pattern_scale(
     loaded: &layers::TracedRun,
     (slow, episodes): (&SlowIos, &[EpisodeView]),
 ) -> Result<PatternScale> {
-    let places = if placed(dir) { loaded.places.clone() } else { Vec::new() };
-    let spacing_ns = summary.totals.duration_ns / summary.totals.count.max(1);
+    let spacing_ns = (summary.totals.duration_ns / summary.totals.count.max(1)) as i64;
     let scale = PatternScale {
-        after_flush: loaded.after_flush.clone(),
         data: data_scale(dir, slow, episodes)?,
-        ..PatternScale::of(places, spacing_ns as i64, &loaded.events)
+        ..PatternScale::of(&loaded.phased, placed(dir), spacing_ns, &loaded.events)
     };
     let whole = |info: &TraceInfo| info.events_forgotten + info.events_lost == 0;
     Ok(match dir.manifest().trace.as_ref().is_some_and(whole) {

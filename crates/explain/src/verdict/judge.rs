@@ -475,6 +475,8 @@ mod tests {
             service_ns: 100,
             sample: true,
             block: true,
+            place: None,
+            after_flush_ns: None,
             phases: phases(&[(Phase::Device, 90), (Phase::Submit, 10)]),
         };
         Baseline::of(&[usual; 30])
@@ -551,6 +553,8 @@ mod tests {
             service_ns: device + 10,
             sample: !block,
             block,
+            place: None,
+            after_flush_ns: None,
             phases: phases(&[(Phase::Device, device), (Phase::Submit, 10)]),
         };
         let mut all = vec![usual(false, 0); 100];

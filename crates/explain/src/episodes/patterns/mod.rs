@@ -19,7 +19,7 @@ use crate::episodes::patterns::common_data::DataScale;
 use crate::events::Events;
 use crate::events::event::{OffCpu, Owner};
 use crate::events::io::TracedIo;
-use crate::events::layers::Slow;
+use crate::events::layers::{PhasedIo, Slow};
 use crate::events::thread::{Thread, called};
 use crate::time_line::segments::overlapping;
 use crate::verdict::judge::{Judged, Layer};
@@ -129,18 +129,15 @@ impl OutlierFeatures {
         OutlierFeatures {
             place: place_of(one.slow.op, io),
             cpu: waits.max_by_key(|r| waited(r)).and_then(|r| r.cpu),
-            after_flush: after_flush_ns(events, io.start_ns).map(|ns| (one.slow.op, ns)),
+            after_flush: after_flush_ns(events, io).map(|ns| (one.slow.op, ns)),
             slowest,
         }
     }
 }
 
-/// How long before this time the disk's cache was flushed last, ns.
-pub fn after_flush_ns(events: &Events, at_ns: i64) -> Option<i64> {
-    let flushes = events.flushes.all();
-    let begun = &flushes[..flushes.partition_point(|f| f.start_ns <= at_ns)];
-    let last = begun.iter().rfind(|f| f.end_ns <= at_ns)?;
-    Some(at_ns - last.end_ns)
+/// How long before an I/O began the cache of its disk was flushed last, ns.
+pub fn after_flush_ns(events: &Events, io: &TracedIo) -> Option<i64> {
+    Some(io.start_ns - events.disks.last_flush(io.dev.as_deref(), io.start_ns)?)
 }
 
 /// Where an I/O was, of those kinds that are somewhere.
@@ -156,12 +153,17 @@ fn waited(off: &OffCpu) -> i64 {
 }
 
 impl PatternScale {
-    pub fn of(mut places: Vec<u64>, spacing_ns: i64, events: &Events) -> PatternScale {
-        places.sort_unstable();
-        let mut cpus = BTreeMap::new();
+    /// By the random sample among these traced I/Os; `placed`: a place says something.
+    pub fn of(phased: &[PhasedIo], placed: bool, spacing_ns: i64, events: &Events) -> PatternScale {
+        let mut scale = PatternScale { spacing_ns, ..PatternScale::default() };
+        for io in phased.iter().filter(|io| io.sample) {
+            scale.places.extend(io.place.filter(|_| placed));
+            scale.after_flush.entry(io.op).or_default().extend(io.after_flush_ns);
+        }
+        scale.places.sort_unstable();
         let calm = events.off.values().flatten().filter(|r| waited(r) < AT_ONCE_NS);
-        calm.filter_map(|r| r.cpu).for_each(|cpu| *cpus.entry(cpu).or_default() += 1);
-        PatternScale { places, cpus, spacing_ns, ..PatternScale::default() }
+        calm.filter_map(|r| r.cpu).for_each(|cpu| *scale.cpus.entry(cpu).or_default() += 1);
+        scale
     }
 
     /// With how often the culprits of these episodes are there at any of these moments.

@@ -25,7 +25,8 @@ use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
-use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict, judge};
+use crate::verdict::baseline::Baseline;
+use crate::verdict::judge::{JudgeInputs, Judged, Layer, OutlierVerdict, judge};
 use crate::verdict::{backlog, in_front};
 use crate::wait_graph::{self, pauses, resolve};
 

@@ -14,7 +14,8 @@ use crate::events::layers::{IoWithRounds, RoundsBefore, TracedRun};
 use crate::events::pages::Pages;
 use crate::explain::{follow, judge_traced};
 use crate::explanation::ShareCount;
-use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict};
+use crate::verdict::baseline::Baseline;
+use crate::verdict::judge::{JudgeInputs, Judged, Layer, OutlierVerdict};
 
 /// How long events are kept after their end, ns: an I/O that took longer is judged by what is left of them.
 const KEPT_NS: i64 = 60_000_000_000;

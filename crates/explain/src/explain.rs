@@ -26,7 +26,8 @@ use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::Segment;
 use crate::time_line::{phases, workers};
-use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict, judge};
+use crate::verdict::baseline::Baseline;
+use crate::verdict::judge::{JudgeInputs, Judged, Layer, OutlierVerdict, judge};
 use crate::verdict::{backlog, in_front};
 use crate::wait_graph::{self, pauses, resolve};
 
@@ -229,20 +230,23 @@ fn judge_loaded(
         judge_traced(one.slow(), one.clone(), events, &pages, &by)
     };
     judged.extend(loaded.beside.iter().map(beside));
-    follow(&mut judged, events, &pages, base, &|op| thresholds.get(&op).copied());
+    let asked = |i: usize, _: &Judged| i < own;
+    follow(&mut judged, asked, events, &pages, base, &|op| thresholds.get(&op).copied());
     judged.truncate(own);
     judged
 }
 
-/// Where a slow I/O waited for another one, takes over what the other one waited for, and judges the slow I/O again.
+/// Where one of the slow I/Os `asked` for (by number) waited for another one, takes over what the other one waited for,
+/// and judges the slow I/O again.
 pub(super) fn follow(
     judged: &mut [Judged],
+    asked: impl Fn(usize, &Judged) -> bool,
     events: &Events,
     pages: &pages::Pages,
     base: &Baseline,
     threshold_ns: &dyn Fn(OpKind) -> Option<u64>,
 ) {
-    resolve::follow(judged, events, |slow, io, segments| {
+    resolve::follow(judged, asked, events, |slow, io, segments| {
         let threshold_ns = threshold_ns(slow.op);
         let by = JudgeInputs { base: Some(base), context: None, threshold_ns };
         let beside = IoContext::of(events, u64::from(slow.worker));
@@ -262,12 +266,10 @@ fn pattern_scale(
     loaded: &layers::TracedRun,
     (slow, episodes): (&SlowIos, &[EpisodeView]),
 ) -> Result<PatternScale> {
-    let places = if placed(dir) { loaded.places.clone() } else { Vec::new() };
-    let spacing_ns = summary.totals.duration_ns / summary.totals.count.max(1);
+    let spacing_ns = (summary.totals.duration_ns / summary.totals.count.max(1)) as i64;
     let scale = PatternScale {
-        after_flush: loaded.after_flush.clone(),
         data: data_scale(dir, slow, episodes)?,
-        ..PatternScale::of(places, spacing_ns as i64, &loaded.events)
+        ..PatternScale::of(&loaded.phased, placed(dir), spacing_ns, &loaded.events)
     };
     let whole = |info: &TraceInfo| info.events_forgotten + info.events_lost == 0;
     Ok(match dir.manifest().trace.as_ref().is_some_and(whole) {

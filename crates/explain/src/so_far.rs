@@ -1,7 +1,7 @@
 //! Judges the slow I/Os of a run that still goes on: the verdicts of [`explain`](crate::explain()), each on what was
 //! seen until a look after its I/O ended. The report judges all again with the usual times of the whole run, the
-//! lateness behind a schedule and what other I/Os did (`wait_graph::resolve`, which here comes in only at looks with a
-//! wait for a thread among the I/Os), so that its verdicts may differ.
+//! lateness behind a schedule and what other I/Os did (`wait_graph::resolve`, which here is asked only of waits for a
+//! thread), so that its verdicts may differ.
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};
@@ -14,7 +14,8 @@ use crate::events::layers::{IoWithRounds, RoundsBefore, TracedRun};
 use crate::events::pages::Pages;
 use crate::explain::{follow, judge_traced};
 use crate::explanation::ShareCount;
-use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, OutlierVerdict};
+use crate::verdict::baseline::Baseline;
+use crate::verdict::judge::{JudgeInputs, Judged, Layer, OutlierVerdict};
 
 /// How long events are kept after their end, ns: an I/O that took longer is judged by what is left of them.
 const KEPT_NS: i64 = 60_000_000_000;
@@ -146,6 +147,9 @@ impl SlowSoFar {
     }
 
     fn judge(&mut self) {
+        if self.waiting.is_empty() && self.beside.is_empty() {
+            return;
+        }
         let base = Baseline::of(&self.seen.phased);
         let by = JudgeInputs { base: Some(&base), context: None, threshold_ns: self.threshold_ns };
         let (events, pages) = (&self.seen.events, Pages::default());
@@ -154,12 +158,12 @@ impl SlowSoFar {
         let own = new.len();
         let beside = std::mem::take(&mut self.beside).into_iter().map(judge);
         let mut all: Vec<Judged> = new.into_iter().chain(beside).collect();
-        // What others did counts where one of these is a wait for a thread.
-        let waits = all.iter().any(|one| one.slow.op == OpKind::Wait);
         let added = all.len();
-        if waits {
+        // What others did counts for waits for a thread.
+        let waits = |i: usize, one: &Judged| i < added && one.slow.op == OpKind::Wait;
+        if all.iter().any(|one| waits(0, one)) {
             all.append(&mut self.led);
-            follow(&mut all, events, &pages, &base, &|_| self.threshold_ns);
+            follow(&mut all, waits, events, &pages, &base, &|_| self.threshold_ns);
             self.led = all.split_off(added);
         }
         if self.told.is_some() {
@@ -205,50 +209,89 @@ mod tests {
         assert_eq!(so_far.look(Vec::new(), 0, SECOND), found, "each once");
     }
 
-    #[test]
-    fn a_wait_is_judged_by_an_operation_of_an_earlier_look() {
-        let mut so_far = SlowSoFar::new(Some(1_000_000), false).telling();
-        let ms = 1_000_000;
-        let leader = LayerRow {
+    const MS: i64 = 1_000_000;
+
+    /// An operation of worker 0, in the device for 49 ms.
+    fn leader() -> LayerRow {
+        LayerRow {
             bio_ns: Some(SECOND + 10),
             alloc_ns: Some(SECOND + 20),
             issue_ns: Some(SECOND + 30),
-            done_ns: Some(SECOND + 49 * ms),
-            ..fixture::traced_io(SECOND, SECOND + 50 * ms)
+            done_ns: Some(SECOND + 49 * MS),
+            ..fixture::traced_io(SECOND, SECOND + 50 * MS)
+        }
+    }
+
+    /// A thread's sleep until another one woke it up, just after that one's [`leader`], and what it slept in.
+    fn asleep(worker: u64, waker: Option<u64>, stack: &str) -> LayerRow {
+        LayerRow {
+            kind: LayerKind::OffCpu,
+            worker: Some(worker),
+            start_ns: SECOND + MS,
+            middle_ns: Some(SECOND + 50 * MS),
+            end_ns: SECOND + 51 * MS,
+            state: Some(1),
+            stack: Some(stack.into()),
+            waker,
+            ..LayerRow::default()
+        }
+    }
+
+    /// The same as a wait for that thread, with its sleep.
+    fn wait_of(worker: u64, waker: Option<u64>) -> [LayerRow; 2] {
+        let asleep = asleep(worker, waker, "futex_do_wait;__futex_wait;do_futex");
+        let wait = LayerRow {
+            worker: Some(worker),
+            op: Some(OpKind::Wait),
+            size: Some(0),
+            bios: Some(0),
+            parts: Some(0),
+            token: Some(99),
+            ..fixture::traced_io(asleep.start_ns, asleep.end_ns)
         };
+        [asleep, wait]
+    }
+
+    #[test]
+    fn a_wait_is_judged_by_an_operation_of_an_earlier_look() {
+        let mut so_far = SlowSoFar::new(Some(1_000_000), false).telling();
+        let leader = leader();
         let by = leader.worker;
         so_far.look(vec![leader], 0, i64::MIN);
         so_far.look(Vec::new(), 0, i64::MIN);
         let led = so_far.judged().pop().expect("judged").verdict.layer;
-        let asleep = LayerRow {
-            kind: LayerKind::OffCpu,
-            worker: Some(7),
-            start_ns: SECOND + ms,
-            middle_ns: Some(SECOND + 50 * ms),
-            end_ns: SECOND + 51 * ms,
-            state: Some(1),
-            stack: Some("futex_do_wait;__futex_wait;do_futex".into()),
-            waker: by,
-            ..LayerRow::default()
-        };
-        let wait = LayerRow {
-            worker: Some(7),
-            op: Some(OpKind::Wait),
-            start_ns: asleep.start_ns,
-            end_ns: asleep.end_ns,
-            offset: Some(0),
-            size: Some(0),
-            bios: Some(0),
-            parts: Some(0),
-            flags: Some(0),
-            token: Some(99),
-            ..LayerRow::default()
-        };
+        let [asleep, wait] = wait_of(7, by);
         so_far.look(vec![asleep, wait], 0, i64::MIN);
         so_far.look(Vec::new(), 0, i64::MIN);
         let found: Vec<Layer> = so_far.judged().iter().map(|one| one.verdict.layer).collect();
         assert_eq!(found, [led]);
         assert_eq!(led, Layer::Device);
+    }
+
+    #[test]
+    fn of_a_look_with_a_wait_for_a_thread_nothing_else_is_followed() {
+        let layers = |waits: &[LayerRow]| {
+            let mut so_far = SlowSoFar::new(Some(1_000_000), false).telling();
+            let leader = leader();
+            let lock = asleep(3, leader.worker, "rwsem_down_read_slowpath;ext4_file_read_iter");
+            let locked = LayerRow {
+                worker: Some(3),
+                bios: Some(0),
+                parts: Some(0),
+                ..fixture::traced_io(lock.start_ns, lock.end_ns)
+            };
+            let events = waits.iter().filter(|row| row.kind != LayerKind::Io).chain([&lock]);
+            let ios = waits.iter().filter(|row| row.kind == LayerKind::Io);
+            let rows = events.chain([&leader, &locked]).chain(ios).cloned().collect();
+            so_far.look(rows, 0, i64::MIN);
+            so_far.look(Vec::new(), 0, i64::MIN);
+            let judged = so_far.judged();
+            judged.iter().map(|one| one.verdict.layer).collect::<Vec<_>>()
+        };
+        let alone = layers(&[]);
+        assert_eq!(alone, [Layer::Device, Layer::FileSystem]);
+        let beside = layers(&wait_of(7, Some(0)));
+        assert_eq!(beside, [Layer::Device, Layer::FileSystem, Layer::Device]);
     }
 
     #[test]

@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::units::readable;
 
-use crate::events::Events;
 use crate::events::event::{OffCpu, Owner, Pause};
 use crate::events::stacks::SleepReason;
 use crate::events::thread::{Thread, called, group_called};
+use crate::events::{Events, joined};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, overlapping};
 use crate::verdict::judge::Judged;
@@ -141,8 +141,8 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
     let mut sums = Sums { own: events.own_pid, ..Sums::default() };
     asleep(list, events, &mut sums);
     let mut in_way = BTreeMap::new();
-    for one in list {
-        for by in thread_waits::helper_threads(one, events) {
+    for (worker, time) in times_in_flight(list) {
+        for by in thread_waits::helper_threads(worker, time, events) {
             in_way.insert((by.thread.tid, by.start_ns), by);
         }
     }
@@ -172,17 +172,22 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
 
 /// Limits of the run's own that held something back in this time: for how long the quota of CPU time did, ns, and how
 /// many requests each other one.
-pub fn limits(events: &Events, span: (i64, i64)) -> (u64, BTreeMap<String, u64>) {
+fn limits(events: &Events, span: (i64, i64)) -> (u64, BTreeMap<String, u64>) {
     let quota = events.quota.within(span.0, span.1).map(|window| window.without_ns);
     let held = events.held.within(span.0, span.1).filter(|part| part.by_limit());
     let pages = events.neighbours.within(span.0, span.1);
     let pages = pages.filter(|io| io.owner == Owner::HeldPages);
     let mut limits: BTreeMap<String, u64> = BTreeMap::new();
     for dev in held.map(|part| &part.dev).chain(pages.map(|io| &io.dev)) {
-        let disk = dev.as_deref().map_or_else(|| "a disk".to_owned(), |d| events.disks.name(d));
-        *limits.entry(format!("I/O limit of the run's control group on {disk}")).or_default() += 1;
+        *limits.entry(io_limit(dev.as_deref(), events)).or_default() += 1;
     }
     (quota.sum(), limits)
+}
+
+/// What to call a limit on a disk.
+pub fn io_limit(dev: Option<&str>, events: &Events) -> String {
+    let disk = dev.map_or_else(|| "a disk".to_owned(), |dev| events.disks.name(dev));
+    format!("I/O limit of the run's control group on {disk}")
 }
 
 fn ordered(sums: Sums) -> Vec<Culprit> {
@@ -199,12 +204,7 @@ fn ordered(sums: Sums) -> Vec<Culprit> {
 
 /// The threads that had the CPU, and those that ended a stop or a wait.
 fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
-    let mut times: BTreeMap<(u64, i64), &OffCpu> = BTreeMap::new();
-    for one in list.iter().filter(|j| j.io.is_some()) {
-        let own = off_during(one, events).map(|off| ((one.slow.worker.into(), off.start_ns), off));
-        times.extend(own);
-    }
-    for off in times.into_values() {
+    for off in off_during_any(list, events) {
         let wake = off.runnable_ns();
         sums.time(Role::Cpu, off.ran.as_ref(), off.end_ns - wake);
         let (slept, by) = (wake - off.start_ns, off.waker.named());
@@ -221,16 +221,36 @@ fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
     }
 }
 
-/// When the worker of a traced I/O was off the CPU meanwhile, and the thread that polls its submission queue.
+/// When each worker had any of its traced I/Os in flight. Thousands of one worker may overlap: what was seen of its
+/// threads meanwhile is then looked at once.
+fn times_in_flight(list: &[Judged]) -> Vec<(u64, (i64, i64))> {
+    let mut times: BTreeMap<u64, Vec<(i64, i64)>> = BTreeMap::new();
+    for slow in list.iter().filter(|j| j.io.is_some()).map(|j| j.slow) {
+        let time = (slow.submit_ns, slow.complete_ns);
+        times.entry(slow.worker.into()).or_default().push(time);
+    }
+    let of_worker = |(worker, times)| joined(times).into_iter().map(move |time| (worker, time));
+    times.into_iter().flat_map(of_worker).collect()
+}
+
+/// When the workers of these were off the CPU while a traced I/O of theirs was in flight, and the threads that poll
+/// their submission queues; each time once.
+pub fn off_during_any<'a>(list: &[Judged], events: &'a Events) -> Vec<&'a OffCpu> {
+    let mut times: BTreeMap<(u64, i64), &OffCpu> = BTreeMap::new();
+    for (worker, time) in times_in_flight(list) {
+        times.extend(off_during(worker, time, events).map(|off| ((worker, off.start_ns), off)));
+    }
+    times.into_values().collect()
+}
+
+/// When a worker was off the CPU in a time, and the thread that polls its submission queue.
 pub fn off_during<'a>(
-    one: &Judged,
+    worker: u64,
+    time: (i64, i64),
     events: &'a Events,
 ) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
-    let slow = one.slow;
-    let off = overlapping(events.off(slow.worker.into()), slow.submit_ns, slow.complete_ns);
-    let polls: Vec<&OffCpu> =
-        one.io.iter().flat_map(|io| thread_waits::sqpoll_off(io, events)).collect();
-    off.chain(polls)
+    let off = overlapping(events.off(worker), time.0, time.1);
+    off.chain(thread_waits::sqpoll_off(worker, time, events))
 }
 
 /// Whose requests were in the disk when the slowest traced I/O was queued and waited.

@@ -69,7 +69,8 @@ impl<'a> HostSigns<'a> {
         let mut length = 0;
         let mut said = Vec::new();
         for Watched { sign, track, usual } in &self.0 {
-            let touching = track.points.iter().filter(|p| p.0 < to && p.1 > from);
+            let first = track.points.partition_point(|p| p.1 <= from);
+            let touching = track.points[first..].iter().take_while(|p| p.0 < to);
             let Some(most) = touching.max_by(|a, b| a.2.total_cmp(&b.2)) else {
                 continue;
             };

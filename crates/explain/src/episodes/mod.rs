@@ -18,7 +18,7 @@ use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
 use crate::episodes::advice::next;
-use crate::episodes::culprits::{Culprit, culprits, off_during};
+use crate::episodes::culprits::{Culprit, culprits, off_during_any};
 use crate::episodes::host_signs::HostSigns;
 use crate::episodes::patterns::OutlierFeatures;
 use crate::events::Events;
@@ -226,12 +226,9 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
         ));
     }
     unseen::describe(list, seen, span, &mut said);
-    let held: u64 = events
-        .stalls
-        .iter()
-        .filter(|(from, to, _)| *from < span.1 && *to > span.0)
-        .map(|(_, _, ns)| ns)
-        .sum();
+    let first = events.stalls.partition_point(|(_, to, _)| *to <= span.0);
+    let stalls = events.stalls[first..].iter().take_while(|(from, ..)| *from < span.1);
+    let held: u64 = stalls.map(|(.., ns)| ns).sum();
     if held > 0 {
         said.push(format!(
             "the store says it held writers back for {} in the samples around it",
@@ -307,47 +304,44 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut instead: BTreeMap<(Arc<Thread>, bool), u64> = BTreeMap::new();
     let mut wakers: BTreeMap<Arc<Thread>, u64> = BTreeMap::new();
     let mut strange: BTreeMap<String, u64> = BTreeMap::new();
-    let mut seen = BTreeSet::new();
-    for one in list.iter().filter(|j| j.io.is_some()) {
-        for off in off_during(one, events).filter(|r| seen.insert((one.slow.worker, r.start_ns))) {
-            let robbed = off.was_preempted();
-            let wake = off.runnable_ns();
-            let slept_ns = (wake - off.start_ns).max(0) as u64;
-            let reason = off.reason();
-            if let Some((SleepReason::Unknown, stack)) = reason.zip(off.stack.as_deref())
-                && slept_ns > 0
-                && !robbed
-            {
-                let shown = stacks::shown(stack) + &unseen::woken_up(off, events.own_pid);
-                *strange.entry(shown).or_insert(0) += slept_ns;
-            }
-            if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) = reason
-                && slept_ns > 0
-            {
-                let mut words = words;
-                if events.store && phase == Phase::Application {
-                    let braked = off.was_in(stacks::sleeps_for_set_time);
-                    words = match braked {
-                        true => "held back by the store, for a time that it set",
-                        false => "asleep in the store",
-                    };
-                    // Anybody else was only interrupted when its time was over, or may have been.
-                    if !braked && off.waker.is_own {
-                        let by = off.waker.named().cloned();
-                        let by = by.unwrap_or_else(|| Thread::named("nobody"));
-                        *wakers.entry(by).or_insert(0) += 1;
-                    }
+    for off in off_during_any(list, events) {
+        let robbed = off.was_preempted();
+        let wake = off.runnable_ns();
+        let slept_ns = (wake - off.start_ns).max(0) as u64;
+        let reason = off.reason();
+        if let Some((SleepReason::Unknown, stack)) = reason.zip(off.stack.as_deref())
+            && slept_ns > 0
+            && !robbed
+        {
+            let shown = stacks::shown(stack) + &unseen::woken_up(off, events.own_pid);
+            *strange.entry(shown).or_insert(0) += slept_ns;
+        }
+        if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) = reason
+            && slept_ns > 0
+        {
+            let mut words = words;
+            if events.store && phase == Phase::Application {
+                let braked = off.was_in(stacks::sleeps_for_set_time);
+                words = match braked {
+                    true => "held back by the store, for a time that it set",
+                    false => "asleep in the store",
+                };
+                // Anybody else was only interrupted when its time was over, or may have been.
+                if !braked && off.waker.is_own {
+                    let by = off.waker.named().cloned();
+                    let by = by.unwrap_or_else(|| Thread::named("nobody"));
+                    *wakers.entry(by).or_insert(0) += 1;
                 }
-                *reasons.entry(words).or_insert(0) += slept_ns;
             }
-            let waited = match off.at_least {
-                Some(least) if !robbed => least.waited_ns,
-                _ => (off.end_ns - wake).max(0) as u64,
-            };
-            if waited > 0 {
-                let who = off.ran.clone().unwrap_or_default();
-                *instead.entry((who, robbed)).or_insert(0) += waited;
-            }
+            *reasons.entry(words).or_insert(0) += slept_ns;
+        }
+        let waited = match off.at_least {
+            Some(least) if !robbed => least.waited_ns,
+            _ => (off.end_ns - wake).max(0) as u64,
+        };
+        if waited > 0 {
+            let who = off.ran.clone().unwrap_or_default();
+            *instead.entry((who, robbed)).or_insert(0) += waited;
         }
     }
     let time = |ns: u64| readable::duration_ns(ns);

@@ -68,9 +68,11 @@ fn unexplained(list: &[Judged], events: &Events) -> Option<String> {
     let workers = events.ring_threads.within(dark.from, dark.to);
     let own = workers.filter(|w| w.token.is_some() && w.token == io.token).map(|w| &w.off);
     let within = |off: &&OffCpu| off.awake_ns().min(dark.to) - off.start_ns.max(dark.from);
-    let asleep = off_during(worst, events).chain(own).max_by_key(within);
+    let time = (worst.slow.submit_ns, worst.slow.complete_ns);
+    let of_thread = || off_during(worst.slow.worker.into(), time, events);
+    let asleep = of_thread().chain(own).max_by_key(within);
     let told = |off: &OffCpu| {
-        let among = off_during(worst, events).any(|one| std::ptr::eq(one, off));
+        let among = of_thread().any(|one| std::ptr::eq(one, off));
         among && off.reason() == Some(SleepReason::Unknown)
     };
     let why = match asleep.filter(|off| within(off) * 2 >= dark.length()) {

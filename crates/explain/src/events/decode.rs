@@ -205,6 +205,7 @@ fn traced_io(row: LayerRow) -> Option<TracedIo> {
         held_ns: row.held_ns,
         alloc_ns: row.alloc_ns,
         issue_ns: row.issue_ns,
+        requeue_ns: row.requeue_ns,
         done_ns: row.done_ns,
         cqe_ns: row.cqe_ns,
         wake_ns: row.wake_ns,

@@ -2,7 +2,7 @@
 //! number, beside the disks whose flushes were seen. Tracing watches the target's disk and what is below it alone.
 //! Devices come from the manifest, never from this machine: the run may be from another one.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 use taillight_rundir::RunDir;
@@ -12,8 +12,8 @@ use taillight_rundir::RunDir;
 pub struct Disks {
     /// The target's devices (a btrfs has several), and those of its other directories, such as a store's log.
     targets: Vec<Device>,
-    /// Whole disks of which a flush was seen.
-    flushed: BTreeSet<Box<str>>,
+    /// Whole disks of which a flush was seen, with the ends of these by time.
+    flushed: BTreeMap<Box<str>, Vec<i64>>,
 }
 
 /// The target's device, or one of those that it is made of.
@@ -46,7 +46,7 @@ impl Disks {
     /// From the descriptions of the target's devices.
     pub fn described<'a>(devices: impl IntoIterator<Item = &'a Value>) -> Disks {
         let targets = devices.into_iter().map(Device::described).collect();
-        Disks { targets, flushed: BTreeSet::new() }
+        Disks { targets, flushed: BTreeMap::new() }
     }
 
     fn find(&self, dev: &str) -> Option<&Device> {
@@ -90,11 +90,36 @@ impl Disks {
         MADE.contains(&number) || self.find(dev).is_some_and(|d| !d.made_of.is_empty())
     }
 
-    /// A flush of this disk was seen.
-    pub fn flush(&mut self, disk: &str) {
-        if !self.flushed.contains(disk) {
-            self.flushed.insert(disk.into());
+    /// A flush of this disk was seen, until then; [`Disks::sort`] must follow.
+    pub fn flush(&mut self, disk: &str, end_ns: i64) {
+        match self.flushed.get_mut(disk) {
+            Some(ends) => ends.push(end_ns),
+            None => drop(self.flushed.insert(disk.into(), vec![end_ns])),
         }
+    }
+
+    /// Puts flushes in order of time.
+    pub fn sort(&mut self) {
+        self.flushed.values_mut().for_each(|ends| ends.sort_unstable());
+    }
+
+    /// Forgets when disks were flushed before a time, but not that they were.
+    pub fn forget(&mut self, before_ns: i64) {
+        self.flushed.values_mut().for_each(|ends| ends.retain(|end| *end >= before_ns));
+    }
+
+    /// When the last flush before this time was over of those that are an I/O's, by its device; where that was not seen, of
+    /// those that are the target's, if it is of one disk. None where there was none, and where it cannot be told.
+    pub fn last_flush(&self, dev: Option<&str>, at_ns: i64) -> Option<i64> {
+        let disks = match dev {
+            Some(dev) => self.flushed_for(dev)?,
+            None => self.targets.first().filter(|_| self.single())?.flushed(&self.flushed),
+        };
+        let last = |disk: &str| {
+            let ends = self.flushed.get(disk)?;
+            ends[..ends.partition_point(|end| *end <= at_ns)].last().copied()
+        };
+        disks.into_iter().filter_map(last).max()
     }
 
     /// The disks whose flushes are those of an I/O of device `dev`: its own one, else those below it.
@@ -105,7 +130,7 @@ impl Disks {
             Some(device) => Some(device.flushed(&self.flushed)),
             None if self.flushed.is_empty() => Some(Vec::new()),
             // Not a device that the manifest knows: a whole disk is at least its own.
-            None => Some(vec![&**self.flushed.get(dev)?]),
+            None => Some(vec![&**self.flushed.get_key_value(dev)?.0]),
         }
     }
 }
@@ -132,9 +157,9 @@ impl Device {
     }
 
     /// Of the disks that were flushed, its own one, else those below it.
-    fn flushed<'a>(&self, seen: &'a BTreeSet<Box<str>>) -> Vec<&'a str> {
-        match seen.get(&self.disk) {
-            Some(own) => vec![own],
+    fn flushed<'a>(&self, seen: &'a BTreeMap<Box<str>, Vec<i64>>) -> Vec<&'a str> {
+        match seen.get_key_value(&self.disk) {
+            Some((own, _)) => vec![own],
             None => self.made_of.iter().flat_map(|d| d.flushed(seen)).collect(),
         }
     }
@@ -157,7 +182,7 @@ mod tests {
 
     fn disks(device: Value, flushed: &[&str]) -> Disks {
         let mut disks = Disks::described([&device]);
-        flushed.iter().for_each(|d| disks.flush(d));
+        flushed.iter().for_each(|d| disks.flush(d, 0));
         disks
     }
 
@@ -208,10 +233,36 @@ mod tests {
     fn a_log_on_a_partition_of_another_disk_has_that_disks_flushes() {
         let (data, log) = (part("254:1", "254:0"), part("254:17", "254:16"));
         let mut disks = Disks::described([&data, &log]);
-        ["254:0", "254:16"].iter().for_each(|d| disks.flush(d));
+        ["254:0", "254:16"].iter().for_each(|d| disks.flush(d, 0));
         assert_eq!(disks.flushed_for("254:17"), Some(vec!["254:16"]));
         assert_eq!(disks.flushed_for("254:1"), Some(vec!["254:0"]));
         assert!(!disks.single());
+    }
+
+    #[test]
+    fn the_last_flush_is_one_of_the_ios_own_disk() {
+        let mut one = disks(part("254:1", "254:0"), &[]);
+        assert_eq!(one.last_flush(Some("254:1"), 100), None);
+        for (disk, end_ns) in [("254:0", 70), ("254:16", 60), ("254:0", 30), ("254:16", 90)] {
+            one.flush(disk, end_ns);
+        }
+        one.sort();
+        let last = |dev, at_ns| one.last_flush(dev, at_ns);
+        assert_eq!(
+            [29, 30, 69, 100].map(|at| last(Some("254:1"), at)),
+            [None, Some(30), Some(30), Some(70)]
+        );
+        assert_eq!(last(Some("254:16"), 100), Some(90), "of another disk that is known whole");
+        assert_eq!(last(Some("254:17"), 100), None, "nobody knows of which disk it is a part");
+        assert_eq!(last(None, 100), Some(70), "the target's");
+        one.forget(50);
+        assert_eq!([60, 100].map(|at| one.last_flush(None, at)), [None, Some(70)]);
+        let mut two = Disks::described([&part("254:1", "254:0"), &part("8:1", "8:0")]);
+        two.flush("8:0", 20);
+        assert_eq!(
+            [None, Some("254:1"), Some("8:1")].map(|dev| two.last_flush(dev, 90)),
+            [None, None, Some(20)]
+        );
     }
 
     #[test]

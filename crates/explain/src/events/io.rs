@@ -34,6 +34,8 @@ pub struct TracedIo {
     pub held_ns: Option<i64>,
     pub alloc_ns: Option<i64>,
     pub issue_ns: Option<i64>,
+    /// The last time: its issue stamp is of the time after it.
+    pub requeue_ns: Option<i64>,
     pub done_ns: Option<i64>,
     pub cqe_ns: Option<i64>,
     pub wake_ns: Option<i64>,

@@ -44,7 +44,7 @@ pub struct Slow {
     pub complete_ns: i64,
 }
 
-/// A traced I/O, reduced to its phases.
+/// A traced I/O, reduced to its phases and to what slow ones may have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct PhasedIo {
     pub op: OpKind,
@@ -54,6 +54,10 @@ pub struct PhasedIo {
     pub sample: bool,
     /// It had block I/O of its own.
     pub block: bool,
+    /// Where it was, bytes; none of those that are nowhere.
+    pub place: Option<u64>,
+    /// How long after a flush of its disk it began, ns.
+    pub after_flush_ns: Option<i64>,
     /// Where the time went.
     pub phases: Phases,
 }
@@ -82,10 +86,6 @@ pub struct TracedRun {
     stride: u64,
     /// Evenly spaced over the run, each as long as the usual episode of slow I/Os.
     pub moments: Vec<(i64, i64)>,
-    /// Where I/Os of the random sample among these were, bytes.
-    pub places: Vec<u64>,
-    /// How long after a flush of the disk those began, by kind of operation, ns.
-    pub after_flush: BTreeMap<OpKind, Vec<i64>>,
     /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), IoWithRounds>,
     /// Others, for which slow ones may have waited: the first [`SLOW_MAX`].
@@ -346,17 +346,13 @@ impl TracedRun {
         if (self.coverage.traced - 1).is_multiple_of(self.stride) {
             let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, io.worker) };
             let segments = segments(&io, &context);
-            let sample = io.has(flags::SAMPLE);
-            if self.places.len() < PHASED_MAX && sample {
-                self.places.extend(place_of(io.op, &io).map(|(at, _)| at));
-                let after = after_flush_ns(&self.events, io.start_ns);
-                self.after_flush.entry(io.op).or_default().extend(after);
-            }
             self.phased(PhasedIo {
                 op: io.op,
                 service_ns: io.end_ns.saturating_sub(io.start_ns).max(0) as u64,
-                sample,
+                sample: io.has(flags::SAMPLE),
                 block: io.has_block_io(),
+                place: place_of(io.op, &io).map(|(at, _)| at),
+                after_flush_ns: after_flush_ns(&self.events, &io),
                 phases: lengths(&segments),
             });
         }
@@ -481,13 +477,15 @@ mod tests {
         for i in 0..all {
             let worker = u64::from(i >= all / 2);
             let end_ns = i + 1 + worker as i64;
-            let io = TracedIo { worker, start_ns: i, end_ns, ..TracedIo::default() };
+            let (offset, size) = (worker, 1);
+            let io = TracedIo { worker, start_ns: i, end_ns, offset, size, ..TracedIo::default() };
             loaded.io(io, Vec::new());
         }
         let (kept, stride) = (loaded.phased.len(), loaded.stride);
         assert_eq!((kept as i64, stride), ((all + 3) / 4, 4));
         let second = loaded.phased.iter().filter(|io| io.service_ns == 2).count();
-        assert_eq!(second, kept / 2);
+        let places = loaded.phased.iter().filter(|io| io.place == Some(1)).count();
+        assert_eq!((second, places), (kept / 2, kept / 2));
     }
 
     #[test]

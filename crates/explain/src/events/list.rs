@@ -6,25 +6,24 @@ use crate::events::event::Timed;
 #[derive(Debug)]
 pub struct EventList<T> {
     events: Vec<T>,
-    /// The latest end in each block, so that most of a long list need not be looked at; empty where it is not known.
-    block_ends: Vec<i64>,
+    /// The latest end in each block of events, then in each block of these, and so on up to a single one: what ended
+    /// before a time is passed over by whole blocks. Empty where it is not known.
+    latest: Vec<Vec<i64>>,
 }
 
-/// Events of a block.
-const BLOCK: usize = 256;
-/// Events longer than this may be missed in a window that begins late in them.
-const LONGEST_NS: i64 = 10_000_000_000;
+/// Events of a block, and blocks of a larger one: a power of two, by its exponent.
+const BLOCK_BITS: usize = 4;
 
 impl<T> Default for EventList<T> {
     fn default() -> EventList<T> {
-        EventList { events: Vec::new(), block_ends: Vec::new() }
+        EventList { events: Vec::new(), latest: Vec::new() }
     }
 }
 
 impl<T: Timed> EventList<T> {
     /// Takes an event in; [`KeepsEvents::sort`] must follow before events are looked up.
     pub fn push(&mut self, event: T) {
-        self.block_ends.clear();
+        self.latest.clear();
         self.events.push(event);
     }
 
@@ -33,21 +32,40 @@ impl<T: Timed> EventList<T> {
         &self.events
     }
 
-    /// Those that overlap a window, both its ends included, by begin; but see `LONGEST_NS`.
+    /// Those that overlap a window, both its ends included, by begin.
     pub fn within(&self, from: i64, to: i64) -> impl Iterator<Item = &T> {
-        let first = self.events.partition_point(|e| e.start_ns() < from - LONGEST_NS) / BLOCK;
-        let blocks = self.events.chunks(BLOCK).enumerate().skip(first);
-        let begun =
-            blocks.take_while(move |(_, block)| block.first().is_some_and(|e| e.start_ns() <= to));
-        let ends = &self.block_ends;
-        let reach = begun.filter(move |(at, _)| ends.get(*at).is_none_or(|end| *end >= from));
-        let events = reach.flat_map(|(_, block)| block).take_while(move |e| e.start_ns() <= to);
-        events.filter(move |e| e.end_ns() >= from)
+        let mut at = 0;
+        let next = move || {
+            let place = self.reaching(at, from)?;
+            at = place + 1;
+            self.events.get(place)
+        };
+        std::iter::from_fn(next).take_while(move |e| e.start_ns() <= to)
     }
 
-    fn find_block_ends(&mut self) {
-        let latest = |block: &[T]| block.iter().map(T::end_ns).max().unwrap_or(i64::MIN);
-        self.block_ends = self.events.chunks(BLOCK).map(latest).collect();
+    /// The place of the first event, from a place on, that ends at this time or later.
+    fn reaching(&self, mut at: usize, from: i64) -> Option<usize> {
+        while let Some(event) = self.events.get(at) {
+            // Blocks that begin here, the largest first.
+            let begin = (at.trailing_zeros() as usize / BLOCK_BITS).min(self.latest.len());
+            let over = |size: &usize| self.latest[size - 1][at >> (BLOCK_BITS * size)] < from;
+            match (1..=begin).rev().find(over) {
+                Some(size) => at += 1 << (BLOCK_BITS * size),
+                None if event.end_ns() >= from => return Some(at),
+                None => at += 1,
+            }
+        }
+        None
+    }
+
+    fn find_latest(&mut self) {
+        let latest = |ends: &[i64]| ends.iter().copied().max().unwrap_or(i64::MIN);
+        let mut ends: Vec<i64> = self.events.iter().map(T::end_ns).collect();
+        self.latest.clear();
+        while ends.len() > 1 {
+            ends = ends.chunks(1 << BLOCK_BITS).map(latest).collect();
+            self.latest.push(ends.clone());
+        }
     }
 }
 
@@ -62,12 +80,12 @@ pub trait KeepsEvents {
 impl<T: Timed> KeepsEvents for EventList<T> {
     fn sort(&mut self) {
         self.events.sort_by_key(T::start_ns);
-        self.find_block_ends();
+        self.find_latest();
     }
 
     fn forget(&mut self, before_ns: i64) {
         self.events.retain(|e| e.end_ns() >= before_ns);
-        self.find_block_ends();
+        self.find_latest();
     }
 }
 
@@ -95,8 +113,11 @@ mod tests {
         (0..5_000).for_each(|i| {
             list.push(event(i * 10, i * 10 + if i % 997 == 0 { 20_000 } else { 15 }))
         });
+        // Longer than all others together.
+        list.push(event(7, 90_000_000_000));
         list.sort();
-        for (from, to) in [(0, 5), (12_345, 12_400), (29_000, 31_000), (49_999, 60_000)] {
+        let later = (80_000_000_000, 80_000_000_001);
+        for (from, to) in [(0, 5), (12_345, 12_400), (29_000, 31_000), (49_999, 60_000), later] {
             let all = list.all().iter();
             let all: Vec<_> = all.filter(|e| e.start_ns <= to && e.end_ns >= from).collect();
             let found: Vec<_> = list.within(from, to).collect();

@@ -107,7 +107,7 @@ impl Events {
             }
             LayerEvent::Commit(one) => self.commits.push(one),
             LayerEvent::Flush(one) => {
-                one.dev.iter().for_each(|disk| self.disks.flush(disk));
+                one.dev.iter().for_each(|disk| self.disks.flush(disk, one.end_ns));
                 self.flushes.push(one);
             }
             LayerEvent::CpuQuota(one) => self.quota.push(one),
@@ -141,6 +141,7 @@ impl Events {
     /// Puts every list in order of time; gaps of workers are [`merged`].
     pub fn sort(&mut self) {
         self.lists().for_each(KeepsEvents::sort);
+        self.disks.sort();
         for list in self.gaps.values_mut() {
             *list = merged(std::mem::take(list));
         }
@@ -162,6 +163,7 @@ impl Events {
     /// Forgets the events that were over before a time, ns; counts and marks stay.
     pub fn forget(&mut self, before_ns: i64) {
         self.lists().for_each(|list| list.forget(before_ns));
+        self.disks.forget(before_ns);
         self.gaps.values_mut().for_each(|list| list.forget(before_ns));
     }
 }

@@ -15,9 +15,9 @@ use crate::events::io::TracedIo;
 /// Pages of the page cache, bytes. Larger folios hold whole pages of this size.
 const PAGE: u64 = 4096;
 
-/// What was read from the device, by page: from when, until when.
+/// When reads of each page were done by the device, by time.
 #[derive(Debug, Default)]
-pub struct Pages(BTreeMap<u64, Vec<(i64, i64)>>);
+pub struct Pages(BTreeMap<u64, Vec<i64>>);
 
 impl Pages {
     /// From slow I/Os. Nothing where files cannot be told apart, or the page cache plays no part.
@@ -33,14 +33,14 @@ impl Pages {
     fn read<'a>(ios: impl Iterator<Item = &'a TracedIo>) -> Pages {
         let mut pages = Pages::default();
         for io in ios.filter(|io| io.op == OpKind::Read) {
-            let (Some(from), Some(to)) = (io.bio_ns, io.done_ns) else {
-                continue;
-            };
+            let times = io.bio_ns.zip(io.done_ns).filter(|(from, to)| from < to);
             // Of several rounds nobody knows which page came in which.
-            if io.parts.is_none_or(|parts| parts.queued == parts.done) && io.rounds == 0 {
-                pages_of(io).for_each(|page| pages.0.entry(page).or_default().push((from, to)));
+            let whole = io.parts.is_none_or(|parts| parts.queued == parts.done) && io.rounds == 0;
+            if let Some((_, to)) = times.filter(|_| whole) {
+                pages_of(io).for_each(|page| pages.0.entry(page).or_default().push(to));
             }
         }
+        pages.0.values_mut().for_each(|done| done.sort_unstable());
         pages
     }
 
@@ -50,12 +50,13 @@ impl Pages {
         if !queued || io.op != OpKind::Read || io.has_block_io() {
             return None;
         }
-        let reads = pages_of(io).filter_map(|page| self.0.get(&page)).flatten();
-        let during = |(from, to): &&(i64, i64)| {
-            // Done while this one was in flight, whenever it began.
-            (io.start_ns..=io.end_ns).contains(to) && *from < *to
+        // Done while this one was in flight, whenever it began.
+        let last = |page: u64| {
+            let done = self.0.get(&page)?;
+            let last = done[..done.partition_point(|at| *at <= io.end_ns)].last()?;
+            Some(*last).filter(|at| *at >= io.start_ns)
         };
-        reads.filter(during).map(|(_, to)| *to).max()
+        pages_of(io).filter_map(last).max()
     }
 }
 
@@ -91,6 +92,10 @@ mod tests {
         };
         let pages = Pages::read([&reader].into_iter());
         assert_eq!(pages.read_by_another(&read(8192, 200, 530)), Some(500));
+        let later = TracedIo { done_ns: Some(700), ..reader.clone() };
+        let often = Pages::read([&later, &reader].into_iter());
+        let ends = [530, 800].map(|to| often.read_by_another(&read(8192, 200, to)));
+        assert_eq!(ends, [Some(500), Some(700)], "the last one that it may have waited for");
         assert_eq!(pages.read_by_another(&read(4096, 200, 530)), None, "page");
         assert_eq!(pages.read_by_another(&read(8192, 510, 900)), None, "time");
         assert_eq!(pages.read_by_another(&reader), None, "its own block I/O");

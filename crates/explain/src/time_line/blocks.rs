@@ -55,6 +55,7 @@ pub fn round(
         if round.ends && io.has(flags::FLUSH) {
             flushed_before(line, io, round, issue, actor);
         }
+        given_back(line, io, (issue, Phase::Device));
         queued_until(line, io, (issue, Phase::Queue), actor);
     }
     let Some(done) = round.done else {
@@ -184,6 +185,16 @@ fn told_of_completion(line: &mut TimeLine, to: i64, actor: &IoContext<'_>) {
     }
 }
 
+/// A request that the driver gave back and was given again. When it was given first has no stamp any more: until it
+/// came back it counts as the driver's, which has lost a command, had no way to the device, or was told by the device
+/// to come again. A queue that was full sends a request back at once.
+fn given_back(line: &mut TimeLine, io: &TracedIo, (again, phase): (i64, Phase)) {
+    let back = io.requeue_ns.filter(|at| io.has(flags::REQUEUED) && *at <= again);
+    if let Some(at) = back.filter(|at| *at > line.at) {
+        line.to(at, phase, Source::Inferred);
+    }
+}
+
 /// In the block queue. Requests wait in the plug of the thread that submits them, its own or io_uring's polling
 /// thread, while that is preempted: that is no matter of the queue. (Going to sleep sends them on.)
 fn queued_until(
@@ -210,7 +221,18 @@ fn queued_until(
         line.to(robbed.start_ns, phase, Source::Stamps);
         line.to(robbed.end_ns, Phase::Cpu, Source::OwnSleep);
     }
-    line.to(to, phase, Source::Stamps);
+    let another = phase == Phase::Tags && had_queued(line.at, to, actor);
+    line.to(to, phase, if another { Source::Inferred } else { Source::Stamps });
+}
+
+/// Whether a thread was asleep for its I/O itself for most of the time in which that waited for a request. Who asks for
+/// a request sleeps in a function that says so: here the I/O had been queued, and the request was made by another
+/// thread, as on another path after the first one had failed, or when a zone of the disk could be written again.
+fn had_queued(from: i64, to: i64, actor: &IoContext<'_>) -> bool {
+    let for_itself = |r: &&OffCpu| !r.was_preempted() && r.reason() == Some(SleepReason::OwnIo);
+    let asleep = overlapping(actor.off, from, to).filter(for_itself);
+    let slept: i64 = asleep.map(|r| r.awake_ns().min(to) - r.start_ns.max(from)).sum();
+    from < to && slept * 2 >= to - from
 }
 
 /// The times off the CPU of io_uring's polling thread while it submitted requests, where that may have taken long.
@@ -220,7 +242,8 @@ fn submitter_for<'a>(
     actor: &IoContext<'a>,
 ) -> impl Iterator<Item = &'a OffCpu> {
     let all = actor.all.filter(|_| to - from >= WAKEUP_WINDOW_NS / 5).into_iter();
-    let polls = all.flat_map(|all| thread_waits::sqpoll_off(io, all));
+    let in_flight = (io.start_ns, io.end_ns);
+    let polls = all.flat_map(move |all| thread_waits::sqpoll_off(io.worker, in_flight, all));
     polls.filter(move |r| r.was_in(stacks::in_submission) && r.end_ns > from && r.start_ns < to)
 }
 
@@ -288,6 +311,7 @@ fn device(line: &mut TimeLine, io: &TracedIo, done: i64, actor: &IoContext<'_>) 
             true => line.to(queued, Phase::Throttle, Source::Inferred),
             false => line.to(queued, Phase::Device, source),
         }
+        given_back(line, io, (issue, Phase::LowerDevice));
         line.to(issue, Phase::LowerQueue, Source::Stamps);
         let lowest = if stacked(actor) { Source::Inferred } else { Source::Stamps };
         line.to(low, Phase::LowerDevice, lowest);

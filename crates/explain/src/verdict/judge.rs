@@ -10,14 +10,13 @@ use std::ops::Deref;
 use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
-use taillight_rundir::latency::Latency;
-use taillight_rundir::summary::Summary;
 
 use crate::events::context::IoContext;
 use crate::events::io::TracedIo;
-use crate::events::layers::{PhasedIo, Slow};
+use crate::events::layers::Slow;
 use crate::time_line::phase::{Phase, Phases};
 use crate::time_line::segments::{Segment, lengths};
+use crate::verdict::baseline::Baseline;
 use crate::verdict::in_front::InFront;
 use crate::verdict::rules::{self, Evidence};
 use crate::wait_graph::RuleSet;
@@ -200,96 +199,6 @@ pub fn layer(phase: Phase) -> Layer {
     }
 }
 
-/// Fewest sampled I/Os that make the usual times; with fewer, all traced I/Os of the kind do, however few.
-const FEWEST: usize = 20;
-
-/// Fewest I/Os past the page cache that make a usual time of such.
-const FEWEST_MISSES: usize = 5;
-
-/// What each phase, and the whole, usually takes by kind of operation: its median; 0 where none is known.
-#[derive(Debug, Clone, Default)]
-pub struct Baseline(BTreeMap<OpKind, Times>);
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Times {
-    usual: Phases,
-    /// The usual latency, ns.
-    service_ns: u64,
-    /// Where most are answered by the page cache: those that were not.
-    missed: Option<Phases>,
-}
-
-impl Baseline {
-    /// From the sample; from all traced I/Os of a kind where the sample is small (`FEWEST`).
-    pub fn of(usual: &[PhasedIo]) -> Baseline {
-        let mut by_op: BTreeMap<OpKind, Vec<&PhasedIo>> = BTreeMap::new();
-        // A wait is told for being one: there are no usual ones.
-        for one in usual.iter().filter(|one| one.op != OpKind::Wait) {
-            by_op.entry(one.op).or_default().push(one);
-        }
-        let times = |list: Vec<&PhasedIo>| {
-            let sample: Vec<&PhasedIo> = list.iter().copied().filter(|u| u.sample).collect();
-            let sample = if sample.len() >= FEWEST { &sample } else { &list };
-            let missed: Vec<&PhasedIo> = list.iter().copied().filter(|u| u.block).collect();
-            let hits = sample.iter().filter(|u| !u.block).count() * 2 > sample.len();
-            let mut services: Vec<u64> = sample.iter().map(|u| u.service_ns).collect();
-            let middle = services.len() / 2;
-            Times {
-                usual: medians(sample),
-                service_ns: *services.select_nth_unstable(middle).1,
-                missed: (hits && missed.len() >= FEWEST_MISSES).then(|| medians(&missed)),
-            }
-        };
-        Baseline(by_op.into_iter().map(|(op, l)| (op, times(l))).collect())
-    }
-
-    /// From the median latency of all I/Os, where none was traced: its time was not seen in any phase.
-    pub fn of_medians(summary: &Summary) -> Baseline {
-        let each = summary.ops.iter().filter_map(|(op, totals)| {
-            Some(Baseline::of_median(*op, median_ns(&totals.latencies.service)?))
-        });
-        Baseline(each.flat_map(|one| one.0).collect())
-    }
-
-    /// From that of one kind of operation, ns.
-    pub fn of_median(op: OpKind, service_ns: u64) -> Baseline {
-        let mut times = Times { service_ns, ..Times::default() };
-        times.usual.0[Phase::Unobserved as usize] = service_ns;
-        Baseline(BTreeMap::from([(op, times)]))
-    }
-
-    /// The usual times of a kind of operation.
-    pub fn get(&self, op: OpKind) -> Phases {
-        self.0.get(&op).copied().unwrap_or_default().usual
-    }
-
-    /// The usual latency of a kind of operation, ns.
-    pub fn service_ns(&self, op: OpKind) -> u64 {
-        self.0.get(&op).map_or(0, |times| times.service_ns)
-    }
-
-    /// The usual times of a read that the page cache cannot answer, where it answers most.
-    fn missed(&self, op: OpKind) -> Option<Phases> {
-        self.0.get(&op)?.missed
-    }
-}
-
-/// The median of this run's own I/Os, ns, whichever percentiles were asked for; none where there is none of them.
-fn median_ns(latency: &Latency) -> Option<u64> {
-    latency.observed.as_ref().map(|own| own.p50_ns)
-}
-
-/// The median of each phase by itself; `list` is not empty.
-fn medians(list: &[&PhasedIo]) -> Phases {
-    let mut phases = Phases::default();
-    for (i, median) in phases.0.iter_mut().enumerate() {
-        let mut values: Vec<u64> = list.iter().map(|u| u.phases.0[i]).collect();
-        let middle = values.len() / 2;
-        *median = *values.select_nth_unstable(middle).1;
-    }
-    phases
-}
-
 /// The verdict on one slow I/O.
 #[derive(Debug, Clone, Copy)]
 pub struct OutlierVerdict {
@@ -300,7 +209,8 @@ pub struct OutlierVerdict {
     pub layer: Layer,
     /// Excess of that layer, ns; of all layers where it is mixed.
     pub excess_ns: u64,
-    /// By `rules::sure`, or as the I/O that this one waited behind (`behind_ns`); else a named layer is only likely.
+    /// By `rules::sure` where it is known what is usual, or as the I/O that this one waited behind (`behind_ns`); else
+    /// a named layer is only likely.
     pub sure: bool,
     /// The rules that the layer's time is from, beside the I/O's own stamps and sleeps.
     pub rules: RuleSet,
@@ -388,7 +298,8 @@ pub fn judge(
     // Where half of such I/Os are above the threshold, a part beyond the usual is noise: the question is
     // where the time goes. An I/O that took twice as long is slow in any case.
     let ordinary = late.saturating_add(service) < usual_ns.saturating_mul(2);
-    let always = ordinary && by.threshold_ns.is_some_and(|ns| usual_ns > ns);
+    let known = base.knows(slow.op);
+    let always = known && ordinary && by.threshold_ns.is_some_and(|ns| usual_ns > ns);
     let usual = if always { Phases::default() } else { base.get(slow.op) };
     let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
     sums.insert(Layer::Schedule, late);
@@ -423,7 +334,8 @@ pub fn judge(
         excess: (excess_ns, total),
         latency: (late + service, if always { 0 } else { usual_ns }),
     };
-    let sure = rules::sure(layer, &evidence, by.context);
+    // How late it was begun is known whatever is usual.
+    let sure = (known || layer == Layer::Schedule) && rules::sure(layer, &evidence, by.context);
     let verdict = OutlierVerdict {
         slow,
         token: io.as_ref().and_then(|io| io.token),
@@ -446,6 +358,7 @@ mod tests {
 
     use super::*;
     use crate::events::io::Parts;
+    use crate::events::layers::PhasedIo;
     use crate::time_line::segments::Source;
 
     fn slow(intended: i64) -> Slow {
@@ -480,6 +393,8 @@ mod tests {
             service_ns: 100,
             sample: true,
             block: true,
+            place: None,
+            after_flush_ns: None,
             phases: phases(&[(Phase::Device, 90), (Phase::Submit, 10)]),
         };
         Baseline::of(&[usual; 30])
@@ -527,21 +442,6 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_known_where_other_percentiles_were_asked_for() {
-        let latency = |observed: &str| -> Latency {
-            let text = r#"{"count":3,"source":"capture","error":0,"percentiles":[],"nines":[]"#;
-            serde_json::from_str(&format!("{text}{observed}}}")).unwrap()
-        };
-        let own = r#","observed":{"p50_ns":7,"p99_ns":9,"p99_9_ns":9,"max_ns":9}"#;
-        assert_eq!(median_ns(&latency(own)), Some(7));
-        assert_eq!(
-            median_ns(&latency("")),
-            None,
-            "nothing was measured: no latency is the usual one"
-        );
-    }
-
-    #[test]
     fn the_layer_with_the_excess_is_named() {
         let it = line(&[(Phase::Device, 100), (Phase::Queue, 890), (Phase::Submit, 10)]);
         let judged = judged_by(slow(1000), io(), it, &base());
@@ -556,6 +456,8 @@ mod tests {
             service_ns: device + 10,
             sample: !block,
             block,
+            place: None,
+            after_flush_ns: None,
             phases: phases(&[(Phase::Device, device), (Phase::Submit, 10)]),
         };
         let mut all = vec![usual(false, 0); 100];
@@ -586,6 +488,34 @@ mod tests {
         assert_eq!(judged_by(slow(1000), io(), it, &base()).layer, Layer::Mixed);
         let blind = judged_by(slow(1000), None, None, &base());
         assert_eq!((blind.layer, blind.sure), (Layer::Unknown, false));
+    }
+
+    #[test]
+    fn of_a_few_ios_nothing_is_sure_but_that_one_was_late() {
+        let judged = |sampled: usize, took: u64, intended: i64| {
+            let usual = PhasedIo {
+                op: OpKind::Read,
+                service_ns: took,
+                sample: true,
+                block: true,
+                place: None,
+                after_flush_ns: None,
+                phases: phases(&[(Phase::Device, took)]),
+            };
+            let (base, context) = (Baseline::of(&vec![usual; sampled]), IoContext::default());
+            let threshold_ns = Some(500);
+            let by = JudgeInputs { base: Some(&base), context: Some(&context), threshold_ns };
+            let one = judge(slow(intended), io(), line(&[(Phase::Device, 1000)]), &by);
+            (one.layer, one.excess_ns, one.sure, one.always)
+        };
+        let device = |excess_ns, sure| (Layer::Device, excess_ns, sure, false);
+        assert_eq!(judged(0, 0, 1000), device(1000, false));
+        assert_eq!(judged(1, 1000, 1000), device(1000, false), "this very one");
+        assert_eq!(judged(19, 100, 1000), device(900, false));
+        assert_eq!(judged(20, 100, 1000), device(900, true));
+        assert_eq!(judged(19, 900, 1000), device(100, false), "as slow as a few others");
+        assert_eq!(judged(20, 900, 1000), (Layer::Device, 1000, true, true));
+        assert_eq!(judged(0, 0, -9000), (Layer::Schedule, 10_000, true, false));
     }
 
     #[test]

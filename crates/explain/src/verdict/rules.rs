@@ -50,7 +50,14 @@ pub fn drop_impossible_stamps(io: &mut TracedIo, earlier: &mut Vec<BlockRound>) 
         io.lower = LowerStamps { dev: io.lower.dev.take(), ..LowerStamps::default() };
         broken = true;
     }
-    for stamp in [&mut io.enter_ns, &mut io.cqe_ns, &mut io.punt_ns, &mut io.sync_punt_ns] {
+    let others = [
+        &mut io.enter_ns,
+        &mut io.requeue_ns,
+        &mut io.cqe_ns,
+        &mut io.punt_ns,
+        &mut io.sync_punt_ns,
+    ];
+    for stamp in others {
         if stamp.is_some_and(|at| !(from..=to).contains(&at)) {
             *stamp = None;
             broken = true;
@@ -131,10 +138,12 @@ fn seen_at_work(
         // A thread in native code does not stand still, and may have waited for something else meanwhile.
         Layer::JvmPause => return false,
         Layer::Schedule | Layer::Mixed | Layer::Unknown => return false,
-        // Not without the stamps of both ends, not where the I/O was held back, and not at a closed queue.
+        // Not without the stamps of both ends, not where the I/O was held back or the driver gave it back, and not at a
+        // closed queue.
         Layer::BlockQueue => {
             let stamped = io.alloc_ns.is_some() && io.issue_ns.is_some();
-            let held = io.has(flags::HELD) || blocks::let_go_by_limit(io, context);
+            let held =
+                io.has(flags::HELD | flags::REQUEUED) || blocks::let_go_by_limit(io, context);
             if !stamped || held || queue_was_closed(io, context) {
                 return false;
             }
@@ -308,7 +317,7 @@ mod tests {
             done_ns: Some(8_900_000),
             ..TracedIo::default()
         };
-        let is_sure = |stack: &str| {
+        let is_sure_of = |io: &TracedIo, stack: &str| {
             let asleep = [OffCpu {
                 start_ns: 200,
                 end_ns: 7_999_000,
@@ -317,16 +326,20 @@ mod tests {
                 ..OffCpu::default()
             }];
             let context = IoContext { worker_off: &asleep, ..IoContext::default() };
-            let segments = phases::segments(&io, &context);
+            let segments = phases::segments(io, &context);
             let evidence = Evidence {
-                io: Some(&io),
+                io: Some(io),
                 segments: &segments,
                 excess: (90, 100),
                 latency: (100, 1),
             };
             sure(Layer::BlockQueue, &evidence, Some(&context))
         };
-        assert!(is_sure("io_schedule;blk_mq_get_tag;blk_mq_submit_bio"));
+        let is_sure = |stack: &str| is_sure_of(&io, stack);
+        let tags = "io_schedule;blk_mq_get_tag;blk_mq_submit_bio";
+        assert!(is_sure(tags));
+        let back = TracedIo { flags: flags::REQUEUED, ..io.clone() };
+        assert!(!is_sure_of(&back, tags), "the driver did not take it at first");
         assert!(!is_sure("__bio_queue_enter;blk_mq_submit_bio;io_wq_worker"));
     }
 

@@ -26,7 +26,7 @@ use crate::wait_graph::other_ios::FOR_ANOTHER;
 use crate::wait_graph::resolve::Graph;
 use crate::wait_graph::thread_waits::{
     completion_thread_waits, disk_server_waits, dispatch_waits, server_waits, serving_waits,
-    sqpoll_waits, stop_sleeps, wait_segments,
+    sqpoll_waits, stop_sleeps, wait_segments, waking_thread_waits,
 };
 
 /// An edge: an I/O, or a thread that one waited for, waited for something in a time.
@@ -111,7 +111,7 @@ const UNTOLD: &[Phase] = &[Submit, Completion, Application, IoWorker, Unobserved
 
 /// In the order in which they are asked: a rule that finds times of a phase comes before those that find what these
 /// waited for.
-static RULES: [Rule; 21] = [
+static RULES: [Rule; 23] = [
     rule("server", UNTOLD, Causes(server_waits)),
     rule("completion-thread", &[Completion, Unobserved], Waits(completion_thread_waits)),
     rule("stolen-cpu", &[Completion], Causes(stolen::waits)),
@@ -123,12 +123,14 @@ static RULES: [Rule; 21] = [
     of_threads("committer", &[FileSystem], Waits(commit_thread_waits)),
     of_threads("journal-write", &[FileSystem], Causes(journal_writes)),
     of_threads("slow-writeback", &[PageCache], Causes(slow_writeback)),
+    rule("waking-thread", &[FileSystem, PageCache, Unobserved], Causes(waking_thread_waits)),
     rule("disk-server", &[Device], Waits(disk_server_waits)),
     rule("dispatch", &[Queue], Causes(dispatch_waits)),
     rule("stopped", PROGRAM, Causes(stop_sleeps)),
     rule(pauses::RULE, pauses::OVER, Causes(pauses::waits)),
     rule("lock-of-another", FOR_ANOTHER, Others(other_ios::waits_for_holder)),
     rule("pages-of-another", FOR_ANOTHER, Others(other_ios::waits_for_pages)),
+    rule("request-of-another", &[Tags, Throttle], Others(other_ios::waits_for_place)),
     rule("turn", FOR_ANOTHER, Others(other_ios::waits_for_turn)),
     rule("few-workers", &[IoWorker], Others(other_ios::waits_for_held_worker)),
     rule("batch", NOT_BEGUN, Others(other_ios::waits_for_submission)),

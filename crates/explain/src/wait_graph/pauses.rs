@@ -41,7 +41,8 @@ mod tests {
 
     use super::*;
     use crate::time_line::segments::spans;
-    use crate::verdict::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
+    use crate::verdict::baseline::Baseline;
+    use crate::verdict::judge::{JudgeInputs, Judged, Layer, judge};
 
     const MS: i64 = 1_000_000;
 

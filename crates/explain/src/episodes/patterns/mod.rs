@@ -3,6 +3,7 @@
 
 pub mod common_data;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,16 +14,15 @@ use taillight_core::units::readable;
 use taillight_stats::episodes::DEFAULT_GAP_NS;
 
 use crate::episodes::EpisodeView;
-use crate::episodes::culprits::{QUOTA, Role, limits};
+use crate::episodes::culprits::{QUOTA, Role, io_limit};
 use crate::episodes::patterns::common_data::DataScale;
 use crate::events::Events;
-use crate::events::event::OffCpu;
+use crate::events::event::{OffCpu, Owner};
 use crate::events::io::TracedIo;
-use crate::events::layers::Slow;
+use crate::events::layers::{PhasedIo, Slow};
 use crate::events::thread::{Thread, called};
 use crate::time_line::segments::overlapping;
 use crate::verdict::judge::{Judged, Layer};
-use crate::wait_graph::pauses;
 
 /// Fewer episodes make no pattern.
 const FEWEST: usize = 5;
@@ -129,18 +129,15 @@ impl OutlierFeatures {
         OutlierFeatures {
             place: place_of(one.slow.op, io),
             cpu: waits.max_by_key(|r| waited(r)).and_then(|r| r.cpu),
-            after_flush: after_flush_ns(events, io.start_ns).map(|ns| (one.slow.op, ns)),
+            after_flush: after_flush_ns(events, io).map(|ns| (one.slow.op, ns)),
             slowest,
         }
     }
 }
 
-/// How long before this time the disk's cache was flushed last, ns.
-pub fn after_flush_ns(events: &Events, at_ns: i64) -> Option<i64> {
-    let flushes = events.flushes.all();
-    let begun = &flushes[..flushes.partition_point(|f| f.start_ns <= at_ns)];
-    let last = begun.iter().rfind(|f| f.end_ns <= at_ns)?;
-    Some(at_ns - last.end_ns)
+/// How long before an I/O began the cache of its disk was flushed last, ns.
+pub fn after_flush_ns(events: &Events, io: &TracedIo) -> Option<i64> {
+    Some(io.start_ns - events.disks.last_flush(io.dev.as_deref(), io.start_ns)?)
 }
 
 /// Where an I/O was, of those kinds that are somewhere.
@@ -156,12 +153,17 @@ fn waited(off: &OffCpu) -> i64 {
 }
 
 impl PatternScale {
-    pub fn of(mut places: Vec<u64>, spacing_ns: i64, events: &Events) -> PatternScale {
-        places.sort_unstable();
-        let mut cpus = BTreeMap::new();
+    /// By the random sample among these traced I/Os; `placed`: a place says something.
+    pub fn of(phased: &[PhasedIo], placed: bool, spacing_ns: i64, events: &Events) -> PatternScale {
+        let mut scale = PatternScale { spacing_ns, ..PatternScale::default() };
+        for io in phased.iter().filter(|io| io.sample) {
+            scale.places.extend(io.place.filter(|_| placed));
+            scale.after_flush.entry(io.op).or_default().extend(io.after_flush_ns);
+        }
+        scale.places.sort_unstable();
         let calm = events.off.values().flatten().filter(|r| waited(r) < AT_ONCE_NS);
-        calm.filter_map(|r| r.cpu).for_each(|cpu| *cpus.entry(cpu).or_default() += 1);
-        PatternScale { places, cpus, spacing_ns, ..PatternScale::default() }
+        calm.filter_map(|r| r.cpu).for_each(|cpu| *scale.cpus.entry(cpu).or_default() += 1);
+        scale
     }
 
     /// With how often the culprits of these episodes are there at any of these moments.
@@ -171,44 +173,66 @@ impl PatternScale {
         moments: &[(i64, i64)],
         events: &Events,
     ) -> PatternScale {
-        for moment in moments {
-            let there = present(events, *moment);
-            there.into_iter().for_each(|one| *self.presence.entry(one).or_default() += 1.0);
-        }
         // A culprit that was never met at these moments is there now and then all the same.
-        let share = |n: f64| (n + 1.0) / (moments.len() + 1) as f64;
-        self.presence.values_mut().for_each(|n| *n = share(*n));
+        let share = |n: usize| (n + 1) as f64 / (moments.len() + 1) as f64;
+        for ((role, name), there) in present(events, moments) {
+            let met = there.into_iter().filter(|there| *there).count();
+            self.presence.insert((role, name.into_owned()), share(met));
+        }
         for one in episodes.iter().flat_map(|e| &e.culprits) {
-            self.presence.entry((one.role, one.name.clone())).or_insert(share(0.0));
+            self.presence.entry((one.role, one.name.clone())).or_insert(share(0));
         }
         self
     }
 }
 
-/// Who would be a culprit of an I/O in flight in this time, by any role.
-fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> {
-    let mut found = BTreeSet::new();
-    let mut add = |role, thread: Option<&Arc<Thread>>| {
-        let named = thread.filter(|thread| thread.has_name());
-        found.extend(named.map(|thread| (role, thread.name.to_string())));
+/// Whether a culprit was there, moment by moment.
+type Presence<'a> = BTreeMap<(Role, Cow<'a, str>), Vec<bool>>;
+
+/// Who would be a culprit of an I/O in flight, by any role, and whether at each of these moments, which are by time and
+/// of one length. Moments may overlap: each event is looked at once, however many it is in.
+fn present<'a>(events: &'a Events, moments: &[(i64, i64)]) -> Presence<'a> {
+    let mut found = Presence::new();
+    let mut met = |role: Role, name: Cow<'a, str>, (from, to): (i64, i64)| {
+        let first = moments.partition_point(|moment| moment.1 < from);
+        let end = moments.partition_point(|moment| moment.0 <= to);
+        if first < end && !name.is_empty() {
+            let there = found.entry((role, name)).or_insert_with(|| vec![false; moments.len()]);
+            there[first..end].fill(true);
+        }
     };
-    for io in events.neighbours.within(from, to) {
-        add(Role::Disk, io.thread.as_ref());
+    let named = |thread: Option<&'a Arc<Thread>>| -> Cow<'a, str> {
+        Cow::Borrowed(thread.map_or("", |thread| &*thread.name))
+    };
+    for io in events.neighbours.all() {
+        let time = (io.start_ns, io.end_ns);
+        met(Role::Disk, named(io.thread.as_ref()), time);
+        if io.owner == Owner::HeldPages {
+            met(Role::Limit, Cow::Owned(io_limit(io.dev.as_deref(), events)), time);
+        }
     }
-    let off = events.off.values().flat_map(|list| overlapping(list, from, to));
-    for off in off.chain(events.ring_threads.within(from, to).map(|worker| &worker.off)) {
-        add(Role::Cpu, off.ran.as_ref());
-        add(Role::Stop, off.waker.named());
-        add(Role::Woke, off.waker.named());
+    let rings = events.ring_threads.all().iter().map(|worker| &worker.off);
+    for off in events.off.values().flatten().chain(rings) {
+        let time = (off.start_ns, off.end_ns);
+        met(Role::Cpu, named(off.ran.as_ref()), time);
+        met(Role::Stop, named(off.waker.named()), time);
+        met(Role::Woke, named(off.waker.named()), time);
     }
-    for helper in events.helpers.within(from, to) {
-        add(Role::Cpu, helper.ran.as_ref());
-        add(Role::Kthread, Some(&helper.thread));
+    for helper in events.helpers.all() {
+        let time = (helper.start_ns, helper.end_ns);
+        met(Role::Cpu, named(helper.off.ran.as_ref()), time);
+        met(Role::Kthread, named(Some(&helper.thread)), time);
     }
-    let (quota_ns, limits) = limits(events, (from, to));
-    found.extend((quota_ns > 0).then(|| (Role::Limit, QUOTA.to_owned())));
-    found.extend(limits.into_keys().map(|name| (Role::Limit, name)));
-    found.extend(pauses::during(events, from, to).map(|p| (Role::Pause, p.reason.to_string())));
+    for window in events.quota.all().iter().filter(|window| window.without_ns > 0) {
+        met(Role::Limit, Cow::Borrowed(QUOTA), (window.start_ns, window.end_ns));
+    }
+    for part in events.held.all().iter().filter(|part| part.by_limit()) {
+        let limit = io_limit(part.dev.as_deref(), events);
+        met(Role::Limit, Cow::Owned(limit), (part.start_ns, part.end_ns));
+    }
+    for pause in events.pauses.all() {
+        met(Role::Pause, Cow::Borrowed(&*pause.reason), (pause.start_ns, pause.end_ns));
+    }
     found
 }
 
@@ -370,9 +394,17 @@ fn place(list: &[&EpisodeView], usual: &[u64]) -> Found {
     let mut places: Vec<(u64, u64)> = list.iter().filter_map(|e| e.features.place).collect();
     places.sort_unstable();
     let need = (list.len() * 4).div_ceil(5);
-    let width = |w: &&[(u64, u64)]| w.iter().map(|p| p.1).max().unwrap_or(0) - w[0].0;
-    let narrow = places.windows(need).min_by_key(width)?;
-    let (from, to) = (narrow[0].0, narrow[0].0 + width(&narrow));
+    let mut narrow: Option<(u64, u64)> = None;
+    for some in places.windows(need) {
+        let (from, last) = (some[0].0, some[need - 1].0);
+        let least = narrow.map_or(u64::MAX, |(from, to)| to - from);
+        // As wide as the begins lie apart at least: of few the ends have to be looked at.
+        if last - from < least {
+            let to = some.iter().map(|place| place.1).max().unwrap_or(last);
+            narrow = narrow.filter(|_| to - from >= least).or(Some((from, to)));
+        }
+    }
+    let (from, to) = narrow?;
     let within = |at: u64| usual.partition_point(|u| *u < at.saturating_add(to - from));
     // Where usual I/Os are densest it is likeliest.
     let most = usual.iter().enumerate().map(|(i, at)| within(*at) - i).max().unwrap_or(0);
@@ -406,11 +438,12 @@ fn after_flush(list: &[&EpisodeView], usual: &BTreeMap<OpKind, Vec<i64>>) -> Fou
     let middle = *times.get(times.len() / 2)?;
     let same = (middle / 10).max(SAME_NS);
     let near = |times: &[i64]| times.iter().filter(|t| (**t - middle).abs() <= same).count();
-    let share = |(op, _): &(OpKind, i64)| {
+    let share = |op: &OpKind| {
         let usual = usual.get(op).filter(|usual| usual.len() >= USUAL_MIN)?;
         Some((near(usual) + 1) as f64 / (usual.len() + 1) as f64)
     };
-    let shares: Option<Vec<f64>> = seen.iter().map(share).collect();
+    let ops: BTreeSet<OpKind> = seen.iter().map(|(op, _)| *op).collect();
+    let shares: Option<Vec<f64>> = ops.iter().map(share).collect();
     let n = near(&times);
     let chance = chance(list.len(), n, shares?.into_iter().fold(0.0, f64::max));
     let after_ns = middle.unsigned_abs();

@@ -180,6 +180,19 @@ fn told_when_there_alone(role: Role, name: &str, add: fn(&mut Events, i64, i64))
 }
 
 #[test]
+fn who_is_there_at_moments_that_overlap_is_there_at_each() {
+    let thread = Some(Thread::named("backup"));
+    let mut events = Events::default();
+    events.add(Neighbour { start_ns: 25, end_ns: 30, thread, ..Neighbour::default() });
+    events.sort();
+    let moments: Vec<(i64, i64)> = (0..10).map(|i| (i * 10, i * 10 + 35)).collect();
+    let scale = PatternScale::default().with_presence(&[], &moments, &events);
+    let backup = (Role::Disk, "backup".to_owned());
+    // The first four of ten, and one more in case.
+    assert_eq!(scale.presence.get(&backup), Some(&(5.0 / 11.0)));
+}
+
+#[test]
 fn a_limit_that_is_always_on_is_no_pattern() {
     told_when_there_alone(Role::Limit, QUOTA, |events, start_ns, end_ns| {
         events.add(CpuQuota { start_ns, end_ns, without_ns: 1000 });

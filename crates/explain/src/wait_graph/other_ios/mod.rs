@@ -16,7 +16,7 @@ use crate::events::io::TracedIo;
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping};
-use crate::verdict::judge::Judged;
+use crate::verdict::judge::{Judged, Layer, OutlierVerdict};
 use crate::wait_graph::resolve::Graph;
 use crate::wait_graph::{Cause, Wait};
 
@@ -184,6 +184,13 @@ impl DiskParts {
         DiskParts { times, ends }
     }
 
+    /// The I/Os whose parts were done just before a time, the last one first.
+    fn ended_before(&self, at: i64) -> impl Iterator<Item = usize> {
+        let ended = &self.ends[..self.ends.partition_point(|(done, _)| *done <= at)];
+        let near = ended.iter().rev().take_while(move |(done, _)| at - done < WAKEUP_WINDOW_NS);
+        near.map(|(_, of)| *of)
+    }
+
     /// For how long an I/O had parts there in a time.
     fn within(&self, i: usize, from: i64, to: i64) -> i64 {
         self.times[i].iter().map(|(f, t)| ((*t).min(to) - (*f).max(from)).max(0)).sum()
@@ -211,10 +218,7 @@ pub fn waits_for_pages<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
     for (row, behind_worker) in asleep {
         let (pages, log) = (row.was_in(theirs), row.was_in(stacks::waits_for_log_write));
         let Some(wake) = row.woken_ns.filter(|_| pages || behind_worker) else { continue };
-        let until = disk.ends.partition_point(|(done, _)| *done <= wake);
-        let near =
-            disk.ends[..until].iter().rev().take_while(|(done, _)| wake - done < WAKEUP_WINDOW_NS);
-        let mut near = near.map(|(_, of)| *of).filter(|of| *of != i);
+        let mut near = disk.ended_before(wake).filter(|of| *of != i);
         // A flush of the disk is in the lines of all who wait for it.
         let longest = |of: &usize| disk.within(*of, row.start_ns, wake);
         let leader = match pages {
@@ -225,6 +229,27 @@ pub fn waits_for_pages<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
         waits.extend(leader.map(|leader| behind(leader, (row.start_ns, wake))));
     }
     waits
+}
+
+/// Times in which an I/O waited for a place among the requests of its disk, and the I/O of the run that left one to it,
+/// where the disk had held that up for more than twice the usual: ordinary ones there are a queue that is too short.
+pub fn waits_for_place<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
+    let Graph { judged, events, index: Index { disk, .. }, .. } = graph;
+    let Some(io) = &judged[i].io else { return Vec::new() };
+    let off = overlapping(events.off(judged[i].slow.worker.into()), io.start_ns, io.end_ns);
+    let handed = events.ring_threads.within(io.start_ns, io.end_ns);
+    let handed = handed.filter(|w| w.token.is_some() && w.token == io.token).map(|w| &w.off);
+    let held_up = |of: &usize| {
+        let OutlierVerdict { layer, always, excess_ns, phases, .. } = judged[*of].verdict;
+        let there = phases.get(Phase::Device) + phases.get(Phase::LowerDevice);
+        layer == Layer::Device && !always && excess_ns.saturating_mul(2) >= there
+    };
+    let behind_it = |row: &OffCpu| {
+        let wake = row.woken_ns.filter(|_| row.was_in(stacks::waits_for_place))?;
+        let leader = disk.ended_before(wake).filter(|of| *of != i).find(held_up)?;
+        Some(Wait { takes: on_disk, ..behind(leader, (row.start_ns, wake)) })
+    };
+    off.chain(handed).filter_map(behind_it).collect()
 }
 
 /// The I/O whose parts were at the disk when a page was done, and ended soon after: it sent pages of others with its

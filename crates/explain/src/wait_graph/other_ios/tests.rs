@@ -84,7 +84,7 @@ fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
     let leader = again(leader.slow, Some(sent), leader.segments);
     let follower = io(1, 5, 9_001_000, phase);
     let mut list = vec![again(follower.slow, Some(own), follower.segments), leader];
-    follow(&mut list, &events, again);
+    follow(&mut list, |_, _| true, &events, again);
     list[0].layer
 }
 
@@ -140,7 +140,7 @@ fn a_wait_for_the_worker_of_another_io_is_what_that_io_waits_for() {
         };
         let leader = judged(io(0, 5, 9_000_100, Phase::Device), token);
         let mut list = vec![judged(io(0, 5, 9_500_000, Phase::PageCache), 8), leader];
-        follow(&mut list, &events, again);
+        follow(&mut list, |_, _| true, &events, again);
         list[0].segments.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
     };
     let (own, device) = (Phase::PageCache, Phase::Device);
@@ -168,7 +168,7 @@ fn what_a_worker_of_the_ring_was_seen_to_sleep_for_is_seen() {
         leader.io = Some(traced(7));
         let own = io(0, 5, 9_100_000, Phase::FileSystem);
         let mut list = vec![again(own.slow, Some(traced(8)), own.segments), leader];
-        follow(&mut list, &events, again);
+        follow(&mut list, |_, _| true, &events, again);
         let phase = |s: &&Segment| s.phase == Phase::PageCache;
         list[0].segments.iter().filter(phase).map(|s| s.source).collect::<Vec<_>>()
     };
@@ -187,7 +187,7 @@ fn a_wait_of_a_worker_for_another_worker_is_what_the_other_ones_io_waits_for() {
         let mut leader = io(0, 0, 9_000_000, Phase::Device);
         leader.io = Some(TracedIo { flags: flags::PUNTED, ..TracedIo::default() });
         let mut list = vec![again(own.slow, Some(traced), own.segments), leader];
-        follow(&mut list, &events, again);
+        follow(&mut list, |_, _| true, &events, again);
         list[0].layer
     };
     let entry = "squashfs_cache_get;squashfs_readahead;filemap_read;io_wq_worker";
@@ -227,7 +227,7 @@ fn what_the_thread_does_itself_holds_up_the_rest_of_its_batch() {
             one(20, Phase::Throttle),
             one(8_950_000, Phase::Unobserved),
         ];
-        follow(&mut list, &events, again);
+        follow(&mut list, |_, _| true, &events, again);
         list.iter().map(|one| one.layer).collect::<Vec<_>>()
     };
     let sync = "submit_bio_wait;blkdev_issue_flush;xfs_file_fsync;io_write;io_submit_sqes";
@@ -260,7 +260,7 @@ fn of_several_ios_with_parts_at_the_disk_the_longest_there_leads() {
         let leader = Judged { io: handed, ..io(0, 4, 9_000_050, Phase::Device) };
         let own = again(own.slow, Some(traced.clone()), own.segments.clone());
         let mut list = vec![own, other.clone(), leader];
-        follow(&mut list, &events, again);
+        follow(&mut list, |_, _| true, &events, again);
         list[0].layer
     };
     assert_eq!(layer(handed()), Layer::Device);
@@ -272,20 +272,20 @@ fn a_wait_for_a_single_leader_is_what_its_io_waits_for() {
     let leader = || io(0, 0, 1000, Phase::Device);
     let queued = Judged { queued_ns: Some(7), ..io(1, 5, 1010, Phase::Store) };
     let mut list = vec![queued, leader()];
-    follow(&mut list, &woken_by(0), again);
+    follow(&mut list, |_, _| true, &woken_by(0), again);
     assert_eq!((list[0].layer, list[0].sure, list[0].excess_ns), (Layer::Device, false, 940));
     assert_eq!(list[0].queued_ns, Some(7), "is known of it as before");
     let mut list = vec![io(1, 5, 1010, Phase::Store), io(0, 0, 945, Phase::Device)];
-    follow(&mut list, &woken_by(0), again);
+    follow(&mut list, |_, _| true, &woken_by(0), again);
     assert_eq!(list[0].layer, Layer::Device, "woken by what that thread did next");
     let mut list = vec![io(1, 5, 1010, Phase::Store), leader()];
-    follow(&mut list, &woken_by(2), again);
+    follow(&mut list, |_, _| true, &woken_by(2), again);
     assert_eq!(list[0].layer, Layer::Store, "woken by another thread");
     let mut list = vec![io(1, 5, 1010, Phase::Store), leader(), leader()];
-    follow(&mut list, &woken_by(0), again);
+    follow(&mut list, |_, _| true, &woken_by(0), again);
     assert_eq!(list[0].layer, Layer::Store, "which of two is not known");
     let mut list = vec![io(1, 5, 1010, Phase::Store), io(0, 0, 1000, Phase::Unobserved)];
-    follow(&mut list, &woken_by(0), again);
+    follow(&mut list, |_, _| true, &woken_by(0), again);
     assert_eq!(list[0].layer, Layer::Store, "nobody knows what that one did");
 }
 
@@ -300,7 +300,7 @@ fn a_wait_for_a_thread_is_a_wait_for_what_it_was_in() {
     let layers = |leaders: Vec<Judged>, events: &Events| {
         let mut list = leaders;
         list.push(wait(1));
-        follow(&mut list, events, again);
+        follow(&mut list, |_, _| true, events, again);
         let last = list.pop().expect("the wait");
         assert!(!last.sure);
         (last.layer, last.excess_ns)
@@ -336,14 +336,14 @@ fn a_wait_leads_over_the_waits_of_others_and_to_a_thread_without_a_cpu() {
     let one = io(2, 15, 940, Phase::Application);
     let middle = again(Slow { op: OpKind::Wait, ..one.slow }, None, one.segments);
     let mut list = vec![io(3, 0, 935, Phase::Throttle), middle.clone(), wait(1)];
-    follow(&mut list, &events, again);
+    follow(&mut list, |_, _| true, &events, again);
     assert_eq!(list.iter().map(|j| j.layer).collect::<Vec<_>>(), [Layer::Throttle; 3]);
     // The holder of a lock was in nothing, but could not run.
     let mut events = woken_by(2);
     events.add(off(2, None, 0, 20, 900));
     events.sort();
     let mut list = vec![wait(1)];
-    follow(&mut list, &events, again);
+    follow(&mut list, |_, _| true, &events, again);
     assert_eq!((list[0].layer, list[0].excess_ns), (Layer::Cpu, 880));
 }
 
@@ -359,6 +359,39 @@ fn of_the_ios_of_a_thread_only_those_near_a_time_are_looked_at() {
     assert_eq!(near(1_001, 1_010).len(), 1);
     assert!(near(6_001, 6_002).contains(&1000) && near(6_001, 6_002).len() <= 202);
     assert!(near(20_000, 30_000).is_empty() && near(-9, 0).is_empty());
+}
+
+#[test]
+fn a_wait_for_a_request_is_a_wait_for_the_disk_that_holds_one_up() {
+    let found = |stack: &str, change: fn(&mut Judged)| {
+        let mut events = Events::default();
+        events.add(OffCpu {
+            worker: Some(1),
+            start_ns: 10,
+            woken_ns: Some(9_000_100),
+            end_ns: 9_000_200,
+            state: 2,
+            stack: Some(Stack::of(stack)),
+            ..OffCpu::default()
+        });
+        let mut leader = io(0, 0, 9_000_050, Phase::Device);
+        change(&mut leader);
+        let end_ns = 9_100_000;
+        let own = TracedIo { start_ns: 5, end_ns, worker: 1, ..TracedIo::default() };
+        let parts = [(5, 9_000_100, Phase::Tags), (9_000_100, end_ns, Phase::Device)];
+        let parts = parts.map(|(from, to, phase)| Segment::new((from, to), phase, Source::Stamps));
+        let follower = again(io(1, 5, end_ns, Phase::Tags).slow, Some(own), parts.to_vec());
+        let mut list = vec![follower, leader];
+        follow(&mut list, |_, _| true, &events, again);
+        (list[0].layer, list[0].sure)
+    };
+    let tag = "io_schedule;blk_mq_get_tag;blk_mq_submit_bio";
+    assert_eq!(found(tag, |_| ()), (Layer::Device, false));
+    let queue = |stack: &str, change: fn(&mut Judged)| found(stack, change).0 == Layer::BlockQueue;
+    assert!(queue(tag, |leader| leader.verdict.always = true), "as slow as always");
+    assert!(queue(tag, |leader| leader.verdict.excess_ns = 4_000_000), "half as slow again");
+    assert!(queue(tag, |leader| leader.verdict.layer = Layer::Throttle), "not the disk's fault");
+    assert!(queue("__bio_queue_enter;blk_mq_submit_bio", |_| ()), "a queue that is closed");
 }
 
 #[test]

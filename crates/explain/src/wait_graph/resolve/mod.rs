@@ -23,6 +23,8 @@ use crate::wait_graph::{Cause, Find, RULES, Rule, Wait, pauses};
 const THREADS: usize = 4;
 /// How many I/Os that wait for each other are followed: as long as a queue for a lock may be.
 const IOS: usize = 64;
+/// How many lines are looked at for one I/O: where many wait for each other, there are more ways than anybody can go.
+const LINES: usize = 1 << 14;
 
 /// Puts what threads did for the I/O into its time line.
 pub fn by_threads(line: Vec<Segment>, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
@@ -97,7 +99,10 @@ fn thread_line(
 pub fn put(line: &mut Vec<Segment>, wait: &Wait<'_>, did: impl FnOnce((i64, i64)) -> Vec<Segment>) {
     let (over, rule) = (RULES[wait.rule].over, Some(wait.rule as u8));
     let open = |p: &Segment| over.contains(&p.phase) && p.rule != rule;
-    let mut parts = line.iter().filter(|&p| open(p) && p.from < wait.to && wait.from < p.to);
+    // A line may be long, and waits many: no more of it is looked at than a wait meets.
+    let begin = line.partition_point(|p| p.to <= wait.from);
+    let end = begin + line[begin..].partition_point(|p| p.from < wait.to);
+    let mut parts = line[begin..end].iter().filter(|&p| open(p));
     let Some(first) = parts.next() else { return };
     let last = parts.next_back().unwrap_or(first);
     let time = (wait.from.max(first.from), wait.to.min(last.to));
@@ -105,7 +110,10 @@ pub fn put(line: &mut Vec<Segment>, wait: &Wait<'_>, did: impl FnOnce((i64, i64)
     found.retain(|p| (wait.takes)(p.phase));
     found.iter_mut().for_each(|p| p.rule = p.rule.or(rule));
     if !found.is_empty() {
-        *line = overlay(line, &found, open);
+        // With the segments beside, with which the first and the last of these may go on.
+        let (begin, end) = (begin.saturating_sub(1), line.len().min(end + 1));
+        let changed = overlay(&line[begin..end], &found, open);
+        drop(line.splice(begin..end, changed));
     }
 }
 
@@ -132,46 +140,57 @@ impl<'a> Graph<'a> {
 
     fn waits(&self, i: usize) -> &[Wait<'a>] {
         self.waits[i].get_or_init(|| {
+            let mut waits: Vec<Wait<'a>> = Vec::new();
             let rules = RULES.iter().enumerate().filter(|(_, r)| !self.events.without(r.name));
-            let each = rules.flat_map(|(number, rule)| {
-                let found = match rule.find {
-                    Find::Others(find) => find(self, i),
-                    _ => Vec::new(),
-                };
-                found.into_iter().map(move |wait| Wait { rule: number, ..wait })
-            });
-            each.collect()
+            for (number, rule) in rules {
+                let Find::Others(find) = rule.find else { continue };
+                // A line that no rule has changed yet is the I/O's own.
+                let may = |p: &Segment| rule.over.contains(&p.phase);
+                if waits.is_empty() && !self.judged[i].segments.iter().any(may) {
+                    continue;
+                }
+                waits.extend(find(self, i).into_iter().map(|wait| Wait { rule: number, ..wait }));
+            }
+            waits
         })
     }
 
     /// Where an I/O's time went, with what it waited for; none where that is no other I/O's.
     fn resolved(&self, i: usize) -> Option<Vec<Segment>> {
         let waits = !self.waits(i).is_empty();
-        waits.then(|| self.line(i, (i64::MIN, i64::MAX), &mut Vec::new()))
+        let mut walk = Walk { path: Vec::new(), left: LINES };
+        waits.then(|| self.line(i, (i64::MIN, i64::MAX), &mut walk))
     }
 
-    /// The same of a time, for the I/Os on the `path`, which waited for it. That it waited for one of them leads
-    /// nowhere.
-    fn line(&self, i: usize, time: (i64, i64), path: &mut Vec<usize>) -> Vec<Segment> {
+    /// The same of a time, for the I/Os on the path, which waited for it. That it waited for one of them leads nowhere.
+    fn line(&self, i: usize, time: (i64, i64), walk: &mut Walk) -> Vec<Segment> {
         let mut line = clipped(&self.judged[i].segments, time);
-        if path.len() == IOS {
+        if walk.path.len() == IOS || walk.left == 0 {
             return line;
         }
-        path.push(i);
+        walk.left -= 1;
+        walk.path.push(i);
         for wait in self.waits(i) {
             put(&mut line, wait, |time| match wait.on {
-                Cause::Io(other) if path.contains(&other) => Vec::new(),
+                Cause::Io(other) if walk.path.contains(&other) => Vec::new(),
                 Cause::Io(other) => {
-                    let mut line = self.line(other, time, path);
+                    let mut line = self.line(other, time, walk);
                     line.iter_mut().for_each(|p| *p = passed_on(wait.source, *p));
                     line
                 }
                 _ => wait.segments(),
             });
         }
-        path.pop();
+        walk.path.pop();
         line
     }
+}
+
+/// From an I/O along those that are waited for.
+struct Walk {
+    path: Vec<usize>,
+    /// Lines that may still be looked at.
+    left: usize,
 }
 
 /// What a segment of another I/O becomes for the waiting one. Where the ring ties the sleep of a worker thread to the
@@ -184,18 +203,22 @@ fn passed_on(tie: Source, segment: Segment) -> Segment {
     Segment { source, rule: None, ..segment }
 }
 
-/// Replaces waits for another I/O of these by what the other I/O waited for meanwhile, and has the waiting I/O judged
-/// again by `judge`. Their order stays.
+/// Replaces waits of those `asked` for (by number, among `judged`) for another I/O of these by what the other I/O
+/// waited for meanwhile, and has the waiting I/O judged again by `judge`. Their order stays.
 pub fn follow(
     judged: &mut [Judged],
+    asked: impl Fn(usize, &Judged) -> bool,
     events: &Events,
     judge: impl Fn(Slow, Option<TracedIo>, Vec<Segment>) -> Judged,
 ) {
     let graph = Graph::of(judged, events);
-    let lines: Vec<Option<Vec<Segment>>> = (0..judged.len()).map(|i| graph.resolved(i)).collect();
+    let numbers = (0..judged.len()).filter(|i| asked(*i, &judged[*i]));
+    let lines: Vec<(usize, Vec<Segment>)> =
+        numbers.filter_map(|i| Some((i, graph.resolved(i)?))).collect();
     drop(graph);
-    for (one, line) in judged.iter_mut().zip(lines) {
-        if let Some(line) = line.filter(|line| *line != one.segments) {
+    for (i, line) in lines {
+        let one = &mut judged[i];
+        if line != one.segments {
             let again = judge(one.slow, one.io.clone(), line);
             *one = Judged { shared: one.shared, queued_ns: one.queued_ns, ..again };
         }

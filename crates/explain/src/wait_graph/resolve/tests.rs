@@ -70,7 +70,7 @@ fn who_queues_for_a_lock_waits_for_all_before_it() {
         if order {
             list.reverse();
         }
-        follow(&mut list, &events, again);
+        follow(&mut list, |_, _| true, &events, again);
         list.sort_by_key(|one| one.slow.worker);
         let last = phases(&list[LAST as usize].segments);
         let expected = [(0, 200, Device), (200, 300, Throttle), (300, 1_000, Device)];
@@ -90,7 +90,7 @@ fn a_circle_of_waits_ends_at_whom_it_comes_back_to() {
         io(1, &[(0, 950, FileSystem)]),
         io(2, &[(0, 980, PageCache)]),
     ];
-    follow(&mut list, &events, again);
+    follow(&mut list, |_, _| true, &events, again);
     // The first one's disk is what all of them wait for, while it does not wait itself.
     let of = |i: usize| phases(&list[i].segments);
     assert_eq!(of(0), [(0, 500, PageCache), (500, 1_000, Device)]);
@@ -106,7 +106,7 @@ fn of_a_wait_only_what_the_other_one_was_in_meanwhile_counts() {
         io(0, &[(300, 400, Throttle), (400, 500, Submit), (500, 900, Device)]),
         io(1, &[(0, 800, FileSystem)]),
     ];
-    follow(&mut list, &events, again);
+    follow(&mut list, |_, _| true, &events, again);
     let expected = [
         (0, 300, FileSystem),
         (300, 400, Throttle),
@@ -115,6 +115,24 @@ fn of_a_wait_only_what_the_other_one_was_in_meanwhile_counts() {
         (700, 800, FileSystem),
     ];
     assert_eq!(phases(&list[1].segments), expected, "what says nothing stays");
+}
+
+/// Of 20 that all wait for each other there are more ways than could be gone in a lifetime.
+#[test]
+fn not_every_way_through_a_crowd_is_gone() {
+    let judged: Vec<Judged> = (0..20).map(|i| io(i, &[(0, 100, Phase::FileSystem)])).collect();
+    let events = Events::default();
+    let graph = Graph::of(&judged, &events);
+    let rule = names().position(|name| name == "lock-of-another").expect("a rule");
+    for (i, cell) in graph.waits.iter().enumerate() {
+        let others = (0..judged.len()).filter(|other| *other != i);
+        let waits = others.map(|other| {
+            let wait = Wait::new((0, 100), Cause::Io(other), Source::Holder);
+            Wait { takes: |phase| phase != Phase::FileSystem, rule, ..wait }
+        });
+        assert!(cell.set(waits.collect()).is_ok());
+    }
+    assert_eq!(graph.resolved(0), Some(judged[0].segments.clone()));
 }
 
 /// A thread of the kernel of this number, woken up by another one.

@@ -3,6 +3,8 @@
 //! when they came back to the CPU, which makes no verdict sure ([`Source::Inferred`]). Beside these what a server's
 //! stamps say (FUSE), and when the whole program was stopped.
 
+use std::collections::BTreeSet;
+
 use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
 
@@ -13,7 +15,6 @@ use crate::events::io::TracedIo;
 use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
-use crate::verdict::judge::Judged;
 use crate::wait_graph::{Cause, Wait};
 
 /// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
@@ -77,7 +78,7 @@ pub fn disk_server_waits<'a>(
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
     let mut served = loop_worker_waits(segment, io, context);
-    served.extend(softirq_waits(segment, io, context).into_iter().map(Wait::from));
+    served.extend(late_tellers(segment, io, context).into_iter().map(Wait::from));
     served
 }
 
@@ -135,20 +136,21 @@ pub fn sqpoll_waits<'a>(
     io: &TracedIo,
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
-    let off = context.all.into_iter().flat_map(|all| sqpoll_off(io, all));
     let time = (segment.from, segment.to);
+    let in_flight = (io.start_ns, io.end_ns);
+    let off = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, in_flight, all));
     off.map(|off| Wait::new(time, Cause::Thread(off), Source::Helper)).collect()
 }
 
-/// When the polling thread of io_uring was off the CPU, which takes the requests of this I/O's thread
-/// from the queue and tells it of their ends.
+/// When the polling thread of io_uring was off the CPU in a time, which takes the requests of this worker from the
+/// queue and tells it of their ends.
 pub fn sqpoll_off<'a>(
-    io: &TracedIo,
+    worker: u64,
+    (from, to): (i64, i64),
     events: &'a Events,
 ) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
-    let own = Some(io.worker);
-    let polls = events.ring_threads.within(io.start_ns, io.end_ns).filter(|w| w.polls());
-    polls.filter(move |w| w.worker == own).map(|w| &w.off)
+    let polls = events.ring_threads.within(from, to).filter(|w| w.polls());
+    polls.filter(move |w| w.worker == Some(worker)).map(|w| &w.off)
 }
 
 /// The threads that serve the loop device of an I/O: its own program woke them up, another one of their kind passed the
@@ -182,16 +184,32 @@ fn loop_worker_waits<'a>(
     helpers(context, segment.from, segment.to).filter(serves).map(on).collect()
 }
 
-/// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
-/// the device's time, and when it ran they were told at once.
-fn softirq_waits(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let rows = helpers(context, segment.from, segment.to).filter(|row| {
-        let waited = row.end_ns - row.awake_ns().max(segment.from);
-        let late = waited * 2 >= segment.length();
-        let soft = row.thread.name.starts_with("ksoftirqd/");
-        soft && late && ends_with(row, segment, WAKEUP_WINDOW_NS / 5)
-    });
-    rows.map(|row| cpu_wait(row, tie(row, io, context))).collect()
+/// Threads of the kernel that do nothing but tell of interrupts.
+const TELLERS: [&str; 2] = ["ksoftirqd/", "irq/"];
+
+/// Completions that a thread tells of wait with it for its CPU: for most of the device's time, and when it ran they were
+/// told at once. It is one of the kernel (`TELLERS`, or any that then woke the program up), or the program's own or
+/// its ring's, where that polls for them.
+fn late_tellers(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let late = |off: &OffCpu| {
+        let waited = off.end_ns - off.runnable_ns().max(segment.from);
+        waited * 2 >= segment.length() && ends_with(off, segment, WAKEUP_WINDOW_NS / 5)
+    };
+    let wakes = |row: &Helper| {
+        let mut own = context.off_cpu(io.start_ns, io.end_ns);
+        own.any(|off| off.waker.tid().is_some() && off.waker.tid() == row.thread.tid)
+    };
+    let tells =
+        |row: &Helper| TELLERS.iter().any(|name| row.thread.name.starts_with(name)) || wakes(row);
+    let rows = helpers(context, segment.from, segment.to);
+    let rows = rows.filter(|row| late(&row.off) && tells(row));
+    let mut waits: Vec<Segment> = rows.map(|row| cpu_wait(row, tie(row, io, context))).collect();
+    let own = overlapping(context.off, segment.from, segment.to);
+    let time = (io.start_ns, io.end_ns);
+    let polls = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, time, all));
+    let own = own.chain(polls).filter(|off| late(off) && off.was_in(stacks::polls_for_io));
+    waits.extend(own.map(|off| cpu_wait(off, Source::Inferred)));
+    waits
 }
 
 /// Whether a thread came back to the CPU no longer than this before the end of a segment, ns.
@@ -231,15 +249,44 @@ fn runs_queues(row: &Helper) -> bool {
     kblockd || row.was_in(stacks::runs_queues)
 }
 
-/// Threads of the kernel that acted for a slow I/O and were late themselves.
-pub fn helper_threads<'a>(one: &Judged, events: &'a Events) -> Vec<&'a Helper> {
-    let Some(io) = &one.io else {
-        return Vec::new();
+/// When a thread of the kernel that ended a sleep had no CPU, where that was most of the sleep: whatever the sleep was
+/// for, that thread had to do it.
+pub fn waking_thread_waits(
+    segment: &Segment,
+    _: &TracedIo,
+    context: &IoContext<'_>,
+) -> Vec<Segment> {
+    let of_it = |r: &&OffCpu| match r.reason().filter(|_| !r.was_preempted()) {
+        Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => phase == segment.phase,
+        Some(SleepReason::Unknown) => segment.phase == Phase::Unobserved,
+        Some(SleepReason::OwnIo) | None => false,
     };
-    let context = IoContext::of(events, u64::from(one.slow.worker));
-    let asleep = overlapping(context.off, io.start_ns, io.end_ns);
-    let wakers: Vec<u64> = asleep.filter_map(|r| r.waker.tid()).collect();
-    let rows = helpers(&context, io.start_ns, io.end_ns);
+    let mut waits = Vec::new();
+    for told in context.off_cpu(segment.from, segment.to).filter(of_it) {
+        let (from, to) = (told.start_ns, told.awake_ns());
+        let rows = tellers(told, from, context).filter(|row| !row.serves);
+        let lost = rows.map(|row| {
+            let wait = cpu_wait(row, Source::Helper);
+            Segment { from: wait.from.max(from), to: wait.to.min(to), ..wait }
+        });
+        let lost: Vec<Segment> = lost.filter(|wait| wait.from < wait.to).collect();
+        if lost.iter().map(Segment::length).sum::<i64>() * 2 >= (to - from).max(1) {
+            waits.extend(lost);
+        }
+    }
+    waits
+}
+
+/// Threads of the kernel that acted for a worker's I/Os in a time and were late themselves.
+pub fn helper_threads<'a>(
+    worker: u64,
+    (from, to): (i64, i64),
+    events: &'a Events,
+) -> Vec<&'a Helper> {
+    let context = IoContext::of(events, worker);
+    let asleep = overlapping(context.off, from, to);
+    let wakers: BTreeSet<u64> = asleep.filter_map(|r| r.waker.tid()).collect();
+    let rows = helpers(&context, from, to);
     let told = |r: &&Helper| r.thread.tid.is_some_and(|tid| wakers.contains(&tid));
     let serves = |r: &&Helper| r.waker.is_own || r.was_in(stacks::serves_loop);
     rows.filter(|r| told(r) || serves(r)).collect()

@@ -273,7 +273,63 @@ fn a_commit_waits_for_the_cpu_of_its_thread_and_for_the_flush() {
     let it = cut(&line, off(), vec![writes, gives]);
     assert_eq!(it[1..3], [(50, FileSystem), (810, Cpu)], "who gives the disk its writes");
     let lock = asleep((10, 900, 1000), "rwsem_down_read_slowpath");
-    assert_eq!(cut(&line, lock, vec![starved]).len(), 3, "no commit");
+    let busy = kworker((20, 300, 310), 2, "jbd2_journal_commit_transaction;kjournald2");
+    assert_eq!(cut(&line, lock.clone(), vec![busy]).len(), 3, "no commit");
+    assert_eq!(cut(&line, lock, vec![starved])[2], (475, Cpu), "but held by who had no CPU");
+}
+
+#[test]
+fn a_wait_that_a_thread_of_the_kernel_ends_waits_for_its_cpu() {
+    use Phase::*;
+    let line = |phase| [(0, 10, Submit), (10, 900, phase), (900, 1000, Cpu)];
+    let off = |stack: &str| asleep((10, 900, 1000), stack);
+    let starved = |woken| kworker((-50, woken, 890), IDLE, "worker_thread;kthread");
+    let flusher = "wb_wait_for_completion;sync_inodes_sb;__x64_sys_syncfs";
+    let cpu = |phase| vec![(10, Submit), (40, phase), (840, Cpu), (10, phase), (100, Cpu)];
+    assert_eq!(cut(&line(PageCache), off(flusher), vec![starved(50)]), cpu(PageCache));
+    let extents = "btrfs_start_ordered_extent;btrfs_wait_ordered_range;btrfs_sync_file;do_fsync";
+    assert_eq!(cut(&line(FileSystem), off(extents), vec![starved(50)]), cpu(FileSystem));
+    let strange = "wait_for_completion;__flush_work;lru_add_drain_all";
+    assert_eq!(cut(&line(Unobserved), off(strange), vec![starved(50)]), cpu(Unobserved));
+    let same =
+        |phase, stack: &str, row: Helper| cut(&line(phase), off(stack), vec![row]).len() == 3;
+    assert!(same(PageCache, flusher, starved(500)), "for less than half of it");
+    let other = Helper { thread: thread("", 78), ..starved(50) };
+    assert!(same(PageCache, flusher, other), "who did not end it");
+    assert!(same(PageCache, "io_cqring_wait", starved(50)), "the sleep was for another I/O");
+    let server = Helper { serves: true, ..starved(50) };
+    assert!(same(PageCache, flusher, server), "no thread of the kernel");
+}
+
+#[test]
+fn a_completion_waits_for_the_cpu_of_the_thread_that_tells_of_it() {
+    use Phase::*;
+    const END: i64 = 9_000_000;
+    let line = [(0, 10, Submit), (10, END, Device), (END, END + 10, Completion)];
+    let off = |by| told_by(by, asleep((5, END + 5, END + 10), "io_schedule;blkdev_direct_IO"));
+    let called = |name: &str, woken, end| Helper {
+        thread: thread(name, 77),
+        ..kworker((-50, woken, end), 1, "irq_thread;kthread")
+    };
+    let cut_by = |by, row| cut(&line, off(by), vec![row]);
+    let late = |ns| {
+        vec![(10, Submit), (90, Device), (ns - 100, Cpu), (END - ns, Device), (10, Completion)]
+    };
+    assert_eq!(cut_by(78, called("irq/45-nvme0q1", 100, END - 10)), late(END - 10));
+    assert_eq!(
+        cut_by(77, called("kworker/3:2", 100, END - 10)),
+        late(END - 10),
+        "which woke it up"
+    );
+    assert_eq!(cut_by(78, called("kworker/3:2", 100, END - 10)).len(), 3, "of whatever else");
+    assert_eq!(cut_by(78, called("irq/45-nvme0q1", END / 2 + 10, END - 10)).len(), 3, "half of it");
+    assert_eq!(cut_by(78, called("irq/45-nvme0q1", 100, END / 2 + 100)).len(), 3, "long before");
+    // A thread that polls for its I/O has no end of it while it has no CPU.
+    let robbed =
+        OffCpu { state: 0, ..asleep((100, 100, END - 10), "io_do_iopoll;io_iopoll_check") };
+    assert_eq!(cut(&line, robbed, Vec::<LayerEvent>::new()), late(END - 10));
+    let busy = OffCpu { state: 0, ..asleep((100, 100, END - 10), "exit_to_user_mode_loop") };
+    assert_eq!(cut(&line, busy, Vec::<LayerEvent>::new()).len(), 3, "the end comes by itself");
 }
 
 #[test]
@@ -412,7 +468,7 @@ fn a_completion_that_waits_for_the_log_of_xfs_waits_for_the_disk() {
 fn the_thread_that_serves_a_loop_device_may_wait_for_a_cpu() {
     use Phase::*;
     let line = [(0, 10, Submit), (10, 990, Device), (990, 1000, Completion)];
-    let off = || asleep((5, 995, 1000), "io_schedule;blkdev_direct_IO");
+    let off = || told_by(78, asleep((5, 995, 1000), "io_schedule;blkdev_direct_IO"));
     let strange = kworker((-50, 12, 900), IDLE, "worker_thread");
     let own = of_program(strange.clone());
     let expected = vec![(10, Submit), (2, Device), (888, Cpu), (90, Device), (10, Completion)];

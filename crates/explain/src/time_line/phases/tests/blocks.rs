@@ -193,6 +193,44 @@ fn a_limit_before_the_request_is_no_matter_of_the_queue() {
     assert_eq!(tags[..2], [(100, Submit), (600, Tags)]);
 }
 
+#[test]
+fn what_the_driver_gave_back_was_the_drivers_until_then() {
+    use Phase::*;
+    let cut = |flags, requeue_ns| {
+        let requeue_ns = Some(requeue_ns);
+        let io = TracedIo { flags, requeue_ns, issue_ns: Some(1700), ..io() };
+        let line = segments(&io, &IoContext::default());
+        line[2..5].iter().map(|p| (p.length(), p.phase, p.source)).collect::<Vec<_>>()
+    };
+    let queued = [
+        (550, Queue, Source::Stamps),
+        (100, Device, Source::Stamps),
+        (10, Completion, Source::Silence),
+    ];
+    assert_eq!(cut(0, 1600), queued, "nothing was given back");
+    assert_eq!(cut(flags::REQUEUED, 1750), queued, "and not tried again");
+    let back = [
+        (450, Device, Source::Inferred),
+        (100, Queue, Source::Stamps),
+        (100, Device, Source::Stamps),
+    ];
+    assert_eq!(cut(flags::REQUEUED, 1600), back);
+}
+
+/// As of NVMe's over several paths: the first request fails with its path, and another thread makes the second one.
+#[test]
+fn who_sleeps_for_its_io_does_not_wait_for_a_request() {
+    let io = TracedIo { alloc_ns: Some(1700), issue_ns: Some(1750), ..io() };
+    let source = |stack: &str| {
+        let rows = [off(1110, Some(1690), 1695, stack)];
+        let line = segments(&io, &IoContext { off: &rows, ..IoContext::default() });
+        line.iter().find(|p| p.phase == Phase::Tags).map(|p| (p.length(), p.source))
+    };
+    assert_eq!(source("io_schedule;blk_mq_get_tag"), Some((600, Source::Stamps)));
+    assert_eq!(source("io_schedule;__iomap_dio_rw"), Some((600, Source::Inferred)));
+    assert_eq!(source("io_cqring_wait"), Some((600, Source::Inferred)));
+}
+
 /// A read through the page cache ends with its page, while what is read ahead with it is under way.
 #[test]
 fn a_read_waits_in_the_device_for_the_page_it_slept_for() {

@@ -382,9 +382,8 @@ INLINE void enters_ring(struct slot *s, u32 nr, u64 begin)
 	s->enter = begin;
 }
 
-/* The slot of a request that had none, its token; 0 where there is no room. Global, so that the verifier looks at it once
- * and not at each of the places that lead here. */
-__attribute__((noinline)) u64 slot_for(struct placed *p)
+/* The slot of a request that had none, its token; 0 where there is no room. */
+GLOBAL u64 slot_for(struct placed *p)
 {
 	struct call *c;
 	struct slot *s;
@@ -427,7 +426,7 @@ __attribute__((noinline)) u64 slot_for(struct placed *p)
 }
 
 /* The operation of a request, which gets a slot where it has none; 0 for none. */
-NOINLINE u64 requested_as(u64 request)
+GLOBAL u64 requested_as(u64 request)
 {
 	struct placed *p = place_for(request);
 	u64 *token;

@@ -385,11 +385,11 @@ enum { UNTRIED = 0, STAMPED = 1, BARE = 2 };
 
 INLINE void note_issues(bool stamped)
 {
-	u32 which = C_ISSUES;
-	u64 *issues = map_lookup(&counters, &which), now = stamped ? STAMPED : BARE;
+	struct counts *all = all_counters();
+	u64 now = stamped ? STAMPED : BARE;
 
-	if (issues && *issues != now && *issues != BARE)
-		*issues = now;
+	if (all && all->n[C_ISSUES] != now && all->n[C_ISSUES] != BARE)
+		all->n[C_ISSUES] = now;
 }
 
 /* The block layer gathers flushes of a disk's cache and sends one of its own for them, which belongs

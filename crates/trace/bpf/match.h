@@ -448,10 +448,9 @@ NOINLINE u64 of_page(struct thread *t, struct bio *bio)
 /* Whether a mapping is of the run's file; with several, of one of its kind. */
 INLINE bool of_run(u64 mapping)
 {
-	u32 which = C_FILE;
-	u64 *own = map_lookup(&counters, &which), file = file_of(mapping);
+	u64 own = counter(C_FILE), file = file_of(mapping);
 
-	return file && (!own || !*own || *own == file);
+	return file && (!own || own == file);
 }
 
 /* Whether a mapping is that of an operation that is watched. */

@@ -103,8 +103,8 @@ INLINE bool tell_wait(struct thread *t, struct asleep *a, u32 index, struct task
 INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_struct *next,
 		   u64 off, u64 now)
 {
-	u64 slow = counter(C_SLOW_NS), wake = t->wake > off ? t->wake : now, *longest;
-	u32 which = C_LONGEST_WAIT;
+	u64 slow = counter(C_SLOW_NS), wake = t->wake > off ? t->wake : now;
+	struct counts *all = all_counters();
 	bool lock = a->what & W_LOCK;
 
 	/* A sleep for time says something only where there was no CPU after it, and no row tells of it by itself. */
@@ -119,10 +119,9 @@ INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_st
 		tell_wait(t, a, index, next, off, now);
 		return 1;
 	}
-	longest = map_lookup(&counters, &which);
-	if (now - off >= slow && longest) {
-		if (now - off > *longest && tell_wait(t, a, index, next, off, now))
-			*longest = now - off;
+	if (now - off >= slow && all) {
+		if (now - off > all->n[C_LONGEST_WAIT] && tell_wait(t, a, index, next, off, now))
+			all->n[C_LONGEST_WAIT] = now - off;
 		else
 			count(C_WAITS);
 	}

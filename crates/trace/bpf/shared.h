@@ -237,9 +237,7 @@ enum counters {
 	C_WANTED = 1,    /* bios of a thread with many operations, and nobody says of which */
 	C_PUNTED = 2,    /* handed to io_uring worker threads */
 	C_NEIGHBOURS = 3,
-	C_ISSUES = 4,    /* no count: whether requests know when they were issued */
 	C_FILE = 5,      /* no count: the one file of the run, as `file_of` tells it; 0 for unknown */
-	C_SLOW_NS = 6,   /* no count: from which latency on operations that are watched are told, ns */
 	C_CALLS = 7,     /* operations that were watched to their end */
 	C_NO_ROOM = 8,   /* those that found no slot, and threads that found no place */
 	C_BEGAN = 9,     /* no count: when watching began, ns since boot */
@@ -250,14 +248,17 @@ enum counters {
 	C_ENDED_READS = 15, /* calls that threads had made, as the kernel counts them, that ended */
 	C_ENDED_WRITES = 16,
 	C_FAULTS = 17, /* page faults among the operations */
-	C_RECORD = 18, /* no count: operations are told that are not slow, too */
-	C_LEFT_OUT = 19, /* no count: LEFT_OUT_* that are too dear */
 	C_WAITS = 20, /* waits of threads for each other that are no more than counted */
 	C_LONGEST_WAIT = 21, /* no count: the longest of these that was told, ns */
-	C_EXACT = 22, /* no count: what begins now is looked at to its end, whether it blocks or not */
 	C_EXACT_OPEN = 23, /* no count: calls and requests that are looked at so and have not ended */
+	/* In a line of memory by themselves, which hardly anybody writes: each request reads several of them. */
 	C_SUBJECTS = 24, /* no count: how often `subjects` has changed */
 	C_CROWDED = 25, /* no count: requests in `requested` and not in `placed` */
+	C_EXACT = 26, /* no count: what begins now is looked at to its end, whether it blocks or not */
+	C_SLOW_NS = 27, /* no count: from which latency on operations that are watched are told, ns */
+	C_RECORD = 28, /* no count: operations are told that are not slow, too */
+	C_LEFT_OUT = 29, /* no count: LEFT_OUT_* that are too dear */
+	C_ISSUES = 30, /* no count: whether requests know when they were issued */
 	C_COUNTERS = 32,
 };
 
@@ -288,13 +289,45 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
+/* All of them are one value: who asks for several finds them in one look. */
+struct counts {
+	u64 n[C_COUNTERS];
+};
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(map_flags, F_MMAPABLE);
-	__uint(max_entries, C_COUNTERS);
+	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, u64);
+	__type(value, struct counts);
 } counters SEC(".maps");
+
+/* 0 where there are none, which the verifier cannot rule out. */
+INLINE struct counts *all_counters(void)
+{
+	u32 first = 0;
+
+	return map_lookup(&counters, &first);
+}
+
+INLINE u64 counter(u32 which)
+{
+	struct counts *all = all_counters();
+
+	return all ? all->n[which] : 0;
+}
+
+INLINE void count_many(u32 which, u64 more)
+{
+	struct counts *all = all_counters();
+
+	if (all)
+		__sync_fetch_and_add(&all->n[which], more);
+}
+
+INLINE void count(u32 which)
+{
+	count_many(which, 1);
+}
 
 /* Thread id -> index into `threads`. */
 struct {
@@ -470,16 +503,15 @@ struct {
 /* Whether a process is the one that the programs look at, or one of those. */
 INLINE bool is_ours(u32 tgid)
 {
-	u32 at = tgid & (ASKED - 1), which = C_SUBJECTS;
-	u64 *place, *changes, now, answer;
+	u32 at = tgid & (ASKED - 1);
+	u64 *place, now, answer;
 
 	if (!cfg_watch)
 		return tgid == cfg_tgid;
 	place = map_lookup(&asked, &at);
-	changes = map_lookup(&counters, &which);
-	if (!place || !changes)
+	if (!place)
 		return 0;
-	now = (u64)tgid << 32 | (u32)*changes << 1;
+	now = (u64)tgid << 32 | (u32)counter(C_SUBJECTS) << 1;
 	answer = *place;
 	if ((answer ^ now) > 1) {
 		answer = now | !!map_lookup(&subjects, &tgid);
@@ -498,14 +530,6 @@ INLINE bool is_own(struct task_struct *task)
 INLINE u64 token_of(u64 user_data)
 {
 	return user_data & ~LOWER;
-}
-
-INLINE void count(u32 which)
-{
-	u64 *n = map_lookup(&counters, &which);
-
-	if (n)
-		__sync_fetch_and_add(n, 1);
 }
 
 INLINE struct event *event(u32 kind, u32 worker)

@@ -319,21 +319,6 @@ struct file_name {
 	char names[NAME_BYTES + NAME_MOST];
 };
 
-INLINE u64 counter(u32 which)
-{
-	u64 *n = map_lookup(&counters, &which);
-
-	return n ? *n : 0;
-}
-
-INLINE void count_many(u32 which, u64 more)
-{
-	u64 *n = map_lookup(&counters, &which);
-
-	if (n)
-		__sync_fetch_and_add(n, more);
-}
-
 INLINE struct placed *place_for(u64 request)
 {
 	/* Fibonacci hashing: addresses of one kind of object differ in their middle bits. */
@@ -529,8 +514,9 @@ enum { BESIDE = 4 };
 INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 {
 	struct asleep *a = map_lookup(&sleepers, &worker);
-	u32 base = (c->op & 15) * PLACES, which = C_CALLS;
-	u64 *n = map_lookup(&counters, &which), nth;
+	struct counts *all = all_counters();
+	u32 base = (c->op & 15) * PLACES;
+	u64 nth;
 
 	tally_one(base + (c->marks & M_QUEUED ? 2 * EXACT * PLACES : 0), ns, c->marks, c->size);
 	if (!(c->marks & (M_QUEUED | M_TIMED)) || c->marks & M_MERGED)
@@ -549,7 +535,7 @@ INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 		count(C_SYNCS);
 	if (c->nr == NR_FAULT)
 		count(C_FAULTS);
-	nth = n ? __sync_fetch_and_add(n, 1) : 1;
+	nth = all ? __sync_fetch_and_add(&all->n[C_CALLS], 1) : 1;
 	if (a && ns >= counter(C_SLOW_NS) / BESIDE)
 		a->busy_to = c->begin + ns;
 	if (ns >= counter(C_SLOW_NS))

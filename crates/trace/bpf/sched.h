@@ -534,6 +534,9 @@ int sched_waking(u64 *ctx)
 		}
 		return 0;
 	}
+	/* The idle thread of a CPU wakes nobody up but for an interrupt: nobody is named, without a look at the stack. */
+	if (!ids)
+		return 0;
 	sleeper(task, &t, &i, &index);
 	if (t) {
 		a = cfg_watch ? map_lookup(&sleepers, &index) : 0;

@@ -242,12 +242,17 @@ enum { P_UNTIMED = PLACES - 6, P_UNKNOWN, P_FAILED, P_BYTES, P_NS, P_ANY };
 /* Kinds from EXACT on: of what began in windows in which everything is looked at. From twice that on: requests of rings and
  * libaio, outside of these; all of them are seen, and so they are apart from the calls of their kind. */
 enum { EXACT = 16, REQUEST_KINDS = 4 };
+/* So many are one value, so that one look finds all sums of a kind. */
+#define TALLIES_LINE 8
+struct tallies_line {
+	u64 n[TALLIES_LINE];
+};
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(map_flags, F_MMAPABLE);
-	__uint(max_entries, (2 * EXACT + REQUEST_KINDS) * PLACES);
+	__uint(max_entries, (2 * EXACT + REQUEST_KINDS) * PLACES / TALLIES_LINE);
 	__type(key, u32);
-	__type(value, u64);
+	__type(value, struct tallies_line);
 } tallies SEC(".maps");
 /* By thread: the call that it is in, which began in such a window. */
 struct exact_call {
@@ -456,53 +461,59 @@ INLINE void drop_request(u64 request)
 	}
 }
 
-INLINE void add(u32 place, u64 n)
+INLINE struct tallies_line *tallies_of(u32 place)
 {
-	u64 *sum = map_lookup(&tallies, &place);
+	u32 line = place / TALLIES_LINE;
 
-	if (sum)
-		__sync_fetch_and_add(sum, n);
+	return map_lookup(&tallies, &line);
 }
 
-/* Place of a latency among those of its kind. */
+INLINE void add(struct tallies_line *line, u32 place, u64 n)
+{
+	__sync_fetch_and_add(&line->n[place % TALLIES_LINE], n);
+}
+
+/* Place of a latency among those of its kind. Without a jump for each half, which the processor would foresee wrong at some
+ * latencies, and each of which doubles the ways that the verifier goes. */
 INLINE u32 place_of_ns(u64 ns)
 {
-	u32 power = 0;
-	u64 v = ns;
+	u64 power = 0, v = ns, more;
 
 	if (ns < 512)
 		return ns;
-
-	if (v >> 32) { v >>= 32; power += 32; }
-	if (v >> 16) { v >>= 16; power += 16; }
-	if (v >> 8) { v >>= 8; power += 8; }
-	if (v >> 4) { v >>= 4; power += 4; }
-	if (v >> 2) { v >>= 2; power += 2; }
-	if (v >> 1) { power += 1; }
+	for (u32 half = 32; half; half /= 2) {
+		more = (((1ull << half) - 1 - v) >> 63) * half;
+		v >>= more;
+		power += more;
+	}
 	return (power - 8) * 512 + (ns >> (power - 9) & 511);
 }
 
 /* One more operation: with its latency, where that is known, and with what it brought. */
 INLINE void tally_one(u32 base, u64 ns, u32 marks, u64 bytes)
 {
-	u32 last = base + P_ANY;
-	u64 *any = map_lookup(&tallies, &last);
+	struct tallies_line *sums = tallies_of(base + P_ANY), *line;
+	u32 place = place_of_ns(ns);
 
-	if (any && !*any)
-		*any = 1;
+	if (!sums)
+		return;
+	if (!sums->n[P_ANY % TALLIES_LINE])
+		sums->n[P_ANY % TALLIES_LINE] = 1;
 	/* What was seen of it is no latency: it ended later, or it is several. */
 	if (!(marks & (M_QUEUED | M_TIMED)) || marks & M_MERGED) {
-		add(base + P_UNTIMED, 1);
+		add(sums, P_UNTIMED, 1);
 	} else {
-		add(base + place_of_ns(ns), 1);
-		add(base + P_NS, ns);
+		line = tallies_of(base + place);
+		if (line)
+			add(line, place, 1);
+		add(sums, P_NS, ns);
 	}
 	if (marks & M_FAILED)
-		add(base + P_FAILED, 1);
+		add(sums, P_FAILED, 1);
 	else if (marks & M_KNOWN)
-		add(base + P_BYTES, bytes);
+		add(sums, P_BYTES, bytes);
 	else
-		add(base + P_UNKNOWN, 1);
+		add(sums, P_UNKNOWN, 1);
 }
 
 /* The first operations are all told, of later ones that are not slow one in so many: usual times. */

@@ -10,6 +10,8 @@
 /* A function that the verifier looks at once and not at each of the places that lead to it. It takes numbers, and
  * pointers to memory that it asks for 0. */
 #define GLOBAL __attribute__((noinline))
+/* What nearly always is so: the compiler puts the rest out of the way, into lines that the processor need not fetch. */
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) value *name
@@ -70,6 +72,9 @@ static void *(*cast)(const void *object, u32 type) = (void *)0x7a11ca57;
 			field_ = READ(type, address, field);                            \
 		field_;                                                                 \
 	})
+
+/* The pointer that lies at an address: of whatever kind, as the first one of that list is. */
+#define POINTER_AT(address) FIELD(struct hlist_head, address, first)
 
 /* A pointer as a plain number, which the verifier lets us calculate with: what was turned around is no pointer to it
  * any more, and turned once more it is the same number. A helper would do that for twenty times the time. */

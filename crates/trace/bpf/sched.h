@@ -104,11 +104,11 @@ INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_st
 		   u64 off, u64 now)
 {
 	u64 slow = counter(C_SLOW_NS), wake = t->wake > off ? t->wake : now;
-	struct counts *all = all_counters();
 	bool lock = a->what & W_LOCK;
+	struct counts *all;
 
 	/* A sleep for time says something only where there was no CPU after it, and no row tells of it by itself. */
-	if (a->what & W_IDLE || (a->what & W_PAUSE && !flies(a, index) && now - wake >= cfg_off_ns))
+	if (a->what & W_IDLE || (a->what & W_PAUSE && !flies(t, index) && now - wake >= cfg_off_ns))
 		rests(a, a->what & W_IDLE ? off : wake, wake, now);
 	if (!(a->what & (W_LOCK | W_WAIT)) || !(t->by & BY_OWN) || (!(t->by & BY_WHO) && !lock) ||
 	    now - off < slow / BESIDE)
@@ -119,6 +119,7 @@ INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_st
 		tell_wait(t, a, index, next, off, now);
 		return 1;
 	}
+	all = all_counters();
 	if (now - off >= slow && all) {
 		if (now - off > all->n[C_LONGEST_WAIT] && tell_wait(t, a, index, next, off, now))
 			all->n[C_LONGEST_WAIT] = now - off;
@@ -156,7 +157,7 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 		a->plug_from = off;
 		a->plug_to = now;
 	}
-	if (a && a->what && !waited(t, a, index, next, off, now) && !flies(a, index))
+	if (a && a->what && !waited(t, a, index, next, off, now) && !flies(t, index))
 		return;
 	here = cpu_here();
 	if (here)
@@ -485,7 +486,7 @@ INLINE bool was_busy(struct thread *t, struct asleep *a, u32 index, u64 since)
 {
 	struct call *c = open_call(t);
 
-	return flies(a, index) || a->busy_to > since ||
+	return flies(t, index) || a->busy_to > since ||
 	       (c && c->last > since && c->last - c->begin >= counter(C_SLOW_NS) / BESIDE);
 }
 

@@ -21,20 +21,28 @@ const volatile u32 cfg_tgid = 0;
 /* The server of the store, whose threads, and those of its children, are looked at as threads of the kernel are; 0 for
  * none. */
 const volatile u32 cfg_server = 0;
-/* Other programs are watched, those in `subjects`, and not the one that loaded this. */
+/* Other programs are watched, those in `subjects`, and not the one that loaded this. What each request asks for follows, so
+ * that it is in one line of memory. */
 const volatile u32 cfg_watch = 0;
-/* As below: of an I/O of libaio. */
-const volatile u64 cfg_aio_done = ~0ull;
-const volatile u64 cfg_off_ns = 0;
+/* The kernel has the function `cast`. */
+const volatile u32 cfg_cast = 0;
+/* Only what is slow is kept, and I/O is direct: of I/O that leads back to its operation by itself,
+ * the completion takes all stamps at once. */
+const volatile u32 cfg_late = 0;
+/* Bits of an offset inside a page. */
+const volatile u32 cfg_page_bits = 12;
 const volatile u64 cfg_end_iomap = 0;
+/* Of an I/O of libaio, and of io_uring. */
+const volatile u64 cfg_aio_done = ~0ull;
+const volatile u64 cfg_uring_done = 0;
+const volatile u64 cfg_uring_polled = 0;
+const volatile u64 cfg_off_ns = 0;
 const volatile u64 cfg_end_blkdev = 0;
 const volatile u64 cfg_end_blkdev_async = 0;
 const volatile u64 cfg_end_chain = 0;
 /* Of an io_uring command, as for blocks given back. */
 const volatile u64 cfg_end_command = ~0ull;
 const volatile u64 cfg_end_wait = ~0ull;
-const volatile u64 cfg_uring_done = 0;
-const volatile u64 cfg_uring_polled = 0;
 const volatile u64 cfg_loop_done = 0;
 /* Of a file that lies in another one, as overlayfs has them: of its own requests to that one. */
 const volatile u64 cfg_backing_done = ~0ull;
@@ -48,14 +56,8 @@ const volatile u64 cfg_irq_to = 0;
 /* The kernel function that lets go of what a control group's limit held back: from, to. */
 const volatile u64 cfg_throttle_from = 0;
 const volatile u64 cfg_throttle_to = 0;
-/* Bits of an offset inside a page; the kind of file the target is (S_IFMT). */
-const volatile u32 cfg_page_bits = 12;
+/* The kind of file the target is (S_IFMT). */
 const volatile u32 cfg_kind = 0;
-/* Only what is slow is kept, and I/O is direct: of I/O that leads back to its operation by itself,
- * the completion takes all stamps at once. */
-const volatile u32 cfg_late = 0;
-/* The kernel has the function `cast`. */
-const volatile u32 cfg_cast = 0;
 /* Disks whose other users are of interest: major << 20 | minor. */
 const volatile u32 cfg_disk0 = 0;
 const volatile u32 cfg_disk1 = 0;
@@ -178,8 +180,14 @@ struct who {
 /* One thread of the load. */
 struct thread {
 	u32 pid;
-	u32 slot;  /* its first slot */
-	u32 depth; /* how many slots it has: operations at a time */
+	union {
+		u32 slot;  /* its first slot */
+		u32 begun; /* of a watched one: its requests of a ring or of libaio, see `flies` */
+	};
+	union {
+		u32 depth; /* how many slots it has: operations at a time */
+		u32 named; /* of a watched one: `asleep` says who it is */
+	};
 	u32 by; /* thread of the load that woke it up, from 1 on; BY_OWN, BY_BUSY */
 	/* What the thread itself reads at each operation, in one cache line. */
 	u64 off; /* stamp of the last switch out, 0 while running */
@@ -562,17 +570,34 @@ INLINE void who_is(struct who *w, struct task_struct *task)
 	((u64 *)w->comm)[1] = name[1];
 }
 
-INLINE struct thread *thread_of(u32 pid, u32 *index)
+/* A watched thread whose place the lower bits of its number lead to, as nearly all do. */
+INLINE struct thread *seated(u32 pid, u32 *index)
 {
 	u32 at = pid & (SEATS - 1), *i = cfg_watch ? map_lookup(&seats, &at) : 0;
 	struct thread *t;
 
-	if (i && *i) {
-		*index = *i - 1;
-		t = map_lookup(&threads, index);
-		if (t && t->pid == pid)
-			return t;
-	}
+	if (!LIKELY(i && *i))
+		return 0;
+	*index = *i - 1;
+	t = map_lookup(&threads, index);
+	return LIKELY(t && t->pid == pid) ? t : 0;
+}
+
+/* Whether the running thread is of a process that the programs look at: one that has a place is. */
+INLINE bool is_ours_here(u64 ids)
+{
+	u32 index;
+
+	return LIKELY(seated(ids, &index)) || is_ours(ids >> 32);
+}
+
+INLINE struct thread *thread_of(u32 pid, u32 *index)
+{
+	struct thread *t = seated(pid, index);
+	u32 *i;
+
+	if (t)
+		return t;
 	i = map_lookup(&tids, &pid);
 	if (!i)
 		return 0;

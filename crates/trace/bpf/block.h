@@ -164,12 +164,12 @@ INLINE void foreign(struct slot *s, struct bio *bio, u64 now, bool lower)
  * on a disk that makes requests of bios: only these tell of their end. */
 INLINE bool late_request(struct bio *bio, u64 end_io)
 {
-	u64 done = 0;
+	u64 done;
 
-	if (!cfg_cast || bio->bi_opf & REQ_PREFLUSH || !bio->bi_bdev->bd_queue->mq_ops)
+	if (!cfg_cast || end_io != cfg_end_iomap || bio->bi_opf & REQ_PREFLUSH ||
+	    !bio->bi_bdev->bd_queue->mq_ops)
 		return 0;
-	if (end_io == cfg_end_iomap)
-		done = (u64)AS(struct kiocb, AS(struct iomap_dio, bio->bi_private)->iocb)->ki_complete;
+	done = (u64)AS(struct kiocb, AS(struct iomap_dio, bio->bi_private)->iocb)->ki_complete;
 	return done && (done == cfg_aio_done || done == cfg_uring_done || done == cfg_uring_polled);
 }
 
@@ -235,16 +235,24 @@ INLINE void place_call(struct bio *bio)
 	map_update(&mappings, &b.mapping, &index, 0);
 }
 
-SEC("tp_btf/block_bio_queue")
-int bio_queue(u64 *ctx)
+/* A request of a ring or of libaio whose bio comes is on a file of storage: that need not be asked at its end. */
+INLINE void is_on_storage(struct bio *bio)
 {
-	struct bio *bio = (void *)ctx[0];
-	u64 ids = current_pid_tgid(), now, token, done, key = (u64)bio;
-	bool ours = is_ours(ids >> 32), reads_ahead = 0;
+	u64 kiocb = address(AS(struct iomap_dio, bio->bi_private)->iocb);
+	struct placed *p = place_for(kiocb);
+
+	if (kiocb && p && p->request == kiocb)
+		p->marks |= M_STORED;
+}
+
+/* A bio is queued whose completion does not take all stamps. By itself it takes much of the stack, which the others need not
+ * have. */
+NOINLINE int queues(struct bio *bio, u32 tid, bool ours)
+{
+	u64 now, token, done, key = (u64)bio;
+	bool reads_ahead = 0;
 	struct slot *s;
 
-	if (ours && late(bio))
-		return 0;
 	if (cfg_watch && ours) {
 		/* Pages of a file that are read: no interrupt does that. */
 		if (call_here(ktime_ns(), 0) && !(bio->bi_opf & REQ_OP_MASK) && of_cache(bio))
@@ -271,7 +279,7 @@ int bio_queue(u64 *ctx)
 	if (!s) {
 		/* Remembered from an earlier life of this address. */
 		map_delete(&bios, &key);
-		neighbour(bio, (u32)ids, ours, reads_ahead);
+		neighbour(bio, tid, ours, reads_ahead);
 		return 0;
 	}
 	now = ktime_ns();
@@ -304,6 +312,20 @@ int bio_queue(u64 *ctx)
 		s->flags |= F_FLUSH;
 	if (!ours)
 		foreign(s, bio, now, 0);
+	return 0;
+}
+
+SEC("tp_btf/block_bio_queue")
+int bio_queue(u64 *ctx)
+{
+	struct bio *bio = (void *)ctx[0];
+	u64 ids = current_pid_tgid();
+	bool ours = is_ours_here(ids);
+
+	if (!ours || !late(bio))
+		return queues(bio, ids, ours);
+	if (cfg_watch)
+		is_on_storage(bio);
 	return 0;
 }
 
@@ -385,11 +407,11 @@ enum { UNTRIED = 0, STAMPED = 1, BARE = 2 };
 
 INLINE void note_issues(bool stamped)
 {
-	u32 which = C_ISSUES;
-	u64 *issues = map_lookup(&counters, &which), now = stamped ? STAMPED : BARE;
+	struct counts *all = all_counters();
+	u64 now = stamped ? STAMPED : BARE;
 
-	if (issues && *issues != now && *issues != BARE)
-		*issues = now;
+	if (all && all->n[C_ISSUES] != now && all->n[C_ISSUES] != BARE)
+		all->n[C_ISSUES] = now;
 }
 
 /* The block layer gathers flushes of a disk's cache and sends one of its own for them, which belongs
@@ -407,13 +429,13 @@ INLINE void flush_issued(struct request *rq)
 		map_update(&flushes, &key, &now, 0);
 }
 
-INLINE void flush_done(struct request *rq)
+NOINLINE int flush_done(struct request *rq)
 {
 	u64 key = address(rq), *since, start = rq->io_start_time_ns;
 	struct event *e;
 
 	if (!own_flush(rq))
-		return;
+		return 0;
 	since = map_lookup(&flushes, &key);
 	if (since) {
 		start = *since;
@@ -421,11 +443,12 @@ INLINE void flush_done(struct request *rq)
 	}
 	e = start ? event(K_FLUSH, ~0u) : 0;
 	if (!e)
-		return;
+		return 0;
 	e->start = start;
 	e->end = ktime_ns();
 	e->dev = disk_of(rq->q->disk);
 	ring_submit(e, RB_NO_WAKEUP);
+	return 0;
 }
 
 SEC("tp_btf/block_rq_issue")
@@ -576,12 +599,14 @@ INLINE bool light_done(struct request *rq, struct bio *bio)
 
 	/* The verifier takes no load that the compiler shares with another kind of pointer. */
 	asm volatile("" : "+r"(issue));
-	if (!issue || bio->bi_next || !bio->bi_iter.bi_size ||
-	    (u64)bio->bi_end_io != cfg_end_iomap || counter(C_ISSUES) != STAMPED || !late(bio))
+	if (!cfg_cast || (u64)bio->bi_end_io != cfg_end_iomap || !issue || bio->bi_next ||
+	    !bio->bi_iter.bi_size || bio->bi_opf & REQ_PREFLUSH)
 		return 0;
-	kiocb = (u64)READ(struct iomap_dio, bio->bi_private, iocb);
+	/* What has that place is a ring's or libaio's, so that it is as `late` has it, or else its bio gave it a slot. */
+	kiocb = address(AS(struct iomap_dio, bio->bi_private)->iocb);
 	p = place_for(kiocb);
-	if (!kiocb || !p || p->request != kiocb || p->token || p->done)
+	if (!kiocb || !p || p->request != kiocb || p->token || is_done(p) ||
+	    counter(C_ISSUES) != STAMPED)
 		return 0;
 	p->alloc = rq->start_time_ns;
 	p->issue = issue;

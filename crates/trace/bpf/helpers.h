@@ -7,6 +7,11 @@
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
+/* A function that the verifier looks at once and not at each of the places that lead to it. It takes numbers, and
+ * pointers to memory that it asks for 0. */
+#define GLOBAL __attribute__((noinline))
+/* What nearly always is so: the compiler puts the rest out of the way, into lines that the processor need not fetch. */
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) value *name
@@ -68,10 +73,15 @@ static void *(*cast)(const void *object, u32 type) = (void *)0x7a11ca57;
 		field_;                                                                 \
 	})
 
-/* A trusted pointer as a plain number, which the verifier lets us calculate with. */
+/* The pointer that lies at an address: of whatever kind, as the first one of that list is. */
+#define POINTER_AT(address) FIELD(struct hlist_head, address, first)
+
+/* A pointer as a plain number, which the verifier lets us calculate with: what was turned around is no pointer to it
+ * any more, and turned once more it is the same number. A helper would do that for twenty times the time. */
 INLINE u64 address(void *pointer)
 {
-	u64 number = 0;
-	read_kernel(&number, sizeof(number), &pointer);
+	u64 number = (u64)pointer;
+
+	asm volatile("%0 = be64 %0\n%0 = be64 %0" : "+r"(number));
 	return number;
 }

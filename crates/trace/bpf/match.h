@@ -199,25 +199,22 @@ INLINE void forget(struct bio *bio)
 
 /* The operation of a bio and, for the file behind a loop device, of the loop device's request, and so
  * on through loop devices over loop devices. A `fresh` one begins its life: what is remembered of its address was another. */
-NOINLINE u64 resolve_any(struct bio *bio, bool fresh)
+GLOBAL u64 resolve_any(u64 self, u64 end_io, u64 private, bool fresh)
 {
-	struct plain p;
+	struct plain p = { .self = self, .end_io = end_io, .private = private };
 	u64 kiocb, task, token;
 
-	p.end_io = (u64)bio->bi_end_io;
-	p.private = (u64)bio->bi_private;
-	p.self = address(bio);
 	if (p.end_io == cfg_end_chain && p.end_io)
 		plain_of(&p, p.private);
 	if (!p.end_io)
 		return 0;
 	/* The command is the head of its request. */
 	if (p.end_io == cfg_end_command)
-		return cfg_watch ? requested_as(address((void *)p.private)) :
+		return cfg_watch ? requested_as(p.private) :
 		       token_of(READ(struct io_kiocb, p.private, cqe.user_data));
 	direct(&p, &kiocb, &task);
 	if (!kiocb && !task)
-		return fresh && p.self == address(bio) ? 0 : remembered(p.self);
+		return fresh && p.self == self ? 0 : remembered(p.self);
 	token = of_direct(kiocb, task);
 	for (u64 depth = 1; depth <= LEVELS; depth++) {
 		if (token || !kiocb || !cfg_loop_done ||
@@ -235,18 +232,23 @@ NOINLINE u64 resolve_any(struct bio *bio, bool fresh)
 	return token;
 }
 
-INLINE u64 resolve(struct bio *bio)
+INLINE u64 resolve_as(struct bio *bio, bool fresh)
 {
 	u64 token = of_ring(bio);
 
-	return token ? token : resolve_any(bio, 0);
+	return token ? token :
+		       resolve_any(address(bio), address(bio->bi_end_io), address(bio->bi_private),
+				   fresh);
+}
+
+INLINE u64 resolve(struct bio *bio)
+{
+	return resolve_as(bio, 0);
 }
 
 INLINE u64 resolve_fresh(struct bio *bio)
 {
-	u64 token = of_ring(bio);
-
-	return token ? token : resolve_any(bio, 1);
+	return resolve_as(bio, 1);
 }
 
 /* Functions of a stack looked at, and those skipped that belong to this program. */
@@ -446,10 +448,9 @@ NOINLINE u64 of_page(struct thread *t, struct bio *bio)
 /* Whether a mapping is of the run's file; with several, of one of its kind. */
 INLINE bool of_run(u64 mapping)
 {
-	u32 which = C_FILE;
-	u64 *own = map_lookup(&counters, &which), file = file_of(mapping);
+	u64 own = counter(C_FILE), file = file_of(mapping);
 
-	return file && (!own || !*own || *own == file);
+	return file && (!own || own == file);
 }
 
 /* Whether a mapping is that of an operation that is watched. */

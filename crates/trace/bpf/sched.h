@@ -103,12 +103,12 @@ INLINE bool tell_wait(struct thread *t, struct asleep *a, u32 index, struct task
 INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_struct *next,
 		   u64 off, u64 now)
 {
-	u64 slow = counter(C_SLOW_NS), wake = t->wake > off ? t->wake : now, *longest;
-	u32 which = C_LONGEST_WAIT;
+	u64 slow = counter(C_SLOW_NS), wake = t->wake > off ? t->wake : now;
 	bool lock = a->what & W_LOCK;
+	struct counts *all;
 
 	/* A sleep for time says something only where there was no CPU after it, and no row tells of it by itself. */
-	if (a->what & W_IDLE || (a->what & W_PAUSE && !flies(a, index) && now - wake >= cfg_off_ns))
+	if (a->what & W_IDLE || (a->what & W_PAUSE && !flies(t, index) && now - wake >= cfg_off_ns))
 		rests(a, a->what & W_IDLE ? off : wake, wake, now);
 	if (!(a->what & (W_LOCK | W_WAIT)) || !(t->by & BY_OWN) || (!(t->by & BY_WHO) && !lock) ||
 	    now - off < slow / BESIDE)
@@ -119,10 +119,10 @@ INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_st
 		tell_wait(t, a, index, next, off, now);
 		return 1;
 	}
-	longest = map_lookup(&counters, &which);
-	if (now - off >= slow && longest) {
-		if (now - off > *longest && tell_wait(t, a, index, next, off, now))
-			*longest = now - off;
+	all = all_counters();
+	if (now - off >= slow && all) {
+		if (now - off > all->n[C_LONGEST_WAIT] && tell_wait(t, a, index, next, off, now))
+			all->n[C_LONGEST_WAIT] = now - off;
 		else
 			count(C_WAITS);
 	}
@@ -157,7 +157,7 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 		a->plug_from = off;
 		a->plug_to = now;
 	}
-	if (a && a->what && !waited(t, a, index, next, off, now) && !flies(a, index))
+	if (a && a->what && !waited(t, a, index, next, off, now) && !flies(t, index))
 		return;
 	here = cpu_here();
 	if (here)
@@ -486,7 +486,7 @@ INLINE bool was_busy(struct thread *t, struct asleep *a, u32 index, u64 since)
 {
 	struct call *c = open_call(t);
 
-	return flies(a, index) || a->busy_to > since ||
+	return flies(t, index) || a->busy_to > since ||
 	       (c && c->last > since && c->last - c->begin >= counter(C_SLOW_NS) / BESIDE);
 }
 
@@ -535,6 +535,9 @@ int sched_waking(u64 *ctx)
 		}
 		return 0;
 	}
+	/* The idle thread of a CPU wakes nobody up but for an interrupt: nobody is named, without a look at the stack. */
+	if (!ids)
+		return 0;
 	sleeper(task, &t, &i, &index);
 	if (t) {
 		a = cfg_watch ? map_lookup(&sleepers, &index) : 0;

@@ -21,20 +21,28 @@ const volatile u32 cfg_tgid = 0;
 /* The server of the store, whose threads, and those of its children, are looked at as threads of the kernel are; 0 for
  * none. */
 const volatile u32 cfg_server = 0;
-/* Other programs are watched, those in `subjects`, and not the one that loaded this. */
+/* Other programs are watched, those in `subjects`, and not the one that loaded this. What each request asks for follows, so
+ * that it is in one line of memory. */
 const volatile u32 cfg_watch = 0;
-/* As below: of an I/O of libaio. */
-const volatile u64 cfg_aio_done = ~0ull;
-const volatile u64 cfg_off_ns = 0;
+/* The kernel has the function `cast`. */
+const volatile u32 cfg_cast = 0;
+/* Only what is slow is kept, and I/O is direct: of I/O that leads back to its operation by itself,
+ * the completion takes all stamps at once. */
+const volatile u32 cfg_late = 0;
+/* Bits of an offset inside a page. */
+const volatile u32 cfg_page_bits = 12;
 const volatile u64 cfg_end_iomap = 0;
+/* Of an I/O of libaio, and of io_uring. */
+const volatile u64 cfg_aio_done = ~0ull;
+const volatile u64 cfg_uring_done = 0;
+const volatile u64 cfg_uring_polled = 0;
+const volatile u64 cfg_off_ns = 0;
 const volatile u64 cfg_end_blkdev = 0;
 const volatile u64 cfg_end_blkdev_async = 0;
 const volatile u64 cfg_end_chain = 0;
 /* Of an io_uring command, as for blocks given back. */
 const volatile u64 cfg_end_command = ~0ull;
 const volatile u64 cfg_end_wait = ~0ull;
-const volatile u64 cfg_uring_done = 0;
-const volatile u64 cfg_uring_polled = 0;
 const volatile u64 cfg_loop_done = 0;
 /* Of a file that lies in another one, as overlayfs has them: of its own requests to that one. */
 const volatile u64 cfg_backing_done = ~0ull;
@@ -48,14 +56,8 @@ const volatile u64 cfg_irq_to = 0;
 /* The kernel function that lets go of what a control group's limit held back: from, to. */
 const volatile u64 cfg_throttle_from = 0;
 const volatile u64 cfg_throttle_to = 0;
-/* Bits of an offset inside a page; the kind of file the target is (S_IFMT). */
-const volatile u32 cfg_page_bits = 12;
+/* The kind of file the target is (S_IFMT). */
 const volatile u32 cfg_kind = 0;
-/* Only what is slow is kept, and I/O is direct: of I/O that leads back to its operation by itself,
- * the completion takes all stamps at once. */
-const volatile u32 cfg_late = 0;
-/* The kernel has the function `cast`. */
-const volatile u32 cfg_cast = 0;
 /* Disks whose other users are of interest: major << 20 | minor. */
 const volatile u32 cfg_disk0 = 0;
 const volatile u32 cfg_disk1 = 0;
@@ -178,8 +180,14 @@ struct who {
 /* One thread of the load. */
 struct thread {
 	u32 pid;
-	u32 slot;  /* its first slot */
-	u32 depth; /* how many slots it has: operations at a time */
+	union {
+		u32 slot;  /* its first slot */
+		u32 begun; /* of a watched one: its requests of a ring or of libaio, see `flies` */
+	};
+	union {
+		u32 depth; /* how many slots it has: operations at a time */
+		u32 named; /* of a watched one: `asleep` says who it is */
+	};
 	u32 by; /* thread of the load that woke it up, from 1 on; BY_OWN, BY_BUSY */
 	/* What the thread itself reads at each operation, in one cache line. */
 	u64 off; /* stamp of the last switch out, 0 while running */
@@ -237,9 +245,7 @@ enum counters {
 	C_WANTED = 1,    /* bios of a thread with many operations, and nobody says of which */
 	C_PUNTED = 2,    /* handed to io_uring worker threads */
 	C_NEIGHBOURS = 3,
-	C_ISSUES = 4,    /* no count: whether requests know when they were issued */
 	C_FILE = 5,      /* no count: the one file of the run, as `file_of` tells it; 0 for unknown */
-	C_SLOW_NS = 6,   /* no count: from which latency on operations that are watched are told, ns */
 	C_CALLS = 7,     /* operations that were watched to their end */
 	C_NO_ROOM = 8,   /* those that found no slot, and threads that found no place */
 	C_BEGAN = 9,     /* no count: when watching began, ns since boot */
@@ -250,14 +256,17 @@ enum counters {
 	C_ENDED_READS = 15, /* calls that threads had made, as the kernel counts them, that ended */
 	C_ENDED_WRITES = 16,
 	C_FAULTS = 17, /* page faults among the operations */
-	C_RECORD = 18, /* no count: operations are told that are not slow, too */
-	C_LEFT_OUT = 19, /* no count: LEFT_OUT_* that are too dear */
 	C_WAITS = 20, /* waits of threads for each other that are no more than counted */
 	C_LONGEST_WAIT = 21, /* no count: the longest of these that was told, ns */
-	C_EXACT = 22, /* no count: what begins now is looked at to its end, whether it blocks or not */
 	C_EXACT_OPEN = 23, /* no count: calls and requests that are looked at so and have not ended */
+	/* In a line of memory by themselves, which hardly anybody writes: each request reads several of them. */
 	C_SUBJECTS = 24, /* no count: how often `subjects` has changed */
 	C_CROWDED = 25, /* no count: requests in `requested` and not in `placed` */
+	C_EXACT = 26, /* no count: what begins now is looked at to its end, whether it blocks or not */
+	C_SLOW_NS = 27, /* no count: from which latency on operations that are watched are told, ns */
+	C_RECORD = 28, /* no count: operations are told that are not slow, too */
+	C_LEFT_OUT = 29, /* no count: LEFT_OUT_* that are too dear */
+	C_ISSUES = 30, /* no count: whether requests know when they were issued */
 	C_COUNTERS = 32,
 };
 
@@ -288,13 +297,45 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
+/* All of them are one value: who asks for several finds them in one look. */
+struct counts {
+	u64 n[C_COUNTERS];
+};
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(map_flags, F_MMAPABLE);
-	__uint(max_entries, C_COUNTERS);
+	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, u64);
+	__type(value, struct counts);
 } counters SEC(".maps");
+
+/* 0 where there are none, which the verifier cannot rule out. */
+INLINE struct counts *all_counters(void)
+{
+	u32 first = 0;
+
+	return map_lookup(&counters, &first);
+}
+
+INLINE u64 counter(u32 which)
+{
+	struct counts *all = all_counters();
+
+	return all ? all->n[which] : 0;
+}
+
+INLINE void count_many(u32 which, u64 more)
+{
+	struct counts *all = all_counters();
+
+	if (all)
+		__sync_fetch_and_add(&all->n[which], more);
+}
+
+INLINE void count(u32 which)
+{
+	count_many(which, 1);
+}
 
 /* Thread id -> index into `threads`. */
 struct {
@@ -470,16 +511,15 @@ struct {
 /* Whether a process is the one that the programs look at, or one of those. */
 INLINE bool is_ours(u32 tgid)
 {
-	u32 at = tgid & (ASKED - 1), which = C_SUBJECTS;
-	u64 *place, *changes, now, answer;
+	u32 at = tgid & (ASKED - 1);
+	u64 *place, now, answer;
 
 	if (!cfg_watch)
 		return tgid == cfg_tgid;
 	place = map_lookup(&asked, &at);
-	changes = map_lookup(&counters, &which);
-	if (!place || !changes)
+	if (!place)
 		return 0;
-	now = (u64)tgid << 32 | (u32)*changes << 1;
+	now = (u64)tgid << 32 | (u32)counter(C_SUBJECTS) << 1;
 	answer = *place;
 	if ((answer ^ now) > 1) {
 		answer = now | !!map_lookup(&subjects, &tgid);
@@ -498,14 +538,6 @@ INLINE bool is_own(struct task_struct *task)
 INLINE u64 token_of(u64 user_data)
 {
 	return user_data & ~LOWER;
-}
-
-INLINE void count(u32 which)
-{
-	u64 *n = map_lookup(&counters, &which);
-
-	if (n)
-		__sync_fetch_and_add(n, 1);
 }
 
 INLINE struct event *event(u32 kind, u32 worker)
@@ -528,23 +560,44 @@ INLINE struct event *event(u32 kind, u32 worker)
 
 INLINE void who_is(struct who *w, struct task_struct *task)
 {
+	const u64 *name = (const u64 *)&task->comm;
+
 	w->tid = task->pid;
 	w->pid = task->tgid;
 	w->start = task->start_boottime;
-	read_kernel(w->comm, sizeof(w->comm), task->comm);
+	/* By two loads: a helper takes more than all else here. */
+	((u64 *)w->comm)[0] = name[0];
+	((u64 *)w->comm)[1] = name[1];
 }
 
-INLINE struct thread *thread_of(u32 pid, u32 *index)
+/* A watched thread whose place the lower bits of its number lead to, as nearly all do. */
+INLINE struct thread *seated(u32 pid, u32 *index)
 {
 	u32 at = pid & (SEATS - 1), *i = cfg_watch ? map_lookup(&seats, &at) : 0;
 	struct thread *t;
 
-	if (i && *i) {
-		*index = *i - 1;
-		t = map_lookup(&threads, index);
-		if (t && t->pid == pid)
-			return t;
-	}
+	if (!LIKELY(i && *i))
+		return 0;
+	*index = *i - 1;
+	t = map_lookup(&threads, index);
+	return LIKELY(t && t->pid == pid) ? t : 0;
+}
+
+/* Whether the running thread is of a process that the programs look at: one that has a place is. */
+INLINE bool is_ours_here(u64 ids)
+{
+	u32 index;
+
+	return LIKELY(seated(ids, &index)) || is_ours(ids >> 32);
+}
+
+INLINE struct thread *thread_of(u32 pid, u32 *index)
+{
+	struct thread *t = seated(pid, index);
+	u32 *i;
+
+	if (t)
+		return t;
 	i = map_lookup(&tids, &pid);
 	if (!i)
 		return 0;

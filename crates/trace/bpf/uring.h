@@ -16,54 +16,65 @@ INLINE struct thread *owner(struct slot *s)
 enum { REQ_F_FIXED_FILE = 1 };
 
 /* Whether the file of a request is known only when it ends: it is a registered one. */
-INLINE bool registered(u64 request)
+INLINE bool registered(struct io_kiocb *request)
 {
-	return !EXISTS(struct io_cqe, fd) ||
-	       FIELD(struct io_kiocb, request, flags) & REQ_F_FIXED_FILE;
+	return !EXISTS(struct io_cqe, fd) || request->flags & REQ_F_FIXED_FILE;
 }
 
-/* Whether a request may be on a file of storage: one on a socket, a pipe or an eventfd may be under way for ever. */
-INLINE bool on_storage(u64 request)
+/* Whether a file of the running thread is one of storage: a request on a socket, a pipe or an eventfd may be under way for
+ * ever. */
+NOINLINE bool on_storage(u32 fd)
 {
-	u64 cqe = request + OFFSET_OF(struct io_kiocb, cqe), inode;
+	u64 inode;
 
-	return registered(request) ||
-	       is_stored(kind_of_file(file_of_fd(current_task(), FIELD(struct io_cqe, cqe, fd)),
-				      &inode));
+	return is_stored(kind_of_file(file_of_fd(current_task(), fd), &inode));
 }
 
-/* A request of a program that is watched is taken from the queue. */
-INLINE void ring_begins(struct io_kiocb *request)
+/* A request of a thread that is watched is taken from the queue. */
+INLINE void ring_begins(struct thread *t, u32 index, struct io_kiocb *request)
 {
 	u64 plain = address(request), now = ktime_ns(), at = 0, size = 0;
 	u64 own = plain + OFFSET_OF(struct io_kiocb, file);
-	u32 code = request->opcode, op = op_of_request(code);
-	u32 stored = registered(plain) ? 0 : IS_STORED;
+	u32 code = request->opcode, op = op_of_request(code), stored = 0;
 
-	if (op && !on_storage(plain))
-		op = 0;
+	if (!registered(request)) {
+		stored = IS_STORED;
+		if (op && !on_storage(request->cqe.fd))
+			op = 0;
+	}
 	/* A sync has no place. */
 	if (op == 1 || op == 2) {
 		at = FIELD(struct kiocb, own, ki_pos);
 		size = FIELD(struct io_rw, own, len);
 	}
-	request_begins(plain, (NR_RING + code) | op << KIND_SHIFT | stored, at, size, now);
+	request_begins(t, index, plain, (NR_RING + code) | op << KIND_SHIFT | stored, at, size,
+		       now);
+}
+
+/* The same where its thread may not have its place yet. */
+NOINLINE int ring_begins_any(struct io_kiocb *request)
+{
+	ring_begins(0, 0, request);
+	return 0;
 }
 
 SEC("tp_btf/io_uring_submit_req")
 int uring_submit(u64 *ctx)
 {
 	struct io_kiocb *request = (void *)ctx[0];
-	u64 data, token;
-	struct thread *t;
+	u64 ids = current_pid_tgid(), data, token;
+	u32 index = 0;
+	struct thread *t = seated(ids, &index);
 	struct slot *s;
 
-	if (!is_ours(current_pid_tgid() >> 32))
-		return 0;
-	if (cfg_watch) {
-		ring_begins(request);
+	if (LIKELY(t)) {
+		ring_begins(t, index, request);
 		return 0;
 	}
+	if (!is_ours(ids >> 32))
+		return 0;
+	if (cfg_watch)
+		return ring_begins_any(request);
 	data = request->cqe.user_data;
 	token = token_of(data);
 	s = slot_of(token);

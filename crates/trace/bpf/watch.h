@@ -78,13 +78,13 @@ struct asleep {
 	u32 what; /* W_ASLEEP */
 	u32 wakes;
 	u64 where; /* the lock, an address in its program */
-	u32 begun; /* its requests of a ring or of libaio, see `flies` */
 	u32 next; /* rest that is forgotten next */
+	u32 pad;
 	u64 busy_to; /* until when it was in an operation, or in a wait that was told */
 	u64 plug_from; /* last time without a CPU while it gathered requests; to */
 	u64 plug_to;
 	struct rest rests[RESTS];
-	struct who who; /* while it has requests under way, as of one of the last of them */
+	struct who who; /* of its requests under way: as of one of the last of them */
 };
 struct {
 	__uint(type, MAP_ARRAY);
@@ -177,33 +177,34 @@ struct {
 
 /* The same, each in the one place that its address says. Those that find it taken, C_CROWDED, are in `requested`.
  * Nearly all requests end in time and are no more than counted: one has no slot until somebody wants it, and what is known
- * of it until then is here. Who submits it and who is told of its end are on different CPUs, most often: each line of
- * memory that both write costs more than all else. */
+ * of it until then is here. Who submits it and the device's interrupt are on different CPUs, most often: a line of memory
+ * that both write costs more than all else. The lines go in pairs, as processors fetch them. */
 #define PLACED_BITS 13
 struct placed {
 	u64 request; /* 0 for none */
 	u64 token; /* 0 without a slot */
-	u64 begin;
-	u64 done; /* its first part was, 0 before; so are the next four, as a slot has them */
-	u64 alloc;
-	u64 issue;
-	u64 sector;
-	u32 dev;
-	u32 worker;
-
-	u64 at; /* as a call has them; so are all the next ones */
+	u64 begin; /* as a call has them; so are the next ones */
+	u64 at;
 	u64 size;
+	u32 worker;
+	u32 tid; /* of that thread, whose place may be another's later */
 	u32 nr;
 	u32 op;
 	u32 marks;
 	u32 pad;
+
 	u64 blocked;
 	u64 waited;
 	u64 robbed;
-	u64 pad_line;
+	u64 pad_line[5];
 
-	struct who who;
-	u64 pad_who[4];
+	u64 done; /* its first part was: see `is_done`; so are the next ones, as a slot has them */
+	u64 alloc;
+	u64 issue;
+	u64 sector;
+	u32 dev;
+	u32 pad_done;
+	u64 pad_pair[11];
 };
 struct {
 	__uint(type, MAP_ARRAY);
@@ -242,12 +243,17 @@ enum { P_UNTIMED = PLACES - 6, P_UNKNOWN, P_FAILED, P_BYTES, P_NS, P_ANY };
 /* Kinds from EXACT on: of what began in windows in which everything is looked at. From twice that on: requests of rings and
  * libaio, outside of these; all of them are seen, and so they are apart from the calls of their kind. */
 enum { EXACT = 16, REQUEST_KINDS = 4 };
+/* So many are one value, so that one look finds all sums of a kind. */
+#define TALLIES_LINE 8
+struct tallies_line {
+	u64 n[TALLIES_LINE];
+};
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(map_flags, F_MMAPABLE);
-	__uint(max_entries, (2 * EXACT + REQUEST_KINDS) * PLACES);
+	__uint(max_entries, (2 * EXACT + REQUEST_KINDS) * PLACES / TALLIES_LINE);
 	__type(key, u32);
-	__type(value, u64);
+	__type(value, struct tallies_line);
 } tallies SEC(".maps");
 /* By thread: the call that it is in, which began in such a window. */
 struct exact_call {
@@ -319,27 +325,18 @@ struct file_name {
 	char names[NAME_BYTES + NAME_MOST];
 };
 
-INLINE u64 counter(u32 which)
-{
-	u64 *n = map_lookup(&counters, &which);
-
-	return n ? *n : 0;
-}
-
-INLINE void count_many(u32 which, u64 more)
-{
-	u64 *n = map_lookup(&counters, &which);
-
-	if (n)
-		__sync_fetch_and_add(n, more);
-}
-
 INLINE struct placed *place_for(u64 request)
 {
 	/* Fibonacci hashing: addresses of one kind of object differ in their middle bits. */
 	u32 at = (request * 0x9e3779b97f4a7c15ull) >> (64 - PLACED_BITS);
 
 	return map_lookup(&placed, &at);
+}
+
+/* Whether the device was done with the first part of a request; else that stamp is one of an earlier request's. */
+INLINE bool is_done(struct placed *p)
+{
+	return p->done >= p->begin;
 }
 
 /* A slot for an operation that begins then. Whose it is its caller says. */
@@ -382,16 +379,16 @@ INLINE void enters_ring(struct slot *s, u32 nr, u64 begin)
 	s->enter = begin;
 }
 
-/* The slot of a request that had none, its token; 0 where there is no room. Global, so that the verifier looks at it once
- * and not at each of the places that lead here. */
-__attribute__((noinline)) u64 slot_for(struct placed *p)
+/* The slot of a request that had none, its token; 0 where there is no room. */
+GLOBAL u64 slot_for(struct placed *p)
 {
+	u32 worker = p ? p->worker : 0, at = 0;
+	struct asleep *a = map_lookup(&sleepers, &worker);
 	struct call *c;
 	struct slot *s;
-	u32 at = 0;
 	u64 made;
 
-	if (!p)
+	if (!p || !a)
 		return 0;
 	c = take_slot(&at, p->worker, p->begin);
 	s = c ? touched(c->token) : 0;
@@ -405,9 +402,12 @@ __attribute__((noinline)) u64 slot_for(struct placed *p)
 	c->blocked = p->blocked;
 	c->waited = p->waited;
 	c->robbed = p->robbed;
-	c->who = p->who;
+	__builtin_memset(&c->who, 0, sizeof(c->who));
+	c->who.tid = p->tid;
+	if (a->who.tid == p->tid)
+		c->who = a->who;
 	enters_ring(s, p->nr, p->begin);
-	if (p->done) {
+	if (is_done(p)) {
 		/* As `complete` has it, which says why. */
 		made = p->alloc > p->begin ? p->alloc : p->begin;
 		s->bio_first = made;
@@ -427,7 +427,7 @@ __attribute__((noinline)) u64 slot_for(struct placed *p)
 }
 
 /* The operation of a request, which gets a slot where it has none; 0 for none. */
-NOINLINE u64 requested_as(u64 request)
+GLOBAL u64 requested_as(u64 request)
 {
 	struct placed *p = place_for(request);
 	u64 *token;
@@ -449,7 +449,7 @@ INLINE void landed(u32 worker)
 
 INLINE void empties(struct placed *p)
 {
-	p->token = p->done = 0;
+	p->token = 0;
 	/* Who takes the place finds it empty. */
 	asm volatile("" ::: "memory");
 	p->request = 0;
@@ -472,53 +472,59 @@ INLINE void drop_request(u64 request)
 	}
 }
 
-INLINE void add(u32 place, u64 n)
+INLINE struct tallies_line *tallies_of(u32 place)
 {
-	u64 *sum = map_lookup(&tallies, &place);
+	u32 line = place / TALLIES_LINE;
 
-	if (sum)
-		__sync_fetch_and_add(sum, n);
+	return map_lookup(&tallies, &line);
 }
 
-/* Place of a latency among those of its kind. */
+INLINE void add(struct tallies_line *line, u32 place, u64 n)
+{
+	__sync_fetch_and_add(&line->n[place % TALLIES_LINE], n);
+}
+
+/* Place of a latency among those of its kind. Without a jump for each half, which the processor would foresee wrong at some
+ * latencies, and each of which doubles the ways that the verifier goes. */
 INLINE u32 place_of_ns(u64 ns)
 {
-	u32 power = 0;
-	u64 v = ns;
+	u64 power = 0, v = ns, more;
 
 	if (ns < 512)
 		return ns;
-
-	if (v >> 32) { v >>= 32; power += 32; }
-	if (v >> 16) { v >>= 16; power += 16; }
-	if (v >> 8) { v >>= 8; power += 8; }
-	if (v >> 4) { v >>= 4; power += 4; }
-	if (v >> 2) { v >>= 2; power += 2; }
-	if (v >> 1) { power += 1; }
+	for (u32 half = 32; half; half /= 2) {
+		more = (((1ull << half) - 1 - v) >> 63) * half;
+		v >>= more;
+		power += more;
+	}
 	return (power - 8) * 512 + (ns >> (power - 9) & 511);
 }
 
 /* One more operation: with its latency, where that is known, and with what it brought. */
 INLINE void tally_one(u32 base, u64 ns, u32 marks, u64 bytes)
 {
-	u32 last = base + P_ANY;
-	u64 *any = map_lookup(&tallies, &last);
+	struct tallies_line *sums = tallies_of(base + P_ANY), *line;
+	u32 place = place_of_ns(ns);
 
-	if (any && !*any)
-		*any = 1;
+	if (!sums)
+		return;
+	if (!sums->n[P_ANY % TALLIES_LINE])
+		sums->n[P_ANY % TALLIES_LINE] = 1;
 	/* What was seen of it is no latency: it ended later, or it is several. */
 	if (!(marks & (M_QUEUED | M_TIMED)) || marks & M_MERGED) {
-		add(base + P_UNTIMED, 1);
+		add(sums, P_UNTIMED, 1);
 	} else {
-		add(base + place_of_ns(ns), 1);
-		add(base + P_NS, ns);
+		line = tallies_of(base + place);
+		if (line)
+			add(line, place, 1);
+		add(sums, P_NS, ns);
 	}
 	if (marks & M_FAILED)
-		add(base + P_FAILED, 1);
+		add(sums, P_FAILED, 1);
 	else if (marks & M_KNOWN)
-		add(base + P_BYTES, bytes);
+		add(sums, P_BYTES, bytes);
 	else
-		add(base + P_UNKNOWN, 1);
+		add(sums, P_UNKNOWN, 1);
 }
 
 /* The first operations are all told, of later ones that are not slow one in so many: usual times. */
@@ -530,8 +536,9 @@ enum { BESIDE = 4 };
 INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 {
 	struct asleep *a = map_lookup(&sleepers, &worker);
-	u32 base = (c->op & 15) * PLACES, which = C_CALLS;
-	u64 *n = map_lookup(&counters, &which), nth;
+	struct counts *all = all_counters();
+	u32 base = (c->op & 15) * PLACES;
+	u64 nth;
 
 	tally_one(base + (c->marks & M_QUEUED ? 2 * EXACT * PLACES : 0), ns, c->marks, c->size);
 	if (!(c->marks & (M_QUEUED | M_TIMED)) || c->marks & M_MERGED)
@@ -550,7 +557,7 @@ INLINE u32 tally(struct call *c, u32 worker, u64 ns)
 		count(C_SYNCS);
 	if (c->nr == NR_FAULT)
 		count(C_FAULTS);
-	nth = n ? __sync_fetch_and_add(n, 1) : 1;
+	nth = all ? __sync_fetch_and_add(&all->n[C_CALLS], 1) : 1;
 	if (a && ns >= counter(C_SLOW_NS) / BESIDE)
 		a->busy_to = c->begin + ns;
 	if (ns >= counter(C_SLOW_NS))
@@ -582,11 +589,11 @@ INLINE void tell_all(struct told *told, struct call *c, struct slot *s, struct t
 }
 
 /* Whether it has any. One that has a place since a little while may have ends of requests of the one before. */
-INLINE bool flies(struct asleep *a, u32 worker)
+INLINE bool flies(struct thread *t, u32 worker)
 {
 	struct landing *l = map_lookup(&landings, &worker);
 
-	return l && (s32)(a->begun - l->ended) > 0;
+	return l && (s32)(t->begun - l->ended) > 0;
 }
 
 /* Changes when a file is renamed, or moved into another directory; not when a directory above that one is. */
@@ -763,7 +770,6 @@ NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
 		return 0;
 	__builtin_memset(t, 0, sizeof(*t));
 	t->pid = pid;
-	t->depth = 1;
 	place = map_lookup(&seats, &at);
 	if (place)
 		*place = *index + 1;
@@ -842,13 +848,12 @@ INLINE u64 file_of_fd(struct task_struct *task, u32 fd)
 {
 	u64 files = (u64)FIELD(struct task_struct, task, files);
 	u64 table = files ? (u64)FIELD(struct files_struct, files, fdt) : 0;
-	u64 list, file = 0;
+	u64 list;
 
 	if (!table || fd >= FIELD(struct fdtable, table, max_fds))
 		return 0;
-	list = (u64)READ(struct fdtable, table, fd);
-	read_kernel(&file, sizeof(file), (void *)(list + (u64)fd * sizeof(u64)));
-	return file;
+	list = address(FIELD(struct fdtable, table, fd));
+	return (u64)POINTER_AT(list + (u64)fd * sizeof(u64));
 }
 
 /* The file that a call is on, by its first three arguments. */
@@ -1164,9 +1169,9 @@ NOINLINE bool falls_asleep(struct task_struct *prev, struct whereabouts *w, u64 
 	l = a ? map_lookup(&landings, &index) : 0;
 	if (!l)
 		return 0;
-	flying = a->begun - l->ended;
+	flying = t->begun - l->ended;
 	if (flying < 0)
-		a->begun = l->ended;
+		t->begun = l->ended;
 	if (flying > 0)
 		who_is(&a->who, prev);
 	a->what = flying > 0 && what & W_IDLE ? 0 : what;
@@ -1210,31 +1215,63 @@ INLINE void call_enters(struct thread *t, u32 index, u64 now)
 	}
 }
 
-/* io_uring requests that are operations, by their fixed numbers: the kind, from 1 on. */
+/* io_uring requests that are operations, by their fixed numbers: READV, READ_FIXED, READ; WRITEV, WRITE_FIXED, WRITE;
+ * FSYNC, SYNC_FILE_RANGE. */
+#define RING_READS (1u << 1 | 1u << 4 | 1u << 22)
+#define RING_WRITES (1u << 2 | 1u << 5 | 1u << 23)
+#define RING_SYNCS (1u << 3 | 1u << 8)
+
+/* The kind, from 1 on: 1, 2 or 4; 0 for other requests. */
 INLINE u32 op_of_request(u32 opcode)
 {
-	switch (opcode) {
-	case 1: case 4: case 22:
-		return 1;
-	case 2: case 5: case 23:
-		return 2;
-	case 3: case 8:
-		return 4;
-	}
-	return 0;
+	if (opcode > 31)
+		return 0;
+	return (RING_READS >> opcode & 1) | (RING_WRITES >> opcode & 1) << 1 |
+	       (RING_SYNCS >> opcode & 1) << 2;
 }
 
 /* Of what begins: its number, its kind from 1 on, and whether its file is known to be one of storage's. */
-enum { KIND_SHIFT = 16, IS_STORED = 1 << 24 };
+enum { NR_MASK = 0xffff, KIND_SHIFT = 16, KIND_MASK = 0xff, IS_STORED = 1 << 24 };
 enum { WHO_EVERY = 64 };
 
+/* Whether it is known who a thread is. That is asked anew at some of its requests, and when it sleeps: names may change. */
+INLINE bool is_named(struct thread *t)
+{
+	return t->named && t->begun % WHO_EVERY;
+}
+
+/* Puts a request in the place that its address says; false where that is taken. */
+INLINE bool takes_place(struct placed *p, struct thread *t, u32 index, u64 request, u32 what,
+			u32 marks, u64 where, u64 size, u64 now)
+{
+	if (__sync_val_compare_and_swap(&p->request, 0, request))
+		return 0;
+	p->begin = now;
+	p->at = where;
+	p->size = size;
+	p->worker = index;
+	p->tid = t->pid;
+	p->nr = what & NR_MASK;
+	p->op = (what >> KIND_SHIFT & KIND_MASK) - 1;
+	p->marks = marks;
+	p->blocked = t->blocked_ns;
+	p->waited = t->waited_ns;
+	p->robbed = t->robbed_ns;
+	return 1;
+}
+
+INLINE u32 marks_of(u32 what)
+{
+	return M_QUEUED | (what & IS_STORED ? M_STORED : 0);
+}
+
 /* A request of the running thread, of a ring or of libaio, begins. */
-NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
+NOINLINE int request_begins_any(u64 request, u32 what, u64 where, u64 size, u64 now)
 {
 	struct task_struct *me = current_task();
 	struct placed *p = place_for(request);
-	u32 nr = what & 0xffff, op = what >> KIND_SHIFT & 0xff, index, at = 0;
-	u32 marks = M_QUEUED | (what & IS_STORED ? M_STORED : 0);
+	u32 nr = what & NR_MASK, op = what >> KIND_SHIFT & KIND_MASK, index, at = 0;
+	u32 marks = marks_of(what);
 	u64 token = requested_as(request);
 	struct thread *t;
 	struct asleep *a;
@@ -1254,24 +1291,13 @@ NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 	a = op ? map_lookup(&sleepers, &index) : 0;
 	if (!a)
 		return 0;
-	/* To read a name takes a call: where a thread has several under way it does at some of them, and when it sleeps. */
-	if (a->begun % WHO_EVERY == 0 || !a->who.tid)
+	if (!is_named(t)) {
 		who_is(&a->who, me);
+		t->named = 1;
+	}
 	if (counter(C_EXACT))
 		marks |= M_EXACT;
-	if (p && !__sync_val_compare_and_swap(&p->request, 0, request)) {
-		p->begin = now;
-		p->worker = index;
-		p->at = where;
-		p->size = size;
-		p->nr = nr;
-		p->op = op - 1;
-		p->marks = marks;
-		p->blocked = t->blocked_ns;
-		p->waited = t->waited_ns;
-		p->robbed = t->robbed_ns;
-		p->who = a->who;
-	} else {
+	if (!p || !takes_place(p, t, index, request, what, marks, where, size, now)) {
 		c = begin(me, t, index, &at, now);
 		s = c ? touched(c->token) : 0;
 		if (!s)
@@ -1294,29 +1320,55 @@ NOINLINE int request_begins(u64 request, u32 what, u64 where, u64 size, u64 now)
 	if (marks & M_EXACT)
 		count_many(C_EXACT_OPEN, 1);
 	/* Nobody else writes it. */
-	a->begun++;
+	t->begun++;
 	t->current = request;
 	return 0;
+}
+
+/* The same, without a call of a function for nearly all of them: those of a thread that has its place, `t`, and a name,
+ * while nobody asks for more of each. */
+INLINE void request_begins(struct thread *t, u32 index, u64 request, u32 what, u64 where, u64 size,
+			   u64 now)
+{
+	struct counts *all = all_counters();
+	struct placed *p = place_for(request);
+
+	if (LIKELY(t && is_named(t) && what >> KIND_SHIFT & KIND_MASK && all &&
+		   !all->n[C_CROWDED] && !all->n[C_EXACT] && p && !p->request &&
+		   takes_place(p, t, index, request, what, marks_of(what), where, size, now))) {
+		t->begun++;
+		t->current = request;
+		return;
+	}
+	request_begins_any(request, what, where, size, now);
 }
 
 /* Where a request was; its own begins with its file. */
 INLINE u64 file_of_request(u64 request, u32 nr)
 {
 	if (nr == NR_AIO)
-		return (u64)READ(struct kiocb, request, ki_filp);
-	return (u64)READ(struct io_kiocb, request, file);
+		return (u64)FIELD(struct kiocb, request, ki_filp);
+	return (u64)FIELD(struct io_kiocb, request, file);
+}
+
+/* Whether a request that ends was on a file of storage. */
+NOINLINE bool ends_on_storage(u64 request, u32 nr)
+{
+	u64 inode;
+
+	return is_stored(kind_of_file(file_of_request(request, nr), &inode));
 }
 
 /* A request that has no slot ends, with what it brought. Whether it is no more than counted: as `tally` has it. */
-INLINE bool ends_in_time(struct placed *p, u64 request, s64 result, u64 now)
+INLINE bool ends_in_time(struct placed *p, struct counts *all, u64 request, s64 result, u64 now)
 {
-	u64 ns = now > p->begin ? now - p->begin : 0, nth = counter(C_CALLS), inode;
-	u64 slow = counter(C_SLOW_NS);
+	u64 ns = now > p->begin ? now - p->begin : 0, nth = all->n[C_CALLS];
+	u64 slow = all->n[C_SLOW_NS];
 	u32 marks = M_QUEUED | M_KNOWN | (result < 0 ? M_FAILED : 0), worker = p->worker;
 	struct asleep *a;
 
-	if (ns >= slow || nth < LEARN || nth % EVERY == 0 || p->op > 1 || p->marks & M_EXACT ||
-	    counter(C_RECORD))
+	if (!LIKELY(ns < slow && nth >= LEARN && nth % EVERY && p->op < 2 &&
+		    !(p->marks & M_EXACT) && !all->n[C_RECORD]))
 		return 0;
 	if (ns >= slow / BESIDE) {
 		a = map_lookup(&sleepers, &worker);
@@ -1325,34 +1377,23 @@ INLINE bool ends_in_time(struct placed *p, u64 request, s64 result, u64 now)
 		a->busy_to = p->begin + ns;
 	}
 	/* Else a socket, a pipe. */
-	if (p->marks & M_STORED ||
-	    is_stored(kind_of_file(file_of_request(request, p->nr), &inode))) {
+	if (LIKELY(p->marks & M_STORED) || ends_on_storage(request, p->nr)) {
 		tally_one((2 * EXACT + p->op) * PLACES, ns, marks, result);
-		count(C_CALLS);
+		__sync_fetch_and_add(&all->n[C_CALLS], 1);
 	}
 	landed(worker);
 	empties(p);
 	return 1;
 }
 
-/* It ends: `result` is what it brought. */
-NOINLINE int request_ends(u64 request, s64 result)
+/* It ends, and may be told: `result` is what it brought. */
+NOINLINE int request_ends_any(u64 request, s64 result, u64 now)
 {
-	struct placed *p = place_for(request);
-	u64 now, token;
-	struct call *c;
-	struct slot *s;
-	u32 at;
+	u64 token = requested_as(request);
+	u32 at = token & SLOT_MASK;
+	struct call *c = map_lookup(&calls, &at);
+	struct slot *s = slot_of(token);
 
-	if (!request || !p || (p->request != request && !counter(C_CROWDED)))
-		return 0;
-	now = ktime_ns();
-	if (p->request == request && !p->token && ends_in_time(p, request, result, now))
-		return 0;
-	token = requested_as(request);
-	at = token & SLOT_MASK;
-	c = map_lookup(&calls, &at);
-	s = slot_of(token);
 	drop_request(request);
 	if (!token || !s || !c)
 		return 0;
@@ -1373,4 +1414,19 @@ NOINLINE int request_ends(u64 request, s64 result)
 		c->size = result;
 	finish(at, s->worker, now);
 	return 0;
+}
+
+/* A request ends. */
+INLINE void request_ends(u64 request, s64 result)
+{
+	struct counts *all = all_counters();
+	struct placed *p = place_for(request);
+	u64 now;
+
+	if (!request || !p || !all || (p->request != request && !all->n[C_CROWDED]))
+		return;
+	now = ktime_ns();
+	if (!LIKELY(p->request == request && !p->token &&
+		    ends_in_time(p, all, request, result, now)))
+		request_ends_any(request, result, now);
 }

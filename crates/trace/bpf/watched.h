@@ -115,11 +115,15 @@ SEC("tp_btf/iomap_dio_rw_begin")
 int watch_direct(u64 *ctx)
 {
 	struct kiocb *kiocb = (void *)ctx[0];
-	u64 done = (u64)kiocb->ki_complete, now;
-	u32 op;
+	u64 done = (u64)kiocb->ki_complete, ids, now;
+	u32 op, index = 0;
+	struct thread *t;
 
 	/* What io_uring sends has its own trace points. */
-	if ((done && done != cfg_aio_done) || !is_ours(current_pid_tgid() >> 32))
+	if (done && done != cfg_aio_done)
+		return 0;
+	ids = current_pid_tgid();
+	if (!is_ours(ids >> 32))
 		return 0;
 	now = ktime_ns();
 	if (!done) {
@@ -127,7 +131,9 @@ int watch_direct(u64 *ctx)
 		return 0;
 	}
 	op = kiocb->ki_flags & KIOCB_WRITE ? 2 : 1;
-	request_begins(address(kiocb), NR_AIO | op << KIND_SHIFT | IS_STORED, kiocb->ki_pos, 0, now);
+	t = seated(ids, &index);
+	request_begins(t, index, address(kiocb), NR_AIO | op << KIND_SHIFT | IS_STORED,
+		       kiocb->ki_pos, 0, now);
 	return 0;
 }
 

@@ -22,7 +22,7 @@ pub const C_WANTED: usize = 1;
 /// I/Os handed to io_uring worker threads.
 pub const C_PUNTED: usize = 2;
 /// No count: whether requests know when they were issued, one of these, else 0.
-pub const C_ISSUES: usize = 4;
+pub const C_ISSUES: usize = 30;
 /// All requests so far know when they were issued.
 pub const STAMPED: u64 = 1;
 /// Some requests do not: the program on the issue is needed.
@@ -31,7 +31,7 @@ pub const BARE: u64 = 2;
 /// unknown.
 pub const C_FILE: usize = 5;
 /// No count: from which latency on operations that are watched are told, ns.
-pub const C_SLOW_NS: usize = 6;
+pub const C_SLOW_NS: usize = 27;
 /// Operations that were watched to their end.
 pub const C_CALLS: usize = 7;
 /// Operations and threads that found no room.
@@ -48,13 +48,13 @@ pub const C_ENDED_WRITES: usize = 16;
 /// Page faults among the operations.
 pub const C_FAULTS: usize = 17;
 /// No count: operations are told that are not slow, too.
-pub const C_RECORD: usize = 18;
+pub const C_RECORD: usize = 28;
 /// No count: what is left out for being too dear, see `LEFT_OUT_*` of the programs.
-pub const C_LEFT_OUT: usize = 19;
+pub const C_LEFT_OUT: usize = 29;
 /// Waits of watched threads for each other that are counted and not told.
 pub const C_WAITS: usize = 20;
 /// No count: what begins now is looked at to its end, whether it blocks or not; how many that are and have not ended.
-pub const C_EXACT: usize = 22;
+pub const C_EXACT: usize = 26;
 pub const C_EXACT_OPEN: usize = 23;
 /// No count: how often the processes that are watched have changed; what the programs know of one holds until then.
 pub const C_SUBJECTS: usize = 24;

@@ -545,8 +545,9 @@ pub(super) fn region<T: super::sys::KernelShared>(
     let Some(Map::Array(data)) = ebpf.map(name) else {
         return Err(Error::internal("a map is missing").with("map", name));
     };
-    let bytes = data.info().map(|i| i.value_size());
-    if bytes.is_ok_and(|b| b as usize != size_of::<T>()) {
+    // How many values the programs see in it is theirs to say: all counters are one.
+    let bytes = data.info().map(|i| i.value_size() as usize * i.max_entries() as usize);
+    if bytes.is_ok_and(|b| b != size_of::<T>() * n) {
         return Err(Error::internal("the trace programs see other memory").with("map", name));
     }
     SharedRegion::map(data.fd().as_fd(), n).map_err(|e| {

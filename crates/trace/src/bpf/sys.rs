@@ -44,7 +44,7 @@ impl<T: KernelShared> SharedRegion<T> {
         let bytes = (count * size_of::<T>()).next_multiple_of(page);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address the kernel chooses. The kernel refuses lengths
-        // beyond the array, whose entries have the size of `T` (checked before).
+        // beyond the array, which has the size of so many `T` (checked before).
         let base = unsafe {
             mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED | MapFlags::POPULATE, fd, 0)?
         };

@@ -29,6 +29,8 @@ const SEATS: u32 = 4096;
 /// Counts of calls by kind, of what began in windows, and of the first kinds' requests of io_uring and libaio.
 const TALLIES: usize = (2 * KINDS + REQUEST_KINDS) * PLACES;
 const REQUEST_KINDS: usize = 4;
+/// As many are one value to the programs.
+const TALLIES_LINE: usize = 8;
 /// Disks that are looked at for I/O of others, at most.
 pub const FOUND_DISKS: usize = 8;
 
@@ -54,7 +56,7 @@ impl WatchMaps {
             ("free_slots", SLOTS as u32),
             ("free_threads", WATCHED_THREADS as u32),
             ("syscalls", SYSCALLS),
-            ("tallies", TALLIES as u32),
+            ("tallies", (TALLIES / TALLIES_LINE) as u32),
             ("exact_calls", WATCHED_THREADS as u32),
             ("mappings", SLOTS as u32),
             ("named", SLOTS as u32),

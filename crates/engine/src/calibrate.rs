@@ -72,11 +72,12 @@ fn bridge_cost(plan: &Plan, bridge: &TargetBridge) -> Result<String> {
     }
     let mut costs = (0..BRIDGE_PAIRS).map(|_| pair()).collect::<Result<Vec<f64>>>()?;
     costs.sort_by(f64::total_cmp);
-    Ok(cost_words(&costs, &bridge.carries))
+    let depth = plan.workloads.iter().map(|w| w.queue_depth).max().unwrap_or(1);
+    Ok(cost_words(&costs, depth, &bridge.carries))
 }
 
 /// The median of sorted costs, ns, with the range; less than a run can tell is no figure.
-fn cost_words(costs: &[f64], carries: &str) -> String {
+fn cost_words(costs: &[f64], depth: u32, carries: &str) -> String {
     let ns = |value: f64| match value < 1.0 {
         true => "less than 1 ns".to_owned(),
         false => format!("{value:.1} ns"),
@@ -85,7 +86,7 @@ fn cost_words(costs: &[f64], carries: &str) -> String {
     let pairs = costs.len();
     let middle = ns(costs[pairs / 2]);
     format!(
-        "{middle} an operation ({} to {} in {pairs} pairs of runs){carries}",
+        "{middle} an operation ({} to {} in {pairs} pairs of runs, depth {depth}){carries}",
         ns(least),
         ns(most)
     )
@@ -210,4 +211,17 @@ fn plain_pattern(kind: AccessKind) -> bool {
 /// A random number for the name of a calibration run.
 fn unique() -> u64 {
     RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_below_what_a_run_can_tell_is_no_figure() {
+        assert_eq!(
+            cost_words(&[-3.0, 0.5, 20.04], 32, ", with a key of 23 B"),
+            "less than 1 ns an operation (less than 1 ns to 20.0 ns in 3 pairs of runs, depth 32), with a key of 23 B"
+        );
+    }
 }

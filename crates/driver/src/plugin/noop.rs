@@ -116,6 +116,7 @@ impl Target for NoopTarget {
             value: carried.value.len() as u64,
             read: carried.read,
             sizes,
+            first: 0,
         }))
     }
     fn admin(&self, _: AdminAction) -> Result<()> {
@@ -131,13 +132,8 @@ struct NoopSession {
     read: u64,
     /// Bytes of the operation in each slot, which count as moved.
     sizes: Vec<u64>,
-}
-
-impl NoopSession {
-    #[inline]
-    fn whole(sizes: &[u64], completion: &mut Completion) {
-        completion.moved = sizes[completion.token.slot() as usize];
-    }
+    /// The number of the first slot among those of all workers, as tokens have it.
+    first: u32,
 }
 
 impl Session for NoopSession {
@@ -147,9 +143,10 @@ impl Session for NoopSession {
     #[inline]
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
         self.sizes[slot as usize] = op.bytes();
+        self.first = token.slot() - slot;
         let mut submitted = self.session.noop(op, slot, token, (self.value, self.read))?;
         if let Submitted::Done(completion) = &mut submitted {
-            NoopSession::whole(&self.sizes, completion);
+            completion.moved = op.bytes();
         }
         Ok(submitted)
     }
@@ -162,7 +159,9 @@ impl Session for NoopSession {
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         let before = out.len();
         self.session.poll(min, until, out)?;
-        out[before..].iter_mut().for_each(|one| NoopSession::whole(&self.sizes, one));
+        for one in &mut out[before..] {
+            one.moved = self.sizes[(one.token.slot() - self.first) as usize];
+        }
         Ok(())
     }
 }

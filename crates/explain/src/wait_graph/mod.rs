@@ -111,7 +111,7 @@ const UNTOLD: &[Phase] = &[Submit, Completion, Application, IoWorker, Unobserved
 
 /// In the order in which they are asked: a rule that finds times of a phase comes before those that find what these
 /// waited for.
-static RULES: [Rule; 23] = [
+static RULES: [Rule; 22] = [
     rule("server", UNTOLD, Causes(server_waits)),
     rule("completion-thread", &[Completion, Unobserved], Waits(completion_thread_waits)),
     rule("stolen-cpu", &[Completion], Causes(stolen::waits)),
@@ -130,7 +130,6 @@ static RULES: [Rule; 23] = [
     rule(pauses::RULE, pauses::OVER, Causes(pauses::waits)),
     rule("lock-of-another", FOR_ANOTHER, Others(other_ios::waits_for_holder)),
     rule("pages-of-another", FOR_ANOTHER, Others(other_ios::waits_for_pages)),
-    rule("request-of-another", &[Tags, Throttle], Others(other_ios::waits_for_place)),
     rule("turn", FOR_ANOTHER, Others(other_ios::waits_for_turn)),
     rule("few-workers", &[IoWorker], Others(other_ios::waits_for_held_worker)),
     rule("batch", NOT_BEGUN, Others(other_ios::waits_for_submission)),

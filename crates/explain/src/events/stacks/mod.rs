@@ -458,11 +458,6 @@ pub fn polls_for_io(stack: &Stack) -> bool {
     )
 }
 
-/// Whether a thread waits for a place among the requests of a disk, which one that is done leaves to it.
-pub fn waits_for_place(stack: &Stack) -> bool {
-    has(stack, &["blk_mq_get_tag", "blk_mq_get_request", "wbt_wait"])
-}
-
 /// Whether a thread waits for a queue that is closed; what for is not in its stack.
 pub fn waits_for_closed_queue(stack: &Stack) -> bool {
     has(stack, FROZEN_QUEUE)

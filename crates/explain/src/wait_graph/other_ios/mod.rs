@@ -16,7 +16,7 @@ use crate::events::io::TracedIo;
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping};
-use crate::verdict::judge::{Judged, Layer, OutlierVerdict};
+use crate::verdict::judge::Judged;
 use crate::wait_graph::resolve::Graph;
 use crate::wait_graph::{Cause, Wait};
 
@@ -229,27 +229,6 @@ pub fn waits_for_pages<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
         waits.extend(leader.map(|leader| behind(leader, (row.start_ns, wake))));
     }
     waits
-}
-
-/// Times in which an I/O waited for a place among the requests of its disk, and the I/O of the run that left one to it,
-/// where the disk had held that up for more than twice the usual: ordinary ones there are a queue that is too short.
-pub fn waits_for_place<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
-    let Graph { judged, events, index: Index { disk, .. }, .. } = graph;
-    let Some(io) = &judged[i].io else { return Vec::new() };
-    let off = overlapping(events.off(judged[i].slow.worker.into()), io.start_ns, io.end_ns);
-    let handed = events.ring_threads.within(io.start_ns, io.end_ns);
-    let handed = handed.filter(|w| w.token.is_some() && w.token == io.token).map(|w| &w.off);
-    let held_up = |of: &usize| {
-        let OutlierVerdict { layer, always, excess_ns, phases, .. } = judged[*of].verdict;
-        let there = phases.get(Phase::Device) + phases.get(Phase::LowerDevice);
-        layer == Layer::Device && !always && excess_ns.saturating_mul(2) >= there
-    };
-    let behind_it = |row: &OffCpu| {
-        let wake = row.woken_ns.filter(|_| row.was_in(stacks::waits_for_place))?;
-        let leader = disk.ended_before(wake).filter(|of| *of != i).find(held_up)?;
-        Some(Wait { takes: on_disk, ..behind(leader, (row.start_ns, wake)) })
-    };
-    off.chain(handed).filter_map(behind_it).collect()
 }
 
 /// The I/O whose parts were at the disk when a page was done, and ended soon after: it sent pages of others with its

@@ -362,39 +362,6 @@ fn of_the_ios_of_a_thread_only_those_near_a_time_are_looked_at() {
 }
 
 #[test]
-fn a_wait_for_a_request_is_a_wait_for_the_disk_that_holds_one_up() {
-    let found = |stack: &str, change: fn(&mut Judged)| {
-        let mut events = Events::default();
-        events.add(OffCpu {
-            worker: Some(1),
-            start_ns: 10,
-            woken_ns: Some(9_000_100),
-            end_ns: 9_000_200,
-            state: 2,
-            stack: Some(Stack::of(stack)),
-            ..OffCpu::default()
-        });
-        let mut leader = io(0, 0, 9_000_050, Phase::Device);
-        change(&mut leader);
-        let end_ns = 9_100_000;
-        let own = TracedIo { start_ns: 5, end_ns, worker: 1, ..TracedIo::default() };
-        let parts = [(5, 9_000_100, Phase::Tags), (9_000_100, end_ns, Phase::Device)];
-        let parts = parts.map(|(from, to, phase)| Segment::new((from, to), phase, Source::Stamps));
-        let follower = again(io(1, 5, end_ns, Phase::Tags).slow, Some(own), parts.to_vec());
-        let mut list = vec![follower, leader];
-        follow(&mut list, |_, _| true, &events, again);
-        (list[0].layer, list[0].sure)
-    };
-    let tag = "io_schedule;blk_mq_get_tag;blk_mq_submit_bio";
-    assert_eq!(found(tag, |_| ()), (Layer::Device, false));
-    let queue = |stack: &str, change: fn(&mut Judged)| found(stack, change).0 == Layer::BlockQueue;
-    assert!(queue(tag, |leader| leader.verdict.always = true), "as slow as always");
-    assert!(queue(tag, |leader| leader.verdict.excess_ns = 4_000_000), "half as slow again");
-    assert!(queue(tag, |leader| leader.verdict.layer = Layer::Throttle), "not the disk's fault");
-    assert!(queue("__bio_queue_enter;blk_mq_submit_bio", |_| ()), "a queue that is closed");
-}
-
-#[test]
 fn times_that_overlap_are_one() {
     assert_eq!(
         joined(vec![(5, 9), (0, 3), (2, 4), (4, 5), (20, 21)]),

@@ -26,12 +26,13 @@ const HARDLY_OWN_NS: f64 = 2_000.0;
 const LEAST_RUNS: usize = 3;
 const MOST_RUNS: usize = 8;
 
-/// Pairs of runs from which the cost of a bridge is told.
-const BRIDGE_PAIRS: usize = 5;
-/// A bridge that costs more than this, ns, is warmed up: it has a compiler of its own, or caches of another process.
+/// Runs over a bridge, and on `null`, of which the cheapest count: a disturbance only adds.
+const BRIDGE_RUNS: usize = 4;
+/// A bridge that costs more than this, ns, is warmed up in each run: it has a compiler of its own, or another process that
+/// has to find out that it has a CPU to itself.
 const QUICK_NS: f64 = 100.0;
-/// How long, ns. A JVM compiles a shim that is called all the time within 0.2 s.
-const WARM_UP_NS: u64 = 300_000_000;
+/// How long, ns.
+const WARM_UP_NS: u64 = 100_000_000;
 
 /// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null` in three to eight runs of
 /// 10 ms; the data set is as large as that of `target`, with keys a block for each record. On virtual time only the
@@ -48,7 +49,7 @@ pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
 }
 
 /// What an operation costs on each bridge of `target`, in words: the plan's own shape over the bridge, with operations
-/// that do nothing behind it, less the same on `null`, in turns. Errors: when such a run fails, or an operation in it.
+/// that do nothing behind it, less the same on `null`; each the least of some runs in turns. Errors: when such a run fails, or an operation in it.
 pub fn bridge_costs(plan: &Plan, target: &dyn Target) -> Result<Vec<String>> {
     let mut plan = calibration_plan(plan, target);
     for w in &mut plan.workloads {
@@ -63,33 +64,27 @@ pub fn bridge_costs(plan: &Plan, target: &dyn Target) -> Result<Vec<String>> {
 
 fn bridge_cost(plan: &Plan, bridge: &TargetBridge) -> Result<String> {
     let over = |plan: &Plan| ns_per_op(plan, (bridge.open)(), &calibration_id());
-    let pair = || Ok(over(plan)? - null_ns_per_op(plan)?);
-    if pair()? > QUICK_NS {
-        let mut longer = plan.clone();
-        longer.run.duration = Some(Span(WARM_UP_NS));
-        longer.capture.mode = CaptureMode::Off;
-        over(&longer)?;
+    let (mut null, mut cost) = (null_ns_per_op(plan)?, over(plan)?);
+    let mut long = plan.clone();
+    if cost - null > QUICK_NS {
+        long.run.warmup = Span(WARM_UP_NS);
+        cost = f64::INFINITY;
     }
-    let mut costs = (0..BRIDGE_PAIRS).map(|_| pair()).collect::<Result<Vec<f64>>>()?;
-    costs.sort_by(f64::total_cmp);
+    for _ in 0..BRIDGE_RUNS {
+        cost = cost.min(over(&long)?);
+        null = null.min(null_ns_per_op(plan)?);
+    }
     let depth = plan.workloads.iter().map(|w| w.queue_depth).max().unwrap_or(1);
-    Ok(cost_words(&costs, depth, &bridge.carries))
+    Ok(cost_words(cost - null, depth, &bridge.carries))
 }
 
-/// The median of sorted costs, ns, with the range; less than a run can tell is no figure.
-fn cost_words(costs: &[f64], depth: u32, carries: &str) -> String {
-    let ns = |value: f64| match value < 1.0 {
+/// A cost in words, ns; less than a run can tell is no figure.
+fn cost_words(cost: f64, depth: u32, carries: &str) -> String {
+    let ns = match cost < 1.0 {
         true => "less than 1 ns".to_owned(),
-        false => format!("{value:.1} ns"),
+        false => format!("{cost:.1} ns"),
     };
-    let (least, most) = (costs[0], costs[costs.len() - 1]);
-    let pairs = costs.len();
-    let middle = ns(costs[pairs / 2]);
-    format!(
-        "{middle} an operation ({} to {} in {pairs} pairs of runs, depth {depth}){carries}",
-        ns(least),
-        ns(most)
-    )
+    format!("{ns} an operation at depth {depth}{carries}")
 }
 
 /// The least cost of `LEAST_RUNS` runs; of more, up to `MOST_RUNS`, while it is above `HARDLY_OWN_NS`.
@@ -219,9 +214,8 @@ mod tests {
 
     #[test]
     fn a_cost_below_what_a_run_can_tell_is_no_figure() {
-        assert_eq!(
-            cost_words(&[-3.0, 0.5, 20.04], 32, ", with a key of 23 B"),
-            "less than 1 ns an operation (less than 1 ns to 20.0 ns in 3 pairs of runs, depth 32), with a key of 23 B"
-        );
+        let words = |cost| cost_words(cost, 32, ", with a key of 23 B");
+        assert_eq!(words(20.04), "20.0 ns an operation at depth 32, with a key of 23 B");
+        assert_eq!(words(-3.0), "less than 1 ns an operation at depth 32, with a key of 23 B");
     }
 }

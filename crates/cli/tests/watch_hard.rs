@@ -36,9 +36,10 @@ fn there(program: &str) -> Option<String> {
     tried.err().map(|e| format!("{program}: {e}"))
 }
 
-/// Starts fio and waits until it has laid its file out and reads.
+/// Starts fio and waits until it has laid its file out and reads. Its jobs are threads: processes of their own would outlive
+/// it by ten minutes, as the neighbours of every later test.
 fn fio_at_work(dir: &Path, words: &str) -> Ended {
-    let line = format!("{FIO} --time_based --runtime=600 --exec_prerun=true {words}");
+    let line = format!("{FIO} --thread --time_based --runtime=600 --exec_prerun=true {words}");
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null());

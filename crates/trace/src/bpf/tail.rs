@@ -97,7 +97,8 @@ impl TraceTail {
     }
 
     /// Of too many events those that I/Os need: slow ones of the last look, and of these ones as many as can be told
-    /// with their events, which alone are left.
+    /// with their events, which alone are left. First the usual ones are left out, then the less slow ones, then what
+    /// those of the last look need.
     fn needed<'e>(
         &self,
         events: &'e [TraceEvent],
@@ -105,19 +106,25 @@ impl TraceTail {
         usual: &mut Vec<IoWithRounds<'_>>,
     ) -> Vec<&'e TraceEvent> {
         slow.sort_unstable_by_key(slowest_first);
+        let mut before = self.before.as_slice();
         loop {
             let own = usual.iter().map(|(io, _)| (io.submit, io.complete));
             let own = own.chain(slow.iter().map(|(io, _)| around(io)));
-            let mut times = NeededTimes::of(self.before.iter().copied().chain(own).collect());
+            let mut times = NeededTimes::of(before.iter().copied().chain(own).collect());
             let needed: Vec<&TraceEvent> = times.needed(events).take(EVENTS_MAX + 1).collect();
             if needed.len() <= EVENTS_MAX {
                 return needed;
             }
-            if slow.is_empty() && usual.is_empty() {
+            if !usual.is_empty() {
+                usual.truncate(usual.len() / STAYS);
+            } else if slow.len() > 1 {
+                slow.truncate(slow.len().div_ceil(STAYS));
+            } else if !before.is_empty() {
+                before = &[];
+            } else {
+                slow.clear();
                 return Vec::new();
             }
-            slow.truncate(slow.len() / STAYS);
-            usual.truncate(usual.len() / STAYS);
         }
     }
 
@@ -151,18 +158,31 @@ mod tests {
     /// What is told of an event in each of the first 20,000 ms and of slow I/Os: when the events and the I/Os began,
     /// and how many I/Os more there are.
     fn told(ios: &[(i64, i64)]) -> (Vec<i64>, Vec<i64>, u64) {
+        told_beside(&[], &[], ios)
+    }
+
+    /// The same beside slow I/Os of the look before and usual ones of this one.
+    fn told_beside(
+        before: &[(i64, i64)],
+        usual: &[(i64, i64)],
+        slow: &[(i64, i64)],
+    ) -> (Vec<i64>, Vec<i64>, u64) {
         let mut all = CollectedTrace::new(None);
         all.events.held = (0..20_000).map(|i| event(1, i * MS, i * MS + 1000)).collect();
         let mut batch = TracedBatch::empty();
-        for (submit, complete) in ios {
-            let mut io = read_slot(&OperationSlot::default(), Token(0));
-            (io.submit, io.complete) = (*submit, *complete);
-            batch.push(io, &EarlierRounds::default());
+        for (ios, flags) in [(usual, flags::SAMPLE as u32), (slow, 0)] {
+            for (submit, complete) in ios {
+                let mut io = read_slot(&OperationSlot::default(), Token(0));
+                (io.submit, io.complete, io.flags) = (*submit, *complete, flags);
+                batch.push(io, &EarlierRounds::default());
+            }
         }
         all.ios.push(batch);
         let (tell, told) = channel();
         let watch: TraceWatch = Box::new(move |rows, more| drop(tell.send((rows, more))));
-        TraceTail::new(watch, Arc::default(), None).now(&all);
+        let mut tail = TraceTail::new(watch, Arc::default(), None);
+        tail.before = before.to_vec();
+        tail.now(&all);
         let (rows, more) = told.recv().unwrap();
         let begins = |kind: LayerKind| -> Vec<i64> {
             rows.iter().filter(|row| row.kind == kind).map(|row| row.start_ns).collect()
@@ -185,5 +205,18 @@ mod tests {
         assert_eq!((ios, more), (vec![of(15).0, of(14).0], 14));
         assert!(events.len() > 2000 && events.iter().all(|at| *at >= of(14).0 - 100 * MS));
         assert_eq!(told(&[(0, 20_000 * MS)]), (Vec::new(), Vec::new(), 1));
+        let few = [(0, 6_000 * MS), (6_500 * MS, 12_600 * MS), (13_000 * MS, 19_500 * MS)];
+        let (_, ios, more) = told(&few);
+        assert_eq!((ios, more), (vec![13_000 * MS], 2), "of a few, too");
+    }
+
+    #[test]
+    fn a_slow_io_is_told_whatever_usual_ones_and_those_before_it_need() {
+        let (slow, all) = ([(5_000 * MS, 5_500 * MS)], [(0, 20_000 * MS)]);
+        let alone = told(&slow);
+        assert_eq!(alone.1, [5_000 * MS]);
+        assert_eq!(told_beside(&[], &all, &slow), alone);
+        assert_eq!(told_beside(&all, &[], &slow), alone);
+        assert_eq!(told_beside(&all, &all, &[]), (Vec::new(), Vec::new(), 0));
     }
 }

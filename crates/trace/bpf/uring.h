@@ -33,7 +33,7 @@ NOINLINE bool on_storage(u32 fd)
 /* A request of a thread that is watched is taken from the queue. */
 INLINE void ring_begins(struct thread *t, u32 index, struct io_kiocb *request)
 {
-	u64 plain = address(request), now = ktime_ns(), at = 0, size = 0;
+	u64 plain = address(request), at = 0, size = 0;
 	u64 own = plain + OFFSET_OF(struct io_kiocb, file);
 	u32 code = request->opcode, op = op_of_request(code), stored = 0;
 
@@ -47,8 +47,7 @@ INLINE void ring_begins(struct thread *t, u32 index, struct io_kiocb *request)
 		at = FIELD(struct kiocb, own, ki_pos);
 		size = FIELD(struct io_rw, own, len);
 	}
-	request_begins(t, index, plain, (NR_RING + code) | op << KIND_SHIFT | stored, at, size,
-		       now);
+	request_begins(t, index, plain, (NR_RING + code) | op << KIND_SHIFT | stored, at, size);
 }
 
 /* The same where its thread may not have its place yet. */

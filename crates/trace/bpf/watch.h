@@ -1240,13 +1240,14 @@ INLINE bool is_named(struct thread *t)
 	return t->named && t->begun % WHO_EVERY;
 }
 
-/* Puts a request in the place that its address says; false where that is taken. */
+/* Puts a request in the place that its address says; false where that is taken. It begins once it has the place: with an
+ * earlier stamp the end of the request before it could count as its own, see `is_done`. */
 INLINE bool takes_place(struct placed *p, struct thread *t, u32 index, u64 request, u32 what,
-			u32 marks, u64 where, u64 size, u64 now)
+			u32 marks, u64 where, u64 size)
 {
 	if (__sync_val_compare_and_swap(&p->request, 0, request))
 		return 0;
-	p->begin = now;
+	p->begin = ktime_ns();
 	p->at = where;
 	p->size = size;
 	p->worker = index;
@@ -1266,13 +1267,13 @@ INLINE u32 marks_of(u32 what)
 }
 
 /* A request of the running thread, of a ring or of libaio, begins. */
-NOINLINE int request_begins_any(u64 request, u32 what, u64 where, u64 size, u64 now)
+NOINLINE int request_begins_any(u64 request, u32 what, u64 where, u64 size)
 {
 	struct task_struct *me = current_task();
 	struct placed *p = place_for(request);
 	u32 nr = what & NR_MASK, op = what >> KIND_SHIFT & KIND_MASK, index, at = 0;
 	u32 marks = marks_of(what);
-	u64 token = requested_as(request);
+	u64 token = requested_as(request), now;
 	struct thread *t;
 	struct asleep *a;
 	struct slot *s;
@@ -1297,7 +1298,8 @@ NOINLINE int request_begins_any(u64 request, u32 what, u64 where, u64 size, u64 
 	}
 	if (counter(C_EXACT))
 		marks |= M_EXACT;
-	if (!p || !takes_place(p, t, index, request, what, marks, where, size, now)) {
+	if (!p || !takes_place(p, t, index, request, what, marks, where, size)) {
+		now = ktime_ns();
 		c = begin(me, t, index, &at, now);
 		s = c ? touched(c->token) : 0;
 		if (!s)
@@ -1327,20 +1329,19 @@ NOINLINE int request_begins_any(u64 request, u32 what, u64 where, u64 size, u64 
 
 /* The same, without a call of a function for nearly all of them: those of a thread that has its place, `t`, and a name,
  * while nobody asks for more of each. */
-INLINE void request_begins(struct thread *t, u32 index, u64 request, u32 what, u64 where, u64 size,
-			   u64 now)
+INLINE void request_begins(struct thread *t, u32 index, u64 request, u32 what, u64 where, u64 size)
 {
 	struct counts *all = all_counters();
 	struct placed *p = place_for(request);
 
 	if (LIKELY(t && is_named(t) && what >> KIND_SHIFT & KIND_MASK && all &&
 		   !all->n[C_CROWDED] && !all->n[C_EXACT] && p && !p->request &&
-		   takes_place(p, t, index, request, what, marks_of(what), where, size, now))) {
+		   takes_place(p, t, index, request, what, marks_of(what), where, size))) {
 		t->begun++;
 		t->current = request;
 		return;
 	}
-	request_begins_any(request, what, where, size, now);
+	request_begins_any(request, what, where, size);
 }
 
 /* Where a request was; its own begins with its file. */

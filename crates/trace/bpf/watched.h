@@ -115,7 +115,7 @@ SEC("tp_btf/iomap_dio_rw_begin")
 int watch_direct(u64 *ctx)
 {
 	struct kiocb *kiocb = (void *)ctx[0];
-	u64 done = (u64)kiocb->ki_complete, ids, now;
+	u64 done = (u64)kiocb->ki_complete, ids;
 	u32 op, index = 0;
 	struct thread *t;
 
@@ -125,15 +125,14 @@ int watch_direct(u64 *ctx)
 	ids = current_pid_tgid();
 	if (!is_ours(ids >> 32))
 		return 0;
-	now = ktime_ns();
 	if (!done) {
-		call_here(now, 0);
+		call_here(ktime_ns(), 0);
 		return 0;
 	}
 	op = kiocb->ki_flags & KIOCB_WRITE ? 2 : 1;
 	t = seated(ids, &index);
 	request_begins(t, index, address(kiocb), NR_AIO | op << KIND_SHIFT | IS_STORED,
-		       kiocb->ki_pos, 0, now);
+		       kiocb->ki_pos, 0);
 	return 0;
 }
 

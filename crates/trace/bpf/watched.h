@@ -4,12 +4,32 @@
 
 #include "match.h"
 
+/* A thread has ended: its place is free. */
+INLINE void leaves_place(u32 pid, u32 index)
+{
+	u32 at = pid & (SEATS - 1), *place = map_lookup(&seats, &at);
+
+	map_delete(&tids, &pid);
+	if (place && *place == index + 1)
+		*place = 0;
+	queue_push(&free_threads, &index, 0);
+	count(C_EXITS);
+}
+
 SEC("tp_btf/sched_process_fork")
 int watch_fork(u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
-	u32 tgid = child->tgid, one = 1;
+	u32 tgid = child->tgid, pid = child->pid, one = 1, index;
+	struct thread *t = thread_of(pid, &index);
+	struct call *c = t ? open_call(t) : 0;
 
+	/* A thread that begins another program gets the number of its process, and nobody sees its own number end: who gets
+	 * that one now is another thread. */
+	if (c)
+		finish(t->pad - 1, index, c->last);
+	if (t)
+		leaves_place(pid, index);
 	if (tgid == (u32)parent->tgid || !is_ours(parent->tgid))
 		return 0;
 	if (map_update(&subjects, &tgid, &one, 0))
@@ -29,7 +49,7 @@ SEC("tp_btf/sched_process_exit")
 int watch_exit(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
-	u32 pid = task->pid, tgid = task->tgid, index, at = pid & (SEATS - 1), *place;
+	u32 pid = task->pid, tgid = task->tgid, index;
 	/* Not the trace point's own word: kernels before 6.16 give none. */
 	bool last = !task->signal->live.counter;
 	struct thread *t = thread_of(pid, &index);
@@ -42,12 +62,7 @@ int watch_exit(u64 *ctx)
 	if (t) {
 		if (t->pad)
 			finish(t->pad - 1, index, ktime_ns());
-		map_delete(&tids, &pid);
-		place = map_lookup(&seats, &at);
-		if (place && *place == index + 1)
-			*place = 0;
-		queue_push(&free_threads, &index, 0);
-		count(C_EXITS);
+		leaves_place(pid, index);
 	}
 	exact_over(pid);
 	if (last && !map_delete(&subjects, &tgid))

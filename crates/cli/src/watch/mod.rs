@@ -351,9 +351,11 @@ impl ActiveWatch {
     /// Watches processes that are there and are not watched yet. Errors: those of one that cannot be watched, which does
     /// not keep the others from it.
     fn take_up(&mut self) -> Result<()> {
+        let there = self.subject.pids();
+        // Read later: whom a watched one has forked meanwhile the programs know by then, with all that it did.
         let (known, mut all) = (self.watching.pids(), Ok(()));
         let new = |pid: &u32| known.binary_search(pid).is_err();
-        for pid in self.subject.pids().into_iter().filter(new) {
+        for pid in there.into_iter().filter(new) {
             let Some(start) = started_at(pid) else { continue };
             // What it does from here on is in the kernel's later count, and may be missed; never the other way round.
             let before = io_of(pid);

@@ -17,6 +17,8 @@ use taillight_rundir::manifest::Overhead;
 
 /// Length of the calibration run, ns: some 200,000 I/Os of a worker alone.
 const CALIBRATION_NS: u64 = 10_000_000;
+/// Longest wait for operations in flight at its end, ns: the plan's own may be too short for a bridge.
+const PATIENCE_NS: u64 = 10_000_000_000;
 /// Operations of each worker that its memory is made for before; more take more while it goes.
 pub const CALIBRATION_OPERATIONS: u64 = 1 << 14;
 
@@ -133,6 +135,7 @@ fn calibration_plan(plan: &Plan, target: &dyn Target) -> Plan {
     (plan.run.operations, plan.run.bytes, plan.run.warmup) = (None, None, Span(0));
     plan.run.interval = Span(10 * CALIBRATION_NS);
     plan.run.idle_timeout = None;
+    plan.run.drain_timeout = Span(PATIENCE_NS);
     plan.run.before = Vec::new();
     plan.verify = VerifyPlan::default();
     // What it drives is this rank's alone, and one block may be all of it.
@@ -211,6 +214,16 @@ fn unique() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answering::AnsweringTarget;
+
+    /// With a short `run.drain_timeout` what was in flight on a slow bridge had failed, and so the whole run.
+    #[test]
+    fn a_calibration_waits_for_what_is_in_flight_whatever_the_plan_says() {
+        let mut plan = Plan::default();
+        plan.run.drain_timeout = Span(1);
+        let target = AnsweringTarget::new(Geometry::keyed(), |_, _| Ok(0));
+        assert_eq!(calibration_plan(&plan, &target).run.drain_timeout, Span(PATIENCE_NS));
+    }
 
     #[test]
     fn a_cost_below_what_a_run_can_tell_is_no_figure() {

@@ -10,7 +10,7 @@ use taillight_core::plan::{
 };
 use taillight_core::progress::Progress;
 use taillight_core::units::{ByteSize, Span};
-use taillight_core::{Clock, MonoClock, OpKind, Result};
+use taillight_core::{Clock, Error, MonoClock, OpKind, Result, StopFlag};
 use taillight_driver::null::NullDriver;
 use taillight_driver::{BoundDriver, Driver, Geometry, OpenSpec, Target, TargetBridge};
 use taillight_rundir::manifest::Overhead;
@@ -51,8 +51,9 @@ pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
 }
 
 /// What an operation costs on each bridge of `target`, in words: the plan's own shape over the bridge, with operations
-/// that do nothing behind it, less the same on `null`; each the least of some runs in turns. Errors: when such a run fails, or an operation in it.
-pub fn bridge_costs(plan: &Plan, target: &dyn Target) -> Result<Vec<String>> {
+/// that do nothing behind it, less the same on `null`; each the least of some runs in turns. Errors: when such a run
+/// fails, or an operation in it; `Unavailable` when asked to stop.
+pub fn bridge_costs(plan: &Plan, target: &dyn Target, stop: &StopFlag) -> Result<Vec<String>> {
     let mut plan = calibration_plan(plan, target);
     for w in &mut plan.workloads {
         // What a write carries lies in the slots already.
@@ -61,12 +62,16 @@ pub fn bridge_costs(plan: &Plan, target: &dyn Target) -> Result<Vec<String>> {
     let size = plan.target.size.map_or(0, |s| s.0);
     let geometry = Geometry { files: 1, file_size: size, align: 1 };
     let bridges = target.bridges(geometry);
-    bridges.into_iter().map(|bridge| bridge_cost(&plan, &bridge)).collect()
+    bridges.into_iter().map(|bridge| bridge_cost(&plan, &bridge, stop)).collect()
 }
 
-fn bridge_cost(plan: &Plan, bridge: &TargetBridge) -> Result<String> {
-    let over = |plan: &Plan| ns_per_op(plan, (bridge.open)(), &calibration_id());
-    let (mut null, mut cost) = (null_ns_per_op(plan)?, over(plan)?);
+fn bridge_cost(plan: &Plan, bridge: &TargetBridge, stop: &StopFlag) -> Result<String> {
+    // Each opens the sessions of all workers, which may take seconds.
+    let over = |plan: &Plan| match stop.stopped() {
+        true => Err(Error::unavailable("stopped before the bridge was measured")),
+        false => ns_per_op(plan, (bridge.open)(), &calibration_id(), stop),
+    };
+    let (mut cost, mut null) = (over(plan)?, null_ns_per_op(plan)?);
     let mut long = plan.clone();
     if cost - null > QUICK_NS {
         long.run.warmup = Span(WARM_UP_NS);
@@ -179,21 +184,15 @@ fn calibration_workload(w: &mut WorkloadPlan) {
 
 /// The same on `null`.
 fn null_ns_per_op(plan: &Plan) -> Result<f64> {
-    let id = calibration_id();
-    let spec = OpenSpec {
-        plan,
-        run_id: &id,
-        destroy: None,
-        stop: &taillight_core::StopFlag::default(),
-        fits: &|_| Ok(()),
-    };
+    let (id, stop) = (calibration_id(), StopFlag::default());
+    let spec = OpenSpec { plan, run_id: &id, destroy: None, stop: &stop, fits: &|_| Ok(()) };
     let target = NullDriver.open(&spec, &mut |_: Progress<'_>| true)?;
-    ns_per_op(plan, target, &id)
+    ns_per_op(plan, target, &id, &stop)
 }
 
-/// Time of a worker per operation of such a plan on `target`, ns.
-fn ns_per_op(plan: &Plan, target: Box<dyn Target>, id: &str) -> Result<f64> {
-    let (ops, ns) = super::run::load_only(plan, target, id)?;
+/// Time of a worker per operation of such a plan on `target`, ns; of one that `stop` ends it is no figure.
+fn ns_per_op(plan: &Plan, target: Box<dyn Target>, id: &str, stop: &StopFlag) -> Result<f64> {
+    let (ops, ns) = super::run::load_only(plan, target, id, stop)?;
     Ok(ns as f64 * f64::from(plan.workers()) / ops.max(1) as f64)
 }
 
@@ -223,6 +222,16 @@ mod tests {
         plan.run.drain_timeout = Span(1);
         let target = AnsweringTarget::new(Geometry::keyed(), |_, _| Ok(0));
         assert_eq!(calibration_plan(&plan, &target).run.drain_timeout, Span(PATIENCE_NS));
+    }
+
+    #[test]
+    fn a_stop_ends_the_runs_over_a_bridge() {
+        let stop = StopFlag::default();
+        stop.stop();
+        let open = || -> Box<dyn Target> { panic!("a session more") };
+        let bridge = TargetBridge { open: Box::new(open), carries: String::new() };
+        let e = bridge_cost(&Plan::default(), &bridge, &stop).expect_err("stopped");
+        assert!(e.to_string().contains("stopped"), "{e}");
     }
 
     #[test]

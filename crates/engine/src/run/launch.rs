@@ -88,11 +88,14 @@ pub fn load<B: Probes>(
 }
 
 /// Generates load without run directory, observers and probes, and closes the target.
-pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<LoadResult> {
-    let probes = Arc::new(NoProbe);
-    let stop = StopFlag::default();
+pub fn load_bare(
+    plan: &Plan,
+    target: Box<dyn Target>,
+    run_id: &str,
+    stop: &StopFlag,
+) -> Result<LoadResult> {
     let run = LoadOf { run_id, output: None, loaded: 0 };
-    load_with(plan, target, run, &stop, &mut [], probes)
+    load_with(plan, target, run, stop, &mut [], Arc::new(NoProbe))
 }
 
 fn load_with<B: Probes>(

@@ -148,7 +148,7 @@ pub fn run_probed<B: Probes>(
         Err(error) => return Err(closed(target, error)),
     };
     let mut facts = target.facts();
-    let bridges = match crate::calibrate::bridge_costs(request.plan, &*target) {
+    let bridges = match crate::calibrate::bridge_costs(request.plan, &*target, request.stop) {
         Ok(costs) => costs.join("; "),
         Err(error) => return Err(closed(target, error)),
     };
@@ -195,8 +195,13 @@ fn closed(target: Box<dyn Target>, why: Error) -> Error {
 
 /// Load generation without a run directory, for calibration: measured operations and their time. Errors: also when an
 /// operation failed.
-pub(crate) fn load_only(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<(u64, u64)> {
-    let loaded = launch::load_bare(plan, target, run_id)?;
+pub(crate) fn load_only(
+    plan: &Plan,
+    target: Box<dyn Target>,
+    run_id: &str,
+    stop: &StopFlag,
+) -> Result<(u64, u64)> {
+    let loaded = launch::load_bare(plan, target, run_id, stop)?;
     if let Some(error) = loaded.error {
         return Err(error);
     }

@@ -110,8 +110,14 @@ impl Target for OpenTargets {
         self.targets[place.target].target.session(&spec)
     }
 
+    /// Those of all targets, each with the name of its own.
     fn bridges(&self, geometry: Geometry) -> Vec<TargetBridge> {
-        self.targets.iter().flat_map(|t| t.target.bridges(geometry)).collect()
+        let of = |t: &TargetPart| {
+            let name = t.name.as_ref().map_or(String::new(), |name| format!(" (targets.{name})"));
+            let bridges = t.target.bridges(geometry).into_iter();
+            bridges.map(move |it| TargetBridge { carries: format!("{}{name}", it.carries), ..it })
+        };
+        self.targets.iter().flat_map(of).collect()
     }
 
     /// Of all of them, or none: a worker's table is made before it is known which target it drives.
@@ -206,5 +212,41 @@ impl Target for OpenTargets {
     fn close(self: Box<Self>) -> Result<()> {
         let closed: Vec<Result<()>> = self.targets.into_iter().map(|t| t.target.close()).collect();
         closed.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct BridgedTarget;
+
+    impl Target for BridgedTarget {
+        fn geometry(&self) -> Geometry {
+            Geometry::keyed()
+        }
+        fn session(&self, _: &SessionSpec) -> Result<Box<dyn Session>> {
+            Err(Error::internal("nobody asks for one"))
+        }
+        fn bridges(&self, _: Geometry) -> Vec<TargetBridge> {
+            let open = || -> Box<dyn Target> { Box::new(BridgedTarget) };
+            vec![TargetBridge { open: Box::new(open), carries: ", of blocks".to_owned() }]
+        }
+        fn admin(&self, _: AdminAction) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_bridge_says_to_which_target_it_leads() {
+        let part = |name: Option<&str>| TargetPart {
+            name: name.map(str::to_owned),
+            path: None,
+            target: Box::new(BridgedTarget),
+        };
+        let all = OpenTargets { targets: vec![part(None), part(Some("log"))], places: Vec::new() };
+        let bridges = all.bridges(Geometry::keyed()).into_iter();
+        let carried: Vec<String> = bridges.map(|it| it.carries).collect();
+        assert_eq!(carried, [", of blocks", ", of blocks (targets.log)"]);
     }
 }

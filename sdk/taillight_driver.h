@@ -102,7 +102,8 @@ typedef struct {
 
 typedef struct {
   uint32_t size;
-  uint32_t worker;       /* TL_HOST for the session by which the host keeps its mark and measures the bridge */
+  uint32_t worker;       /* TL_HOST for the host's own session, which keeps its mark. Each worker's is made several times:
+                            before the load, to measure the bridge by TL_NOOP alone, and for the load */
   uint32_t depth;        /* operations in flight at most */
   uint32_t reserved;
   void *memory;          /* aligned to 2 MiB, in a program to 4,096; the host's, gone after close_session */

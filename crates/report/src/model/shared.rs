@@ -32,7 +32,9 @@ impl WarningKind {
     fn of(summary: &Summary, reason: &Reason) -> WarningKind {
         let is_origin = [IMPORTED, FOUND].contains(&reason.code.as_str());
         let source = summary.origin.imported().filter(|_| is_origin);
-        let origin = source.map(|source| reason.text.replace(&foreign(&source.file), ""));
+        // A short name is a part of other words, too.
+        let from = |file: &str| format!("from {}", foreign(file));
+        let origin = source.map(|source| reason.text.replace(&from(&source.file), ""));
         WarningKind { code: reason.code.clone(), origin }
     }
 
@@ -270,6 +272,8 @@ mod tests {
         assert_eq!((shared.len(), shared[0].who.as_str()), (1, "2 of 3 runs (a, b)"));
         assert!(shared[0].text.ends_with(" (a; the others, of other files.)"), "{shared:?}");
         assert!(own_reasons(&a, &shared).is_empty() && own_reasons(&c, &shared).len() == 1);
+        let short = ["a", "o"].map(|file| of(file, Fidelity::Percentiles));
+        assert_eq!(shared_warnings(&[("a", &short[0]), ("o", &short[1])]).len(), 1);
     }
 
     #[test]

@@ -129,6 +129,8 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         };
         match (job.error, tool) {
             (0, _) => {}
+            // With `continue_on_error` that of the first failed I/O, after which the job went on.
+            (_, "fio") if job.total_err > 0 => {}
             (error, "fio") => {
                 failed.push(FailedJob { job: name.clone(), errno: error.saturating_abs() });
             }
@@ -930,6 +932,12 @@ mod tests {
         };
         assert_eq!(failed(&run), [FailedJob { job: "e".to_owned(), errno: 28 }]);
         assert!(failed(&read_text(JOB)).is_empty());
+        let counted = format!("\"error\":28,\"total_err\":7,\"read\":{}", d(2007, 2000));
+        let went_on = read_text(&result(&[job("e", &counted)]));
+        assert_eq!(
+            (failed(&went_on), went_on.figures.workloads[0].ops[&OpKind::Read].errors),
+            (vec![], 7)
+        );
         // Of a run of ours the error says that I/Os failed: it goes on after them.
         let own = read_text(&text.replace("fio-3.33", "taillight-0.1.0"));
         assert!(failed(&own).is_empty() && !own.notes.is_empty(), "{:?}", own.notes);

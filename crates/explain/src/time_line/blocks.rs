@@ -231,7 +231,9 @@ fn queued_until(
 fn had_queued(from: i64, to: i64, actor: &IoContext<'_>) -> bool {
     let for_itself = |r: &&OffCpu| !r.was_preempted() && r.reason() == Some(SleepReason::OwnIo);
     let asleep = overlapping(actor.off, from, to).filter(for_itself);
-    let slept: i64 = asleep.map(|r| r.awake_ns().min(to) - r.start_ns.max(from)).sum();
+    // Of a row that only waited for a CPU by then, the sleep was over before.
+    let slept = asleep.map(|r| (r.awake_ns().min(to) - r.start_ns.max(from)).max(0));
+    let slept: i64 = slept.sum();
     from < to && slept * 2 >= to - from
 }
 

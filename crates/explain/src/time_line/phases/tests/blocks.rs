@@ -221,14 +221,19 @@ fn what_the_driver_gave_back_was_the_drivers_until_then() {
 #[test]
 fn who_sleeps_for_its_io_does_not_wait_for_a_request() {
     let io = TracedIo { alloc_ns: Some(1700), issue_ns: Some(1750), ..io() };
-    let source = |stack: &str| {
-        let rows = [off(1110, Some(1690), 1695, stack)];
-        let line = segments(&io, &IoContext { off: &rows, ..IoContext::default() });
+    let source_of = |rows: &[OffCpu]| {
+        let line = segments(&io, &IoContext { off: rows, ..IoContext::default() });
         line.iter().find(|p| p.phase == Phase::Tags).map(|p| (p.length(), p.source))
     };
+    let slept = |stack: &str| off(1110, Some(1690), 1695, stack);
+    let source = |stack: &str| source_of(&[slept(stack)]);
     assert_eq!(source("io_schedule;blk_mq_get_tag"), Some((600, Source::Stamps)));
     assert_eq!(source("io_schedule;__iomap_dio_rw"), Some((600, Source::Inferred)));
     assert_eq!(source("io_cqring_wait"), Some((600, Source::Inferred)));
+    // A sleep before it, after which there was no CPU for long, takes nothing from that.
+    let before = off(100, Some(150), 1105, "io_cqring_wait");
+    let both = [before, slept("io_cqring_wait")];
+    assert_eq!(source_of(&both), Some((600, Source::Inferred)));
 }
 
 /// A read through the page cache ends with its page, while what is read ahead with it is under way.

@@ -189,21 +189,27 @@ const TELLERS: [&str; 2] = ["ksoftirqd/", "irq/"];
 
 /// Completions that a thread tells of wait with it for its CPU: for most of the device's time, and when it ran they were
 /// told at once. It is one of the kernel (`TELLERS`, or any that then woke the program up), or the program's own or
-/// its ring's, where that polls for them.
+/// its ring's, where that polls for them. The wake-up that follows alone ties it to the I/O: what woke the program up
+/// before told of another I/O, and who is woken up on the program's CPU may be so by an interrupt of any device.
 fn late_tellers(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let late = |off: &OffCpu| {
         let waited = off.end_ns - off.runnable_ns().max(segment.from);
         waited * 2 >= segment.length() && ends_with(off, segment, WAKEUP_WINDOW_NS / 5)
     };
     let wakes = |row: &Helper| {
-        let mut own = context.off_cpu(io.start_ns, io.end_ns);
-        own.any(|off| off.waker.tid().is_some() && off.waker.tid() == row.thread.tid)
+        let by_it = |off: &OffCpu| row.thread.tid.is_some() && off.waker.tid() == row.thread.tid;
+        let then = |off: &OffCpu| (0..WAKEUP_WINDOW_NS).contains(&(off.awake_ns() - row.end_ns));
+        context.off_cpu(io.start_ns, io.end_ns).any(|off| by_it(off) && then(off))
     };
-    let tells =
-        |row: &Helper| TELLERS.iter().any(|name| row.thread.name.starts_with(name)) || wakes(row);
-    let rows = helpers(context, segment.from, segment.to);
-    let rows = rows.filter(|row| late(&row.off) && tells(row));
-    let mut waits: Vec<Segment> = rows.map(|row| cpu_wait(row, tie(row, io, context))).collect();
+    let told = |row: &Helper| match wakes(row) {
+        true => Some(cpu_wait(row, Source::Helper)),
+        false => {
+            let tells = TELLERS.iter().any(|name| row.thread.name.starts_with(name));
+            tells.then(|| cpu_wait(row, Source::Inferred))
+        }
+    };
+    let rows = helpers(context, segment.from, segment.to).filter(|row| late(&row.off));
+    let mut waits: Vec<Segment> = rows.filter_map(told).collect();
     let own = overlapping(context.off, segment.from, segment.to);
     let time = (io.start_ns, io.end_ns);
     let polls = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, time, all));

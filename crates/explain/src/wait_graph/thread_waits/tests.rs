@@ -322,6 +322,9 @@ fn a_completion_waits_for_the_cpu_of_the_thread_that_tells_of_it() {
         "which woke it up"
     );
     assert_eq!(cut_by(78, called("kworker/3:2", 100, END - 10)).len(), 3, "of whatever else");
+    let earlier = told_by(77, asleep((5, 60, 70), "io_cqring_wait"));
+    let of_another = cut(&line, earlier, vec![called("kworker/3:2", 100, END - 10)]);
+    assert_eq!(of_another.len(), 3, "which woke it up for another I/O");
     assert_eq!(cut_by(78, called("irq/45-nvme0q1", END / 2 + 10, END - 10)).len(), 3, "half of it");
     assert_eq!(cut_by(78, called("irq/45-nvme0q1", 100, END / 2 + 100)).len(), 3, "long before");
     // A thread that polls for its I/O has no end of it while it has no CPU.
@@ -330,6 +333,26 @@ fn a_completion_waits_for_the_cpu_of_the_thread_that_tells_of_it() {
     assert_eq!(cut(&line, robbed, Vec::<LayerEvent>::new()), late(END - 10));
     let busy = OffCpu { state: 0, ..asleep((100, 100, END - 10), "exit_to_user_mode_loop") };
     assert_eq!(cut(&line, busy, Vec::<LayerEvent>::new()).len(), 3, "the end comes by itself");
+}
+
+#[test]
+fn only_the_wake_up_that_follows_ties_who_tells_of_a_completion_to_it() {
+    const END: i64 = 9_000_000;
+    let row = kworker((-50, 100, END - 10), 1, "irq_thread;kthread");
+    let mut events = Events::default();
+    // An interrupt of any device woke it up while the program's thread had that CPU.
+    events.add(of_program(Helper { thread: thread("irq/45-nvme0q1", 77), ..row }));
+    events.sort();
+    let io = TracedIo { end_ns: END + 10, ..TracedIo::default() };
+    let segment = Segment::new((10, END), Phase::Device, Source::Stamps);
+    let sources = |by, wake| {
+        let off = [told_by(by, asleep((5, wake, END + 10), "io_cqring_wait"))];
+        let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
+        late_tellers(&segment, &io, &context).iter().map(|wait| wait.source).collect::<Vec<_>>()
+    };
+    assert_eq!(sources(77, END + 5), [Source::Helper]);
+    assert_eq!(sources(78, END + 5), [Source::Inferred], "no more than at the same time");
+    assert_eq!(sources(77, 50), [Source::Inferred], "of another I/O");
 }
 
 #[test]

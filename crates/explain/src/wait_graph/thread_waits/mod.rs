@@ -102,8 +102,8 @@ pub fn completion_thread_waits<'a>(
     let mut waits = Vec::new();
     for told in context.off_cpu(segment.from, io.end_ns) {
         let wake = told.awake_ns();
-        // It went on at once to what woke the waiting thread up.
-        let rows = tellers(told, segment.from, context)
+        // It went on at once to what woke the waiting thread up: nothing before can be it.
+        let rows = tellers(told, segment.from.max(wake - WAKEUP_WINDOW_NS), context)
             .filter(|row| row.end_ns <= wake && wake - row.end_ns < WAKEUP_WINDOW_NS);
         let on = |row: &'a Helper| {
             Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper)
@@ -192,14 +192,16 @@ const TELLERS: [&str; 2] = ["ksoftirqd/", "irq/"];
 /// its ring's, where that polls for them. The wake-up that follows alone ties it to the I/O: what woke the program up
 /// before told of another I/O, and who is woken up on the program's CPU may be so by an interrupt of any device.
 fn late_tellers(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    // A device may take long, and many I/Os wait for it at a time: only what ended just before is looked at.
+    let (from, to) = (segment.to - WAKEUP_WINDOW_NS / 5, segment.to);
     let late = |off: &OffCpu| {
         let waited = off.end_ns - off.runnable_ns().max(segment.from);
-        waited * 2 >= segment.length() && ends_with(off, segment, WAKEUP_WINDOW_NS / 5)
+        waited * 2 >= segment.length() && ends_with(off, segment, to - from)
     };
     let wakes = |row: &Helper| {
         let by_it = |off: &OffCpu| row.thread.tid.is_some() && off.waker.tid() == row.thread.tid;
         let then = |off: &OffCpu| (0..WAKEUP_WINDOW_NS).contains(&(off.awake_ns() - row.end_ns));
-        context.off_cpu(io.start_ns, io.end_ns).any(|off| by_it(off) && then(off))
+        context.off_cpu(row.end_ns, io.end_ns).any(|off| by_it(off) && then(off))
     };
     let told = |row: &Helper| match wakes(row) {
         true => Some(cpu_wait(row, Source::Helper)),
@@ -208,11 +210,10 @@ fn late_tellers(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Ve
             tells.then(|| cpu_wait(row, Source::Inferred))
         }
     };
-    let rows = helpers(context, segment.from, segment.to).filter(|row| late(&row.off));
+    let rows = helpers(context, from, to).filter(|row| late(&row.off));
     let mut waits: Vec<Segment> = rows.filter_map(told).collect();
-    let own = overlapping(context.off, segment.from, segment.to);
-    let time = (io.start_ns, io.end_ns);
-    let polls = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, time, all));
+    let own = overlapping(context.off, from, to);
+    let polls = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, (from, to), all));
     let own = own.chain(polls).filter(|off| late(off) && off.was_in(stacks::polls_for_io));
     waits.extend(own.map(|off| cpu_wait(off, Source::Inferred)));
     waits

@@ -28,6 +28,8 @@ struct Times {
     known: bool,
     /// Where most are answered by the page cache: those that were not.
     missed: Option<Phases>,
+    /// These are of the sample. Else it has too few, and most were kept for being slow.
+    knows_missed: bool,
 }
 
 impl Baseline {
@@ -42,13 +44,17 @@ impl Baseline {
         let times = |list: Vec<&PhasedIo>| {
             let sample: Vec<&PhasedIo> = list.iter().copied().filter(|u| u.sample).collect();
             let sample = if sample.len() > 1 { sample } else { Vec::new() };
-            let missed: Vec<&PhasedIo> = list.into_iter().filter(|u| u.block).collect();
-            let hits = sample.iter().filter(|u| !u.block).count() * 2 > sample.len();
+            let hits = sample.iter().filter(|u| !u.block).count();
+            let knows_missed = sample.len() - hits >= FEWEST_MISSES;
+            let of = if knows_missed { &sample } else { &list };
+            let missed: Vec<&PhasedIo> = of.iter().copied().filter(|u| u.block).collect();
             Times {
                 usual: medians(&sample),
                 service_ns: median(sample.iter().map(|u| u.service_ns)),
                 known: sample.len() >= FEWEST,
-                missed: (hits && missed.len() >= FEWEST_MISSES).then(|| medians(&missed)),
+                missed: (hits * 2 > sample.len() && missed.len() >= FEWEST_MISSES)
+                    .then(|| medians(&missed)),
+                knows_missed,
             }
         };
         Baseline(by_op.into_iter().map(|(op, l)| (op, times(l))).collect())
@@ -87,6 +93,11 @@ impl Baseline {
     /// The usual times of a read that the page cache cannot answer, where it answers most.
     pub fn missed(&self, op: OpKind) -> Option<Phases> {
         self.0.get(&op)?.missed
+    }
+
+    /// Whether these are known: what was kept for being slow says nothing of them either.
+    pub fn knows_missed(&self, op: OpKind) -> bool {
+        self.0.get(&op).is_some_and(|times| times.knows_missed)
     }
 }
 

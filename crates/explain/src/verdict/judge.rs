@@ -302,6 +302,7 @@ pub fn judge(
     let always = known && ordinary && by.threshold_ns.is_some_and(|ns| usual_ns > ns);
     let usual = if always { Phases::default() } else { base.get(slow.op) };
     let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
+    let mut price_ns = 0;
     sums.insert(Layer::Schedule, late);
     match &phases {
         Some(phases) => {
@@ -312,6 +313,7 @@ pub fn judge(
                 // What such a read usually takes is the price of not being in the page cache.
                 let price = missed.map_or(0, |m| m.get(phase).saturating_sub(usual.get(phase)));
                 let price = if phase == Phase::Unobserved { 0 } else { price.min(more) };
+                price_ns += price;
                 *sums.entry(Layer::PageCache).or_insert(0) += price;
                 *sums.entry(layer(phase)).or_insert(0) += more - price;
             }
@@ -334,8 +336,13 @@ pub fn judge(
         excess: (excess_ns, total),
         latency: (late + service, if always { 0 } else { usual_ns }),
     };
-    // How late it was begun is known whatever is usual.
-    let sure = (known || layer == Layer::Schedule) && rules::sure(layer, &evidence, by.context);
+    // How late it was begun is known whatever is usual; the price of a miss is not known of slow ones alone.
+    let known = match layer {
+        Layer::Schedule => true,
+        Layer::PageCache if price_ns > 0 => known && base.knows_missed(slow.op),
+        _ => known,
+    };
+    let sure = known && rules::sure(layer, &evidence, by.context);
     let verdict = OutlierVerdict {
         slow,
         token: io.as_ref().and_then(|io| io.token),
@@ -463,9 +470,17 @@ mod tests {
         let mut all = vec![usual(false, 0); 100];
         all.extend([usual(true, 500); 9]);
         let base = Baseline::of(&all);
-        let miss = line(&[(Phase::Device, 520), (Phase::Submit, 10)]);
-        let judged = judged_by(slow(1000), io(), miss, &base);
+        let miss = || line(&[(Phase::Device, 520), (Phase::Submit, 10)]);
+        let judged = judged_by(slow(1000), io(), miss(), &base);
         assert_eq!((judged.layer, judged.excess_ns), (Layer::PageCache, 500));
+        assert!(!judged.sure, "what misses usually take is known of slow ones only");
+        let sampled = PhasedIo { sample: true, ..usual(true, 500) };
+        let known = [all, vec![sampled; 5], vec![usual(true, 5000); 50]].concat();
+        let judged = judged_by(slow(1000), io(), miss(), &Baseline::of(&known));
+        assert_eq!((judged.layer, judged.sure), (Layer::PageCache, true));
+        let stall = line(&[(Phase::Device, 5000), (Phase::Submit, 10)]);
+        let judged = judged_by(slow(1000), io(), stall, &Baseline::of(&known));
+        assert_eq!((judged.layer, judged.excess_ns), (Layer::Device, 4500), "as slow as others");
         let stall = line(&[(Phase::Device, 5000), (Phase::Submit, 10)]);
         let judged = judged_by(slow(1000), io(), stall, &base);
         assert_eq!((judged.layer, judged.excess_ns), (Layer::Device, 4500));

@@ -394,17 +394,7 @@ fn place(list: &[&EpisodeView], usual: &[u64]) -> Found {
     let mut places: Vec<(u64, u64)> = list.iter().filter_map(|e| e.features.place).collect();
     places.sort_unstable();
     let need = (list.len() * 4).div_ceil(5);
-    let mut narrow: Option<(u64, u64)> = None;
-    for some in places.windows(need) {
-        let (from, last) = (some[0].0, some[need - 1].0);
-        let least = narrow.map_or(u64::MAX, |(from, to)| to - from);
-        // As wide as the begins lie apart at least: of few the ends have to be looked at.
-        if last - from < least {
-            let to = some.iter().map(|place| place.1).max().unwrap_or(last);
-            narrow = narrow.filter(|_| to - from >= least).or(Some((from, to)));
-        }
-    }
-    let (from, to) = narrow?;
+    let (from, to) = narrowest(&places, need)?;
     let within = |at: u64| usual.partition_point(|u| *u < at.saturating_add(to - from));
     // Where usual I/Os are densest it is likeliest.
     let most = usual.iter().enumerate().map(|(i, at)| within(*at) - i).max().unwrap_or(0);
@@ -412,6 +402,21 @@ fn place(list: &[&EpisodeView], usual: &[u64]) -> Found {
     let fits = (to - from).saturating_mul(NARROW) <= *reach;
     let chance = chance(list.len(), need, p);
     fits.then_some((CommonFactor::Place { from, to }, need as u64, chance))
+}
+
+/// The narrowest part that so many of these places lie in, which are in order.
+fn narrowest(places: &[(u64, u64)], need: usize) -> Option<(u64, u64)> {
+    let mut narrow: Option<(u64, u64)> = None;
+    for some in places.windows(need) {
+        // Up to the end of the last one at least: of few all ends have to be looked at, also where all begin alike.
+        let (from, last) = (some[0].0, some[need - 1].1);
+        let least = narrow.map_or(u64::MAX, |(from, to)| to - from);
+        if last.saturating_sub(from) < least {
+            let to = some.iter().map(|place| place.1).max().unwrap_or(last);
+            narrow = narrow.filter(|_| to - from >= least).or(Some((from, to)));
+        }
+    }
+    narrow
 }
 
 /// The CPU that four of five waited for, where threads usually come back to others as well.

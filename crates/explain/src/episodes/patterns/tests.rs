@@ -1,5 +1,7 @@
 //! Patterns that are there, and such that chance makes as well.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::episodes::culprits::Culprit;
 use crate::events::event::{CpuQuota, Neighbour, Pause};
@@ -129,6 +131,21 @@ fn a_pattern_is_told_with_how_often_chance_makes_it() {
     assert!((again.chance / place.chance - 2.0).abs() < 1e-9);
     assert_eq!(once_in(0.01), "at most 1 of 100 runs");
     assert_eq!(once_in(0.0), "less than 1 of 1,000,000 runs");
+}
+
+proptest! {
+    #[test]
+    fn the_narrowest_part_is_that_of_all_that_were_looked_at(
+        places in proptest::collection::vec((0u64..50, 1u64..20), 1..30),
+        need in 1usize..10,
+    ) {
+        let mut places: Vec<(u64, u64)> = places.iter().map(|(at, size)| (*at, at + size)).collect();
+        places.sort_unstable();
+        let reach = |some: &[(u64, u64)]| some.iter().map(|place| place.1).max().unwrap_or(0);
+        let all = places.windows(need).map(|some| (some[0].0, reach(some)));
+        let expected = all.min_by_key(|(from, to)| to - from);
+        prop_assert_eq!(narrowest(&places, need), expected);
+    }
 }
 
 #[test]

@@ -268,8 +268,11 @@ pub fn waking_thread_waits(
         Some(SleepReason::Unknown) => segment.phase == Phase::Unobserved,
         Some(SleepReason::OwnIo) | None => false,
     };
+    // Where a worker thread of io_uring slept so over this I/O, its own thread did over another one.
+    let by_worker = overlapping(context.worker_off, segment.from, segment.to).any(|r| of_it(&r));
+    let list = if by_worker { context.worker_off } else { context.off };
     let mut waits = Vec::new();
-    for told in context.off_cpu(segment.from, segment.to).filter(of_it) {
+    for told in overlapping(list, segment.from, segment.to).filter(of_it) {
         let (from, to) = (told.start_ns, told.awake_ns());
         let rows = tellers(told, from, context).filter(|row| !row.serves);
         let lost = rows.map(|row| {

@@ -302,6 +302,23 @@ fn a_wait_that_a_thread_of_the_kernel_ends_waits_for_its_cpu() {
 }
 
 #[test]
+fn who_ended_the_threads_own_sleep_did_not_end_that_of_the_worker_that_had_the_io() {
+    let mut events = Events::default();
+    events.add(kworker((-50, 50, 890), IDLE, "worker_thread;kthread"));
+    events.sort();
+    let io = TracedIo { end_ns: 1_000, ..TracedIo::default() };
+    let segment = Segment::new((10, 900), Phase::FileSystem, Source::Holder);
+    let slept = |by| [told_by(by, asleep((10, 900, 1000), "btrfs_wait_ordered_range;do_fsync"))];
+    let found = |off: &[OffCpu], worker_off: &[OffCpu]| {
+        let context = IoContext { all: Some(&events), off, worker_off, ..IoContext::default() };
+        waking_thread_waits(&segment, &io, &context).len()
+    };
+    assert_eq!(found(&slept(77), &[]), 1);
+    assert_eq!(found(&slept(78), &slept(77)), 1);
+    assert_eq!(found(&slept(77), &slept(78)), 0);
+}
+
+#[test]
 fn a_completion_waits_for_the_cpu_of_the_thread_that_tells_of_it() {
     use Phase::*;
     const END: i64 = 9_000_000;

@@ -25,18 +25,7 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
         return import_run::main(args, dir);
     }
     if let Some(dir) = &args.as_run {
-        if args.dry_run {
-            return Err(Error::usage("--dry-run is for job files: a result is kept whole")
-                .hint("leave it out; `taillight report FILE` shows a result"));
-        }
-        let file = args.file();
-        let made = foreign::imported(file, args.unit, Some(dir), Findings::Told)?;
-        // What went wrong in the other tool's run is no fault of this command.
-        if let Some(summary) = Summary::read(&made)?.filter(|it| exit_code(it) != Exit::Ok) {
-            output::note(&format!("{}: {}", in_line(file.display()), summary.verdict.text));
-        }
-        output::line(&in_line(made.display()));
-        return Ok(Exit::Ok);
+        return as_run(args, dir);
     }
     let given = match &args.file {
         Some(file) => {
@@ -99,6 +88,22 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
             }
         }
     }
+    Ok(Exit::Ok)
+}
+
+/// Keeps the result of another tool as a run in `dir`. Errors: as [`main`].
+fn as_run(args: &ImportArgs, dir: &Path) -> Result<Exit> {
+    if args.dry_run {
+        return Err(Error::usage("--dry-run is for job files: a result is kept whole")
+            .hint("leave it out; `taillight report FILE` shows a result"));
+    }
+    let file = args.file();
+    let made = foreign::imported(file, args.unit, Some(dir), Findings::Told)?;
+    // What went wrong in the other tool's run is no fault of this command.
+    if let Some(summary) = Summary::read(&made)?.filter(|it| exit_code(it) != Exit::Ok) {
+        output::note(&format!("{}: {}", in_line(file.display()), summary.verdict.text));
+    }
+    output::line(&in_line(made.display()));
     Ok(Exit::Ok)
 }
 

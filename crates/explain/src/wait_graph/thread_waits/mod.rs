@@ -288,11 +288,7 @@ pub fn waking_thread_waits(
 }
 
 /// Threads of the kernel that acted for a worker's I/Os in a time and were late themselves.
-pub fn helper_threads<'a>(
-    worker: u64,
-    (from, to): (i64, i64),
-    events: &'a Events,
-) -> Vec<&'a Helper> {
+pub fn helper_threads(worker: u64, (from, to): (i64, i64), events: &Events) -> Vec<&Helper> {
     let context = IoContext::of(events, worker);
     let asleep = overlapping(context.off, from, to);
     let wakers: BTreeSet<u64> = asleep.filter_map(|r| r.waker.tid()).collect();

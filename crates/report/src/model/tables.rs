@@ -91,7 +91,7 @@ fn throughput(summary: &Summary) -> Table {
         let mut row = vec![
             Cell::new(name),
             Cell::new(format::count(totals.count)),
-            rate(totals, format::rate(totals.iops)),
+            operations(totals),
             rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             Cell::new(totals.depth_mean.map_or(String::new(), format::factor)),
             failures(totals.errors),
@@ -497,7 +497,7 @@ pub fn overview(runs: &[(String, &AnalysedRun)]) -> Table {
             let mut row = vec![
                 Cell::new(if nth == 0 { label.clone() } else { String::new() }),
                 Cell::new(op.name()),
-                rate(totals, format::rate(totals.iops)),
+                operations(totals),
                 rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             ];
             let shown = ["50", "99", "99.9", "99.99"];
@@ -573,4 +573,25 @@ fn rate(totals: &Totals, text: String) -> Cell {
         return Cell::toned("unknown", Tone::Dim);
     }
     Cell::new(text)
+}
+
+/// Operations a second: unknown where another tool told bytes only.
+fn operations(totals: &Totals) -> Cell {
+    if totals.iops == 0.0 && totals.bytes_per_s > 0.0 {
+        return Cell::toned("unknown", Tone::Dim);
+    }
+    rate(totals, format::rate(totals.iops))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_without_operations_have_no_rate_of_operations() {
+        let mut totals = taillight_rundir::fixture::summary("a").totals;
+        assert_ne!(operations(&totals), Cell::toned("unknown", Tone::Dim));
+        (totals.iops, totals.bytes_per_s) = (0.0, 1e6);
+        assert_eq!(operations(&totals), Cell::toned("unknown", Tone::Dim));
+    }
 }

@@ -1,19 +1,17 @@
 //! Operations that do nothing in the store and pass all else: descriptor, call, what the bridge makes of key and value,
 //! answer. A calibration compares them with those of `null`: the difference is what the bridge costs.
 
-use std::sync::Arc;
-
 use taillight_core::keys::KEY_MAX;
 use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::{Clock, Error, MonoClock, Op, Result, Stamp, Status};
 
+use super::Plugin;
 use super::carrier::PluginHandle;
 use super::session::{HostSession, PluginSeat, PluginSession};
 use crate::contract::{AdminAction, Completion, Geometry, Session, SessionSpec, Submitted, Target};
 use crate::kv::fields;
 use crate::kv::rules::WorkloadRules;
-use crate::kv::written::WrittenKeys;
 
 /// Longest wait for an answer, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -78,12 +76,11 @@ impl std::fmt::Display for NoopContents {
 /// The same plug-in, whose operations do nothing.
 #[derive(Clone)]
 pub struct NoopTarget {
+    pub plugin: &'static Plugin,
     pub handle: PluginHandle,
     pub geometry: Geometry,
     /// How keys are written; none where blocks are named by offset.
     pub rules: Option<WorkloadRules>,
-    pub submit_batch: u32,
-    pub polls: bool,
     pub carried: NoopContents,
 }
 
@@ -93,18 +90,11 @@ impl Target for NoopTarget {
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let carried = &self.carried;
+        let size = spec.buffer_size.max(carried.value.len() as u64).max(carried.read);
         let seat = PluginSeat {
-            worker: u32::from(spec.worker),
-            depth: spec.depth,
-            buffer_size: spec.buffer_size.max(carried.value.len() as u64).max(carried.read),
-            batch: 1,
             keep: false,
             rules: self.rules.clone(),
-            submit_batch: self.submit_batch,
-            polls: self.polls,
-            time: Arc::default(),
-            // What is not written is no record of the run.
-            written: WrittenKeys::of(&Plan::default()).session(),
+            ..PluginSeat::beside(self.plugin, u32::from(spec.worker), spec.depth, size)
         };
         let mut session = PluginSession::new(&self.handle, seat)?;
         for slot in 0..spec.depth {

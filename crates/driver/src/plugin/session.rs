@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::keys::KEY_MAX;
 use taillight_core::op::SyncKind;
+use taillight_core::plan::Plan;
 use taillight_core::probe::{SLOT_BITS, Token};
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
+use super::Plugin;
 use super::carrier::{PluginHandle, PluginQueue};
 use super::sys::{PluginDone, PluginOp};
 use crate::contract::{Completion, Session, Submitted};
 use crate::kv::rules::WorkloadRules;
-use crate::kv::written::SessionKeys;
+use crate::kv::written::{SessionKeys, WrittenKeys};
 
 /// Kind of the operation that does nothing.
 pub const NOOP: u8 = 255;
@@ -68,6 +70,24 @@ pub struct PluginSeat {
     pub polls: bool,
     pub time: Arc<StoreTime>,
     pub written: Arc<SessionKeys>,
+}
+
+impl PluginSeat {
+    /// Beside the load: what such a session writes is no record of the run.
+    pub fn beside(plugin: &Plugin, worker: u32, depth: u32, buffer_size: u64) -> PluginSeat {
+        PluginSeat {
+            worker,
+            depth,
+            buffer_size,
+            batch: 1,
+            keep: true,
+            rules: None,
+            submit_batch: plugin.description.submit_batch,
+            polls: plugin.carrier.can_poll(),
+            time: Arc::default(),
+            written: WrittenKeys::of(&Plan::default()).session(),
+        }
+    }
 }
 
 /// An operation that the plug-in has, or will get.

@@ -269,19 +269,7 @@ impl PluginTarget {
 
     /// A session of the host's own.
     pub(crate) fn host(&self, depth: u32) -> Result<HostSession> {
-        let seat = PluginSeat {
-            worker: HOST,
-            depth,
-            buffer_size: MARK_MAX,
-            batch: 1,
-            keep: true,
-            rules: None,
-            submit_batch: self.plugin.description.submit_batch,
-            polls: self.plugin.carrier.can_poll(),
-            time: Arc::default(),
-            // What the host writes is no record of the run.
-            written: WrittenKeys::of(&Plan::default()).session(),
-        };
+        let seat = PluginSeat::beside(self.plugin, HOST, depth, MARK_MAX);
         PluginSession::new(&self.handle, seat).map(HostSession::new)
     }
 
@@ -492,11 +480,10 @@ impl Target for PluginTarget {
     }
     fn bridges(&self, geometry: Geometry) -> Vec<TargetBridge> {
         let noop = NoopTarget {
+            plugin: self.plugin,
             handle: self.handle.clone(),
             geometry,
             rules: self.rules.first().cloned(),
-            submit_batch: self.plugin.description.submit_batch,
-            polls: self.plugin.carrier.can_poll(),
             carried: self.carried.clone(),
         };
         let carries = self.carried.to_string();

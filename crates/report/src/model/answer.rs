@@ -10,7 +10,8 @@ use super::first::{MOST_LINES, bandwidth, card_value};
 use crate::format;
 use crate::text::origin;
 use crate::verdict::{
-    CEILING_FAILED, CEILING_UNDECIDED, MEASURED_TO_ITS_END, asked_for, leads, unmeasured, whole_ops,
+    CEILING_FAILED, CEILING_UNDECIDED, MEASURED_TO_ITS_END, asked_for, leads, unmeasured, untold,
+    whole_ops,
 };
 use crate::{by_chance, undecided};
 
@@ -91,12 +92,11 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
 /// Operations and bytes a second. Another tool may tell bytes only, or means of latencies only.
 fn throughput(summary: &Summary) -> String {
     let bytes = bandwidth(summary);
-    let of_another = summary.origin.imported().is_some();
     let rate = match format::rate(summary.totals.iops).as_str() {
         "1" => "1 operation a second".to_owned(),
         rate => format!("{rate} operations a second"),
     };
-    match (bytes, of_another && summary.totals.iops == 0.0) {
+    match (bytes, untold(&summary.totals, &summary.origin)) {
         (Some(bytes), true) => bytes,
         (Some(bytes), false) => format!("{rate} ({bytes})"),
         (None, false) => rate,

@@ -17,7 +17,7 @@ use super::labels;
 use crate::format;
 use crate::table::{Cell, Table, Tone};
 use crate::text::origin;
-use crate::verdict::{asked_for, unmeasured, unsampled, whole_ops};
+use crate::verdict::{asked_for, unmeasured, unsampled, untold, whole_ops};
 
 /// Operations with lines of their own in a card; the tables have all.
 pub(super) const MOST_LINES: usize = 4;
@@ -170,9 +170,8 @@ fn lacking(why: &str, runs: &[(&str, &Summary)]) -> String {
 }
 
 fn rates(runs: &[(&str, &Summary)]) -> CardLine {
-    // Another tool may have told bytes only, or no rate.
-    let untold = |s: &Summary| s.totals.iops == 0.0 && s.origin.imported().is_some();
-    let known = runs.iter().filter(|(_, summary)| !unmeasured(summary) && !untold(summary));
+    let told = |s: &Summary| !unmeasured(s) && !untold(&s.totals, &s.origin);
+    let known = runs.iter().filter(|(_, summary)| told(summary));
     let mut of: Vec<(f64, &str, &Summary)> =
         known.map(|(label, summary)| (summary.totals.iops, *label, *summary)).collect();
     of.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -319,13 +318,10 @@ pub fn figures(runs: &[(&str, &Summary)]) -> Table {
             };
             let rate = match unsampled(totals) {
                 true => "unknown".to_owned(),
-                // Another tool may have told bytes only, or no rate.
-                false if totals.iops == 0.0 && summary.origin.imported().is_some() => {
-                    match totals.bytes_per_s {
-                        0.0 => "unknown".to_owned(),
-                        bytes => format::bytes_per_s(bytes),
-                    }
-                }
+                false if untold(totals, &summary.origin) => match totals.bytes_per_s {
+                    0.0 => "unknown".to_owned(),
+                    bytes => format::bytes_per_s(bytes),
+                },
                 false => format!("{}/s", format::rate(totals.iops)),
             };
             let value = |(id, _): &(&str, &str)| match card_value(id, totals) {

@@ -4,6 +4,7 @@
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Summary;
 use taillight_rundir::latency::{Latency, LatencySource, Quantile};
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 
 use super::first::{bin_words, range};
@@ -11,7 +12,7 @@ use super::{AnalysedRun, hosts, recorded, wrong_blocks};
 use crate::format;
 use crate::table::{Cell, Table, Tone};
 use crate::undecided;
-use crate::verdict::{asked_for, main, unsampled};
+use crate::verdict::{asked_for, main, unsampled, untold};
 
 /// Percentiles of the compact table, of those that were asked for.
 const COMPACT: [&str; 6] = ["50", "90", "95", "99", "99.9", "99.99"];
@@ -91,7 +92,7 @@ fn throughput(summary: &Summary) -> Table {
         let mut row = vec![
             Cell::new(name),
             Cell::new(format::count(totals.count)),
-            operations(totals),
+            operations(totals, &summary.origin),
             rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             Cell::new(totals.depth_mean.map_or(String::new(), format::factor)),
             failures(totals.errors),
@@ -497,7 +498,7 @@ pub fn overview(runs: &[(String, &AnalysedRun)]) -> Table {
             let mut row = vec![
                 Cell::new(if nth == 0 { label.clone() } else { String::new() }),
                 Cell::new(op.name()),
-                operations(totals),
+                operations(totals, &run.summary.origin),
                 rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             ];
             let shown = ["50", "99", "99.9", "99.99"];
@@ -575,23 +576,36 @@ fn rate(totals: &Totals, text: String) -> Cell {
     Cell::new(text)
 }
 
-/// Operations a second: unknown where another tool told bytes only.
-fn operations(totals: &Totals) -> Cell {
-    if totals.iops == 0.0 && totals.bytes_per_s > 0.0 {
-        return Cell::toned("unknown", Tone::Dim);
+/// Operations a second: unknown where another tool did not tell them.
+fn operations(totals: &Totals, origin: &RunOrigin) -> Cell {
+    match untold(totals, origin) {
+        true => Cell::toned("unknown", Tone::Dim),
+        false => rate(totals, format::rate(totals.iops)),
     }
-    rate(totals, format::rate(totals.iops))
 }
 
 #[cfg(test)]
 mod tests {
+    use taillight_rundir::origin::{Fidelity, ImportSource};
+
     use super::*;
 
     #[test]
     fn bytes_without_operations_have_no_rate_of_operations() {
+        let origin = RunOrigin::Imported(ImportSource {
+            tool: "fio".into(),
+            version: None,
+            file: "bw.log".into(),
+            file_sha256: "0".into(),
+            file_crc32: String::new(),
+            fidelity: Fidelity::Averages,
+            spans: String::new(),
+            notes: Vec::new(),
+            failed: Vec::new(),
+        });
         let mut totals = taillight_rundir::fixture::summary("a").totals;
-        assert_ne!(operations(&totals), Cell::toned("unknown", Tone::Dim));
+        assert_ne!(operations(&totals, &origin), Cell::toned("unknown", Tone::Dim));
         (totals.iops, totals.bytes_per_s) = (0.0, 1e6);
-        assert_eq!(operations(&totals), Cell::toned("unknown", Tone::Dim));
+        assert_eq!(operations(&totals, &origin), Cell::toned("unknown", Tone::Dim));
     }
 }

@@ -2,6 +2,7 @@
 
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Latency;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::{Reason, Summary, Totals};
 
 /// Whether only outliers are known: neither a rate nor a distribution.
@@ -12,6 +13,11 @@ pub fn unmeasured(summary: &Summary) -> bool {
 /// The same of one set of I/Os.
 pub fn unsampled(totals: &Totals) -> bool {
     totals.latencies.service.count == 0 && totals.iops == 0.0 && totals.count > totals.errors
+}
+
+/// Whether another tool told no rate of these operations: bytes alone, or latencies alone.
+pub fn untold(totals: &Totals, origin: &RunOrigin) -> bool {
+    totals.iops == 0.0 && origin.imported().is_some()
 }
 
 /// The measure that counts: response with a schedule, else service.

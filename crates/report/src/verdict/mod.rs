@@ -7,7 +7,7 @@ mod rules;
 pub mod saturation;
 pub mod wrong_data;
 
-pub use basis::{asked_for, main, unmeasured, unsampled, whole_ops};
+pub use basis::{asked_for, main, unmeasured, unsampled, untold, whole_ops};
 pub use changes::LEVEL_CHANGED;
 pub use failures::MEASURED_TO_ITS_END;
 pub use rules::{

@@ -67,18 +67,39 @@ fn closed(
     let setting = disk.sys("queue").join(setting);
     let (undone, last) = (setting.clone(), values[1]);
     trial.undo.add(move || drop(set(&undone, last)));
+    let mut values = values.into_iter().cycle();
+    closed_by(trial, (disk, read, slow), || set(&setting, values.next().context("a value")?))
+}
+
+/// The same with something else that closes the queue.
+fn closed_by(
+    trial: &mut FaultTrial<'_>,
+    (disk, read, slow): (&LoopDevice, PathBuf, &DelayInjector),
+    mut change: impl FnMut() -> Result<()>,
+) -> Result<()> {
     let options = trial.options(read, "randread");
     trial.start(&options)?;
     slow.least.store(LARGE, Relaxed);
     slow.set(1, trial.amplitude);
-    let mut values = values.into_iter().cycle();
     trial.pulses(GAP, Duration::ZERO, |stop| {
         std::thread::scope(|scope| {
             let slow_one = scope.spawn(|| read_direct(&disk.device, LARGE));
             stop.sleep(Duration::from_millis(1))?;
-            set(&setting, values.next().context("a value")?)?;
+            change()?;
             slow_one.join().unwrap_or(Ok(()))
         })
+    })
+}
+
+/// The disk's driver is told to go through the page cache of what is below it, and past that again: for each it closes
+/// the disk's queue.
+pub fn reconfigured(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = trial.slow_disk(64)?;
+    let (read, name) = (disk.device.clone(), disk.device.to_string_lossy());
+    closed_by(trial, (&disk, read, &slow), || {
+        let told = |how: &str| tool("losetup", &[how, &name]).map(drop);
+        told("--direct-io=off")?;
+        told("--direct-io=on")
     })
 }
 
@@ -153,19 +174,28 @@ pub fn limited_data(trial: &mut FaultTrial<'_>) -> Result<()> {
 pub fn scanner(trial: &mut FaultTrial<'_>) -> Result<()> {
     let at = trial.disk(64)?.mount(&mut trial.undo, "ext4")?;
     let slow = Arc::new(DelayInjector::default());
-    scan(&mut trial.undo, &at, slow.clone())?;
+    scan(&mut trial.undo, &at, slow.clone(), MaskFlags::FAN_ACCESS_PERM)?;
     let mut options = trial.options(at.join("victim"), "randread");
     options.more = ["--size", "16MiB"].map(String::from).to_vec();
     trial.start(&options)?;
     trial.slowed(&slow)
 }
 
-fn scan(undo: &mut Undo, at: &Path, slow: Arc<DelayInjector>) -> Result<()> {
+/// The same of each open of a file.
+pub fn scanned_opens(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let slow = Arc::new(DelayInjector::default());
+    scan(&mut trial.undo, &built.path, slow.clone(), MaskFlags::FAN_OPEN_PERM)?;
+    trial.slowed(&slow)
+}
+
+/// `what` it is asked about: accesses or opens.
+fn scan(undo: &mut Undo, at: &Path, slow: Arc<DelayInjector>, what: MaskFlags) -> Result<()> {
     let group = Fanotify::init(InitFlags::FAN_CLASS_CONTENT, EventFFlags::O_RDONLY)?;
-    let (what, how) = (MaskFlags::FAN_ACCESS_PERM, MarkFlags::FAN_MARK_FILESYSTEM);
-    group.mark(MarkFlags::FAN_MARK_ADD | how, what, File::open(at)?, None::<&Path>)?;
     let (over, last) = (Arc::new(AtomicBool::new(false)), at.join("last"));
+    // Before it is asked: nobody answers yet.
     std::fs::write(&last, "x")?;
+    let how = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
+    group.mark(how, what, File::open(at)?, None::<&Path>)?;
     let ended = over.clone();
     let thread = std::thread::Builder::new().name("scanner".into()).spawn(move || {
         while !ended.load(Relaxed) {

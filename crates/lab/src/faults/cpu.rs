@@ -1,6 +1,6 @@
 //! Faults of the CPU: quotas, weights, policies, and neighbours that spin, some with real-time priority. Spinning
-//! threads stay on the first CPU (of [`every_cpu`] one on each) and end by their own deadline; most victims are on the
-//! first one, too.
+//! threads stay on the first CPU (of [`every_cpu`] and [`deadlines`] there is one for each) and end when their time is
+//! over; most victims are on the first one, too.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
-use crate::cleanup::{NAME, set, tool};
+use crate::cleanup::{NAME, StopSignal, set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::server::limited_group;
 use crate::faults::stages::BuiltStage;
-use crate::faults::stopped::{put, serving_threads};
+use crate::faults::stopped::{put, serving_threads, threads};
 use crate::stage::LabCgroup;
 use crate::victim::VictimOptions;
 
@@ -78,7 +78,7 @@ pub fn real_time_quota(trial: &mut FaultTrial<'_>) -> Result<()> {
     group.set("cpu.rt_period_us", period)?;
     set(period * 9 / 10)?;
     group.add_process(pid)?;
-    for tid in super::stopped::threads(pid, "worker-")? {
+    for tid in threads(pid, "worker-")? {
         tool("chrt", &["-f", "-p", "10", &tid])?;
     }
     let (on, after) = (trial.amplitude * 6, trial.amplitude);
@@ -87,7 +87,7 @@ pub fn real_time_quota(trial: &mut FaultTrial<'_>) -> Result<()> {
         stop.sleep(on)?;
         set(period * 9 / 10)
     });
-    for tid in super::stopped::threads(pid, "worker-")? {
+    for tid in threads(pid, "worker-")? {
         tool("chrt", &["-o", "-p", "0", &tid])?;
     }
     done
@@ -235,15 +235,65 @@ pub fn every_cpu(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
         for one in &all {
             tool("chrt", &["-f", "-p", "50", &one.tid])?;
         }
-        std::thread::scope(|scope| {
-            // On the CPU that is taken last, so that it gets to start all of them.
-            scope.spawn(|| {
-                keep_on(cpus - 1);
-                all.iter().for_each(Spinner::go);
-            });
-            stop.sleep(on)
-        })
+        all_at_once(stop, &all, on)
     })
+}
+
+/// Lets one thread for each CPU begin, and waits for so long.
+fn all_at_once(stop: &StopSignal, all: &[Spinner], on: Duration) -> Result<()> {
+    std::thread::scope(|scope| {
+        // On the CPU that is taken last, so that it gets to start all of them.
+        scope.spawn(|| {
+            keep_on(all.len() - 1);
+            all.iter().for_each(Spinner::go);
+        });
+        stop.sleep(on)
+    })
+}
+
+/// Threads with the deadline policy, which go before real-time ones and all others, take all CPUs, again and again.
+pub fn deadlines(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let (on, cpus) = (trial.amplitude, std::thread::available_parallelism()?.get());
+    let (budget, every) = (on.as_nanos(), format!("0-{}", cpus - 1));
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+        let all: Vec<Spinner> = (0..cpus).map(|cpu| Spinner::on(cpu, on)).collect::<Result<_>>()?;
+        for one in &all {
+            // Only a thread that may run everywhere is admitted.
+            tool("taskset", &["-c", "-p", &every, &one.tid])?;
+            deadline(&one.tid, (budget, budget * 2))?;
+        }
+        all_at_once(stop, &all, on)
+    })
+}
+
+/// Gives a thread the deadline policy: so many ns of CPU in each period, ns, before all others, and no more.
+fn deadline(tid: &str, (budget, period): (u128, u128)) -> Result<()> {
+    let (budget, period) = (budget.to_string(), period.to_string());
+    tool("chrt", &["-d", "-T", &budget, "-D", &period, "-P", &period, "-p", "0", tid]).map(drop)
+}
+
+/// The load's thread has the deadline policy for a while, by which it may run 2 ms in each period of the amplitude and
+/// 4 ms, again and again.
+pub fn deadline_quota(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = cached(trial)?;
+    let workers = threads(pid, "worker-")?;
+    let period = trial.amplitude.as_nanos() + 4_000_000;
+    let (on, after) = (trial.amplitude * 6, trial.amplitude);
+    trial.pulses(Duration::from_millis(200), after, |stop| {
+        workers.iter().try_for_each(|tid| deadline(tid, (2_000_000, period)))?;
+        let slept = stop.sleep(on);
+        for tid in &workers {
+            tool("chrt", &["-o", "-p", "0", tid])?;
+        }
+        slept
+    })
+}
+
+/// The victim has real-time priority, and so has the thread that takes its CPU: the same, and thus gives way to it only
+/// by itself.
+pub fn equals(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    tool("chrt", &["-a", "-f", "-p", "50", &trial.pid()?.to_string()])?;
+    hogged(trial)
 }
 
 /// Keeps the calling thread on a CPU.

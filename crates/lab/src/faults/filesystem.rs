@@ -1,8 +1,8 @@
-//! Faults in file systems: a busy server, freezes, journals that neighbours fill or that are slow, snapshots, and locks
-//! of the victim's file that neighbours hold.
+//! Faults in file systems: a server that is busy or may be asked little, freezes, journals that neighbours fill or that
+//! are slow, snapshots, data that moves, other options of the mount, and locks of the victim's file that neighbours hold.
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
-use crate::cleanup::{NAME, lab_dir, tool};
+use crate::cleanup::{NAME, lab_dir, set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::beside::read_direct;
 use crate::faults::disk::DIRECT;
@@ -276,6 +276,93 @@ pub fn unlinked(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
         Ok(synced?)
     })?;
     trial.only_delays(slow);
+    Ok(())
+}
+
+/// A neighbour has btrfs write a part of the victim's file anew in one piece: the file is locked while a slow disk reads
+/// that part. Only reads are slow, and the victim writes.
+pub fn defragmented(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let (slow, victim) = (built.slow()?, built.victim());
+    slow.reads_only.store(true, Relaxed);
+    let (file, name) = (File::open(&victim)?, victim.to_string_lossy());
+    let (delay, words) = (trial.amplitude / 2, ["filesystem", "defragment", "-l", "64K", &name]);
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        file.sync_all()?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        slow.during(delay, || tool("btrfs", &words)).map(drop)
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// A neighbour has the victim's file get blocks of its own again where it shares them with a copy: it is locked while a
+/// slow disk reads them. Only reads are slow, and the victim writes.
+pub fn unshared(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let (slow, copy) = (built.slow()?, built.path.join("copy"));
+    slow.reads_only.store(true, Relaxed);
+    let file = File::options().read(true).write(true).open(built.victim())?;
+    let (delay, how) = (trial.amplitude, FallocateFlags::UNSHARE_RANGE);
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        rustix::fs::ioctl_ficlone(File::create(&copy)?, &file)?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        Ok(slow.during(delay, || fallocate(&file, how, 0, 64 << 10))?)
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// btrfs moves all data to other places, as it is told to when a disk was added, and the disk takes long over large
+/// writes; the victim syncs.
+pub fn balanced(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let (slow, at) = (built.slow()?, built.path.to_string_lossy());
+    slow.writes_only.store(true, Relaxed);
+    slow.least.store(64 << 10, Relaxed);
+    let delay = trial.amplitude / 2;
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        slow.during(delay, || tool("btrfs", &["balance", "start", "-d", &at])).map(drop)
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// The file system is mounted anew so that each write waits for the disk, which is slow for as long as that lasts.
+pub fn remounted(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let (slow, at) = (built.slow()?, built.lower.to_string_lossy());
+    let mount = |how: &str| tool("mount", &["-o", how, &at]).map(drop);
+    let (delay, on) = (trial.amplitude, trial.amplitude * 4);
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
+        mount("remount,sync")?;
+        let slept = slow.during(delay, || stop.sleep(on));
+        mount("remount,async")?;
+        slept
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// The kernel may have one request of direct I/O under way at the server of the victim's file, for a while: eight of
+/// them, each of an eighth of the amplitude, take turns.
+pub fn narrow_fuse(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let at = lab_dir().join("fusectl");
+    std::fs::create_dir_all(&at)?;
+    let place = at.to_string_lossy().into_owned();
+    tool("mount", &["-t", "fusectl", "fusectl", &place])?;
+    trial.undo.add(move || {
+        let _ = tool("umount", &[&place]);
+        let _ = std::fs::remove_dir(place);
+    });
+    let number = rustix::fs::minor(std::fs::metadata(&built.path)?.dev());
+    let most = at.join(number.to_string()).join("max_background");
+    let before = std::fs::read_to_string(&most)?;
+    let (slow, on, after) = (built.slow()?, trial.amplitude * 4, trial.amplitude);
+    slow.set(1, trial.amplitude / 8);
+    trial.pulses(Duration::from_millis(200), after, |stop| {
+        set(&most, 1)?;
+        let slept = stop.sleep(on);
+        set(&most, before.trim())?;
+        slept
+    })?;
+    slow.set(0, Duration::ZERO);
     Ok(())
 }
 

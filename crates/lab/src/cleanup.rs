@@ -22,6 +22,8 @@ pub const NAME: &str = "taillight-lab";
 const LOCK: &str = "/run/taillight-lab.lock";
 /// Where control group hierarchies are mounted.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
+/// The limits of reads per second of the root of all control groups (version 1), below [`CGROUPS`].
+pub const ROOT_LIMITS: &str = "blkio/blkio.throttle.read_iops_device";
 
 /// Where images and mount points are: memory, so that the machine's disk plays no part.
 pub fn lab_dir() -> PathBuf {
@@ -170,7 +172,7 @@ fn ours(path: &Path) -> bool {
     path.starts_with(lab_dir())
 }
 
-/// Takes back what a lab left: thaws, ends swapping, unmounts, detaches, removes. Only what lies in [`lab_dir`] or on
+/// Takes back what a lab left: thaws, ends swapping, lifts limits, unmounts, detaches, removes. Only what lies in [`lab_dir`] or on
 /// disks of it, control groups whose names begin with [`NAME`] (where version 2 is alone, two of them), and [`holes`].
 fn sweep() {
     groups();
@@ -178,6 +180,7 @@ fn sweep() {
     for disk in disks(&loop_backings(&sys)) {
         // Fails where it is no swap.
         let _ = tool("swapoff", &[&disk]);
+        unlimit(&disk);
     }
     for mount in mounts(&sys).unwrap_or_default().iter().rev() {
         if ours(&mount.point) {
@@ -192,6 +195,14 @@ fn sweep() {
     }
     let _ = std::fs::remove_dir_all(lab_dir());
     let _ = std::fs::remove_file(holes());
+}
+
+/// Takes away a limit of the root of all control groups: it would be in force for the next disk of that number.
+fn unlimit(disk: &Path) {
+    let file = Path::new("/sys/block").join(disk.file_name().unwrap_or_default()).join("dev");
+    if let Ok(number) = std::fs::read_to_string(file) {
+        let _ = set(&Path::new(CGROUPS).join(ROOT_LIMITS), format!("{} 0", number.trim()));
+    }
 }
 
 /// Of loop devices with the files behind them those over files of the lab, and over each other, the lowest first.

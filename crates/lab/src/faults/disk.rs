@@ -10,7 +10,7 @@ use anyhow::Result;
 use rustix::fs::{Advice, fadvise};
 use rustix::thread::gettid;
 
-use crate::cleanup::{NAME, StopSignal, set, tool};
+use crate::cleanup::{CGROUPS, NAME, ROOT_LIMITS, StopSignal, set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::beside::read_direct;
 use crate::faults::filesystem::started;
@@ -319,6 +319,42 @@ pub fn writeback(trial: &mut FaultTrial<'_>) -> Result<()> {
         let synced = device.sync_data();
         slow.set(0, Duration::ZERO);
         Ok(synced?)
+    })
+}
+
+/// A queue of four requests, and a neighbour's single large write, which the kernel splits into many. Only writes are
+/// slow, and the victim reads.
+pub fn split_write(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = trial.slow_disk(64)?;
+    for (file, value) in [("queue/nr_requests", 4), ("queue/max_sectors_kb", 64)] {
+        let (file, before) = (disk.sys(file), std::fs::read_to_string(disk.sys(file))?);
+        set(&file, value)?;
+        trial.undo.add(move || drop(set(&file, before.trim())));
+    }
+    let mut options = trial.options(disk.device.clone(), "randread");
+    options.more = ["--size", "32MiB"].map(String::from).to_vec();
+    trial.start(&options)?;
+    slow.writes_only.store(true, Relaxed);
+    let (name, delay) = (disk.device.to_string_lossy(), trial.amplitude * 2);
+    let words = ["-d", "-c", "pwrite -q -b 768k 40m 768k", &name];
+    trial.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        slow.during(delay, || tool("xfs_io", &words)).map(drop)
+    })
+}
+
+/// A limit of reads from the disk for the root of all control groups, where the victim is.
+pub fn limited_root(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let file = Path::new(CGROUPS).join(ROOT_LIMITS);
+    let (number, lifted) = (built.disk()?.number()?, format!("{} 0", built.disk()?.number()?));
+    let (undone, none) = (file.clone(), lifted.clone());
+    trial.undo.add(move || drop(set(&undone, none)));
+    let per_s = (trial.in_flight * 1000 / trial.amplitude.as_millis() as u64).max(1);
+    let on = trial.amplitude * 5;
+    trial.pulses(Duration::from_millis(200), trial.amplitude, |stop| {
+        set(&file, format!("{number} {per_s}"))?;
+        let slept = stop.sleep(on);
+        set(&file, &lifted)?;
+        slept
     })
 }
 

@@ -15,7 +15,7 @@ use crate::faults::filesystem::started;
 use crate::faults::loads::{self, Load};
 use crate::faults::stages::{BuiltStage, EXT4, FaultStage, image_in};
 use crate::fuse::DelayInjector;
-use crate::stage::LabCgroup;
+use crate::stage::{LabCgroup, LoopDevice, image};
 use crate::trial::NotMade;
 
 const MIB: u64 = 1 << 20;
@@ -57,6 +57,19 @@ fn strict(trial: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<DelayInjector>)> {
     set(&disk.sys("bdi/strict_limit"), 1)?;
     set(&disk.sys("bdi/max_bytes"), MIB)?;
     Ok((at, slow))
+}
+
+/// A neighbour writes behind the victim's part of its file, to a disk with a strict limit of dirty pages, and has the
+/// file's lock for as long as it has to wait there. Only writes are slow, and the victim reads.
+pub fn throttled_holder(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (at, slow) = strict(trial)?;
+    started(trial, &at, &[loads::READS, loads::OF_4M])?;
+    slow.writes_only.store(true, Relaxed);
+    let file = std::fs::File::options().write(true).open(at.join("victim"))?;
+    let (data, delay) = (vec![1; 4 << 20], trial.amplitude / 2);
+    trial.pulses(Duration::from_millis(300), Duration::ZERO, |_| {
+        Ok(slow.during(delay, || file.write_all_at(&data, 8 * MIB))?)
+    })
 }
 
 fn slowed_down(trial: &mut FaultTrial<'_>, slow: &DelayInjector) -> Result<()> {
@@ -138,6 +151,21 @@ pub fn swapped_file(trial: &mut FaultTrial<'_>) -> Result<()> {
     options.within = group.within();
     trial.start(&options)?;
     dropped(trial, &slow, &group, |held| held * 3 / 4)
+}
+
+/// The victim's disk is a file in memory that has been swapped out, to a disk that is slow when it is needed again.
+pub fn swapped_disk(trial: &mut FaultTrial<'_>) -> Result<()> {
+    let (slow, group) = swapped(trial)?;
+    let file = image(&mut trial.undo, "image", 24 * MIB)?;
+    let (within, to) = (group.within(), format!("of={}", file.display()));
+    // Pages of zeros need no place in the swap.
+    let fills = ["dd", "if=/dev/urandom", &to, "bs=1M", "count=24", "conv=notrunc"];
+    let words: Vec<&str> = within[1..].iter().map(String::as_str).chain(fills).collect();
+    tool("sh", &words)?;
+    let disk = LoopDevice::over(&mut trial.undo, &file, false)?;
+    let options = trial.options(disk.device, "randread");
+    trial.start(&options)?;
+    dropped(trial, &slow, &group, |held| held / 4)
 }
 
 /// Makes a slow disk the machine's swap, and a control group whose memory is to be swapped out.

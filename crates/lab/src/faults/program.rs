@@ -1,12 +1,15 @@
-//! Faults made by programs in C: inside the victim, whose threads pause, asleep or busy, or one forks; and beside it, a
-//! supervisor of its system calls or a holder of leases.
+//! Faults made by programs in C: inside the victim, whose threads pause in one way or another, or one forks; and beside
+//! it, a supervisor of its system calls, a holder of leases, or who asks the kernel for what no tool does.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::fs::{Advice, fadvise};
 
 use crate::cleanup::{NAME, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
@@ -17,10 +20,28 @@ const PAUSE: &str = include_str!("pause.c");
 const FORK: &str = include_str!("fork.c");
 const SUPERVISE: &str = include_str!("supervise.c");
 const LEASE: &str = include_str!("lease.c");
+const EXT4: &str = include_str!("ext4.c");
+const PAGE_OUT: &str = include_str!("page_out.c");
+const GAP: Duration = Duration::from_millis(200);
 
 /// The load's thread pauses in the program's own code, asleep and busy in turn: a library that is loaded
 /// into the program makes it.
 pub fn pause(trial: &mut FaultTrial<'_>) -> Result<()> {
+    paused(trial, &[0, 1])
+}
+
+/// The same where it waits for a child that it has started (`vfork`).
+pub fn spawning(trial: &mut FaultTrial<'_>) -> Result<()> {
+    paused(trial, &[2])
+}
+
+/// The same where it writes a line of the program's log, and nobody takes what stands in the pipe before it.
+pub fn logging(trial: &mut FaultTrial<'_>) -> Result<()> {
+    paused(trial, &[3])
+}
+
+/// Pauses of these kinds in turn, by the numbers of `pause.c`.
+fn paused(trial: &mut FaultTrial<'_>, ways: &[u64]) -> Result<()> {
     let library = built(&mut trial.undo, ("pause", PAUSE), &["-shared", "-fPIC", "-lpthread"])?;
     let words = shared_words(trial, 2)?;
     let disk = trial.disk(64)?;
@@ -31,13 +52,13 @@ pub fn pause(trial: &mut FaultTrial<'_>) -> Result<()> {
         vec![("LD_PRELOAD", library.into()), ("TAILLIGHT_LAB_PAUSE", words.clone().into())];
     let shared = std::fs::File::options().write(true).open(&words)?;
     trial.start(&options)?;
-    let (on, mut busy) = (trial.amplitude, false);
+    let (on, mut ways) = (trial.amplitude, ways.iter().cycle());
     // Many: half of them and more come between two operations, where no I/O waits.
     trial.pulses(Duration::from_millis(40), Duration::ZERO, |stop| {
-        shared.write_all_at(&u64::from(busy).to_ne_bytes(), 8)?;
+        let way = ways.next().context("a way")?;
+        shared.write_all_at(&way.to_ne_bytes(), 8)?;
         let until = now_ns() + on.as_nanos() as i64;
         shared.write_all_at(&until.to_ne_bytes(), 0)?;
-        busy = !busy;
         stop.sleep(on)
     })
 }
@@ -113,6 +134,59 @@ pub fn leased(trial: &mut FaultTrial<'_>, stage: &BuiltStage) -> Result<()> {
         trial.stop.sleep(Duration::from_millis(50))?;
     }
     logged(trial, &log)
+}
+
+/// A neighbour has ext4 move a part of the victim's file to other blocks, as it does to make a file one piece again
+/// without taking it away (`e4defrag`): the file is locked while a slow disk reads that part. Only reads are slow, and
+/// the victim writes.
+pub fn moved(trial: &mut FaultTrial<'_>, stage: &BuiltStage) -> Result<()> {
+    let program = built(&mut trial.undo, ("ext4", EXT4), &[])?;
+    let (slow, victim, delay) = (stage.slow()?, stage.victim(), trial.amplitude / 2);
+    slow.reads_only.store(true, Relaxed);
+    let (file, donor) = (File::open(&victim)?, stage.path.join("donor"));
+    let [program, victim, donor] = [program, victim, donor].map(|p| p.display().to_string());
+    trial.pulses(GAP, Duration::ZERO, |_| {
+        file.sync_all()?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        slow.during(delay, || tool(&program, &["move", &victim, &donor])).map(drop)
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// Somebody has ext4 empty its journal: until all that it holds is in its place, nobody may change anything. A neighbour
+/// fills it anew each time; the disk takes long over large writes meanwhile, and the victim's are small.
+pub fn emptied_journal(trial: &mut FaultTrial<'_>, stage: &BuiltStage) -> Result<()> {
+    let program = built(&mut trial.undo, ("ext4", EXT4), &[])?;
+    let (slow, crowd, delay) = (stage.slow()?, stage.path.join("crowd"), trial.amplitude);
+    slow.least.store(32 << 10, Relaxed);
+    std::fs::create_dir(&crowd)?;
+    let [program, at] = [&program, &stage.path].map(|p| p.display().to_string());
+    let mut round = 0;
+    trial.pulses(GAP, Duration::ZERO, |_| {
+        round += 1;
+        for n in 0..48 {
+            std::fs::create_dir(crowd.join(format!("{round}-{n}")))?;
+        }
+        slow.during(delay, || tool(&program, &["empty", &at])).map(drop)
+    })?;
+    trial.only_delays(slow);
+    Ok(())
+}
+
+/// Another process has the kernel take the pages of the victim's mapping out of memory (`process_madvise`); the disk
+/// that they come back from is slow all the time.
+pub fn paged_out(trial: &mut FaultTrial<'_>, stage: &BuiltStage) -> Result<()> {
+    let program = built(&mut trial.undo, ("page_out", PAGE_OUT), &[])?;
+    let (slow, pid) = (stage.slow()?, trial.pid()?.to_string());
+    let [program, victim] = [program, stage.victim()].map(|p| p.display().to_string());
+    slow.set(1, trial.amplitude);
+    trial.pulses(Duration::from_millis(700), Duration::ZERO, |_| {
+        tool(&program, &[&pid, &victim]).map(drop)
+    })?;
+    trial.stop.sleep(trial.amplitude * 2)?;
+    trial.only_delays(slow);
+    Ok(())
 }
 
 /// The file in which a program writes down when it made somebody wait.

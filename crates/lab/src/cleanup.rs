@@ -172,8 +172,9 @@ fn ours(path: &Path) -> bool {
     path.starts_with(lab_dir())
 }
 
-/// Takes back what a lab left: thaws, ends swapping, lifts limits, unmounts, detaches, removes. Only what lies in [`lab_dir`] or on
-/// disks of it, control groups whose names begin with [`NAME`] (where version 2 is alone, two of them), and [`holes`].
+/// Takes back what a lab left: thaws, ends swapping, lifts limits, unmounts, detaches, removes. Only what lies in
+/// [`lab_dir`] or on disks of it, control groups whose names begin with [`NAME`] (where version 2 is alone, two of them),
+/// and [`holes`].
 fn sweep() {
     groups();
     let sys = Sys::default();

@@ -97,6 +97,8 @@ pub const SMALL_MEMTABLES: &[LoadChange] = &[
          level0_file_num_compaction_trigger=400;level0_slowdown_writes_trigger=800;\
          level0_stop_writes_trigger=900\""),
 ];
+/// SQLite with its own default, in which a commit waits for those who read.
+pub const ROLLBACK_JOURNAL: &[LoadChange] = &[Set("target.options.journal=delete")];
 pub const SMALL_BUFFER: &[LoadChange] = &[Set("target.options.write_buffer_size=\"64KiB\"")];
 
 /// Names that come, change and go.

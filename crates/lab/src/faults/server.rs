@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -83,10 +83,14 @@ fn commanded(
     command: &[&str],
     after: Duration,
 ) -> Result<()> {
-    let command = command.iter().map(OsStr::new);
-    let words: Vec<&OsStr> =
-        [OsStr::new("-s"), socket.as_os_str()].into_iter().chain(command).collect();
+    let words = asked(socket, command);
     trial.pulses(GAP, after, |_| tool("redis-cli", &words).map(drop))
+}
+
+/// Words of `redis-cli` that give the server of this socket a command.
+fn asked<'a>(socket: &'a Path, command: &'a [&'a str]) -> Vec<&'a OsStr> {
+    let command = command.iter().map(OsStr::new);
+    [OsStr::new("-s"), socket.as_os_str()].into_iter().chain(command).collect()
 }
 
 /// Starts a Redis server with these arguments and a victim of it; the server's socket.
@@ -193,6 +197,83 @@ pub fn server_log(trial: &mut FaultTrial<'_>) -> Result<()> {
     let options = loads::options(&[loads::ASKING], trial, &built)?;
     trial.start(&options)?;
     trial.slow_syncs(files.slow()?)
+}
+
+/// Another session of the PostgreSQL server changes the form of the table, and nobody else may use it until that ends.
+pub fn locked_table(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let sleep = format!("SELECT pg_sleep({})", trial.amplitude.as_secs_f64());
+    let cluster = built.socket()?.to_owned();
+    trial.pulses(GAP, Duration::ZERO, |_| {
+        let lock = "LOCK TABLE taillight IN ACCESS EXCLUSIVE MODE";
+        psql(&cluster, &["-c", "BEGIN", "-c", lock, "-c", &sleep, "-c", "COMMIT"])
+    })
+}
+
+/// The PostgreSQL server has each commit wait for a standby that is not there, for a while.
+pub fn absent_standby(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    reconfigured(trial, built, &[("synchronous_standby_names", "'nobody'")])
+}
+
+/// The PostgreSQL server waits for so long before it writes its log, for others that commit, for a while.
+pub fn delayed_commits(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let delay_us = trial.amplitude.as_micros().to_string();
+    let settings = [("commit_delay", delay_us.as_str()), ("commit_siblings", "0")];
+    reconfigured(trial, built, &settings)
+}
+
+/// The PostgreSQL server has these settings for a while, again and again.
+fn reconfigured(
+    trial: &mut FaultTrial<'_>,
+    built: &BuiltStage,
+    settings: &[(&str, &str)],
+) -> Result<()> {
+    let cluster = built.socket()?.to_owned();
+    let altered = |change: &dyn Fn(&str, &str) -> String| {
+        let all = settings.iter().map(|(name, value)| change(name, value));
+        let all: Vec<String> = all.chain(["SELECT pg_reload_conf()".to_owned()]).collect();
+        let words: Vec<&str> = all.iter().flat_map(|one| ["-c", one.as_str()]).collect();
+        psql(&cluster, &words)
+    };
+    // Each process of the server comes to its settings when it is done with what it does.
+    let time = trial.amplitude * 2;
+    trial.pulses(GAP, time, |stop| {
+        altered(&|name, value| format!("ALTER SYSTEM SET {name} = {value}"))?;
+        let slept = stop.sleep(time);
+        altered(&|name, _| format!("ALTER SYSTEM RESET {name}"))?;
+        slept
+    })
+}
+
+/// The Redis server hands a key over to another one, which never answers, and does nothing else until it has waited
+/// long enough.
+pub fn migrating_server(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let network = std::fs::File::open(format!("/proc/{}/ns/net", built.server()?))?;
+    let listen = || -> Result<TcpListener> {
+        let kind = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(std::os::fd::AsFd::as_fd(&network), kind)?;
+        Ok(TcpListener::bind("127.0.0.1:0")?)
+    };
+    let made = std::thread::scope(|scope| scope.spawn(listen).join().ok());
+    let silent = made.context("a server that never answers")??;
+    let (port, time) = (silent.local_addr()?.port(), trial.amplitude.as_millis());
+    let (port, time, socket) = (port.to_string(), time.to_string(), built.socket()?);
+    // In a database of its own.
+    tool("redis-cli", &asked(socket, &["-n", "1", "SET", "lab", "x"]))?;
+    let command = ["-n", "1", "MIGRATE", "127.0.0.1", &port, "lab", "0", &time];
+    commanded(trial, socket, &command, Duration::from_millis(2))
+}
+
+/// The network to the server goes down for a while, again and again.
+pub fn link_down(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let pid = built.server()?;
+    let link = |how: &str| inside(pid, &["ip", "link", "set", "lo", how]);
+    let on = trial.amplitude;
+    trial.pulses(GAP, AGAIN, |stop| {
+        link("down")?;
+        let slept = stop.sleep(on);
+        link("up")?;
+        slept
+    })
 }
 
 /// All TCP packets in a server's network are lost for a while, again and again.

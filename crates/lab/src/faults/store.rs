@@ -9,8 +9,9 @@ use crate::cleanup::{NAME, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::loads::{self, Load};
 use crate::faults::memory;
+use crate::faults::server::limited_group;
 use crate::faults::stages::{BuiltStage, EXT4, FaultStage, XFS};
-use crate::faults::stopped::{pulsed, threads};
+use crate::faults::stopped::{pulsed, put, threads};
 use crate::stage::LabCgroup;
 use crate::truth::now_ns;
 
@@ -90,6 +91,46 @@ pub fn locked_database(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result
     trial.pulses(Duration::from_millis(200), Duration::from_millis(25), |_| {
         tool("sqlite3", &words).map(drop)
     })
+}
+
+/// Again and again another process reads in the victim's SQLite database, which has a journal of old pages, and as long
+/// as it is not done nobody may commit.
+pub fn read_database(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let database = built.path.join("db/taillight.db");
+    let (name, pause) =
+        (database.to_string_lossy(), format!(".shell sleep {}", trial.amplitude.as_secs_f64()));
+    let read = "SELECT count(*) FROM sqlite_master;";
+    let words = ["-cmd", ".timeout 5000", &name, "BEGIN;", read, &pause, "COMMIT;"];
+    // As in `locked_database`.
+    trial.pulses(Duration::from_millis(200), Duration::from_millis(25), |_| {
+        tool("sqlite3", &words).map(drop)
+    })
+}
+
+/// All background threads of RocksDB together may run 1 ms in each period of the amplitude and 1 ms, for a while.
+pub fn starved_flush(trial: &mut FaultTrial<'_>, _: &BuiltStage) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "cpu")?;
+    put(&group, &threads(trial.pid()?, "rocksdb:")?)?;
+    limited_group(trial, &group)
+}
+
+/// The background threads of RocksDB, those that flush as well, have a limit of writes per second for a while: one in
+/// each amplitude. The victim's other threads have none, and write nothing.
+pub fn limited_flush(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let group = LabCgroup::of(&mut trial.undo, "blkio")?;
+    put(&group, &threads(trial.pid()?, "rocksdb:")?)?;
+    let (number, per_s) = (built.disk()?.number()?, 1000 / trial.amplitude.as_millis());
+    let limit = |n: u128| group.set("blkio.throttle.write_iops_device", format!("{number} {n}"));
+    // What may pass in 100 ms passes at once (THROTL_SLICE, block/blk-throttle.c).
+    let on = trial.amplitude * 5 + Duration::from_millis(300);
+    let done = trial.pulses(Duration::from_millis(300), trial.amplitude * 2, |stop| {
+        limit(per_s)?;
+        let slept = stop.sleep(on);
+        limit(0)?;
+        slept
+    });
+    limit(0)?;
+    done
 }
 
 /// Writers of RocksDB that sync, with the log alone on a disk whose syncs take long for a while, again and again.

@@ -43,6 +43,8 @@ pub struct DelayInjector {
     pub writes_only: AtomicBool,
     /// Writes never sleep.
     pub reads_only: AtomicBool,
+    /// A read that slept fails, as of a sector that cannot be read.
+    pub fails: AtomicBool,
     /// How long each sync sleeps, ns.
     syncs_ns: AtomicU64,
     /// With no request for so long it falls asleep, ns; 0 = never. To wake up takes as long as a slow request does.
@@ -107,15 +109,16 @@ impl DelayInjector {
         delays.clone()
     }
 
-    /// One request of this size passes, at once or after a delay.
-    pub fn pass(&self, bytes: usize) {
+    /// One request of this size passes, at once or after a delay: whether it is one of those that sleep.
+    pub fn pass(&self, bytes: usize) -> bool {
         self.wake_up();
         let every = self.every.load(Relaxed);
         let small = (bytes as u64) < self.least.load(Relaxed);
         if every == 0 || small || !self.requests.fetch_add(1, Relaxed).is_multiple_of(every) {
-            return;
+            return false;
         }
         self.delay(self.sleep_ns.load(Relaxed));
+        true
     }
 
     fn delay(&self, ns: u64) {
@@ -243,8 +246,9 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        if !self.injector.writes_only.load(Relaxed) {
-            self.injector.pass(size as usize);
+        let slept = !self.injector.writes_only.load(Relaxed) && self.injector.pass(size as usize);
+        if slept && self.injector.fails.load(Relaxed) {
+            return reply.error(Errno::EIO);
         }
         let data = self.data.read().unwrap_or_else(PoisonError::into_inner);
         let from = (offset as usize).min(data.len());

@@ -250,6 +250,15 @@ pub fn sleeping(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
     Ok(())
 }
 
+/// One of two disks that hold the same tries long to read a sector, and then cannot: the file system takes it from the
+/// other one.
+pub fn failing(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
+    let slow = built.slow()?;
+    slow.reads_only.store(true, Relaxed);
+    slow.fails.store(true, Relaxed);
+    trial.slowed(slow)
+}
+
 /// The victim's control group weighs little, a neighbour's much, and both want the disk.
 pub fn group_weight(trial: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = scheduled(trial, "bfq")?;

@@ -474,4 +474,8 @@ pub const FAULTS: &[Fault] = &[
         &[UPDATES, SMALL_MEMTABLES, ALL_THE_TIME], Own(store::starved_flush)).only(ROCKSDB),
     of("limited-flush", "store", Fs(EXT4, 128),
         &[UPDATES, SMALL_MEMTABLES], Own(store::limited_flush)).only(ROCKSDB),
+    of("failing-mirror", "device", TwoDisks("raid1"),
+        &[READS, OF_64M, MANY_THREADS], OwnSlow(disk::failing)).blocks(),
+    of("store-emptied-journal", "file_system", Fs(EXT4, 128),
+        &[UPDATES, UPDATES_OF_ONE], OwnSlow(program::emptied_journal)).only(STORES),
 ];

@@ -116,8 +116,9 @@ pub struct PluginSession {
     key: Box<[u8; KEY_MAX]>,
     live: Vec<LiveOp>,
     generation: u64,
-    /// Not handed over yet.
+    /// As many as it is deep: the first `queued` are not handed over yet, the one behind them is made next.
     pending: Vec<PluginOp>,
+    queued: usize,
     /// Handed over and not ended.
     in_flight: u32,
     done: Vec<PluginDone>,
@@ -150,7 +151,8 @@ impl PluginSession {
             key: Box::new([0; KEY_MAX]),
             live: vec![none; depth as usize],
             generation: 1,
-            pending: Vec::with_capacity(depth as usize),
+            pending: vec![PluginOp::default(); depth as usize],
+            queued: 0,
             in_flight: 0,
             done: vec![PluginDone::default(); depth as usize + 1],
             ended: Vec::with_capacity(depth as usize),
@@ -166,18 +168,18 @@ impl PluginSession {
         self.queue.as_mut().ok_or_else(|| Error::internal("a session that was given up"))
     }
 
-    /// The descriptor of `op` without its key. Errors: `Internal` where the value is larger than the buffer.
-    // Always, as `take`: returned or handed on, a descriptor is copied, and the reads of a copy wait for the writes of
-    // the fields.
+    /// Makes the next descriptor: that of `op`, without key and token. Errors: `Internal` where the value is larger than
+    /// the buffer.
+    // Where the plug-in reads it: the reads of a copy wait for the narrow writes of the fields.
     #[inline(always)]
-    fn descriptor(&self, op: &Op, slot: u32) -> Result<PluginOp> {
+    fn describe(&mut self, op: &Op, slot: u32) -> Result<()> {
         if op.kind.writes() && op.bytes() > self.seat.buffer_size {
             return Err(Error::internal("value larger than the buffer").with("size", op.bytes()));
         }
         let rules = self.seat.rules.as_ref();
         let durable = op.kind.writes() && rules.is_some_and(|r| r.durable);
         let reverse = op.kind == OpKind::Scan && rules.is_some_and(|r| r.reverse);
-        Ok(PluginOp {
+        self.pending[self.queued] = PluginOp {
             kind: op.kind as u8,
             sync: match op.sync {
                 Some(SyncKind::Fsync) => 2,
@@ -194,7 +196,14 @@ impl PluginSession {
             field: op.field,
             flags: (u16::from(self.seat.keep) * KEEP) | (u16::from(reverse) * REVERSE),
             ..PluginOp::default()
-        })
+        };
+        Ok(())
+    }
+
+    /// The descriptor that was made and is not taken in yet.
+    #[inline(always)]
+    fn made(&mut self) -> &mut PluginOp {
+        &mut self.pending[self.queued]
     }
 
     /// Writes the key or keys of an operation into its slot; their bytes.
@@ -228,23 +237,25 @@ impl PluginSession {
         Ok(at as u32)
     }
 
-    /// Takes `op` in; `made` is its descriptor.
+    /// Takes `op` in, whose descriptor is made but for its token.
     #[inline(always)]
-    fn take(&mut self, mut made: PluginOp, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
+    fn take(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
         self.generation += 1;
-        made.token = self.generation << SLOT_BITS | u64::from(slot);
+        let tag = self.generation << SLOT_BITS | u64::from(slot);
+        let made = self.made();
+        made.token = tag;
         let counted = made.count > 1 || made.kind == OpKind::Scan as u8;
-        let synced = op.sync.is_some() && self.seat.rules.is_none();
         let records = if counted { made.count } else { 0 };
         // A value that is read or deleted may have any size, a block has the one that was asked.
         let open = matches!(op.kind, OpKind::Get | OpKind::Scan | OpKind::Delete);
         let most = if open || made.kind == NOOP { READ_MAX } else { op.bytes() };
-        self.live[slot as usize] = LiveOp { tag: made.token, token, most, records, synced };
+        let synced = op.sync.is_some() && self.seat.rules.is_none();
+        self.live[slot as usize] = LiveOp { tag, token, most, records, synced };
         if op.kind.writes() {
             self.seat.written.note(op.key, op.count, op.size);
         }
         if self.live.len() > 1 {
-            self.pending.push(made);
+            self.queued += 1;
             return Ok(Submitted::Queued);
         }
         let Some(queue) = self.queue.as_mut() else {
@@ -252,7 +263,7 @@ impl PluginSession {
         };
         // There is room for one more than is due: who ends an operation twice at once is named, and breaks nothing.
         self.done[0] = PluginDone::default();
-        let (taken, ended) = queue.submit(std::slice::from_ref(&made), &mut self.done);
+        let (taken, ended) = queue.submit(&self.pending, &mut self.done);
         match (taken, ended) {
             (1, 1) => end_of(&mut self.live, &self.seat.time, &self.done[0]).map(Submitted::Done),
             (1, 0) if self.seat.polls => {
@@ -274,14 +285,14 @@ impl PluginSession {
     /// Whether one more operation would be too many.
     #[inline]
     fn is_full(&self) -> bool {
-        self.pending.len() + self.in_flight as usize + self.ended.len() >= self.depth()
+        self.queued + self.in_flight as usize + self.ended.len() >= self.depth()
     }
 
     /// Hands pending operations over, as many as the plug-in takes at once.
     fn hand_over(&mut self) -> Result<()> {
         let most = match self.seat.submit_batch {
-            0 => self.pending.len(),
-            n => self.pending.len().min(n as usize),
+            0 => self.queued,
+            n => self.queued.min(n as usize),
         };
         if most == 0 {
             return Ok(());
@@ -299,7 +310,8 @@ impl PluginSession {
             self.done = done;
             return Err(odd_answer(self.queue()?, taken, most, ended));
         }
-        self.pending.drain(..taken as usize);
+        self.pending.copy_within(taken as usize..self.queued, 0);
+        self.queued -= taken as usize;
         self.in_flight = self.in_flight + taken as u32 - ended;
         let ends = done[..ended as usize].iter().try_for_each(|one| {
             self.ended.push(end_of(&mut self.live, &self.seat.time, one)?);
@@ -424,11 +436,11 @@ impl Session for PluginSession {
         if self.is_full() {
             return Ok(Submitted::Full);
         }
-        let mut made = self.descriptor(op, slot)?;
+        self.describe(op, slot)?;
         // A scan begins at one key.
         let keys = if op.kind == OpKind::Scan { 1 } else { op.count };
-        made.key_len = self.write_keys(slot, keys, op.key..=u64::MAX)?;
-        let taken = self.take(made, op, slot, token);
+        self.made().key_len = self.write_keys(slot, keys, op.key..=u64::MAX)?;
+        let taken = self.take(op, slot, token);
         self.kept(taken)
     }
 
@@ -436,9 +448,9 @@ impl Session for PluginSession {
         if self.is_full() {
             return Ok(Submitted::Full);
         }
-        let mut made = self.descriptor(op, slot)?;
-        made.key_len = self.write_keys(slot, op.count, keys.iter().copied())?;
-        let taken = self.take(made, op, slot, token);
+        self.describe(op, slot)?;
+        self.made().key_len = self.write_keys(slot, op.count, keys.iter().copied())?;
+        let taken = self.take(op, slot, token);
         self.kept(taken)
     }
 
@@ -481,10 +493,11 @@ impl PluginSession {
         if self.is_full() {
             return Ok(Submitted::Full);
         }
-        let mut made = self.descriptor(op, slot)?;
-        made.key_len = self.write_keys(slot, 1, op.key..=u64::MAX)?;
+        self.describe(op, slot)?;
+        self.made().key_len = self.write_keys(slot, 1, op.key..=u64::MAX)?;
+        let made = self.made();
         (made.kind, made.size, made.offset) = (NOOP, value, read);
-        let taken = self.take(made, op, slot, token);
+        let taken = self.take(op, slot, token);
         self.kept(taken)
     }
 
@@ -508,7 +521,7 @@ impl PluginSession {
         let end = until.map_or(u64::MAX, |at| at.0.max(0) as u64);
         let mut came = 0;
         loop {
-            if !self.pending.is_empty() {
+            if self.queued > 0 {
                 self.hand_over()?;
             }
             came += self.ended.len() as u32;
@@ -517,7 +530,7 @@ impl PluginSession {
                 let wait = min.saturating_sub(came);
                 came += self.reap(wait, if wait == 0 { 0 } else { end }, out)?;
             }
-            let waits = came < min && (self.in_flight > 0 || !self.pending.is_empty());
+            let waits = came < min && (self.in_flight > 0 || self.queued > 0);
             if !waits || MonoClock.now().0 as u64 >= end {
                 return Ok(());
             }
@@ -573,7 +586,8 @@ impl HostSession {
             return Err(Error::target("the plug-in lost a session of the host's"));
         }
         let op = Op::keyed(kind, 0, size);
-        let mut made = self.session.descriptor(&op, 0)?;
+        self.session.describe(&op, 0)?;
+        let made = self.session.made();
         made.flags |= KEEP | flags;
         // The mark is durable, and with it what was done before it; a record of the run need not be.
         made.sync = u8::from(kind.writes() && flags & MARK != 0);
@@ -582,7 +596,7 @@ impl HostSession {
         let out = &mut self.session.queue()?.memory().slot(0)[keys_at..];
         let fits = out.get_mut(..key.len()).ok_or_else(|| Error::internal("a key too long"))?;
         fits.copy_from_slice(key);
-        let taken = self.session.take(made, &op, 0, Token::new(1, 0));
+        let taken = self.session.take(&op, 0, Token::new(1, 0));
         let taken = self.session.kept(taken)?;
         self.end(taken, kind.name(), until)
     }

@@ -132,11 +132,10 @@ impl PluginSession {
     /// A session of the opened target. Errors: `Unavailable` when there is no memory, or the plug-in refuses.
     pub fn new(target: &PluginHandle, seat: PluginSeat) -> Result<PluginSession> {
         let depth = seat.depth.max(1);
-        let longest = seat.rules.as_ref().map_or(KEY_MAX, |r| r.format.longest());
-        let keys = match seat.rules {
-            None => longest,
-            Some(_) => (longest + 4) * seat.batch.max(1) as usize,
-        };
+        let records = seat.batch.max(1) as usize;
+        let batch = seat.rules.as_ref().map_or(0, |r| (r.format.longest() + 4) * records);
+        // One key is written in place, which takes room for the longest that there may be.
+        let keys = batch.max(KEY_MAX);
         let keys_at = (seat.buffer_size as usize).next_multiple_of(64);
         let bytes = (keys_at + keys) as u64;
         let mut queue = target.session(seat.worker, depth, bytes, seat.buffer_size)?;
@@ -165,7 +164,7 @@ impl PluginSession {
     }
 
     fn queue(&mut self) -> Result<&mut PluginQueue> {
-        self.queue.as_mut().ok_or_else(|| Error::internal("a session that was given up"))
+        self.queue.as_mut().ok_or_else(given_up)
     }
 
     /// Makes the next descriptor: that of `op`, without key and token. Errors: `Internal` where the value is larger than
@@ -206,24 +205,29 @@ impl PluginSession {
         &mut self.pending[self.queued]
     }
 
-    /// Writes the key or keys of an operation into its slot; their bytes.
+    /// Writes the key with the number `n` into a slot; its bytes.
     #[inline]
+    fn write_key(&mut self, slot: u32, n: u64) -> Result<u32> {
+        let Some(rules) = &self.seat.rules else { return Ok(0) };
+        let Some(queue) = self.queue.as_mut() else { return Err(given_up()) };
+        let room = queue.memory().slot(slot)[self.keys_at..].first_chunk_mut::<KEY_MAX>();
+        let room = room.ok_or_else(|| Error::internal("a slot without room for a key"))?;
+        Ok(rules.format.write(n, room).len() as u32)
+    }
+
+    /// Writes the keys of an operation into its slot; their bytes.
     fn write_keys(
         &mut self,
         slot: u32,
         count: u32,
         mut keys: impl Iterator<Item = u64>,
     ) -> Result<u32> {
-        let Some(rules) = &self.seat.rules else { return Ok(0) };
-        let Some(queue) = self.queue.as_mut() else {
-            return Err(Error::internal("a session that was given up"));
-        };
-        let out = &mut queue.memory().slot(slot)[self.keys_at..];
         if count <= 1 {
-            let key = rules.format.write(keys.next().unwrap_or(0), &mut self.key);
-            out[..key.len()].copy_from_slice(key);
-            return Ok(key.len() as u32);
+            return self.write_key(slot, keys.next().unwrap_or(0));
         }
+        let Some(rules) = &self.seat.rules else { return Ok(0) };
+        let Some(queue) = self.queue.as_mut() else { return Err(given_up()) };
+        let out = &mut queue.memory().slot(slot)[self.keys_at..];
         let mut at = 0;
         for n in keys.take(count as usize) {
             let key = rules.format.write(n, &mut self.key);
@@ -258,9 +262,7 @@ impl PluginSession {
             self.queued += 1;
             return Ok(Submitted::Queued);
         }
-        let Some(queue) = self.queue.as_mut() else {
-            return Err(Error::internal("a session that was given up"));
-        };
+        let Some(queue) = self.queue.as_mut() else { return Err(given_up()) };
         // There is room for one more than is due: who ends an operation twice at once is named, and breaks nothing.
         self.done[0] = PluginDone::default();
         let (taken, ended) = queue.submit(&self.pending, &mut self.done);
@@ -298,9 +300,7 @@ impl PluginSession {
             return Ok(());
         }
         let mut done = std::mem::take(&mut self.done);
-        let Some(queue) = self.queue.as_mut() else {
-            return Err(Error::internal("a session that was given up"));
-        };
+        let Some(queue) = self.queue.as_mut() else { return Err(given_up()) };
         let (taken, ended) = queue.submit(&self.pending[..most], &mut done);
         let fits = usize::try_from(taken).is_ok_and(|taken| taken <= most);
         if !fits
@@ -332,9 +332,7 @@ impl PluginSession {
     fn reap(&mut self, min: u32, until: u64, out: &mut Vec<Completion>) -> Result<u32> {
         let room = self.in_flight as usize;
         let mut done = std::mem::take(&mut self.done);
-        let Some(queue) = self.queue.as_mut() else {
-            return Err(Error::internal("a session that was given up"));
-        };
+        let Some(queue) = self.queue.as_mut() else { return Err(given_up()) };
         let came = queue.poll(&mut done[..room], min.min(room as u32), until);
         let lost = (came < 0).then(|| queue.lost(came));
         if lost.is_some() || came as usize > room {
@@ -393,6 +391,11 @@ fn broken(how: &str) -> Error {
 }
 
 #[cold]
+fn given_up() -> Error {
+    Error::internal("a session that was given up")
+}
+
+#[cold]
 fn not_in_flight(done: &PluginDone) -> Error {
     broken("it ended an operation that is not in flight: one that had ended before, or was never given to it")
         .with("token", format!("{:#x}", done.token))
@@ -438,8 +441,10 @@ impl Session for PluginSession {
         }
         self.describe(op, slot)?;
         // A scan begins at one key.
-        let keys = if op.kind == OpKind::Scan { 1 } else { op.count };
-        self.made().key_len = self.write_keys(slot, keys, op.key..=u64::MAX)?;
+        self.made().key_len = match op.count <= 1 || op.kind == OpKind::Scan {
+            true => self.write_key(slot, op.key)?,
+            false => self.write_keys(slot, op.count, op.key..=u64::MAX)?,
+        };
         let taken = self.take(op, slot, token);
         self.kept(taken)
     }
@@ -494,7 +499,7 @@ impl PluginSession {
             return Ok(Submitted::Full);
         }
         self.describe(op, slot)?;
-        self.made().key_len = self.write_keys(slot, 1, op.key..=u64::MAX)?;
+        self.made().key_len = self.write_key(slot, op.key)?;
         let made = self.made();
         (made.kind, made.size, made.offset) = (NOOP, value, read);
         let taken = self.take(op, slot, token);

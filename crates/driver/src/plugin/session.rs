@@ -104,6 +104,37 @@ struct LiveOp {
     synced: bool,
 }
 
+impl LiveOp {
+    /// Whether its end has neither a count of records nor the time of a sync.
+    #[inline]
+    fn is_single(&self) -> bool {
+        self.records == 0 && !self.synced
+    }
+
+    /// Whether `done` says that it moved more bytes, or had more records, than it can have.
+    #[inline]
+    fn is_exceeded(&self, done: &PluginDone) -> bool {
+        done.moved > self.most || self.records > 0 && done.count > self.records
+    }
+
+    /// Its end, as `done` says it.
+    #[inline]
+    fn end(&self, done: &PluginDone) -> Completion {
+        // What failed with -1 bytes has failed.
+        let over = self.is_exceeded(done);
+        Completion {
+            token: self.token,
+            status: Status(done.status),
+            moved: if over { 0 } else { done.moved },
+            sync_ns: self.synced.then_some(done.sync_ns),
+            first: i64::try_from(done.first_ns).ok().filter(|ns| *ns > 0).map(Stamp),
+            count: if self.records > 0 && !over { done.count } else { 0 },
+            retries: done.retries,
+            inner: false,
+        }
+    }
+}
+
 /// The session.
 pub struct PluginSession {
     /// Gone only when it is given up.
@@ -299,26 +330,20 @@ impl PluginSession {
         if most == 0 {
             return Ok(());
         }
-        let mut done = std::mem::take(&mut self.done);
         let Some(queue) = self.queue.as_mut() else { return Err(given_up()) };
-        let (taken, ended) = queue.submit(&self.pending[..most], &mut done);
+        let (taken, ended) = queue.submit(&self.pending[..most], &mut self.done);
         let fits = usize::try_from(taken).is_ok_and(|taken| taken <= most);
         if !fits
             || ended as usize > taken as usize + self.in_flight as usize
             || ended as usize > most
         {
-            self.done = done;
-            return Err(odd_answer(self.queue()?, taken, most, ended));
+            return Err(odd_answer(queue, taken, most, ended));
         }
         self.pending.copy_within(taken as usize..self.queued, 0);
         self.queued -= taken as usize;
         self.in_flight = self.in_flight + taken as u32 - ended;
-        let ends = done[..ended as usize].iter().try_for_each(|one| {
-            self.ended.push(end_of(&mut self.live, &self.seat.time, one)?);
-            Ok(())
-        });
-        self.done = done;
-        ends?;
+        let ends = &self.done[..ended as usize];
+        ends_of(&mut self.live, &self.seat.time, ends, &mut self.ended)?;
         if self.in_flight > 0 && !self.seat.polls {
             return Err(never_ends());
         }
@@ -331,39 +356,55 @@ impl PluginSession {
     /// One call of the plug-in's `poll`: completions go to `out`; how many.
     fn reap(&mut self, min: u32, until: u64, out: &mut Vec<Completion>) -> Result<u32> {
         let room = self.in_flight as usize;
-        let mut done = std::mem::take(&mut self.done);
         let Some(queue) = self.queue.as_mut() else { return Err(given_up()) };
-        let came = queue.poll(&mut done[..room], min.min(room as u32), until);
-        let lost = (came < 0).then(|| queue.lost(came));
-        if lost.is_some() || came as usize > room {
-            self.done = done;
-            let more = || {
-                let more = broken("it ends more operations than are in flight");
-                more.with("ended", came).with("in flight", room)
-            };
-            return Err(lost.unwrap_or_else(more));
+        let came = queue.poll(&mut self.done[..room], min.min(room as u32), until);
+        if came < 0 {
+            return Err(queue.lost(came));
+        }
+        if came as usize > room {
+            let more = broken("it ends more operations than are in flight");
+            return Err(more.with("ended", came).with("in flight", room));
         }
         self.in_flight -= came as u32;
-        let ends = done[..came as usize].iter().try_for_each(|one| {
-            out.push(end_of(&mut self.live, &self.seat.time, one)?);
-            Ok(())
-        });
-        self.done = done;
-        ends.map(|()| came as u32)
+        ends_of(&mut self.live, &self.seat.time, &self.done[..came as usize], out)?;
+        Ok(came as u32)
     }
 }
 
-/// The end of an operation in flight, one of `live`. Errors: `Target` where the plug-in ends another one.
+/// The end of an operation in flight, one of `live`. Errors: as [`retired`].
 #[inline]
 fn end_of(live: &mut [LiveOp], time: &StoreTime, done: &PluginDone) -> Result<Completion> {
+    Ok(retired(live, time, done)?.end(done))
+}
+
+/// The same of several, in their order, into `out`. Errors: as [`retired`]; those before the wrong one are in `out`.
+fn ends_of(
+    live: &mut [LiveOp],
+    time: &StoreTime,
+    ends: &[PluginDone],
+    out: &mut Vec<Completion>,
+) -> Result<()> {
+    for done in ends {
+        let live = retired(live, time, done)?;
+        // Apart, though `end` says the same of them: most ends have token and bytes alone, and need no other register.
+        match done.status == 0 && done.first_ns == 0 && done.retries == 0 && live.is_single() {
+            true => out.push(Completion::ok(live.token, done.moved)),
+            false => out.push(live.end(done)),
+        }
+    }
+    Ok(())
+}
+
+/// Takes the operation that has ended off those in flight, of `live`. Errors: `Target` where the plug-in ends another
+/// one, or says that it did more than it can have.
+#[inline]
+fn retired<'a>(live: &'a mut [LiveOp], time: &StoreTime, done: &PluginDone) -> Result<&'a LiveOp> {
     let slot = (done.token & ((1 << SLOT_BITS) - 1)) as usize;
     let live = match live.get_mut(slot) {
         Some(live) if live.tag == done.token && live.tag != 0 => live,
         _ => return Err(not_in_flight(done)),
     };
-    let over = done.moved > live.most || live.records > 0 && done.count > live.records;
-    // What failed with -1 bytes has failed.
-    if over && done.status == 0 {
+    if done.status == 0 && live.is_exceeded(done) {
         return Err(too_much(done, *live));
     }
     live.tag = 0;
@@ -371,16 +412,7 @@ fn end_of(live: &mut [LiveOp], time: &StoreTime, done: &PluginDone) -> Result<Co
     if done.start_ns > 0 && inside <= CALL_MAX {
         time.add(inside);
     }
-    Ok(Completion {
-        token: live.token,
-        status: Status(done.status),
-        moved: if over { 0 } else { done.moved },
-        sync_ns: live.synced.then_some(done.sync_ns),
-        first: i64::try_from(done.first_ns).ok().filter(|ns| *ns > 0).map(Stamp),
-        count: if live.records > 0 && !over { done.count } else { 0 },
-        retries: done.retries,
-        inner: false,
-    })
+    Ok(live)
 }
 
 /// A plug-in that breaks the contract.

@@ -17,10 +17,15 @@ struct tl_target {
   int unused;
 };
 
+/* What an end says. */
+typedef struct {
+  uint64_t token, moved;
+} waiting;
+
 struct tl_session {
   uint32_t depth;
   uint32_t queued;
-  tl_done done[DEEPEST];
+  waiting ops[DEEPEST];
 };
 
 #ifdef KEYED
@@ -58,20 +63,24 @@ static int session(tl_target *target, const tl_session_spec *spec, tl_session **
 static void close_session(tl_session *s) { free(s); }
 
 /* A no-op is an operation like any other here. */
-static void end_of(const tl_op *op, tl_done *done) {
+static void end_of(uint64_t token, uint64_t moved, tl_done *done) {
   /* Field by field: a struct made elsewhere and copied costs more than all the rest of the bridge. */
   memset(done, 0, sizeof *done);
-  done->token = op->token;
-  done->moved = op->size;
+  done->token = token;
+  done->moved = moved;
 }
 
 static int32_t submit(tl_session *s, const tl_op *ops, uint32_t n, tl_done *done, uint32_t *ended) {
   if (s->depth == 1) {
-    for (uint32_t i = 0; i < n; i++) end_of(&ops[i], &done[i]);
+    for (uint32_t i = 0; i < n; i++) end_of(ops[i].token, ops[i].size, &done[i]);
     *ended = n;
     return (int32_t)n;
   }
-  for (uint32_t i = 0; i < n; i++) end_of(&ops[i], &s->done[s->queued++]);
+  for (uint32_t i = 0; i < n; i++) {
+    waiting *op = &s->ops[s->queued++];
+    op->token = ops[i].token;
+    op->moved = ops[i].size;
+  }
   return (int32_t)n;
 }
 
@@ -79,8 +88,8 @@ static int32_t poll_session(tl_session *s, tl_done *done, uint32_t room, uint32_
                             uint64_t until_ns) {
   (void)min, (void)until_ns;
   uint32_t n = s->queued < room ? s->queued : room;
-  for (uint32_t i = 0; i < n; i++) done[i] = s->done[i];
-  for (uint32_t i = n; i < s->queued; i++) s->done[i - n] = s->done[i];
+  for (uint32_t i = 0; i < n; i++) end_of(s->ops[i].token, s->ops[i].moved, &done[i]);
+  for (uint32_t i = n; i < s->queued; i++) s->ops[i - n] = s->ops[i];
   s->queued -= n;
   return (int32_t)n;
 }

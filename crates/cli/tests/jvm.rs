@@ -222,6 +222,19 @@ fn one_call_takes_many_operations() {
 }
 
 #[test]
+fn what_a_binding_keeps_or_changes_is_no_other_operations() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    let mix = "--set workload.0.mix={get=2,update=1,insert=1}";
+    let words = format!("{SMALL} {mix} --set workload.0.value={{fields=4,integrity=true}}");
+    let collects = ["properties.fault=collects-inserts", "batched=true"];
+    for fault in [&collects[..], &["properties.fault=changes"]] {
+        let (code, said) = run(dir.path(), &[&RECORDS[..], fault].concat(), &words);
+        assert_eq!(code, 0, "{fault:?}: {said}");
+    }
+}
+
+#[test]
 fn failures_are_records_and_their_words_are_kept() {
     let dir = scratch();
     let Some(()) = binding(dir.path()) else { return };

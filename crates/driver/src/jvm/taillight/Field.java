@@ -1,18 +1,30 @@
 package taillight;
 
-import java.util.Arrays;
+import java.nio.ByteBuffer;
 import site.ycsb.ByteIterator;
 
-/** One field to write: bytes of an array that is used again. */
+/** One field to write: bytes of a session's memory, which are the operation's until it ends. */
 final class Field extends ByteIterator {
-  private byte[] bytes;
+  private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
+
+  final String name;
+  /** Of this field alone: bindings may read fields in several threads. */
+  private ByteBuffer bytes;
   private int at, from, to;
 
-  Field set(byte[] bytes, int from, int length) {
+  Field(String name, ByteBuffer bytes) {
+    this.name = name;
     this.bytes = bytes;
+  }
+
+  void set(int from, int length) {
     this.at = this.from = from;
     to = from + length;
-    return this;
+  }
+
+  /** The memory goes: who has kept the field finds nothing in it. */
+  void end() {
+    bytes = NOTHING;
   }
 
   @Override public boolean hasNext() {
@@ -20,7 +32,7 @@ final class Field extends ByteIterator {
   }
 
   @Override public byte nextByte() {
-    return bytes[at++];
+    return bytes.get(at++);
   }
 
   @Override public long bytesLeft() {
@@ -32,7 +44,9 @@ final class Field extends ByteIterator {
   }
 
   @Override public byte[] toArray() {
-    byte[] rest = Arrays.copyOfRange(bytes, at, to);
+    byte[] rest = new byte[to - at];
+    ((java.nio.Buffer) bytes).position(at);
+    bytes.get(rest);
     at = to;
     return rest;
   }

@@ -189,7 +189,7 @@ final class Jdbc extends Shim {
     }
     for (int place = 0, i = 0; place + 4 <= size; i++) {
       int name = length(value, place), data = length(value, place + 4 + name);
-      set(s, from + field(i, place + 4, name), place + 8 + name, data);
+      set(s, from + field(i, at + place + 4, name), place + 8 + name, data);
       place += 8 + name + data;
     }
     return from + names.length;

@@ -135,13 +135,13 @@ abstract class Shim {
     return (b[at] & 255) << 24 | (b[at + 1] & 255) << 16 | (b[at + 2] & 255) << 8 | b[at + 3] & 255;
   }
 
-  /** The number of the field with this name, or -1; asked first is the one that is most likely. All begin alike. */
+  /** The number of the field whose name lies there in the memory, or -1; the most likely is tried first. All begin alike. */
   final int field(int likely, int at, int length) {
     int i = likely < names.length ? likely : 0;
     for (int n = 0; n < names.length; n++, i = i + 1 < names.length ? i + 1 : 0) {
       if (names[i].length == length) {
         int same = prefix;
-        while (same < length && names[i][same] == value[at + same]) same++;
+        while (same < length && names[i][same] == memory.get(at + same)) same++;
         if (same == length) return i;
       }
     }

@@ -14,8 +14,12 @@ final class Ycsb extends Shim {
   private final DB db;
   private final String table, marks;
   private final boolean batched;
-  private final Field[] iterators;
-  private final HashMap<String, ByteIterator> values = new HashMap<>(), result = new HashMap<>();
+  /** By number; in the order in which the map has them, once it has all. */
+  private final Field[] iterators, order;
+  /** The numbers of a value's fields as they come. */
+  private final int[] found;
+  private HashMap<String, ByteIterator> values = new HashMap<>();
+  private final HashMap<String, ByteIterator> result = new HashMap<>();
   private final Vector<HashMap<String, ByteIterator>> scanned = new Vector<>();
 
   Ycsb(Map<String, String> said, ByteBuffer ops, ByteBuffer memory) throws Throwable {
@@ -24,7 +28,9 @@ final class Ycsb extends Shim {
     marks = said.get("marks");
     batched = said.get("batched").equals("true");
     iterators = new Field[names.length];
-    for (int i = 0; i < names.length; i++) iterators[i] = new Field();
+    for (int i = 0; i < names.length; i++) iterators[i] = new Field(fieldNames[i], memory.duplicate());
+    order = iterators.clone();
+    found = new int[names.length];
     db = open(said);
   }
 
@@ -55,7 +61,11 @@ final class Ycsb extends Shim {
   }
 
   @Override void close() throws Throwable {
-    db.cleanup();
+    try {
+      db.cleanup();
+    } finally {
+      for (Field field : iterators) field.end();
+    }
   }
 
   @Override void made(int at, int size) {
@@ -145,35 +155,48 @@ final class Ycsb extends Shim {
     }
   }
 
-  /** What is written, as the binding gets it. */
+  /** What is written, as the binding gets it: copied only where it asks for it, and in a map that keeps its entries. */
   private void fill(boolean raw, int at, int size) {
-    take(at, size);
-    // A map that has all fields keeps its entries: one of another size is made anew.
-    if (raw || batched || values.size() != names.length) values.clear();
-    if (raw) {
-      values.put(fieldNames[0], iterator(0).set(value, 0, size));
-    } else if (put(at, size) != values.size()) {
-      values.clear();
-      put(at, size);
+    int begin = at, n = 0;
+    if (batched) {
+      // A binding that collects writes keeps what it got.
+      take(at, size);
+      for (int i = 0; i < names.length; i++) iterators[i] = new Field(fieldNames[i], ByteBuffer.wrap(value));
+      values = new HashMap<>();
+      value = new byte[0];
+      begin = 0;
     }
-    // A binding that collects writes keeps what it got.
-    if (batched) value = new byte[0];
+    if (raw) found(n++, 0, begin, size);
+    else
+      for (int from = 0; from + 4 <= size; ) {
+        int name = lengths.getInt(at + from), data = lengths.getInt(at + from + 4 + name);
+        found(n, field(n, at + from + 4, name), begin + from + 8 + name, data);
+        from += 8 + name + data;
+        n++;
+      }
+    if (n == names.length && isWhole()) return;
+    values.clear();
+    for (int i = 0; i < n; i++) values.put(fieldNames[found[i]], iterators[found[i]]);
+    if (values.size() < names.length) return;
+    n = 0;
+    for (ByteIterator it : values.values()) order[n++] = (Field) it;
   }
 
-  /** Puts the fields of a value into the map; how many these are. */
-  private int put(int at, int size) {
-    int i = 0;
-    for (int from = 0; from + 4 <= size; i++) {
-      int name = lengths.getInt(at + from), data = lengths.getInt(at + from + 4 + name);
-      int n = field(i, from + 4, name);
-      if (n < 0) throw new IllegalStateException("a field that the plan does not name");
-      values.put(fieldNames[n], iterator(n).set(value, from + 8 + name, data));
-      from += 8 + name + data;
-    }
-    return i;
+  /** The next field of a value. */
+  private void found(int place, int number, int from, int length) {
+    if (number < 0) throw new IllegalStateException("a field that the plan does not name");
+    found[place] = number;
+    iterators[number].set(from, length);
   }
 
-  private Field iterator(int n) {
-    return batched ? new Field() : iterators[n];
+  /** Whether the map has all fields, and no binding has changed it. */
+  private boolean isWhole() {
+    if (values.size() != names.length) return false;
+    int n = 0;
+    for (Map.Entry<String, ByteIterator> e : values.entrySet()) {
+      Field field = order[n++];
+      if (e.getValue() != field || e.getKey() != field.name) return false;
+    }
+    return true;
   }
 }

@@ -1,4 +1,6 @@
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.Vector;
@@ -19,6 +21,8 @@ public class Records extends DB {
   static Object[] ballast;
   private String fault = "";
   private int updates;
+  /** Inserts that are not done yet. */
+  private final List<Runnable> collected = new ArrayList<>();
 
   static final class Bytes extends ByteIterator {
     private final byte[] bytes;
@@ -97,10 +101,24 @@ public class Records extends DB {
     record.forEach((name, bytes) -> result.put(name, new Bytes(bytes)));
   }
 
-  private static Map<String, byte[]> take(Map<String, ByteIterator> values) {
+  private Map<String, byte[]> take(Map<String, ByteIterator> values) {
     Map<String, byte[]> record = new HashMap<>();
     values.forEach((name, it) -> record.put(name, it.toArray()));
+    if (fault.equals("changes"))
+      record.forEach((name, bytes) -> {
+        values.remove(name);
+        values.put(name, new Bytes(bytes));
+      });
     return record;
+  }
+
+  private void settle() {
+    collected.forEach(Runnable::run);
+    collected.clear();
+  }
+
+  @Override public void cleanup() {
+    settle();
   }
 
   private boolean is(String what, String key) {
@@ -108,6 +126,7 @@ public class Records extends DB {
   }
 
   @Override public Status read(String table, String key, Set<String> fields, Map<String, ByteIterator> result) {
+    settle();
     Map<String, byte[]> record = of(table).get(key);
     // OK with nothing in it, as some bindings answer.
     if (record != null) give(record, result);
@@ -116,6 +135,7 @@ public class Records extends DB {
 
   @Override public Status scan(String table, String key, int count, Set<String> fields,
       Vector<HashMap<String, ByteIterator>> result) {
+    settle();
     if (fault.equals("scanless")) return Status.NOT_IMPLEMENTED;
     for (Map<String, byte[]> record : of(table).tailMap(key).values()) {
       if (result.size() == count) break;
@@ -131,6 +151,7 @@ public class Records extends DB {
     if (is("exits", key) && ++updates == 20) System.exit(3);
     if (is("crashes", key) && ++updates == 200) crash();
     if (is("collects", key) && ++updates == 2000) System.gc();
+    settle();
     Map<String, byte[]> record = of(table).get(key);
     if (record == null) return Status.NOT_FOUND;
     Map<String, byte[]> changed = new HashMap<>(record);
@@ -141,6 +162,10 @@ public class Records extends DB {
 
   @Override public Status insert(String table, String key, Map<String, ByteIterator> values) {
     if (fault.equals("forgets")) return Status.OK;
+    if (fault.equals("collects-inserts")) {
+      collected.add(() -> of(table).put(key, take(values)));
+      return Status.BATCHED_OK;
+    }
     of(table).put(key, take(values));
     return Status.OK;
   }
@@ -150,6 +175,7 @@ public class Records extends DB {
   }
 
   @Override public Status delete(String table, String key) {
+    settle();
     return of(table).remove(key) == null ? Status.NOT_FOUND : Status.OK;
   }
 }

@@ -551,15 +551,19 @@ unsafe extern "C" fn submit(
     let n = (n as usize).min(session.depth);
     let asked = [JavaValue { int: n as c_int }];
     // SAFETY: `n` operations are readable and as many ends writable; the shared memory has room for `depth` of each.
-    // 63 is CallVoidMethodA, with the argument of `Shim.run`, which throws nothing of its own; 228 is ExceptionCheck.
+    // 63 is CallVoidMethodA, with the argument of `Shim.run`, which writes the token of the last end last: what it threw
+    // came before.
     unsafe {
         let shared = session.shared.as_mut_ptr();
         std::ptr::copy_nonoverlapping(ops, shared.cast(), n);
         at::<Call>(env, 63)(env, session.object, session.jvm.run, asked.as_ptr());
-        if thrown(env) {
+        let ends = shared.cast::<PluginDone>().add(session.depth);
+        let last = n.saturating_sub(1);
+        // Asked of the VM only where something was thrown: to ask passes into it and back.
+        if (*ends.add(last)).token != (*ops.add(last)).token {
+            thrown(env);
             return -1;
         }
-        let ends = shared.cast::<PluginDone>().add(session.depth);
         std::ptr::copy_nonoverlapping(ends, done, n);
         *ended = n as u32;
     }

@@ -85,12 +85,13 @@ abstract class Shim {
         moved = 0;
         count = 0;
       }
-      ops.putLong(done, ops.getLong(op));
       ops.putInt(done + 8, status);
       ops.putInt(done + 12, count);
       ops.putLong(done + 16, moved);
       ops.putLong(done + 24, start);
       ops.putLong(done + 32, end);
+      // Last: the host knows by it that nothing was thrown out of here.
+      ops.putLong(done, ops.getLong(op));
     }
   }
 

@@ -36,25 +36,44 @@ const QUICK_NS: f64 = 100.0;
 /// How long, ns.
 const WARM_UP_NS: u64 = 100_000_000;
 
-/// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null` in three to eight runs of
-/// 10 ms; the data set is as large as that of `target`, with keys a block for each record. On virtual time only the
-/// clock is measured. Errors: when a run on `null` fails.
-pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
+/// What was measured before the load.
+pub struct Calibration {
+    pub overhead: Overhead,
+    /// What an operation costs on each bridge of the target, in words.
+    pub bridges: Vec<String>,
+}
+
+/// Measures the clock; the plan's own shape (workers, depth, sizes, capture) on `null` in three to eight runs of 10 ms;
+/// and each bridge of `target`, whose runs on `null` are of those where the plan only reads. The data set is as large as
+/// that of `target`, with keys a block for each record. On virtual time only the clock is measured. Errors: when a run
+/// fails, or an operation in it; `Unavailable` when asked to stop before a bridge was measured.
+pub fn calibrate(plan: &Plan, target: &dyn Target, stop: &StopFlag) -> Result<Calibration> {
     let mut overhead = Overhead { clock_ns: Some(clock_ns()), ..Overhead::default() };
     if target.virtual_time().is_some() {
         // Virtual time has no cost to subtract.
-        return Ok(overhead);
+        return Ok(Calibration { overhead, bridges: Vec::new() });
     }
     let plan = calibration_plan(plan, target);
-    overhead.null_ns_per_op = Some(cheapest(|| null_ns_per_op(&plan))?);
-    Ok(overhead)
+    let mut on_null = Vec::new();
+    let bridges = bridge_costs(&plan, target, stop, &mut on_null)?;
+    let mut mixes = plan.workloads.iter().flat_map(|w| &w.mix);
+    if mixes.any(|part| part.op != OpKind::Read) {
+        // Bridges were compared with reads, and this plan writes as well.
+        on_null.clear();
+    }
+    overhead.null_ns_per_op = Some(cheapest(on_null, || null_ns_per_op(&plan))?);
+    Ok(Calibration { overhead, bridges })
 }
 
-/// What an operation costs on each bridge of `target`, in words: the plan's own shape over the bridge, with operations
-/// that do nothing behind it, less the same on `null`; each the least of some runs in turns. Errors: when such a run
-/// fails, or an operation in it; `Unavailable` when asked to stop.
-pub fn bridge_costs(plan: &Plan, target: &dyn Target, stop: &StopFlag) -> Result<Vec<String>> {
-    let mut plan = calibration_plan(plan, target);
+/// What an operation costs on each bridge of `target`, in words: `plan` over the bridge, with operations that do nothing
+/// behind it, less the same on `null`, whose cost goes to `on_null`; each the least of some runs in turns.
+fn bridge_costs(
+    plan: &Plan,
+    target: &dyn Target,
+    stop: &StopFlag,
+    on_null: &mut Vec<f64>,
+) -> Result<Vec<String>> {
+    let mut plan = plan.clone();
     for w in &mut plan.workloads {
         // What a write carries lies in the slots already.
         w.mix = vec![MixPart { op: OpKind::Read, weight: 1 }];
@@ -62,27 +81,33 @@ pub fn bridge_costs(plan: &Plan, target: &dyn Target, stop: &StopFlag) -> Result
     let size = plan.target.size.map_or(0, |s| s.0);
     let geometry = Geometry { files: 1, file_size: size, align: 1 };
     let bridges = target.bridges(geometry);
-    bridges.into_iter().map(|bridge| bridge_cost(&plan, &bridge, stop)).collect()
+    bridges.into_iter().map(|bridge| bridge_cost(&plan, &bridge, stop, on_null)).collect()
 }
 
-fn bridge_cost(plan: &Plan, bridge: &TargetBridge, stop: &StopFlag) -> Result<String> {
+fn bridge_cost(
+    plan: &Plan,
+    bridge: &TargetBridge,
+    stop: &StopFlag,
+    on_null: &mut Vec<f64>,
+) -> Result<String> {
     // Each opens the sessions of all workers, which may take seconds.
     let over = |plan: &Plan| match stop.stopped() {
         true => Err(Error::unavailable("stopped before the bridge was measured")),
         false => ns_per_op(plan, (bridge.open)(), &calibration_id(), stop),
     };
-    let (mut cost, mut null) = (over(plan)?, null_ns_per_op(plan)?);
+    let (first, mut cost) = (on_null.len(), over(plan)?);
+    on_null.push(null_ns_per_op(plan)?);
     let mut long = plan.clone();
-    if cost - null > QUICK_NS {
+    if cost - on_null[first] > QUICK_NS {
         long.run.warmup = Span(WARM_UP_NS);
         cost = f64::INFINITY;
     }
     for _ in 0..BRIDGE_RUNS {
         cost = cost.min(over(&long)?);
-        null = null.min(null_ns_per_op(plan)?);
+        on_null.push(null_ns_per_op(plan)?);
     }
     let depth = plan.workloads.iter().map(|w| w.queue_depth).max().unwrap_or(1);
-    Ok(cost_words(cost - null, depth, &bridge.carries))
+    Ok(cost_words(cost - least(&on_null[first..]), depth, &bridge.carries))
 }
 
 /// A cost in words, ns; less than a run can tell is no figure.
@@ -94,16 +119,17 @@ fn cost_words(cost: f64, depth: u32, carries: &str) -> String {
     format!("{ns} an operation at depth {depth}{carries}")
 }
 
-/// The least cost of `LEAST_RUNS` runs; of more, up to `MOST_RUNS`, while it is above `HARDLY_OWN_NS`.
-fn cheapest(mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
-    let mut least = run()?;
-    for done in 1..MOST_RUNS {
-        if done >= LEAST_RUNS && least <= HARDLY_OWN_NS {
-            break;
-        }
-        least = least.min(run()?);
+/// The least cost of `LEAST_RUNS` runs, `costs` of which there are; of more, up to `MOST_RUNS`, while it is above
+/// `HARDLY_OWN_NS`.
+fn cheapest(mut costs: Vec<f64>, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
+    while costs.len() < LEAST_RUNS || costs.len() < MOST_RUNS && least(&costs) > HARDLY_OWN_NS {
+        costs.push(run()?);
     }
-    Ok(least)
+    Ok(least(&costs))
+}
+
+fn least(costs: &[f64]) -> f64 {
+    costs.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// The data set of the calibration: where keys stand for offsets, a block for each record. The
@@ -230,8 +256,25 @@ mod tests {
         stop.stop();
         let open = || -> Box<dyn Target> { panic!("a session more") };
         let bridge = TargetBridge { open: Box::new(open), carries: String::new() };
-        let e = bridge_cost(&Plan::default(), &bridge, &stop).expect_err("stopped");
+        let cost = bridge_cost(&Plan::default(), &bridge, &stop, &mut Vec::new());
+        let e = cost.expect_err("stopped");
         assert!(e.to_string().contains("stopped"), "{e}");
+    }
+
+    #[test]
+    fn runs_that_there_are_count_and_only_a_high_cost_asks_for_more() {
+        let after = |known: &[f64], next: f64| {
+            let mut runs = 0;
+            let cost = cheapest(known.to_vec(), || {
+                runs += 1;
+                Ok(next)
+            });
+            (cost.unwrap(), runs)
+        };
+        assert_eq!(after(&[], 50.0), (50.0, LEAST_RUNS));
+        assert_eq!(after(&[40.0, 50.0], 45.0), (40.0, LEAST_RUNS - 2));
+        assert_eq!(after(&[40.0, 50.0, 60.0, 45.0, 41.0], 1.0), (40.0, 0));
+        assert_eq!(after(&[], 2.0 * HARDLY_OWN_NS), (2.0 * HARDLY_OWN_NS, MOST_RUNS));
     }
 
     #[test]

@@ -143,15 +143,12 @@ pub fn run_probed<B: Probes>(
     mut request: EngineRequest<'_>,
     probes: Arc<B>,
 ) -> Result<EngineOutcome> {
-    let overhead = match crate::calibrate::calibrate(request.plan, &*target) {
-        Ok(overhead) => overhead,
+    let calibration = match crate::calibrate::calibrate(request.plan, &*target, request.stop) {
+        Ok(calibration) => calibration,
         Err(error) => return Err(closed(target, error)),
     };
     let mut facts = target.facts();
-    let bridges = match crate::calibrate::bridge_costs(request.plan, &*target, request.stop) {
-        Ok(costs) => costs.join("; "),
-        Err(error) => return Err(closed(target, error)),
-    };
+    let bridges = calibration.bridges.join("; ");
     if !bridges.is_empty() {
         let text = format!("the bridge to the plug-in costs {bridges}");
         request.observers.iter_mut().for_each(|o| o.note(&text));
@@ -173,7 +170,7 @@ pub fn run_probed<B: Probes>(
     drop(locked);
     let capture = loaded.capture.take();
     facts.append(&mut loaded.session_facts);
-    let mut outcome = outcome(&request, &loaded, overhead, facts);
+    let mut outcome = outcome(&request, &loaded, calibration.overhead, facts);
     outcome.phases.splice(0..0, before);
     if let Err(error) = files::write(&mut request, loaded, &mut outcome) {
         outcome.unsaved = Some(error);

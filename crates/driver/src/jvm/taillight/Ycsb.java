@@ -19,7 +19,6 @@ final class Ycsb extends Shim {
   /** The numbers of a value's fields as they come. */
   private final int[] found;
   private HashMap<String, ByteIterator> values = new HashMap<>();
-  private final HashMap<String, ByteIterator> result = new HashMap<>();
   private final Vector<HashMap<String, ByteIterator>> scanned = new Vector<>();
 
   Ycsb(Map<String, String> said, ByteBuffer ops, ByteBuffer memory) throws Throwable {
@@ -77,18 +76,20 @@ final class Ycsb extends Shim {
     boolean mark = (flags & MARK) != 0, raw = !fields || mark;
     String table = mark ? marks : this.table;
     switch (kind) {
-      case GET:
-        result.clear();
+      case GET: {
+        // Its own, as in YCSB: what is put into an old map has to be noted for the collector, field by field.
+        HashMap<String, ByteIterator> result = new HashMap<>();
         start = System.nanoTime();
         s = db.read(table, key, null, result);
         end = System.nanoTime();
         if (s == Status.OK) {
           // An answer without a field is none: bindings say OK where there was no record.
           if (result.isEmpty()) return NOT_FOUND;
-          if (raw) value(at, flags);
+          if (raw) value(result, at, flags);
           else fields(result, at, flags);
         }
         break;
+      }
       case INSERT:
         fill(raw, at, size);
         start = System.nanoTime();
@@ -131,7 +132,7 @@ final class Ycsb extends Shim {
   }
 
   /** The value of a record of one field. */
-  private void value(int at, int flags) {
+  private void value(Map<String, ByteIterator> result, int at, int flags) {
     ByteIterator it = result.get(fieldNames[0]);
     if (it == null) it = result.values().iterator().next();
     if ((flags & KEEP) != 0) give(at, it.toArray(), flags);

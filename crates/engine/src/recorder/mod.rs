@@ -98,9 +98,10 @@ impl Timeline {
 }
 
 /// Operations that are recorded together at most: so many a worker loses when the process is killed.
-const MAX_PENDING: usize = 16;
-/// An operation that completes so long after the last ones were recorded is recorded at once, ns.
-const MAX_PENDING_NS: i64 = 200_000;
+const MAX_PENDING: usize = 64;
+/// An operation that completes so long after the last ones were recorded is recorded at once, ns. More than
+/// [`MAX_PENDING`] operations of an embedded store take, most often.
+const MAX_PENDING_NS: i64 = 500_000;
 
 /// The whole record of a plain operation on a key, one at a time.
 #[cold]

@@ -99,20 +99,22 @@ fn counts(taken: &Receiver<WorkerMessage>) -> Vec<(u32, u64, u64, u64)> {
 }
 
 #[test]
-fn at_most_sixteen_wait_and_a_slow_one_does_not() {
+fn only_a_few_wait_and_a_slow_one_does_not() {
     let (mut r, _taken) = recorder(Capture::off(header()));
     let seen = |r: &mut Recorder| r.stats.op(OpKind::Get, false).ops;
-    for i in 0..16 {
+    let most = MAX_PENDING as u64;
+    for i in 0..most {
         assert_eq!(seen(&mut r), if i == 0 { 0 } else { 1 });
         // The first one comes long after nothing, and is recorded at once.
         done(&mut r, &get(i, START + i as i64, START + 1 + i as i64));
     }
-    done(&mut r, &get(16, START + 20, START + 21));
-    assert_eq!((seen(&mut r), r.pending.len()), (17, 0));
-    done(&mut r, &get(17, START + 22, START + 23));
-    assert_eq!((seen(&mut r), r.pending.len()), (17, 1));
-    done(&mut r, &get(18, START + 24, START + 24 + MAX_PENDING_NS));
-    assert_eq!((seen(&mut r), r.pending.len()), (19, 0), "slow: at once");
+    let next = START + MAX_PENDING as i64;
+    done(&mut r, &get(most, next + 4, next + 5));
+    assert_eq!((seen(&mut r), r.pending.len()), (most + 1, 0));
+    done(&mut r, &get(most + 1, next + 6, next + 7));
+    assert_eq!((seen(&mut r), r.pending.len()), (most + 1, 1));
+    done(&mut r, &get(most + 2, next + 8, next + 8 + MAX_PENDING_NS));
+    assert_eq!((seen(&mut r), r.pending.len()), (most + 3, 0), "slow: at once");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod simulate;
 mod splitmix;
 mod steady;
 mod stream;
+mod sys;
 #[cfg(test)]
 mod testing;
 mod threaded;

@@ -265,6 +265,14 @@ impl Generator {
         Op { kind, target, offset, size, key: 0, count: 1, field: ALL_FIELDS, sync }
     }
 
+    /// Asks the CPU for what an operation on a key is drawn from.
+    #[inline(always)]
+    pub fn fetch(&self) {
+        if let OpSource::Keyed(keyed) = &self.source {
+            keyed.fetch();
+        }
+    }
+
     /// Says how many bytes writes of batches may still ask for.
     #[inline]
     pub fn limit_bytes(&mut self, bytes: u64) {

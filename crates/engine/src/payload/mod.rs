@@ -173,6 +173,16 @@ impl Filler {
         self.content.write(buffer, id);
     }
 
+    /// Asks the CPU for the memory that the next block is made from, where it is made anew.
+    #[inline(always)]
+    pub fn fetch(&self) {
+        if self.method == FillMethod::Walk
+            && let ContentSource::Random(noise) | ContentSource::Text(noise) = &self.content.source
+        {
+            noise.fetch(&self.place);
+        }
+    }
+
     /// Makes `block`, a buffer prepared earlier, the next block.
     #[inline]
     pub fn fill(&mut self, block: &mut [u8]) {

@@ -10,6 +10,7 @@ use rand::{Rng as _, SeedableRng};
 
 use super::scramble;
 use crate::generator::Rng;
+use crate::sys;
 
 /// Words of both pools have this many bytes: whole 8-byte words, and whole turns of text.
 const WORD: usize = 24;
@@ -106,9 +107,11 @@ impl NoisePool {
     /// Asks for the memory that a next short block will want: in between, a store sweeps the caches, and a
     /// value of 100 B took three times as long for it.
     #[inline]
-    fn fetch(&self, place: &NoiseOffsets) {
+    pub fn fetch(&self, place: &NoiseOffsets) {
         for (pool, at) in [(&self.first, place.a), (&self.second, place.b)] {
-            std::hint::black_box(pool.get(at + CACHE_LINE - 1).copied());
+            if let Some(next) = pool.get(at..).and_then(|rest| rest.first_chunk::<CACHE_LINE>()) {
+                sys::fetch(next);
+            }
         }
     }
 }

@@ -45,6 +45,7 @@ use crate::generator::Generator;
 use crate::payload::Filler;
 use crate::recorder::{Recorder, Timeline};
 use crate::schedule::Schedule;
+use crate::sys;
 
 /// Operations submitted at most before the caller gets control back.
 const ROUND: u32 = 4096;
@@ -364,6 +365,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         };
         if done.is_some() {
             self.now = self.clock.now();
+            self.fetch_next();
         }
         self.slots.free.pop();
         self.schedule.advance();
@@ -381,6 +383,19 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
                 Ok(())
             }
         }
+    }
+
+    /// Asks the CPU for what the record of an operation on a key and the next operation take, all at once: performed
+    /// inside `submit`, it has swept the caches, and what lies in several places would be waited for one by one.
+    #[inline(always)]
+    fn fetch_next(&self) {
+        let Some(strategies) = &self.strategies else { return };
+        sys::fetch(&**strategies);
+        if let Some(keys) = &strategies.keys {
+            sys::fetch(&**keys);
+        }
+        self.generator.fetch();
+        self.payload.fetch();
     }
 
     /// The session was full: wait for completions, then submit the same operation again, with its

@@ -12,6 +12,7 @@ use super::permute::below;
 use super::size::Sizes;
 use super::{Rng, WorkerIndex, worker_seed};
 use crate::keyspace::KeySpace;
+use crate::sys;
 
 /// Which existing key.
 #[derive(Debug, Clone)]
@@ -141,6 +142,16 @@ impl KeyGenerator {
             fills: w.passes.is_some() && !reads && space.lane(place.index).is_some(),
             space,
         })
+    }
+
+    /// Asks the CPU for what the next operation is drawn from.
+    #[inline(always)]
+    pub fn fetch(&self) {
+        sys::fetch(self);
+        sys::fetch(&*self.space);
+        if let Pick::Drawn(dist) = &self.pick {
+            sys::fetch(&**dist);
+        }
     }
 
     /// The keys of the target.

@@ -19,6 +19,9 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     #[inline]
     pub(super) fn fill_buffer(&mut self, slot: u32, op: &Op) {
         self.fill_payload(slot, op);
+        if !self.beyond_keys {
+            return;
+        }
         let keys = self.strategies.as_mut().and_then(|s| s.keys.as_mut());
         if let Some(keys) = keys.filter(|k| k.encodes()) {
             let sizes = self.generator.field_sizes();

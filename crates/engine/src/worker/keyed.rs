@@ -186,11 +186,7 @@ impl KeyedWorker {
         }
         let mut status = status;
         if op.kind.writes() {
-            if op.count > 1 {
-                op.size = op.bytes();
-            }
-            let moved = if op.kind.as_record() == OpKind::Delete { 0 } else { c.moved };
-            status = whole_or_short(status, moved == op.size);
+            status = written(op, status, c.moved);
         } else if status.is_ok() {
             status = self.check(slot, op, c.moved, session);
             if status.is_ok() {
@@ -201,6 +197,23 @@ impl KeyedWorker {
             Some(whole) => KeyedEnd::Composed(status, whole),
             None => KeyedEnd::Single(status),
         }
+    }
+
+    /// Whether values are one piece that nothing makes or checks, and each operation is one by itself, on one record or
+    /// on neighbours.
+    pub(super) fn is_plain(&self) -> bool {
+        self.composed.is_empty() && self.batch <= 1 && !self.encodes()
+    }
+
+    /// As [`KeyedWorker::complete`], for a success that moved `moved` bytes where all [is plain](Self::is_plain).
+    #[inline(always)]
+    pub(super) fn complete_plain(&self, op: &mut Op, moved: u64) -> Status {
+        self.acknowledge(op);
+        if op.kind.writes() {
+            return written(op, Status::OK, moved);
+        }
+        op.size = moved;
+        Status::OK
     }
 
     /// The operation that the one in `slot` is a part of; `None` where it is one by itself.
@@ -330,6 +343,17 @@ impl KeyedWorker {
             }
         }
     }
+}
+
+/// The status of a write that moved `moved` bytes: short where they are not all it asked. The size of `op` becomes that
+/// of all its records; none of them has moved bytes where they were deleted.
+#[inline(always)]
+fn written(op: &mut Op, status: Status, moved: u64) -> Status {
+    if op.count > 1 {
+        op.size = op.bytes();
+    }
+    let moved = if op.kind.as_record() == OpKind::Delete { 0 } else { moved };
+    whole_or_short(status, moved == op.size)
 }
 
 /// Whether an operation may cover records that do not follow each other.

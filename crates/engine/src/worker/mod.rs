@@ -70,6 +70,8 @@ pub struct Worker<C: DisciplinedClock, P: Probe> {
     /// Keys, a stream, verification, think time and the like. The plain loop has none of them and
     /// pays for one branch.
     strategies: Option<Box<Strategies>>,
+    /// The strategies ask more of an operation than its key: see [`Strategies::only_keys`].
+    beyond_keys: bool,
     slots: Slots,
     backlog: Backlog,
     ending: Ending,
@@ -127,11 +129,14 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let WorkerHandles { session, probe } = handles;
         let depth = spec.session.depth;
         spec.schedule.start(timeline.start);
+        let strategies = strategies.wanted(&spec.generator, timeline.start);
+        let only_keys = |s: &Strategies| s.only_keys(&spec.generator, timeline.start);
         let mut worker = Worker {
             slots: Slots::new(depth, spec.first_slot, probe.first_generation()),
             backlog: Backlog::new(timeline.start),
             full_batch: session.submit_batch().max(1) as usize,
-            strategies: strategies.wanted(&spec.generator, timeline.start),
+            beyond_keys: strategies.as_deref().is_some_and(|s| !only_keys(s)),
+            strategies,
             clock,
             probe,
             session,
@@ -212,7 +217,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
                 wake = self.recorder.boundary();
                 break;
             };
-            if self.strategies.is_some() && self.held(&mut wake) {
+            if self.beyond_keys && self.held(&mut wake) {
                 break;
             }
             if self.limits.reached() {
@@ -237,7 +242,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
                     }
                 }
             }
-            if self.strategies.is_some() && !self.may_draw(&mut wake) {
+            if self.beyond_keys && !self.may_draw(&mut wake) {
                 break;
             }
             if !self.submit(slot, intended)? {
@@ -295,7 +300,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
         let mut op = self.generator.next();
-        if self.strategies.is_some() && !self.adapt(slot, &mut op)? {
+        if self.beyond_keys && !self.adapt(slot, &mut op)? {
             return Ok(false);
         }
         if op.kind.writes() {
@@ -313,7 +318,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             self.drop_payload(&op);
             return Ok(false);
         }
-        match self.strategies.is_some() && self.probe.watches() {
+        match self.beyond_keys && self.probe.watches() {
             true => {
                 let traced = self.traced(slot, &op);
                 self.probe.begin(token.slot(), token, submit, &traced);
@@ -485,7 +490,10 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     fn complete(&mut self, c: &Completion) -> Result<()> {
         let slot = self.slots.find(c.token)?;
         if self.strategies.is_some() {
-            return self.complete_with_strategies(slot, c);
+            return match self.beyond_keys || !c.status.is_ok() {
+                true => self.complete_with_strategies(slot, c),
+                false => self.complete_key(slot, c),
+            };
         }
         let moved_all = c.moved == self.slots.flights[slot as usize].op.size;
         let status = whole_or_short(c.status, moved_all);

@@ -49,8 +49,13 @@ pub struct Strategies {
 impl Strategies {
     /// These, where a worker needs any of them; `None` where the plain loop is enough.
     pub(super) fn wanted(self, generator: &Generator, start: Stamp) -> Option<Box<Strategies>> {
-        let wanted = self.keys.is_some()
-            || self.stream.is_some()
+        let wanted = self.keys.is_some() || self.beyond(generator, start);
+        wanted.then(|| Box::new(self))
+    }
+
+    /// Whether a worker needs any of them but keys.
+    fn beyond(&self, generator: &Generator, start: Stamp) -> bool {
+        self.stream.is_some()
             || self.checker.is_some()
             || self.flow.is_some()
             || self.idle.is_some()
@@ -58,8 +63,13 @@ impl Strategies {
             || self.end_syncs.is_some()
             || self.inner
             || generator.ends()
-            || self.pacing.matters(start);
-        wanted.then(|| Box::new(self))
+            || self.pacing.matters(start)
+    }
+
+    /// Whether keys are all there is, and each operation is one by itself on whole values: then nothing is asked between
+    /// draw and submit, and a success is taken by [`Worker::complete_key`].
+    pub(super) fn only_keys(&self, generator: &Generator, start: Stamp) -> bool {
+        !self.beyond(generator, start) && self.keys.as_ref().is_some_and(|keys| keys.is_plain())
     }
 
     /// The worker has ended: tells the others. Returns how many operations were misses, and what it
@@ -229,6 +239,29 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if let Some(stream) = self.strategies.as_mut().and_then(|s| s.stream.as_mut()) {
             stream.block_done(slot);
         }
+        Ok(())
+    }
+
+    /// A success of a worker that has only keys ([`Strategies::only_keys`]).
+    #[inline(never)]
+    pub(super) fn complete_key(&mut self, slot: u32, c: &Completion) -> Result<()> {
+        let Some(keys) = self.strategies.as_ref().and_then(|s| s.keys.as_ref()) else {
+            return Err(unknown_token());
+        };
+        let op = &mut self.slots.flights[slot as usize].op;
+        if !op.kind.writes() {
+            // Before a read is back, nobody knows its bytes.
+            self.limits.count_bytes(c.moved);
+        }
+        let status = keys.complete_plain(op, c.moved);
+        let end = OperationEnd {
+            status,
+            origin: None,
+            short: status.is_ok() && c.first.is_none() && c.count == 0 && c.retries == 0,
+            later: !self.slots.queued,
+        };
+        self.slots.release(slot);
+        self.record(slot, c, end);
         Ok(())
     }
 

@@ -235,6 +235,10 @@ pub trait Target: Send + std::marker::Sync {
     fn is_back(&self) -> bool {
         false
     }
+    /// Whether it stays open for later runs when this one closes it.
+    fn goes_on(&self) -> bool {
+        false
+    }
     /// Kinds of the times that its sessions tell by [`Session::inner`].
     fn inner_kinds(&self) -> &'static [OpKind] {
         &[]
@@ -314,6 +318,11 @@ pub trait KeyedTarget: Send + std::marker::Sync {
     /// Takes note that `records` key numbers from the plan's `start` on exist and are durable. Errors: `Unavailable` or
     /// `Target` when the note cannot be kept.
     fn loaded(&self, records: u64) -> Result<()>;
+    /// As [`KeyedTarget::loaded`], directly before a target is closed that does not go on: what is deleted with it need
+    /// not be durable.
+    fn ended(&self, records: u64) -> Result<()> {
+        self.loaded(records)
+    }
     /// Key numbers are dealt out to so many lanes in turn, number `n` to lane `n % lanes`, and a worker
     /// inserts and deletes in its own.
     fn lanes(&self) -> u32 {

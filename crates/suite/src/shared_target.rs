@@ -89,6 +89,9 @@ impl Target for TargetView {
     fn is_back(&self) -> bool {
         self.target.is_back()
     }
+    fn goes_on(&self) -> bool {
+        true
+    }
     fn inner_kinds(&self) -> &'static [OpKind] {
         self.target.inner_kinds()
     }
@@ -149,12 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn a_view_numbers_workloads_from_its_first() {
+    fn a_view_numbers_workloads_from_its_first_and_goes_on() {
         let target = SharedTarget::new(Box::new(FilePerWorkload));
         let view = target.view(2);
         assert_eq!((view.geometry().size(), view.geometry_of(1).size()), (3, 4));
         let named: Vec<_> = view.witness().into_iter().map(|count| count.workloads).collect();
         assert_eq!(named, [Some(vec![1]), None]);
+        assert!(view.goes_on() && !target.target().goes_on());
         drop(view);
         target.close().expect("nobody uses it");
     }

@@ -344,6 +344,12 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
         store.make_durable().map_err(|f| f.into_error("to make what was loaded durable"))?;
         self.directory.note(records)
     }
+    fn ended(&self, records: u64) -> Result<()> {
+        match self.directory.keeps() || E::KeyValueStore::SHARED {
+            true => self.loaded(records),
+            false => self.directory.note(records),
+        }
+    }
 }
 
 /// The error of a failed [`KeyValueStore::lock_out`] on the database in `dir`.

@@ -117,6 +117,19 @@ fn a_kept_database_goes_on_and_another_goes() {
 }
 
 #[test]
+fn a_database_that_goes_with_its_run_has_its_records_noted_and_goes() {
+    for place in stores() {
+        let target = place.open("").unwrap();
+        load(target.as_ref(), 10);
+        let keyed = target.keyed().unwrap();
+        keyed.ended(12).unwrap();
+        assert_eq!(keyed.records(), 12);
+        target.close().unwrap();
+        assert!(!place.dir.exists());
+    }
+}
+
+#[test]
 fn what_is_known_to_be_left_by_a_run_is_made_anew() {
     for place in stores() {
         let target = place.open("keep = true").unwrap();

@@ -372,7 +372,12 @@ fn close_target<B>(
     let mut error = None;
     if let (Some(keyed), Some(space)) = (target.keyed(), &shared.space) {
         let records = space.live().1 - space.start();
-        error = keyed.loaded(records.max(keyed.records())).err();
+        let records = records.max(keyed.records());
+        // A pass that verifies reads what has reached the device.
+        error = match shared.verify.is_some() || target.goes_on() {
+            true => keyed.loaded(records).err(),
+            false => keyed.ended(records).err(),
+        };
     }
     if let Some(verify) = &shared.verify {
         if failed || error.is_some() {

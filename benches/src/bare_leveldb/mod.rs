@@ -14,8 +14,8 @@ use crate::bare;
 pub const KEY: usize = 16;
 /// Values are windows into this many bytes, as in db_bench.
 const POOL: usize = 1 << 20;
-/// Bytes of a piece of the pool: half random, half the same again.
-const PIECE: usize = 100;
+/// Longest piece of the pool: Taillight's payload has its compressible share in each of so many bytes.
+const PIECE: usize = 4096;
 
 /// `bare-leveldb DIR fill|read|compact RECORDS BYTES [threads]`.
 pub fn main(args: &[&str]) -> Result<()> {
@@ -51,20 +51,21 @@ pub fn key(number: u64, out: &mut [u8; KEY]) {
     out[8..].fill(b'0');
 }
 
-/// Bytes of which half compresses away.
-pub fn pool() -> Vec<u8> {
+/// Values of so many bytes end to end, of which half compresses away as in Taillight's payload: random bytes, then
+/// zeros. How a value compresses decides what a table costs that is written behind the loop.
+pub fn pool(bytes: usize) -> Vec<u8> {
     let mut random = 0x2545_F491_4F6C_DD1D;
-    let mut pool = Vec::with_capacity(POOL + PIECE);
+    let piece = bytes.clamp(2, PIECE);
+    let mut pool = Vec::with_capacity(POOL + piece);
     while pool.len() < POOL {
-        let half: Vec<u8> = (0..PIECE / 2).map(|_| bare::next(&mut random) as u8).collect();
-        pool.extend_from_slice(&half);
-        pool.extend_from_slice(&half);
+        pool.extend((0..piece / 2).map(|_| bare::next(&mut random) as u8));
+        pool.resize(pool.len().next_multiple_of(piece), 0);
     }
     pool
 }
 
 fn fill(db: &sys::BareDatabase, records: u64, bytes: usize) -> Result<()> {
-    let (pool, mut at, mut name) = (pool(), 0, [0; KEY]);
+    let (pool, mut at, mut name) = (pool(bytes), 0, [0; KEY]);
     for number in 0..records {
         if at + bytes > pool.len() {
             at = 0;
@@ -89,6 +90,19 @@ fn read(db: &sys::BareDatabase, records: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_is_half_random_and_half_zeros() {
+        for bytes in [100, 1024] {
+            let pool = pool(bytes);
+            assert!(pool.len() >= POOL && pool.len().is_multiple_of(bytes));
+            for value in pool.chunks(bytes) {
+                let (random, zeros) = value.split_at(bytes / 2);
+                assert!(zeros.iter().all(|byte| *byte == 0));
+                assert!(random.iter().any(|byte| *byte != 0));
+            }
+        }
+    }
 
     #[test]
     fn what_is_filled_is_read() {

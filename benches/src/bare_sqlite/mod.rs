@@ -21,7 +21,7 @@ fn run(args: &[&str]) -> Result<()> {
         bail!("bare-sqlite DIR fill|read RECORDS BYTES [threads]");
     };
     let (records, bytes): (u64, usize) = (records.parse()?, bytes.parse()?);
-    let pool = pool();
+    let pool = pool(bytes);
     ensure!(records > 0 && bytes <= pool.len() / 2, "no such records");
     let dir = Path::new(dir);
     if *what == "fill" && dir.exists() {

@@ -70,7 +70,8 @@ impl ComposedOp {
     }
 }
 
-/// What a worker on keys knows besides its operations in flight.
+/// What a worker on keys knows besides its operations in flight. Aligned as the generator beside which it is made.
+#[repr(align(128))]
 pub struct KeyedWorker {
     space: Arc<KeySpace>,
     fields: u32,

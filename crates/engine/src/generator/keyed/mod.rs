@@ -27,8 +27,10 @@ enum Pick {
     Drawn(Box<ItemDistribution>),
 }
 
-/// Yields one worker's operations on keys.
+/// Yields one worker's operations on keys. Made beside those of other workers, which must not share its lines of cache:
+/// each draw writes to it.
 #[derive(Debug, Clone)]
+#[repr(align(128))]
 pub struct KeyGenerator {
     rng: Rng,
     mix: Mix,

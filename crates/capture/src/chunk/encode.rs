@@ -44,6 +44,8 @@ pub struct DoesNotFit;
 pub struct ChunkEncoder {
     columns: OptionalWords,
     short_words: usize,
+    /// The number of the key is the only optional word: a closed loop on keys.
+    only_key: bool,
     unit_shift: u8,
     file_size: u64,
     addressed: bool,
@@ -59,6 +61,7 @@ impl ChunkEncoder {
         ChunkEncoder {
             columns: header.columns,
             short_words: header.columns.short_words(),
+            only_key: header.columns.key && header.columns.short_words() == 3,
             unit_shift: header.unit_shift,
             file_size: header.file_size,
             addressed: header.addressed,
@@ -134,8 +137,10 @@ impl ChunkEncoder {
         let (op, size) = ((s.op as u64) << 1, size << SIZE_AT);
         out[0] = latency << LATENCY_AT | issued << ISSUED_AT | size | op | 1;
         out[1] = s.global >> self.unit_shift << DELTA_BITS | delta;
-        if words > 2 {
-            self.optional(&mut out[2..], s);
+        match words {
+            0..=2 => {}
+            _ if self.only_key => out[2] = s.key,
+            _ => self.optional(&mut out[2..], s),
         }
         self.previous_complete = s.complete;
         self.overtaken |= s.submit < self.previous_submit;

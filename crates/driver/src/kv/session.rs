@@ -105,12 +105,18 @@ impl<H: Connection> KvSession<H> {
 
     // Everything between the engine and the store is one frame: a store's system calls leave the
     // CPU's return predictor empty, so that each return on the way out costs as much as a miss.
+    /// An insert, put or update of one whole value, which lies in the buffer of `slot`. Errors: as
+    /// [`KvSession::write`].
     #[inline(always)]
-    fn put(&mut self, op: &Op, value: &[u8]) -> Result<StoreOutcome, StoreError> {
+    fn put(&mut self, op: &Op, slot: u32) -> Result<Result<StoreOutcome, StoreError>> {
+        let buffer = self.buffers.get(slot as usize).map_or(&[][..], |buffer| &buffer[..]);
+        let value = values(op, buffer)?;
+        if let Some(written) = &self.written {
+            written.note(op.key, op.count, op.size);
+        }
         let durable = op.sync.is_some() || self.rules.durable;
         let key = self.rules.format.write(op.key, &mut self.key);
-        self.connection.put(key, value, durable)?;
-        Ok(StoreOutcome::ok(op.size))
+        Ok(self.connection.put(key, value, durable).map(|()| StoreOutcome::ok(op.size)))
     }
 
     /// Stores several values, end to end in `values`, as one write.
@@ -191,7 +197,7 @@ impl<H: Connection> KvSession<H> {
         result
     }
 
-    /// An insert, put or update of what lies in `buffer`, or a delete. Errors: `Internal`; the inner ones of the store.
+    /// Any other write of what lies in `buffer`, or a delete. Errors: `Internal`; the inner ones of the store.
     #[inline(always)]
     fn write(&mut self, op: &Op, buffer: &[u8]) -> Result<Result<StoreOutcome, StoreError>> {
         let values = values(op, buffer)?;
@@ -203,7 +209,6 @@ impl<H: Connection> KvSession<H> {
         Ok(match op.kind {
             OpKind::Delete => self.delete(op),
             OpKind::Update if op.field != ALL_FIELDS => self.update_field(op, values),
-            OpKind::Insert | OpKind::Put | OpKind::Update if op.count <= 1 => self.put(op, values),
             OpKind::Insert | OpKind::Put | OpKind::Update => {
                 self.put_many(op, neighbours(op), values)
             }
@@ -258,9 +263,16 @@ impl<H: Connection> Session for KvSession<H> {
         &mut self.buffers[slot as usize]
     }
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        let result = match op.kind.writes() {
-            true => self.with_buffer(slot, |session, buffer| session.write(op, buffer)),
-            false => self.read(op, slot),
+        let result = match op.kind {
+            OpKind::Insert | OpKind::Put | OpKind::Update
+                if op.count <= 1 && op.field == ALL_FIELDS =>
+            {
+                self.put(op, slot)
+            }
+            kind if kind.writes() => {
+                self.with_buffer(slot, |session, buffer| session.write(op, buffer))
+            }
+            _ => self.read(op, slot),
         };
         Ok(self.done(result?, token))
     }

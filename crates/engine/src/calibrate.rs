@@ -15,8 +15,10 @@ use taillight_driver::null::NullDriver;
 use taillight_driver::{BoundDriver, Driver, Geometry, OpenSpec, Target, TargetBridge};
 use taillight_rundir::manifest::Overhead;
 
-/// Length of the calibration run, ns: some 200,000 I/Os of a worker alone.
+/// Length of a run over a bridge, and of those on `null` that it is compared with, ns.
 const CALIBRATION_NS: u64 = 10_000_000;
+/// Length of the other runs on `null`, ns: some 100,000 I/Os of a worker alone.
+const NULL_NS: u64 = 4_000_000;
 /// Longest wait for operations in flight at its end, ns: the plan's own may be too short for a bridge.
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// Operations of each worker that its memory is made for before; more take more while it goes.
@@ -43,7 +45,7 @@ pub struct Calibration {
     pub bridges: Vec<String>,
 }
 
-/// Measures the clock; the plan's own shape (workers, depth, sizes, capture) on `null` in three to eight runs of 10 ms;
+/// Measures the clock; the plan's own shape (workers, depth, sizes, capture) on `null` in three to eight runs of 4 ms;
 /// and each bridge of `target`, whose runs on `null` are of those where the plan only reads. The data set is as large as
 /// that of `target`, with keys a block for each record. On virtual time only the clock is measured. Errors: when a run
 /// fails, or an operation in it; `Unavailable` when asked to stop before a bridge was measured.
@@ -53,7 +55,7 @@ pub fn calibrate(plan: &Plan, target: &dyn Target, stop: &StopFlag) -> Result<Ca
         // Virtual time has no cost to subtract.
         return Ok(Calibration { overhead, bridges: Vec::new() });
     }
-    let plan = calibration_plan(plan, target);
+    let mut plan = calibration_plan(plan, target);
     let mut on_null = Vec::new();
     let bridges = bridge_costs(&plan, target, stop, &mut on_null)?;
     let mut mixes = plan.workloads.iter().flat_map(|w| &w.mix);
@@ -61,6 +63,7 @@ pub fn calibrate(plan: &Plan, target: &dyn Target, stop: &StopFlag) -> Result<Ca
         // Bridges were compared with reads, and this plan writes as well.
         on_null.clear();
     }
+    plan.run.duration = Some(Span(NULL_NS));
     overhead.null_ns_per_op = Some(cheapest(on_null, || null_ns_per_op(&plan))?);
     Ok(Calibration { overhead, bridges })
 }

@@ -191,10 +191,27 @@ pub struct Pause {
 pub trait Timed {
     fn start_ns(&self) -> i64;
     fn end_ns(&self) -> i64;
+    /// Whose it is, of kinds that are looked for by that.
+    fn whose(&self) -> Option<Whose> {
+        None
+    }
+}
+
+/// Whose an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// The I/O's with this token.
+    Io(u64),
+    /// No I/O's that is known.
+    Nobody,
+    /// The thread's that polls the submission queue of this worker.
+    Polling(u64),
+    /// The thread's with this number.
+    Thread(u64),
 }
 
 macro_rules! events {
-    ($($kind:ident),*) => {
+    ($($kind:ident $(=> $whose:expr)?),*) => {
         /// An event of any kind.
         #[derive(Debug, Clone, PartialEq)]
         pub enum LayerEvent {
@@ -209,6 +226,12 @@ macro_rules! events {
                 fn end_ns(&self) -> i64 {
                     self.end_ns
                 }
+                $(
+                    fn whose(&self) -> Option<Whose> {
+                        let whose: fn(&$kind) -> Option<Whose> = $whose;
+                        whose(self)
+                    }
+                )?
             }
 
             impl From<$kind> for LayerEvent {
@@ -221,8 +244,19 @@ macro_rules! events {
 }
 
 events!(
-    OffCpu, RingThread, Helper, HeldPart, Neighbour, Commit, Reclaim, CpuQuota, Gap, Still, Flush,
-    Stolen, Pause
+    OffCpu,
+    RingThread => |e| e.token.map(Whose::Io).or(e.off.worker.map(Whose::Polling)),
+    Helper => |e| e.thread.tid.map(Whose::Thread),
+    HeldPart => |e| Some(e.token.map_or(Whose::Nobody, Whose::Io)),
+    Neighbour,
+    Commit,
+    Reclaim => |e| e.token.map(Whose::Io),
+    CpuQuota,
+    Gap => |e| e.token.map(Whose::Io),
+    Still,
+    Flush,
+    Stolen,
+    Pause
 );
 
 impl Deref for RingThread {

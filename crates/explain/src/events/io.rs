@@ -5,6 +5,8 @@ use std::sync::Arc;
 use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
 
+use crate::events::event::Whose;
+
 /// A traced I/O. Stamps are CLOCK_MONOTONIC, ns, and none where they were not seen; the columns of `layers.parquet`
 /// with their names say what each is.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -68,6 +70,11 @@ impl TracedIo {
     /// Whether a flag is set.
     pub fn has(&self, flag: u64) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whose the events are that name it.
+    pub fn whose(&self) -> Whose {
+        self.token.map_or(Whose::Nobody, Whose::Io)
     }
 
     /// Whether parts of it were seen in the block layer.

@@ -7,7 +7,7 @@ use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
-use crate::events::event::{Flush, HeldPart, OffCpu};
+use crate::events::event::{Flush, HeldPart, OffCpu, Whose};
 use crate::events::io::TracedIo;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason, Stack};
@@ -340,8 +340,8 @@ fn held_source(io: &TracedIo, actor: &IoContext<'_>) -> Source {
 
 /// Whether a limit let go of an I/O.
 pub fn let_go_by_limit(io: &TracedIo, actor: &IoContext<'_>) -> bool {
-    let own = |h: &HeldPart| h.token.is_none() || h.token == io.token;
-    let all = actor.all.into_iter();
-    let mut held = all.flat_map(|all| all.held.within(io.start_ns, io.end_ns));
-    held.any(|h| own(h) && h.dev == io.dev && h.by_limit())
+    let Some(all) = actor.all else { return false };
+    let held = |whose| all.held.of(whose, io.start_ns, io.end_ns);
+    let by_limit = |h: &HeldPart| h.dev == io.dev && h.by_limit();
+    held(io.whose()).chain(held(Whose::Nobody)).any(by_limit)
 }

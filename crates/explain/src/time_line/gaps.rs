@@ -21,9 +21,8 @@ pub fn drop_conclusions(
     context: &IoContext<'_>,
 ) -> Vec<Segment> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
-    let own = context.all.map(|all| all.io_gaps.within(io.start_ns, io.end_ns));
-    let own = own.into_iter().flatten().filter(|gap| gap.token == io.token);
-    let gaps = context.gaps.into_iter().flat_map(of).chain(own);
+    let own = context.all.map(|all| all.io_gaps.of(io.whose(), io.start_ns, io.end_ns));
+    let gaps = context.gaps.into_iter().flat_map(of).chain(own.into_iter().flatten());
     let (could, not): (Vec<&Gap>, Vec<&Gap>) = gaps.partition(|g| g.could_run);
     let times = |list: &[&Gap], phase| -> Vec<Segment> {
         let time = |g: &&Gap| Segment::new((g.start_ns, g.end_ns), phase, Source::Silence);

@@ -16,20 +16,15 @@ use crate::time_line::segments::{
 
 /// When the worker that did this very I/O was off the CPU, by time.
 pub fn own_off(io: &TracedIo, context: &IoContext<'_>) -> Vec<OffCpu> {
-    let Some(all) = context.all.filter(|_| io.token.is_some()) else {
-        return Vec::new();
-    };
-    let workers = all.ring_threads.within(io.start_ns, io.end_ns);
-    workers.filter(|w| w.token == io.token).map(|w| w.off.clone()).collect()
+    let all = context.all.into_iter();
+    let own = all.flat_map(|all| all.ring_threads.of(io.whose(), io.start_ns, io.end_ns));
+    own.map(|w| w.off.clone()).collect()
 }
 
 /// When it made room in memory, by time.
 pub fn own_reclaim(io: &TracedIo, context: &IoContext<'_>) -> Vec<Reclaim> {
-    let Some(all) = context.all.filter(|_| io.token.is_some()) else {
-        return Vec::new();
-    };
-    let room = all.worker_reclaim.within(io.start_ns, io.end_ns);
-    room.filter(|r| r.token == io.token).cloned().collect()
+    let all = context.all.into_iter();
+    all.flat_map(|all| all.worker_reclaim.of(io.whose(), io.start_ns, io.end_ns)).cloned().collect()
 }
 
 /// From the hand-over until the worker is known to be at it. `thread` handed it over, and at `next` what comes after

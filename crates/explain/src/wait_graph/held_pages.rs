@@ -35,7 +35,9 @@ pub fn pages_held_back(segment: &Segment, io: &TracedIo, context: &IoContext<'_>
         let reads = r.owner == Owner::Other && r.reads();
         segment.phase == Phase::Unobserved && begun && reads
     };
-    let rows = all.neighbours.within(segment.from, segment.to).filter(|r| {
+    // What ended long before is not even looked at.
+    let near = segment.from.max(segment.to - WAKEUP_WINDOW_NS);
+    let rows = all.neighbours.within(near, segment.to).filter(|r| {
         // Pages may be had just before the end of all that were read with them is stamped.
         let earliest = if another(r) { -WAKEUP_WINDOW_NS / 5 } else { 0 };
         (earliest..WAKEUP_WINDOW_NS).contains(&(segment.to - r.end_ns))
@@ -73,7 +75,7 @@ pub fn blocks_held_back(segment: &Segment, _: &TracedIo, context: &IoContext<'_>
         let from = told.start_ns.max(segment.from);
         let block = told.was_in(waits_for_block);
         let written = told.was_in(stacks::waits_until_written);
-        let held = all.neighbours.within(from, wake).filter(|r| {
+        let held = all.neighbours.within(from.max(wake - SHORT_WAKEUP_NS), wake).filter(|r| {
             let own = r.writes_metadata() || (block && r.reads_metadata());
             let waited_for = own || (written && r.may_write());
             (waited_for && r.owner == Owner::Held || r.owner == Owner::HeldPages)
@@ -97,8 +99,8 @@ fn just_before(row: &Neighbour, wake: i64) -> bool {
 /// soon after the I/O's own disk had its request, or after the thread that serves that disk had a CPU again.
 pub fn lower_held_back(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let all = context.all.filter(|_| io.has(flags::LOWER_HELD)).into_iter();
-    let held = all.flat_map(|all| all.held.within(segment.from, segment.to));
-    let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
+    let held = all.flat_map(|all| all.held.of(io.whose(), segment.from, segment.to));
+    let lower = held.filter(|r| r.dev != io.dev);
     let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= segment.to).max();
     let_go.map(|at| inferred((segment.from, at), Phase::Throttle)).into_iter().collect()
 }

@@ -10,7 +10,7 @@ use taillight_rundir::layers::flags;
 
 use crate::events::Events;
 use crate::events::context::IoContext;
-use crate::events::event::{Helper, OffCpu};
+use crate::events::event::{Helper, OffCpu, Whose};
 use crate::events::io::TracedIo;
 use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::Phase;
@@ -110,12 +110,16 @@ pub fn completion_thread_waits<'a>(
         };
         waits.extend(rows.map(on));
     }
+    if segment.phase != Phase::Completion {
+        return waits;
+    }
     // A thread that waits for several I/Os may be awake for another one when this one is told.
     let went_on = [Some(segment.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
-    let late = helpers(context, segment.from, io.end_ns).filter(|row| {
-        let work = row.thread.name.starts_with("kworker/");
+    let went_on = || went_on.into_iter().flatten().filter(|at| *at >= segment.from);
+    let near = segment.from.max(went_on().min().unwrap_or(segment.to) - WAKEUP_WINDOW_NS);
+    let late = helpers(context, near, io.end_ns).filter(|row| {
         let at_once = |at: i64| (0..WAKEUP_WINDOW_NS).contains(&(at - row.end_ns));
-        segment.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
+        row.thread.name.starts_with("kworker/") && went_on().any(at_once)
     });
     for row in late {
         // It may have lost its CPU several times on the way.
@@ -149,8 +153,7 @@ pub fn sqpoll_off<'a>(
     (from, to): (i64, i64),
     events: &'a Events,
 ) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
-    let polls = events.ring_threads.within(from, to).filter(|w| w.polls());
-    polls.filter(move |w| w.worker == Some(worker)).map(|w| &w.off)
+    events.ring_threads.of(Whose::Polling(worker), from, to).map(|w| &w.off)
 }
 
 /// The threads that serve the loop device of an I/O: its own program woke them up, another one of their kind passed the
@@ -201,7 +204,8 @@ fn late_tellers(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Ve
     let wakes = |row: &Helper| {
         let by_it = |off: &OffCpu| row.thread.tid.is_some() && off.waker.tid() == row.thread.tid;
         let then = |off: &OffCpu| (0..WAKEUP_WINDOW_NS).contains(&(off.awake_ns() - row.end_ns));
-        context.off_cpu(row.end_ns, io.end_ns).any(|off| by_it(off) && then(off))
+        let to = io.end_ns.min(row.end_ns + WAKEUP_WINDOW_NS);
+        context.off_cpu(row.end_ns, to).any(|off| by_it(off) && then(off))
     };
     let told = |row: &Helper| match wakes(row) {
         true => Some(cpu_wait(row, Source::Helper)),
@@ -241,7 +245,8 @@ fn unbound(row: &Helper) -> bool {
 /// with it for its CPU: the program woke it up, or it does nothing else, and when it ran they were issued
 /// at once.
 pub fn dispatch_waits(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    let rows = helpers(context, segment.from, segment.to);
+    let near = segment.from.max(segment.to - WAKEUP_WINDOW_NS);
+    let rows = helpers(context, near, segment.to);
     let gives = rows.filter(|r| r.waker.is_own || runs_queues(r));
     let late = gives.filter(|r| ends_with(r, segment, WAKEUP_WINDOW_NS));
     late.map(|row| cpu_wait(row, tie(row, io, context))).collect()
@@ -314,9 +319,9 @@ pub fn tellers<'a>(
     from: i64,
     context: &IoContext<'a>,
 ) -> impl Iterator<Item = &'a Helper> + use<'a> {
-    let by = asleep.waker.tid();
-    let rows = helpers(context, from, asleep.awake_ns());
-    rows.filter(move |row| by.is_some() && row.thread.tid == by)
+    let (by, to) = (asleep.waker.tid().map(Whose::Thread), asleep.awake_ns());
+    let all = context.all.zip(by).into_iter();
+    all.flat_map(move |(all, by)| all.helpers.of(by, from, to))
 }
 
 /// When a thread could have run, and had no CPU.

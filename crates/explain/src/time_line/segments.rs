@@ -61,6 +61,15 @@ impl Segment {
     }
 }
 
+impl Timed for Segment {
+    fn start_ns(&self) -> i64 {
+        self.from
+    }
+    fn end_ns(&self) -> i64 {
+        self.to
+    }
+}
+
 /// Builds a time line without gaps.
 pub struct TimeLine {
     segments: Vec<Segment>,

@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
 
-use crate::events::event::{OffCpu, RingThread};
+use crate::events::event::{OffCpu, RingThread, Timed};
 use crate::events::io::TracedIo;
+use crate::events::layers::Slow;
+use crate::events::list::{EventList, KeepsEvents};
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping};
@@ -46,35 +48,27 @@ fn behind<'a>(io: usize, time: (i64, i64)) -> Wait<'a> {
     Wait { takes: is_cause, ..Wait::new(time, Cause::Io(io), Source::Holder) }
 }
 
-/// I/Os of one thread, by completion.
-#[derive(Default)]
-struct ThreadIos {
-    of: Vec<usize>,
-    /// Begin of each or of a later one, whichever is first: those of a ring end in any order.
-    first: Vec<i64>,
+/// An I/O, by its number.
+#[derive(Debug)]
+struct InFlight {
+    io: usize,
+    submit_ns: i64,
+    complete_ns: i64,
 }
 
-impl ThreadIos {
-    fn add(&mut self, i: usize, judged: &[Judged]) {
-        self.of.push(i);
-        let begin = judged[i].slow.submit_ns;
-        let later = self.first.iter().rposition(|first| *first <= begin).map_or(0, |at| at + 1);
-        self.first[later..].fill(begin);
-        self.first.push(begin);
+impl Timed for InFlight {
+    fn start_ns(&self) -> i64 {
+        self.submit_ns
     }
-
-    /// Those that ended from a time on and may have begun before another one: no more are looked at.
-    fn near(&self, from: i64, to: i64, judged: &[Judged]) -> &[usize] {
-        let first = self.of.partition_point(|i| judged[*i].slow.complete_ns < from);
-        let end = self.first.partition_point(|begin| *begin < to);
-        &self.of[first.min(end)..end]
+    fn end_ns(&self) -> i64 {
+        self.complete_ns
     }
 }
 
 /// Where to find an I/O that was waited for.
 pub struct Index {
-    /// Of each worker, by completion.
-    workers: BTreeMap<u64, ThreadIos>,
+    /// Of each worker.
+    workers: BTreeMap<u64, EventList<InFlight>>,
     /// By the time at which a thread began them.
     begun: BTreeMap<u64, Vec<(i64, usize)>>,
     tokens: BTreeMap<u64, usize>,
@@ -83,12 +77,13 @@ pub struct Index {
 
 impl Index {
     pub fn of(judged: &[Judged]) -> Index {
-        let mut order: Vec<usize> = (0..judged.len()).collect();
-        order.sort_by_key(|i| judged[*i].slow.complete_ns);
-        let mut workers: BTreeMap<u64, ThreadIos> = BTreeMap::new();
-        for i in &order {
-            workers.entry(u64::from(judged[*i].slow.worker)).or_default().add(*i, judged);
+        let mut workers: BTreeMap<u64, EventList<InFlight>> = BTreeMap::new();
+        for (io, one) in judged.iter().enumerate() {
+            let Slow { worker, submit_ns, complete_ns, .. } = one.slow;
+            let of = workers.entry(worker.into()).or_default();
+            of.push(InFlight { io, submit_ns, complete_ns });
         }
+        workers.values_mut().for_each(KeepsEvents::sort);
         let tokens = judged.iter().enumerate();
         let tokens = tokens.filter_map(|(i, j)| Some((j.io.as_ref()?.token?, i))).collect();
         let (begun, disk) = (begun_by_thread(judged), DiskParts::of(judged));
@@ -106,7 +101,7 @@ pub fn waits_for_holder<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
         let off = overlapping(events.off(own), segment.from, segment.to);
         for asleep in off.filter(|r| !r.was_preempted()) {
             let Some((wake, by)) = woken_by(asleep, own) else { continue };
-            let leader = index.workers.get(&by).and_then(|of| in_flight(of, judged, wake));
+            let leader = index.workers.get(&by).and_then(|of| in_flight(of, wake));
             let time = (asleep.start_ns.max(segment.from), wake.min(segment.to));
             waits.extend(leader.map(|leader| behind(leader, time)));
         }
@@ -128,13 +123,14 @@ pub fn waits_for_waker<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
     for wait in asleep.filter(|r| !r.was_preempted()) {
         let Some((wake, by)) = woken_by(wait, own) else { continue };
         let (from, to) = (wait.start_ns, wake);
-        let near = index.workers.get(&by).map_or(&[][..], |of| of.near(from + 1, to, judged));
-        let leaders = near.iter().filter(|leader| judged[**leader].slow.submit_ns < to);
-        for leader in leaders.copied().take(LEADERS) {
-            let leading = judged[leader].slow;
+        let mut leaders: Vec<&InFlight> =
+            index.workers.get(&by).into_iter().flat_map(|of| of.within(from + 1, to - 1)).collect();
+        // Of those in flight together, what ended first is told first.
+        leaders.sort_unstable_by_key(|leading| (leading.complete_ns, leading.io));
+        for leading in leaders.into_iter().take(LEADERS) {
             let time = (from.max(leading.submit_ns), to.min(leading.complete_ns));
             // Also for what was not seen, but not for the program's own work.
-            waits.push(Wait { takes: |phase| !is_own_work(phase), ..behind(leader, time) });
+            waits.push(Wait { takes: |phase| !is_own_work(phase), ..behind(leading.io, time) });
         }
         for off in overlapping(events.off(by), from, to) {
             let (phase, until) = match off.reason() {
@@ -193,7 +189,10 @@ impl DiskParts {
 
     /// For how long an I/O had parts there in a time.
     fn within(&self, i: usize, from: i64, to: i64) -> i64 {
-        self.times[i].iter().map(|(f, t)| ((*t).min(to) - (*f).max(from)).max(0)).sum()
+        let times = &self.times[i];
+        let first = times.partition_point(|(_, t)| *t <= from);
+        let then = times[first..].iter().take_while(|(f, _)| *f < to);
+        then.map(|(f, t)| ((*t).min(to) - (*f).max(from)).max(0)).sum()
     }
 }
 
@@ -208,8 +207,7 @@ pub fn waits_for_pages<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
         return Vec::new();
     };
     let off = overlapping(events.off(one.slow.worker.into()), io.start_ns, io.end_ns);
-    let handed = events.ring_threads.within(io.start_ns, io.end_ns);
-    let handed = handed.filter(|w| w.token.is_some() && w.token == io.token);
+    let handed = events.ring_threads.of(io.whose(), io.start_ns, io.end_ns);
     let asleep = off.map(|off| (off, false)).chain(handed.map(|w| (&w.off, behind_worker(w))));
     let mut waits = Vec::new();
     let theirs = |s: &Stack| {
@@ -242,9 +240,9 @@ fn sent_together(
     let after = disk.ends.partition_point(|(done, _)| *done <= wake);
     let near = disk.ends[after..].iter().take_while(|(done, _)| done - wake < WAKEUP_WINDOW_NS);
     let near = near.map(|(_, of)| *of).filter(|of| *of != i && sends_for_others(&judged[*of]));
-    let at_disk = |of: &usize| disk.times[*of].iter().any(|(f, t)| *f <= wake && wake < *t);
+    let at_disk = |of: &usize| disk.within(*of, wake, wake + 1) > 0;
     let covered = |of: &usize| -> i64 {
-        let told = judged[*of].segments.iter().filter(|p| is_cause(p.phase));
+        let told = overlapping(&judged[*of].segments, from, wake).filter(|p| is_cause(p.phase));
         told.map(|p| (p.to.min(wake) - p.from.max(from)).max(0)).sum()
     };
     near.filter(at_disk).filter(|of| covered(of) * 2 >= wake - from).max_by_key(covered)
@@ -270,8 +268,8 @@ pub fn waits_for_turn<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
         return Vec::new();
     };
     let Some(from) = io.punted_ns().or(io.sync_punt_ns) else { return Vec::new() };
-    let off = events.ring_threads.within(from, io.end_ns).filter(|w| w.token == io.token);
-    let room = events.worker_reclaim.within(from, io.end_ns).filter(|r| r.token == io.token);
+    let off = events.ring_threads.of(io.whose(), from, io.end_ns);
+    let room = events.worker_reclaim.of(io.whose(), from, io.end_ns);
     let own = off.map(|w| w.start_ns).chain(room.map(|r| r.start_ns));
     let seen = own.chain(io.bio_ns).chain(io.held_ns).filter(|at| *at >= from);
     let begun = seen.min().unwrap_or(io.end_ns);
@@ -376,15 +374,14 @@ fn behind_worker(off: &OffCpu) -> bool {
 
 /// The I/O of a worker that was in flight then, or that had just ended, where it was a single one: a lock is also
 /// given on by what the thread does next.
-fn in_flight(of: &ThreadIos, judged: &[Judged], at: i64) -> Option<usize> {
-    let near = |from, to| of.near(from, to, judged).iter().copied();
-    let single = |mut list: Vec<usize>| list.pop().filter(|_| list.is_empty());
-    let then: Vec<usize> = near(at, at + 1).filter(|i| judged[*i].slow.submit_ns <= at).collect();
-    if !then.is_empty() {
-        return single(then);
+fn in_flight(of: &EventList<InFlight>, at: i64) -> Option<usize> {
+    for from in [at, at - WAKEUP_WINDOW_NS] {
+        let mut near = of.within(from, at);
+        if let Some(one) = near.next() {
+            return near.next().is_none().then_some(one.io);
+        }
     }
-    let ended = near(at - WAKEUP_WINDOW_NS, at).take_while(|i| judged[*i].slow.complete_ns < at);
-    single(ended.collect())
+    None
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Made-up I/Os that wait for others.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::events::event::Waker;
 use crate::events::io::Parts;
-use crate::events::layers::Slow;
 use crate::events::thread::Thread;
 use crate::events::{Events, joined};
 use crate::verdict::judge::{JudgeInputs, Layer, judge};
@@ -347,18 +348,52 @@ fn a_wait_leads_over_the_waits_of_others_and_to_a_thread_without_a_cpu() {
     assert_eq!((list[0].layer, list[0].excess_ns), (Layer::Cpu, 880));
 }
 
-#[test]
-fn of_the_ios_of_a_thread_only_those_near_a_time_are_looked_at() {
-    let mut list: Vec<Judged> =
-        (0..1000).map(|i| io(0, i * 10, i * 10 + 9, Phase::Device)).collect();
-    // Of a ring: it began long before it ended.
-    list.push(io(0, 5_000, 8_005, Phase::Device));
-    let index = Index::of(&list);
-    let near = |from, to| index.workers[&0].near(from, to, &list);
-    assert_eq!(near(9_001, 9_020).len(), 2);
-    assert_eq!(near(1_001, 1_010).len(), 1);
-    assert!(near(6_001, 6_002).contains(&1000) && near(6_001, 6_002).len() <= 202);
-    assert!(near(20_000, 30_000).is_empty() && near(-9, 0).is_empty());
+/// I/Os of one worker: when they began, in ms, and how long they took, in 0.25 ms.
+fn of_a_worker(times: &[(i64, i64)]) -> Vec<Judged> {
+    let one = |(from, quarters): &(i64, i64)| {
+        let from = from * 1_000_000;
+        io(0, from, from + quarters * 250_000, Phase::Device)
+    };
+    times.iter().map(one).collect()
+}
+
+proptest! {
+    /// Held against a look at each I/O.
+    #[test]
+    fn the_single_io_that_a_thread_was_in_is_found(
+        times in proptest::collection::vec((0i64..20, 0i64..20), 0..8),
+        quarter in -4i64..120,
+    ) {
+        let (list, at) = (of_a_worker(&times), quarter * 250_000);
+        let all = |is: &dyn Fn(&Slow) -> bool| -> Vec<usize> {
+            (0..list.len()).filter(|i| is(&list[*i].slow)).collect()
+        };
+        let then = all(&|slow| slow.submit_ns <= at && at <= slow.complete_ns);
+        let ended = all(&|slow| (1..=WAKEUP_WINDOW_NS).contains(&(at - slow.complete_ns)));
+        let known = if then.is_empty() { ended } else { then };
+        let single = known.first().copied().filter(|_| known.len() == 1);
+        let index = Index::of(&list);
+        prop_assert_eq!(index.workers.get(&0).and_then(|of| in_flight(of, at)), single);
+    }
+
+    /// The same.
+    #[test]
+    fn parts_at_the_disk_in_a_time_are_summed(
+        cuts in proptest::collection::vec((1i64..20, any::<bool>()), 0..12),
+        (from, length) in (-5i64..200, 0i64..60),
+    ) {
+        let mut at = 0;
+        let mut one = io(0, 0, 1, Phase::Device);
+        one.segments = cuts.iter().map(|(length, there)| {
+            at += length;
+            let phase = if *there { Phase::Device } else { Phase::Queue };
+            Segment::new((at - length, at), phase, Source::Stamps)
+        }).collect();
+        let there = one.segments.iter().filter(|p| p.phase == Phase::Device);
+        let to = from + length;
+        let sum: i64 = there.map(|p| (p.to.min(to) - p.from.max(from)).max(0)).sum();
+        prop_assert_eq!(DiskParts::of(&[one]).within(0, from, to), sum);
+    }
 }
 
 #[test]

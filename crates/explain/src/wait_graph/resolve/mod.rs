@@ -9,11 +9,12 @@ use std::slice;
 
 use crate::events::Events;
 use crate::events::context::IoContext;
-use crate::events::event::OffCpu;
+use crate::events::event::{OffCpu, Timed};
 use crate::events::io::TracedIo;
 use crate::events::layers::Slow;
+use crate::events::list::{EventList, KeepsEvents};
 use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlay};
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping, overlay};
 use crate::verdict::judge::Judged;
 use crate::wait_graph::other_ios::Index;
 use crate::wait_graph::thread_waits::wait_segments;
@@ -118,8 +119,12 @@ pub fn put(line: &mut Vec<Segment>, wait: &Wait<'_>, did: impl FnOnce((i64, i64)
 }
 
 /// What of a line lies in a time.
-fn clipped(line: &[Segment], (from, to): (i64, i64)) -> Vec<Segment> {
-    let within = line.iter().map(|p| Segment { from: p.from.max(from), to: p.to.min(to), ..*p });
+fn clipped<'a>(
+    line: impl IntoIterator<Item = &'a Segment>,
+    (from, to): (i64, i64),
+) -> Vec<Segment> {
+    let line = line.into_iter();
+    let within = line.map(|p| Segment { from: p.from.max(from), to: p.to.min(to), ..*p });
     within.filter(|p| p.from < p.to).collect()
 }
 
@@ -129,17 +134,43 @@ pub struct Graph<'a> {
     pub events: &'a Events,
     pub index: Index,
     /// The edges of each I/O, found when it is first come to.
-    waits: Vec<OnceCell<Vec<Wait<'a>>>>,
+    edges: Vec<OnceCell<EventList<Edge<'a>>>>,
+}
+
+/// A wait of an I/O.
+struct Edge<'a> {
+    /// Its place among all waits of the I/O, of which the first one found counts.
+    number: usize,
+    wait: Wait<'a>,
+}
+
+impl Timed for Edge<'_> {
+    fn start_ns(&self) -> i64 {
+        self.wait.from
+    }
+    fn end_ns(&self) -> i64 {
+        self.wait.to
+    }
+}
+
+/// Waits in the order in which they count, so that those of a time are found: an I/O handed to worker threads waits for
+/// each one before it in turn, and of these for what each did while the worker was at it.
+fn edges<'a>(waits: impl IntoIterator<Item = Wait<'a>>) -> EventList<Edge<'a>> {
+    let mut edges = EventList::default();
+    let each = waits.into_iter().enumerate();
+    each.for_each(|(number, wait)| edges.push(Edge { number, wait }));
+    edges.sort();
+    edges
 }
 
 impl<'a> Graph<'a> {
     pub fn of(judged: &'a [Judged], events: &'a Events) -> Graph<'a> {
-        let waits = judged.iter().map(|_| OnceCell::new()).collect();
-        Graph { judged, events, index: Index::of(judged), waits }
+        let edges = judged.iter().map(|_| OnceCell::new()).collect();
+        Graph { judged, events, index: Index::of(judged), edges }
     }
 
-    fn waits(&self, i: usize) -> &[Wait<'a>] {
-        self.waits[i].get_or_init(|| {
+    fn edges(&self, i: usize) -> &EventList<Edge<'a>> {
+        self.edges[i].get_or_init(|| {
             let mut waits: Vec<Wait<'a>> = Vec::new();
             let rules = RULES.iter().enumerate().filter(|(_, r)| !self.events.without(r.name));
             for (number, rule) in rules {
@@ -151,26 +182,33 @@ impl<'a> Graph<'a> {
                 }
                 waits.extend(find(self, i).into_iter().map(|wait| Wait { rule: number, ..wait }));
             }
-            waits
+            edges(waits)
         })
+    }
+
+    /// The waits of an I/O that meet a time, in the order in which they count.
+    fn waits(&self, i: usize, (from, to): (i64, i64)) -> impl Iterator<Item = &Wait<'a>> {
+        let mut met: Vec<&Edge<'a>> = self.edges(i).within(from, to).collect();
+        met.sort_unstable_by_key(|edge| edge.number);
+        met.into_iter().map(|edge| &edge.wait)
     }
 
     /// Where an I/O's time went, with what it waited for; none where that is no other I/O's.
     fn resolved(&self, i: usize) -> Option<Vec<Segment>> {
-        let waits = !self.waits(i).is_empty();
+        let waits = !self.edges(i).all().is_empty();
         let mut walk = Walk { path: Vec::new(), left: LINES };
         waits.then(|| self.line(i, (i64::MIN, i64::MAX), &mut walk))
     }
 
     /// The same of a time, for the I/Os on the path, which waited for it. That it waited for one of them leads nowhere.
     fn line(&self, i: usize, time: (i64, i64), walk: &mut Walk) -> Vec<Segment> {
-        let mut line = clipped(&self.judged[i].segments, time);
+        let mut line = clipped(overlapping(&self.judged[i].segments, time.0, time.1), time);
         if walk.path.len() == IOS || walk.left == 0 {
             return line;
         }
         walk.left -= 1;
         walk.path.push(i);
-        for wait in self.waits(i) {
+        for wait in self.waits(i, time) {
             put(&mut line, wait, |time| match wait.on {
                 Cause::Io(other) if walk.path.contains(&other) => Vec::new(),
                 Cause::Io(other) => {

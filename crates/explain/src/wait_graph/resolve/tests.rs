@@ -124,13 +124,13 @@ fn not_every_way_through_a_crowd_is_gone() {
     let events = Events::default();
     let graph = Graph::of(&judged, &events);
     let rule = names().position(|name| name == "lock-of-another").expect("a rule");
-    for (i, cell) in graph.waits.iter().enumerate() {
+    for (i, cell) in graph.edges.iter().enumerate() {
         let others = (0..judged.len()).filter(|other| *other != i);
         let waits = others.map(|other| {
             let wait = Wait::new((0, 100), Cause::Io(other), Source::Holder);
             Wait { takes: |phase| phase != Phase::FileSystem, rule, ..wait }
         });
-        assert!(cell.set(waits.collect()).is_ok());
+        assert!(cell.set(edges(waits)).is_ok());
     }
     assert_eq!(graph.resolved(0), Some(judged[0].segments.clone()));
 }
@@ -224,7 +224,7 @@ fn ios() -> impl Strategy<Value = Vec<Judged>> {
 }
 
 /// Waits: of which I/O, for which one, by which of the last rules, from when, for how long.
-fn edges() -> impl Strategy<Value = Vec<(usize, usize, usize, i64, i64)>> {
+fn made_up() -> impl Strategy<Value = Vec<(usize, usize, usize, i64, i64)>> {
     proptest::collection::vec((0usize..5, 0usize..5, 0usize..6, -5i64..60, 0i64..60), 0..12)
 }
 
@@ -233,7 +233,10 @@ fn walk(graph: &Graph<'_>, i: usize, at: i64, path: &mut Vec<usize>) -> Phase {
     let own = graph.judged[i].segments.iter().find(|p| p.from <= at && at < p.to);
     let (mut phase, mut by) = (own.expect("a part").phase, None);
     path.push(i);
-    for wait in graph.waits(i).iter().filter(|wait| wait.from <= at && at < wait.to) {
+    let mut all: Vec<&Edge<'_>> = graph.edges(i).all().iter().collect();
+    all.sort_by_key(|edge| edge.number);
+    let all = all.into_iter().map(|edge| edge.wait);
+    for wait in all.filter(|wait| wait.from <= at && at < wait.to) {
         let Cause::Io(other) = wait.on else { continue };
         if !RULES[wait.rule].over.contains(&phase) || by == Some(wait.rule) {
             continue;
@@ -250,17 +253,20 @@ fn walk(graph: &Graph<'_>, i: usize, at: i64, path: &mut Vec<usize>) -> Phase {
 proptest! {
     /// Whatever waits for whatever: time lines stay whole, and at each instant say what a walk finds.
     #[test]
-    fn lines_stay_whole_and_are_what_is_waited_for_at_each_instant(judged in ios(), edges in edges()) {
+    fn lines_stay_whole_and_are_what_is_waited_for_at_each_instant(
+        judged in ios(),
+        made_up in made_up(),
+    ) {
         let events = Events::default();
         let graph = Graph::of(&judged, &events);
         for i in 0..judged.len() {
-            let own = edges.iter().filter(|(of, on, ..)| *of == i && *on < judged.len());
-            let waits: Vec<Wait<'_>> = own.map(|(_, on, rule, from, length)| {
+            let own = made_up.iter().filter(|(of, on, ..)| *of == i && *on < judged.len());
+            let waits = own.map(|(_, on, rule, from, length)| {
                 let wait = Wait::new((*from, from + length), Cause::Io(*on), Source::Holder);
                 let takes = |p| !matches!(p, Phase::Submit | Phase::Application);
                 Wait { takes, rule: RULES.len() - 1 - rule, ..wait }
-            }).collect();
-            prop_assert!(graph.waits[i].set(waits).is_ok());
+            });
+            prop_assert!(graph.edges[i].set(edges(waits)).is_ok());
         }
         for (i, one) in judged.iter().enumerate() {
             let line = graph.resolved(i).unwrap_or_else(|| one.segments.clone());

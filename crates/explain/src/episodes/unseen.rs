@@ -82,6 +82,9 @@ fn unexplained(list: &[Judged], events: &Events) -> Option<String> {
         None if io.parts.is_some() && !io.all_parts_done() => {
             "a part of it was not seen to end on the disk".to_owned()
         }
+        None if io.has(flags::REQUEUED) => {
+            "the driver gave it back, and when it had got it was not seen".to_owned()
+        }
         None if io.has(flags::PUNTED) => "no io_uring worker thread was seen at it".to_owned(),
         None if io.has(flags::QUEUED) => {
             "its thread had others in flight as well, and nothing was seen of this one".to_owned()
@@ -178,6 +181,7 @@ mod tests {
         let of_worker = of(TracedIo { token: Some(7), ..io(0) }, Some(worker.into()));
         assert!(of_worker.contains("slept in `foo < bar`"), "{of_worker}");
         assert!(of(io(flags::QUEUED), None).contains("had others in flight"));
+        assert!(of(io(flags::REQUEUED | flags::QUEUED), None).contains("driver gave it back"));
         let lost = TracedIo { parts: Some(Parts { queued: 2, done: 1 }), ..TracedIo::default() };
         assert!(of(lost, None).contains("not seen to end on the disk"));
     }

@@ -35,6 +35,8 @@ pub struct TracedIo {
     pub bio_last_ns: Option<i64>,
     pub held_ns: Option<i64>,
     pub alloc_ns: Option<i64>,
+    /// Not stamped of direct I/O that is looked at once it is done.
+    pub insert_ns: Option<i64>,
     pub issue_ns: Option<i64>,
     /// The last time: its issue stamp is of the time after it.
     pub requeue_ns: Option<i64>,

@@ -13,6 +13,8 @@ pub struct BlockRound {
     pub bio: i64,
     pub last: Option<i64>,
     pub alloc: Option<i64>,
+    /// Given to the scheduler the last time; not known of earlier rounds.
+    pub insert: Option<i64>,
     pub issue: Option<i64>,
     /// All were done; absent when that was not seen.
     pub done: Option<i64>,
@@ -28,6 +30,7 @@ pub fn rounds(io: &TracedIo, earlier: &[BlockRound]) -> Vec<BlockRound> {
         bio,
         last: io.bio_last_ns,
         alloc: known(io.alloc_ns),
+        insert: known(io.insert_ns),
         issue: known(io.issue_ns),
         done: known(io.done_ns).filter(|_| io.all_parts_done()),
         held: io.held_ns.filter(|_| io.has(flags::HELD)),

@@ -55,7 +55,7 @@ pub fn round(
         if round.ends && io.has(flags::FLUSH) {
             flushed_before(line, io, round, issue, actor);
         }
-        given_back(line, io, (issue, Phase::Device));
+        given_back(line, io, round.insert, (issue, Phase::Device), actor);
         queued_until(line, io, (issue, Phase::Queue), actor);
     }
     let Some(done) = round.done else {
@@ -187,11 +187,23 @@ fn told_of_completion(line: &mut TimeLine, to: i64, actor: &IoContext<'_>) {
 
 /// A request that the driver gave back and was given again. When it was given first has no stamp any more: until it
 /// came back it counts as the driver's, which has lost a command, had no way to the device, or was told by the device
-/// to come again. A queue that was full sends a request back at once.
-fn given_back(line: &mut TimeLine, io: &TracedIo, (again, phase): (i64, Phase)) {
+/// to come again. One that was known to be in the scheduler before may have been there all the time: a driver whose
+/// queue is full sends a request back at once.
+fn given_back(
+    line: &mut TimeLine,
+    io: &TracedIo,
+    inserted: Option<i64>,
+    (again, phase): (i64, Phase),
+    actor: &IoContext<'_>,
+) {
     let back = io.requeue_ns.filter(|at| io.has(flags::REQUEUED) && *at <= again);
-    if let Some(at) = back.filter(|at| *at > line.at) {
-        line.to(at, phase, Source::Inferred);
+    let Some(at) = back.filter(|at| *at > line.at) else { return };
+    match inserted.filter(|inserted| *inserted <= at) {
+        Some(inserted) => {
+            queued_until(line, io, (inserted, Phase::Queue), actor);
+            line.to(at, Phase::Unobserved, Source::Silence);
+        }
+        None => line.to(at, phase, Source::Inferred),
     }
 }
 
@@ -313,7 +325,7 @@ fn device(line: &mut TimeLine, io: &TracedIo, done: i64, actor: &IoContext<'_>) 
             true => line.to(queued, Phase::Throttle, Source::Inferred),
             false => line.to(queued, Phase::Device, source),
         }
-        given_back(line, io, (issue, Phase::LowerDevice));
+        given_back(line, io, None, (issue, Phase::LowerDevice), actor);
         line.to(issue, Phase::LowerQueue, Source::Stamps);
         let lowest = if stacked(actor) { Source::Inferred } else { Source::Stamps };
         line.to(low, Phase::LowerDevice, lowest);

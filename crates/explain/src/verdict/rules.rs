@@ -30,6 +30,7 @@ pub fn drop_impossible_stamps(io: &mut TracedIo, earlier: &mut Vec<BlockRound>) 
         bio: io.bio_ns.unwrap_or(from),
         last: io.bio_last_ns,
         alloc: io.alloc_ns,
+        insert: io.insert_ns,
         issue: io.issue_ns,
         done: io.done_ns,
         held: io.held_ns,

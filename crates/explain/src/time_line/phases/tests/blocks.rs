@@ -217,6 +217,30 @@ fn what_the_driver_gave_back_was_the_drivers_until_then() {
     assert_eq!(cut(flags::REQUEUED, 1600), back);
 }
 
+/// A full driver gives back at once what had waited in the scheduler; a lost command was there for a moment.
+#[test]
+fn of_what_was_in_the_scheduler_before_nobody_knows_when_the_driver_had_it() {
+    use Phase::*;
+    let cut = |insert_ns| {
+        let (flags, requeue_ns, insert_ns) = (flags::REQUEUED, Some(1600), Some(insert_ns));
+        let io = TracedIo { flags, requeue_ns, insert_ns, issue_ns: Some(1700), ..io() };
+        let line = segments(&io, &IoContext::default());
+        line[2..5].iter().map(|p| (p.length(), p.phase, p.source)).collect::<Vec<_>>()
+    };
+    let before = [
+        (30, Queue, Source::Stamps),
+        (420, Unobserved, Source::Silence),
+        (100, Queue, Source::Stamps),
+    ];
+    assert_eq!(cut(1180), before);
+    let again = [
+        (450, Device, Source::Inferred),
+        (100, Queue, Source::Stamps),
+        (100, Device, Source::Stamps),
+    ];
+    assert_eq!(cut(1650), again, "when it had come back");
+}
+
 /// As of NVMe's over several paths: the first request fails with its path, and another thread makes the second one.
 #[test]
 fn who_sleeps_for_its_io_does_not_wait_for_a_request() {

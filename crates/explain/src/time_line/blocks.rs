@@ -42,7 +42,8 @@ pub fn round(
     let last = round.last.unwrap_or(round.bio);
     let last = queued.map_or(last, |q| last.min(q.max(round.bio)));
     if held {
-        line.to(last, Phase::Throttle, held_source(io, actor));
+        let (phase, source) = held_back(io, actor);
+        line.to(last, phase, source);
     } else {
         append_thread_states(line, last, Phase::Submit, false, actor);
     }
@@ -266,13 +267,14 @@ fn before(line: &mut TimeLine, io: &TracedIo, round: &BlockRound, on: bool, b: &
     if round.held.is_none_or(|h| h > round.bio) {
         return append_thread_states(line, round.bio, Phase::Submit, false, b);
     }
+    let (phase, source) = held_back(io, b);
     let off = || overlapping(b.off, line.at, round.bio);
     let asleep = off().filter(|r| !r.was_preempted()).last();
     let asleep = asleep.filter(|r| r.end_ns >= round.bio && line.begun());
     if let Some(row) = asleep {
         // It was taken away, at the earliest, when the thread went to sleep over it.
         append_thread_states(line, row.start_ns, Phase::Submit, false, b);
-        line.to(round.bio, Phase::Throttle, held_source(io, b));
+        line.to(round.bio, phase, source);
     } else if on {
         append_thread_states(line, round.bio, Phase::Submit, false, b);
     } else {
@@ -282,7 +284,7 @@ fn before(line: &mut TimeLine, io: &TracedIo, round: &BlockRound, on: bool, b: &
         let seen = off().map(|r| r.end_ns).chain(room).filter(|_| line.begun()).max();
         let taken = seen.unwrap_or(io.enter_ns.unwrap_or(io.start_ns));
         append_thread_states(line, taken.min(round.bio), Phase::Submit, false, b);
-        line.to(round.bio, Phase::Throttle, held_source(io, b));
+        line.to(round.bio, phase, source);
     }
 }
 
@@ -343,17 +345,34 @@ fn stacked(actor: &IoContext<'_>) -> bool {
     actor.stacked.unwrap_or(false)
 }
 
-/// Stamps where a limit was seen to let go of the I/O on its own disk; inferred where it was not, or where an io_uring
-/// worker had brought the I/O there: since when it was held back is not stamped then.
-fn held_source(io: &TracedIo, actor: &IoContext<'_>) -> Source {
+/// What held an I/O back that another thread queued, and how that is known: a limit, by stamps where it was seen to let
+/// go of the I/O on its own disk, and no io_uring worker had brought the I/O there: since when it was held back is not
+/// stamped then. Unobserved where it was seen that none did.
+fn held_back(io: &TracedIo, actor: &IoContext<'_>) -> (Phase, Source) {
     let handed = io.has(flags::PUNTED) || io.sync_punt_ns.is_some();
-    if let_go_by_limit(io, actor) && !handed { Source::Stamps } else { Source::Inferred }
+    match let_go(io, actor) {
+        Some(true) if !handed => (Phase::Throttle, Source::Stamps),
+        Some(true) | None => (Phase::Throttle, Source::Inferred),
+        Some(false) => (Phase::Unobserved, Source::Silence),
+    }
 }
 
 /// Whether a limit let go of an I/O.
 pub fn let_go_by_limit(io: &TracedIo, actor: &IoContext<'_>) -> bool {
-    let Some(all) = actor.all else { return false };
-    let held = |whose| all.held.of(whose, io.start_ns, io.end_ns);
-    let by_limit = |h: &HeldPart| h.dev == io.dev && h.by_limit();
-    held(io.whose()).chain(held(Whose::Nobody)).any(by_limit)
+    let_go(io, actor) == Some(true)
+}
+
+/// The same; none where nobody was seen to queue a part of it, or not in which functions.
+fn let_go(io: &TracedIo, actor: &IoContext<'_>) -> Option<bool> {
+    let all = actor.all?;
+    let held = |whose| {
+        let parts = all.held.of(whose, io.start_ns, io.end_ns);
+        parts.filter(|part| part.dev == io.dev)
+    };
+    if held(io.whose()).chain(held(Whose::Nobody)).any(HeldPart::by_limit) {
+        return Some(true);
+    }
+    let mut own = held(io.whose()).peekable();
+    own.peek()?;
+    own.all(|part| part.stack.is_some()).then_some(false)
 }

@@ -5,7 +5,7 @@ use taillight_core::OpKind;
 
 use super::*;
 use crate::events::Events;
-use crate::events::event::{Helper, LayerEvent, OffCpu, Reclaim, RingThread, Waker};
+use crate::events::event::{HeldPart, Helper, LayerEvent, OffCpu, Reclaim, RingThread, Waker};
 use crate::events::io::{LowerStamps, Parts};
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::Stack;
@@ -273,6 +273,31 @@ fn an_unseen_completion_is_unobserved() {
 fn a_held_io_was_throttled() {
     let held = TracedIo { flags: flags::HELD, held_ns: Some(1100), ..io() };
     assert_eq!(all(&held, &IoContext::default())[0], (100, Phase::Throttle));
+}
+
+#[test]
+fn what_another_thread_queued_that_lets_go_for_no_limit_was_not_throttled() {
+    let first = |stack: Option<&str>, token| {
+        let mut events = Events::default();
+        let (dev, stack) = (Some("8:0".into()), stack.map(Stack::of));
+        events.add(HeldPart { start_ns: 1000, end_ns: 1100, token: Some(token), dev, stack });
+        let held = TracedIo {
+            flags: flags::HELD,
+            held_ns: Some(1100),
+            token: Some(7),
+            dev: Some("8:0".into()),
+            ..io()
+        };
+        let line = segments(&held, &IoContext::of(&events, 0));
+        (line[0].length(), line[0].phase, line[0].source)
+    };
+    let limit = Some("submit_bio_noacct_nocheck;blk_throtl_dispatch_work_fn;process_one_work");
+    assert_eq!(first(limit, 7), (100, Phase::Throttle, Source::Stamps));
+    let file_system = Some("submit_bio_noacct_nocheck;btrfs_submit_bio;run_one_async_done");
+    assert_eq!(first(file_system, 7), (100, Phase::Unobserved, Source::Silence));
+    let not_known = (100, Phase::Throttle, Source::Inferred);
+    assert_eq!(first(None, 7), not_known);
+    assert_eq!(first(file_system, 8), not_known, "another I/O's");
 }
 
 #[test]

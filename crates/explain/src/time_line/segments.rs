@@ -207,11 +207,18 @@ fn lock_holder_phase(off: &OffCpu, context: &IoContext<'_>) -> Option<Phase> {
     passed_on.then(|| others.find_map(|(_, off)| main_sleep(off, from, to)))?
 }
 
-/// What a thread was asleep for, for at least half of a time.
+/// Whether who sleeps so may have a lock of the kernel: who waits in the program, for a server, or is stopped has none.
+fn may_have_lock(phase: Phase) -> bool {
+    !matches!(phase, Phase::Application | Phase::Server | Phase::Stopped)
+}
+
+/// What a thread that has a lock was asleep for, for at least half of a time.
 fn main_sleep(off: &[OffCpu], from: i64, to: i64) -> Option<Phase> {
     let mut sums = Phases::default();
     for sleep in overlapping(off, from, to).filter(|r| !r.was_preempted()) {
-        if let Some(SleepReason::For(phase, _)) = sleep.reason() {
+        if let Some(SleepReason::For(phase, _)) = sleep.reason()
+            && may_have_lock(phase)
+        {
             let slept = sleep.awake_ns().min(to) - sleep.start_ns.max(from);
             sums.0[phase as usize] += slept.max(0) as u64;
         }

@@ -11,8 +11,9 @@ use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason};
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{
-    Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states, overlapping, sleep_phase,
+    Segment, Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states, overlapping, sleep_phase,
 };
+use crate::wait_graph::thread_waits;
 
 /// When the worker that did this very I/O was off the CPU, by time.
 pub fn own_off(io: &TracedIo, context: &IoContext<'_>) -> Vec<OffCpu> {
@@ -52,11 +53,11 @@ pub fn wait_for_worker(
     let late = known.is_none().then(|| woken_late(line.at, told?, thread)).flatten();
     let begun = late.map_or(begun, |(wake, _)| wake);
     let blockers = blockers(line.at, begun, io, actor);
-    let sum: i64 = blockers.iter().map(|(from, to, _)| to - from).sum();
+    let sum: i64 = blockers.iter().map(Segment::length).sum();
     if sum * 2 >= begun - line.at {
-        for (from, to, phase) in &blockers {
-            line.to(*from, Phase::IoWorker, Source::Silence);
-            line.to(*to, *phase, Source::Helper);
+        for part in &blockers {
+            line.to(part.from, Phase::IoWorker, Source::Silence);
+            line.to(part.to, part.phase, part.source);
         }
     }
     // A worker that did it unseen was not waited for: others must have been seen at work.
@@ -65,12 +66,12 @@ pub fn wait_for_worker(
     let held = actor.earlier.iter().filter_map(|r| r.held).chain(io.held_ns);
     if !by_others && io.has(flags::HELD) && held.into_iter().any(|at| known == Some(at)) {
         // The worker gave it to a limit before, at a time that has no stamp: after what kept workers from it at first.
-        for (from, to, phase) in blockers {
-            if from - line.at >= WAKEUP_WINDOW_NS {
+        for part in blockers {
+            if part.from - line.at >= WAKEUP_WINDOW_NS {
                 break;
             }
-            line.to(from, Phase::IoWorker, Source::Silence);
-            line.to(to, phase, Source::Helper);
+            line.to(part.from, Phase::IoWorker, Source::Silence);
+            line.to(part.to, part.phase, part.source);
         }
         return;
     }
@@ -101,49 +102,40 @@ fn woken_late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<(i64, i64)
 
 /// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os of more than twice the usual,
 /// room made in memory for them, or a CPU that was not to be had.
-fn blockers(from: i64, to: i64, io: &TracedIo, actor: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
+fn blockers(from: i64, to: i64, io: &TracedIo, actor: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = actor.all else { return Vec::new() };
     let others = all.ring_threads.within(from, to).filter(|w| w.token != io.token && !w.polls());
-    let mut waits: Vec<(i64, i64, Phase)> = Vec::new();
+    let mut waits: Vec<Segment> = Vec::new();
     for off in others {
-        if off.was_preempted() {
-            waits.push((off.start_ns, off.end_ns, Phase::Cpu));
-            continue;
-        }
-        let wake = off.awake_ns();
-        if off.token.is_some()
-            && let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) = off.reason()
-        {
-            // A sleep as long as such I/Os always take is not to blame: there are too few workers then.
-            let usual = actor.usual.map_or(0, |u| u.get(phase));
-            if (wake - off.start_ns).max(0) as u64 > usual.saturating_mul(2) {
-                waits.push((off.start_ns, wake, phase));
-            }
-        }
-        waits.push((wake, off.end_ns, Phase::Cpu));
+        // A sleep as long as such I/Os always take is not to blame: there are too few workers then.
+        let usual = |phase| actor.usual.map_or(0, |u| u.get(phase)).saturating_mul(2);
+        let long = |p: &Segment| p.length().max(0).unsigned_abs() > usual(p.phase);
+        let over_another = off.token.is_some() && off.reason() != Some(SleepReason::OwnIo);
+        let found = thread_waits::wait_segments(off, Source::Helper).into_iter();
+        waits.extend(found.filter(|p| p.phase == Phase::Cpu || over_another && long(p)));
     }
     let room = all.worker_reclaim.within(from, to).filter(|r| r.token != io.token);
-    let room = room.map(|r| (r.start_ns, r.end_ns, Phase::PageCache));
-    let room: Vec<(i64, i64, Phase)> = room.collect();
+    let room = room.map(|r| Segment::new((r.start_ns, r.end_ns), Phase::PageCache, Source::Helper));
+    let room: Vec<Segment> = room.collect();
     // Making room is what is left of its time: sleeps and waits for a CPU in it say more.
     let (mut list, mut at) = (Vec::new(), from);
     for wait in disjoint(waits, from, to) {
-        list.extend(disjoint(room.clone(), at, wait.0));
+        list.extend(disjoint(room.clone(), at, wait.from));
         list.push(wait);
-        at = wait.1;
+        at = wait.to;
     }
     list.extend(disjoint(room, at, to));
     list
 }
 
 /// These parts of a time, in its order; where they overlap, the part that began first.
-fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i64, Phase)> {
-    list.sort_by_key(|(start, ..)| *start);
+fn disjoint(mut list: Vec<Segment>, from: i64, to: i64) -> Vec<Segment> {
+    list.sort_by_key(|part| part.from);
     let mut at = from;
-    list.retain_mut(|(start, end, _)| {
-        (*start, *end) = ((*start).max(at), (*end).min(to));
-        at = at.max(*end);
-        start < end
+    list.retain_mut(|part| {
+        (part.from, part.to) = (part.from.max(at), part.to.min(to));
+        at = at.max(part.to);
+        part.from < part.to
     });
     list
 }
@@ -206,6 +198,7 @@ mod tests {
     use super::*;
     use crate::events::Events;
     use crate::events::event::RingThread;
+    use crate::events::stacks::Stack;
 
     #[test]
     fn a_thread_that_polls_for_a_ring_keeps_no_worker_busy() {
@@ -216,9 +209,36 @@ mod tests {
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
             let io = TracedIo { end_ns: 1000, token: Some(5), ..TracedIo::default() };
-            blockers(0, 1000, &io, &context).iter().map(|(from, to, _)| to - from).sum::<i64>()
+            blockers(0, 1000, &io, &context).iter().map(Segment::length).sum::<i64>()
         };
         assert_eq!(blocked(None), 800, "a worker without work waited for a CPU");
         assert_eq!(blocked(Some(3)), 0, "a thread that polls");
+    }
+
+    #[test]
+    fn what_keeps_a_worker_is_seen_only_where_no_other_thread_ends_it() {
+        let source = |stack: &str| {
+            let mut events = Events::default();
+            let off = OffCpu {
+                start_ns: 100,
+                woken_ns: Some(900),
+                end_ns: 900,
+                state: 2,
+                stack: Some(Stack::of(stack)),
+                ..OffCpu::default()
+            };
+            events.add(RingThread { off, token: Some(6) });
+            events.sort();
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            let io = TracedIo { end_ns: 1000, token: Some(5), ..TracedIo::default() };
+            blockers(0, 1000, &io, &context).first().map(|part| (part.phase, part.source))
+        };
+        let frozen = source("percpu_rwsem_wait;__percpu_down_read;io_write;io_wq_worker");
+        assert_eq!(frozen, Some((Phase::FileSystem, Source::Helper)));
+        let locked = source("rwsem_down_write_slowpath;ext4_write;io_write;io_wq_worker");
+        assert_eq!(locked, Some((Phase::FileSystem, Source::Holder)), "whoever has the lock");
+        let commit = source("jbd2_log_wait_commit;ext4_sync_file;io_fsync;io_wq_worker");
+        assert_eq!(commit, Some((Phase::FileSystem, Source::Holder)));
+        assert_eq!(source("io_schedule;__iomap_dio_rw;io_wq_worker"), None, "its own I/O");
     }
 }

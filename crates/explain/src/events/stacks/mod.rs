@@ -421,10 +421,13 @@ pub fn waits_for_buffers(stack: &Stack) -> bool {
     waits_first_for(stack, &[BUFFERS])
 }
 
-/// Whether another thread or I/O ends a wait of a phase: a commit, or the I/O of pages and blocks.
+/// Whether another thread or I/O ends a wait of a phase: a commit, the I/O of pages and blocks, or who has a lock, also in
+/// a part of the kernel that has waits of its own, as FUSE's.
 pub fn passed_on(stack: &Stack, phase: Phase) -> bool {
     match phase {
-        Phase::FileSystem => waits_for_commit(stack) || waits_for_buffers(stack),
+        Phase::FileSystem => {
+            has(stack, LOCKS) || waits_for_commit(stack) || waits_for_buffers(stack)
+        }
         Phase::PageCache => waits_for_pages(stack) && !waits_for_writeback(stack, false),
         _ => false,
     }

@@ -21,6 +21,16 @@ fn a_thread_that_waits_for_pages_waits_for_somebody_else() {
 }
 
 #[test]
+fn a_lock_of_a_part_that_has_waits_of_its_own_is_ended_by_who_has_it() {
+    let passed = |stack: &str| passed_on(&Stack::of(stack), Phase::FileSystem);
+    let server = "request_wait_answer;__fuse_simple_request;fuse_direct_io";
+    let frozen = "percpu_rwsem_wait;__percpu_down_read;vfs_write";
+    assert!(!passed(server) && !passed(frozen), "which nobody else's I/O ends");
+    assert!(passed("rwsem_down_write_slowpath;down_write;fuse_cache_write_iter;vfs_write"));
+    assert!(passed("__mutex_lock;dquot_acquire;dqget;ext4_create"));
+}
+
+#[test]
 fn a_thread_that_reads_a_block_of_the_file_system_waits_for_its_own_io() {
     let own = Stack::of(
         "io_schedule;bit_wait_io;__wait_on_bit;out_of_line_wait_on_bit;ext4_read_bh;ext4_bread",

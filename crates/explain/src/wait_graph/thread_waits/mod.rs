@@ -335,17 +335,15 @@ pub fn wait_segments(off: &OffCpu, source: Source) -> Vec<Segment> {
     if off.was_preempted() {
         return waits;
     }
-    let stack = off.stack.as_deref().filter(|_| off.state != IDLE);
-    let phase = match stack.map(|stack| (stack.reason(), stack)) {
-        Some((SleepReason::For(phase, _), stack)) if !stacks::passed_on(stack, phase) => {
-            Some((phase, source))
-        }
-        Some((SleepReason::For(phase, _) | SleepReason::Lock(phase, _), _)) => {
+    let passed_on = |phase| off.was_in(|stack| stacks::passed_on(stack, phase));
+    let phase = match off.reason().filter(|_| off.state != IDLE) {
+        Some(SleepReason::For(phase, _)) if !passed_on(phase) => Some((phase, source)),
+        Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => {
             Some((phase, Source::Holder))
         }
         // I/O of its own that it makes for another one, as a sync behind a write.
-        Some((SleepReason::OwnIo, _)) => Some((Phase::Device, Source::Holder)),
-        _ => None,
+        Some(SleepReason::OwnIo) => Some((Phase::Device, Source::Holder)),
+        Some(SleepReason::Unknown) | None => None,
     };
     let time = (off.start_ns, off.awake_ns());
     let slept = phase.map(|(phase, source)| Segment::new(time, phase, source));

@@ -234,6 +234,10 @@ fn a_wait_for_a_lock_is_what_its_holder_in_the_load_waits_for() {
     assert_eq!(strange.get(Phase::FileSystem), 80, "another program held it");
     let unknown = waits("swapper/1", "something_new");
     assert_eq!(unknown.get(Phase::FileSystem), 80);
+    for outside in ["do_epoll_wait;__x64_sys_epoll_wait", "futex_wait_queue;futex_wait"] {
+        let without = waits("swapper/1", outside);
+        assert_eq!(without.get(Phase::FileSystem), 80, "who sleeps there has no lock: {outside}");
+    }
 }
 
 #[test]

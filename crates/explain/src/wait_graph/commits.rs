@@ -24,9 +24,10 @@ pub fn commit_thread_waits<'a>(
     let mut waits = Vec::new();
     let asleep = context.off_cpu(segment.from, segment.to);
     for told in asleep.filter(|r| r.was_in(stacks::waits_for_commit)) {
-        let wake = told.awake_ns();
-        for row in tellers(told, segment.from, context) {
-            let on = Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper);
+        // What the thread slept for before was another wait.
+        let (from, wake) = (told.start_ns.max(segment.from), told.awake_ns());
+        for row in tellers(told, from, context) {
+            let on = Wait::new((from, wake), Cause::Thread(&row.off), Source::Helper);
             let asleep = (row.start_ns.max(told.start_ns), row.awake_ns().min(wake));
             let writes = (!row.was_preempted()).then(|| served_late(asleep, io, context));
             waits.extend(writes.into_iter().flatten().map(Wait::from));

@@ -123,7 +123,11 @@ static RULES: [Rule; 22] = [
     of_threads("committer", &[FileSystem], Waits(commit_thread_waits)),
     of_threads("journal-write", &[FileSystem], Causes(journal_writes)),
     of_threads("slow-writeback", &[PageCache], Causes(slow_writeback)),
-    rule("waking-thread", &[FileSystem, PageCache, Unobserved], Causes(waking_thread_waits)),
+    rule(
+        "waking-thread",
+        &[FileSystem, PageCache, Server, Unobserved],
+        Causes(waking_thread_waits),
+    ),
     rule("disk-server", &[Device], Waits(disk_server_waits)),
     rule("dispatch", &[Queue], Causes(dispatch_waits)),
     rule("stopped", PROGRAM, Causes(stop_sleeps)),

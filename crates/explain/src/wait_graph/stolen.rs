@@ -1,6 +1,7 @@
 //! Wake-ups that came late because a hypervisor had taken the CPU that the thread came back to: an idle CPU
 //! is told that an I/O is done while the hypervisor runs something else on it, and the sleeping thread is
-//! woken up when the CPU is back. CPU time taken from a running thread is an event of that thread.
+//! woken up when the CPU is back. How much was taken is known, not when: a verdict that rests on it is never sure. CPU
+//! time taken from a running thread is an event of that thread.
 
 use crate::events::context::IoContext;
 use crate::events::event::OffCpu;
@@ -20,7 +21,7 @@ pub fn waits(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<S
     let (length, taken) = (segment.length(), here as i64);
     let time = (segment.to - taken.min(length), segment.to);
     let most = taken.saturating_mul(2) >= length;
-    most.then(|| Segment::new(time, Phase::Cpu, Source::OwnSleep)).into_iter().collect()
+    most.then(|| Segment::new(time, Phase::Cpu, Source::Inferred)).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -49,6 +50,7 @@ mod tests {
             let line = vec![segment(0, 100, Phase::Device), segment(100, 900, Phase::Completion)];
             let io = TracedIo { end_ns: 950, ..TracedIo::default() };
             let waits = waits(&line[1], &io, &context);
+            assert!(waits.iter().all(|wait| !wait.source.is_seen()));
             let line = overlay(&line, &waits, |p| p.phase == Phase::Completion);
             line.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
         };

@@ -178,6 +178,7 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
             "shrink_inactive_list",
             "try_charge",
             "mem_cgroup_",
+            "__mem_cgroup_",
             "__alloc_pages_direct",
             "__alloc_pages_slowpath",
             "mempool_alloc",

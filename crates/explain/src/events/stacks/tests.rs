@@ -158,4 +158,7 @@ fn the_same_function_means_other_things_in_other_places() {
     assert_eq!(phase(audit), Phase::Stopped);
     let memory = "io_schedule_timeout;mempool_alloc_noprof;bio_alloc_bioset;iomap_dio_bio_iter";
     assert_eq!(phase(memory), Phase::PageCache);
+    // As of Linux 6.17, on the way back from the call that charged the memory.
+    let high = "schedule_timeout_killable;__mem_cgroup_handle_over_high;exit_to_user_mode_loop";
+    assert_eq!(phase(high), Phase::PageCache);
 }

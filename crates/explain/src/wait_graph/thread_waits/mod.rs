@@ -232,7 +232,8 @@ fn ends_with(row: &OffCpu, segment: &Segment, before: i64) -> bool {
 /// else from the time alone.
 fn tie(row: &Helper, io: &TracedIo, context: &IoContext<'_>) -> Source {
     let mut own = context.off_cpu(io.start_ns, io.end_ns);
-    let tied = row.waker.is_own || own.any(|off| off.waker.tid() == row.thread.tid);
+    let by_it = |off: &OffCpu| row.thread.tid.is_some() && off.waker.tid() == row.thread.tid;
+    let tied = row.waker.is_own || own.any(by_it);
     if tied { Source::Helper } else { Source::Inferred }
 }
 
@@ -262,7 +263,7 @@ fn runs_queues(row: &Helper) -> bool {
 }
 
 /// When a thread of the kernel that ended a sleep had no CPU, where that was most of the sleep: whatever the sleep was
-/// for, that thread had to do it.
+/// for, that thread had to do it. An answer from the network may have come only at the end of that.
 pub fn waking_thread_waits(
     segment: &Segment,
     _: &TracedIo,
@@ -280,8 +281,10 @@ pub fn waking_thread_waits(
     for told in overlapping(list, segment.from, segment.to).filter(of_it) {
         let (from, to) = (told.start_ns, told.awake_ns());
         let rows = tellers(told, from, context).filter(|row| !row.serves);
+        let answer = segment.phase == Phase::Server;
+        let source = if answer { Source::Inferred } else { Source::Helper };
         let lost = rows.map(|row| {
-            let wait = cpu_wait(row, Source::Helper);
+            let wait = cpu_wait(row, source);
             Segment { from: wait.from.max(from), to: wait.to.min(to), ..wait }
         });
         let lost: Vec<Segment> = lost.filter(|wait| wait.from < wait.to).collect();

@@ -291,6 +291,8 @@ fn a_wait_that_a_thread_of_the_kernel_ends_waits_for_its_cpu() {
     assert_eq!(cut(&line(FileSystem), off(extents), vec![starved(50)]), cpu(FileSystem));
     let strange = "wait_for_completion;__flush_work;lru_add_drain_all";
     assert_eq!(cut(&line(Unobserved), off(strange), vec![starved(50)]), cpu(Unobserved));
+    let answer = "schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg";
+    assert_eq!(cut(&line(Server), off(answer), vec![starved(50)]), cpu(Server));
     let same =
         |phase, stack: &str, row: Helper| cut(&line(phase), off(stack), vec![row]).len() == 3;
     assert!(same(PageCache, flusher, starved(500)), "for less than half of it");
@@ -299,6 +301,45 @@ fn a_wait_that_a_thread_of_the_kernel_ends_waits_for_its_cpu() {
     assert!(same(PageCache, "io_cqring_wait", starved(50)), "the sleep was for another I/O");
     let server = Helper { serves: true, ..starved(50) };
     assert!(same(PageCache, flusher, server), "no thread of the kernel");
+}
+
+#[test]
+fn an_answer_may_have_come_when_who_took_it_had_a_cpu_again() {
+    let mut events = Events::default();
+    events.add(kworker((-50, 50, 890), IDLE, "run_ksoftirqd;kthread"));
+    events.sort();
+    let io = TracedIo { end_ns: 1_000, ..TracedIo::default() };
+    let source = |phase, stack: &str| {
+        let off = [told_by(77, asleep((10, 900, 1000), stack))];
+        let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
+        let segment = Segment::new((10, 900), phase, Source::OwnSleep);
+        waking_thread_waits(&segment, &io, &context).first().map(|wait| wait.source)
+    };
+    assert_eq!(source(Phase::Server, "wait_woken;tcp_recvmsg"), Some(Source::Inferred));
+    let extents = "btrfs_wait_ordered_range;btrfs_sync_file;do_fsync";
+    assert_eq!(source(Phase::FileSystem, extents), Some(Source::Helper));
+}
+
+#[test]
+fn who_commits_is_tied_to_the_sleep_that_it_ended_and_to_none_before() {
+    use Phase::*;
+    let lock = asleep((10, 600, 605), "rwsem_down_write_slowpath;ext4_buffered_write_iter");
+    let commit = told_by(77, asleep((610, 900, 1000), "jbd2_log_wait_commit;ext4_sync_file"));
+    let cut_with = |row: Helper| {
+        let mut events = Events::default();
+        events.add(row);
+        events.sort();
+        let off = [lock.clone(), commit.clone()];
+        let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
+        let io = TracedIo { end_ns: 1_000, ..TracedIo::default() };
+        let part = |time, phase| Segment::new(time, phase, Source::Stamps);
+        let line = vec![part((0, 10), Submit), part((10, 900), FileSystem), part((900, 1000), Cpu)];
+        lengths(&by_threads(line, &io, &context))
+    };
+    let none = vec![(10, Submit), (890, FileSystem), (100, Cpu)];
+    assert_eq!(cut_with(kworker((20, 25, 500), 1, "kjournald2;kthread")), none);
+    let late = vec![(10, Submit), (600, FileSystem), (190, Cpu), (100, FileSystem), (100, Cpu)];
+    assert_eq!(cut_with(kworker((20, 25, 800), 1, "kjournald2;kthread")), late);
 }
 
 #[test]
@@ -522,6 +563,10 @@ fn the_thread_that_serves_a_loop_device_may_wait_for_a_cpu() {
     let tied = |row: Helper| tie(&row, &io, &IoContext::default());
     assert_eq!(tied(named("kworker/u8:1")), Source::Inferred);
     assert_eq!(tied(own), Source::Helper, "the program woke it up");
+    let told = [asleep((5, 995, 1000), "io_cqring_wait")];
+    let by_interrupt = IoContext { off: &told, ..IoContext::default() };
+    let nameless = Helper { thread: Thread::named("kworker/u8:1"), ..strange.clone() };
+    assert_eq!(tie(&nameless, &io, &by_interrupt), Source::Inferred, "two unknown numbers");
     let fuse = kworker((20, 980, 985), 1, "request_wait_answer;fuse_direct_io;lo_rw_aio");
     let sum = |list: &[(i64, Phase)]| -> i64 {
         list.iter().filter(|(_, p)| *p == Device).map(|(ns, _)| ns).sum()

@@ -180,6 +180,10 @@ pub fn sleep_phase(off: &OffCpu, base: Phase, context: &IoContext<'_>) -> (Phase
         Some(SleepReason::For(phase, _)) if off.was_in(|stack| stacks::passed_on(stack, phase)) => {
             (phase, Source::Holder)
         }
+        // It asks for events of any kind: one told it of its own I/O, which was done meanwhile.
+        Some(SleepReason::For(Phase::Server, _)) if base == Phase::Completion => {
+            (Phase::Completion, Source::Silence)
+        }
         Some(SleepReason::For(phase, _)) => (phase, Source::OwnSleep),
         // Its own I/O was done: nobody had told it yet.
         Some(SleepReason::OwnIo) if matches!(base, Phase::Completion | Phase::Application) => {

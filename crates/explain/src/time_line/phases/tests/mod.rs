@@ -251,6 +251,17 @@ fn a_thread_that_dozed_was_not_busy_with_what_had_not_come() {
 }
 
 #[test]
+fn who_asks_for_events_while_its_io_is_in_the_device_waits_for_no_server() {
+    use Phase::*;
+    let cut = |from: i64| {
+        let asleep = [off(from, Some(1950), 1960, "ep_poll;do_epoll_wait;do_syscall_64")];
+        all(&io(), &IoContext { off: &asleep, ..IoContext::default() })[3..].to_vec()
+    };
+    assert_eq!(cut(1300), [(600, Device), (150, Completion), (10, Cpu), (40, Application)]);
+    assert_eq!(cut(1850)[2..4], [(100, Server), (10, Cpu)], "a sleep after it");
+}
+
+#[test]
 fn a_wake_up_that_went_unseen_is_known_where_the_cpu_was_free() {
     let asleep = |comm: &str| {
         let slept = OffCpu {

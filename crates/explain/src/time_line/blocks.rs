@@ -279,10 +279,18 @@ fn before(line: &mut TimeLine, io: &TracedIo, round: &BlockRound, on: bool, b: &
         append_thread_states(line, round.bio, Phase::Submit, false, b);
     } else {
         // Another thread queued it. When it was taken away is not stamped: after all that a worker was seen to do
-        // before; of a thread's own first part the way there is a matter of microseconds.
+        // before, or its own thread before it slept over it. What a thread with several in flight did is not known
+        // to be for this one: the way there is a matter of microseconds.
+        let alone = !line.begun() && !io.has(flags::QUEUED);
+        let over_it = |r: &&OffCpu| {
+            let own = r.end_ns >= round.bio || r.reason() == Some(SleepReason::OwnIo);
+            alone && own && !r.was_preempted()
+        };
+        let slept = off().find(over_it).map(|r| r.start_ns);
         let room = overlapping(b.reclaim, line.at, round.bio).map(|r| r.end_ns);
-        let seen = off().map(|r| r.end_ns).chain(room).filter(|_| line.begun()).max();
-        let taken = seen.unwrap_or(io.enter_ns.unwrap_or(io.start_ns));
+        let before = |end: &i64| line.begun() || alone && *end <= round.bio;
+        let seen = off().map(|r| r.end_ns).chain(room).filter(before).max();
+        let taken = slept.or(seen).unwrap_or(io.enter_ns.unwrap_or(io.start_ns));
         append_thread_states(line, taken.min(round.bio), Phase::Submit, false, b);
         line.to(round.bio, phase, source);
     }

@@ -291,6 +291,31 @@ fn a_held_io_was_throttled() {
 }
 
 #[test]
+fn what_a_thread_slept_for_before_a_limit_took_its_io_is_no_limit() {
+    use Phase::*;
+    let cut = |more: u64| {
+        let held = TracedIo {
+            flags: flags::HELD | more,
+            held_ns: Some(1700),
+            bio_ns: Some(1700),
+            bio_last_ns: Some(1700),
+            alloc_ns: Some(1700),
+            issue_ns: Some(1710),
+            ..io()
+        };
+        let rows = [
+            off(1010, Some(1400), 1410, "rwsem_down_write_slowpath;ext4_file_write_iter"),
+            off(1420, Some(1500), 1505, "io_schedule;__iomap_dio_rw"),
+            off(1510, Some(1850), 1900, "io_schedule;__iomap_dio_rw"),
+        ];
+        all(&held, &IoContext { off: &rows, ..IoContext::default() })
+    };
+    let before = [(10, Submit), (390, FileSystem), (10, Cpu), (10, Submit), (280, Throttle)];
+    assert_eq!(cut(0)[..5], before);
+    assert_eq!(cut(flags::QUEUED)[0], (700, Throttle), "for whichever I/O that was");
+}
+
+#[test]
 fn what_another_thread_queued_that_lets_go_for_no_limit_was_not_throttled() {
     let first = |stack: Option<&str>, token| {
         let mut events = Events::default();

@@ -217,13 +217,19 @@ fn queued_until(
     actor: &IoContext<'_>,
 ) {
     let to = to.clamp(line.at, line.end);
-    // Held back by a limit before a request is had at all.
-    let limit = |r: &&OffCpu| {
-        !r.was_preempted() && matches!(r.reason(), Some(SleepReason::For(Phase::Throttle, _)))
+    // Held back by a limit before a request is had at all, or without memory for what it is made of.
+    let other = |r: &OffCpu| match r.reason().filter(|_| !r.was_preempted()) {
+        Some(SleepReason::For(Phase::Throttle, _)) => Some(Phase::Throttle),
+        Some(SleepReason::For(Phase::PageCache, _)) if phase == Phase::Tags => {
+            Some(Phase::PageCache)
+        }
+        _ => None,
     };
-    for held in overlapping(actor.off, line.at, to).filter(limit) {
-        line.to(held.start_ns.min(to), phase, Source::Stamps);
-        line.to(held.awake_ns().min(to), Phase::Throttle, Source::OwnSleep);
+    for held in overlapping(actor.off, line.at, to) {
+        if let Some(own) = other(held) {
+            line.to(held.start_ns.min(to), phase, Source::Stamps);
+            line.to(held.awake_ns().min(to), own, Source::OwnSleep);
+        }
     }
     let from = line.at;
     let robbed = overlapping(actor.off, from, to)

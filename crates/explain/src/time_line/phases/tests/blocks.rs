@@ -179,7 +179,7 @@ fn a_flush_of_a_stacked_device_is_that_of_the_disks_below() {
 }
 
 #[test]
-fn a_limit_before_the_request_is_no_matter_of_the_queue() {
+fn a_limit_or_a_lack_of_memory_before_the_request_is_no_matter_of_the_queue() {
     use Phase::*;
     let io = TracedIo { alloc_ns: Some(1700), issue_ns: Some(1750), ..io() };
     let held = |stack: &str| {
@@ -189,6 +189,8 @@ fn a_limit_before_the_request_is_no_matter_of_the_queue() {
     };
     let limit = held("io_schedule;rq_qos_wait;wbt_wait");
     assert_eq!(limit, [(100, Submit), (50, Tags), (500, Throttle), (50, Tags)]);
+    let memory = held("io_schedule_timeout;mempool_alloc_noprof;bio_split;blk_mq_submit_bio");
+    assert_eq!(memory, [(100, Submit), (50, Tags), (500, PageCache), (50, Tags)]);
     let tags = held("io_schedule;blk_mq_get_tag");
     assert_eq!(tags[..2], [(100, Submit), (600, Tags)]);
 }

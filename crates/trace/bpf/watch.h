@@ -79,7 +79,7 @@ struct asleep {
 	u32 wakes;
 	u64 where; /* the lock, an address in its program */
 	u32 next; /* rest that is forgotten next */
-	u32 pad;
+	u32 fetches; /* it waits for the world outside while it has requests under way, most often for these */
 	u64 busy_to; /* until when it was in an operation, or in a wait that was told */
 	u64 plug_from; /* last time without a CPU while it gathered requests; to */
 	u64 plug_to;
@@ -1174,7 +1174,8 @@ NOINLINE bool falls_asleep(struct task_struct *prev, struct whereabouts *w, u64 
 		t->begun = l->ended;
 	if (flying > 0)
 		who_is(&a->who, prev);
-	a->what = flying > 0 && what & W_IDLE ? 0 : what;
+	a->fetches = flying > 0 && (what | w->what) & W_IDLE;
+	a->what = a->fetches ? 0 : what;
 	a->where = w->args[0];
 	return a->what || flying > 0 || (waits && a->wakes);
 }
@@ -1208,7 +1209,7 @@ INLINE void call_enters(struct thread *t, u32 index, u64 now)
 	struct call *c = open_call(t);
 
 	if (a)
-		a->what = 0;
+		a->what = a->fetches = 0;
 	if (c) {
 		c->last = now;
 		c->marks |= M_TIMED;

@@ -36,7 +36,8 @@ pub struct WatchedFile {
     pub detach_ns: u64,
     /// CPU time of the trace programs, as a share of one CPU; null where the kernel did not measure it.
     pub programs_share: Option<f64>,
-    /// Operations, threads and processes that found no room in the memory of the programs, and were not watched.
+    /// Operations, threads and processes that were not watched: they found no room in the memory of the programs, or
+    /// (requests of libaio) came while the programs for them were away.
     pub no_room: u64,
     /// Operations in `ios.parquet` that were not slow, recorded to be replayed; paths in `files` are hashed then, unless
     /// names were asked for.

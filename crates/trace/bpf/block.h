@@ -235,6 +235,17 @@ INLINE void place_call(struct bio *bio)
 	map_update(&mappings, &b.mapping, &index, 0);
 }
 
+/* A request of libaio may come that nobody saw begin: the programs that do are away, and come back for later ones. */
+NOINLINE int missed(u64 kiocb)
+{
+	if (!direct_unseen() || !kiocb ||
+	    (u64)READ(struct kiocb, kiocb, ki_complete) != cfg_aio_done || requested_as(kiocb))
+		return 0;
+	note_direct(OTHERS_WANT);
+	count(C_NO_ROOM);
+	return 0;
+}
+
 /* A request of a ring or of libaio whose bio comes is on a file of storage: that need not be asked at its end. */
 INLINE void is_on_storage(struct bio *bio)
 {
@@ -243,6 +254,29 @@ INLINE void is_on_storage(struct bio *bio)
 
 	if (kiocb && p && p->request == kiocb)
 		p->marks |= M_STORED;
+	else
+		missed(kiocb);
+}
+
+/* A bio that the running thread queues, and that its completion does not lead back by itself, may be of direct I/O that is
+ * no ring's. Other file systems than iomap's have functions of their own for its end. */
+NOINLINE int notes_others(struct bio *bio)
+{
+	u64 kiocb, done;
+
+	if (!direct_unseen())
+		return 0;
+	if ((u64)bio->bi_end_io != cfg_end_iomap) {
+		if (!bio->bi_iter.bi_size || of_cache(bio))
+			return 0;
+	} else {
+		kiocb = (u64)READ(struct iomap_dio, bio->bi_private, iocb);
+		done = (u64)READ(struct kiocb, kiocb, ki_complete);
+		if (done && done != cfg_aio_done)
+			return 0;
+	}
+	note_direct(OTHERS_WANT);
+	return 0;
 }
 
 /* A bio is queued whose completion does not take all stamps. By itself it takes much of the stack, which the others need not
@@ -258,6 +292,7 @@ NOINLINE int queues(struct bio *bio, u32 tid, bool ours)
 		if (call_here(ktime_ns(), 0) && !(bio->bi_opf & REQ_OP_MASK) && of_cache(bio))
 			call_here(ktime_ns(), 1);
 		place_call(bio);
+		notes_others(bio);
 	}
 	token = resolve_fresh(bio);
 	s = touched(token & ~LOWER);

@@ -247,7 +247,7 @@ enum counters {
 	C_NEIGHBOURS = 3,
 	C_FILE = 5,      /* no count: the one file of the run, as `file_of` tells it; 0 for unknown */
 	C_CALLS = 7,     /* operations that were watched to their end */
-	C_NO_ROOM = 8,   /* those that found no slot, and threads that found no place */
+	C_NO_ROOM = 8,   /* those that found no slot or no program that sees them, and threads that found no place */
 	C_BEGAN = 9,     /* no count: when watching began, ns since boot */
 	C_EXITS = 10,    /* threads that ended while they were watched */
 	C_READS = 12,    /* calls that read and ended, and so on: those that the kernel counts, too */
@@ -267,6 +267,7 @@ enum counters {
 	C_RECORD = 28, /* no count: operations are told that are not slow, too */
 	C_LEFT_OUT = 29, /* no count: LEFT_OUT_* that are too dear */
 	C_ISSUES = 30, /* no count: whether requests know when they were issued */
+	C_DIRECT = 31, /* no count: whose direct I/O was seen, see `note_direct` */
 	C_COUNTERS = 32,
 };
 

@@ -325,6 +325,26 @@ struct file_name {
 	char names[NAME_BYTES + NAME_MOST];
 };
 
+/* Whose direct I/O was seen of the programs that are watched. What a ring sends has its own trace points: as long as nobody
+ * else does any, the process takes the programs on iomap's away, which each of its requests would run for nothing, and
+ * brings them back when a bio comes that is no ring's. Whoever comes while they are there keeps them for good. */
+enum { RINGS_ALONE = 1, OTHERS_WANT = 2, OTHERS_TOO = 3 };
+INLINE void note_direct(u64 whose)
+{
+	struct counts *all = all_counters();
+
+	if (all && all->n[C_DIRECT] < whose)
+		all->n[C_DIRECT] = whose;
+}
+
+/* Whether the programs on iomap's trace points may be away. */
+INLINE bool direct_unseen(void)
+{
+	u64 whose = counter(C_DIRECT);
+
+	return whose == RINGS_ALONE || whose == OTHERS_WANT;
+}
+
 INLINE struct placed *place_for(u64 request)
 {
 	/* Fibonacci hashing: addresses of one kind of object differ in their middle bits. */

@@ -135,11 +135,16 @@ int watch_direct(u64 *ctx)
 	struct thread *t;
 
 	/* What io_uring sends has its own trace points. */
-	if (done && done != cfg_aio_done)
+	if (done && done != cfg_aio_done) {
+		if ((done == cfg_uring_done || done == cfg_uring_polled) && !counter(C_DIRECT) &&
+		    is_ours_here(current_pid_tgid()))
+			note_direct(RINGS_ALONE);
 		return 0;
+	}
 	ids = current_pid_tgid();
 	if (!is_ours(ids >> 32))
 		return 0;
+	note_direct(OTHERS_TOO);
 	if (!done) {
 		call_here(ktime_ns(), 0);
 		return 0;

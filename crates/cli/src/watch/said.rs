@@ -66,7 +66,7 @@ pub fn after(
     ));
     if result.no_room > 0 {
         output::note(&format!(
-            "{} operations, threads or processes found no room and were not watched",
+            "{} operations, threads or processes found no room, or no program that sees them, and were not watched",
             result.no_room
         ));
     }

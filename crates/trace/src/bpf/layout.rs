@@ -27,6 +27,11 @@ pub const C_ISSUES: usize = 30;
 pub const STAMPED: u64 = 1;
 /// Some requests do not: the program on the issue is needed.
 pub const BARE: u64 = 2;
+/// No count: whose direct I/O was seen of programs that are watched: rings' alone from [`RINGS_ALONE`] on, others', too,
+/// from [`OTHERS_WANT`] on, else 0.
+pub const C_DIRECT: usize = 31;
+pub const RINGS_ALONE: u64 = 1;
+pub const OTHERS_WANT: u64 = 2;
 /// No count: the one file of the run: its inode's number, of a block device the device's; 0 for
 /// unknown.
 pub const C_FILE: usize = 5;
@@ -34,7 +39,7 @@ pub const C_FILE: usize = 5;
 pub const C_SLOW_NS: usize = 27;
 /// Operations that were watched to their end.
 pub const C_CALLS: usize = 7;
-/// Operations and threads that found no room.
+/// Operations and threads that found no room, and operations that came while the programs for them were away.
 pub const C_NO_ROOM: usize = 8;
 /// No count: when watching began, ns since boot.
 pub const C_BEGAN: usize = 9;

@@ -19,8 +19,8 @@ use taillight_rundir::trace_info::ProgramInfo;
 
 use super::kernel_cast::KernelCast;
 use super::layout::{
-    BARE, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, EarlierRounds, OperationSlot, SLOTS, STAMPED,
-    THREADS, ThreadState,
+    BARE, C_DIRECT, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, EarlierRounds, OTHERS_WANT,
+    OperationSlot, RINGS_ALONE, SLOTS, STAMPED, THREADS, ThreadState,
 };
 use super::symbols::KernelSymbols;
 use super::sys::SharedRegion;
@@ -99,6 +99,9 @@ const fn exact(name: &'static str, trace_point: &'static str, sees: &'static str
 /// The program on the issue of a request.
 const ISSUE: &str = "rq_issue";
 
+/// Programs on the direct I/O of files, but for that of rings.
+const DIRECT: [&str; 2] = ["watch_direct", "watch_direct_end"];
+
 pub(super) const PROGRAMS: &[TraceProgram] = &[
     always("bio_queue", "block_bio_queue", "when an I/O reaches the block layer; neighbours"),
     always(ISSUE, "block_rq_issue", "when an I/O is given to the driver"),
@@ -139,8 +142,8 @@ pub(super) const PROGRAMS: &[TraceProgram] = &[
     always("memcg_end", "mm_vmscan_memcg_reclaim_end", "making room in a memory cgroup"),
     watched("watch_fork", "sched_process_fork", "children of a program that is watched"),
     watched("watch_exit", "sched_process_exit", "the end of its threads"),
-    watched("watch_direct", "iomap_dio_rw_begin", "when direct I/O of a file begins; libaio"),
-    watched("watch_direct_end", "iomap_dio_complete", "when direct I/O of a file ends; libaio"),
+    watched(DIRECT[0], "iomap_dio_rw_begin", "when direct I/O of a file begins; libaio"),
+    watched(DIRECT[1], "iomap_dio_complete", "when direct I/O of a file ends; libaio"),
     there("watch_sync_ext4", "ext4_sync_file_enter", "when ext4 begins to sync a file"),
     there("watch_sync_end", "ext4_sync_file_exit", "when ext4 has synced a file"),
     there("watch_sync_xfs", "xfs_file_fsync", "when XFS begins to sync a file"),
@@ -193,6 +196,8 @@ pub struct LoadedPrograms {
     pub earlier: SharedRegion<EarlierRounds>,
     /// The program [`ISSUE`].
     issue: Mutex<IssueStamps>,
+    /// The programs [`DIRECT`].
+    direct: Mutex<DirectPrograms>,
     /// Threads of the load.
     pub threads: SharedRegion<ThreadState>,
     /// See `layout::C_*`.
@@ -214,6 +219,16 @@ enum IssueStamps {
     Missing,
 }
 
+/// Programs that go where only rings do direct I/O, and come back once when others do.
+enum DirectPrograms {
+    /// Those that the kernel takes; since when rings alone were seen.
+    There { links: Vec<AttachedProgram>, alone: Option<Instant> },
+    /// Those that went.
+    Away(Vec<&'static str>),
+    /// They are back, for good.
+    Back,
+}
+
 /// A program that comes and goes, while it is attached: its name and its link.
 pub(super) struct AttachedProgram(&'static str, Link);
 
@@ -230,6 +245,7 @@ pub fn load(
     let btf = types(sys)?;
     let mut ebpf = opened(config, symbols, &btf)?;
     let (mut info, mut ready, mut issue) = (Vec::new(), Vec::new(), IssueStamps::Missing);
+    let mut direct = Vec::new();
     // All are loaded before the first one is attached: from then on they cost something.
     let mut loaded = Vec::new();
     for program in PROGRAMS {
@@ -244,6 +260,8 @@ pub fn load(
             done = done.and_then(|()| attach(&mut ebpf, program.name)).map(|link| {
                 if program.name == ISSUE {
                     issue = IssueStamps::There(link);
+                } else if DIRECT.contains(&program.name) {
+                    direct.push(AttachedProgram(program.name, link));
                 }
             });
         } else if done.is_ok() {
@@ -260,7 +278,8 @@ pub fn load(
             .with("why", why)
             .hint(hint(&Sys::default(), &TRACING)));
     }
-    share(ebpf, config, ready, info, issue, attaching.elapsed())
+    let direct = DirectPrograms::There { links: direct, alone: None };
+    share(ebpf, config, ready, info, issue, direct, attaching.elapsed())
 }
 
 pub(super) fn types(sys: &Sys) -> Result<Btf> {
@@ -462,6 +481,40 @@ impl LoadedPrograms {
         };
     }
 
+    /// Takes the programs on direct I/O away once rings alone have done any for as long as `length`, and brings them
+    /// back when others do. Returns those that do not come back, with the reason.
+    pub fn settle_direct(&self, length: Duration) -> Vec<ProgramInfo> {
+        let Ok(mut direct) = self.direct.lock() else {
+            return Vec::new();
+        };
+        let mut missing = Vec::new();
+        let state = self.counters.get(C_DIRECT).load(Relaxed);
+        *direct = match (std::mem::replace(&mut *direct, DirectPrograms::Back), state) {
+            (DirectPrograms::There { links, alone }, RINGS_ALONE) => {
+                let since = alone.unwrap_or_else(Instant::now);
+                if since.elapsed() < length {
+                    DirectPrograms::There { links, alone: Some(since) }
+                } else {
+                    let names = links.iter().map(|AttachedProgram(name, _)| *name).collect();
+                    links.into_iter().for_each(|link| self.detach(link));
+                    DirectPrograms::Away(names)
+                }
+            }
+            (DirectPrograms::Away(names), state) if state >= OTHERS_WANT => {
+                missing.extend(names.into_iter().filter_map(|name| self.missing_again(name)));
+                DirectPrograms::Back
+            }
+            (same, _) => same,
+        };
+        missing
+    }
+
+    /// Attaches a program once more; says so where it cannot be.
+    fn missing_again(&self, name: &'static str) -> Option<ProgramInfo> {
+        let why = self.attach(name).err()?;
+        Some(PROGRAMS.iter().find(|p| p.name == name)?.info(Err(why)))
+    }
+
     /// Attaches a program that comes and goes. Why it cannot be, in one line.
     pub(super) fn attach(
         &self,
@@ -512,6 +565,7 @@ fn share(
     ready: Vec<&'static TraceProgram>,
     info: Vec<ProgramInfo>,
     issue: IssueStamps,
+    direct: DirectPrograms,
     attached_in: Duration,
 ) -> Result<(LoadedPrograms, EventRing)> {
     let no = |what: &'static str| move || Error::internal("a map is missing").with("map", what);
@@ -531,6 +585,7 @@ fn share(
         ebpf: Mutex::new(ebpf),
         ready: Mutex::new(ready),
         issue: Mutex::new(issue),
+        direct: Mutex::new(direct),
         info,
         attached_in,
     };
@@ -561,10 +616,10 @@ pub(super) fn region<T: super::sys::KernelShared>(
 mod tests {
     use super::*;
 
-    /// How often the program on the issue is attached, as the kernel says.
-    fn attached(programs: &LoadedPrograms) -> usize {
+    /// How often a program is attached, as the kernel says.
+    fn attached(programs: &LoadedPrograms, name: &str) -> usize {
         let mut ebpf = programs.ebpf.lock().unwrap();
-        let id = known(&mut ebpf, ISSUE).unwrap().info().unwrap().id();
+        let id = known(&mut ebpf, name).unwrap().info().unwrap().id();
         let links = aya::programs::loaded_links().flatten();
         links.filter(|l| l.program_id() == id).count()
     }
@@ -580,7 +635,7 @@ mod tests {
         let say = |state| {
             programs.counters.get(C_ISSUES).store(state, Relaxed);
             programs.settle_issue();
-            attached(&programs)
+            attached(&programs, ISSUE)
         };
         assert_eq!(say(0), 1, "nothing is known yet");
         assert_eq!(say(STAMPED), 0, "requests know by themselves");
@@ -588,6 +643,33 @@ mod tests {
         assert_eq!(say(BARE), 1, "one does not");
         assert_eq!(say(BARE), 1);
         assert_eq!(say(STAMPED), 0, "the programs do not say that again; it would do no harm");
+    }
+
+    #[test]
+    fn the_programs_on_direct_io_go_while_rings_alone_do_it_and_come_back_once() {
+        let sys = Sys::default();
+        let config = ProgramConfig { late: true, watch: true, ..ProgramConfig::default() };
+        let Ok((programs, _ring)) = load(&config, &KernelSymbols::read(&sys), &sys) else {
+            eprintln!("skipped: no trace programs here");
+            return;
+        };
+        // Kernels before 6.5 have no such trace points.
+        let refused = |p: &ProgramInfo| p.missing.is_some() && p.trace_point.starts_with("iomap_");
+        if programs.info.iter().any(refused) {
+            eprintln!("skipped: direct I/O of files cannot be seen here");
+            return;
+        }
+        let say = |state, length| {
+            programs.counters.get(C_DIRECT).store(state, Relaxed);
+            assert_eq!(programs.settle_direct(length).len(), 0, "all come back");
+            DIRECT.map(|name| attached(&programs, name))
+        };
+        let (now, later) = (Duration::ZERO, Duration::MAX);
+        assert_eq!(say(0, now), [1, 1], "nothing is known yet");
+        assert_eq!(say(RINGS_ALONE, later), [1, 1], "not for long");
+        assert_eq!(say(RINGS_ALONE, now), [0, 0]);
+        assert_eq!(say(OTHERS_WANT, now), [1, 1]);
+        assert_eq!(say(RINGS_ALONE, now), [1, 1], "for good");
     }
 
     #[test]

@@ -39,6 +39,8 @@ const GIVEN_MAX: usize = 1024;
 /// An event is not forgotten for so long after its end, ns: an operation under way may need it. One that is under way
 /// for longer may miss its first events.
 const UNDER_WAY_NS: i64 = 60_000_000_000;
+/// So long rings alone do direct I/O before the programs on others' are taken away.
+const ALONE: Duration = Duration::from_secs(1);
 /// How often events are forgotten or written to the file, at most.
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 
@@ -213,6 +215,7 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
         let last = stop.load(Relaxed);
         cost.step(last, exact.as_mut());
         cost.programs.settle_issue();
+        kept.all.programs.extend(cost.programs.settle_direct(ALONE));
         kept.all.threads.settle();
         kept.known.lock().unwrap_or_else(PoisonError::into_inner).files.settle();
         while let Some(item) = ring.next() {

@@ -98,7 +98,8 @@ pub struct WatchResult {
     pub files: Vec<SeenFile>,
     /// CPU time of the trace programs as a share of one CPU, in the windows in which the kernel counted it.
     pub programs_share: Option<f64>,
-    /// Operations and threads that found no room in the programs' memory.
+    /// Operations and threads that found no room in the programs' memory, and operations that came while the programs
+    /// for them were away.
     pub no_room: u64,
     /// How long it took to load the programs, to attach them, and to take them away.
     pub loaded_in: Duration,
@@ -194,7 +195,8 @@ impl Watching {
         }
     }
 
-    /// Operations and threads that have found no room in the programs' memory.
+    /// Operations and threads that have found no room in the programs' memory, and operations that came while the
+    /// programs for them were away.
     pub fn no_room(&self) -> u64 {
         self.programs.counters.get(C_NO_ROOM).load(Relaxed)
     }
@@ -261,7 +263,7 @@ impl Watching {
     /// this order, after them waits. Errors: `Unavailable` when a file cannot be written.
     pub fn finish(self, dir: &RunDir, workloads: &[OpKind]) -> Result<WatchResult> {
         drop(self.stop);
-        let run = self
+        let mut run = self
             .thread
             .join()
             .map_err(|_| Error::internal("the collector of trace events panicked"))?;
@@ -271,7 +273,11 @@ impl Watching {
             TracingBackend::TracePoints,
             Some(count(C_SLOW_NS)),
         );
+        // Those that did not come back.
+        let lost = std::mem::take(&mut run.trace.programs);
         info.programs = self.programs.info.clone();
+        info.programs.retain(|p| lost.iter().all(|lost| lost.trace_point != p.trace_point));
+        info.programs.extend(lost);
         info.symbols = self.symbols.known();
         info.off_cpu_ns = OFF_NS;
         info.operations = count(C_CALLS);

@@ -311,7 +311,7 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols, threads: &SeenThreads)
         other_pid: number(e.other.pid),
         other_command: other.command,
         other_cgroup: other.cgroup,
-        stack: text(symbols.stack(&e.stack[..e.frames])),
+        stack: symbols.stack(&e.stack[..e.frames]),
         ..LayerRow::default()
     };
     match e.kind {

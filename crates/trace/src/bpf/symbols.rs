@@ -2,13 +2,19 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use taillight_machine::Sys;
+
+/// Stacks whose words are kept at most: threads sleep at few places, most of them again and again.
+const STACKS_MAX: usize = 4096;
 
 /// Names of functions by address.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
     list: Vec<(u64, Box<str>)>,
+    /// Words of stacks that were asked for: each function by itself is a search through all of the kernel's.
+    stacks: Mutex<HashMap<Box<[u64]>, Option<Arc<str>>>>,
 }
 
 impl KernelSymbols {
@@ -47,11 +53,24 @@ impl KernelSymbols {
     }
 
     /// A stack in words, innermost first. The tracing's own frames are left out.
-    pub fn stack(&self, frames: &[u64]) -> Option<String> {
+    pub fn stack(&self, frames: &[u64]) -> Option<Arc<str>> {
+        let mut stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(words) = stacks.get(frames) {
+            return words.clone();
+        }
+        if stacks.len() >= STACKS_MAX {
+            stacks.clear();
+        }
+        let words = self.words(frames);
+        stacks.insert(frames.into(), words.clone());
+        words
+    }
+
+    fn words(&self, frames: &[u64]) -> Option<Arc<str>> {
         let names = frames.iter().filter(|a| **a != 0).filter_map(|a| self.name(*a));
         let own = |n: &&str| !n.starts_with("bpf_") && !n.starts_with("__bpf_");
         let names: Vec<&str> = names.filter(own).collect();
-        (!names.is_empty()).then(|| names.join(";"))
+        (!names.is_empty()).then(|| names.join(";").into())
     }
 }
 
@@ -72,7 +91,7 @@ fn parse(lines: impl BufRead) -> KernelSymbols {
         }
     }
     list.sort_unstable();
-    KernelSymbols { list }
+    KernelSymbols { list, ..KernelSymbols::default() }
 }
 
 #[cfg(test)]
@@ -89,6 +108,14 @@ mod tests {
         assert_eq!(symbols.name(1), None);
         let stack = symbols.stack(&[0xffff_4001, 0xffff_1001, 0xffff_2001, 0]);
         assert_eq!(stack.as_deref(), Some("schedule;io_schedule"));
+        let other = symbols.stack(&[0xffff_2001, 0xffff_1001]);
+        assert_eq!(other.as_deref(), Some("io_schedule;schedule"));
+        let kept = symbols.stack(&[0xffff_2001, 0xffff_1001]).zip(other);
+        assert!(kept.is_some_and(|(kept, other)| Arc::ptr_eq(&kept, &other)), "looked up once");
+        for frame in 0..STACKS_MAX as u64 * 2 {
+            assert_eq!(symbols.stack(&[frame]), None);
+        }
+        assert!(symbols.stacks.lock().unwrap().len() <= STACKS_MAX);
         assert_eq!(symbols.range("schedule"), Some(0xffff_1000..0xffff_2000));
         assert_eq!(symbols.range("strange"), None);
         assert_eq!(symbols.addresses(&["schedule"])["schedule"], 0xffff_1000);

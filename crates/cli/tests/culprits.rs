@@ -34,15 +34,18 @@ impl Drop for Program {
     }
 }
 
-/// Culprits of a run on the first CPU during which programs run there as well; none where no trace programs can be.
-fn culprits(name: &str, dir: &Path, words: &str) -> Option<Vec<Value>> {
+/// Culprits of a run on the first CPU where `begin` starts programs once its workers are there: before, these would only
+/// hold up the loading of the trace programs. None where no trace programs can be.
+fn culprits(name: &str, dir: &Path, words: &str, begin: impl FnOnce()) -> Option<Vec<Value>> {
     if let Some(why) = not_root() {
         eprintln!("skipped: {name}: {why}");
         return None;
     }
     let load = "--driver file --path data/ --size 8MiB --rw randread --bs 4KiB --direct";
     let all = format!("{load} --set trace.threshold=300us {words}");
-    let (value, text, _) = Run::start(dir, &["taskset", "-c", "0"], &all).explained();
+    let run = Run::start(dir, &["taskset", "-c", "0"], &all);
+    begin();
+    let (value, text, _) = run.explained();
     if value["rung"] != "bpf" {
         eprintln!("skipped: {name}: no trace programs here");
         return None;
@@ -66,12 +69,15 @@ fn a_culprit_is_one_live_process() {
     let name = "a_culprit_is_one_live_process";
     for mode in ["outliers", "all"] {
         let dir = open_place();
-        let hogs: BTreeMap<String, Program> = (0..3)
-            .map(|i| format!("hog-{i}-{}", std::process::id() % 10_000))
-            .map(|n| (n.clone(), Program::start(dir.path(), &n, "while :; do :; done", "argument")))
-            .collect();
+        let mut hogs: BTreeMap<String, Program> = BTreeMap::new();
+        let begin = || {
+            for name in (0..3).map(|i| format!("hog-{i}-{}", std::process::id() % 10_000)) {
+                let hog = Program::start(dir.path(), &name, "while :; do :; done", "argument");
+                hogs.insert(name, hog);
+            }
+        };
         let words = format!("--runtime 2s --set trace.mode={mode}");
-        let Some(found) = culprits(name, dir.path(), &words) else { return };
+        let Some(found) = culprits(name, dir.path(), &words, begin) else { return };
         let mut met = 0;
         for one in &found {
             let Some(hog) = one["name"].as_str().and_then(|n| hogs.get(n)) else {
@@ -115,9 +121,11 @@ fn a_number_that_is_used_again_and_a_program_that_is_replaced_have_their_own_com
         "n=0; while :; do n=$((n+1)); \
          {path}/before -c 'echo $$ $0 >> log; {spin}; exec {path}/after -c \"{spin}\" $0' $n; done"
     );
-    let _parent = Program::start(dir.path(), "parent", &script, "x");
+    let mut parent = None;
+    let begin = || parent = Some(Program::start(dir.path(), "parent", &script, "x"));
     let words = "--runtime 4s --set trace.mode=outliers";
-    let Some(found) = culprits(name, dir.path(), words) else { return };
+    let Some(found) = culprits(name, dir.path(), words, begin) else { return };
+    drop(parent);
     let log = std::fs::read_to_string(dir.path().join("log")).expect("a log");
     let lines = log.lines().filter_map(|line| line.split_once(' '));
     let numbers: Vec<(u64, &str)> =

@@ -143,7 +143,8 @@ fn requests_that_are_submitted_together_have_all_their_stamps() {
     for engine in ["io_uring", "libaio"] {
         let batch = "--iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16";
         let words = format!("--rw=randread --direct=1 --ioengine={engine} {batch}");
-        ended(&watch_fio(dir.path(), &[], 2, &words, "--slower 10us"), 0);
+        // Each of them is explained.
+        ended(&watch_fio(dir.path(), &[], 1, &words, "--slower 10us"), 0);
         let mut explain = Command::new(binary());
         let out = explain.args(["explain", "out", "--json"]).current_dir(dir.path()).output();
         let (text, _) = ended(&out.expect("it starts"), 0);
@@ -242,7 +243,7 @@ fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
     let name = "a_program_keeps_its_exit_code_and_a_ceiling_adds_ours";
     let Some(dir) = place(name) else { return };
     let words = "--rw=randread --direct=1 --ioengine=io_uring --iodepth=8";
-    let out = watch_fio(dir.path(), &[], 3, words, "--slower 1ms --op read --ceiling 1us@50");
+    let out = watch_fio(dir.path(), &[], 2, words, "--slower 1ms --op read --ceiling 1us@50");
     let code = out.status.code();
     let watched = json(&dir.path().join("out/watched.json"));
     let summary = json(&dir.path().join("out/summary.json"));

@@ -379,11 +379,11 @@ fn a_control_group_that_restarts_is_taken_up_again() {
     };
     let first = reads("first");
     std::thread::sleep(Duration::from_millis(500));
-    let line = "watch --cgroup /taillight-lab-restarts --for 9s --record --names --output out";
+    let line = "watch --cgroup /taillight-lab-restarts --for 6s --record --names --output out";
     let watch = start(dir.path(), line);
     watching(&watch);
     drop(first);
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(1));
     let second = reads("second");
     let out = watch.wait_with_output().expect("it ends");
     drop(second);

@@ -1,9 +1,8 @@
-//! Tests that trace, need root or load the whole machine, apart from the others.
+//! Tests that trace, load the whole machine or judge what it does, apart from the others.
 
 mod common;
 mod culprits;
 mod delivered;
-mod devices;
 mod lab;
 mod ladder;
 mod limits;

@@ -10,6 +10,7 @@ mod compare_page;
 mod console;
 mod databases;
 mod descriptors;
+mod devices;
 mod export;
 mod export_runs;
 mod fio_work;

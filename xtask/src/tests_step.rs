@@ -141,20 +141,19 @@ struct TestStage {
 #[derive(Deserialize)]
 struct NextestOverride {
     filter: String,
-    #[serde(default, rename = "threads-required")]
-    threads_required: Option<toml::Value>,
+    #[serde(default)]
+    priority: i64,
 }
 
-/// Which tests nothing may run beside, as a filter of cargo-nextest.
-fn alone(config: &str) -> Result<String> {
+/// Which tests come last, when no build and none of the others runs beside them, as a filter of cargo-nextest.
+fn last(config: &str) -> Result<String> {
     let config: toml::Table = toml::from_str(config)?;
     let overrides = config.get("profile").and_then(|p| p.get("default")?.get("overrides"));
     let overrides = overrides.context("no overrides in .config/nextest.toml")?.clone();
     let overrides: Vec<NextestOverride> = overrides.try_into()?;
-    let all = Some(toml::Value::from("num-test-threads"));
-    let found = overrides.into_iter().filter(|o| o.threads_required == all);
+    let found = overrides.into_iter().filter(|o| o.priority < 0);
     let filters: Vec<String> = found.map(|o| format!("({})", o.filter)).collect();
-    ensure!(!filters.is_empty(), "no test of .config/nextest.toml takes all threads");
+    ensure!(!filters.is_empty(), "no test of .config/nextest.toml comes last");
     Ok(filters.join(" | "))
 }
 
@@ -173,7 +172,7 @@ fn stages() -> Result<Vec<TestStage>> {
         }
     };
     let config = std::fs::read_to_string(tool::root().join(".config/nextest.toml"))?;
-    let alone = alone(&config)?;
+    let last = last(&config)?;
     let run = |words: &[&str]| {
         let mut run = Command::new(&nextest);
         run.args(["nextest", "run", "--workspace", "--locked", "--color=never"]).args(words);
@@ -195,9 +194,9 @@ fn stages() -> Result<Vec<TestStage>> {
     let stage = |command, shares_cpus| TestStage { command, shares_cpus };
     Ok(vec![
         stage(run(&["--no-run"]), false),
-        stage(tests(&format!("not ({alone})"), &["--profile=ci", &slots]), true),
+        stage(tests(&format!("not ({last})"), &["--profile=ci", &slots]), true),
         stage(doc, true),
-        stage(tests(&alone, &[]), false),
+        stage(tests(&last, &[]), false),
     ])
 }
 
@@ -458,12 +457,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_that_take_all_threads_run_alone() {
+    fn tests_of_a_priority_below_0_come_last() {
         let config = std::fs::read_to_string(tool::root().join(".config/nextest.toml")).unwrap();
-        let filter = alone(&config).unwrap();
-        assert!(filter.starts_with("(binary(machine)"), "{filter}");
+        let filter = last(&config).unwrap();
+        assert!(filter.starts_with("(binary(machine) & "), "{filter}");
+        assert!(filter.contains("(binary(machine) | binary(guard_matrix)"), "{filter}");
         assert!(!filter.contains("kafka"), "{filter}");
-        assert!(alone("[[profile.default.overrides]]\nfilter = 'all()'").is_err());
+        assert!(last("[[profile.default.overrides]]\nfilter = 'all()'").is_err());
     }
 
     #[test]

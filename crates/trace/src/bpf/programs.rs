@@ -1,15 +1,16 @@
 //! Loads the trace programs that a run or a watch needs, each on its own, and attaches them, some only once they are
 //! wanted. A program that the kernel refuses is named and left out (unnamed if its file system may just not be there).
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aya::maps::{HashMap, Map, MapData, RingBuf};
-use aya::programs::BtfTracePoint;
 use aya::programs::tp_btf::BtfTracePointLinkId as Link;
+use aya::programs::{BtfTracePoint, Program};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use flate2::read::GzDecoder;
 use taillight_core::{Error, Result};
@@ -247,15 +248,12 @@ pub fn load(
     let (mut info, mut ready, mut issue) = (Vec::new(), Vec::new(), IssueStamps::Missing);
     let mut direct = Vec::new();
     // All are loaded before the first one is attached: from then on they cost something.
-    let mut loaded = Vec::new();
-    for program in PROGRAMS {
-        let (now, later) = program.attached(config);
-        if now || later {
-            loaded.push((program, now, prepare(&mut ebpf, program, &btf)));
-        }
-    }
+    let wanted = PROGRAMS.iter().filter(|program| program.attached(config) != (false, false));
+    let wanted: Vec<&'static TraceProgram> = wanted.collect();
+    let prepared = prepare_all(&mut ebpf, &wanted, &btf);
     let attaching = Instant::now();
-    for (program, now, mut done) in loaded {
+    for (program, mut done) in wanted.into_iter().zip(prepared) {
+        let (now, _) = program.attached(config);
         if now {
             done = done.and_then(|()| attach(&mut ebpf, program.name)).map(|link| {
                 if program.name == ISSUE {
@@ -395,11 +393,61 @@ pub(super) fn prepare(
     program: &TraceProgram,
     btf: &Btf,
 ) -> std::result::Result<(), String> {
-    let known = known(ebpf, program.name)?;
+    show(known(ebpf, program.name)?, program.trace_point, btf)
+}
+
+fn show(
+    known: &mut BtfTracePoint,
+    trace_point: &str,
+    btf: &Btf,
+) -> std::result::Result<(), String> {
     if known.fd().is_ok() {
         return Ok(());
     }
-    known.load(program.trace_point, btf).map_err(one_line)
+    known.load(trace_point, btf).map_err(one_line)
+}
+
+/// Threads that show programs to the kernel. Few, as what is watched runs meanwhile.
+const LOADERS: usize = 2;
+
+/// A program that is shown to the kernel.
+struct ShownProgram<'a> {
+    trace_point: &'static str,
+    /// None where the object has no such program.
+    known: Option<&'a mut BtfTracePoint>,
+    /// Why the kernel refuses it, if it does.
+    done: std::result::Result<(), String>,
+}
+
+/// As [`prepare`], of several, which takes most of the time until tracing begins: on `LOADERS` threads, as the kernel
+/// checks the programs of whoever has the rights side by side. What became of each, in their order.
+fn prepare_all(
+    ebpf: &mut Ebpf,
+    programs: &[&'static TraceProgram],
+    btf: &Btf,
+) -> Vec<std::result::Result<(), String>> {
+    let mut there: BTreeMap<&str, &mut Program> = ebpf.programs_mut().collect();
+    let of = |program: &&'static TraceProgram| {
+        let known = there.remove(program.name).ok_or_else(|| "not in the object".to_owned());
+        let known = known.and_then(|p| <&mut BtfTracePoint>::try_from(p).map_err(one_line));
+        let (known, done) = known.map_or_else(|why| (None, Err(why)), |p| (Some(p), Ok(())));
+        ShownProgram { trace_point: program.trace_point, known, done }
+    };
+    let mut all: Vec<ShownProgram<'_>> = programs.iter().map(of).collect();
+    let rest = Mutex::new(all.iter_mut());
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        for _ in 0..LOADERS {
+            scope.spawn(|| {
+                while let Some(one) = next() {
+                    if let Some(known) = one.known.as_deref_mut() {
+                        one.done = show(known, one.trace_point, btf);
+                    }
+                }
+            });
+        }
+    });
+    all.into_iter().map(|one| one.done).collect()
 }
 
 fn attach(ebpf: &mut Ebpf, name: &str) -> std::result::Result<Link, String> {

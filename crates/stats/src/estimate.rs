@@ -23,10 +23,10 @@ pub struct Estimate {
     /// The one-sided bound on the sparse side: above the median "at most this", below it "at least
     /// this"; none where there are too few I/Os for it.
     pub bound: Option<u64>,
-    /// Whether so many independent I/Os would have the one-sided bound, so that the value is no
-    /// extreme of the run.
+    /// Whether the I/Os measured would be enough for the one-sided bound if they were independent, so that
+    /// the value is no extreme of the run. How far they depend on each other (`effective`) does not count.
     pub resolved: bool,
-    /// Independent I/Os needed for that; none when no count suffices (100 %).
+    /// I/Os measured that are needed for that; none when no count suffices (100 %).
     pub needs: Option<u64>,
     /// I/Os needed for both ends of the interval; none when both are there or no count suffices.
     pub interval_needs: Option<u64>,

@@ -34,9 +34,10 @@ pub struct ReadBack {
     pub example: Option<String>,
     /// Further copies of records that are there.
     pub doubled: u64,
-    /// With a value that its key's checksum is not of, or with a number that no writer of this run gave.
+    /// With a value that its key's checksum is not of, which counts as found or doubled, too; or with a number that no
+    /// writer of this run gave.
     pub torn: u64,
-    /// Without a key of this run.
+    /// Without a key of this run. One in a topic that the run made fails the run: see `KafkaTarget::end`.
     pub foreign: u64,
     /// Not acknowledged and there all the same.
     pub unacknowledged: u64,
@@ -67,7 +68,8 @@ impl Expected {
         Expected { run, partitions, lanes, back: ReadBack::default() }
     }
 
-    /// Counts a record of the topic: found, doubled, torn or foreign.
+    /// Counts a record of the topic: as foreign, as torn for its number, or as found or doubled. One that is found or
+    /// doubled is torn as well where its value does not match its key's checksum.
     fn see(&mut self, record: &FetchedRecord<'_>) {
         let Some(key) = RecordKey::read(record.key).filter(|key| key.run == self.run) else {
             self.back.foreign += 1;
@@ -209,7 +211,7 @@ impl ReadBack {
     }
 
     /// `promised`: what was acknowledged is to be there, by the settings or since no broker was lost. Errors:
-    /// `Target` when records are missing that were to be there, or damaged.
+    /// `Target` when records are missing that were to be there, or damaged. Foreign ones are not judged here.
     pub fn judged(&self, admin: &TopicAdmin, promised: bool) -> Result<()> {
         if self.torn == 0 && (self.missing == 0 || !promised) {
             return Ok(());

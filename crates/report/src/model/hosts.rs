@@ -54,7 +54,8 @@ fn row(name: String, of: &HostFigures, most: f64) -> Vec<Cell> {
     ]
 }
 
-/// Rates as blocks of their height; several intervals are one block where there are too many.
+/// Rates as blocks of their height, and 0 as a dot; several intervals are one block, of their mean,
+/// where there are too many.
 fn strip(rates: &[f64], most: f64) -> String {
     let per = rates.len().div_ceil(WIDTH).max(1);
     let means = rates.chunks(per).map(|part| part.iter().sum::<f64>() / part.len() as f64);

@@ -426,7 +426,8 @@ impl MatrixMethod {
     }
 
     /// What came of each run that recovers from something, by its phase; by its id where a phase has
-    /// several. Errors: `Corrupt` when a run cannot be read.
+    /// several. Errors: `Corrupt` when a run is damaged; `Unavailable` when it is gone or cannot be read; `Usage`
+    /// when its directory has no manifest.
     pub fn recoveries(&self, done: &[PointResult]) -> Result<Vec<(String, JudgedRecovery)>> {
         let mut found = Vec::new();
         for (at, phase) in self.suite.phases.iter().enumerate() {
@@ -522,7 +523,7 @@ impl Method for MatrixMethod {
     fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
         let gate = |exit: &Exit| matches!(exit, Exit::GateFailed | Exit::GateUndecided);
         let answering = self.answering(done);
-        // What a second look decides is no gate any more.
+        // The gate of a first look does not count once a second look has answered: that of the second does.
         let last = |r: &PointResult| answering.runs.iter().any(|of| std::ptr::eq(*of, r));
         let counts = |r: &&PointResult| !gate(&r.exit) || (self.suite.gates && last(r));
         let exits = done.iter().filter(counts).map(|r| r.exit);

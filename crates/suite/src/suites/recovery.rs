@@ -75,7 +75,8 @@ impl RecoveryPhase {
     }
 
     /// What came of a run: it follows `references`, runs of the earlier phase in order. Errors: `Corrupt`
-    /// when a run cannot be read.
+    /// when a run is damaged; `Unavailable` when it is gone or cannot be read; `Usage` when its directory has
+    /// no manifest.
     pub(super) fn judge(
         &self,
         references: &[&PointResult],
@@ -301,8 +302,8 @@ impl IntervalSamples {
     }
 }
 
-/// Runs whose load has pauses, a row for each: what their bursts of load did. Errors: `Corrupt` when a run
-/// cannot be read.
+/// Runs whose load has pauses, a row for each: what their bursts of load did. Errors: as
+/// `RecoveryPhase::judge`.
 pub(super) fn bursts(runs: &[(String, &PointResult)]) -> Result<Option<Table>> {
     let columns = ["phase", "load", "idle", "times", "first", "last", "average", "least", "most"];
     let mut table = Table::new("bursts", "Load between pauses", &columns);

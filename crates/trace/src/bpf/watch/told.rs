@@ -163,7 +163,8 @@ fn fill(rounds: &EarlierRounds, bytes: &[u8]) {
     }
 }
 
-/// Kinds of operation that are counted, and places of each.
+/// Kinds of operation that are counted, and numbers that the programs keep of each: latency places, and behind them
+/// `SUMS` others.
 pub const KINDS: usize = 16;
 pub const PLACES: usize = 32_768;
 const SUMS: usize = 6;

@@ -319,8 +319,9 @@ impl OpKind {
     pub fn is_inner(self) -> bool {
         matches!(self, OpKind::AutoCheckpoint | OpKind::LockWait)
     }
-    /// Whether it is part of an operation that has a row of its own, or no operation on storage but a wait for one. No
-    /// total adds them, no mix draws them, and of drivers only those with transactions know any.
+    /// Whether it is part of an operation that has a row of its own, or the wait of a watched program's thread for
+    /// another. No total adds such kinds, and no mix draws them. Of drivers only those with transactions are asked for
+    /// such a kind, a statement; `sqlite` tells times inside its operations by itself, without being asked.
     #[inline]
     pub fn is_part(self) -> bool {
         self.request() != self || self == OpKind::Wait || self.is_statement() || self.is_inner()

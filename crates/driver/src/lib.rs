@@ -1,7 +1,8 @@
 //! Storage drivers under one contract, and what keeps users' data safe: the traits [`Driver`], [`Target`],
 //! [`Session`] (`contract`), the one visible list of drivers ([`DRIVERS`]), and the drivers. `guard` refuses what is in
-//! use, `ownership` what is not Taillight's; `conformance` checks any driver against the contract. `engine` opens
-//! targets, drives sessions and owns clock, schedule and recorder; `cli` lists drivers and resolves options.
+//! use, `ownership` what is not Taillight's; `conformance` checks any driver against the contract. `net` is no driver:
+//! it is the network layer that drivers of servers share. `engine` opens targets, drives sessions and owns clock,
+//! schedule and recorder; `cli` lists drivers and resolves options.
 
 mod buffers;
 pub mod conformance;

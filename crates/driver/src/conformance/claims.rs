@@ -67,7 +67,7 @@ pub(super) fn batches(b: &CheckContext<'_>) -> Checked {
 }
 
 /// Records are loaded as before a run: by inserts of as many neighbours as there may be, the last one of fewer, and a
-/// flush. Other sessions then read each, and none behind them. What a crash would leave is not tried.
+/// flush. Another session then reads each, and none behind them. What a crash would leave is not tried.
 pub(super) fn batched_load(b: &CheckContext<'_>) -> Checked {
     if !b.caps.batched_load {
         return Ok(CheckResult::NotForIt("it loads records one by one"));

@@ -3,7 +3,7 @@
 //!
 //! A use is an extent with the reason to keep off it. Uses are compared by number; paths, by which the
 //! kernel lists swap and exports, are looked up for that. What could not be found out is noted, for those
-//! who must know.
+//! who must know; only a path of swap that means nothing here is not, as the kernel itself keeps writers off it.
 
 use std::os::fd::AsFd;
 use std::path::Path;

@@ -105,7 +105,7 @@ impl RingQueue {
     }
 
     /// How many ends are in `done`; more than its room where the program wrote more than is in flight, of which
-    /// none is looked at; -1 when it is lost.
+    /// none is looked at; -1 when the program is lost, something was waited for (`min` is not 0), and no end has come.
     #[inline]
     pub fn poll(&mut self, done: &mut [PluginDone], min: u32, until_ns: u64) -> i32 {
         let mut came = self.came();

@@ -16,7 +16,8 @@ pub const RULE: &str = "pause";
 /// What may be no more than a thread that stands still, asleep in the program or not seen.
 pub const OVER: &[Phase] = &[Submit, Completion, Application, Store, Blocked, Unobserved];
 
-/// The pauses at that time: concluded from it, as a thread in native code does not stand still.
+/// One segment for each pause that overlaps the given one, from the pause's begin to its end: the caller cuts it to
+/// the time line. It is concluded from the time alone, as a thread in native code does not stand still.
 pub fn waits(segment: &Segment, _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let pauses = context.all.into_iter().flat_map(|all| during(all, segment.from, segment.to));
     pauses.map(|p| Segment::new((p.start_ns, p.end_ns), JvmPause, Source::Inferred)).collect()

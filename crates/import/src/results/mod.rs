@@ -68,7 +68,8 @@ pub struct ResultFormat {
     /// Whether `looks_like` tells it in any part of a text: other programs may print before the result.
     anywhere: bool,
     /// A result to a run. Errors: `Corrupt`, with the place, for a damaged or empty result; `Usage` where the user has
-    /// to say what is not in it.
+    /// to say what is not in it or has said another unit than it has, for one that is too large, and for a log of fio
+    /// that has no whole latencies; `Unavailable` where the file cannot be read.
     pub read: fn(&mut ResultSource<'_>) -> Result<ForeignRun>,
 }
 

@@ -17,7 +17,8 @@ use crate::table::Table;
 pub struct ReportContext {
     /// Title of the page; None = the runs' own.
     pub title: Option<String>,
-    /// That the runs are not all that was planned, and which were not run; empty = all were run.
+    /// That the series ended early, and which of the planned runs were not run. It is empty where the series came
+    /// to its end, and as long as it goes on, so that it does not tell that a series was killed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub partial: String,
     /// The result in words; empty = none.

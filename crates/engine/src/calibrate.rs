@@ -16,7 +16,7 @@ use taillight_driver::{BoundDriver, Driver, Geometry, OpenSpec, Target, TargetBr
 use taillight_rundir::manifest::Overhead;
 
 /// Length of a run over a bridge, and of those on `null` that it is compared with, ns.
-const CALIBRATION_NS: u64 = 10_000_000;
+const CALIBRATION_NS: u64 = 25_000_000;
 /// Length of the other runs on `null`, ns: some 100,000 I/Os of a worker alone.
 const NULL_NS: u64 = 4_000_000;
 /// Longest wait for operations in flight at its end, ns: the plan's own may be too short for a bridge.
@@ -181,7 +181,7 @@ fn calibration_plan(plan: &Plan, target: &dyn Target) -> Plan {
         ..TargetPlan::default()
     };
     plan.workloads.iter_mut().for_each(calibration_workload);
-    // 10 ms at 40 million a second are 6.4 MB; ten times that, whatever the budget.
+    // 25 ms at 40 million a second are 16 MB; four times that, whatever the budget.
     let enough = 8 * u64::from(plan.workers()) * CAPTURE_CHUNK;
     plan.capture.budget = ByteSize(plan.capture.budget.0.min(enough));
     plan.capture.dir = None;

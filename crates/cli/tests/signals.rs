@@ -260,3 +260,31 @@ fn a_chunk_that_is_cut_ends_with_words_and_the_rest_is_recovered() {
     let lost = manifest(dir.path(), "out")["losses"]["chunks"].as_u64();
     assert!(lost == Some(1) && !Path::new(&capture).exists(), "{lost:?}");
 }
+
+/// A profiler that is loaded before the program takes its own signals; those by which people end a program stay.
+#[test]
+fn a_signal_that_a_loaded_library_handles_is_no_end() {
+    let dir = scratch();
+    let source = "#include <signal.h>\n\
+        static void nothing(int signal) { (void)signal; }\n\
+        __attribute__((constructor)) static void begin(void) {\n\
+            signal(SIGPROF, nothing); signal(SIGRTMIN + 3, nothing); signal(SIGTERM, nothing); }\n";
+    std::fs::write(dir.path().join("profiler.c"), source).expect("written");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o", "profiler.so", "profiler.c"]).current_dir(dir.path());
+    if !cc.status().is_ok_and(|done| done.success()) {
+        eprintln!("skipped: no C compiler");
+        return;
+    }
+    let mut command = Command::new(binary());
+    command.args(NULL.split(' ')).current_dir(dir.path());
+    let mut child = command.env("LD_PRELOAD", dir.path().join("profiler.so")).spawn().expect("it starts");
+    until(&dir.path().join("out/manifest.json"), &mut child);
+    ["PROF", "RTMIN+3"].into_iter().for_each(|name| signal(&child, name));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().expect("asked").is_none(), "it has ended");
+    let capture = capture_of(dir.path(), "out");
+    signal(&child, "TERM");
+    assert_eq!(child.wait().expect("it ends").code(), Some(143));
+    in_order(dir.path(), "out", &capture);
+}

@@ -44,6 +44,9 @@ const ENDS: [i32; 15] = [
     libc::SIGSTKFLT,
 ];
 
+/// Those of them by which people end a program: they end it even where a library that was loaded before handles them, too.
+const ASKED: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
+
 /// Within this time the same signal is the same wish.
 const ONE_WISH: Duration = Duration::from_secs(1);
 
@@ -101,9 +104,11 @@ impl Signals {
         if screen {
             sys::restore_before(SIGTSTP).map_err(refused)?;
         }
-        let (ends, ignored) = (ends(), ignored());
-        // Under nohup the run outlives its terminal.
-        for signal in ends.into_iter().filter(|s| *s != SIGHUP || !ignored.contains(s)) {
+        let (ignored, caught) = (masked("SigIgn:"), masked("SigCgt:"));
+        // Under nohup the run outlives its terminal. What a library handles that was loaded before (a profiler's
+        // SIGPROF) ends nothing.
+        let others = |s: &i32| *s == SIGHUP && ignored(*s) || !ASKED.contains(s) && caught(*s);
+        for signal in ends().into_iter().filter(|s| !others(s)) {
             let wish = signals.wish.clone();
             sys::when(signal, move || wish.came(signal)).map_err(refused)?;
         }
@@ -253,10 +258,10 @@ fn ends() -> Vec<i32> {
     ENDS.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).collect()
 }
 
-/// Signals of [`ENDS`] that are ignored since before the program started, as the kernel says.
-fn ignored() -> Vec<i32> {
+/// Whether a signal is in a mask of this process, by the mask's name in `/proc/PID/status`.
+fn masked(name: &str) -> impl Fn(i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = status.lines().find_map(|line| line.strip_prefix(name));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    ENDS.into_iter().filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
+    move |signal| mask >> (signal - 1) & 1 == 1
 }

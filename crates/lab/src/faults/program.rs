@@ -21,7 +21,6 @@ const FORK: &str = include_str!("fork.c");
 const SUPERVISE: &str = include_str!("supervise.c");
 const LEASE: &str = include_str!("lease.c");
 const EXT4: &str = include_str!("ext4.c");
-const PAGE_OUT: &str = include_str!("page_out.c");
 const GAP: Duration = Duration::from_millis(200);
 
 /// The load's thread pauses in the program's own code, asleep and busy in turn: a library that is loaded
@@ -170,21 +169,6 @@ pub fn emptied_journal(trial: &mut FaultTrial<'_>, stage: &BuiltStage) -> Result
         }
         slow.during(delay, || tool(&program, &["empty", &at])).map(drop)
     })?;
-    trial.only_delays(slow);
-    Ok(())
-}
-
-/// Another process has the kernel take the pages of the victim's mapping out of memory (`process_madvise`); the disk
-/// that they come back from is slow all the time.
-pub fn paged_out(trial: &mut FaultTrial<'_>, stage: &BuiltStage) -> Result<()> {
-    let program = built(&mut trial.undo, ("page_out", PAGE_OUT), &[])?;
-    let (slow, pid) = (stage.slow()?, trial.pid()?.to_string());
-    let [program, victim] = [program, stage.victim()].map(|p| p.display().to_string());
-    slow.set(1, trial.amplitude);
-    trial.pulses(Duration::from_millis(700), Duration::ZERO, |_| {
-        tool(&program, &[&pid, &victim]).map(drop)
-    })?;
-    trial.stop.sleep(trial.amplitude * 2)?;
     trial.only_delays(slow);
     Ok(())
 }

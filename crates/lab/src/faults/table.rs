@@ -457,8 +457,6 @@ pub const FAULTS: &[Fault] = &[
         &[WRITES, LAYOUT], OwnSlow(program::moved)),
     of("emptied-journal", "file_system", Fs(EXT4, 64),
         &[WRITES, CACHED, LAYOUT, OF_8M], OwnSlow(program::emptied_journal)),
-    of("paged-out", "device|page_cache", Fs(EXT4, 64),
-        &[READS, CACHED, WARM, OF_16M, SINGLE], OwnSlow(program::paged_out)).only(MMAP),
     of("migrating-server", "server", FaultStage::Server,
         &[ASKING], Own(server::migrating_server)).only(REDIS),
     of("link-down", "server", FaultStage::Server, &[ASKING], Own(server::link_down)).only(SERVERS),

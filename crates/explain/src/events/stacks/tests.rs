@@ -89,6 +89,10 @@ fn stacks_of_the_kernel_are_understood() {
         ("io_schedule;rq_qos_wait;wbt_wait", Phase::Throttle),
         ("futex_wait_queue;futex_wait", Phase::Application),
         ("wait_for_partner;fifo_open;do_dentry_open;vfs_open", Phase::Application),
+        // Linux 6.18: a program that waits for a child it has started, or for its end.
+        ("kernel_clone;__x64_sys_vfork;do_syscall_64", Phase::Application),
+        ("do_wait;kernel_wait4;do_syscall_64", Phase::Application),
+        ("do_msgrcv;do_syscall_64", Phase::Application),
         ("schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg", Phase::Server),
         ("schedule_hrtimeout_range;do_epoll_wait;__x64_sys_epoll_wait", Phase::Server),
         ("start_this_handle;jbd2__journal_start;__ext4_journal_start_sb", Phase::FileSystem),

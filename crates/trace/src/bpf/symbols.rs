@@ -9,12 +9,15 @@ use taillight_machine::Sys;
 /// Stacks whose words are kept at most: threads sleep at few places, most of them again and again.
 const STACKS_MAX: usize = 4096;
 
+/// Words of stacks by their frames; `None` where no function is known.
+type StackWords = HashMap<Box<[u64]>, Option<Arc<str>>>;
+
 /// Names of functions by address.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
     list: Vec<(u64, Box<str>)>,
     /// Words of stacks that were asked for: each function by itself is a search through all of the kernel's.
-    stacks: Mutex<HashMap<Box<[u64]>, Option<Arc<str>>>>,
+    stacks: Mutex<StackWords>,
 }
 
 impl KernelSymbols {

@@ -249,16 +249,46 @@ pub fn settled(mut arm: BenchArm<'_>, empty: Option<PathBuf>) -> BenchArm<'_> {
 
 /// An arm that writes into a database that is there. Each one begins with all of it compacted: else reads
 /// look through as many files as the runs before have left.
-fn compacted<'a>(mut arm: BenchArm<'a>, dir: &Path, value: u64) -> BenchArm<'a> {
-    let compact = DbBench::new(dir, value, "compact").with("--use_existing_db=1");
+fn compacted<'a>(mut arm: BenchArm<'a>, compact: impl Fn() -> Result<()> + 'a) -> BenchArm<'a> {
     BenchArm {
         name: arm.name,
         command: arm.command.clone(),
         run: Box::new(move || {
-            compact.load()?;
+            compact()?;
             (arm.run)()
         }),
     }
+}
+
+/// Has db_bench compact all of its database in `dir`.
+fn compact_theirs(dir: &Path, value: u64) -> impl Fn() -> Result<()> {
+    let compact = DbBench::new(dir, value, "compact").with("--use_existing_db=1");
+    move || compact.load()
+}
+
+/// Has Taillight load its database in `dir`, where it is missing, and compact all of it: Taillight takes no database
+/// that another program has changed.
+fn compact_ours(
+    driver: &str,
+    dir: &Path,
+    options: &str,
+    value: u64,
+) -> Result<impl Fn() -> Result<()>> {
+    let job = job(&format!("{driver}-compact.toml"), driver, dir, options, &reading(value))?;
+    let text = fs::read_to_string(&job)?;
+    fs::write(&job, text.replace("[target]", "before = [\"compact\"]\n[target]"))?;
+    Ok(move || taillight::run(&job).map(drop))
+}
+
+/// A copy of the database in `from` for the other side, which would change it.
+fn copied(from: &Path, to: &Path) -> Result<()> {
+    cleared(&[to.to_path_buf()])?;
+    fs::create_dir(to)?;
+    for file in fs::read_dir(from)? {
+        let file = file?;
+        fs::copy(file.path(), to.join(file.file_name()))?;
+    }
+    Ok(())
 }
 
 /// A run of ours, from a job file; `empty` is a directory to remove before.
@@ -300,13 +330,12 @@ fn rocksdb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
             fill.timed().arm("db_bench fillseq, timed", Some(&theirs)),
         ],
     )?;
-    // Random reads of one database: loaded by us, compacted by db_bench.
+    // Random reads of one database, loaded and compacted by us, and of a copy of it.
     let kept = format!("{options}keep = true\n");
     let reader = job("rocksdb-read.toml", "rocksdb", &ours, &kept, &reading(value))?;
-    taillight::run(&reader)?;
-    let existing = |what| DbBench::new(&ours, value, what).with("--use_existing_db=1");
-    existing("compact").load()?;
-    let read = existing("readrandom");
+    compact_ours("rocksdb", &ours, &kept, value)?()?;
+    copied(&ours, &theirs)?;
+    let read = DbBench::new(&theirs, value, "readrandom").with("--use_existing_db=1");
     report.arms.extend(pairs::run(
         setup.pairs,
         vec![
@@ -358,8 +387,8 @@ fn rocksdb_random(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     Ok(report)
 }
 
-/// Random reads by two threads of one database, loaded by us and compacted by db_bench, and overwrites, each
-/// side in a database of its own that it filled.
+/// Random reads by two threads of one database, loaded and compacted by us, and of a copy of it, and overwrites of
+/// both.
 fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
     let mut report = Comparison::titled(&format!(
@@ -376,9 +405,10 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let writer = reader.replace("\"get\"", "\"update\"");
     let reader = job("rocksdb-read.toml", "rocksdb", &ours, &options, &reader)?;
     let writer = job("rocksdb-update.toml", "rocksdb", &ours, &options, &writer)?;
-    taillight::run(&reader)?;
-    DbBench::new(&ours, value, "compact").with("--use_existing_db=1").load()?;
-    let (read, write) = (two(&ours, "readrandom"), two(&theirs, "overwrite"));
+    let compact = compact_ours("rocksdb", &ours, &options, value)?;
+    compact()?;
+    copied(&ours, &theirs)?;
+    let (read, write) = (two(&theirs, "readrandom"), two(&theirs, "overwrite"));
     for arms in [
         vec![
             own("taillight read", reader, None),
@@ -386,9 +416,15 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
             read.timed().arm("db_bench readrandom, timed", None),
         ],
         vec![
-            compacted(own("taillight update", writer, None), &ours, value),
-            compacted(write.clone().arm("db_bench overwrite", None), &theirs, value),
-            compacted(write.timed().arm("db_bench overwrite, timed", None), &theirs, value),
+            compacted(own("taillight update", writer, None), compact),
+            compacted(
+                write.clone().arm("db_bench overwrite", None),
+                compact_theirs(&theirs, value),
+            ),
+            compacted(
+                write.timed().arm("db_bench overwrite, timed", None),
+                compact_theirs(&theirs, value),
+            ),
         ],
     ] {
         report.arms.extend(pairs::run(setup.pairs, arms)?);
@@ -405,9 +441,8 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
 }
 
 /// Random reads by one thread while another overwrites 2 MiB/s (the rate of RocksDB's own `benchmark.sh`),
-/// which is counted on neither side. Both read the same database, loaded by us: how well values compress decides
-/// what a read costs. (Each writer leaves values of its own in it, for both sides to read in the next round.) As
-/// fast as it can, the writer would decide what the reader gets. db_bench's writes what it may in 100 ms at once
+/// which is counted on neither side. Both read a database that we have loaded, db_bench a copy: how well values
+/// compress decides what a read costs. As fast as it can, the writer would decide what the reader gets. db_bench's writes what it may in 100 ms at once
 /// (RocksDB's rate limiter), as fast as it can, and so does ours: each at its own time would cost more wake-ups.
 fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
@@ -425,18 +460,25 @@ fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let work = format!(
         "{read}[[workload]]\nname = \"writer\"\nmeasured = false\narrival = {bursts}\n{write}"
     );
-    taillight::run(&job("rocksdb-read.toml", "rocksdb", &ours, &options, &read)?)?;
-    DbBench::new(&ours, value, "compact").with("--use_existing_db=1").load()?;
+    let compact = compact_ours("rocksdb", &ours, &options, value)?;
+    compact()?;
+    copied(&ours, &theirs)?;
     let job = job("rocksdb-while.toml", "rocksdb", &ours, &options, &work)?;
-    let peer = DbBench::new(&ours, value, "readwhilewriting")
+    let peer = DbBench::new(&theirs, value, "readwhilewriting")
         .with("--use_existing_db=1")
         .with(&format!("--benchmark_write_rate_limit={bytes}"));
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            compacted(own("taillight read", job, None), &ours, value),
-            compacted(peer.clone().arm("db_bench readwhilewriting", None), &ours, value),
-            compacted(peer.timed().arm("db_bench readwhilewriting, timed", None), &ours, value),
+            compacted(own("taillight read", job, None), compact),
+            compacted(
+                peer.clone().arm("db_bench readwhilewriting", None),
+                compact_theirs(&theirs, value),
+            ),
+            compacted(
+                peer.timed().arm("db_bench readwhilewriting, timed", None),
+                compact_theirs(&theirs, value),
+            ),
         ],
     )?;
     let pair = [("taillight read", "db_bench readwhilewriting")];
@@ -506,15 +548,14 @@ fn leveldb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
         ],
     )?;
     let reader = job("leveldb-read.toml", "leveldb", &ours, "keep = true\n", &reading(value))?;
-    taillight::run(&reader)?;
-    let compact = words(&ours, "compact");
-    child::run(Command::new(std::env::current_exe()?).args(compact))?;
+    compact_ours("leveldb", &ours, "keep = true\n", value)?()?;
+    copied(&ours, &theirs)?;
     report.arms.extend(pairs::run(
         setup.pairs,
         vec![
             own("taillight read", reader, None),
-            bare_loop("bare read", words(&ours, "read"), None),
-            bare_loop("bare read, threads", threaded(&ours, "read"), None),
+            bare_loop("bare read", words(&theirs, "read"), None),
+            bare_loop("bare read, threads", threaded(&theirs, "read"), None),
         ],
     )?);
     for bare in ["bare fill", "bare fill, threads"] {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crossbeam_channel::{Receiver, unbounded};
 use taillight_capture::chunk::ChunkReader;
 use taillight_capture::{Capture, Pool};
-use taillight_core::plan::{BlockSize, Keys, MixPart, Plan};
+use taillight_core::plan::{BlockSize, Keys, MixPart, Plan, Values, WorkloadPlan};
 use taillight_core::probe::NoProbe;
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, Op, OpKind, Record, Stamp, Status};
@@ -41,15 +41,26 @@ impl DisciplinedClock for SteppedClock {}
 struct Load {
     op: OpKind,
     operations: Option<u64>,
+    bytes: Option<u64>,
     end: i64,
     warmup: i64,
     /// What a reading of the clock takes, ns.
     step: i64,
+    /// Something besides keys is asked of each operation.
+    beyond_keys: bool,
 }
 
 impl Load {
     fn of(op: OpKind) -> Load {
-        Load { op, operations: Some(1000), end: i64::MAX / 2, warmup: 0, step: 0 }
+        Load {
+            op,
+            operations: Some(1000),
+            bytes: None,
+            end: i64::MAX / 2,
+            warmup: 0,
+            step: 0,
+            beyond_keys: false,
+        }
     }
 
     fn plan(&self) -> Plan {
@@ -75,6 +86,8 @@ struct ScriptedLoad {
     end: WorkerEnd,
     /// One past the last acknowledged key.
     live: u64,
+    /// Whether the worker asked its strategies for more than keys.
+    beyond_keys: bool,
 }
 
 fn intervals_of(taken: &Receiver<WorkerMessage>) -> Vec<(u32, u64, u64)> {
@@ -111,7 +124,7 @@ fn spec(load: &Load, generator: Generator, payload: Filler) -> WorkerSpec {
         schedule: Schedule::Burst,
         limits: WorkerLimits {
             operations: load.operations,
-            bytes: None,
+            bytes: load.bytes,
             drain_timeout_ns: 0,
             late_ns: 0,
         },
@@ -197,17 +210,18 @@ fn run(
             idle: None,
             drops: None,
             end_syncs: None,
-            inner: false,
+            inner: load.beyond_keys,
         },
     };
     let mut worker = Worker::new(spec(&load, generator, payload), parts);
+    let beyond_keys = worker.beyond_keys;
     while let WorkerWait::Until { until, .. } = worker.fill().unwrap() {
         worker.reap(0, until).unwrap();
     }
     let end = worker.finish();
     let asked = std::mem::take(&mut *asked.lock().unwrap());
     let (ios, live) = (records(pool), space.live().1);
-    ScriptedLoad { asked, ios, intervals: intervals_of(&taken), end, live }
+    ScriptedLoad { asked, ios, intervals: intervals_of(&taken), end, live, beyond_keys }
 }
 
 /// Each takes 1 us and moves 100 bytes.
@@ -312,4 +326,51 @@ fn values_in_a_buffer_that_is_used_again_differ_and_fit_their_operations() {
     values.dedup();
     assert_eq!(values.len(), 1000, "no two alike");
     assert_eq!(done.live, 2000, "every insert is acknowledged");
+}
+
+/// A worker that has only keys goes past its strategies, and takes its successes in a function of its own.
+#[test]
+fn what_goes_past_the_strategies_comes_to_the_same() {
+    // Whole, short, none, more than was asked; failed, and not there.
+    let answer = |n: usize, op: &Op| {
+        let whole: usize = if op.kind == OpKind::Delete { 0 } else { 100 };
+        let answer = match n % 50 {
+            7 => Ok(99),
+            17 => Ok(0),
+            27 => Ok(101),
+            37 => Err(Status::STORE),
+            47 => Err(Status::NOT_FOUND),
+            _ => Ok(whole),
+        };
+        (varied(n, op).0, answer)
+    };
+    for op in [OpKind::Get, OpKind::Scan, OpKind::Insert, OpKind::Update, OpKind::Delete] {
+        for (operations, bytes) in [(Some(1000), None), (Some(500), Some(20_000))] {
+            let load = Load { operations, bytes, warmup: MS / 3, ..Load::of(op) };
+            let past = run(load, answer);
+            let full = run(Load { beyond_keys: true, ..load }, answer);
+            assert!(!past.beyond_keys && full.beyond_keys, "{op:?}");
+            assert!(past.asked == full.asked, "{op:?} {bytes:?}: other operations");
+            assert_eq!(past.ios, full.ios, "{op:?} {bytes:?}");
+            assert_eq!(past.intervals, full.intervals, "{op:?} {bytes:?}");
+            assert_eq!((past.end, past.live), (full.end, full.live), "{op:?} {bytes:?}");
+            let failed = past.ios.iter().filter(|io| !io.status.is_ok()).count();
+            assert!(failed > 0 && failed < past.ios.len(), "{op:?} {bytes:?}: {failed}");
+        }
+    }
+}
+
+#[test]
+fn values_of_several_fields_checked_ones_batches_and_parts_need_the_strategies() {
+    let is_plain = |change: fn(&mut WorkloadPlan)| {
+        let mut plan = Load::of(OpKind::Get).plan();
+        change(&mut plan.workloads[0]);
+        let space = Arc::new(KeySpace::new(0, 1000));
+        KeyedWorker::new(&plan.workloads[0], space, 1).unwrap().is_plain()
+    };
+    assert!(is_plain(|_| ()));
+    assert!(!is_plain(|w| w.value = Some(Values { fields: 2, ..Values::default() })));
+    assert!(!is_plain(|w| w.value = Some(Values { integrity: true, ..Values::default() })));
+    assert!(!is_plain(|w| w.batch = 2));
+    assert!(!is_plain(|w| w.mix = vec![MixPart { op: OpKind::Rmw, weight: 1 }]));
 }

@@ -217,10 +217,13 @@ fn queued_until(
     actor: &IoContext<'_>,
 ) {
     let to = to.clamp(line.at, line.end);
-    // Held back by a limit before a request is had at all, or without memory for what it is made of.
+    // Held back by a limit before a request is had at all, or without memory for what it is made of. Who sleeps for
+    // pages has queued what brings them.
     let other = |r: &OffCpu| match r.reason().filter(|_| !r.was_preempted()) {
         Some(SleepReason::For(Phase::Throttle, _)) => Some(Phase::Throttle),
-        Some(SleepReason::For(Phase::PageCache, _)) if phase == Phase::Tags => {
+        Some(SleepReason::For(Phase::PageCache, _))
+            if phase == Phase::Tags && !r.was_in(stacks::waits_for_pages) =>
+        {
             Some(Phase::PageCache)
         }
         _ => None,
@@ -244,11 +247,15 @@ fn queued_until(
     line.to(to, phase, if another { Source::Inferred } else { Source::Stamps });
 }
 
-/// Whether a thread was asleep for its I/O itself for most of the time in which that waited for a request. Who asks for
-/// a request sleeps in a function that says so: here the I/O had been queued, and the request was made by another
-/// thread, as on another path after the first one had failed, or when a zone of the disk could be written again.
+/// Whether a thread was asleep for its I/O itself, or for the pages of it, for most of the time in which that waited
+/// for a request. Who asks for a request sleeps in a function that says so: here the I/O had been queued, and the
+/// request was made by another thread, as on another path after the first one had failed, or when a zone of the disk
+/// could be written again.
 fn had_queued(from: i64, to: i64, actor: &IoContext<'_>) -> bool {
-    let for_itself = |r: &&OffCpu| !r.was_preempted() && r.reason() == Some(SleepReason::OwnIo);
+    let own = |r: &OffCpu| {
+        r.reason() == Some(SleepReason::OwnIo) || r.was_in(stacks::waits_for_pages)
+    };
+    let for_itself = |r: &&OffCpu| !r.was_preempted() && own(r);
     let asleep = overlapping(actor.off, from, to).filter(for_itself);
     // Of a row that only waited for a CPU by then, the sleep was over before.
     let slept = asleep.map(|r| (r.awake_ns().min(to) - r.start_ns.max(from)).max(0));

@@ -256,6 +256,8 @@ fn who_sleeps_for_its_io_does_not_wait_for_a_request() {
     assert_eq!(source("io_schedule;blk_mq_get_tag"), Some((600, Source::Stamps)));
     assert_eq!(source("io_schedule;__iomap_dio_rw"), Some((600, Source::Inferred)));
     assert_eq!(source("io_cqring_wait"), Some((600, Source::Inferred)));
+    let pages = "io_schedule;folio_wait_bit_common;filemap_update_page;filemap_read";
+    assert_eq!(source(pages), Some((600, Source::Inferred)), "through the page cache");
     // A sleep before it, after which there was no CPU for long, takes nothing from that.
     let before = off(100, Some(150), 1105, "io_cqring_wait");
     let both = [before, slept("io_cqring_wait")];

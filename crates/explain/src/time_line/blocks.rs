@@ -296,8 +296,9 @@ fn before(line: &mut TimeLine, io: &TracedIo, round: &BlockRound, on: bool, b: &
         // to be for this one: the way there is a matter of microseconds.
         let alone = !line.begun() && !io.has(flags::QUEUED);
         let over_it = |r: &&OffCpu| {
-            let own = r.end_ns >= round.bio || r.reason() == Some(SleepReason::OwnIo);
-            alone && own && !r.was_preempted()
+            // A block that came before any part of its own was seen had been sent for by another one.
+            let own = r.reason() == Some(SleepReason::OwnIo) && !r.was_in(stacks::reads_block);
+            alone && (own || r.end_ns >= round.bio) && !r.was_preempted()
         };
         let slept = off().find(over_it).map(|r| r.start_ns);
         let room = overlapping(b.reclaim, line.at, round.bio).map(|r| r.end_ns);

@@ -293,7 +293,7 @@ fn a_held_io_was_throttled() {
 #[test]
 fn what_a_thread_slept_for_before_a_limit_took_its_io_is_no_limit() {
     use Phase::*;
-    let cut = |more: u64| {
+    let cut = |more: u64, first: &str| {
         let held = TracedIo {
             flags: flags::HELD | more,
             held_ns: Some(1700),
@@ -304,15 +304,18 @@ fn what_a_thread_slept_for_before_a_limit_took_its_io_is_no_limit() {
             ..io()
         };
         let rows = [
-            off(1010, Some(1400), 1410, "rwsem_down_write_slowpath;ext4_file_write_iter"),
+            off(1010, Some(1400), 1410, first),
             off(1420, Some(1500), 1505, "io_schedule;__iomap_dio_rw"),
             off(1510, Some(1850), 1900, "io_schedule;__iomap_dio_rw"),
         ];
         all(&held, &IoContext { off: &rows, ..IoContext::default() })
     };
     let before = [(10, Submit), (390, FileSystem), (10, Cpu), (10, Submit), (280, Throttle)];
-    assert_eq!(cut(0)[..5], before);
-    assert_eq!(cut(flags::QUEUED)[0], (700, Throttle), "for whichever I/O that was");
+    let lock = "rwsem_down_write_slowpath;ext4_file_write_iter";
+    assert_eq!(cut(0, lock)[..5], before);
+    let block = "io_schedule;bit_wait_io;ext4_read_bh;ext4_bread;ext4_get_branch";
+    assert_eq!(cut(0, block)[..5], before, "which another thread had sent for");
+    assert_eq!(cut(flags::QUEUED, lock)[0], (700, Throttle), "for whichever I/O that was");
 }
 
 #[test]

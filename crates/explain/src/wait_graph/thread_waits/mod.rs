@@ -122,9 +122,10 @@ pub fn completion_thread_waits<'a>(
         row.thread.name.starts_with("kworker/") && went_on().any(at_once)
     });
     for row in late {
-        // It may have lost its CPU several times on the way.
+        // It may have lost its CPU several times on the way. One without a number is nobody else.
+        let known = |r: &Helper| r.thread.tid.is_some() && r.thread.tid == row.thread.tid;
         let same = helpers(context, segment.from, row.end_ns);
-        let same = same.filter(|r| r.thread.tid == row.thread.tid);
+        let same = same.filter(|r| std::ptr::eq(*r, row) || known(r));
         let lost: Vec<Segment> = same.map(|r| cpu_wait(r, tie(r, io, context))).collect();
         let within = |w: &Segment| (w.to.min(segment.to) - w.from.max(segment.from)).max(0);
         if lost.iter().map(within).sum::<i64>() * 2 >= segment.length() {

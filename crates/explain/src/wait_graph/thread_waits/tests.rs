@@ -104,6 +104,22 @@ fn a_thread_that_tells_of_a_completion_may_wait_for_a_cpu_or_a_journal() {
 }
 
 #[test]
+fn two_threads_of_the_kernel_without_numbers_are_not_one() {
+    use Phase::*;
+    let line = [(0, 100, Device), (100, 900, Completion), (900, 1000, Cpu)];
+    let parts = |tid| {
+        let row = |times| {
+            let thread = Thread { name: "kworker/0:1".into(), tid, ..Thread::default() };
+            Helper { thread: thread.into(), ..kworker(times, IDLE, "worker_thread;kthread") }
+        };
+        let twice = vec![row((-500, 110, 400)), row((450, 500, 890))];
+        cut(&line, asleep((0, 900, 1000), "io_cqring_wait"), twice).len()
+    };
+    assert_eq!(parts(None), 3, "neither for half of it");
+    assert_eq!(parts(Some(78)), 7, "one that lost its CPU twice");
+}
+
+#[test]
 fn a_server_had_the_io_whichever_thread_took_it_there() {
     use Phase::*;
     let io = TracedIo {

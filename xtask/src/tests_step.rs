@@ -37,6 +37,7 @@ const ALLOWED_SKIPS: &[AllowedSkip] = &[
     ("losetup", 0, no_loops),
     ("loop device", 0, no_loops),
     ("mount", 0, no_rights),
+    ("zramctl", 0, || lacks("/sys/class/zram-control")),
     ("unshare", 0, no_rights),
     ("no /dev/fuse here", 0, || lacks("/dev/fuse")),
     ("no disk that root may open", 0, no_disk_opens),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use crate::common::traced::{limited_reads, open_place};
+use crate::common::traced::{limited_reads, open_place, tool};
 use crate::common::{self, binary, ended, json, manifest, skipped, text};
 use serde_json::Value;
 use taillight_lab::cleanup::Undo;
@@ -96,6 +96,52 @@ fn every_request_of_a_ring_is_counted_and_has_its_percentiles() {
     assert!(counted.is_some_and(|n| n >= issued), "{counted:?} of {issued}");
     let files = watched["files"].as_array().expect("a list");
     assert!(files.iter().any(|f| f.as_str().is_some_and(|f| f.ends_with("/data"))), "{files:?}");
+}
+
+/// Mounts a file system on a disk that makes no requests of what it is sent.
+fn mount_zram(undo: &mut Undo, at: &str) -> Result<(), String> {
+    let device = tool(&["zramctl", "--find", "--size", "256M"])?.trim().to_owned();
+    let disk = device.clone();
+    undo.add(move || drop(tool(&["zramctl", "--reset", &disk])));
+    tool(&["mkfs.ext4", "-q", "-F", &device])?;
+    tool(&["mount", &device, at])?;
+    let mounted = at.to_owned();
+    undo.add(move || drop(tool(&["umount", &mounted])));
+    Ok(())
+}
+
+/// A ring alone has the programs on other direct I/O taken away: what libaio then sends before they are back is counted,
+/// also on a disk whose completions lead nowhere by themselves.
+#[test]
+fn who_comes_after_a_ring_alone_is_seen_or_counted_as_missed() {
+    let name = "who_comes_after_a_ring_alone_is_seen_or_counted_as_missed";
+    for zram in [false, true] {
+        let Some(dir) = place(name) else { return };
+        let at = dir.path().to_string_lossy().into_owned();
+        let mut undo = Undo::default();
+        if zram && skipped(name, mount_zram(&mut undo, &at).err()) {
+            return;
+        }
+        let of = |engine: &str| {
+            format!("--thread --rw=randread --direct=1 --iodepth=4 --ioengine={engine}")
+        };
+        let late = "--name=w --filename=data --size=64m --bs=4k --time_based --runtime=2";
+        let words = format!("{} {late} --startdelay=3 {}", of("io_uring"), of("libaio"));
+        let (_, err) = ended(&watch_fio(dir.path(), &[], 5, &words, "--slower 1s"), 0);
+        let watched = json(&dir.path().join("out/watched.json"));
+        let fio = std::fs::read_to_string(dir.path().join("fio.json")).expect("a result");
+        let fio: Value = serde_json::from_str(&fio).expect("JSON");
+        let jobs = fio["jobs"].as_array().expect("a list").iter();
+        let issued: Vec<u64> = jobs.filter_map(|job| job["read"]["total_ios"].as_u64()).collect();
+        assert!(issued.len() == 2 && issued.iter().all(|n| *n > 0), "{issued:?}");
+        let read = op(&watched, "read");
+        let requests = read["requests"].as_u64().expect("a count");
+        let missed = watched["no_room"].as_u64().expect("a count");
+        let all: u64 = issued.iter().sum();
+        assert!(requests + missed >= all, "{requests}, {missed} of {issued:?}");
+        let told = read["whole"] == true || read["requests_alone"] == true;
+        assert_eq!(told, missed == 0, "no figures of a part: {read} {err}");
+    }
 }
 
 /// Few of them beside what the program's loader reads, which the page cache answers.

@@ -235,13 +235,14 @@ INLINE void place_call(struct bio *bio)
 	map_update(&mappings, &b.mapping, &index, 0);
 }
 
-/* A request of libaio may come that nobody saw begin: the programs that do are away, and come back for later ones. */
+/* A request of libaio may come that nobody saw begin: the programs that do are away, or were, and come back for later
+ * ones. One of several parts is counted with each of them. */
 NOINLINE int missed(u64 kiocb)
 {
-	if (!direct_unseen() || !kiocb ||
-	    (u64)READ(struct kiocb, kiocb, ki_complete) != cfg_aio_done || requested_as(kiocb))
+	if (!(counter(C_DIRECT) & DIRECT_LEFT) || !kiocb ||
+	    (u64)READ(struct kiocb, kiocb, ki_complete) != cfg_aio_done || is_begun(kiocb))
 		return 0;
-	note_direct(OTHERS_WANT);
+	note_direct(OTHERS_SEEN);
 	count(C_NO_ROOM);
 	return 0;
 }
@@ -262,9 +263,9 @@ INLINE void is_on_storage(struct bio *bio)
  * no ring's. Other file systems than iomap's have functions of their own for its end. */
 NOINLINE int notes_others(struct bio *bio)
 {
-	u64 kiocb, done;
+	u64 kiocb, done, seen = counter(C_DIRECT);
 
-	if (!direct_unseen())
+	if (!(seen & RINGS_SEEN) || (seen & (OTHERS_SEEN | DIRECT_LEFT)) == OTHERS_SEEN)
 		return 0;
 	if ((u64)bio->bi_end_io != cfg_end_iomap) {
 		if (!bio->bi_iter.bi_size || of_cache(bio))
@@ -272,10 +273,13 @@ NOINLINE int notes_others(struct bio *bio)
 	} else {
 		kiocb = (u64)READ(struct iomap_dio, bio->bi_private, iocb);
 		done = (u64)READ(struct kiocb, kiocb, ki_complete);
-		if (done && done != cfg_aio_done)
+		/* Its completion does not lead back where the disk makes no requests (device mapper, md, zram). */
+		if (done == cfg_aio_done)
+			return missed(kiocb);
+		if (done)
 			return 0;
 	}
-	note_direct(OTHERS_WANT);
+	note_direct(OTHERS_SEEN);
 	return 0;
 }
 

@@ -327,22 +327,23 @@ struct file_name {
 
 /* Whose direct I/O was seen of the programs that are watched. What a ring sends has its own trace points: as long as nobody
  * else does any, the process takes the programs on iomap's away, which each of its requests would run for nothing, and
- * brings them back when a bio comes that is no ring's. Whoever comes while they are there keeps them for good. */
-enum { RINGS_ALONE = 1, OTHERS_WANT = 2, OTHERS_TOO = 3 };
-INLINE void note_direct(u64 whose)
+ * brings them back when a bio comes that is no ring's. Whoever comes while they are there keeps them for good. The process
+ * says that they leave before the first of them does, and that they are back once all of them are: a request that begins
+ * in between may have lost its begin or its end, and is counted as missed. */
+enum { RINGS_SEEN = 1, OTHERS_SEEN = 2, DIRECT_LEFT = 4, DIRECT_BACK = 8 };
+INLINE void note_direct(u64 what)
 {
 	struct counts *all = all_counters();
 
-	if (all && all->n[C_DIRECT] < whose)
-		all->n[C_DIRECT] = whose;
+	/* At once: the process may say something else meanwhile. */
+	if (all && !(all->n[C_DIRECT] & what))
+		__sync_fetch_and_or(&all->n[C_DIRECT], what);
 }
 
-/* Whether the programs on iomap's trace points may be away. */
-INLINE bool direct_unseen(void)
+/* Whether some of the programs on iomap's trace points may be away. */
+INLINE bool direct_away(void)
 {
-	u64 whose = counter(C_DIRECT);
-
-	return whose == RINGS_ALONE || whose == OTHERS_WANT;
+	return (counter(C_DIRECT) & (DIRECT_LEFT | DIRECT_BACK)) == DIRECT_LEFT;
 }
 
 INLINE struct placed *place_for(u64 request)
@@ -456,6 +457,15 @@ GLOBAL u64 requested_as(u64 request)
 		return p->token ? p->token : slot_for(p);
 	token = counter(C_CROWDED) ? map_lookup(&requested, &request) : 0;
 	return token ? *token : 0;
+}
+
+/* Whether a request was seen to begin and not to end; it gets no slot for that. */
+INLINE bool is_begun(u64 request)
+{
+	struct placed *p = place_for(request);
+
+	return (p && p->request == request) ||
+	       (counter(C_CROWDED) && map_lookup(&requested, &request));
 }
 
 /* A thread has one request less under way. */

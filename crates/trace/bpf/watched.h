@@ -138,15 +138,20 @@ int watch_direct(u64 *ctx)
 	if (done && done != cfg_aio_done) {
 		if ((done == cfg_uring_done || done == cfg_uring_polled) && !counter(C_DIRECT) &&
 		    is_ours_here(current_pid_tgid()))
-			note_direct(RINGS_ALONE);
+			note_direct(RINGS_SEEN);
 		return 0;
 	}
 	ids = current_pid_tgid();
 	if (!is_ours(ids >> 32))
 		return 0;
-	note_direct(OTHERS_TOO);
+	note_direct(OTHERS_SEEN);
 	if (!done) {
 		call_here(ktime_ns(), 0);
+		return 0;
+	}
+	/* Nobody may see its end: its place would be taken for good, and its thread have a request under way. */
+	if (direct_away()) {
+		count(C_NO_ROOM);
 		return 0;
 	}
 	op = kiocb->ki_flags & KIOCB_WRITE ? 2 : 1;

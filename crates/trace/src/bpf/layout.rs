@@ -27,11 +27,13 @@ pub const C_ISSUES: usize = 30;
 pub const STAMPED: u64 = 1;
 /// Some requests do not: the program on the issue is needed.
 pub const BARE: u64 = 2;
-/// No count: whose direct I/O was seen of programs that are watched: rings' alone from [`RINGS_ALONE`] on, others', too,
-/// from [`OTHERS_WANT`] on, else 0.
+/// No count: bits that say whose direct I/O was seen of programs that are watched, rings' and others'; and that the
+/// programs on others' are to leave, and that all of them are back, which the process says.
 pub const C_DIRECT: usize = 31;
-pub const RINGS_ALONE: u64 = 1;
-pub const OTHERS_WANT: u64 = 2;
+pub const RINGS_SEEN: u64 = 1;
+pub const OTHERS_SEEN: u64 = 2;
+pub const DIRECT_LEFT: u64 = 4;
+pub const DIRECT_BACK: u64 = 8;
 /// No count: the one file of the run: its inode's number, of a block device the device's; 0 for
 /// unknown.
 pub const C_FILE: usize = 5;

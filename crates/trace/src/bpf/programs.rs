@@ -20,8 +20,8 @@ use taillight_rundir::trace_info::ProgramInfo;
 
 use super::kernel_cast::KernelCast;
 use super::layout::{
-    BARE, C_DIRECT, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, EarlierRounds, OTHERS_WANT,
-    OperationSlot, RINGS_ALONE, SLOTS, STAMPED, THREADS, ThreadState,
+    BARE, C_DIRECT, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, DIRECT_BACK, DIRECT_LEFT,
+    EarlierRounds, OTHERS_SEEN, OperationSlot, RINGS_SEEN, SLOTS, STAMPED, THREADS, ThreadState,
 };
 use super::symbols::KernelSymbols;
 use super::sys::SharedRegion;
@@ -536,11 +536,15 @@ impl LoadedPrograms {
             return Vec::new();
         };
         let mut missing = Vec::new();
-        let state = self.counters.get(C_DIRECT).load(Relaxed);
+        let seen = self.counters.get(C_DIRECT);
+        // Said before they go, unless others came just now.
+        let leave = RINGS_SEEN | DIRECT_LEFT;
+        let may_leave = || seen.compare_exchange(RINGS_SEEN, leave, Relaxed, Relaxed).is_ok();
+        let state = seen.load(Relaxed);
         *direct = match (std::mem::replace(&mut *direct, DirectPrograms::Back), state) {
-            (DirectPrograms::There { links, alone }, RINGS_ALONE) => {
+            (DirectPrograms::There { links, alone }, RINGS_SEEN) => {
                 let since = alone.unwrap_or_else(Instant::now);
-                if since.elapsed() < length {
+                if since.elapsed() < length || !may_leave() {
                     DirectPrograms::There { links, alone: Some(since) }
                 } else {
                     let names = links.iter().map(|AttachedProgram(name, _)| *name).collect();
@@ -548,8 +552,12 @@ impl LoadedPrograms {
                     DirectPrograms::Away(names)
                 }
             }
-            (DirectPrograms::Away(names), state) if state >= OTHERS_WANT => {
+            (DirectPrograms::Away(names), state) if state & OTHERS_SEEN != 0 => {
                 missing.extend(names.into_iter().filter_map(|name| self.missing_again(name)));
+                // With one of them alone, no request is seen from its begin to its end.
+                if missing.is_empty() {
+                    seen.fetch_or(DIRECT_BACK, Relaxed);
+                }
                 DirectPrograms::Back
             }
             (same, _) => same,
@@ -707,17 +715,20 @@ mod tests {
             eprintln!("skipped: direct I/O of files cannot be seen here");
             return;
         }
-        let say = |state, length| {
-            programs.counters.get(C_DIRECT).store(state, Relaxed);
+        let seen = programs.counters.get(C_DIRECT);
+        let say = |more, length| {
+            seen.fetch_or(more, Relaxed);
             assert_eq!(programs.settle_direct(length).len(), 0, "all come back");
-            DIRECT.map(|name| attached(&programs, name))
+            (DIRECT.map(|name| attached(&programs, name)), seen.load(Relaxed) & !more)
         };
         let (now, later) = (Duration::ZERO, Duration::MAX);
-        assert_eq!(say(0, now), [1, 1], "nothing is known yet");
-        assert_eq!(say(RINGS_ALONE, later), [1, 1], "not for long");
-        assert_eq!(say(RINGS_ALONE, now), [0, 0]);
-        assert_eq!(say(OTHERS_WANT, now), [1, 1]);
-        assert_eq!(say(RINGS_ALONE, now), [1, 1], "for good");
+        assert_eq!(say(0, now), ([1, 1], 0), "nothing is known yet");
+        assert_eq!(say(RINGS_SEEN, later), ([1, 1], 0), "not for long");
+        assert_eq!(say(RINGS_SEEN, now), ([0, 0], DIRECT_LEFT), "the programs know that they left");
+        let all = RINGS_SEEN | DIRECT_LEFT | DIRECT_BACK;
+        assert_eq!(say(OTHERS_SEEN, now), ([1, 1], all));
+        seen.store(RINGS_SEEN, Relaxed);
+        assert_eq!(say(0, now), ([1, 1], RINGS_SEEN), "for good");
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn without_block_io(line: &mut TimeLine, io: &TracedIo, context: &IoContext<'_>)
 
 /// From the device's answer to the program. A thread that waits is told of it and woken up, then it
 /// runs: from there on, and when it was not waiting at all, time on the CPU is the program's own, but for a thread with
-/// several I/Os in flight whose short sleeps come to more than a quarter of it.
+/// several I/Os in flight whose short sleeps come to more than a quarter of it and may lie in it.
 fn after_completion(line: &mut TimeLine, io: &TracedIo, to: i64, context: &IoContext<'_>) {
     let from = line.at;
     if to <= from {
@@ -128,12 +128,21 @@ fn after_completion(line: &mut TimeLine, io: &TracedIo, to: i64, context: &IoCon
             }
         }
     }
-    let elsewhere =
-        io.has(flags::QUEUED) && short_sleeps_ns(io, context) * 4 > (to - from).unsigned_abs();
+    let elsewhere = io.has(flags::QUEUED)
+        && !was_awake(io, line.at)
+        && short_sleeps_ns(io, context) * 4 > (to - from).unsigned_abs();
     append_thread_states(line, to, Phase::Application, elsewhere, context);
 }
 
-/// How long the thread slept during this I/O in stretches too short for events. A thread with several I/Os
+/// Whether the thread of a ring did not sleep from then on: it posts the answer itself, and had come back to its CPU
+/// before. What io_uring's workers post, and interrupts tell, may find it asleep.
+fn was_awake(io: &TracedIo, from: i64) -> bool {
+    let posts = io.cqe_ns.is_some() && !io.has(flags::PUNTED);
+    posts && io.run_ns.is_some_and(|run| run <= from)
+}
+
+/// How long the thread slept during this I/O in stretches without events: too short for them, or short waits for its
+/// answers, of which `watch` tells none. A thread with several I/Os
 /// in flight takes what has come when it wakes up: this I/O had not, and nothing says why.
 fn short_sleeps_ns(io: &TracedIo, context: &IoContext<'_>) -> u64 {
     let within = |at: i64| at.clamp(io.start_ns, io.end_ns);

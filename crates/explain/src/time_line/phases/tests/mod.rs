@@ -251,6 +251,24 @@ fn a_thread_that_dozed_was_not_busy_with_what_had_not_come() {
 }
 
 #[test]
+fn a_thread_that_slept_before_its_answer_was_there_was_busy_when_it_did_not_take_it() {
+    let posted = |run: i64, more: u64| TracedIo {
+        flags: flags::QUEUED | more,
+        slept_ns: Some(700),
+        wake_ns: Some(run - 5),
+        run_ns: Some(run),
+        cqe_ns: Some(2000),
+        ..io()
+    };
+    let application =
+        |io: TracedIo| lengths(&segments(&io, &IoContext::default())).get(Phase::Application);
+    assert_eq!(application(posted(1700, 0)), 200, "not off its CPU since then");
+    assert_eq!(application(posted(1900, 0)), 100, "nor since it came back");
+    assert_eq!(application(posted(1700, flags::PUNTED)), 0, "a worker posts it");
+    assert_eq!(application(TracedIo { cqe_ns: None, ..posted(1700, 0) }), 0, "an interrupt does");
+}
+
+#[test]
 fn who_asks_for_events_while_its_io_is_in_the_device_waits_for_no_server() {
     use Phase::*;
     let cut = |from: i64| {

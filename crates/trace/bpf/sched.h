@@ -129,12 +129,18 @@ INLINE bool waited(struct thread *t, struct asleep *a, u32 index, struct task_st
 	return 0;
 }
 
-/* A thread slept until one of its requests had its answer, and ran as soon as that came. What the others waited for, their
- * own stamps say; of the sleep nobody asks where it is short beside what is told. By itself: `enters` has no stack to
- * spare. */
+/* Sleep of a thread of the kernel that waits for work. One of a work queue that sleeps in another way has
+ * some. */
+enum { TASK_INTERRUPTIBLE = 1, TASK_IDLE = 0x402 };
+/* Says only that the sleep may be frozen (TASK_FREEZABLE, 6.1). */
+enum { TASK_FREEZABLE = 0x2000 };
+
+/* A thread slept until one of its requests had its answer, and ran as soon as that came; it was not stopped there, nor held
+ * by a tracer. What the others waited for, their own stamps say; of the sleep nobody asks where it is short beside what is
+ * told. By itself: `enters` has no stack to spare. */
 NOINLINE bool fetched(struct asleep *a, u32 state, u64 off, u64 wake, u64 now)
 {
-	return a->fetches && !(state & SLEEPS_SURELY) && wake >= off &&
+	return a->fetches && (state & ~TASK_FREEZABLE) == TASK_INTERRUPTIBLE && wake >= off &&
 	       now - wake < cfg_off_ns && now - off < counter(C_SLOW_NS) / BESIDE;
 }
 
@@ -256,12 +262,6 @@ INLINE void worker_leaves(struct task_struct *prev, struct task_struct *next, u6
 	}
 	map_update(&idles, &pid, &i, 0);
 }
-
-/* Sleep of a thread of the kernel that waits for work. One of a work queue that sleeps in another way has
- * some. */
-enum { TASK_INTERRUPTIBLE = 1, TASK_IDLE = 0x402 };
-/* Says only that the sleep may be frozen (TASK_FREEZABLE, 6.1). */
-enum { TASK_FREEZABLE = 0x2000 };
 
 INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u64 now)
 {

@@ -44,11 +44,12 @@ impl ActiveWatch {
         let mut kinds = kinds(&ops, asked);
         let ns = (now - self.began_ns).max(1) as u64;
         let ActiveWatch { watching, counts, exit_code, pids, unwatched, .. } = self;
-        let missing = !watching.missing().is_empty();
         // The counts need no disk.
         let lost = || said::unwritten(&ops).into_iter().for_each(|text| output::note(&text));
         let mut result = watching.finish(dir, &kinds).inspect_err(|_| lost())?;
         result.no_room += unwatched.len() as u64;
+        // Also those that went on the way and did not come back.
+        let missing = result.info.programs.iter().any(|program| program.missing.is_some());
         // What was told last, and once more for the verdicts on it.
         told.try_iter().for_each(|(rows, more)| lines.seen(rows, more));
         lines.seen(Vec::new(), 0);

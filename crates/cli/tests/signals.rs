@@ -278,7 +278,8 @@ fn a_signal_that_a_loaded_library_handles_is_no_end() {
     }
     let mut command = Command::new(binary());
     command.args(NULL.split(' ')).current_dir(dir.path());
-    let mut child = command.env("LD_PRELOAD", dir.path().join("profiler.so")).spawn().expect("it starts");
+    let mut child =
+        command.env("LD_PRELOAD", dir.path().join("profiler.so")).spawn().expect("it starts");
     until(&dir.path().join("out/manifest.json"), &mut child);
     ["PROF", "RTMIN+3"].into_iter().for_each(|name| signal(&child, name));
     std::thread::sleep(Duration::from_millis(300));

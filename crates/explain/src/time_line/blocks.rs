@@ -252,9 +252,8 @@ fn queued_until(
 /// request was made by another thread, as on another path after the first one had failed, or when a zone of the disk
 /// could be written again.
 fn had_queued(from: i64, to: i64, actor: &IoContext<'_>) -> bool {
-    let own = |r: &OffCpu| {
-        r.reason() == Some(SleepReason::OwnIo) || r.was_in(stacks::waits_for_pages)
-    };
+    let own =
+        |r: &OffCpu| r.reason() == Some(SleepReason::OwnIo) || r.was_in(stacks::waits_for_pages);
     let for_itself = |r: &&OffCpu| !r.was_preempted() && own(r);
     let asleep = overlapping(actor.off, from, to).filter(for_itself);
     // Of a row that only waited for a CPU by then, the sleep was over before.

@@ -14,7 +14,9 @@ use crate::events::io::TracedIo;
 use crate::events::layers::Slow;
 use crate::events::list::{EventList, KeepsEvents};
 use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping, overlay};
+use crate::time_line::segments::{
+    Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping, overlay,
+};
 use crate::verdict::judge::Judged;
 use crate::wait_graph::other_ios::Index;
 use crate::wait_graph::thread_waits::wait_segments;

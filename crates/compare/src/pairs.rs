@@ -121,8 +121,8 @@ pub(crate) fn mute(pairs: &ComparedPairs) -> Option<String> {
 }
 
 /// What it did to a figure to be the second of a pair, from its values in pairs. Pairs of either order
-/// differ in it alone: half of what they differ by is the effect. None with fewer than two pairs of an
-/// order.
+/// differ in it alone: half of what the logarithms of their ratios differ by is the effect. None with fewer
+/// than two pairs of an order, or where a value is not positive.
 pub(crate) fn position(base: &[f64], new: &[f64], base_first: &[bool]) -> Option<PositionEffect> {
     let ratios = |first: bool| -> Vec<f64> {
         let of = base.iter().zip(new).zip(base_first);

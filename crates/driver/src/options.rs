@@ -19,8 +19,8 @@ pub trait DriverOptions: Default + Serialize + DeserializeOwned + JsonSchema {
         Ok(())
     }
 
-    /// Reads options of `driver` as written. Unknown names are refused, with the nearest known one.
-    /// Errors: `Usage` for unknown, mistyped or contradicting options.
+    /// Reads options of `driver` as written. Unknown names are refused, with the nearest known one
+    /// where one is near, else with how all are listed. Errors: `Usage` for unknown, mistyped or contradicting options.
     fn parse(driver: &str, written: &toml::Table) -> Result<Self> {
         let options: Self = taillight_core::options::from_table(driver, written)?;
         options.check().map(|()| options)

@@ -1,10 +1,10 @@
 //! Estimates how many bytes the records of a workload take, and refuses a plan whose first workload has records that
 //! cannot fit where they are to be kept.
 //!
-//! Drivers that store outside this process ask before anything is wiped or loaded, with what was free
-//! and what becomes free; `memory` counts its records by the same rule. What only a run can tell
-//! (duration, rewrites, what a store adds of its own) is not counted, so a plan that passes may
-//! still run out of space.
+//! Embedded databases, `metadata`, `redis` and `postgres` ask before anything is wiped or loaded, with what was free
+//! and what becomes free, where they can tell; `memory` counts its records by the same rule. No other driver asks,
+//! not `s3`, `kafka`, `jvm` or a plug-in. What only a run can tell (duration, rewrites, what a store adds beyond
+//! the size of a record that its driver gives) is not counted, so a plan that passes may still run out of space.
 
 use taillight_core::keys::KeyNaming;
 use taillight_core::plan::{PayloadKind, Plan, WorkloadPlan};

@@ -1,4 +1,5 @@
-//! File names of a run directory, and of directories that hold a series, a search or a comparison of runs.
+//! File names of a run directory, and of directories that hold a series, a search or a comparison of runs. The
+//! text files of a report (`report.md`, two CSV files) are named in the crate `report`.
 
 /// What ran; written first and last.
 pub const MANIFEST: &str = "manifest.json";
@@ -30,7 +31,8 @@ pub const STORE: &str = "store.parquet";
 pub const VERIFY: &str = "verify.json";
 /// Which write of each block was the last; only where the plan verifies.
 pub const LEDGER: &str = "ledger.parquet";
-/// What another tool said; only where its result was imported.
+/// What a result said that another tool or an export of Taillight wrote; only where it was imported and has figures,
+/// not every I/O.
 pub const IMPORTED: &str = "imported.json";
 /// The ranks of a run over several hosts; only there.
 pub const SCALE: &str = "scale.json";
@@ -39,7 +41,7 @@ pub const WATCHED: &str = "watched.json";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
-/// The names above, in the order in which files are listed.
+/// The names above, in the order in which files are listed; other files of a run directory are listed after them.
 pub const ALL: [&str; 19] = [
     MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, PAUSES, HOST, STORE, NVME, BUS,
     BUS_INFO, VERIFY, LEDGER, IMPORTED, SCALE, WATCHED, REPORT,

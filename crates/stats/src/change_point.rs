@@ -1,7 +1,7 @@
 //! Finds for each figure of a run (rate, median, share above a latency) the one moment at which its level
-//! changed by a quarter or more, if there is one: when, from what to what. The error rate holds over all figures
-//! looked at together. A slow drift is told as one step or not at all, and no second change is looked for;
-//! changes between runs are in [`compare`](crate::compare::changes).
+//! changed by a factor of 1.25 or more, up or down, if there is one: when, from what to what. The error rate holds
+//! over all figures looked at together. A slow drift is told as one step or not at all, and no second change is
+//! looked for; changes between runs are in [`compare`](crate::compare::changes).
 //!
 //! Method. Every figure is events by what they are counted over: I/Os by time, I/Os above a level by I/Os,
 //! in up to 64 slices of the run of one length (the last takes what is left). The split with the largest gain

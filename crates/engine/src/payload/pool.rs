@@ -1,10 +1,10 @@
 //! Random bytes at memory speed: two pools, combined, whose lengths are different primes of 24-byte words.
 //!
-//! Byte `i` of a block is `a[i + x] ^ b[i + y]`, `x` and `y` from the block's id. The pools stay in
-//! the second-level cache; a pair of offsets comes round only after 44 MB, so that compressors
-//! find nothing. Two ids may begin at one place; what keeps their blocks apart are the stamps that
-//! `Content`, the caller, writes over these bytes. The pools are the same in every process: what
-//! belongs to an id can be made again to see where stored bytes differ.
+//! Byte `i` of a block is `a[i + x] ^ b[i + y]`, `x` and `y` from the block's id ([`NoisePool::write`]) or from where
+//! the last block ended ([`NoisePool::walk`]). The pools stay in the second-level cache; a pair of offsets comes
+//! round only after 44 MB, so that compressors find nothing. Two ids may begin at one place; what keeps their blocks
+//! apart are the stamps that `Content`, the caller, writes over these bytes. The pools are the same in every process:
+//! what is written by its id alone can be made again to see where stored bytes differ.
 
 use rand::{Rng as _, SeedableRng};
 

@@ -8,7 +8,7 @@ use taillight_rundir::layers::flags;
 use crate::events::event::Whose;
 
 /// A traced I/O. Stamps are CLOCK_MONOTONIC, ns, and none where they were not seen; the columns of `layers.parquet`
-/// with their names say what each is.
+/// with their names say what each is (those of `lower` begin with `low_` there, and `slept_ns` is `blocked_ns`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TracedIo {
     pub worker: u64,

@@ -136,7 +136,7 @@ impl TableFacts {
     }
 }
 
-/// Threads of clients as workers, numbered as they come. More than 65,535 are an error.
+/// Threads of clients as workers, numbered as they come, alike in both readings. More than 65,535 are an error.
 #[derive(Default)]
 struct RequestOwners {
     clients: HashMap<String, HashMap<u32, u16>>,

@@ -6,9 +6,9 @@ use taillight_machine::{Sys, field};
 /// The answer for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UringAccess {
-    /// A ring can be made.
+    /// A ring can be made and entered.
     Works,
-    /// It cannot: why, and what to do.
+    /// One of the two fails: why, and what to do.
     Blocked { why: String, fix: String },
 }
 
@@ -20,6 +20,7 @@ pub fn probe(sys: &Sys) -> UringAccess {
     }
 }
 
+/// The reason: the kernel's switch where it is set, else what the error says, a seccomp filter taken into account.
 fn blocked(sys: &Sys, e: &std::io::Error) -> UringAccess {
     let switch = sys.number("/proc/sys/kernel/io_uring_disabled").unwrap_or(0);
     let status = sys.text("/proc/self/status").unwrap_or_default();

@@ -261,23 +261,33 @@ fn compacted<'a>(mut arm: BenchArm<'a>, compact: impl Fn() -> Result<()> + 'a) -
 }
 
 /// Has db_bench compact all of its database in `dir`.
-fn compact_theirs(dir: &Path, value: u64) -> impl Fn() -> Result<()> {
+fn compact_theirs(dir: &Path, value: u64) -> impl Fn() -> Result<()> + use<> {
     let compact = DbBench::new(dir, value, "compact").with("--use_existing_db=1");
     move || compact.load()
 }
 
-/// Has Taillight load its database in `dir`, where it is missing, and compact all of it: Taillight takes no database
-/// that another program has changed.
-fn compact_ours(
-    driver: &str,
-    dir: &Path,
-    options: &str,
-    value: u64,
-) -> Result<impl Fn() -> Result<()>> {
-    let job = job(&format!("{driver}-compact.toml"), driver, dir, options, &reading(value))?;
-    let text = fs::read_to_string(&job)?;
-    fs::write(&job, text.replace("[target]", "before = [\"compact\"]\n[target]"))?;
-    Ok(move || taillight::run(&job).map(drop))
+/// Has Taillight load the database of a reader's job, where it is missing, and compact all of it: Taillight takes no
+/// database that another program has changed.
+fn compact_ours(reader: &str) -> impl Fn() -> Result<()> + use<> {
+    let words = format!("{reader} --set run.before=[\"compact\"]");
+    move || taillight::run(&words).map(drop)
+}
+
+/// Arms that write into databases that are there: ours, and db_bench's in `dir`, without and with the time of each
+/// operation. Each begins compacted.
+fn compacted_sides<'a>(
+    ours: BenchArm<'a>,
+    compact: impl Fn() -> Result<()> + 'a,
+    theirs: &DbBench,
+    (dir, value): (&Path, u64),
+    names: [&'static str; 2],
+) -> Vec<BenchArm<'a>> {
+    let [plain, timed] = names;
+    vec![
+        compacted(ours, compact),
+        compacted(theirs.clone().arm(plain, None), compact_theirs(dir, value)),
+        compacted(theirs.timed().arm(timed, None), compact_theirs(dir, value)),
+    ]
 }
 
 /// A copy of the database in `from` for the other side, which would change it.
@@ -333,7 +343,7 @@ fn rocksdb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     // Random reads of one database, loaded and compacted by us, and of a copy of it.
     let kept = format!("{options}keep = true\n");
     let reader = job("rocksdb-read.toml", "rocksdb", &ours, &kept, &reading(value))?;
-    compact_ours("rocksdb", &ours, &kept, value)?()?;
+    compact_ours(&reader)()?;
     copied(&ours, &theirs)?;
     let read = DbBench::new(&theirs, value, "readrandom").with("--use_existing_db=1");
     report.arms.extend(pairs::run(
@@ -405,7 +415,7 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let writer = reader.replace("\"get\"", "\"update\"");
     let reader = job("rocksdb-read.toml", "rocksdb", &ours, &options, &reader)?;
     let writer = job("rocksdb-update.toml", "rocksdb", &ours, &options, &writer)?;
-    let compact = compact_ours("rocksdb", &ours, &options, value)?;
+    let compact = compact_ours(&reader);
     compact()?;
     copied(&ours, &theirs)?;
     let (read, write) = (two(&theirs, "readrandom"), two(&theirs, "overwrite"));
@@ -415,17 +425,13 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
             read.clone().arm("db_bench readrandom", None),
             read.timed().arm("db_bench readrandom, timed", None),
         ],
-        vec![
-            compacted(own("taillight update", writer, None), compact),
-            compacted(
-                write.clone().arm("db_bench overwrite", None),
-                compact_theirs(&theirs, value),
-            ),
-            compacted(
-                write.timed().arm("db_bench overwrite, timed", None),
-                compact_theirs(&theirs, value),
-            ),
-        ],
+        compacted_sides(
+            own("taillight update", writer, None),
+            compact,
+            &write,
+            (&theirs, value),
+            ["db_bench overwrite", "db_bench overwrite, timed"],
+        ),
     ] {
         report.arms.extend(pairs::run(setup.pairs, arms)?);
     }
@@ -442,7 +448,8 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
 
 /// Random reads by one thread while another overwrites 2 MiB/s (the rate of RocksDB's own `benchmark.sh`),
 /// which is counted on neither side. Both read a database that we have loaded, db_bench a copy: how well values
-/// compress decides what a read costs. As fast as it can, the writer would decide what the reader gets. db_bench's writes what it may in 100 ms at once
+/// compress decides what a read costs. As fast as it can, the writer would decide what the reader gets.
+/// db_bench's writes what it may in 100 ms at once
 /// (RocksDB's rate limiter), as fast as it can, and so does ours: each at its own time would cost more wake-ups.
 fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
@@ -460,7 +467,8 @@ fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let work = format!(
         "{read}[[workload]]\nname = \"writer\"\nmeasured = false\narrival = {bursts}\n{write}"
     );
-    let compact = compact_ours("rocksdb", &ours, &options, value)?;
+    let reader = job("rocksdb-read.toml", "rocksdb", &ours, &options, &read)?;
+    let compact = compact_ours(&reader);
     compact()?;
     copied(&ours, &theirs)?;
     let job = job("rocksdb-while.toml", "rocksdb", &ours, &options, &work)?;
@@ -469,17 +477,13 @@ fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
         .with(&format!("--benchmark_write_rate_limit={bytes}"));
     report.arms = pairs::run(
         setup.pairs,
-        vec![
-            compacted(own("taillight read", job, None), compact),
-            compacted(
-                peer.clone().arm("db_bench readwhilewriting", None),
-                compact_theirs(&theirs, value),
-            ),
-            compacted(
-                peer.timed().arm("db_bench readwhilewriting, timed", None),
-                compact_theirs(&theirs, value),
-            ),
-        ],
+        compacted_sides(
+            own("taillight read", job, None),
+            compact,
+            &peer,
+            (&theirs, value),
+            ["db_bench readwhilewriting", "db_bench readwhilewriting, timed"],
+        ),
     )?;
     let pair = [("taillight read", "db_bench readwhilewriting")];
     compared(&mut report, &pair, OF_DB_BENCH)?;
@@ -548,7 +552,7 @@ fn leveldb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
         ],
     )?;
     let reader = job("leveldb-read.toml", "leveldb", &ours, "keep = true\n", &reading(value))?;
-    compact_ours("leveldb", &ours, "keep = true\n", value)?()?;
+    compact_ours(&reader)()?;
     copied(&ours, &theirs)?;
     report.arms.extend(pairs::run(
         setup.pairs,

@@ -265,25 +265,29 @@ pub fn migrating_server(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Resul
 
 /// The network to the server goes down for a while, again and again.
 pub fn link_down(trial: &mut FaultTrial<'_>, built: &BuiltStage) -> Result<()> {
-    let pid = built.server()?;
-    let link = |how: &str| inside(pid, &["ip", "link", "set", "lo", how]);
-    let on = trial.amplitude;
-    trial.pulses(GAP, AGAIN, |stop| {
-        link("down")?;
-        let slept = stop.sleep(on);
-        link("up")?;
-        slept
-    })
+    spoilt(trial, built.server()?, ["down", "up"].map(|how| ["ip", "link", "set", "lo", how]))
 }
 
 /// All TCP packets in a server's network are lost for a while, again and again.
 pub fn lossy(trial: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
-    let rule = |what: &str| inside(pid, &["iptables", what, "INPUT", "-p", "tcp", "-j", "DROP"]);
+    spoilt(
+        trial,
+        pid,
+        ["-A", "-D"].map(|what| ["iptables", what, "INPUT", "-p", "tcp", "-j", "DROP"]),
+    )
+}
+
+/// The first command in a server's network begins a fault, the second ends it, again and again.
+fn spoilt<const N: usize>(
+    trial: &mut FaultTrial<'_>,
+    pid: u32,
+    [begin, end]: [[&str; N]; 2],
+) -> Result<()> {
     let on = trial.amplitude;
     trial.pulses(GAP, AGAIN, |stop| {
-        rule("-A")?;
+        inside(pid, &begin)?;
         let slept = stop.sleep(on);
-        rule("-D")?;
+        inside(pid, &end)?;
         slept
     })
 }

@@ -29,17 +29,9 @@ pub fn after(
             }
         });
     } else if slow == 0 && result.slow == 0 {
-        // Nobody is acquitted by what was not seen.
-        output::note(&match lost == 0 && untimed == 0 && !missing {
-            true => format!(
-                "none of the operations seen took {slower} or longer: if the program waited longer, it was in none \
-                 of them"
-            ),
-            false => format!(
-                "none of the operations seen whole took {slower} or longer; others were not seen to their end or \
-                 were lost: whether the storage was slow is not known"
-            ),
-        });
+        let seen: u64 = ops.iter().map(|op| op.seen).sum();
+        let unseen = lost > 0 || missing;
+        output::note(&none_slow(&slower, seen.saturating_sub(untimed), untimed, unseen));
     } else if slow > result.slow {
         output::note(&format!(
             "of {slow} operations of {slower} or longer {} were kept",
@@ -69,6 +61,25 @@ pub fn after(
             "{} operations, threads or processes found no room, or no program that sees them, and were not watched",
             result.no_room
         ));
+    }
+}
+
+/// That no operation of `timed` was slow. Nobody is acquitted by what was not seen: of `untimed` the latency is not
+/// known, and where some are `unseen` nobody knows how many.
+fn none_slow(slower: &str, timed: u64, untimed: u64, unseen: bool) -> String {
+    let timed = format::count(timed);
+    match (untimed, unseen) {
+        (0, false) => format!(
+            "none of the operations seen took {slower} or longer: if the program waited longer, it was in none of them"
+        ),
+        (n, false) => format!(
+            "none of the {timed} operations that were timed took {slower} or longer; the latency of {} is not known",
+            format::counted(n, "other")
+        ),
+        (_, true) => format!(
+            "none of the {timed} operations that were timed took {slower} or longer; others were lost or could not be \
+             seen, and slow ones may be among them"
+        ),
     }
 }
 
@@ -134,6 +145,16 @@ mod tests {
     use taillight_core::OpKind;
 
     use super::*;
+
+    #[test]
+    fn one_unknown_latency_does_not_hide_those_that_are_known() {
+        let said = |untimed, unseen| none_slow("10.0 ms", 452_433, untimed, unseen);
+        assert!(said(0, false).starts_with("none of the operations seen took 10.0 ms"));
+        let one = "none of the 452,433 operations that were timed took 10.0 ms or longer; the latency of 1 other is not \
+                   known";
+        assert_eq!(said(1, false), one);
+        assert!(said(1, true).ends_with("slow ones may be among them"));
+    }
 
     #[test]
     fn who_has_no_percentiles_is_told_how_to_get_them() {

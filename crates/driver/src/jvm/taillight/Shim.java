@@ -30,6 +30,8 @@ abstract class Shim {
   /** Bytes that the names of all fields begin with. */
   private final int prefix;
   final byte[][] names;
+  /** Of each field whose number has four digits at most: the last four bytes of its name behind the name's length. */
+  final int[] tails;
   final String[] fieldNames;
   /** What is written, and the key. */
   byte[] value = new byte[0], key = new byte[256];
@@ -47,10 +49,13 @@ abstract class Shim {
     fields = n > 1;
     prefix = said.get("prefix").getBytes(StandardCharsets.UTF_8).length;
     names = new byte[n][];
+    tails = new int[Math.min(n, 10_000)];
     fieldNames = new String[n];
     for (int i = 0; i < n; i++) {
       fieldNames[i] = said.get("prefix") + i;
       names[i] = fieldNames[i].getBytes(StandardCharsets.UTF_8);
+      if (i < tails.length)
+        tails[i] = ByteBuffer.allocate(4 + names[i].length).putInt(names[i].length).put(names[i]).getInt(names[i].length);
     }
   }
 

@@ -170,8 +170,12 @@ final class Ycsb extends Shim {
     if (raw) found(n++, 0, begin, size);
     else
       for (int from = 0; from + 4 <= size; ) {
-        int name = lengths.getInt(at + from), data = lengths.getInt(at + from + 4 + name);
-        found(n, field(n, at + from + 4, name), begin + from + 8 + name, data);
+        int name = lengths.getInt(at + from);
+        // The end of the name and the length of the data by one access: most come in the order of their numbers.
+        long tail = lengths.getLong(at + from + name);
+        int data = (int) tail;
+        boolean next = n < tails.length && name == names[n].length && (int) (tail >>> 32) == tails[n];
+        found(n, next ? n : field(n, at + from + 4, name), begin + from + 8 + name, data);
         from += 8 + name + data;
         n++;
       }

@@ -99,6 +99,11 @@ pub const CASES: &[BenchCase] = &[
         tracing::direct,
     ),
     case("trace-cached", "page-cached 4 KiB reads, traced against untraced", tracing::cached),
+    case(
+        "trace-all",
+        "page-cached 4 KiB reads, each of them kept: cost printed and measured",
+        tracing::cached_all,
+    ),
     case("watch-direct", "fio, direct 4 KiB reads, depth 32: watched and not", watch::direct_32),
     case("watch-cached", "fio, page-cached 4 KiB reads, watched and not", watch::cached_1),
     case("watch-db-bench", "db_bench, readrandom, watched and not", watch::db_bench),

@@ -116,6 +116,70 @@ pub fn cached(setup: &BenchSetup) -> Result<Comparison> {
     Ok(report)
 }
 
+/// Page-cached reads of which every one is kept, as many as one run may keep: what that costs beside what is printed.
+pub fn cached_all(setup: &BenchSetup) -> Result<Comparison> {
+    let (file, held) = cached::prepare()?;
+    let mut report = Comparison::titled("Tracing every page-cached 4 KiB read");
+    let words = |engine: &str, depth: u32, mode: &str| {
+        let load = cached::words(&file, engine, depth, setup);
+        let timed = format!("--runtime {}s", setup.seconds);
+        format!("{} --set trace.mode={mode}", load.replace(&timed, &format!("--ops {MOST_KEPT}")))
+    };
+    report.arms = pairs::run(
+        setup.pairs,
+        vec![
+            arm("sync off", words("sync", 1, "off")),
+            arm("sync all", words("sync", 1, "all")),
+            arm("sync off again", words("sync", 1, "off")),
+            arm("uring off", words("uring", 32, "off")),
+            arm("uring all", words("uring", 32, "all")),
+            arm("uring off again", words("uring", 32, "off")),
+        ],
+    )?;
+    held.check()?;
+    for (off, all, again) in
+        [("sync off", "sync all", "sync off again"), ("uring off", "uring all", "uring off again")]
+    {
+        report.ratio("iops", all, off, Bound::None)?;
+        report.ratio("iops", again, off, Bound::None)?;
+        printed_cost(&mut report, [off, all, again])?;
+    }
+    report.notes.push(cached::NOTE.into());
+    Ok(report)
+}
+
+/// So many traced I/Os find room; of others nothing would be kept, at less cost.
+const MOST_KEPT: &str = "2000000";
+
+/// What a run that traces all says of its cost, beside the CPU that it took more than those before and after it.
+fn printed_cost(report: &mut Comparison, [off, all, again]: [&str; 3]) -> Result<()> {
+    let parts = ["probe_ns", "collector_ns", "program_ns"];
+    let parts = parts.map(|part| report.column(all, part));
+    let [probe, collector, program] = parts;
+    let (probe, collector, program) = (probe?, collector?, program?);
+    let printed: Vec<f64> =
+        probe.iter().zip(&collector).zip(&program).map(|((a, b), c)| a + b + c).collect();
+    let cpu = |arm| report.column(arm, "cpu_ns");
+    let untraced: Vec<f64> =
+        cpu(off)?.iter().zip(&cpu(again)?).map(|(a, b)| (a + b) / 2.0).collect();
+    let measured: Vec<f64> = cpu(all)?.iter().zip(&untraced).map(|(a, b)| a - b).collect();
+    let shares: Vec<f64> = printed.iter().zip(&measured).map(|(p, m)| p / m).collect();
+    for (what, values) in [
+        ("the worker's own part, an I/O", probe),
+        ("the thread that gathers, an I/O", collector),
+        ("trace programs, CPU an I/O, by the kernel's count", program),
+        ("cost printed, CPU an I/O", printed),
+        ("cost measured, CPU an I/O", measured),
+    ] {
+        report.checks.push(check(&format!("{all}: {what}"), "ns", values));
+    }
+    for bound in [Bound::AtLeast(0.8), Bound::AtMost(1.2)] {
+        let what = format!("{all}: printed cost / measured");
+        report.checks.push(BoundCheck { what, unit: "x", values: shares.clone(), bound });
+    }
+    Ok(())
+}
+
 /// What the traced runs themselves say of the cost.
 fn own_cost(report: &mut Comparison, arms: &[&str]) -> Result<()> {
     for arm in arms {
@@ -150,6 +214,8 @@ fn run(words: &str) -> Result<Figures> {
         let cost = |name: &str| trace[name].as_f64().with_context(|| format!("no {name}"));
         sample.insert("program_ns", cost("program_ns_per_op")?);
         sample.insert("probe_ns", cost("probe_ns_per_op")?);
+        sample.insert("collector_ns", cost("collector_ns_per_op")?);
+        ensure!(trace["ios_lost"] == 0, "not every I/O found room: {}", trace["ios_lost"]);
     }
     Ok(sample)
 }

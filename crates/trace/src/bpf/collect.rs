@@ -127,7 +127,7 @@ pub fn gather(
     let mut needed = NeededTimes::default();
     sources.pulse.here();
     let mut cost = ProgramCost::new(sources.programs.clone(), sources.workers);
-    let (mut forgot, mut spare): (Option<Instant>, Option<TracedBatch>) = (None, None);
+    let (mut forgot, mut spare): (Option<Instant>, _) = (None, TracedBatch::default());
     loop {
         let stop = sources.stop.load(Relaxed);
         let recently = forgot.is_some_and(|at| at.elapsed() < KEPT);
@@ -143,19 +143,14 @@ pub fn gather(
         cost.step(Instant::now());
         drain(&mut sources.ring, &mut all);
         for mut batch in sources.full.try_iter() {
-            let handed_back = batch.take_part();
-            let (kept, empty) = match handed_back {
-                Some(part) => (part, Some(batch)),
-                None => (batch, None),
-            };
+            let kept = batch.take(&mut spare);
             if sources.held.is_some() {
                 needed.add(&kept);
             }
             all.ios.push(kept);
             // Without a new one the probes run dry and count what they cannot keep.
             if all.ios.bytes() < sources.ios_bytes_max {
-                let again = empty.or_else(|| spare.take()).unwrap_or_else(TracedBatch::touched);
-                let _ = sources.spare.try_send(again);
+                let _ = sources.spare.try_send(batch);
             }
         }
         if let Some(horizon) = horizon {
@@ -166,7 +161,7 @@ pub fn gather(
         }
         if let Some(batch) = all.ios.spill(tail.as_ref().map_or(usize::MAX, TraceTail::batches)) {
             tail.iter_mut().for_each(TraceTail::one_gone);
-            spare = Some(batch).filter(TracedBatch::is_whole);
+            spare = batch;
         }
         all.quota.extend(quota.window());
         tail.iter_mut().for_each(|tail| tail.look(&all));
@@ -254,12 +249,12 @@ fn io_row(s: &TracedIo) -> LayerRow {
 }
 
 /// An I/O with its earlier rounds.
-pub type IoWithRounds<'a> = (&'a TracedIo, &'a [EarlierRound]);
+pub type IoWithRounds<'a> = (TracedIo, &'a [EarlierRound]);
 
 /// Its rows: itself comes last.
 pub fn io_rows((io, rounds): IoWithRounds<'_>) -> impl Iterator<Item = LayerRow> {
-    let rounds = rounds.iter().filter_map(move |r| round_row(io, r));
-    rounds.chain(std::iter::once_with(move || io_row(io)))
+    let rounds = rounds.iter().filter_map(move |r| round_row(&io, r));
+    rounds.chain(std::iter::once_with(move || io_row(&io)))
 }
 
 /// An earlier round of a traced I/O as a row; none where it is not known when it began. (Where the kernel

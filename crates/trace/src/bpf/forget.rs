@@ -84,7 +84,7 @@ impl NeededTimes {
 
     /// Adds the times of a batch's I/Os.
     pub fn add(&mut self, ios: &TracedBatch) {
-        self.times.extend(ios.each().map(|(io, _)| around(io)));
+        self.times.extend(ios.each().map(|io| around(&io.whole().0)));
         if self.times.len() > TIMES_MANY {
             self.merged();
         }

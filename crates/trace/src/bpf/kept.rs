@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::layout::{EVENT_BYTES, TraceEvent};
 use super::spill::{SpillFile, SpillReader};
-use super::traced_io::{EarlierRound, IO_BYTES, ROUND_BYTES, TracedBatch, TracedIo};
+use super::traced_io::{EarlierRound, IO_BYTES, KeptIo, ROUND_BYTES, TracedBatch, TracedIo};
 
 /// Memory for I/Os beyond which they go to the file, as fast as it takes them.
 const IOS_BYTES: usize = 16 << 20;
@@ -62,7 +62,7 @@ impl KeptIos {
         }
         let first = self.batches.front()?;
         let mut bytes = Vec::with_capacity(first.bytes() + first.len() * (IO_BYTES / 4));
-        for (io, rounds) in first.each() {
+        for (io, rounds) in first.each().map(KeptIo::whole) {
             bytes.extend_from_slice(&io.bytes());
             rounds.iter().for_each(|round| bytes.extend_from_slice(&round.bytes()));
         }
@@ -89,7 +89,7 @@ impl KeptIos {
             at += (IO_BYTES + io.kept() * ROUND_BYTES) as u64;
         }
         keys.sort_unstable();
-        self.batches.iter().flat_map(TracedBatch::each).for_each(|(io, _)| look(io));
+        self.batches.iter().flat_map(TracedBatch::each).for_each(|io| look(&io.whole().0));
         Ok(IoOrder(keys))
     }
 
@@ -100,13 +100,13 @@ impl KeptIos {
         mut each: impl FnMut(&TracedIo, &[EarlierRound]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut held: Vec<_> = self.batches.iter().flat_map(TracedBatch::each).collect();
-        held.sort_unstable_by_key(|(io, _)| (io.worker, io.submit));
+        held.sort_unstable_by_key(KeptIo::key);
         let mut held = held.into_iter().peekable();
         let mut reader = SpillReader::new(&self.file, IOS_WINDOW);
         for (worker, submit, at) in order.0 {
-            let earlier = |one: &(&TracedIo, _)| (one.0.worker, one.0.submit) < (worker, submit);
-            while let Some((io, rounds)) = held.next_if(earlier) {
-                each(io, rounds)?;
+            while let Some(one) = held.next_if(|one| one.key() < (worker, submit)) {
+                let (io, rounds) = one.whole();
+                each(&io, rounds)?;
             }
             let io = parsed(&mut reader, at)?;
             let bytes = reader.bytes(at + IO_BYTES as u64, io.kept() * ROUND_BYTES)?;
@@ -115,7 +115,7 @@ impl KeptIos {
             let rounds: Vec<EarlierRound> = rounds.collect::<Option<_>>().ok_or_else(damaged)?;
             each(&io, &rounds)?;
         }
-        held.try_for_each(|(io, rounds)| each(io, rounds))
+        held.map(KeptIo::whole).try_for_each(|(io, rounds)| each(&io, rounds))
     }
 }
 

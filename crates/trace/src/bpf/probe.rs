@@ -19,7 +19,7 @@ use super::heartbeat;
 use super::layout::{C_FILE, SLOTS};
 use super::programs::LoadedPrograms;
 use super::target_file;
-use super::traced_io::{TracedBatch, parts_of, read_slot, settled};
+use super::traced_io::{TracedBatch, UntouchedIo, is_touched, parts_of, read_slot, settled};
 use crate::tracing::TraceCounts;
 use crate::tracing::threshold::{KeepReason, TailThresholds};
 
@@ -214,42 +214,61 @@ impl BpfProbe {
         if self.batch.older(now, HELD_NS) {
             self.swap();
         }
-        let thread = self.shared.programs.threads.get(usize::from(self.worker));
-        let shared = self.shared.programs.slots.get(slot as usize);
-        let mut seen = read_slot(shared, token);
-        seen.worker = self.worker;
-        seen.op = begun.op;
+        let mut flags = 0;
         if keep != KeepReason::Slow {
-            seen.flags |= flags::SAMPLE as u32;
+            flags |= flags::SAMPLE as u32;
         }
         if self.begun.len() > 1 {
-            seen.flags |= flags::QUEUED as u32;
-        }
-        seen.submit = begun.submit;
-        seen.complete = now;
-        (seen.offset, seen.size) = (begun.offset, begun.size);
-        if self.shared.late {
-            self.reaches_disk |= seen.parts > 0;
-            seen.bios = parts_of(&seen, self.reaches_disk);
+            flags |= flags::QUEUED as u32;
         }
         let first = self.shared.programs.slots.get(self.first_slot as usize);
         if first.unplaced.load(Relaxed) >= begun.submit as u64 {
-            seen.flags |= flags::UNCLEAR as u32;
+            flags |= flags::UNCLEAR as u32;
         }
-        seen.bios = settled(&seen);
-        seen.wake = thread.last_wake.load(Relaxed);
-        seen.run = thread.last_in.load(Relaxed);
+        let thread = self.shared.programs.threads.get(usize::from(self.worker));
         let since = |now: &AtomicU64, then: u64| now.load(Relaxed).saturating_sub(then);
-        seen.blocked = since(&thread.blocked_ns, begun.blocked);
-        seen.waited = since(&thread.waited_ns, begun.waited);
-        seen.robbed = since(&thread.robbed_ns, begun.robbed);
+        let blocked = since(&thread.blocked_ns, begun.blocked);
+        let waited = since(&thread.waited_ns, begun.waited);
+        let robbed = since(&thread.robbed_ns, begun.robbed);
+        let (wake, run) = (thread.last_wake.load(Relaxed), thread.last_in.load(Relaxed));
         let (from, to) = self.unseen;
-        if to > seen.submit as u64 && from < seen.complete as u64 {
-            (seen.unseen, seen.could_run) = ((from, to), self.could_run);
+        let away = to > begun.submit as u64 && from < now as u64;
+        let shared = self.shared.programs.slots.get(slot as usize);
+        let OperationStart { op, offset, size, submit, .. } = begun;
+        let worker = self.worker;
+        // Where disks are reached, one of which no program ran is one that was missed.
+        let disk = self.shared.late && self.reaches_disk;
+        if !disk && !away && (blocked | waited | robbed) == 0 && !is_touched(shared, token) {
+            let (complete, token) = (now, token.0);
+            self.batch.push_untouched(UntouchedIo {
+                worker,
+                op,
+                flags,
+                submit,
+                complete,
+                offset,
+                size,
+                wake,
+                run,
+                token,
+            });
+        } else {
+            let mut seen = read_slot(shared, token);
+            (seen.worker, seen.op, seen.submit, seen.complete) = (worker, op, submit, now);
+            (seen.offset, seen.size, seen.wake, seen.run) = (offset, size, wake, run);
+            (seen.blocked, seen.waited, seen.robbed) = (blocked, waited, robbed);
+            seen.flags |= flags;
+            if self.shared.late {
+                self.reaches_disk |= seen.parts > 0;
+                seen.bios = parts_of(&seen, self.reaches_disk);
+            }
+            seen.bios = settled(&seen);
+            if away {
+                (seen.unseen, seen.could_run) = ((from, to), self.could_run);
+            }
+            self.batch.push(seen, self.shared.programs.earlier.get(slot as usize));
         }
-        let earlier = self.shared.programs.earlier.get(slot as usize);
-        self.batch.push(seen, earlier);
-        self.shared.held.keeps(self.worker, begun.submit, self.batch.len() == 1);
+        self.shared.held.keeps(self.worker, submit, self.batch.len() == 1);
     }
 
     /// Hands a full batch over and takes an empty one; false, and nothing done, where there is none.

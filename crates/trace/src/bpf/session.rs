@@ -283,7 +283,7 @@ pub(super) fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymb
     unseen.dedup_by_key(|io| (io.worker, io.unseen));
     writer.rows(unseen.iter().flat_map(collect::unseen_rows))?;
     gathered.ios.in_order(order, |io, rounds| {
-        Ok::<(), WriteError>(writer.rows(collect::io_rows((io, rounds)))?)
+        Ok::<(), WriteError>(writer.rows(collect::io_rows((*io, rounds)))?)
     })?;
     writer.commit()
 }

@@ -11,7 +11,7 @@ use super::collect::{CollectedTrace, IoWithRounds, event_row, io_rows};
 use super::forget::{NeededTimes, around};
 use super::layout::TraceEvent;
 use super::symbols::KernelSymbols;
-use super::traced_io::TracedBatch;
+use super::traced_io::{KeptIo, TracedBatch};
 use crate::tracing::TraceWatch;
 
 /// How often it tells.
@@ -75,7 +75,9 @@ impl TraceTail {
     pub fn now(&mut self, all: &CollectedTrace) {
         self.told = Instant::now();
         let events = &all.events.held[self.events..];
-        let ios = || all.ios.batches.iter().skip(self.batches).flat_map(TracedBatch::each);
+        let ios = || {
+            all.ios.batches.iter().skip(self.batches).flat_map(TracedBatch::each).map(KeptIo::whole)
+        };
         let mut slow: Vec<IoWithRounds<'_>> = ios().filter(|io| self.slow(io)).collect();
         let usual = ios().filter(|io| !self.slow(io)).step_by(SAMPLED).take(SLOW_MAX);
         let mut usual: Vec<IoWithRounds<'_>> = usual.collect();

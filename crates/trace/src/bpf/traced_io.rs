@@ -13,14 +13,15 @@ use taillight_rundir::layers::flags;
 
 use super::layout::{EARLIER, EarlierRounds, NOWHERE, OperationSlot};
 
-/// I/Os of one batch.
+/// I/Os of one batch, and those of which nothing was seen.
 pub const BATCH: usize = 1024;
+pub const UNTOUCHED: usize = 4 * BATCH;
 /// Earlier rounds of one batch, of all its I/Os.
 const ROUNDS: usize = 4 * BATCH;
 
 /// One I/O with what was seen of it. Stamps are absolute, ns, and 0 where nothing was seen; the columns of
 /// `layers.parquet` with the same names say what each is (`taillight_rundir::layers`).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct TracedIo {
     pub worker: u16,
     pub op: OpKind,
@@ -77,32 +78,110 @@ pub struct EarlierRound {
     pub held: u64,
 }
 
+/// An I/O that met no trace program, and whose thread never left its CPU meanwhile: a line of memory. Fields are those of
+/// [`TracedIo`]; the others are as in [`unseen`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UntouchedIo {
+    pub worker: u16,
+    pub op: OpKind,
+    pub flags: u32,
+    pub submit: i64,
+    pub complete: i64,
+    pub offset: u64,
+    pub size: u64,
+    pub wake: u64,
+    pub run: u64,
+    pub token: u64,
+}
+
+/// An I/O of which nothing is known yet.
+pub fn unseen(token: u64) -> TracedIo {
+    TracedIo { sector: NOWHERE, token, ..TracedIo::default() }
+}
+
+/// An I/O where it is kept.
+#[derive(Clone, Copy)]
+pub enum KeptIo<'a> {
+    Seen(&'a TracedIo, &'a [EarlierRound]),
+    Untouched(&'a UntouchedIo),
+}
+
+impl<'a> KeptIo<'a> {
+    /// Worker and begin, by which I/Os are sorted.
+    pub fn key(&self) -> (u16, i64) {
+        match self {
+            KeptIo::Seen(io, _) => (io.worker, io.submit),
+            KeptIo::Untouched(io) => (io.worker, io.submit),
+        }
+    }
+
+    /// With all fields, and its earlier rounds.
+    pub fn whole(self) -> (TracedIo, &'a [EarlierRound]) {
+        match self {
+            KeptIo::Seen(io, rounds) => (*io, rounds),
+            KeptIo::Untouched(io) => {
+                let UntouchedIo {
+                    worker,
+                    op,
+                    flags,
+                    submit,
+                    complete,
+                    offset,
+                    size,
+                    wake,
+                    run,
+                    token,
+                } = *io;
+                let rest = unseen(token);
+                let all = TracedIo {
+                    worker,
+                    op,
+                    flags,
+                    submit,
+                    complete,
+                    offset,
+                    size,
+                    wake,
+                    run,
+                    ..rest
+                };
+                (all, &[])
+            }
+        }
+    }
+}
+
 /// I/Os on their way to the collector.
 #[derive(Debug, Default)]
 pub struct TracedBatch {
     ios: Vec<TracedIo>,
-    /// Their earlier rounds, in the order of the I/Os.
+    untouched: Vec<UntouchedIo>,
+    /// Earlier rounds of `ios`, in their order.
     rounds: Vec<EarlierRound>,
 }
 
 impl TracedBatch {
     /// An empty one, with its memory.
     pub fn empty() -> TracedBatch {
-        TracedBatch { ios: Vec::with_capacity(BATCH), rounds: Vec::with_capacity(ROUNDS) }
+        TracedBatch {
+            ios: Vec::with_capacity(BATCH),
+            untouched: Vec::with_capacity(UNTOUCHED),
+            rounds: Vec::with_capacity(ROUNDS),
+        }
     }
 
     /// An empty one whose memory for I/Os is there: a worker that fills it meets no page faults.
     pub fn touched() -> TracedBatch {
-        let mut batch = TracedBatch::empty();
-        batch.ios.resize(BATCH, read_slot(&OperationSlot::default(), Token(0)));
-        batch.ios.clear();
-        batch
+        let (ios, untouched) = (touched_room(BATCH), touched_room(UNTOUCHED));
+        TracedBatch { ios, untouched, ..TracedBatch::empty() }
     }
 
     /// Whether one more I/O finds room, with any number of rounds.
     pub fn has_room(&self) -> bool {
         let rounds = self.rounds.capacity() - self.rounds.len();
-        self.ios.len() < self.ios.capacity() && rounds >= EARLIER
+        self.ios.len() < self.ios.capacity()
+            && self.untouched.len() < self.untouched.capacity()
+            && rounds >= EARLIER
     }
 
     /// Takes an I/O in, with what is kept of its earlier rounds. Allocates nothing where there is
@@ -119,51 +198,75 @@ impl TracedBatch {
         self.ios.push(seen);
     }
 
-    /// Whether its first I/O ended so long before this time, ns.
-    pub fn older(&self, now: i64, than_ns: i64) -> bool {
-        self.ios.first().is_some_and(|first| now - first.complete >= than_ns)
+    /// The same for one that met no program.
+    pub fn push_untouched(&mut self, io: UntouchedIo) {
+        self.untouched.push(io);
     }
 
-    /// Whether it is as large as a worker's.
-    pub fn is_whole(&self) -> bool {
-        self.ios.capacity() >= BATCH && self.rounds.capacity() >= ROUNDS
+    /// Whether the first I/O of a kind ended so long before this time, ns.
+    pub fn older(&self, now: i64, than_ns: i64) -> bool {
+        let first = self.ios.first().map(|io| io.complete);
+        let untouched = self.untouched.first().map(|io| io.complete);
+        first.into_iter().chain(untouched).any(|first| now - first >= than_ns)
     }
 
     /// Forgets what is in it.
     pub fn clear(&mut self) {
         self.ios.clear();
+        self.untouched.clear();
         self.rounds.clear();
     }
 
-    /// What is in it, in memory of its own, if at most half of it is filled; it is empty then.
-    pub fn take_part(&mut self) -> Option<TracedBatch> {
-        if self.ios.is_empty() || self.ios.len() * 2 > self.ios.capacity() {
-            return None;
-        }
-        let part = TracedBatch { ios: self.ios.to_vec(), rounds: self.rounds.to_vec() };
-        self.clear();
-        Some(part)
+    /// What is in it; it is empty then, and has room as before: of `spare`, or new and touched, where its own went with what
+    /// was in it.
+    pub fn take(&mut self, spare: &mut TracedBatch) -> TracedBatch {
+        let ios = taken(&mut self.ios, &mut spare.ios, BATCH);
+        let untouched = taken(&mut self.untouched, &mut spare.untouched, UNTOUCHED);
+        let rounds = self.rounds.to_vec();
+        self.rounds.clear();
+        TracedBatch { ios, untouched, rounds }
     }
 
     /// How many I/Os are in it.
     pub fn len(&self) -> usize {
-        self.ios.len()
+        self.ios.len() + self.untouched.len()
     }
 
     /// Memory that was touched, bytes.
     pub fn bytes(&self) -> usize {
-        self.ios.capacity() * size_of::<TracedIo>() + size_of_val(&*self.rounds)
+        self.ios.capacity() * size_of::<TracedIo>()
+            + self.untouched.capacity() * size_of::<UntouchedIo>()
+            + size_of_val(&*self.rounds)
     }
 
     /// The I/Os with their earlier rounds.
-    pub fn each(&self) -> impl Iterator<Item = (&TracedIo, &[EarlierRound])> {
+    pub fn each(&self) -> impl Iterator<Item = KeptIo<'_>> {
         let mut rest = &*self.rounds;
-        self.ios.iter().map(move |seen| {
+        let seen = self.ios.iter().map(move |seen| {
             let (own, others) = rest.split_at(seen.kept().min(rest.len()));
             rest = others;
-            (seen, own)
-        })
+            KeptIo::Seen(seen, own)
+        });
+        seen.chain(self.untouched.iter().map(KeptIo::Untouched))
     }
+}
+
+/// Room for so many whose memory is there.
+fn touched_room<T: Copy + Default>(many: usize) -> Vec<T> {
+    let mut room = vec![T::default(); many];
+    room.clear();
+    room
+}
+
+/// What is in `full`, with its memory where it fills half of it; `full` gets that of `spare` then, or new.
+fn taken<T: Copy + Default>(full: &mut Vec<T>, spare: &mut Vec<T>, room: usize) -> Vec<T> {
+    if full.len() * 2 <= room {
+        let part = full.to_vec();
+        full.clear();
+        return part;
+    }
+    let other = if spare.capacity() < room { touched_room(room) } else { std::mem::take(spare) };
+    std::mem::replace(full, other)
 }
 
 /// Bytes of a traced I/O in a file, before its rounds.
@@ -225,6 +328,12 @@ impl TracedIo {
     }
 }
 
+/// Whether a program wrote anything about this very operation.
+pub(super) fn is_touched(s: &OperationSlot, token: Token) -> bool {
+    let lines = [&s.seen, &s.seen_more, &s.seen_low, &s.seen_served, &s.seen_part];
+    lines.iter().any(|line| line.load(Acquire) == token.0)
+}
+
 /// What the programs wrote about this very operation.
 pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
     let of = |line: &AtomicU64| line.load(Acquire) == token.0;
@@ -235,13 +344,7 @@ pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
         if block { (s.bios.load(Relaxed).into(), s.completed()) } else { (0, (0, 0, 0)) };
     let bio_last = get(more, &s.bio_last);
     TracedIo {
-        worker: 0,
-        op: OpKind::Read,
         flags: if block { s.flags.load(Relaxed).into() } else { 0 },
-        submit: 0,
-        complete: 0,
-        offset: 0,
-        size: 0,
         sector: sector(block, s),
         dev: half(block, &s.dev),
         low_dev: half(low, &s.low_dev),
@@ -262,19 +365,12 @@ pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
         low_alloc: get(low, &s.low_alloc),
         low_issue: get(low, &s.low_issue),
         low_done: get(low, &s.low_done),
-        wake: 0,
-        run: 0,
-        blocked: 0,
-        waited: 0,
-        robbed: 0,
-        token: token.0,
         punt: get(more, &s.punt),
         served: get(served, &s.served),
         answered: get(served, &s.answered),
         sync_punt: get(part, &s.sync_punt),
         rounds: half(part, &s.rounds),
-        unseen: (0, 0),
-        could_run: 0,
+        ..unseen(token.0)
     }
 }
 
@@ -334,6 +430,7 @@ mod tests {
         }
         let kept: Vec<(u64, Vec<u64>)> = batch
             .each()
+            .map(KeptIo::whole)
             .map(|(io, rounds)| (io.token, rounds.iter().map(|r| r.bio).collect()))
             .collect();
         let of = |token: u64, n: u64| (token, (0..n).map(|i| token * 1000 + i).collect::<Vec<_>>());
@@ -345,6 +442,53 @@ mod tests {
         assert_eq!(room, (batch.ios.capacity(), batch.rounds.capacity()));
         assert!(batch.ios.len() < BATCH, "rounds filled it");
         assert_eq!(size_of::<TracedIo>(), 288, "docs/explain.md says how many fit");
+        assert_eq!(size_of::<UntouchedIo>(), 64, "the same");
+    }
+
+    #[test]
+    fn what_met_no_program_is_kept_as_if_it_had_been_read_whole() {
+        let slot = OperationSlot::default();
+        slot.seen.store(6, Relaxed);
+        assert!(is_touched(&slot, Token(6)) && !is_touched(&slot, Token(7)));
+        let mut read = read_slot(&slot, Token(7));
+        (read.worker, read.op, read.flags) = (3, OpKind::Write, flags::SAMPLE as u32);
+        (read.submit, read.complete, read.offset, read.size) = (10, 20, 4096, 512);
+        (read.wake, read.run) = (1, 2);
+        let mut batch = TracedBatch::touched();
+        batch.push_untouched(UntouchedIo {
+            worker: 3,
+            op: OpKind::Write,
+            flags: flags::SAMPLE as u32,
+            submit: 10,
+            complete: 20,
+            offset: 4096,
+            size: 512,
+            wake: 1,
+            run: 2,
+            token: 7,
+        });
+        let kept = |batch: &TracedBatch| batch.each().next().unwrap().whole().0.bytes();
+        assert_eq!(kept(&batch), read.bytes());
+        assert!(batch.older(30, 10) && !batch.older(30, 11));
+        let part = batch.take(&mut TracedBatch::default());
+        assert_eq!((kept(&part), batch.len(), part.bytes()), (read.bytes(), 0, 64));
+    }
+
+    #[test]
+    fn memory_goes_with_what_fills_it_and_other_memory_takes_its_place() {
+        let room = |b: &TracedBatch| (b.ios.capacity(), b.untouched.capacity());
+        let mut batch = TracedBatch::empty();
+        (0..BATCH).for_each(|_| batch.ios.push(unseen(1)));
+        batch.untouched.push(UntouchedIo::default());
+        let (mut spare, full) = (TracedBatch::touched(), batch.ios.as_ptr());
+        let other = spare.ios.as_ptr();
+        let part = batch.take(&mut spare);
+        assert_eq!((part.ios.as_ptr(), batch.ios.as_ptr()), (full, other));
+        assert_eq!((room(&part), part.len()), ((BATCH, 1), BATCH + 1));
+        assert_eq!((room(&batch), room(&spare).0), ((BATCH, UNTOUCHED), 0));
+        batch.ios.resize(BATCH, unseen(1));
+        batch.take(&mut spare);
+        assert_eq!((room(&batch), batch.len()), ((BATCH, UNTOUCHED), 0));
     }
 
     #[test]
@@ -360,7 +504,7 @@ mod tests {
         let (_, earlier) = in_rounds(1, 9);
         let mut batch = TracedBatch::empty();
         batch.push(TracedIo { rounds: 1, ..io }, &earlier);
-        let (_, rounds) = batch.each().next().unwrap();
+        let (_, rounds) = batch.each().next().unwrap().whole();
         assert_eq!(EarlierRound::parse(&rounds[0].bytes()), Some(rounds[0]));
     }
 

@@ -360,15 +360,14 @@ impl Gathered {
 
     fn keep_io(&mut self, io: TracedIo, rounds: &EarlierRounds) {
         if !self.batch.has_room() {
-            let full = std::mem::replace(&mut self.batch, TracedBatch::empty());
-            self.needed.add(&full);
-            self.all.ios.push(full);
+            self.hand_over();
         }
         self.batch.push(io, rounds);
     }
 
     fn hand_over(&mut self) {
-        if let Some(part) = self.batch.take_part() {
+        if self.batch.len() > 0 {
+            let part = self.batch.take(&mut TracedBatch::default());
             self.needed.add(&part);
             self.all.ios.push(part);
         }

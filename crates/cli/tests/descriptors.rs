@@ -44,7 +44,11 @@ fn said(dir: &Path, run: &str) -> String {
 fn twice(line: &str, workers: usize, look: impl Fn(&Table, &Table)) -> [String; 2] {
     let home = scratch();
     let dir = home.path();
-    let line = format!("{line} --set workload.0.workers={workers} --set target.options.keep=true");
+    // A short interval: that it measures is seen by the first one.
+    let line = format!(
+        "{line} --set workload.0.workers={workers} --set target.options.keep=true \
+         --set run.interval=100ms"
+    );
     let run = start_measuring(dir, &format!("{line} --runtime 20s --output out"));
     let (all, each) = (table(Path::new(&format!("/proc/{}", run.id()))), of_workers(&run));
     assert_eq!(each.len(), workers, "{line}");
@@ -117,7 +121,8 @@ fn workers_share_descriptors_where_somebody_else_uses_theirs() {
         assert_eq!((facts, shared.get()), ([why.to_owned(), why.to_owned()], true));
     }
     let dir = scratch();
-    let run = start_measuring(dir.path(), "run --driver null --runtime 20s --output out");
+    let line = "run --driver null --runtime 20s --set run.interval=100ms --output out";
+    let run = start_measuring(dir.path(), line);
     assert!(of_workers(&run).iter().all(has_all));
     signal(&run, "INT");
     ended(&run.wait_with_output().expect("it ends"), 130);

@@ -104,7 +104,8 @@ fn the_limit_on_cpu_time_ends_a_run_in_order() {
 #[test]
 fn an_abort_says_that_what_was_measured_is_kept() {
     let dir = scratch();
-    let child = start_measuring(dir.path(), "run --driver null --rate 1000/s --output out");
+    let line = "run --driver null --rate 1000/s --set run.interval=100ms --output out";
+    let child = start_measuring(dir.path(), line);
     signal(&child, "ABRT");
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.code().is_none(), "ended by the signal");

@@ -22,7 +22,7 @@ impl Home {
     /// A job on this target with this work; a kill leaves nothing of it in memory.
     fn new(target: &str, work: &str) -> Home {
         let job = format!(
-            "[run]\nduration = \"60s\"\n[capture]\nmode = \"off\"\n[target]\n{target}\n\
+            "[run]\nduration = \"60s\"\ninterval = \"100ms\"\n[capture]\nmode = \"off\"\n[target]\n{target}\n\
              [[workload]]\nblock_size = \"4KiB\"\naccess = \"random\"\n{work}\n"
         );
         let dir = scratch_on_disk();

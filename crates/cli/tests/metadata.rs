@@ -128,8 +128,8 @@ fn a_lost_file_is_missing() {
     let there = files(&dir.join("files"));
     assert_eq!(there.len(), 50);
     let words = format!(
-        "{base} --set workload.0.mix={{open_read_close=1,stat=1}} --runtime 3s --set verify.mode=inline \
-         --set verify.run=first"
+        "{base} --set workload.0.mix={{open_read_close=1,stat=1}} --runtime 2s --set run.interval=100ms \
+         --set verify.mode=inline --set verify.run=first"
     );
     let child = common::start_measuring(dir, &line("sync", "second", &words));
     std::fs::remove_file(&there[20].1).expect("removed");

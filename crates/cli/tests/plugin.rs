@@ -284,7 +284,8 @@ fn a_run_is_ended_by_signals_whatever_its_plug_in_does_with_them() {
         let library = faulty(dir.path(), fault);
         format!("run --driver plugin --set target.options.library={library} {words}")
     };
-    let words = line("SIGNALS", "--output out --runtime 60s --rate 1000/s");
+    let words =
+        line("SIGNALS", "--output out --runtime 60s --rate 1000/s --set run.interval=100ms");
     let mut child = start_measuring(dir.path(), &words);
     signal(&child, "INT");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

@@ -10,7 +10,9 @@ use crate::common::{
     summary,
 };
 
-const NULL: &str = "run --driver null --rate 2000/s --runtime 60s --output out";
+/// A short interval: that it measures is seen by the first one.
+const NULL: &str =
+    "run --driver null --rate 2000/s --runtime 60s --set run.interval=100ms --output out";
 
 /// Waits until a file is there that a run makes.
 fn until(path: &Path, child: &mut Child) {
@@ -246,7 +248,8 @@ fn a_console_that_goes_away_ends_nothing() {
 #[test]
 fn a_chunk_that_is_cut_ends_with_words_and_the_rest_is_recovered() {
     let dir = scratch();
-    let line = "run --driver null --workers 2 --rate 4000/s --runtime 60s --output out";
+    let line = "run --driver null --workers 2 --rate 4000/s --runtime 60s --set run.interval=100ms \
+                --output out";
     let child = start_measuring(dir.path(), line);
     let capture = capture_of(dir.path(), "out");
     let first = Path::new(&capture).join("00000000.chunk");

@@ -134,8 +134,12 @@ fn standard_loads_and_series_run_on_a_plug_in() {
         let summary = summary(&dir.path().join("ycsb"), workload);
         assert_eq!(summary["totals"]["errors"], 0, "{workload}: {out}");
     }
+    // --runtime leaves alone what preconditions: seconds each, as fast as memory is.
     let line = format!(
         "suite dirth --scale quick {library} --path dirth.db --runtime 30ms --output dirth \
+         --set suite.phase.precondition.job.run.duration=30ms \
+         --set suite.phase.rounds.before.job.run.duration=30ms \
+         --set suite.phase.histograms.before.job.run.duration=30ms \
          --set suite.phase.precondition.steady.max_rounds=5 --set suite.phase.rounds.steady.max_rounds=5 \
          --set suite.phase.rounds.loop.0.values=[8,2,1] --set workload.0.keys.count=200"
     );

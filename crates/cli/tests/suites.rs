@@ -210,7 +210,11 @@ fn the_report_and_the_table_of_a_series_are_made_again() {
 #[test]
 fn dirth_runs_on_a_store() {
     let dir = scratch();
+    // --runtime leaves alone what preconditions: seconds each, as fast as memory is.
     let line = "suite dirth --scale quick --driver memory --runtime 30ms --output out \
+                --set suite.phase.precondition.job.run.duration=30ms \
+                --set suite.phase.rounds.before.job.run.duration=30ms \
+                --set suite.phase.histograms.before.job.run.duration=30ms \
                 --set suite.phase.precondition.steady.max_rounds=5 --set suite.phase.rounds.steady.max_rounds=5 \
                 --set suite.phase.rounds.loop.0.values=[8,2,1] --set workload.0.keys.count=500";
     let (out, _) = run_line(dir.path(), line, 0);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::common::traced::TestDisk;
 use crate::common::{run, scratch_on_disk};
@@ -175,13 +176,21 @@ fn same_work(file: &Path) -> Option<[WorkDone; 2]> {
     Some([fio, ours])
 }
 
+/// Checks all of these, two at a time, as they wait for syncs most of the time; no more once one cannot be checked.
+fn by_twos<T: Sync>(all: &[T], check: impl Fn(&T) -> bool + Sync) {
+    let next = AtomicUsize::new(0);
+    let work = || while all.get(next.fetch_add(1, Relaxed)).is_some_and(&check) {};
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+}
+
 #[test]
 fn the_work_is_that_of_fio() {
-    for file in jobs().into_iter().filter(|file| !file.ends_with("rounds.fio")) {
-        if same_work(&file).is_none() {
-            return;
-        }
-    }
+    let mut files = jobs();
+    files.retain(|file| !file.ends_with("rounds.fio"));
+    by_twos(&files, |file| same_work(file).is_some());
 }
 
 /// A pass that only one of them has from the page cache is a MiB. Cold programs differ by a little, by more where their
@@ -491,11 +500,11 @@ fn example(name: &str, smaller: &[(&str, &str)], dir: &Path) -> Option<PathBuf> 
 #[test]
 fn the_work_of_fios_examples_is_that_of_fio() {
     let dir = scratch_on_disk();
-    for (name, smaller) in EXAMPLES {
+    by_twos(&EXAMPLES, |&(name, smaller)| {
         let file = example(name, smaller, dir.path());
         let Some([fio, ours]) = file.and_then(|file| both(&file)) else {
             println!("skipped: the_work_of_fios_examples: fio or fio-examples is not installed");
-            return;
+            return false;
         };
         assert_eq!(ours.files, fio.files, "{name}");
         assert_eq!((ours.jobs, &ours.rows), (fio.jobs, &fio.rows), "{name}");
@@ -507,7 +516,8 @@ fn the_work_of_fios_examples_is_that_of_fio() {
             assert!(same, "{name}: {ours:?} and {fio:?}");
         }
         assert_eq!(ours.groups.len(), fio.groups.len(), "{name}");
-    }
+        true
+    });
 }
 
 /// As many operations and bytes. Where both directions are used, which comes is drawn; where sizes are, the last block

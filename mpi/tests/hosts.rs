@@ -139,33 +139,42 @@ fn ranks_end_far_apart_and_none_is_lost() -> Result<(), Failed> {
     if !has_namespaces("ranks_end_far_apart_and_none_is_lost") {
         return Ok(());
     }
-    for late in [0, 1] {
-        let tmp = tempfile::tempdir()?;
-        let work = RATE.replace("duration = \"TIME\"", "operations = 12000");
-        std::fs::write(tmp.path().join("job.toml"), work)?;
-        let run = tmp.path().join("RUN");
-        let mut child = start(tmp.path(), &[("h0", None), ("h1", Some(50))])?;
-        let pid = measuring(&run, late)?;
-        signal(pid, "STOP")?;
-        // Rank 0 says that it waits after ten seconds, which begin when its own files are written.
-        let waits = "waiting for rank 1 on h1";
-        let log = || std::fs::read_to_string(tmp.path().join("log")).unwrap_or_default();
-        let stopped = Instant::now();
-        while stopped.elapsed() < Duration::from_secs(13)
-            || (late == 1 && !log().contains(waits) && stopped.elapsed() < Duration::from_secs(60))
-        {
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        signal(pid, "CONT")?;
-        let code = child.wait()?.code();
-        let text = std::fs::read_to_string(tmp.path().join("log"))?;
-        assert_eq!(code, Some(0), "{text}");
-        assert!(!text.contains("lost"), "{text}");
-        assert_eq!(text.contains(waits), late == 1, "{text}");
-        let scale = json(&run.join("scale.json"))?;
-        assert_eq!(scale["ranks"][1]["clocks"].as_array().map(Vec::len), Some(2), "{scale}");
-        assert_eq!(scale["merged"][0]["count"], 12_000, "{scale}");
+    // Both wait for most of their time.
+    std::thread::scope(|scope| {
+        let begin = |late| scope.spawn(move || ended_far_apart(late).map_err(|e| e.to_string()));
+        let runs = [0, 1].map(begin);
+        runs.into_iter().try_for_each(|run| run.join().expect("no panic"))
+    })?;
+    Ok(())
+}
+
+/// Stops a rank until the other one has ended long since, and lets it go on.
+fn ended_far_apart(late: usize) -> Result<(), Failed> {
+    let tmp = tempfile::tempdir()?;
+    let work = RATE.replace("duration = \"TIME\"", "operations = 12000");
+    std::fs::write(tmp.path().join("job.toml"), work)?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", Some(50))])?;
+    let pid = measuring(&run, late)?;
+    signal(pid, "STOP")?;
+    // Rank 0 says that it waits after ten seconds, which begin when its own files are written.
+    let waits = "waiting for rank 1 on h1";
+    let log = || std::fs::read_to_string(tmp.path().join("log")).unwrap_or_default();
+    let stopped = Instant::now();
+    while stopped.elapsed() < Duration::from_secs(13)
+        || (late == 1 && !log().contains(waits) && stopped.elapsed() < Duration::from_secs(60))
+    {
+        std::thread::sleep(Duration::from_millis(200));
     }
+    signal(pid, "CONT")?;
+    let code = child.wait()?.code();
+    let text = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!text.contains("lost"), "{text}");
+    assert_eq!(text.contains(waits), late == 1, "{text}");
+    let scale = json(&tmp.path().join("RUN/scale.json"))?;
+    assert_eq!(scale["ranks"][1]["clocks"].as_array().map(Vec::len), Some(2), "{scale}");
+    assert_eq!(scale["merged"][0]["count"], 12_000, "{scale}");
     Ok(())
 }
 

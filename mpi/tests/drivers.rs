@@ -153,35 +153,55 @@ fn every_driver_is_run_by_ranks_here() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Does both at once: to start ranks, and to begin together, is to wait for most of the time.
+fn at_once(
+    one: impl FnOnce() -> Result<(), Failed> + Send,
+    other: impl FnOnce() -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| one().map_err(|e| e.to_string()));
+        let other = other();
+        one.join().expect("no panic")?;
+        other
+    })
+}
+
 #[test]
 fn drivers_on_this_machine_run_by_two_ranks() -> Result<(), Failed> {
     if !has_mpirun("drivers_on_this_machine_run_by_two_ranks") {
         return Ok(());
     }
-    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    // Ranks make directories of their own inside these, but not these.
-    for name in ["files", "sqlite", "rocksdb", "leveldb"] {
-        std::fs::create_dir(tmp.path().join(name))?;
-    }
-    local()
-        .iter()
-        .filter(|case| is_there(case.driver))
-        .try_for_each(|case| by_two_ranks(tmp.path(), case))
+    let each = |cases: &[DriverCase]| -> Result<(), Failed> {
+        let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        // Ranks make directories of their own inside these, but not these.
+        for name in ["files", "sqlite", "rocksdb", "leveldb"] {
+            std::fs::create_dir(tmp.path().join(name))?;
+        }
+        cases.iter().try_for_each(|case| by_two_ranks(tmp.path(), case))
+    };
+    let mut all = local();
+    all.retain(|case| is_there(case.driver));
+    let (some, others) = all.split_at(all.len() / 2);
+    at_once(|| each(some), || each(others))
 }
 
 #[test]
 fn drivers_of_servers_run_by_two_ranks() -> Result<(), Failed> {
-    let test = "drivers_of_servers_run_by_two_ranks";
-    if !has_mpirun(test) {
+    if !has_mpirun(OF_SERVERS) {
         return Ok(());
     }
+    at_once(on_postgres_and_kafka, on_s3_and_redis)
+}
+
+const OF_SERVERS: &str = "drivers_of_servers_run_by_two_ranks";
+
+fn on_s3_and_redis() -> Result<(), Failed> {
     let tmp = tempfile::tempdir()?;
-    let skipped = |driver: &str, why: &String| eprintln!("skipped: {test}: {driver}: {why}");
     let s3 = FaultyServer::start(ServerSettings::default());
     let target = format!("path = \"{}\"", s3.path("ranks/"));
     by_two_ranks(tmp.path(), &case("s3", target, RECORDS, &["segments", "strided", "same"]))?;
     assert_eq!(s3.names(""), [""; 0]);
-    if let Some(redis) = redis::Redis::start(test, tmp.path())? {
+    if let Some(redis) = redis::Redis::start(OF_SERVERS, tmp.path())? {
         let target = format!("path = \"redis://127.0.0.1:{}/0\"", redis.port);
         by_two_ranks(
             tmp.path(),
@@ -189,6 +209,12 @@ fn drivers_of_servers_run_by_two_ranks() -> Result<(), Failed> {
         )?;
         assert_eq!(redis.server.cli(&["INFO", "keyspace"]), "# Keyspace");
     }
+    Ok(())
+}
+
+fn on_postgres_and_kafka() -> Result<(), Failed> {
+    let tmp = tempfile::tempdir()?;
+    let skipped = |driver: &str, why: &String| eprintln!("skipped: {OF_SERVERS}: {driver}: {why}");
     let started = postgres_server::PostgresServer::start(&["fsync=off"]);
     if let Ok(postgres) = started.inspect_err(|why| skipped("postgres", why)) {
         let target =

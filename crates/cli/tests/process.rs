@@ -103,6 +103,14 @@ fn a_store_that_is_not_at_its_path_and_not_said_to_be_empty_is_not_checked() {
 
 #[test]
 fn a_program_that_fails_in_a_run_is_named_and_what_was_measured_is_kept() {
+    // Beside the others one is awaited for seconds.
+    std::thread::scope(|scope| {
+        scope.spawn(operations_that_fail_or_hang);
+        programs_that_are_lost_or_lie();
+    });
+}
+
+fn programs_that_are_lost_or_lie() {
     let dir = scratch();
     for (fault, says) in [
         ("exits", "process is lost: it ended with exit code 3"),
@@ -123,6 +131,10 @@ fn a_program_that_fails_in_a_run_is_named_and_what_was_measured_is_kept() {
         assert!(dir.path().join("out/ios.parquet").exists(), "{fault}");
         std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
     }
+}
+
+fn operations_that_fail_or_hang() {
+    let dir = scratch();
     // What the run itself gave up on is not awaited for as long again.
     let words = "--runtime 1s --set run.drain_timeout=200ms --set workload.0.keys.count=50";
     let (code, said) = run(dir.path(), &faulty("hangs"), words);

@@ -118,8 +118,12 @@ impl LiveOp {
     }
 
     /// Its end, as `done` says it.
-    #[inline]
+    #[inline(always)]
     fn end(&self, done: &PluginDone) -> Completion {
+        // Apart, though what follows says the same of them: most ends have token and bytes alone, and need no other register.
+        if done.status == 0 && done.first_ns == 0 && done.retries == 0 && self.is_single() {
+            return Completion::ok(self.token, done.moved);
+        }
         // What failed with -1 bytes has failed.
         let over = self.is_exceeded(done);
         Completion {
@@ -272,7 +276,7 @@ impl PluginSession {
         Ok(at as u32)
     }
 
-    /// Takes `op` in, whose descriptor is made but for its token.
+    /// Takes `op` in, whose descriptor is made but for its token. After an error the plug-in is not believed any more.
     #[inline(always)]
     fn take(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
         self.generation += 1;
@@ -298,14 +302,28 @@ impl PluginSession {
         self.done[0] = PluginDone::default();
         let (taken, ended) = queue.submit(&self.pending, &mut self.done);
         match (taken, ended) {
-            (1, 1) => end_of(&mut self.live, &self.seat.time, &self.done[0]).map(Submitted::Done),
+            (1, 1) => match retired(&mut self.live, &self.seat.time, &self.done[0]) {
+                // Made where it is returned: a copy would wait for the narrow writes of its fields.
+                Ok(live) => Ok(Submitted::Done(live.end(&self.done[0]))),
+                Err(e) => self.breaks(e),
+            },
             (1, 0) if self.seat.polls => {
                 self.in_flight = 1;
                 Ok(Submitted::Queued)
             }
-            (1, 0) => Err(never_ends()),
-            _ => Err(odd_answer(self.queue()?, taken, 1, ended)),
+            (1, 0) => self.breaks(never_ends()),
+            _ => {
+                let odd = odd_answer(self.queue()?, taken, 1, ended);
+                self.breaks(odd)
+            }
         }
+    }
+
+    /// An error after which the plug-in is not believed any more.
+    #[cold]
+    fn breaks<T>(&mut self, e: Error) -> Result<T> {
+        self.broken = true;
+        Err(e)
     }
 
     /// An answer of the plug-in, after which a broken one is not believed any more.
@@ -371,13 +389,8 @@ impl PluginSession {
     }
 }
 
-/// The end of an operation in flight, one of `live`. Errors: as [`retired`].
-#[inline]
-fn end_of(live: &mut [LiveOp], time: &StoreTime, done: &PluginDone) -> Result<Completion> {
-    Ok(retired(live, time, done)?.end(done))
-}
-
-/// The same of several, in their order, into `out`. Errors: as [`retired`]; those before the wrong one are in `out`.
+/// The ends of operations in flight, of `live`, in their order, into `out`. Errors: as [`retired`]; those before the wrong one
+/// are in `out`.
 fn ends_of(
     live: &mut [LiveOp],
     time: &StoreTime,
@@ -385,12 +398,7 @@ fn ends_of(
     out: &mut Vec<Completion>,
 ) -> Result<()> {
     for done in ends {
-        let live = retired(live, time, done)?;
-        // Apart, though `end` says the same of them: most ends have token and bytes alone, and need no other register.
-        match done.status == 0 && done.first_ns == 0 && done.retries == 0 && live.is_single() {
-            true => out.push(Completion::ok(live.token, done.moved)),
-            false => out.push(live.end(done)),
-        }
+        out.push(retired(live, time, done)?.end(done));
     }
     Ok(())
 }
@@ -477,8 +485,7 @@ impl Session for PluginSession {
             true => self.write_key(slot, op.key)?,
             false => self.write_keys(slot, op.count, op.key..=u64::MAX)?,
         };
-        let taken = self.take(op, slot, token);
-        self.kept(taken)
+        self.take(op, slot, token)
     }
 
     fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
@@ -487,8 +494,7 @@ impl Session for PluginSession {
         }
         self.describe(op, slot)?;
         self.made().key_len = self.write_keys(slot, op.count, keys.iter().copied())?;
-        let taken = self.take(op, slot, token);
-        self.kept(taken)
+        self.take(op, slot, token)
     }
 
     fn submit_batch(&self) -> u32 {
@@ -534,8 +540,7 @@ impl PluginSession {
         self.made().key_len = self.write_key(slot, op.key)?;
         let made = self.made();
         (made.kind, made.size, made.offset) = (NOOP, value, read);
-        let taken = self.take(op, slot, token);
-        self.kept(taken)
+        self.take(op, slot, token)
     }
 
     /// Operations of a plug-in that is lost, or broke the contract, end as failures of the store. It still has their
@@ -633,8 +638,7 @@ impl HostSession {
         let out = &mut self.session.queue()?.memory().slot(0)[keys_at..];
         let fits = out.get_mut(..key.len()).ok_or_else(|| Error::internal("a key too long"))?;
         fits.copy_from_slice(key);
-        let taken = self.session.take(&op, 0, Token::new(1, 0));
-        let taken = self.session.kept(taken)?;
+        let taken = self.session.take(&op, 0, Token::new(1, 0))?;
         self.end(taken, kind.name(), until)
     }
 

@@ -134,7 +134,7 @@ fn standard_loads_and_series_run_on_a_plug_in() {
         let summary = summary(&dir.path().join("ycsb"), workload);
         assert_eq!(summary["totals"]["errors"], 0, "{workload}: {out}");
     }
-    // --runtime leaves alone what preconditions: seconds each, as fast as memory is.
+    // --runtime leaves preconditioning as it is, which would write as fast as memory takes it for seconds.
     let line = format!(
         "suite dirth --scale quick {library} --path dirth.db --runtime 30ms --output dirth \
          --set suite.phase.precondition.job.run.duration=30ms \

@@ -103,7 +103,7 @@ fn a_store_that_is_not_at_its_path_and_not_said_to_be_empty_is_not_checked() {
 
 #[test]
 fn a_program_that_fails_in_a_run_is_named_and_what_was_measured_is_kept() {
-    // Beside the others one is awaited for seconds.
+    // One of the programs hangs and is waited for; the others are tried meanwhile.
     std::thread::scope(|scope| {
         scope.spawn(operations_that_fail_or_hang);
         programs_that_are_lost_or_lie();

@@ -210,7 +210,7 @@ fn the_report_and_the_table_of_a_series_are_made_again() {
 #[test]
 fn dirth_runs_on_a_store() {
     let dir = scratch();
-    // --runtime leaves alone what preconditions: seconds each, as fast as memory is.
+    // --runtime leaves preconditioning as it is, which would write as fast as memory takes it for seconds.
     let line = "suite dirth --scale quick --driver memory --runtime 30ms --output out \
                 --set suite.phase.precondition.job.run.duration=30ms \
                 --set suite.phase.rounds.before.job.run.duration=30ms \

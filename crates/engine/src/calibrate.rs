@@ -35,8 +35,9 @@ const BRIDGE_RUNS: usize = 4;
 /// A bridge that costs more than this, ns, is slow: it has a compiler of its own, or another process that has to find out
 /// that it has a CPU to itself.
 const QUICK_NS: f64 = 100.0;
-/// For so long each run warms up a slow bridge, and any other: the store's language may make a thread of its own for ours, ns.
+/// Time for which each run warms up a slow bridge, ns.
 const WARM_UP_NS: u64 = 100_000_000;
+/// The same of any other, whose language may make a thread of its own for ours, and of `null`, ns.
 const QUICK_WARM_UP_NS: u64 = 25_000_000;
 
 /// What was measured before the load.
@@ -101,13 +102,18 @@ fn bridge_cost(
     };
     let (first, cold) = (on_null.len(), over(plan)?);
     on_null.push(null_ns_per_op(plan)?);
+    let warmed = |ns| {
+        let mut plan = plan.clone();
+        plan.run.warmup = Span(ns);
+        plan
+    };
     let slow = cold - on_null[first] > QUICK_NS;
-    let mut long = plan.clone();
-    long.run.warmup = Span(if slow { WARM_UP_NS } else { QUICK_WARM_UP_NS });
+    let (null, bridged) = (QUICK_WARM_UP_NS, if slow { WARM_UP_NS } else { QUICK_WARM_UP_NS });
+    let (null, bridged) = (warmed(null), warmed(bridged));
     let mut cost = f64::INFINITY;
     for _ in 0..BRIDGE_RUNS {
-        cost = cost.min(over(&long)?);
-        on_null.push(null_ns_per_op(plan)?);
+        cost = cost.min(over(&bridged)?);
+        on_null.push(null_ns_per_op(&null)?);
     }
     let depth = plan.workloads.iter().map(|w| w.queue_depth).max().unwrap_or(1);
     Ok(cost_words(cost - least(&on_null[first..]), depth, &bridge.carries))

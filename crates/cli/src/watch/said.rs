@@ -67,6 +67,10 @@ pub fn after(
 /// That no operation of `timed` was slow. Nobody is acquitted by what was not seen: of `untimed` the latency is not
 /// known, and where some are `unseen` nobody knows how many.
 fn none_slow(slower: &str, timed: u64, untimed: u64, unseen: bool) -> String {
+    if timed == 0 {
+        let all = format::counted(untimed, "operation");
+        return format!("of none of the {all} that were seen is the latency known");
+    }
     let timed = format::count(timed);
     match (untimed, unseen) {
         (0, false) => format!(
@@ -77,7 +81,7 @@ fn none_slow(slower: &str, timed: u64, untimed: u64, unseen: bool) -> String {
             format::counted(n, "other")
         ),
         (_, true) => format!(
-            "none of the {timed} operations that were timed took {slower} or longer; others were lost or could not be \
+            "none of the {timed} operations that were timed took {slower} or longer; others may have been lost or not \
              seen, and slow ones may be among them"
         ),
     }
@@ -154,6 +158,8 @@ mod tests {
                    known";
         assert_eq!(said(1, false), one);
         assert!(said(1, true).ends_with("slow ones may be among them"));
+        let none = none_slow("10.0 ms", 0, 3, false);
+        assert_eq!(none, "of none of the 3 operations that were seen is the latency known");
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub fn probe_ns(shared: &BpfProbeShared) -> Option<f64> {
     let (spare_in, spare) = unbounded();
     let shared =
         BpfProbeShared { full, spare, counts: Arc::new(TraceCounts::default()), ..shared.clone() };
-    // What is kept goes to nobody. As in a run every batch is new, and its memory is in no cache near this CPU.
+    // What is kept goes to nobody. As in a run every batch is new; all of them are more than the caches nearest to a CPU hold.
     let batches = (LEARN + PAIRS) * READS as usize / UNTOUCHED + 2;
     (0..batches).for_each(|_| drop(spare_in.send(TracedBatch::touched())));
     // The last place of all is the collector's, which runs already.

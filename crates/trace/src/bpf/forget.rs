@@ -12,7 +12,7 @@ use taillight_rundir::layers::flags;
 
 use super::layout::{SLOTS, TraceEvent, TraceEventKind};
 use super::programs::LoadedPrograms;
-use super::traced_io::{TracedBatch, TracedIo};
+use super::traced_io::{KeptIo, TracedBatch};
 
 /// So much before and after a slow I/O belongs to its story, ns.
 const AROUND_NS: i64 = 100_000_000;
@@ -71,10 +71,11 @@ impl Default for NeededTimes {
 }
 
 /// The time of a kept I/O; of a slow one with what belongs to its story.
-pub fn around(io: &TracedIo) -> (i64, i64) {
-    let slow = io.flags & flags::SAMPLE as u32 == 0;
+pub fn around(io: &KeptIo<'_>) -> (i64, i64) {
+    let slow = io.flags() & flags::SAMPLE == 0;
     let around = if slow { AROUND_NS } else { 0 };
-    (io.submit - around, io.complete + around)
+    let (submit, complete) = io.times();
+    (submit - around, complete + around)
 }
 
 impl NeededTimes {
@@ -84,7 +85,7 @@ impl NeededTimes {
 
     /// Adds the times of a batch's I/Os.
     pub fn add(&mut self, ios: &TracedBatch) {
-        self.times.extend(ios.each().map(|io| around(&io.whole().0)));
+        self.times.extend(ios.each().map(|io| around(&io)));
         if self.times.len() > TIMES_MANY {
             self.merged();
         }

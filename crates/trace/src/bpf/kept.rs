@@ -7,7 +7,10 @@ use std::path::Path;
 
 use super::layout::{EVENT_BYTES, TraceEvent};
 use super::spill::{SpillFile, SpillReader};
-use super::traced_io::{EarlierRound, IO_BYTES, KeptIo, ROUND_BYTES, TracedBatch, TracedIo};
+use super::traced_io::{
+    EarlierRound, IO_BYTES, KeptIo, ROUND_BYTES, TracedBatch, TracedIo, UNTOUCHED_BYTES,
+    UNTOUCHED_MARK, UntouchedIo,
+};
 
 /// Memory for I/Os beyond which they go to the file, as fast as it takes them.
 const IOS_BYTES: usize = 16 << 20;
@@ -61,11 +64,11 @@ impl KeptIos {
             return None;
         }
         let first = self.batches.front()?;
+        // In order, as they are read back.
+        let mut ios: Vec<KeptIo<'_>> = first.each().collect();
+        ios.sort_unstable_by_key(KeptIo::key);
         let mut bytes = Vec::with_capacity(first.bytes() + first.len() * (IO_BYTES / 4));
-        for (io, rounds) in first.each().map(KeptIo::whole) {
-            bytes.extend_from_slice(&io.bytes());
-            rounds.iter().for_each(|round| bytes.extend_from_slice(&round.bytes()));
-        }
+        ios.iter().for_each(|io| io.write(&mut bytes));
         self.file.append(&bytes).ok()?;
         let mut batch = self.batches.pop_front()?;
         self.bytes -= batch.bytes();
@@ -83,10 +86,10 @@ impl KeptIos {
         let mut keys: Vec<IoKey> = Vec::new();
         let (mut at, mut reader) = (0, SpillReader::new(&self.file, IOS_WINDOW));
         while at < self.file.len() {
-            let io = parsed(&mut reader, at)?;
+            let (io, rounds_at, rounds) = parsed(&mut reader, at)?;
             look(&io);
             keys.push((io.worker, io.submit, at));
-            at += (IO_BYTES + io.kept() * ROUND_BYTES) as u64;
+            at = rounds_at + rounds as u64;
         }
         keys.sort_unstable();
         self.batches.iter().flat_map(TracedBatch::each).for_each(|io| look(&io.whole().0));
@@ -108,8 +111,8 @@ impl KeptIos {
                 let (io, rounds) = one.whole();
                 each(&io, rounds)?;
             }
-            let io = parsed(&mut reader, at)?;
-            let bytes = reader.bytes(at + IO_BYTES as u64, io.kept() * ROUND_BYTES)?;
+            let (io, rounds_at, rounds) = parsed(&mut reader, at)?;
+            let bytes = reader.bytes(rounds_at, rounds)?;
             let round = |bytes: &[u8]| EarlierRound::parse(bytes.try_into().ok()?);
             let rounds = bytes.chunks_exact(ROUND_BYTES).map(round);
             let rounds: Vec<EarlierRound> = rounds.collect::<Option<_>>().ok_or_else(damaged)?;
@@ -119,9 +122,23 @@ impl KeptIos {
     }
 }
 
-fn parsed(reader: &mut SpillReader<'_>, at: u64) -> io::Result<TracedIo> {
-    let bytes = reader.bytes(at, IO_BYTES)?.try_into().ok();
-    bytes.and_then(TracedIo::parse).ok_or_else(damaged)
+/// An I/O of the file, where its rounds are, and how many bytes they have.
+type ParsedIo = (TracedIo, u64, usize);
+
+fn parsed(reader: &mut SpillReader<'_>, at: u64) -> io::Result<ParsedIo> {
+    let mark = UNTOUCHED_MARK.len();
+    if reader.bytes(at, mark)? == UNTOUCHED_MARK {
+        let at = at + mark as u64;
+        let io = UntouchedIo::parse(array(reader.bytes(at, UNTOUCHED_BYTES)?)?);
+        return Ok((io.ok_or_else(damaged)?.whole(), at + UNTOUCHED_BYTES as u64, 0));
+    }
+    let io = TracedIo::parse(array(reader.bytes(at, IO_BYTES)?)?).ok_or_else(damaged)?;
+    let rounds = io.kept() * ROUND_BYTES;
+    Ok((io, at + IO_BYTES as u64, rounds))
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> io::Result<&[u8; N]> {
+    bytes.try_into().map_err(|_| damaged())
 }
 
 /// Events kept.
@@ -222,6 +239,11 @@ mod tests {
                 let mut io = read_slot(&OperationSlot::default(), Token(0));
                 // Two workers, of which the second came first.
                 (io.worker, io.submit) = ((1 - n % 2) as u16, n * 10_000 + i);
+                if i % 2 == 1 {
+                    let (worker, submit) = (io.worker, io.submit);
+                    batch.push_untouched(UntouchedIo { worker, submit, ..UntouchedIo::default() });
+                    continue;
+                }
                 io.rounds = u32::from(i % 100 == 0);
                 batch.push(io, &EarlierRounds::default());
             }

@@ -236,7 +236,7 @@ impl BpfProbe {
         let shared = self.shared.programs.slots.get(slot as usize);
         let OperationStart { op, offset, size, submit, .. } = begun;
         let worker = self.worker;
-        // Where disks are reached, one of which no program ran is one that was missed.
+        // Where disks are reached, an I/O for which no program ran may have been missed by them.
         let disk = self.shared.late && self.reaches_disk;
         if !disk && !away && (blocked | waited | robbed) == 0 && !is_touched(shared, token) {
             let (complete, token) = (now, token.0);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use taillight_rundir::layers::{LayerRow, flags};
 
-use super::collect::{CollectedTrace, IoWithRounds, event_row, io_rows};
+use super::collect::{CollectedTrace, event_row, io_rows};
 use super::forget::{NeededTimes, around};
 use super::layout::TraceEvent;
 use super::symbols::KernelSymbols;
@@ -75,12 +75,10 @@ impl TraceTail {
     pub fn now(&mut self, all: &CollectedTrace) {
         self.told = Instant::now();
         let events = &all.events.held[self.events..];
-        let ios = || {
-            all.ios.batches.iter().skip(self.batches).flat_map(TracedBatch::each).map(KeptIo::whole)
-        };
-        let mut slow: Vec<IoWithRounds<'_>> = ios().filter(|io| self.slow(io)).collect();
+        let ios = || all.ios.batches.iter().skip(self.batches).flat_map(TracedBatch::each);
+        let mut slow: Vec<KeptIo<'_>> = ios().filter(|io| self.slow(io)).collect();
         let usual = ios().filter(|io| !self.slow(io)).step_by(SAMPLED).take(SLOW_MAX);
-        let mut usual: Vec<IoWithRounds<'_>> = usual.collect();
+        let mut usual: Vec<KeptIo<'_>> = usual.collect();
         let seen = slow.len();
         if seen > SLOW_MAX {
             slow.select_nth_unstable_by_key(SLOW_MAX, slowest_first);
@@ -92,8 +90,9 @@ impl TraceTail {
         };
         let events = events.into_iter().map(|e| event_row(e, &self.symbols, &all.threads));
         let mut rows: Vec<LayerRow> = events.collect();
-        rows.extend(usual.into_iter().chain(slow.iter().copied()).flat_map(io_rows));
-        self.before = slow.iter().map(|(io, _)| around(io)).collect();
+        let told = usual.into_iter().chain(slow.iter().copied());
+        rows.extend(told.map(KeptIo::whole).flat_map(io_rows));
+        self.before = slow.iter().map(around).collect();
         (self.events, self.batches) = (all.events.held.len(), all.ios.batches.len());
         (self.watch)(rows, (seen - slow.len()) as u64);
     }
@@ -104,14 +103,14 @@ impl TraceTail {
     fn needed<'e>(
         &self,
         events: &'e [TraceEvent],
-        slow: &mut Vec<IoWithRounds<'_>>,
-        usual: &mut Vec<IoWithRounds<'_>>,
+        slow: &mut Vec<KeptIo<'_>>,
+        usual: &mut Vec<KeptIo<'_>>,
     ) -> Vec<&'e TraceEvent> {
         slow.sort_unstable_by_key(slowest_first);
         let mut before = self.before.as_slice();
         loop {
-            let own = usual.iter().map(|(io, _)| (io.submit, io.complete));
-            let own = own.chain(slow.iter().map(|(io, _)| around(io)));
+            let own = usual.iter().map(KeptIo::times);
+            let own = own.chain(slow.iter().map(around));
             let mut times = NeededTimes::of(before.iter().copied().chain(own).collect());
             let needed: Vec<&TraceEvent> = times.needed(events).take(EVENTS_MAX + 1).collect();
             if needed.len() <= EVENTS_MAX {
@@ -130,17 +129,19 @@ impl TraceTail {
         }
     }
 
-    fn slow(&self, (io, _): &IoWithRounds<'_>) -> bool {
+    fn slow(&self, io: &KeptIo<'_>) -> bool {
+        let (submit, complete) = io.times();
         match self.threshold_ns {
-            Some(ns) => io.complete.saturating_sub(io.submit) > ns as i64,
-            None => u64::from(io.flags) & (flags::SAMPLE | flags::BESIDE) == 0,
+            Some(ns) => complete.saturating_sub(submit) > ns as i64,
+            None => io.flags() & (flags::SAMPLE | flags::BESIDE) == 0,
         }
     }
 }
 
 /// By this key the slowest I/O comes first.
-fn slowest_first((io, _): &IoWithRounds<'_>) -> i64 {
-    io.submit - io.complete
+fn slowest_first(io: &KeptIo<'_>) -> i64 {
+    let (submit, complete) = io.times();
+    submit - complete
 }
 
 #[cfg(test)]

@@ -115,38 +115,58 @@ impl<'a> KeptIo<'a> {
         }
     }
 
+    /// Begin and end.
+    pub fn times(&self) -> (i64, i64) {
+        match self {
+            KeptIo::Seen(io, _) => (io.submit, io.complete),
+            KeptIo::Untouched(io) => (io.submit, io.complete),
+        }
+    }
+
+    pub fn flags(&self) -> u64 {
+        match self {
+            KeptIo::Seen(io, _) => io.flags.into(),
+            KeptIo::Untouched(io) => io.flags.into(),
+        }
+    }
+
     /// With all fields, and its earlier rounds.
     pub fn whole(self) -> (TracedIo, &'a [EarlierRound]) {
         match self {
             KeptIo::Seen(io, rounds) => (*io, rounds),
-            KeptIo::Untouched(io) => {
-                let UntouchedIo {
-                    worker,
-                    op,
-                    flags,
-                    submit,
-                    complete,
-                    offset,
-                    size,
-                    wake,
-                    run,
-                    token,
-                } = *io;
-                let rest = unseen(token);
-                let all = TracedIo {
-                    worker,
-                    op,
-                    flags,
-                    submit,
-                    complete,
-                    offset,
-                    size,
-                    wake,
-                    run,
-                    ..rest
-                };
-                (all, &[])
+            KeptIo::Untouched(io) => (io.whole(), &[]),
+        }
+    }
+
+    /// As it stands in a file, behind `bytes`.
+    pub fn write(&self, bytes: &mut Vec<u8>) {
+        match self {
+            KeptIo::Seen(io, rounds) => {
+                bytes.extend_from_slice(&io.bytes());
+                rounds.iter().for_each(|round| bytes.extend_from_slice(&round.bytes()));
             }
+            KeptIo::Untouched(io) => {
+                bytes.extend_from_slice(&UNTOUCHED_MARK);
+                bytes.extend_from_slice(&io.bytes());
+            }
+        }
+    }
+}
+
+impl UntouchedIo {
+    /// With all fields.
+    pub fn whole(&self) -> TracedIo {
+        TracedIo {
+            worker: self.worker,
+            op: self.op,
+            flags: self.flags,
+            submit: self.submit,
+            complete: self.complete,
+            offset: self.offset,
+            size: self.size,
+            wake: self.wake,
+            run: self.run,
+            ..unseen(self.token)
         }
     }
 }
@@ -217,13 +237,14 @@ impl TracedBatch {
         self.rounds.clear();
     }
 
-    /// What is in it; it is empty then, and has room as before: of `spare`, or new and touched, where its own went with what
-    /// was in it.
+    /// What is in it. Afterwards it is empty and has the room of [`TracedBatch::empty`]: the memory of a kind of I/Os that
+    /// was full goes with them, and that of `spare` takes its place, or new memory that is touched.
     pub fn take(&mut self, spare: &mut TracedBatch) -> TracedBatch {
         let ios = taken(&mut self.ios, &mut spare.ios, BATCH);
         let untouched = taken(&mut self.untouched, &mut spare.untouched, UNTOUCHED);
         let rounds = self.rounds.to_vec();
         self.rounds.clear();
+        self.rounds.reserve_exact(ROUNDS);
         TracedBatch { ios, untouched, rounds }
     }
 
@@ -258,34 +279,33 @@ fn touched_room<T: Copy + Default>(many: usize) -> Vec<T> {
     room
 }
 
-/// What is in `full`, with its memory where it fills half of it; `full` gets that of `spare` then, or new.
-fn taken<T: Copy + Default>(full: &mut Vec<T>, spare: &mut Vec<T>, room: usize) -> Vec<T> {
-    if full.len() * 2 <= room {
-        let part = full.to_vec();
-        full.clear();
+/// What is in `kept`, as a copy where that has room for `room` and is not full; else its memory goes, and `kept` gets that of
+/// `spare`, or new.
+fn taken<T: Copy + Default>(kept: &mut Vec<T>, spare: &mut Vec<T>, room: usize) -> Vec<T> {
+    if kept.capacity() >= room && kept.len() < room {
+        let part = kept.to_vec();
+        kept.clear();
         return part;
     }
     let other = if spare.capacity() < room { touched_room(room) } else { std::mem::take(spare) };
-    std::mem::replace(full, other)
+    std::mem::replace(kept, other)
 }
 
 /// Bytes of a traced I/O in a file, before its rounds.
 pub const IO_BYTES: usize = 41 * 8;
 /// Bytes of a round there.
 pub const ROUND_BYTES: usize = 5 * 8;
+/// Bytes of an I/O that met no trace program there, and the word that stands before it and begins no other.
+pub const UNTOUCHED_BYTES: usize = 10 * 8;
+pub const UNTOUCHED_MARK: [u8; 8] = [0xFF; 8];
 
-/// A structure of numbers as words of a file and back: its fields in this order.
+/// A structure of numbers as words of a file and back: its fields in this order, then its kind of operation and a pair.
 macro_rules! as_words {
-    ($name:ident, $bytes:expr, [$($field:ident),*], $op:ident, $pair:ident) => {
-        as_words!(@ $name, $bytes, [$($field),*], [$op = OpKind, $pair = 2]);
-    };
-    ($name:ident, $bytes:expr, [$($field:ident),*]) => {
-        as_words!(@ $name, $bytes, [$($field),*], []);
-    };
-    (@ $name:ident, $bytes:expr, [$($field:ident),*], [$($op:ident = OpKind, $pair:ident = 2)?]) => {
+    ($name:ident, $bytes:expr, [$($field:ident),*] $(, op $op:ident)? $(, pair $pair:ident)?) => {
         impl $name {
             pub fn bytes(&self) -> [u8; $bytes] {
-                let words = [$(self.$field as u64,)* $(self.$op as u64, self.$pair.0, self.$pair.1)?];
+                let words =
+                    [$(self.$field as u64,)* $(self.$op as u64,)? $(self.$pair.0, self.$pair.1)?];
                 let mut bytes = [0; $bytes];
                 let places = bytes.chunks_exact_mut(8).zip(words);
                 places.for_each(|(place, word)| place.copy_from_slice(&word.to_ne_bytes()));
@@ -299,8 +319,8 @@ macro_rules! as_words {
                 });
                 Some($name {
                     $($field: words.next()? as _,)*
-                    $($op: OpKind::from_index(words.next()? as u8)?,
-                    $pair: (words.next()?, words.next()?),)?
+                    $($op: OpKind::from_index(words.next()? as u8)?,)?
+                    $($pair: (words.next()?, words.next()?),)?
                 })
             }
         }
@@ -308,6 +328,12 @@ macro_rules! as_words {
 }
 
 as_words!(EarlierRound, ROUND_BYTES, [bio, alloc, issue, done, held]);
+as_words!(
+    UntouchedIo,
+    UNTOUCHED_BYTES,
+    [worker, flags, submit, complete, offset, size, wake, run, token],
+    op op
+);
 as_words!(
     TracedIo,
     IO_BYTES,
@@ -317,8 +343,8 @@ as_words!(
         low_alloc, low_issue, low_done, wake, run, blocked, waited, robbed, token, punt, served,
         answered, sync_punt, rounds, could_run
     ],
-    op,
-    unseen
+    op op,
+    pair unseen
 );
 
 impl TracedIo {
@@ -469,6 +495,11 @@ mod tests {
         });
         let kept = |batch: &TracedBatch| batch.each().next().unwrap().whole().0.bytes();
         assert_eq!(kept(&batch), read.bytes());
+        let mut bytes = Vec::new();
+        batch.each().for_each(|io| io.write(&mut bytes));
+        let (mark, rest) = bytes.split_first_chunk().unwrap();
+        let back = UntouchedIo::parse(rest.try_into().unwrap()).unwrap();
+        assert_eq!((*mark, back.whole().bytes()), (UNTOUCHED_MARK, read.bytes()));
         assert!(batch.older(30, 10) && !batch.older(30, 11));
         let part = batch.take(&mut TracedBatch::default());
         assert_eq!((kept(&part), batch.len(), part.bytes()), (read.bytes(), 0, 64));
@@ -489,6 +520,10 @@ mod tests {
         batch.ios.resize(BATCH, unseen(1));
         batch.take(&mut spare);
         assert_eq!((room(&batch), batch.len()), ((BATCH, UNTOUCHED), 0));
+        // A worker that found none ready began with one without any memory.
+        let mut none = TracedBatch::default();
+        assert_eq!(none.take(&mut spare).len(), 0);
+        assert!(none.has_room() && room(&none) == (BATCH, UNTOUCHED));
     }
 
     #[test]

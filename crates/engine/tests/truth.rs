@@ -168,6 +168,19 @@ fn warm_up_is_apart() {
     assert_eq!(phases, [("warmup", 25_000), ("measure", 10_000), ("drain", 0)]);
 }
 
+/// One that waited from the warm-up on to the end of the run stood in no figure.
+#[test]
+fn an_operation_that_goes_on_from_the_warm_up_is_told() {
+    let options = "service = { kind = \"constant\", time = \"100us\" }\n\
+        stalls = [{ start = \"900ms\", length = \"1500ms\", period = \"10s\" }]";
+    let mut p = plan("sim", options);
+    (p.run.warmup, p.run.duration) = (Span(1_000_000_000), Some(Span(1_000_000_000)));
+    let done = run(&p);
+    let longest = done.outcome.losses.warmup_longest_ns.unwrap();
+    assert!((1_500_000_000..=1_500_200_000).contains(&longest), "{longest}");
+    assert_eq!(done.ios.len(), 0);
+}
+
 #[test]
 fn stopping_keeps_what_was_measured() {
     let mut p = plan("sim", CONSTANT);

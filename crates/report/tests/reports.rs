@@ -135,6 +135,31 @@ fn idle_workers_are_explained_by_what_the_plan_lets_them_do() {
     assert_eq!(said(&summary(&path)), None, "readers wait for writers");
 }
 
+/// An update that waited for a lock from the warm-up on, through all of the run, stood in no figure, and its worker was
+/// said to have made keys.
+#[test]
+fn an_operation_of_the_warm_up_that_outlasts_the_measured_ones_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &Sample { depth: 1, ..sample() });
+    edit(&path, |m| m.plan.workloads[0].workers *= 4);
+    let with = |ns| {
+        edit(&path, |m| m.losses.warmup_longest_ns = ns);
+        summary(&path)
+    };
+    let slowest = with(None).totals.latencies.main().max_ns.unwrap();
+    assert!(!codes(&with(Some(slowest))).contains(&"from_warmup"), "one of many");
+    let told = with(Some(3_000_000_000));
+    assert_eq!(told.verdict.status, VerdictStatus::Warned);
+    let text = |code: &str| {
+        let mut reasons = told.verdict.reasons.iter();
+        reasons.find(|r| r.code == code).unwrap().text.clone()
+    };
+    let expected =
+        "An operation that began in the warm-up took 3.00 s, longer than any that was measured";
+    assert!(text("from_warmup").starts_with(expected), "{}", text("from_warmup"));
+    assert!(text("littles_law").contains("under way: one of the warm-up, making keys"));
+}
+
 #[test]
 fn a_workload_done_early_has_rates_of_its_own_time() {
     let root = tempfile::tempdir().unwrap();

@@ -232,6 +232,9 @@ impl Collector {
             }
         }
         self.collected.stragglers += stats.stragglers;
+        if !self.collected.load[of] {
+            self.collected.straggler_ns = self.collected.straggler_ns.max(stats.straggler_ns);
+        }
         self.reached[usize::from(stats.worker)] = Some(reached);
         stats.clear();
         // A full spare channel means enough are there already.

@@ -185,6 +185,8 @@ pub struct IntervalStats {
     pub in_flight: InFlightAtEnd,
     /// Warm-up operations that completed in the measure phase; in no other figure of the interval.
     pub stragglers: u64,
+    /// The longest of them, ns.
+    pub straggler_ns: u64,
     /// Set on the worker's last interval: when it finished.
     pub last: Option<Stamp>,
 }
@@ -202,6 +204,7 @@ impl IntervalStats {
             backlog: 0,
             in_flight: InFlightAtEnd::default(),
             stragglers: 0,
+            straggler_ns: 0,
             last: None,
         }
     }
@@ -221,7 +224,10 @@ impl IntervalStats {
     /// Counts a warm-up operation that completed in the measure phase.
     #[cold]
     pub fn straggler(&mut self, kind: OpKind, service_ns: u64) {
-        self.stragglers += u64::from(!kind.is_part());
+        if !kind.is_part() {
+            self.stragglers += 1;
+            self.straggler_ns = self.straggler_ns.max(service_ns);
+        }
         self.uncounted(kind, service_ns);
     }
 
@@ -269,7 +275,8 @@ impl IntervalStats {
     /// Empties it for reuse, keeping its memory.
     pub fn clear(&mut self) {
         self.ops.iter_mut().flatten().for_each(|op| op.clear());
-        (self.carried_ns, self.backlog, self.stragglers, self.last) = (0, 0, 0, None);
+        (self.carried_ns, self.backlog, self.last) = (0, 0, None);
+        (self.stragglers, self.straggler_ns) = (0, 0);
         self.absent.0.clear();
         self.in_flight = InFlightAtEnd::default();
     }

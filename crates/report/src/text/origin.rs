@@ -68,7 +68,8 @@ pub fn origin(origin: &RunOrigin, error: f64) -> Option<String> {
     Some(match origin {
         RunOrigin::Measured => return None,
         RunOrigin::Watched { program, .. } => format!(
-            "{} sent the I/Os; they were timed from outside, and how long they had waited in the program is not known.",
+            "{} sent the I/Os; they were timed from outside, and how long they had waited in the program is not known. Rates \
+             are over all of the watch, the program's start and end included.",
             foreign(program)
         ),
         RunOrigin::Imported(source) => format!(

@@ -76,6 +76,7 @@ const RULES: &[Rule] = &[
     found,
     early,
     allocates,
+    from_warmup,
     little,
     stood_still,
     busy_machine,
@@ -378,6 +379,29 @@ fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, R
     Some((VerdictStatus::Warned, reason("writes_allocate", text)))
 }
 
+/// The time of an operation that began in the warm-up, where it is longer than that of any that was measured, ns.
+fn longest_from_warmup(summary: &Summary) -> Option<u64> {
+    let slowest = whole_ops(summary).filter_map(|(_, totals)| totals.latencies.main().max_ns).max();
+    summary.losses.warmup_longest_ns.filter(|ns| *ns > slowest.unwrap_or(0))
+}
+
+/// From this share of the measured time on such an operation is warned about: its worker did nothing else meanwhile.
+const CARRIED_SHARE: f64 = 0.02;
+
+fn from_warmup(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let longest = longest_from_warmup(summary)?;
+    let text = format!(
+        "An operation that began in the warm-up took {}, longer than any that was measured; no latency and no ceiling \
+         has it.",
+        format::duration_ns(longest)
+    );
+    let status = match longest as f64 >= CARRIED_SHARE * analysis.duration_ns as f64 {
+        true => VerdictStatus::Warned,
+        false => VerdictStatus::Good,
+    };
+    Some((status, reason("from_warmup", text)))
+}
+
 /// In a closed loop, rate x mean latency must be the number of I/Os outstanding.
 fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let plan = &analysis.manifest.plan;
@@ -407,9 +431,13 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
     }
     if ratio < 1.0 && plan.workloads.iter().all(|w| w.queue_depth == 1) {
         let text = format!(
-            "For {} of the time the workers had no operation under way: {}making keys and data, \
-             recording, or waiting for a CPU. That is in no latency, and the rate is lower by it.",
+            "For {} of the time the workers had no {}{}making keys and data, recording, or waiting for a CPU. That is \
+             in no latency, and the rate is lower by it.",
             format::percent(1.0 - ratio),
+            match longest_from_warmup(summary) {
+                Some(_) => "measured operation under way: one of the warm-up, ",
+                None => "operation under way: ",
+            },
             done_before_others(plan)
         );
         return Some((VerdictStatus::Warned, reason("littles_law", text)));

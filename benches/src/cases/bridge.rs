@@ -308,8 +308,13 @@ fn first(text: &str) -> Option<f64> {
 
 /// "25.7 ns an operation at depth 1, with a key of 23 B", ns; what is less than can be told is 1.
 fn printed(manifest: &str) -> Option<f64> {
-    let cost = fact(manifest, "bridge.cost")?;
-    if cost.starts_with("less than 1 ns") { Some(1.0) } else { first(cost) }
+    let (cost, _) = fact(manifest, "bridge.cost")?.split_once(" an operation")?;
+    match cost.split_once(' ')? {
+        ("less", _) => Some(1.0),
+        (number, "ns") => number.parse().ok(),
+        (number, "us") => number.parse().ok().map(|us: f64| us * 1e3),
+        _ => None,
+    }
 }
 
 fn check(

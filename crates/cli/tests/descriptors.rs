@@ -111,14 +111,15 @@ fn a_worker_that_has_a_sqlite_database_alone_has_descriptors_of_its_own() {
 
 #[test]
 fn workers_share_descriptors_where_somebody_else_uses_theirs() {
-    let traced = format!("{FILE} --set trace.mode=outliers");
-    let shared = std::cell::Cell::new(true);
-    let facts = twice(&traced, 2, |own, _| shared.set(shared.get() && has_all(own)));
-    let why = "shared by 2 of 2 workers: the run is traced";
+    // The trace programs need no descriptor of a worker; backend `perf` hands on what it opens there.
+    let facts = twice(&format!("{FILE} --set trace.mode=outliers"), 2, |_, _| ());
     if facts == ["own", "own"] {
-        eprintln!("skipped: workers_share_descriptors of a traced run: it cannot be traced here");
+        let traced = format!("{FILE} --set trace.mode=outliers --set trace.backend=perf");
+        let shared = "shared by 2 of 2 workers: the run is traced";
+        let facts = twice(&traced, 2, |own, _| assert!(has_all(own), "{own:?}"));
+        assert_eq!(facts, [shared, shared]);
     } else {
-        assert_eq!((facts, shared.get()), ([why.to_owned(), why.to_owned()], true));
+        eprintln!("skipped: workers_share_descriptors of a traced run: it cannot be traced here");
     }
     let dir = scratch();
     let line = "run --driver null --runtime 20s --set run.interval=100ms --output out";

@@ -3,6 +3,8 @@
 //! The worker is generic over [`Probe`]; the calls of [`NoProbe`] compile to nothing. `trace` provides the
 //! probes that trace, and the engine knows of `trace` only by the traits here.
 
+use std::os::fd::RawFd;
+
 use crate::Result;
 use crate::clock::Stamp;
 use crate::op::Op;
@@ -72,9 +74,10 @@ pub struct ProbeContext {
 pub trait Probes: Send + Sync + 'static {
     /// What workers carry.
     type Probe: Probe;
-    /// Whether probes use descriptors, or hand on what they open: workers then share those of the process.
-    fn descriptors(&self) -> bool {
-        true
+    /// Descriptors of the process that [`Probes::probe`] uses on the worker's thread. `None` where probes use others later,
+    /// or hand on what they open: workers then share those of the process.
+    fn descriptors(&self) -> Option<Vec<RawFd>> {
+        None
     }
     /// The probe of one worker; called on its thread, before its first operation. Errors: when this
     /// worker cannot be traced; the run then does not start.
@@ -98,8 +101,8 @@ impl Probe for NoProbe {
 
 impl Probes for NoProbe {
     type Probe = NoProbe;
-    fn descriptors(&self) -> bool {
-        false
+    fn descriptors(&self) -> Option<Vec<RawFd>> {
+        Some(Vec::new())
     }
     fn probe(&self, _: ProbeContext) -> Result<NoProbe> {
         Ok(NoProbe)

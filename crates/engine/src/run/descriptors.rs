@@ -24,10 +24,13 @@ pub struct WorkerDescriptors {
 impl WorkerDescriptors {
     /// Asks the target; on the thread that closes it.
     pub fn of(target: &dyn Target, probes: &impl Probes, workers: usize) -> WorkerDescriptors {
-        let kept = target.descriptors(workers);
-        let kept = kept.map(|kept| kept.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>());
+        let (kept, probes) = (target.descriptors(workers), probes.descriptors());
+        let kept = kept.map(|kept| {
+            let of_target = kept.iter().map(AsRawFd::as_raw_fd);
+            of_target.chain(probes.iter().flatten().copied()).collect::<Vec<_>>()
+        });
         let why = match &kept {
-            Some(_) if probes.descriptors() => Some("the run is traced".to_owned()),
+            Some(_) if probes.is_none() => Some("the run is traced".to_owned()),
             Some(kept) if kept.len().saturating_mul(workers) > MOST_COPIES => {
                 Some(format!("the target has {} files", kept.len()))
             }

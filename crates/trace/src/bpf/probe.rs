@@ -4,6 +4,7 @@
 //! Hot path: a few stores into shared memory, one histogram bucket. A kept I/O goes into a batch
 //! that is swapped for an empty one when full; without an empty one the I/O is counted as lost.
 
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -55,6 +56,11 @@ pub struct BpfProbes(pub(crate) BpfProbeShared);
 
 impl Probes for BpfProbes {
     type Probe = BpfProbe;
+
+    fn descriptors(&self) -> Option<Vec<RawFd>> {
+        // Later a probe has shared memory alone.
+        Some(vec![self.0.programs.tids_fd])
+    }
 
     fn probe(&self, seat: ProbeContext) -> Result<BpfProbe> {
         let shared = &self.0;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -205,6 +205,8 @@ pub struct LoadedPrograms {
     pub counters: SharedRegion<AtomicU64>,
     /// Thread id to index.
     pub tids: Mutex<HashMap<MapData, u32, u32>>,
+    /// Its descriptor.
+    pub tids_fd: RawFd,
     /// Of other programs that are watched.
     pub(super) watch: Option<WatchMaps>,
     pub info: Vec<ProgramInfo>,
@@ -627,6 +629,8 @@ fn share(
     let no = |what: &'static str| move || Error::internal("a map is missing").with("map", what);
     let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
     let tids = ebpf.take_map("tids").ok_or_else(no("tids"))?;
+    let Map::HashMap(data) = &tids else { return Err(no("tids")()) };
+    let tids_fd = data.fd().as_fd().as_raw_fd();
     let ring = ebpf.take_map("ring").ok_or_else(no("ring"))?;
     let programs = LoadedPrograms {
         slots: region(&ebpf, "slots", SLOTS)?,
@@ -634,6 +638,7 @@ fn share(
         threads: region(&ebpf, "threads", if config.watch { WATCHED_THREADS } else { THREADS })?,
         counters: region(&ebpf, "counters", COUNTERS)?,
         tids: Mutex::new(HashMap::try_from(tids).map_err(unusable)?),
+        tids_fd,
         watch: match config.watch {
             true => Some(WatchMaps::take(&mut ebpf, config.only)?),
             false => None,

@@ -9,7 +9,7 @@ use taillight_core::plan::{
     VerifyPlan, WorkloadPlan,
 };
 use taillight_core::progress::Progress;
-use taillight_core::units::{ByteSize, Span};
+use taillight_core::units::{ByteSize, Span, readable};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result, StopFlag};
 use taillight_driver::null::NullDriver;
 use taillight_driver::{BoundDriver, Driver, Geometry, OpenSpec, Target, TargetBridge};
@@ -121,9 +121,10 @@ fn bridge_cost(
 
 /// A cost in words, ns; less than a run can tell is no figure.
 fn cost_words(cost: f64, depth: u32, carries: &str) -> String {
-    let ns = match cost < 1.0 {
-        true => "less than 1 ns".to_owned(),
-        false => format!("{cost:.1} ns"),
+    let ns = match cost {
+        ..1.0 => "less than 1 ns".to_owned(),
+        1.0..1000.0 => format!("{cost:.1} ns"),
+        _ => readable::duration(cost),
     };
     format!("{ns} an operation at depth {depth}{carries}")
 }
@@ -290,6 +291,7 @@ mod tests {
     fn a_cost_below_what_a_run_can_tell_is_no_figure() {
         let words = |cost| cost_words(cost, 32, ", with a key of 23 B");
         assert_eq!(words(20.04), "20.0 ns an operation at depth 32, with a key of 23 B");
+        assert!(words(8683.2).starts_with("8.68 us an operation"), "{}", words(8683.2));
         assert_eq!(words(-3.0), "less than 1 ns an operation at depth 32, with a key of 23 B");
     }
 }

@@ -313,6 +313,7 @@ fn printed(manifest: &str) -> Option<f64> {
         ("less", _) => Some(1.0),
         (number, "ns") => number.parse().ok(),
         (number, "us") => number.parse().ok().map(|us: f64| us * 1e3),
+        (number, "ms") => number.parse().ok().map(|ms: f64| ms * 1e6),
         _ => None,
     }
 }

@@ -77,13 +77,17 @@ impl Server {
 
     fn start_as(words: &[&str]) -> Result<Server> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        // A log that lies there would be loaded, and nothing answered meanwhile.
+        let home = files::place("redis")?;
+        let _ = std::fs::remove_dir_all(&home);
+        std::fs::create_dir(&home)?;
         let process = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--save", ""])
             .args(words)
             .arg("--port")
             .arg(port.to_string())
             .arg("--dir")
-            .arg(files::place("")?)
+            .arg(&home)
             .stdout(Stdio::null())
             .spawn()
             .context("redis-server cannot be started (cargo xtask setup installs it)")?;

@@ -205,7 +205,8 @@ fn the_work_is_that_of_fio() {
 #[test]
 fn rounds_have_the_device_read_as_much_as_fios() {
     let rounds = jobs().into_iter().find(|file| file.ends_with("rounds.fio")).expect("a job");
-    let Some([fio, ours]) = same_work(&rounds) else { return };
+    // Once before, for the programs' own pages: ten MiB of fio's were cold, and counted as its work.
+    let Some([fio, ours]) = same_work(&rounds).and_then(|_| same_work(&rounds)) else { return };
     let (read, theirs) = (ours.from_device, fio.from_device);
     assert!(read.abs_diff(theirs) < 1 << 20, "{read} and {theirs}");
 }

@@ -143,11 +143,15 @@ fn an_operation_of_the_warm_up_that_outlasts_the_measured_ones_is_told() {
     let path = written(root.path(), "run", &Sample { depth: 1, ..sample() });
     edit(&path, |m| m.plan.workloads[0].workers *= 4);
     let with = |ns| {
-        edit(&path, |m| m.losses.warmup_longest_ns = ns);
+        edit(&path, |m| m.losses.warmup_carried_ns = ns);
         summary(&path)
     };
     let slowest = with(None).totals.latencies.main().max_ns.unwrap();
     assert!(!codes(&with(Some(slowest))).contains(&"from_warmup"), "one of many");
+    let told = with(Some(slowest + 1));
+    assert!(codes(&told).contains(&"from_warmup") && told.verdict.status == VerdictStatus::Warned);
+    let text = told.verdict.reasons.iter().find(|r| r.code == "littles_law").unwrap().text.clone();
+    assert!(text.contains("under way: making keys"), "it explains little: {text}");
     let told = with(Some(3_000_000_000));
     assert_eq!(told.verdict.status, VerdictStatus::Warned);
     let text = |code: &str| {
@@ -155,7 +159,7 @@ fn an_operation_of_the_warm_up_that_outlasts_the_measured_ones_is_told() {
         reasons.find(|r| r.code == code).unwrap().text.clone()
     };
     let expected =
-        "An operation that began in the warm-up took 3.00 s, longer than any that was measured";
+        "An operation that began in the warm-up went on for 3.00 s after it, longer than any";
     assert!(text("from_warmup").starts_with(expected), "{}", text("from_warmup"));
     assert!(text("littles_law").contains("under way: one of the warm-up, making keys"));
 }

@@ -274,10 +274,10 @@ pub struct Losses {
     pub out_of_range: u64,
     /// Operations still in flight when their worker ended.
     pub unfinished: u64,
-    /// Longest time of an operation that began in the warm-up and ended later, ns: no latency has it. Absent where none
-    /// did.
+    /// For so long at most an operation that began in the warm-up went on after it, ns: no latency has it. Absent where
+    /// none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup_longest_ns: Option<u64>,
+    pub warmup_carried_ns: Option<u64>,
     /// Interval snapshots that never reached `intervals.parquet`.
     pub intervals: u64,
     /// Capture chunks that were gone, or could not be read to their end.

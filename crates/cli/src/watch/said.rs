@@ -69,7 +69,8 @@ pub fn after(
 fn none_slow(slower: &str, timed: u64, untimed: u64, unseen: bool) -> String {
     if timed == 0 {
         let all = format::counted(untimed, "operation");
-        return format!("of none of the {all} that were seen is the latency known");
+        let others = if unseen { "; others may have been lost or not seen" } else { "" };
+        return format!("of none of the {all} that were seen is the latency known{others}");
     }
     let timed = format::count(timed);
     match (untimed, unseen) {
@@ -160,6 +161,9 @@ mod tests {
         assert!(said(1, true).ends_with("slow ones may be among them"));
         let none = none_slow("10.0 ms", 0, 3, false);
         assert_eq!(none, "of none of the 3 operations that were seen is the latency known");
+        assert!(
+            none_slow("10.0 ms", 0, 3, true).ends_with("others may have been lost or not seen")
+        );
     }
 
     #[test]

@@ -202,8 +202,8 @@ pub struct Collected {
     pub warmup_ops: u64,
     /// Warm-up operations that completed in the measure phase.
     pub stragglers: u64,
-    /// The longest of them that is not load alone, ns.
-    pub straggler_ns: u64,
+    /// For so long at most one of them that is not load alone went on after the warm-up, ns.
+    pub carried_over_ns: u64,
     /// What each workload did of each kind, warm-up included.
     pub whole: Vec<[LoadCount; OpKind::ALL.len()]>,
     /// Workloads that are load only.
@@ -217,7 +217,7 @@ impl Collected {
             totals: plan.workloads.iter().map(|_| NO_OPS).collect(),
             warmup_ops: 0,
             stragglers: 0,
-            straggler_ns: 0,
+            carried_over_ns: 0,
             whole: vec![[LoadCount::default(); OpKind::ALL.len()]; plan.workloads.len()],
             load: plan.workloads.iter().map(|w| !w.measured).collect(),
         }

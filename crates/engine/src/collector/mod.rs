@@ -233,7 +233,8 @@ impl Collector {
         }
         self.collected.stragglers += stats.stragglers;
         if !self.collected.load[of] {
-            self.collected.straggler_ns = self.collected.straggler_ns.max(stats.straggler_ns);
+            let longest = self.collected.carried_over_ns.max(stats.carried_over_ns);
+            self.collected.carried_over_ns = longest;
         }
         self.reached[usize::from(stats.worker)] = Some(reached);
         stats.clear();

@@ -185,8 +185,8 @@ pub struct IntervalStats {
     pub in_flight: InFlightAtEnd,
     /// Warm-up operations that completed in the measure phase; in no other figure of the interval.
     pub stragglers: u64,
-    /// The longest of them, ns.
-    pub straggler_ns: u64,
+    /// For so long at most one of them that succeeded went on after the warm-up, ns.
+    pub carried_over_ns: u64,
     /// Set on the worker's last interval: when it finished.
     pub last: Option<Stamp>,
 }
@@ -204,7 +204,7 @@ impl IntervalStats {
             backlog: 0,
             in_flight: InFlightAtEnd::default(),
             stragglers: 0,
-            straggler_ns: 0,
+            carried_over_ns: 0,
             last: None,
         }
     }
@@ -221,12 +221,14 @@ impl IntervalStats {
         self.ops[kind as usize].get_or_insert_with(|| Box::new(OpStats::new(open_loop)))
     }
 
-    /// Counts a warm-up operation that completed in the measure phase.
+    /// Counts a warm-up operation that completed in the measure phase, `after_ns` after the end of its warm-up; less than 0
+    /// where a workload's own warm-up had not ended.
     #[cold]
-    pub fn straggler(&mut self, kind: OpKind, service_ns: u64) {
+    pub fn straggler(&mut self, kind: OpKind, service_ns: u64, ok: bool, after_ns: i64) {
         if !kind.is_part() {
             self.stragglers += 1;
-            self.straggler_ns = self.straggler_ns.max(service_ns);
+            let carried = if ok { after_ns.max(0) as u64 } else { 0 };
+            self.carried_over_ns = self.carried_over_ns.max(carried);
         }
         self.uncounted(kind, service_ns);
     }
@@ -276,7 +278,7 @@ impl IntervalStats {
     pub fn clear(&mut self) {
         self.ops.iter_mut().flatten().for_each(|op| op.clear());
         (self.carried_ns, self.backlog, self.last) = (0, 0, None);
-        (self.stragglers, self.straggler_ns) = (0, 0);
+        (self.stragglers, self.carried_over_ns) = (0, 0);
         self.absent.0.clear();
         self.in_flight = InFlightAtEnd::default();
     }

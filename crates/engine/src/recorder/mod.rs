@@ -218,7 +218,8 @@ impl Recorder {
     pub fn success(&mut self, short: &ShortRecord, bytes: u64, record: impl FnOnce() -> Record) {
         let service = short.complete.wrapping_sub(short.submit).max(0) as u64;
         if short.submit < self.timeline.counted.0 && self.stats.measured {
-            self.stats.straggler(short.op, service);
+            let after = short.complete.wrapping_sub(self.timeline.counted.0);
+            self.stats.straggler(short.op, service, true, after);
             return;
         }
         let response = short.complete.wrapping_sub(short.intended).max(0) as u64;
@@ -258,7 +259,8 @@ impl Recorder {
     pub fn record(&mut self, r: &Record) {
         self.flush_pending();
         if r.submit < self.timeline.counted && self.stats.measured {
-            self.stats.straggler(r.op, r.service_ns());
+            let after = r.complete.since(self.timeline.counted);
+            self.stats.straggler(r.op, r.service_ns(), r.status.is_ok(), after);
             return;
         }
         if !r.status.is_ok() {

@@ -32,7 +32,8 @@ impl WorkerDescriptors {
         let why = match &kept {
             Some(_) if probes.is_none() => Some("the run is traced".to_owned()),
             Some(kept) if kept.len().saturating_mul(workers) > MOST_COPIES => {
-                Some(format!("the target has {} files", kept.len()))
+                let of_probes = probes.as_ref().map_or(0, Vec::len);
+                Some(format!("the target has {} files", kept.len() - of_probes))
             }
             _ => None,
         };

@@ -251,7 +251,7 @@ fn outcome(
             ios: sum(|e| e.capture.lost),
             out_of_range: loaded.collected.beyond(),
             unfinished,
-            warmup_longest_ns: Some(loaded.collected.straggler_ns).filter(|ns| *ns > 0),
+            warmup_carried_ns: Some(loaded.collected.carried_over_ns).filter(|ns| *ns > 0),
             ..Losses::default()
         },
         overhead,

@@ -358,8 +358,8 @@ pub fn merged_manifest<'a>(
         all.losses.ios += part.losses.ios;
         all.losses.out_of_range += part.losses.out_of_range;
         all.losses.unfinished += part.losses.unfinished;
-        all.losses.warmup_longest_ns =
-            all.losses.warmup_longest_ns.max(part.losses.warmup_longest_ns);
+        all.losses.warmup_carried_ns =
+            all.losses.warmup_carried_ns.max(part.losses.warmup_carried_ns);
         all.losses.intervals += part.losses.intervals;
         all.losses.chunks += part.losses.chunks;
         all.losses.trace_events = add(all.losses.trace_events, part.losses.trace_events);

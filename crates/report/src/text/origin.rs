@@ -68,9 +68,12 @@ pub fn origin(origin: &RunOrigin, error: f64) -> Option<String> {
     Some(match origin {
         RunOrigin::Measured => return None,
         RunOrigin::Watched { program, .. } => format!(
-            "{} sent the I/Os; they were timed from outside, and how long they had waited in the program is not known. Rates \
-             are over all of the watch, the program's start and end included.",
-            foreign(program)
+            "{} sent the I/Os; they were timed from outside, and how long they had waited in the program is not known.{}",
+            foreign(program),
+            match origin.sample() {
+                None => " Rates are over all of the time that it was watched.",
+                Some(_) => "",
+            }
         ),
         RunOrigin::Imported(source) => format!(
             "{}, which {}; latencies are {}. {} and the cost of measuring are not in it.",

@@ -379,26 +379,28 @@ fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, R
     Some((VerdictStatus::Warned, reason("writes_allocate", text)))
 }
 
-/// The time of an operation that began in the warm-up, where it is longer than that of any that was measured, ns.
-fn longest_from_warmup(summary: &Summary) -> Option<u64> {
+/// For how long an operation that began in the warm-up went on after it, ns, where no measured one took as long; and the
+/// share of the time of all that were to be outstanding.
+fn carried_over(analysis: &Analysis, summary: &Summary) -> Option<(u64, f64)> {
     let slowest = whole_ops(summary).filter_map(|(_, totals)| totals.latencies.main().max_ns).max();
-    summary.losses.warmup_longest_ns.filter(|ns| *ns > slowest.unwrap_or(0))
+    let carried = summary.losses.warmup_carried_ns.filter(|ns| *ns > slowest.unwrap_or(0))?;
+    let whole = analysis.duration_ns as f64;
+    let all = whole * analysis.manifest.plan.mean_outstanding(analysis.duration_ns).max(1.0);
+    Some((carried, (carried as f64).min(whole) / all.max(1.0)))
 }
 
-/// From this share of the measured time on such an operation is warned about: its worker did nothing else meanwhile.
+/// From this share on such an operation is warned about.
 const CARRIED_SHARE: f64 = 0.02;
 
 fn from_warmup(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    let longest = longest_from_warmup(summary)?;
+    let (carried, share) = carried_over(analysis, summary)?;
     let text = format!(
-        "An operation that began in the warm-up took {}, longer than any that was measured; no latency and no ceiling \
-         has it.",
-        format::duration_ns(longest)
+        "An operation that began in the warm-up went on for {} after it, longer than any that was measured took; no \
+         latency and no ceiling has it.",
+        format::duration_ns(carried)
     );
-    let status = match longest as f64 >= CARRIED_SHARE * analysis.duration_ns as f64 {
-        true => VerdictStatus::Warned,
-        false => VerdictStatus::Good,
-    };
+    let warned = share >= CARRIED_SHARE;
+    let status = if warned { VerdictStatus::Warned } else { VerdictStatus::Good };
     Some((status, reason("from_warmup", text)))
 }
 
@@ -434,9 +436,10 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
             "For {} of the time the workers had no {}{}making keys and data, recording, or waiting for a CPU. That is \
              in no latency, and the rate is lower by it.",
             format::percent(1.0 - ratio),
-            match longest_from_warmup(summary) {
-                Some(_) => "measured operation under way: one of the warm-up, ",
-                None => "operation under way: ",
+            match carried_over(analysis, summary) {
+                Some((_, share)) if share >= CARRIED_SHARE =>
+                    "measured operation under way: one of the warm-up, ",
+                _ => "operation under way: ",
             },
             done_before_others(plan)
         );

@@ -22,7 +22,7 @@ use super::layout::{self, NOWHERE, TraceEvent, TraceEventKind};
 use super::programs::{EventRing, LoadedPrograms};
 use super::symbols::KernelSymbols;
 use super::tail::TraceTail;
-use super::traced_io::{EarlierRound, TracedBatch, TracedIo};
+use super::traced_io::{EarlierRound, IoWithRounds, TracedBatch, TracedIo};
 use crate::tracing::quota::QuotaWatch;
 
 /// Events kept at most.
@@ -247,9 +247,6 @@ fn io_row(s: &TracedIo) -> LayerRow {
         ..LayerRow::default()
     }
 }
-
-/// An I/O with its earlier rounds.
-pub type IoWithRounds<'a> = (TracedIo, &'a [EarlierRound]);
 
 /// Its rows: itself comes last.
 pub fn io_rows((io, rounds): IoWithRounds<'_>) -> impl Iterator<Item = LayerRow> {

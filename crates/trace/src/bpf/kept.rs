@@ -8,8 +8,8 @@ use std::path::Path;
 use super::layout::{EVENT_BYTES, TraceEvent};
 use super::spill::{SpillFile, SpillReader};
 use super::traced_io::{
-    EarlierRound, IO_BYTES, KeptIo, ROUND_BYTES, TracedBatch, TracedIo, UNTOUCHED_BYTES,
-    UNTOUCHED_MARK, UntouchedIo,
+    EarlierRound, IO_BYTES, IoWithRounds, KeptIo, ROUND_BYTES, TracedBatch, TracedIo,
+    UNTOUCHED_BYTES, UNTOUCHED_MARK, UntouchedIo,
 };
 
 /// Memory for I/Os beyond which they go to the file, as fast as it takes them.
@@ -100,7 +100,7 @@ impl KeptIos {
     pub fn in_order<E: From<io::Error>>(
         &self,
         order: IoOrder,
-        mut each: impl FnMut(&TracedIo, &[EarlierRound]) -> Result<(), E>,
+        mut each: impl FnMut(IoWithRounds<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut held: Vec<_> = self.batches.iter().flat_map(TracedBatch::each).collect();
         held.sort_unstable_by_key(KeptIo::key);
@@ -108,17 +108,16 @@ impl KeptIos {
         let mut reader = SpillReader::new(&self.file, IOS_WINDOW);
         for (worker, submit, at) in order.0 {
             while let Some(one) = held.next_if(|one| one.key() < (worker, submit)) {
-                let (io, rounds) = one.whole();
-                each(&io, rounds)?;
+                each(one.whole())?;
             }
             let (io, rounds_at, rounds) = parsed(&mut reader, at)?;
             let bytes = reader.bytes(rounds_at, rounds)?;
             let round = |bytes: &[u8]| EarlierRound::parse(bytes.try_into().ok()?);
             let rounds = bytes.chunks_exact(ROUND_BYTES).map(round);
             let rounds: Vec<EarlierRound> = rounds.collect::<Option<_>>().ok_or_else(damaged)?;
-            each(&io, &rounds)?;
+            each((io, &rounds))?;
         }
-        held.map(KeptIo::whole).try_for_each(|(io, rounds)| each(&io, rounds))
+        held.map(KeptIo::whole).try_for_each(each)
     }
 }
 
@@ -260,7 +259,7 @@ mod tests {
         let mut looked = 0;
         let order = kept.order(|_| looked += 1).unwrap();
         let (mut before, mut count, mut rounds) = ((0, i64::MIN), 0, 0);
-        let read = kept.in_order(order, |io, own| {
+        let read = kept.in_order(order, |(io, own)| {
             assert!((io.worker, io.submit) > before && own.len() == io.rounds as usize);
             before = (io.worker, io.submit);
             (count, rounds) = (count + 1, rounds + own.len());

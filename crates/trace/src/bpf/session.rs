@@ -282,9 +282,7 @@ pub(super) fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymb
     unseen.sort_unstable_by_key(|io| (io.worker, io.submit));
     unseen.dedup_by_key(|io| (io.worker, io.unseen));
     writer.rows(unseen.iter().flat_map(collect::unseen_rows))?;
-    gathered.ios.in_order(order, |io, rounds| {
-        Ok::<(), WriteError>(writer.rows(collect::io_rows((*io, rounds)))?)
-    })?;
+    gathered.ios.in_order(order, |io| Ok::<(), WriteError>(writer.rows(collect::io_rows(io))?))?;
     writer.commit()
 }
 

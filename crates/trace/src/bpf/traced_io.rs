@@ -13,8 +13,9 @@ use taillight_rundir::layers::flags;
 
 use super::layout::{EARLIER, EarlierRounds, NOWHERE, OperationSlot};
 
-/// I/Os of one batch, and those of which nothing was seen.
+/// I/Os of one batch of which something was seen.
 pub const BATCH: usize = 1024;
+/// I/Os of one batch that met no trace program.
 pub const UNTOUCHED: usize = 4 * BATCH;
 /// Earlier rounds of one batch, of all its I/Os.
 const ROUNDS: usize = 4 * BATCH;
@@ -79,7 +80,7 @@ pub struct EarlierRound {
 }
 
 /// An I/O that met no trace program, and whose thread never left its CPU meanwhile: a line of memory. Fields are those of
-/// [`TracedIo`]; the others are as in [`unseen`].
+/// [`TracedIo`]; the others are as in [`nothing_seen`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UntouchedIo {
     pub worker: u16,
@@ -95,9 +96,12 @@ pub struct UntouchedIo {
 }
 
 /// An I/O of which nothing is known yet.
-pub fn unseen(token: u64) -> TracedIo {
+pub fn nothing_seen(token: u64) -> TracedIo {
     TracedIo { sector: NOWHERE, token, ..TracedIo::default() }
 }
+
+/// An I/O with its earlier rounds.
+pub type IoWithRounds<'a> = (TracedIo, &'a [EarlierRound]);
 
 /// An I/O where it is kept.
 #[derive(Clone, Copy)]
@@ -131,7 +135,7 @@ impl<'a> KeptIo<'a> {
     }
 
     /// With all fields, and its earlier rounds.
-    pub fn whole(self) -> (TracedIo, &'a [EarlierRound]) {
+    pub fn whole(self) -> IoWithRounds<'a> {
         match self {
             KeptIo::Seen(io, rounds) => (*io, rounds),
             KeptIo::Untouched(io) => (io.whole(), &[]),
@@ -166,7 +170,7 @@ impl UntouchedIo {
             size: self.size,
             wake: self.wake,
             run: self.run,
-            ..unseen(self.token)
+            ..nothing_seen(self.token)
         }
     }
 }
@@ -396,7 +400,7 @@ pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
         answered: get(served, &s.answered),
         sync_punt: get(part, &s.sync_punt),
         rounds: half(part, &s.rounds),
-        ..unseen(token.0)
+        ..nothing_seen(token.0)
     }
 }
 
@@ -509,7 +513,7 @@ mod tests {
     fn memory_goes_with_what_fills_it_and_other_memory_takes_its_place() {
         let room = |b: &TracedBatch| (b.ios.capacity(), b.untouched.capacity());
         let mut batch = TracedBatch::empty();
-        (0..BATCH).for_each(|_| batch.ios.push(unseen(1)));
+        (0..BATCH).for_each(|_| batch.ios.push(nothing_seen(1)));
         batch.untouched.push(UntouchedIo::default());
         let (mut spare, full) = (TracedBatch::touched(), batch.ios.as_ptr());
         let other = spare.ios.as_ptr();
@@ -517,7 +521,7 @@ mod tests {
         assert_eq!((part.ios.as_ptr(), batch.ios.as_ptr()), (full, other));
         assert_eq!((room(&part), part.len()), ((BATCH, 1), BATCH + 1));
         assert_eq!((room(&batch), room(&spare).0), ((BATCH, UNTOUCHED), 0));
-        batch.ios.resize(BATCH, unseen(1));
+        batch.ios.resize(BATCH, nothing_seen(1));
         batch.take(&mut spare);
         assert_eq!((room(&batch), batch.len()), ((BATCH, UNTOUCHED), 0));
         // A worker that found none ready began with one without any memory.

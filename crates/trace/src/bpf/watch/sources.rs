@@ -37,7 +37,7 @@ pub fn write_ios(
     record.sort_unstable_by_key(|r| (r.worker, r.submit));
     let mut record = record.into_iter().peekable();
     let order = trace.ios.order(|_| ()).map_err(lost)?;
-    let written = trace.ios.in_order(order, |io, _| {
+    let written = trace.ios.in_order(order, |(io, _)| {
         if u64::from(io.flags) & (flags::SAMPLE | flags::BESIDE) != 0 {
             return Ok(());
         }
@@ -46,7 +46,7 @@ pub fn write_ios(
         }
         let call = known.get(io.worker, io.submit);
         let (errno, file) = call.map_or((0, None), |call| (call.facts.errno, call.file));
-        rows.push(&RecordedCall::of(io, errno, file)).map_err(Unwritten::Here)
+        rows.push(&RecordedCall::of(&io, errno, file)).map_err(Unwritten::Here)
     });
     match written {
         Ok(()) => record.try_for_each(|r| rows.push(&r))?,

@@ -51,7 +51,7 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
     remove_leftovers(dir.path());
     let places = places(dir.manifest());
     let gone = gone(dir, &places);
-    let mut found = Found::list(&places)?;
+    let mut found = Found::list(&places, &dir.manifest().taillight)?;
     found.damaged += gone;
     let phases = phases(dir.manifest());
     let converted = if dir.existing(names::IOS).is_some() {
@@ -139,7 +139,8 @@ enum Kind {
 }
 
 impl Found {
-    fn list(places: &[PathBuf]) -> Result<Found> {
+    /// Lists the chunk files in `places`, of a run that `version` of Taillight made.
+    fn list(places: &[PathBuf], version: &str) -> Result<Found> {
         let mut found = Found {
             chunks: ChunkFiles::default(),
             useless: Vec::new(),
@@ -168,9 +169,9 @@ impl Found {
         if others > 0 && found.chunks.count() == 0 {
             let what =
                 "another version of Taillight ran this, and left its I/Os in a form of its own";
-            return Err(Error::unavailable(what).with("chunks", others).hint(
-                "recover them with `taillight report` of that version: nothing was changed",
-            ));
+            return Err(Error::unavailable(what).with("chunks", others).hint(format!(
+                "recover them with `taillight report` of version {version}: nothing was changed"
+            )));
         }
         Ok(found)
     }

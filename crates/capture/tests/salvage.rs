@@ -124,6 +124,8 @@ fn chunks_of_another_version_stay_for_it() {
     let e = salvage(&mut open(k.root.path()), &mut |_| true).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable);
     assert!(e.to_string().contains("another version"), "{e}");
+    let made_by = open(k.root.path()).manifest().taillight.clone();
+    assert!(e.hint_text().is_some_and(|hint| hint.contains(&made_by)), "{e}");
     assert_eq!(open(k.root.path()).manifest().status, RunStatus::Running);
     assert_eq!(fs::read_dir(&k.shm).unwrap().count(), left);
 }

@@ -2,7 +2,7 @@
 
 use taillight_core::plan::{Figure, GateFigure};
 use taillight_core::{OpKind, Percentile};
-use taillight_rundir::compare::{CompareVerdict, ComparedFigure};
+use taillight_rundir::compare::{CompareVerdict, ComparedFigure, PositionEffect};
 use taillight_rundir::latency::Quantile;
 use taillight_stats::compare::{
     Bounded, DifferenceVerdict, LogDifference, holm, mann_whitney, mean_of_steps,
@@ -11,7 +11,6 @@ use taillight_stats::dependence::FEWEST_TERMS;
 
 use crate::CompareRequest;
 use crate::comparable::is_saturated;
-use crate::pairs;
 use crate::side::SideRun;
 
 /// Runs a side from which the test by ranks stands beside the other.
@@ -31,8 +30,8 @@ pub enum Units<'a> {
         /// Whether base was the first of each.
         base_first: &'a [bool],
         alpha: f64,
-        /// Why they decide nothing, if so.
-        mute: Option<&'a str>,
+        /// Why they decide nothing, if they do not.
+        why_undecided: Option<&'a str>,
     },
 }
 
@@ -179,7 +178,7 @@ pub fn compared(
     let verdict = found.map_or(DifferenceVerdict::Undecided, |d| d.verdict(alpha, margin, latency));
     let ranks = a.len().min(b.len()) >= FOR_RANKS;
     let position = match units {
-        Units::Pairs { base_first, .. } => pairs::position(&a, &b, base_first),
+        Units::Pairs { base_first, .. } => position(&a, &b, base_first),
         Units::Runs => None,
     };
     let (base, new) = shown_values(&figure, base, new, units)
@@ -227,7 +226,7 @@ fn difference(
     let widest = |side: &[&SideRun]| side.iter().map(|run| figure.blur(run)).fold(0.0, f64::max);
     let blurred = |d: LogDifference| d.blurred(widest(base) + widest(new));
     match (units, base, new) {
-        (Units::Pairs { mute: Some(why), .. }, ..) => (None, why.to_owned()),
+        (Units::Pairs { why_undecided: Some(why), .. }, ..) => (None, why.to_owned()),
         (Units::Pairs { .. }, ..) => {
             (LogDifference::of_pairs(a, b).map(blurred), "fewer than two pairs".to_owned())
         }
@@ -282,4 +281,18 @@ fn adjust(all: &mut [ComparedFigure], alpha: f64, request: &CompareRequest) {
     for figure in all.iter_mut().filter(|f| f.verdict != CompareVerdict::Undecided) {
         figure.needs = None;
     }
+}
+
+/// What it did to a figure to be the second of a pair, from its values in pairs. Pairs of either order
+/// differ in it alone: half of what the logarithms of their ratios differ by is the effect. None with fewer
+/// than two pairs of an order, or where a value is not positive.
+fn position(base: &[f64], new: &[f64], base_first: &[bool]) -> Option<PositionEffect> {
+    let ratios = |first: bool| -> Vec<f64> {
+        let of = base.iter().zip(new).zip(base_first);
+        of.filter(|(_, f)| **f == first).map(|((a, b), _)| b / a).collect()
+    };
+    let twice = LogDifference::of_runs(&ratios(false), &ratios(true))?;
+    let (lo, hi) = twice.interval(0.05);
+    let (ratio, lo, hi) = (twice.ratio().sqrt(), lo.sqrt(), hi.sqrt());
+    Some(PositionEffect { ratio, lo, hi, p: twice.p_value() })
 }

@@ -3,9 +3,11 @@
 use taillight_core::plan::{GateFail, GateFigure, GatePlan};
 use taillight_core::{Error, Result};
 use taillight_rundir::compare::{
-    CompareGate, CompareVerdict, ComparedFigure, ComparedPairs, GateAnswer, GateStatus,
+    CompareFile, CompareGate, CompareVerdict, ComparedFigure, ComparedPairs, GateAnswer,
+    GateStatus, PairsEnd,
 };
 
+use crate::CompareRequest;
 use crate::comparable::is_saturated;
 use crate::figures::RunFigure;
 use crate::pairs;
@@ -98,9 +100,9 @@ impl GateRequest {
         figures: &[ComparedFigure],
         of: &ComparedPairs,
     ) -> CompareGate {
-        self.over(figures, UNRESOLVED, |found| match pairs::mute(of) {
+        self.over(figures, UNRESOLVED, |found| match pairs::why_undecided(of) {
             Some(why) => (GateStatus::Undecided, why),
-            None if pairs::is_open(found, self.fail, of.ended) => {
+            None if is_open(found, self.fail, of.ended) => {
                 (GateStatus::Undecided, "not shown to be equal yet".to_owned())
             }
             None => self.status(found),
@@ -149,4 +151,22 @@ impl GateRequest {
             (GateFail::NotEqual, _) => (GateStatus::Fail, format!("not shown to be equal{needs}")),
         }
     }
+}
+
+/// Whether more pairs cannot change that there is no answer: sides that may not be compared, or, once a
+/// pair counts, no figure, or a gate over one that some run does not have.
+pub fn is_hopeless(found: &CompareFile, request: &CompareRequest) -> bool {
+    let there =
+        |wanted: &GateFigure| found.figures.iter().any(|f| GateRequest::is_figure(wanted, f));
+    let counts = found.pairs.as_ref().is_none_or(|p| p.dropped.len() < p.order.len());
+    let absent = request.gate.as_ref().is_some_and(|g| !g.figures.iter().all(there));
+    !request.allows(&found.comparable) || counts && (found.figures.is_empty() || absent)
+}
+
+/// Whether a figure that is not shown to be equal may still turn out to be: not after the last look, nor
+/// where its interval lies beyond the margin.
+fn is_open(found: &ComparedFigure, fail: GateFail, ended: PairsEnd) -> bool {
+    let most = 1.0 + found.margin;
+    let beyond = found.lo.is_some_and(|lo| lo > most) || found.hi.is_some_and(|hi| hi < 1.0 / most);
+    fail == GateFail::NotEqual && ended != PairsEnd::Planned && !is_equal(found) && !beyond
 }

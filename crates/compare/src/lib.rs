@@ -29,9 +29,9 @@ use taillight_rundir::history::LeftOutRun;
 
 use figures::Units;
 
-pub use gate::GateRequest;
+pub use gate::{GateRequest, is_hopeless};
 pub use junit::{JUNIT, junit};
-pub use pairs::{DropRule, PairPlan, RunPair, base_first, is_hopeless};
+pub use pairs::{DropRule, PairPlan, RunPair, base_first};
 pub use side::{FoundRuns, SideRun};
 pub use text::{console, context, gate_words, markdown, primary, sentence, table, words};
 
@@ -86,12 +86,13 @@ pub fn compare_pairs(pairs: &[RunPair], plan: PairPlan, request: &CompareRequest
     let (base, new): (Vec<_>, Vec<_>) = all().unzip();
     let comparable = comparable::judge(&base, &new);
     let (kept, said) = plan.sorted(pairs);
-    let mute = pairs::mute(&said);
+    let why = pairs::why_undecided(&said);
     let first: Vec<bool> = kept.iter().map(|pair| pair.base_first).collect();
     let mut found = empty(&base, &new, comparable);
     found.unit = CompareUnit::Runs;
     if request.allows(&found.comparable) {
-        let units = Units::Pairs { base_first: &first, alpha: said.alpha, mute: mute.as_deref() };
+        let units =
+            Units::Pairs { base_first: &first, alpha: said.alpha, why_undecided: why.as_deref() };
         let (base, new): (Vec<_>, Vec<_>) = kept.iter().map(|p| (&p.base, &p.new)).unzip();
         found.figures = figures::figures(&base, &new, units, request);
         found.quantiles = quantiles::quantiles(&base, &new, units, request);

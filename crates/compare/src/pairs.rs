@@ -2,14 +2,11 @@
 //! dropped, and what a comparison of pairs has beside that of two sides. The method `ab` of
 //! `taillight-suite` runs the pairs.
 
-use taillight_core::plan::GateFail;
 use taillight_rundir::Manifest;
-use taillight_rundir::compare::{
-    CompareFile, ComparedFigure, ComparedPairs, DroppedPair, GateStatus, PairsEnd, PositionEffect,
-};
-use taillight_stats::compare::{FEWEST_PAIRS, LogDifference, LookPlan};
+use taillight_rundir::compare::{ComparedPairs, DroppedPair, GateStatus, PairsEnd};
+use taillight_stats::compare::{FEWEST_PAIRS, LookPlan};
 
-use crate::{CompareRequest, GateRequest, SideRun, gate};
+use crate::SideRun;
 
 /// Time of the CPUs that the hypervisor gave to others, or that other programs took, from which a run does
 /// not count, per cent.
@@ -110,47 +107,14 @@ impl PairPlan {
     }
 }
 
-/// Why pairs decide nothing, if so: there are too few, or too many were dropped.
-pub(crate) fn mute(pairs: &ComparedPairs) -> Option<String> {
+/// Why pairs decide nothing, if they do not: there are too few, or too many were dropped.
+pub(crate) fn why_undecided(pairs: &ComparedPairs) -> Option<String> {
     let dropped = pairs.dropped.len();
     let kept = pairs.run.saturating_sub(u32::try_from(dropped).unwrap_or(u32::MAX));
     if dropped as f64 > MOST_DROPPED * f64::from(pairs.run) {
         return Some(format!("{dropped} of {} pairs were dropped, more than a fifth", pairs.run));
     }
     (kept < FEWEST_PAIRS).then(|| "fewer than three pairs".to_owned())
-}
-
-/// What it did to a figure to be the second of a pair, from its values in pairs. Pairs of either order
-/// differ in it alone: half of what the logarithms of their ratios differ by is the effect. None with fewer
-/// than two pairs of an order, or where a value is not positive.
-pub(crate) fn position(base: &[f64], new: &[f64], base_first: &[bool]) -> Option<PositionEffect> {
-    let ratios = |first: bool| -> Vec<f64> {
-        let of = base.iter().zip(new).zip(base_first);
-        of.filter(|(_, f)| **f == first).map(|((a, b), _)| b / a).collect()
-    };
-    let twice = LogDifference::of_runs(&ratios(false), &ratios(true))?;
-    let (lo, hi) = twice.interval(0.05);
-    let (ratio, lo, hi) = (twice.ratio().sqrt(), lo.sqrt(), hi.sqrt());
-    Some(PositionEffect { ratio, lo, hi, p: twice.p_value() })
-}
-
-/// Whether more pairs cannot change that there is no answer: sides that may not be compared, or, once a
-/// pair counts, no figure, or a gate over one that some run does not have.
-pub fn is_hopeless(found: &CompareFile, request: &CompareRequest) -> bool {
-    let there = |wanted: &taillight_core::plan::GateFigure| {
-        found.figures.iter().any(|f| GateRequest::is_figure(wanted, f))
-    };
-    let counts = found.pairs.as_ref().is_none_or(|p| p.dropped.len() < p.order.len());
-    let absent = request.gate.as_ref().is_some_and(|g| !g.figures.iter().all(there));
-    !request.allows(&found.comparable) || counts && (found.figures.is_empty() || absent)
-}
-
-/// Whether a figure that is not shown to be equal may still turn out to be: not after the last look, nor
-/// where its interval lies beyond the margin.
-pub(crate) fn is_open(found: &ComparedFigure, fail: GateFail, ended: PairsEnd) -> bool {
-    let most = 1.0 + found.margin;
-    let beyond = found.lo.is_some_and(|lo| lo > most) || found.hi.is_some_and(|hi| hi < 1.0 / most);
-    fail == GateFail::NotEqual && ended != PairsEnd::Planned && !gate::is_equal(found) && !beyond
 }
 
 /// How a series ended, given what its gate says: a decided gate ends it.

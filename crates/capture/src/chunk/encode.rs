@@ -125,7 +125,7 @@ impl ChunkEncoder {
         over == 0 && self.size_index(s.size).is_some()
     }
 
-    /// Writes a sample that fits.
+    /// Writes a short record that fits.
     #[inline(always)]
     fn pack(&mut self, out: &mut [u64], s: &ShortRecord) -> Option<usize> {
         let words = self.short_words;

@@ -77,6 +77,7 @@ pub fn run(line: &str) -> Result<Figures> {
     let mut command = Command::new(words.next().context("empty line")?);
     let done = child::run(command.args(words))?;
     let mut sample = parse(&done.stdout)?;
+    sample.insert("all_cpu_ns", done.cpu_s * 1e9 / sample["count"]);
     sample.insert("foreign", done.foreign);
     Ok(sample)
 }
@@ -98,6 +99,7 @@ fn parse(text: &str) -> Result<Figures> {
     let mut sample = Figures::from([
         ("iops", iops),
         ("ns_per_io", 1e9 / iops),
+        ("count", ios),
         ("cpu_ns", busy / 100.0 * runtime_s * 1e9 / ios),
         ("mean_ns", number(&read["lat_ns"]["mean"], "lat mean")?),
     ]);

@@ -292,7 +292,7 @@ fn own_arm<'a>(name: &'static str, words: String) -> BenchArm<'a> {
     BenchArm {
         name,
         command: taillight::shown(&words),
-        run: Box::new(move || taillight::run(&words)),
+        run: Box::new(move || taillight::run_whole(&words)),
     }
 }
 

@@ -139,7 +139,7 @@ fn compared(setup: &BenchSetup, what: &str, pipeline: u32, rows: &[Row]) -> Resu
     for (connections, _, [ours, theirs]) in rows {
         report.ratio("iops", ours, theirs, Bound::AtLeast(1.0))?;
         report.ratio("cpu_ns", ours, theirs, Bound::None)?;
-        report.ratio("all_cpu_ns", ours, theirs, Bound::AtMost(1.2))?;
+        report.ratio("all_cpu_ns", ours, theirs, Bound::AtMost(1.0))?;
         report.ratio("p50_ns", ours, theirs, Bound::AtMost(1.0))?;
         report.ratio("p99_ns", ours, theirs, Bound::AtMost(1.0))?;
         // One at a time there is no stamp of its own for that.

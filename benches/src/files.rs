@@ -16,14 +16,14 @@ use crate::{bare, child};
 const HOME: &str = "taillight-runs/bench";
 
 /// A path in the directory of the benches, which exists afterwards.
-pub fn place(name: &str) -> Result<PathBuf> {
+pub fn bench_path(name: &str) -> Result<PathBuf> {
     fs::create_dir_all(HOME).context(HOME)?;
     Ok(Path::new(HOME).join(name))
 }
 
 /// The file of that name and size, written when it is not there yet.
 pub fn laid_out(name: &str, mib: u64) -> Result<PathBuf> {
-    let path = place(name)?;
+    let path = bench_path(name)?;
     let bytes = mib << 20;
     if fs::metadata(&path).is_ok_and(|m| m.len() == bytes) {
         return Ok(path);
@@ -113,7 +113,7 @@ pub struct FreshExt4 {
 impl FreshExt4 {
     /// Makes and mounts it at that name in the directory of the benches. Needs root, and mkfs.ext4.
     pub fn new(name: &str) -> Result<FreshExt4> {
-        let at = place(name)?;
+        let at = bench_path(name)?;
         fs::create_dir_all(&at)?;
         let image = format!("{IMAGES}/taillight-bench-{}-{name}.img", std::process::id());
         let fresh = FreshExt4 { image: image.into(), at };
@@ -164,7 +164,7 @@ mod tests {
             drop(fresh);
             assert!(!file.exists() && !image.exists());
         }
-        std::fs::remove_dir(place("fresh-test").unwrap()).unwrap();
+        std::fs::remove_dir(bench_path("fresh-test").unwrap()).unwrap();
     }
 
     #[test]

@@ -45,13 +45,13 @@ pub fn line() -> String {
     )
 }
 
-/// Bytes touched by [`settle`].
+/// Bytes touched by [`sync_and_warm`].
 const WARM: usize = 1 << 30;
 
 /// The same start for every arm of a comparison that writes: nothing dirty left of the one before,
 /// and free memory that is the guest's own. On a virtual machine freed pages go back to the host,
 /// and the arm that takes them again pays for it, half a second in one run of five.
-pub fn settle() -> Result<()> {
+pub fn sync_and_warm() -> Result<()> {
     child::run(&mut Command::new("sync"))?;
     std::hint::black_box(vec![1_u8; WARM]);
     Ok(())

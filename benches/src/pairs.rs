@@ -105,7 +105,7 @@ impl Comparison {
 }
 
 /// A command as anybody may read it: the home directory is `~`.
-fn shown(command: &str) -> String {
+fn abbreviate_home(command: &str) -> String {
     let home = std::env::var("HOME").ok().filter(|home| home.len() > 1);
     home.map_or(command.to_owned(), |home| command.replace(&home, "~"))
 }
@@ -116,7 +116,7 @@ pub fn run(rounds: usize, arms: Vec<BenchArm<'_>>) -> Result<Vec<PairedRounds>> 
         .iter()
         .map(|arm| PairedRounds {
             name: arm.name,
-            command: shown(&arm.command),
+            command: abbreviate_home(&arm.command),
             samples: Vec::with_capacity(rounds),
         })
         .collect();

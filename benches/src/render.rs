@@ -39,16 +39,16 @@ fn of_round(round: &Value, name: &str) -> Option<f64> {
 
 /// The tables of one result, as kept in `benches/results/`.
 pub fn markdown(kept: &Value) -> String {
-    let mut text = format!("### {}\n\n", words(&kept["title"]));
+    let mut text = format!("### {}\n\n", text_of(&kept["title"]));
     arms(list(&kept["arms"]), &mut text);
     checks(list(&kept["checks"]), &mut text);
     for note in list(&kept["notes"]) {
-        let _ = writeln!(text, "{}\n", words(note));
+        let _ = writeln!(text, "{}\n", text_of(note));
     }
     if !list(&kept["arms"]).is_empty() {
         text.push_str("```text\n");
         for arm in list(&kept["arms"]) {
-            let _ = writeln!(text, "{:<18} {}", words(&arm["name"]), words(&arm["command"]));
+            let _ = writeln!(text, "{:<18} {}", text_of(&arm["name"]), text_of(&arm["command"]));
         }
         text.push_str("```\n");
     }
@@ -59,7 +59,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn words(value: &Value) -> &str {
+fn text_of(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
@@ -83,7 +83,7 @@ fn arms(arms: &[Value], text: &mut String) {
     columns.iter().for_each(|_| text.push_str("---|"));
     text.push('\n');
     for arm in arms {
-        let _ = write!(text, "| {} |", words(&arm["name"]));
+        let _ = write!(text, "| {} |", text_of(&arm["name"]));
         for (name, _) in &columns {
             let _ = write!(text, " {} |", middle_and_spread(&rounds(arm, name)));
         }
@@ -108,9 +108,9 @@ fn checks(checks: &[Value], text: &mut String) {
         let _ = writeln!(
             text,
             "| {} | {} {} | {} | {asked} | {met} |",
-            words(&check["what"]),
+            text_of(&check["what"]),
             middle_and_spread(&values),
-            words(&check["unit"]),
+            text_of(&check["unit"]),
             values.len()
         );
     }
@@ -210,7 +210,7 @@ fn page(kept: &[(&str, Value)]) -> String {
         What the figures mean for a run is in [docs/overhead.md](../docs/overhead.md).\n"
         .to_owned();
     for (name, one) in kept {
-        let (tables, machine) = (markdown(one), words(&one["machine"]));
+        let (tables, machine) = (markdown(one), text_of(&one["machine"]));
         let _ = write!(text, "\n<a id=\"{name}\"></a>\n\n{tables}\nMachine: {machine}.\n");
     }
     text
@@ -232,7 +232,7 @@ fn overview_line(kept: &Value) -> Option<String> {
         .iter()
         .filter(|check| check["met"] == false)
         .map(|check| {
-            let (what, median) = (words(&check["what"]), number(figure(&check["median"])));
+            let (what, median) = (text_of(&check["what"]), number(figure(&check["median"])));
             format!("{what}: {median}, {}", bound(&check["asked"]))
         })
         .collect();

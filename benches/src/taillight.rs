@@ -36,7 +36,7 @@ pub struct BenchRun(PathBuf);
 impl BenchRun {
     /// A place that does not exist: what an earlier run left there is removed.
     pub fn new(name: &str) -> Result<BenchRun> {
-        let path = files::place(name)?;
+        let path = files::bench_path(name)?;
         if path.exists() {
             fs::remove_dir_all(&path)?;
         }
@@ -69,7 +69,7 @@ pub fn command(words: &str, dir: &BenchRun) -> Command {
 }
 
 /// What a person types for the same.
-pub fn shown(words: &str) -> String {
+pub fn command_line(words: &str) -> String {
     let words: Vec<&str> = words.split_whitespace().collect();
     format!("taillight run {}", words.join(" "))
 }

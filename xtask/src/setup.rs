@@ -132,7 +132,9 @@ pub fn main(args: &[&str]) -> Result<bool> {
         return Ok(true);
     }
     match make_python() {
-        Ok(python) => println!("setup: {} are there ({})", READERS.join(" "), shown(&python)),
+        Ok(python) => {
+            println!("setup: {} are there ({})", READERS.join(" "), path_from_root(&python))
+        }
         Err(why) => println!("setup: no pyarrow and others, their tests will skip: {why:#}"),
     }
     match jars() {
@@ -255,7 +257,7 @@ fn make_python() -> Result<PathBuf> {
         tool::output(&mut venv)?;
     }
     let python = own_python();
-    println!("setup: pip install {} into {}", READERS.join(" "), shown(&home));
+    println!("setup: pip install {} into {}", READERS.join(" "), path_from_root(&home));
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(READERS);
     tool::run(&mut pip)?;
@@ -296,6 +298,6 @@ pub fn ready_built(program: &str, package: &str) -> Result<PathBuf> {
 }
 
 /// A path as seen from the repository.
-fn shown(path: &Path) -> String {
+fn path_from_root(path: &Path) -> String {
     path.strip_prefix(tool::root()).unwrap_or(path).display().to_string()
 }

@@ -28,7 +28,7 @@ const BINDINGS: &str = "crates/driver/src/jvm/testing";
 
 /// A library in C.
 pub fn c(setup: &BenchSetup) -> Result<Comparison> {
-    let library = files::place("null-c.so")?;
+    let library = files::bench_path("null-c.so")?;
     cc(&["-shared", "-fPIC"], &library, &["sdk/examples/c/null.c"])?;
     let mut report =
         Comparison::titled("A library in C that does nothing, through driver `plugin`");
@@ -42,8 +42,8 @@ pub fn c(setup: &BenchSetup) -> Result<Comparison> {
 
 /// A library in Go.
 pub fn go(setup: &BenchSetup) -> Result<Comparison> {
-    let library = files::place("null-go.so")?;
-    let made = fs::canonicalize(files::place("")?)?.join("null-go.so");
+    let library = files::bench_path("null-go.so")?;
+    let made = fs::canonicalize(files::bench_path("")?)?.join("null-go.so");
     let mut go = Command::new("go");
     go.args(["build", "-buildvcs=false", "-buildmode=c-shared", "-o"]).arg(&made).arg(".");
     child::run(go.current_dir("sdk/examples/go")).context("go")?;
@@ -56,15 +56,15 @@ pub fn go(setup: &BenchSetup) -> Result<Comparison> {
 /// Programs in C and Python.
 pub fn process(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &null::short(setup);
-    let served = files::place("null-served")?;
+    let served = files::bench_path("null-served")?;
     cc(&["-pthread"], &served, &["sdk/examples/c/serve.c", "sdk/examples/c/null.c"])?;
-    let python = files::place("null-python")?;
+    let python = files::bench_path("null-python")?;
     fs::write(&python, "#!/bin/sh\nexec python3 sdk/examples/null.py\n")?;
     fs::set_permissions(&python, fs::Permissions::from_mode(0o755))?;
     let mut report = Comparison::titled("Programs that do nothing, through driver `process`");
     let command =
         |file: &Path| format!("--driver process --set target.options.command={}", file.display());
-    let bare = null::words(setup, "randread", 1, 1);
+    let bare = null::arguments(setup, "randread", 1, 1);
     let keyed = format!(
         "{} --runtime {}s --set workload.0.mix=get --set workload.0.keys.count=1000 \
          --set workload.0.block_size={BYTES}B",
@@ -108,7 +108,7 @@ pub fn jvm(setup: &BenchSetup) -> Result<Comparison> {
     let get = "--set workload.0.mix=get --set workload.0.keys.count=1000";
     let many = format!("{get} --depth {DEEP} --set target.options.per_call={DEEP}");
     let arms = vec![
-        own_arm("null", null::words(setup, "randread", 1, 1)),
+        own_arm("null", null::arguments(setup, "randread", 1, 1)),
         told("insert", words(insert)),
         told("read", words(get)),
         told("read by 32", words(&many)),
@@ -153,7 +153,7 @@ pub fn rocksdb(setup: &BenchSetup) -> Result<Comparison> {
     let rocks = jar("org/rocksdb", "rocksdbjni", "7.8.3")?;
     let path = format!("{core}:{rocks}");
     let classes = javac("rocks-java", &["-cp", &path], &format!("{JAVA}/Rocks.java"))?;
-    let home = files::place("")?;
+    let home = files::bench_path("")?;
     child::run(
         Command::new("jar").args(["xf", &rocks, "librocksdbjni-linux64.so"]).current_dir(&home),
     )?;
@@ -270,7 +270,7 @@ fn libraries(report: &mut Comparison, setup: &BenchSetup, library: &Path) -> Res
     let setup = &null::short(setup);
     let driver = format!("--driver plugin --set target.options.library={}", library.display());
     for (depth, names) in [(1, ["null d1", "plug-in d1"]), (DEEP, ["null d32", "plug-in d32"])] {
-        let bare = null::words(setup, "randread", depth, 1);
+        let bare = null::arguments(setup, "randread", depth, 1);
         let bridged = bare.replace("--driver null", &driver);
         let arms = vec![own_arm(names[0], bare), told(names[1], bridged)];
         report.arms.extend(pairs::run(setup.pairs, arms)?);
@@ -281,7 +281,7 @@ fn libraries(report: &mut Comparison, setup: &BenchSetup, library: &Path) -> Res
 
 /// A run on a bridge: its figures, with the cost that it printed.
 fn told<'a>(name: &'static str, words: String) -> BenchArm<'a> {
-    let command = taillight::shown(&words);
+    let command = taillight::command_line(&words);
     BenchArm { name, command, run: Box::new(move || run(&words)) }
 }
 
@@ -373,7 +373,7 @@ fn cc(flags: &[&str], out: &Path, sources: &[&str]) -> Result<()> {
 
 /// Compiles into a directory of this name, which is returned.
 fn javac(name: &str, words: &[&str], source: &str) -> Result<PathBuf> {
-    let out = files::place(name)?;
+    let out = files::bench_path(name)?;
     let mut javac = Command::new("javac");
     javac.args(["-Xlint:-options"]).args(words).arg("-d").arg(&out).arg(source);
     child::run(&mut javac).context("javac (cargo xtask setup installs it)")?;

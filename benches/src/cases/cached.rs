@@ -17,7 +17,7 @@ pub const NOTE: &str = "The 1 GiB file is mapped and pinned by the bench program
     memory before and after.";
 
 /// The load as words of the command line.
-pub fn words(file: &Path, engine: &str, depth: u32, setup: &BenchSetup) -> String {
+pub fn arguments(file: &Path, engine: &str, depth: u32, setup: &BenchSetup) -> String {
     format!(
         "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s \
          --set target.options.engine={engine} --set target.options.direct=false \
@@ -36,7 +36,7 @@ pub fn sync(setup: &BenchSetup) -> Result<Comparison> {
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            own_arm("taillight sync", words(&file, "sync", 1, setup)),
+            own_arm("taillight sync", arguments(&file, "sync", 1, setup)),
             fio_arm("fio psync", fio::CACHED_PSYNC, Some(&file), setup),
             bare("bare pread", bare_words),
         ],
@@ -59,7 +59,7 @@ pub fn uring(setup: &BenchSetup) -> Result<Comparison> {
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            own_arm("taillight uring", words(&file, "uring", 32, setup)),
+            own_arm("taillight uring", arguments(&file, "uring", 32, setup)),
             fio_arm("fio io_uring", fio::CACHED_URING_32, Some(&file), setup),
             fio_arm("fio batched", fio::CACHED_URING_32_BEST, Some(&file), setup),
             bare_ring,

@@ -41,7 +41,7 @@ pub fn run(_: &BenchSetup) -> Result<Comparison> {
     add("`taillight report`", "s", report_cost.wall_s, Bound::AtMost(60.0));
     add("`taillight report`, memory", "MiB", mib(report_cost.max_rss), Bound::AtMost(1024.0));
     add("the run from start to end", "s", whole.wall_s, Bound::None);
-    report.notes.push(format!("`{}`", taillight::shown(&words(IOS))));
+    report.notes.push(format!("`{}`", taillight::command_line(&arguments(IOS))));
     report.notes.push(
         "Growth is the difference to a run of half as many: a record is 16 bytes, headers of chunks \
          add 0.01. \"Everything\" includes the chunks held ready."
@@ -58,7 +58,7 @@ struct LongRun {
     wall_s: f64,
 }
 
-fn words(ios: u64) -> String {
+fn arguments(ios: u64) -> String {
     format!(
         "--driver null --size 1GiB --rw randread --bs 4KiB --depth 32 --ops {ios} \
          --set capture.mode=all"
@@ -67,7 +67,7 @@ fn words(ios: u64) -> String {
 
 fn long_run(ios: u64) -> Result<LongRun> {
     let dir = BenchRun::new("capture")?;
-    let mut command = taillight::command(&words(ios), &dir);
+    let mut command = taillight::command(&arguments(ios), &dir);
     let (done, in_memory) = watched(&dir, || child::run(&mut command))?;
     let count = dir.json("summary.json")?["totals"]["count"].as_u64();
     let kept = dir.json("manifest.json")?["capture"]["kept"].as_u64();

@@ -23,7 +23,7 @@ pub fn depth_32(setup: &BenchSetup) -> Result<Comparison> {
 
 fn case(setup: &BenchSetup, depth: u32, template: &str) -> Result<Comparison> {
     let file = prepare()?;
-    let words = words(&file, depth, setup);
+    let words = arguments(&file, depth, setup);
     let mut report = Comparison::titled(&format!("Direct 4 KiB reads on the disk, depth {depth}"));
     let (bare_ring, found) = best_bare_arm(&file, depth, true, setup)?;
     let peer = fio_arm("fio io_uring", template, Some(&file), setup);
@@ -53,7 +53,7 @@ fn case(setup: &BenchSetup, depth: u32, template: &str) -> Result<Comparison> {
 pub fn mixed(setup: &BenchSetup) -> Result<Comparison> {
     let file = files::laid_out("mixed.bin", MIB)?;
     read_through(&file)?;
-    let own = words(&file, 32, setup);
+    let own = arguments(&file, 32, setup);
     let mix = "--rw randrw --bs 8KiB --set workload.0.mix={read=70,write=30}";
     let own = own.replace("--rw randread --bs 4KiB", mix);
     let whole = std::fs::canonicalize(&file)?;
@@ -87,7 +87,7 @@ pub fn prepare() -> Result<PathBuf> {
 }
 
 /// The load as words of the command line.
-pub fn words(file: &Path, depth: u32, setup: &BenchSetup) -> String {
+pub fn arguments(file: &Path, depth: u32, setup: &BenchSetup) -> String {
     format!(
         "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s --direct \
          --set target.options.engine=uring --set target.options.cache=keep \

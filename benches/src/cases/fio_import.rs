@@ -265,7 +265,7 @@ fn compared(
 
 /// One example once in each tool, in the order asked for.
 fn both(text: &str, ours_first: bool) -> Result<(ToolRuns, ToolRuns)> {
-    let home = files::place("fio-import")?;
+    let home = files::bench_path("fio-import")?;
     if home.exists() {
         fs::remove_dir_all(&home)?;
     }

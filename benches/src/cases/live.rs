@@ -16,19 +16,19 @@ use crate::{BenchSetup, child, taillight};
 
 pub fn null_1(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &null::short(setup);
-    case(setup, "Watching `null`, depth 1", &null::words(setup, "randread", 1, 1))
+    case(setup, "Watching `null`, depth 1", &null::arguments(setup, "randread", 1, 1))
 }
 
 pub fn cached_32(setup: &BenchSetup) -> Result<Comparison> {
     let (file, held) = cached::prepare()?;
-    let words = cached::words(&file, "uring", 32, setup);
+    let words = cached::arguments(&file, "uring", 32, setup);
     let report = case(setup, "Watching page-cached 4 KiB reads, 32 in flight", &words)?;
     held.check()?;
     Ok(report)
 }
 
 pub fn direct_32(setup: &BenchSetup) -> Result<Comparison> {
-    let words = direct::words(&direct::prepare()?, 32, setup);
+    let words = direct::arguments(&direct::prepare()?, 32, setup);
     case(setup, "Watching direct 4 KiB reads on the disk, 32 in flight", &words)
 }
 
@@ -44,7 +44,7 @@ fn case(setup: &BenchSetup, title: &str, words: &str) -> Result<Comparison> {
     let more = [(SCRAPER, Some(Watcher::Scraper)), (AGAIN, None)];
     let arms = arms.into_iter().chain(more).map(|(name, who)| BenchArm {
         name,
-        command: taillight::shown(&match who {
+        command: taillight::command_line(&match who {
             None => words.to_owned(),
             Some(_) => format!("{words} --live"),
         }),

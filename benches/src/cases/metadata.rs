@@ -50,7 +50,7 @@ const OPS: [MetadataOp; 4] = [
 
 pub fn run(setup: &BenchSetup) -> Result<Comparison> {
     let mut report = Comparison::titled("`metadata` beside a bare loop of the same calls");
-    let data = files::place(HERE)?.join("data");
+    let data = files::bench_path(HERE)?.join("data");
     let data = data.display();
     for MetadataOp { words: [op, bare_op], arms: [own, theirs, stamped], passes } in OPS {
         let there = if op == "create" { 0 } else { FILES };
@@ -86,7 +86,7 @@ fn on_fresh(mut arm: BenchArm<'_>) -> BenchArm<'_> {
         name: arm.name,
         command: arm.command.clone(),
         run: Box::new(move || {
-            machine::settle()?;
+            machine::sync_and_warm()?;
             let _mounted = FreshExt4::new(HERE)?;
             (arm.run)()
         }),

@@ -291,7 +291,7 @@ fn bare_figures(command: &mut Command) -> Result<Figures> {
 fn own_arm<'a>(name: &'static str, words: String) -> BenchArm<'a> {
     BenchArm {
         name,
-        command: taillight::shown(&words),
+        command: taillight::command_line(&words),
         run: Box::new(move || taillight::run_whole(&words)),
     }
 }

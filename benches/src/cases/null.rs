@@ -17,7 +17,7 @@ pub fn short(setup: &BenchSetup) -> BenchSetup {
     BenchSetup { pairs: setup.pairs, seconds: setup.seconds.min(MOST_SECONDS) }
 }
 
-pub fn words(setup: &BenchSetup, rw: &str, depth: u32, workers: u32) -> String {
+pub fn arguments(setup: &BenchSetup, rw: &str, depth: u32, workers: u32) -> String {
     format!(
         "--driver null --size 1GiB --rw {rw} --bs 4KiB --depth {depth} --workers {workers} \
          --runtime {}s",
@@ -31,7 +31,7 @@ pub fn depth_1(setup: &BenchSetup) -> Result<Comparison> {
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            own_arm("taillight", words(setup, "randread", 1, 1)),
+            own_arm("taillight", arguments(setup, "randread", 1, 1)),
             fio_arm("fio random", fio::NULL_1, None, setup),
             fio_arm("fio sequential", fio::NULL_1_SEQ, None, setup),
         ],
@@ -49,7 +49,7 @@ pub fn depth_32(setup: &BenchSetup) -> Result<Comparison> {
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            own_arm("taillight", words(setup, "randread", 32, 1)),
+            own_arm("taillight", arguments(setup, "randread", 32, 1)),
             fio_arm("fio random", fio::NULL_32, None, setup),
             fio_arm("fio sequential", fio::NULL_32_SEQ, None, setup),
             fio_arm("fio batched", &best, None, setup),
@@ -76,7 +76,7 @@ pub fn whole(setup: &BenchSetup) -> Result<Comparison> {
             "--driver null --size 1GiB --rw randread --bs 4KiB --depth {depth} --ops {ios} \
              --set capture.mode=all"
         );
-        let shown = taillight::shown(&words);
+        let shown = taillight::command_line(&words);
         let run = move || {
             let mut sample = taillight::run(&words)?;
             sample.insert("whole_ns", sample["all_cpu_s"] * 1e9 / sample["count"]);
@@ -142,7 +142,8 @@ pub fn two_workers(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &short(setup);
     let mut report = Comparison::titled("`null`, two workers against two processes");
     for depth in [1, 32] {
-        let (one, two) = (words(setup, "randread", depth, 1), words(setup, "randread", depth, 2));
+        let (one, two) =
+            (arguments(setup, "randread", depth, 1), arguments(setup, "randread", depth, 2));
         let names = match depth {
             1 => ("two workers d1", "two processes d1"),
             _ => ("two workers d32", "two processes d32"),
@@ -151,7 +152,7 @@ pub fn two_workers(setup: &BenchSetup) -> Result<Comparison> {
             own_arm(names.0, two),
             BenchArm {
                 name: names.1,
-                command: format!("{} (twice at the same time)", taillight::shown(&one)),
+                command: format!("{} (twice at the same time)", taillight::command_line(&one)),
                 run: Box::new(move || two_processes(&one)),
             },
         ];
@@ -166,7 +167,7 @@ pub fn two_ranks(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &short(setup);
     let mut report = Comparison::titled("`null`, two ranks of an MPI job against two processes");
     for depth in [1, 32] {
-        let one = words(setup, "randread", depth, 1);
+        let one = arguments(setup, "randread", depth, 1);
         let names = match depth {
             1 => ("two ranks d1", "two processes d1"),
             _ => ("two ranks d32", "two processes d32"),
@@ -180,7 +181,7 @@ pub fn two_ranks(setup: &BenchSetup) -> Result<Comparison> {
             },
             BenchArm {
                 name: names.1,
-                command: format!("{} (twice at the same time)", taillight::shown(&one)),
+                command: format!("{} (twice at the same time)", taillight::command_line(&one)),
                 run: Box::new(move || two_processes(&one)),
             },
         ];

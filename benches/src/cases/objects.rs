@@ -94,7 +94,7 @@ fn run(setup: &BenchSetup, bytes: u64, shown: &str) -> Result<Comparison> {
     for (what, depth, names) in PAIRS {
         let ours = BenchArm {
             name: names[0],
-            command: taillight::shown(&words(SHOWN, what, bytes, depth, setup.seconds)),
+            command: taillight::command_line(&arguments(SHOWN, what, bytes, depth, setup.seconds)),
             run: Box::new(move || {
                 let (_minio, url) = loaded(bytes)?;
                 own(&url, what, bytes, depth, setup.seconds)
@@ -121,7 +121,7 @@ const NOTE: &str = "The number in a name is the requests in flight, one worker. 
      puts make new ones, deleted outside of the measured time.";
 
 /// The words of a run of ours. Gets keep what they read for the next run.
-fn words(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> String {
+fn arguments(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> String {
     let (count, keep) = match what {
         "get" => (OBJECTS, true),
         _ => (0, false),
@@ -136,7 +136,7 @@ fn words(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> String 
 
 fn own(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> Result<Figures> {
     let dir = taillight::BenchRun::new("run")?;
-    let mut command = taillight::command(&words(url, what, bytes, depth, seconds), &dir);
+    let mut command = taillight::command(&arguments(url, what, bytes, depth, seconds), &dir);
     let done = child::run(known(&mut command))?;
     taillight::figures(&dir, &done)
 }

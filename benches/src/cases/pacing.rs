@@ -65,7 +65,7 @@ pub fn on_disk(setup: &BenchSetup) -> Result<Comparison> {
     let mut report = Comparison::titled("Direct 4 KiB reads at a fixed rate, depth 32");
     let mut arms = Vec::new();
     for (rate, own, other) in DISK_RATES {
-        let words = direct::words(&file, 32, setup);
+        let words = direct::arguments(&file, 32, setup);
         arms.push(own_arm(own, format!("{words} --rate {rate}/s")));
         let template = format!("{} --rate_iops={rate}", fio::DIRECT_32);
         arms.push(fio_arm(other, &template, Some(&file), setup));

@@ -60,7 +60,7 @@ pub fn tpcb(setup: &BenchSetup) -> Result<Comparison> {
         let arms = vec![
             BenchArm {
                 name: names[0],
-                command: taillight::shown(&words("unix:/run/postgresql", connections, ops)),
+                command: taillight::command_line(&words("unix:/run/postgresql", connections, ops)),
                 run: Box::new(move || counted(server, ops, || taillight::run_whole(&ours))),
             },
             BenchArm {

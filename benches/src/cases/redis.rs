@@ -78,7 +78,7 @@ impl Server {
     fn start_as(words: &[&str]) -> Result<Server> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         // A log that lies there would be loaded, and nothing answered meanwhile.
-        let home = files::place("redis")?;
+        let home = files::bench_path("redis")?;
         let _ = std::fs::remove_dir_all(&home);
         std::fs::create_dir(&home)?;
         let process = Command::new("redis-server")
@@ -116,16 +116,16 @@ fn compared(setup: &BenchSetup, what: &str, pipeline: u32, rows: &[Row]) -> Resu
         "Redis, {what} of {VALUE} B, {pipeline} in flight a connection, against redis-benchmark"
     ));
     // What both sides find; does not count.
-    taillight::run(&words(server.port, "get", (1, 1), 1000))?;
+    taillight::run(&arguments(server.port, "get", (1, 1), 1000))?;
     for (connections, rate, names) in rows {
         let load = (*connections, pipeline);
         let ops = rate * setup.seconds;
-        let ours = |port: u16| words(port, what, load, ops);
+        let ours = |port: u16| arguments(port, what, load, ops);
         let theirs = |port: u16| peer_words(port, what, load, ops);
         let arms = vec![
             BenchArm {
                 name: names[0],
-                command: taillight::shown(&ours(SHOWN)),
+                command: taillight::command_line(&ours(SHOWN)),
                 run: Box::new(|| taillight::run_whole(&ours(server.port))),
             },
             BenchArm {
@@ -165,7 +165,7 @@ const NOTE: &str = "The number in a name is the connections, all of one worker \
      before it. The ends differ too: theirs is before a reply is read, rounded up to 8 us.";
 
 /// The words of a run of ours, with so many connections and operations in flight on each.
-fn words(port: u16, what: &str, (connections, pipeline): (u32, u32), ops: u64) -> String {
+fn arguments(port: u16, what: &str, (connections, pipeline): (u32, u32), ops: u64) -> String {
     let mix = if what == "set" { "put" } else { "get" };
     format!(
         "--driver redis --path redis://127.0.0.1:{port}/0 --bs {VALUE}B \

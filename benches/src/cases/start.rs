@@ -40,7 +40,7 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
 /// A release build with nothing built before.
 pub fn build(_: &BenchSetup) -> Result<Comparison> {
     let mut report = Comparison::titled("Release build from clean");
-    let target = files::place("build")?;
+    let target = files::bench_path("build")?;
     if target.exists() {
         std::fs::remove_dir_all(&target)?;
     }

@@ -93,7 +93,7 @@ pub fn sqlite_100(setup: &BenchSetup) -> Result<Comparison> {
 
 /// A database directory of a bench, empty at first.
 pub fn fresh(name: &str) -> Result<PathBuf> {
-    let dir = files::place(name)?;
+    let dir = files::bench_path(name)?;
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
     }
@@ -162,7 +162,7 @@ impl DbBench {
     }
 
     /// What a person would type for it.
-    pub fn shown(&self) -> String {
+    pub fn command_line(&self) -> String {
         format!("db_bench {}", self.words.join(" "))
     }
 
@@ -173,7 +173,8 @@ impl DbBench {
 
     /// As an arm; `empty` is a directory to remove before.
     fn arm<'a>(self, name: &'static str, empty: Option<&Path>) -> BenchArm<'a> {
-        let arm = BenchArm { name, command: self.shown(), run: Box::new(move || self.run()) };
+        let arm =
+            BenchArm { name, command: self.command_line(), run: Box::new(move || self.run()) };
         settled(arm, empty.map(Path::to_path_buf))
     }
 }
@@ -201,7 +202,7 @@ fn percentile(text: &str, which: &str) -> Option<f64> {
 
 /// A job of ours in a file: its options reach further than flags.
 fn job(name: &str, driver: &str, dir: &Path, options: &str, work: &str) -> Result<String> {
-    let file = files::place(name)?;
+    let file = files::bench_path(name)?;
     let text = format!(
         "[run]\nname = \"bench\"\noperations = {RECORDS}\n[target]\ndriver = \"{driver}\"\n\
          path = \"{}\"\n[target.options]\n{options}\n[[workload]]\n{work}",
@@ -241,7 +242,7 @@ pub fn settled(mut arm: BenchArm<'_>, empty: Option<PathBuf>) -> BenchArm<'_> {
             if let Some(dir) = empty.as_ref().filter(|d| d.exists()) {
                 fs::remove_dir_all(dir)?;
             }
-            machine::settle()?;
+            machine::sync_and_warm()?;
             (arm.run)()
         }),
     }
@@ -305,7 +306,7 @@ fn copied(from: &Path, to: &Path) -> Result<()> {
 fn own<'a>(name: &'static str, job: String, empty: Option<&Path>) -> BenchArm<'a> {
     let arm = BenchArm {
         name,
-        command: taillight::shown(&job),
+        command: taillight::command_line(&job),
         run: Box::new(move || taillight::run_whole(&job)),
     };
     settled(arm, empty.map(Path::to_path_buf))
@@ -516,7 +517,7 @@ pub fn newest_options(dir: &Path) -> Result<PathBuf> {
     let names = fs::read_dir(dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
     let newest = names.filter(|n| n.starts_with("OPTIONS-")).max();
     let newest = newest.context("db_bench left no OPTIONS file")?;
-    let copy = files::place("rocksdb-options")?;
+    let copy = files::bench_path("rocksdb-options")?;
     fs::copy(dir.join(newest), &copy)?;
     Ok(copy)
 }

@@ -39,7 +39,7 @@ pub fn direct(setup: &BenchSetup) -> Result<Comparison> {
     let file = direct::prepare()?;
     let mut report = Comparison::titled("Tracing direct 4 KiB reads on the disk, 32 in flight");
     let words = |mode: &str| {
-        let load = direct::words(&file, 32, setup);
+        let load = direct::arguments(&file, 32, setup);
         format!("{load} --set trace.mode={mode}")
     };
     let mut arms = vec![
@@ -89,7 +89,7 @@ pub fn cached(setup: &BenchSetup) -> Result<Comparison> {
     let (file, held) = cached::prepare()?;
     let mut report = Comparison::titled("Tracing page-cached 4 KiB reads");
     let words = |engine: &str, depth: u32, mode: &str| {
-        let load = cached::words(&file, engine, depth, setup);
+        let load = cached::arguments(&file, engine, depth, setup);
         format!("{load} --set trace.mode={mode}")
     };
     report.arms = pairs::run(
@@ -121,7 +121,7 @@ pub fn cached_all(setup: &BenchSetup) -> Result<Comparison> {
     let (file, held) = cached::prepare()?;
     let mut report = Comparison::titled("Tracing every page-cached 4 KiB read");
     let words = |engine: &str, depth: u32, mode: &str| {
-        let load = cached::words(&file, engine, depth, setup);
+        let load = cached::arguments(&file, engine, depth, setup);
         let words = load.split(' ').filter(|word| !word.is_empty());
         let timed = |word: &&str| *word == "--runtime";
         let timed = words.clone().position(|word| timed(&word)).expect("a timed load");
@@ -211,7 +211,7 @@ fn check(what: &str, unit: &'static str, values: Vec<f64>) -> BoundCheck {
 }
 
 fn arm<'a>(name: &'static str, words: String) -> BenchArm<'a> {
-    BenchArm { name, command: taillight::shown(&words), run: Box::new(move || run(&words)) }
+    BenchArm { name, command: taillight::command_line(&words), run: Box::new(move || run(&words)) }
 }
 
 /// One run; a traced one says what tracing cost, and one that could not be traced is an error.
@@ -235,7 +235,7 @@ fn run(words: &str) -> Result<Figures> {
 fn beside_biosnoop<'a>(words: String) -> BenchArm<'a> {
     BenchArm {
         name: "off, biosnoop beside",
-        command: format!("{} (bpftrace beside it)", taillight::shown(&words)),
+        command: format!("{} (bpftrace beside it)", taillight::command_line(&words)),
         run: Box::new(move || {
             let peer = Biosnoop::start()?;
             let before = peer.lines.load(Relaxed);

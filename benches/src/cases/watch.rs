@@ -34,7 +34,12 @@ pub fn cached_1(setup: &BenchSetup) -> Result<Comparison> {
 pub fn db_bench(setup: &BenchSetup) -> Result<Comparison> {
     let bench = stores::random_reads()?;
     let victim = Victim { run: &|| bench.run(), server: None };
-    compared(setup, "Watching db_bench: readrandom, values of 100 B", &bench.shown(), &victim)
+    compared(
+        setup,
+        "Watching db_bench: readrandom, values of 100 B",
+        &bench.command_line(),
+        &victim,
+    )
 }
 
 /// A server of Redis that syncs its log every second, and redis-benchmark.

@@ -30,7 +30,7 @@ pub fn main(args: &DriversArgs) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let text = match (&args.name, args.markdown) {
-        (None, false) if output::voice().verbose => {
+        (None, false) if output::mode().verbose => {
             DRIVERS.iter().map(|d| plain(*d)).collect::<Vec<_>>().join("\n\n")
         }
         (None, false) => table(),

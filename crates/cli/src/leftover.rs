@@ -21,7 +21,7 @@ pub enum LeftoverWords {
 }
 
 /// Removes captures that nobody needs, and names those that stay as `words` says.
-pub fn settle(words: LeftoverWords) {
+pub fn clean_up(words: LeftoverWords) {
     let every = words == LeftoverWords::Every;
     let here = std::env::current_dir().unwrap_or_default();
     let (mut named, most) = (0usize, if every { 3 } else { 1 });

@@ -40,9 +40,9 @@ use clap::{CommandFactory, Parser};
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 
-use args::{Cli, Command, JsonForm, VoiceArgs};
+use args::{Cli, Command, JsonForm, OutputArgs};
 use leftover::LeftoverWords;
-use output::Voice;
+use output::OutputMode;
 
 pub use ranks::Launcher;
 
@@ -73,7 +73,7 @@ fn command(launcher: Option<Launcher>) -> u8 {
     match launcher {
         None => understood().map_or_else(Exit::code, |(cli, notes)| match cli.command {
             Some(Command::Watch(args)) => {
-                speak(cli.voice, None, &notes);
+                set_output_mode(cli.output, None, &notes);
                 watch::main(&args).unwrap_or_else(|e| problem::show(&e).code())
             }
             _ => obey(cli, &notes).code(),
@@ -114,16 +114,16 @@ fn for_a_program(command: &Command) -> Option<JsonForm> {
 }
 
 /// Sets how much this process prints, for whom and how wide; then prints the notes on the command line.
-fn speak(voice: VoiceArgs, json: Option<JsonForm>, notes: &[String]) {
-    let VoiceArgs { quiet, verbose, .. } = voice;
-    output::speak(Voice { quiet, verbose, json, silent: false });
+fn set_output_mode(args: OutputArgs, json: Option<JsonForm>, notes: &[String]) {
+    let OutputArgs { quiet, verbose, .. } = args;
+    output::set_mode(OutputMode { quiet, verbose, json, silent: false });
     taillight_report::table::set_width(output::width());
     notes.iter().for_each(|note| output::note(note));
 }
 
 fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
-    let verbose = cli.voice.verbose;
-    speak(cli.voice, cli.command.as_ref().and_then(for_a_program), notes);
+    let verbose = cli.output.verbose;
+    set_output_mode(cli.output, cli.command.as_ref().and_then(for_a_program), notes);
     if cli.version {
         return version::main(verbose);
     }
@@ -136,11 +136,11 @@ fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
         ranks::check_started(0)?;
     }
     match command {
-        Command::Run(_) | Command::Report(_) => leftover::settle(LeftoverWords::Own),
+        Command::Run(_) | Command::Report(_) => leftover::clean_up(LeftoverWords::Own),
         Command::Search(_) | Command::Suite(_) | Command::Ab(_) => {
-            leftover::settle(LeftoverWords::None);
+            leftover::clean_up(LeftoverWords::None);
         }
-        Command::Doctor(_) => leftover::settle(LeftoverWords::Every),
+        Command::Doctor(_) => leftover::clean_up(LeftoverWords::Every),
         _ => {}
     }
     match command {

@@ -20,7 +20,7 @@ use crate::args::JsonForm;
 
 /// How much is said, and to whom.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Voice {
+pub struct OutputMode {
     pub quiet: bool,
     pub verbose: bool,
     /// Standard output is for a program, which reads this form of JSON.
@@ -29,7 +29,7 @@ pub struct Voice {
     pub silent: bool,
 }
 
-static VOICE: OnceLock<Voice> = OnceLock::new();
+static OUTPUT_MODE: OnceLock<OutputMode> = OnceLock::new();
 /// What a command line of fio asks of its output: its JSON, and the file that it goes to.
 static AS_FIO: OnceLock<(bool, Option<PathBuf>)> = OnceLock::new();
 
@@ -57,7 +57,7 @@ pub fn speak_as_fio(json: bool, file: Option<PathBuf>) -> Result<()> {
 fn to_file(text: &str) -> Result<bool> {
     static WRITTEN: Mutex<String> = Mutex::new(String::new());
     let Some((_, Some(path))) = AS_FIO.get() else { return Ok(false) };
-    if voice().silent {
+    if mode().silent {
         return Ok(true);
     }
     let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,21 +70,21 @@ fn to_file(text: &str) -> Result<bool> {
 }
 
 /// Decides how this process prints; the first decision counts.
-pub fn speak(voice: Voice) {
-    let _ = VOICE.set(voice);
+pub fn set_mode(mode: OutputMode) {
+    let _ = OUTPUT_MODE.set(mode);
 }
 
 /// How this process prints, with what a command line of fio asks.
-pub fn voice() -> Voice {
-    let voice = VOICE.get().copied().unwrap_or_default();
+pub fn mode() -> OutputMode {
+    let mode = OUTPUT_MODE.get().copied().unwrap_or_default();
     let fio = AS_FIO.get().is_some_and(|(json, _)| *json).then_some(JsonForm::Fio);
-    Voice { json: voice.json.or(fio), ..voice }
+    OutputMode { json: mode.json.or(fio), ..mode }
 }
 
 /// Whether standard error is a terminal that can redraw a line.
 pub fn redraws() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !dumb && !voice().silent && io::stderr().is_terminal()
+    !dumb && !mode().silent && io::stderr().is_terminal()
 }
 
 /// Columns for text: what COLUMNS says, else the terminal's, else 80. `table::set_width` sets the bounds.
@@ -109,14 +109,14 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     let pretty = serde_json::to_string_pretty(value)
         .map_err(|e| Error::internal("the answer cannot be written as JSON").source(e))?;
     let pretty = pretty + "\n";
-    if voice().json == Some(JsonForm::Fio) && to_file(&pretty)? {
+    if mode().json == Some(JsonForm::Fio) && to_file(&pretty)? {
         return Ok(());
     }
     text(&pretty)
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<()> {
-    if voice().silent {
+    if mode().silent {
         return Ok(());
     }
     restore();
@@ -132,7 +132,7 @@ fn write(out: &mut impl Write, text: &str) -> Result<()> {
 /// command line; where a program reads standard output, to standard error instead, and with `-q` not at all. Lines that
 /// cannot be written are no error.
 pub fn result(text: &str) {
-    let Voice { quiet, json, silent, .. } = voice();
+    let OutputMode { quiet, json, silent, .. } = mode();
     if silent {
         return;
     }
@@ -165,7 +165,7 @@ fn plain(text: &str) -> String {
 /// Writes one line as [`result`] does; nothing with `-q`. Words that do not fit go on below, indented; what stands
 /// in columns stays as it is.
 pub fn line(text: &str) {
-    if !voice().quiet {
+    if !mode().quiet {
         result(&folded(text));
     }
 }
@@ -185,14 +185,14 @@ fn folded(text: &str) -> String {
 
 /// Writes a note to standard error; nothing with `-q`.
 pub fn note(text: &str) {
-    if !voice().quiet {
+    if !mode().quiet {
         problem(text);
     }
 }
 
 /// Writes to standard error, with `-q` too; a silent rank writes nothing.
 pub fn problem(text: &str) {
-    if voice().silent {
+    if mode().silent {
         return;
     }
     restore();

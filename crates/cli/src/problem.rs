@@ -26,7 +26,7 @@ pub fn command_line(e: &mut clap::Error) -> Exit {
             output::problem(&lines.collect::<Vec<_>>().join("\n"));
         }
         // Nothing to do when nobody reads it.
-        false if output::voice().silent => {}
+        false if output::mode().silent => {}
         false => drop(e.print()),
     }
     if let Some(hint) = instead(e) {

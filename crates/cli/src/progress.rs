@@ -27,7 +27,7 @@ impl Shown {
     /// With nothing shown yet. No bar where standard error is no terminal, and with `-q`.
     pub fn new() -> Shown {
         Shown {
-            terminal: output::redraws() && !output::voice().quiet,
+            terminal: output::redraws() && !output::mode().quiet,
             bar: None,
             doing: String::new(),
             last_note: None,

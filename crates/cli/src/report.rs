@@ -67,9 +67,9 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     let options =
         ReportOptions { output, html: pages, texts: pages, write, ..ReportOptions::default() };
     let report = make(&runs, options)?;
-    let short = output::voice().json == Some(JsonForm::Short);
+    let short = output::mode().json == Some(JsonForm::Short);
     match report.summaries.as_slice() {
-        _ if output::voice().json == Some(JsonForm::Fio) => fio_json_of(&runs)?,
+        _ if output::mode().json == Some(JsonForm::Fio) => fio_json_of(&runs)?,
         all if short => {
             let all = runs.iter().map(PathBuf::as_path).zip(all);
             output::json(&ShortReport::new(None, report.html.as_deref(), all))?;
@@ -138,7 +138,7 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
             in_line(dir.display())
         ));
     }
-    let said = words(&context);
+    let said = series_text(&context);
     let made = series_page(&runs, place, context, place == dir)?;
     match said {
         Some(said) => {
@@ -149,7 +149,7 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
         }
         None => output::result(made.text.trim_end()),
     }
-    if output::voice().json.is_some() {
+    if output::mode().json.is_some() {
         json_of(dir)?;
     }
     Ok(ended.unwrap_or_else(|| outcome::exit_code_of_all(&made.summaries)))
@@ -160,8 +160,8 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
 /// `Unavailable` when standard output cannot be written; `Corrupt` for a file that is missing or cannot be read.
 pub fn json_of(dir: &Path) -> Result<()> {
     let none = || Error::corrupt("there is no summary").with("path", dir.display());
-    let short = output::voice().json == Some(JsonForm::Short);
-    if output::voice().json == Some(JsonForm::Fio) {
+    let short = output::mode().json == Some(JsonForm::Short);
+    if output::mode().json == Some(JsonForm::Fio) {
         let runs = saved::read(dir)?.map_or_else(|| vec![dir.to_owned()], |series| series.runs);
         return fio_json_of(&runs);
     }
@@ -224,8 +224,8 @@ pub fn json_of_kept(dir: &Path, exit: Exit) -> Exit {
 }
 
 /// What a series says above its runs, for the console; none where its runs say it all.
-fn words(context: &ReportContext) -> Option<String> {
-    let detail = output::voice().verbose;
+fn series_text(context: &ReportContext) -> Option<String> {
+    let detail = output::mode().verbose;
     let tables = context.tables.iter().filter(|table| detail || !table.detail);
     let tables: Vec<String> = tables.map(Table::to_text).collect();
     if tables.is_empty() && context.text.is_empty() {
@@ -419,7 +419,7 @@ fn make_counted<'a>(
     options: ReportOptions,
 ) -> Result<MadeReport> {
     let mut shown = Shown::new();
-    let detail = output::voice().verbose;
+    let detail = output::mode().verbose;
     let options = ReportOptions { colour: colour(), detail, ..options };
     let report = taillight_report::make_counted(runs, &options, &mut |p| {
         shown.step(p);

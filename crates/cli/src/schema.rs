@@ -145,7 +145,7 @@ fn field_table(schema: &Value, node: &Value, prefix: &str, text: &mut String) {
     text.push_str("\n| Field | Meaning |\n|---|---|\n");
     for (name, value) in fields(node) {
         let about = cell(value["description"].as_str());
-        let words = words(schema, &value);
+        let words = allowed_values(schema, &value);
         let _ = writeln!(text, "| `{prefix}{name}` | {about}{words} |");
     }
 }
@@ -155,7 +155,7 @@ fn cell(description: Option<&str>) -> String {
 }
 
 /// The words a field may be, with their meanings.
-fn words(schema: &Value, field: &Value) -> String {
+fn allowed_values(schema: &Value, field: &Value) -> String {
     let mut known = Vec::new();
     collect_words(schema, field, &mut known);
     if known.is_empty() {

@@ -36,7 +36,7 @@ pub fn main(args: SuiteArgs) -> Result<Exit> {
 fn list() -> Result<Exit> {
     let words = |name: &str| [typed(name), about(name).unwrap_or_default()];
     let all = suites::names().map(words);
-    if output::voice().json.is_some() {
+    if output::mode().json.is_some() {
         let entry = |[name, about]: [String; 2]| json!({ "name": name, "about": about });
         output::json(&all.map(entry).collect::<Vec<_>>())?;
         return Ok(Exit::Ok);

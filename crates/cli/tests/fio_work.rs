@@ -68,7 +68,7 @@ impl WorkDone {
     }
 
     /// A row: ends of groups apart by commas.
-    fn shown(&self) -> [String; 2] {
+    fn row(&self) -> [String; 2] {
         let each = |part: fn(&[u64; 8]) -> String| {
             self.groups.values().map(part).collect::<Vec<_>>().join(", ")
         };
@@ -556,7 +556,7 @@ fn proof() {
         |file: PathBuf| (file.file_name().expect("a name").to_string_lossy().into_owned(), file);
     for (name, file) in jobs().into_iter().map(named).chain(examples) {
         let [fio, ours] = both(&file).expect("fio");
-        let ([fio_ops, fio_bytes], [our_ops, our_bytes]) = (fio.shown(), ours.shown());
+        let ([fio_ops, fio_bytes], [our_ops, our_bytes]) = (fio.row(), ours.row());
         line(json!({
             "file": name,
             "fio": fio_ops, "fio_bytes": fio_bytes, "taillight": our_ops, "taillight_bytes": our_bytes,

@@ -22,7 +22,7 @@ fn jobs() -> Vec<PathBuf> {
 
 /// An empty directory in which the examples find the files that they name: names count from where
 /// taillight is started.
-fn place() -> tempfile::TempDir {
+fn examples_dir() -> tempfile::TempDir {
     let dir = scratch();
     let jobs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");
     std::os::unix::fs::symlink(jobs, dir.path().join("jobs")).expect("linked");
@@ -63,7 +63,7 @@ fn runs_in_little(job: &Path) {
         // Simulated storage is one target; a test in `runs.rs` has several.
         return;
     }
-    let dir = place();
+    let dir = examples_dir();
     let job = job.to_string_lossy().into_owned();
     // Keys are no offsets: a job with keys runs on the store in memory.
     let keyed = text.lines().any(|line| line.starts_with("keys = "));

@@ -29,7 +29,7 @@ fn on_terminal(dir: &Path, (columns, lines): (u16, u16), line: &str) -> Child {
 }
 
 /// What came on the terminal, and the exit code.
-fn shown(child: Child) -> (String, Option<i32>) {
+fn terminal_output(child: Child) -> (String, Option<i32>) {
     let output = child.wait_with_output().unwrap();
     (text(&output.stdout), output.status.code())
 }
@@ -70,7 +70,7 @@ fn the_screen_and_the_lines_end_in_the_same_figures() {
     let sim = "run --driver sim --size 1MiB --rate 1000/s --runtime 30s --set run.seed=7 \
         --set target.options.service.kind=exponential --set target.options.service.mean=1ms";
     let line = format!("{sim} --output seen --tui");
-    let (all, code) = shown(on_terminal(dir.path(), (100, 30), &line));
+    let (all, code) = terminal_output(on_terminal(dir.path(), (100, 30), &line));
     assert_eq!(code, Some(0), "{all}");
     given_back(&all);
     assert!(all.contains("99.9 %") && all.contains("read response"), "{all}");
@@ -94,7 +94,8 @@ fn no_place_for_a_screen_gets_lines() {
     let (out, err) = run_line(dir.path(), &format!("{line} --output a"), 0);
     assert!(err.contains("no screen here: standard output is no terminal"), "{err}");
     assert!(out.contains("p99.9") && !out.contains('\u{1b}'), "{out}");
-    let (all, code) = shown(on_terminal(dir.path(), (79, 30), &format!("{line} --output b")));
+    let (all, code) =
+        terminal_output(on_terminal(dir.path(), (79, 30), &format!("{line} --output b")));
     assert!(code == Some(0) && all.contains("smaller than 80 columns"), "{all}");
     assert!(!all.contains(ENTER), "{all}");
     let (_, err) = run_line(dir.path(), "run --driver null --ops 1 --tui --live-linger 1s", 2);

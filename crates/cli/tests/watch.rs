@@ -45,7 +45,7 @@ fn here() -> String {
 }
 
 /// A directory for a test that watches; none, and a printed reason, where nobody can be watched.
-pub fn place(name: &str) -> Option<tempfile::TempDir> {
+pub fn watch_dir(name: &str) -> Option<tempfile::TempDir> {
     (!skipped(name, cannot())).then(open_place)
 }
 
@@ -79,7 +79,7 @@ pub fn of_fio(dir: &Path, kind: &str) -> u64 {
 #[test]
 fn every_request_of_a_ring_is_counted_and_has_its_percentiles() {
     let name = "every_request_of_a_ring_is_counted_and_has_its_percentiles";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let words = "--rw=randread --direct=1 --ioengine=io_uring --iodepth=32";
     let out = watch_fio(dir.path(), &[], 2, words, "--slower 1ms");
     ended(&out, 0);
@@ -116,7 +116,7 @@ fn mount_zram(undo: &mut Undo, at: &str) -> Result<(), String> {
 fn who_comes_after_a_ring_alone_is_seen_or_counted_as_missed() {
     let name = "who_comes_after_a_ring_alone_is_seen_or_counted_as_missed";
     for zram in [false, true] {
-        let Some(dir) = place(name) else { return };
+        let Some(dir) = watch_dir(name) else { return };
         let at = dir.path().to_string_lossy().into_owned();
         let mut undo = Undo::default();
         if zram && skipped(name, mount_zram(&mut undo, &at).err()) {
@@ -148,7 +148,7 @@ fn who_comes_after_a_ring_alone_is_seen_or_counted_as_missed() {
 #[test]
 fn requests_have_percentiles_where_the_calls_beside_them_have_none() {
     let name = "requests_have_percentiles_where_the_calls_beside_them_have_none";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     for engine in ["libaio", "io_uring"] {
         let words = format!("--rw=randread --direct=1 --ioengine={engine} --rate_iops=100");
         let (_, err) = ended(&watch_fio(dir.path(), &[], 2, &words, "--slower 1s"), 0);
@@ -168,7 +168,7 @@ fn requests_have_percentiles_where_the_calls_beside_them_have_none() {
 #[test]
 fn figures_of_windows_are_not_said_to_be_of_requests_alone() {
     let name = "figures_of_windows_are_not_said_to_be_of_requests_alone";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let words = "--rw=randread --direct=1 --ioengine=libaio --rate_iops=500";
     let out = watch_fio(dir.path(), &[], 3, words, "--slower 1s --exact 25%");
     let (_, err) = ended(&out, 0);
@@ -185,7 +185,7 @@ fn figures_of_windows_are_not_said_to_be_of_requests_alone() {
 #[test]
 fn requests_that_are_submitted_together_have_all_their_stamps() {
     let name = "requests_that_are_submitted_together_have_all_their_stamps";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     for engine in ["io_uring", "libaio"] {
         let batch = "--iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16";
         let words = format!("--rw=randread --direct=1 --ioengine={engine} {batch}");
@@ -205,7 +205,7 @@ fn requests_that_are_submitted_together_have_all_their_stamps() {
 #[test]
 fn syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles() {
     let name = "syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let words = "--rw=randwrite --direct=0 --ioengine=psync --fsync=8";
     let out = watch_fio(dir.path(), &[], 2, words, "--slower 1ms");
     let (_, err) = ended(&out, 0);
@@ -226,7 +226,7 @@ fn syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles() {
 #[test]
 fn a_limit_of_the_control_group_is_found_from_outside() {
     let name = "a_limit_of_the_control_group_is_found_from_outside";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let mut undo = Undo::default();
     let at = dir.path().to_string_lossy();
     let number = ["findmnt", "-no", "MAJ:MIN", "-T", &at];
@@ -255,7 +255,7 @@ fn a_limit_of_the_control_group_is_found_from_outside() {
 #[test]
 fn calls_that_do_not_block_are_counted_in_windows() {
     let name = "calls_that_do_not_block_are_counted_in_windows";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     // In the page cache, and nothing is left for fio to lay out.
     std::fs::write(dir.path().join("data"), vec![7; 64 << 20]).expect("written");
     let words = "--rw=randread --direct=0 --ioengine=psync --rate_iops=4000 --invalidate=0";
@@ -287,7 +287,7 @@ fn calls_that_do_not_block_are_counted_in_windows() {
 #[test]
 fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
     let name = "a_program_keeps_its_exit_code_and_a_ceiling_adds_ours";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let words = "--rw=randread --direct=1 --ioengine=io_uring --iodepth=8";
     let out = watch_fio(dir.path(), &[], 2, words, "--slower 1ms --op read --ceiling 1us@50");
     let code = out.status.code();
@@ -339,7 +339,7 @@ fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
 
 #[test]
 fn a_ceiling_may_be_of_one_call() {
-    let Some(dir) = place("a_ceiling_may_be_of_one_call") else { return };
+    let Some(dir) = watch_dir("a_ceiling_may_be_of_one_call") else { return };
     let write = "dd if=/dev/zero of=data bs=4k count=1 conv=";
     let script = format!("for i in 1 2 3; do {write}fsync; {write}fdatasync; done 2>/dev/null");
     for (op, seen) in [("fsync", 6), ("fdatasync", 3)] {

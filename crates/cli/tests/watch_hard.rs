@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::traced::{NOBODY, SmallDisk, explain, not_root, open_place, threads};
 use crate::common::{self, Ended, binary, ended, json, run_line, signal, skipped, start, text};
-use crate::watch::{cannot, of_fio, op, place};
+use crate::watch::{cannot, of_fio, op, watch_dir};
 use crate::watch_waits::place_with;
 use serde_json::Value;
 use taillight_core::OpKind;
@@ -66,7 +66,7 @@ pub fn watching(watch: &std::process::Child) {
 #[test]
 fn what_forks_execs_and_goes_into_namespaces_is_followed() {
     let name = "what_forks_execs_and_goes_into_namespaces_is_followed";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     std::fs::write(dir.path().join("data"), vec![7; 1 << 20]).expect("written");
     // 200 processes one after another and at once, each of them another program in the end.
     let script = "for i in $(seq 200); do dd if=data of=/dev/null bs=4k count=10 iflag=direct status=none & \
@@ -86,7 +86,7 @@ fn what_forks_execs_and_goes_into_namespaces_is_followed() {
 #[test]
 fn a_program_that_a_debugger_traces_is_watched_as_any_other() {
     let name = "a_program_that_a_debugger_traces_is_watched_as_any_other";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let gdb = ["gdb", "-batch", "-ex", "run", "--args"];
     for before in [&["strace", "-f", "-o", "strace.out"][..], &gdb] {
         if skipped(before[0], there(before[0])) {
@@ -138,7 +138,7 @@ fn threads_that_end_in_the_middle_of_an_operation_leave_nothing_behind() {
 #[test]
 fn events_that_find_no_room_are_counted_and_said() {
     let name = "events_that_find_no_room_are_counted_and_said";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let fio = fio_at_work(dir.path(), "--ioengine=libaio --iodepth=32");
     let line = format!("watch --pid {} --for 5s --slower 1us --output out", fio.0.id());
     let watch = start(dir.path(), &line);
@@ -158,7 +158,7 @@ fn events_that_find_no_room_are_counted_and_said() {
 #[test]
 fn who_is_killed_in_the_middle_or_stopped_is_told_as_that() {
     let name = "who_is_killed_in_the_middle_or_stopped_is_told_as_that";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let fio = fio_at_work(dir.path(), "--ioengine=psync --thread --numjobs=2");
     let line = format!("watch --pid {} --slower 200ms --output out", fio.0.id());
     let watch = start(dir.path(), &line);
@@ -262,7 +262,7 @@ fn without_the_kernels_types_it_is_said_what_is_missing() {
 #[test]
 fn on_a_full_disk_the_counts_are_said() {
     let name = "on_a_full_disk_the_counts_are_said";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let Some(disk) = SmallDisk::new(name, "200k") else { return };
     std::fs::write(format!("{}/ballast", disk.path), vec![1; 150 << 10]).expect("written");
     let out = format!("{}/out", disk.path);
@@ -306,7 +306,7 @@ fn without_the_kernels_counts_no_kind_is_taken_for_whole() {
 /// Each is written, synced and closed by a program that ends at once.
 #[test]
 fn files_of_programs_that_have_ended_have_their_names() {
-    let Some(dir) = place("files_of_programs_that_have_ended_have_their_names") else { return };
+    let Some(dir) = watch_dir("files_of_programs_that_have_ended_have_their_names") else { return };
     let write = "dd if=/dev/zero bs=4k count=1 conv=fsync status=none of";
     let script = format!(
         "mkdir sub; for i in $(seq 20); do {write}=sub/f$i; done; {write}=removed; rm removed; \
@@ -402,7 +402,7 @@ fn a_control_group_that_restarts_is_taken_up_again() {
 #[test]
 fn what_costs_too_much_is_left_out_and_then_all_of_it() {
     let name = "what_costs_too_much_is_left_out_and_then_all_of_it";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let fio = fio_at_work(dir.path(), "--ioengine=psync --thread");
     let line = format!(
         "watch --pid {} --for 60s --max-cost 0.0001% --exact 5% --slower 1s --output out",
@@ -464,7 +464,7 @@ fn cold_database(dir: &Path) {
 #[test]
 fn a_record_is_replayed_operation_for_operation() {
     let name = "a_record_is_replayed_operation_for_operation";
-    let Some(dir) = place(name) else { return };
+    let Some(dir) = watch_dir(name) else { return };
     let fio = "--rw=randrw --ioengine=libaio --iodepth=8 --fdatasync=16 --number_ios=2000 --rate_iops=2000";
     let sql =
         "PRAGMA synchronous=full; SELECT sum(length(b)) FROM t; DELETE FROM t WHERE a % 9 = 0;";

@@ -81,7 +81,7 @@ pub trait Probes: Send + Sync + 'static {
     }
     /// The probe of one worker; called on its thread, before its first operation. Errors: when this
     /// worker cannot be traced; the run then does not start.
-    fn probe(&self, seat: ProbeContext) -> Result<Self::Probe>;
+    fn probe(&self, context: ProbeContext) -> Result<Self::Probe>;
 }
 
 /// No tracing: compiles to nothing.

@@ -103,15 +103,15 @@ pub trait BoundDriver {
     fn resolved(&self) -> Result<BoundTarget> {
         Ok(BoundTarget { options: self.options()?, capabilities: self.capabilities() })
     }
-    /// What a resolved plan leaves to the run, in sentences, for who looks at the plan.
+    /// What a resolved plan leaves to the run, in sentences for the reader of the plan.
     fn plan_notes(&self, _plan: &Plan) -> Vec<String> {
         Vec::new()
     }
-    /// Settles what the driver would else choose for each run by its queue depth: runs of one series
+    /// Fixes what the driver would else choose for each run by its queue depth: runs of one series
     /// are compared, and have to be made in one way. `deepest` is the deepest queue of them all.
-    fn settle(&self, _target: &mut TargetPlan, _deepest: u32) {}
-    /// What [`BoundDriver::open`] would refuse as things stand, without a change to anything: for who
-    /// looks at a plan before running it. A driver that cannot tell says nothing. Errors: as
+    fn fix_auto_options(&self, _target: &mut TargetPlan, _deepest: u32) {}
+    /// What [`BoundDriver::open`] would refuse as things stand, without a change to anything: for a
+    /// check of a plan before it is run. A driver that cannot tell says nothing. Errors: as
     /// [`BoundDriver::open`].
     fn check(&self, _spec: &OpenSpec<'_>) -> Result<()> {
         Ok(())

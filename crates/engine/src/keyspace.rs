@@ -212,7 +212,7 @@ impl KeySpace {
             self.acked.store(at, Ordering::Release);
             return;
         }
-        let (word, bit) = place(key);
+        let (word, bit) = locate(key);
         self.bits[word].fetch_or(bit, Ordering::SeqCst);
         self.advance();
     }
@@ -252,7 +252,7 @@ impl KeySpace {
             }
             self.acked.store(at, Ordering::Release);
             self.moving.swap(false, Ordering::SeqCst);
-            let (word, bit) = place(at);
+            let (word, bit) = locate(at);
             if self.bits[word].load(Ordering::SeqCst) & bit == 0 {
                 return;
             }
@@ -261,7 +261,7 @@ impl KeySpace {
 
     /// Clears the bit of `key`; whether it was set.
     fn take(&self, key: u64) -> bool {
-        let (word, bit) = place(key);
+        let (word, bit) = locate(key);
         self.bits[word].load(Ordering::Acquire) & bit != 0
             && self.bits[word].fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
@@ -277,7 +277,7 @@ impl KeySpace {
     }
 }
 
-fn place(key: u64) -> (usize, u64) {
+fn locate(key: u64) -> (usize, u64) {
     let at = key % WINDOW;
     ((at / 64) as usize, 1 << (at % 64))
 }

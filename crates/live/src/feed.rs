@@ -159,14 +159,14 @@ impl LiveState {
     }
 
     /// Looks at the model after all events so far; waits while another view looks.
-    pub fn look<R>(&self, see: impl FnOnce(&mut LiveModel) -> R) -> R {
+    pub fn with_model<R>(&self, see: impl FnOnce(&mut LiveModel) -> R) -> R {
         // A view that panicked has only read: the model is as good as before.
         let held = self.model.lock().unwrap_or_else(PoisonError::into_inner);
         see(&mut self.taken_up(held, usize::MAX).1)
     }
 
-    /// As [`look`](Self::look), but none while another view looks: for callers that may not wait.
-    pub fn glance<R>(&self, see: impl FnOnce(&mut LiveModel) -> R) -> Option<R> {
+    /// As [`with_model`](Self::with_model), but none while another view looks: for callers that may not wait.
+    pub fn try_with_model<R>(&self, see: impl FnOnce(&mut LiveModel) -> R) -> Option<R> {
         let held = self.model.try_lock().ok()?;
         Some(see(&mut self.taken_up(held, usize::MAX).1))
     }
@@ -303,9 +303,10 @@ mod tests {
             state.tell(LiveEvent::Work("reading".to_owned(), i, 10_000));
         }
         assert!(state.waiting.load(Ordering::Relaxed) <= WAITING_MAX + 2);
-        state
-            .look(|model| assert_eq!((model.version, model.work), (10_000, Some((9_999, 10_000)))));
+        state.with_model(|model| {
+            assert_eq!((model.version, model.work), (10_000, Some((9_999, 10_000))))
+        });
         assert_eq!(state.waiting.load(Ordering::Relaxed), 0);
-        state.look(|_| assert!(state.glance(|_| ()).is_none(), "somebody looks"));
+        state.with_model(|_| assert!(state.try_with_model(|_| ()).is_none(), "somebody looks"));
     }
 }

@@ -38,7 +38,7 @@ impl Answer {
     }
 
     /// Plain words.
-    pub fn words(status: &'static str, words: &str) -> Answer {
+    pub fn plain_text(status: &'static str, words: &str) -> Answer {
         Answer { status, ..Answer::new("text/plain; charset=utf-8", words) }
     }
 
@@ -79,16 +79,16 @@ pub fn answer(request: &Request, model: &LiveModel, used: &LiveViewCost) -> Answ
         "/live.js" => Answer::new(SCRIPT_KIND, format!("{}{SCRIPT}", html::SCRIPT)),
         "/plotly.js" => match html::bundle() {
             Ok(script) => Answer { keep_s: 86_400, ..Answer::new(SCRIPT_KIND, script) },
-            Err(e) => Answer::words("500 Internal Server Error", &format!("{e}\n")),
+            Err(e) => Answer::plain_text("500 Internal Server Error", &format!("{e}\n")),
         },
         "/metrics" => metrics(&request.accept, model, used),
         "/api/state" => json_of(&state::state(model)),
         "/api/charts" => match state::charts(model) {
             Ok(charts) => json_of(&json!({ "html": charts.html, "figures": charts.figures })),
-            Err(e) => Answer::words("500 Internal Server Error", &format!("{e}\n")),
+            Err(e) => Answer::plain_text("500 Internal Server Error", &format!("{e}\n")),
         },
         "/report.html" => report(model),
-        _ => Answer::words("404 Not Found", "there is /, /metrics, /api/state and /events\n"),
+        _ => Answer::plain_text("404 Not Found", "there is /, /metrics, /api/state and /events\n"),
     }
 }
 
@@ -115,9 +115,9 @@ fn report(model: &LiveModel) -> Answer {
     match path.map(std::fs::read) {
         Some(Ok(page)) => Answer::new("text/html; charset=utf-8", page),
         Some(Err(e)) => {
-            Answer::words("404 Not Found", &format!("the report cannot be read: {e}\n"))
+            Answer::plain_text("404 Not Found", &format!("the report cannot be read: {e}\n"))
         }
-        None => Answer::words("404 Not Found", "there is no report yet\n"),
+        None => Answer::plain_text("404 Not Found", "there is no report yet\n"),
     }
 }
 

@@ -81,14 +81,14 @@ impl PointValues {
 
     /// A value as a cell of CSV; empty for null.
     fn text(&self, row: usize) -> String {
-        fn shown<T: ToString>(values: &[Option<T>], row: usize) -> String {
+        fn cell_text<T: ToString>(values: &[Option<T>], row: usize) -> String {
             values.get(row).and_then(Option::as_ref).map_or(String::new(), T::to_string)
         }
         match self {
-            PointValues::Text(v) => quoted(&shown(v, row)),
-            PointValues::Whole(v) => shown(v, row),
-            PointValues::Real(v) => shown(v, row),
-            PointValues::Flag(v) => shown(v, row),
+            PointValues::Text(v) => quoted(&cell_text(v, row)),
+            PointValues::Whole(v) => cell_text(v, row),
+            PointValues::Real(v) => cell_text(v, row),
+            PointValues::Flag(v) => cell_text(v, row),
         }
     }
 }

@@ -22,7 +22,7 @@ use taillight_rundir::manifest::{PhaseInfo, ProcessInfo};
 use taillight_rundir::store::read_store;
 use taillight_rundir::{Manifest, RunDir, RunStatus, Summary, fixture, names};
 
-fn place() -> PathBuf {
+fn fixture_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("formats/v1")
 }
 
@@ -80,8 +80,8 @@ fn histogram() -> HistEntry<Histogram<u64>> {
 #[test]
 #[ignore = "writes the fixture of the current schema version"]
 fn write_v1() {
-    let _ = std::fs::remove_dir_all(place());
-    let dir = RunDir::create(&place(), &manifest()).unwrap();
+    let _ = std::fs::remove_dir_all(fixture_dir());
+    let dir = RunDir::create(&fixture_dir(), &manifest()).unwrap();
     dir.write_job("[run]\nname = \"fixture\"\n").unwrap();
     let mut ios = IosWriter::create(&dir).unwrap();
     let key = RowKey { phase: "measure", workload: 0, worker: 1 };
@@ -107,7 +107,7 @@ fn write_v1() {
 
 #[test]
 fn version_1_is_readable() {
-    let dir = RunDir::open(&place()).unwrap();
+    let dir = RunDir::open(&fixture_dir()).unwrap();
     assert_eq!(*dir.manifest(), manifest());
     assert_eq!(dir.status(), RunStatus::Complete);
     assert!(dir.job().unwrap().unwrap().starts_with("[run]"));

@@ -22,7 +22,7 @@ pub struct LostRank {
 
 impl LostRank {
     /// Why it is lost, in words.
-    pub fn words(&self) -> String {
+    pub fn reason(&self) -> String {
         let why = match self.cut_off {
             true => "it is cut off: its process is gone, or its host or a link to it is down",
             false => "nothing was heard of it",
@@ -310,7 +310,7 @@ impl Ranks {
         if self.lost.is_empty() {
             return StepVerdict::Go;
         }
-        let one = |lost: &LostRank| format!("rank {} is lost: {}", lost.rank, lost.words());
+        let one = |lost: &LostRank| format!("rank {} is lost: {}", lost.rank, lost.reason());
         let who: Vec<String> = self.lost.iter().map(one).collect();
         StepVerdict::Stop {
             exit: Exit::Unavailable.code(),

@@ -28,7 +28,7 @@ pub fn percentile_curve(dist: &Dist, max_points: usize) -> Vec<RankPoint> {
     let mut ranks: Vec<u64> = if n <= points {
         (1..=n).collect()
     } else {
-        let (first, last) = (place(1, n), place(n, n));
+        let (first, last) = (nines_at(1, n), nines_at(n, n));
         let step = (last - first) / (points - 1) as f64;
         (0..points).map(|i| rank_at(first + step * i as f64, n)).collect()
     };
@@ -47,11 +47,11 @@ pub fn percentile_curve(dist: &Dist, max_points: usize) -> Vec<RankPoint> {
 fn point(dist: &Dist, rank: u64) -> Option<RankPoint> {
     let n = dist.count();
     let percent = 100.0 * (rank as f64 / n as f64);
-    Some(RankPoint { rank, percent, nines: place(rank, n), value: dist.value_at_rank(rank)? })
+    Some(RankPoint { rank, percent, nines: nines_at(rank, n), value: dist.value_at_rank(rank)? })
 }
 
 /// Place of a rank among `n` on the scale of nines; see [`RankPoint::nines`].
-fn place(rank: u64, n: u64) -> f64 {
+fn nines_at(rank: u64, n: u64) -> f64 {
     -((((n - rank) as f64) + 0.5) / n as f64).log10()
 }
 

@@ -59,7 +59,7 @@ fn number(value: &Value) -> Option<(AxisUnit, f64)> {
 
 /// A value for people: text without its quotes, a mix as `65/35`, else JSON. Unless a mix is of `read` and `write` in
 /// this order, all its operations are named behind it: `65/35 get/update`.
-pub fn shown(value: &Value) -> String {
+pub fn value_text(value: &Value) -> String {
     value.as_object().and_then(mix).unwrap_or_else(|| as_given(value))
 }
 
@@ -78,10 +78,11 @@ pub fn mix(shares: &Map<String, Value>) -> Option<String> {
 }
 
 /// Paths and their values for people, each path by its `name` among these: `mix 5/95, queue_depth 8`.
-pub fn words<'a>(setting: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
+pub fn setting_text<'a>(setting: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     let all: Vec<(&str, &Value)> = setting.collect();
     let paths: Vec<&str> = all.iter().map(|(path, _)| *path).collect();
-    let word = |(path, value): &(&str, &Value)| format!("{} {}", name(path, &paths), shown(value));
+    let word =
+        |(path, value): &(&str, &Value)| format!("{} {}", name(path, &paths), value_text(value));
     all.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
@@ -115,13 +116,16 @@ mod tests {
 
     #[test]
     fn a_mix_reads_as_people_write_it() {
-        assert_eq!(shown(&json!({ "read": 65, "write": 35 })), "65/35");
-        assert_eq!(shown(&json!({ "get": 65, "update": 35 })), "65/35 get/update");
-        assert_eq!(shown(&json!({ "kind": "constant", "time": "1ms" })).chars().next(), Some('{'));
+        assert_eq!(value_text(&json!({ "read": 65, "write": 35 })), "65/35");
+        assert_eq!(value_text(&json!({ "get": 65, "update": 35 })), "65/35 get/update");
+        assert_eq!(
+            value_text(&json!({ "kind": "constant", "time": "1ms" })).chars().next(),
+            Some('{')
+        );
         let (mix, depth) = (json!({ "read": 5, "write": 95 }), json!(8));
         let both = [("workload.0.mix", &mix), ("workload.0.queue_depth", &depth)];
-        assert_eq!(words(both.into_iter()), "mix 5/95, queue_depth 8");
+        assert_eq!(setting_text(both.into_iter()), "mix 5/95, queue_depth 8");
         let two = [("workload.0.workers", &depth), ("workload.1.workers", &depth)];
-        assert_eq!(words(two.into_iter()), "0.workers 8, 1.workers 8");
+        assert_eq!(setting_text(two.into_iter()), "0.workers 8, 1.workers 8");
     }
 }

@@ -48,12 +48,12 @@ impl PlacedAxis {
         self.path.rsplit('.').next().unwrap_or_default()
     }
 
-    fn place(&self, result: &PointResult) -> Option<usize> {
+    fn position(&self, result: &PointResult) -> Option<usize> {
         let value = result.point.coordinates.get(&self.path)?;
         self.values.iter().position(|v| v == value)
     }
 
-    fn shown(&self, name: String) -> SweepAxis {
+    fn sweep_axis(&self, name: String) -> SweepAxis {
         let places = || (0..self.values.len()).map(|n| n as f64).collect::<Vec<_>>();
         let numbers = self.numbers.clone();
         let wide = |n: &Vec<f64>| {
@@ -62,7 +62,7 @@ impl PlacedAxis {
         };
         SweepAxis {
             name,
-            labels: self.values.iter().map(axis::shown).collect(),
+            labels: self.values.iter().map(axis::value_text).collect(),
             log: numbers.as_ref().is_some_and(wide),
             positions: numbers.unwrap_or_else(places),
         }
@@ -84,9 +84,9 @@ pub fn sweep_data<'a>(
     let placed: Vec<(Vec<usize>, &PointResult)> = done
         .into_iter()
         .filter(|r| r.complete())
-        .filter_map(|r| Some((axes.iter().map(|a| a.place(r)).collect::<Option<_>>()?, r)))
+        .filter_map(|r| Some((axes.iter().map(|a| a.position(r)).collect::<Option<_>>()?, r)))
         .collect();
-    let shown = axes.iter().zip(&names).map(|(a, name)| a.shown(name.clone())).collect();
+    let shown = axes.iter().zip(&names).map(|(a, name)| a.sweep_axis(name.clone())).collect();
     let curves = curves(&axes, &names, &placed);
     Some(SweepData { axes: shown, points: points(&placed), curves, ..SweepData::default() })
 }
@@ -189,11 +189,11 @@ fn curves(
         let saturated = result.summary.as_ref().is_some_and(|s| s.saturation.saturated);
         rounds.missed += usize::from(saturated && axis.field() == RATE);
     }
-    let label = |place: usize| axis.values.get(place).map_or(String::new(), axis::shown);
+    let label = |place: usize| axis.values.get(place).map_or(String::new(), axis::value_text);
     let curve = |(others, points): (Vec<usize>, BTreeMap<usize, CurveRounds<'_>>)| {
         let rest = axes.iter().zip(names).enumerate().filter(|(i, _)| *i != along);
         let words = rest.zip(&others).filter_map(|((_, (axis, name)), at)| {
-            Some(format!("{name} {}", axis::shown(axis.values.get(*at)?)))
+            Some(format!("{name} {}", axis::value_text(axis.values.get(*at)?)))
         });
         let result = |place: usize, rounds: &CurveRounds<'_>| {
             Some(DemandResult {

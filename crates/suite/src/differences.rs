@@ -3,7 +3,7 @@
 
 use toml::Value;
 
-use crate::suites::shown;
+use crate::suites::value_text;
 
 /// Something that two tables have in different ways.
 #[derive(Debug, PartialEq)]
@@ -48,8 +48,8 @@ fn compare(
         }
         (None, None) => {}
         (was, is) => {
-            let is = is.map_or("none".to_owned(), shown);
-            let was = was.map_or(String::new(), |was| format!(", not {}", shown(was)));
+            let is = is.map_or("none".to_owned(), value_text);
+            let was = was.map_or(String::new(), |was| format!(", not {}", value_text(was)));
             found.push(ChangedField { text: format!("{path}: {is}{was}"), path });
         }
     }

@@ -21,7 +21,7 @@ pub mod sequence;
 pub mod shared_target;
 pub mod suites;
 
+mod auto_options;
 mod console_line;
 mod differences;
 mod resume;
-mod settle;

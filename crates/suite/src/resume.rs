@@ -192,7 +192,7 @@ pub(crate) fn check_series(began: &SeriesFile, head: &SeriesHead, dir: &Path) ->
     let values = |axes: &[Axis], path: &str| {
         let axis = axes.iter().find(|a| a.path == path);
         axis.map_or("none".to_owned(), |a| {
-            a.values.iter().map(axis::shown).collect::<Vec<_>>().join(", ")
+            a.values.iter().map(axis::value_text).collect::<Vec<_>>().join(", ")
         })
     };
     let all = began.axes.iter().chain(&head.axes).map(|a| a.path.as_str());

@@ -52,7 +52,7 @@ pub fn page(cells: &[Value]) -> Result<String> {
 /// The table of series of real disks.
 pub fn real_page(cells: &[Value]) -> Result<String> {
     let over = which(cells, |cell| errs(cell, ERRORS[0].0, ERRORS[0].1))?;
-    let over = over.into_iter().map(place).collect::<Result<Vec<String>>>()?;
+    let over = over.into_iter().map(describe_cell).collect::<Result<Vec<String>>>()?;
     let columns = [&[("series", &["model"][..]), ("parts", &["runs"])], &COLUMNS[1..]].concat();
     let beyond = if over.is_empty() { "none".to_owned() } else { over.join("; ") };
     Ok(format!(
@@ -166,7 +166,7 @@ fn decisions(cells: &[Value]) -> Result<String> {
                     if share >= if many { wanted } else { oracle } {
                         good += 1;
                     } else if many {
-                        short.push(format!("{} ({share:.0} %)", place(cell)?));
+                        short.push(format!("{} ({share:.0} %)", describe_cell(cell)?));
                     }
                 }
                 row.push(format!("{}: {good}", of.len()));
@@ -184,7 +184,7 @@ fn decisions(cells: &[Value]) -> Result<String> {
             || number(cell, "missed_thrice")? < number(cell, "plain_missed")?;
         Ok(no_better && fewer)
     })?;
-    let less = less.into_iter().map(place).collect::<Result<Vec<String>>>()?;
+    let less = less.into_iter().map(describe_cell).collect::<Result<Vec<String>>>()?;
     text += &format!(
         "\nLess often than wanted in spite of the excursions: {}. Less decisive than 8 cosines alone where those err no more \
          (in {} cells): {}.\n",
@@ -196,7 +196,7 @@ fn decisions(cells: &[Value]) -> Result<String> {
 }
 
 /// `M/M/4, 80 % at 99 in 60 s`.
-fn place(cell: &Value) -> Result<String> {
+fn describe_cell(cell: &Value) -> Result<String> {
     let [model, at, s] = ["model", "percentile", "seconds"].map(|name| field(cell, name));
     Ok(format!("{} at {} in {} s", model?, at?, s?))
 }

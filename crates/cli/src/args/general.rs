@@ -8,7 +8,7 @@ use taillight_core::units::Span;
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, Default, Args)]
-pub struct VoiceArgs {
+pub struct OutputArgs {
     /// Only results and errors: no progress, no notes.
     #[arg(short = 'q', long, global = true, conflicts_with = "verbose", display_order = 900)]
     pub quiet: bool,

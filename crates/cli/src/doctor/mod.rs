@@ -71,7 +71,7 @@ pub fn main(args: &DoctorArgs) -> Result<Exit> {
         None => checks.extend(path::checks(&sys, path)),
     }
     checks.extend(tracing::checks(&sys));
-    if args.trace || output::voice().verbose {
+    if args.trace || output::mode().verbose {
         checks.extend(tracing::detailed(&sys, path));
     }
     if args.json {
@@ -91,7 +91,7 @@ fn table(checks: &[Check]) -> String {
     let width = checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for check in checks {
-        if output::voice().quiet && check.state == CheckState::Ok {
+        if output::mode().quiet && check.state == CheckState::Ok {
             continue;
         }
         let (state, name) = (word(check.state), &check.name);

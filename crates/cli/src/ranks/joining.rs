@@ -70,7 +70,7 @@ impl JobPlace {
     }
 
     /// Who is missing, in words.
-    fn words(&self) -> String {
+    fn describe_missing(&self) -> String {
         let Some(missing) = self.missing() else {
             return "who has come cannot be seen here".to_owned();
         };
@@ -114,14 +114,18 @@ pub fn watch(abort: Arc<dyn Fn(u8) + Send + Sync>) -> JoinWatch {
                 return;
             }
             if place.rank == 0 {
-                output::note(&format!("waiting for all {} ranks: {}", place.size, place.words()));
+                output::note(&format!(
+                    "waiting for all {} ranks: {}",
+                    place.size,
+                    place.describe_missing()
+                ));
             }
             if over(COMING - SAID_AFTER + later) {
                 return;
             }
             let e = Error::unavailable("not all ranks have come within a minute")
                 .with("ranks", place.size)
-                .with("of them", place.words())
+                .with("of them", place.describe_missing())
                 .hint("see whether their hosts and processes are alive, and start taillight-mpi on all; nothing was measured");
             abort(problem::show(&e).code());
         });
@@ -133,19 +137,19 @@ pub fn watch(abort: Arc<dyn Fn(u8) + Send + Sync>) -> JoinWatch {
 mod tests {
     use super::*;
 
-    fn place(all: &[(&str, &str)]) -> Option<JobPlace> {
+    fn job_place(all: &[(&str, &str)]) -> Option<JobPlace> {
         let find = |name: &str| all.iter().find(|(known, _)| *known == name);
         JobPlace::of_launcher(&|name| find(name).map(|(_, value)| (*value).to_owned()))
     }
 
     #[test]
     fn the_place_of_a_rank_is_what_its_launcher_says() {
-        assert!(place(&[]).is_none());
-        assert!(place(&[("SLURM_PROCID", "1")]).is_none(), "how many is not said");
-        let slurm = place(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")]).unwrap();
+        assert!(job_place(&[]).is_none());
+        assert!(job_place(&[("SLURM_PROCID", "1")]).is_none(), "how many is not said");
+        let slurm = job_place(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")]).unwrap();
         assert_eq!((slurm.rank, slurm.size), (1, 4));
-        assert_eq!(slurm.words(), "who has come cannot be seen here");
-        let mpich = place(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).unwrap();
+        assert_eq!(slurm.describe_missing(), "who has come cannot be seen here");
+        let mpich = job_place(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).unwrap();
         assert_eq!((mpich.rank, mpich.size), (0, 2));
         let words = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"];
         let words = words.map(|name| format!("OMPI_COMM_WORLD_{name}"));
@@ -155,7 +159,7 @@ mod tests {
             ("SLURM_PROCID", "1"),
             ("SLURM_STEP_NUM_TASKS", "4"),
         ]);
-        let open_mpi = place(&all).unwrap();
+        let open_mpi = job_place(&all).unwrap();
         assert_eq!((open_mpi.job.as_str(), open_mpi.rank, open_mpi.size), ("job", 2, 2));
     }
 }

@@ -16,7 +16,7 @@ use taillight_core::{Error, Result, StopFlag};
 use taillight_scale::{Group, LostRank, Patience, Ranks, WaitWatch};
 use taillight_suite::exit::from_code;
 
-use crate::output::{self, Voice};
+use crate::output::{self, OutputMode};
 use crate::{obey, problem, run, understood};
 
 pub use hello::{Hello, RankPeer, of_hosts};
@@ -155,7 +155,7 @@ pub fn command(launcher: Launcher) -> Exit {
     };
     let first = group.rank() == 0;
     if !first {
-        output::speak(Voice { quiet: true, silent: true, ..Voice::default() });
+        output::set_mode(OutputMode { quiet: true, silent: true, ..OutputMode::default() });
     }
     let mut ranks = Ranks::new(group);
     ranks.watch(watch(Vec::new(), StopFlag::default()));

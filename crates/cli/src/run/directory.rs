@@ -59,7 +59,7 @@ pub fn create(
     let repeat = plan.ranks.is_none().then(|| repeat_command(&path, destroy, &origin));
     let manifest = Manifest {
         origin,
-        command: command_line(words()),
+        command: command_line(arguments()),
         driver: Some(facts),
         samples: Some(sample_display(plan)?),
         environment: environment.clone(),
@@ -269,7 +269,7 @@ fn free_name(name: &str) -> Result<PathBuf> {
 }
 
 /// The words of this command; those that are no text are refused before anything is kept of them.
-pub fn words() -> impl Iterator<Item = String> {
+pub fn arguments() -> impl Iterator<Item = String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned())
 }
 

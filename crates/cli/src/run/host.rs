@@ -62,7 +62,7 @@ pub fn run_method(
 ) -> Result<SeriesOutcome> {
     let command = match &resumed {
         Some(file) => file.command.clone(),
-        None => directory::words().skip(1).collect(),
+        None => directory::arguments().skip(1).collect(),
     };
     let signals = host.signals;
     let _in_series = signals.in_series(dir);
@@ -106,7 +106,7 @@ impl Host for RunHost<'_> {
             signals: self.signals,
             live: self.live,
             place: Some(&place),
-            quiet: point.quiet || !output::voice().verbose,
+            quiet: point.quiet || !output::mode().verbose,
             rest: self.rest,
             // A round is shown by the report of its series; `taillight report` makes its own.
             pages: !(point.quiet && point.plan.capture.mode == CaptureMode::Off),
@@ -137,7 +137,7 @@ impl Host for RunHost<'_> {
     }
 
     fn wants_detail(&self) -> bool {
-        output::voice().verbose
+        output::mode().verbose
     }
 
     fn rest(&mut self, left: Option<Duration>) {

@@ -101,7 +101,7 @@ pub fn run(
     show_kept(laid_out.iter().map(|(plan, _)| plan));
     if plans.is_empty() {
         output::line("nothing was measured, as create_only asks");
-        if output::voice().json == Some(JsonForm::Fio) {
+        if output::mode().json == Some(JsonForm::Fio) {
             output::json(&fio_json(std::iter::empty(), &DiskUse::default()))?;
         }
         return Ok(Exit::Ok);
@@ -178,7 +178,7 @@ fn run_jobs(
                 rank: None,
             };
             let outcome = run_plan(&request, resumed)?;
-            let exit = match outcome.path.as_deref().filter(|_| output::voice().json.is_some()) {
+            let exit = match outcome.path.as_deref().filter(|_| output::mode().json.is_some()) {
                 Some(dir) => report::json_of_kept(dir, outcome.exit),
                 None => outcome.exit,
             };
@@ -210,7 +210,7 @@ fn run_series(
     let mut host = RunHost::new(signals, &args.destroy, live);
     let ended = run_method(&mut method, &mut host, &dir, resumed)?;
     let mut exit = ended.exit;
-    if output::voice().json.is_some() && !ended.done.is_empty() {
+    if output::mode().json.is_some() && !ended.done.is_empty() {
         exit = report::json_of_kept(&dir, exit);
     }
     Ok((exit, !ended.done.is_empty()))

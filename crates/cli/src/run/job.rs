@@ -171,7 +171,7 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         set(job, flag, path, value.as_deref().map(FlagValue::Toml))?;
     }
     if let Some(rw) = args.rw {
-        let (mix, access) = words(rw);
+        let (mix, access) = mix_and_access(rw);
         job.apply("--rw", "workload.0.mix", FlagValue::Toml(mix))?;
         job.apply("--rw", "workload.0.access.kind", FlagValue::Text(access))?;
     }
@@ -288,7 +288,7 @@ pub fn ceiling_parts(text: &str) -> Result<(&str, &str)> {
 }
 
 /// What `--rw` means: the mix of operations, and the kind of access.
-fn words(rw: Rw) -> (&'static str, &'static str) {
+fn mix_and_access(rw: Rw) -> (&'static str, &'static str) {
     const HALF: &str = "{ read = 50, write = 50 }";
     match rw {
         Rw::Read => ("read", "sequential"),

@@ -121,7 +121,7 @@ fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let outcome = run_plan(&request, resumed);
     views.finish(&signals);
     let outcome = outcome?;
-    Ok(match outcome.path.as_deref().filter(|_| output::voice().json.is_some()) {
+    Ok(match outcome.path.as_deref().filter(|_| output::mode().json.is_some()) {
         Some(dir) => report::json_of_kept(dir, outcome.exit),
         None => outcome.exit,
     })
@@ -392,7 +392,7 @@ fn say_one_lost(what: &str) {
 /// Says what is going to be replayed, and on a device what that may not measure.
 fn say_replay(plan: &Plan) {
     for (w, trace) in plan.workloads.iter().filter_map(|w| Some((w, w.trace.as_ref()?))) {
-        output::note(&format!("replay of {}", in_line(trace::words(trace))));
+        output::note(&format!("replay of {}", in_line(trace::describe(trace))));
         let path = plan.target_of(w).path.as_deref().map(std::fs::metadata);
         let device = path.is_some_and(|m| m.is_ok_and(|m| m.file_type().is_block_device()));
         if device && w.mix.iter().any(|m| m.op == OpKind::Read) {

@@ -447,7 +447,7 @@ impl RankSeat {
         let clocks = self.measure_clocks()?;
         let unknown = |of: &&u32| !clocks.iter().any(|(known, _)| known == *of);
         let without = self.order.leaders.iter().find(unknown).filter(|_| self.rank == 0);
-        // Named before the load and after the clocks: of who is killed from here on is known who it is, and when.
+        // Named before the load and after the clocks: which rank is killed from here on, and when, is known.
         let known = match without {
             Some(rank) => Err(Error::unavailable("a clock cannot be measured").with("rank", rank)),
             None if self.rank == 0 => self.announce(),
@@ -586,7 +586,7 @@ impl RankSeat {
                 load,
                 slowest: None,
                 exit: end.map(|(_, end)| end.exit),
-                lost: gone.map(LostRank::words),
+                lost: gone.map(LostRank::reason),
             }
         });
         let ranks: Vec<RankEntry> = entries.collect();

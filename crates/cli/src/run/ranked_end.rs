@@ -255,7 +255,7 @@ fn ended(
     }
     for lost in ranks::lost() {
         let host = seat.host(lost.rank);
-        output::problem(&format!("rank {} on {host} is lost: {}", lost.rank, lost.words()));
+        output::problem(&format!("rank {} on {host} is lost: {}", lost.rank, lost.reason()));
     }
     Ok((ends, scale))
 }

@@ -96,7 +96,7 @@ impl Signals {
         let refused = |e| Error::unavailable("cannot handle signals").source(e);
         let signals = Signals { wish: Arc::default(), going_on: Mutex::default() };
         signals.going_on(|_| ());
-        if !output::voice().quiet {
+        if !output::mode().quiet {
             // A terminal has echoed ^C, or shows a bar.
             let begin = if output::redraws() { "\n" } else { "" };
             signals.wish.ending.set(format!("{begin}{ENDING}\n"));

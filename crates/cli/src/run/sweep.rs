@@ -111,7 +111,7 @@ pub fn run_planned(
         let _ = std::fs::remove_dir(&made);
     }
     let ended = ended?;
-    let printed = output::voice().json.is_some() && !ended.done.is_empty();
+    let printed = output::mode().json.is_some() && !ended.done.is_empty();
     Ok(if printed { report::json_of_kept(&dir, ended.exit) } else { ended.exit })
 }
 

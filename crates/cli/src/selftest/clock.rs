@@ -11,7 +11,7 @@ const READINGS: u32 = 500_000;
 
 /// One check, that no reading of a million was below the one before it, and the costs: source of the clock and time of
 /// a reading; other costs stay unset.
-pub fn look() -> (Vec<SelftestCheck>, SelfCost) {
+pub fn check() -> (Vec<SelftestCheck>, SelfCost) {
     // The threads hand a stamp to each other, so that processors are compared, too.
     let last = std::sync::Mutex::new(MonoClock.now());
     let back = || {

@@ -94,7 +94,7 @@ pub fn main(args: &SelftestArgs) -> Result<Exit> {
     let begun = Instant::now();
     let signals = Signals::install(false)?;
     let home = Scratch::make()?;
-    let (mut checks, mut machine) = clock::look();
+    let (mut checks, mut machine) = clock::check();
     for case in CASES {
         let summary = made(case, &home, &signals)?;
         let Some(summary) = summary else {

@@ -70,7 +70,7 @@ impl ActiveWatch {
         if sampled.is_some() {
             ops.iter_mut().for_each(|op| op.requests_alone = false);
         }
-        record::words(dir.path(), &result).into_iter().for_each(|text| output::note(&text));
+        record::summary_lines(dir.path(), &result).into_iter().for_each(|text| output::note(&text));
         said::after(&ops, &result, (&waits, sample.as_ref()), asked.slower_ns, missing);
         manifest.plan = plan::plan(&manifest.plan.run.name, asked, &kinds, ns)?;
         let origin = manifest.origin.clone().ended_with(exit_code);

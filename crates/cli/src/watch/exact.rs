@@ -84,7 +84,7 @@ pub fn intervals(sample: &ExactSample, workloads: &[OpKind]) -> Vec<CountedInter
 }
 
 /// What is said of the windows when the watch has ended; `used` where the report's figures are of them.
-pub fn words(sample: &WatchedSample, used: bool) -> Vec<String> {
+pub fn summary_lines(sample: &WatchedSample, used: bool) -> Vec<String> {
     let mut all = Vec::new();
     let time = format!(
         "{} ({}, {:.1} % of the time)",
@@ -160,7 +160,7 @@ mod tests {
         assert!(read.per_s_low < Some(600.0) && read.per_s_high > Some(700.0), "{read:?}");
         let few = of(&sample(&[100, 50]), 4_000_000_000);
         assert_eq!(few.ops[0].per_s_low, None);
-        assert!(words(&few, true).iter().any(|text| text.contains("750/s")));
+        assert!(summary_lines(&few, true).iter().any(|text| text.contains("750/s")));
     }
 
     #[test]

@@ -181,7 +181,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let live = args.live.as_deref().map(WatchLive::start).transpose()?;
     let path = directory::series_directory(args.output.as_deref(), &name, false)?;
     let environment = Environment::before(&sys, None);
-    let mut manifest = plan::manifest(first, subject.words(), &path);
+    let mut manifest = plan::manifest(first, subject.label(), &path);
     manifest.environment = environment.map().clone();
     let dir = RunDir::create(&path, &manifest)?;
     let request = WatchedRequest {
@@ -228,8 +228,9 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let why = watch.go_on(&asked, &signals, &told, &mut lines);
     output::note(&format!("watching ended: {why}"));
     let (started, exit_code) = (watch.started.take(), watch.exit_code);
-    let reported =
-        watch.end((dir, manifest), &asked, &told, &mut lines).and_then(|kept| shown(&kept, aside));
+    let reported = watch
+        .end((dir, manifest), &asked, &told, &mut lines)
+        .and_then(|kept| show_report(&kept, aside));
     if let Some(live) = lines.shown.take() {
         live.end(reported.is_ok(), &path);
     }
@@ -271,7 +272,7 @@ fn waited(mut started: Started, signals: &Signals) -> Option<u8> {
 }
 
 /// Makes the report of a run directory and shows it; the exit that its summary asks for.
-fn shown(kept: &Path, aside: bool) -> Result<Exit> {
+fn show_report(kept: &Path, aside: bool) -> Result<Exit> {
     let report = report::of_run(kept, None, true)?;
     let text = format!("\n{}", report.text.trim_end());
     if aside {
@@ -415,7 +416,7 @@ impl ActiveWatch {
         }
         output::note(&format!(
             "watching {} ({}); loaded in {} ms, attached in {} ms; run directory: {}",
-            in_line(self.subject.words()),
+            in_line(self.subject.label()),
             listed(&self.pids),
             self.watching.loaded_in.as_millis(),
             self.watching.attached_in.as_millis(),

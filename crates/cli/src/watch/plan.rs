@@ -64,7 +64,7 @@ pub fn manifest(plan: Plan, program: String, path: &Path) -> Manifest {
     let run_id = format!("{}-{}", name.to_string_lossy(), directory::fresh_id());
     Manifest {
         origin: RunOrigin::watched(program),
-        command: directory::command_line(directory::words()),
+        command: directory::command_line(directory::arguments()),
         phases: vec![PhaseInfo { name: "measure".into(), start_ns, end_ns: None, ios: 0 }],
         capture: CaptureInfo { mode: CaptureMode::Outliers, budget, ..CaptureInfo::default() },
         process: ProcessInfo::current(),

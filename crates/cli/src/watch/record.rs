@@ -29,7 +29,7 @@ pub fn files(all: &[SeenFile], hashed: bool) -> Vec<String> {
 }
 
 /// What was recorded, and how it is replayed; nothing where no operation of a known file was.
-pub fn words(dir: &Path, result: &WatchResult) -> Vec<String> {
+pub fn summary_lines(dir: &Path, result: &WatchResult) -> Vec<String> {
     let known = result.by_file.iter().filter(|(file, _)| **file > 0);
     let mut files: Vec<(u64, u16)> = known.map(|(file, n)| (*n, *file)).collect();
     files.sort_unstable_by(|a, b| b.cmp(a));

@@ -41,11 +41,11 @@ pub fn after(
     for part in &result.left_out {
         output::note(&format!("left out on the way, for --max-cost: {}", part.words()));
     }
-    waits::words(waits).into_iter().for_each(|text| output::note(&text));
+    waits::summary_lines(waits).into_iter().for_each(|text| output::note(&text));
     let sampled = result.exact.as_ref().is_some_and(|sample| exact::is_used(sample, ops));
     in_part(ops, sampled).into_iter().for_each(|text| output::note(&text));
     every_call(ops, result.exact.is_some()).into_iter().for_each(output::note);
-    let of = |sample: &WatchedSample| exact::words(sample, sampled);
+    let of = |sample: &WatchedSample| exact::summary_lines(sample, sampled);
     sample.map(of).into_iter().flatten().for_each(|text| output::note(&text));
     not_known(ops).into_iter().for_each(|text| output::note(&text));
     let share = result

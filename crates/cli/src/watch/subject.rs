@@ -66,7 +66,7 @@ impl Subject {
 
     /// What to call it: the command line, secrets masked, of the command or of the first process, or the directory of
     /// the control group. A process without a command line has its short name; one that has ended nothing.
-    pub fn words(&self) -> String {
+    pub fn label(&self) -> String {
         match self {
             Subject::Command(words) => masked_command(words.iter().map(String::as_str)),
             Subject::Group(dir) => dir.to_string_lossy().into_owned(),

@@ -28,7 +28,7 @@ pub fn called(thread: &ThreadSeen) -> String {
 }
 
 /// What is said of them when the watch has ended, a line for each sort of wait that there was.
-pub fn words(waits: &WatchedWaits) -> Vec<String> {
+pub fn summary_lines(waits: &WatchedWaits) -> Vec<String> {
     let mut all = Vec::new();
     if waits.carried > 0 {
         all.push(format!(
@@ -65,8 +65,13 @@ mod tests {
 
     #[test]
     fn only_waits_that_were_seen_have_a_line() {
-        assert!(words(&WatchedWaits::default()).is_empty());
-        let all = words(&WatchedWaits { carried: 1, locks: 2, lost: 3, ..WatchedWaits::default() });
+        assert!(summary_lines(&WatchedWaits::default()).is_empty());
+        let all = summary_lines(&WatchedWaits {
+            carried: 1,
+            locks: 2,
+            lost: 3,
+            ..WatchedWaits::default()
+        });
         assert_eq!(all.len(), 3);
         assert!(all[1].contains("not the storage"), "{all:?}");
     }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::stage::{AttackStage, shown};
+use super::stage::{AttackStage, path_text};
 
 /// `sh -c` with the new root, `sys` or not, pairs of what is bound in and its name below `/data`, `--`,
 /// the binary, its words.
@@ -55,9 +55,9 @@ pub fn container(
     let sys = if sys == SysTree::ReadOnly { "sys" } else { "none" };
     let head = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", SCRIPT, "sh"];
     let mut words: Vec<String> = head.map(str::to_owned).to_vec();
-    words.extend([shown(&root), sys.to_owned()]);
+    words.extend([path_text(&root), sys.to_owned()]);
     for (outside, inside) in binds {
-        words.extend([shown(outside), (*inside).to_owned()]);
+        words.extend([path_text(outside), (*inside).to_owned()]);
     }
     words.push("--".to_owned());
     words

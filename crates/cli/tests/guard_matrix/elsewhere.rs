@@ -10,7 +10,7 @@ use super::occupied::{
     DEVICE_LOADS, FILE_LOADS, Occupant, attack, attack_device, attack_file, disk, occupy,
     occupy_file,
 };
-use super::stage::{AttackStage, Must, Setup, shown};
+use super::stage::{AttackStage, Must, Setup, path_text};
 use super::table::VictimKind;
 use crate::common::traced::tool;
 
@@ -19,7 +19,7 @@ const ELSEWHERE: [&str; 5] = ["unshare", "--mount", "sh", "-ec", ""];
 /// Starts a process in a mount namespace of its own that runs the script; it goes on behind WAIT when the stage ends.
 fn elsewhere(stage: &mut AttackStage<'_>, script: &str, words: &[&Path]) -> Setup<()> {
     let script = script.replace("WAIT", "echo ready; read _ || true");
-    let words: Vec<String> = words.iter().map(|w| shown(w)).collect();
+    let words: Vec<String> = words.iter().map(|w| path_text(w)).collect();
     let mut all = ELSEWHERE.to_vec();
     all[4] = &script;
     all.push("sh");
@@ -41,7 +41,7 @@ pub fn occupied_elsewhere(stage: &mut AttackStage<'_>, occupant: Occupant) -> Se
             let script = "mount -t tmpfs none $2; cp -a $1 $2/disk; mkswap $2/disk >&2; \
                           swapon $2/disk; WAIT; swapoff $2/disk";
             elsewhere(stage, script, &[&disk, &point])?;
-            stage.swaps.push(shown(&disk));
+            stage.swaps.push(path_text(&disk));
         }
         Occupant::Written => elsewhere(stage, "exec 9<>$1; WAIT", &[&disk])?,
         // Signatures, file systems and mappings are in no mount namespace: they are put there from here.
@@ -58,7 +58,7 @@ pub fn run_elsewhere(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<(
     let image = stage.image(8);
     stage.keep_safe(&image);
     occupy_file(stage, occupant, &image)?;
-    let place = shown(stage.root());
+    let place = path_text(stage.root());
     let script = format!(
         "grep -o ' {place}/mount[0-9]* ' /proc/self/mountinfo | xargs -r -n 1 umount; exec \"$@\""
     );
@@ -125,7 +125,7 @@ pub fn device_in_container(stage: &mut AttackStage<'_>, occupant: Occupant) -> S
 /// Makes another node of the same device.
 fn node(stage: &mut AttackStage<'_>, disk: &Path, name: &Path) -> Setup<()> {
     let _ = stage;
-    tool(&["cp", "-a", &shown(disk), &shown(name)]).map(drop)
+    tool(&["cp", "-a", &path_text(disk), &path_text(name)]).map(drop)
 }
 
 pub fn renamed(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()> {
@@ -165,7 +165,7 @@ fn resumed(
     let name = stage.fresh("disk");
     named(stage, &free, &name)?;
     let dir = stage.fresh_dir("series");
-    let name_text = shown(&name);
+    let name_text = path_text(&name);
     let line = format!(
         "run --driver file --path {name_text} --rw write --bs 4KiB --runtime 300ms --output out \
          --set target.options.direct=false --set target.destroy=true --destroy {name_text} \

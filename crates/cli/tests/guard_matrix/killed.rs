@@ -10,7 +10,7 @@ use taillight_s3test::{FaultyServer, ServerSettings};
 
 use super::container::{SysTree, container};
 use super::servers::{Redis, keys_stay, objects_stay, s3_line};
-use super::stage::{AttackStage, MIB, Must, Setup, measures, shown, write_data};
+use super::stage::{AttackStage, MIB, Must, Setup, measures, path_text, write_data};
 use super::stores::{ForeignStore, make_database};
 use super::table::{Case, CellPlan, Naming, VictimKind};
 use crate::common::traced::tool;
@@ -56,7 +56,7 @@ fn file_line(path: &Path, more: &str) -> String {
     format!(
         "run --driver file --path {} --size 4MiB --bs 4KiB --output out \
          --set target.options.direct=false {more}",
-        shown(path)
+        path_text(path)
     )
 }
 
@@ -149,7 +149,7 @@ fn while_appending(stage: &mut AttackStage<'_>) -> Setup<()> {
     let path = stage.fresh_dir("data").join("stream");
     let line = format!(
         "run --driver filestream --path {} --bs 4KiB --size 64MiB --output out --rate 500/s --runtime",
-        shown(&path)
+        path_text(&path)
     );
     let line = line + " 30s --rw write";
     kill(stage, &line)?;
@@ -170,9 +170,9 @@ fn kept_and_times_put_back(stage: &mut AttackStage<'_>) -> Setup<()> {
         return Err(crate::common::text(&out.stderr));
     }
     let times = stage.fresh("times");
-    tool(&["touch", "--reference", &shown(&path), &shown(&times)])?;
+    tool(&["touch", "--reference", &path_text(&path), &path_text(&times)])?;
     overwrite(&path)?;
-    tool(&["touch", "--reference", &shown(&times), &shown(&path)])?;
+    tool(&["touch", "--reference", &path_text(&times), &path_text(&path)])?;
     stage.keep_safe(&path);
     line_of(stage, &[], &file_line(&path, "--rw randwrite --ops 64"));
     line_of(stage, &[], &line);
@@ -183,9 +183,9 @@ fn kept_and_times_put_back(stage: &mut AttackStage<'_>) -> Setup<()> {
 fn several_files(stage: &mut AttackStage<'_>) -> Setup<()> {
     let dir = stage.fresh_dir("data");
     let more = "--set target.options.files=4";
-    let path = shown(&dir) + "/";
+    let path = path_text(&dir) + "/";
     let line = file_line(Path::new(&path), &format!("{more} --rw randwrite"));
-    let line = line.replacen(&shown(&dir), &path, 1);
+    let line = line.replacen(&path_text(&dir), &path, 1);
     kill(stage, &format!("{line} --runtime 30s"))?;
     let names = std::fs::read_dir(&dir).map_err(|e| e.to_string())?.flatten().map(|f| f.path());
     let mut names: Vec<PathBuf> = names
@@ -206,7 +206,7 @@ fn store_line(store: ForeignStore, path: &Path, more: &str) -> String {
         "run --driver {} --path {} --bs 100B --output out --set workload.0.mix=update \
          --set workload.0.keys.count=100 {more}",
         store.driver(),
-        shown(path)
+        path_text(path)
     )
 }
 
@@ -246,7 +246,7 @@ fn replaced(
 fn move_in(stage: &mut AttackStage<'_>, mine: &Path, db: &Path) -> Setup<()> {
     let script =
         "find \"$0\" -mindepth 1 ! -name .taillight-owner.json -delete; cp -a \"$1\"/. \"$0\"";
-    tool(&["sh", "-ec", script, &shown(db), &shown(mine)])?;
+    tool(&["sh", "-ec", script, &path_text(db), &path_text(mine)])?;
     stage.keep_safe(db);
     Ok(())
 }
@@ -330,7 +330,7 @@ fn used_as_image(stage: &mut AttackStage<'_>, how: &[&str]) -> Setup<()> {
     stage.make_ext4(&disk)?;
     let at = stage.mount(&disk, "noatime")?;
     std::fs::write(at.join("thesis"), "years of work").map_err(|e| e.to_string())?;
-    tool(&["sync", "-f", &shown(&at)])?;
+    tool(&["sync", "-f", &path_text(&at)])?;
     stage.keep_safe(&path);
     attack(stage, &[], &path);
     Ok(())
@@ -360,7 +360,7 @@ fn bound(stage: &mut AttackStage<'_>) -> Setup<()> {
     let path = left_over(stage)?;
     overwrite(&path)?;
     stage.keep_safe(&path);
-    let dir = shown(path.parent().ok_or("no directory")?);
+    let dir = path_text(path.parent().ok_or("no directory")?);
     let bound = stage.mount_words(&["--bind", &dir])?;
     attack(stage, &[], &bound.join("file"));
     Ok(())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::servers::{Redis, keys_stay, with_objects};
-use super::stage::{AttackStage, MIB, Must, Setup, shown, write_data};
+use super::stage::{AttackStage, MIB, Must, Setup, path_text, write_data};
 use super::stores::{ForeignStore, make_database};
 use super::table::{Case, CellPlan, Naming};
 use crate::common::traced::tool;
@@ -92,10 +92,10 @@ fn immutable(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     names.push(db.clone());
     for path in names.into_iter().filter(|path| !path.ends_with("LOCK")) {
         let flag = if path == db { "a" } else { "i" };
-        tool(&["chattr", &format!("+{flag}"), &shown(&path)])?;
+        tool(&["chattr", &format!("+{flag}"), &path_text(&path)])?;
         let line = format!("--driver {} {LOAD}", store.driver());
-        confirmed(stage, LateFault::FailedStart, &[], &line, &shown(&db));
-        tool(&["chattr", &format!("-{flag}"), &shown(&path)])?;
+        confirmed(stage, LateFault::FailedStart, &[], &line, &path_text(&db));
+        tool(&["chattr", &format!("-{flag}"), &path_text(&path)])?;
     }
     Ok(())
 }
@@ -114,11 +114,11 @@ fn logs_read_only(stage: &mut AttackStage<'_>) -> Setup<()> {
     stage.keep_safe(&db);
     let place = stage.mount_words(&["-t", "tmpfs", "none"])?;
     std::fs::create_dir(place.join("logs")).map_err(|e| e.to_string())?;
-    tool(&["mount", "-o", "remount,ro", &shown(&place)])?;
+    tool(&["mount", "-o", "remount,ro", &path_text(&place)])?;
     for logs in ["logs", "new"] {
-        let options = format!("target.options.options=wal_dir={}", shown(&place.join(logs)));
+        let options = format!("target.options.options=wal_dir={}", path_text(&place.join(logs)));
         let line = format!("--driver rocksdb {LOAD} --set {options}");
-        confirmed(stage, LateFault::FailedStart, &[], &line, &shown(&db));
+        confirmed(stage, LateFault::FailedStart, &[], &line, &path_text(&db));
     }
     Ok(())
 }
@@ -131,9 +131,9 @@ fn logs_without_room(stage: &mut AttackStage<'_>) -> Setup<()> {
     write_data(&place.join("full"), 900 << 10);
     let load = "--bs 1KiB --ops 100 --set workload.0.mix=put --set workload.0.keys.count=10000";
     for logs in [place.clone(), place.join("new")] {
-        let options = format!("target.options.options=wal_dir={}", shown(&logs));
+        let options = format!("target.options.options=wal_dir={}", path_text(&logs));
         let line = format!("--driver rocksdb {load} --set {options}");
-        confirmed(stage, LateFault::FailedStart, &[], &line, &shown(&db));
+        confirmed(stage, LateFault::FailedStart, &[], &line, &path_text(&db));
     }
     Ok(())
 }
@@ -163,16 +163,16 @@ fn directory_of_another(stage: &mut AttackStage<'_>) -> Setup<()> {
     make_database(stage, ForeignStore::RocksDb, &db)?;
     stage.keep_safe(&db);
     // Its files may be written, its directory may not.
-    tool(&["chmod", "-R", "a+rw", &shown(&db)])?;
-    tool(&["chmod", "755", &shown(&db)])?;
+    tool(&["chmod", "-R", "a+rw", &path_text(&db)])?;
+    tool(&["chmod", "755", &path_text(&db)])?;
     let nobody = stage.nobody();
     let line = format!("--driver rocksdb {LOAD}");
-    confirmed(stage, LateFault::FailedStart, &nobody, &line, &shown(&db));
+    confirmed(stage, LateFault::FailedStart, &nobody, &line, &path_text(&db));
     Ok(())
 }
 
 fn series(driver: &str, path: &Path, load: &str) -> String {
-    let path = shown(path);
+    let path = path_text(path);
     format!(
         "run --driver {driver} --path {path} --runtime 1s --output out {load} \
          --set target.destroy=true --destroy {path} --sweep workload.0.workers=1,2,3"
@@ -223,7 +223,7 @@ fn database_added_to(stage: &mut AttackStage<'_>) -> Setup<()> {
     let dir = interrupted(stage, &series("leveldb", &db, UPDATES))?;
     let other = stage.fresh("other");
     make_database(stage, ForeignStore::LevelDb, &other)?;
-    tool(&["cp", "-a", &format!("{}/.", shown(&other)), &shown(&db)])?;
+    tool(&["cp", "-a", &format!("{}/.", path_text(&other)), &path_text(&db)])?;
     resumed(stage, LateFault::ChangedContent, &dir, &db);
     Ok(())
 }
@@ -302,9 +302,11 @@ fn file_moved_there_then_resumed(stage: &mut AttackStage<'_>) -> Setup<()> {
 
 fn log_of_another(stage: &mut AttackStage<'_>) -> Setup<()> {
     let (db, logs) = (stage.fresh("db"), stage.fresh("logs"));
-    let line =
-        format!("--driver rocksdb {LOAD} --set target.options.options=wal_dir={}", shown(&logs));
-    let made = format!("run --path {} --keep --output out {line}", shown(&db));
+    let line = format!(
+        "--driver rocksdb {LOAD} --set target.options.options=wal_dir={}",
+        path_text(&logs)
+    );
+    let made = format!("run --path {} --keep --output out {line}", path_text(&db));
     let out = stage.run(&[], &made.split_whitespace().collect::<Vec<_>>());
     if !out.status.success() {
         return Err(crate::common::text(&out.stderr));
@@ -315,7 +317,7 @@ fn log_of_another(stage: &mut AttackStage<'_>) -> Setup<()> {
         let log = logs.join(name);
         std::fs::create_dir_all(logs.join("archive")).map_err(|e| e.to_string())?;
         write_data(&log, 4096);
-        confirmed(stage, LateFault::ForeignLog, &[], &line, &shown(&db));
+        confirmed(stage, LateFault::ForeignLog, &[], &line, &path_text(&db));
         std::fs::remove_file(&log).map_err(|e| e.to_string())?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use taillight_s3test::{FaultyServer, ServerSettings};
 
 use super::container::{SysTree, container};
 use super::servers::{Redis, s3_line};
-use super::stage::{AttackStage, MIB, Setup, measures, shown, write_data};
+use super::stage::{AttackStage, MIB, Setup, measures, path_text, write_data};
 use super::stores::{ForeignStore, make_database};
 use crate::common::text;
 use crate::common::traced::tool;
@@ -28,19 +28,19 @@ const FILES: [Use; 27] = [
     }),
     ("files in an empty directory", |s| {
         let dir = s.fresh_dir("empty");
-        file_at(s, &[], &format!("{}/", shown(&dir)), "--rw randwrite")
+        file_at(s, &[], &format!("{}/", path_text(&dir)), "--rw randwrite")
     }),
     ("a file in a directory with somebody's files", |s| {
         let dir = s.fresh_dir("home");
         write_data(&dir.join("thesis"), 4096);
         s.keep_safe(&dir.join("thesis"));
-        file_at(s, &[], &shown(&dir.join("new")), "--rw randwrite")?;
-        file_at(s, &[], &format!("{}/", shown(&dir)), "--rw randwrite")
+        file_at(s, &[], &path_text(&dir.join("new")), "--rw randwrite")?;
+        file_at(s, &[], &format!("{}/", path_text(&dir)), "--rw randwrite")
     }),
     ("an empty file of one's own", |s| {
         let path = s.fresh("empty");
         std::fs::write(&path, "").map_err(|e| e.to_string())?;
-        file_at(s, &[], &shown(&path), "--rw randwrite")
+        file_at(s, &[], &path_text(&path), "--rw randwrite")
     }),
     ("a new file as an ordinary user", |s| {
         let nobody = s.nobody();
@@ -75,7 +75,7 @@ const FILES: [Use; 27] = [
     }),
     ("a copy of a kept file, confirmed", |s| {
         file(s, &[], "kept", "--rw randrw --keep")?;
-        tool(&["cp", &shown(&s.at("kept")), &shown(&s.at("copy"))])?;
+        tool(&["cp", &path_text(&s.at("kept")), &path_text(&s.at("copy"))])?;
         confirmed(s, &s.at("copy"), "--rw randwrite")
     }),
     ("somebody's file, confirmed", |s| {
@@ -91,7 +91,7 @@ const FILES: [Use; 27] = [
     ("somebody's file, only read", |s| {
         let path = s.data("thesis", 4 * MIB as usize);
         s.keep_safe(&path);
-        file_at(s, &[], &shown(&path), "--rw randread")
+        file_at(s, &[], &path_text(&path), "--rw randread")
     }),
     ("a symlink to a kept file", |s| {
         file(s, &[], "kept", "--rw randrw --keep")?;
@@ -105,9 +105,9 @@ const FILES: [Use; 27] = [
     }),
     ("a file in a bind-mounted directory", |s| {
         let dir = s.fresh_dir("dir");
-        let bound = s.mount_words(&["--bind", &shown(&dir)])?;
-        file_at(s, &[], &shown(&bound.join("new")), "--rw randrw --keep")?;
-        file_at(s, &[], &shown(&dir.join("new")), "--rw randwrite")
+        let bound = s.mount_words(&["--bind", &path_text(&dir)])?;
+        file_at(s, &[], &path_text(&bound.join("new")), "--rw randrw --keep")?;
+        file_at(s, &[], &path_text(&dir.join("new")), "--rw randwrite")
     }),
     ("a file in another mount namespace", |s| file(s, &["unshare", "-m"], "new", "--rw randrw")),
     ("a file on a container's volume", |s| {
@@ -124,32 +124,32 @@ const FILES: [Use; 27] = [
     }),
     ("a file on tmpfs", |s| {
         let at = s.mount_words(&["-t", "tmpfs", "none"])?;
-        file_at(s, &[], &shown(&at.join("new")), "--rw randrw")
+        file_at(s, &[], &path_text(&at.join("new")), "--rw randrw")
     }),
     ("a file on overlayfs", |s| {
         let (lower, upper, work) =
             (s.fresh_dir("lower"), s.fresh_dir("upper"), s.fresh_dir("work"));
         let how = format!(
             "lowerdir={},upperdir={},workdir={}",
-            shown(&lower),
-            shown(&upper),
-            shown(&work)
+            path_text(&lower),
+            path_text(&upper),
+            path_text(&work)
         );
         let at = s.mount_words(&["-t", "overlay", "-o", &how, "none"])?;
-        file_at(s, &[], &shown(&at.join("new")), "--rw randrw --keep")?;
-        file_at(s, &[], &shown(&at.join("new")), "--rw randwrite")
+        file_at(s, &[], &path_text(&at.join("new")), "--rw randrw --keep")?;
+        file_at(s, &[], &path_text(&at.join("new")), "--rw randwrite")
     }),
     ("a file after a run was killed", |s| {
-        let line = file_line(&shown(&s.at("left")), "--rw randwrite --runtime 30s");
+        let line = file_line(&path_text(&s.at("left")), "--rw randwrite --runtime 30s");
         kill(s, &line.replace("--ops 64", ""))?;
         file(s, &[], "left", "--rw randwrite")
     }),
     ("a series on a file, resumed", |s| {
-        let line = file_line(&shown(&s.at("new")), "--rw randwrite --runtime 300ms");
+        let line = file_line(&path_text(&s.at("new")), "--rw randwrite --runtime 300ms");
         resumed(s, &line.replace("--ops 64", ""))
     }),
     ("a stream, written and read", |s| {
-        let path = shown(&s.at("stream"));
+        let path = path_text(&s.at("stream"));
         let line = format!(
             "run --driver filestream --path {path} --bs 4KiB --size 1MiB --ops 64 --output out"
         );
@@ -165,7 +165,7 @@ const DEVICES: [Use; 17] = [
     }),
     ("a disk preconditioned with random data, confirmed", |s| {
         let disk = disk(s)?;
-        tool(&["dd", "if=/dev/urandom", &format!("of={}", shown(&disk)), "bs=1M", "count=16"])?;
+        tool(&["dd", "if=/dev/urandom", &format!("of={}", path_text(&disk)), "bs=1M", "count=16"])?;
         confirmed(s, &disk, "--rw randrw")
     }),
     ("a disk with a file system that is not mounted, confirmed", |s| {
@@ -188,7 +188,7 @@ const DEVICES: [Use; 17] = [
     }),
     ("a disk by another node, confirmed", |s| {
         let (disk, node) = (disk(s)?, s.fresh("node"));
-        tool(&["cp", "-a", &shown(&disk), &shown(&node)])?;
+        tool(&["cp", "-a", &path_text(&disk), &path_text(&node)])?;
         confirmed(s, &node, "--rw randwrite")
     }),
     ("a disk that a program reads, confirmed", |s| {
@@ -219,7 +219,7 @@ const DEVICES: [Use; 17] = [
         let disk = disk(s)?;
         s.make_ext4(&disk)?;
         s.mount(&disk, "noatime")?;
-        file_at(s, &[], &shown(&disk), "--rw randread --set target.options.read_in_use=true")
+        file_at(s, &[], &path_text(&disk), "--rw randread --set target.options.read_in_use=true")
     }),
     ("the image of a mounted file system, only read, as a file in use", |s| {
         let image = s.image(16);
@@ -228,25 +228,25 @@ const DEVICES: [Use; 17] = [
         s.mount(&disk, "noatime")?;
         let holes = "--set target.options.allow_holes=true";
         let more = format!("--rw randread {holes} --set target.options.read_in_use=true");
-        file_at(s, &[], &shown(&image), &more)
+        file_at(s, &[], &path_text(&image), &more)
     }),
     ("a file on a mounted loop device", |s| {
         let at = file_system(s, &["mkfs.ext4", "-q", "-F"], 32)?;
-        file_at(s, &[], &shown(&at.join("new")), "--rw randrw --keep")?;
-        file_at(s, &[], &shown(&at.join("new")), "--rw randwrite")
+        file_at(s, &[], &path_text(&at.join("new")), "--rw randrw --keep")?;
+        file_at(s, &[], &path_text(&at.join("new")), "--rw randwrite")
     }),
     ("a file on XFS", |s| {
         let at = file_system(s, &["mkfs.xfs", "-q", "-f"], 320)?;
-        file_at(s, &[], &shown(&at.join("new")), "--rw randrw --keep")?;
-        file_at(s, &[], &shown(&at.join("new")), "--rw randwrite")
+        file_at(s, &[], &path_text(&at.join("new")), "--rw randrw --keep")?;
+        file_at(s, &[], &path_text(&at.join("new")), "--rw randwrite")
     }),
     ("a file on Btrfs", |s| {
         let at = file_system(s, &["mkfs.btrfs", "-q", "-f"], 128)?;
-        file_at(s, &[], &shown(&at.join("new")), "--rw randrw --keep")?;
-        file_at(s, &[], &shown(&at.join("new")), "--rw randwrite")
+        file_at(s, &[], &path_text(&at.join("new")), "--rw randrw --keep")?;
+        file_at(s, &[], &path_text(&at.join("new")), "--rw randwrite")
     }),
     ("a series on a disk, resumed on the same disk", |s| {
-        let name = shown(&disk(s)?);
+        let name = path_text(&disk(s)?);
         let line = file_line(&name, "--rw write --runtime 300ms").replace("--ops 64", "");
         let line = line.replace("--size 4MiB", "");
         resumed(s, &format!("{line} --set target.destroy=true --destroy {name}"))
@@ -274,7 +274,7 @@ const STORES: [Use; 6] = [
                 let gets = store_line(store, &db, "--ops 50 --set target.options.read_only=true");
                 ok(s, &[], &gets.replace("mix=update", "mix=get"))?;
             }
-            let name = shown(&db);
+            let name = path_text(&db);
             let confirm = format!("--ops 50 --set target.destroy=true --destroy {name}");
             ok(s, &[], &store_line(store, &db, &confirm))?;
         }
@@ -368,12 +368,12 @@ fn file_at(stage: &mut AttackStage<'_>, before: &[&str], path: &str, more: &str)
 }
 
 fn file(stage: &mut AttackStage<'_>, before: &[&str], name: &str, more: &str) -> Setup<()> {
-    let path = format!("{}/{name}", shown(stage.root()));
+    let path = format!("{}/{name}", path_text(stage.root()));
     file_at(stage, before, &path, more)
 }
 
 fn confirmed(stage: &mut AttackStage<'_>, path: &Path, more: &str) -> Setup<()> {
-    let name = shown(path);
+    let name = path_text(path);
     file_at(stage, &[], &name, &format!("{more} --set target.destroy=true --destroy {name}"))
 }
 
@@ -385,7 +385,7 @@ fn disk(stage: &mut AttackStage<'_>) -> Setup<PathBuf> {
 fn file_system(stage: &mut AttackStage<'_>, make: &[&str], mib: u64) -> Setup<PathBuf> {
     let image = stage.image(mib);
     let disk = stage.loop_over(&image, &[])?;
-    tool(&[make, &[&shown(&disk)]].concat())?;
+    tool(&[make, &[&path_text(&disk)]].concat())?;
     stage.mount(&disk, "noatime")
 }
 
@@ -402,7 +402,7 @@ fn resumed(stage: &mut AttackStage<'_>, line: &str) -> Setup<()> {
     let second = dir.join("out/02-sweep-2");
     let words: Vec<&str> = line.split_whitespace().collect();
     stage.killed(&dir, &words, || measures(&second))?;
-    ok(stage, &["env", &format!("--chdir={}", shown(&dir))], "suite --resume out")
+    ok(stage, &["env", &format!("--chdir={}", path_text(&dir))], "suite --resume out")
 }
 
 fn store_line(store: ForeignStore, path: &Path, more: &str) -> String {
@@ -410,7 +410,7 @@ fn store_line(store: ForeignStore, path: &Path, more: &str) -> String {
         "run --driver {} --path {} --bs 100B --output out --set workload.0.mix=update \
          --set workload.0.keys.count=100 {more}",
         store.driver(),
-        shown(path)
+        path_text(path)
     )
 }
 
@@ -425,7 +425,7 @@ fn store_after_a_kill(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup
     let db = stage.fresh("db");
     kill(stage, &store_line(store, &db, "--runtime 30s"))?;
     // Nothing proves that all of it is ours still: it is asked for.
-    let confirm = format!("--ops 50 --set target.destroy=true --destroy {}", shown(&db));
+    let confirm = format!("--ops 50 --set target.destroy=true --destroy {}", path_text(&db));
     ok(stage, &[], &store_line(store, &db, &confirm))
 }
 

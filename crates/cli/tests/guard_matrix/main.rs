@@ -148,7 +148,7 @@ fn guard_matrix_other_paths() {
     let mut stage = AttackStage::new(&program);
     let thesis = stage.data("thesis", 1 << 20);
     stage.keep_safe(&thesis);
-    let thesis = stage::shown(&thesis);
+    let thesis = stage::path_text(&thesis);
     let image = stage.image(16);
     let disk = stage.loop_over(&image, &[]).expect("a loop device");
     let name = disk.file_name().expect("a name").to_string_lossy();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::elsewhere;
 use super::signatures::SIGNATURES;
-use super::stage::{AttackStage, MIB, Setup, shown, write_data};
+use super::stage::{AttackStage, MIB, Setup, path_text, write_data};
 use super::sys::HeldMapping;
 use super::table::{Case, CellPlan, Naming, VictimKind};
 use crate::common::traced::tool;
@@ -92,7 +92,7 @@ pub fn attack(
     name: &Path,
     load: &str,
 ) {
-    let name = shown(name);
+    let name = path_text(name);
     // Another seed each time: the same bytes again would change nothing.
     let seed = stage.attempts.len();
     let line = format!(
@@ -127,7 +127,7 @@ pub fn occupy(stage: &mut AttackStage<'_>, occupant: Occupant, device: &Path) ->
             stage.make_ext4(device)?;
             let at = stage.mount(device, "noatime")?;
             write_data(&at.join("thesis"), MIB as usize);
-            tool(&["sync", "-f", &shown(&at)]).map(drop)
+            tool(&["sync", "-f", &path_text(&at)]).map(drop)
         }
         Occupant::Swap => swap_on(stage, device),
         Occupant::Member => {
@@ -150,7 +150,7 @@ pub fn occupy(stage: &mut AttackStage<'_>, occupant: Occupant, device: &Path) ->
 }
 
 fn swap_on(stage: &mut AttackStage<'_>, path: &Path) -> Setup<()> {
-    let path = shown(path);
+    let path = path_text(path);
     tool(&["mkswap", &path])?;
     tool(&["swapon", &path])?;
     stage.swaps.push(path.clone());
@@ -199,7 +199,7 @@ fn direct_device(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()> {
 
 /// A suite that begins with a purge.
 fn purged(stage: &mut AttackStage<'_>, occupant: Occupant, disk: &Path) {
-    let disk = shown(disk);
+    let disk = path_text(disk);
     let line = format!("suite pts-wsat --scale quick --path {disk} --output out");
     let confirm = format!("--set target.destroy=true --destroy {disk}");
     let victim = VictimKind::Occupied(occupant);
@@ -313,10 +313,10 @@ fn second_of_btrfs(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()>
     let first = stage.loop_over(&first, &[])?;
     let below = stage.loop_over(&second, &[])?;
     let above = stage.loop_over(&below, &[])?;
-    let both = [shown(&first), shown(&above)];
+    let both = [path_text(&first), path_text(&above)];
     tool(&["mkfs.btrfs", "-q", "-f", "-K", "-m", "raid1", "-d", "raid1", &both[0], &both[1]])?;
     let at = stage.mount_words(&["-o", &format!("noatime,device={}", both[1]), &both[0]])?;
-    tool(&["sync", "-f", &shown(&at)])?;
+    tool(&["sync", "-f", &path_text(&at)])?;
     attack_device(stage, occupant, &above);
     attack_device(stage, occupant, &below);
     attack_file(stage, occupant, &[], &second);
@@ -330,13 +330,13 @@ fn external_journal(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()
     let data = stage.loop_over(&data, &[])?;
     let below = stage.loop_over(&journal, &[])?;
     let above = stage.loop_over(&below, &[])?;
-    let (data, place) = (shown(&data), shown(&above));
+    let (data, place) = (path_text(&data), path_text(&above));
     tool(&["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "journal_dev", &place])?;
     let on = format!("device={place}");
     let lazy = "lazy_itable_init=0,nodiscard";
     tool(&["mkfs.ext4", "-q", "-F", "-b", "4096", "-E", lazy, "-J", &on, &data])?;
     let at = stage.mount_words(&["-o", "noatime", &data])?;
-    tool(&["sync", "-f", &shown(&at)])?;
+    tool(&["sync", "-f", &path_text(&at)])?;
     attack_device(stage, occupant, &above);
     attack_device(stage, occupant, &below);
     attack_file(stage, occupant, &[], &journal);
@@ -347,9 +347,9 @@ fn external_journal(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()
 fn image_on_btrfs(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()> {
     let disk = stage.image(160);
     let disk = stage.loop_over(&disk, &[])?;
-    tool(&["mkfs.btrfs", "-q", "-f", "-K", &shown(&disk)])?;
+    tool(&["mkfs.btrfs", "-q", "-f", "-K", &path_text(&disk)])?;
     let at = stage.mount(&disk, "noatime")?;
-    tool(&["btrfs", "-q", "subvolume", "create", &shown(&at.join("sub"))])?;
+    tool(&["btrfs", "-q", "subvolume", "create", &path_text(&at.join("sub"))])?;
     let (image, link) = (at.join("sub/image"), at.join("sub/link"));
     let made = std::fs::File::create(&image).and_then(|f| f.set_len(8 * MIB));
     made.and_then(|()| std::fs::hard_link(&image, &link)).map_err(|e| e.to_string())?;
@@ -364,7 +364,7 @@ fn image_on_btrfs(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()> 
 fn image_on_overlay(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()> {
     for over_merged in [true, false] {
         let dirs = ["lower", "upper", "work"].map(|name| stage.fresh_dir(name));
-        let [lower, upper, work] = dirs.each_ref().map(|dir| shown(dir));
+        let [lower, upper, work] = dirs.each_ref().map(|dir| path_text(dir));
         let how = format!("lowerdir={lower},upperdir={upper},workdir={work}");
         let merged = stage.mount_words(&["-t", "overlay", "-o", &how, "none"])?;
         let (seen, kept) = (merged.join("image"), Path::new(&upper).join("image"));
@@ -438,7 +438,7 @@ fn bound_file(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()> {
     stage.keep_safe(&image);
     let bound = stage.fresh("bound");
     std::fs::write(&bound, "").map_err(|e| e.to_string())?;
-    tool(&["mount", "--bind", &shown(&image), &shown(&bound)])?;
+    tool(&["mount", "--bind", &path_text(&image), &path_text(&bound)])?;
     stage.unmount_at_end(&bound);
     occupy_file(stage, occupant, &image)?;
     attack_file(stage, occupant, &[], &bound);
@@ -450,11 +450,11 @@ fn bound_directory_covered(stage: &mut AttackStage<'_>, occupant: Occupant) -> S
     let dir = stage.fresh_dir("dir");
     let image = dir.join("image");
     std::fs::File::create(&image).and_then(|f| f.set_len(8 * MIB)).map_err(|e| e.to_string())?;
-    let bound = stage.mount_words(&["--bind", &shown(&dir)])?;
+    let bound = stage.mount_words(&["--bind", &path_text(&dir)])?;
     stage.keep_safe(&bound.join("image"));
     let disk = stage.loop_over(&image, &[])?;
     occupy(stage, occupant, &disk)?;
-    tool(&["mount", "-t", "tmpfs", "none", &shown(&dir)])?;
+    tool(&["mount", "-t", "tmpfs", "none", &path_text(&dir)])?;
     stage.unmount_at_end(&dir);
     attack_file(stage, occupant, &[], &bound.join("image"));
     Ok(())
@@ -477,7 +477,7 @@ fn symlink_to_file(stage: &mut AttackStage<'_>, occupant: Occupant) -> Setup<()>
     occupy_file(stage, occupant, &image)?;
     attack_file(stage, occupant, &[], &twice);
     // A link that the kernel makes.
-    let rooted = format!("/proc/{}/root{}", std::process::id(), shown(&image));
+    let rooted = format!("/proc/{}/root{}", std::process::id(), path_text(&image));
     attack_file(stage, occupant, &[], Path::new(&rooted));
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::stage::{AttackStage, MIB, Setup, SharedBinary, shown, sum, write_data};
+use super::stage::{AttackStage, MIB, Setup, SharedBinary, path_text, sum, write_data};
 use crate::common::traced::tool;
 
 /// What is exchanged.
@@ -69,7 +69,7 @@ pub fn play(program: &SharedBinary, race: Race, rounds: u32) -> Setup<RaceEnd> {
             let line = format!(
                 "run --driver file --path {} --size 1MiB --bs 4KiB --rw write --ops 64 \
                  --output out --set target.options.direct=false",
-                shown(&name)
+                path_text(&name)
             );
             let out = stage.run(&[], &line.split_whitespace().collect::<Vec<_>>());
             end.rounds += 1;
@@ -91,7 +91,7 @@ pub fn play(program: &SharedBinary, race: Race, rounds: u32) -> Setup<RaceEnd> {
         }
         done.store(true, Ordering::Relaxed);
     });
-    let _ = tool(&["umount", &shown(&name)]);
+    let _ = tool(&["umount", &path_text(&name)]);
     Ok(end)
 }
 
@@ -130,7 +130,7 @@ fn exchange(race: Race, place: &Path, turn: u64) {
             let _ = renameat_with(CWD, &victim, CWD, &name, RenameFlags::EXCHANGE);
         }
         Race::Mounts => {
-            let words = [&*shown(&victim), &*shown(&name)];
+            let words = [&*path_text(&victim), &*path_text(&name)];
             let _ = match turn % 2 {
                 0 => tool(&["mount", "--bind", words[0], words[1]]),
                 _ => tool(&["umount", "--lazy", words[1]]),

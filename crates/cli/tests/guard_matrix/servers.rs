@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use taillight_s3test::{FaultyServer, ServerFault, ServerSettings, free_port};
 
 use super::container::{SysTree, container};
-use super::stage::{AttackStage, Must, Setup, measures, shown};
+use super::stage::{AttackStage, Must, Setup, measures, path_text};
 use super::stores::NO_DEVICE;
 use super::table::{Case, CellPlan, Naming, VictimKind};
 use crate::common::traced::tool;
@@ -60,8 +60,8 @@ impl Redis {
         let socket = dir.join("socket");
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--save", "", "--unixsocketperm", "777"]);
-        command.args(["--bind", "127.0.0.1", "--dir", &shown(&dir)]);
-        command.args(["--unixsocket", &shown(&socket)]);
+        command.args(["--bind", "127.0.0.1", "--dir", &path_text(&dir)]);
+        command.args(["--unixsocket", &path_text(&socket)]);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let redis = Redis { child: child.map_err(|e| format!("redis-server: {e}"))?, port, socket };
         let patience = Instant::now() + Duration::from_secs(30);
@@ -188,7 +188,7 @@ pub fn wait_until(there: impl Fn() -> bool) -> Setup<()> {
 }
 
 fn socket_as(stage: &mut AttackStage<'_>, before: &[&str], socket: &Path) {
-    let line = redis_line(&format!("unix:{}", shown(socket)), "--ops 50");
+    let line = redis_line(&format!("unix:{}", path_text(socket)), "--ops 50");
     attack(stage, Must::Refuse, before, &line);
 }
 
@@ -204,7 +204,7 @@ fn hard_link(stage: &mut AttackStage<'_>) -> Setup<()> {
 
 fn bound(stage: &mut AttackStage<'_>) -> Setup<()> {
     let redis = with_keys(stage, &THESIS)?;
-    let dir = shown(redis.socket.parent().ok_or("no directory")?);
+    let dir = path_text(redis.socket.parent().ok_or("no directory")?);
     let bound = stage.mount_words(&["--bind", &dir])?;
     socket_as(stage, &[], &bound.join("socket"));
     Ok(())

@@ -99,7 +99,7 @@ impl SharedBinary {
         // By another process: a child that some thread starts meanwhile would hold it open for writing, and
         // whoever then starts it is told that it is busy.
         let from = common::binary();
-        tool(&["install", "-m", "755", &shown(&from), &shown(&path)]).expect("copied");
+        tool(&["install", "-m", "755", &path_text(&from), &path_text(&path)]).expect("copied");
         SharedBinary { path, _dir: dir }
     }
 }
@@ -170,7 +170,7 @@ impl AttackStage<'_> {
 
     /// A loop device over a file or device; `how` are losetup's options.
     pub fn loop_over(&mut self, file: &Path, how: &[&str]) -> Setup<PathBuf> {
-        let file = shown(file);
+        let file = path_text(file);
         let words = [&["losetup", "--find", "--show"], how, &[file.as_str()]].concat();
         let device = tool(&words)?;
         self.detach_at_end(&device);
@@ -192,7 +192,7 @@ impl AttackStage<'_> {
 
     /// A partition of so many MiB from such a MiB on.
     pub fn partition_at(&mut self, disk: &Path, n: u32, (from, mib): (u64, u64)) -> Setup<PathBuf> {
-        let (disk, n) = (shown(disk), n.to_string());
+        let (disk, n) = (path_text(disk), n.to_string());
         let (from, sectors) = ((from * 2048).to_string(), (mib * 2048).to_string());
         tool(&["addpart", &disk, &n, &from, &sectors])?;
         let (gone, number) = (disk.clone(), n.clone());
@@ -205,23 +205,23 @@ impl AttackStage<'_> {
     /// An ext4 file system without a journal or anything else that writes by itself.
     pub fn make_ext4(&self, device: &Path) -> Setup<()> {
         let quiet = "lazy_itable_init=0,nodiscard";
-        let words = ["-q", "-F", "-O", "^has_journal", "-E", quiet, &shown(device)];
+        let words = ["-q", "-F", "-O", "^has_journal", "-E", quiet, &path_text(device)];
         tool(&[&["mkfs.ext4"], &words[..]].concat()).map(drop)
     }
 
     pub fn mount(&mut self, device: &Path, options: &str) -> Setup<PathBuf> {
-        self.mount_words(&["-o", options, &shown(device)])
+        self.mount_words(&["-o", options, &path_text(device)])
     }
 
     pub fn mount_words(&mut self, words: &[&str]) -> Setup<PathBuf> {
         let point = self.fresh_dir("mount");
-        tool(&[&["mount"], words, &[&shown(&point)]].concat())?;
+        tool(&[&["mount"], words, &[&path_text(&point)]].concat())?;
         self.unmount_at_end(&point);
         Ok(point)
     }
 
     pub fn unmount_at_end(&mut self, point: &Path) {
-        let point = shown(point);
+        let point = path_text(point);
         self.undo.add(move || again(&["umount", &point]));
     }
 
@@ -281,7 +281,7 @@ impl AttackStage<'_> {
     /// `before... taillight words...` in a directory of its own.
     pub fn run(&mut self, before: &[&str], words: &[&str]) -> Output {
         let dir = self.fresh_dir("run");
-        let program = shown(&self.program.path);
+        let program = path_text(&self.program.path);
         let all: Vec<&str> = before.iter().copied().chain([&*program]).collect();
         let out = Command::new(all[0])
             .args(&all[1..])
@@ -313,7 +313,7 @@ impl AttackStage<'_> {
 
     /// Resumes the series in `dir/out`: where it was begun, as names of files count from there.
     pub fn attempt_resumed(&mut self, must: Must, what: &str, dir: &Path) {
-        let there = format!("--chdir={}", shown(dir));
+        let there = format!("--chdir={}", path_text(dir));
         self.attempt_that(must, what, &["env", &there], &["suite", "--resume", "out"]);
     }
 
@@ -388,7 +388,7 @@ pub fn write_data(path: &Path, bytes: usize) {
     std::fs::write(path, data).expect("written");
 }
 
-pub fn shown(path: &Path) -> String {
+pub fn path_text(path: &Path) -> String {
     path.to_str().expect("a plain path").to_owned()
 }
 
@@ -402,7 +402,7 @@ pub fn size_of(path: &Path) -> Setup<u64> {
 pub fn sum(path: &Path) -> String {
     let script = "if [ -d \"$0\" ]; then cd \"$0\" && find . -type f ! -name .taillight-owner.json -print0 | sort -z \
                   | xargs -0 -r sha256sum; else sha256sum < \"$0\"; fi";
-    tool(&["sh", "-c", script, &shown(path)]).unwrap_or_else(|e| format!("gone: {e}"))
+    tool(&["sh", "-c", script, &path_text(path)]).unwrap_or_else(|e| format!("gone: {e}"))
 }
 
 /// A command of cleaning up, which may have to wait for whoever is about to let go.

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::container::{SysTree, container};
-use super::stage::{AttackStage, Must, Setup, shown};
+use super::stage::{AttackStage, Must, Setup, path_text};
 use super::table::{Case, CellPlan, Naming, VictimKind};
 use crate::common::text;
 use crate::common::traced::tool;
@@ -82,7 +82,7 @@ pub fn make_database(stage: &mut AttackStage<'_>, store: ForeignStore, at: &Path
     let line = format!(
         "run --driver {driver} --path {} --ops 400 --bs 1KiB --output out \
          {} --set target.options.keep=true",
-        shown(at),
+        path_text(at),
         store.inserts()
     );
     // Small memtables, so that there are tables.
@@ -113,7 +113,7 @@ fn attack(
     let line = format!(
         "run --driver {} --path {} --ops 50 --bs 100B --output out {more}",
         store.driver(),
-        shown(path)
+        path_text(path)
     );
     let words: Vec<&str> = line.split_whitespace().collect();
     stage.attempt(VictimKind::Database.name(), before, &words);
@@ -131,7 +131,7 @@ fn direct(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
         let home = stage.fresh_dir("home");
         make_database(stage, store, &home.join("mdtest"))?;
         stage.keep_safe(&home);
-        let line = format!("suite metadata --scale quick --path {} --output out", shown(&home));
+        let line = format!("suite metadata --scale quick --path {} --output out", path_text(&home));
         stage.attempt("a suite", &[], &line.split_whitespace().collect::<Vec<_>>());
         return Ok(());
     }
@@ -139,13 +139,14 @@ fn direct(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     let mut files = std::fs::read_dir(&db).map_err(|e| e.to_string())?.flatten();
     let log = files.find(|f| f.file_name().to_string_lossy().ends_with(".log"));
     let log = log.ok_or("no log")?.path();
-    let line = format!("run --driver file --path {} --rw write --ops 2 --output out", shown(&log));
+    let line =
+        format!("run --driver file --path {} --rw write --ops 2 --output out", path_text(&log));
     let line = line + " --size 64KiB --bs 4KiB";
     stage.attempt("a file of it", &[], &line.split_whitespace().collect::<Vec<_>>());
     let line = format!(
         "suite ycsb --workload a --records 50 --operations 50 --driver {} --path {} --output out",
         store.driver(),
-        shown(&db)
+        path_text(&db)
     );
     stage.attempt("a suite", &[], &line.split_whitespace().collect::<Vec<_>>());
     Ok(())
@@ -162,7 +163,7 @@ fn another_store(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> 
 /// Names of RocksDB's options that name a place which it writes to or deletes in.
 fn places(db: &Path) -> [String; 5] {
     let name = db.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let db = shown(db);
+    let db = path_text(db);
     [
         format!("db_log_dir={db}"),
         format!("wal_dir={db}"),
@@ -185,7 +186,7 @@ fn behind_options(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()>
         let set = place.split_once('=').ok_or("no name")?;
         let text = options_file(set.0, set.1);
         std::fs::write(&file, text).map_err(|e| e.to_string())?;
-        let options = format!("--set target.options.options_file={}", shown(&file));
+        let options = format!("--set target.options.options_file={}", path_text(&file));
         attack(stage, store, &[], &stage.at("other"), &format!("{} {options}", store.inserts()));
     }
     Ok(())
@@ -210,7 +211,7 @@ fn everywhere(
     attack(stage, store, before, name, store.inserts());
     if store == ForeignStore::RocksDb {
         for option in ["db_log_dir", "wal_dir"] {
-            let option = format!("--set target.options.options={option}={}", shown(name));
+            let option = format!("--set target.options.options={option}={}", path_text(name));
             attack(stage, store, before, mine, &format!("{} {option}", store.inserts()));
         }
     }
@@ -219,7 +220,7 @@ fn everywhere(
 fn hard_links(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     let db = database(stage, store)?;
     let links = stage.fresh("links");
-    tool(&["cp", "-al", &shown(&db), &shown(&links)])?;
+    tool(&["cp", "-al", &path_text(&db), &path_text(&links)])?;
     stage.keep_safe(&links);
     let mine = stage.fresh("mine");
     everywhere(stage, store, &[], &links, &mine);
@@ -228,7 +229,7 @@ fn hard_links(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
 
 fn bound(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     let db = database(stage, store)?;
-    let bound = stage.mount_words(&["--bind", &shown(&db)])?;
+    let bound = stage.mount_words(&["--bind", &path_text(&db)])?;
     let mine = stage.fresh("mine");
     everywhere(stage, store, &[], &bound, &mine);
     Ok(())
@@ -245,7 +246,7 @@ fn linked(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
 fn elsewhere(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     let db = database(stage, store)?;
     let (point, mine) = (stage.fresh_dir("point"), stage.fresh("mine"));
-    let script = format!("mount --bind {} {}; exec \"$@\"", shown(&db), shown(&point));
+    let script = format!("mount --bind {} {}; exec \"$@\"", path_text(&db), path_text(&point));
     let before = ["unshare", "--mount", "sh", "-ec", &script, "sh"];
     everywhere(stage, store, &before, &point, &mine);
     Ok(())
@@ -261,7 +262,7 @@ fn in_container(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
 
 fn as_nobody(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
     let db = database(stage, store)?;
-    tool(&["chown", "-R", "65534:65534", &shown(&db)])?;
+    tool(&["chown", "-R", "65534:65534", &path_text(&db)])?;
     let (nobody, mine) = (stage.nobody(), stage.fresh("mine"));
     everywhere(stage, store, &nobody, &db, &mine);
     Ok(())
@@ -274,7 +275,7 @@ fn resumed(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
         "run --driver {} --path {} --bs 100B --runtime 300ms --output out {} \
          --sweep workload.0.workers=1,2",
         store.driver(),
-        shown(&db),
+        path_text(&db),
         store.updates()
     );
     let second = dir.join("out/02-sweep-2/manifest.json");

@@ -76,7 +76,7 @@ impl PagesGot {
     }
 
     /// In words, with the machine's setting where they are not all huge.
-    fn words(self, sys: &Sys) -> String {
+    fn describe(self, sys: &Sys) -> String {
         if self.all_huge() {
             return "2 MiB".to_owned();
         }
@@ -122,7 +122,7 @@ pub fn facts(
     };
     let got = PagesGot::parse(&smaps);
     let mut facts = vec![
-        ("buffers.page".to_owned(), got.words(sys)),
+        ("buffers.page".to_owned(), got.describe(sys)),
         ("buffers.bytes".to_owned(), got.touched.to_string()),
     ];
     let Some(shape) = shape else { return facts };
@@ -177,7 +177,7 @@ mod tests {
                 "2 MiB for 75.0 %, 4 KiB for the rest (transparent huge pages: unavailable)",
             ),
         ] {
-            assert_eq!(PagesGot::parse(&text).words(&sys), words, "{text}");
+            assert_eq!(PagesGot::parse(&text).describe(&sys), words, "{text}");
         }
     }
 }

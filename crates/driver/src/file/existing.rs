@@ -129,13 +129,13 @@ pub fn find_files(
     let there: Vec<BorrowedFd<'_>> = there.collect();
     let changes = request.needs.changes().then_some(request.spec.stop);
     if !there.is_empty() && (changes.is_some() || !request.options.read_in_use) {
-        guard::files(there, shown(file_set, &entries), changes)?;
+        guard::files(there, named_path(file_set, &entries), changes)?;
     }
     Ok(entries)
 }
 
 /// The path that a refusal names.
-pub fn shown<'a>(file_set: &'a FileSet, entries: &'a [DataFile]) -> &'a Path {
+pub fn named_path<'a>(file_set: &'a FileSet, entries: &'a [DataFile]) -> &'a Path {
     if let [only] = entries { &only.path } else { &file_set.dir }
 }
 

@@ -134,7 +134,7 @@ impl BoundDriver for FileOptions {
         }
         notes
     }
-    fn settle(&self, target: &mut TargetPlan, deepest: u32) {
+    fn fix_auto_options(&self, target: &mut TargetPlan, deepest: u32) {
         if self.engine == IoEngine::Auto && deepest > 1 {
             target.options.insert("engine".to_owned(), "uring".into());
         }

@@ -11,7 +11,7 @@ use taillight_core::{Error, Result, StopFlag};
 
 use crate::path_error::cannot;
 
-use crate::file::existing::{DataFile, FileOpenSpec, find_files, lock, shown};
+use crate::file::existing::{DataFile, FileOpenSpec, find_files, lock, named_path};
 use crate::file::layout;
 use crate::file::needs::{self, AccessNeeds};
 use crate::file::options::DevicePurge;
@@ -146,7 +146,7 @@ pub fn plan_preparation(file_set: &FileSet, request: &FileOpenSpec<'_>) -> Resul
         let changed: Vec<_> =
             changed.filter_map(|(found, _)| Some(found.existing.as_ref()?.fd.as_fd())).collect();
         if !changed.is_empty() {
-            guard::files(changed, shown(file_set, &entries), Some(request.spec.stop))?;
+            guard::files(changed, named_path(file_set, &entries), Some(request.spec.stop))?;
         }
         check_foreign(&foreign(&entries, &preparations, &request.needs), file_set, request)?;
     }

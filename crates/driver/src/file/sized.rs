@@ -21,7 +21,7 @@ struct FileEnds(Arc<[u64]>);
 impl FileEnds {
     /// The file that holds this byte, and where in it; for a byte behind all files, the last one.
     #[inline]
-    fn place(&self, at: u64) -> (u16, u64) {
+    fn locate(&self, at: u64) -> (u16, u64) {
         let file = self.0.partition_point(|end| *end <= at).min(self.0.len() - 1);
         (file as u16, at - self.begin(file))
     }
@@ -101,7 +101,7 @@ impl SizedSession {
         let mut done = 0;
         while done < op.size {
             let at = op.offset + done;
-            let (file, offset) = self.ends.place(at);
+            let (file, offset) = self.ends.locate(at);
             let end = self.ends.0[usize::from(file)].min(op.offset + op.size);
             let part = &mut self.inner.buffer(slot)[done as usize..][..(end - at) as usize];
             match rustix::io::pread(&self.files[usize::from(file)], part, offset) {
@@ -130,7 +130,7 @@ impl Session for SizedSession {
                 Err(e) => Completion::failed(token, Status::errno(e.raw_os_error())),
             }));
         }
-        let (target, offset) = self.ends.place(op.offset);
+        let (target, offset) = self.ends.locate(op.offset);
         if op.offset + op.size > self.ends.0[usize::from(target)] && op.kind == OpKind::Read {
             return Ok(Submitted::Done(match self.read_several(op, slot) {
                 Ok(()) => Completion::ok(token, op.size),
@@ -158,7 +158,7 @@ impl Session for SizedSession {
         let to = if len == 0 { self.ends.total() } else { offset.saturating_add(len) };
         let mut at = offset;
         while at < to.min(self.ends.total()) {
-            let (file, within) = self.ends.place(at);
+            let (file, within) = self.ends.locate(at);
             let end = self.ends.0[usize::from(file)].min(to);
             self.inner.drop_cached(file, within, end - at)?;
             at = end;
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn bytes_lie_one_behind_the_other() {
         let ends = FileEnds([4, 12, 13].into());
-        let places: Vec<_> = [0, 3, 4, 11, 12].map(|at| ends.place(at)).into();
+        let places: Vec<_> = [0, 3, 4, 11, 12].map(|at| ends.locate(at)).into();
         assert_eq!(places, [(0, 0), (0, 3), (1, 0), (1, 7), (2, 0)]);
         assert_eq!(ends.total(), 13);
     }

@@ -102,18 +102,18 @@ impl Guarded {
     }
 
     /// Errors: `Refused` where something has come to use one of the files.
-    fn look(&self, files: &[OwnedFd]) -> Result<()> {
+    fn recheck(&self, files: &[OwnedFd]) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         guard::again(files.iter().map(AsFd::as_fd), path, &self.stop)
     }
 
     /// Looks if no session holds the files yet: their strong count is then `own`. A series keeps its target open, so
     /// that this is so once a run. Returns a clone, to be dropped after the session has its own. Errors: as
-    /// [`Guarded::look`].
+    /// [`Guarded::recheck`].
     fn first_look(&self, files: &Arc<Vec<OwnedFd>>, own: usize) -> Result<Arc<Vec<OwnedFd>>> {
         let _one = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::strong_count(files) <= own {
-            self.look(files)?;
+            self.recheck(files)?;
         }
         Ok(Arc::clone(files))
     }
@@ -193,7 +193,7 @@ impl FileTarget {
             return Err(Error::unavailable("a plan that only reads opens its target read-only")
                 .hint("purging needs a plan that writes or trims"));
         }
-        self.guarded.look(&self.files)?;
+        self.guarded.recheck(&self.files)?;
         let failed = |e: std::io::Error| Error::unavailable("cannot discard the target").source(e);
         for (n, fd) in self.files.iter().enumerate() {
             let size = self.size_of(n);
@@ -204,7 +204,7 @@ impl FileTarget {
                 fallocate(fd, mode, 0, size).map_err(|e| failed(e.into()))?;
             }
         }
-        self.guarded.look(&self.files)
+        self.guarded.recheck(&self.files)
     }
 }
 

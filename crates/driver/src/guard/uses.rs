@@ -1,5 +1,5 @@
 //! What uses blocks on this machine now: mounts of every namespace that `/proc` shows, swap, holders, loop
-//! devices, exports; and the blocks of a target, for who looks for processes that write to them.
+//! devices, exports; and the blocks of a target, for a search for processes that write to them.
 //!
 //! A use is an extent with the reason to keep off it. Uses are compared by number; paths, by which the
 //! kernel lists swap and exports, are looked up for that. What could not be found out is noted, for those
@@ -232,7 +232,7 @@ fn mounted(at: &Mount) -> String {
     format!("mounted at {}", at.point.display())
 }
 
-/// The blocks of a target, for who looks for their writers.
+/// The blocks of a target, for a search for their writers.
 pub struct TargetBlocks<'a> {
     pub uses: &'a Uses,
     pub stack: &'a BlockStack,

@@ -187,7 +187,7 @@ impl JvmOptions {
     /// The options as the target of a plug-in takes them.
     fn settings(&self, plugin: &'static Plugin, plan: &Plan) -> PluginSettings {
         let options = PluginUse { name: self.table.clone(), ..self.host() };
-        let words = self.words(plan).into_iter().map(toml::Value::String).collect();
+        let words = self.session_arguments(plan).into_iter().map(toml::Value::String).collect();
         let own = toml::Table::from_iter([("words".to_owned(), toml::Value::Array(words))]);
         PluginSettings { plugin, options, own, host: toml::Table::new() }
     }
@@ -196,8 +196,8 @@ impl JvmOptions {
         PluginUse { keep: self.keep, read_only: self.read_only, ..PluginUse::default() }
     }
 
-    /// The words with which Java is asked for a session: `jdbc` or `ycsb`, then names and values in turn.
-    fn words(&self, plan: &Plan) -> Vec<String> {
+    /// The arguments with which Java is asked for a session: `jdbc` or `ycsb`, then names and values in turn.
+    fn session_arguments(&self, plan: &Plan) -> Vec<String> {
         let values = plan.workloads.iter().find_map(|w| w.value.as_ref());
         let fields = values.map_or(1, |v| v.fields.max(1)).to_string();
         let workers: u64 = plan.workloads.iter().map(|w| u64::from(w.workers)).sum();
@@ -341,7 +341,7 @@ const BASE: &str = "site.ycsb.DB";
 
 /// What the load left behind: pauses of the VM, and the words of failures.
 fn end_facts() -> Vec<(String, String)> {
-    let mut facts = vec![("jvm.pauses".to_owned(), pauses::words())];
+    let mut facts = vec![("jvm.pauses".to_owned(), pauses::describe())];
     let jvm = STARTED.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|s| s.0);
     let failures = jvm.and_then(|jvm| jvm.ask(&["failures"]).ok()).unwrap_or_default();
     let failures = failures.lines().enumerate();

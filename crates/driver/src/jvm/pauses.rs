@@ -84,12 +84,12 @@ pub fn samples() -> Vec<(&'static str, f64)> {
 fn with_log<T>(look: impl FnOnce(&mut PauseLog) -> T) -> Option<T> {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     let log = log.as_mut()?;
-    log.catch_up();
+    log.read_appended();
     Some(look(log))
 }
 
 impl PauseLog {
-    fn catch_up(&mut self) {
+    fn read_appended(&mut self) {
         let mut more = Vec::new();
         let read = self.file.as_mut().map(|file| file.read_to_end(&mut more));
         self.lost |= !matches!(read, Some(Ok(_)));
@@ -101,7 +101,7 @@ impl PauseLog {
 }
 
 /// The pauses in words: how many, the longest with what it was, all together.
-pub fn words() -> String {
+pub fn describe() -> String {
     match all() {
         Some(pauses) => in_words(&pauses),
         None if with_log(|log| log.reader.full) == Some(true) => {
@@ -321,11 +321,11 @@ mod tests {
             .unwrap();
         let file = File::open(&path).ok();
         let mut log = PauseLog { file, ..PauseLog::default() };
-        log.catch_up();
+        log.read_appended();
         assert!(log.reader.pauses.is_empty());
         let mut more = File::options().append(true).open(&path).unwrap();
         std::io::Write::write_all(&mut more, b"tal: 5 ns\n[20ns] ").unwrap();
-        log.catch_up();
+        log.read_appended();
         assert_eq!(log.reader.all(), [pause(5, 6, 10, "Cleanup")]);
         assert!(!log.lost && log.rest == "[20ns] ");
     }

@@ -22,7 +22,7 @@ pub fn database(
     confirmed: bool,
     plan: &Plan,
 ) -> Result<Vec<(String, String)>> {
-    let mut words = options.words(plan);
+    let mut words = options.session_arguments(plan);
     words.extend(["create".to_owned(), options.jdbc.create.clone()]);
     debug_assert!(confirmed || options.jdbc.create.is_empty());
     words[0] = "jdbc-about".to_owned();

@@ -59,7 +59,7 @@ impl KafkaAddress {
     }
 
     /// As it is shown; also what `--destroy` names.
-    pub fn shown(&self) -> String {
+    pub fn to_text(&self) -> String {
         format!("{SCHEME}{}/{}", self.servers, self.topic)
     }
 
@@ -101,7 +101,7 @@ mod tests {
             ("kafka://h:7,i/t", "t", "kafka://h:7,i:9092/t"),
             ("kafka://[::1]:7", "t.1", "kafka://[::1]:7/t.1"),
         ] {
-            assert_eq!(KafkaAddress::parse(Some(path), topic).unwrap().shown(), shown);
+            assert_eq!(KafkaAddress::parse(Some(path), topic).unwrap().to_text(), shown);
         }
         for (bad, topic) in [
             ("", ""),

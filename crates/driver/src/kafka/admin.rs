@@ -57,7 +57,7 @@ impl TopicAdmin {
 
     /// The topic as refusals name it.
     pub fn named(&self) -> NamedTarget {
-        NamedTarget { instead: "another options.topic", ..NamedTarget::of(self.address.shown()) }
+        NamedTarget { instead: "another options.topic", ..NamedTarget::of(self.address.to_text()) }
     }
 
     /// Whether to ask no more: the run is to stop, or `options.timeout` is over since then.
@@ -163,7 +163,7 @@ impl TopicAdmin {
 
     /// From here on no wish to end early is looked at: what tidies up has the time of `options.timeout`. Errors:
     /// `Unavailable` when the run was asked to end and no broker answers within a moment.
-    pub fn settle(&mut self) -> Result<()> {
+    pub fn detach_from_stop(&mut self) -> Result<()> {
         if self.stop.stopped() {
             self.topic()?;
         }
@@ -181,7 +181,7 @@ impl TopicAdmin {
 
     /// Deletes the topic that could not be begun, unless another program wrote to it; `e` is why it could not.
     fn undo(&mut self, mark: &TopicMark, e: Error) -> Error {
-        let gone = self.settle().and_then(|()| match self.holds_only(mark)? {
+        let gone = self.detach_from_stop().and_then(|()| match self.holds_only(mark)? {
             true => self.delete().map(|()| true),
             false => Ok(false),
         });

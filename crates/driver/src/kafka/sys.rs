@@ -211,7 +211,7 @@ impl KafkaLibrary {
     }
 
     /// The file it was loaded from, for people.
-    pub fn shown(&self) -> String {
+    pub fn loaded_from(&self) -> String {
         self.file.as_ref().map_or("unknown".to_owned(), |f| f.display().to_string())
     }
 
@@ -221,13 +221,13 @@ impl KafkaLibrary {
     }
 
     /// The name of a code, as `MSG_SIZE_TOO_LARGE`, and its words.
-    pub fn words(&self, code: i32) -> [String; 2] {
+    pub fn describe_error(&self, code: i32) -> [String; 2] {
         // SAFETY: both return strings that are part of the library.
         unsafe { [text((self.api.error_name)(code)), text((self.api.error_text)(code))] }
     }
 
     pub(super) fn fault(&self, code: i32) -> KafkaFault {
-        KafkaFault { code, text: self.words(code)[1].clone() }
+        KafkaFault { code, text: self.describe_error(code)[1].clone() }
     }
 
     pub(super) fn last(&self) -> KafkaFault {

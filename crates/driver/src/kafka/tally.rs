@@ -115,7 +115,7 @@ impl RunTally {
     /// Counts what the library or a broker refused.
     #[cold]
     pub fn fault(&self, library: &KafkaLibrary, code: i32, says: Option<String>) {
-        let [name, words] = library.words(code);
+        let [name, words] = library.describe_error(code);
         let name = name.trim_start_matches('_').to_lowercase();
         let mut all = lock(&self.faults);
         let known = all.len() < CODES_MAX || all.contains_key(&name);

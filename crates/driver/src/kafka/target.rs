@@ -307,7 +307,7 @@ impl KafkaTarget {
             return Ok(());
         }
         let left = |e: Error| e.with("leftovers", format!("topic {}", self.topic));
-        admin.settle().map_err(left)?;
+        admin.detach_from_stop().map_err(left)?;
         if admin.topic().map_err(left)?.0.is_none() {
             return Ok(());
         }
@@ -358,7 +358,7 @@ fn facts(admin: &TopicAdmin, shape: TopicShape, brokers: usize) -> Vec<(String, 
         ("target.kind", "server".to_owned()),
         ("target.server", format!("kafka://{}", admin.address.servers)),
         ("kafka.topic", admin.address.topic.clone()),
-        ("kafka.library", library.shown()),
+        ("kafka.library", library.loaded_from()),
         ("kafka.library_version", library.version()),
         ("kafka.brokers", brokers.to_string()),
         ("kafka.partitions", shape.partitions.to_string()),

@@ -313,7 +313,7 @@ mod tests {
         all
     }
 
-    fn place() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    fn make_dirs() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let tmp = tempfile::tempdir().unwrap();
         let (db, logs) = (tmp.path().join("db"), tmp.path().join("logs"));
         for dir in [&db, &logs, &db.join("archive")] {
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn what_is_set_aside_comes_back_or_goes() {
-        let (tmp, db, logs) = place();
+        let (tmp, db, logs) = make_dirs();
         let before = tree(tmp.path());
         let aside =
             || SetAside::of("rocksdb", &db, &db, std::slice::from_ref(&logs), "r1").unwrap();
@@ -356,7 +356,7 @@ mod tests {
     /// A file that has become a directory stands for one that cannot be deleted.
     #[test]
     fn what_cannot_all_be_deleted_is_said_and_kept_whole_where_it_can_be() {
-        let (tmp, db, logs) = place();
+        let (tmp, db, logs) = make_dirs();
         let before = tree(tmp.path());
         let aside =
             || SetAside::of("rocksdb", &db, &db, std::slice::from_ref(&logs), "r1").unwrap();
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_moved_leaves_all_as_it_was() {
-        let (tmp, db, logs) = place();
+        let (tmp, db, logs) = make_dirs();
         let before = tree(tmp.path());
         // The subdirectory for the logs cannot be made: its name is taken.
         let taken = logs.join(".taillight-aside-r1");

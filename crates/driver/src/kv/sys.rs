@@ -222,7 +222,7 @@ impl<A: StoreApi> StoreLibrary<A> {
     }
 
     /// The file it was loaded from, for people.
-    pub fn shown(&self) -> String {
+    pub fn loaded_from(&self) -> String {
         self.file.as_ref().map_or("unknown".to_owned(), |f| f.display().to_string())
     }
 

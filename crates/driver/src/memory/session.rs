@@ -74,7 +74,7 @@ impl MemorySession {
     fn read(&mut self, op: &Op) -> StoreOutcome {
         let key = self.rules.format.write(op.key, &mut self.key);
         let (buffer, keep) = (&mut self.buffer, self.keep);
-        let found = self.store.look(key, |value| {
+        let found = self.store.with_value(key, |value| {
             if keep {
                 let n = value.len().min(buffer.len());
                 buffer[..n].copy_from_slice(&value[..n]);

@@ -33,11 +33,11 @@ impl OrderedMap {
         Some(change(&mut held))
     }
 
-    /// Looks at a value; `None` when the key is not there.
-    pub fn look<T>(&self, key: &[u8], look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    /// What `read` makes of a value; `None` when the key is not there.
+    pub fn with_value<T>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let entry = self.map.get(key)?;
         let held = entry.value().read().unwrap_or_else(PoisonError::into_inner);
-        Some(look(&held))
+        Some(read(&held))
     }
 
     /// Removes a key; whether it was there.

@@ -15,7 +15,7 @@ fn keys_are_in_order_and_scans_go_both_ways() {
     assert_eq!(seen, b"bccba");
     assert!(store.delete(b"b"));
     assert!(!store.delete(b"b"));
-    assert_eq!(store.look(b"b", |_| ()), None);
+    assert_eq!(store.with_value(b"b", |_| ()), None);
     assert_eq!(store.scan(b"a", 2, false, |v| seen.push(v[0])), 2);
     assert_eq!(&seen[5..], b"ac");
 }
@@ -27,6 +27,6 @@ fn a_value_is_overwritten_in_place() {
     let at = store.change(b"k", |v| v.as_ptr() as usize);
     store.put(b"k", &[2; 64]);
     assert_eq!(store.change(b"k", |v| v.as_ptr() as usize), at);
-    assert_eq!(store.look(b"k", |v| v.to_vec()), Some(vec![2; 64]));
+    assert_eq!(store.with_value(b"k", |v| v.to_vec()), Some(vec![2; 64]));
     assert_eq!(store.len(), 1);
 }

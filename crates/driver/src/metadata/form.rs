@@ -55,7 +55,7 @@ impl LayoutForm {
     }
 
     /// Takes what the plan leaves open from the mark that was found, else from the plan's own sizes.
-    pub fn settle(&mut self, found: Option<&DatabaseMark>, plan: &Plan) {
+    pub fn fill_unset(&mut self, found: Option<&DatabaseMark>, plan: &Plan) {
         let (size, lanes) = found.and_then(|mark| parts(&mark.form)).unzip();
         let first = plan.workloads.first();
         self.size = self

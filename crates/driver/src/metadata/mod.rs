@@ -96,7 +96,7 @@ impl BoundDriver for MetadataOptions {
             ..Capabilities::default()
         }
     }
-    fn settle(&self, target: &mut TargetPlan, deepest: u32) {
+    fn fix_auto_options(&self, target: &mut TargetPlan, deepest: u32) {
         if self.engine == MetadataEngine::Auto && deepest > 1 {
             target.options.insert("engine".to_owned(), "io_uring".into());
         }

@@ -160,7 +160,7 @@ fn inspect_tree(
             .hint("choose another path, or delete the directory"));
     }
     let mut form = LayoutForm::of(spec.plan, options);
-    form.settle(found.as_ref().filter(|mark| mark.keep && !confirmed), spec.plan);
+    form.fill_unset(found.as_ref().filter(|mark| mark.keep && !confirmed), spec.plan);
     let identity = DirectoryIdentity { driver: NAME.to_owned(), ..DirectoryIdentity::default() };
     let mark = DatabaseMark::new(identity, spec.run_id, options.keep, form.text());
     let known = found.as_ref().map(layout_of).transpose()?;
@@ -436,7 +436,7 @@ impl FileTree {
         let mark = dir.database()?;
         let here = dir.identity()?;
         let mut form = LayoutForm::of(spec.plan, options);
-        form.settle(mark.as_ref(), spec.plan);
+        form.fill_unset(mark.as_ref(), spec.plan);
         let fits = |mark: &DatabaseMark| {
             mark.identity.driver == NAME
                 && mark.identity.node.is(&here, dir.filesystem())

@@ -48,7 +48,7 @@ impl FileSystemNaming {
 /// Left out is what holds no data and changes when a database is only looked at: locks, and a store's own
 /// messages. Errors: `Unavailable` when something cannot be read.
 pub fn fingerprint(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<String> {
-    look(dirs, naming, &mut |_| Ok(()))
+    fingerprint_each(dirs, naming, &mut |_| Ok(()))
 }
 
 /// Stands in a seal before what the files hold.
@@ -66,13 +66,13 @@ pub fn seal(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<Option<String>
     if by == Some(ChangeEvidence::None) {
         return Ok(None);
     }
-    look(dirs, naming, write_back)?;
+    fingerprint_each(dirs, naming, write_back)?;
     let now = fingerprint(dirs, naming)?;
     let held = match by {
         Some(ChangeEvidence::Contents) => HOLDING.to_owned() + &held(dirs, naming)?,
         _ => String::new(),
     };
-    let same = now == look(dirs, naming, write_back)?;
+    let same = now == fingerprint_each(dirs, naming, write_back)?;
     Ok(same.then_some(now + &held))
 }
 
@@ -86,18 +86,22 @@ pub fn proves(seal: &str, dirs: &[PathBuf], naming: FileSystemNaming) -> Result<
 /// What the files below `dirs` hold.
 fn held(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<String> {
     let mut data = FNV_START;
-    look(dirs, naming, &mut |file| {
+    fingerprint_each(dirs, naming, &mut |file| {
         data = digest(file, data)?;
         Ok(())
     })?;
-    Ok(shown(data))
+    Ok(digest_hex(data))
 }
 
 /// What is done with each file that is looked at.
 type EachFile<'a> = &'a mut dyn FnMut(&OwnedFd) -> io::Result<()>;
 
 /// As [`fingerprint`], with each regular file opened.
-fn look(dirs: &[PathBuf], naming: FileSystemNaming, each: EachFile<'_>) -> Result<String> {
+fn fingerprint_each(
+    dirs: &[PathBuf],
+    naming: FileSystemNaming,
+    each: EachFile<'_>,
+) -> Result<String> {
     let mut lines = Vec::new();
     for dir in dirs {
         let failed = |e: io::Error| cannot("cannot look at the files of the database", dir, e);
@@ -156,7 +160,7 @@ pub fn digest(file: impl AsFd, before: u64) -> io::Result<u64> {
 }
 
 /// A digest as marks have it.
-pub fn shown(digest: u64) -> String {
+pub fn digest_hex(digest: u64) -> String {
     format!("{digest:016x}")
 }
 

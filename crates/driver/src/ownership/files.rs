@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fsync, ftruncate, openat, statat};
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
-use super::content::{FNV_START, digest, shown};
+use super::content::{FNV_START, digest, digest_hex};
 use super::node::{FileSystem, MarkedNode};
 use super::sidecar::{ChangeEvidence, OwnedDirectory};
 use crate::guard;
@@ -101,7 +101,7 @@ const SECOND: i64 = 1_000_000_000;
 
 /// Waits until a later change of the file has another time: changes in one tick have the same one, and on
 /// file systems that count whole seconds all changes in a second.
-fn settle(file: &FileIdentity) {
+fn wait_for_new_timestamp(file: &FileIdentity) {
     let step = if file.changed_ns % SECOND == 0 { SECOND + TICK } else { TICK };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok()).unwrap_or(i64::MAX);
@@ -116,7 +116,7 @@ fn settle(file: &FileIdentity) {
 pub fn write_back(file: impl AsFd) -> std::io::Result<FileIdentity> {
     fsync(&file)?;
     let found = FileIdentity::of(&file)?;
-    settle(&found);
+    wait_for_new_timestamp(&found);
     fsync(&file)?;
     Ok(found)
 }
@@ -131,7 +131,7 @@ fn seal(dir: &OwnedDirectory, mark: &mut FileMark, by: ChangeEvidence) {
         let data =
             (by == ChangeEvidence::Contents).then(|| digest(&file, FNV_START)).transpose()?;
         let same = FileIdentity::of(&file)? == found && mark.node.is(&found, dir.filesystem());
-        Ok(same.then_some((found, data.map(shown))))
+        Ok(same.then_some((found, data.map(digest_hex))))
     };
     match look() {
         Ok(Some((found, data))) => mark.seal(&found, data),

@@ -51,7 +51,7 @@ fn is_of_device(fsid: u64, device: u64) -> bool {
 }
 
 /// "major:minor" of the file system that holds a file.
-fn shown(device: u64) -> String {
+fn major_minor(device: u64) -> String {
     format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
@@ -76,7 +76,7 @@ impl MarkedNode {
     pub fn of(found: &FileIdentity, filesystem: &FileSystem) -> MarkedNode {
         MarkedNode {
             inode: found.inode,
-            device: shown(found.device),
+            device: major_minor(found.device),
             birth_ns: found.birth_ns,
             filesystem: filesystem.id_of(found.device).map(str::to_owned),
         }
@@ -88,7 +88,7 @@ impl MarkedNode {
         let differs = |what: &str, mark: &str, now: &str| {
             (mark != now).then(|| format!("{what} {mark}, now {now}"))
         };
-        let (inode, device) = (found.inode.to_string(), shown(found.device));
+        let (inode, device) = (found.inode.to_string(), major_minor(found.device));
         match self.filesystem.as_deref().zip(filesystem.id_of(found.device)) {
             Some((mark, now)) => differs("file system", mark, now),
             None => differs("device of the file system", &self.device, &device),

@@ -131,13 +131,13 @@ impl DriverProgram {
     }
 
     pub fn is_alive(&self) -> bool {
-        self.look(0);
+        self.check_alive(0);
         !self.is_lost.load(Ordering::Relaxed)
     }
 
     /// Gives the program up where it has ended, or where `quiet`, the ns for which nothing came while something was
     /// due, reaches its patience; `is_lost` says so afterwards.
-    fn look(&self, quiet: u64) {
+    fn check_alive(&self, quiet: u64) {
         if self.is_lost.load(Ordering::Relaxed) {
             return;
         }
@@ -435,8 +435,8 @@ impl ProgramTarget {
     }
 
     /// Looks whether the program still runs, where nothing came from it for `quiet` ns while something was due.
-    pub fn look(&self, quiet: u64) {
-        self.program.look(quiet);
+    pub fn check_alive(&self, quiet: u64) {
+        self.program.check_alive(quiet);
     }
 
     #[inline]

@@ -182,7 +182,7 @@ impl RingQueue {
         }
         if now.saturating_sub(self.looked) >= SLICE_NS {
             self.looked = now;
-            self.target.look(now - self.quiet_since.min(now));
+            self.target.check_alive(now - self.quiet_since.min(now));
         }
         self.target.is_lost()
     }

@@ -47,7 +47,7 @@ pub struct S3Client {
     /// The run that objects name as their maker, once it is known.
     pub maker: Arc<OnceLock<String>>,
     admin: Mutex<Option<Housekeeping>>,
-    /// Ends what waits for a server, until [`S3Client::settle`].
+    /// Ends what waits for a server, until [`S3Client::detach_from_stop`].
     stop: Mutex<StopFlag>,
 }
 
@@ -182,7 +182,7 @@ impl S3Client {
 
     /// From now on no stop ends a request: what the run made is to be put in order. After one, the store
     /// has a moment to show that it answers at all. Errors: `Unavailable` when it does not.
-    pub fn settle(&self) -> Result<()> {
+    pub fn detach_from_stop(&self) -> Result<()> {
         let stop = self.replace_stop(StopFlag::default());
         if stop.stopped() {
             let asked = self.call_within(&S3Request::new("GET", b""), MOMENT);

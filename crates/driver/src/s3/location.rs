@@ -103,7 +103,7 @@ impl PrefixLocation {
     }
 
     /// As a path, with port and prefix, of the first server.
-    pub fn shown(&self) -> String {
+    pub fn to_text(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         let first = self.hosts.first();
         let (name, port) = first.map_or(("", 0), |h| (h.name.as_str(), h.port));
@@ -144,7 +144,7 @@ mod tests {
         assert!(!p.tls);
         assert_eq!((p.bucket.as_str(), p.prefix.as_str()), ("bench", "a/b/"));
         assert_eq!((p.hosts[1].name.as_str(), p.hosts[1].port), ("h2", 9001));
-        assert_eq!(p.shown(), "http://127.0.0.1:9000/bench/a/b/");
+        assert_eq!(p.to_text(), "http://127.0.0.1:9000/bench/a/b/");
         let v6 = PrefixLocation::parse(Some("https://[::1]/bench/a/"), &[]).unwrap();
         assert_eq!((v6.hosts[0].bare(), v6.hosts[0].port), ("::1", 443));
     }

@@ -30,7 +30,7 @@ impl LostUploads {
         if held.is_empty() {
             return Ok(());
         }
-        store.settle().map_err(|e| left(store, held.len(), e))?;
+        store.detach_from_stop().map_err(|e| left(store, held.len(), e))?;
         let mut failed = None;
         held.retain(|lost| match abort(store, lost) {
             Ok(()) => false,
@@ -44,7 +44,7 @@ impl LostUploads {
 }
 
 fn left(store: &S3Client, number: usize, e: Error) -> Error {
-    e.with("leftovers", format!("{number} unfinished uploads under {}", store.location.shown()))
+    e.with("leftovers", format!("{number} unfinished uploads under {}", store.location.to_text()))
         .hint("abort them (aws s3api list-multipart-uploads shows them), or let the bucket's lifecycle rules do it")
 }
 

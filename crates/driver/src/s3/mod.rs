@@ -103,7 +103,7 @@ impl BoundDriver for S3Options {
         match PrefixLocation::parse(Some(path), &[]) {
             // Scheme, server and bucket have three.
             Ok(place) if path.trim_end_matches('/').matches('/').count() == 3 => {
-                vec![format!("target.path names no prefix: the run keeps to {}", place.shown())]
+                vec![format!("target.path names no prefix: the run keeps to {}", place.to_text())]
             }
             _ => Vec::new(),
         }

@@ -134,7 +134,7 @@ impl OwnedPrefix {
     ) -> Result<(OwnedPrefix, String, Option<String>)> {
         let server = store.list(&mut |_| Ok(false))?;
         let found = store.read()?.and_then(|text| PrefixMark::parse(&text).ok());
-        let mark = PrefixMark::of_run(found, spec.run_id, &store.location.shown())?;
+        let mark = PrefixMark::of_run(found, spec.run_id, &store.location.to_text())?;
         store.maker.get_or_init(|| mark.run_id.clone());
         let owned = OwnedPrefix {
             unnamed: !mark.identity.named,
@@ -154,7 +154,7 @@ impl OwnedPrefix {
     ) -> Result<PrefixDecision> {
         let target = &spec.plan.target;
         let named =
-            NamedTarget { instead: "another prefix", ..NamedTarget::of(store.location.shown()) };
+            NamedTarget { instead: "another prefix", ..NamedTarget::of(store.location.to_text()) };
         let same = |name: &str| {
             let more = &store.options.endpoints;
             PrefixLocation::parse(Some(name), more).is_ok_and(|p| p == store.location)
@@ -308,7 +308,7 @@ impl OwnedPrefix {
             }
         };
         Err(Error::target(what)
-            .with("target", store.location.shown())
+            .with("target", store.location.to_text())
             .hint("look what is under the prefix before you use it again"))
     }
 
@@ -324,13 +324,13 @@ impl OwnedPrefix {
         if self.joined || self.mark.keeps() {
             return Ok(());
         }
-        let shown = store.location.shown();
+        let shown = store.location.to_text();
         let none = self.written.range(self.records()).is_empty();
         let left = |e: Error, none: bool| match none {
             true => e.with("leftovers", format!("only the owner mark {shown}{SIDECAR}")),
             false => e.with("leftovers", format!("objects under {shown} that the run wrote")),
         };
-        store.settle().map_err(|e| left(e, none))?;
+        store.detach_from_stop().map_err(|e| left(e, none))?;
         self.is_held(store).map_err(|e| left(e, none))?;
         let foreign = self.purge(store, names).map_err(|e| left(e, none))?;
         MarkStore::remove(store).map_err(|e| left(e, true))?;
@@ -386,7 +386,7 @@ fn check_outer(store: &S3Client) -> Result<()> {
 
 fn clash(store: &S3Client, what: &str, mark: &str) -> Error {
     Error::refused(what)
-        .with("target", store.location.shown())
+        .with("target", store.location.to_text())
         .with("its mark", mark)
         .hint("choose a prefix that is not inside another run's, nor around one")
 }
@@ -476,14 +476,14 @@ fn owner(store: &S3Client) -> String {
 
 /// Puts the owner object back as it was, since the prefix was not taken after all.
 fn undo(store: &S3Client, before: Option<&[u8]>, why: Error) -> Error {
-    let undone = store.settle().and_then(|()| match before {
+    let undone = store.detach_from_stop().and_then(|()| match before {
         Some(text) => store.renew(text),
         None => MarkStore::remove(store),
     });
     match undone {
         Ok(()) => why,
         Err(_) => {
-            why.with("leftovers", format!("the owner mark {}{SIDECAR}", store.location.shown()))
+            why.with("leftovers", format!("the owner mark {}{SIDECAR}", store.location.to_text()))
         }
     }
 }
@@ -495,7 +495,7 @@ fn in_part(store: &S3Client, before: Option<&[u8]>, goes: usize, why: Error) -> 
     }
     let mark = before.and_then(|text| PrefixMark::parse(text).ok());
     let empty = mark.and_then(|mark| PrefixMark { records: 0, ..mark }.bytes().ok());
-    let shown = store.location.shown();
+    let shown = store.location.to_text();
     undo(store, empty.as_deref().or(before), why).with(
         "deleted",
         format!("some or all of the {goes} objects under {shown} that were to give way"),

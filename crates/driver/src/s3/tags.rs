@@ -31,13 +31,13 @@ impl PutTags {
         tags
     }
 
-    fn place(&self, key: u64) -> Option<(&OnceLock<Box<[AtomicU64]>>, usize)> {
+    fn locate(&self, key: u64) -> Option<(&OnceLock<Box<[AtomicU64]>>, usize)> {
         let n = usize::try_from(key.checked_sub(self.start)?).ok()?;
         Some((self.chunks.get(n / CHUNK)?, n % CHUNK))
     }
 
     fn at(&self, key: u64) -> Option<&AtomicU64> {
-        let (chunk, n) = self.place(key)?;
+        let (chunk, n) = self.locate(key)?;
         chunk.get_or_init(|| (0..CHUNK).map(|_| AtomicU64::new(0)).collect()).get(n)
     }
 
@@ -50,7 +50,7 @@ impl PutTags {
 
     /// The hash of the tag of number `key`; 0 where it is not known.
     pub fn get(&self, key: u64) -> u64 {
-        let found = self.place(key).and_then(|(chunk, n)| chunk.get()?.get(n));
+        let found = self.locate(key).and_then(|(chunk, n)| chunk.get()?.get(n));
         found.map_or(0, |tag| tag.load(Ordering::Relaxed))
     }
 }

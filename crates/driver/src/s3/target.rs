@@ -65,7 +65,7 @@ impl S3Target {
         let (prefix, server, unfinished) = OwnedPrefix::take(&store, spec, &names)?;
         let mut facts = vec![
             ("target.kind".to_owned(), "bucket prefix".to_owned()),
-            ("s3.place".to_owned(), store.location.shown()),
+            ("s3.place".to_owned(), store.location.to_text()),
             ("s3.credentials".to_owned(), origin),
         ];
         let addresses = (0..store.servers()).map(|n| store.address(n).to_string());
@@ -213,7 +213,7 @@ impl KeyedTarget for S3Target {
     fn loaded(&self, records: u64) -> Result<()> {
         let store = &self.shared.store;
         if store.stop().stopped() {
-            store.settle()?;
+            store.detach_from_stop()?;
         }
         self.shared.prefix.note(store, records)
     }

@@ -253,7 +253,7 @@ impl Collector {
 
     /// Closes every interval all workers have passed, shows provisional ones that are late, and tells observers of
     /// stuck workers and overtime.
-    pub fn settle(&mut self, now: Stamp, observers: &mut [&mut dyn Observer]) {
+    pub fn close_passed(&mut self, now: Stamp, observers: &mut [&mut dyn Observer]) {
         while let Some(key) = self.open.keys().next().copied() {
             if !self.passed(key) {
                 break;
@@ -452,7 +452,7 @@ mod tests {
         collector.accept(WorkerMessage::IntervalStats(stats), start.plus(17_000_000));
         let mut watch = Watch::default();
         // Before the worker's own word that it is done.
-        collector.settle(start.plus(17_000_000), &mut [&mut watch]);
+        collector.close_passed(start.plus(17_000_000), &mut [&mut watch]);
         assert_eq!(watch.1, [16_800_000]);
     }
 
@@ -468,7 +468,7 @@ mod tests {
         let mut collector = Collector::new(&plan, timeline, spare, Arc::default(), None);
         let mut watch = Watch::default();
         for ms in (0..=4_000).step_by(20) {
-            collector.settle(at(ms), &mut [&mut watch]);
+            collector.close_passed(at(ms), &mut [&mut watch]);
         }
         assert_eq!(watch.0, [1_020, 2_020], "since the first end that it missed");
         // It comes back, and goes on.
@@ -476,7 +476,7 @@ mod tests {
         stats.open(true, 0);
         collector.accept(WorkerMessage::IntervalStats(stats), at(4_010));
         for ms in (4_020..=6_500).step_by(20) {
-            collector.settle(at(ms), &mut [&mut watch]);
+            collector.close_passed(at(ms), &mut [&mut watch]);
         }
         assert_eq!(watch.0.len(), 3, "{:?}", watch.0);
         assert_eq!(watch.0[2], 1_020);

@@ -238,7 +238,7 @@ impl Generator {
         let size = self.sizes.draw(&mut self.rng, kind);
         let mut global = self.pattern.next(&mut self.rng, size, kind);
         if let Some(turns) = &self.turns {
-            global = turns.place(global);
+            global = turns.map_offset(global);
         }
         if self.passes != u64::MAX {
             self.ended = self.pattern.passes() > self.passes;
@@ -309,7 +309,7 @@ impl Generator {
         }
         if let Some(turns) = self.turns.as_ref().filter(|_| part.start < part.end) {
             // Drawn side by side; where the first and the last byte of it are.
-            part = turns.place(part.start)..turns.place(part.end - 1) + 1;
+            part = turns.map_offset(part.start)..turns.map_offset(part.end - 1) + 1;
         }
         (part.start / file_size) as u16..part.end.div_ceil(file_size) as u16
     }

@@ -121,7 +121,7 @@ pub struct BlockTurns {
 impl BlockTurns {
     /// Where a block is that was drawn at `at`.
     #[inline]
-    pub fn place(&self, at: u64) -> u64 {
+    pub fn map_offset(&self, at: u64) -> u64 {
         let (number, within) = ((at - self.start) / self.unit, (at - self.start) % self.unit);
         self.start + (number * self.of + self.part) * self.unit + within
     }

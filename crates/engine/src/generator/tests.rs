@@ -14,7 +14,7 @@ fn shape(size: u64) -> Geometry {
     Geometry { files: 1, file_size: size, align: 1 }
 }
 
-fn place(index: u32, of: u32) -> WorkerIndex {
+fn worker_index(index: u32, of: u32) -> WorkerIndex {
     WorkerIndex { worker: index as u16, index, of }
 }
 
@@ -34,7 +34,7 @@ fn a_trim_comes_before_each_write() {
         let w = &mut plan.workloads[0];
         (w.access.kind, w.access.cover) = (kind, true);
         let w = &plan.workloads[0];
-        let mut g = Generator::new(&plan, w, shape(8 * 4096), place(0, 1), None).unwrap();
+        let mut g = Generator::new(&plan, w, shape(8 * 4096), worker_index(0, 1), None).unwrap();
         let ops: Vec<Op> = std::iter::from_fn(|| Some(g.next()).filter(|_| !g.ended())).collect();
         assert_eq!(ops.len(), 16, "{kind:?}");
         for (n, pair) in ops.chunks(2).enumerate() {
@@ -65,7 +65,7 @@ proptest! {
         let mut all = Vec::new();
         for k in 0..workers {
             let mine = (blocks + u64::from(workers - 1 - k)) / u64::from(workers);
-            all.extend(offsets(&plan, shape, place(k, workers), mine as usize));
+            all.extend(offsets(&plan, shape, worker_index(k, workers), mine as usize));
         }
         all.sort_unstable();
         prop_assert!(all.into_iter().eq((0..blocks).map(|b| b * 4096)));
@@ -87,7 +87,7 @@ proptest! {
             min: ByteSize(512), max: ByteSize(4096 * 2), step: ByteSize(512) , spread: Default::default() });
         let shape = Geometry { files, file_size: blocks * 4096, align: 512 };
         for k in 0..workers {
-            let Ok(mut g) = Generator::new(&plan, &plan.workloads[0], shape, place(k, workers), None)
+            let Ok(mut g) = Generator::new(&plan, &plan.workloads[0], shape, worker_index(k, workers), None)
             else { continue };
             for _ in 0..500 {
                 let op = g.next();
@@ -103,23 +103,23 @@ proptest! {
 fn sequential_is_contiguous_per_worker_and_wraps() {
     let mut p = plan();
     p.workloads[0].access.kind = AccessKind::Sequential;
-    assert_eq!(offsets(&p, shape(16384), place(1, 2), 3), [8192, 12288, 8192]);
+    assert_eq!(offsets(&p, shape(16384), worker_index(1, 2), 3), [8192, 12288, 8192]);
     p.workloads[0].access.kind = AccessKind::Reverse;
-    assert_eq!(offsets(&p, shape(16384), place(0, 1), 5), [12288, 8192, 4096, 0, 12288]);
+    assert_eq!(offsets(&p, shape(16384), worker_index(0, 1), 5), [12288, 8192, 4096, 0, 12288]);
     p.workloads[0].access.kind = AccessKind::Strided;
     p.workloads[0].access.stride = Some(ByteSize(8192));
-    assert_eq!(offsets(&p, shape(16384), place(0, 1), 5), [0, 8192, 4096, 12288, 0]);
+    assert_eq!(offsets(&p, shape(16384), worker_index(0, 1), 5), [0, 8192, 4096, 12288, 0]);
     // Runs of two blocks, and as much left out between them.
     p.workloads[0].access.kind = AccessKind::Sequential;
     p.workloads[0].access.stride = Some(ByteSize(16384));
     p.workloads[0].access.run_length = Some(2);
-    assert_eq!(offsets(&p, shape(32768), place(0, 1), 6), [0, 4096, 16384, 20480, 0, 4096]);
+    assert_eq!(offsets(&p, shape(32768), worker_index(0, 1), 6), [0, 4096, 16384, 20480, 0, 4096]);
     // A run begins near the end of a file: its block does not cross into the next one.
     p.workloads[0].access.stride = Some(ByteSize(3 * 4096 - 1024));
     p.workloads[0].access.align = ByteSize(1024);
     p.workloads[0].access.run_length = Some(1);
     let files = Geometry { files: 2, file_size: 3 * 4096 + 1024, align: 1024 };
-    let mut g = Generator::new(&p, &p.workloads[0], files, place(0, 1), None).unwrap();
+    let mut g = Generator::new(&p, &p.workloads[0], files, worker_index(0, 1), None).unwrap();
     for _ in 0..50 {
         let op = g.next();
         assert!(op.target < 2 && op.offset + op.size <= files.file_size, "{op:?}");
@@ -129,9 +129,9 @@ fn sequential_is_contiguous_per_worker_and_wraps() {
 #[test]
 fn same_seed_same_operations_and_other_worker_others() {
     let p = plan();
-    let a = offsets(&p, shape(1 << 30), place(0, 2), 1000);
-    assert_eq!(a, offsets(&p, shape(1 << 30), place(0, 2), 1000));
-    assert_ne!(a, offsets(&p, shape(1 << 30), place(1, 2), 1000));
+    let a = offsets(&p, shape(1 << 30), worker_index(0, 2), 1000);
+    assert_eq!(a, offsets(&p, shape(1 << 30), worker_index(0, 2), 1000));
+    assert_ne!(a, offsets(&p, shape(1 << 30), worker_index(1, 2), 1000));
 }
 
 #[test]
@@ -140,7 +140,8 @@ fn mix_keeps_its_shares_within_five_sigma() {
     p.workloads[0].mix =
         vec![MixPart { op: OpKind::Read, weight: 70 }, MixPart { op: OpKind::Write, weight: 30 }];
     p.workloads[0].sync = Sync::Fdatasync(3);
-    let mut g = Generator::new(&p, &p.workloads[0], shape(1 << 30), place(0, 1), None).unwrap();
+    let mut g =
+        Generator::new(&p, &p.workloads[0], shape(1 << 30), worker_index(0, 1), None).unwrap();
     let ops: Vec<Op> = (0..100_000).map(|_| g.next()).collect();
     let writes = ops.iter().filter(|o| o.kind == OpKind::Write).count();
     assert!((writes as i64 - 30_000).abs() < 5 * 145, "{writes}");
@@ -152,7 +153,7 @@ fn random_positions_pass_chi_square() {
     let mut p = plan();
     p.workloads[0].access.cover = false;
     let mut counts = [0f64; 64];
-    for at in offsets(&p, shape(64 * 4096), place(0, 1), 64_000) {
+    for at in offsets(&p, shape(64 * 4096), worker_index(0, 1), 64_000) {
         counts[(at / 4096) as usize] += 1.0;
     }
     let chi: f64 = counts.iter().map(|c| (c - 1000.0).powi(2) / 1000.0).sum();
@@ -172,7 +173,7 @@ fn each_operation_has_its_sizes_its_grid_and_its_walk() {
     for kind in [AccessKind::Random, AccessKind::Sequential] {
         p.workloads[0].access.kind = kind;
         let shape = shape(4 << 20);
-        let mut g = Generator::new(&p, &p.workloads[0], shape, place(0, 1), None).unwrap();
+        let mut g = Generator::new(&p, &p.workloads[0], shape, worker_index(0, 1), None).unwrap();
         let ops: Vec<Op> = (0..2000).map(|_| g.next()).collect();
         for (op, size) in [(OpKind::Read, 4096), (OpKind::Write, 65536)] {
             let own: Vec<&Op> = ops.iter().filter(|o| o.kind == op).collect();
@@ -207,7 +208,7 @@ fn strides_in_turns_meet_no_other_block() {
         let access = &mut plan.workloads[0].access;
         access.kind = AccessKind::Strided;
         (access.offset, access.stride) = (ByteSize(first * 4096), Some(ByteSize(2 * 4096)));
-        all.extend(offsets(&plan, shape, place(0, 1), 4));
+        all.extend(offsets(&plan, shape, worker_index(0, 1), 4));
     }
     all.sort_unstable();
     assert!(all.iter().copied().eq((0..24).map(|block| block * 4096)), "{all:?}");
@@ -226,7 +227,7 @@ fn a_rank_with_blocks_in_turns_syncs_every_file_that_it_wrote_to() {
             plan.workloads[0].access.cover = kind == AccessKind::Random;
             let (mut written, mut synced) = (Vec::new(), Vec::new());
             for k in 0..workers {
-                let place = place(k, workers);
+                let place = worker_index(k, workers);
                 let mut all =
                     Generator::new(&plan, &plan.workloads[0], shape, place, None).unwrap();
                 let count = 8 / workers;

@@ -164,7 +164,7 @@ impl Filler {
             ContentKind::Zero | ContentKind::Pattern(_) => FillMethod::Unchanged,
             _ => FillMethod::Whole,
         };
-        Filler { method, place: content.place(scramble(seed)), content, ids }
+        Filler { method, place: content.offsets_of(scramble(seed)), content, ids }
     }
 
     /// Fills a buffer before the first write from it, in full. Not for the hot path.
@@ -262,9 +262,9 @@ impl Content {
     }
 
     /// Where the bytes of `id` begin.
-    fn place(&self, id: u64) -> NoiseOffsets {
+    fn offsets_of(&self, id: u64) -> NoiseOffsets {
         match &self.source {
-            ContentSource::Random(noise) | ContentSource::Text(noise) => noise.place(id),
+            ContentSource::Random(noise) | ContentSource::Text(noise) => noise.offsets_of(id),
             _ => NoiseOffsets::default(),
         }
     }

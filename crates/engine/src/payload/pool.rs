@@ -69,12 +69,12 @@ impl NoisePool {
     /// Fills the block with the bytes of `id`.
     #[inline]
     pub fn write(&self, block: &mut [u8], id: u64) {
-        self.walk(block, &mut self.place(id));
+        self.walk(block, &mut self.offsets_of(id));
     }
 
     /// Where the bytes of `id` begin in both pools.
     #[inline]
-    pub fn place(&self, id: u64) -> NoiseOffsets {
+    pub fn offsets_of(&self, id: u64) -> NoiseOffsets {
         let drawn = scramble(id);
         let place = |half: u64, length: usize| {
             ((half * (length / self.step) as u64) >> 32) as usize * self.step

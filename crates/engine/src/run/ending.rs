@@ -90,7 +90,7 @@ impl IdleEnd {
     }
 
     /// Asks everybody to end when it fires, and says why.
-    pub fn look(&self, now: Stamp, abort: &AtomicBool) -> Option<Error> {
+    pub fn check(&self, now: Stamp, abort: &AtomicBool) -> Option<Error> {
         let idle = self.0.as_ref().filter(|idle| idle.timed_out(now))?;
         abort.store(true, Ordering::Relaxed);
         Some(idle.error())

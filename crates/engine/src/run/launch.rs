@@ -296,10 +296,10 @@ fn run_simulated<B: Probes>(
     };
     let mut idle = None;
     let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
-        idle = idle.take().or_else(|| shared.idle.look(time.now(), &shared.abort));
+        idle = idle.take().or_else(|| shared.idle.check(time.now(), &shared.abort));
         messages.try_iter().for_each(|m| collector.accept(m, time.now()));
         phase.at(time.now() >= timeline.measure, observers);
-        collector.settle(time.now(), observers);
+        collector.close_passed(time.now(), observers);
         shared.load.end_run_if(collector.is_steady());
     });
     messages.try_iter().for_each(|m| collector.accept(m, time.now()));

@@ -155,7 +155,7 @@ pub fn run_probed<B: Probes>(
         facts.push(("bridge.cost".to_owned(), bridges));
     }
     for w in &request.plan.workloads {
-        let trace = w.trace.as_ref().map(crate::trace::words);
+        let trace = w.trace.as_ref().map(crate::trace::describe);
         facts.extend(trace.map(|words| (format!("trace.{}", w.name), words)));
     }
     let before = match before::run(&*target, &mut request) {

@@ -37,7 +37,7 @@ pub fn worker_specs(
         let header = header(workload, shape, w as u16);
         for index in 0..workload.workers {
             let worker = worker_specs.len() as u16;
-            let place = ranks.place(worker, index, workload.workers);
+            let place = ranks.worker_index(worker, index, workload.workers);
             let all = ranks.over_all(place);
             let first_slot = if unique { next_slot } else { 0 };
             next_slot += workload.queue_depth;
@@ -120,7 +120,7 @@ impl RankNumbers {
     }
 
     /// A worker of this rank: the number that seeds its draws is one over all ranks.
-    fn place(&self, worker: u16, index: u32, of: u32) -> WorkerIndex {
+    fn worker_index(&self, worker: u16, index: u32, of: u32) -> WorkerIndex {
         let before = self.rank.saturating_mul(self.workers) as u16;
         WorkerIndex { worker: worker.wrapping_add(before), index, of }
     }

@@ -309,9 +309,9 @@ fn collect<B: Probes>(
             cpu = cpu_s();
         }
         samples.due(&**target);
-        collector.settle(now(), observers);
+        collector.close_passed(now(), observers);
         shared.load.end_run_if(collector.is_steady());
-        idle = idle.or_else(|| shared.idle.look(now(), &shared.abort));
+        idle = idle.or_else(|| shared.idle.check(now(), &shared.abort));
         if stop.stopped() {
             give_up = give_up.min(now().plus(ASKED_DRAIN_NS + STUCK_NS));
         } else if shared.abort.load(Ordering::Relaxed) {

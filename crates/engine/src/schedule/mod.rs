@@ -142,12 +142,12 @@ impl<'a> Schedules<'a> {
 impl Schedule {
     fn warm(before: Schedule, until: i64, then: Schedule) -> Schedule {
         let mut warm = Schedule::Warm(Box::new(WarmupProfile { before, until, then }));
-        warm.settle();
+        warm.leave_warmup();
         warm
     }
 
     /// Leaves the warm-up once nothing of it is left.
-    fn settle(&mut self) {
+    fn leave_warmup(&mut self) {
         if let Schedule::Warm(warm) = self
             && warm.before.next() >= warm.until
         {
@@ -220,7 +220,7 @@ impl Schedule {
             Schedule::Replay(s) => s.advance(),
             Schedule::Warm(w) => {
                 w.before.advance();
-                self.settle();
+                self.leave_warmup();
             }
         }
     }
@@ -253,7 +253,7 @@ impl Schedule {
             Schedule::Warm(w) => {
                 w.before.skip(until.min(w.until));
                 w.then.skip(until);
-                self.settle();
+                self.leave_warmup();
             }
         }
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use taillight_core::plan::{BlockSize, BlockSizePart, RateStep};
 use taillight_core::units::{ByteSize, Span};
 
-fn place(index: u32, of: u32) -> WorkerIndex {
+fn worker_index(index: u32, of: u32) -> WorkerIndex {
     WorkerIndex { worker: index as u16, index, of }
 }
 
@@ -20,7 +20,7 @@ fn schedule_of(arrival: &Arrival, at: WorkerIndex, warmup_ns: u64, join: Option<
 }
 
 fn schedule(arrival: &Arrival, index: u32, of: u32) -> Schedule {
-    schedule_of(arrival, place(index, of), 0, None)
+    schedule_of(arrival, worker_index(index, of), 0, None)
 }
 
 fn constant(rate: &str) -> Arrival {
@@ -120,7 +120,7 @@ fn byte_rates_are_exact() {
     let mut w = plan().workloads.remove(0);
     w.block_size = BlockSize::Fixed(ByteSize(1 << 20));
     w.arrival = constant("0.5MiB/s");
-    let s = Schedules::new(&w, 7, 0).unwrap().of(place(0, 1), None);
+    let s = Schedules::new(&w, 7, 0).unwrap().of(worker_index(0, 1), None);
     assert_eq!(times(s.unwrap(), 3), [0, 2 * SECOND, 4 * SECOND]);
 }
 
@@ -133,10 +133,11 @@ fn mixed_sizes_meet_a_byte_rate() {
     p.workloads[0].access.align = ByteSize(4096);
     p.workloads[0].arrival = constant("100MB/s");
     let w = &p.workloads[0];
-    let s = Schedules::new(w, 7, 0).unwrap().of(place(0, 1), None);
+    let s = Schedules::new(w, 7, 0).unwrap().of(worker_index(0, 1), None);
     let n = before(s.unwrap(), 60 * SECOND).len();
     let shape = taillight_driver::Geometry { files: 1, file_size: 1 << 30, align: 1 };
-    let mut generator = crate::generator::Generator::new(&p, w, shape, place(0, 1), None).unwrap();
+    let mut generator =
+        crate::generator::Generator::new(&p, w, shape, worker_index(0, 1), None).unwrap();
     let bytes: u64 = (0..n).map(|_| generator.next().size).sum();
     let rate = bytes as f64 / 60.0;
     // The mean of n sizes: 4 standard errors of this mix are below 0.6 %.
@@ -204,7 +205,7 @@ fn long_runs_of_odd_rates_do_not_overflow() {
     let part = |size: u64, weight| BlockSizePart { size: ByteSize(size), weight };
     w.block_size = BlockSize::Split(vec![part(512, 2), part(4096, 1)]);
     w.arrival = ramp("0.37MB/s", "953.1MiB/s", "100h");
-    let mut s = Schedules::new(&w, 7, 0).unwrap().of(place(0, 1), None).unwrap();
+    let mut s = Schedules::new(&w, 7, 0).unwrap().of(worker_index(0, 1), None).unwrap();
     let hour = 3600 * SECOND;
     let (half, whole) = (s.due(Stamp(50 * hour)), s.due(Stamp(100 * hour)));
     assert!((whole as f64 / half as f64 - 4.0).abs() < 0.01, "{half} {whole}");
@@ -217,7 +218,7 @@ fn long_runs_of_odd_rates_do_not_overflow() {
 fn profiles_begin_with_the_measure_phase() {
     for arrival in kinds() {
         let plain = before(schedule(&arrival, 0, 1), SECOND);
-        let warm = schedule_of(&arrival, place(0, 1), 777_777_777, None);
+        let warm = schedule_of(&arrival, worker_index(0, 1), 777_777_777, None);
         let all = before(warm, SECOND + 777_777_777);
         let after: Vec<i64> =
             all.iter().filter(|t| **t >= 777_777_777).map(|t| t - 777_777_777).collect();
@@ -235,7 +236,7 @@ fn profiles_begin_with_the_measure_phase() {
 fn a_worker_that_joins_late_leaves_its_share_out() {
     for arrival in kinds() {
         let join = 600_000_000;
-        let late = before(schedule_of(&arrival, place(1, 3), 0, Some(join)), SECOND);
+        let late = before(schedule_of(&arrival, worker_index(1, 3), 0, Some(join)), SECOND);
         let all = before(schedule(&arrival, 1, 3), SECOND);
         if matches!(arrival, Arrival::Poisson { .. }) {
             assert!(late.iter().all(|t| *t >= join as i64));
@@ -292,7 +293,7 @@ fn rates_out_of_range_are_refused() {
         for arrival in [constant(rate), ramp("1/s", rate, "1s"), steps(&[(rate, "1s")])] {
             w.arrival = arrival;
             let all = Schedules::new(&w, 7, 0).unwrap();
-            assert!(all.of(place(0, 1), None).is_err(), "{rate}");
+            assert!(all.of(worker_index(0, 1), None).is_err(), "{rate}");
         }
     }
 }

@@ -231,7 +231,7 @@ pub const BUNCHED: &str =
 
 /// A trace that is going to be replayed, in a sentence for people: how much it is, what was changed or left out of it,
 /// and the latencies that were recorded with it.
-pub fn words(replay: &ReplayPlan) -> String {
+pub fn describe(replay: &ReplayPlan) -> String {
     let ReplayOps { format, times, ops, sorted, skipped, rounded, refitted, .. } = &replay.ops;
     let ReplayOps { unsynced, spread, bunched, .. } = &replay.ops;
     let (durable, missing) = (replay.ops.durable(), replay.ops.missing);
@@ -316,7 +316,7 @@ pub fn read(
         TraceSource::Whole(_, read) => read(&file.path, &mut rows),
         TraceSource::Lines(row) => lines(file.file, row, &mut rows),
     };
-    let place = rows.place();
+    let line = rows.line_number();
     let read = match read {
         Err(_) if rows.are_several() => {
             rows.end_early();
@@ -324,7 +324,7 @@ pub fn read(
         }
         read => read,
     };
-    read.and_then(|()| rows.finish(format.name)).map_err(|e| error(e, place))
+    read.and_then(|()| rows.finish(format.name)).map_err(|e| error(e, line))
 }
 
 /// Puts the rows of a text into `rows`, up to the end of what is selected; blank lines and those that are no operation

@@ -235,7 +235,7 @@ impl<'a> TraceRows<'a> {
     }
 
     /// The line of the first row of another disk, else the one that was read last.
-    pub fn place(&self) -> Option<u64> {
+    pub fn line_number(&self) -> Option<u64> {
         self.line_of_another.or(self.line)
     }
 

@@ -12,7 +12,7 @@ use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
 use taillight_rundir::watched::{WatchedFile, WatchedOp};
 use taillight_rundir::{Manifest, RunDir, SCHEMA_VERSION, fixture, sums};
 
-use super::{MOST_OPS, TraceFile, TraceProfile, load, words};
+use super::{MOST_OPS, TraceFile, TraceProfile, describe, load};
 
 fn parsed(bytes: impl AsRef<[u8]>) -> Result<ReplayOps> {
     selected(bytes, ReplayPlan::default(), MOST_OPS)
@@ -162,7 +162,7 @@ fn stamps_are_exact_and_coarse_ones_are_spread_over_their_tick() {
     let spread = [0, 333_333_333, 666_666_666, 1_000_000_000, 3_000_000_000, 3_500_000_000];
     let trace = parsed(coarse).expect("read");
     assert_eq!((&*trace.times, trace.spread), (&spread[..], 3));
-    let said = words(&ReplayPlan { ops: trace, ..ReplayPlan::default() });
+    let said = describe(&ReplayPlan { ops: trace, ..ReplayPlan::default() });
     assert!(said.contains("3 operations spread over the tick"), "{said}");
 }
 
@@ -437,7 +437,7 @@ fn a_percentile_that_too_few_operations_resolve_is_not_told() {
         let ops = parsed(rows).expect("read");
         let latency = TraceProfile::of(&ops).latency.expect("latencies");
         assert_eq!(latency.percentiles.len(), told, "{operations}");
-        let said = words(&ReplayPlan { ops, ..ReplayPlan::default() });
+        let said = describe(&ReplayPlan { ops, ..ReplayPlan::default() });
         assert_eq!(said.matches(", p").count() + said.matches(": p").count(), told, "{said}");
         assert!(said.contains("most "), "{said}");
     }
@@ -502,7 +502,7 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
     std::fs::copy(dir.path().join("ios.parquet"), &copy).expect("copied");
     let (file, select) = (copy.display().to_string(), Some("0,0".to_owned()));
     let ops = load(&ReplayPlan { file, select, ..ReplayPlan::default() }, MOST_OPS).expect("read");
-    let said = words(&ReplayPlan { ops, ..ReplayPlan::default() });
+    let said = describe(&ReplayPlan { ops, ..ReplayPlan::default() });
     assert!(said.contains("whether it has all I/Os"), "{said}");
     assert!(!of(Some("0,0")).expect("read").alone);
     let whole = run.manifest().clone();
@@ -523,7 +523,8 @@ fn a_run_is_a_trace_only_where_it_is_whole_and_names_its_files() {
     run.write_manifest(&lost).expect("written");
     let ops = of(Some("file=0")).expect("read");
     assert!(
-        words(&ReplayPlan { ops, ..ReplayPlan::default() }).contains("4 I/Os of the run not in it")
+        describe(&ReplayPlan { ops, ..ReplayPlan::default() })
+            .contains("4 I/Os of the run not in it")
     );
     let path = dir.path().join("ios.parquet");
     let mut bytes = std::fs::read(&path).expect("read");

@@ -93,7 +93,7 @@ impl VerifiedArea {
     }
 
     /// File and offset of an address.
-    pub fn place(&self, address: u64) -> (u16, u64) {
+    pub fn locate(&self, address: u64) -> (u16, u64) {
         ((address / self.file_size) as u16, address % self.file_size)
     }
 }

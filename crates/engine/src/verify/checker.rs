@@ -258,7 +258,7 @@ impl Checker {
         if self.report.findings.len() == FINDINGS_MAX {
             return;
         }
-        let (target, address) = self.shared.area.place(place.address);
+        let (target, address) = self.shared.area.locate(place.address);
         self.report.findings.push(Finding {
             time_ns: now.0,
             worker: self.worker,

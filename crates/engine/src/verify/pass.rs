@@ -108,7 +108,7 @@ fn read(shared: &VerifyState, at: u64, count: u64) -> Op {
     if area.keyed {
         return Op::keyed(OpKind::Get, area.first + at, 0);
     }
-    let (file, offset) = area.place(area.address(at));
+    let (file, offset) = area.locate(area.address(at));
     Op::block(OpKind::Read, file, offset, count * area.unit)
 }
 

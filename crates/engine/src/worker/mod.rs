@@ -116,7 +116,7 @@ struct OperationEnd {
 
 impl OperationEnd {
     /// Sets the status for good.
-    fn settle(&mut self, status: Status) {
+    fn set_status(&mut self, status: Status) {
         self.status = status;
         self.short &= status.is_ok();
     }
@@ -478,7 +478,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         self.clock.discipline(self.now);
         let (schedule, slots, strategies) = (&mut self.schedule, &self.slots, &self.strategies);
         let (end, now) = (self.timeline.end, self.now);
-        self.backlog.look(schedule, now.min(end));
+        self.backlog.check(schedule, now.min(end));
         self.recorder.advance(now, |submits| {
             strategies::submits(slots, strategies.as_deref(), submits);
             schedule.due(now.min(end))

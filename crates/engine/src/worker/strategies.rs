@@ -136,7 +136,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             return false;
         }
         let stream = self.strategies.as_mut().and_then(|s| s.stream.as_mut());
-        let Some(next) = stream.map(|stream| stream.look()) else {
+        let Some(next) = stream.map(|stream| stream.claim_block()) else {
             return true;
         };
         match next {
@@ -175,7 +175,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             }
         }
         if let Some(stream) = &mut strategies.stream {
-            stream.place(slot, op);
+            stream.assign_block(slot, op);
         }
         if let Some(checker) = strategies.checker.as_mut().filter(|c| c.inline())
             && matches!(op.kind.as_record(), OpKind::Read | OpKind::Get)
@@ -221,17 +221,17 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         end.short &= end.origin.is_none();
         match keyed {
             None => {
-                end.settle(whole_or_short(end.status, c.moved == op.size));
+                end.set_status(whole_or_short(end.status, c.moved == op.size));
                 self.slots.release(slot);
                 self.record(slot, c, end);
             }
             Some(KeyedEnd::Single(status)) => {
-                end.settle(status);
+                end.set_status(status);
                 self.slots.release(slot);
                 self.record(slot, c, end);
             }
             Some(KeyedEnd::Composed(status, whole)) => {
-                end.settle(status);
+                end.set_status(status);
                 self.complete_part(slot, c, end, whole);
             }
             Some(KeyedEnd::Missed(whole)) => self.complete_missed(slot, c, whole),

@@ -94,7 +94,7 @@ impl StreamWorker {
     }
 
     /// Whether there is a block to start now; notes whether the worker waits for the stream.
-    pub fn look(&mut self) -> NextBlock {
+    pub fn claim_block(&mut self) -> NextBlock {
         let next = self.next_block();
         self.waiting = next == NextBlock::Wait;
         next
@@ -125,7 +125,7 @@ impl StreamWorker {
     }
 
     /// Makes `op` the operation on the block whose turn it is.
-    pub fn place(&mut self, slot: u32, op: &mut Op) {
+    pub fn assign_block(&mut self, slot: u32, op: &mut Op) {
         let Some(block) = self.claimed.take() else {
             return;
         };

@@ -86,6 +86,6 @@ fn device_bytes(path: &str) -> Option<u64> {
 }
 
 /// Bytes for people.
-pub fn shown(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     ByteSize(bytes).to_string()
 }

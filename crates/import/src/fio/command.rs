@@ -313,7 +313,7 @@ fn lines(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<Script
         let alone = line.strip_suffix('&').filter(|rest| !rest.ends_with('&'));
         let alone = alone.filter(|_| last == Some(number));
         let known = |name: &str| set.get(name).cloned().or_else(|| environment(name));
-        let words = words(alone.unwrap_or(&line), &known);
+        let words = split_words(alone.unwrap_or(&line), &known);
         let assigned = words.as_ref().ok().and_then(|words| match words.as_slice() {
             [one] => one.split_once('='),
             [export, one] if export == "export" => one.split_once('='),
@@ -352,7 +352,7 @@ fn variable(
 
 /// Words as a shell splits them, without what redirects output: quotes keep blanks, `value` knows variables. Errors:
 /// what only a shell can work out, in words.
-fn words(
+fn split_words(
     line: &str,
     value: &dyn Fn(&str) -> Option<String>,
 ) -> std::result::Result<Vec<String>, String> {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use num_integer::gcd;
 use taillight_core::Error;
 
-use super::around::shown;
+use super::around::format_bytes;
 use super::names::directory_of;
 use super::pattern::OffsetOrder;
 use super::section::JobSection;
@@ -140,8 +140,8 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
             let what = format!(
                 "`offset` in [{}]: a part from {} on is no whole number of blocks of {}, which cannot be expressed",
                 section.name,
-                shown(extent.offset),
-                shown(step)
+                format_bytes(extent.offset),
+                format_bytes(step)
             );
             let hint = "use sizes and offsets that the block divides, and stonewall between sections of different blocks";
             wrong.push(Error::usage(what).with("at", &section.place).hint(hint));

@@ -101,7 +101,7 @@ impl RawSection {
     }
 
     /// What fio calls it in its output: a `name` of its own, not one of `[global]`; files follow the heading.
-    pub fn shown(&self) -> &str {
+    pub fn display_name(&self) -> &str {
         let own = self.lines[self.shared..].iter().rev().find(|l| l.name == "name");
         own.and_then(|l| l.value.as_deref()).unwrap_or(&self.name)
     }
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!((s[0].name.as_str(), s[0].place.as_str()), ("a", "d/a.fio:4"));
         assert_eq!(s[1].name, "b [1]");
         let named = read("[global]\nname=g\n[a]\n[b]\nname=bee\n").unwrap();
-        assert_eq!([named[0].shown(), named[1].shown()], ["a", "bee"]);
+        assert_eq!([named[0].display_name(), named[1].display_name()], ["a", "bee"]);
         let value = |i: usize, name| s[i].line(name).and_then(|l| l.value.as_deref());
         assert_eq!((value(0, "rw"), value(0, "bs")), (Some("read"), Some("4k")));
         assert_eq!((value(1, "rw"), value(1, "bs")), (Some("randread"), Some("8k")));

@@ -86,7 +86,7 @@ fn run(group: &[JobSection], number: u64, count: u64) -> Vec<JobSection> {
 
 /// What fio does after each pass.
 fn said(section: &JobSection) -> String {
-    let words: Vec<&str> = section.after_pass.iter().map(AfterPass::words).collect();
+    let words: Vec<&str> = section.after_pass.iter().map(AfterPass::describe).collect();
     match words.is_empty() {
         true => "does what the sections beside it ask for".to_owned(),
         false => words.join(", "),
@@ -109,7 +109,7 @@ fn at_once(section: &mut JobSection, wrong: &mut Vec<Error>) {
              (at most {MOST_PASSES}), end by size alone, and go over their files in order or by a random map",
             after.option(),
             section.name,
-            after.words()
+            after.describe()
         );
         let hint = "write loops=1 and no io_size above size";
         wrong.push(Error::usage(what).with("at", &section.place).hint(hint));

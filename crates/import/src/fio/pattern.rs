@@ -10,7 +10,7 @@ use taillight_core::plan::{
 };
 use taillight_core::units::ByteSize;
 
-use super::around::shown;
+use super::around::format_bytes;
 use super::read::SectionReader;
 use super::target;
 use super::value::{self, Direction};
@@ -378,7 +378,7 @@ fn walk(r: &SectionReader<'_>, modifier: &str, block: &BlockSize) -> OffsetOrder
         (Ok(_), true) => r.wrong_but(
             "rw",
             &format!("`:{modifier}` skips blocks on the way back, or reads some twice, which cannot be expressed"),
-            &format!("`:-{}` reads every block once, from the end", shown(2 * block)),
+            &format!("`:-{}` reads every block once, from the end", format_bytes(2 * block)),
             OffsetOrder::Sequential,
         ),
         (Err(what), _) => r.wrong("rw", &what, OffsetOrder::Sequential),

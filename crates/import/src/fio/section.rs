@@ -8,7 +8,7 @@ use taillight_core::plan::{Flow, IoClass, IoPriority, Payload, PayloadKind, Sync
 use taillight_core::units::Span;
 use taillight_core::{Error, Percentile};
 
-use super::around::{Existing, Surroundings, shown};
+use super::around::{Existing, Surroundings, format_bytes};
 use super::demand::{self, SectionDemand, SectionEnd};
 use super::lex::{OptionLine, OptionRow, RawSection};
 use super::pattern::{self, OffsetOrder, OffsetPattern};
@@ -49,7 +49,7 @@ impl AfterPass {
     }
 
     /// What is done, of fio.
-    pub fn words(&self) -> &'static str {
+    pub fn describe(&self) -> &'static str {
         match self {
             AfterPass::Check => "checks what was written",
             AfterPass::Sync => "syncs the files",
@@ -188,7 +188,7 @@ pub fn section(
     let end_fsync = end_fsync(&r, &pattern, &demand.end, &target);
     let after_pass = after_pass(&r, &pattern, &demand.end, &target, (verify, end_fsync));
     let section = JobSection {
-        name: section.shown().to_owned(),
+        name: section.display_name().to_owned(),
         part_of: None,
         heading: section.name.clone(),
         place: section.place.clone(),
@@ -249,8 +249,10 @@ fn fits(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) {
     let each = target.size.map(|size| size / u64::from(target.count));
     let smallest = target.sizes.iter().min().copied().or(each.filter(|size| *size > 0));
     if smallest.is_some_and(|size| size < largest) {
-        let what =
-            format!("a block of {} does not fit into a file; fio refuses this too", shown(largest));
+        let what = format!(
+            "a block of {} does not fit into a file; fio refuses this too",
+            format_bytes(largest)
+        );
         r.wrong("bs", &what, ());
     }
 }
@@ -303,7 +305,7 @@ fn created_on_open(
         Some(path) => {
             let what = format!(
                 "`{path}` is read and does not hold {}: fio makes an empty file and fails",
-                shown(needed)
+                format_bytes(needed)
             );
             r.wrong_but(
                 NAME,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::plan::BlockSize;
 
-use super::around::{Existing, shown};
+use super::around::{Existing, format_bytes};
 use super::pattern::{DrawnRuns, OffsetOrder, OffsetPattern};
 use super::read::SectionReader;
 use super::target::{self, FilePlacement, TargetSpec};
@@ -57,7 +57,7 @@ pub fn drawn(r: &SectionReader<'_>, spec: &mut TargetSpec, bounds: (u64, u64), b
             })
         }));
     }
-    let all = shown(sizes.iter().sum());
+    let all = format_bytes(sizes.iter().sum());
     let which = if repeats {
         "those that fio 3.33 draws by this seed"
     } else {

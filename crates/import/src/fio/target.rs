@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::plan::BlockSize;
 
-use super::around::{Existing, shown};
+use super::around::{Existing, format_bytes};
 use super::demand;
 use super::names;
 use super::read::SectionReader;
@@ -245,7 +245,7 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
     {
         r.note_if(
             "size",
-            &format!("fio ends at {}, as filesize says; so does this job", shown(whole)),
+            &format!("fio ends at {}, as filesize says; so does this job", format_bytes(whole)),
         );
         spec.size = Some(whole);
     }
@@ -321,7 +321,7 @@ fn append(r: &SectionReader<'_>, spec: &mut TargetSpec, there: Option<u64>) {
         r.wrong(NAME, what, ());
     }
     if let Some(there) = there {
-        r.note_if(NAME, &format!("it begins behind the {} that are there", shown(there)));
+        r.note_if(NAME, &format!("it begins behind the {} that are there", format_bytes(there)));
         spec.offset = spec.offset.saturating_add(there);
     }
 }
@@ -394,7 +394,10 @@ fn part_of(
         (Amount::Percent(100), None) if name == "size" => None,
         (Amount::Percent(p), Some(whole)) => {
             let share = rounded(value::share(whole, p));
-            r.note_if(name, &format!("{p} % of {} is {}", shown(whole), shown(share)));
+            r.note_if(
+                name,
+                &format!("{p} % of {} is {}", format_bytes(whole), format_bytes(share)),
+            );
             Some(share)
         }
         (Amount::Percent(_), None) => r.wrong_but(

@@ -110,7 +110,7 @@ pub fn picture(state: &LiveState) -> bool {
     }
     let Some((width, height)) = enter() else { return false };
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-    let drawn = state.glance(|model| {
+    let drawn = state.try_with_model(|model| {
         sections::draw(model, &mut buffer);
         model.last.is_some()
     });

@@ -259,7 +259,7 @@ impl Service {
     }
 
     fn events_are_out(&self) -> bool {
-        let version = self.state.look(|model| model.version);
+        let version = self.state.with_model(|model| model.version);
         let told = |c: &LiveClient| !matches!(c.stage, ClientStage::Events(seen) if seen < version);
         self.connections.iter().all(told)
     }
@@ -372,12 +372,12 @@ impl Service {
     fn begin_answer(&self, c: &mut LiveClient, head: Head, streams: &mut usize) {
         let (answer, head_only) = match head {
             Head::Partial => return,
-            Head::Refused(status, words) => (Answer::words(status, words), false),
+            Head::Refused(status, words) => (Answer::plain_text(status, words), false),
             Head::Request(request)
                 if request.path == "/events" && !request.head_only && *streams >= STREAMS =>
             {
                 let words = "as many pages as there may be get events already: close one of them\n";
-                (Answer::words("503 Service Unavailable", words), false)
+                (Answer::plain_text("503 Service Unavailable", words), false)
             }
             Head::Request(request) if request.path == "/events" && !request.head_only => {
                 *streams += 1;
@@ -385,7 +385,7 @@ impl Service {
                 c.stage = ClientStage::Events(request.last_event.unwrap_or(0));
                 c.since = Instant::now();
                 // A page that is new gets what there is at once.
-                let version = self.state.look(|model| model.version);
+                let version = self.state.with_model(|model| model.version);
                 if request.last_event != Some(version) {
                     self.put_event(c);
                 }
@@ -395,11 +395,11 @@ impl Service {
                 let only = request.head_only;
                 if request.path == "/metrics" && !only {
                     self.state.cost.scrapes.fetch_add(1, Ordering::Relaxed);
-                    let ended = self.state.look(|model| model.end.is_some());
+                    let ended = self.state.with_model(|model| model.end.is_some());
                     self.shared.scraped_last.fetch_or(ended, Ordering::Relaxed);
                 }
                 let used = LiveFeed::new(self.state.clone()).cost();
-                let answer = self.state.look(|model| page::answer(&request, model, &used));
+                let answer = self.state.with_model(|model| page::answer(&request, model, &used));
                 (answer, only)
             }
         };
@@ -410,7 +410,7 @@ impl Service {
 
     fn put_event(&self, c: &mut LiveClient) {
         self.state.cost.events.fetch_add(1, Ordering::Relaxed);
-        self.state.look(|model| {
+        self.state.with_model(|model| {
             c.output.extend_from_slice(page::event(model).as_bytes());
             c.stage = ClientStage::Events(model.version);
         });
@@ -420,7 +420,7 @@ impl Service {
     fn tell(&mut self) {
         let due = self.last_event.is_none_or(|t| t.elapsed() >= EVENT_PAUSE);
         let ending = self.shared.over.load(Ordering::Relaxed);
-        let version = self.state.look(|model| model.version);
+        let version = self.state.with_model(|model| model.version);
         let mut connections = std::mem::take(&mut self.connections);
         let mut told = false;
         for c in connections.iter_mut().filter(|c| c.output.is_empty()) {

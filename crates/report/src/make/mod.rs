@@ -139,7 +139,7 @@ pub fn make_counted<'a>(
         let mut summary = summarise(&analysis)?;
         let (explanation, damage) = explained(dir, &analysis, &mut summary, options)?;
         unexplained.push(damage);
-        let shown = shown(dir, &label);
+        let shown = display_label(dir, &label);
         runs.push(AnalysedRun { label, shown, analysis, summary, explanation });
     }
     let paths: Vec<&Path> = dirs.iter().map(RunDir::path).collect();
@@ -257,7 +257,7 @@ fn side_labels(found: &CompareFile, dirs: &[RunDir]) -> Vec<String> {
 }
 
 /// The label for people: in words where it is the directory name of a point of a series, else as it is.
-fn shown(dir: &RunDir, label: &str) -> String {
+fn display_label(dir: &RunDir, label: &str) -> String {
     let is = |name: &str| dir.path().file_name().is_some_and(|own| own == name);
     let series = dir.path().parent().is_some_and(|all| all.join(names::SERIES).is_file());
     if series && is(label) { labels::run(label) } else { label.to_owned() }

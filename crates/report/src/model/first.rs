@@ -88,7 +88,7 @@ impl CardValue {
     }
 
     /// `1.20 ms`, or as [`bin_words`] of a wide bin.
-    fn shown(&self) -> String {
+    fn to_text(&self) -> String {
         bin_words(self.ends)
     }
 
@@ -241,7 +241,7 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
             let notes = only(label, runs).into_iter().chain([one.note.clone()]);
             let notes: Vec<String> = notes.filter(|note| !note.is_empty()).collect();
             CardLine {
-                value: one.shown(),
+                value: one.to_text(),
                 note: notes.join("; "),
                 own: one.own,
                 ..CardLine::default()
@@ -257,7 +257,7 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
             let (least, most) = (format::duration_ns(lo.ends.lo_ns), hi.within());
             let which = which(("slowest", *slowest), least == most, known.len(), runs.len());
             CardLine {
-                value: if lo.ends.is_open() { lo.shown() } else { range(&least, &most) },
+                value: if lo.ends.is_open() { lo.to_text() } else { range(&least, &most) },
                 note: format!("{which}{mark}"),
                 own: own > 0,
                 ..CardLine::default()
@@ -326,8 +326,8 @@ pub fn figures(runs: &[(&str, &Summary)]) -> Table {
             };
             let value = |(id, _): &(&str, &str)| match card_value(id, totals) {
                 None => Cell::toned("unknown", Tone::Dim),
-                Some(it) if it.own => Cell::toned(format!("{} *", it.shown()), Tone::Dim),
-                Some(it) => Cell::new(it.shown()),
+                Some(it) if it.own => Cell::toned(format!("{} *", it.to_text()), Tone::Dim),
+                Some(it) => Cell::new(it.to_text()),
             };
             let cells = [Cell::new(name), Cell::new(rate)].into_iter();
             table.rows.push(cells.chain(CARDS.iter().skip(1).map(value)).collect());
@@ -356,7 +356,7 @@ pub fn p99(totals: &Totals) -> Option<String> {
 }
 
 fn marked(it: &CardValue) -> String {
-    format!("{}{}", it.shown(), if it.own { " *" } else { "" })
+    format!("{}{}", it.to_text(), if it.own { " *" } else { "" })
 }
 
 /// What is known of a percentile, asked for as a nine or by itself.
@@ -579,7 +579,7 @@ mod tests {
         let value = |hi_ns| {
             let bin = LatencyBin { lo_ns: 2_000_000_000, hi_ns };
             let it = CardValue::new(bin.middle_ns(), Some(bin), String::new(), false);
-            (it.ns, it.shown(), it.within())
+            (it.ns, it.to_text(), it.within())
         };
         let (ns, shown, within) = value(LatencyBin::OPEN_NS);
         assert_eq!((ns, shown.as_str()), (2_000_000_000, "at least 2.00 s"));

@@ -25,7 +25,7 @@ pub fn figure(name: &str) -> String {
 }
 
 /// Words that hold names of fields or figures: `queue depth 4` for `queue_depth 4`.
-pub fn words(text: &str) -> String {
+pub fn humanize(text: &str) -> String {
     let one = |word: &str| {
         let name = word.trim_end_matches(',');
         // What stands before a colon is the name that somebody gave.
@@ -41,7 +41,7 @@ pub fn words(text: &str) -> String {
 /// A sentence with such names; what stands between back quotes is code and stays.
 pub fn prose(text: &str) -> String {
     let part = |(nth, part): (usize, &str)| match nth % 2 {
-        0 => words(part),
+        0 => humanize(part),
         _ => part.to_owned(),
     };
     text.split('`').enumerate().map(part).collect::<Vec<_>>().join("`")
@@ -88,7 +88,7 @@ mod tests {
             "99.9 %",
         ];
         assert_eq!(said, wanted);
-        let said = words("iops: iops at queue_depth 4, bytes_per_s");
+        let said = humanize("iops: iops at queue_depth 4, bytes_per_s");
         assert_eq!(said, "iops: operations per second at queue depth 4, bytes per second");
         assert_eq!(prose("a_b `--set a_b`"), "a b `--set a_b`");
         assert_eq!(run("115-histograms-max"), "histograms max (115)");

@@ -210,7 +210,7 @@ fn difference(ns: f64) -> String {
     format!("{sign}{}", format::duration(ns.abs()))
 }
 
-fn words(phase: &str) -> &str {
+fn phase_label(phase: &str) -> &str {
     Phase::ALL.into_iter().find(|p| p.name() == phase).map_or(phase, |p| p.words())
 }
 
@@ -222,7 +222,8 @@ fn main_phases(it: &ComparedPhases) -> impl Iterator<Item = &PhaseDifference> {
 
 fn phase_row(it: &ComparedPhases) -> Vec<Cell> {
     let time = |ns: f64| format::duration(ns);
-    let parts = main_phases(it).map(|p| format!("{} {}", words(&p.phase), difference(more(p))));
+    let parts =
+        main_phases(it).map(|p| format!("{} {}", phase_label(&p.phase), difference(more(p))));
     let cells = [
         format!("{} p{}", it.op.name(), it.p),
         time(it.base_ns),
@@ -291,13 +292,13 @@ fn phase_sentence(it: &ComparedPhases) -> Option<String> {
             "Of the {} {way} at {at}, {} are: {}.",
             time(all),
             time(more(first)),
-            words(&first.phase)
+            phase_label(&first.phase)
         ),
         _ => {
             let sign = |ns: f64| if ns < 0.0 { "-" } else { "+" };
             let parts = main_phases(it).take(3).map(|phase| {
                 let ns = more(phase);
-                format!("{} {}{}", words(&phase.phase), sign(ns), time(ns))
+                format!("{} {}{}", phase_label(&phase.phase), sign(ns), time(ns))
             });
             let parts = parts.collect::<Vec<_>>().join(", ");
             format!("At {at} new takes {} {way}: {parts}.", time(all))

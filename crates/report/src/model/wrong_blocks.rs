@@ -6,7 +6,7 @@ use taillight_rundir::verify::{Finding, Wrong};
 
 use crate::format;
 use crate::table::{Cell, Table, Tone};
-use crate::verdict::wrong_data::{kinds, place};
+use crate::verdict::wrong_data::{address_text, kinds};
 
 /// Places in the table.
 const SHOWN: usize = 10;
@@ -96,7 +96,7 @@ fn row(f: &Finding, times: u64, keyed: bool) -> Vec<Cell> {
     };
     vec![
         Cell::toned(f.kind.text(), Tone::Bad),
-        Cell::new(place(f, keyed)),
+        Cell::new(address_text(f, keyed)),
         Cell::new(f.expected.map_or("-".to_owned(), write)),
         Cell::new(found(f)),
         Cell::new(by),

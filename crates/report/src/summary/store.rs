@@ -40,11 +40,11 @@ fn part(
     if let Some(nothing) = phrase.nothing.as_ref().filter(|_| value == 0.0) {
         return Some(nothing.clone());
     }
-    Some(phrase.text.replace("{}", &shown(phrase, value, duration_ns)))
+    Some(phrase.text.replace("{}", &figure_text(phrase, value, duration_ns)))
 }
 
 /// The figure in the unit that its series' name tells.
-fn shown(phrase: &SamplePhrase, value: f64, duration_ns: u64) -> String {
+fn figure_text(phrase: &SamplePhrase, value: f64, duration_ns: u64) -> String {
     let name = phrase.series.strip_suffix("_total").unwrap_or(&phrase.series);
     match phrase.figure {
         SampleFigure::Share => format::percent(value),

@@ -26,7 +26,11 @@ pub fn of(analysis: &Analysis) -> Option<VerifyReport> {
 pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let report = summary.verify.as_ref().filter(|r| r.failed())?;
     let first = report.findings.first().map_or(String::new(), |f| {
-        format!(" The first: {} at {}.", f.kind.text(), place(f, keyed(&analysis.manifest.plan)))
+        format!(
+            " The first: {} at {}.",
+            f.kind.text(),
+            address_text(f, keyed(&analysis.manifest.plan))
+        )
     });
     if let Some(promise) = promised(analysis, report) {
         let text = format!(
@@ -81,7 +85,7 @@ pub fn kinds(report: &VerifyReport) -> String {
 }
 
 /// `offset 20480`, `offset 20480 of file 3`, `key 17`.
-pub fn place(f: &Finding, keyed: bool) -> String {
+pub fn address_text(f: &Finding, keyed: bool) -> String {
     let of = f.of.as_ref().map_or(String::new(), |name| format!(" of target {name}"));
     match (keyed, f.target) {
         (true, _) => format!("key {}{of}", f.address),

@@ -195,7 +195,7 @@ fn cell(
             let pct: Percentile = percentile.parse().expect("a percentile");
             for t in 0..3 {
                 let ceiling = (truth.ceilings[p][t], TIMES[t]);
-                looked[3 * p + t].push(look(&run, window, &intervals, ceiling, &pct));
+                looked[3 * p + t].push(judge_window(&run, window, &intervals, ceiling, &pct));
             }
         }
     }
@@ -207,7 +207,7 @@ fn cell(
     (0..4).map(line).collect()
 }
 
-fn look(
+fn judge_window(
     run: &Run,
     window: TimeWindow,
     intervals: &Intervals<'_>,

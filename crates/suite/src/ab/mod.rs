@@ -21,6 +21,7 @@ use taillight_rundir::series::{Axis, PointRole, PointStatus, SeriesFile};
 use taillight_rundir::{JsonFile, atomic, names};
 use taillight_stats::compare::FEWEST_PAIRS;
 
+use crate::auto_options;
 use crate::exit::worst;
 use crate::figures::request_percentiles;
 use crate::host::JobSource;
@@ -28,7 +29,6 @@ use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView,
 };
 use crate::saved::MOST_IN_FULL;
-use crate::settle;
 
 /// Its name in `series.json`.
 pub const NAME: &str = "ab";
@@ -73,8 +73,8 @@ impl AbMethod {
     /// job does not have, or fewer than 3 or more than 1,000 pairs.
     pub fn new(mut sides: [AbSide; 2], request: AbRequest) -> Result<AbMethod> {
         check(&sides, &request)?;
-        let deepest = settle::deepest(sides.iter().map(|side| &side.plan));
-        sides.iter_mut().for_each(|side| settle::settle(&mut side.plan, deepest));
+        let deepest = auto_options::deepest(sides.iter().map(|side| &side.plan));
+        sides.iter_mut().for_each(|side| auto_options::fix(&mut side.plan, deepest));
         let [base, new] = &sides;
         let count = request.pairs;
         let places = (1..=count).flat_map(|pair| [(pair, 0), (pair, 1)]);

@@ -21,13 +21,13 @@ use taillight_rundir::search::{
 use taillight_rundir::series::{Axis, Decision, PointRole};
 use taillight_rundir::{JsonFile, RunStatus, SCHEMA_VERSION};
 
+use crate::auto_options;
 use crate::exit::worst;
 use crate::figures::request_percentiles;
 use crate::host::JobSource;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
 };
-use crate::settle;
 use bisection::{Bisection, LOOKS, ProbeRequest, SearchEnd, SearchRange, SearchStep, ValueScale};
 
 /// Confidence of a demand that passes, over all looks at it.
@@ -75,7 +75,7 @@ impl SearchMethod {
                 ..SeriesHead::new("search", &plan.run.name, plan.run.seed)
             },
             plan: plan.clone(),
-            deepest: settle::deepest([plan]).max(varied),
+            deepest: auto_options::deepest([plan]).max(varied),
             search,
             workload,
             range,
@@ -161,7 +161,7 @@ impl SearchMethod {
         let seed = plan.run.seed.wrapping_add(before.count() as u64);
         plan.run.seed = seed & i64::MAX as u64;
         plan.run.repeat = 1;
-        settle::settle(&mut plan, self.deepest);
+        auto_options::fix(&mut plan, self.deepest);
         request_percentiles(&mut plan, &[self.search.at]);
         // The report's own check is the search's, at the error that all looks at a demand share.
         plan.qos.ceilings.push(self.ceiling());

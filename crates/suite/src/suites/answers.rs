@@ -12,7 +12,7 @@ use taillight_rundir::Summary;
 use taillight_rundir::latency::Quantile;
 use taillight_rundir::summary::{Cause, Qos, QosStatus};
 
-use super::answer_words;
+use super::answer_text;
 use crate::figures::quantile;
 use crate::method::PointResult;
 
@@ -131,7 +131,7 @@ pub(super) fn answer(of: &Answering<'_>, measures: Option<&str>) -> Option<Value
     let all = checks(&of.runs);
     let check = |c: &AnsweredCeiling<'_>| json!({ "run": c.result.point.id, "answer": word(c.status()), "layer": layer(c.qos), "check": c.qos });
     let answer = overall(of, &all)?;
-    let text = answer_words::sentence(answer, &all, measures, &of.looks);
+    let text = answer_text::sentence(answer, &all, measures, &of.looks);
     Some(json!({
         "answer": word(answer),
         "text": text,
@@ -183,7 +183,7 @@ pub(super) fn table(of: &Answering<'_>, measures: Option<&str>) -> Option<(Strin
     // What all rows share tells none of them apart.
     leave_out_shared(&mut table, "of");
     leave_out_shared(&mut table, "run");
-    Some((answer_words::sentence(answer, &all, measures, &of.looks), table))
+    Some((answer_text::sentence(answer, &all, measures, &of.looks), table))
 }
 
 /// Leaves a column out in which all rows have the same, if there is one of this heading.

@@ -90,12 +90,12 @@ pub(crate) fn length(ns: u128) -> String {
     }
 }
 
-/// A value of a suite file for people: text without its quotes, a mix as [`axis::shown`] writes it.
-pub(crate) fn shown(value: &toml::Value) -> String {
+/// A value of a suite file for people: text without its quotes, a mix as [`axis::value_text`] writes it.
+pub(crate) fn value_text(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
         toml::Value::Array(values) => {
-            format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(", "))
+            format!("[{}]", values.iter().map(value_text).collect::<Vec<_>>().join(", "))
         }
         toml::Value::Table(_) => {
             let json = serde_json::to_value(value).ok();

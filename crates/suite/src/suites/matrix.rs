@@ -1,7 +1,7 @@
 //! The rule `matrix`: the file of a suite that has phases of loops over fields of one job, in rounds, and
 //! the form of it that was asked for. Its points are made in `matrix_points`, and ordered as results come in
 //! by `matrix_method`; steady state and operating points have their rules in `steady` and `operating`, words
-//! and tables are in `matrix_words`.
+//! and tables are in `matrix_text`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
@@ -16,16 +16,16 @@ use taillight_rundir::series::PointRole;
 use super::amend;
 use super::matrix_method::{MatrixMethod, PhasePoint, RunPart};
 use super::matrix_points::{PointMaker, axes};
-use super::matrix_words;
+use super::matrix_text;
 use super::operating::ChosenPoints;
 use super::recovery::RecoveryPhase;
 use super::steady::SteadyPhase;
 use super::targets::{self, SuiteTarget};
 use super::{Planner, PreparedSuite, SuiteFile, SuiteRequest, head, share_target};
+use crate::auto_options;
 use crate::differences::differences;
 use crate::host::JobSource;
 use crate::method::{Point, SeriesHead};
-use crate::settle;
 
 /// Phases of loops over fields of one job.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -149,7 +149,7 @@ pub enum PurgeMethod {
 
 impl PurgeMethod {
     /// Name in reports.
-    pub fn words(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             PurgeMethod::None => "none",
             PurgeMethod::Discard => "block discard",
@@ -423,7 +423,7 @@ pub(super) fn prepare(
     let plans = points.iter().map(|p| p.point.plan.clone()).collect();
     let mut method = MatrixMethod::new(head, suite, points, maker, deviations);
     method.check()?;
-    method.head.introduction = matrix_words::introduction(&method);
+    method.head.introduction = matrix_text::introduction(&method);
     Ok(PreparedSuite {
         method: Box::new(method),
         plans,
@@ -438,14 +438,14 @@ pub(super) fn prepare(
 fn settle_measured(suite: &MatrixSuite, points: &mut [PhasePoint]) {
     let deepest = deepest_measured(suite, points);
     for point in points.iter_mut().filter(|p| !prepares(suite, p)) {
-        settle::settle(&mut point.point.plan, deepest);
+        auto_options::fix(&mut point.point.plan, deepest);
     }
 }
 
 /// The deepest queue of all measured points.
 pub(super) fn deepest_measured(suite: &MatrixSuite, points: &[PhasePoint]) -> u32 {
     let measured = points.iter().filter(|p| !prepares(suite, p));
-    settle::deepest(measured.map(|p| &p.point.plan))
+    auto_options::deepest(measured.map(|p| &p.point.plan))
 }
 
 /// Whether a point only brings the target into a state, or empties it: what it measures is no result.

@@ -15,17 +15,17 @@ use super::answers;
 use super::loops::{load_ns, settings};
 use super::matrix::{MatrixSuite, SuitePhase, deepest_measured};
 use super::matrix_points::{PointMaker, PointPlace, coordinates};
-use super::matrix_words as words;
+use super::matrix_text as text;
 use super::operating::{ChosenRounds, OperatingPoints};
 use super::recovery::{self, JudgedRecovery};
 use super::steady::{Coordinates, JudgedTrack, SteadyOutcome, SteadyRounds};
-use super::{operating_words, second_look};
+use super::{operating_text, second_look};
+use crate::auto_options;
 use crate::demand::{self, sweep_data};
 use crate::exit::worst;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
 };
-use crate::settle;
 use taillight_report::sweep::SweepData;
 
 /// A point and its phase.
@@ -287,7 +287,7 @@ impl MatrixMethod {
                 let seed = Some(self.head.seed);
                 let mut point = self.maker.point(&self.suite, phase, place, &setting, seed)?;
                 let deepest = deepest_measured(&self.suite, &self.points);
-                settle::settle(&mut point.plan, deepest);
+                auto_options::fix(&mut point.plan, deepest);
                 point.plan.qos.looks = planned.point.plan.qos.looks;
                 let about = format!("{}: {}", chosen.name, point.about);
                 return Ok(Point { about, ..point });
@@ -488,7 +488,7 @@ fn decision(rounds: &SteadyRounds, judged: &JudgedTrack) -> Decision {
             (false, false) => "not_steady",
         }
         .to_owned(),
-        text: words::judged(track, &judged.window),
+        text: text::judged(track, &judged.window),
     }
 }
 
@@ -543,8 +543,8 @@ impl Method for MatrixMethod {
         let mut all: Vec<Decision> = found.iter().flat_map(|(_, r)| decisions(r)).collect();
         let recoveries = self.recoveries(series.done)?;
         all.extend(recoveries.iter().map(|(phase, judged)| judged.decision(phase)));
-        let choices = operating_words::choices(self, series.done);
-        all.extend(operating_words::decisions(&choices));
+        let choices = operating_text::choices(self, series.done);
+        all.extend(operating_text::decisions(&choices));
         let ended = series.state != SeriesState::Running;
         if ended && let Some((data, _)) = self.sweep(series.done) {
             let round = series.done.iter().map(|r| r.point.round).max().unwrap_or(1);
@@ -555,7 +555,7 @@ impl Method for MatrixMethod {
                 .filter(|_| ended),
             answer(&found),
             recovery::answer(&recoveries),
-            operating_words::answer(self, &choices),
+            operating_text::answer(self, &choices),
         ];
         let parts: Vec<Value> = parts.into_iter().flatten().collect();
         let fields = parts.iter().filter_map(Value::as_object).flatten();
@@ -565,7 +565,7 @@ impl Method for MatrixMethod {
     }
 
     fn progress(&self, done: &[PointResult], point: &Point) -> Option<String> {
-        Some(words::progress(self, done, point))
+        Some(text::progress(self, done, point))
     }
 
     fn left_ns(&self, done: &[PointResult]) -> Option<(u128, u128)> {
@@ -586,10 +586,10 @@ impl Method for MatrixMethod {
     }
 
     fn line(&self, done: &[PointResult]) -> Option<String> {
-        words::round_line(self, done)
+        text::round_line(self, done)
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
-        words::report(self, series).map(Some)
+        text::report(self, series).map(Some)
     }
 }

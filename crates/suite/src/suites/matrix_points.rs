@@ -5,7 +5,7 @@ use taillight_core::job::PointOrder;
 use taillight_core::units::Span;
 use taillight_core::{Error, Percentile, Result};
 
-use super::loops::{Setting, check_count, combinations, load_ns, settings, shown, shuffle};
+use super::loops::{Setting, check_count, combinations, load_ns, settings, shuffle, value_text};
 use super::matrix::{BeforeEach, MatrixSuite, SuiteJob, SuitePhase};
 use super::matrix_method::{PhasePoint, RunPart};
 use super::second_look;
@@ -194,7 +194,7 @@ impl PointMaker {
             }
             None => settings(&phase.loops, usize::MAX)
                 .into_iter()
-                .map(|s| (None, s.iter().map(|(_, value)| shown(value)).collect(), s))
+                .map(|s| (None, s.iter().map(|(_, value)| value_text(value)).collect(), s))
                 .collect(),
         };
         if phase.order == PointOrder::Shuffled {
@@ -263,7 +263,7 @@ impl PointMaker {
         Ok(Point {
             about: match setting.is_empty() {
                 true => phase.about.clone(),
-                false => axis::words(looped),
+                false => axis::setting_text(looped),
             },
             round,
             coordinates,

@@ -3,30 +3,30 @@
 //! in a new way needs a rule: a module here and a line in [`SuiteFile`]. Called by `taillight suite`.
 
 mod amend;
-mod answer_words;
+mod answer_text;
 mod answers;
 mod loops;
 mod matrix;
 mod matrix_method;
 mod matrix_points;
-mod matrix_words;
+mod matrix_text;
 mod operating;
-mod operating_words;
+mod operating_text;
 mod phases;
 mod phases_files;
-mod phases_words;
+mod phases_text;
 mod recovery;
 mod request;
 mod second_look;
 mod sheet;
 mod slc_paper;
-mod slc_paper_words;
+mod slc_paper_text;
 mod steady;
 mod sweep;
 mod targets;
-mod targets_words;
+mod targets_text;
 mod ycsb;
-mod ycsb_words;
+mod ycsb_text;
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ use taillight_rundir::series::PointRole;
 
 use crate::host::{Assignment, JobSource};
 use crate::method::{Method, Point, SeriesHead, SharedUse};
-pub(crate) use loops::shown;
+pub(crate) use loops::value_text;
 pub(crate) use loops::{length, load_ns};
 use matrix::{MatrixSuite, SuiteJob};
 use phases::PhasesSuite;

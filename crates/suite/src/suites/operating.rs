@@ -1,6 +1,6 @@
 //! Operating points (`[phase.points]` of a suite file): settings chosen from the results of an earlier phase,
 //! as the highest rate under a ceiling of the response time, the lowest demand, points between them, or the
-//! knee. Which rounds count is decided in `matrix_method`; words and tables are in `operating_words`.
+//! knee. Which rounds count is decided in `matrix_method`; words and tables are in `operating_text`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! The rule `phases`: jobs in order in one directory, where a later phase goes over what an earlier one has made:
 //! its number is known only then. Phases that create may end by time (the *stonewall*); where workers have directories
 //! of their own, a run of its own then brings all of them to the same number (the *wear-out*). Words and tables are
-//! in `phases_words`.
+//! in `phases_text`.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -19,7 +19,7 @@ use taillight_rundir::{RunDir, atomic};
 use toml::{Table, Value};
 
 use super::phases_files::PhaseDirectories;
-use super::phases_words::{self, PhaseRun};
+use super::phases_text::{self, PhaseRun};
 use super::{Planner, PreparedSuite, SuiteRequest, head, job_source};
 use crate::host::{Assignment, JobSource};
 use crate::method::{
@@ -496,7 +496,7 @@ impl Method for PhasesMethod {
     }
 
     fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion> {
-        let lines = phases_words::lines(self, &phase_runs(&self.suite, series.done));
+        let lines = phases_text::lines(self, &phase_runs(&self.suite, series.done));
         atomic::write(series.dir, LINES, lines.as_bytes())?;
         if series.state == SeriesState::Ended {
             let id = |dir: &Path| RunDir::open(dir).map(|run| run.manifest().run_id.clone());
@@ -506,18 +506,18 @@ impl Method for PhasesMethod {
             runs.extend(series.done.iter().filter_map(|r| id(&r.dir.join(rank_name(0))).ok()));
             self.left = self.directories.tidy_up(&runs);
         }
-        let answer = phases_words::answer(self, &phase_runs(&self.suite, series.done));
+        let answer = phases_text::answer(self, &phase_runs(&self.suite, series.done));
         Ok(Conclusion { answer: Some(answer), ..Conclusion::default() })
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
         let runs = phase_runs(&self.suite, series.done);
-        let tables = phases_words::tables(self, &runs);
+        let tables = phases_text::tables(self, &runs);
         let text = tables.iter().map(|table| format!("\n{}", table.to_text())).collect::<String>();
         Ok(Some(SeriesReport {
             context: taillight_report::ReportContext {
                 title: Some(self.suite.title.clone()),
-                text: phases_words::text(self),
+                text: phases_text::text(self),
                 tables,
                 ..taillight_report::ReportContext::default()
             },
@@ -526,7 +526,7 @@ impl Method for PhasesMethod {
             after: format!(
                 "{}\n{}{}",
                 text.trim_end(),
-                paragraph(&phases_words::text(self)),
+                paragraph(&phases_text::text(self)),
                 left_behind(&self.left)
             ),
             files: vec![("Lines", LINES)],

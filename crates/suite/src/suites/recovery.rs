@@ -17,7 +17,7 @@ use taillight_rundir::series::Decision;
 use taillight_rundir::{RunDir, names, sums};
 use taillight_stats::{Recovery, RecoveryRule, SteadyRule};
 
-use super::matrix_words::figure;
+use super::matrix_text::figure;
 use crate::method::PointResult;
 
 /// Figures that intervals have.
@@ -154,7 +154,7 @@ impl JudgedRecovery {
     }
 
     /// In a sentence, after the name of the phase.
-    pub fn words(&self, phase: &str) -> String {
+    pub fn sentence(&self, phase: &str) -> String {
         let RecoveryPhase { of, window, .. } = &self.of;
         let rolling = f64::from(*window as u32) * self.interval_s;
         let back = match (self.found, self.moved) {
@@ -197,7 +197,7 @@ impl JudgedRecovery {
             points: self.points.clone(),
             values: there.collect(),
             verdict: self.verdict().to_owned(),
-            text: self.words(phase),
+            text: self.sentence(phase),
         }
     }
 

@@ -13,10 +13,10 @@ use taillight_report::model::about;
 use taillight_report::{SheetColumn, StandardSheet};
 use taillight_rundir::{JsonFile, Manifest, RunDir, nvme::NvmeFile};
 
-use super::loops::shown;
+use super::loops::value_text;
 use super::matrix::{PurgeMethod, SuitePhase};
 use super::matrix_method::{MatrixMethod, RunPart};
-use super::operating_words::{self, PointChoice};
+use super::operating_text::{self, PointChoice};
 use super::steady::{SteadyOutcome, SteadyRounds};
 use super::targets::TARGET;
 use crate::method::PointResult;
@@ -100,7 +100,7 @@ pub(super) fn sheet(
         test: method.suite.about.clone(),
         conformance: conformance.unwrap_or_default(),
         device: match names.is_empty() {
-            true => place(&manifest.plan.target, &facts),
+            true => describe_target(&manifest.plan.target, &facts),
             false => names.join(" "),
         },
         dates: format!("{} to {}", about::utc(begun), about::utc(ended)),
@@ -161,7 +161,7 @@ fn end_ns(manifest: &Manifest) -> i64 {
 }
 
 /// The words for a target whose device has no known model.
-fn place(target: &TargetPlan, facts: &ManifestFacts<'_>) -> String {
+fn describe_target(target: &TargetPlan, facts: &ManifestFacts<'_>) -> String {
     let disk = facts.device("name").map(|name| format!(" on {name}")).unwrap_or_default();
     match &target.path {
         Some(path) => format!("{} {path}{disk}", target.driver),
@@ -234,7 +234,7 @@ fn device(
         add(&format!("write cache of {}", drive.name), state);
     }
     let purges = method.suite.phases.iter().filter_map(|p| p.purge);
-    let mut purges: Vec<&str> = purges.map(PurgeMethod::words).collect();
+    let mut purges: Vec<&str> = purges.map(PurgeMethod::label).collect();
     purges.dedup();
     let purge = if purges.is_empty() { "none".to_owned() } else { purges.join(", ") };
     add("purge", Some(purge));
@@ -323,7 +323,7 @@ fn test(
     let phases = method.suite.phases.iter().enumerate();
     for (at, phase) in phases.filter(|(_, p)| !p.preconditions() && p.purge.is_none()) {
         let loops = phase.loops.iter().map(|l| {
-            let values: Vec<String> = l.values.iter().map(shown).collect();
+            let values: Vec<String> = l.values.iter().map(value_text).collect();
             format!("{}: {}", l.path.rsplit('.').next().unwrap_or(&l.path), values.join(", "))
         });
         let mut said: Vec<String> = stimulus(method, at).into_iter().collect();
@@ -339,7 +339,7 @@ fn test(
         };
         column.add(&format!("steady rounds, {name}"), Some(said));
     }
-    for (name, chosen) in operating_words::disclosed(choices) {
+    for (name, chosen) in operating_text::disclosed(choices) {
         column.add(&name, Some(chosen));
     }
     let errors: f64 = done.iter().filter_map(|r| r.values.get("errors")).sum();

@@ -24,7 +24,7 @@ use taillight_stats::slc::SBK_21_LIST;
 
 use super::{
     Planner, PreparedSuite, SuiteRequest, head, job_source, require_single_runs,
-    slc_paper_words as words,
+    slc_paper_text as text,
 };
 use crate::figures::{percentile, request_percentiles};
 use crate::host::{Assignment, JobSource};
@@ -485,6 +485,6 @@ impl Method for SlcPaperMethod {
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
-        words::report(self, series).map(Some)
+        text::report(self, series).map(Some)
     }
 }

@@ -240,7 +240,7 @@ impl SteadyPhase {
         // The target stands in the name of the phase.
         let fields = at.iter().filter(|(path, _)| *path != TARGET);
         SteadyTrack {
-            title: axis::words(fields.map(|(path, value)| (path.as_str(), value))),
+            title: axis::setting_text(fields.map(|(path, value)| (path.as_str(), value))),
             figure: self.figure.clone(),
             rule: self.rule(),
             rounds: (1..=rounds).map(|round| (round, value(round))).collect(),

@@ -15,7 +15,7 @@ use taillight_report::ReportContext;
 use taillight_rundir::atomic;
 use taillight_rundir::series::PointRole;
 
-use super::ycsb_words::{self, WorkloadRun};
+use super::ycsb_text::{self, WorkloadRun};
 use super::{PreparedSuite, SuiteRequest, head, share_target};
 use crate::host::{Assignment, JobSource};
 use crate::method::{
@@ -278,7 +278,7 @@ impl YcsbMethod {
         let runs = workload_runs(done);
         let mut parts: Vec<String> = runs
             .iter()
-            .map(|run| format!("# {}\n{}", run.title(), ycsb_words::lines(run)))
+            .map(|run| format!("# {}\n{}", run.title(), ycsb_text::lines(run)))
             .collect();
         let planned = &self.sequence.head().planned;
         let left = planned.iter().filter(|id| !done.iter().any(|r| r.point.id == **id));
@@ -312,7 +312,7 @@ impl Method for YcsbMethod {
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
-        let table = ycsb_words::table(&workload_runs(series.done));
+        let table = ycsb_text::table(&workload_runs(series.done));
         Ok(Some(SeriesReport {
             context: ReportContext::default(),
             runs: series.done.iter().map(|r| r.dir.clone()).collect(),

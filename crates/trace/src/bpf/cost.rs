@@ -130,8 +130,8 @@ pub fn probe_ns(shared: &BpfProbeShared) -> Option<f64> {
     (0..batches).for_each(|_| drop(spare_in.send(TracedBatch::touched())));
     // The last place of all is the collector's, which runs already.
     let worker = heartbeat::COLLECTOR_INDEX as u16 - 1;
-    let seat = ProbeContext { worker, first_slot: SLOTS as u32 - 1, depth: 1 };
-    let mut probe = BpfProbe::new(&shared, seat);
+    let context = ProbeContext { worker, first_slot: SLOTS as u32 - 1, depth: 1 };
+    let mut probe = BpfProbe::new(&shared, context);
     let (mut place, mut generation) = (0u64, 0);
     let mut window = |probed: bool| {
         let start = MonoClock.now();
@@ -139,15 +139,15 @@ pub fn probe_ns(shared: &BpfProbeShared) -> Option<f64> {
             place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let at = (place >> 40) % (FILE / BLOCK) as u64 * BLOCK as u64;
             generation += 1;
-            let token = Token::new(shared.nonce + generation, seat.first_slot);
+            let token = Token::new(shared.nonce + generation, context.first_slot);
             let op = Op::block(OpKind::Read, 0, at, BLOCK as u64);
             if probed {
-                probe.begin(seat.first_slot, token, Stamp(generation as i64), &op);
+                probe.begin(context.first_slot, token, Stamp(generation as i64), &op);
             }
             file.read_exact_at(&mut block, at).ok()?;
             if probed {
                 // All alike and fast: the slow ones of a run are few.
-                probe.end(seat.first_slot, token, 1);
+                probe.end(context.first_slot, token, 1);
             }
         }
         Some(MonoClock.now().since(start) as f64)
@@ -158,7 +158,7 @@ pub fn probe_ns(shared: &BpfProbeShared) -> Option<f64> {
         differences.push((window(true)? - without) / READS as f64);
     }
     drop(kept);
-    let slot = shared.programs.slots.get(seat.first_slot as usize);
+    let slot = shared.programs.slots.get(context.first_slot as usize);
     slot.ended.store(0, Relaxed);
     let counted = &mut differences[LEARN..];
     counted.sort_unstable_by(f64::total_cmp);

@@ -62,20 +62,22 @@ impl Probes for BpfProbes {
         Some(vec![self.0.programs.tids_fd])
     }
 
-    fn probe(&self, seat: ProbeContext) -> Result<BpfProbe> {
+    fn probe(&self, context: ProbeContext) -> Result<BpfProbe> {
         let shared = &self.0;
-        let index = usize::from(seat.worker);
-        if index >= heartbeat::COLLECTOR_INDEX || (seat.first_slot + seat.depth) as usize > SLOTS {
+        let index = usize::from(context.worker);
+        if index >= heartbeat::COLLECTOR_INDEX
+            || (context.first_slot + context.depth) as usize > SLOTS
+        {
             return Err(Error::internal("more workers or slots than can be traced"));
         }
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let thread = shared.programs.threads.get(index);
         thread.pid.store(tid, Relaxed);
-        thread.slot.store(seat.first_slot, Relaxed);
-        thread.depth.store(seat.depth, Release);
-        for slot in seat.first_slot..seat.first_slot + seat.depth {
+        thread.slot.store(context.first_slot, Relaxed);
+        thread.depth.store(context.depth, Release);
+        for slot in context.first_slot..context.first_slot + context.depth {
             let slot = shared.programs.slots.get(slot as usize);
-            slot.worker.store(u64::from(seat.worker), Relaxed);
+            slot.worker.store(u64::from(context.worker), Relaxed);
         }
         let mut tids = shared
             .programs
@@ -87,10 +89,10 @@ impl Probes for BpfProbes {
         if let (true, Some(number)) = (shared.plain, file) {
             shared.programs.counters.get(C_FILE).store(number, Relaxed);
         }
-        tids.insert(tid, u32::from(seat.worker), 0).map_err(|e| {
+        tids.insert(tid, u32::from(context.worker), 0).map_err(|e| {
             Error::unavailable("a worker cannot be registered for tracing").source(e)
         })?;
-        Ok(BpfProbe::new(shared, seat))
+        Ok(BpfProbe::new(shared, context))
     }
 }
 
@@ -180,14 +182,14 @@ impl Probe for BpfProbe {
 }
 
 impl BpfProbe {
-    /// The probe of a seat that lies inside the shared memory.
-    pub(super) fn new(shared: &BpfProbeShared, seat: ProbeContext) -> BpfProbe {
+    /// The probe of a worker whose slots lie inside the shared memory.
+    pub(super) fn new(shared: &BpfProbeShared, context: ProbeContext) -> BpfProbe {
         BpfProbe {
             shared: shared.clone(),
-            worker: seat.worker,
-            first_slot: seat.first_slot,
+            worker: context.worker,
+            first_slot: context.first_slot,
             thresholds: TailThresholds::new(shared.threshold),
-            begun: vec![OperationStart::default(); seat.depth as usize].into(),
+            begun: vec![OperationStart::default(); context.depth as usize].into(),
             batch: shared.spare.try_recv().unwrap_or_default(),
             reaches_disk: false,
             operations: 0,

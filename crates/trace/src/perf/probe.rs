@@ -90,7 +90,7 @@ pub struct PerfProbes(pub(super) PerfProbeShared);
 impl Probes for PerfProbes {
     type Probe = PerfProbe;
 
-    fn probe(&self, seat: ProbeContext) -> Result<PerfProbe> {
+    fn probe(&self, context: ProbeContext) -> Result<PerfProbe> {
         let shared = &self.0;
         let each = (QUEUED / shared.workers.max(1)).clamp(*QUEUED_EACH.start(), *QUEUED_EACH.end());
         // Its memory is there from the start; one that finds it full counts a loss.
@@ -101,7 +101,7 @@ impl Probes for PerfProbes {
         let first = ring.as_mut().ok().and_then(|r| begin(r, schedstat.as_ref()?));
         // One that cannot be watched is no reason not to run: the gatherer says so.
         let arrival =
-            WorkerArrival { worker: seat.worker, tid, ring, first, at: MonoClock.now().0, kept };
+            WorkerArrival { worker: context.worker, tid, ring, first, at: MonoClock.now().0, kept };
         // The gatherer outlives the workers.
         let _ = shared.arrivals.send(arrival);
         Ok(PerfProbe {
@@ -109,9 +109,9 @@ impl Probes for PerfProbes {
             counts: shared.counts.clone(),
             queue,
             schedstat,
-            first_slot: seat.first_slot,
+            first_slot: context.first_slot,
             thresholds: TailThresholds::new(shared.threshold),
-            begun: vec![IoStart::default(); seat.depth as usize].into(),
+            begun: vec![IoStart::default(); context.depth as usize].into(),
             operations: 0,
             lost: 0,
         })

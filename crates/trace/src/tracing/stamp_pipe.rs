@@ -127,9 +127,9 @@ pub struct ThreadProbes(ThreadOps);
 impl Probes for ThreadProbes {
     type Probe = ThreadProbe;
 
-    fn probe(&self, seat: ProbeContext) -> Result<ThreadProbe> {
-        let begun = vec![LayerRow::default(); seat.depth as usize];
-        Ok(ThreadProbe { ops: self.0.clone(), thread: own_thread(), seat, begun })
+    fn probe(&self, context: ProbeContext) -> Result<ThreadProbe> {
+        let begun = vec![LayerRow::default(); context.depth as usize];
+        Ok(ThreadProbe { ops: self.0.clone(), thread: own_thread(), context, begun })
     }
 }
 
@@ -140,17 +140,17 @@ fn own_thread() -> u32 {
 pub struct ThreadProbe {
     ops: ThreadOps,
     thread: u32,
-    seat: ProbeContext,
+    context: ProbeContext,
     /// The row of the operation in each slot.
     begun: Vec<LayerRow>,
 }
 
 impl Probe for ThreadProbe {
     fn begin(&mut self, slot: u32, _: Token, at: Stamp, op: &Op) {
-        self.begun[(slot - self.seat.first_slot) as usize] = LayerRow {
+        self.begun[(slot - self.context.first_slot) as usize] = LayerRow {
             kind: LayerKind::Io,
             start_ns: at.0,
-            worker: Some(self.seat.worker.into()),
+            worker: Some(self.context.worker.into()),
             op: Some(op.kind),
             offset: Some(op.offset),
             size: Some(op.size),
@@ -160,7 +160,7 @@ impl Probe for ThreadProbe {
     }
 
     fn end(&mut self, slot: u32, _: Token, latency_ns: u64) {
-        let begun = self.begun[(slot - self.seat.first_slot) as usize].clone();
+        let begun = self.begun[(slot - self.context.first_slot) as usize].clone();
         let end_ns = begun.start_ns.saturating_add_unsigned(latency_ns);
         self.ops.lock().unwrap().push((self.thread, LayerRow { end_ns, ..begun }));
     }
@@ -186,8 +186,8 @@ mod tests {
         type Output = Vec<(i64, i64)>;
 
         fn run<P: Probes>(self, probes: Arc<P>) -> Vec<(i64, i64)> {
-            let seat = ProbeContext { worker: 3, first_slot: 8, depth: 2 };
-            let mut probe = probes.probe(seat).unwrap();
+            let context = ProbeContext { worker: 3, first_slot: 8, depth: 2 };
+            let mut probe = probes.probe(context).unwrap();
             let block = |n: u64| Op::block(OpKind::Read, 0, n * 4096, 4096);
             let now = || MonoClock.now();
             // What is no stamp, what is of another thread, and what is of no operation is nobody's.

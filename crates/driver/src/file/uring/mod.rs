@@ -134,7 +134,7 @@ impl UringSession {
         while done < self.submit_batch
             && let Some((user_data, result)) = self.ring.next_completion()
         {
-            if let Some(completion) = self.settle(user_data, result) {
+            if let Some(completion) = self.complete(user_data, result) {
                 out.push(completion);
                 done += 1;
             }
@@ -144,7 +144,7 @@ impl UringSession {
     }
 
     /// What a completion of the ring means for its operation; `None` when a sync follows.
-    fn settle(&mut self, user_data: u64, result: i32) -> Option<Completion> {
+    fn complete(&mut self, user_data: u64, result: i32) -> Option<Completion> {
         let token = Token(user_data & !LATER_REQUEST);
         let local = u32::from(self.local[token.slot() as usize]);
         let slot = &mut self.slots[local as usize];

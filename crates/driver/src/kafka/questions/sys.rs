@@ -220,7 +220,7 @@ impl AdminClient {
                 } else if (api.topic_error)(*first) != 0 {
                     let (code, says) = ((api.topic_error)(*first), (api.topic_error_text)(*first));
                     let says = text(says);
-                    let words = self.client.library.words(code);
+                    let words = self.client.library.describe_error(code);
                     let text = if says.is_empty() { words[1].clone() } else { says };
                     fault = Some(KafkaFault { code, text });
                 }

@@ -152,7 +152,7 @@ impl LevelDbEngine {
         let bytes = |size: OrDefault<ByteSize>| or_default(size.set().map(|s| s.0));
         let files = Some(u64::from(o.max_open_files)).filter(|n| *n > 0);
         [
-            ("library", self.library.shown()),
+            ("library", self.library.loaded_from()),
             ("version", self.library.version()),
             ("block_cache", bytes(o.block_cache)),
             ("bloom_bits", o.bloom_bits.to_string()),

@@ -72,7 +72,7 @@ impl PgAddress {
     }
 
     /// The address as messages show it; of a unix socket without the database.
-    pub fn shown(&self) -> String {
+    pub fn to_text(&self) -> String {
         match &self.server {
             ServerAddress::Unix(file) => format!("unix:{file}"),
             ServerAddress::Tcp(host, port) if host.contains(':') => {
@@ -126,7 +126,7 @@ mod tests {
             ("unix:/run/pg/.s.PGSQL.9", "", "unix:/run/pg/.s.PGSQL.9", "postgres"),
         ] {
             let address = PgAddress::parse(Some(path), database).unwrap();
-            assert_eq!((address.shown().as_str(), address.database.as_str()), (shown, named));
+            assert_eq!((address.to_text().as_str(), address.database.as_str()), (shown, named));
         }
         for (bad, database) in [
             ("", ""),

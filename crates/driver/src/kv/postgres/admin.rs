@@ -104,7 +104,7 @@ pub struct AdminLine {
     table: String,
     /// Where the table is, or will be.
     schema: String,
-    /// Ends what waits for the server, until [`AdminLine::settle`].
+    /// Ends what waits for the server, until [`AdminLine::detach_from_stop`].
     stop: StopFlag,
     /// After a look at statistics failed: when the next one may be made.
     rests: Option<Stamp>,
@@ -166,7 +166,7 @@ impl AdminLine {
         };
         let schema = admin.value("SELECT current_schema()")?.ok_or_else(|| {
             Error::unavailable("the user has no schema to make a table in")
-                .with("server", admin.server.address.shown())
+                .with("server", admin.server.address.to_text())
                 .hint("give it one: search_path of the user or the database")
         })?;
         admin.schema = schema;
@@ -231,7 +231,7 @@ impl AdminLine {
         if self.connection.is_none() {
             if self.in_transaction {
                 return Err(Error::unavailable("the connection was lost in a transaction")
-                    .with("server", self.server.address.shown()));
+                    .with("server", self.server.address.to_text()));
             }
             self.connection = Some(self.server.connect(&self.stop)?);
             if !self.schema.is_empty()
@@ -287,7 +287,8 @@ impl AdminLine {
         self.ask(sql).map(first)
     }
 
-    /// Does a statement that may take long: until a stop (a year at most); after [`AdminLine::settle`] ten minutes.
+    /// Does a statement that may take long: until a stop (a year at most); after [`AdminLine::detach_from_stop`] ten
+    /// minutes.
     pub fn ask_patiently(&mut self, sql: &str) -> Result<PgRows> {
         self.ask_within(sql, self.patience)
     }
@@ -370,7 +371,7 @@ impl AdminLine {
 
     /// Detaches the connection from the run's stop, so that what the run made can be dropped. If the run was stopped,
     /// the server is first asked whether it answers at all, for a moment. Errors: `Unavailable` when it does not.
-    pub fn settle(&mut self) -> Result<()> {
+    pub fn detach_from_stop(&mut self) -> Result<()> {
         self.patience = PATIENT_AT_END;
         let stop = std::mem::take(&mut self.stop);
         if stop.stopped() {
@@ -459,7 +460,7 @@ impl AdminLine {
             ServerAddress::Unix(_) => format!("/{}", address.database),
             ServerAddress::Tcp(..) => String::new(),
         };
-        format!("{}{database}#{}.{}", address.shown(), self.schema, self.table)
+        format!("{}{database}#{}.{}", address.to_text(), self.schema, self.table)
     }
 
     /// Writes a mark into the comment of the table. Errors: as [`AdminLine::ask`].

@@ -148,7 +148,7 @@ impl CommitLedger {
 
     /// Compares tables and tally once the sessions have ended, with `patience` for a server that is gone. Errors:
     /// `Unavailable`.
-    pub fn look(
+    pub fn check(
         &self,
         admin: &Mutex<AdminLine>,
         tables: &TransactionTables,

@@ -51,7 +51,7 @@ impl Lacking {
     }
 
     /// What the server lacks, in words; none where it lacks nothing.
-    pub fn words(&self) -> Option<String> {
+    pub fn describe(&self) -> Option<String> {
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }

@@ -25,7 +25,7 @@ impl ServerFacts {
     pub fn of(admin: &mut AdminLine, table: &str) -> Result<ServerFacts> {
         let mut facts = vec![
             ("target.kind".to_owned(), "server".to_owned()),
-            ("target.server".to_owned(), admin.server.address.shown()),
+            ("target.server".to_owned(), admin.server.address.to_text()),
             ("postgres.database".to_owned(), admin.server.address.database.clone()),
             ("postgres.table".to_owned(), table.to_owned()),
         ];
@@ -87,7 +87,7 @@ impl ServerFacts {
             true => "; what others write while the table is emptied or dropped is lost with it",
             false => "",
         };
-        let lacks = lacking.words();
+        let lacks = lacking.describe();
         notes.extend(lacks.map(|words| format!("the server does not have {words}{lock}{tables}")));
         let kept = self.facts.iter().filter(|(name, _)| name == SINCE_KEPT);
         notes.extend(kept.map(|(_, said)| said.clone()));

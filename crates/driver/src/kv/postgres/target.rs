@@ -359,7 +359,7 @@ impl PostgresTarget {
             return vec![("tpcb.check.failed".to_owned(), "the run was stopped".to_owned())];
         }
         let patience = Duration::from_nanos(self.options.timeout.0);
-        let looked = checked.insert(self.commits.look(&self.admin, tables, patience));
+        let looked = checked.insert(self.commits.check(&self.admin, tables, patience));
         match looked {
             Ok(check) => check.facts(statistics::promise(&self.facts)),
             Err(e) => vec![
@@ -451,7 +451,7 @@ impl PostgresTarget {
 
     fn leave(&self) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
-        admin.settle()?;
+        admin.detach_from_stop()?;
         let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner).clone();
         statistics::until_gone(&mut admin, &backends);
         // Absent tables are not among them.
@@ -607,7 +607,7 @@ impl Target for PostgresTarget {
         if self.counters.has_lost() && self.compared().is_none() {
             facts.push((BROKEN.to_owned(), "true".to_owned()));
         }
-        let lacks = admin::lock(&self.admin).lacking().words();
+        let lacks = admin::lock(&self.admin).lacking().describe();
         facts.extend(lacks.map(|words| ("postgres.lacks".to_owned(), words)));
         facts
     }
@@ -691,7 +691,7 @@ impl KeyedTarget for PostgresTarget {
         }
         let mut admin = admin::lock(&self.admin);
         if admin.stop().stopped() {
-            admin.settle()?;
+            admin.detach_from_stop()?;
         }
         if records > 0 {
             // As `pgbench -i` does: the planner has statistics, and no first vacuum falls into the load.

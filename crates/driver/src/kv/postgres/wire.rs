@@ -162,7 +162,7 @@ impl PgServer {
         });
         if answer.map_err(lost)? != b'S' {
             return Err(Error::unavailable("the server takes no TLS connections")
-                .with("server", self.address.shown())
+                .with("server", self.address.to_text())
                 .hint("set `ssl = on` in its postgresql.conf, or leave options.tls out"));
         }
         socket.secure(tls).map_err(lost)
@@ -241,7 +241,7 @@ impl PgServer {
     fn password(&self) -> Result<&str> {
         self.password.as_deref().ok_or_else(|| {
             Error::unavailable("the server wants a password")
-                .with("server", self.address.shown())
+                .with("server", self.address.to_text())
                 .with("user", &self.user)
                 .hint(format!("put it into the environment: {PASSWORD}"))
         })
@@ -249,7 +249,7 @@ impl PgServer {
 
     fn unknown(&self, method: &str) -> Error {
         Error::unavailable("the server wants a kind of password that this driver does not know")
-            .with("server", self.address.shown())
+            .with("server", self.address.to_text())
             .with("kind", method)
             .hint(
                 "it knows SCRAM-SHA-256: set password_encryption on the server, give the user its \
@@ -260,7 +260,7 @@ impl PgServer {
     /// The error (`Unavailable`) of a server that cannot be reached or does not answer, in words.
     pub fn lost(&self, e: io::Error) -> Error {
         let gone = Error::unavailable("cannot talk to the PostgreSQL server")
-            .with("server", self.address.shown());
+            .with("server", self.address.to_text());
         if let Some(why) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
             let other_name = "its certificate is for another name: name the server as its \
                               certificate does";
@@ -302,7 +302,7 @@ impl PgServer {
             _ => ("the server refuses", "see what it says"),
         };
         Error::unavailable(what)
-            .with("server", self.address.shown())
+            .with("server", self.address.to_text())
             .with("user", &self.user)
             .with("database", &self.address.database)
             .with("server says", format!("{} ({})", error.says, error.code))

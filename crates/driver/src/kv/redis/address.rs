@@ -63,7 +63,7 @@ impl DatabaseAddress {
     }
 
     /// The whole address, as messages show it and as `--destroy` names it.
-    pub fn shown(&self) -> String {
+    pub fn to_text(&self) -> String {
         match &self.server {
             ServerAddress::Unix(file) => format!("unix:{file}"),
             ServerAddress::Tcp(host, port) if host.contains(':') => {
@@ -88,7 +88,7 @@ mod tests {
             ("redis://[::1]", "redis://[::1]:6379/0"),
             ("unix:/run/r.sock", "unix:/run/r.sock"),
         ] {
-            assert_eq!(DatabaseAddress::parse(Some(path)).unwrap().shown(), shown);
+            assert_eq!(DatabaseAddress::parse(Some(path)).unwrap().to_text(), shown);
         }
         for bad in ["", "h", "h:1/0", "redis://", "redis://h:x", "redis://h/x", "unix:r"] {
             assert!(DatabaseAddress::parse(Some(bad)).is_err(), "{bad}");

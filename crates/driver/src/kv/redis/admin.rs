@@ -71,7 +71,7 @@ pub struct AdminConnection {
     password: Option<String>,
     pub prefix: String,
     timeout: Duration,
-    /// Ends what waits for the server, until [`AdminConnection::settle`].
+    /// Ends what waits for the server, until [`AdminConnection::detach_from_stop`].
     stop: StopFlag,
     /// After a look at statistics failed: when the next one may be made.
     rests: Option<Stamp>,
@@ -175,7 +175,7 @@ impl AdminConnection {
 
     /// Detaches the connection from the run's stop, so that what the run made can be deleted. If the run was stopped,
     /// the server is first asked whether it answers at all, for a moment. Errors: `Unavailable` when it does not.
-    pub fn settle(&mut self) -> Result<()> {
+    pub fn detach_from_stop(&mut self) -> Result<()> {
         let stop = std::mem::take(&mut self.stop);
         if stop.stopped() {
             let key = self.mark_key();
@@ -367,8 +367,8 @@ impl AdminConnection {
     /// The prefix and its server, for refusals.
     pub fn named(&self) -> NamedTarget {
         NamedTarget {
-            shown: format!("{} keys {}:*", self.address.shown(), self.prefix),
-            confirm: self.address.shown(),
+            shown: format!("{} keys {}:*", self.address.to_text(), self.prefix),
+            confirm: self.address.to_text(),
             instead: "another options.prefix",
         }
     }
@@ -454,7 +454,7 @@ fn holders<'a>(list: &'a str, server: &str, prefix: &str) -> Vec<&'a str> {
 /// `Refused` when only half of the confirmation is there, or it names something else.
 pub fn confirmed(destroy: bool, name: Option<&str>, address: &DatabaseAddress) -> Result<bool> {
     let same = |name: &str| DatabaseAddress::parse(Some(name)).is_ok_and(|a| a == *address);
-    refusal::confirmed(destroy, name, &NamedTarget::of(address.shown()), same)
+    refusal::confirmed(destroy, name, &NamedTarget::of(address.to_text()), same)
 }
 
 /// Connects, gives the password, selects the database. Errors: `Unavailable` when the server cannot

@@ -65,7 +65,7 @@ impl Driver for RedisDriver {
         address.db = address.db.checked_add(rank).ok_or_else(|| {
             Error::usage("no database has so large a number").with("path", path).with("rank", rank)
         })?;
-        Ok(address.shown())
+        Ok(address.to_text())
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {

@@ -154,7 +154,7 @@ impl Connected {
     /// The mark that rank 0 has made or taken over. Errors: `Refused` where this is another server.
     fn join(&self, spec: &OpenSpec<'_>) -> Result<HeldMark<KeyIdentity>> {
         let found = admin::mark(&self.admin)?;
-        let mark = KeyMark::of_run(found, spec.run_id, &self.address.shown())?;
+        let mark = KeyMark::of_run(found, spec.run_id, &self.address.to_text())?;
         Ok(HeldMark::new(mark, false))
     }
 }
@@ -243,7 +243,7 @@ impl RedisTarget {
     }
 
     fn leave(&self) -> Result<()> {
-        self.admin().settle()?;
+        self.admin().detach_from_stop()?;
         self.still_marked()?;
         let foreign = self.purge()?;
         self.admin.remove()?;
@@ -381,7 +381,7 @@ fn room(info: &str) -> Option<u64> {
 fn facts(admin: &mut AdminConnection, address: &DatabaseAddress) -> Result<Vec<(String, String)>> {
     let mut facts = vec![
         ("target.kind".to_owned(), "server".to_owned()),
-        ("target.server".to_owned(), address.shown()),
+        ("target.server".to_owned(), address.to_text()),
     ];
     let text = info(admin)?;
     let lines = text.lines().filter_map(|l| l.split_once(':'));
@@ -468,7 +468,7 @@ impl KeyedTarget for RedisTarget {
         }
         let mut admin = self.admin();
         if admin.stop().stopped() {
-            admin.settle()?;
+            admin.detach_from_stop()?;
         }
         drop(admin);
         self.mark.note(&self.admin, records)

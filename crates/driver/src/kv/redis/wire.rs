@@ -96,7 +96,7 @@ pub fn unreachable(address: &DatabaseAddress, e: io::Error) -> Error {
         _ => "start the server, or check the address in target.path",
     };
     Error::unavailable("cannot talk to the Redis server")
-        .with("server", address.shown())
+        .with("server", address.to_text())
         .source(e)
         .hint(hint)
 }
@@ -124,5 +124,5 @@ pub fn refused(address: &DatabaseAddress, says: &str) -> Error {
         }
         _ => ("the server refuses", "see what it says"),
     };
-    Error::unavailable(what).with("server", address.shown()).with("server says", says).hint(hint)
+    Error::unavailable(what).with("server", address.to_text()).with("server says", says).hint(hint)
 }

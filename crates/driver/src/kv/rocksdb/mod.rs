@@ -194,7 +194,7 @@ impl StoreEngine for RocksDbEngine {
         let mut db = RocksDbStore::open(options, dir, family, writes, self.options.wal)?;
         let mut facts = Vec::new();
         let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
-        add("store.library", self.library.shown());
+        add("store.library", self.library.loaded_from());
         add("store.column_family", family.clone());
         add("store.wal", self.options.wal.to_string());
         add("store.statistics", counters.to_owned());

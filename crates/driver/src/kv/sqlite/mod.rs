@@ -173,7 +173,7 @@ impl SqliteStore {
                 "journal_mode = {journal} is not supported here: {got}"
             )));
         }
-        settle(&main, options)?;
+        apply_settings(&main, options)?;
         let rowid = if options.without_rowid { " WITHOUT ROWID" } else { "" };
         main.ask(&format!(
             "CREATE TABLE IF NOT EXISTS records (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT \
@@ -199,7 +199,7 @@ impl SqliteStore {
             }
             let rules = rules(&self.options, &self.counters);
             let again = SqliteConnection::open(&self.library, &self.path, false, &rules)?;
-            settle(&again, &self.options)?;
+            apply_settings(&again, &self.options)?;
             *main = Some(again);
         }
         main.as_ref().map_or_else(|| Err(StoreError("it is closed".to_owned())), act)
@@ -245,7 +245,10 @@ fn rules(options: &SqliteOptions, counters: &Arc<SqliteCounters>) -> ConnectionR
 }
 
 /// Applies those settings to a connection that the file of the database does not keep.
-fn settle(connection: &SqliteConnection, options: &SqliteOptions) -> Result<(), StoreError> {
+fn apply_settings(
+    connection: &SqliteConnection,
+    options: &SqliteOptions,
+) -> Result<(), StoreError> {
     connection.run(options.synchronous.pragma())?;
     if options.journal != JournalMode::Wal {
         connection.ask(&format!("PRAGMA journal_mode = {}", options.journal.word()))?;
@@ -259,7 +262,7 @@ fn settle(connection: &SqliteConnection, options: &SqliteOptions) -> Result<(), 
 fn facts(library: &SqliteLibrary, main: &SqliteConnection) -> Vec<(String, String)> {
     let [version, source] = library.version();
     let mut facts = vec![
-        ("store.library".to_owned(), library.shown()),
+        ("store.library".to_owned(), library.loaded_from()),
         ("store.version".to_owned(), version),
         ("store.source".to_owned(), source),
     ];
@@ -431,7 +434,7 @@ impl SqliteAccess {
         let rules = rules(options, &store.counters);
         let connection = SqliteConnection::open(&store.library, &store.path, false, &rules)?;
         connection.leaves_log(true);
-        settle(&connection, options)?;
+        apply_settings(&connection, options)?;
         let prepare = |sql: &str| connection.prepare(sql);
         let statements = Statements {
             get: prepare("SELECT value FROM records WHERE key = ?1")?,

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result, StopFlag, atomic};
 
-use super::content::{FNV_START, FileSystemNaming, digest, shown};
+use super::content::{FNV_START, FileSystemNaming, digest, digest_hex};
 use super::files::{FileMark, write_back};
 use super::node::{FileSystem, MarkedNode};
 use super::sys::write_mapped;
@@ -226,8 +226,9 @@ impl OwnedDirectory {
         let same = |data: &String| {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&self.fd, mark.name.as_str(), flags, Mode::empty()).ok();
-            file.filter(|file| FileIdentity::of(file).is_ok_and(|is| is == *found))
-                .is_some_and(|file| digest(file, FNV_START).is_ok_and(|now| shown(now) == *data))
+            file.filter(|file| FileIdentity::of(file).is_ok_and(|is| is == *found)).is_some_and(
+                |file| digest(file, FNV_START).is_ok_and(|now| digest_hex(now) == *data),
+            )
         };
         mark.proves(found, &self.filesystem) && mark.data.as_ref().is_none_or(same)
     }

@@ -42,7 +42,7 @@ fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
     let manifest = dir.manifest();
     let chosen = chosen(&ios(dir)?)?;
     let mut said = not_kept(dir)?;
-    said.push(chosen.words(said.is_empty()));
+    said.push(chosen.describe(said.is_empty()));
     let mut tracks = Tracks::default();
     let mut workers: BTreeMap<u16, Vec<TraceSlice>> = BTreeMap::new();
     for io in chosen.ios.values() {
@@ -106,7 +106,7 @@ struct ChosenIos {
 
 impl ChosenIos {
     /// `whole`: none is missing of the measured ones.
-    fn words(&self, whole: bool) -> String {
+    fn describe(&self, whole: bool) -> String {
         let noun = if whole { "measured I/O" } else { "kept I/O" };
         let all = self.ios.len() as u64;
         if all == self.of {
@@ -246,7 +246,7 @@ mod tests {
         let (all, shown) =
             (ChosenIos { ios: BTreeMap::new(), of: 0, every: 1 }, ["kept", "measured"]);
         for (word, whole) in shown.into_iter().zip([false, true]) {
-            assert!(all.words(whole).contains(word), "{word}");
+            assert!(all.describe(whole).contains(word), "{word}");
         }
     }
 }

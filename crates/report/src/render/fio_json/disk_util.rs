@@ -41,7 +41,7 @@ impl DiskUse {
     }
 
     /// As fio shows it.
-    pub fn shown(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let whole = |n: f64| n.round() as u64;
         let disk = |(name, work): (&String, &DiskWork)| {
             let DiskWork { ios, merges, ticks, in_queue, busy, sampled } = work;
@@ -113,7 +113,7 @@ mod tests {
             let track = HostTrack { metric, item: None, points: windows(values) };
             work.add(&track, |rate| if rate == "r/s" { &reads } else { &[] });
         }
-        let shown = DiskUse(BTreeMap::from([("vda".to_owned(), work)])).shown();
+        let shown = DiskUse(BTreeMap::from([("vda".to_owned(), work)])).to_json();
         assert_eq!(
             shown,
             json!([{

@@ -58,7 +58,7 @@ pub fn fio_json<'a>(
         "timestamp": began / 1000,
         "timestamp_ms": began,
         "jobs": jobs,
-        "disk_util": disks.shown(),
+        "disk_util": disks.to_json(),
     })
 }
 
@@ -414,7 +414,7 @@ mod tests {
                        "job_runtime": 0, "read": direction(Some(&totals)), "write": direction(None),
                        "trim": direction(None), "sync": syncs(&BTreeMap::from([(OpKind::Write, totals.clone())])) }],
             "fio version": "", "timestamp": 0, "timestamp_ms": 0,
-            "disk_util": DiskUse(BTreeMap::from([(String::new(), DiskWork::default())])).shown(),
+            "disk_util": DiskUse(BTreeMap::from([(String::new(), DiskWork::default())])).to_json(),
         });
         fields(&one, "", &mut ours);
         let read = &one["jobs"][0]["read"];

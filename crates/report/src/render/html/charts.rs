@@ -60,7 +60,7 @@ pub fn chart_views(
     for chart in CHARTS.iter().filter(|c| wanted(c.id)) {
         let figures = figure_views(drawn(chart, overlay))?;
         let Some(half) = figures.first().map(|figure| figure.half) else { continue };
-        let below = |table: &mut Table| place(&table.id) == chart.id;
+        let below = |table: &mut Table| chart_of(&table.id) == chart.id;
         let tables = frame.extract_if(.., below).collect();
         let columns = if half { 2 } else { 1 };
         let mut height = 0;
@@ -213,7 +213,7 @@ fn part(overlay: &ChartModel, name: &str, runs: &[usize]) -> ChartModel {
 }
 
 /// The chart below which a table of the frame stands; the table of points stays in the frame.
-fn place(table: &str) -> &str {
+fn chart_of(table: &str) -> &str {
     match table {
         "points" => "",
         "window" => "steady",

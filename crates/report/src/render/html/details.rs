@@ -125,13 +125,13 @@ fn environment(map: &serde_json::Map<String, Value>) -> Vec<(String, Pairs)> {
             Value::Object(inner) => {
                 let mut pairs = Pairs::new();
                 for (name, value) in inner {
-                    flatten(&mut pairs, &words(name), value);
+                    flatten(&mut pairs, &humanize(name), value);
                 }
                 if !pairs.is_empty() {
-                    groups.push((words(key), pairs));
+                    groups.push((humanize(key), pairs));
                 }
             }
-            value => flatten(&mut top, &words(key), value),
+            value => flatten(&mut top, &humanize(key), value),
         }
     }
     if !top.is_empty() {
@@ -145,7 +145,7 @@ fn flatten(pairs: &mut Pairs, key: &str, value: &Value) {
         Value::Null => pairs.push((key.to_owned(), "unknown".to_owned())),
         Value::Object(map) => {
             for (name, value) in map {
-                flatten(pairs, &format!("{key}, {}", words(name)), value);
+                flatten(pairs, &format!("{key}, {}", humanize(name)), value);
             }
         }
         Value::Array(items) if items.iter().all(|v| !v.is_object() && !v.is_array()) => {
@@ -168,6 +168,6 @@ fn plain(value: &Value) -> String {
     }
 }
 
-fn words(key: &str) -> String {
+fn humanize(key: &str) -> String {
     key.replace('_', " ")
 }

@@ -231,7 +231,7 @@ fn swept(sweep: &SweepData) -> String {
             0..=4 => axis.labels.join(", "),
             _ => [first, last].into_iter().flatten().cloned().collect::<Vec<_>>().join(" to "),
         };
-        format!("{} {values}", labels::words(&axis.name))
+        format!("{} {values}", labels::humanize(&axis.name))
     };
     sweep.axes.iter().map(axis).collect::<Vec<_>>().join(" · ")
 }

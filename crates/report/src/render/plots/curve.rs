@@ -187,7 +187,7 @@ fn split_one(overlay: &ChartModel, i: usize, name: &str, run: usize) -> Option<C
 
 /// The look of a series; response and service of one operation are hidden apart.
 fn look_of(overlay: &ChartModel, run: usize, series: &LatencySeries) -> LineLook {
-    let mut look = overlay.look(run, series.op, &series.name);
+    let mut look = overlay.line_look(run, series.op, &series.name);
     if !series.main {
         look.key.push_str(series.measure.words());
     }

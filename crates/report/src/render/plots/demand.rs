@@ -89,10 +89,10 @@ fn styled(
         "" => &curve.demand,
         name => name,
     };
-    let name = escape(&labels::words(name));
+    let name = escape(&labels::humanize(name));
     let words = curve.points.iter().map(|p| {
         let (rate, time) = (format::rate(p.rate), format::duration(p.mean_ns));
-        escape(&format!("{} {}: {rate} a second, {time}", labels::words(&curve.demand), p.label))
+        escape(&format!("{} {}: {rate} a second, {time}", labels::humanize(&curve.demand), p.label))
     });
     trace
         .name(&name)
@@ -135,11 +135,11 @@ fn chosen_marks(marks: &[DemandMark]) -> Box<Scatter<f64, f64>> {
 
 fn knee_mark(colour: &'static str, curve: &DemandCurve) -> Option<Box<Scatter<f64, f64>>> {
     let point = curve.points.get(curve.knee?)?;
-    let text = escape(&labels::words(&curve.text));
+    let text = escape(&labels::humanize(&curve.text));
     let marker = Marker::new().size(15).symbol(MarkerSymbol::DiamondOpen).color(colour);
     Some(
         Scatter::new(vec![style::round(point.rate)], vec![style::round(point.mean_ns)])
-            .name(escape(&format!("knee: {} {}", labels::words(&curve.demand), point.label)))
+            .name(escape(&format!("knee: {} {}", labels::humanize(&curve.demand), point.label)))
             .mode(Mode::Markers)
             .marker(marker)
             .hover_template(format!("{text}<extra></extra>")),

@@ -33,7 +33,7 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let (mut top, mut floor, mut lines) = (0f64, f64::INFINITY, 0);
     let crowded = overlay.runs.iter().flat_map(|r| &r.series).filter(|s| s.main).count() > 4;
     for (run, data) in overlay.runs.iter().enumerate() {
-        for series in data.series.iter().filter(|s| shown(s)) {
+        for series in data.series.iter().filter(|s| is_drawn(s)) {
             if !series.main && style::crowded(overlay) {
                 continue;
             }
@@ -73,7 +73,7 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     }]
 }
 
-fn shown(series: &LatencySeries) -> bool {
+fn is_drawn(series: &LatencySeries) -> bool {
     use taillight_core::LatencyKind::{Response, Service};
     let latency = series.main || matches!(series.measure, Response | Service);
     latency && !series.bins.is_empty()
@@ -97,7 +97,7 @@ fn trace(
     series: &LatencySeries,
     crowded: bool,
 ) -> Box<dyn plotly::Trace> {
-    let mut look = overlay.look(run, series.op, &series.name);
+    let mut look = overlay.line_look(run, series.op, &series.name);
     if !series.main {
         look.key.push_str(series.measure.words());
     }

@@ -36,11 +36,13 @@ const ROOM: f64 = 0.11;
 
 /// One figure per operation.
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
-    figure_per_name(shown(overlay).map(|(_, s)| s.name.as_str()), |i, name| one(overlay, i, name))
+    figure_per_name(main_series(overlay).map(|(_, s)| s.name.as_str()), |i, name| {
+        one(overlay, i, name)
+    })
 }
 
 /// The main series of all runs that hold an I/O.
-fn shown(overlay: &ChartModel) -> impl Iterator<Item = (usize, &LatencySeries)> {
+fn main_series(overlay: &ChartModel) -> impl Iterator<Item = (usize, &LatencySeries)> {
     overlay.each(|run| &run.series).filter(|(_, s)| s.main && !s.bins.is_empty())
 }
 
@@ -57,9 +59,9 @@ pub struct ValueLine {
 }
 
 fn one(overlay: &ChartModel, i: usize, name: &str) -> Option<ChartFigure> {
-    let chosen = shown(overlay).filter(|(_, s)| s.name == name);
+    let chosen = main_series(overlay).filter(|(_, s)| s.name == name);
     let layers: Vec<HistogramLayer<'_>> = chosen
-        .map(|(run, s)| HistogramLayer { look: overlay.look(run, s.op, &s.name), series: s })
+        .map(|(run, s)| HistogramLayer { look: overlay.line_look(run, s.op, &s.name), series: s })
         .collect();
     let ceilings = overlay.runs.iter().flat_map(|r| r.ceilings.clone()).collect();
     let room = HistogramRoom::new(layers.iter().map(|l| l.series), marks(&layers, ceilings))?;
@@ -105,7 +107,7 @@ impl HistogramRoom {
             Some((first.lo_ns, s.max_ns.max(last)))
         }))?;
         let hi = hi * (hi / lo).powf(ROOM);
-        let rows = place(&marks, lo, hi);
+        let rows = label_rows(&marks, lo, hi);
         let height = 100.0 + ROW * (1.5 + rows.iter().copied().max().unwrap_or(0) as f64);
         let top = series.flat_map(|s| &s.bins).map(|b| b.count).max()? as f64;
         Some(HistogramRoom { marks, rows, lo, hi, height, top })
@@ -164,7 +166,7 @@ pub fn marks(layers: &[HistogramLayer<'_>], mut ceilings: Vec<u64>) -> Vec<Value
 
 /// Rows of labels; marks come sorted. A label starts at its line and runs to the right, so a line
 /// is crossed by no label when every label stands above those that start under it.
-fn place(marks: &[ValueLine], lo: f64, hi: f64) -> Vec<usize> {
+fn label_rows(marks: &[ValueLine], lo: f64, hi: f64) -> Vec<usize> {
     let at = |ns: u64| (ns.max(1) as f64 / lo).ln() / (hi / lo).ln() * WIDTH;
     let mut rows = vec![0; marks.len()];
     for (i, mark) in marks.iter().enumerate().rev().filter(|(_, m)| m.labelled) {
@@ -293,6 +295,6 @@ mod tests {
     #[test]
     fn no_label_is_crossed() {
         let marks = [mark(1_000), mark(1_100), mark(1_200), mark(900_000)];
-        assert_eq!(place(&marks, 500.0, 1e6), [2, 1, 0, 0]);
+        assert_eq!(label_rows(&marks, 500.0, 1e6), [2, 1, 0, 0]);
     }
 }

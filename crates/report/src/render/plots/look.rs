@@ -31,7 +31,7 @@ impl ChartModel {
     }
 
     /// Colour and line style of one operation of one run; `name` is that of its series.
-    pub fn look(&self, run: usize, op: OpKind, name: &str) -> LineLook {
+    pub fn line_look(&self, run: usize, op: OpKind, name: &str) -> LineLook {
         let Some(data) = self.runs.get(run) else {
             return LineLook { colour: palette::HUES[6], dash: 0, group: None, key: String::new() };
         };

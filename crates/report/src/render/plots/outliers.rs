@@ -53,7 +53,7 @@ fn trace(
     set: &OpOutliers,
     limit: usize,
 ) -> Box<dyn plotly::Trace> {
-    let look = overlay.look(run, set.op, &set.name);
+    let look = overlay.line_look(run, set.op, &set.name);
     let points = &set.points[..set.points.len().min(limit)];
     let symbols = [MarkerSymbol::Circle, MarkerSymbol::Diamond, MarkerSymbol::Square];
     let text: Vec<String> = points

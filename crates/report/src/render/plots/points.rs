@@ -63,5 +63,5 @@ fn one(overlay: &ChartModel, i: usize, point: &ReportPoint) -> Option<ChartFigur
         (layer.series.name.clone(), owners.iter().map(|owner| *owner == nth).collect())
     });
     let switches = if rooms.len() > 1 { vec![ButtonRow::show(choices)] } else { Vec::new() };
-    Some(ChartFigure { title: Some(labels::words(&point.title)), switches, ..figure })
+    Some(ChartFigure { title: Some(labels::humanize(&point.title)), switches, ..figure })
 }

@@ -157,11 +157,11 @@ fn line(points: &[ShiftPoint<'_>], without: Option<()>) -> Box<Scatter<f64, f64>
         .marker(Marker::new().size(6).color(colour))
         .line(Line::new().color(colour).width(2.0).dash(dash))
         .show_legend(!shown.is_empty())
-        .hover_text_array(shown.iter().map(|p| words(p)).collect())
+        .hover_text_array(shown.iter().map(|p| hover_text(p)).collect())
         .hover_template("%{hovertext}<extra></extra>")
 }
 
-fn words(point: &ShiftPoint<'_>) -> String {
+fn hover_text(point: &ShiftPoint<'_>) -> String {
     let time = |ns: Option<f64>| match ns {
         Some(ns) => format::duration(ns),
         None => "unknown".to_owned(),

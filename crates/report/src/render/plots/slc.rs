@@ -103,7 +103,7 @@ fn line(
     colour: Option<&'static str>,
 ) -> Option<Box<Scatter<f64, u64>>> {
     let slc = series.slc.as_ref()?;
-    let look = overlay.look(run, series.op, &series.name);
+    let look = overlay.line_look(run, series.op, &series.name);
     let factor = |v: Option<f64>| v.map_or("undefined".to_owned(), format::factor);
     let (below, above) = (factor(slc.slc1), factor(slc.slc2));
     let factors = format!("SLC1 {below}, SLC2 {above} ({})", series.measure.words());

@@ -23,7 +23,7 @@ pub const CHART: Chart = Chart {
 fn draw(charts: &ChartModel) -> Vec<ChartFigure> {
     let several = charts.steady.len() > 1;
     let one = |(nth, track): (usize, &SteadyTrack)| {
-        let title = several.then(|| labels::words(&track.title));
+        let title = several.then(|| labels::humanize(&track.title));
         let figure = figure(nth, track)?;
         let height = if several { 300 } else { figure.height };
         Some(ChartFigure { title, half: several, height, ..figure })

@@ -65,7 +65,7 @@ const CPU: PointFigure = PointFigure {
 };
 
 impl PointFigure {
-    fn words(&self, value: f64) -> String {
+    fn format(&self, value: f64) -> String {
         match self.unit {
             FigureUnit::Latency => format::duration(value),
             FigureUnit::Rate => format::rate(value),
@@ -94,7 +94,7 @@ fn families(sweep: &SweepData, but: &[usize]) -> Vec<((Vec<usize>, String), Stri
         let others = axes.filter(|(axis, _)| !but.contains(axis));
         let mut words: Vec<String> = others
             .filter_map(|(_, (axis, at))| {
-                Some(format!("{} {}", labels::words(&axis.name), axis.labels.get(*at)?))
+                Some(format!("{} {}", labels::humanize(&axis.name), axis.labels.get(*at)?))
             })
             .collect();
         if several || words.is_empty() {
@@ -113,7 +113,7 @@ fn widest(sweep: &SweepData, but: Option<usize>) -> Option<usize> {
 
 fn axis_of(axis: &SweepAxis) -> Axis {
     let kind = if axis.log { AxisType::Log } else { AxisType::Linear };
-    style::axis(&escape(&labels::words(&axis.name)))
+    style::axis(&escape(&labels::humanize(&axis.name)))
         .type_(kind)
         .tick_mode(TickMode::Array)
         .tick_values(axis.positions.clone())
@@ -254,12 +254,12 @@ fn line(
     figure: &PointFigure,
 ) -> Box<Scatter<f64, f64>> {
     let words = |(_, v): &(f64, RoundSpread)| match v.min < v.max {
-        false => figure.words(v.value),
+        false => figure.format(v.value),
         true => format!(
             "{} ({} to {})",
-            figure.words(v.value),
-            figure.words(v.min),
-            figure.words(v.max)
+            figure.format(v.value),
+            figure.format(v.min),
+            figure.format(v.max)
         ),
     };
     Scatter::new(
@@ -306,7 +306,7 @@ fn heat(
         plot.add_trace(if nth == 0 { map } else { map.visible(Visible::False) });
     }
     let places = |axis: &SweepAxis| {
-        style::axis(&escape(&labels::words(&axis.name)))
+        style::axis(&escape(&labels::humanize(&axis.name)))
             .show_grid(false)
             .tick_mode(TickMode::Array)
             .tick_values((0..axis.labels.len()).map(|n| n as f64).collect())
@@ -336,7 +336,7 @@ fn cells(
     };
     let grid = |y: usize| (0..wide).map(|x| value(x, y).map(|v| style::round(v.log10()))).collect();
     let words = |y: usize| {
-        let cell = |x: usize| value(x, y).map_or("-".to_owned(), |v| figure.words(v));
+        let cell = |x: usize| value(x, y).map_or("-".to_owned(), |v| figure.format(v));
         (0..wide).map(cell).collect::<Vec<String>>()
     };
     let scale = palette::HEAT.iter().map(|(at, c)| ColorScaleElement(*at, (*c).to_owned()));
@@ -347,7 +347,7 @@ fn cells(
         .outline_width(0)
         .tick_mode(TickMode::Array)
         .tick_vals(ticks.iter().map(|v| v.log10()).collect())
-        .tick_text(ticks.iter().map(|v| figure.words(*v)).collect());
+        .tick_text(ticks.iter().map(|v| figure.format(*v)).collect());
     HeatMap::new(
         (0..wide).map(|n| n as f64).collect(),
         (0..high).map(|n| n as f64).collect(),

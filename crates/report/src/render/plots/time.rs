@@ -127,7 +127,7 @@ fn level_line(
     visible: bool,
 ) -> Box<dyn plotly::Trace> {
     let overlaid = overlay.runs.len() > 1;
-    let look = overlay.look(run, track.op, &track.name);
+    let look = overlay.line_look(run, track.op, &track.name);
     let points = track.points_of(level.pick);
     let values: Vec<Option<u64>> = points.iter().map(level.pick).collect();
     let text: Vec<String> = points
@@ -194,7 +194,7 @@ fn throughput_of(
     let mut plot = Plot::new();
     let (mut top, mut lines) = (0f64, 0);
     for (run, track) in tracks(overlay) {
-        let look = overlay.look(run, track.op, &track.name);
+        let look = overlay.line_look(run, track.op, &track.name);
         let points = with_rates(points(track));
         top = points.iter().map(pick).fold(top, f64::max);
         let text: Vec<String> =

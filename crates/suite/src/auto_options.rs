@@ -1,4 +1,4 @@
-//! What drivers would choose for each run by its queue depth, settled once for a series by the deepest queue of
+//! What drivers would choose for each run by its queue depth, fixed once for a series by the deepest queue of
 //! its runs: along a sweep over depth such choices stay the same.
 //!
 //! Called by every method whose runs may differ in depth.
@@ -12,8 +12,8 @@ pub(crate) fn deepest<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> u32 {
 }
 
 /// The plan as one of a series with queues up to `deepest`.
-pub(crate) fn settle(plan: &mut Plan, deepest: u32) {
+pub(crate) fn fix(plan: &mut Plan, deepest: u32) {
     if let Ok(driver) = taillight_driver::bind(&plan.target) {
-        driver.settle(&mut plan.target, deepest);
+        driver.fix_auto_options(&mut plan.target, deepest);
     }
 }

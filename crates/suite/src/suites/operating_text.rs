@@ -14,7 +14,7 @@ use taillight_stats::littles_law_ratio;
 
 use super::matrix::SuitePhase;
 use super::matrix_method::MatrixMethod;
-use super::matrix_words::{figure, heading};
+use super::matrix_text::{figure, heading};
 use super::operating::{
     ChosenPoints, ChosenRounds, OF_HIGHEST, OperatingPoint, OperatingPoints, SettingFigures,
 };
@@ -59,8 +59,8 @@ pub(super) fn choices<'a>(
 }
 
 /// The fields of a setting by the ends of their paths, in the order of the loops.
-fn words(from: &SuitePhase, at: &Coordinates) -> String {
-    axis::words(from.loops.iter().filter_map(|l| Some((l.path.as_str(), at.get(&l.path)?))))
+fn coordinates_text(from: &SuitePhase, at: &Coordinates) -> String {
+    axis::setting_text(from.loops.iter().filter_map(|l| Some((l.path.as_str(), at.get(&l.path)?))))
 }
 
 /// Rate times mean time over the I/Os asked to be outstanding; none where one of them is unknown, or the load is no
@@ -76,8 +76,8 @@ fn little(s: &SettingFigures<'_>) -> Option<f64> {
 }
 
 impl PointChoice<'_> {
-    fn setting_words(&self, s: &SettingFigures<'_>) -> String {
-        words(self.from, &s.coordinates)
+    fn setting_text(&self, s: &SettingFigures<'_>) -> String {
+        coordinates_text(self.from, &s.coordinates)
     }
 
     fn at(&self, at: usize) -> &SettingFigures<'_> {
@@ -97,7 +97,7 @@ impl PointChoice<'_> {
     /// A setting, by its fields alone.
     fn brief(&self, at: usize) -> String {
         let s = self.at(at);
-        format!("{} ({} outstanding)", self.setting_words(s), count(s.outstanding))
+        format!("{} ({} outstanding)", self.setting_text(s), count(s.outstanding))
     }
 
     fn setting(&self, at: usize) -> String {
@@ -162,7 +162,7 @@ impl PointChoice<'_> {
         self.found.settings.iter().filter(off).collect()
     }
 
-    fn little_words(&self) -> Option<String> {
+    fn little_text(&self) -> Option<String> {
         let off = self.off().len();
         (off > 0).then(|| {
             format!(
@@ -186,7 +186,7 @@ pub(super) fn lead(choices: &[PointChoice<'_>]) -> Vec<String> {
             choice.from.title(),
             choice.basis()
         ));
-        lines.extend(choice.little_words().map(|text| text + "."));
+        lines.extend(choice.little_text().map(|text| text + "."));
     }
     lines
 }
@@ -318,7 +318,7 @@ fn grid(choice: &PointChoice<'_>) -> Table {
     table.columns.extend(names.iter().map(|name| heading(name)));
     table.columns.push("Little's law".to_owned());
     for s in &choice.found.settings {
-        let mut row = vec![Cell::new(choice.setting_words(s)), Cell::new(count(s.outstanding))];
+        let mut row = vec![Cell::new(choice.setting_text(s)), Cell::new(count(s.outstanding))];
         row.extend(names.iter().map(|name| {
             let value = figures::over_rounds(name, &s.results);
             let text = value.map_or("-".to_owned(), |v| figure(name, v));
@@ -345,7 +345,7 @@ fn grid(choice: &PointChoice<'_>) -> Table {
         });
         table.rows.push(row);
     }
-    let little = choice.little_words().map_or(String::new(), |text| format!(" {text}."));
+    let little = choice.little_text().map_or(String::new(), |text| format!(" {text}."));
     table.note = Some(format!(
         "Little's law: how far rate x mean time is from the I/Os asked to be outstanding.{little}"
     ));
@@ -361,7 +361,7 @@ fn chosen(choice: &PointChoice<'_>) -> Table {
         let s = choice.at(at);
         table.rows.push(vec![
             Cell::new(name),
-            Cell::new(choice.setting_words(s)),
+            Cell::new(choice.setting_text(s)),
             Cell::new(count(s.outstanding)),
             Cell::new(figure(&choice.rule.figure, s.figure)),
             Cell::toned(figure(&choice.rule.under, s.under), tone),
@@ -493,7 +493,7 @@ pub(super) fn histograms(
             let title = format!(
                 "{}: {} ({} outstanding), {} IOPS, mean {}, maximum {}",
                 point.name,
-                choice.setting_words(s),
+                choice.setting_text(s),
                 count(s.outstanding),
                 of("iops"),
                 of("mean_ns"),

@@ -5,7 +5,7 @@ use taillight_report::table::{Cell, Table};
 use taillight_rundir::series::PointRole;
 
 use super::matrix_method::MatrixMethod;
-use super::matrix_words::{figures, heading, over_rounds};
+use super::matrix_text::{figures, heading, over_rounds};
 use super::targets::TARGET;
 use crate::method::PointResult;
 

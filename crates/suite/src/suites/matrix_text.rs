@@ -14,11 +14,11 @@ use super::answers::{self, Answering};
 use super::loops::length;
 use super::matrix::MatrixSuite;
 use super::matrix_method::{MatrixMethod, RunPart};
-use super::operating_words::{self, PointChoice};
+use super::operating_text::{self, PointChoice};
 use super::recovery::{self, JudgedRecovery};
 use super::sheet;
 use super::steady::{SteadyOutcome, SteadyRounds};
-use super::targets_words;
+use super::targets_text;
 use crate::console_line::judged as judged_workloads;
 use crate::figures::{of_totals, over_rounds as figures_over_rounds};
 use crate::method::{Point, PointResult, SeriesReport, SeriesView};
@@ -379,7 +379,7 @@ fn tables(
     tables.extend(determination(found));
     tables.extend(recovery::table(recoveries));
     tables.extend(recovery::bursts(&method.named_results(done))?);
-    tables.extend(operating_words::tables(method, choices, done));
+    tables.extend(operating_text::tables(method, choices, done));
     let chosen_from = |at: &usize| {
         let mut rules = suite.phases.iter().filter_map(|p| p.points.as_ref());
         rules.any(|rule| rule.from == suite.phases[*at].name)
@@ -424,7 +424,7 @@ fn spoken_of(
 fn summary(method: &MatrixMethod, done: &[PointResult]) -> ReportSummary {
     ReportSummary {
         charts: CHARTS.map(str::to_owned).to_vec(),
-        groups: targets_words::groups(method, done),
+        groups: targets_text::groups(method, done),
         links: done.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
     }
 }
@@ -448,8 +448,8 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let mut words: Vec<String> = found.iter().map(|(name, r)| outcome(name, r)).collect();
     let recoveries = method.recoveries(series.done)?;
     // Operating points: settings that the results of an earlier phase choose.
-    let choices = operating_words::choices(method, series.done);
-    words.extend(recoveries.iter().map(|(phase, judged)| judged.words(phase)));
+    let choices = operating_text::choices(method, series.done);
+    words.extend(recoveries.iter().map(|(phase, judged)| judged.sentence(phase)));
     words.extend(sheet::clock_step(series.done)?);
     words.iter_mut().for_each(|w| w.push('.'));
     let missed = found.iter().any(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
@@ -462,7 +462,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let mut tables = tables(method, series.done, &found, &recoveries, &choices)?;
     tables.iter_mut().for_each(|table| table.detail = true);
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
-    tables.extend(targets_words::table(method, series.done));
+    tables.extend(targets_text::table(method, series.done));
     tables.extend(points_table(method, series.done));
     let columns = sheet.iter().flat_map(|s| &s.columns[1..s.columns.len() - 1]);
     let columns = columns.map(|c| c.table("set-up").to_text());
@@ -472,10 +472,10 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let runs: Vec<&PointResult> = series.done.iter().collect();
     let (mut sweep, rounds) = method.sweep(series.done).unzip();
     if let Some(sweep) = &mut sweep {
-        (sweep.marks, sweep.ceiling_ns) = operating_words::marks(&choices);
+        (sweep.marks, sweep.ceiling_ns) = operating_text::marks(&choices);
     }
-    let points = operating_words::histograms(method, &choices, series.done);
-    words.extend(operating_words::lead(&choices));
+    let points = operating_text::histograms(method, &choices, series.done);
+    words.extend(operating_text::lead(&choices));
     words.extend(rounds.flatten());
     // Runs are linked, not shown, where they are many and where rounds were to become steady.
     let many = runs.len() > MOST_IN_FULL && sweep.is_some();
